@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler settings of our own code, and the two functions every directory uses.
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+  add_link_options(-fuse-ld=mold)
+endif()
+if(HPCTL_SANITIZE)
+  add_compile_options(-fsanitize=${HPCTL_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${HPCTL_SANITIZE})
+  if(HPCTL_SANITIZE MATCHES undefined)
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+# The same source gives the same object wherever the tree lies.
+add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+
+# Includes are written from the repository root; warnings are errors in our code only.
+add_library(hp_options INTERFACE)
+target_include_directories(hp_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(hp_options INTERFACE -Wall -Wextra -Werror)
+if(HPCTL_SANITIZE MATCHES thread)
+  target_compile_options(hp_options INTERFACE -Wno-tsan)
+endif()
+
+# hp_library(NAME SOURCES a.cc ... LIBS public dependencies ...)
+function(hp_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE hp_options PUBLIC ${ARG_LIBS})
+endfunction()
+
+# hp_program(NAME SOURCES main.cc ... LIBS ...): lands in build/PRESET/bin
+function(hp_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE hp_options ${ARG_LIBS})
+endfunction()
+
+# hp_test(NAME SOURCES x_test.cc ... LIBS ... [LABELS unit|sim|integration|fault ...]
+#         [TIMEOUT seconds]): a GoogleTest program, one ctest entry.
+function(hp_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE hp_options ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+                       ENVIRONMENT "HPCTL_BIN=${CMAKE_BINARY_DIR}/bin;${ARG_ENVIRONMENT}")
+endfunction()

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/clock.h"
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+
+namespace hpctl {
+namespace {
+
+int64_t read_clock(clockid_t id) {
+  timespec ts{};
+  clock_gettime(id, &ts);
+  return static_cast<int64_t>(ts.tv_sec) * 1000 + ts.tv_nsec / 1'000'000;
+}
+
+}  // namespace
+
+int64_t SystemClock::monotonic_ms() const { return read_clock(CLOCK_MONOTONIC); }
+int64_t SystemClock::wall_ms() const { return read_clock(CLOCK_REALTIME); }
+
+std::string format_wall_ms(int64_t wall_ms) {
+  const time_t seconds = wall_ms / 1000;
+  tm utc{};
+  gmtime_r(&seconds, &utc);
+  std::array<char, 48> text{};
+  const size_t n = strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(text.data() + n, text.size() - n, ".%03dZ", static_cast<int>(wall_ms % 1000));
+  return text.data();
+}
+
+}  // namespace hpctl

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time as an argument. Cores never see a Clock: the shell reads one and puts `now_ms` into events.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hpctl {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Milliseconds since an arbitrary origin; never goes back. Deadlines and durations use this.
+  virtual int64_t monotonic_ms() const = 0;
+  // Milliseconds since the Unix epoch; may jump. A label for people, never an input to decisions.
+  virtual int64_t wall_ms() const = 0;
+};
+
+class SystemClock final : public Clock {
+ public:
+  int64_t monotonic_ms() const override;
+  int64_t wall_ms() const override;
+};
+
+// "2026-11-21T09:30:00.123Z"
+std::string format_wall_ms(int64_t wall_ms);
+
+}  // namespace hpctl

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/failpoint.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+namespace hpctl {
+namespace {
+
+struct Armed {
+  std::string name;
+  long remaining = 1;
+};
+
+const bool kIsArmed = std::getenv("HPCTL_FAILPOINT") != nullptr;
+
+Armed parse_environment() {
+  const char* text = std::getenv("HPCTL_FAILPOINT");
+  Armed armed;
+  if (text == nullptr) return armed;
+  armed.name = text;
+  if (const auto colon = armed.name.rfind(':'); colon != std::string::npos) {
+    armed.remaining = std::strtol(armed.name.c_str() + colon + 1, nullptr, 10);
+    armed.name.resize(colon);
+  }
+  return armed;
+}
+
+}  // namespace
+
+void failpoint_passed(const char* name) {
+  if (!kIsArmed) return;
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  static Armed armed = parse_environment();
+  if (armed.name == name && --armed.remaining == 0) ::raise(SIGKILL);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+namespace hpctl {
+namespace {
+
+std::string parent_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Unique among the writers of one directory, also across hosts sharing it: pid, counter and
+// O_EXCL at creation.
+std::string temporary_name(const std::string& path) {
+  static std::atomic<uint64_t> counter{0};
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return path + ".tmp." + host.data() + "." + std::to_string(getpid()) + "." +
+         std::to_string(counter.fetch_add(1));
+}
+
+Result<std::string> write_temporary(const std::string& path, std::string_view data) {
+  std::string temporary = temporary_name(path);
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!fd.valid()) return errno_error("cannot create " + temporary);
+  if (auto written = write_all(fd.get(), data, temporary); !written.ok()) {
+    ::unlink(temporary.c_str());
+    return written.error();
+  }
+  if (::fsync(fd.get()) != 0) {
+    const Error error = errno_error("cannot sync " + temporary);
+    ::unlink(temporary.c_str());
+    return error;
+  }
+  return temporary;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, size_t max_bytes) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return errno_error("cannot open " + path);
+  std::string data;
+  std::array<char, 65536> chunk{};
+  while (true) {
+    const ssize_t n = ::read(fd.get(), chunk.data(), chunk.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("cannot read " + path);
+    if (n == 0) return data;
+    data.append(chunk.data(), static_cast<size_t>(n));
+    if (data.size() > max_bytes) {
+      return Error{ErrorCode::kInvalidArgument,
+                   path + " is larger than " + std::to_string(max_bytes) + " bytes"};
+    }
+  }
+}
+
+Outcome write_all(int fd, std::string_view data, const std::string& path_for_errors) {
+  while (!data.empty()) {
+    const ssize_t n = ::write(fd, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("cannot write " + path_for_errors);
+    data.remove_prefix(static_cast<size_t>(n));
+  }
+  return Ok{};
+}
+
+Outcome write_file_atomic(const std::string& path, std::string_view data) {
+  HP_TRY_ASSIGN(const std::string temporary, write_temporary(path, data));
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const Error error = errno_error("cannot rename " + temporary + " to " + path);
+    ::unlink(temporary.c_str());
+    return error;
+  }
+  return sync_directory(parent_of(path));
+}
+
+Outcome create_file_exclusive(const std::string& path, std::string_view data) {
+  HP_TRY_ASSIGN(const std::string temporary, write_temporary(path, data));
+  const int rc = ::link(temporary.c_str(), path.c_str());
+  const int err = errno;
+  ::unlink(temporary.c_str());
+  if (rc != 0) return errno_error("cannot create " + path, err);
+  return sync_directory(parent_of(path));
+}
+
+Outcome make_directories(const std::string& path, unsigned mode) {
+  for (size_t slash = 0; slash != std::string::npos;) {
+    slash = path.find('/', slash + 1);
+    const std::string prefix = path.substr(0, slash);
+    if (::mkdir(prefix.c_str(), mode) == 0) continue;
+    const int err = errno;
+    struct stat st {};
+    if (::stat(prefix.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) continue;
+    return errno_error("cannot create directory " + prefix, err == EEXIST ? ENOTDIR : err);
+  }
+  return Ok{};
+}
+
+Outcome sync_directory(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return errno_error("cannot open directory " + path);
+  if (::fsync(fd.get()) != 0) return errno_error("cannot sync directory " + path);
+  return Ok{};
+}
+
+Result<std::vector<std::string>> list_directory(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path.c_str()), &::closedir);
+  if (dir == nullptr) return errno_error("cannot open directory " + path);
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Outcome remove_tree(const std::string& path) {
+  std::error_code code;
+  std::filesystem::remove_all(path, code);
+  if (code) return errno_error("cannot remove " + path, code.value());
+  return Ok{};
+}
+
+bool path_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+Result<UniqueFd> lock_file(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return errno_error("cannot open lock file " + path);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return Error{ErrorCode::kAlreadyExists, path + " is locked by another process"};
+    }
+    return errno_error("cannot lock " + path);
+  }
+  return fd;
+}
+
+}  // namespace hpctl

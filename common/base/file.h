@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that survive a crash at any instruction. Every function names the path in its error.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// Reads a whole file; more than `max_bytes` is kInvalidArgument (input is untrusted and bounded).
+Result<std::string> read_file(const std::string& path, size_t max_bytes = 64U << 20);
+
+// Writes all of `data` at the descriptor's position, continuing after short writes and EINTR.
+Outcome write_all(int fd, std::string_view data, const std::string& path_for_errors);
+
+// Replaces `path` with `data`: temporary in the same directory, fsync, rename, fsync directory.
+// After a crash the old or the new content is there, never a part.
+Outcome write_file_atomic(const std::string& path, std::string_view data);
+
+// Creates `path` with `data` if and only if it does not exist: temporary, fsync, link(), fsync
+// directory; atomic against racing creators on local disks, NFS and Lustre.
+// kAlreadyExists when another creator won.
+Outcome create_file_exclusive(const std::string& path, std::string_view data);
+
+// mkdir -p. Existing directories are left as they are.
+Outcome make_directories(const std::string& path, unsigned mode = 0777);
+
+// Makes the directory entry changes under `path` durable.
+Outcome sync_directory(const std::string& path);
+
+// Names in a directory except "." and "..", sorted bytewise.
+Result<std::vector<std::string>> list_directory(const std::string& path);
+
+// Removes a tree; a missing tree is fine.
+Outcome remove_tree(const std::string& path);
+
+bool path_exists(const std::string& path);
+
+// Takes an exclusive flock on `path` (created 0600 when missing) without waiting; the lock lasts
+// as long as the descriptor. kAlreadyExists when another process holds it.
+Result<UniqueFd> lock_file(const std::string& path);
+
+}  // namespace hpctl

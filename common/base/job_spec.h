@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job as the whole system sees it: job.yaml after defaults were filled in and every value was
+// checked (common/rpc/job_yaml.h reads the YAML). Travels as JSON, with the keys of job.yaml.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct ModelSpec {
+  std::string preset;  // "" when the dimensions were given directly
+  int64_t dim = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t ffn = 0;
+  int64_t vocab = 0;
+  double rope_theta = 500000.0;
+  double norm_eps = 1e-5;
+};
+
+struct DataSpec {
+  std::string path;  // a text file, or a directory of text files
+  std::string tokenizer = "byte";
+  int64_t seq_len = 0;
+};
+
+struct BatchSpec {
+  int64_t micro = 1;   // sequences per worker and forward pass
+  int64_t global = 0;  // sequences per optimizer step over all workers; micro * world divides it
+};
+
+struct OptimizerSpec {
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;  // global gradient norm; 0 = off
+};
+
+struct ScheduleSpec {
+  std::string name = "cosine";
+  int64_t warmup_steps = 0;
+  double min_lr_ratio = 0.1;
+};
+
+struct TrainSpec {
+  ModelSpec model;
+  DataSpec data;
+  BatchSpec batch;
+  int64_t steps = 0;
+  uint64_t seed = 1;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  std::string strategy = "full";   // parallelism.strategy
+  std::string precision = "bf16";  // bf16 | fp32: compute; state and reductions are fp32
+};
+
+struct CheckpointSpec {
+  std::string dir;            // absolute; "" = HomePaths::default_checkpoints, filled at submit
+  int64_t every_steps = 500;  // 0 = off
+  double every_minutes = 30;  // 0 = off
+  int64_t keep = 5;
+  std::string resume = "latest";  // latest | none | absolute path of a step-N.gG directory
+};
+
+struct RecoverySpec {
+  int64_t max_restarts = 20;  // within window_ms; counted durably
+  int64_t window_ms = 3'600'000;
+  int64_t heartbeat_timeout_ms = 2000;
+  int64_t hang_timeout_ms = 0;  // 0 = auto: max(3 x median step, 60 s)
+};
+
+struct JobSpec {
+  std::string name;
+  int32_t nodes = 1;
+  int32_t workers_per_node = 1;
+  std::map<std::string, std::string> env;  // env.set
+  std::optional<TrainSpec> train;          // exactly one of train and command
+  std::vector<std::string> command;        // program and arguments
+  CheckpointSpec checkpoint;
+  RecoverySpec recovery;
+  bool ledger = false;  // debug.ledger
+
+  int32_t world_size() const { return nodes * workers_per_node; }
+};
+
+// One JSON object; the inverse reads what to_json_text wrote, and rejects what is not a job.
+std::string to_json_text(const JobSpec& spec);
+Result<JobSpec> job_spec_from_json(const std::string& text);
+
+// Range and consistency checks that do not depend on the machine (positive sizes, heads divisible
+// by kv_heads, global divisible by micro * world size, known enumerations, ...). The message names
+// the key as written in job.yaml, e.g. "workload.train.batch.global".
+struct SpecProblem {
+  std::string key;      // dotted path in job.yaml
+  std::string message;  // what was expected and what was found
+};
+std::optional<SpecProblem> find_problem(const JobSpec& spec);
+
+// Dimensions of a named model (sources: trainer-peers, TorchTitan llama3 flavors).
+std::optional<ModelSpec> model_preset(const std::string& name);
+std::vector<std::string> model_preset_names();
+
+}  // namespace hpctl

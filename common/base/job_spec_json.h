@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON field tables of the job document, shared by its readers (job_spec.cc, workload.cc). Include
+// from .cc files only: the JSON library is heavy.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/job_spec.h"
+
+namespace hpctl {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelSpec, preset, dim, layers, heads, kv_heads,
+                                                ffn, vocab, rope_theta, norm_eps)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DataSpec, path, tokenizer, seq_len)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BatchSpec, micro, global)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OptimizerSpec, lr, beta1, beta2, eps, weight_decay,
+                                                clip)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ScheduleSpec, name, warmup_steps, min_lr_ratio)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, batch, steps, seed,
+                                                optimizer, schedule, strategy, precision)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
+                                                keep, resume)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,
+                                                heartbeat_timeout_ms, hang_timeout_ms)
+
+}  // namespace hpctl

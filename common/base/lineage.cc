@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/lineage.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/base/file.h"
+
+namespace hpctl {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationMember, rank, node, instance_id)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
+                                   job, job_name, members, reason, restarts_used, damaged,
+                                   created_wall_ms)
+
+namespace {
+
+constexpr size_t kMaxRecordBytes = 64U << 20;
+
+std::string record_path(const std::string& checkpoint_dir, uint64_t generation) {
+  return checkpoint_dir + "/generations/" + std::to_string(generation) + ".json";
+}
+
+// A whole number without sign or leading zero, at most 18 digits.
+std::optional<uint64_t> parse_number(const std::string& text) {
+  if (text.empty() || text.size() > 18 || (text.size() > 1 && text[0] == '0')) return std::nullopt;
+  uint64_t value = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    value = value * 10 + static_cast<uint64_t>(c - '0');
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string to_json_text(const GenerationRecord& record) {
+  return nlohmann::json(record).dump(1) + "\n";
+}
+
+Result<GenerationRecord> generation_record_from_json(const std::string& text) {
+  try {
+    return nlohmann::json::parse(text).get<GenerationRecord>();
+  } catch (const nlohmann::json::exception& e) {
+    return Error{ErrorCode::kDataLoss, std::string("not a generation record: ") + e.what()};
+  }
+}
+
+Outcome create_generation(const std::string& checkpoint_dir, const GenerationRecord& record) {
+  HP_CHECK(record.generation > 0);
+  HP_TRY(make_directories(checkpoint_dir + "/generations"));
+  HP_TRY(
+      create_file_exclusive(record_path(checkpoint_dir, record.generation), to_json_text(record)));
+  return sync_directory(checkpoint_dir);
+}
+
+Result<GenerationRecord> read_generation(const std::string& checkpoint_dir, uint64_t generation) {
+  const std::string path = record_path(checkpoint_dir, generation);
+  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxRecordBytes));
+  auto record = generation_record_from_json(text);
+  if (!record.ok()) return Error{record.error().code, path + ": " + record.error().message};
+  if (record->generation != generation) {
+    return Error{ErrorCode::kDataLoss,
+                 path + " names generation " + std::to_string(record->generation)};
+  }
+  return record;
+}
+
+Result<std::vector<GenerationRecord>> read_lineage(const std::string& checkpoint_dir) {
+  std::vector<GenerationRecord> records;
+  const std::string dir = checkpoint_dir + "/generations";
+  if (!path_exists(dir)) return records;
+  HP_TRY_ASSIGN(const auto names, list_directory(dir));
+  for (const std::string& name : names) {
+    if (name.size() < 6 || name.substr(name.size() - 5) != ".json") continue;
+    const auto number = parse_number(name.substr(0, name.size() - 5));
+    if (!number) continue;
+    HP_TRY_ASSIGN(auto record, read_generation(checkpoint_dir, *number));
+    records.push_back(std::move(record));
+  }
+  std::sort(records.begin(), records.end(),
+            [](const auto& a, const auto& b) { return a.generation < b.generation; });
+  return records;
+}
+
+std::vector<GenerationRecord> chain_of_newest(const std::vector<GenerationRecord>& records) {
+  std::vector<GenerationRecord> chain;
+  if (records.empty()) return chain;
+  uint64_t wanted = records.back().generation;
+  for (auto it = records.rbegin(); it != records.rend() && wanted != 0; ++it) {
+    if (it->generation != wanted) continue;
+    chain.push_back(*it);
+    wanted = it->parent;
+  }
+  return chain;
+}
+
+std::string CheckpointRef::name() const {
+  return "step-" + std::to_string(step) + ".g" + std::to_string(generation);
+}
+
+std::optional<CheckpointRef> parse_checkpoint_name(const std::string& name) {
+  const auto dot = name.find(".g");
+  if (name.rfind("step-", 0) != 0 || dot == std::string::npos) return std::nullopt;
+  const auto step = parse_number(name.substr(5, dot - 5));
+  const auto generation = parse_number(name.substr(dot + 2));
+  if (!step || !generation) return std::nullopt;
+  return CheckpointRef{*step, *generation};
+}
+
+bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<GenerationRecord>& chain) {
+  for (const auto& record : chain) {
+    const auto& damaged = record.damaged;
+    if (std::find(damaged.begin(), damaged.end(), checkpoint.name()) != damaged.end()) return false;
+  }
+  if (chain.empty()) return true;
+  for (const auto& record : chain) {
+    if (record.generation == checkpoint.generation) return checkpoint.step >= record.start_step;
+    if (record.start_step < checkpoint.step) return false;
+  }
+  return false;
+}
+
+Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir) {
+  std::vector<CheckpointRef> found;
+  if (!path_exists(checkpoint_dir)) return found;
+  HP_TRY_ASSIGN(const auto names, list_directory(checkpoint_dir));
+  for (const std::string& name : names) {
+    const auto ref = parse_checkpoint_name(name);
+    if (ref && path_exists(checkpoint_dir + "/" + name + "/manifest.json")) found.push_back(*ref);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Result<std::optional<CheckpointRef>> latest_valid_checkpoint(
+    const std::string& checkpoint_dir, const std::vector<std::string>& exclude) {
+  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+  const auto chain = chain_of_newest(records);
+  HP_TRY_ASSIGN(const auto found, list_checkpoints(checkpoint_dir));
+  for (auto it = found.rbegin(); it != found.rend(); ++it) {
+    if (std::find(exclude.begin(), exclude.end(), it->name()) != exclude.end()) continue;
+    if (valid_by_lineage(*it, chain)) return std::optional<CheckpointRef>(*it);
+  }
+  return std::optional<CheckpointRef>();
+}
+
+}  // namespace hpctl

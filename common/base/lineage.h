@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lineage: what must outlive every node lives in the checkpoint directory.
+//
+//   DIR/generations/G.json   one record per generation, created exclusively and durable before any
+//                            rank of G trains; two racing controllers: one creates G
+//   DIR/step-N.gG/           a checkpoint; it exists only if its manifest.json is complete
+//
+// Validity is lineage. Walk from the newest generation back through `parent`: generation G started
+// at start_step(G). A checkpoint (N, g) counts only if g is on that chain and no later generation
+// of the chain started at a step < N. So a late commit by a stale generation is ignored, never
+// raced. docs/formats.md gives the bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct GenerationMember {
+  int32_t rank = 0;
+  std::string node;
+  std::string instance_id;
+};
+
+struct GenerationRecord {
+  uint64_t generation = 0;
+  uint64_t parent = 0;      // previous generation of the chain; 0 = none
+  uint64_t start_step = 0;  // last completed step it starts from
+  std::string checkpoint;   // name of the step-N.gG it resumes from, "" = from the seed
+  uint64_t job = 0;
+  std::string job_name;
+  std::vector<GenerationMember> members;
+  std::string reason;                // why this generation was started; one line
+  int64_t restarts_used = 0;         // restart budget consumed so far
+  std::vector<std::string> damaged;  // checkpoints found damaged and no longer to be used
+  int64_t created_wall_ms = 0;       // label only
+};
+
+std::string to_json_text(const GenerationRecord& record);
+Result<GenerationRecord> generation_record_from_json(const std::string& text);
+
+// Creates DIR/generations/G.json. kAlreadyExists when that generation exists already (whatever its
+// content: compare with read_generation to learn whether it is ours).
+Outcome create_generation(const std::string& checkpoint_dir, const GenerationRecord& record);
+Result<GenerationRecord> read_generation(const std::string& checkpoint_dir, uint64_t generation);
+
+// All records, ascending by generation; a directory without generations/ gives an empty list.
+// Damaged records are an error that names the file.
+Result<std::vector<GenerationRecord>> read_lineage(const std::string& checkpoint_dir);
+
+// The chain of the newest generation, newest first.
+std::vector<GenerationRecord> chain_of_newest(const std::vector<GenerationRecord>& records);
+
+struct CheckpointRef {
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  std::string name() const;  // "step-N.gG"
+  auto operator<=>(const CheckpointRef&) const = default;
+};
+// Parses "step-N.gG"; nullopt for any other name (also for leading zeros and signs).
+std::optional<CheckpointRef> parse_checkpoint_name(const std::string& name);
+
+// True when the lineage rule above accepts the checkpoint. With an empty chain (a directory written
+// without a controller) every checkpoint is valid. Records' `damaged` lists are honoured.
+bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<GenerationRecord>& chain);
+
+// Checkpoints with a manifest in DIR, ascending by (step, generation), unfiltered.
+Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir);
+
+// The newest valid checkpoint that is not in `exclude` (names); nullopt when there is none.
+Result<std::optional<CheckpointRef>> latest_valid_checkpoint(
+    const std::string& checkpoint_dir, const std::vector<std::string>& exclude);
+
+}  // namespace hpctl

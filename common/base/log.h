@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line per entry on stderr: time, level, component, text. One write() per line, so that lines
+// of several processes sharing a file do not interleave. Not for use between fork and exec.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hpctl {
+
+enum class LogLevel { kInfo, kWarning, kError };
+
+// Names this process in its lines, e.g. "controller" or "agent n1". Call once at start-up.
+void set_log_component(std::string component);
+void log_line(LogLevel level, std::string_view text);
+inline void log_info(std::string_view text) { log_line(LogLevel::kInfo, text); }
+inline void log_warning(std::string_view text) { log_line(LogLevel::kWarning, text); }
+inline void log_error(std::string_view text) { log_line(LogLevel::kError, text); }
+
+}  // namespace hpctl

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/paths.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+
+#include "common/base/checksum.h"
+
+namespace hpctl {
+namespace {
+
+Outcome own_private_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return errno_error("cannot create " + path);
+  }
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) return errno_error("cannot stat " + path);
+  if (!S_ISDIR(st.st_mode) || st.st_uid != ::geteuid() || (st.st_mode & 077) != 0) {
+    return Error{ErrorCode::kPermissionDenied,
+                 path + " must be a directory of uid " + std::to_string(::geteuid()) +
+                     " with mode 0700; it belongs to uid " + std::to_string(st.st_uid) +
+                     ". Remove it or ask its owner to"};
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+HomePaths::HomePaths(const std::string& home)
+    : home_(std::filesystem::absolute(home).lexically_normal().string()) {
+  while (home_.size() > 1 && home_.back() == '/') home_.pop_back();
+}
+
+std::string HomePaths::socket_directory() const {
+  Sha256 hash;
+  hash.update(home_);
+  return "/tmp/hpctl-" + std::to_string(::geteuid()) + "/" + hash.hex_digest().substr(0, 12);
+}
+
+Result<HomePaths> home_from_environment() {
+  if (const char* home = std::getenv("HPCTL_HOME"); home != nullptr && *home != '\0') {
+    return HomePaths(home);
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    return HomePaths(std::string(home) + "/.hpctl");
+  }
+  return Error{ErrorCode::kFailedPrecondition,
+               "neither HPCTL_HOME nor HOME is set; set HPCTL_HOME to a directory on a local disk"};
+}
+
+Outcome prepare_socket_directory(const HomePaths& paths) {
+  HP_TRY(own_private_directory("/tmp/hpctl-" + std::to_string(::geteuid())));
+  return own_private_directory(paths.socket_directory());
+}
+
+Result<std::string> program_directory() {
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t n = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
+  if (n <= 0) return errno_error("cannot read /proc/self/exe");
+  return std::filesystem::path(std::string(buffer.data(), static_cast<size_t>(n)))
+      .parent_path()
+      .string();
+}
+
+}  // namespace hpctl

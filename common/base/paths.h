@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things are under HPCTL_HOME (design: default ~/.hpctl), and the control socket, which lives
+// in /tmp/hpctl-UID/ because a Unix socket path may have at most 107 bytes and must not be on a
+// shared disk.
+#pragma once
+
+#include <string>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+class HomePaths {
+ public:
+  // `home` is made absolute; it need not exist.
+  explicit HomePaths(const std::string& home);
+
+  const std::string& home() const { return home_; }
+  std::string database() const { return home_ + "/controller.db"; }
+  std::string controller_lock() const { return home_ + "/controller.lock"; }
+  std::string controller_log() const { return home_ + "/controller.log"; }
+  // {"pid":…, "socket":…, "metrics":"HOST:PORT" or ""}, written when the controller is ready.
+  std::string controller_json() const { return home_ + "/controller.json"; }
+
+  std::string job(JobId job) const { return home_ + "/jobs/" + to_string(job); }
+  std::string job_spec(JobId id) const { return job(id) + "/job.json"; }
+  std::string job_status(JobId id) const { return job(id) + "/status.json"; }
+  std::string job_events(JobId id) const { return job(id) + "/events.jsonl"; }
+  std::string job_metrics(JobId id) const { return job(id) + "/metrics.jsonl"; }
+  std::string job_logs(JobId id) const { return job(id) + "/logs"; }
+  std::string rank_log(JobId id, Rank rank) const {
+    return job_logs(id) + "/rank-" + to_string(rank) + ".log";
+  }
+  std::string default_checkpoints(JobId id) const { return job(id) + "/checkpoints"; }
+  std::string rendezvous(JobId id, Generation g) const {
+    return job(id) + "/rdzv/g" + to_string(g);
+  }
+  std::string node(JobId id, const std::string& name) const { return job(id) + "/nodes/" + name; }
+  // Held (flock) by the node's holder for its whole life; content: "PID\n".
+  std::string node_lock(JobId id, const std::string& name) const {
+    return node(id, name) + "/lock";
+  }
+  std::string node_log(JobId id, const std::string& name) const {
+    return node(id, name) + "/agent.log";
+  }
+
+  // /tmp/hpctl-UID/<first 12 hex digits of SHA-256 of home()>
+  std::string socket_directory() const;
+  std::string controller_socket() const { return socket_directory() + "/controller.sock"; }
+
+ private:
+  std::string home_;
+};
+
+// $HPCTL_HOME, else $HOME/.hpctl; an error says to set HPCTL_HOME.
+Result<HomePaths> home_from_environment();
+
+// Creates socket_directory() with mode 0700 and checks owner and mode of both levels: a directory
+// that another user made first is refused with kPermissionDenied.
+Outcome prepare_socket_directory(const HomePaths& paths);
+
+// Directory of the running program, for finding its siblings (hpcontroller, hpagent, hptrain).
+Result<std::string> program_directory();
+
+}  // namespace hpctl

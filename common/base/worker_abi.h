@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker finds when it starts, and what its exit code says: the contract between holder and
+// worker. Plain numbers and a shared-memory layout, so that neither side needs the other's library.
+//
+// Descriptors  3 workload: memfd with one JSON document (common/base/workload.h), position 0
+//              4 progress page: memfd of kProgressPageBytes, mapped shared
+//              5 state arena: memfd of size 0 or the size a former owner gave it; outlives the
+//                worker because the holder keeps it open
+// Environment  RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT
+//              TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID, and
+//              HPCTL_JOB_ID HPCTL_GENERATION HPCTL_NODE. hptrain itself reads only the document.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace hpctl {
+
+inline constexpr int kWorkloadFd = 3;
+inline constexpr int kProgressFd = 4;
+inline constexpr int kArenaFd = 5;
+
+// Exit codes of hptrain. Any other non-zero code or a signal is a fault of unknown kind.
+inline constexpr int kExitFinished = 0;
+// Wrong configuration or data, disk full, read-only directory: a restart cannot help.
+inline constexpr int kExitDoNotRestart = 93;
+// The checkpoint named in the workload is damaged: choose an older one.
+inline constexpr int kExitCheckpointDamaged = 94;
+// A collective failed because a peer went away: a consequence, never the cause.
+inline constexpr int kExitPeerLost = 95;
+
+enum class WorkerPhase : uint32_t {
+  kStarting = 0,    // process exists
+  kLoading = 1,     // reading data and checkpoint
+  kRendezvous = 2,  // connecting to peers
+  kTraining = 3,    // inside the step loop
+  kSaving = 4,      // waiting for a checkpoint to become durable
+  kFinished = 5,    // about to exit 0
+};
+
+inline constexpr uint32_t kProgressMagic = 0x47504850;  // "HPPG"
+inline constexpr uint32_t kProgressVersion = 1;
+inline constexpr uint32_t kProgressPageBytes = 4096;
+inline constexpr uint32_t kProgressMessageBytes = 1024;
+
+// One page per worker process, zero at start; written by the worker, read by its agent at any
+// time. Each field is written by one thread and is meaningful alone; readers must not assume that
+// two fields belong to the same step, except that `step` is stored last (release).
+struct ProgressPage {
+  std::atomic<uint32_t> magic;               // kProgressMagic once the worker has mapped the page
+  std::atomic<uint32_t> version;             // kProgressVersion
+  std::atomic<uint32_t> phase;               // WorkerPhase
+  std::atomic<uint32_t> loss_bits;           // fp32 bits of the last global mean loss
+  std::atomic<uint64_t> step;                // last completed step of the job; 0 before the first
+  std::atomic<uint64_t> collective;          // collectives begun in this generation
+  std::atomic<uint64_t> tokens;              // tokens of the whole job in the last step
+  std::atomic<uint64_t> step_ns;             // duration of the last step
+  std::atomic<uint64_t> checkpoint_step;     // newest checkpoint this rank saw committed by its
+                                             // own generation; 0 = none
+  std::atomic<uint64_t> start_unix_ns;       // CLOCK_REALTIME at main()
+  std::atomic<uint64_t> first_step_unix_ns;  // end of this process's first step; 0 = not yet
+  std::atomic<uint32_t> grad_norm_bits;      // fp32 bits
+  std::atomic<uint32_t> message_length;      // bytes valid in message; stored last (release)
+  char message[kProgressMessageBytes];       // why the worker is about to exit; one line
+};
+static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+}  // namespace hpctl

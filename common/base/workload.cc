@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/workload.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/job_spec_json.h"
+
+namespace hpctl {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, job, name, generation, parent_generation, rank,
+                                   local_rank, world_size, node, rendezvous_dir, bind_address,
+                                   resume_checkpoint, start_step, checkpoint_dir, ledger_dir,
+                                   metrics_path, checkpoint, train)
+
+std::string to_json_text(const Workload& workload) { return nlohmann::json(workload).dump(); }
+
+Result<Workload> workload_from_json(const std::string& text) {
+  try {
+    return nlohmann::json::parse(text).get<Workload>();
+  } catch (const nlohmann::json::exception& e) {
+    return Error{ErrorCode::kInvalidArgument, std::string("not a workload document: ") + e.what()};
+  }
+}
+
+}  // namespace hpctl

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resolved workload: all that one hptrain process needs to know, as one JSON document on
+// descriptor kWorkloadFd. The worker reads no YAML and no other configuration. The controller fills
+// the generation-wide part; the agent fills rank, local_rank and node for each worker.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/job_spec.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct Workload {
+  uint64_t job = 0;
+  std::string name;
+  uint64_t generation = 0;
+  uint64_t parent_generation = 0;  // generation of the checkpoint resumed from; 0 = none
+  int32_t rank = 0;
+  int32_t local_rank = 0;
+  int32_t world_size = 1;
+  std::string node;
+  std::string rendezvous_dir;              // this generation's own directory; workers create it
+  std::string bind_address = "127.0.0.1";  // address the communicator listens on
+  std::string resume_checkpoint;  // absolute path of step-N.gG, or "" to start from the seed
+  uint64_t start_step = 0;        // step of resume_checkpoint; the first step done is start_step+1
+  std::string checkpoint_dir;     // absolute
+  std::string ledger_dir;         // "" = no ledger; else JSONL file g{G}.r{R}.jsonl inside
+  std::string metrics_path;       // rank 0 appends a JSON line per step; "" = off
+  CheckpointSpec checkpoint;
+  TrainSpec train;
+};
+
+std::string to_json_text(const Workload& workload);
+Result<Workload> workload_from_json(const std::string& text);
+
+}  // namespace hpctl

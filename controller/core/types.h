@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows, events and actions of the controller core: plain data, ordered containers, no I/O.
+//
+// State is rows keyed (table, key), so that the work of one Step and of one transaction is
+// proportional to what changed. An Event is something that happened (past tense); an Action is
+// something the shell must bring about (imperative), a desired state whose repetition is harmless.
+// Actions live in the outbox table until the event that acknowledges them arrives; a restarted
+// controller loads the rows and re-issues what is left in the outbox.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/job_spec.h"
+
+namespace hpctl::core {
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+enum class JobState {
+  kPending,     // accepted, nothing started
+  kStarting,    // nodes or the first generation are coming up
+  kRunning,     // the current generation has completed a step (train) or started (command)
+  kRecovering,  // a fault was seen; the next generation is being prepared or has not stepped yet
+  kFinished,
+  kFailed,
+  kCancelled,
+};
+const char* to_string(JobState state);  // "PENDING", ...
+constexpr bool has_ended(JobState s) {
+  return s == JobState::kFinished || s == JobState::kFailed || s == JobState::kCancelled;
+}
+
+// Where the preparation of the next generation stands. Each stage waits for named things only, and
+// has a deadline of its own.
+enum class PlanStage {
+  kNone,              // no generation is being prepared
+  kStopWorkers,       // waiting until every node has no worker of an older generation
+  kWaitNodes,         // waiting until every slot has a node that is up
+  kFindCheckpoint,    // waiting for CheckpointChosen
+  kRecordGeneration,  // waiting for the durable generation record
+  kStartWorkers,      // waiting for every node's ActionDone
+};
+const char* to_string(PlanStage stage);
+
+struct Job {
+  JobId id;
+  JobSpec spec;
+  uint32_t owner_uid = 0;
+  std::string submit_key;
+  JobState state = JobState::kPending;
+  std::string reason;               // of the present state; one line
+  Generation generation;            // newest recorded generation; 0 = none
+  Generation directory_generation;  // newest generation found in the checkpoint directory
+  PlanStage stage = PlanStage::kNone;
+  std::string checkpoint;  // step-N.gG the newest generation resumes from; "" = seed
+  uint64_t start_step = 0;
+  uint64_t furthest_step = 0;     // highest step any worker is known to have completed
+  uint64_t committed_step = 0;    // newest checkpoint known committed
+  std::set<std::string> damaged;  // checkpoints not to be used again
+  // Durable restart budget: monotonic times (State::now base) of the restarts still in the window.
+  std::vector<int64_t> restart_times_ms;
+  int64_t restarts = 0;              // all restarts, ever
+  uint64_t progress_at_restart = 0;  // furthest_step when the last recovery began
+  int64_t restarts_without_progress = 0;
+  std::string fault;                 // cause of the recovery in progress; "" = none
+  bool fault_is_collateral = false;  // only kExitPeerLost seen so far; the cause may still arrive
+  Seq fault_seq;                     // event that began the recovery
+  int64_t deadline_ms = 0;           // of the present stage; 0 = none
+  int64_t submitted_wall_ms = 0;     // labels
+  int64_t ended_wall_ms = 0;
+  int64_t recovering_since_ms = 0;  // 0 = not recovering
+  int64_t lost_ms = 0;              // sum over finished recoveries
+};
+
+enum class NodeState {
+  kLaunching,  // asked for, agent not registered yet
+  kUp,         // agent registered and within its heartbeat deadline
+  kDown,       // lost; a replacement has not registered
+  kEnding,     // EndNode sent
+  kEnded,
+};
+const char* to_string(NodeState state);  // "launching", ...
+
+struct NodeKey {
+  JobId job;
+  std::string name;
+  auto operator<=>(const NodeKey&) const = default;
+};
+struct Node {
+  NodeKey key;
+  NodeState state = NodeState::kLaunching;
+  std::string instance_id;
+  std::string boot_id;
+  uint64_t holder_pid = 0;
+  uint64_t agent_pid = 0;
+  bool connected = false;  // a stream is open; a closed stream alone is not a loss
+  int64_t launches = 0;
+  int64_t deadline_ms = 0;  // to register, or to reconnect; 0 = none
+  std::string reason;
+};
+
+enum class SlotState { kPending, kRunning, kExited };
+const char* to_string(SlotState state);
+
+struct SlotKey {
+  JobId job;
+  Rank rank;
+  auto operator<=>(const SlotKey&) const = default;
+};
+// A rank of the job: which node it is bound to and which process fills it now.
+struct Slot {
+  SlotKey key;
+  std::string node;
+  SlotState state = SlotState::kPending;
+  Generation generation;  // of the process
+  uint64_t pid = 0;
+  int32_t exit_code = 0;
+  int32_t signal = 0;
+};
+
+// ---- actions ------------------------------------------------------------------------------------
+
+// Bring up an agent for the node. Precondition observed by the scheduler: no holder holds the
+// node's lock. Acknowledged by NodeLaunched or ActionFailed.
+struct LaunchNode {
+  JobId job;
+  std::string node;
+};
+// Read the lineage and choose a checkpoint. Acknowledged by CheckpointChosen or ActionFailed.
+struct FindCheckpoint {
+  JobId job;
+  std::vector<std::string> exclude;
+};
+// Create generations/G.json. Acknowledged by GenerationRecorded, GenerationTaken or ActionFailed.
+struct RecordGeneration {
+  JobId job;
+  Generation generation;
+  Generation parent;
+  uint64_t start_step = 0;
+  std::string checkpoint;
+  std::string reason;
+  int64_t restarts_used = 0;
+  std::vector<std::string> damaged;
+  std::vector<std::pair<Rank, std::string>> members;  // rank -> node
+};
+// To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
+struct StartWorkers {
+  JobId job;
+  std::string node;
+  Generation generation;
+  std::vector<Rank> ranks;
+  std::string checkpoint;
+  uint64_t start_step = 0;
+};
+// To the node's agent: end every worker of a generation <= `generation`. Acknowledged by
+// WorkersStopped, ActionFailed, or made moot by NodeLost.
+struct StopWorkers {
+  JobId job;
+  std::string node;
+  Generation generation;
+  bool graceful = false;
+};
+// To the node's agent: the job has ended. Acknowledged by NodeEnded or made moot by NodeLost.
+struct EndNode {
+  JobId job;
+  std::string node;
+};
+
+using ActionBody =
+    std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers, StopWorkers, EndNode>;
+
+struct Action {
+  ActionId id;
+  std::string reason;  // why it was decided; `hpctl why` prints it
+  ActionBody body;
+};
+
+// ---- events -------------------------------------------------------------------------------------
+
+struct JobSubmitted {
+  JobSpec spec;
+  uint32_t uid = 0;
+  std::string submit_key;
+};
+struct CancelRequested {
+  JobId job;
+  uint32_t uid = 0;
+};
+struct NodeLaunched {
+  ActionId action;
+  JobId job;
+  std::string node;
+  uint64_t holder_pid = 0;
+};
+struct LiveWorker {
+  Rank rank;
+  Generation generation;
+  uint64_t pid = 0;
+};
+struct AgentRegistered {
+  JobId job;
+  std::string node;
+  std::string instance_id;
+  std::string boot_id;
+  uint64_t holder_pid = 0;
+  uint64_t agent_pid = 0;
+  Generation generation_seen;
+  std::vector<LiveWorker> workers;
+};
+// The stream closed. Not a loss by itself: the agent may have been killed and be coming back.
+struct AgentDisconnected {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+};
+// The node is gone: its holder exited, or its heartbeat deadline passed.
+struct NodeLost {
+  JobId job;
+  std::string node;
+  std::string boot_id;  // "" = whichever life is current
+  std::string cause;
+};
+struct NodeEnded {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+};
+struct CheckpointChosen {
+  ActionId action;
+  JobId job;
+  std::string checkpoint;  // "" = none: start from the seed
+  uint64_t step = 0;
+  Generation newest_generation;  // newest record in the directory; 0 = none
+};
+struct GenerationRecorded {
+  ActionId action;
+  JobId job;
+  Generation generation;
+};
+// Another controller created this generation with other content.
+struct GenerationTaken {
+  ActionId action;
+  JobId job;
+  Generation generation;
+};
+struct WorkersStarted {
+  ActionId action;
+  JobId job;
+  std::string node;
+  Generation generation;
+  std::vector<LiveWorker> workers;
+};
+struct WorkersStopped {
+  ActionId action;
+  JobId job;
+  std::string node;
+  Generation generation;
+};
+struct WorkerExited {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  Rank rank;
+  Generation generation;
+  uint64_t pid = 0;
+  int32_t exit_code = 0;
+  int32_t signal = 0;
+  uint64_t last_step = 0;
+  std::string message;
+  bool by_request = false;
+};
+// First completed step of a generation, seen by the progress table.
+struct GenerationProgressed {
+  JobId job;
+  Generation generation;
+  uint64_t step = 0;
+};
+struct CheckpointCommitted {
+  JobId job;
+  Generation generation;
+  uint64_t step = 0;
+};
+// No step completed for the hang timeout; the progress table names the suspect and the evidence.
+struct HangDetected {
+  JobId job;
+  Generation generation;
+  std::string node;
+  Rank rank;
+  std::string evidence;
+};
+struct ActionFailed {
+  ActionId action;
+  JobId job;
+  std::string node;  // "" = none
+  std::string reason;
+  bool permanent = false;
+};
+// The controller process started and loaded these rows, or its loop stalled for more than half a
+// heartbeat timeout: deadlines are re-armed, not fired.
+struct ControllerResumed {
+  bool restarted = false;  // false = stalled
+};
+// A deadline the core asked for has passed.
+struct Tick {};
+
+using EventBody =
+    std::variant<JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected,
+                 NodeLost, NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken,
+                 WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
+                 CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick>;
+
+struct Event {
+  Seq seq;              // assigned by the shell: State::last_seq + 1
+  int64_t now_ms = 0;   // persisted base + monotonic; never falls
+  int64_t wall_ms = 0;  // label
+  EventBody body;
+};
+
+// ---- log entries: what `hpctl events` and `hpctl why` show --------------------------------------
+
+// One line of the history, produced by the core for each event and each action.
+struct LogEntry {
+  Seq seq;
+  std::string type;  // "WorkerExited", "StartWorkers", "Refused", ...
+  JobId job;
+  Generation generation;
+  std::string node;
+  int32_t rank = -1;
+  std::string cause;  // one line for people
+  Seq because;        // the event that led here; 0 = outside
+};
+
+}  // namespace hpctl::core

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// common/base: checksums against published vectors, files, lineage rule, job document.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "common/base/checksum.h"
+#include "common/base/file.h"
+#include "common/base/job_spec.h"
+#include "common/base/lineage.h"
+#include "common/base/workload.h"
+
+namespace hpctl {
+namespace {
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = "/tmp/hpctl-test-XXXXXX";
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TemporaryDirectory() { EXPECT_TRUE(remove_tree(path_).ok()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+TEST(Checksum, Crc32cMatchesRfc3720) {
+  EXPECT_EQ(crc32c(std::string(32, '\0').data(), 32), 0x8a9136aaU);
+  EXPECT_EQ(crc32c(std::string(32, '\xff').data(), 32), 0x62a8ab43U);
+  EXPECT_EQ(crc32c("123456789", 9), 0xe3069283U);
+  EXPECT_EQ(crc32c("6789", 4, crc32c("12345", 5)), 0xe3069283U);
+}
+
+TEST(Checksum, Sha256MatchesFips180) {
+  Sha256 hash;
+  hash.update("abc");
+  EXPECT_EQ(hash.hex_digest(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(File, ExclusiveCreationHasOneWinner) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/record";
+  EXPECT_TRUE(create_file_exclusive(path, "first").ok());
+  const auto second = create_file_exclusive(path, "second");
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(read_file(path).value(), "first");
+  EXPECT_EQ(list_directory(dir.path())->size(), 1U) << "the loser must remove its temporary";
+}
+
+TEST(File, LockIsExclusive) {
+  const TemporaryDirectory dir;
+  auto held = lock_file(dir.path() + "/lock");
+  ASSERT_TRUE(held.ok());
+  EXPECT_EQ(lock_file(dir.path() + "/lock").error().code, ErrorCode::kAlreadyExists);
+  held->reset();
+  EXPECT_TRUE(lock_file(dir.path() + "/lock").ok());
+}
+
+GenerationRecord record(uint64_t generation, uint64_t parent, uint64_t start_step) {
+  GenerationRecord r;
+  r.generation = generation;
+  r.parent = parent;
+  r.start_step = start_step;
+  return r;
+}
+
+TEST(Lineage, LateCommitOfAStaleGenerationIsIgnored) {
+  // g1 trained to 50; g2 restarted from step 20; g1 then committed step 40 late.
+  const auto chain = chain_of_newest({record(1, 0, 0), record(2, 1, 20)});
+  EXPECT_TRUE(valid_by_lineage({20, 1}, chain));
+  EXPECT_FALSE(valid_by_lineage({40, 1}, chain));
+  EXPECT_TRUE(valid_by_lineage({40, 2}, chain));
+  EXPECT_FALSE(valid_by_lineage({60, 7}, chain)) << "not on the chain";
+}
+
+TEST(Lineage, NamesAreParsedStrictly) {
+  EXPECT_EQ(parse_checkpoint_name("step-40.g2"), (CheckpointRef{40, 2}));
+  for (const char* bad :
+       {"step-40", "step-040.g2", "step--1.g2", "step-4.g2.tmp", "x", "step-.g"}) {
+    EXPECT_FALSE(parse_checkpoint_name(bad)) << bad;
+  }
+}
+
+TEST(Lineage, RecordsRoundTripAndRaceHasOneWinner) {
+  const TemporaryDirectory dir;
+  GenerationRecord r = record(3, 2, 17);
+  r.members = {{0, "n0", "i-0"}, {1, "n1", "i-1"}};
+  r.reason = "worker 1 on n0 died of SIGKILL";
+  EXPECT_TRUE(create_generation(dir.path(), r).ok());
+  EXPECT_EQ(create_generation(dir.path(), r).error().code, ErrorCode::kAlreadyExists);
+  const auto back = read_generation(dir.path(), 3);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(to_json_text(*back), to_json_text(r));
+}
+
+JobSpec valid_spec() {
+  JobSpec spec;
+  spec.name = "t";
+  spec.nodes = 2;
+  spec.workers_per_node = 2;
+  TrainSpec train;
+  train.model = *model_preset("debugmodel");
+  train.data.path = "/x";
+  train.data.seq_len = 128;
+  train.batch = {1, 8};
+  train.steps = 10;
+  spec.train = train;
+  return spec;
+}
+
+TEST(JobSpec, RoundTrips) {
+  const JobSpec spec = valid_spec();
+  const auto back = job_spec_from_json(to_json_text(spec));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(to_json_text(*back), to_json_text(spec));
+}
+
+TEST(JobSpec, ProblemsNameTheKey) {
+  JobSpec spec = valid_spec();
+  spec.train->batch.global = 6;
+  EXPECT_EQ(find_problem(spec)->key, "workload.train.batch.global");
+  spec = valid_spec();
+  spec.train->model.kv_heads = 3;
+  EXPECT_EQ(find_problem(spec)->key, "workload.train.model.kv_heads");
+  spec = valid_spec();
+  spec.command = {"true"};
+  EXPECT_EQ(find_problem(spec)->key, "workload");
+}
+
+TEST(Workload, RoundTrips) {
+  Workload w;
+  w.job = 7;
+  w.train = *valid_spec().train;
+  const auto back = workload_from_json(to_json_text(w));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(to_json_text(*back), to_json_text(w));
+}
+
+}  // namespace
+}  // namespace hpctl
