@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, then configures and builds a preset.
+#   scripts/build.sh [release|dev|asan|tsan] [ninja arguments, e.g. targets]
+# Programs land in build/PRESET/bin.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=${1:-release}
+[ $# -eq 0 ] || shift
+scripts/install_packages.sh
+if [ ! -f "build/$preset/build.ninja" ]; then
+  mkdir -p "build/$preset"
+  cmake --preset "$preset" >"build/$preset/configure.log" 2>&1 || {
+    cat "build/$preset/configure.log" >&2
+    exit 1
+  }
+fi
+cmake --build "build/$preset" -- "$@"

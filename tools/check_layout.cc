@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// The build's own check of the house: what a linter cannot say. Run by ctest as `layout`.
+//
+//   check_layout ROOT
+//
+// Includes are written from the root, so an include line is an edge of the dependency graph; an
+// edge that design forbids is an error. Cores are pure: no clock, randomness, I/O, threads or
+// unordered iteration. Every source is registered in the CMakeLists.txt of a directory above it,
+// opens with its licence line, and keeps to the size limits. Prints each finding as
+// file:line: message, and exits 1 if there is any.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Rule {
+  std::string place;                 // the longest matching prefix decides
+  std::vector<std::string> allowed;  // prefixes of our own headers that it may include
+  std::vector<std::string> banned;   // prefixes of third-party headers that it may not include
+};
+
+const std::vector<std::string> kWire = {"grpc", "google/protobuf", "absl", "proto/"};
+const std::vector<std::string> kTorch = {"ATen", "torch", "c10", "gloo"};
+
+std::vector<std::string> join(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> table = {
+      {"common/base/", {"common/base/"}, join(kWire, kTorch)},
+      {"common/rpc/", {"common/", "proto/"}, kTorch},
+      {"controller/core/", {"controller/core/", "common/base/"}, join(kWire, kTorch)},
+      {"controller/", {"controller/", "common/", "proto/"}, kTorch},
+      {"agent/core/", {"agent/core/", "common/base/"}, join(kWire, kTorch)},
+      {"agent/", {"agent/", "common/", "proto/"}, kTorch},
+      {"trainer/data/", {"trainer/data/", "common/base/"}, join(kWire, kTorch)},
+      {"trainer/checkpoint/",
+       {"trainer/checkpoint/", "trainer/data/", "trainer/parallel/block_layout.h", "common/base/"},
+       join(kWire, kTorch)},
+      {"trainer/", {"trainer/", "common/base/"}, kWire},
+      {"hpctl/",
+       {"hpctl/", "common/", "proto/", "controller/core/", "controller/mirror.h", "trainer/data/",
+        "trainer/checkpoint/", "trainer/parallel/block_layout.h"},
+       kTorch},
+  };
+  return table;
+}
+
+// Words that make a core impure, each with what to do instead.
+const std::vector<std::pair<std::regex, std::string>>& impure() {
+  static const std::vector<std::pair<std::regex, std::string>> table = {
+      {std::regex(R"(_clock\b|\bnow\(\)|<chrono>|<ctime>|\btime\()"), "time is Event::now_ms"},
+      {std::regex(R"(random_device|<random>|\brand\()"), "randomness is an argument"},
+      {std::regex(R"(\bgetenv|<fstream>|<iostream>|\bfopen|\bopen\(|<unistd)"), "no I/O in a core"},
+      {std::regex(R"(<thread>|<mutex>|<atomic>|std::thread|sleep)"), "no threads in a core"},
+      {std::regex(R"(unordered_)"), "ordered containers only"},
+  };
+  return table;
+}
+
+int findings = 0;
+
+void report(const std::string& file, size_t line, const std::string& message) {
+  std::cout << file << ":" << line << ": " << message << "\n";
+  ++findings;
+}
+
+std::vector<std::string> read_lines(const fs::path& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+bool starts_with_any(const std::string& text, const std::vector<std::string>& prefixes) {
+  for (const auto& p : prefixes) {
+    if (text.rfind(p, 0) == 0) return true;
+  }
+  return false;
+}
+
+const Rule* rule_for(const std::string& file) {
+  const Rule* best = nullptr;
+  for (const Rule& rule : rules()) {
+    if (file.rfind(rule.place, 0) != 0) continue;
+    if (best == nullptr || rule.place.size() > best->place.size()) best = &rule;
+  }
+  return best;
+}
+
+void check_includes(const std::string& file, const std::vector<std::string>& lines) {
+  static const std::regex ours(R"re(^\s*#\s*include\s+"([^"]+)")re");
+  static const std::regex theirs(R"(^\s*#\s*include\s+<([^>]+)>)");
+  static const std::vector<std::string> roots = {"common/", "controller/", "agent/", "trainer/",
+                                                 "hpctl/",  "proto/",      "tests/"};
+  const Rule* rule = rule_for(file);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::smatch m;
+    if (std::regex_search(lines[i], m, ours)) {
+      const std::string target = m[1];
+      if (!starts_with_any(target, roots) && target.find(".grpc.") == std::string::npos) {
+        report(file, i + 1, "include \"" + target + "\" from the repository root");
+      } else if (rule != nullptr && !starts_with_any(target, rule->allowed)) {
+        report(file, i + 1, rule->place + " may not include " + target);
+      }
+      if (target.find("main.cc") != std::string::npos)
+        report(file, i + 1, "nobody includes a main");
+    } else if (rule != nullptr && std::regex_search(lines[i], m, theirs) &&
+               starts_with_any(m[1], rule->banned)) {
+      report(file, i + 1, rule->place + " may not use <" + m[1].str() + ">");
+    }
+  }
+}
+
+void check_purity(const std::string& file, const std::vector<std::string>& lines) {
+  if (file.find("/core/") == std::string::npos || file.rfind("tests/", 0) == 0) return;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string code = lines[i].substr(0, lines[i].find("//"));
+    for (const auto& [pattern, remedy] : impure()) {
+      if (std::regex_search(code, pattern)) report(file, i + 1, "a core is pure: " + remedy);
+    }
+  }
+}
+
+void check_form(const std::string& file, const std::vector<std::string>& lines) {
+  const size_t limit = file.size() > 7 && file.substr(file.size() - 7) == "main.cc" ? 120 : 600;
+  if (lines.size() > limit) report(file, limit, "longer than " + std::to_string(limit) + " lines");
+  bool licensed = false;
+  for (size_t i = 0; i < lines.size() && i < 3; ++i) {
+    licensed =
+        licensed || lines[i].find("SPDX-License-Identifier: Apache-2.0") != std::string::npos;
+  }
+  if (!licensed) report(file, 1, "the first lines must carry SPDX-License-Identifier: Apache-2.0");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].size() > 100) report(file, i + 1, "longer than 100 columns");
+  }
+}
+
+// A source file must be named, relative to it, in a CMakeLists.txt of some directory above.
+void check_registered(const fs::path& root, const std::string& file) {
+  static std::map<std::string, std::string> cache;
+  for (fs::path dir = fs::path(file).parent_path();; dir = dir.parent_path()) {
+    const std::string list = (root / dir / "CMakeLists.txt").string();
+    if (cache.count(list) == 0) {
+      std::ifstream in(list);
+      std::stringstream text;
+      text << in.rdbuf();
+      cache[list] = text.str();
+    }
+    const std::string relative =
+        fs::path(file).lexically_relative(dir.empty() ? "." : dir).string();
+    if (cache[list].find(relative) != std::string::npos) return;
+    if (dir.empty()) break;
+  }
+  report(file, 1, "not named in any CMakeLists.txt above it");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: check_layout ROOT\n";
+    return 2;
+  }
+  const fs::path root = argv[1];
+  size_t files = 0;
+  for (const char* top : {"common", "controller", "agent", "trainer", "hpctl", "slurm-plugins",
+                          "tests", "tools", "scripts", "cmake"}) {
+    if (!fs::exists(root / top)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root / top)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string file = entry.path().lexically_relative(root).generic_string();
+      const std::string extension = entry.path().extension().string();
+      const bool code = extension == ".cc" || extension == ".h" || extension == ".c";
+      if (!code && extension != ".sh" && extension != ".cmake") continue;
+      const auto lines = read_lines(entry.path());
+      ++files;
+      check_form(file, lines);
+      if (!code) continue;
+      check_includes(file, lines);
+      check_purity(file, lines);
+      if (extension == ".h" &&
+          std::find(lines.begin(), lines.end(), "#pragma once") == lines.end()) {
+        report(file, 1, "a header needs #pragma once");
+      }
+      if (extension != ".h") check_registered(root, file);
+    }
+  }
+  std::cout << files << " files, " << findings << " findings\n";
+  return findings == 0 ? 0 : 1;
+}
