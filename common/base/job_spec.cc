@@ -2,7 +2,10 @@
 #include "common/base/job_spec.h"
 
 #include <array>
+#include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/base/job_spec_json.h"
 
@@ -25,89 +28,137 @@ constexpr std::array<Preset, 5> kPresets = {{
     {"llama3-405b", 16384, 126, 128, 8, 53248, 128256},
 }};
 
-using Problem = std::optional<SpecProblem>;
+constexpr int64_t kMaxSteps = int64_t{1} << 40;
+constexpr int64_t kMaxDurationMs = int64_t{365} * 86'400'000;
 
-Problem at_least(const std::string& key, int64_t value, int64_t minimum) {
-  if (value >= minimum) return std::nullopt;
-  return SpecProblem{
-      key, "expected at least " + std::to_string(minimum) + ", found " + std::to_string(value)};
-}
-
-Problem in_range(const std::string& key, double value, double low, double high) {
-  if (value >= low && value <= high) return std::nullopt;
-  return SpecProblem{key, "expected a number from " + std::to_string(low) + " to " +
-                              std::to_string(high) + ", found " + std::to_string(value)};
-}
-
-Problem one_of(const std::string& key, const std::string& value,
-               const std::vector<std::string>& allowed) {
-  std::string list;
-  for (const auto& word : allowed) {
-    if (word == value) return std::nullopt;
-    list += (list.empty() ? "" : ", ") + word;
+// Collects what is wrong; every check returns true when the value is good.
+class Checks {
+ public:
+  bool fail(const std::string& key, const std::string& message) {
+    problems_.push_back(SpecProblem{key, message});
+    return false;
   }
-  return SpecProblem{key, "expected one of " + list + "; found \"" + value + "\""};
-}
 
-Problem model_problem(const ModelSpec& m) {
+  bool range(const std::string& key, int64_t value, int64_t low, int64_t high) {
+    if (value >= low && value <= high) return true;
+    const std::string expected = high == kNoLimit
+                                     ? "at least " + std::to_string(low)
+                                     : std::to_string(low) + " to " + std::to_string(high);
+    return fail(key, "expected " + expected + ", found " + std::to_string(value));
+  }
+  bool at_least(const std::string& key, int64_t value, int64_t low) {
+    return range(key, value, low, kNoLimit);
+  }
+
+  bool number(const std::string& key, double value, double low, double high) {
+    if (value >= low && value <= high) return true;
+    return fail(key, "expected a number from " + text(low) + " to " + text(high) + ", found " +
+                         text(value));
+  }
+
+  bool one_of(const std::string& key, const std::string& value,
+              const std::vector<std::string>& allowed) {
+    std::string list;
+    for (const auto& word : allowed) {
+      if (word == value) return true;
+      list += (list.empty() ? "" : ", ") + word;
+    }
+    return fail(key, (allowed.size() == 1 ? "expected " : "expected one of ") + list +
+                         "; found \"" + value + "\"");
+  }
+
+  std::vector<SpecProblem> take() { return std::move(problems_); }
+
+ private:
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+  static std::string text(double value) {
+    std::array<char, 32> buffer{};
+    std::snprintf(buffer.data(), buffer.size(), "%.9g", value);
+    return buffer.data();
+  }
+
+  std::vector<SpecProblem> problems_;
+};
+
+void check_model(const ModelSpec& m, Checks& checks) {
   const std::string at = "workload.train.model.";
-  for (const auto& [key, value] :
-       std::initializer_list<std::pair<const char*, int64_t>>{{"dim", m.dim},
-                                                              {"layers", m.layers},
-                                                              {"heads", m.heads},
-                                                              {"kv_heads", m.kv_heads},
-                                                              {"ffn", m.ffn}}) {
-    if (auto p = at_least(at + key, value, 1)) return p;
+  const bool dim = checks.range(at + "dim", m.dim, 1, 1 << 20);
+  checks.range(at + "layers", m.layers, 1, 10'000);
+  const bool heads = checks.range(at + "heads", m.heads, 1, 1 << 16);
+  const bool kv_heads = checks.range(at + "kv_heads", m.kv_heads, 1, 1 << 16);
+  checks.range(at + "ffn", m.ffn, 1, 1 << 22);
+  checks.range(at + "vocab", m.vocab, 256, 1 << 24);
+  if (dim && heads && (m.dim % m.heads != 0 || (m.dim / m.heads) % 2 != 0)) {
+    checks.fail(at + "heads", "expected dim / heads to be an even whole number, found " +
+                                  std::to_string(m.dim) + " / " + std::to_string(m.heads));
   }
-  if (auto p = at_least(at + "vocab", m.vocab, 256)) return p;
-  if (m.dim % m.heads != 0 || (m.dim / m.heads) % 2 != 0) {
-    return SpecProblem{at + "heads", "expected dim / heads to be an even whole number, found " +
-                                         std::to_string(m.dim) + " / " + std::to_string(m.heads)};
+  if (heads && kv_heads && m.heads % m.kv_heads != 0) {
+    checks.fail(at + "kv_heads", "expected a divisor of heads (" + std::to_string(m.heads) +
+                                     "), found " + std::to_string(m.kv_heads));
   }
-  if (m.heads % m.kv_heads != 0) {
-    return SpecProblem{at + "kv_heads", "expected a divisor of heads (" + std::to_string(m.heads) +
-                                            "), found " + std::to_string(m.kv_heads)};
-  }
-  if (auto p = in_range(at + "rope_theta", m.rope_theta, 1.0, 1e9)) return p;
-  return in_range(at + "norm_eps", m.norm_eps, 1e-12, 1e-2);
+  checks.number(at + "rope_theta", m.rope_theta, 1.0, 1e9);
+  checks.number(at + "norm_eps", m.norm_eps, 1e-12, 1e-2);
 }
 
-Problem optimizer_problem(const TrainSpec& t) {
+void check_optimizer(const TrainSpec& t, Checks& checks) {
   const std::string at = "workload.train.optimizer.";
   const OptimizerSpec& o = t.optimizer;
-  if (auto p = in_range(at + "lr", o.lr, 0.0, 10.0)) return p;
-  if (auto p = in_range(at + "beta1", o.beta1, 0.0, 0.9999999)) return p;
-  if (auto p = in_range(at + "beta2", o.beta2, 0.0, 0.9999999)) return p;
-  if (auto p = in_range(at + "eps", o.eps, 1e-16, 1.0)) return p;
-  if (auto p = in_range(at + "weight_decay", o.weight_decay, 0.0, 10.0)) return p;
-  if (auto p = in_range(at + "clip", o.clip, 0.0, 1e9)) return p;
+  checks.number(at + "lr", o.lr, 0.0, 10.0);
+  checks.number(at + "beta1", o.beta1, 0.0, 0.9999999);
+  checks.number(at + "beta2", o.beta2, 0.0, 0.9999999);
+  checks.number(at + "eps", o.eps, 1e-16, 1.0);
+  checks.number(at + "weight_decay", o.weight_decay, 0.0, 10.0);
+  checks.number(at + "clip", o.clip, 0.0, 1e9);
   const std::string schedule = "workload.train.schedule.";
-  if (auto p = one_of(schedule + "name", t.schedule.name, {"cosine"})) return p;
-  if (auto p = at_least(schedule + "warmup_steps", t.schedule.warmup_steps, 0)) return p;
-  return in_range(schedule + "min_lr_ratio", t.schedule.min_lr_ratio, 0.0, 1.0);
+  checks.one_of(schedule + "name", t.schedule.name, {"cosine"});
+  checks.range(schedule + "warmup_steps", t.schedule.warmup_steps, 0, kMaxSteps);
+  checks.number(schedule + "min_lr_ratio", t.schedule.min_lr_ratio, 0.0, 1.0);
 }
 
-Problem train_problem(const JobSpec& spec) {
-  const TrainSpec& t = *spec.train;
+void check_train(const TrainSpec& t, int64_t world_size, Checks& checks) {
   const std::string at = "workload.train.";
-  if (auto p = model_problem(t.model)) return p;
+  check_model(t.model, checks);
   if (t.data.path.empty()) {
-    return SpecProblem{at + "data.path", "expected a text file or a directory of text files"};
+    checks.fail(at + "data.path", "expected a text file or a directory of text files");
   }
-  if (auto p = one_of(at + "data.tokenizer", t.data.tokenizer, {"byte"})) return p;
-  if (auto p = at_least(at + "data.seq_len", t.data.seq_len, 2)) return p;
-  if (auto p = at_least(at + "batch.micro", t.batch.micro, 1)) return p;
-  if (auto p = at_least(at + "batch.global", t.batch.global, 1)) return p;
-  const int64_t per_pass = t.batch.micro * spec.world_size();
-  if (t.batch.global % per_pass != 0) {
-    return SpecProblem{at + "batch.global",
-                       "expected a multiple of micro x nodes x workers_per_node (" +
-                           std::to_string(per_pass) + "), found " + std::to_string(t.batch.global)};
+  checks.one_of(at + "data.tokenizer", t.data.tokenizer, {"byte"});
+  checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);
+  const bool micro = checks.range(at + "batch.micro", t.batch.micro, 1, 1 << 20);
+  const bool global = checks.range(at + "batch.global", t.batch.global, 1, int64_t{1} << 40);
+  if (micro && global && world_size > 0 && t.batch.global % (t.batch.micro * world_size) != 0) {
+    checks.fail(at + "batch.global", "expected a multiple of micro x nodes x workers_per_node (" +
+                                         std::to_string(t.batch.micro * world_size) + "), found " +
+                                         std::to_string(t.batch.global));
   }
-  if (auto p = at_least(at + "steps", t.steps, 1)) return p;
-  if (auto p = optimizer_problem(t)) return p;
-  if (auto p = one_of(at + "parallelism.strategy", t.strategy, {"full"})) return p;
-  return one_of(at + "precision", t.precision, {"bf16", "fp32"});
+  checks.range(at + "steps", t.steps, 1, kMaxSteps);
+  check_optimizer(t, checks);
+  checks.one_of(at + "parallelism.strategy", t.strategy, {"full"});
+  checks.one_of(at + "precision", t.precision, {"bf16", "fp32"});
+}
+
+void check_checkpoint(const CheckpointSpec& c, Checks& checks) {
+  if (!c.dir.empty() && c.dir[0] != '/') {
+    checks.fail("checkpoint.dir", "expected an absolute path; found \"" + c.dir + "\"");
+  }
+  checks.range("checkpoint.every_steps", c.every_steps, 0, kMaxSteps);
+  checks.number("checkpoint.every_minutes", c.every_minutes, 0, 1e6);
+  checks.range("checkpoint.keep", c.keep, 1, 1'000'000);
+  if (c.resume != "latest" && c.resume != "none" && (c.resume.empty() || c.resume[0] != '/')) {
+    checks.fail("checkpoint.resume",
+                "expected latest, none or an absolute path; found \"" + c.resume + "\"");
+  }
+}
+
+void check_recovery(const RecoverySpec& r, Checks& checks) {
+  checks.range("recovery.max_restarts", r.max_restarts, 0, 1'000'000);
+  const auto duration = [&](const char* key, int64_t ms, int64_t low_ms) {
+    if (ms >= low_ms && ms <= kMaxDurationMs) return;
+    checks.fail(key, "expected " + std::to_string(low_ms) + "ms to 365d, found " +
+                         std::to_string(ms) + "ms");
+  };
+  duration("recovery.window", r.window_ms, 1);
+  duration("recovery.heartbeat_timeout", r.heartbeat_timeout_ms, 100);
+  duration("recovery.hang_timeout", r.hang_timeout_ms, 0);
 }
 
 bool valid_name(const std::string& name) {
@@ -148,8 +199,9 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     j.at("recovery").get_to(spec.recovery);
     j.at("ledger").get_to(spec.ledger);
     if (j.contains("train")) spec.train = j.at("train").get<TrainSpec>();
-    if (const auto problem = find_problem(spec)) {
-      return Error{ErrorCode::kInvalidArgument, problem->key + ": " + problem->message};
+    if (const auto problems = find_problems(spec); !problems.empty()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   problems.front().key + ": " + problems.front().message};
     }
     return spec;
   } catch (const json::exception& e) {
@@ -157,37 +209,21 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
   }
 }
 
-std::optional<SpecProblem> find_problem(const JobSpec& spec) {
+std::vector<SpecProblem> find_problems(const JobSpec& spec) {
+  Checks checks;
   if (!valid_name(spec.name)) {
-    return SpecProblem{
-        "name",
-        "expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found \"" + spec.name + "\""};
+    checks.fail("name", "expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found \"" +
+                            spec.name + "\"");
   }
-  if (auto p = at_least("nodes.count", spec.nodes, 1)) return p;
-  if (spec.nodes > 100'000) return SpecProblem{"nodes.count", "expected at most 100000"};
-  if (auto p = at_least("workers_per_node", spec.workers_per_node, 1)) return p;
-  if (spec.workers_per_node > 1024) return SpecProblem{"workers_per_node", "expected at most 1024"};
+  const bool nodes = checks.range("nodes.count", spec.nodes, 1, 100'000);
+  const bool workers = checks.range("workers_per_node", spec.workers_per_node, 1, 1024);
   if (spec.train.has_value() == !spec.command.empty()) {
-    return SpecProblem{"workload", "expected exactly one of train and command"};
+    checks.fail("workload", "expected exactly one of train and command");
   }
-  if (auto p = at_least("checkpoint.every_steps", spec.checkpoint.every_steps, 0)) return p;
-  if (auto p = in_range("checkpoint.every_minutes", spec.checkpoint.every_minutes, 0, 1e6)) {
-    return p;
-  }
-  if (auto p = at_least("checkpoint.keep", spec.checkpoint.keep, 1)) return p;
-  const std::string& resume = spec.checkpoint.resume;
-  if (resume != "latest" && resume != "none" && (resume.empty() || resume[0] != '/')) {
-    return SpecProblem{"checkpoint.resume",
-                       "expected latest, none or an absolute path; found \"" + resume + "\""};
-  }
-  if (auto p = at_least("recovery.max_restarts", spec.recovery.max_restarts, 0)) return p;
-  if (auto p = at_least("recovery.window (ms)", spec.recovery.window_ms, 1)) return p;
-  if (auto p =
-          at_least("recovery.heartbeat_timeout (ms)", spec.recovery.heartbeat_timeout_ms, 100)) {
-    return p;
-  }
-  if (auto p = at_least("recovery.hang_timeout (ms)", spec.recovery.hang_timeout_ms, 0)) return p;
-  return spec.train ? train_problem(spec) : std::nullopt;
+  if (spec.train) check_train(*spec.train, nodes && workers ? spec.world_size() : 0, checks);
+  check_checkpoint(spec.checkpoint, checks);
+  check_recovery(spec.recovery, checks);
+  return checks.take();
 }
 
 std::optional<ModelSpec> model_preset(const std::string& name) {

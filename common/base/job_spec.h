@@ -103,7 +103,8 @@ struct SpecProblem {
   std::string key;      // dotted path in job.yaml
   std::string message;  // what was expected and what was found
 };
-std::optional<SpecProblem> find_problem(const JobSpec& spec);
+// All of them, in the order of job.yaml; empty = the spec is good. At most one per key.
+std::vector<SpecProblem> find_problems(const JobSpec& spec);
 
 // Dimensions of a named model (sources: trainer-peers, TorchTitan llama3 flavors).
 std::optional<ModelSpec> model_preset(const std::string& name);

@@ -122,13 +122,13 @@ TEST(JobSpec, RoundTrips) {
 TEST(JobSpec, ProblemsNameTheKey) {
   JobSpec spec = valid_spec();
   spec.train->batch.global = 6;
-  EXPECT_EQ(find_problem(spec)->key, "workload.train.batch.global");
+  EXPECT_EQ(find_problems(spec).at(0).key, "workload.train.batch.global");
   spec = valid_spec();
   spec.train->model.kv_heads = 3;
-  EXPECT_EQ(find_problem(spec)->key, "workload.train.model.kv_heads");
+  EXPECT_EQ(find_problems(spec).at(0).key, "workload.train.model.kv_heads");
   spec = valid_spec();
   spec.command = {"true"};
-  EXPECT_EQ(find_problem(spec)->key, "workload");
+  EXPECT_EQ(find_problems(spec).at(0).key, "workload");
 }
 
 TEST(Workload, RoundTrips) {
