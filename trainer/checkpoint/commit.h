@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commit point of a checkpoint, its opposite, and what deletes old ones.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/lineage.h"
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/shard_writer.h"
+
+namespace hpctl {
+
+// Makes step-N.gG exist: checks that the receipts are one per rank, that their ranges tile every
+// block and kind without gap or overlap, and that every file is visible here with its size; then
+// writes manifest.json (temporary, fsync, rename, fsync directory, fsync parent). `base` holds
+// all but files and shards; base.world_size says how many receipts there must be.
+// kAlreadyExists when it is committed already.
+Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
+                          const std::vector<Receipt>& receipts);
+
+// After a failed save: removes step-N.gG unless it has a manifest. Missing is fine.
+Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint);
+
+struct RetentionReport {
+  std::vector<std::string> deleted;  // names of checkpoints and partial saves removed
+  std::string refused;               // why nothing was deleted, "" when retention ran
+};
+
+// Keeps the newest `keep` (>= 1) checkpoints that are valid by lineage and deletes, manifest
+// first: older valid ones, checkpoints of a history that was given up, and partial saves of older
+// generations. Checkpoints recorded as damaged stay for inspection. Only the newest generation
+// deletes: when the lineage has a newer one than `generation`, nothing happens. The newest valid
+// checkpoint is never deleted.
+Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
+                                    uint64_t generation);
+
+}  // namespace hpctl

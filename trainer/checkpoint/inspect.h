@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions about checkpoints at rest: which are there and count, is one undamaged, are two the
+// same. Used by `hpctl checkpoint` and by tests; nothing here writes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/lineage.h"
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+
+enum class CheckpointState {
+  kValid,       // complete and on the surviving history
+  kStale,       // complete, but a later generation started before it
+  kIncomplete,  // no manifest: interrupted, or being written now
+  kDamaged,     // manifest unreadable, a file missing or cut, or recorded as damaged
+};
+const char* to_string(CheckpointState state);  // "valid", "stale", "incomplete", "damaged"
+
+struct CheckpointListing {
+  CheckpointRef ref;
+  CheckpointState state = CheckpointState::kIncomplete;
+  std::string detail;           // one line, "" when valid
+  uint64_t bytes = 0;           // of the shard files, from the manifest
+  int32_t world_size = 0;       // 0 = unknown
+  int64_t created_wall_ms = 0;  // 0 = unknown
+};
+
+// All step-N.gG directories, ascending. Looks at manifests and file sizes, not at contents.
+Result<std::vector<CheckpointListing>> list_checkpoint_states(const std::string& checkpoint_dir);
+
+// `path` is a step-N.gG directory, or a checkpoint directory whose newest valid checkpoint is
+// meant. Returns the step directory's path. kNotFound with the remedy otherwise.
+Result<std::string> resolve_checkpoint(const std::string& path);
+
+struct VerifyReport {
+  uint64_t bytes = 0;                 // read and compared
+  uint64_t ranges = 0;                // stored ranges verified
+  std::vector<std::string> problems;  // each names file, range, offset; empty = undamaged
+};
+// Reads every byte. An error (instead of problems) means that the manifest itself cannot be used.
+Result<VerifyReport> verify_checkpoint(const std::string& step_dir);
+
+// 64 hex digits over all tensors, parameters and moments, in bytewise name order, then step,
+// sample cursor and skip list; nothing about generation, time, layout or world size (byte framing
+// in docs/formats.md). Verifies all checksums first; a damaged checkpoint is an error. Streams.
+Result<std::string> digest_checkpoint(const std::string& step_dir);
+
+// {"step","generation","parent","world_size","sample_cursor","skipped"}, one line.
+std::string show_json(const Manifest& manifest);
+
+}  // namespace hpctl

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading a checkpoint at any world size. A rank asks for the element ranges it owns now; they are
+// assembled from whatever ranges were stored. Every stored range that is touched is read whole and
+// its checksum verified, so no unverified byte reaches the caller's memory unnoticed: on error the
+// destination is unspecified and must not be used.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "common/base/fd.h"
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+
+class CheckpointLoader {
+ public:
+  // `step_dir` = path of a step-N.gG directory. Errors as read_manifest; and kDataLoss for a shard
+  // file that is missing or has another size.
+  static Result<CheckpointLoader> open(const std::string& step_dir);
+
+  const Manifest& manifest() const { return manifest_; }
+  const std::string& step_dir() const { return step_dir_; }
+
+  // Fills `out` with block `block` (index), elements `range` (out.size() == range.size(), within
+  // the block). With the world size of the save this is one contiguous read straight into `out`.
+  // kDataLoss names file, tensors and byte offset. One thread at a time per loader.
+  Outcome load_range(int32_t block, StateKind kind, ElementRange range, std::span<float> out);
+
+ private:
+  CheckpointLoader(std::string step_dir, Manifest manifest);
+  Outcome load_entry(const ShardEntry& entry, ElementRange wanted, std::span<float> out);
+  Result<int> descriptor(int32_t file);
+
+  std::string step_dir_;
+  Manifest manifest_;
+  std::map<int32_t, UniqueFd> open_files_;
+};
+
+// "shard-00001.safetensors: layers.0 exp_avg elements [0, 4096) at byte 512 (tensors ...)":
+// how errors and verify name a stored range.
+std::string describe_entry(const Manifest& manifest, const ShardEntry& entry);
+
+}  // namespace hpctl

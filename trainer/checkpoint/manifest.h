@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json: the document that makes a directory step-N.gG a checkpoint. docs/formats.md gives
+// the bytes. Reading treats it as untrusted: bounded, checksummed, every field and relation
+// validated, so that code behind read_manifest may rely on all that is written here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/job_spec.h"
+#include "common/base/lineage.h"
+#include "common/base/result.h"
+#include "trainer/data/step_samples.h"
+#include "trainer/parallel/block_layout.h"
+
+namespace hpctl {
+
+// What is stored per element of a block: fp32 each.
+enum class StateKind : uint8_t { kParam = 0, kExpAvg = 1, kExpAvgSq = 2 };
+inline constexpr std::array<StateKind, 3> kStateKinds = {StateKind::kParam, StateKind::kExpAvg,
+                                                         StateKind::kExpAvgSq};
+const char* to_string(StateKind kind);  // "param", "exp_avg", "exp_avg_sq"
+
+// The corpus and how it was cut; a resumed job must find the same.
+struct DataIdentity {
+  std::string fingerprint;  // Corpus::fingerprint
+  uint64_t tokens = 0;
+  int64_t seq_len = 0;
+  bool operator==(const DataIdentity&) const = default;
+};
+
+struct ShardFile {
+  std::string file;  // "shard-00003.safetensors"; index in Manifest::files = rank
+  uint64_t bytes = 0;
+  uint32_t crc32c = 0;  // of the whole file
+  bool operator==(const ShardFile&) const = default;
+};
+
+// One rank's interval of one block and kind.
+struct ShardEntry {
+  int32_t block = 0;  // index in Manifest::blocks
+  StateKind kind = StateKind::kParam;
+  ElementRange range;   // of the block's flat range, not empty
+  int32_t file = 0;     // index in Manifest::files
+  uint64_t offset = 0;  // first byte within the file; range.size() * 4 bytes follow
+  uint32_t crc32c = 0;  // of those bytes
+  bool operator==(const ShardEntry&) const = default;
+};
+
+struct Manifest {
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  uint64_t parent = 0;  // generation of the checkpoint this history continues; 0 = from the seed
+  int32_t world_size = 1;
+  uint64_t sample_cursor = 0;        // next sample number (step_samples.h)
+  std::vector<SampleRange> skipped;  // normalized
+  DataIdentity data;
+  uint64_t seed = 0;
+  ModelSpec model;
+  std::map<std::string, std::string> environment;  // what bit-exactness depends on; labels
+  bool exact = true;                               // bit-exact resume is promised
+  std::string inexact_reason;                      // why not
+  int64_t created_wall_ms = 0;                     // label only
+  std::vector<Block> blocks;
+  std::vector<ShardFile> files;    // one per rank, ascending
+  std::vector<ShardEntry> shards;  // ascending by (block, kind, begin); tile every block and kind
+
+  CheckpointRef ref() const { return {step, generation}; }
+};
+
+// "shard-00003.safetensors"
+std::string shard_file_name(int32_t rank);
+
+// The problem that keeps this from being a manifest, or "" when there is none.
+std::string manifest_problem(const Manifest& manifest);
+
+std::string to_manifest_text(const Manifest& manifest);
+// `path_for_errors` names the document in messages. kDataLoss when damaged.
+Result<Manifest> manifest_from_text(const std::string& text, const std::string& path_for_errors);
+
+// Reads STEP_DIR/manifest.json. kNotFound: the save was never completed. kDataLoss: damaged, or
+// it belongs to another checkpoint than the directory's name says.
+Result<Manifest> read_manifest(const std::string& step_dir);
+
+// What a job must share with a checkpoint to resume from it.
+struct RunIdentity {
+  std::vector<Block> blocks;
+  DataIdentity data;
+  uint64_t seed = 0;
+};
+// An error of one line with the remedy when the job is another one: other model, changed data,
+// other seq_len or seed. World size and batch sizes may differ.
+Outcome check_resumable(const Manifest& manifest, const RunIdentity& run,
+                        const std::string& step_dir);
+
+}  // namespace hpctl

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's part of a checkpoint, written in the background from a sealed snapshot.
+//
+// How a save goes, on every rank at once:
+//   1. write_shard(): STEP_DIR is created, the shard goes to a temporary name, is fsynced, renamed
+//      to shard-RRRRR.safetensors, and its directory entry is made durable;
+//   2. the Receipt (size, checksums) travels to one rank as bytes (encode_receipt);
+//   3. that rank calls commit_checkpoint (commit.h), whose last act is manifest.json. Until then
+//      the checkpoint does not exist.
+// On an error anywhere, one rank calls abandon_checkpoint; a committed checkpoint is never touched.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/lineage.h"
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+
+// Values of block[range] for one kind, as they lie in memory; only read during write_shard.
+struct ShardPart {
+  int32_t block = 0;  // index in the layout
+  StateKind kind = StateKind::kParam;
+  ElementRange range;
+  std::span<const float> values;  // range.size() elements
+};
+
+struct ShardJob {
+  std::string checkpoint_dir;
+  CheckpointRef checkpoint;
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  const std::vector<Block>* blocks = nullptr;  // the layout; outlives the call
+  std::vector<ShardPart> parts;                // empty ranges are left out of the file
+};
+
+// What one rank wrote.
+struct Receipt {
+  int32_t rank = 0;
+  ShardFile file;
+  std::vector<ShardEntry> entries;  // entry.file = rank
+  bool operator==(const Receipt&) const = default;
+};
+
+// Blocking; call from the saving thread. Errors: kAlreadyExists when the checkpoint is committed
+// already; kResourceExhausted (disk full, with remedy), kPermissionDenied (read-only), kInternal.
+// On error this rank's own temporary file is gone.
+Result<Receipt> write_shard(const ShardJob& job);
+
+// For the exchange among ranks.
+std::string encode_receipt(const Receipt& receipt);
+Result<Receipt> decode_receipt(const std::string& bytes);
+
+}  // namespace hpctl

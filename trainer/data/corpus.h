@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The corpus: every byte of a text file, or of the files of a directory, as one row of tokens.
+//
+// A directory is walked recursively; its regular files are taken in bytewise order of their path
+// relative to it. Names that begin with '.' are left out; a symbolic link counts as the file it
+// leads to, links to directories are left out (no cycles), and a link that leads nowhere is an
+// error. Empty files contribute nothing. Between two files stands one separator token,
+// kSeparatorToken. Token = byte value.
+//
+// Opening costs one stat per file and a bounded number of small reads, whatever the size of the
+// corpus. Windows are read with pread, not mapped: a file cut short while training then is an
+// error with a name instead of SIGBUS (docs/decisions/0101-read-not-map.md).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/job_spec.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+inline constexpr uint8_t kSeparatorToken = 0;
+
+class Corpus {
+ public:
+  // Errors say what to do: missing, empty, too many files, dangling links.
+  static Result<Corpus> open(const std::string& path);
+
+  uint64_t tokens() const { return tokens_; }
+  size_t files() const { return files_.size(); }
+  const std::string& path() const { return path_; }
+  // 64 hex digits over names, sizes and probes of the content (docs/formats.md). Independent of
+  // where the corpus lies. An edit that keeps a file's size and avoids the probes is not seen.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  // Reads tokens [begin, begin + out.size()); the range must lie within tokens(). Keeps a bounded
+  // number of descriptors open: use from one thread at a time.
+  Outcome read(uint64_t begin, std::span<uint8_t> out);
+
+ private:
+  struct File {
+    std::string path;    // as opened
+    std::string name;    // relative path; "" when the corpus is a single file
+    uint64_t size = 0;   // bytes
+    uint64_t begin = 0;  // first token
+  };
+
+  Outcome add_directory(const std::string& relative);
+  Outcome add_file(const std::string& path, const std::string& name, bool required);
+  Outcome compute_fingerprint();
+  Result<int> descriptor(size_t file);
+  Outcome read_file_part(size_t file, uint64_t offset, std::span<uint8_t> out);
+
+  std::string path_;
+  std::vector<File> files_;
+  uint64_t tokens_ = 0;
+  std::string fingerprint_;
+  std::map<size_t, UniqueFd> open_files_;
+};
+
+// Training samples: windows of seq_len + 1 tokens with stride seq_len, in the order of
+// sample_order.h. One thread at a time.
+class SampleReader {
+ public:
+  // Errors as Corpus::open; and a corpus shorter than one window.
+  static Result<SampleReader> open(const DataSpec& spec, uint64_t seed);
+
+  uint64_t windows() const { return windows_; }
+  int64_t seq_len() const { return seq_len_; }
+  const Corpus& corpus() const { return corpus_; }
+
+  // Writes the seq_len + 1 tokens of sample number `sample` (any number: epochs repeat in another
+  // order); out.size() must be seq_len + 1. Inputs are out[0 .. seq_len), targets out[1 ..
+  // seq_len].
+  Outcome read_sample(uint64_t sample, std::span<int64_t> out);
+
+ private:
+  SampleReader(Corpus corpus, int64_t seq_len, uint64_t seed);
+
+  Corpus corpus_;
+  int64_t seq_len_;
+  uint64_t seed_;
+  uint64_t windows_;
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace hpctl

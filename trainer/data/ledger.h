@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ledger (job.yaml debug.ledger): what every rank trained on, for the proof that every sample
+// counts exactly once in the surviving history.
+//
+//   LEDGER_DIR/g{G}.r{R}.jsonl   one line per completed step of rank R in generation G:
+//   {"generation":G,"step":N,"rank":R,"samples":[[a,b)...as [a,b] pairs, end exclusive]}
+//
+// A line is written with one write() after the step's optimizer update and before a checkpoint of
+// that step; a process killed while writing leaves at most a torn last line, which readers ignore.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/result.h"
+#include "trainer/data/step_samples.h"
+
+namespace hpctl {
+
+class LedgerWriter {
+ public:
+  // Creates the directory and the file (which must not exist: a generation has one process per
+  // rank; kAlreadyExists otherwise).
+  static Result<LedgerWriter> create(const std::string& ledger_dir, uint64_t generation,
+                                     int32_t rank);
+  Outcome append(uint64_t step, const std::vector<SampleRange>& samples);
+
+ private:
+  LedgerWriter(UniqueFd fd, std::string path, uint64_t generation, int32_t rank);
+
+  UniqueFd fd_;
+  std::string path_;
+  uint64_t generation_;
+  int32_t rank_;
+};
+
+struct LedgerEntry {
+  uint64_t generation = 0;
+  uint64_t step = 0;
+  int32_t rank = 0;
+  std::vector<SampleRange> samples;
+};
+
+// All complete lines of all ledger files. A torn last line is left out; any other line that cannot
+// be read is an error naming file and line.
+Result<std::vector<LedgerEntry>> read_ledger(const std::string& ledger_dir);
+
+}  // namespace hpctl

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which samples a step trains on, and which of them a rank takes.
+//
+// A job consumes sample numbers in ascending order from a durable cursor, leaving out a durable
+// skip list. Without skips step s (the first is 1) takes [(s-1)*global, s*global). The step's
+// samples, in that order, are positions 0 .. global-1; rank r of W takes the positions
+// [r*global/W, (r+1)*global/W), and its micro-batch m the m-th group of `micro` of those. So the
+// set of a step never depends on the world size.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace hpctl {
+
+// Sample numbers [begin, end).
+struct SampleRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  bool operator==(const SampleRange&) const = default;
+};
+
+// A skip list in the only form that is stored and hashed: ascending, not empty, neither
+// overlapping nor touching.
+bool is_normalized(const std::vector<SampleRange>& ranges);
+// Sorts, drops empty ranges and joins what overlaps or touches.
+std::vector<SampleRange> normalized(std::vector<SampleRange> ranges);
+
+struct StepSamples {
+  std::vector<SampleRange> ranges;  // ascending; sizes sum to the count asked for
+  uint64_t next_cursor = 0;         // cursor after the step
+};
+
+// The next `count` sample numbers from `cursor` on that are not in `skipped` (normalized). After
+// the last one, the cursor also passes over skipped numbers that follow directly.
+StepSamples take_samples(uint64_t cursor, uint64_t count, const std::vector<SampleRange>& skipped);
+
+// The part of rank `rank` of `world_size`. The number of samples must be divisible by world_size
+// (find_problem in job_spec.h has made sure of it).
+std::vector<SampleRange> rank_part(const std::vector<SampleRange>& step_ranges, int32_t rank,
+                                   int32_t world_size);
+
+// The single numbers, in order; micro-batch m is [m*micro, (m+1)*micro) of the result.
+std::vector<uint64_t> sample_numbers(const std::vector<SampleRange>& ranges);
+
+uint64_t sample_count(const std::vector<SampleRange>& ranges);
+
+}  // namespace hpctl

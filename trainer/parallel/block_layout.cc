@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/parallel/block_layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace hpctl {
+namespace {
+
+Block layer_block(const ModelSpec& m, int64_t index) {
+  const int64_t head_dim = m.dim / m.heads;
+  const std::string prefix = "model.layers." + std::to_string(index) + ".";
+  Block block;
+  block.name = "layers." + std::to_string(index);
+  append_tensor(block, prefix + "input_layernorm.weight", {m.dim});
+  append_tensor(block, prefix + "self_attn.q_proj.weight", {m.heads * head_dim, m.dim});
+  append_tensor(block, prefix + "self_attn.k_proj.weight", {m.kv_heads * head_dim, m.dim});
+  append_tensor(block, prefix + "self_attn.v_proj.weight", {m.kv_heads * head_dim, m.dim});
+  append_tensor(block, prefix + "self_attn.o_proj.weight", {m.dim, m.heads * head_dim});
+  append_tensor(block, prefix + "post_attention_layernorm.weight", {m.dim});
+  append_tensor(block, prefix + "mlp.gate_proj.weight", {m.ffn, m.dim});
+  append_tensor(block, prefix + "mlp.up_proj.weight", {m.ffn, m.dim});
+  append_tensor(block, prefix + "mlp.down_proj.weight", {m.dim, m.ffn});
+  return block;
+}
+
+}  // namespace
+
+int64_t shard_capacity(int64_t block_numel, int32_t world_size) {
+  HP_CHECK(block_numel >= 0 && world_size >= 1);
+  return align_elements((block_numel + world_size - 1) / world_size);
+}
+
+ElementRange shard_range(int64_t block_numel, int32_t rank, int32_t world_size) {
+  HP_CHECK(rank >= 0 && rank < world_size);
+  const int64_t capacity = shard_capacity(block_numel, world_size);
+  return {std::min(rank * capacity, block_numel), std::min((rank + 1) * capacity, block_numel)};
+}
+
+ElementRange intersect(ElementRange a, ElementRange b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+void append_tensor(Block& block, std::string name, std::vector<int64_t> shape) {
+  TensorSlot slot;
+  slot.name = std::move(name);
+  slot.offset = block.numel;
+  slot.numel = 1;
+  for (const int64_t extent : shape) slot.numel *= extent;
+  slot.no_decay = shape.size() < 2;
+  slot.shape = std::move(shape);
+  block.numel = align_elements(slot.offset + slot.numel);
+  block.tensors.push_back(std::move(slot));
+}
+
+std::vector<Block> llama_layout(const ModelSpec& model) {
+  std::vector<Block> blocks;
+  blocks.reserve(static_cast<size_t>(model.layers) + 2);
+  Block embed;
+  embed.name = "embed";
+  append_tensor(embed, "model.embed_tokens.weight", {model.vocab, model.dim});
+  blocks.push_back(std::move(embed));
+  for (int64_t i = 0; i < model.layers; ++i) blocks.push_back(layer_block(model, i));
+  Block head;
+  head.name = "head";
+  append_tensor(head, "model.norm.weight", {model.dim});
+  append_tensor(head, "lm_head.weight", {model.vocab, model.dim});
+  blocks.push_back(std::move(head));
+  return blocks;
+}
+
+int64_t parameter_count(const std::vector<Block>& blocks) {
+  int64_t count = 0;
+  for (const Block& block : blocks) {
+    for (const TensorSlot& tensor : block.tensors) count += tensor.numel;
+  }
+  return count;
+}
+
+}  // namespace hpctl
