@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/comm/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trainer/comm/gloo_communicator.h"
+
+namespace hpctl {
+
+namespace {
+
+// One rank: every collective is complete when it begins.
+class SoloCommunicator final : public Communicator {
+ public:
+  using Communicator::Communicator;
+
+  Outcome connect() override { return Ok{}; }
+
+  Result<CollectivePtr> begin_all_gather(void*, size_t) override {
+    next_sequence();
+    return CollectivePtr(std::make_unique<Complete>());
+  }
+
+  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
+                                             float* output) override {
+    next_sequence();
+    std::memcpy(output, input, chunk * sizeof(float));
+    return CollectivePtr(std::make_unique<Complete>());
+  }
+
+  void abort() override {}
+
+ private:
+  struct Complete final : Collective {
+    Outcome wait() override { return Ok{}; }
+  };
+};
+
+}  // namespace
+
+Communicator::Communicator(const CommunicatorOptions& options)
+    : rank_(options.rank),
+      world_size_(options.world_size),
+      sequence_(options.sequence != nullptr ? options.sequence : &own_sequence_) {
+  HP_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_);
+}
+
+Outcome Communicator::all_gather(void* buffer, size_t chunk_bytes) {
+  HP_TRY_ASSIGN(const CollectivePtr gather, begin_all_gather(buffer, chunk_bytes));
+  return gather->wait();
+}
+
+Outcome Communicator::reduce_scatter(const float* input, size_t chunk, float* output) {
+  HP_TRY_ASSIGN(const CollectivePtr reduce, begin_reduce_scatter(input, chunk, output));
+  return reduce->wait();
+}
+
+Outcome Communicator::all_reduce(std::span<double> values) {
+  const size_t n = values.size();
+  std::vector<double> all(n * world_size_);
+  std::copy(values.begin(), values.end(), all.begin() + static_cast<ptrdiff_t>(n) * rank_);
+  HP_TRY(all_gather(all.data(), n * sizeof(double)));
+  for (size_t i = 0; i < n; ++i) {
+    double sum = all[i];
+    for (int r = 1; r < world_size_; ++r) sum += all[r * n + i];
+    values[i] = sum;
+  }
+  return Ok{};
+}
+
+Outcome Communicator::barrier() {
+  double token = 1;
+  return all_reduce({&token, 1});
+}
+
+Result<std::vector<std::string>> Communicator::all_gather_text(const std::string& text) {
+  std::vector<uint64_t> sizes(world_size_);
+  sizes[rank_] = text.size();
+  HP_TRY(all_gather(sizes.data(), sizeof(uint64_t)));
+  const size_t chunk = std::max<size_t>(1, *std::max_element(sizes.begin(), sizes.end()));
+  std::string all(chunk * world_size_, '\0');
+  std::copy(text.begin(), text.end(), all.begin() + static_cast<ptrdiff_t>(chunk) * rank_);
+  HP_TRY(all_gather(all.data(), chunk));
+  std::vector<std::string> texts;
+  for (int r = 0; r < world_size_; ++r) texts.push_back(all.substr(chunk * r, sizes[r]));
+  return texts;
+}
+
+std::unique_ptr<Communicator> make_communicator(const CommunicatorOptions& options) {
+  if (options.world_size == 1) return std::make_unique<SoloCommunicator>(options);
+  return std::make_unique<GlooCommunicator>(options);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives between the ranks of one generation.
+//
+// Every rank calls the same collectives in the same order, from one thread (the step loop's); only
+// abort() may come from another. A collective is begun, runs in the background and is waited for,
+// so that a gather can overlap computation without a thread of ours. Reductions add in rank order:
+// the same inputs give the same bits, run after run.
+//
+// Errors: a collective that cannot finish, because a peer went away, the deadline passed or
+// abort() was called, returns kPeerLost with one line saying which collective. After that, the
+// communicator is of no further use; a new generation makes a new one.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// A consequence of a fault elsewhere, never its cause: the process ends with kExitPeerLost.
+inline constexpr ErrorCode kPeerLost = ErrorCode::kUnavailable;
+
+struct CommunicatorOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::string rendezvous_dir;  // shared by all ranks, one per generation; created when missing
+  std::string bind_address = "127.0.0.1";
+  std::chrono::milliseconds rendezvous_timeout{60'000};
+  std::chrono::milliseconds collective_timeout{600'000};
+  // Counts collectives begun; null = an own counter. Lives longer than the communicator.
+  std::atomic<uint64_t>* sequence = nullptr;
+};
+
+// A collective under way. Its buffers must stay as they are until wait() returned; wait() is
+// called once. Destroying one without wait() is for error paths only: the communicator is then
+// out of step with its peers.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  virtual Outcome wait() = 0;
+};
+using CollectivePtr = std::unique_ptr<Collective>;
+
+class Communicator {
+ public:
+  explicit Communicator(const CommunicatorOptions& options);
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+
+  // Meets all peers; call once, first. The error names a rank that did not come.
+  virtual Outcome connect() = 0;
+
+  // `buffer` holds world_size chunks; this rank's is at rank * chunk_bytes already.
+  virtual Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) = 0;
+
+  // `input` holds world_size chunks of `chunk` floats; `output[i]` becomes the sum over ranks, in
+  // rank order, of their chunk number rank(). `output` may be used only after wait(). At most one
+  // reduce-scatter at a time is under way.
+  virtual Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
+                                                     float* output) = 0;
+
+  // Wakes whoever waits in a collective or in connect(); they return kPeerLost. Any thread.
+  virtual void abort() = 0;
+
+  Outcome all_gather(void* buffer, size_t chunk_bytes);
+  Outcome reduce_scatter(const float* input, size_t chunk, float* output);
+  // Each value becomes its sum over ranks, added in rank order. For a few numbers per step.
+  Outcome all_reduce(std::span<double> values);
+  Outcome barrier();
+  // Every rank's text, by rank. For rare and small things, such as checkpoint receipts.
+  Result<std::vector<std::string>> all_gather_text(const std::string& text);
+
+ protected:
+  // Counts one collective and returns its number, the first being 1.
+  uint64_t next_sequence() { return sequence_->fetch_add(1, std::memory_order_relaxed) + 1; }
+
+ private:
+  int rank_;
+  int world_size_;
+  std::atomic<uint64_t> own_sequence_{0};
+  std::atomic<uint64_t>* sequence_;
+};
+
+// Gloo for two and more ranks; for one rank, plain memory and no network.
+std::unique_ptr<Communicator> make_communicator(const CommunicatorOptions& options);
+
+}  // namespace hpctl

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/comm/gloo_communicator.h"
+
+#include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "trainer/compat/gloo_compat.h"
+
+namespace hpctl {
+
+namespace {
+
+// Reduce-scatter in pieces, so that adding one overlaps receiving the next.
+constexpr size_t kSegmentFloats = 256 * 1024;
+// A part of the sum that stays in the first-level cache while all ranks are added to it.
+constexpr size_t kCacheFloats = 4096;
+
+// "[file:line] text" as Gloo writes it, reduced to the first line of its text.
+std::string first_line_of(const std::string& what) {
+  std::string text = what.substr(0, what.find('\n'));
+  if (!text.empty() && text[0] == '[') {
+    const size_t end = text.find("] ");
+    if (end != std::string::npos) text = text.substr(end + 2);
+  }
+  return text;
+}
+
+}  // namespace
+
+// An unbound buffer that abort() can reach.
+class GlooCommunicator::LiveBuffer {
+ public:
+  LiveBuffer(GlooCommunicator& owner, void* data, size_t bytes)
+      : owner_(owner), buffer_(owner.context_->createUnboundBuffer(data, bytes)) {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.live_.insert(buffer_.get());
+  }
+  ~LiveBuffer() {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.live_.erase(buffer_.get());
+  }
+  LiveBuffer(const LiveBuffer&) = delete;
+  LiveBuffer& operator=(const LiveBuffer&) = delete;
+
+  gloo::transport::UnboundBuffer* operator->() { return buffer_.get(); }
+
+  void wait_recv() {
+    if (owner_.aborted_ || !buffer_->waitRecv(nullptr, owner_.options_.collective_timeout)) {
+      throw std::runtime_error("aborted");
+    }
+  }
+  void wait_send() {
+    if (owner_.aborted_ || !buffer_->waitSend(nullptr, owner_.options_.collective_timeout)) {
+      throw std::runtime_error("aborted");
+    }
+  }
+
+ private:
+  GlooCommunicator& owner_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+};
+
+// The communicator's receive space, lent to one reduce-scatter at a time. Page faults of fresh
+// memory would cost more than the addition.
+class GlooCommunicator::Scratch {
+ public:
+  Scratch(GlooCommunicator& owner, size_t floats) : owner_(owner) {
+    HP_CHECK(!owner_.scratch_in_use_);
+    owner_.scratch_in_use_ = true;
+    if (owner_.scratch_.size() < floats) owner_.scratch_.resize(floats);
+  }
+  ~Scratch() { owner_.scratch_in_use_ = false; }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  float* data() { return owner_.scratch_.data(); }
+
+ private:
+  GlooCommunicator& owner_;
+};
+
+template <typename Body>
+Outcome GlooCommunicator::guarded(const char* what, uint64_t sequence, Body&& body) {
+  try {
+    body();
+    return Ok{};
+  } catch (const std::exception& e) {
+    return Error{kPeerLost, "collective " + std::to_string(sequence) + " (" + what + ") of rank " +
+                                std::to_string(rank()) + " failed: " + first_line_of(e.what())};
+  }
+}
+
+class GlooCommunicator::AllGather final : public Collective {
+ public:
+  AllGather(GlooCommunicator& owner, uint64_t sequence, void* data, size_t chunk)
+      : owner_(owner), sequence_(sequence), buffer_(owner, data, chunk * owner.world_size()) {
+    const int n = owner.world_size();
+    const int rank = owner.rank();
+    const uint64_t slot = owner.next_slot_++;
+    for (int k = 1; k < n; ++k) {
+      const int to = (rank + k) % n;
+      const int from = (rank + n - k) % n;
+      buffer_->recv(from, slot, from * chunk, chunk);
+      buffer_->send(to, slot, rank * chunk, chunk);
+    }
+  }
+
+  Outcome wait() override {
+    return owner_.guarded("all-gather", sequence_, [this] {
+      for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_recv();
+      for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_send();
+    });
+  }
+
+ private:
+  GlooCommunicator& owner_;
+  uint64_t sequence_;
+  LiveBuffer buffer_;
+};
+
+class GlooCommunicator::ReduceScatter final : public Collective {
+ public:
+  ReduceScatter(GlooCommunicator& owner, uint64_t sequence, const float* input, size_t chunk,
+                float* output)
+      : owner_(owner),
+        sequence_(sequence),
+        input_(input),
+        chunk_(chunk),
+        output_(output),
+        received_(owner, chunk * owner.world_size()),
+        // Gloo only reads what it sends; its interface has no const.
+        outgoing_(owner, const_cast<float*>(input), bytes_of(chunk * owner.world_size())) {
+    const int n = owner.world_size();
+    const int rank = owner.rank();
+    const size_t segments = (chunk + kSegmentFloats - 1) / kSegmentFloats;
+    const uint64_t first_slot = owner.next_slot_;
+    owner.next_slot_ += segments;
+    for (size_t s = 0; s < segments; ++s) {
+      incoming_.push_back(std::make_unique<LiveBuffer>(owner, received_.data(),
+                                                       bytes_of(chunk * owner.world_size())));
+      const size_t offset = s * kSegmentFloats;
+      const size_t length = std::min(kSegmentFloats, chunk - offset);
+      for (int k = 1; k < n; ++k) {
+        const int to = (rank + k) % n;
+        const int from = (rank + n - k) % n;
+        (*incoming_[s])
+            ->recv(from, first_slot + s, bytes_of(from * chunk + offset), bytes_of(length));
+        outgoing_->send(to, first_slot + s, bytes_of(to * chunk + offset), bytes_of(length));
+      }
+    }
+  }
+
+  Outcome wait() override {
+    return owner_.guarded("reduce-scatter", sequence_, [this] {
+      const int others = owner_.world_size() - 1;
+      for (size_t s = 0; s < incoming_.size(); ++s) {
+        for (int k = 0; k < others; ++k) incoming_[s]->wait_recv();
+        const size_t begin = s * kSegmentFloats;
+        const size_t end = std::min(chunk_, begin + kSegmentFloats);
+        for (size_t i = begin; i < end; i += kCacheFloats) add(i, std::min(end, i + kCacheFloats));
+      }
+      for (size_t k = 0; k < incoming_.size() * others; ++k) outgoing_.wait_send();
+    });
+  }
+
+ private:
+  static size_t bytes_of(size_t floats) { return floats * sizeof(float); }
+
+  const float* chunk_from(int rank) {
+    return rank == owner_.rank() ? input_ + rank * chunk_ : received_.data() + rank * chunk_;
+  }
+
+  // Rank order, whatever the order of arrival.
+  void add(size_t begin, size_t end) {
+    const float* first = chunk_from(0);
+    const float* second = chunk_from(1);
+    for (size_t i = begin; i < end; ++i) output_[i] = first[i] + second[i];
+    for (int r = 2; r < owner_.world_size(); ++r) {
+      const float* next = chunk_from(r);
+      for (size_t i = begin; i < end; ++i) output_[i] += next[i];
+    }
+  }
+
+  GlooCommunicator& owner_;
+  uint64_t sequence_;
+  const float* input_;
+  size_t chunk_;
+  float* output_;
+  Scratch received_;  // as large as `input`, own chunk unused; outlives the buffers over it
+  LiveBuffer outgoing_;
+  std::vector<std::unique_ptr<LiveBuffer>> incoming_;  // one per segment, all over received_
+};
+
+GlooCommunicator::GlooCommunicator(const CommunicatorOptions& options)
+    : Communicator(options), options_(options) {}
+
+Outcome GlooCommunicator::connect() {
+  HP_TRY(guarded("rendezvous", 0, [this] {
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = options_.bind_address;
+    auto device = gloo::transport::tcp::CreateDevice(attributes);
+    auto store =
+        std::make_shared<RendezvousStore>(options_.rendezvous_dir, options_.rendezvous_timeout);
+    {
+      const std::lock_guard lock(mutex_);
+      store_ = store;
+    }
+    if (aborted_) throw std::runtime_error("aborted");
+    context_ = std::make_shared<gloo::rendezvous::Context>(rank(), world_size());
+    context_->setTimeout(options_.rendezvous_timeout);
+    compat::connect_full_mesh(*context_, store, device);
+  }));
+  // A mesh also connects to a stopped process; only an answer shows that a peer is there.
+  return barrier();
+}
+
+Result<CollectivePtr> GlooCommunicator::begin_all_gather(void* buffer, size_t chunk_bytes) {
+  const uint64_t sequence = next_sequence();
+  CollectivePtr collective;
+  HP_TRY(guarded("all-gather", sequence, [&] {
+    collective = std::make_unique<AllGather>(*this, sequence, buffer, chunk_bytes);
+  }));
+  return collective;
+}
+
+Result<CollectivePtr> GlooCommunicator::begin_reduce_scatter(const float* input, size_t chunk,
+                                                             float* output) {
+  const uint64_t sequence = next_sequence();
+  CollectivePtr collective;
+  HP_TRY(guarded("reduce-scatter", sequence, [&] {
+    collective = std::make_unique<ReduceScatter>(*this, sequence, input, chunk, output);
+  }));
+  return collective;
+}
+
+void GlooCommunicator::abort() {
+  aborted_ = true;
+  const std::lock_guard lock(mutex_);
+  if (store_) store_->abort();
+  for (gloo::transport::UnboundBuffer* buffer : live_) {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
+}
+
+}  // namespace hpctl
