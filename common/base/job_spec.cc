@@ -220,7 +220,9 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   if (spec.train.has_value() == !spec.command.empty()) {
     checks.fail("workload", "expected exactly one of train and command");
   }
-  if (spec.train) check_train(*spec.train, nodes && workers ? spec.world_size() : 0, checks);
+  if (spec.train && spec.command.empty()) {
+    check_train(*spec.train, nodes && workers ? spec.world_size() : 0, checks);
+  }
   check_checkpoint(spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
   return checks.take();

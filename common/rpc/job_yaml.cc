@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Three passes. The text is parsed by yaml-cpp (syntax errors end here, with a line). Then every
+// mapping is walked beside the key table: unknown and repeated keys are reported in the order of
+// the file, known ones are read in the order of the table. Last, find_problems() checks ranges and
+// consistency, and each finding is traced back to the line of its key; a finding that only follows
+// from a mistake already reported is dropped.
+#include "common/rpc/job_yaml.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "common/base/file.h"
+#include "common/rpc/job_yaml_keys.h"
+#include "common/rpc/nearest_word.h"
+#include "common/rpc/yaml_value.h"
+
+namespace hpctl {
+namespace {
+
+YAML::Mark start_of_file() { return YAML::Mark(); }
+
+// `outer` is `inner` or one of the sections around it.
+bool contains_key(const std::string& outer, const std::string& inner) {
+  return inner == outer || inner.starts_with(outer + ".");
+}
+
+class JobYamlReader {
+ public:
+  explicit JobYamlReader(const std::string& directory) : directory_(directory) {}
+
+  JobYaml read(const YAML::Node& root) {
+    if (!root.IsMap()) {
+      add(root.Mark(), "", "expected keys such as \"name: my-job\", found " + describe_node(root));
+    } else {
+      read_section(root, "");
+      add_spec_problems();
+    }
+    std::stable_sort(problems_.begin(), problems_.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+    });
+    JobYaml result;
+    if (problems_.empty()) result.spec = std::move(spec_);
+    result.problems = std::move(problems_);
+    return result;
+  }
+
+ private:
+  struct Place {
+    YAML::Mark mark;  // of the key
+    bool is_section = false;
+  };
+  struct Entry {
+    YAML::Mark key_mark;
+    YAML::Node value;
+  };
+
+  void add(const YAML::Mark& mark, const std::string& key, const std::string& message) {
+    const YAML::Mark at = mark.line < 0 ? start_of_file() : mark;
+    problems_.push_back(JobYamlProblem{at.line + 1, at.column + 1, key, message});
+  }
+
+  // Known keys of the table under `section`, in its order.
+  static std::vector<const JobYamlKey*> children(const std::string& section) {
+    std::vector<const JobYamlKey*> found;
+    for (const JobYamlKey& key : job_yaml_keys()) {
+      if (key.parent() == section) found.push_back(&key);
+    }
+    return found;
+  }
+
+  void read_section(const YAML::Node& node, const std::string& section) {
+    if (node.IsNull()) return;  // "checkpoint:" with nothing below means all defaults
+    if (!node.IsMap()) {
+      add(node.Mark(), section, "expected a section with keys, found " + describe_node(node));
+      return;
+    }
+    const auto known = children(section);
+    std::map<std::string, Entry> entries;
+    for (const auto& pair : node) collect(pair.first, pair.second, section, known, entries);
+    for (const JobYamlKey* key : known) {
+      const auto entry = entries.find(std::string(key->name()));
+      if (entry != entries.end()) read_key(*key, entry->second);
+    }
+  }
+
+  void collect(const YAML::Node& name_node, const YAML::Node& value, const std::string& section,
+               const std::vector<const JobYamlKey*>& known, std::map<std::string, Entry>& entries) {
+    if (!name_node.IsScalar()) {
+      add(name_node.Mark(), section, "expected a key, found " + describe_node(name_node));
+      return;
+    }
+    const std::string name = name_node.Scalar();
+    const std::string path = section.empty() ? name : section + "." + name;
+    const bool is_known = std::any_of(known.begin(), known.end(),
+                                      [&](const JobYamlKey* key) { return key->name() == name; });
+    if (!is_known) {
+      add_unknown(name_node, section, known);
+    } else if (!entries.emplace(name, Entry{name_node.Mark(), value}).second) {
+      add(name_node.Mark(), path,
+          "this key is given twice; the first is in line " +
+              std::to_string(entries.at(name).key_mark.line + 1));
+    }
+  }
+
+  void add_unknown(const YAML::Node& name_node, const std::string& section,
+                   const std::vector<const JobYamlKey*>& known) {
+    const std::string name = name_node.Scalar();
+    std::vector<std::string> names;
+    for (const JobYamlKey* key : known) names.emplace_back(key->name());
+    std::string hint;
+    if (const auto nearest = nearest_word(name, names)) {
+      hint = "; did you mean \"" + *nearest + "\"?";
+      suggested_.insert(section.empty() ? *nearest : section + "." + *nearest);
+    } else {
+      for (const JobYamlKey& key : job_yaml_keys()) {
+        if (key.name() != name || key.kind == KeyKind::kUnavailable) continue;
+        hint = "; did you mean " + std::string(key.path) + "?";
+        suggested_.insert(std::string(key.path));
+        break;
+      }
+    }
+    if (hint.empty()) {
+      for (const std::string& word : names) hint += (hint.empty() ? "" : ", ") + word;
+      hint = "; expected one of " + hint;
+    }
+    add(name_node.Mark(), section, "unknown key " + describe_node(name_node) + hint);
+  }
+
+  void read_key(const JobYamlKey& key, const Entry& entry) {
+    const std::string path(key.path);
+    const bool is_section = key.kind == KeyKind::kSection && !entry.value.IsScalar();
+    places_[path] = Place{entry.key_mark, is_section};
+    YamlValue value(entry.value, entry.key_mark, path, directory_, problems_);
+    if (key.kind == KeyKind::kUnavailable) {
+      add(entry.key_mark, path, "not available yet in this version; remove this key");
+    } else if (is_section) {
+      if (key.enter != nullptr) key.enter(spec_);
+      read_section(entry.value, path);
+    } else if (key.read != nullptr) {
+      key.read(value, spec_);
+    } else {
+      value.fail_expected("a section with keys");
+    }
+  }
+
+  bool follows_from_reported(const std::string& key) const {
+    return suggested_.contains(key) ||
+           std::any_of(problems_.begin(), problems_.end(), [&](const JobYamlProblem& p) {
+             return !p.key.empty() && p.message.find("unknown key") == std::string::npos &&
+                    (contains_key(p.key, key) || contains_key(key, p.key));
+           });
+  }
+
+  void add_spec_problems() {
+    std::vector<JobYamlProblem> found;
+    for (const SpecProblem& problem : find_problems(spec_)) {
+      if (follows_from_reported(problem.key)) continue;
+      JobYamlProblem located = locate(problem);
+      const bool repeated = !found.empty() && found.back().key == located.key;
+      if (!repeated) found.push_back(std::move(located));
+    }
+    problems_.insert(problems_.end(), found.begin(), found.end());
+  }
+
+  // The line of the key, or, for a key that is not in the file, of the section where it is missing.
+  // Of a section that is missing as a whole, only the section is reported.
+  JobYamlProblem locate(const SpecProblem& problem) const {
+    std::string key = problem.key;
+    std::string present = problem.key;
+    while (!present.empty() && !places_.contains(present)) {
+      key = present;
+      const size_t dot = present.rfind('.');
+      present = dot == std::string::npos ? "" : present.substr(0, dot);
+    }
+    const Place place = present.empty() ? Place{start_of_file(), true} : places_.at(present);
+    JobYamlProblem result{place.mark.line + 1, place.mark.column + 1, problem.key, problem.message};
+    if (present != problem.key && place.is_section) {
+      result.key = key;
+      result.message = "this key is required" + expectation(key);
+    }
+    return result;
+  }
+
+  static std::string expectation(const std::string& path) {
+    for (const JobYamlKey& key : job_yaml_keys()) {
+      if (key.path != path) continue;
+      std::string text = ": expected " + std::string(key.type);
+      if (!key.range.empty()) text += ", " + std::string(key.range);
+      return text;
+    }
+    return "";
+  }
+
+  const std::string& directory_;
+  JobSpec spec_;
+  std::vector<JobYamlProblem> problems_;
+  std::map<std::string, Place> places_;  // keys that are in the file
+  std::set<std::string> suggested_;      // meant by an unknown key, so not missing as well
+};
+
+// What yaml-cpp's messages mean to somebody who looks at the file.
+std::string explain_syntax(const std::string& message) {
+  struct Explanation {
+    const char* found;
+    const char* text;
+  };
+  static constexpr std::array<Explanation, 5> kExplanations = {{
+      {"illegal map value",
+       "a \": \" where no value can stand; quote the text, or indent by the "
+       "same number of spaces as the keys above"},
+      {"end of map not found", "wrong indentation: this line matches none of the levels above it"},
+      {"end of sequence not found",
+       "wrong indentation: this line matches none of the levels above "
+       "it"},
+      {"end of sequence flow not found", "a list opened with [ is not closed with ]"},
+      {"end of map flow not found", "a mapping opened with { is not closed with }"},
+  }};
+  for (const Explanation& e : kExplanations) {
+    if (message == e.found) return std::string("not valid YAML: ") + e.text;
+  }
+  return "not valid YAML: " + message;
+}
+
+// The first tab in the indentation of lines up to `last_line` (from 0), as a problem.
+std::optional<JobYamlProblem> tab_in_indentation(std::string_view text, int last_line) {
+  int line = 0;
+  for (size_t begin = 0; begin <= text.size() && line <= last_line; ++line) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const size_t stop = text.find_first_not_of(" \t", begin);
+    const size_t tab = text.find('\t', begin);
+    if (tab < std::min(stop, end)) {
+      return JobYamlProblem{line + 1, static_cast<int>(tab - begin) + 1, "",
+                            "a tab in the indentation; YAML allows spaces only"};
+    }
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+JobYaml only_problem(JobYamlProblem problem) {
+  JobYaml result;
+  result.problems.push_back(std::move(problem));
+  return result;
+}
+
+}  // namespace
+
+JobYaml parse_job_yaml(std::string_view text, const std::string& directory) {
+  if (text.size() > kMaxJobYamlBytes) {
+    return only_problem({0, 0, "",
+                         "larger than " + std::to_string(kMaxJobYamlBytes >> 10) +
+                             " KiB; a job file is a short text"});
+  }
+  if (text.find('\0') != std::string_view::npos) {
+    return only_problem({0, 0, "", "not a text file (it has zero bytes); expected YAML"});
+  }
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    if (documents.empty() || documents[0].IsNull()) {
+      return only_problem({0, 0, "", "the file is empty; `hpctl submit --help` shows an example"});
+    }
+    if (documents.size() > 1) {
+      return only_problem({documents[1].Mark().line + 1, documents[1].Mark().column + 1, "",
+                           "a second YAML document; a job file holds one job"});
+    }
+    return JobYamlReader(directory).read(documents[0]);
+  } catch (const YAML::Exception& e) {
+    if (auto tab = tab_in_indentation(text, e.mark.line)) return only_problem(*tab);
+    return only_problem({e.mark.line + 1, e.mark.column + 1, "", explain_syntax(e.msg)});
+  }
+}
+
+JobYaml load_job_yaml(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return only_problem({0, 0, "", "is a directory; expected a job file"});
+  }
+  const auto text = read_file(path, kMaxJobYamlBytes);
+  if (!text.ok()) return only_problem({0, 0, "", text.error().message});
+  const auto absolute = std::filesystem::absolute(path, error);
+  if (error) return only_problem({0, 0, "", "cannot find its directory: " + error.message()});
+  return parse_job_yaml(*text, absolute.parent_path().lexically_normal().string());
+}
+
+std::string describe_problems(const std::string& file, const std::vector<JobYamlProblem>& problems,
+                              size_t limit) {
+  std::string text;
+  for (size_t i = 0; i < std::min(limit, problems.size()); ++i) {
+    const JobYamlProblem& p = problems[i];
+    text += file + ":";
+    if (p.line > 0) text += std::to_string(p.line) + ":" + std::to_string(p.column) + ":";
+    text += " " + (p.key.empty() ? "" : p.key + ": ") + p.message + "\n";
+  }
+  if (problems.size() > limit) {
+    text += file + ": and " + std::to_string(problems.size() - limit) + " more\n";
+  }
+  return text;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranges written here are for people; find_problems() in common/base/job_spec.cc enforces them.
+#include "common/rpc/job_yaml_keys.h"
+
+namespace hpctl {
+namespace {
+
+using enum KeyKind;
+
+void read_preset(YamlValue& value, JobSpec& spec) {
+  std::string name;
+  value.read(name);
+  std::string known;
+  for (const std::string& preset : model_preset_names()) {
+    known += (known.empty() ? "" : ", ") + preset;
+  }
+  auto model = model_preset(name);
+  if (!model) value.fail_expected("one of " + known);
+  // After a mistake any dimensions will do: only the preset should be reported.
+  spec.train->model = model ? *model : *model_preset("tiny");
+}
+
+void read_env_kind(YamlValue& value, JobSpec&) {
+  if (value.is_word("none")) return;
+  for (const std::string_view kind : {"auto", "venv", "uv", "container"}) {
+    if (value.is_word(kind)) {
+      return value.fail("\"" + std::string(kind) +
+                        "\" is not available yet in this version; use none, or set: {NAME: value}");
+    }
+  }
+  value.fail_expected("none or a mapping with set: {NAME: value}");
+}
+
+void read_strategy(YamlValue& value, JobSpec& spec) {
+  for (const std::string_view word : {"shard_grad_op", "optimizer", "no_shard", "hybrid"}) {
+    if (value.is_word(word)) {
+      return value.fail("\"" + std::string(word) +
+                        "\" is not available yet in this version; use full");
+    }
+  }
+  value.read(spec.train->strategy);
+}
+
+void read_resume(YamlValue& value, JobSpec& spec) {
+  if (value.is_word("latest") || value.is_word("none")) {
+    value.read(spec.checkpoint.resume);
+  } else {
+    value.read_path(spec.checkpoint.resume);
+  }
+}
+
+void read_hang_timeout(YamlValue& value, JobSpec& spec) {
+  if (value.is_word("auto")) {
+    spec.recovery.hang_timeout_ms = 0;
+  } else {
+    value.read_duration(spec.recovery.hang_timeout_ms);
+  }
+}
+
+void read_workers(YamlValue& value, JobSpec& spec) {
+  if (!value.is_word("auto")) value.read(spec.workers_per_node);
+}
+
+#define HP_READ(member) [](YamlValue& v, JobSpec& s) { v.read(s.member); }
+
+// clang-format off
+constexpr JobYamlKey kKeys[] = {
+    {"name", kValue, "text", "required", "1 to 64 of A-Z a-z 0-9 - _ . and not digits only",
+     "Name of the job; verbs accept it in place of the job id while it is unique.", HP_READ(name)},
+    {"nodes", kSection, "integer or section", "1", "",
+     "How many nodes: `nodes: 2` is short for `nodes: {count: 2}`. With `--local` each is a "
+     "virtual node on this machine.", HP_READ(nodes)},
+    {"nodes.count", kValue, "integer", "1", "1 to 100000", "Nodes that train.", HP_READ(nodes)},
+    {"nodes.min", kUnavailable, "", "", "", "Smallest number of nodes to go on with.", nullptr},
+    {"nodes.spares", kUnavailable, "", "", "", "Idle nodes kept ready as replacements.", nullptr},
+    {"workers_per_node", kValue, "integer or auto", "1", "1 to 1024",
+     "Worker processes (ranks) on each node. `auto` is one per GPU; on a CPU, 1.", read_workers},
+
+    {"env", kSection, "none or section", "none", "", "Environment of the workers.", read_env_kind},
+    {"env.set", kValue, "mapping", "{}", "names as in C; values are text",
+     "Environment variables for every worker, on top of what the agent has. RANK, WORLD_SIZE, "
+     "MASTER_ADDR and the like, HPCTL_* and TORCHELASTIC_* are set by hpctl and refused here.",
+     [](YamlValue& v, JobSpec& s) { v.read_environment(s.env); }},
+    {"slurm", kUnavailable, "", "", "", "Partition, time and container of a Slurm job.", nullptr},
+
+    {"workload", kSection, "section", "required", "exactly one of train and command",
+     "What the workers run.", nullptr},
+    {"workload.command", kValue, "list of texts", "", "",
+     "A program and its arguments, started once per rank with RANK, LOCAL_RANK, WORLD_SIZE, "
+     "LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT in its environment. Found by "
+     "PATH when it has no slash.",
+     [](YamlValue& v, JobSpec& s) { v.read_list(s.command); }},
+    {"workload.train", kSection, "section", "", "", "The built-in trainer, hptrain.", nullptr,
+     [](JobSpec& s) { s.train.emplace(); }},
+
+    {"workload.train.model", kSection, "section with preset or dimensions", "required", "",
+     "A Llama-3-architecture model: a preset, or all of dim, layers, heads, kv_heads, ffn and "
+     "vocab. With a preset, a dimension given as well overrides it.", nullptr},
+    {"workload.train.model.preset", kValue, "text", "",
+     "tiny, debugmodel, llama3-8b, llama3-70b, llama3-405b", "Named dimensions.", read_preset},
+    {"workload.train.model.dim", kValue, "integer", "of the preset", "1 to 1048576",
+     "Width of the residual stream; dim / heads is even.", HP_READ(train->model.dim)},
+    {"workload.train.model.layers", kValue, "integer", "of the preset", "1 to 10000",
+     "Transformer blocks.", HP_READ(train->model.layers)},
+    {"workload.train.model.heads", kValue, "integer", "of the preset", "1 to 65536",
+     "Query heads; divide dim.", HP_READ(train->model.heads)},
+    {"workload.train.model.kv_heads", kValue, "integer", "of the preset", "1 to 65536",
+     "Key and value heads; divide heads.", HP_READ(train->model.kv_heads)},
+    {"workload.train.model.ffn", kValue, "integer", "of the preset", "1 to 4194304",
+     "Hidden width of the feed-forward part.", HP_READ(train->model.ffn)},
+    {"workload.train.model.vocab", kValue, "integer", "of the preset", "256 to 16777216",
+     "Rows of the embedding; the byte tokenizer uses the first 256.",
+     HP_READ(train->model.vocab)},
+    {"workload.train.model.rope_theta", kValue, "number", "500000", "1 to 1e9",
+     "Base of the rotary embedding.", HP_READ(train->model.rope_theta)},
+    {"workload.train.model.norm_eps", kValue, "number", "1e-05", "1e-12 to 0.01",
+     "Added under the root of RMSNorm.", HP_READ(train->model.norm_eps)},
+
+    {"workload.train.data", kSection, "section with path and seq_len", "required", "", "What is trained on.", nullptr},
+    {"workload.train.data.path", kValue, "path", "required", "",
+     "A text file, or a directory of text files.",
+     [](YamlValue& v, JobSpec& s) { v.read_path(s.train->data.path); }},
+    {"workload.train.data.tokenizer", kValue, "text", "byte", "byte",
+     "How text becomes tokens; byte: one token per byte. Others are not available yet in this "
+     "version.", HP_READ(train->data.tokenizer)},
+    {"workload.train.data.seq_len", kValue, "integer", "required", "2 to 16777216",
+     "Tokens per sequence.", HP_READ(train->data.seq_len)},
+
+    {"workload.train.batch", kSection, "section with global", "required", "",
+     "Sequences per step.", nullptr},
+    {"workload.train.batch.micro", kValue, "integer", "1", "1 to 1048576",
+     "Sequences per worker and forward pass.", HP_READ(train->batch.micro)},
+    {"workload.train.batch.global", kValue, "integer", "required",
+     "a multiple of micro x nodes x workers_per_node",
+     "Sequences per optimizer step over all workers.", HP_READ(train->batch.global)},
+    {"workload.train.steps", kValue, "integer", "required", "1 to 2^40",
+     "Optimizer steps of the whole job.", HP_READ(train->steps)},
+    {"workload.train.seed", kValue, "integer", "1", "0 to 2^64 - 1",
+     "Of the initial weights and of the data order.", HP_READ(train->seed)},
+
+    {"workload.train.optimizer", kSection, "section", "", "", "AdamW.", nullptr},
+    {"workload.train.optimizer.lr", kValue, "number", "0.0003", "0 to 10",
+     "Highest learning rate.", HP_READ(train->optimizer.lr)},
+    {"workload.train.optimizer.beta1", kValue, "number", "0.9", "0 to 0.9999999",
+     "Decay of the first moment.", HP_READ(train->optimizer.beta1)},
+    {"workload.train.optimizer.beta2", kValue, "number", "0.95", "0 to 0.9999999",
+     "Decay of the second moment.", HP_READ(train->optimizer.beta2)},
+    {"workload.train.optimizer.eps", kValue, "number", "1e-08", "1e-16 to 1",
+     "Added to the root of the second moment.", HP_READ(train->optimizer.eps)},
+    {"workload.train.optimizer.weight_decay", kValue, "number", "0.1", "0 to 10",
+     "Decoupled weight decay; norms are exempt.", HP_READ(train->optimizer.weight_decay)},
+    {"workload.train.optimizer.clip", kValue, "number", "1", "0 to 1e9",
+     "Largest global gradient norm; 0 = no clipping.", HP_READ(train->optimizer.clip)},
+
+    {"workload.train.schedule", kSection, "section", "", "", "Learning rate over the steps.",
+     nullptr},
+    {"workload.train.schedule.name", kValue, "text", "cosine", "cosine",
+     "Shape after the warm-up.", HP_READ(train->schedule.name)},
+    {"workload.train.schedule.warmup_steps", kValue, "integer", "0", "0 to 2^40",
+     "Steps of linear increase from 0 to lr.", HP_READ(train->schedule.warmup_steps)},
+    {"workload.train.schedule.min_lr_ratio", kValue, "number", "0.1", "0 to 1",
+     "Learning rate at the last step, as a part of lr.",
+     HP_READ(train->schedule.min_lr_ratio)},
+
+    {"workload.train.parallelism", kSection, "section", "", "", "How the model is sharded.",
+     nullptr},
+    {"workload.train.parallelism.strategy", kValue, "text", "full", "full",
+     "full: parameters, gradients and optimizer state are sharded over all workers (FSDP). "
+     "Others are not available yet in this version.", read_strategy},
+    {"workload.train.parallelism.pp", kUnavailable, "", "", "", "Pipeline stages.", nullptr},
+    {"workload.train.parallelism.dp_replicate", kUnavailable, "", "", "",
+     "Replicas of the sharded model.", nullptr},
+    {"workload.train.parallelism.dp_shard", kUnavailable, "", "", "",
+     "Workers that share one replica.", nullptr},
+    {"workload.train.parallelism.cp", kUnavailable, "", "", "",
+     "Workers that share one sequence.", nullptr},
+    {"workload.train.parallelism.tp", kUnavailable, "", "", "",
+     "Workers that share one layer.", nullptr},
+    {"workload.train.precision", kValue, "text", "bf16", "bf16, fp32",
+     "Of the forward and backward pass; weights, moments and reductions are fp32 always.",
+     HP_READ(train->precision)},
+
+    {"checkpoint", kSection, "section", "", "", "What survives every node.", nullptr},
+    {"checkpoint.dir", kValue, "path", "", "",
+     "Where checkpoints and the lineage are kept; on a cluster a shared directory. Default: "
+     "$HPCTL_HOME/jobs/JOB/checkpoints.",
+     [](YamlValue& v, JobSpec& s) { v.read_path(s.checkpoint.dir); }},
+    {"checkpoint.every_steps", kValue, "integer", "500", "0 to 2^40",
+     "Save after this many steps; 0 = off. A final checkpoint is always written.",
+     HP_READ(checkpoint.every_steps)},
+    {"checkpoint.every_minutes", kValue, "number", "30", "0 to 1e6",
+     "Save when this many minutes have passed since the last one; 0 = off.",
+     HP_READ(checkpoint.every_minutes)},
+    {"checkpoint.keep", kValue, "integer", "5", "1 to 1000000",
+     "Newest checkpoints kept; older ones are deleted.", HP_READ(checkpoint.keep)},
+    {"checkpoint.resume", kValue, "latest, none or path", "latest", "",
+     "What the first generation starts from: the latest valid checkpoint in dir (the seed if "
+     "there is none), the seed in any case, or a step-N.gG directory.", read_resume},
+
+    {"recovery", kSection, "section", "", "", "What is done about faults.", nullptr},
+    {"recovery.max_restarts", kValue, "integer", "20", "0 to 1000000",
+     "Restarts allowed within window; one more fails the job with a diagnosis.",
+     HP_READ(recovery.max_restarts)},
+    {"recovery.window", kValue, "duration", "1h", "1ms to 365d",
+     "Over which restarts are counted.",
+     [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.window_ms); }},
+    {"recovery.heartbeat_timeout", kValue, "duration", "2s", "100ms to 365d",
+     "A node silent for this long is lost.",
+     [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.heartbeat_timeout_ms); }},
+    {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
+     "Ranks that complete no step for this long hang. auto (or 0s): three times the median step, "
+     "at least 60s.", read_hang_timeout},
+    {"recovery.on_node_loss", kUnavailable, "", "", "", "Order of spare, shrink and requeue.",
+     nullptr},
+
+    {"health", kUnavailable, "", "", "", "Checks before and during the job.", nullptr},
+    {"debug", kSection, "section", "", "", "For tests and investigations.", nullptr},
+    {"debug.ledger", kValue, "true or false", "false", "",
+     "Write which samples each rank trained on, JSON lines in the job's directory.",
+     HP_READ(ledger)},
+};
+// clang-format on
+
+#undef HP_READ
+
+}  // namespace
+
+std::span<const JobYamlKey> job_yaml_keys() { return kKeys; }
+
+}  // namespace hpctl

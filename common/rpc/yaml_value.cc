@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/rpc/yaml_value.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+
+namespace hpctl {
+namespace {
+
+constexpr int64_t kMaxDurationMs = int64_t{365} * 86'400'000;
+
+struct Unit {
+  std::string_view name;
+  int64_t ms;
+};
+constexpr std::array<Unit, 5> kUnits = {
+    {{"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}}};
+
+bool all_digits(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Digits only, at most nine of them: what follows cannot overflow.
+bool small_number(std::string_view text, int64_t& out) {
+  if (!all_digits(text) || text.size() > 9) return false;
+  std::from_chars(text.data(), text.data() + text.size(), out);
+  return true;
+}
+
+// "[D-]HH:MM:SS", as Slurm writes times.
+bool clock_duration_ms(std::string_view text, int64_t& ms) {
+  int64_t days = 0;
+  if (const size_t dash = text.find('-'); dash != std::string_view::npos) {
+    if (!small_number(text.substr(0, dash), days)) return false;
+    text.remove_prefix(dash + 1);
+  }
+  std::array<int64_t, 3> parts{};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const size_t colon = text.find(':');
+    const bool last = i + 1 == parts.size();
+    if (last != (colon == std::string_view::npos)) return false;
+    if (!small_number(text.substr(0, colon), parts[i])) return false;
+    if (i > 0 && parts[i] > 59) return false;
+    if (!last) text.remove_prefix(colon + 1);
+  }
+  ms = ((days * 24 + parts[0]) * 3600 + parts[1] * 60 + parts[2]) * 1000;
+  return true;
+}
+
+// A scalar without quotes: YAML gives quoted ones the tag "!", and a quoted number is a text.
+bool is_unquoted_scalar(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
+
+template <typename Number>
+bool parse_number(const std::string& text, Number& out) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, out);
+  return error == std::errc() && stop == end;
+}
+
+bool is_variable_name(const std::string& name) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9');
+  });
+}
+
+// Set by hpctl for every worker (common/base/worker_abi.h); a job file may not change them.
+bool is_reserved_variable(const std::string& name) {
+  static constexpr std::array<std::string_view, 7> kNames = {
+      "RANK",       "LOCAL_RANK",  "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+      "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+         name.starts_with("HPCTL_") || name.starts_with("TORCHELASTIC_");
+}
+
+size_t utf8_length(unsigned char lead) {
+  if (lead < 0x80) return 1;
+  if (lead >= 0xc2 && lead < 0xe0) return 2;
+  if (lead >= 0xe0 && lead < 0xf0) return 3;
+  if (lead >= 0xf0 && lead < 0xf5) return 4;
+  return 0;
+}
+
+}  // namespace
+
+Result<int64_t> parse_duration_ms(std::string_view text) {
+  int64_t ms = -1;
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  int64_t count = 0;
+  if (text.find(':') != std::string_view::npos) {
+    if (!clock_duration_ms(text, ms)) ms = -1;
+  } else if (small_number(text.substr(0, digits), count)) {
+    for (const Unit& unit : kUnits) {
+      if (text.substr(digits) == unit.name) ms = count * unit.ms;
+    }
+  }
+  if (ms < 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "expected a duration such as 500ms, 2s, 30m, 1h, 7d or 7-00:00:00"};
+  }
+  if (ms > kMaxDurationMs) {
+    return Error{ErrorCode::kInvalidArgument, "expected a duration of at most 365d"};
+  }
+  return ms;
+}
+
+std::string format_duration_ms(int64_t ms) {
+  for (const Unit& unit : kUnits) {
+    if (ms != 0 && ms % unit.ms == 0) return std::to_string(ms / unit.ms) + std::string(unit.name);
+  }
+  return "0s";
+}
+
+bool is_plain_text(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const size_t length = utf8_length(lead);
+    if (length == 0 || i + length > text.size()) return false;
+    if (length == 1 && ((lead < 0x20 && lead != '\t' && lead != '\n') || lead == 0x7f)) {
+      return false;
+    }
+    for (size_t k = 1; k < length; ++k) {
+      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
+    }
+    if (length > 2) {  // overlong forms, surrogates, beyond U+10FFFF
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
+          (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) {
+        return false;
+      }
+    }
+    i += length;
+  }
+  return true;
+}
+
+std::string describe_node(const YAML::Node& node) {
+  if (node.IsSequence()) return "a list";
+  if (node.IsMap()) return "a mapping";
+  if (!node.IsScalar()) return "nothing";
+  constexpr size_t kShown = 40;
+  std::string shown = node.Scalar();
+  if (!is_plain_text(shown)) return "text that is not UTF-8 or has control characters";
+  std::replace(shown.begin(), shown.end(), '\n', ' ');
+  if (shown.size() > kShown) {
+    size_t cut = kShown;
+    while (cut > 0 && (static_cast<unsigned char>(shown[cut]) & 0xc0) == 0x80) --cut;
+    shown = shown.substr(0, cut) + "...";
+  }
+  return (node.Tag() == "!" ? "the text \"" : "\"") + shown + "\"";
+}
+
+void YamlValue::fail_at(const YAML::Mark& mark, const std::string& message) {
+  const YAML::Mark& at = mark.line < 0 ? key_mark_ : mark;
+  problems_.push_back(JobYamlProblem{at.line + 1, at.column + 1, path_, message});
+}
+
+void YamlValue::fail(const std::string& message) {
+  // The mark of an empty value is wherever the next token stands; point at the key instead.
+  fail_at(node_.IsNull() ? key_mark_ : node_.Mark(), message);
+}
+
+void YamlValue::read(int64_t& out) {
+  int64_t value = 0;
+  if (is_unquoted_scalar(node_) && parse_number(node_.Scalar(), value)) {
+    out = value;
+    return;
+  }
+  out = 0;
+  fail_expected("an integer");
+}
+
+void YamlValue::read(int32_t& out) {
+  int64_t value = 0;
+  read(value);
+  if (value > std::numeric_limits<int32_t>::max() || value < std::numeric_limits<int32_t>::min()) {
+    value = 0;
+    fail_expected("a smaller number");
+  }
+  out = static_cast<int32_t>(value);
+}
+
+void YamlValue::read(uint64_t& out) {
+  uint64_t value = 0;
+  if (is_unquoted_scalar(node_) && parse_number(node_.Scalar(), value)) {
+    out = value;
+    return;
+  }
+  fail_expected("an integer from 0 to 18446744073709551615");
+}
+
+void YamlValue::read(double& out) {
+  double value = 0;
+  const bool finite = is_unquoted_scalar(node_) && parse_number(node_.Scalar(), value) &&
+                      value - value == 0;  // neither infinite nor NaN
+  if (finite) {
+    out = value;
+    return;
+  }
+  fail_expected("a number");
+}
+
+void YamlValue::read(bool& out) {
+  if (is_unquoted_scalar(node_) && (is_word("true") || is_word("false"))) {
+    out = is_word("true");
+    return;
+  }
+  fail_expected("true or false");
+}
+
+void YamlValue::read(std::string& out) {
+  if (!node_.IsScalar()) return fail_expected("a text");
+  if (!is_plain_text(node_.Scalar())) return fail_expected("a text in UTF-8");
+  out = node_.Scalar();
+}
+
+void YamlValue::read_duration(int64_t& ms) {
+  const auto parsed =
+      parse_duration_ms(node_.IsScalar() ? std::string_view(node_.Scalar()) : std::string_view());
+  if (parsed.ok()) {
+    ms = *parsed;
+    return;
+  }
+  fail(parsed.error().message + "; found " + describe_node(node_));
+}
+
+void YamlValue::read_path(std::string& out) {
+  std::string text;
+  const size_t before = problems_.size();
+  read(text);
+  if (problems_.size() != before) return;
+  if (text.find('\n') != std::string::npos) return fail_expected("a path on one line");
+  if (text.starts_with("~")) {
+    return fail("~ is not expanded in job files; write the whole path instead of \"" + text + "\"");
+  }
+  if (text.empty()) {
+    out.clear();
+    return;
+  }
+  const std::filesystem::path path(text);
+  out = (path.is_absolute() ? path : std::filesystem::path(directory_) / path)
+            .lexically_normal()
+            .string();
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
+}
+
+void YamlValue::read_list(std::vector<std::string>& out) {
+  if (!node_.IsSequence() || node_.size() == 0) {
+    return fail_expected("a list such as [program, argument]");
+  }
+  std::vector<std::string> items;
+  for (const auto& item : node_) {
+    if (!item.IsScalar() || !is_plain_text(item.Scalar())) {
+      const YAML::Mark at = item.IsNull() ? node_.Mark() : item.Mark();
+      return fail_at(at, "expected a text as item " + std::to_string(items.size() + 1) +
+                             ", found " + describe_node(item));
+    }
+    items.push_back(item.Scalar());
+  }
+  if (items[0].empty()) return fail("expected a program as first item, found an empty text");
+  out = std::move(items);
+}
+
+void YamlValue::read_environment(std::map<std::string, std::string>& out) {
+  if (node_.IsNull()) return;
+  if (!node_.IsMap()) return fail_expected("a mapping such as {NAME: value}");
+  for (const auto& entry : node_) {
+    const YAML::Mark at = entry.first.Mark();
+    const std::string name = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    if (!is_variable_name(name)) {
+      fail_at(at,
+              "expected the name of an environment variable, found " + describe_node(entry.first));
+    } else if (is_reserved_variable(name)) {
+      fail_at(at, name + " is set by hpctl for every worker and cannot be set here");
+    } else if (!entry.second.IsScalar() || !is_plain_text(entry.second.Scalar())) {
+      fail_at(at, "expected a text as value of " + name + ", found " + describe_node(entry.second));
+    } else if (!out.emplace(name, entry.second.Scalar()).second) {
+      fail_at(at, name + " is given twice");
+    }
+  }
+}
+
+}  // namespace hpctl

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// One value of a job file on its way into the spec. Every read either stores a value of the right
+// type or records what was expected and what was found; nothing throws.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/rpc/job_yaml.h"
+
+namespace hpctl {
+
+// "500ms", "2s", "30m", "1h", "7d", "7-00:00:00", "00:30:00" -> milliseconds, up to 365 days.
+Result<int64_t> parse_duration_ms(std::string_view text);
+// The shortest of the forms with one unit that is exact: 3'600'000 -> "1h".
+std::string format_duration_ms(int64_t ms);
+
+// True for UTF-8 without control characters other than tab and newline: what may travel in JSON.
+bool is_plain_text(std::string_view text);
+
+// `a list`, `a mapping`, `nothing` or the quoted beginning of a scalar.
+std::string describe_node(const YAML::Node& node);
+
+class YamlValue {
+ public:
+  // `key_mark` locates the key; it stands in for a value that is empty.
+  YamlValue(YAML::Node node, YAML::Mark key_mark, std::string path, const std::string& directory,
+            std::vector<JobYamlProblem>& problems)
+      : node_(std::move(node)),
+        key_mark_(key_mark),
+        path_(std::move(path)),
+        directory_(directory),
+        problems_(problems) {}
+
+  // A wrong integer becomes 0, which fails its own range check but no check that depends on it.
+  void read(int64_t& out);
+  void read(int32_t& out);
+  void read(uint64_t& out);
+  void read(double& out);
+  void read(bool& out);
+  void read(std::string& out);
+  void read_duration(int64_t& ms);
+  void read_path(std::string& out);  // relative to the job file; "" stays ""
+  void read_list(std::vector<std::string>& out);
+  void read_environment(std::map<std::string, std::string>& out);
+
+  bool is_word(std::string_view word) const { return node_.IsScalar() && node_.Scalar() == word; }
+  const YAML::Node& node() const { return node_; }
+  void fail(const std::string& message);
+  void fail_expected(const std::string& expected) {
+    fail("expected " + expected + ", found " + describe_node(node_));
+  }
+
+ private:
+  void fail_at(const YAML::Mark& mark, const std::string& message);
+
+  YAML::Node node_;
+  YAML::Mark key_mark_;
+  std::string path_;
+  const std::string& directory_;
+  std::vector<JobYamlProblem>& problems_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/rpc/job_yaml.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <cstdlib>
+
+#include "common/base/file.h"
+#include "common/base/rng.h"
+#include "common/rpc/job_yaml_keys.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kMinimal = R"(name: t
+workload:
+  train:
+    model: {preset: debugmodel}
+    data: {path: text, seq_len: 128}
+    batch: {global: 4}
+    steps: 10
+)";
+
+std::string problems_of(const std::string& text) {
+  return describe_problems("j.yaml", parse_job_yaml(text, "/jobs").problems);
+}
+
+std::string with_line(const std::string& line) { return kMinimal + line + "\n"; }
+
+JobSpec good(const std::string& text) {
+  const JobYaml parsed = parse_job_yaml(text, "/jobs");
+  EXPECT_EQ(describe_problems("j.yaml", parsed.problems), "");
+  return parsed.spec.value_or(JobSpec{});
+}
+
+TEST(JobYaml, FillsDefaults) {
+  const JobSpec spec = good(kMinimal);
+  EXPECT_EQ(spec.nodes, 1);
+  EXPECT_EQ(spec.workers_per_node, 1);
+  EXPECT_EQ(spec.train->model.dim, 256);
+  EXPECT_EQ(spec.train->data.path, "/jobs/text");
+  EXPECT_EQ(spec.checkpoint.dir, "");
+  EXPECT_EQ(spec.recovery.hang_timeout_ms, 0);
+}
+
+TEST(JobYaml, ReadsEveryForm) {
+  const JobSpec spec = good(R"(
+name: full
+nodes: {count: 2}
+workers_per_node: 2
+env: {set: {A: x, B: 3}}
+workload:
+  train:
+    model: {layers: 3, preset: debugmodel, kv_heads: 4}
+    data: {path: /abs/text/, tokenizer: byte, seq_len: 64}
+    batch: {micro: 2, global: 8}
+    steps: 10
+    seed: 18446744073709551615
+    optimizer: {lr: 1e-3, beta1: 0.8, beta2: 0.9, eps: 1e-6, weight_decay: 0, clip: 0}
+    schedule: {name: cosine, warmup_steps: 5, min_lr_ratio: 0}
+    parallelism: {strategy: full}
+    precision: fp32
+checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
+recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
+debug: {ledger: true}
+)");
+  EXPECT_EQ(spec.nodes, 2);
+  EXPECT_EQ(spec.env.at("B"), "3");
+  EXPECT_EQ(spec.train->model.preset, "debugmodel");
+  EXPECT_EQ(spec.train->model.layers, 3);
+  EXPECT_EQ(spec.train->model.kv_heads, 4);
+  EXPECT_EQ(spec.train->data.path, "/abs/text");
+  EXPECT_EQ(spec.train->seed, 18446744073709551615U);
+  EXPECT_EQ(spec.checkpoint.dir, "/ckpt");
+  EXPECT_EQ(spec.checkpoint.every_minutes, 1.5);
+  EXPECT_EQ(spec.checkpoint.resume, "/jobs/old/step-4.g1");
+  EXPECT_EQ(spec.recovery.window_ms, 604'800'000);
+  EXPECT_EQ(spec.recovery.heartbeat_timeout_ms, 500);
+  EXPECT_TRUE(spec.ledger);
+}
+
+TEST(JobYaml, ReadsCommands) {
+  const JobSpec spec =
+      good("name: c\nnodes: 3\nenv: none\nworkload: {command: [sh, -c, 'true']}\n");
+  EXPECT_EQ(spec.nodes, 3);
+  EXPECT_FALSE(spec.train.has_value());
+  EXPECT_THAT(spec.command, testing::ElementsAre("sh", "-c", "true"));
+}
+
+struct Case {
+  std::string text;
+  std::string problems;
+};
+
+TEST(JobYaml, NamesEveryMistake) {
+  const std::vector<Case> cases = {
+      {"", "j.yaml: the file is empty; `hpctl submit --help` shows an example\n"},
+      {"- a\n", "j.yaml:1:1: expected keys such as \"name: my-job\", found a list\n"},
+      {"name: t\n\tnodes: 2\n", "j.yaml:2:1: a tab in the indentation; YAML allows spaces only\n"},
+      {"checkpoint:\n\tkeep: 2\n",
+       "j.yaml:2:1: a tab in the indentation; YAML allows spaces only\n"},
+      {"checkpoint:\n  keep: 2\n every_steps: 3\n",
+       "j.yaml:3:2: not valid YAML: wrong indentation: this line matches none of the levels above "
+       "it\n"},
+      {"name: a: b\n",
+       "j.yaml:1:8: not valid YAML: a \": \" where no value can stand; quote the text, or indent "
+       "by "
+       "the same number of spaces as the keys above\n"},
+      {with_line("---\nname: u"), "j.yaml:9:1: a second YAML document; a job file holds one job\n"},
+      {with_line("nodez: 2"), "j.yaml:8:1: unknown key \"nodez\"; did you mean \"nodes\"?\n"},
+      {with_line("seq_len: 2"),
+       "j.yaml:8:1: unknown key \"seq_len\"; did you mean workload.train.data.seq_len?\n"},
+      {with_line("debug: {frobnicate: 1}"),
+       "j.yaml:8:9: debug: unknown key \"frobnicate\"; expected one of ledger\n"},
+      {with_line("name: u"), "j.yaml:8:1: name: this key is given twice; the first is in line 1\n"},
+      {with_line("nodes: two"), "j.yaml:8:8: nodes: expected an integer, found \"two\"\n"},
+      {with_line("nodes: \"2\""), "j.yaml:8:8: nodes: expected an integer, found the text \"2\"\n"},
+      {with_line("nodes: 1.5"), "j.yaml:8:8: nodes: expected an integer, found \"1.5\"\n"},
+      {with_line("nodes: -1"), "j.yaml:8:1: nodes.count: expected 1 to 100000, found -1\n"},
+      {with_line("nodes: 99999999999"),
+       "j.yaml:8:8: nodes: expected a smaller number, found \"99999999999\"\n"},
+      {with_line("nodes: {count: 3}"),
+       "j.yaml:6:13: workload.train.batch.global: expected a multiple of micro x nodes x "
+       "workers_per_node (3), found 4\n"},
+      {with_line("nodes: {count: 2, min: 1, spares: 1}"),
+       "j.yaml:8:19: nodes.min: not available yet in this version; remove this key\n"
+       "j.yaml:8:27: nodes.spares: not available yet in this version; remove this key\n"},
+      {with_line("slurm: {partition: p5}"),
+       "j.yaml:8:1: slurm: not available yet in this version; remove this key\n"},
+      {with_line("health: {preflight: [gpu]}"),
+       "j.yaml:8:1: health: not available yet in this version; remove this key\n"},
+      {with_line("recovery: {on_node_loss: [spare]}"),
+       "j.yaml:8:12: recovery.on_node_loss: not available yet in this version; remove this key\n"},
+      {with_line("env: auto"),
+       "j.yaml:8:6: env: \"auto\" is not available yet in this version; use none, or set: {NAME: "
+       "value}\n"},
+      {with_line("env: {set: {RANK: 1, 1x: 2, A: [1]}}"),
+       "j.yaml:8:13: env.set: RANK is set by hpctl for every worker and cannot be set here\n"
+       "j.yaml:8:22: env.set: expected the name of an environment variable, found \"1x\"\n"
+       "j.yaml:8:29: env.set: expected a text as value of A, found a list\n"},
+      {with_line("recovery: {window: 5}"),
+       "j.yaml:8:20: recovery.window: expected a duration such as 500ms, 2s, 30m, 1h, 7d or "
+       "7-00:00:00; found \"5\"\n"},
+      {with_line("recovery: {heartbeat_timeout: 10ms}"),
+       "j.yaml:8:12: recovery.heartbeat_timeout: expected 100ms to 365d, found 10ms\n"},
+      {with_line("debug: {ledger: yes}"),
+       "j.yaml:8:17: debug.ledger: expected true or false, found \"yes\"\n"},
+      {with_line("checkpoint: {keep: 0, every_minutes: .inf, dir: ~/x}"),
+       "j.yaml:8:14: checkpoint.keep: expected 1 to 1000000, found 0\n"
+       "j.yaml:8:38: checkpoint.every_minutes: expected a number, found \".inf\"\n"
+       "j.yaml:8:49: checkpoint.dir: ~ is not expanded in job files; write the whole path instead "
+       "of \"~/x\"\n"},
+      {with_line("checkpoint:\n  keep:\n"),
+       "j.yaml:9:3: checkpoint.keep: expected an integer, found nothing\n"},
+      {with_line("checkpoint: 5"),
+       "j.yaml:8:13: checkpoint: expected a section with keys, found \"5\"\n"},
+      {"name: c\nworkload: {command: sh -c true}\n",
+       "j.yaml:2:21: workload.command: expected a list such as [program, argument], found \"sh -c "
+       "true\"\n"},
+      {"name: 12\nworkload: {command: [x]}\n",
+       "j.yaml:1:1: name: expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found "
+       "\"12\"\n"},
+      {"name: c\n",
+       "j.yaml:1:1: workload: this key is required: expected section, exactly one of "
+       "train and command\n"},
+      {"name: c\nworkload: {command: [x], train: {}}\n",
+       "j.yaml:2:1: workload: expected exactly one of train and command\n"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(problems_of(c.text), c.problems) << c.text;
+}
+
+TEST(JobYaml, NamesMistakesOfTraining) {
+  const auto train = [](const std::string& body) {
+    return "name: t\nworkload:\n  train:\n" + body;
+  };
+  const std::vector<Case> cases = {
+      {train("    model: {preset: debugmodell}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n"),
+       "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama3-8b, "
+       "llama3-70b, llama3-405b, found \"debugmodell\"\n"},
+      {train("    model: {preset: tiny, kv_heads: 3}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: hybrid}\n"),
+       "j.yaml:4:27: workload.train.model.kv_heads: expected a divisor of heads (4), found 3\n"
+       "j.yaml:8:29: workload.train.parallelism.strategy: \"hybrid\" is not available yet in this "
+       "version; use full\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, tokenizer: bpe}\n"
+             "    batch: {global: 1}\n    stepz: 1\n    precision: fp16\n"),
+       "j.yaml:5:33: workload.train.data.tokenizer: expected byte; found \"bpe\"\n"
+       "j.yaml:7:5: workload.train: unknown key \"stepz\"; did you mean \"steps\"?\n"
+       "j.yaml:8:5: workload.train.precision: expected one of bf16, fp32; found \"fp16\"\n"},
+      {train("    model: {preset: tiny}\n"),
+       "j.yaml:3:3: workload.train.data: this key is required: expected section with path and "
+       "seq_len\n"
+       "j.yaml:3:3: workload.train.batch: this key is required: expected section with global\n"
+       "j.yaml:3:3: workload.train.steps: this key is required: expected integer, 1 to 2^40\n"},
+      {train("    data: {path: x}\n    batch: {micro: 2, global: 2}\n    steps: 1\n"),
+       "j.yaml:3:3: workload.train.model: this key is required: expected section with preset or "
+       "dimensions\n"
+       "j.yaml:4:5: workload.train.data.seq_len: this key is required: expected integer, 2 to "
+       "16777216\n"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(problems_of(c.text), c.problems) << c.text;
+}
+
+TEST(JobYaml, LimitsWhatItReadsAndSays) {
+  std::string many = kMinimal;
+  for (int i = 0; i < 100; ++i) many += "zzzzzz" + std::to_string(i) + ": 1\n";
+  const std::string text = problems_of(many);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 21);
+  EXPECT_THAT(text, testing::HasSubstr("j.yaml: and 80 more\n"));
+  EXPECT_EQ(problems_of(std::string(kMaxJobYamlBytes + 1, '#')),
+            "j.yaml: larger than 256 KiB; a job file is a short text\n");
+  EXPECT_EQ(problems_of(std::string("name: t\0", 8)),
+            "j.yaml: not a text file (it has zero bytes); expected YAML\n");
+  EXPECT_NE(problems_of(std::string(100'000, '[')), "");
+  EXPECT_NE(problems_of("name: \"\\ud800\"\n"), "");
+}
+
+TEST(JobYaml, ReportsUnreadableFiles) {
+  EXPECT_THAT(load_job_yaml("/nonexistent/j.yaml").problems.at(0).message,
+              testing::HasSubstr("No such file"));
+  EXPECT_EQ(load_job_yaml("/tmp").problems.at(0).message, "is a directory; expected a job file");
+}
+
+TEST(JobYaml, WritesWhatItReads) {
+  const JobSpec spec = good(with_line("env: {set: {A: \"x: #y\", B: 'true'}}\nnodes: 4"));
+  EXPECT_EQ(to_json_text(good(to_yaml(spec))), to_json_text(spec));
+  const JobSpec command = good("name: c\nworkload: {command: [sh, -c, \"echo 'a'\\n\"]}\n");
+  EXPECT_EQ(to_json_text(good(to_yaml(command))), to_json_text(command));
+}
+
+TEST(JobYaml, DefaultsInTheTableAreTheDefaults) {
+  const YAML::Node root = YAML::Load(to_yaml(good(kMinimal)));
+  for (const JobYamlKey& key : job_yaml_keys()) {
+    if (key.kind != KeyKind::kValue || key.initial.empty() || key.initial == "required" ||
+        key.initial == "of the preset" || key.initial == "{}") {
+      continue;
+    }
+    YAML::Node node = root;
+    std::string path(key.path);
+    for (size_t dot; !path.empty(); path = dot == std::string::npos ? "" : path.substr(dot + 1)) {
+      dot = path.find('.');
+      node.reset(node[path.substr(0, dot)]);
+      ASSERT_TRUE(node.IsDefined()) << key.path;
+    }
+    EXPECT_EQ(node.Scalar(), key.initial) << key.path;
+  }
+}
+
+TEST(JobYaml, ReferenceIsInTheDocs) {
+  const char* source = std::getenv("HPCTL_SOURCE");
+  ASSERT_NE(source, nullptr) << "run by ctest, or set HPCTL_SOURCE to the repository";
+  const auto doc = read_file(std::string(source) + "/docs/job-yaml.md");
+  ASSERT_TRUE(doc.ok()) << doc.error().message;
+  EXPECT_NE(doc->find(job_yaml_reference()), std::string::npos)
+      << "replace the tables in docs/job-yaml.md with:\n"
+      << job_yaml_reference();
+}
+
+TEST(JobYaml, ExamplesAreGood) {
+  const char* source = std::getenv("HPCTL_SOURCE");
+  ASSERT_NE(source, nullptr);
+  const std::string directory = std::string(source) + "/examples";
+  const auto names = list_directory(directory);
+  ASSERT_TRUE(names.ok());
+  for (const std::string& name : *names) {
+    if (!name.ends_with(".yaml")) continue;
+    EXPECT_EQ(describe_problems(name, load_job_yaml(directory + "/" + name).problems), "");
+  }
+}
+
+// Damages a good file at random: never a crash, and always a spec or a located problem.
+TEST(JobYaml, SurvivesRandomDamage) {
+  const std::string seed_text = to_yaml(good(with_line("env: {set: {A: b}}")));
+  const std::string alphabet = " \t\n:-[]{}&*!|>'\"%@`#,?~0129.eaxz\\\x01\xff";
+  Rng rng(20261121);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text = seed_text;
+    for (uint64_t edits = 1 + rng.below(6); edits > 0 && !text.empty(); --edits) {
+      const size_t at = rng.below(text.size());
+      const size_t length = 1 + rng.below(8);
+      switch (rng.below(4)) {
+        case 0:
+          text.erase(at, length);
+          break;
+        case 1:
+          text.insert(at, 1, alphabet[rng.below(alphabet.size())]);
+          break;
+        case 2:
+          text[at] = alphabet[rng.below(alphabet.size())];
+          break;
+        default:
+          text.insert(rng.below(text.size()), text.substr(at, length));
+          break;
+      }
+    }
+    const JobYaml parsed = parse_job_yaml(text, "/jobs");
+    ASSERT_EQ(parsed.spec.has_value(), parsed.problems.empty()) << text;
+    if (parsed.spec) {
+      ASSERT_TRUE(job_spec_from_json(to_json_text(*parsed.spec)).ok()) << text;
+    }
+    for (const JobYamlProblem& p : parsed.problems) {
+      ASSERT_FALSE(p.message.empty()) << text;
+      ASSERT_TRUE(p.line > 0 || p.message.find("empty") != std::string::npos) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hpctl
