@@ -6,13 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 
-#include "common/base/fd.h"
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/shard_reader.h"
 
 namespace hpctl {
 
@@ -33,11 +32,10 @@ class CheckpointLoader {
  private:
   CheckpointLoader(std::string step_dir, Manifest manifest);
   Outcome load_entry(const ShardEntry& entry, ElementRange wanted, std::span<float> out);
-  Result<int> descriptor(int32_t file);
 
   std::string step_dir_;
   Manifest manifest_;
-  std::map<int32_t, UniqueFd> open_files_;
+  ShardFiles shards_;
 };
 
 // "shard-00001.safetensors: layers.0 exp_avg elements [0, 4096) at byte 512 (tensors ...)":

@@ -1,9 +1,108 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names, writing, and the rules a manifest obeys. Reading is in manifest_read.cc.
 #include "trainer/checkpoint/manifest.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "common/base/checksum.h"
+#include "common/base/job_spec_json.h"
+#include "trainer/checkpoint/manifest_format.h"
 
 namespace hpctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxElements = int64_t{1} << 48;
+
+json block_json(const Block& block) {
+  json tensors = json::array();
+  for (const TensorSlot& t : block.tensors) {
+    tensors.push_back({{"name", t.name},
+                       {"dtype", "F32"},
+                       {"shape", t.shape},
+                       {"offset", t.offset},
+                       {"no_decay", t.no_decay}});
+  }
+  return {{"name", block.name}, {"numel", block.numel}, {"tensors", std::move(tensors)}};
+}
+
+std::string tensor_problem(const Block& block, std::set<std::string>& names) {
+  int64_t end = 0;
+  for (const TensorSlot& t : block.tensors) {
+    const std::string at = "tensor " + t.name + " of block " + block.name;
+    if (t.name.empty() || !names.insert(t.name).second) return at + " has no name of its own";
+    int64_t numel = 1;
+    for (const int64_t extent : t.shape) {
+      if (extent < 1 || extent > kMaxElements / numel) return at + " has an impossible shape";
+      numel *= extent;
+    }
+    if (numel != t.numel) return at + " has another size than its shape";
+    if (t.offset < end || t.offset % kAlignElements != 0 || t.offset > block.numel ||
+        numel > block.numel - t.offset) {
+      return at + " lies outside its place";
+    }
+    end = t.offset + numel;
+  }
+  return "";
+}
+
+std::string blocks_problem(const std::vector<Block>& blocks) {
+  if (blocks.empty()) return "no blocks";
+  std::set<std::string> block_names;
+  std::set<std::string> tensor_names;
+  for (const Block& block : blocks) {
+    if (block.name.empty() || !block_names.insert(block.name).second) {
+      return "block \"" + block.name + "\" has no name of its own";
+    }
+    if (block.numel < 1 || block.numel > kMaxElements || block.numel % kAlignElements != 0) {
+      return "block " + block.name + " has an impossible size";
+    }
+    if (auto problem = tensor_problem(block, tensor_names); !problem.empty()) return problem;
+  }
+  return "";
+}
+
+std::string entry_problem(const Manifest& m, const ShardEntry& e) {
+  if (e.file < 0 || static_cast<size_t>(e.file) >= m.files.size()) return "names an unknown file";
+  const uint64_t file_bytes = m.files[static_cast<size_t>(e.file)].bytes;
+  const uint64_t bytes = static_cast<uint64_t>(e.range.size()) * sizeof(float);
+  if (e.offset < 8 || e.offset > file_bytes || bytes > file_bytes - e.offset) {
+    return "lies outside its file";
+  }
+  return "";
+}
+
+// Every block and kind must be covered from its first to its last element, once.
+std::string tiling_problem(const Manifest& m) {
+  size_t next = 0;
+  for (size_t b = 0; b < m.blocks.size(); ++b) {
+    for (const StateKind kind : kStateKinds) {
+      const std::string at = m.blocks[b].name + " " + to_string(kind);
+      int64_t covered = 0;
+      while (covered < m.blocks[b].numel) {
+        if (next == m.shards.size() || m.shards[next].block != static_cast<int32_t>(b) ||
+            m.shards[next].kind != kind || m.shards[next].range.begin > covered) {
+          return at + " misses elements from " + std::to_string(covered) + " on";
+        }
+        const ShardEntry& e = m.shards[next++];
+        const std::string range = at + " elements [" + std::to_string(e.range.begin) + ", " +
+                                  std::to_string(e.range.end) + ")";
+        if (e.range.begin < covered) return range + " are there twice";
+        if (e.range.empty() || e.range.end > m.blocks[b].numel) return range + " are impossible";
+        if (auto problem = entry_problem(m, e); !problem.empty()) return range + ": " + problem;
+        covered = e.range.end;
+      }
+    }
+  }
+  return next == m.shards.size() ? "" : "more ranges than elements";
+}
+
+}  // namespace
 
 const char* to_string(StateKind kind) {
   switch (kind) {
@@ -21,6 +120,72 @@ std::string shard_file_name(int32_t rank) {
   std::array<char, 64> name{};
   std::snprintf(name.data(), name.size(), "shard-%05d.safetensors", rank);
   return name.data();
+}
+
+std::string manifest_problem(const Manifest& m) {
+  if (m.world_size < 1 || m.files.size() != static_cast<size_t>(m.world_size)) {
+    return "world size and number of files differ";
+  }
+  for (int32_t rank = 0; rank < m.world_size; ++rank) {
+    const std::string& name = m.files[static_cast<size_t>(rank)].file;
+    if (name != shard_file_name(rank))
+      return "file \"" + name + "\" is not rank " + std::to_string(rank) + "'s";
+  }
+  if (!is_normalized(m.skipped)) return "the skip list is not in order";
+  if (m.data.seq_len < 1) return "seq_len is not positive";
+  if (auto problem = blocks_problem(m.blocks); !problem.empty()) return problem;
+  return tiling_problem(m);
+}
+
+std::string to_manifest_text(const Manifest& m) {
+  json skipped = json::array();
+  for (const SampleRange& r : m.skipped) skipped.push_back({r.begin, r.end});
+  json blocks = json::array();
+  for (const Block& block : m.blocks) blocks.push_back(block_json(block));
+  json files = json::array();
+  for (const ShardFile& f : m.files) {
+    files.push_back({{"file", f.file}, {"bytes", f.bytes}, {"crc32c", f.crc32c}});
+  }
+  json shards = json::array();
+  for (const ShardEntry& e : m.shards) {
+    shards.push_back({e.block, static_cast<int>(e.kind), e.range.begin, e.range.end, e.file,
+                      e.offset, e.range.size() * static_cast<int64_t>(sizeof(float)), e.crc32c});
+  }
+  const json document = {
+      {"format", kManifestFormat},
+      {"version", kManifestVersion},
+      {"step", m.step},
+      {"generation", m.generation},
+      {"parent", m.parent},
+      {"world_size", m.world_size},
+      {"sample_cursor", m.sample_cursor},
+      {"skipped", std::move(skipped)},
+      {"data",
+       {{"fingerprint", m.data.fingerprint},
+        {"tokens", m.data.tokens},
+        {"seq_len", m.data.seq_len}}},
+      {"seed", m.seed},
+      {"model", m.model},
+      {"environment", m.environment},
+      {"exact", m.exact},
+      {"inexact_reason", m.inexact_reason},
+      {"created_wall_ms", m.created_wall_ms},
+      {"blocks", std::move(blocks)},
+      {"files", std::move(files)},
+      {"shard_columns", kShardColumns},
+      {"shards", std::move(shards)},
+  };
+  // Names come from our own layout, labels from the environment: replace what is not UTF-8.
+  std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
+  text.pop_back();
+  return text + manifest_seal(text);
+}
+
+std::string manifest_seal(std::string_view body) {
+  std::array<char, kManifestSealBytes + 1> seal{};
+  std::snprintf(seal.data(), seal.size(), ",\"crc32c\":\"%08x\"}\n",
+                crc32c(body.data(), body.size()));
+  return seal.data();
 }
 
 }  // namespace hpctl

@@ -87,6 +87,7 @@ Result<Manifest> read_manifest(const std::string& step_dir);
 
 // What a job must share with a checkpoint to resume from it.
 struct RunIdentity {
+  ModelSpec model;
   std::vector<Block> blocks;
   DataIdentity data;
   uint64_t seed = 0;

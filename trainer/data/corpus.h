@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "common/base/fd.h"
-#include "common/base/job_spec.h"
 #include "common/base/result.h"
 
 namespace hpctl {
@@ -50,8 +49,8 @@ class Corpus {
     uint64_t begin = 0;  // first token
   };
 
-  Outcome add_directory(const std::string& relative);
-  Outcome add_file(const std::string& path, const std::string& name, bool required);
+  Outcome add_directory(const std::string& relative, int depth);
+  Outcome add_file(const std::string& path, const std::string& name, uint64_t size);
   Outcome compute_fingerprint();
   Result<int> descriptor(size_t file);
   Outcome read_file_part(size_t file, uint64_t offset, std::span<uint8_t> out);
@@ -61,32 +60,6 @@ class Corpus {
   uint64_t tokens_ = 0;
   std::string fingerprint_;
   std::map<size_t, UniqueFd> open_files_;
-};
-
-// Training samples: windows of seq_len + 1 tokens with stride seq_len, in the order of
-// sample_order.h. One thread at a time.
-class SampleReader {
- public:
-  // Errors as Corpus::open; and a corpus shorter than one window.
-  static Result<SampleReader> open(const DataSpec& spec, uint64_t seed);
-
-  uint64_t windows() const { return windows_; }
-  int64_t seq_len() const { return seq_len_; }
-  const Corpus& corpus() const { return corpus_; }
-
-  // Writes the seq_len + 1 tokens of sample number `sample` (any number: epochs repeat in another
-  // order); out.size() must be seq_len + 1. Inputs are out[0 .. seq_len), targets out[1 ..
-  // seq_len].
-  Outcome read_sample(uint64_t sample, std::span<int64_t> out);
-
- private:
-  SampleReader(Corpus corpus, int64_t seq_len, uint64_t seed);
-
-  Corpus corpus_;
-  int64_t seq_len_;
-  uint64_t seed_;
-  uint64_t windows_;
-  std::vector<uint8_t> buffer_;
 };
 
 }  // namespace hpctl

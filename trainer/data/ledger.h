@@ -3,7 +3,7 @@
 // counts exactly once in the surviving history.
 //
 //   LEDGER_DIR/g{G}.r{R}.jsonl   one line per completed step of rank R in generation G:
-//   {"generation":G,"step":N,"rank":R,"samples":[[a,b)...as [a,b] pairs, end exclusive]}
+//   {"generation":G,"step":N,"rank":R,"samples":[[a,b],...]}  (a inclusive, b exclusive)
 //
 // A line is written with one write() after the step's optimizer update and before a checkpoint of
 // that step; a process killed while writing leaves at most a torn last line, which readers ignore.

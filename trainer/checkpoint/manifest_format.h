@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constants of manifest.json shared by its writer and its reader.
+//
+// The text is one JSON object whose last member is the checksum of all bytes before it:
+//   {"blocks":...,...,"world_size":4,"crc32c":"0a1b2c3d"}\n
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace hpctl {
+
+inline constexpr const char* kManifestFormat = "hpctl.checkpoint";
+inline constexpr int kManifestVersion = 1;
+inline constexpr size_t kMaxManifestBytes = 256U << 20;
+inline constexpr std::array<const char*, 8> kShardColumns = {"block", "kind",   "begin", "end",
+                                                             "file",  "offset", "bytes", "crc32c"};
+
+// ,"crc32c":"0a1b2c3d"}\n
+inline constexpr size_t kManifestSealBytes = 22;
+// The seal that belongs to `body`: all bytes of the document before the seal.
+std::string manifest_seal(std::string_view body);
+
+}  // namespace hpctl

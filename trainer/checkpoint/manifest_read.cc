@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads manifest.json as untrusted input: size, seal, types, ranges, and then every relation that
+// manifest_problem states. Nothing here throws outward and nothing is believed before it is
+// checked.
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/base/file.h"
+#include "common/base/job_spec_json.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/manifest_format.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kMaxU64 = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t kMaxWorld = 1'000'000;
+
+// Collects the first thing that is not as expected; a value read after that is a zero.
+class Fields {
+ public:
+  const std::string& problem() const { return problem_; }
+  bool good() const { return problem_.empty(); }
+
+  const json& member(const json& object, const char* key) {
+    static const json kNothing;
+    if (object.is_object()) {
+      if (const auto found = object.find(key); found != object.end()) return *found;
+    }
+    fail(key, "is missing");
+    return kNothing;
+  }
+  uint64_t number(const json& value, const char* what, uint64_t maximum) {
+    if (value.is_number_unsigned() && value.get<uint64_t>() <= maximum) {
+      return value.get<uint64_t>();
+    }
+    fail(what, "is not a whole number in range");
+    return 0;
+  }
+  uint64_t number_member(const json& object, const char* key, uint64_t maximum) {
+    return number(member(object, key), key, maximum);
+  }
+  int64_t signed_member(const json& object, const char* key) {
+    return static_cast<int64_t>(number_member(object, key, kMaxI64));
+  }
+  std::string text_member(const json& object, const char* key) {
+    const json& value = member(object, key);
+    if (value.is_string()) return value.get<std::string>();
+    fail(key, "is not text");
+    return "";
+  }
+  bool flag_member(const json& object, const char* key) {
+    const json& value = member(object, key);
+    if (!value.is_boolean()) fail(key, "is not true or false");
+    return value.is_boolean() && value.get<bool>();
+  }
+  const json& list_member(const json& object, const char* key) {
+    static const json kEmpty = json::array();
+    const json& value = member(object, key);
+    if (value.is_array()) return value;
+    fail(key, "is not a list");
+    return kEmpty;
+  }
+  // Fails unless `value` is a list of `size` elements.
+  bool row(const json& value, const char* what, size_t size) {
+    if (value.is_array() && value.size() == size) return true;
+    fail(what, "has a malformed row");
+    return false;
+  }
+  void fail(const char* what, const char* why) {
+    if (problem_.empty()) problem_ = std::string(what) + " " + why;
+  }
+
+ private:
+  std::string problem_;
+};
+
+TensorSlot read_tensor(Fields& fields, const json& document) {
+  TensorSlot tensor;
+  tensor.name = fields.text_member(document, "name");
+  if (fields.text_member(document, "dtype") != "F32") fields.fail("dtype", "is not F32");
+  tensor.numel = 1;
+  for (const json& extent : fields.list_member(document, "shape")) {
+    const auto value = static_cast<int64_t>(fields.number(extent, "shape", 1ULL << 48));
+    tensor.shape.push_back(value);
+    if (__builtin_mul_overflow(tensor.numel, value, &tensor.numel)) {
+      fields.fail("shape", "is impossible");
+      tensor.numel = 0;
+    }
+  }
+  tensor.offset = fields.signed_member(document, "offset");
+  tensor.no_decay = fields.flag_member(document, "no_decay");
+  return tensor;
+}
+
+void read_layout(Fields& fields, const json& document, Manifest& m) {
+  for (const json& item : fields.list_member(document, "blocks")) {
+    Block block;
+    block.name = fields.text_member(item, "name");
+    block.numel = fields.signed_member(item, "numel");
+    for (const json& tensor : fields.list_member(item, "tensors")) {
+      block.tensors.push_back(read_tensor(fields, tensor));
+      if (!fields.good()) return;
+    }
+    m.blocks.push_back(std::move(block));
+    if (!fields.good()) return;
+  }
+}
+
+void read_shards(Fields& fields, const json& document, Manifest& m) {
+  for (const json& item : fields.list_member(document, "files")) {
+    ShardFile file;
+    file.file = fields.text_member(item, "file");
+    file.bytes = fields.number_member(item, "bytes", kMaxI64);
+    file.crc32c = static_cast<uint32_t>(fields.number_member(item, "crc32c", kMaxU32));
+    m.files.push_back(std::move(file));
+    if (!fields.good()) return;
+  }
+  if (fields.member(document, "shard_columns") != json(kShardColumns)) {
+    fields.fail("shard_columns", "are not those of this version");
+  }
+  for (const json& row : fields.list_member(document, "shards")) {
+    if (!fields.good() || !fields.row(row, "shards", kShardColumns.size())) return;
+    const auto cell = [&](size_t column, uint64_t maximum) {
+      return fields.number(row[column], kShardColumns[column], maximum);
+    };
+    ShardEntry e;
+    e.block = static_cast<int32_t>(cell(0, kMaxU32 >> 1));
+    e.kind = static_cast<StateKind>(cell(1, kStateKinds.size() - 1));
+    e.range = {static_cast<int64_t>(cell(2, kMaxI64)), static_cast<int64_t>(cell(3, kMaxI64))};
+    e.file = static_cast<int32_t>(cell(4, kMaxU32 >> 1));
+    e.offset = cell(5, kMaxI64);
+    const uint64_t bytes = cell(6, kMaxI64);
+    e.crc32c = static_cast<uint32_t>(cell(7, kMaxU32));
+    if (e.range.empty() || bytes != static_cast<uint64_t>(e.range.size()) * sizeof(float)) {
+      fields.fail("shards", "has a row whose bytes do not fit its elements");
+    }
+    m.shards.push_back(e);
+  }
+}
+
+void read_labels(Fields& fields, const json& document, Manifest& m) {
+  try {
+    m.model = fields.member(document, "model").get<ModelSpec>();
+    m.environment =
+        fields.member(document, "environment").get<std::map<std::string, std::string>>();
+  } catch (const json::exception&) {
+    fields.fail("model or environment", "is malformed");
+  }
+  m.exact = fields.flag_member(document, "exact");
+  m.inexact_reason = fields.text_member(document, "inexact_reason");
+  m.created_wall_ms = fields.signed_member(document, "created_wall_ms");
+}
+
+Manifest read_document(Fields& fields, const json& document) {
+  Manifest m;
+  if (fields.text_member(document, "format") != kManifestFormat) {
+    fields.fail("format", "is not hpctl.checkpoint");
+  }
+  if (fields.number_member(document, "version", kMaxU32) != kManifestVersion) {
+    fields.fail("version", "is not 1, the only one this program reads");
+  }
+  m.step = fields.number_member(document, "step", kMaxI64);
+  m.generation = fields.number_member(document, "generation", kMaxI64);
+  m.parent = fields.number_member(document, "parent", kMaxI64);
+  m.world_size = static_cast<int32_t>(fields.number_member(document, "world_size", kMaxWorld));
+  m.sample_cursor = fields.number_member(document, "sample_cursor", kMaxI64);
+  for (const json& row : fields.list_member(document, "skipped")) {
+    if (!fields.row(row, "skipped", 2)) break;
+    m.skipped.push_back(
+        {fields.number(row[0], "skipped", kMaxI64), fields.number(row[1], "skipped", kMaxI64)});
+  }
+  const json& data = fields.member(document, "data");
+  m.data.fingerprint = fields.text_member(data, "fingerprint");
+  m.data.tokens = fields.number_member(data, "tokens", kMaxI64);
+  m.data.seq_len = fields.signed_member(data, "seq_len");
+  m.seed = fields.number_member(document, "seed", kMaxU64);
+  read_labels(fields, document, m);
+  if (fields.good()) read_layout(fields, document, m);
+  if (fields.good()) read_shards(fields, document, m);
+  return m;
+}
+
+Error damaged(const std::string& path, const std::string& why) {
+  return Error{ErrorCode::kDataLoss, path + " is damaged (" + why + "); use another checkpoint"};
+}
+
+// The last name of a path, trailing slashes ignored.
+std::string last_component(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+}  // namespace
+
+Result<Manifest> manifest_from_text(const std::string& text, const std::string& path_for_errors) {
+  if (text.size() <= kManifestSealBytes) return damaged(path_for_errors, "cut short");
+  const std::string_view body(text.data(), text.size() - kManifestSealBytes);
+  if (manifest_seal(body) != text.substr(body.size())) {
+    return damaged(path_for_errors, "its bytes do not match its crc32c");
+  }
+  const json document = json::parse(text, nullptr, false);
+  if (document.is_discarded()) return damaged(path_for_errors, "not JSON");
+  Fields fields;
+  Manifest manifest = read_document(fields, document);
+  if (!fields.good()) return damaged(path_for_errors, fields.problem());
+  if (const auto problem = manifest_problem(manifest); !problem.empty()) {
+    return damaged(path_for_errors, problem);
+  }
+  return manifest;
+}
+
+Result<Manifest> read_manifest(const std::string& step_dir) {
+  const std::string path = step_dir + "/manifest.json";
+  auto text = read_file(path, kMaxManifestBytes);
+  if (!text.ok() && text.error().code == ErrorCode::kNotFound) {
+    const char* why = path_exists(step_dir) ? " has no manifest.json: the save was not completed"
+                                            : " does not exist";
+    return Error{ErrorCode::kNotFound,
+                 step_dir + why + "; list the usable ones with: hpctl checkpoint ls DIR"};
+  }
+  if (!text.ok()) return text.error();
+  HP_TRY_ASSIGN(Manifest manifest, manifest_from_text(*text, path));
+  const auto ref = parse_checkpoint_name(last_component(step_dir));
+  if (ref && *ref != manifest.ref()) {
+    return damaged(path, "it belongs to " + manifest.ref().name());
+  }
+  return manifest;
+}
+
+}  // namespace hpctl

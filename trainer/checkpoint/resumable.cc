@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// May this job continue from that checkpoint? If not, the reason names the first difference.
+#include <string>
+
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+namespace {
+
+std::string difference(const char* what, const std::string& there, const std::string& here) {
+  return there == here ? "" : std::string(what) + " is " + there + " there and " + here + " here";
+}
+
+std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
+  const auto number = [](const char* what, auto there, auto here) {
+    return there == here ? "" : difference(what, std::to_string(there), std::to_string(here)) + " ";
+  };
+  return number("model.dim", a.dim, b.dim) + number("model.layers", a.layers, b.layers) +
+         number("model.heads", a.heads, b.heads) +
+         number("model.kv_heads", a.kv_heads, b.kv_heads) + number("model.ffn", a.ffn, b.ffn) +
+         number("model.vocab", a.vocab, b.vocab) +
+         number("model.rope_theta", a.rope_theta, b.rope_theta) +
+         number("model.norm_eps", a.norm_eps, b.norm_eps);
+}
+
+}  // namespace
+
+Outcome check_resumable(const Manifest& manifest, const RunIdentity& run,
+                        const std::string& step_dir) {
+  std::string why = model_difference(manifest.model, run.model);
+  if (why.empty() && manifest.blocks != run.blocks) why = "the parameter layout differs";
+  if (why.empty()) {
+    why = difference("seed", std::to_string(manifest.seed), std::to_string(run.seed));
+  }
+  if (why.empty()) {
+    why = difference("data.seq_len", std::to_string(manifest.data.seq_len),
+                     std::to_string(run.data.seq_len));
+  }
+  if (why.empty() && manifest.data != run.data) {
+    why = "the data have changed since it was written (" + std::to_string(manifest.data.tokens) +
+          " tokens there, " + std::to_string(run.data.tokens) + " here)";
+  }
+  if (why.empty()) return Ok{};
+  while (why.back() == ' ') why.pop_back();
+  return Error{ErrorCode::kInvalidArgument,
+               "cannot resume from " + step_dir + ": " + why +
+                   "; restore it as it was, or start anew with checkpoint.resume: none"};
+}
+
+}  // namespace hpctl

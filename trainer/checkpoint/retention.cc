@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may be deleted, and in which order. A checkpoint stops existing with its manifest, so that
+// goes first; a crash after it leaves a partial save, which the next pass removes.
+//
+// The lineage is read again before every deletion: a process of a generation that has been
+// superseded in the meantime stops deleting. Between that look and the deletion a newer generation
+// could still choose the checkpoint only if it chose before this generation's newest commit, and
+// its controller ends the old workers before it chooses.
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/failpoint.h"
+#include "common/base/file.h"
+#include "trainer/checkpoint/commit.h"
+#include "trainer/checkpoint/durable_file.h"
+
+namespace hpctl {
+namespace {
+
+std::string superseded(const std::vector<GenerationRecord>& records, uint64_t generation) {
+  if (records.empty() || records.back().generation <= generation) return "";
+  return "generation " + std::to_string(records.back().generation) + " is newer than " +
+         std::to_string(generation);
+}
+
+bool recorded_as_damaged(const std::vector<GenerationRecord>& chain, const std::string& name) {
+  return std::any_of(chain.begin(), chain.end(), [&](const GenerationRecord& record) {
+    return std::find(record.damaged.begin(), record.damaged.end(), name) != record.damaged.end();
+  });
+}
+
+Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name) {
+  const std::string step_dir = checkpoint_dir + "/" + name;
+  const std::string manifest = step_dir + "/manifest.json";
+  HP_FAILPOINT("checkpoint.delete.before_manifest");
+  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) {
+    return with_disk_remedy(errno_error("cannot remove " + manifest));
+  }
+  HP_TRY(sync_directory(step_dir));
+  HP_FAILPOINT("checkpoint.delete.manifest_gone");
+  return remove_tree(step_dir);
+}
+
+// Names to delete, oldest first.
+Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64_t keep,
+                                        uint64_t generation,
+                                        const std::vector<GenerationRecord>& chain) {
+  HP_TRY_ASSIGN(const auto complete, list_checkpoints(checkpoint_dir));
+  std::set<CheckpointRef> doomed;
+  int64_t valid = 0;
+  for (auto it = complete.rbegin(); it != complete.rend(); ++it) {
+    if (valid_by_lineage(*it, chain)) {
+      if (++valid > keep) doomed.insert(*it);
+    } else if (it->generation < generation && !recorded_as_damaged(chain, it->name())) {
+      doomed.insert(*it);
+    }
+  }
+  HP_TRY_ASSIGN(const auto names, list_directory(checkpoint_dir));
+  for (const std::string& name : names) {
+    const auto ref = parse_checkpoint_name(name);
+    if (!ref || ref->generation >= generation) continue;
+    if (!path_exists(checkpoint_dir + "/" + name + "/manifest.json")) doomed.insert(*ref);
+  }
+  std::vector<std::string> result;
+  for (const CheckpointRef& ref : doomed) result.push_back(ref.name());
+  return result;
+}
+
+}  // namespace
+
+Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
+                                    uint64_t generation) {
+  RetentionReport report;
+  HP_TRY_ASSIGN(const auto first_look, read_lineage(checkpoint_dir));
+  report.refused = superseded(first_look, generation);
+  if (!report.refused.empty()) return report;
+  HP_TRY_ASSIGN(const auto doomed, choose(checkpoint_dir, std::max<int64_t>(keep, 1), generation,
+                                          chain_of_newest(first_look)));
+  for (const std::string& name : doomed) {
+    HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+    report.refused = superseded(records, generation);
+    if (!report.refused.empty()) break;
+    HP_TRY(delete_checkpoint(checkpoint_dir, name));
+    report.deleted.push_back(name);
+  }
+  return report;
+}
+
+}  // namespace hpctl

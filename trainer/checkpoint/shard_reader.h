@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading shard files, shared by the loader and the inspections.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "common/base/fd.h"
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+
+// kDataLoss when a shard file is missing or has another size than the manifest says.
+Outcome check_shard_size(const std::string& step_dir, const ShardFile& file);
+
+// The stored ranges that share elements with `range` of a block and kind, in order.
+std::span<const ShardEntry> entries_of(const Manifest& manifest, int32_t block, StateKind kind,
+                                       ElementRange range);
+
+// The shard files of one checkpoint, opened when first read; a bounded number stays open. One
+// thread at a time.
+class ShardFiles {
+ public:
+  explicit ShardFiles(std::string step_dir) : step_dir_(std::move(step_dir)) {}
+
+  // Reads exactly `size` bytes; kDataLoss on an I/O error or an early end.
+  Outcome read(const ShardFile& file, uint64_t offset, void* out, size_t size);
+
+ private:
+  Result<int> descriptor(const std::string& path);
+
+  std::string step_dir_;
+  std::map<std::string, UniqueFd> open_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/checkpoint/shard_writer.h"
+
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/checksum.h"
+#include "common/base/failpoint.h"
+#include "common/base/file.h"
+#include "trainer/checkpoint/durable_file.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+static_assert(std::endian::native == std::endian::little, "stored bytes are little-endian");
+
+constexpr size_t kDataAlignment = 64;
+
+// The safetensors header, padded with spaces so that the data begins at a multiple of 64 bytes
+// (and with it every range, because ranges are multiples of kAlignElements).
+std::string safetensors_header(const ShardJob& job) {
+  json header = json::object();
+  header["__metadata__"] = {{"format", "hpctl.shard.1"},
+                            {"step", std::to_string(job.checkpoint.step)},
+                            {"generation", std::to_string(job.checkpoint.generation)},
+                            {"rank", std::to_string(job.rank)},
+                            {"world_size", std::to_string(job.world_size)}};
+  uint64_t offset = 0;
+  for (const ShardPart& part : job.parts) {
+    if (part.range.empty()) continue;
+    const uint64_t end = offset + part.values.size_bytes();
+    const std::string& block = (*job.blocks)[static_cast<size_t>(part.block)].name;
+    header[block + "/" + to_string(part.kind)] = {
+        {"dtype", "F32"}, {"shape", {part.range.size()}}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  while ((8 + text.size()) % kDataAlignment != 0) text += ' ';
+  std::string bytes;
+  for (size_t i = 0; i < 8; ++i) bytes += static_cast<char>(text.size() >> (8 * i));
+  return bytes + text;
+}
+
+Outcome prepare_directory(const ShardJob& job, const std::string& step_dir) {
+  if (auto made = make_directories(step_dir); !made.ok()) return with_disk_remedy(made.error());
+  if (path_exists(step_dir + "/manifest.json")) {
+    return Error{ErrorCode::kAlreadyExists, step_dir + " is a committed checkpoint already"};
+  }
+  // The new directory's own entry must be durable before the commit; every rank makes sure of it,
+  // because none knows which of them created it.
+  return sync_directory(job.checkpoint_dir);
+}
+
+// Returns the checksum of the values alone. In pieces: the file's own checksum and the write then
+// find them in the cache.
+Result<uint32_t> append_values(DurableFile& file, std::span<const float> values) {
+  constexpr size_t kPiece = 1U << 18;
+  uint32_t crc = 0;
+  while (!values.empty()) {
+    const auto piece = values.first(std::min(values.size(), kPiece));
+    crc = crc32c(piece.data(), piece.size_bytes(), crc);
+    HP_TRY(file.append(piece.data(), piece.size_bytes()));
+    values = values.subspan(piece.size());
+  }
+  return crc;
+}
+
+}  // namespace
+
+Result<Receipt> write_shard(const ShardJob& job) {
+  HP_CHECK(job.blocks != nullptr && job.rank >= 0 && job.rank < job.world_size);
+  const std::string step_dir = job.checkpoint_dir + "/" + job.checkpoint.name();
+  Receipt receipt;
+  receipt.rank = job.rank;
+  receipt.file.file = shard_file_name(job.rank);
+  HP_TRY(prepare_directory(job, step_dir));
+  HP_FAILPOINT("checkpoint.shard.before_create");
+  HP_TRY_ASSIGN(DurableFile file, DurableFile::create(step_dir + "/" + receipt.file.file));
+  HP_FAILPOINT("checkpoint.shard.created");
+  const std::string header = safetensors_header(job);
+  HP_TRY(file.append(header.data(), header.size()));
+  for (const ShardPart& part : job.parts) {
+    if (part.range.empty()) continue;
+    HP_CHECK(part.values.size() == static_cast<size_t>(part.range.size()));
+    ShardEntry entry{part.block, part.kind, part.range, job.rank, file.bytes(), 0};
+    HP_TRY_ASSIGN(entry.crc32c, append_values(file, part.values));
+    receipt.entries.push_back(entry);
+    HP_FAILPOINT("checkpoint.shard.range_written");
+  }
+  HP_TRY(file.sync());
+  HP_FAILPOINT("checkpoint.shard.before_rename");
+  HP_TRY(file.rename_into_place());
+  HP_FAILPOINT("checkpoint.shard.renamed");
+  receipt.file.bytes = file.bytes();
+  receipt.file.crc32c = file.crc32c();
+  return receipt;
+}
+
+std::string encode_receipt(const Receipt& receipt) {
+  json ranges = json::array();
+  for (const ShardEntry& e : receipt.entries) {
+    ranges.push_back(
+        {e.block, static_cast<int>(e.kind), e.range.begin, e.range.end, e.offset, e.crc32c});
+  }
+  return json{{"rank", receipt.rank},
+              {"file", receipt.file.file},
+              {"bytes", receipt.file.bytes},
+              {"crc32c", receipt.file.crc32c},
+              {"ranges", ranges}}
+      .dump();
+}
+
+Result<Receipt> decode_receipt(const std::string& bytes) {
+  try {
+    const json document = json::parse(bytes);
+    Receipt receipt;
+    receipt.rank = document.at("rank").get<int32_t>();
+    receipt.file = {document.at("file").get<std::string>(), document.at("bytes").get<uint64_t>(),
+                    document.at("crc32c").get<uint32_t>()};
+    for (const json& row : document.at("ranges")) {
+      const int kind = row.at(1).get<int>();
+      if (kind < 0 || kind >= static_cast<int>(kStateKinds.size())) {
+        return Error{ErrorCode::kInvalidArgument, "not a shard receipt: unknown kind"};
+      }
+      receipt.entries.push_back({row.at(0).get<int32_t>(), static_cast<StateKind>(kind),
+                                 ElementRange{row.at(2).get<int64_t>(), row.at(3).get<int64_t>()},
+                                 receipt.rank, row.at(4).get<uint64_t>(),
+                                 row.at(5).get<uint32_t>()});
+    }
+    return receipt;
+  } catch (const json::exception& e) {
+    return Error{ErrorCode::kInvalidArgument, std::string("not a shard receipt: ") + e.what()};
+  }
+}
+
+}  // namespace hpctl

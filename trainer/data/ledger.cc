@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/data/ledger.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "common/base/file.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxLedgerBytes = 1ULL << 30;
+
+bool is_ledger_name(const std::string& name) {
+  return name.size() > 9 && name[0] == 'g' && name.find(".r") != std::string::npos &&
+         name.substr(name.size() - 6) == ".jsonl";
+}
+
+std::optional<LedgerEntry> parse_line(std::string_view line) {
+  const json document = json::parse(line, nullptr, false);
+  if (!document.is_object()) return std::nullopt;
+  try {
+    LedgerEntry entry;
+    entry.generation = document.at("generation").get<uint64_t>();
+    entry.step = document.at("step").get<uint64_t>();
+    entry.rank = document.at("rank").get<int32_t>();
+    for (const json& pair : document.at("samples")) {
+      const SampleRange range{pair.at(0).get<uint64_t>(), pair.at(1).get<uint64_t>()};
+      if (pair.size() != 2 || range.begin >= range.end) return std::nullopt;
+      entry.samples.push_back(range);
+    }
+    return entry;
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+Outcome read_one(const std::string& path, std::vector<LedgerEntry>& entries) {
+  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxLedgerBytes));
+  size_t line_number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;  // torn by a kill: the step does not count as completed
+    ++line_number;
+    auto entry = parse_line(std::string_view(text).substr(begin, end - begin));
+    if (!entry) {
+      return Error{ErrorCode::kDataLoss,
+                   path + ":" + std::to_string(line_number) + ": not a ledger line"};
+    }
+    entries.push_back(std::move(*entry));
+    begin = end + 1;
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+LedgerWriter::LedgerWriter(UniqueFd fd, std::string path, uint64_t generation, int32_t rank)
+    : fd_(std::move(fd)), path_(std::move(path)), generation_(generation), rank_(rank) {}
+
+Result<LedgerWriter> LedgerWriter::create(const std::string& ledger_dir, uint64_t generation,
+                                          int32_t rank) {
+  HP_TRY(make_directories(ledger_dir));
+  std::string path =
+      ledger_dir + "/g" + std::to_string(generation) + ".r" + std::to_string(rank) + ".jsonl";
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+  if (!fd.valid()) return errno_error("cannot create ledger " + path);
+  return LedgerWriter(std::move(fd), std::move(path), generation, rank);
+}
+
+Outcome LedgerWriter::append(uint64_t step, const std::vector<SampleRange>& samples) {
+  std::string line = "{\"generation\":" + std::to_string(generation_) +
+                     ",\"step\":" + std::to_string(step) + ",\"rank\":" + std::to_string(rank_) +
+                     ",\"samples\":[";
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (i > 0) line += ',';
+    line += "[" + std::to_string(samples[i].begin) + "," + std::to_string(samples[i].end) + "]";
+  }
+  return write_all(fd_.get(), line + "]}\n", path_);
+}
+
+Result<std::vector<LedgerEntry>> read_ledger(const std::string& ledger_dir) {
+  HP_TRY_ASSIGN(const auto names, list_directory(ledger_dir));
+  std::vector<LedgerEntry> entries;
+  for (const std::string& name : names) {
+    if (is_ledger_name(name)) HP_TRY(read_one(ledger_dir + "/" + name, entries));
+  }
+  return entries;
+}
+
+}  // namespace hpctl
