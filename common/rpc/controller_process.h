@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding the controller of an HPCTL_HOME, and starting one where none answers.
+//
+// hpcontroller is started as `hpcontroller --detach --ready-fd 3 --home HOME`: it forks before it
+// has any thread, the caller reaps the first process at once, and the controller proper is a
+// session leader's child that belongs to nobody. It writes kControllerReady to the pipe when it
+// serves, kAnotherControllerRuns when it found the lock held, and closes the pipe without a byte
+// when it gave up. Racing starters are harmless: all but one controller end at the lock file, and
+// their starters then wait for the winner.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <chrono>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/base/paths.h"
+
+namespace hpctl {
+
+inline constexpr char kControllerReady = 'r';
+inline constexpr char kAnotherControllerRuns = 'l';
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+// A channel on the controller's socket. Lazy: nothing is connected yet, and it reconnects by itself
+// with a back-off between 20 ms and 500 ms.
+std::shared_ptr<grpc::Channel> connect_controller(const HomePaths& paths);
+
+// kUnavailable when no controller answers GetVersion before the deadline. With `wait` an absent
+// controller is waited for, otherwise it is an answer at once.
+absl::Status ping_controller(grpc::Channel& channel, SteadyTime deadline, bool wait);
+
+// A channel on which a controller has answered. Starts one when none does. The error carries the
+// last line of the controller's log.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> ensure_controller(const HomePaths& paths,
+                                                                 SteadyTime deadline);
+
+}  // namespace hpctl

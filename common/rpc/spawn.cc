@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/rpc/spawn.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+namespace hpctl {
+namespace {
+
+class FileActions {
+ public:
+  FileActions() { posix_spawn_file_actions_init(&actions_); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+  posix_spawn_file_actions_t* get() { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+class Attributes {
+ public:
+  Attributes() { posix_spawnattr_init(&attributes_); }
+  ~Attributes() { posix_spawnattr_destroy(&attributes_); }
+  Attributes(const Attributes&) = delete;
+  Attributes& operator=(const Attributes&) = delete;
+  posix_spawnattr_t* get() { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
+bool names_variable(const char* entry, const std::string& name) {
+  return std::strncmp(entry, name.c_str(), name.size()) == 0 && entry[name.size()] == '=';
+}
+
+std::vector<char*> environment_without(const std::vector<std::string>& names) {
+  std::vector<char*> kept;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const bool dropped = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return names_variable(*entry, name);
+    });
+    if (!dropped) kept.push_back(*entry);
+  }
+  kept.push_back(nullptr);
+  return kept;
+}
+
+}  // namespace
+
+Result<pid_t> spawn_in_new_session(const SpawnRequest& request) {
+  HP_CHECK(!request.argv.empty());
+  std::vector<char*> argv;
+  for (const std::string& argument : request.argv) {
+    argv.push_back(const_cast<char*>(argument.c_str()));
+  }
+  argv.push_back(nullptr);
+  const std::vector<char*> environment = environment_without(request.without_env);
+
+  // The log is opened here, so that a read-only directory is reported as such.
+  const UniqueFd log(
+      ::open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log.valid()) return errno_error("cannot open " + request.log_path);
+  FileActions files;
+  posix_spawn_file_actions_addopen(files.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(files.get(), log.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(files.get(), log.get(), STDERR_FILENO);
+  int first_closed = STDERR_FILENO + 1;
+  if (request.inherited_fd >= 0) {
+    posix_spawn_file_actions_adddup2(files.get(), request.inherited_fd, kSpawnedFd);
+    first_closed = kSpawnedFd + 1;
+  }
+  posix_spawn_file_actions_addclosefrom_np(files.get(), first_closed);
+
+  Attributes attributes;
+  sigset_t all;
+  sigset_t none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  posix_spawnattr_setsigdefault(attributes.get(), &all);
+  posix_spawnattr_setsigmask(attributes.get(), &none);
+  posix_spawnattr_setflags(attributes.get(),
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  pid_t pid = -1;
+  const int err =
+      ::posix_spawn(&pid, argv[0], files.get(), attributes.get(), argv.data(), environment.data());
+  if (err != 0) return errno_error("cannot start " + request.argv[0], err);
+  return pid;
+}
+
+}  // namespace hpctl
