@@ -15,11 +15,37 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "controller/core/types.h"
 
 namespace hpctl::core {
+
+enum class ActionKind : uint8_t {
+  kLaunchNode,
+  kFindCheckpoint,
+  kRecordGeneration,
+  kStartWorkers,
+  kStopWorkers,
+  kEndNode,
+};
+
+// Look-ups derived from the rows, so that a Step never scans tables; not stored. After loading rows
+// from a store call rebuild_index() once.
+struct Index {
+  // (deadline, job, node); node "" = the job's own
+  std::set<std::tuple<int64_t, JobId, std::string>> deadlines;
+  std::map<std::pair<uint32_t, std::string>, JobId> submit_keys;
+  std::map<std::string, JobId> live_names;            // of jobs that have not ended
+  std::map<std::string, JobId> live_checkpoint_dirs;  // likewise
+  std::map<std::tuple<JobId, ActionKind, std::string>, ActionId> open;  // the outbox by target
+  std::set<NodeKey> not_up;                    // nodes in another state than kUp
+  std::map<NodeKey, std::vector<Rank>> ranks;  // bound to the node, ascending
+  std::set<SlotKey> unfinished;                // slots that have not exited with 0
+  bool operator==(const Index&) const = default;
+};
 
 struct State {
   Seq last_seq;
@@ -29,7 +55,11 @@ struct State {
   std::map<NodeKey, Node> nodes;
   std::map<SlotKey, Slot> slots;
   std::map<ActionId, Action> outbox;  // issued and not yet acknowledged
+  Index index;
 };
+
+// Derives state.index from the rows.
+void rebuild_index(State& state);
 
 // Which rows a Step changed; a key that is no longer in its table was deleted. `meta` stands for
 // last_seq, now_ms and last_local_job.
@@ -47,7 +77,10 @@ struct StepResult {
   std::vector<LogEntry> log;    // first the event's own entry (except Tick), then decisions
   // JobSubmitted: the job created, or the existing one of the same submit_key. Empty = refused.
   std::optional<JobId> submitted;
-  std::string refusal;  // JobSubmitted / CancelRequested: why not; "" = accepted
+  // Why the event was refused; "" = accepted. JobSubmitted, CancelRequested: the answer to the
+  // client. AgentRegistered: the agent belongs to nobody here and must end its workers and itself.
+  // Others: a stale or repeated report; it changed nothing and is acknowledged all the same.
+  std::string refusal;
 };
 
 // Precondition: event.seq == state.last_seq + 1 and event.now_ms >= state.now_ms.
@@ -56,6 +89,9 @@ StepResult step(State& state, const Event& event);
 // The earliest time at which a Tick is due; nullopt = none.
 std::optional<int64_t> next_deadline(const State& state);
 
+inline constexpr size_t kRecentFaults = 8;
+inline constexpr size_t kFormerBootIds = 16;
+
 // Local node names of a job: "n0", "n1", ...
 std::string local_node_name(int32_t index);
 
@@ -63,7 +99,14 @@ std::string local_node_name(int32_t index);
 inline constexpr int64_t kNodeLaunchTimeoutMs = 20'000;    // LaunchNode -> AgentRegistered
 inline constexpr int64_t kStopWorkersTimeoutMs = 5'000;    // then the node counts as lost
 inline constexpr int64_t kStartWorkersTimeoutMs = 10'000;  // then the node counts as lost
+inline constexpr int64_t kCheckpointTimeoutMs = 60'000;    // FindCheckpoint, RecordGeneration
 inline constexpr int64_t kFirstStepTimeoutMs = 600'000;    // started -> first step
+inline constexpr int64_t kCancelTimeoutMs = 15'000;        // graceful stop, then CANCELLED anyway
+inline constexpr int64_t kEndNodeTimeoutMs = 30'000;       // then the node counts as ended
+inline constexpr int64_t kReportTimeoutMs = 2'000;  // reconnect -> report of a missing worker
+inline constexpr int64_t kResumeGraceMs = 10'000;   // controller start -> agents reconnect
+inline constexpr int64_t kBackoffBaseMs = 500;      // doubles with each restart that brought
+inline constexpr int64_t kBackoffMaxMs = 30'000;    // no progress
 inline constexpr int64_t kMaxRestartsWithoutProgress = 3;  // then FAILED with a diagnosis
 
 }  // namespace hpctl::core

@@ -49,6 +49,15 @@ enum class PlanStage {
 };
 const char* to_string(PlanStage stage);
 
+// Why a recovery began; the newest few are kept for the diagnosis of a job that fails.
+struct Fault {
+  std::string cause;  // one line
+  std::string node;   // blamed; "" = none
+  int32_t rank = -1;  // blamed; -1 = none
+  uint64_t step = 0;  // furthest step known when it happened
+  Seq seq;            // event that showed it
+};
+
 struct Job {
   JobId id;
   JobSpec spec;
@@ -72,6 +81,10 @@ struct Job {
   std::string fault;                 // cause of the recovery in progress; "" = none
   bool fault_is_collateral = false;  // only kExitPeerLost seen so far; the cause may still arrive
   Seq fault_seq;                     // event that began the recovery
+  std::vector<Fault> recent_faults;  // oldest first, at most kRecentFaults
+  Seq plan_seq;                      // event that began the present stage or state
+  int64_t not_before_ms = 0;         // back-off: the next generation is not prepared earlier
+  bool cancel_requested = false;     // stopping the workers, then CANCELLED
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
   int64_t ended_wall_ms = 0;
@@ -102,12 +115,18 @@ struct Node {
   uint64_t agent_pid = 0;
   bool connected = false;  // a stream is open; a closed stream alone is not a loss
   int64_t launches = 0;
-  int64_t deadline_ms = 0;  // to register, or to reconnect; 0 = none
+  int64_t launched_for = -1;  // Job::restarts when it was last launched
+  Seq launch_seq;             // event that led to that launch
+  // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
+  std::vector<std::string> former_boot_ids;
+  // To register, to reconnect, to report the exit of unaccounted workers, or to end; 0 = none.
+  int64_t deadline_ms = 0;
   std::string reason;
 };
 
 enum class SlotState { kPending, kRunning, kExited };
 const char* to_string(SlotState state);
+std::string signal_name(int32_t signal);  // "SIGKILL"; "signal 77" for those without a name here
 
 struct SlotKey {
   JobId job;
@@ -123,6 +142,7 @@ struct Slot {
   uint64_t pid = 0;
   int32_t exit_code = 0;
   int32_t signal = 0;
+  bool unaccounted = false;  // its agent no longer has it and has not reported its exit yet
 };
 
 // ---- actions ------------------------------------------------------------------------------------
@@ -276,7 +296,8 @@ struct WorkerExited {
   std::string message;
   bool by_request = false;
 };
-// First completed step of a generation, seen by the progress table.
+// First completed step of a generation, seen by the progress table; repeated with a later step
+// when that is worth recording (before NodeLost and HangDetected, say).
 struct GenerationProgressed {
   JobId job;
   Generation generation;

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/codec.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "common/base/job_spec_json.h"
+
+using nlohmann::json;
+
+namespace hpctl {
+
+template <typename Tag, typename Rep>
+void to_json(json& j, const StrongId<Tag, Rep>& id) {
+  j = id.value;
+}
+template <typename Tag, typename Rep>
+void from_json(const json& j, StrongId<Tag, Rep>& id) {
+  j.get_to(id.value);
+}
+void to_json(json& j, const ActionId& id) { j = json::array({id.seq, id.index}); }
+void from_json(const json& j, ActionId& id) {
+  j.at(0).get_to(id.seq);
+  j.at(1).get_to(id.index);
+}
+
+void to_json(json& j, const JobSpec& spec) { j = json::parse(to_json_text(spec)); }
+void from_json(const json& j, JobSpec& spec) {
+  auto parsed = job_spec_from_json(j.dump());
+  if (!parsed.ok()) throw json::other_error::create(501, parsed.error().message, nullptr);
+  spec = std::move(parsed).value();
+}
+
+namespace core {
+
+// Rows.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Job, id, spec, owner_uid, submit_key, state, reason, generation, directory_generation, stage,
+    checkpoint, start_step, furthest_step, committed_step, damaged, restart_times_ms, restarts,
+    progress_at_restart, restarts_without_progress, fault, fault_is_collateral, fault_seq,
+    recent_faults, plan_seq, not_before_ms, cancel_requested, deadline_ms, submitted_wall_ms,
+    ended_wall_ms, recovering_since_ms, lost_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, holder_pid,
+                                                agent_pid, connected, launches, launched_for,
+                                                launch_seq, former_boot_ids, deadline_ms, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
+                                                signal, unaccounted)
+
+// Actions.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LaunchNode, job, node)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generation, parent,
+                                                start_step, checkpoint, reason, restarts_used,
+                                                damaged, members)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
+                                                checkpoint, start_step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StopWorkers, job, node, generation, graceful)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndNode, job, node)
+
+// Events.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSubmitted, spec, uid, submit_key)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CancelRequested, job, uid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLaunched, action, job, node, holder_pid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentRegistered, job, node, instance_id, boot_id,
+                                                holder_pid, agent_pid, generation_seen, workers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentDisconnected, job, node, boot_id)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLost, job, node, boot_id, cause)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeEnded, job, node, boot_id)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointChosen, action, job, checkpoint, step,
+                                                newest_generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationRecorded, action, job, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationTaken, action, job, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStarted, action, job, node, generation,
+                                                workers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStopped, action, job, node, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerExited, job, node, boot_id, rank, generation,
+                                                pid, exit_code, signal, last_step, message,
+                                                by_request)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationProgressed, job, generation, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointCommitted, job, generation, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangDetected, job, generation, node, rank, evidence)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node, reason, permanent)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ControllerResumed, restarted)
+void to_json(json& j, const Tick&) { j = json::object(); }
+void from_json(const json&, Tick&) {}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LogEntry, seq, type, job, generation, node, rank,
+                                                cause, because)
+
+namespace {
+
+// In the order of the variants.
+constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = {
+    "JobSubmitted",
+    "CancelRequested",
+    "NodeLaunched",
+    "AgentRegistered",
+    "AgentDisconnected",
+    "NodeLost",
+    "NodeEnded",
+    "CheckpointChosen",
+    "GenerationRecorded",
+    "GenerationTaken",
+    "WorkersStarted",
+    "WorkersStopped",
+    "WorkerExited",
+    "GenerationProgressed",
+    "CheckpointCommitted",
+    "HangDetected",
+    "ActionFailed",
+    "ControllerResumed",
+    "Tick"};
+constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
+    "LaunchNode", "FindCheckpoint", "RecordGeneration", "StartWorkers", "StopWorkers", "EndNode"};
+
+// Bytes that are not UTF-8 (a worker's last words) are replaced, never an error.
+std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+template <typename Variant, size_t I = 0>
+Variant body_from_json(const json& j, size_t index) {
+  if constexpr (I < std::variant_size_v<Variant>) {
+    if (index == I) return j.get<std::variant_alternative_t<I, Variant>>();
+    return body_from_json<Variant, I + 1>(j, index);
+  } else {
+    throw json::other_error::create(501, "unknown alternative", nullptr);
+  }
+}
+
+template <typename Variant, size_t N>
+Variant named_body(const json& j, const std::array<const char*, N>& names) {
+  const auto type = j.at("type").get<std::string>();
+  for (size_t i = 0; i < N; ++i) {
+    if (type == names[i]) return body_from_json<Variant>(j.at("body"), i);
+  }
+  throw json::other_error::create(501, "unknown type " + type, nullptr);
+}
+
+template <typename T>
+Result<T> decode(const std::string& text, const char* what) {
+  try {
+    return json::parse(text).get<T>();
+  } catch (const json::exception& e) {
+    return Error{ErrorCode::kDataLoss, std::string("not a stored ") + what + ": " + e.what()};
+  }
+}
+
+}  // namespace
+
+void to_json(json& j, const EventBody& body) {
+  std::visit([&](const auto& b) { j = b; }, body);
+}
+void to_json(json& j, const ActionBody& body) {
+  std::visit([&](const auto& b) { j = b; }, body);
+}
+void to_json(json& j, const Action& a) {
+  j = {{"id", a.id}, {"reason", a.reason}, {"type", type_name(a.body)}};
+  to_json(j["body"], a.body);
+}
+void from_json(const json& j, Action& a) {
+  j.at("id").get_to(a.id);
+  a.reason = j.value("reason", "");
+  a.body = named_body<ActionBody>(j, kActionNames);
+}
+void to_json(json& j, const Event& e) {
+  j = {{"seq", e.seq}, {"now_ms", e.now_ms}, {"wall_ms", e.wall_ms}, {"type", type_name(e.body)}};
+  to_json(j["body"], e.body);
+}
+void from_json(const json& j, Event& e) {
+  j.at("seq").get_to(e.seq);
+  j.at("now_ms").get_to(e.now_ms);
+  e.wall_ms = j.value("wall_ms", int64_t{0});
+  e.body = named_body<EventBody>(j, kEventNames);
+}
+
+const char* type_name(const EventBody& body) { return kEventNames[body.index()]; }
+const char* type_name(const ActionBody& body) { return kActionNames[body.index()]; }
+
+std::string encode(const Job& row) { return dump(row); }
+std::string encode(const Node& row) { return dump(row); }
+std::string encode(const Slot& row) { return dump(row); }
+std::string encode(const Action& action) { return dump(action); }
+std::string encode(const Event& event) { return dump(event); }
+std::string encode(const LogEntry& entry) { return dump(entry); }
+
+Result<Job> decode_job(const std::string& text) { return decode<Job>(text, "job"); }
+Result<Node> decode_node(const std::string& text) { return decode<Node>(text, "node"); }
+Result<Slot> decode_slot(const std::string& text) { return decode<Slot>(text, "slot"); }
+Result<Action> decode_action(const std::string& text) { return decode<Action>(text, "action"); }
+Result<Event> decode_event(const std::string& text) { return decode<Event>(text, "event"); }
+Result<LogEntry> decode_log_entry(const std::string& text) {
+  return decode<LogEntry>(text, "log entry");
+}
+
+}  // namespace core
+}  // namespace hpctl

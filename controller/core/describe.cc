@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// An event as one line of the history. `because` names the event that led to it: for an
+// acknowledgement the one that issued the action, for consequences of a plan the one that began the
+// plan's present stage, and 0 for what comes from outside.
+#include "controller/core/codec.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+const Job* find_job(const State& state, JobId id) {
+  const auto it = state.jobs.find(id);
+  return it == state.jobs.end() ? nullptr : &it->second;
+}
+
+std::string worker_list(const std::vector<LiveWorker>& workers) {
+  if (workers.empty()) return "no worker is alive";
+  std::string text = "alive:";
+  constexpr size_t kShown = 8;
+  for (size_t i = 0; i < workers.size() && i < kShown; ++i) {
+    text += " rank " + to_string(workers[i].rank) + " (pid " + std::to_string(workers[i].pid) +
+            ", generation " + to_string(workers[i].generation) + ")";
+  }
+  return workers.size() > kShown ? text + " ..." : text;
+}
+
+struct Describe {
+  const State& state;
+  LogEntry& entry;
+
+  void place(JobId job, const std::string& node = "", Generation generation = {}) {
+    entry.job = job;
+    entry.node = node;
+    const Job* row = find_job(state, job);
+    if (row != nullptr) entry.generation = row->generation;
+    if (generation != Generation{}) entry.generation = generation;
+  }
+  void planned(JobId job) {
+    if (const Job* row = find_job(state, job)) entry.because = row->plan_seq;
+  }
+
+  void operator()(const JobSubmitted& e) {
+    entry.cause = "job \"" + e.spec.name + "\" submitted by uid " + std::to_string(e.uid);
+  }
+  void operator()(const CancelRequested& e) {
+    place(e.job);
+    entry.cause = "uid " + std::to_string(e.uid) + " asks to cancel the job";
+  }
+  void operator()(const NodeLaunched& e) {
+    place(e.job, e.node);
+    entry.because = e.action.seq;
+    entry.cause = "holder " + std::to_string(e.holder_pid) + " of " + e.node + " was started";
+  }
+  void operator()(const AgentRegistered& e) {
+    place(e.job, e.node);
+    const auto it = state.nodes.find(NodeKey{e.job, e.node});
+    if (it != state.nodes.end()) entry.because = it->second.launch_seq;
+    entry.cause =
+        "agent of " + e.node + " registered (boot id " + e.boot_id + "); " + worker_list(e.workers);
+  }
+  void operator()(const AgentDisconnected& e) {
+    place(e.job, e.node);
+    entry.cause = "the connection to " + e.node + " closed";
+  }
+  void operator()(const NodeLost& e) {
+    place(e.job, e.node);
+    entry.cause = e.node + " was lost: " + e.cause;
+  }
+  void operator()(const NodeEnded& e) {
+    place(e.job, e.node);
+    planned(e.job);
+    entry.cause = e.node + " has ended";
+  }
+  void operator()(const CheckpointChosen& e) {
+    place(e.job);
+    entry.because = e.action.seq;
+    entry.cause = (e.checkpoint.empty() ? "the directory has no valid checkpoint"
+                                        : "the newest valid checkpoint is " + e.checkpoint) +
+                  "; newest generation there: " + to_string(e.newest_generation);
+  }
+  void operator()(const GenerationRecorded& e) {
+    place(e.job, "", e.generation);
+    entry.because = e.action.seq;
+    entry.cause = "the record of generation " + to_string(e.generation) + " is durable";
+  }
+  void operator()(const GenerationTaken& e) {
+    place(e.job);
+    entry.because = e.action.seq;
+    entry.cause = "generation " + to_string(e.generation) + " belongs to another controller";
+  }
+  void operator()(const WorkersStarted& e) {
+    place(e.job, e.node, e.generation);
+    entry.because = e.action.seq;
+    entry.cause = e.node + " started its workers; " + worker_list(e.workers);
+  }
+  void operator()(const WorkersStopped& e) {
+    place(e.job, e.node, e.generation);
+    entry.because = e.action.seq;
+    entry.cause = e.node + " has no worker up to generation " + to_string(e.generation);
+  }
+  void operator()(const WorkerExited& e) {
+    place(e.job, e.node, e.generation);
+    entry.rank = e.rank.value;
+    if (e.by_request) planned(e.job);
+    entry.cause = "worker " + to_string(e.rank) + " on " + e.node + " (pid " +
+                  std::to_string(e.pid) + ") " + (e.by_request ? "was ended by " : "ended with ") +
+                  (e.signal != 0 ? signal_name(e.signal) : "code " + std::to_string(e.exit_code)) +
+                  " at step " + std::to_string(e.last_step) +
+                  (e.message.empty() ? "" : ": " + e.message);
+  }
+  void operator()(const GenerationProgressed& e) {
+    place(e.job, "", e.generation);
+    planned(e.job);
+    entry.cause =
+        "generation " + to_string(e.generation) + " completed step " + std::to_string(e.step);
+  }
+  void operator()(const CheckpointCommitted& e) {
+    place(e.job, "", e.generation);
+    planned(e.job);
+    entry.cause = "checkpoint step-" + std::to_string(e.step) + ".g" + to_string(e.generation) +
+                  " is durable";
+  }
+  void operator()(const HangDetected& e) {
+    place(e.job, e.node, e.generation);
+    entry.rank = e.rank.value;
+    entry.cause = "no progress: " + e.evidence;
+  }
+  void operator()(const ActionFailed& e) {
+    place(e.job, e.node);
+    entry.because = e.action.seq;
+    entry.cause = "action " + to_string(e.action) + " failed" +
+                  (e.permanent ? " for good: " : ": ") + e.reason;
+  }
+  void operator()(const ControllerResumed& e) {
+    entry.cause = e.restarted ? "the controller started and loaded its state; nobody is late yet"
+                              : "the controller was stalled; nobody is late yet";
+  }
+  void operator()(const Tick&) {}
+};
+
+}  // namespace
+
+LogEntry describe(const State& state, const Event& event) {
+  LogEntry entry;
+  entry.seq = event.seq;
+  entry.type = type_name(event.body);
+  std::visit(Describe{state, entry}, event.body);
+  return entry;
+}
+
+}  // namespace hpctl::core

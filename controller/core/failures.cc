@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// An action could not be carried out. Permanent failures end the job with the reason; others are
+// faults like any other, within the restart budget.
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+const char* what_failed(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kLaunchNode:
+      return "could not be launched";
+    case ActionKind::kFindCheckpoint:
+      return "the checkpoint directory could not be read";
+    case ActionKind::kRecordGeneration:
+      return "the generation record could not be written";
+    case ActionKind::kStartWorkers:
+      return "could not start its workers";
+    case ActionKind::kStopWorkers:
+      return "could not stop its workers";
+    case ActionKind::kEndNode:
+      return "could not be ended";
+  }
+  return "failed";
+}
+
+}  // namespace
+
+void on(Transition& t, const ActionFailed& e) {
+  const auto it = t.state().outbox.find(e.action);
+  if (it == t.state().outbox.end()) {
+    t.refuse(e.job, "action " + to_string(e.action) + " was withdrawn or answered before", e.node);
+    return;
+  }
+  const Target target = target_of(it->second.body);
+  Job& job = *t.job(target.job);
+  t.close(e.action);
+  const std::string cause =
+      (target.node.empty() ? "" : target.node + " ") + what_failed(target.kind) + ": " + e.reason;
+  Node* node = target.node.empty() ? nullptr : t.node(target.job, target.node);
+  if (target.kind == ActionKind::kEndNode) {
+    t.set_state(*node, NodeState::kEnding, cause);  // kEndNodeTimeoutMs ends the wait
+  } else if (e.permanent && !job.cancel_requested) {
+    end_job(t, job, JobState::kFailed, cause);
+  } else if (target.kind == ActionKind::kLaunchNode || target.kind == ActionKind::kStopWorkers) {
+    const bool stop_of_a_running_job = target.kind == ActionKind::kStopWorkers;
+    if (stop_of_a_running_job || node->state == NodeState::kLaunching) {
+      lose_node(t, job, *node, cause);
+    }
+  } else {
+    fault_seen(t, job, Fault{cause, target.node, -1, job.furthest_step, t.seq()},
+               FaultKind::kRepeated);
+  }
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the checkpoint directory to a running generation: which checkpoint, which number, which
+// parent. The record is durable before any worker of the generation is started, so the directory
+// alone tells a successor what happened.
+#include <algorithm>
+
+#include "common/base/lineage.h"
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+bool resumes_from_path(const Job& job) { return job.spec.checkpoint.resume.starts_with('/'); }
+
+// The step in the name of the checkpoint that job.yaml names; 0 when the name is not ours.
+uint64_t step_of_path(const std::string& path) {
+  const auto name = parse_checkpoint_name(path.substr(path.rfind('/') + 1));
+  return name ? name->step : 0;
+}
+
+// What the next generation starts from. A job that does not resume from the directory begins a
+// chain of its own there (parent 0); its later generations belong to that chain.
+struct Origin {
+  std::string checkpoint;
+  uint64_t step = 0;
+  Generation parent;
+};
+Origin choose_origin(const Job& job, const CheckpointChosen& e) {
+  const bool fresh_chain = job.generation == Generation{} && job.spec.checkpoint.resume != "latest";
+  Origin origin{e.checkpoint, e.step, e.newest_generation};
+  if (fresh_chain) origin = Origin{};
+  if (origin.checkpoint.empty() && resumes_from_path(job)) {
+    origin.checkpoint = job.spec.checkpoint.resume;
+    origin.step = step_of_path(origin.checkpoint);
+  }
+  return origin;
+}
+
+std::string describe_origin(const Job& job) {
+  std::string text = job.checkpoint.empty() ? "from the seed" : "from " + job.checkpoint;
+  if (!job.damaged.empty()) {
+    text += " (damaged and not used: " + join_some({job.damaged.begin(), job.damaged.end()}) + ")";
+  }
+  return text;
+}
+
+void enter_record_generation(Transition& t, Job& job, Generation parent) {
+  enter_stage(t, job, PlanStage::kRecordGeneration);
+  RecordGeneration action;
+  action.job = job.id;
+  action.generation = {std::max(job.generation, job.directory_generation).value + 1};
+  action.parent = parent;
+  action.start_step = job.start_step;
+  action.checkpoint = job.checkpoint;
+  action.reason = job.fault.empty() ? "job submitted" : job.fault;
+  action.restarts_used = job.restarts;
+  action.damaged.assign(job.damaged.begin(), job.damaged.end());
+  for (const Node* node : t.nodes(job.id)) {
+    for (const Slot* slot : t.slots(*node)) {
+      action.members.emplace_back(slot->key.rank, node->key.name);
+    }
+  }
+  std::sort(action.members.begin(), action.members.end());
+  const std::string what = "generation " + to_string(action.generation) + " starts at step " +
+                           std::to_string(job.start_step) + " " + describe_origin(job);
+  t.issue(std::move(action), what);
+  t.note("RecordGeneration", job, what);
+}
+
+void start_workers_on(Transition& t, const Job& job, const Node& node) {
+  StartWorkers action{job.id, node.key.name, job.generation, {}, job.checkpoint, job.start_step};
+  for (Slot* slot : t.slots(node)) {
+    action.ranks.push_back(slot->key.rank);
+    t.set_slot(*slot, SlotState::kPending, job.generation, 0, 0, 0);
+  }
+  t.issue(std::move(action), "generation " + to_string(job.generation) + " is recorded");
+}
+
+}  // namespace
+
+void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
+  t.withdraw_all(job.id, ActionKind::kRecordGeneration);
+  enter_stage(t, job, PlanStage::kFindCheckpoint);
+  const std::string text = reason + "; looking for the checkpoint to start from";
+  t.issue(FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}}, text);
+  t.note("FindCheckpoint", job, text);
+}
+
+void on(Transition& t, const CheckpointChosen& e) {
+  if (t.open<FindCheckpoint>(e.action) == nullptr) {
+    t.refuse(e.job, "search " + to_string(e.action) + " was withdrawn or answered before");
+    return;
+  }
+  Job& job = *t.job(e.job);
+  t.close(e.action);
+  if (e.newest_generation < job.generation) {
+    const std::string missing =
+        "the record of generation " + to_string(job.generation) +
+        " is gone from the checkpoint directory (newest there: " + to_string(e.newest_generation) +
+        "); restore " + job.spec.checkpoint.dir;
+    fault_seen(t, job, Fault{missing, "", -1, job.furthest_step, t.seq()}, FaultKind::kRepeated);
+    return;
+  }
+  const Origin origin = choose_origin(job, e);
+  if (job.damaged.contains(origin.checkpoint)) {
+    end_job(t, job, JobState::kFailed,
+            "checkpoint.resume names " + origin.checkpoint +
+                ", which is damaged; name another checkpoint and submit again");
+    return;
+  }
+  job.directory_generation = std::max(job.directory_generation, e.newest_generation);
+  job.checkpoint = origin.checkpoint;
+  job.start_step = origin.step;
+  job.furthest_step = std::max(job.furthest_step, origin.step);
+  enter_record_generation(t, job, origin.parent);
+}
+
+void on(Transition& t, const GenerationRecorded& e) {
+  const Action* action = t.open<RecordGeneration>(e.action);
+  if (action == nullptr) {
+    t.refuse(e.job, "record " + to_string(e.action) + " was withdrawn or answered before");
+    return;
+  }
+  Job& job = *t.job(e.job);
+  job.generation = std::get<RecordGeneration>(action->body).generation;
+  job.directory_generation = std::max(job.directory_generation, job.generation);
+  t.close(e.action);
+  enter_stage(t, job, PlanStage::kStartWorkers);
+  for (const Node* node : t.nodes(job.id)) start_workers_on(t, job, *node);
+  t.note("StartWorkers", job,
+         "generation " + to_string(job.generation) + ": " + std::to_string(job.spec.world_size()) +
+             " workers on " + std::to_string(job.spec.nodes) + " nodes, " + describe_origin(job));
+}
+
+void on(Transition& t, const GenerationTaken& e) {
+  if (t.open<RecordGeneration>(e.action) == nullptr) {
+    t.refuse(e.job, "record " + to_string(e.action) + " was withdrawn or answered before");
+    return;
+  }
+  Job& job = *t.job(e.job);
+  t.close(e.action);
+  job.directory_generation = std::max(job.directory_generation, e.generation);
+  enter_find_checkpoint(t, job, "another controller created generation " + to_string(e.generation));
+}
+
+void on(Transition& t, const GenerationProgressed& e) {
+  Job* job = t.job(e.job);
+  if (job == nullptr || has_ended(job->state) || e.generation != job->generation) {
+    t.refuse(e.job, "progress of a generation that is not the present one");
+    return;
+  }
+  if (is_preparing(*job) || job->cancel_requested) {
+    t.refuse(e.job, "generation " + to_string(e.generation) + " is being stopped");
+    return;
+  }
+  const bool is_news = e.step > job->furthest_step;
+  if (job->state == JobState::kRunning && !is_news) {
+    t.refuse(e.job, "step " + std::to_string(e.step) + " was known");
+    return;
+  }
+  job->furthest_step = std::max(job->furthest_step, e.step);
+  t.changed(*job);
+  if (job->state == JobState::kRunning) return;
+  enter_running(
+      t, *job,
+      "generation " + to_string(e.generation) + " completed step " + std::to_string(e.step));
+}
+
+void on(Transition& t, const CheckpointCommitted& e) {
+  Job* job = t.job(e.job);
+  if (job == nullptr || has_ended(job->state) || e.generation != job->generation) {
+    t.refuse(e.job, "a checkpoint of generation " + to_string(e.generation) +
+                        ", which is not the present one, does not count");
+    return;
+  }
+  job->committed_step = std::max(job->committed_step, e.step);
+  job->furthest_step = std::max(job->furthest_step, e.step);
+  t.changed(*job);
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job begins and ends here.
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+// Why the job cannot be accepted; "" = it can.
+std::string find_conflict(const State& state, const JobSpec& spec) {
+  if (const auto problem = find_problem(spec)) return problem->key + ": " + problem->message;
+  const auto& index = state.index;
+  if (const auto it = index.live_names.find(spec.name); it != index.live_names.end()) {
+    return "name: job " + to_string(it->second) + " is called \"" + spec.name +
+           "\" and has not ended; choose another name, or hpctl cancel " + to_string(it->second);
+  }
+  const auto it = index.live_checkpoint_dirs.find(spec.checkpoint.dir);
+  if (it != index.live_checkpoint_dirs.end()) {
+    return "checkpoint.dir: " + spec.checkpoint.dir + " is in use by job " + to_string(it->second) +
+           ", which has not ended; choose another directory";
+  }
+  return "";
+}
+
+Job make_job(Transition& t, const JobSubmitted& e) {
+  Job job;
+  job.id = {t.state().last_local_job.value + 1};
+  job.spec = e.spec;
+  job.owner_uid = e.uid;
+  job.submit_key = e.submit_key;
+  job.state = JobState::kStarting;
+  job.reason = "nodes are coming up";
+  job.submitted_wall_ms = t.event().wall_ms;
+  return job;
+}
+
+void bind_slots(Transition& t, const Job& job) {
+  for (int32_t rank = 0; rank < job.spec.world_size(); ++rank) {
+    Slot slot;
+    slot.key = {job.id, Rank{rank}};
+    slot.node = local_node_name(rank / job.spec.workers_per_node);
+    t.add(std::move(slot));
+  }
+}
+
+// Leaves the node to end by itself or asks it to.
+void end_node(Transition& t, const Job& job, Node& node) {
+  if (node.state == NodeState::kDown) {
+    t.set_deadline(node, 0);
+    t.set_state(node, NodeState::kEnded, "was down when the job ended");
+    return;
+  }
+  t.set_state(node, NodeState::kEnding, "the job has ended");
+  t.set_deadline(node, t.now() + kEndNodeTimeoutMs);
+  t.issue(EndNode{job.id, node.key.name}, std::string("the job is ") + to_string(job.state));
+}
+
+const char* end_entry(JobState state) {
+  if (state == JobState::kFinished) return "JobFinished";
+  return state == JobState::kFailed ? "JobFailed" : "JobCancelled";
+}
+
+}  // namespace
+
+std::string local_node_name(int32_t index) { return "n" + std::to_string(index); }
+
+void on(Transition& t, const JobSubmitted& e) {
+  if (!e.submit_key.empty()) {
+    const auto& keys = t.state().index.submit_keys;
+    if (const auto it = keys.find({e.uid, e.submit_key}); it != keys.end()) {
+      t.result().submitted = it->second;
+      return;
+    }
+  }
+  if (const std::string conflict = find_conflict(t.state(), e.spec); !conflict.empty()) {
+    t.refuse({}, conflict);
+    return;
+  }
+  Job& job = t.add(make_job(t, e));
+  t.state().last_local_job = job.id;
+  t.result().submitted = job.id;
+  t.result().log.back().job = job.id;
+  bind_slots(t, job);
+  t.note("JobStarting", job,
+         std::to_string(job.spec.nodes) + " nodes with " +
+             std::to_string(job.spec.workers_per_node) + " workers each");
+  for (int32_t i = 0; i < job.spec.nodes; ++i) {
+    Node node;
+    node.key = {job.id, local_node_name(i)};
+    node.state = NodeState::kDown;
+    launch(t, job, t.add(std::move(node)), "the job needs it");
+  }
+  enter_wait_nodes(t, job);
+}
+
+void on(Transition& t, const CancelRequested& e) {
+  Job* job = t.job(e.job);
+  if (job == nullptr) {
+    t.refuse(e.job, "there is no job " + to_string(e.job));
+  } else if (e.uid != 0 && e.uid != job->owner_uid) {
+    t.refuse(e.job, "job " + to_string(e.job) + " belongs to uid " +
+                        std::to_string(job->owner_uid) + ", not to uid " + std::to_string(e.uid));
+  } else if (has_ended(job->state)) {
+    t.refuse(e.job, "job " + to_string(e.job) + " has ended: " + to_string(job->state));
+  } else if (!job->cancel_requested) {
+    job->cancel_requested = true;
+    job->reason = "cancelled by uid " + std::to_string(e.uid) + "; workers are stopping";
+    enter_stop_workers(t, *job);
+  }
+}
+
+void end_job(Transition& t, Job& job, JobState state, const std::string& reason) {
+  if (job.recovering_since_ms != 0) {
+    job.lost_ms += t.now() - job.recovering_since_ms;
+    job.recovering_since_ms = 0;
+  }
+  job.state = state;
+  job.reason = reason;
+  job.stage = PlanStage::kNone;
+  job.plan_seq = t.seq();
+  job.ended_wall_ms = t.event().wall_ms;
+  t.release_names(job);
+  t.set_deadline(job, 0);
+  for (const auto kind :
+       {ActionKind::kLaunchNode, ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration,
+        ActionKind::kStartWorkers, ActionKind::kStopWorkers}) {
+    t.withdraw_all(job.id, kind);
+  }
+  t.note(end_entry(state), job, reason);
+  for (Node* node : t.nodes(job.id)) end_node(t, job, *node);
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes: a life of a node is one holder process, known by its boot id. A life that was declared
+// lost never comes back; what it still says is refused, and its node gets a new life.
+#include <algorithm>
+
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+bool is_former(const Node& node, const std::string& boot_id) {
+  const auto& former = node.former_boot_ids;
+  return std::find(former.begin(), former.end(), boot_id) != former.end();
+}
+
+// Why the registration cannot be accepted; "" = it can.
+std::string find_conflict(const Job* job, const Node* node, const AgentRegistered& e) {
+  if (job == nullptr) return "there is no job " + to_string(e.job);
+  if (node == nullptr) return "job " + to_string(e.job) + " has no node " + e.node;
+  if (e.boot_id.empty()) return "the agent of " + e.node + " sent no boot id";
+  if (is_former(*node, e.boot_id)) {
+    return "this life of " + e.node + " (boot id " + e.boot_id + ") was declared lost";
+  }
+  if (node->state == NodeState::kEnded) {
+    return "job " + to_string(e.job) + " has ended: " + to_string(job->state);
+  }
+  return "";
+}
+
+// Slots of the present generation that should be alive on the node but are not in its list. Their
+// exit reports are repeated right after registration; kReportTimeoutMs bounds the wait.
+bool find_unaccounted(Transition& t, const Node& node, const AgentRegistered& e) {
+  bool any = false;
+  for (Slot* slot : t.slots(node)) {
+    any = any || slot->unaccounted;
+    if (slot->state != SlotState::kRunning) continue;
+    const bool listed = std::any_of(e.workers.begin(), e.workers.end(), [&](const LiveWorker& w) {
+      return w.rank == slot->key.rank && w.generation == slot->generation && w.pid == slot->pid;
+    });
+    t.set_unaccounted(*slot, !listed);
+    any = any || !listed;
+  }
+  return any;
+}
+
+// Workers that no rule here wants alive.
+void stop_strangers(Transition& t, const Job& job, const Node& node, const AgentRegistered& e) {
+  Generation newest;
+  for (const LiveWorker& worker : e.workers) {
+    if (worker.generation != job.generation) newest = std::max(newest, worker.generation);
+  }
+  if (newest == Generation{} || has_ended(job.state)) return;
+  if (t.open(job.id, ActionKind::kStopWorkers, node.key.name) != nullptr) return;
+  // The order covers every generation up to the one named, so it must not name a stranger newer
+  // than the present generation while that one is wanted; StartWorkers ends such a stranger.
+  if (newest > job.generation && !is_preparing(job)) return;
+  const std::string reason = "has workers of generation " + to_string(newest) + ", which nobody " +
+                             "here started or which is over";
+  t.issue(StopWorkers{job.id, node.key.name, newest, false}, node.key.name + " " + reason);
+  t.note("StopWorkers", job, node.key.name + " " + reason, node.key.name);
+}
+
+void take_identity(Node& node, const AgentRegistered& e) {
+  node.instance_id = e.instance_id;
+  node.boot_id = e.boot_id;
+  node.holder_pid = e.holder_pid;
+  node.agent_pid = e.agent_pid;
+  node.connected = true;
+}
+
+}  // namespace
+
+void on(Transition& t, const NodeLaunched& e) {
+  if (t.open<LaunchNode>(e.action) == nullptr) {
+    t.refuse(e.job, "launch " + to_string(e.action) + " was withdrawn or answered before", e.node);
+    return;
+  }
+  t.close(e.action);
+  Node& node = *t.node(e.job, e.node);
+  if (node.state == NodeState::kLaunching) node.holder_pid = e.holder_pid;
+  t.changed(node);
+}
+
+void on(Transition& t, const AgentRegistered& e) {
+  Job* job = t.job(e.job);
+  Node* node = t.node(e.job, e.node);
+  if (const std::string conflict = find_conflict(job, node, e); !conflict.empty()) {
+    t.refuse(e.job, conflict, e.node);
+    return;
+  }
+  job->directory_generation = std::max(job->directory_generation, e.generation_seen);
+  t.changed(*job);
+  if (node->state == NodeState::kUp && node->boot_id != e.boot_id) {
+    lose_node(t, *job, *node, e.node + " came back as another life (boot id " + e.boot_id + ")");
+    if (has_ended(job->state)) {
+      t.refuse(e.job, "the job failed when its node was lost", e.node);
+      return;
+    }
+  }
+  take_identity(*node, e);
+  if (node->state == NodeState::kEnding) {
+    t.changed(*node);  // it gets its EndNode now
+    return;
+  }
+  const bool was_up = node->state == NodeState::kUp;
+  t.set_state(*node, NodeState::kUp, was_up ? "reconnected" : "registered");
+  const bool unaccounted = find_unaccounted(t, *node, e);
+  t.set_deadline(*node, unaccounted ? t.now() + kReportTimeoutMs : 0);
+  stop_strangers(t, *job, *node, e);
+  if (!was_up) advance(t, *job);
+}
+
+void on(Transition& t, const AgentDisconnected& e) {
+  Job* job = t.job(e.job);
+  Node* node = t.node(e.job, e.node);
+  if (node == nullptr || node->boot_id != e.boot_id || !node->connected) {
+    t.refuse(e.job, "not the present connection of " + e.node, e.node);
+    return;
+  }
+  node->connected = false;
+  t.changed(*node);
+  if (node->state == NodeState::kUp) {
+    t.set_deadline(*node, t.now() + job->spec.recovery.heartbeat_timeout_ms);
+  }
+}
+
+void on(Transition& t, const NodeLost& e) {
+  Job* job = t.job(e.job);
+  Node* node = t.node(e.job, e.node);
+  if (node == nullptr) {
+    t.refuse(e.job, "there is no such node", e.node);
+  } else if (!e.boot_id.empty() && e.boot_id != node->boot_id) {
+    t.refuse(e.job, "not the present life of " + e.node, e.node);
+  } else if (node->state == NodeState::kDown || node->state == NodeState::kEnded) {
+    t.refuse(e.job, e.node + " was known to be " + to_string(node->state), e.node);
+  } else if (node->state == NodeState::kEnding) {
+    t.withdraw(e.job, ActionKind::kEndNode, e.node);
+    t.set_deadline(*node, 0);
+    t.set_state(*node, NodeState::kEnded, e.cause);
+  } else {
+    lose_node(t, *job, *node, e.node + " was lost: " + e.cause);
+  }
+}
+
+void on(Transition& t, const NodeEnded& e) {
+  Node* node = t.node(e.job, e.node);
+  if (node == nullptr || (!e.boot_id.empty() && e.boot_id != node->boot_id)) {
+    t.refuse(e.job, "not the present life of " + e.node, e.node);
+  } else if (node->state == NodeState::kEnding) {
+    t.withdraw(e.job, ActionKind::kEndNode, e.node);
+    t.set_deadline(*node, 0);
+    t.set_state(*node, NodeState::kEnded, "ended as asked");
+    node->connected = false;
+  } else if (node->state == NodeState::kUp || node->state == NodeState::kLaunching) {
+    // Nobody asked: an operator, a time limit, or the agent's orphan timeout.
+    lose_node(t, *t.job(e.job), *node, e.node + " ended by itself");
+  } else {
+    t.refuse(e.job, e.node + " was known to be " + to_string(node->state), e.node);
+  }
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/plan.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace hpctl::core {
+
+namespace {
+
+constexpr size_t kNamesShown = 4;
+
+// Every generation that may have workers anywhere.
+Generation newest_known(const Job& job) {
+  return std::max(job.generation, job.directory_generation);
+}
+
+std::vector<std::string> names_not_up(Transition& t, const Job& job) {
+  std::vector<std::string> names;
+  const auto& not_up = t.state().index.not_up;
+  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
+    names.push_back(it->name);
+    if (names.size() > kNamesShown) break;
+  }
+  return names;
+}
+
+void launch_missing(Transition& t, Job& job) {
+  const auto& not_up = t.state().index.not_up;
+  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
+    Node& node = t.state().nodes.at(*it);
+    if (node.state == NodeState::kDown) launch(t, job, node, node.key.name + " is down");
+  }
+}
+
+}  // namespace
+
+void enter_stage(Transition& t, Job& job, PlanStage stage) {
+  job.stage = stage;
+  job.plan_seq = t.seq();
+  t.set_deadline(job, stage_deadline(job, t.now()));
+}
+
+bool is_preparing(const Job& job) {
+  return job.stage != PlanStage::kNone && job.stage != PlanStage::kStartWorkers;
+}
+
+std::string join_some(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i == kNamesShown) return text + ", ...";
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  return text;
+}
+
+int64_t stage_deadline(const Job& job, int64_t now_ms) {
+  switch (job.stage) {
+    case PlanStage::kStopWorkers:
+      return now_ms + (job.cancel_requested ? kCancelTimeoutMs : kStopWorkersTimeoutMs);
+    case PlanStage::kWaitNodes:
+      return job.not_before_ms > now_ms ? job.not_before_ms : 0;
+    case PlanStage::kFindCheckpoint:
+    case PlanStage::kRecordGeneration:
+      return now_ms + kCheckpointTimeoutMs;
+    case PlanStage::kStartWorkers:
+      return now_ms + kStartWorkersTimeoutMs;
+    case PlanStage::kNone:
+      break;
+  }
+  const bool waits_for_step = !has_ended(job.state) && job.state != JobState::kRunning;
+  return waits_for_step ? now_ms + kFirstStepTimeoutMs : 0;
+}
+
+void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
+  if (t.now() < job.not_before_ms) return;
+  t.set_state(node, NodeState::kLaunching, reason);
+  t.set_deadline(node, t.now() + kNodeLaunchTimeoutMs);
+  node.launches += 1;
+  node.launched_for = job.restarts;
+  node.launch_seq = t.seq();
+  t.issue(LaunchNode{job.id, node.key.name}, reason);
+  t.note("LaunchNode", job, reason, node.key.name);
+}
+
+void enter_stop_workers(Transition& t, Job& job) {
+  for (const auto kind : {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration,
+                          ActionKind::kStartWorkers, ActionKind::kStopWorkers}) {
+    t.withdraw_all(job.id, kind);
+  }
+  enter_stage(t, job, PlanStage::kStopWorkers);
+  std::vector<std::string> asked;
+  const Generation through = newest_known(job);
+  for (Node* node : t.nodes(job.id)) {
+    if (node->state == NodeState::kDown && !job.cancel_requested) {
+      launch(t, job, *node, node->key.name + " is down");
+    }
+    if (node->state != NodeState::kUp || through == Generation{}) continue;
+    t.issue(StopWorkers{job.id, node->key.name, through, job.cancel_requested}, job.reason);
+    asked.push_back(node->key.name);
+  }
+  if (!asked.empty()) {
+    t.note("StopWorkers", job,
+           "workers up to generation " + to_string(through) + " end on " + join_some(asked));
+  }
+  advance(t, job);
+}
+
+void enter_wait_nodes(Transition& t, Job& job) {
+  t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
+  t.withdraw_all(job.id, ActionKind::kRecordGeneration);
+  enter_stage(t, job, PlanStage::kWaitNodes);
+  launch_missing(t, job);
+  if (t.now() < job.not_before_ms) {
+    t.note("BackOff", job,
+           "the last " + std::to_string(job.restarts_without_progress) +
+               " generations made no progress; the next one waits " +
+               std::to_string(job.not_before_ms - t.now()) + " ms");
+  } else if (const auto missing = names_not_up(t, job); !missing.empty()) {
+    t.note("WaitNodes", job, "waiting for " + join_some(missing));
+  }
+  advance(t, job);
+}
+
+void advance(Transition& t, Job& job) {
+  switch (job.stage) {
+    case PlanStage::kStopWorkers:
+      if (t.any_open(job.id, ActionKind::kStopWorkers)) return;
+      if (job.cancel_requested) {
+        end_job(t, job, JobState::kCancelled, "cancelled by its owner or an operator");
+      } else {
+        enter_wait_nodes(t, job);
+      }
+      return;
+    case PlanStage::kWaitNodes:
+      if (t.now() >= job.not_before_ms && names_not_up(t, job).empty()) {
+        enter_find_checkpoint(t, job, "every node is up");
+      }
+      return;
+    case PlanStage::kStartWorkers:
+      if (t.any_open(job.id, ActionKind::kStartWorkers)) return;
+      enter_stage(t, job, PlanStage::kNone);
+      if (!job.spec.train) enter_running(t, job, "all workers of the command are up");
+      return;
+    case PlanStage::kNone:
+    case PlanStage::kFindCheckpoint:
+    case PlanStage::kRecordGeneration:
+      return;
+  }
+}
+
+void enter_running(Transition& t, Job& job, const std::string& reason) {
+  if (job.recovering_since_ms != 0) {
+    job.lost_ms += t.now() - job.recovering_since_ms;
+    job.recovering_since_ms = 0;
+  }
+  job.state = JobState::kRunning;
+  job.reason = reason;
+  job.plan_seq = t.seq();
+  if (job.stage == PlanStage::kNone) t.set_deadline(job, 0);
+  t.changed(job);
+  t.note("JobRunning", job, reason);
+}
+
+}  // namespace hpctl::core

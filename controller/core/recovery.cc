@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a fault leads to: a recovery within the restart budget, or the end with a diagnosis.
+//
+// Two limits. `recovery.max_restarts` within `recovery.window` bounds how often a job may disturb
+// the cluster; kMaxRestartsWithoutProgress bounds how long one step may be retried, because a fault
+// that repeats at the same step is not going to go away. Both are counted in the job's row, so a
+// restart of the controller does not renew them.
+#include <algorithm>
+#include <set>
+
+#include "common/base/check.h"
+#include "controller/core/plan.h"
+
+namespace hpctl::core {
+
+namespace {
+
+std::string seconds(int64_t ms) {
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+void remember(Job& job, const Fault& fault) {
+  job.recent_faults.push_back(fault);
+  if (job.recent_faults.size() > kRecentFaults) {
+    job.recent_faults.erase(job.recent_faults.begin());
+  }
+}
+
+void set_fault(Job& job, const Fault& fault, bool collateral) {
+  job.fault = fault.cause;
+  job.fault_is_collateral = collateral;
+  job.fault_seq = fault.seq;
+  job.reason = fault.cause;
+}
+
+// A cause that arrives after its consequence takes its place in the history.
+void adopt_cause(Transition& t, Job& job, const Fault& fault) {
+  if (!job.fault_is_collateral) return;
+  const std::string before = job.fault;
+  set_fault(job, fault, false);
+  if (!job.recent_faults.empty()) job.recent_faults.back() = fault;
+  t.changed(job);
+  t.note("CauseFound", job, fault.cause + "; this explains: " + before, fault.node, fault.rank);
+}
+
+bool has_progressed(const Transition& t, const Job& job) {
+  if (job.spec.train) return job.furthest_step > job.progress_at_restart;
+  // A command's steps are unknown: a generation that lasted counts as progress.
+  constexpr int64_t kLasting = 60'000;
+  return !job.restart_times_ms.empty() && t.now() - job.restart_times_ms.back() >= kLasting;
+}
+
+// "on n1 each time", "on n0, n1": whether to look at the hardware or at the program.
+std::string suspect(const Job& job, size_t count) {
+  std::set<std::string> nodes;
+  std::set<uint64_t> steps;
+  const size_t first = job.recent_faults.size() - std::min(count, job.recent_faults.size());
+  for (size_t i = first; i < job.recent_faults.size(); ++i) {
+    if (!job.recent_faults[i].node.empty()) nodes.insert(job.recent_faults[i].node);
+    steps.insert(job.recent_faults[i].step);
+  }
+  if (nodes.size() == 1) return "every one on " + *nodes.begin() + ": suspect that node first";
+  if (nodes.size() > 1 && steps.size() == 1) {
+    return "on different nodes (" + join_some({nodes.begin(), nodes.end()}) +
+           ") at the same step: suspect the program or its data, not the hardware";
+  }
+  if (nodes.empty()) return "no node is to blame: suspect the shared storage";
+  return "on " + join_some({nodes.begin(), nodes.end()});
+}
+
+std::string where_to_look(const Job& job, const Fault& last) {
+  const std::string logs = "hpctl logs " + to_string(job.id);
+  return "see " + (last.rank < 0 ? logs : logs + " --rank " + std::to_string(last.rank)) +
+         " and hpctl why " + to_string(job.id);
+}
+
+void fail_without_progress(Transition& t, Job& job) {
+  const Fault last = job.recent_faults.back();
+  const auto count = static_cast<size_t>(kMaxRestartsWithoutProgress) + 1;
+  end_job(t, job, JobState::kFailed,
+          "no progress past step " + std::to_string(job.furthest_step) + " in " +
+              std::to_string(count) + " generations, " + suspect(job, count) +
+              "; last: " + last.cause + "; " + where_to_look(job, last));
+}
+
+void fail_budget_spent(Transition& t, Job& job) {
+  const Fault last = job.recent_faults.back();
+  end_job(t, job, JobState::kFailed,
+          "the restart budget is spent (" + std::to_string(job.spec.recovery.max_restarts) +
+              " within " + seconds(job.spec.recovery.window_ms) + "), faults " +
+              suspect(job, kRecentFaults) + "; last: " + last.cause + "; " +
+              where_to_look(job, last) + ", or raise recovery.max_restarts");
+}
+
+// Counts the restart; false when the job may not restart again and has been ended.
+bool spend_budget(Transition& t, Job& job, FaultKind kind) {
+  auto& times = job.restart_times_ms;
+  const bool progressed = has_progressed(t, job) || kind == FaultKind::kDamage;
+  std::erase_if(times, [&](int64_t at) { return at + job.spec.recovery.window_ms <= t.now(); });
+  job.restarts_without_progress = progressed ? 0 : job.restarts_without_progress + 1;
+  job.progress_at_restart = job.furthest_step;
+  if (job.spec.train && job.restarts_without_progress > kMaxRestartsWithoutProgress) {
+    fail_without_progress(t, job);
+    return false;
+  }
+  if (static_cast<int64_t>(times.size()) >= job.spec.recovery.max_restarts) {
+    fail_budget_spent(t, job);
+    return false;
+  }
+  times.push_back(t.now());
+  job.restarts += 1;
+  return true;
+}
+
+int64_t backoff_ms(int64_t restarts_without_progress) {
+  if (restarts_without_progress == 0) return 0;
+  const int64_t doublings = std::min<int64_t>(restarts_without_progress - 1, 10);
+  return std::min(kBackoffBaseMs << doublings, kBackoffMaxMs);
+}
+
+void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
+  const Seq previous = has_progressed(t, job) ? Seq{} : job.fault_seq;
+  remember(job, fault);
+  set_fault(job, fault, kind == FaultKind::kCollateral);
+  t.changed(job);
+  if (!spend_budget(t, job, kind)) return;
+  job.not_before_ms = t.now() + backoff_ms(job.restarts_without_progress);
+  if (job.state == JobState::kRunning) job.recovering_since_ms = t.now();
+  job.state = JobState::kRecovering;
+  // A fault that repeats without progress is part of the explanation of the present one.
+  t.note_because(previous == Seq{} ? t.seq() : previous, "JobRecovering", job, fault.cause,
+                 fault.node);
+  enter_stop_workers(t, job);
+}
+
+}  // namespace
+
+void fault_seen(Transition& t, Job& job, Fault fault, FaultKind kind) {
+  if (has_ended(job.state) || job.cancel_requested) return;
+  if (!is_preparing(job) || kind == FaultKind::kRepeated) {
+    recover(t, job, fault, kind);
+    return;
+  }
+  if (kind != FaultKind::kCollateral) adopt_cause(t, job, fault);
+  // What was found does not hold any more.
+  if (kind == FaultKind::kDamage && job.stage != PlanStage::kStopWorkers) enter_wait_nodes(t, job);
+}
+
+void lose_node(Transition& t, Job& job, Node& node, const std::string& cause) {
+  // A second loss within one recovery is news: the first relaunch did not help.
+  const bool repeated = node.launched_for == job.restarts;
+  t.set_deadline(node, 0);
+  t.set_state(node, NodeState::kDown, cause);
+  if (!node.boot_id.empty()) {
+    node.former_boot_ids.push_back(node.boot_id);
+    if (node.former_boot_ids.size() > kFormerBootIds) {
+      node.former_boot_ids.erase(node.former_boot_ids.begin());
+    }
+    node.boot_id.clear();
+  }
+  node.connected = false;
+  for (const auto kind :
+       {ActionKind::kLaunchNode, ActionKind::kStopWorkers, ActionKind::kStartWorkers}) {
+    t.withdraw(job.id, kind, node.key.name);
+  }
+  for (Slot* slot : t.slots(node)) {
+    t.set_slot(*slot, SlotState::kPending, slot->generation, 0, 0, 0);
+  }
+  t.note("NodeDown", job, cause, node.key.name);
+  fault_seen(t, job, Fault{cause, node.key.name, -1, job.furthest_step, t.seq()},
+             repeated && is_preparing(job) ? FaultKind::kRepeated : FaultKind::kCause);
+  if (has_ended(job.state)) return;
+  if (job.stage == PlanStage::kFindCheckpoint || job.stage == PlanStage::kRecordGeneration) {
+    enter_wait_nodes(t, job);
+  }
+  if (node.state == NodeState::kDown && !job.cancel_requested) launch(t, job, node, cause);
+  advance(t, job);
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rule per event. A rule decides whether the event fits, changes rows and issues actions.
+#pragma once
+
+#include "controller/core/transition.h"
+
+namespace hpctl::core {
+
+// jobs.cc
+void on(Transition& t, const JobSubmitted& e);
+void on(Transition& t, const CancelRequested& e);
+// nodes.cc
+void on(Transition& t, const NodeLaunched& e);
+void on(Transition& t, const AgentRegistered& e);
+void on(Transition& t, const AgentDisconnected& e);
+void on(Transition& t, const NodeLost& e);
+void on(Transition& t, const NodeEnded& e);
+// generations.cc
+void on(Transition& t, const CheckpointChosen& e);
+void on(Transition& t, const GenerationRecorded& e);
+void on(Transition& t, const GenerationTaken& e);
+void on(Transition& t, const GenerationProgressed& e);
+void on(Transition& t, const CheckpointCommitted& e);
+// workers.cc
+void on(Transition& t, const WorkersStarted& e);
+void on(Transition& t, const WorkersStopped& e);
+void on(Transition& t, const WorkerExited& e);
+void on(Transition& t, const HangDetected& e);
+// failures.cc
+void on(Transition& t, const ActionFailed& e);
+// timers.cc
+void on(Transition& t, const ControllerResumed& e);
+void on(Transition& t, const Tick& e);
+
+// The event's own line of the history, made before its rule runs (describe.cc).
+LogEntry describe(const State& state, const Event& event);
+
+}  // namespace hpctl::core

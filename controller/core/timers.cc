@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deadlines. Each is a field of a row; State::index orders them. A deadline that passed is a fault
+// that names what was waited for. After the controller was away, nothing fires: everybody gets a
+// fresh deadline first, because it was the controller that was late.
+#include <algorithm>
+
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+std::string seconds(int64_t ms) {
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+// Nodes whose open action of this kind has not been acknowledged.
+std::vector<std::string> late_nodes(Transition& t, const Job& job, ActionKind kind) {
+  std::vector<std::string> names;
+  const auto& open = t.state().index.open;
+  for (auto it = open.lower_bound({job.id, kind, ""});
+       it != open.end() && std::get<0>(it->first) == job.id && std::get<1>(it->first) == kind;
+       ++it) {
+    names.push_back(std::get<2>(it->first));
+  }
+  return names;
+}
+
+void passed(Transition& t, const Job& job, const std::string& what, const std::string& node = "") {
+  t.note_because(job.plan_seq, "DeadlinePassed", job, what, node);
+}
+
+// The nodes that did not answer are lost; that also moves the stage on.
+void lose_late_nodes(Transition& t, Job& job, ActionKind kind, const std::string& what) {
+  const auto late = late_nodes(t, job, kind);
+  passed(t, job, join_some(late) + " " + what);
+  for (const std::string& name : late) {
+    if (has_ended(job.state)) return;
+    if (t.open(job.id, kind, name) == nullptr) continue;  // moot since the first was lost
+    lose_node(t, job, *t.node(job.id, name), name + " " + what);
+  }
+}
+
+void job_deadline(Transition& t, Job& job) {
+  t.set_deadline(job, 0);
+  switch (job.stage) {
+    case PlanStage::kStopWorkers:
+      if (job.cancel_requested) {
+        passed(t, job, "workers did not end within " + seconds(kCancelTimeoutMs));
+        end_job(t, job, JobState::kCancelled, "cancelled; some workers did not confirm their end");
+        return;
+      }
+      lose_late_nodes(t, job, ActionKind::kStopWorkers,
+                      "did not stop the workers within " + seconds(kStopWorkersTimeoutMs));
+      return;
+    case PlanStage::kStartWorkers:
+      lose_late_nodes(t, job, ActionKind::kStartWorkers,
+                      "did not start its workers within " + seconds(kStartWorkersTimeoutMs));
+      return;
+    case PlanStage::kWaitNodes:
+      passed(t, job, "the back-off is over");
+      enter_wait_nodes(t, job);
+      return;
+    case PlanStage::kFindCheckpoint:
+    case PlanStage::kRecordGeneration: {
+      const std::string what = "the checkpoint directory " + job.spec.checkpoint.dir +
+                               " did not answer within " + seconds(kCheckpointTimeoutMs);
+      passed(t, job, what);
+      fault_seen(t, job, Fault{what, "", -1, job.furthest_step, t.seq()}, FaultKind::kRepeated);
+      return;
+    }
+    case PlanStage::kNone: {
+      const std::string what = "generation " + to_string(job.generation) +
+                               " completed no step within " + seconds(kFirstStepTimeoutMs);
+      passed(t, job, what);
+      fault_seen(t, job, Fault{what, "", -1, job.furthest_step, t.seq()}, FaultKind::kCause);
+      return;
+    }
+  }
+}
+
+// The agent reconnected, or answered, without some workers and without reporting their exits.
+void lose_unaccounted(Transition& t, Job& job, Node& node) {
+  for (Slot* slot : t.slots(node)) {
+    if (!slot->unaccounted) continue;
+    const int32_t rank = slot->key.rank.value;
+    t.set_slot(*slot, SlotState::kPending, slot->generation, 0, 0, 0);
+    const std::string what = "worker " + std::to_string(rank) + " on " + node.key.name +
+                             " is gone and its exit was not reported";
+    passed(t, job, what, node.key.name);
+    if (!is_preparing(job)) {
+      fault_seen(t, job, Fault{what, node.key.name, rank, job.furthest_step, t.seq()},
+                 FaultKind::kCause);
+    }
+    if (has_ended(job.state)) return;
+  }
+}
+
+void node_deadline(Transition& t, Job& job, Node& node) {
+  const std::string& name = node.key.name;
+  t.set_deadline(node, 0);
+  if (node.state == NodeState::kLaunching) {
+    lose_node(t, job, node, name + " did not register within " + seconds(kNodeLaunchTimeoutMs));
+  } else if (node.state == NodeState::kUp && !node.connected) {
+    lose_node(
+        t, job, node,
+        name + " did not reconnect within " + seconds(job.spec.recovery.heartbeat_timeout_ms));
+  } else if (node.state == NodeState::kUp) {
+    lose_unaccounted(t, job, node);
+  } else if (node.state == NodeState::kEnding) {
+    t.withdraw(job.id, ActionKind::kEndNode, name);
+    t.set_state(node, NodeState::kEnded,
+                "did not confirm its end within " + seconds(kEndNodeTimeoutMs));
+  }
+}
+
+void resume_node(Transition& t, const Job& job, Node& node, bool restarted) {
+  if (node.state == NodeState::kLaunching) {
+    t.set_deadline(node, t.now() + kNodeLaunchTimeoutMs);
+  } else if (node.state == NodeState::kEnding) {
+    t.set_deadline(node, t.now() + kEndNodeTimeoutMs);
+    if (restarted) node.connected = false;
+  } else if (node.state == NodeState::kUp && restarted) {
+    node.connected = false;
+    t.set_deadline(node,
+                   t.now() + std::max(job.spec.recovery.heartbeat_timeout_ms, kResumeGraceMs));
+  } else if (node.deadline_ms != 0) {
+    t.set_deadline(node,
+                   t.now() + std::max(job.spec.recovery.heartbeat_timeout_ms, kReportTimeoutMs));
+  }
+}
+
+}  // namespace
+
+void on(Transition& t, const ControllerResumed& e) {
+  for (auto& [key, node] : t.state().nodes) {
+    if (node.state != NodeState::kEnded) resume_node(t, *t.job(key.job), node, e.restarted);
+  }
+  for (auto& [id, job] : t.state().jobs) {
+    if (!has_ended(job.state)) t.set_deadline(job, stage_deadline(job, t.now()));
+  }
+}
+
+void on(Transition& t, const Tick&) {
+  auto& deadlines = t.state().index.deadlines;
+  while (!deadlines.empty() && std::get<0>(*deadlines.begin()) <= t.now()) {
+    const auto [at, id, name] = *deadlines.begin();
+    Job& job = *t.job(id);
+    if (name.empty()) {
+      job_deadline(t, job);
+    } else {
+      node_deadline(t, job, *t.node(id, name));
+    }
+  }
+}
+
+std::optional<int64_t> next_deadline(const State& state) {
+  const auto& deadlines = state.index.deadlines;
+  if (deadlines.empty()) return std::nullopt;
+  return std::get<0>(*deadlines.begin());
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/transition.h"
+
+#include "common/base/check.h"
+
+namespace hpctl::core {
+
+namespace {
+
+template <typename Map, typename Key>
+auto* find_row(Map& map, const Key& key) {
+  const auto it = map.find(key);
+  return it == map.end() ? nullptr : &it->second;
+}
+
+void index_deadline(Index& index, int64_t from, int64_t to, JobId job, const std::string& node) {
+  if (from != 0) index.deadlines.erase({from, job, node});
+  if (to != 0) index.deadlines.insert({to, job, node});
+}
+
+void index_job(Index& index, const Job& row) {
+  index_deadline(index, 0, row.deadline_ms, row.id, "");
+  if (!row.submit_key.empty()) index.submit_keys[{row.owner_uid, row.submit_key}] = row.id;
+  if (has_ended(row.state)) return;
+  index.live_names[row.spec.name] = row.id;
+  const std::string& dir = row.spec.checkpoint.dir;
+  if (!dir.empty()) index.live_checkpoint_dirs[dir] = row.id;
+}
+
+void index_node(Index& index, const Node& row) {
+  index_deadline(index, 0, row.deadline_ms, row.key.job, row.key.name);
+  if (row.state != NodeState::kUp) index.not_up.insert(row.key);
+}
+
+void index_slot(Index& index, const Slot& row) {
+  index.ranks[{row.key.job, row.node}].push_back(row.key.rank);
+  if (!is_finished(row)) index.unfinished.insert(row.key);
+}
+
+void index_action(Index& index, const Action& action) {
+  const Target target = target_of(action.body);
+  index.open[{target.job, target.kind, target.node}] = action.id;
+}
+
+}  // namespace
+
+bool is_finished(const Slot& slot) {
+  return slot.state == SlotState::kExited && slot.exit_code == 0 && slot.signal == 0;
+}
+
+Target target_of(const ActionBody& body) {
+  return std::visit(
+      [&](const auto& a) {
+        const auto kind = static_cast<ActionKind>(body.index());
+        if constexpr (requires { a.node; }) {
+          return Target{a.job, kind, a.node};
+        } else {
+          return Target{a.job, kind, ""};
+        }
+      },
+      body);
+}
+
+void rebuild_index(State& state) {
+  state.index = Index{};
+  for (const auto& [id, row] : state.jobs) index_job(state.index, row);
+  for (const auto& [key, row] : state.nodes) index_node(state.index, row);
+  for (const auto& [key, row] : state.slots) index_slot(state.index, row);
+  for (const auto& [id, action] : state.outbox) index_action(state.index, action);
+}
+
+Job* Transition::job(JobId id) { return find_row(state_.jobs, id); }
+Node* Transition::node(JobId job, const std::string& name) {
+  return find_row(state_.nodes, NodeKey{job, name});
+}
+Slot* Transition::slot(JobId job, Rank rank) { return find_row(state_.slots, SlotKey{job, rank}); }
+
+std::vector<Node*> Transition::nodes(JobId job) {
+  std::vector<Node*> found;
+  for (auto it = state_.nodes.lower_bound({job, ""});
+       it != state_.nodes.end() && it->first.job == job; ++it) {
+    found.push_back(&it->second);
+  }
+  return found;
+}
+
+std::vector<Slot*> Transition::slots(const Node& node) {
+  std::vector<Slot*> found;
+  const auto it = state_.index.ranks.find(node.key);
+  if (it == state_.index.ranks.end()) return found;
+  for (const Rank rank : it->second) found.push_back(slot(node.key.job, rank));
+  return found;
+}
+
+Job& Transition::add(Job row) {
+  index_job(state_.index, row);
+  result_.dirty.jobs.insert(row.id);
+  const JobId id = row.id;
+  return state_.jobs.insert_or_assign(id, std::move(row)).first->second;
+}
+
+Node& Transition::add(Node row) {
+  index_node(state_.index, row);
+  result_.dirty.nodes.insert(row.key);
+  const NodeKey key = row.key;
+  return state_.nodes.insert_or_assign(key, std::move(row)).first->second;
+}
+
+void Transition::add(Slot row) {
+  index_slot(state_.index, row);
+  result_.dirty.slots.insert(row.key);
+  state_.slots.insert_or_assign(row.key, std::move(row));
+}
+
+void Transition::set_deadline(Job& row, int64_t deadline_ms) {
+  index_deadline(state_.index, row.deadline_ms, deadline_ms, row.id, "");
+  row.deadline_ms = deadline_ms;
+  changed(row);
+}
+
+void Transition::set_deadline(Node& row, int64_t deadline_ms) {
+  index_deadline(state_.index, row.deadline_ms, deadline_ms, row.key.job, row.key.name);
+  row.deadline_ms = deadline_ms;
+  changed(row);
+}
+
+void Transition::set_state(Node& row, NodeState state, const std::string& reason) {
+  row.state = state;
+  row.reason = reason;
+  if (state == NodeState::kUp) {
+    state_.index.not_up.erase(row.key);
+  } else {
+    state_.index.not_up.insert(row.key);
+  }
+  changed(row);
+}
+
+void Transition::set_slot(Slot& row, SlotState state, Generation generation, uint64_t pid,
+                          int32_t exit_code, int32_t signal) {
+  row.state = state;
+  row.generation = generation;
+  row.pid = pid;
+  row.exit_code = exit_code;
+  row.signal = signal;
+  row.unaccounted = false;
+  if (is_finished(row)) {
+    state_.index.unfinished.erase(row.key);
+  } else {
+    state_.index.unfinished.insert(row.key);
+  }
+  result_.dirty.slots.insert(row.key);
+}
+
+void Transition::set_unaccounted(Slot& row, bool unaccounted) {
+  if (row.unaccounted == unaccounted) return;
+  row.unaccounted = unaccounted;
+  result_.dirty.slots.insert(row.key);
+}
+
+void Transition::release_names(const Job& row) {
+  state_.index.live_names.erase(row.spec.name);
+  const std::string& dir = row.spec.checkpoint.dir;
+  if (!dir.empty()) state_.index.live_checkpoint_dirs.erase(dir);
+}
+
+void Transition::issue(ActionBody body, const std::string& reason) {
+  const Target target = target_of(body);
+  withdraw(target.job, target.kind, target.node);
+  const ActionId id{seq(), static_cast<uint32_t>(result_.actions.size())};
+  const Action action{id, reason, std::move(body)};
+  index_action(state_.index, action);
+  result_.dirty.outbox.insert(id);
+  result_.actions.push_back(action);
+  state_.outbox.emplace(id, action);
+}
+
+bool Transition::any_open(JobId job, ActionKind kind) const {
+  const auto it = state_.index.open.lower_bound({job, kind, ""});
+  return it != state_.index.open.end() && std::get<0>(it->first) == job &&
+         std::get<1>(it->first) == kind;
+}
+
+const Action* Transition::open(JobId job, ActionKind kind, const std::string& node) const {
+  const auto it = state_.index.open.find({job, kind, node});
+  return it == state_.index.open.end() ? nullptr : &state_.outbox.at(it->second);
+}
+
+void Transition::close(ActionId id) {
+  const auto it = state_.outbox.find(id);
+  HP_CHECK(it != state_.outbox.end());
+  const Target target = target_of(it->second.body);
+  state_.index.open.erase({target.job, target.kind, target.node});
+  state_.outbox.erase(it);
+  result_.dirty.outbox.insert(id);
+}
+
+void Transition::withdraw(JobId job, ActionKind kind, const std::string& node) {
+  if (const Action* action = open(job, kind, node)) close(action->id);
+}
+
+void Transition::withdraw_all(JobId job, ActionKind kind) {
+  for (;;) {
+    const auto it = state_.index.open.lower_bound({job, kind, ""});
+    if (it == state_.index.open.end() || std::get<0>(it->first) != job ||
+        std::get<1>(it->first) != kind) {
+      return;
+    }
+    close(ActionId(it->second));
+  }
+}
+
+void Transition::note(const std::string& type, const Job& job, const std::string& cause,
+                      const std::string& node, int32_t rank) {
+  result_.log.push_back({seq(), type, job.id, job.generation, node, rank, cause, seq()});
+}
+
+void Transition::note_because(Seq because, const std::string& type, const Job& job,
+                              const std::string& cause, const std::string& node) {
+  result_.log.push_back({seq(), type, job.id, job.generation, node, -1, cause, because});
+}
+
+void Transition::refuse(JobId job, const std::string& reason, const std::string& node,
+                        int32_t rank) {
+  result_.refusal = reason;
+  result_.log.push_back({seq(), "Refused", job, Generation{}, node, rank, reason, seq()});
+}
+
+}  // namespace hpctl::core

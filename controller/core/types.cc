@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/types.h"
+
+#include <array>
+
+namespace hpctl::core {
+
+const char* to_string(JobState state) {
+  switch (state) {
+    case JobState::kPending:
+      return "PENDING";
+    case JobState::kStarting:
+      return "STARTING";
+    case JobState::kRunning:
+      return "RUNNING";
+    case JobState::kRecovering:
+      return "RECOVERING";
+    case JobState::kFinished:
+      return "FINISHED";
+    case JobState::kFailed:
+      return "FAILED";
+    case JobState::kCancelled:
+      return "CANCELLED";
+  }
+  return "UNKNOWN";
+}
+
+const char* to_string(PlanStage stage) {
+  switch (stage) {
+    case PlanStage::kNone:
+      return "none";
+    case PlanStage::kStopWorkers:
+      return "stop-workers";
+    case PlanStage::kWaitNodes:
+      return "wait-nodes";
+    case PlanStage::kFindCheckpoint:
+      return "find-checkpoint";
+    case PlanStage::kRecordGeneration:
+      return "record-generation";
+    case PlanStage::kStartWorkers:
+      return "start-workers";
+  }
+  return "unknown";
+}
+
+const char* to_string(NodeState state) {
+  switch (state) {
+    case NodeState::kLaunching:
+      return "launching";
+    case NodeState::kUp:
+      return "up";
+    case NodeState::kDown:
+      return "down";
+    case NodeState::kEnding:
+      return "ending";
+    case NodeState::kEnded:
+      return "ended";
+  }
+  return "unknown";
+}
+
+const char* to_string(SlotState state) {
+  switch (state) {
+    case SlotState::kPending:
+      return "pending";
+    case SlotState::kRunning:
+      return "running";
+    case SlotState::kExited:
+      return "exited";
+  }
+  return "unknown";
+}
+
+std::string signal_name(int32_t signal) {
+  // Linux numbers on x86-64 and arm64; a controller may read reports of another machine.
+  struct Name {
+    int32_t signal;
+    const char* name;
+  };
+  static constexpr std::array<Name, 12> kNames = {{{1, "SIGHUP"},
+                                                   {2, "SIGINT"},
+                                                   {3, "SIGQUIT"},
+                                                   {4, "SIGILL"},
+                                                   {6, "SIGABRT"},
+                                                   {7, "SIGBUS"},
+                                                   {8, "SIGFPE"},
+                                                   {9, "SIGKILL"},
+                                                   {11, "SIGSEGV"},
+                                                   {13, "SIGPIPE"},
+                                                   {15, "SIGTERM"},
+                                                   {24, "SIGXCPU"}}};
+  for (const Name& n : kNames) {
+    if (n.signal == signal) return n.name;
+  }
+  return "signal " + std::to_string(signal);
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports about workers. Each names rank, generation and pid, so that repetitions and stragglers of
+// an older generation are told apart from news.
+#include <algorithm>
+
+#include "common/base/worker_abi.h"
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+std::string worker_name(const WorkerExited& e) {
+  return "worker " + to_string(e.rank) + " on " + e.node;
+}
+
+std::string describe_exit(const WorkerExited& e) {
+  std::string text = worker_name(e);
+  if (e.signal != 0) {
+    text += " died of " + signal_name(e.signal);
+  } else if (e.exit_code == kExitPeerLost) {
+    text += " lost a peer";
+  } else {
+    text += " exited with code " + std::to_string(e.exit_code);
+  }
+  text += " at step " + std::to_string(e.last_step);
+  return e.message.empty() ? text : text + ": " + e.message;
+}
+
+// Why the report is not news about a present worker; "" = it is.
+std::string find_conflict(Transition& t, const WorkerExited& e) {
+  const Job* job = t.job(e.job);
+  if (job == nullptr) return "there is no job " + to_string(e.job);
+  if (has_ended(job->state)) return "the job has ended";
+  if (e.generation != job->generation) {
+    return "generation " + to_string(e.generation) + " is over; the present one is " +
+           to_string(job->generation);
+  }
+  const Node* node = t.node(e.job, e.node);
+  if (node == nullptr || node->boot_id != e.boot_id) return "not the present life of " + e.node;
+  const Slot* slot = t.slot(e.job, e.rank);
+  if (slot == nullptr || slot->node != e.node) {
+    return "rank " + to_string(e.rank) + " does not belong to " + e.node;
+  }
+  if (slot->state == SlotState::kExited) return "its exit was known";
+  if (slot->generation != e.generation || (slot->pid != 0 && slot->pid != e.pid)) {
+    return "pid " + std::to_string(e.pid) + " is not the present process of rank " +
+           to_string(e.rank);
+  }
+  return "";
+}
+
+void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
+  const std::string what = describe_exit(e);
+  const Fault fault{what, e.node, e.rank.value, e.last_step, t.seq()};
+  if (e.signal == 0 && e.exit_code == kExitDoNotRestart && !job.cancel_requested) {
+    end_job(t, job, JobState::kFailed,
+            worker_name(e) + " says that a restart cannot help: " +
+                (e.message.empty() ? "it left no message, see hpctl logs " + to_string(job.id) +
+                                         " --rank " + to_string(e.rank)
+                                   : e.message));
+  } else if (e.signal == 0 && e.exit_code == kExitPeerLost) {
+    fault_seen(t, job, fault, FaultKind::kCollateral);
+  } else if (e.signal == 0 && e.exit_code == kExitCheckpointDamaged && !job.checkpoint.empty()) {
+    if (!job.damaged.insert(job.checkpoint).second) {
+      fault_seen(t, job, fault, FaultKind::kCause);
+      return;
+    }
+    t.changed(job);
+    t.note("CheckpointDamaged", job,
+           job.checkpoint + " is damaged and will not be used again; an older one takes its place",
+           e.node, e.rank.value);
+    fault_seen(t, job, fault, FaultKind::kDamage);
+  } else {
+    fault_seen(t, job, fault, FaultKind::kCause);
+  }
+}
+
+bool all_finished(const std::set<SlotKey>& unfinished, JobId job) {
+  const auto it = unfinished.lower_bound({job, Rank{0}});
+  return it == unfinished.end() || it->job != job;
+}
+
+}  // namespace
+
+void on(Transition& t, const WorkersStarted& e) {
+  const Action* action = t.open<StartWorkers>(e.action);
+  if (action == nullptr) {
+    t.refuse(e.job, "start " + to_string(e.action) + " was withdrawn or answered before", e.node);
+    return;
+  }
+  const Generation generation = std::get<StartWorkers>(action->body).generation;
+  Job& job = *t.job(e.job);
+  Node& node = *t.node(e.job, e.node);
+  t.close(e.action);
+  for (const LiveWorker& worker : e.workers) {
+    Slot* slot = t.slot(e.job, worker.rank);
+    if (slot == nullptr || slot->node != e.node || slot->state != SlotState::kPending) continue;
+    t.set_slot(*slot, SlotState::kRunning, generation, worker.pid, 0, 0);
+  }
+  bool unaccounted = false;
+  for (Slot* slot : t.slots(node)) {
+    if (slot->state != SlotState::kPending) continue;
+    t.set_unaccounted(*slot, true);  // gone before it was counted: its exit report is on the way
+    unaccounted = true;
+  }
+  if (unaccounted && node.connected) t.set_deadline(node, t.now() + kReportTimeoutMs);
+  advance(t, job);
+}
+
+void on(Transition& t, const WorkersStopped& e) {
+  const Action* action = t.open<StopWorkers>(e.action);
+  if (action == nullptr) {
+    t.refuse(e.job, "stop " + to_string(e.action) + " was withdrawn or answered before", e.node);
+    return;
+  }
+  const Generation through = std::get<StopWorkers>(action->body).generation;
+  t.close(e.action);
+  for (Slot* slot : t.slots(*t.node(e.job, e.node))) {
+    if (slot->state != SlotState::kRunning || slot->generation > through) continue;
+    t.set_slot(*slot, SlotState::kPending, slot->generation, 0, 0, 0);
+  }
+  advance(t, *t.job(e.job));
+}
+
+void on(Transition& t, const WorkerExited& e) {
+  if (const std::string conflict = find_conflict(t, e); !conflict.empty()) {
+    t.refuse(e.job, conflict, e.node, e.rank.value);
+    return;
+  }
+  Job& job = *t.job(e.job);
+  t.set_slot(*t.slot(e.job, e.rank), SlotState::kExited, e.generation, e.pid, e.exit_code,
+             e.signal);
+  job.furthest_step = std::max(job.furthest_step, e.last_step);
+  t.changed(job);
+  const bool stopping = is_preparing(job) || job.cancel_requested;
+  if (e.by_request) {
+    if (stopping) return;
+    const std::string what =
+        worker_name(e) + " was stopped by an order that did not come from here";
+    fault_seen(t, job, Fault{what, e.node, e.rank.value, e.last_step, t.seq()}, FaultKind::kCause);
+  } else if (e.exit_code != 0 || e.signal != 0) {
+    exit_with_fault(t, job, e);
+  } else if (!job.cancel_requested && all_finished(t.state().index.unfinished, e.job)) {
+    end_job(t, job, JobState::kFinished,
+            "every worker finished; last step " + std::to_string(job.furthest_step));
+  }
+}
+
+void on(Transition& t, const HangDetected& e) {
+  Job* job = t.job(e.job);
+  if (job == nullptr || has_ended(job->state) || e.generation != job->generation) {
+    t.refuse(e.job, "a hang of a generation that is not the present one", e.node, e.rank.value);
+    return;
+  }
+  if (job->stage != PlanStage::kNone) {
+    t.refuse(e.job, "generation " + to_string(e.generation) + " is being stopped or started",
+             e.node, e.rank.value);
+    return;
+  }
+  const std::string what =
+      "worker " + to_string(e.rank) + " on " + e.node + " hangs: " + e.evidence;
+  fault_seen(t, *job, Fault{what, e.node, e.rank.value, job->furthest_step, t.seq()},
+             FaultKind::kCause);
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/core/fake_shell.h"
+
+#include "common/base/check.h"
+
+namespace hpctl::core {
+
+StepResult FakeShell::feed(EventBody body) {
+  Event event;
+  event.seq = {state.last_seq.value + 1};
+  event.now_ms = now_ms;
+  event.wall_ms = 1'700'000'000'000 + now_ms;
+  event.body = std::move(body);
+  StepResult result = step(state, event);
+  log.insert(log.end(), result.log.begin(), result.log.end());
+  return result;
+}
+
+void FakeShell::answer(const Action& action) {
+  if (const auto* a = std::get_if<LaunchNode>(&action.body)) {
+    const std::string boot = "boot-" + std::to_string(next_boot++);
+    const uint64_t holder = next_pid++;
+    feed(NodeLaunched{action.id, a->job, a->node, holder});
+    feed(AgentRegistered{a->job, a->node, "i-" + a->node, boot, holder, next_pid++, {}, {}});
+  } else if (const auto* a = std::get_if<FindCheckpoint>(&action.body)) {
+    feed(CheckpointChosen{
+        action.id, a->job, checkpoint, checkpoint_step, {newest_record[a->job]}});
+  } else if (const auto* a = std::get_if<RecordGeneration>(&action.body)) {
+    newest_record[a->job] = a->generation.value;
+    feed(GenerationRecorded{action.id, a->job, a->generation});
+  } else if (const auto* a = std::get_if<StartWorkers>(&action.body)) {
+    WorkersStarted started{action.id, a->job, a->node, a->generation, {}};
+    for (const Rank rank : a->ranks) started.workers.push_back({rank, a->generation, next_pid++});
+    feed(started);
+  } else if (const auto* a = std::get_if<StopWorkers>(&action.body)) {
+    feed(WorkersStopped{action.id, a->job, a->node, a->generation});
+  } else if (const auto* a = std::get_if<EndNode>(&action.body)) {
+    const std::string boot = node(a->job, a->node).boot_id;
+    if (!boot.empty()) {
+      feed(NodeEnded{a->job, a->node, boot});
+    } else {
+      feed(NodeLost{a->job, a->node, "", "was never up"});
+    }
+  }
+}
+
+bool FakeShell::settle_one_kind() {
+  if (state.outbox.empty()) return false;
+  const size_t kind = state.outbox.begin()->second.body.index();
+  std::vector<Action> batch;
+  for (const auto& [id, action] : state.outbox) {
+    if (action.body.index() == kind) batch.push_back(action);
+  }
+  for (const Action& action : batch) {
+    if (state.outbox.contains(action.id)) answer(action);
+  }
+  return true;
+}
+
+void FakeShell::settle() {
+  while (settle_one_kind()) {
+  }
+}
+
+void FakeShell::pass(int64_t ms) {
+  const int64_t until = now_ms + ms;
+  for (auto due = next_deadline(state); due && *due <= until; due = next_deadline(state)) {
+    now_ms = std::max(now_ms, *due);
+    feed(Tick{});
+  }
+  now_ms = until;
+}
+
+JobId FakeShell::submit(const JobSpec& spec, uint32_t uid, const std::string& key) {
+  const auto result = feed(JobSubmitted{spec, uid, key});
+  HP_CHECK(result.submitted.has_value());
+  return *result.submitted;
+}
+
+void FakeShell::progress(JobId id, uint64_t step) {
+  feed(GenerationProgressed{id, job(id).generation, step});
+}
+
+void FakeShell::exit_worker(JobId id, int32_t rank, int32_t code, int32_t signal, uint64_t step,
+                            const std::string& message) {
+  const Slot& row = slot(id, rank);
+  feed(WorkerExited{id, row.node, node(id, row.node).boot_id, Rank{rank}, row.generation, row.pid,
+                    code, signal, step, message, false});
+}
+
+std::vector<const Action*> FakeShell::open(ActionKind kind) const {
+  std::vector<const Action*> found;
+  for (const auto& [id, action] : state.outbox) {
+    if (action.body.index() == static_cast<size_t>(kind)) found.push_back(&action);
+  }
+  return found;
+}
+
+JobSpec small_job(const std::string& name, bool command) {
+  JobSpec spec;
+  spec.name = name;
+  spec.nodes = 2;
+  spec.workers_per_node = 2;
+  spec.checkpoint.dir = "/ckpt/" + name;
+  if (command) {
+    spec.command = {"sleep", "1"};
+    return spec;
+  }
+  TrainSpec train;
+  train.model = *model_preset("tiny");
+  train.data.path = "/data";
+  train.data.seq_len = 16;
+  train.batch.micro = 1;
+  train.batch.global = 4;
+  train.steps = 100;
+  spec.train = train;
+  return spec;
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A shell for tests of the core: gives events their sequence number and time, and answers actions
+// at once the way a healthy cluster would. Nothing fails unless the test says so.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "controller/core/core.h"
+
+namespace hpctl::core {
+
+class FakeShell {
+ public:
+  State state;
+  std::vector<LogEntry> log;
+  int64_t now_ms = 1000;
+
+  StepResult feed(EventBody body);
+  // Answers every open action, and those that follow, until none is left that can be answered.
+  void settle();
+  // Answers only the open actions of the first kind that has any; false when nothing was open.
+  bool settle_one_kind();
+  // Lets time pass in one leap; the core gets a Tick for every deadline on the way.
+  void pass(int64_t ms);
+
+  JobId submit(const JobSpec& spec, uint32_t uid = 1000, const std::string& key = "");
+  void progress(JobId job, uint64_t step);
+  void exit_worker(JobId job, int32_t rank, int32_t code, int32_t signal = 0, uint64_t step = 0,
+                   const std::string& message = "");
+
+  const Job& job(JobId id) const { return state.jobs.at(id); }
+  const Node& node(JobId id, const std::string& name) const { return state.nodes.at({id, name}); }
+  const Slot& slot(JobId id, int32_t rank) const { return state.slots.at({id, Rank{rank}}); }
+  std::vector<const Action*> open(ActionKind kind) const;
+
+  // What the checkpoint directory of the job holds.
+  std::string checkpoint;
+  uint64_t checkpoint_step = 0;
+  std::map<JobId, uint64_t> newest_record;
+  uint64_t next_pid = 100;
+  uint64_t next_boot = 1;
+
+ private:
+  void answer(const Action& action);
+};
+
+// Two nodes with two workers each; train, or a command when `command` is set.
+JobSpec small_job(const std::string& name, bool command = false);
+
+}  // namespace hpctl::core

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults of workers and nodes, and what the core makes of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/worker_abi.h"
+#include "controller/core/explain.h"
+#include "tests/unit/core/fake_shell.h"
+
+namespace hpctl::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Recovery : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    id = shell.submit(small_job("demo"));
+    shell.settle();
+    shell.progress(id, 1);
+    ASSERT_EQ(job().state, JobState::kRunning);
+  }
+  const Job& job() const { return shell.job(id); }
+
+  FakeShell shell;
+  JobId id;
+};
+
+TEST_F(Recovery, FirstGenerationRunsWithoutStopping) {
+  EXPECT_EQ(job().generation, Generation{1});
+  for (const LogEntry& entry : shell.log) EXPECT_NE(entry.type, "StopWorkers");
+  EXPECT_EQ(shell.slot(id, 3).node, "n1");
+  EXPECT_EQ(shell.slot(id, 3).state, SlotState::kRunning);
+}
+
+TEST_F(Recovery, FinishesWhenEveryWorkerExitedWithZero) {
+  for (int32_t rank = 0; rank < 3; ++rank) shell.exit_worker(id, rank, 0, 0, 100);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  shell.exit_worker(id, 3, 0, 0, 100);
+  EXPECT_EQ(job().state, JobState::kFinished);
+  shell.settle();
+  EXPECT_EQ(shell.node(id, "n0").state, NodeState::kEnded);
+  EXPECT_TRUE(shell.state.outbox.empty());
+  EXPECT_EQ(next_deadline(shell.state), std::nullopt);
+}
+
+TEST_F(Recovery, KilledWorkerLeadsToTheNextGenerationFromTheCheckpoint) {
+  shell.checkpoint = "step-10.g1";
+  shell.checkpoint_step = 10;
+  shell.exit_worker(id, 3, 0, 9, 17);
+  EXPECT_EQ(job().state, JobState::kRecovering);
+  EXPECT_EQ(job().reason, "worker 3 on n1 died of SIGKILL at step 17");
+  shell.now_ms += 250;
+  shell.settle();
+  EXPECT_EQ(job().generation, Generation{2});
+  EXPECT_EQ(job().start_step, 10U);
+  EXPECT_EQ(job().checkpoint, "step-10.g1");
+  shell.progress(id, 11);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  EXPECT_EQ(job().restarts, 1);
+  EXPECT_EQ(job().lost_ms, 250);
+  const auto chain = explain(shell.log, id);
+  EXPECT_THAT(summarize(chain), HasSubstr("SIGKILL"));
+  EXPECT_EQ(chain.front().type, "WorkerExited");
+}
+
+}  // namespace
+}  // namespace hpctl::core
