@@ -9,7 +9,8 @@ namespace {
 
 // Why the job cannot be accepted; "" = it can.
 std::string find_conflict(const State& state, const JobSpec& spec) {
-  if (const auto problem = find_problem(spec)) return problem->key + ": " + problem->message;
+  const auto problems = find_problems(spec);
+  if (!problems.empty()) return problems.front().key + ": " + problems.front().message;
   const auto& index = state.index;
   if (const auto it = index.live_names.find(spec.name); it != index.live_names.end()) {
     return "name: job " + to_string(it->second) + " is called \"" + spec.name +

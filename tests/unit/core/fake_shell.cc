@@ -23,8 +23,7 @@ void FakeShell::answer(const Action& action) {
     feed(NodeLaunched{action.id, a->job, a->node, holder});
     feed(AgentRegistered{a->job, a->node, "i-" + a->node, boot, holder, next_pid++, {}, {}});
   } else if (const auto* a = std::get_if<FindCheckpoint>(&action.body)) {
-    feed(CheckpointChosen{
-        action.id, a->job, checkpoint, checkpoint_step, {newest_record[a->job]}});
+    feed(CheckpointChosen{action.id, a->job, checkpoint, checkpoint_step, {newest_record[a->job]}});
   } else if (const auto* a = std::get_if<RecordGeneration>(&action.body)) {
     newest_record[a->job] = a->generation.value;
     feed(GenerationRecorded{action.id, a->job, a->generation});
