@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/progress.h"
+
+namespace hpctl::agent {
+
+void ProgressWatch::worker_started(int32_t rank, uint64_t generation) {
+  watched_[rank] = Watched{generation, false};
+}
+
+void ProgressWatch::worker_ended(int32_t rank, uint64_t generation) {
+  const auto found = watched_.find(rank);
+  if (found != watched_.end() && found->second.generation == generation) watched_.erase(found);
+}
+
+ProgressWatch::Findings ProgressWatch::sampled(int32_t rank, uint64_t generation,
+                                               const ProgressSample& sample) {
+  Findings findings;
+  const auto found = watched_.find(rank);
+  if (!sample.mapped || found == watched_.end() || found->second.generation != generation) {
+    return findings;
+  }
+  if (!found->second.stepped && sample.first_step_unix_ns != 0) {
+    found->second.stepped = true;
+    findings.first_step = true;
+  }
+  findings.commit = committed(generation, sample.checkpoint_step);
+  return findings;
+}
+
+std::optional<Commit> ProgressWatch::committed(uint64_t generation, uint64_t step) {
+  const Commit commit{generation, step};
+  if (step == 0 || commit <= reported_) return std::nullopt;
+  reported_ = commit;
+  return commit;
+}
+
+bool ProgressWatch::awaits_first_step() const {
+  for (const auto& [rank, watched] : watched_) {
+    if (!watched.stepped) return true;
+  }
+  return false;
+}
+
+}  // namespace hpctl::agent

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// From samples of progress pages to what the controller is told: heartbeats at their interval, one
+// at once when a worker completes its first step, and CheckpointCommitted when a page says so.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace hpctl::agent {
+
+// One reading of a progress page (common/base/worker_abi.h).
+struct ProgressSample {
+  bool mapped = false;  // the worker has written its magic number
+  uint32_t phase = 0;
+  float loss = 0;
+  float grad_norm = 0;
+  uint64_t step = 0;
+  uint64_t collective = 0;
+  uint64_t tokens = 0;
+  uint64_t step_ns = 0;
+  uint64_t checkpoint_step = 0;
+  uint64_t start_unix_ns = 0;
+  uint64_t first_step_unix_ns = 0;
+};
+
+struct Commit {
+  uint64_t generation = 0;
+  uint64_t step = 0;
+  auto operator<=>(const Commit&) const = default;
+};
+
+// Pages are read at this pace until every worker has completed its first step, so that recovery
+// time is not rounded up to a heartbeat; afterwards once per heartbeat.
+inline constexpr int64_t kFirstStepPollMs = 5;
+
+class ProgressWatch {
+ public:
+  // `reported`: the newest commit an earlier life of this agent has reported.
+  explicit ProgressWatch(Commit reported = {}) : reported_(reported) {}
+
+  void worker_started(int32_t rank, uint64_t generation);
+  void worker_ended(int32_t rank, uint64_t generation);
+
+  struct Findings {
+    bool first_step = false;       // send a heartbeat now
+    std::optional<Commit> commit;  // newer than any before: report it
+  };
+  Findings sampled(int32_t rank, uint64_t generation, const ProgressSample& sample);
+  // The same rule for the page's last words in an exit record.
+  std::optional<Commit> committed(uint64_t generation, uint64_t step);
+
+  // A worker that maps its page has not completed its first step yet.
+  bool awaits_first_step() const;
+
+ private:
+  struct Watched {
+    uint64_t generation = 0;
+    bool stepped = false;
+  };
+  std::map<int32_t, Watched> watched_;
+  Commit reported_;
+};
+
+}  // namespace hpctl::agent

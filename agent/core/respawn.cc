@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/respawn.h"
+
+#include <algorithm>
+
+namespace hpctl::agent {
+
+std::optional<int64_t> RespawnPolicy::pause_after(int64_t lived_ms) {
+  if (lived_ms >= kUsefulLifeMs) short_lives_ = 0;
+  if (++short_lives_ > kMaxShortLives) return std::nullopt;
+  return std::min(kLongestPauseMs, kFirstPauseMs << std::min(short_lives_ - 1, 16));
+}
+
+}  // namespace hpctl::agent

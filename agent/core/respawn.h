@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often the holder starts the agent proper again: quickly after a life that was useful, with
+// growing pauses after short ones, and not for ever.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace hpctl::agent {
+
+class RespawnPolicy {
+ public:
+  static constexpr int64_t kUsefulLifeMs = 5'000;
+  static constexpr int64_t kFirstPauseMs = 10;
+  static constexpr int64_t kLongestPauseMs = 1'000;
+  static constexpr int kMaxShortLives = 20;  // in a row; about 15 s of trying
+
+  // The process has ended after `lived_ms`: pause before the next start; nullopt = give up.
+  std::optional<int64_t> pause_after(int64_t lived_ms);
+
+ private:
+  int short_lives_ = 0;
+};
+
+}  // namespace hpctl::agent

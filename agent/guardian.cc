@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/guardian.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "agent/worker_mark.h"
+#include "common/base/log.h"
+
+namespace hpctl::holder {
+namespace {
+
+constexpr int64_t kSweepTimeoutMs = 10'000;
+
+}  // namespace
+
+int run_guardian(const std::string& boot_id) {
+  // Whoever ends a whole session or terminal must not end the one that cleans up.
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
+  char byte = 0;
+  while (::read(kGuardianPipeFd, &byte, 1) < 0 && errno == EINTR) {
+  }
+  if (kill_marked(boot_id + ".", kSweepTimeoutMs)) return 0;
+  log_error("processes of a dead holder's workers could not be ended (stuck in the kernel?)");
+  return 1;
+}
+
+}  // namespace hpctl::holder

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/holder.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "agent/core/respawn.h"
+#include "agent/event_loop.h"
+#include "agent/guardian.h"
+#include "agent/holder_protocol.h"
+#include "agent/node_lock.h"
+#include "agent/packet_socket.h"
+#include "agent/spawn.h"
+#include "agent/worker.h"
+#include "agent/worker_mark.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+namespace hpctl::holder {
+namespace {
+
+constexpr uint32_t kTerminationGraceMs = 2'000;  // after SIGTERM to the holder
+constexpr int64_t kSweepTimeoutMs = 5'000;
+constexpr int kMaxLocalRank = 1023;
+
+std::string new_boot_id() {
+  unsigned char bytes[8];
+  HP_CHECK(::getrandom(bytes, sizeof(bytes), 0) == sizeof(bytes));
+  std::string id;
+  for (const unsigned char byte : bytes) {
+    id += "0123456789abcdef"[byte >> 4];
+    id += "0123456789abcdef"[byte & 15];
+  }
+  return id;
+}
+
+bool is_permanent(ErrorCode code) {
+  return code == ErrorCode::kNotFound || code == ErrorCode::kPermissionDenied ||
+         code == ErrorCode::kInvalidArgument;
+}
+
+// A process the holder keeps running: the agent proper, and the guardian.
+struct Kept {
+  std::optional<SpawnedProcess> process;
+  agent::RespawnPolicy policy;
+  int64_t started_ms = 0;
+  int64_t start_at_ms = 0;  // due start while no process runs
+};
+
+class Holder {
+ public:
+  Holder(const HolderOptions& options, UniqueFd lock, UniqueFd signals)
+      : options_(options),
+        lock_(std::move(lock)),
+        signals_(std::move(signals)),
+        boot_id_(new_boot_id()) {}
+
+  int run();
+
+ private:
+  // What keeps the node alive.
+  Outcome start_guardian();
+  Outcome start_agent();
+  void start_what_is_due();
+  void kept_ended(Kept& kept, const std::string& what);
+  void agent_ended();
+  void on_signal();
+  void reap_children();
+  void kill_strays();
+
+  // The agent's requests.
+  void read_agent();
+  void greet();
+  void send(const ToAgent& message, int descriptor = -1);
+  void on(AcceptGeneration request);
+  void on(const Spawn& request);
+  void on(const Kill& request);
+  void on(KeepReport request);
+  void on(const DropReport& request) { reports_.erase(request.seq); }
+  void on(const End& request);
+
+  // Workers.
+  std::string refusal_of(const Spawn& request) const;
+  Result<std::unique_ptr<Worker>> start(const Spawn& request);
+  void worker_ended(pid_t pid);
+  void end_workers(uint64_t generation, uint32_t grace_ms);
+  void kill_overdue();
+  void begin_end(int exit_code, uint32_t grace_ms, const std::string& why);
+  void finish_end();
+  int64_t next_timeout_ms() const;
+
+  const HolderOptions options_;
+  const SystemClock clock_;
+  EventLoop loop_;
+  UniqueFd lock_;
+  UniqueFd signals_;
+  const std::string boot_id_;
+
+  UniqueFd guardian_pipe_;  // our end; the guardian acts when it closes
+  Kept guardian_;
+  Kept agent_;
+  std::optional<PacketSocket> agent_socket_;
+
+  std::map<pid_t, std::unique_ptr<Worker>> workers_;  // alive, or dead and not reaped
+  std::map<int32_t, UniqueFd> arenas_;                // by local rank
+  std::vector<WorkerState> past_workers_;             // ended ones of the newest generation
+  std::map<uint64_t, Exited> exits_;                  // not yet covered by a report
+  std::map<uint64_t, std::string> reports_;           // not yet acknowledged by the controller
+  uint64_t last_exit_ = 0;
+  Hello memory_;  // what each new agent is told
+
+  std::optional<int> exit_code_;  // set once the node is ending
+};
+
+// ---- life of the node ---------------------------------------------------------------------------
+
+int Holder::run() {
+  memory_.boot_id = boot_id_;
+  memory_.holder_pid = static_cast<uint64_t>(::getpid());
+  loop_.add(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); });
+  if (const auto started = start_guardian(); !started.ok()) {
+    log_error(started.error().message);
+    return 1;
+  }
+  agent_.start_at_ms = clock_.monotonic_ms();
+  log_info("holder of node " + options_.node + " of job " + to_string(options_.job) +
+           " started, boot id " + boot_id_);
+  while (!exit_code_ || !workers_.empty()) {
+    start_what_is_due();
+    loop_.run_once(next_timeout_ms());
+    kill_overdue();
+  }
+  finish_end();
+  return *exit_code_;
+}
+
+Outcome Holder::start_guardian() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create the guardian's pipe");
+  const UniqueFd read_end(ends[0]);
+  guardian_pipe_.reset(ends[1]);
+  SpawnPlan plan;
+  plan.program = options_.guardian_argv.front();
+  plan.argv = options_.guardian_argv;
+  plan.argv.push_back(boot_id_);
+  plan.env = environment_with({});
+  plan.directory = "/";
+  plan.descriptors = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, read_end.get(), lock_.get()};
+  plan.die_with_parent = false;
+  HP_TRY_ASSIGN(guardian_.process, spawn_process(plan));
+  guardian_.started_ms = clock_.monotonic_ms();
+  return Ok{};
+}
+
+Outcome Holder::start_agent() {
+  HP_TRY_ASSIGN(auto pair, PacketSocket::make_pair());
+  SpawnPlan plan;
+  plan.program = options_.agent_argv.front();
+  plan.argv = options_.agent_argv;
+  plan.env = environment_with({});
+  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  plan.descriptors = {null.get(), STDERR_FILENO, STDERR_FILENO, pair.second.get()};
+  HP_TRY_ASSIGN(agent_.process, spawn_process(plan));
+  agent_.started_ms = clock_.monotonic_ms();
+  agent_socket_.emplace(std::move(pair.first));
+  loop_.add(agent_socket_->fd(), EPOLLIN, [this](uint32_t) { read_agent(); });
+  loop_.add(agent_.process->pidfd.get(), EPOLLIN, [this](uint32_t) { agent_ended(); });
+  greet();
+  return Ok{};
+}
+
+void Holder::start_what_is_due() {
+  if (exit_code_) return;
+  const int64_t now = clock_.monotonic_ms();
+  if (!guardian_.process && now >= guardian_.start_at_ms) {
+    if (const auto started = start_guardian(); !started.ok()) {
+      log_error(started.error().message);
+      guardian_.started_ms = now;
+      kept_ended(guardian_, "guardian");
+    }
+  }
+  if (!agent_.process && now >= agent_.start_at_ms) {
+    if (const auto started = start_agent(); !started.ok()) {
+      log_error(started.error().message);
+      agent_.started_ms = now;
+      kept_ended(agent_, "agent");
+    }
+  }
+}
+
+void Holder::kept_ended(Kept& kept, const std::string& what) {
+  kept.process.reset();
+  if (exit_code_) return;
+  const int64_t now = clock_.monotonic_ms();
+  const auto pause = kept.policy.pause_after(now - kept.started_ms);
+  if (!pause) {
+    begin_end(1, 0, "the " + what + " process cannot be kept alive");
+    return;
+  }
+  kept.start_at_ms = now + *pause;
+}
+
+void Holder::agent_ended() {
+  if (!agent_.process) return;
+  // What it sent before it died counts: above all reports to keep.
+  read_agent();
+  int status = 0;
+  ::waitpid(agent_.process->pid, &status, 0);
+  if (agent_socket_) loop_.remove(agent_socket_->fd());
+  agent_socket_.reset();
+  loop_.remove(agent_.process->pidfd.get());
+  if (!exit_code_) {
+    log_warning("agent process " + std::to_string(agent_.process->pid) + " ended (" +
+                (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                                     : "exit " + std::to_string(WEXITSTATUS(status))) +
+                "); workers are not disturbed");
+  }
+  kept_ended(agent_, "agent");
+}
+
+void Holder::on_signal() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    if (info.ssi_signo == SIGCHLD) {
+      reap_children();
+    } else {
+      begin_end(0, kTerminationGraceMs, "signal " + std::to_string(info.ssi_signo));
+    }
+  }
+}
+
+// Ended children, whoever they are: also those that a worker left behind and that came to us,
+// because the holder is their subreaper.
+void Holder::reap_children() {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
+    if (workers_.contains(info.si_pid)) {
+      worker_ended(info.si_pid);
+    } else if (agent_.process && agent_.process->pid == info.si_pid) {
+      agent_ended();
+    } else {
+      ::waitpid(info.si_pid, nullptr, 0);
+      if (guardian_.process && guardian_.process->pid == info.si_pid) {
+        log_warning("guardian process ended; starting another");
+        kept_ended(guardian_, "guardian");
+      }
+    }
+  }
+  kill_strays();
+}
+
+// What a dead worker started and what left its process group. Their children come to us in turn
+// when they die, and the SIGCHLD of that death leads here again.
+void Holder::kill_strays() {
+  std::set<std::string> living;
+  for (const auto& [pid, worker] : workers_) living.insert(worker->mark);
+  for (const pid_t pid : own_children()) {
+    if (workers_.contains(pid)) continue;
+    const std::string mark = mark_of(pid);
+    if (mark.starts_with(boot_id_ + ".") && !living.contains(mark)) ::kill(pid, SIGKILL);
+  }
+}
+
+// ---- the agent's requests -----------------------------------------------------------------------
+
+void Holder::read_agent() {
+  while (agent_socket_) {
+    if (!agent_socket_->flush().ok()) return;
+    if (!agent_socket_->has_queued()) loop_.change(agent_socket_->fd(), EPOLLIN);
+    auto packet = agent_socket_->receive();
+    if (!packet.ok()) {
+      // Its end is closed: it is about to end, which the pidfd will tell.
+      loop_.remove(agent_socket_->fd());
+      agent_socket_.reset();
+      return;
+    }
+    if (!packet->has_value()) return;
+    auto request = decode_to_holder((*packet)->bytes);
+    if (!request.ok()) {
+      log_error(request.error().message + "; ending the agent process");
+      ::kill(agent_.process->pid, SIGKILL);
+      return;
+    }
+    std::visit([this](auto& message) { on(std::move(message)); }, *request);
+  }
+}
+
+void Holder::send(const ToAgent& message, int descriptor) {
+  if (!agent_socket_) return;  // the next agent is greeted with the present state
+  if (!agent_socket_->send_or_queue(encode(message), descriptor).ok()) return;
+  if (agent_socket_->has_queued()) loop_.change(agent_socket_->fd(), EPOLLIN | EPOLLOUT);
+}
+
+void Holder::greet() {
+  send(memory_);
+  for (const WorkerState& past : past_workers_) send(past);
+  for (const auto& [pid, worker] : workers_) {
+    send(WorkerState{worker->generation, worker->rank, worker->local_rank,
+                     static_cast<uint64_t>(pid), 1},
+         worker->progress.get());
+  }
+  for (const auto& [seq, bytes] : reports_) send(StoredReport{seq, bytes});
+  for (const auto& [id, exit] : exits_) send(exit);
+  send(HelloEnd{});
+}
+
+void Holder::on(AcceptGeneration request) {
+  if (request.generation <= memory_.generation_seen) return;
+  memory_.generation_seen = request.generation;
+  past_workers_.clear();
+}
+
+void Holder::on(const Spawn& request) {
+  Result<std::unique_ptr<Worker>> started = start(request);
+  if (!started.ok()) {
+    const Error& error = started.error();
+    log_error("rank " + std::to_string(request.rank) + ": " + error.message);
+    const uint8_t permanent = is_permanent(error.code) ? 1 : 0;
+    send(SpawnFailed{request.generation, request.rank, permanent, error.message});
+    return;
+  }
+  std::unique_ptr<Worker> worker = std::move(started).value();
+  const pid_t pid = worker->pid();
+  loop_.add(worker->process.pidfd.get(), EPOLLIN, [this, pid](uint32_t) { worker_ended(pid); });
+  const int log_fd = worker->log->read_end();
+  RankLog* log = worker->log.get();
+  loop_.add(log_fd, EPOLLIN, [this, log](uint32_t) {
+    if (log->drain()) return;
+    loop_.remove(log->read_end());  // nobody writes any more
+    log->close_pipe();
+  });
+  send(WorkerState{request.generation, request.rank, request.local_rank, static_cast<uint64_t>(pid),
+                   1},
+       worker->progress.get());
+  workers_[pid] = std::move(worker);
+}
+
+void Holder::on(const Kill& request) {
+  memory_.ended_through = std::max(memory_.ended_through, request.generation);
+  end_workers(request.generation, request.grace_ms);
+}
+
+void Holder::on(KeepReport request) {
+  exits_.erase(request.covers_exit);
+  memory_.last_report = std::max(memory_.last_report, request.seq);
+  if (request.committed_step != 0) {
+    memory_.committed_generation = request.committed_generation;
+    memory_.committed_step = request.committed_step;
+  }
+  reports_[request.seq] = std::move(request.bytes);
+}
+
+void Holder::on(const End& request) {
+  begin_end(request.exit_code, request.grace_ms, request.reason);
+}
+
+// ---- workers ------------------------------------------------------------------------------------
+
+std::string Holder::refusal_of(const Spawn& request) const {
+  const std::string generation = "generation " + std::to_string(request.generation);
+  if (exit_code_) return "the node is ending";
+  if (request.generation < memory_.generation_seen) {
+    return generation + " is stale: the node has seen " + std::to_string(memory_.generation_seen);
+  }
+  if (request.generation <= memory_.ended_through) return generation + " was ended on this node";
+  if (request.argv.empty()) return "the command is empty";
+  if (request.local_rank < 0 || request.local_rank > kMaxLocalRank) return "bad local rank";
+  for (const auto& [pid, worker] : workers_) {
+    if (worker->generation < request.generation || worker->rank == request.rank ||
+        worker->local_rank == request.local_rank) {
+      return "process " + std::to_string(pid) + " of rank " + std::to_string(worker->rank) +
+             ", generation " + std::to_string(worker->generation) + " is still there";
+    }
+  }
+  return "";
+}
+
+Result<std::unique_ptr<Worker>> Holder::start(const Spawn& request) {
+  reap_children();  // so that a worker that has just ended does not stand in the way
+  if (const std::string refusal = refusal_of(request); !refusal.empty()) {
+    return Error{ErrorCode::kFailedPrecondition, refusal};
+  }
+  on(AcceptGeneration{request.generation});
+  UniqueFd& arena = arenas_[request.local_rank];
+  if (!arena.valid()) {
+    HP_TRY_ASSIGN(arena, make_arena());
+  }
+  return start_worker(request, WorkerPlace{options_.node, boot_id_, arena.get()});
+}
+
+void Holder::worker_ended(pid_t pid) {
+  const auto found = workers_.find(pid);
+  if (found == workers_.end()) return;
+  siginfo_t info{};
+  if (::waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid) return;
+  const std::unique_ptr<Worker> worker = std::move(found->second);
+  // Before reaping: as long as the leader is a zombie, the group's id cannot be anyone else's.
+  worker->signal_group(SIGKILL);
+  Exited record = exit_record(*worker, info.si_code, info.si_status);
+  record.exit_id = ++last_exit_;
+  loop_.remove(worker->process.pidfd.get());
+  if (worker->log->read_end() >= 0) loop_.remove(worker->log->read_end());
+  ::waitpid(pid, nullptr, 0);
+  workers_.erase(found);
+  if (record.generation == memory_.generation_seen) {
+    past_workers_.push_back(
+        {record.generation, record.rank, worker->local_rank, static_cast<uint64_t>(pid), 0});
+  }
+  send(record);
+  exits_.emplace(record.exit_id, std::move(record));
+  kill_strays();
+}
+
+void Holder::end_workers(uint64_t generation, uint32_t grace_ms) {
+  reap_children();  // who ended by itself before this request did not end because of it
+  const int64_t kill_at = clock_.monotonic_ms() + grace_ms;
+  for (const auto& [pid, worker] : workers_) {
+    if (worker->generation > generation) continue;
+    worker->by_request = true;
+    if (grace_ms > 0 && worker->kill_at_ms == 0) worker->signal_group(SIGTERM);
+    worker->kill_at_ms = worker->kill_at_ms == 0 ? kill_at : std::min(worker->kill_at_ms, kill_at);
+  }
+  kill_overdue();
+}
+
+void Holder::kill_overdue() {
+  const int64_t now = clock_.monotonic_ms();
+  for (const auto& [pid, worker] : workers_) {
+    if (worker->kill_at_ms == 0 || now < worker->kill_at_ms) continue;
+    worker->signal_group(SIGKILL);
+    worker->kill_at_ms = now + 1'000;  // once more, should it be stuck
+  }
+}
+
+void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why) {
+  if (!exit_code_) {
+    log_info("node ends: " + why);
+    exit_code_ = exit_code;
+  }
+  end_workers(UINT64_MAX, grace_ms);
+}
+
+void Holder::finish_end() {
+  if (agent_.process) {
+    ::kill(agent_.process->pid, SIGKILL);
+    ::waitpid(agent_.process->pid, nullptr, 0);
+  }
+  if (!kill_marked(boot_id_ + ".", kSweepTimeoutMs)) {
+    log_error("processes that the workers started could not be ended");
+  }
+  // Last, because it shares the lock: a free lock means that nothing is left.
+  if (guardian_.process) {
+    ::kill(guardian_.process->pid, SIGKILL);
+    ::waitpid(guardian_.process->pid, nullptr, 0);
+  }
+  log_info("holder of node " + options_.node + " ended");
+}
+
+int64_t Holder::next_timeout_ms() const {
+  int64_t next = INT64_MAX;
+  for (const auto& [pid, worker] : workers_) {
+    if (worker->kill_at_ms != 0) next = std::min(next, worker->kill_at_ms);
+  }
+  if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
+  if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
+  if (next == INT64_MAX) return -1;
+  return std::max<int64_t>(0, next - clock_.monotonic_ms());
+}
+
+// Signals arrive as descriptors, in the order of the loop; workers get an empty mask.
+Result<UniqueFd> take_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&mask, signal);
+  if (::sigprocmask(SIG_BLOCK, &mask, nullptr) != 0) return errno_error("cannot block signals");
+  UniqueFd fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd.valid()) return errno_error("cannot create a signal descriptor");
+  return fd;
+}
+
+}  // namespace
+
+int run_holder(const HolderOptions& options) {
+  auto signals = take_signals();
+  auto lock = take_node_lock(options.paths.node_lock(options.job, options.node));
+  if (!signals.ok() || !lock.ok()) {
+    log_error(!signals.ok() ? signals.error().message : lock.error().message);
+    return 1;
+  }
+  if (!lock->has_value()) {
+    log_info("node " + options.node + " of job " + to_string(options.job) +
+             " already has a holder; nothing to do");
+    return 0;
+  }
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+    log_warning("cannot become a subreaper; what workers leave behind is ended only at the end");
+  }
+  Holder holder(options, std::move(**lock), std::move(signals).value());
+  return holder.run();
+}
+
+}  // namespace hpctl::holder

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The holder: the first process of a node. Small, std-only, single-threaded: what it does not do
+// cannot go wrong in it. It spawns the workers, keeps their shared memory and logs, remembers what
+// the agent proper must not forget (agent/holder_protocol.h), and starts the agent proper again
+// when that dies, so that an agent's crash does not disturb training.
+//
+// When the holder itself dies, its children die with it: the workers and the agent proper by
+// PDEATHSIG, which is bound to the holder's main and only thread; what the workers started by the
+// guardian (agent/guardian.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/paths.h"
+
+namespace hpctl::holder {
+
+struct HolderOptions {
+  HomePaths paths;
+  JobId job;
+  std::string node;
+  // Command lines of the agent proper and of the guardian (its boot id is appended).
+  std::vector<std::string> agent_argv;
+  std::vector<std::string> guardian_argv;
+};
+
+// Runs until told to end. Exit code: 0 ended on request, or another holder has the node; 1 a fault
+// that the log names. Call from main(): blocks signals and makes this process a subreaper.
+int run_holder(const HolderOptions& options);
+
+}  // namespace hpctl::holder

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holder and agent proper say to each other over a SOCK_SEQPACKET pair. One packet is one
+// message: u8 kind, then the fields in the order of the struct (agent/packet.h). At most
+// kMaxPacketBytes. A descriptor, where a message has one, travels beside it by SCM_RIGHTS.
+//
+// The holder outlives the agent proper, so it keeps what must not be lost with it: boot id, highest
+// generation, running workers, exit records, and the reports the controller has not acknowledged
+// (as opaque bytes). A packet that was sent is in the holder's queue even if the sender dies at
+// once; what the agent wants kept, it therefore sends here first and to the controller second.
+//
+// A new agent gets: Hello, WorkerState for each worker of the newest generation, StoredReport for
+// each unacknowledged report in order, Exited for each exit that no report covers, HelloEnd. From
+// then on events come as they happen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl::holder {
+
+inline constexpr uint32_t kProtocolVersion = 1;
+// Below the kernel's default socket buffer, so that any packet can be sent at all.
+inline constexpr size_t kMaxPacketBytes = 192U << 10;
+// The agent proper finds its end of the pair here.
+inline constexpr int kAgentSocketFd = 3;
+
+// ---- agent -> holder ----------------------------------------------------------------------------
+
+// The node takes part in `generation`; lower ones are refused from now on.
+struct AcceptGeneration {
+  uint64_t generation = 0;
+};
+// Answered by WorkerState or SpawnFailed. Refused while a worker of a lower generation is alive.
+struct Spawn {
+  uint64_t generation = 0;
+  int32_t rank = 0;
+  int32_t local_rank = 0;
+  std::vector<std::string> argv;  // argv[0] without '/' is looked up in PATH
+  std::vector<std::string> env;   // NAME=value, replacing what the holder's environment has
+  std::string directory;          // working directory
+  std::string log_path;
+  std::string workload;  // bytes of descriptor kWorkloadFd
+};
+// End every worker of a generation <= `generation`: SIGTERM to its process group, SIGKILL after
+// grace_ms (at once when 0). None of these generations can be spawned any more.
+struct Kill {
+  uint64_t generation = 0;
+  uint32_t grace_ms = 0;
+};
+// Keep a report until acknowledged. In the same breath (one packet: all or nothing) drops the exit
+// record the report covers and notes the newest commit reported, so that no crash of the agent
+// makes it report either again.
+struct KeepReport {
+  uint64_t seq = 0;
+  uint64_t covers_exit = 0;  // Exited::exit_id; 0 = none
+  uint64_t committed_generation = 0;
+  uint64_t committed_step = 0;
+  std::string bytes;
+};
+struct DropReport {
+  uint64_t seq = 0;
+};
+// End every worker, then the holder itself.
+struct End {
+  int32_t exit_code = 0;
+  uint32_t grace_ms = 0;
+  std::string reason;
+};
+
+// ---- holder -> agent ----------------------------------------------------------------------------
+
+struct Hello {
+  uint32_t version = kProtocolVersion;
+  std::string boot_id;
+  uint64_t holder_pid = 0;
+  uint64_t generation_seen = 0;
+  uint64_t ended_through = 0;  // generations <= this were ended by Kill
+  uint64_t last_report = 0;    // highest KeepReport::seq ever
+  uint64_t committed_generation = 0;
+  uint64_t committed_step = 0;
+};
+// A worker that was spawned. With alive, its progress page travels beside.
+struct WorkerState {
+  uint64_t generation = 0;
+  int32_t rank = 0;
+  int32_t local_rank = 0;
+  uint64_t pid = 0;
+  uint8_t alive = 0;
+};
+struct SpawnFailed {
+  uint64_t generation = 0;
+  int32_t rank = 0;
+  uint8_t permanent = 0;  // a repetition cannot help
+  std::string reason;
+};
+struct Exited {
+  uint64_t exit_id = 0;
+  uint64_t generation = 0;
+  int32_t rank = 0;
+  uint64_t pid = 0;
+  int32_t exit_code = 0;  // valid when signal == 0
+  int32_t signal = 0;
+  uint64_t last_step = 0;
+  uint64_t checkpoint_step = 0;
+  uint8_t by_request = 0;  // Kill was received before it ended
+  std::string message;     // last words on the progress page, else the last line it printed
+};
+struct StoredReport {
+  uint64_t seq = 0;
+  std::string bytes;
+};
+struct HelloEnd {};
+
+using ToHolder = std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End>;
+using ToAgent = std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd>;
+
+std::string encode(const ToHolder& message);
+std::string encode(const ToAgent& message);
+// kInvalidArgument for anything encode did not make.
+Result<ToHolder> decode_to_holder(std::string_view packet);
+Result<ToAgent> decode_to_agent(std::string_view packet);
+
+}  // namespace hpctl::holder

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpagent: the per-node program. `--holder` is what a scheduler starts; the other modes are started
+// by the holder itself.
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agent/guardian.h"
+#include "agent/holder.h"
+#include "common/base/log.h"
+
+namespace {
+
+constexpr char kUsage[] =
+    R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
+       hpagent --version | --help
+
+Supervises the workers of one job on one node. hpctl's schedulers start it; people seldom need to.
+
+  --home DIR     HPCTL_HOME of the job's controller
+  --job JOB      number of the job
+  --node NAME    name of this node within the job, e.g. n0
+  --socket PATH  Unix socket of the controller
+
+The holder takes DIR/jobs/JOB/nodes/NAME/lock, starts and watches the workers, and keeps a second
+process, the agent proper, which talks to the controller. SIGTERM ends the workers, then the node.
+
+Exit codes: 0 ended on request, or the node has a holder already; 1 a fault, named on stderr;
+2 wrong usage.
+)";
+
+using Arguments = std::map<std::string, std::string>;
+
+// "--name value" pairs after the mode; an empty map when they are not well formed.
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  if (argc % 2 != 0) return {};
+  for (int i = 2; i + 1 < argc; i += 2) arguments[argv[i]] = argv[i + 1];
+  for (const char* name : {"--home", "--job", "--node", "--socket"}) {
+    if (arguments[name].empty()) return {};
+  }
+  return arguments.size() == 4 ? arguments : Arguments();
+}
+
+int usage_error() {
+  std::fputs("hpagent: wrong arguments; see hpagent --help\n", stderr);
+  return 2;
+}
+
+int run_holder(const Arguments& arguments, const std::string& program) {
+  using hpctl::holder::HolderOptions;
+  const hpctl::HomePaths paths(arguments.at("--home"));
+  const hpctl::JobId job{std::strtoull(arguments.at("--job").c_str(), nullptr, 10)};
+  HolderOptions options{paths, job, arguments.at("--node"), {program, "--agent"}, {}};
+  for (const auto& [name, value] : arguments) {
+    options.agent_argv.push_back(name);
+    options.agent_argv.push_back(value);
+  }
+  options.guardian_argv = {program, "--guardian"};
+  hpctl::set_log_component("holder " + options.node);
+  return hpctl::holder::run_holder(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "--help") return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
+  if (mode == "--version") return std::puts("hpagent " HPCTL_VERSION) < 0 ? 1 : 0;
+  if (mode == "--guardian" && argc == 3) {
+    hpctl::set_log_component("guardian");
+    return hpctl::holder::run_guardian(argv[2]);
+  }
+  const Arguments arguments = parse(argc, argv);
+  if (arguments.empty()) return usage_error();
+  const auto directory = hpctl::program_directory();
+  if (!directory.ok()) {
+    std::fprintf(stderr, "hpagent: %s\n", directory.error().message.c_str());
+    return 1;
+  }
+  // By path and not by /proc/self/exe: after an upgrade the next agent proper is the new one.
+  const std::string program = *directory + "/hpagent";
+  if (mode == "--holder") return run_holder(arguments, program);
+  return usage_error();
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// ProgressView: reads the progress page of a worker, which may write anything at any time.
+#pragma once
+
+#include <string>
+
+#include "agent/core/progress.h"
+#include "common/base/worker_abi.h"
+
+namespace hpctl {
+
+class ProgressView {
+ public:
+  // Maps the page of `memfd`, which the holder has sealed against shrinking. A page that cannot be
+  // mapped reads as one the worker never mapped.
+  explicit ProgressView(int memfd);
+  ~ProgressView();
+  ProgressView(const ProgressView&) = delete;
+  ProgressView& operator=(const ProgressView&) = delete;
+
+  agent::ProgressSample sample() const;
+  // Why the worker is about to exit: one printable line; "" = it did not say.
+  std::string message() const;
+
+ private:
+  bool written() const;
+
+  const ProgressPage* page_ = nullptr;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/spawn.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <string_view>
+
+#include "common/base/file.h"
+
+namespace hpctl {
+namespace {
+
+// What the child found impossible: sent over the close-on-exec pipe.
+enum class ChildStep : int { kDirectory, kDescriptors, kExec };
+struct ChildFailure {
+  ChildStep step;
+  int error;
+};
+
+// All that the child touches, made before the fork.
+struct Prepared {
+  std::vector<char*> argv;
+  std::vector<char*> env;
+  std::vector<UniqueFd> sources;  // numbered above every target, so that dup2 overwrites none
+  UniqueFd error_read;
+  UniqueFd error_write;
+  std::string oom_score;
+  pid_t parent = 0;
+};
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  result.reserve(texts.size() + 1);
+  for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+Result<Prepared> prepare(const SpawnPlan& plan) {
+  Prepared prepared;
+  prepared.argv = pointers(plan.argv);
+  prepared.env = pointers(plan.env);
+  prepared.parent = ::getpid();
+  const int first_free = static_cast<int>(plan.descriptors.size());
+  for (const int fd : plan.descriptors) {
+    UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, first_free));
+    if (!copy.valid()) return errno_error("cannot duplicate a descriptor for " + plan.program);
+    prepared.sources.push_back(std::move(copy));
+  }
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create a pipe");
+  prepared.error_read.reset(ends[0]);
+  const UniqueFd low_end(ends[1]);
+  prepared.error_write.reset(::fcntl(low_end.get(), F_DUPFD_CLOEXEC, first_free));
+  if (!prepared.error_write.valid()) return errno_error("cannot duplicate a pipe");
+  if (plan.oom_score_increase > 0) {
+    const auto own = read_file("/proc/self/oom_score_adj", 64);
+    const int score = own.ok() ? std::atoi(own->c_str()) : 0;
+    prepared.oom_score = std::to_string(std::min(1000, score + plan.oom_score_increase));
+  }
+  return prepared;
+}
+
+[[noreturn]] void fail_in_child(int error_fd, ChildStep step) {
+  const ChildFailure failure{step, errno};
+  [[maybe_unused]] const ssize_t n = ::write(error_fd, &failure, sizeof(failure));
+  ::_exit(127);
+}
+
+void reset_signals() {
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// Runs between fork and exec: async-signal-safe calls only, no allocation.
+[[noreturn]] void run_child(const SpawnPlan& plan, const Prepared& prepared) {
+  const int error_fd = prepared.error_write.get();
+  if (plan.die_with_parent) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // The parent may have died before the request above; then nobody would signal us.
+    if (::getppid() != prepared.parent) ::_exit(127);
+  }
+  ::setpgid(0, 0);
+  reset_signals();
+  if (!prepared.oom_score.empty()) {
+    const int fd = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    // Best effort: without /proc the process still runs, only less likely to be the one ended.
+    if (fd >= 0) {
+      [[maybe_unused]] const ssize_t n =
+          ::write(fd, prepared.oom_score.data(), prepared.oom_score.size());
+      ::close(fd);
+    }
+  }
+  if (!plan.directory.empty() && ::chdir(plan.directory.c_str()) != 0) {
+    fail_in_child(error_fd, ChildStep::kDirectory);
+  }
+  const auto count = static_cast<int>(prepared.sources.size());
+  for (int target = 0; target < count; ++target) {
+    if (::dup2(prepared.sources[target].get(), target) < 0) {
+      fail_in_child(error_fd, ChildStep::kDescriptors);
+    }
+  }
+  if (error_fd > count) ::close_range(count, error_fd - 1, 0);
+  ::close_range(error_fd + 1, ~0U, 0);
+  ::execve(plan.program.c_str(), prepared.argv.data(), prepared.env.data());
+  fail_in_child(error_fd, ChildStep::kExec);
+}
+
+Error describe(const SpawnPlan& plan, const ChildFailure& failure) {
+  if (failure.step == ChildStep::kDirectory) {
+    return errno_error("cannot enter working directory " + plan.directory, failure.error);
+  }
+  if (failure.step == ChildStep::kDescriptors) {
+    return errno_error("cannot set up descriptors of " + plan.program, failure.error);
+  }
+  Error error = errno_error("cannot execute " + plan.program, failure.error);
+  if (failure.error == ENOEXEC) {
+    error.code = ErrorCode::kInvalidArgument;
+    error.message += "; a script needs a first line such as #!/bin/sh";
+  }
+  return error;
+}
+
+}  // namespace
+
+Result<SpawnedProcess> spawn_process(const SpawnPlan& plan) {
+  HP_TRY_ASSIGN(Prepared prepared, prepare(plan));
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    Error error = errno_error("cannot fork for " + plan.program);
+    if (errno == EAGAIN) error.code = ErrorCode::kResourceExhausted;
+    return error;
+  }
+  if (pid == 0) run_child(plan, prepared);
+  // Also from here, so that the group exists whichever of the two runs first.
+  ::setpgid(pid, pid);
+  prepared.error_write.reset();
+  ChildFailure failure{};
+  ssize_t n = 0;
+  do {
+    n = ::read(prepared.error_read.get(), &failure, sizeof(failure));
+  } while (n < 0 && errno == EINTR);
+  if (n == static_cast<ssize_t>(sizeof(failure))) {
+    ::waitpid(pid, nullptr, 0);
+    return describe(plan, failure);
+  }
+  SpawnedProcess process;
+  process.pid = pid;
+  process.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.pidfd.valid()) {
+    const Error error = errno_error("cannot watch process " + std::to_string(pid));
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    return error;
+  }
+  return process;
+}
+
+Result<std::string> find_program(const std::string& name, const std::vector<std::string>& env) {
+  if (name.find('/') != std::string::npos) return name;
+  std::string_view path = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string& entry : env) {
+    if (entry.starts_with("PATH=")) path = std::string_view(entry).substr(5);
+  }
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    const std::string candidate = std::string(path.substr(begin, end - begin)) + "/" + name;
+    struct stat st {};
+    if (::stat(candidate.c_str(), &st) == 0 && S_ISREG(st.st_mode) &&
+        ::access(candidate.c_str(), X_OK) == 0) {
+      return candidate;
+    }
+    begin = end + 1;
+  }
+  return Error{ErrorCode::kNotFound, "cannot find program " + name +
+                                         " in PATH; give its full path or extend PATH in env.set"};
+}
+
+std::vector<std::string> environment_with(const std::vector<std::string>& changes) {
+  std::map<std::string, std::string, std::less<>> merged;
+  const auto put = [&](const std::string& entry) {
+    merged[entry.substr(0, entry.find('='))] = entry;
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry) put(*entry);
+  for (const std::string& entry : changes) put(entry);
+  std::vector<std::string> result;
+  for (auto& [name, entry] : merged) result.push_back(std::move(entry));
+  return result;
+}
+
+}  // namespace hpctl

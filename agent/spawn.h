@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// spawn_process: fork and exec with nothing inherited but what the plan names.
+//
+// Everything is prepared before the fork; between fork and exec the child makes only
+// async-signal-safe calls. The child gets descriptors 0..n-1 as listed and no others, default
+// signal dispositions, an empty signal mask, its own process group, and (die_with_parent) SIGKILL
+// when the *thread* that called spawn_process ends: call it from a thread that lives as long as the
+// process. A failure in the child, exec included, is reported with its cause, not as an exit code.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct SpawnPlan {
+  std::string program;  // path; find_program() resolves a bare name
+  std::vector<std::string> argv;
+  std::vector<std::string> env;  // NAME=value, the whole environment
+  std::string directory;         // "" = the parent's
+  std::vector<int> descriptors;  // child's 0, 1, 2, ...
+  bool die_with_parent = true;
+  int oom_score_increase = 0;  // above the parent's; the kernel ends the highest score first
+};
+
+struct SpawnedProcess {
+  pid_t pid = -1;
+  UniqueFd pidfd;  // readable when the process has ended; the caller reaps it
+};
+
+// Codes: kNotFound, kPermissionDenied, kInvalidArgument (not a program) are permanent;
+// kResourceExhausted and others may go away.
+Result<SpawnedProcess> spawn_process(const SpawnPlan& plan);
+
+// Path of `name` as execvp would find it, with PATH taken from `env`. kNotFound otherwise.
+Result<std::string> find_program(const std::string& name, const std::vector<std::string>& env);
+
+// This process's environment as NAME=value, with those names replaced or added.
+std::vector<std::string> environment_with(const std::vector<std::string>& changes);
+
+}  // namespace hpctl

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mark by which everything a worker ever started is found again, whatever process group or
+// session it has moved to: the environment variable HPCTL_WORKER=BOOT.GENERATION.RANK, which
+// children inherit. A process that changes its own environment after exec keeps the mark, since
+// /proc/PID/environ shows what exec was given; one that execs with a cleared environment and in a
+// session of its own escapes (docs/architecture.md).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hpctl {
+
+inline constexpr char kWorkerMarkName[] = "HPCTL_WORKER";
+
+std::string worker_mark(const std::string& boot_id, uint64_t generation, int32_t rank);
+
+// The process's own mark; "" when it has none, is gone, or belongs to another user.
+std::string mark_of(pid_t pid);
+
+// Children of this process, zombies included. Call from the only thread.
+std::vector<pid_t> own_children();
+
+// SIGKILLs every process whose mark begins with `prefix`, again and again until none is found or
+// `timeout_ms` has passed. True when none is left.
+bool kill_marked(const std::string& prefix, int64_t timeout_ms);
+
+}  // namespace hpctl

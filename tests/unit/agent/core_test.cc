@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Local supervision rules, by table.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "agent/core/printable.h"
+#include "agent/core/progress.h"
+#include "agent/core/respawn.h"
+
+namespace hpctl::agent {
+namespace {
+
+TEST(Printable, KeepsTextAndReplacesTheRest) {
+  struct Case {
+    std::string input;
+    std::string expected;
+  };
+  const Case cases[] = {{"plain", "plain"},
+                        {"two\nlines\r\n", "two lines"},
+                        {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+                        {"\xe2\x82\xac \xf0\x9f\x98\x80", "\xe2\x82\xac \xf0\x9f\x98\x80"},
+                        {"bad\xff\xc3", "bad??"},
+                        {"\xc0\xaf", "??"},
+                        {"\xed\xa0\x80", "???"},
+                        {"bell\x07", "bell?"},
+                        {"\x1b[31mred", "?[31mred"}};
+  for (const Case& one : cases) EXPECT_EQ(printable_line(one.input, 100), one.expected);
+  EXPECT_EQ(printable_line("abc\xe2\x82\xac", 5), "abc") << "never half a character";
+}
+
+TEST(RespawnPolicy, PausesGrowAndEnd) {
+  RespawnPolicy policy;
+  int64_t total = 0;
+  int tries = 0;
+  for (auto pause = policy.pause_after(0); pause; pause = policy.pause_after(0)) {
+    EXPECT_LE(*pause, RespawnPolicy::kLongestPauseMs);
+    total += *pause;
+    ++tries;
+  }
+  EXPECT_EQ(tries, RespawnPolicy::kMaxShortLives);
+  EXPECT_GT(total, 10'000);
+  EXPECT_LT(total, 20'000);
+}
+
+TEST(RespawnPolicy, AUsefulLifeStartsTheCountAnew) {
+  RespawnPolicy policy;
+  for (int i = 0; i < 1000; ++i) {
+    policy.pause_after(0);
+    EXPECT_EQ(policy.pause_after(RespawnPolicy::kUsefulLifeMs), RespawnPolicy::kFirstPauseMs);
+  }
+}
+
+ProgressSample sample(uint64_t step, uint64_t checkpoint = 0) {
+  ProgressSample result;
+  result.mapped = true;
+  result.step = step;
+  result.checkpoint_step = checkpoint;
+  result.first_step_unix_ns = step > 0 ? 1 : 0;
+  return result;
+}
+
+TEST(ProgressWatch, FirstStepIsToldOncePerProcess) {
+  ProgressWatch watch;
+  watch.worker_started(0, 1);
+  EXPECT_TRUE(watch.awaits_first_step());
+  EXPECT_FALSE(watch.sampled(0, 1, ProgressSample()).first_step);
+  EXPECT_FALSE(watch.sampled(0, 1, sample(0)).first_step);
+  EXPECT_TRUE(watch.sampled(0, 1, sample(5)).first_step);
+  EXPECT_FALSE(watch.awaits_first_step());
+  EXPECT_FALSE(watch.sampled(0, 1, sample(6)).first_step);
+  watch.worker_started(0, 2);
+  EXPECT_TRUE(watch.awaits_first_step());
+  EXPECT_FALSE(watch.sampled(0, 1, sample(7)).first_step) << "a page of the old generation";
+  EXPECT_TRUE(watch.sampled(0, 2, sample(6)).first_step);
+}
+
+TEST(ProgressWatch, AWorkerThatEndedIsNotWaitedFor) {
+  ProgressWatch watch;
+  watch.worker_started(0, 1);
+  watch.worker_started(1, 1);
+  watch.sampled(0, 1, sample(1));
+  watch.worker_ended(1, 1);
+  EXPECT_FALSE(watch.awaits_first_step());
+  watch.worker_started(1, 2);
+  watch.worker_ended(1, 1);
+  EXPECT_TRUE(watch.awaits_first_step()) << "the old one's end is not the new one's";
+}
+
+TEST(ProgressWatch, CommitsAreReportedOnceAndOnlyWhenNewer) {
+  ProgressWatch watch(Commit{1, 10});
+  watch.worker_started(0, 1);
+  watch.worker_started(1, 1);
+  EXPECT_FALSE(watch.sampled(0, 1, sample(11, 10)).commit) << "an earlier life reported it";
+  EXPECT_EQ(watch.sampled(0, 1, sample(21, 20)).commit, (Commit{1, 20}));
+  EXPECT_FALSE(watch.sampled(1, 1, sample(21, 20)).commit) << "the other rank saw the same one";
+  EXPECT_EQ(watch.committed(1, 30), (Commit{1, 30})) << "from an exit record";
+  EXPECT_FALSE(watch.committed(1, 0));
+  EXPECT_EQ(watch.committed(2, 25), (Commit{2, 25})) << "a later generation starts lower";
+  EXPECT_FALSE(watch.committed(1, 40)) << "the chain has gone on without it";
+}
+
+}  // namespace
+}  // namespace hpctl::agent

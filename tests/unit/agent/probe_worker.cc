@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker for tests, driven by its arguments in order:
+//   report            print what the child environment looks like, one "key value" per line
+//   map               map the progress page
+//   step N            complete step N (the first one also stamps first_step_unix_ns)
+//   commit N          say that the checkpoint of step N is committed
+//   say TEXT          last words
+//   print TEXT        a line on stdout
+//   fill N            N lines of 100 bytes on stdout
+//   child | stray     start a process that sleeps, in this process group | in a session of its own,
+//                     and print its id
+//   file PATH         create PATH, to tell the test how far we are
+//   wait PATH         until PATH exists
+//   hang              for ever
+//   deaf              ignore SIGTERM
+//   exit N
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <string>
+
+#include "common/base/worker_abi.h"
+
+namespace {
+
+hpctl::ProgressPage* page = nullptr;
+
+uint64_t now_unix_ns() {
+  timespec ts{};
+  ::clock_gettime(CLOCK_REALTIME, &ts);
+  return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(ts.tv_nsec);
+}
+
+void report() {
+  std::printf("pgid_is_pid %d\n", ::getpgrp() == ::getpid());
+  int death_signal = 0;
+  ::prctl(PR_GET_PDEATHSIG, &death_signal);
+  std::printf("pdeathsig %d\n", death_signal);
+  std::ifstream oom("/proc/self/oom_score_adj");
+  int score = 0;
+  oom >> score;
+  std::printf("oom_score_adj %d\n", score);
+  sigset_t mask;
+  ::sigprocmask(SIG_BLOCK, nullptr, &mask);
+  int blocked = 0;
+  int handled = 0;
+  for (int signal = 1; signal < 32; ++signal) {
+    blocked += ::sigismember(&mask, signal);
+    struct sigaction action {};
+    ::sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_DFL) ++handled;
+  }
+  std::printf("blocked_signals %d\nhandled_signals %d\n", blocked, handled);
+  DIR* directory = ::opendir("/proc/self/fd");
+  std::string fds;
+  while (const dirent* entry = ::readdir(directory)) {
+    const int fd = std::atoi(entry->d_name);
+    if (entry->d_name[0] == '.' || fd == ::dirfd(directory)) continue;
+    fds += std::to_string(fd) + ",";
+  }
+  ::closedir(directory);
+  std::printf("fds %s\n", fds.c_str());
+  char workload[256] = {};
+  const ssize_t n = ::read(hpctl::kWorkloadFd, workload, sizeof(workload) - 1);
+  std::printf("workload %s\n", n > 0 ? workload : "");
+  struct stat st {};
+  ::fstat(hpctl::kArenaFd, &st);
+  std::printf("arena_bytes %ld\n", static_cast<long>(st.st_size));
+  std::printf("cwd %s\n", ::get_current_dir_name());
+  for (const char* name : {"RANK", "HPCTL_GENERATION", "OMP_NUM_THREADS", "WORLD_SIZE"}) {
+    if (const char* value = std::getenv(name)) std::printf("%s %s\n", name, value);
+  }
+  std::fflush(stdout);
+}
+
+void start_sleeper(bool own_session) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (own_session) ::setsid();
+    for (;;) ::pause();
+  }
+  std::printf("sleeper %d\n", pid);
+  std::fflush(stdout);
+}
+
+void step(uint64_t value) {
+  uint64_t none = 0;
+  page->phase = static_cast<uint32_t>(hpctl::WorkerPhase::kTraining);
+  page->first_step_unix_ns.compare_exchange_strong(none, now_unix_ns());
+  page->step.store(value, std::memory_order_release);
+}
+
+void map_page() {
+  page = static_cast<hpctl::ProgressPage*>(::mmap(nullptr, hpctl::kProgressPageBytes,
+                                                  PROT_READ | PROT_WRITE, MAP_SHARED,
+                                                  hpctl::kProgressFd, 0));
+  page->version = hpctl::kProgressVersion;
+  page->start_unix_ns = now_unix_ns();
+  page->magic.store(hpctl::kProgressMagic, std::memory_order_release);
+}
+
+void wait_for(const std::string& path) {
+  while (::access(path.c_str(), F_OK) != 0) ::usleep(1000);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string verb = argv[i];
+    const auto text = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+    if (verb == "report") report();
+    if (verb == "map") map_page();
+    if (verb == "step") step(std::stoull(text()));
+    if (verb == "commit") page->checkpoint_step = std::stoull(text());
+    if (verb == "say") {
+      const std::string words = text();
+      std::memcpy(page->message, words.data(), words.size());
+      page->message_length.store(static_cast<uint32_t>(words.size()), std::memory_order_release);
+    }
+    if (verb == "print") {
+      std::printf("%s\n", text().c_str());
+      std::fflush(stdout);
+    }
+    if (verb == "fill") {
+      for (int lines = std::stoi(text()); lines > 0; --lines) std::printf("%099d\n", lines);
+      std::fflush(stdout);
+    }
+    if (verb == "child") start_sleeper(false);
+    if (verb == "stray") start_sleeper(true);
+    if (verb == "file") std::ofstream(text()) << ::getpid();
+    if (verb == "wait") wait_for(text());
+    if (verb == "deaf") ::signal(SIGTERM, SIG_IGN);
+    if (verb == "hang") {
+      for (;;) ::pause();
+    }
+    if (verb == "exit") return std::stoi(text());
+  }
+  return 0;
+}
