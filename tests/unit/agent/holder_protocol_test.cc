@@ -8,7 +8,8 @@ namespace hpctl::holder {
 namespace {
 
 TEST(HolderProtocol, SpawnKeepsEveryField) {
-  const Spawn sent{3, 5, 1, {"prog", "", "a b"}, {"A=1", "B="}, "/tmp", "/log", std::string("\0x", 2)};
+  const Spawn sent{
+      3, 5, 1, {"prog", "", "a b"}, {"A=1", "B="}, "/tmp", "/log", std::string("\0x", 2)};
   const auto received = decode_to_holder(encode(ToHolder(sent)));
   ASSERT_TRUE(received.ok());
   const auto& spawn = std::get<Spawn>(*received);
@@ -23,21 +24,19 @@ TEST(HolderProtocol, SpawnKeepsEveryField) {
 }
 
 TEST(HolderProtocol, EveryKindIsReadAsItself) {
-  const std::vector<ToHolder> requests = {AcceptGeneration{9},          Spawn{},     Kill{4, 5},
-                                          KeepReport{1, 2, 3, 4, "x"}, DropReport{8},
-                                          End{1, 2, "why"}};
+  const std::vector<ToHolder> requests = {AcceptGeneration{9}, Spawn{},
+                                          Kill{4, 5},          KeepReport{1, 2, 3, 4, "x"},
+                                          DropReport{8},       End{1, 2, "why"}};
   for (const ToHolder& request : requests) {
     const auto received = decode_to_holder(encode(request));
     ASSERT_TRUE(received.ok());
     EXPECT_EQ(received->index(), request.index());
     EXPECT_EQ(encode(*received), encode(request));
   }
-  const std::vector<ToAgent> events = {Hello{1, "b", 2, 3, 4, 5, 6, 7},
-                                       WorkerState{1, 2, 3, 4, 1},
-                                       SpawnFailed{1, 2, 1, "no"},
-                                       Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last"},
-                                       StoredReport{1, "bytes"},
-                                       HelloEnd{}};
+  const std::vector<ToAgent> events = {
+      Hello{1, "b", 2, 3, 4, 5, 6, 7}, WorkerState{1, 2, 3, 4, 1},
+      SpawnFailed{1, 2, 1, "no"},      Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last"},
+      StoredReport{1, "bytes"},        HelloEnd{}};
   for (const ToAgent& event : events) {
     const auto received = decode_to_agent(encode(event));
     ASSERT_TRUE(received.ok());

@@ -316,8 +316,8 @@ TEST_F(HolderTest, NothingSurvivesTheHolder) {
   const pid_t child = logged_pid(0, "sleeper");
   const pid_t stray = logged_pid(1, "sleeper");
   ::kill(holder_.pid(), SIGKILL);
-  for (const pid_t pid : {static_cast<pid_t>(one.pid), static_cast<pid_t>(two.pid), child, stray,
-                          agent_pid_}) {
+  for (const pid_t pid :
+       {static_cast<pid_t>(one.pid), static_cast<pid_t>(two.pid), child, stray, agent_pid_}) {
     EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << pid;
   }
   // A free lock means that nothing is left, so whoever comes next waits for the guardian.

@@ -46,9 +46,8 @@ void report() {
   int death_signal = 0;
   ::prctl(PR_GET_PDEATHSIG, &death_signal);
   std::printf("pdeathsig %d\n", death_signal);
-  std::ifstream oom("/proc/self/oom_score_adj");
   int score = 0;
-  oom >> score;
+  std::ifstream("/proc/self/oom_score_adj") >> score;
   std::printf("oom_score_adj %d\n", score);
   sigset_t mask;
   ::sigprocmask(SIG_BLOCK, nullptr, &mask);
