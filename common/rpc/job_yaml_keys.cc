@@ -116,7 +116,8 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.model.norm_eps", kValue, "number", "1e-05", "1e-12 to 0.01",
      "Added under the root of RMSNorm.", HP_READ(train->model.norm_eps)},
 
-    {"workload.train.data", kSection, "section with path and seq_len", "required", "", "What is trained on.", nullptr},
+    {"workload.train.data", kSection, "section with path and seq_len", "required", "",
+     "What is trained on.", nullptr},
     {"workload.train.data.path", kValue, "path", "required", "",
      "A text file, or a directory of text files.",
      [](YamlValue& v, JobSpec& s) { v.read_path(s.train->data.path); }},
