@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each kind of process of a running job is killed once; the job must finish by itself, and what
+// should not notice must not notice.
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "tests/integration/local_cluster.h"
+#include "tests/integration/training_job.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+constexpr seconds kLong{60};
+
+class Recovery : public ::testing::Test {
+ protected:
+  // Submits and waits until the job is well into training.
+  void start(const TrainingJob& job) {
+    job_ = cluster_.submit(job.yaml());
+    ASSERT_TRUE(cluster_.wait_for_step(job_, 25, kLong)) << diagnosis();
+    before_ = cluster_.status(job_);
+    ASSERT_GT(worker_pid(before_, 0), 0) << before_;
+  }
+  void expect_finish() {
+    EXPECT_EQ(cluster_.wait_for_end(job_, kLong), "FINISHED") << diagnosis();
+    after_ = cluster_.status(job_);
+  }
+  std::string diagnosis() const {
+    std::string text = cluster_.hpctl({"status", to_string(job_)}).out;
+    text += cluster_.hpctl({"events", to_string(job_)}).out;
+    text += cluster_.hpctl({"logs", to_string(job_)}).out;
+    return text;
+  }
+  std::string causes(const std::string& type) const {
+    std::string text;
+    for (const json& event : cluster_.events(job_)) {
+      if (event["type"] == type) text += event["cause"].get<std::string>() + "\n";
+    }
+    return text;
+  }
+
+  LocalCluster cluster_;
+  JobId job_;
+  json before_;
+  json after_;
+};
+
+TEST_F(Recovery, UndisturbedJobFinishesAndLeavesNothingBehind) {
+  start(TrainingJob{});
+  expect_finish();
+  EXPECT_EQ(after_["generation"], 1);
+  EXPECT_EQ(after_["restarts"], 0);
+  EXPECT_EQ(after_["step"], 200);
+  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(15)).empty());
+  // Answers after everything has gone.
+  EXPECT_EQ(cluster_.status(job_)["state"], "FINISHED");
+  EXPECT_FALSE(cluster_.events(job_).empty());
+}
+
+TEST_F(Recovery, KilledWorker) {
+  start(TrainingJob{});
+  ASSERT_TRUE(end_process(worker_pid(before_, 2)));
+  expect_finish();
+  EXPECT_EQ(after_["generation"], 2);
+  EXPECT_EQ(after_["restarts"], 1);
+  EXPECT_NE(causes("WorkerExited").find("SIGKILL"), std::string::npos) << causes("WorkerExited");
+  const std::string why = cluster_.hpctl({"why", to_string(job_)}).out;
+  EXPECT_NE(why.find("worker 2"), std::string::npos) << why;
+}
+
+TEST_F(Recovery, KilledAgentDoesNotDisturbTraining) {
+  start(TrainingJob{.steps = 400});
+  const pid_t agent = node_pid(before_, 0, "agent_pid");
+  ASSERT_TRUE(end_process(agent));
+  expect_finish();
+  EXPECT_EQ(after_["generation"], 1) << diagnosis();
+  EXPECT_EQ(after_["restarts"], 0);
+}
+
+TEST_F(Recovery, KilledHolderLosesTheNodeAndItComesBack) {
+  start(TrainingJob{});
+  const pid_t worker = worker_pid(before_, 3);
+  ASSERT_TRUE(end_process(node_pid(before_, 1, "holder_pid")));
+  EXPECT_TRUE(wait_until(
+      "/proc", [&] { return kill(worker, 0) != 0; }, seconds(5)))
+      << "a worker outlived its holder";
+  expect_finish();
+  EXPECT_EQ(after_["generation"], 2);
+  EXPECT_FALSE(causes("NodeLost").empty());
+}
+
+TEST_F(Recovery, KilledControllerDoesNotDisturbTraining) {
+  start(TrainingJob{.steps = 600});
+  const auto controller = before_["controller"]["pid"].get<pid_t>();
+  ASSERT_TRUE(end_process(controller));
+  expect_finish();
+  EXPECT_EQ(after_["generation"], 1) << diagnosis();
+  const auto text = read_file(cluster_.paths().controller_json());
+  ASSERT_TRUE(text.ok());
+  EXPECT_NE(json::parse(*text)["pid"], controller) << "an agent must have restarted it";
+}
+
+TEST_F(Recovery, EverythingAtOnceUnderAWaitingClient) {
+  const std::string file = cluster_.directory() + "/waited.yaml";
+  ASSERT_TRUE(write_file_atomic(file, TrainingJob{}.yaml()).ok());
+  std::future<CommandResult> client = std::async(std::launch::async, [&] {
+    return cluster_.hpctl({"submit", "--local", "--wait", file}, seconds(120));
+  });
+  job_ = JobId{1};
+  ASSERT_TRUE(cluster_.wait_for_step(job_, 25, kLong)) << diagnosis();
+  before_ = cluster_.status(job_);
+  end_process(before_["controller"]["pid"].get<pid_t>());
+  for (size_t node = 0; node < 2; ++node) {
+    end_process(node_pid(before_, node, "holder_pid"));
+    end_process(node_pid(before_, node, "agent_pid"));
+  }
+  for (int rank = 0; rank < 4; ++rank) end_process(worker_pid(before_, rank));
+  const CommandResult result = client.get();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err << diagnosis();
+  after_ = cluster_.status(job_);
+  EXPECT_EQ(after_["state"], "FINISHED");
+  EXPECT_GE(after_["generation"], 2);
+}
+
+TEST_F(Recovery, SpentBudgetFailsWithDiagnosis) {
+  job_ = cluster_.submit(
+      "name: hopeless\nnodes: 1\nworkers_per_node: 2\n"
+      "workload: {command: [/bin/sh, -c, 'exit 7']}\n"
+      "recovery: {max_restarts: 2, window: 1h}\n");
+  EXPECT_EQ(cluster_.wait_for_end(job_, kLong), "FAILED") << diagnosis();
+  const std::string why = cluster_.hpctl({"why", to_string(job_)}).out;
+  EXPECT_NE(why.find("exit code 7"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace hpctl::testing
