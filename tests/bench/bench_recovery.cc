@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long is training away after a worker is killed, and where does the time go?
+//
+//   bench_recovery PEERS_DIRECTORY [RUNS]
+//
+// Two trainers of the same model (debugmodel, seq 128, one sequence per worker, 4 workers) run in
+// turn, A B A B ...: hpctl on the local backend, and a Python DDP script under torchrun. In each
+// run one worker is killed with SIGKILL in mid-training; measured is kill -> next completed step,
+// minus the median step time of that run. Also submit -> first step of hpctl. Prints a table, then
+// one line of JSON. Nothing is asserted: figures are for people.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <future>
+#include <iostream>
+
+#include "tests/integration/local_cluster.h"
+#include "tests/integration/training_job.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+using Clock = std::chrono::system_clock;
+
+constexpr const char* kText = "/usr/share/common-licenses/GPL-3";
+constexpr uint64_t kKillAtStep = 16;
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  HP_CHECK(!values.empty());
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Complete lines of a JSONL file so far.
+std::vector<json> lines_of(const std::string& path) {
+  std::vector<json> lines;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    json parsed = json::parse(line, nullptr, false);
+    if (parsed.is_object()) lines.push_back(std::move(parsed));
+  }
+  return lines;
+}
+
+struct Recovery {
+  double away_ms = 0;    // kill -> next completed step
+  double step_ms = 0;    // median step before the kill
+  double submit_ms = 0;  // submit -> first step; hpctl only
+  json phases;           // hpctl only: name -> ms after the kill
+  double cost_ms() const { return away_ms - step_ms; }
+};
+
+// Waits until `count` lines are there and `last` accepts the newest.
+bool await_line(const std::string& directory, const std::string& file, size_t count,
+                const std::function<bool(const json&)>& last) {
+  return wait_until(
+      directory,
+      [&] {
+        const auto lines = lines_of(file);
+        return lines.size() >= count && last(lines.back());
+      },
+      seconds(60));
+}
+
+double median_step(const std::string& file) {
+  std::vector<double> steps;
+  for (const json& line : lines_of(file)) steps.push_back(line["step_ms"].get<double>());
+  return median(steps);
+}
+
+Recovery run_hpctl() {
+  LocalCluster cluster;
+  Recovery r;
+  const std::string yaml =
+      std::string("name: bench\nnodes: 2\nworkers_per_node: 2\n") +
+      "workload:\n  train:\n    model: {preset: debugmodel}\n    data: {path: " + kText +
+      ", seq_len: 128}\n    batch: {micro: 1, global: 4}\n    steps: 500\n"
+      "    precision: fp32\ncheckpoint: {every_steps: 10}\n";
+  const double submitted = now_ms();
+  const JobId job = cluster.submit(yaml);
+  const std::string metrics = cluster.paths().job_metrics(job);
+  const std::string dir = cluster.paths().job(job);
+  HP_CHECK(await_line(dir, metrics, 1, [](const json&) { return true; }));
+  r.submit_ms = now_ms() - submitted;
+  HP_CHECK(await_line(dir, metrics, kKillAtStep, [](const json&) { return true; }));
+  const pid_t victim = worker_pid(cluster.status(job), 2);
+  r.step_ms = median_step(metrics);
+  const size_t before = lines_of(metrics).size();
+  const double killed = now_ms();
+  HP_CHECK(end_process(victim));
+  HP_CHECK(await_line(dir, metrics, before + 1,
+                      [](const json& line) { return line.value("generation", 0) == 2; }));
+  r.away_ms = now_ms() - killed;
+  for (const json& event : cluster.events(job)) {
+    const auto generation = event["generation"].is_number() ? event["generation"].get<int>() : 0;
+    const double at = event.value("wall_ms", 0.0) - killed;
+    if (at >= -50 && generation > 0) {
+      const std::string type = event["type"];
+      if (!r.phases.contains(type)) r.phases[type] = at;
+    }
+  }
+  cluster.hpctl({"cancel", to_string(job)});
+  return r;
+}
+
+Recovery run_torchrun(const std::string& peers) {
+  const TemporaryDirectory out;
+  const std::string metrics = out.path() + "/metrics.jsonl";
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    setpgid(0, 0);
+    HP_CHECK(freopen((out.path() + "/log").c_str(), "w", stderr) != nullptr);
+    const std::string run = peers + "/torchrun.py";
+    const std::string script = peers + "/ddp_llama.py";
+    setenv("OMP_NUM_THREADS", "1", 1);
+    execl("/usr/bin/python3", "python3", run.c_str(), "--nproc_per_node", "4", "--max_restarts",
+          "3", script.c_str(), kText, out.path().c_str(), "500", nullptr);
+    _exit(127);
+  }
+  Recovery r;
+  HP_CHECK(await_line(out.path(), metrics, kKillAtStep, [](const json&) { return true; }));
+  r.step_ms = median_step(metrics);
+  const size_t before = lines_of(metrics).size();
+  const int first_pid = lines_of(metrics).back()["pid"];
+  const pid_t victim = std::stoi(read_file(out.path() + "/pid-2").value());
+  const double killed = now_ms();
+  HP_CHECK(end_process(victim));
+  HP_CHECK(await_line(out.path(), metrics, before + 1,
+                      [&](const json& line) { return line["pid"] != first_pid; }));
+  r.away_ms = now_ms() - killed;
+  kill(-launcher, SIGTERM);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  return r;
+}
+
+void print_row(const char* name, const std::vector<Recovery>& runs) {
+  std::vector<double> cost;
+  std::vector<double> step;
+  for (const Recovery& r : runs) {
+    cost.push_back(r.cost_ms());
+    step.push_back(r.step_ms);
+  }
+  std::printf("%-10s %8.0f %8.0f %8.0f %12.0f\n", name, *std::min_element(cost.begin(), cost.end()),
+              median(cost), *std::max_element(cost.begin(), cost.end()), median(step));
+}
+
+}  // namespace
+}  // namespace hpctl::testing
+
+int main(int argc, char** argv) {
+  using namespace hpctl::testing;  // NOLINT(google-build-using-namespace): the program's own names
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: bench_recovery PEERS_DIRECTORY [RUNS]\n");
+    return 2;
+  }
+  const int runs = argc > 2 ? std::atoi(argv[2]) : 5;
+  std::vector<Recovery> ours;
+  std::vector<Recovery> theirs;
+  std::vector<double> ratios;
+  std::vector<double> submits;
+  for (int i = 0; i < runs; ++i) {
+    ours.push_back(run_hpctl());
+    theirs.push_back(run_torchrun(argv[1]));
+    ratios.push_back(theirs.back().cost_ms() / ours.back().cost_ms());
+    submits.push_back(ours.back().submit_ms);
+  }
+  std::printf("worker SIGKILL -> next completed step, minus the median step (ms), %d runs\n", runs);
+  std::printf("%-10s %8s %8s %8s %12s\n", "", "min", "median", "max", "median step");
+  print_row("hpctl", ours);
+  print_row("torchrun", theirs);
+  std::printf("ratio torchrun / hpctl, pair by pair: median %.2f\n", median(ratios));
+  std::printf("hpctl submit -> first step: median %.0f ms\n", median(submits));
+  std::printf("where the time goes in hpctl's last run, ms after the kill: %s\n",
+              ours.back().phases.dump().c_str());
+  json result = {{"name", "recovery"},
+                 {"runs", runs},
+                 {"ratio_median", median(ratios)},
+                 {"submit_to_first_step_ms", median(submits)}};
+  for (const Recovery& r : ours) result["hpctl_ms"].push_back(r.cost_ms());
+  for (const Recovery& r : theirs) result["torchrun_ms"].push_back(r.cost_ms());
+  std::cout << result.dump() << "\n";
+  return 0;
+}
