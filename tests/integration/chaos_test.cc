@@ -3,6 +3,7 @@
 // agents, holders and the controller killed at random steps. Every run must end with the digest of
 // the undisturbed one, and the ledger of all generations must hold every sample exactly once in the
 // surviving history. A failing seed is printed; HPCTL_CHAOS_SEED replays it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,7 +12,7 @@
 #include "common/base/rng.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
-#include "trainer/checkpoint/ledger.h"
+#include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl::testing {
 namespace {
@@ -21,6 +22,7 @@ using std::chrono::seconds;
 
 constexpr int kSteps = 160;
 constexpr int kKills = 3;
+constexpr uint64_t kGlobalBatch = 8;
 
 TrainingJob chaos_job() {
   TrainingJob job;
@@ -72,8 +74,12 @@ std::string run(uint64_t seed, bool disturb, std::string* story) {
   EXPECT_EQ(state, "FINISHED") << *story << cluster.hpctl({"events", to_string(job)}).out
                                << cluster.hpctl({"logs", to_string(job)}).out;
   const std::string directory = cluster.paths().default_checkpoints(job);
-  const auto ledger = verify_ledger(directory + "/ledger", directory, kSteps * 8);
+  const auto ledger = verify_ledger(directory + "/ledger", directory);
   EXPECT_TRUE(ledger.ok()) << *story << ledger.error().message;
+  if (ledger.ok()) {
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << *story;
+    EXPECT_EQ(ledger->cursor, kSteps * kGlobalBatch) << *story;
+  }
   const std::string digest = cluster.digest(job);
   EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(20)).empty()) << *story;
   return digest;
