@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# clang-tidy over our sources, with the release preset's compile commands.
+#   scripts/tidy.sh            the decision cores and the libraries below them (what CI checks)
+#   scripts/tidy.sh FILE...    these files
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install_packages.sh clang-tidy
+files=("$@")
+if [ ${#files[@]} -eq 0 ]; then
+  mapfile -t files < <(git ls-files 'common/base/*.cc' 'controller/core/*.cc' 'agent/core/*.cc' \
+    'trainer/data/*.cc' 'trainer/checkpoint/*.cc')
+fi
+printf '%s\0' "${files[@]}" |
+  xargs -0 -n 4 -P "$(nproc)" clang-tidy -p build/release --quiet 2> >(grep -v 'warnings generated' >&2)
