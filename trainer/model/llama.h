@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Llama-3 architecture, block by block: token embedding, decoder layers (RMSNorm, causal
+// grouped-query attention with rotary positions, SwiGLU), and head (RMSNorm, output projection,
+// cross entropy). No biases, untied embeddings. Names and order of the parameters are those of
+// llama_layout(); rotary pairs are (i, i + head_dim / 2), as in Hugging Face checkpoints, so
+// weights are never permuted on import or export.
+//
+// Pure functions of their arguments: the caller owns parameters, memory and the autograd graph.
+// In bf16, norms, rotary positions, softmax and the loss are computed in fp32.
+//
+// Shapes: B sequences, T tokens each, D = dim, H = heads, K = kv_heads, G = H / K, h = D / H.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/job_spec.h"
+#include "trainer/compat/torch_compat.h"
+
+namespace hpctl {
+
+class Llama {
+ public:
+  // `compute` is at::kFloat or at::kBFloat16, the type of parameters and activations.
+  Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute);
+
+  // [B, T] int64 -> [B, T, D]
+  at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens) const;
+  // [B, T, D] -> [B, T, D]
+  at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const;
+  // [B, T, D] -> logits [B, T, vocab] in fp32
+  at::Tensor logits(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const;
+  // Sum over all tokens of the cross entropy, in fp32. `targets` is [B, T] int64.
+  static at::Tensor loss_sum(const at::Tensor& logits, const at::Tensor& targets);
+
+ private:
+  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight) const;
+  at::Tensor rotate(const at::Tensor& x) const;
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
+
+  ModelSpec model_;
+  at::ScalarType compute_;
+  int64_t head_dim_;
+  at::Tensor cos_;   // [T, 1, h] fp32
+  at::Tensor sin_;   // [T, 1, h] fp32
+  at::Tensor mask_;  // [G * T, T] fp32: 0 where attention is allowed, -inf in the future
+};
+
+}  // namespace hpctl

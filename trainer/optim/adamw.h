@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW with decoupled weight decay (Loshchilov, Hutter 2019), elementwise in fp32, out of place:
+// it reads one slot of the state arena and writes the other, so the old state stays a valid
+// snapshot until the new one is sealed. In the arithmetic order of PyTorch:
+//
+//   p = p * (1 - lr * weight_decay)
+//   m = beta1 * m + (1 - beta1) * g          v = beta2 * v + (1 - beta2) * g * g
+//   p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+//
+// g is the gradient times `gradient_scale` (the clip factor). Plain loops: the same bits whatever
+// the vector width, because each operation is rounded once and contraction to FMA is off.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/job_spec.h"
+
+namespace hpctl {
+
+struct AdamSource {
+  const float* param;
+  const float* exp_avg;
+  const float* exp_avg_sq;
+  const float* gradient;
+};
+
+struct AdamTarget {
+  float* param;
+  float* exp_avg;
+  float* exp_avg_sq;
+};
+
+// The factors of one step, the same for all elements. `step` counts from 1.
+struct AdamStep {
+  AdamStep(const OptimizerSpec& spec, uint64_t step, double learning_rate, double gradient_scale);
+
+  float beta1, beta2, one_minus_beta1, one_minus_beta2, eps;
+  float decay;      // 1 - lr * weight_decay
+  float step_size;  // lr / (1 - beta1^t)
+  float inverse_root_correction2;
+  float gradient_scale;
+};
+
+// Elements [0, count). Source and target must not overlap. `decayed` = false leaves out the first
+// line above (norms; see TensorSlot::no_decay).
+void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource& from,
+           const AdamTarget& to);
+
+}  // namespace hpctl

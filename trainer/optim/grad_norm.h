@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The global gradient norm over shards, and clipping by it. Each rank sums the squares of its shard
+// in fp64 in a fixed order; the ranks' sums are added in rank order (Communicator::all_reduce).
+#pragma once
+
+#include <cstdint>
+
+namespace hpctl {
+
+// Sum of squares in fp64. The order of addition depends on `count` alone: kLanes interleaved sums,
+// then those in order; so it is the same on every instruction set.
+double sum_of_squares(const float* values, int64_t count);
+
+// Factor for the gradient: min(1, clip / (norm + 1e-6)); 1 when clip is 0 (off).
+double clip_factor(double norm, double clip);
+
+}  // namespace hpctl

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/progress.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace hpctl {
+
+namespace {
+
+uint64_t unix_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+Result<Progress> Progress::attach(int fd) {
+  if (fd >= 0) {
+    struct stat status {};
+    if (fstat(fd, &status) != 0) return errno_error("cannot use the progress page descriptor");
+    if (status.st_size < static_cast<off_t>(kProgressPageBytes)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "the progress page has " + std::to_string(status.st_size) + " bytes, expected " +
+                       std::to_string(kProgressPageBytes)};
+    }
+  }
+  const int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* memory = mmap(nullptr, kProgressPageBytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (memory == MAP_FAILED) return errno_error("cannot map the progress page");
+  auto* page = static_cast<ProgressPage*>(memory);
+  page->version.store(kProgressVersion, std::memory_order_relaxed);
+  page->start_unix_ns.store(unix_ns(), std::memory_order_relaxed);
+  page->magic.store(kProgressMagic, std::memory_order_release);
+  return Progress(page);
+}
+
+Progress::Progress(Progress&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+
+Progress::~Progress() {
+  if (page_ != nullptr) munmap(page_, kProgressPageBytes);
+}
+
+void Progress::enter(WorkerPhase phase) {
+  page_->phase.store(static_cast<uint32_t>(phase), std::memory_order_release);
+}
+
+void Progress::step_done(const StepProgress& done) {
+  page_->loss_bits.store(std::bit_cast<uint32_t>(done.loss), std::memory_order_relaxed);
+  page_->grad_norm_bits.store(std::bit_cast<uint32_t>(done.grad_norm), std::memory_order_relaxed);
+  page_->tokens.store(done.tokens, std::memory_order_relaxed);
+  page_->step_ns.store(done.nanoseconds, std::memory_order_relaxed);
+  if (page_->first_step_unix_ns.load(std::memory_order_relaxed) == 0) {
+    page_->first_step_unix_ns.store(unix_ns(), std::memory_order_relaxed);
+  }
+  page_->step.store(done.step, std::memory_order_release);
+}
+
+void Progress::checkpoint_committed(uint64_t step) {
+  page_->checkpoint_step.store(step, std::memory_order_release);
+}
+
+void Progress::last_words(std::string_view message) {
+  message = message.substr(0, message.find('\n'));
+  const size_t length = std::min<size_t>(message.size(), kProgressMessageBytes);
+  std::memcpy(page_->message, message.data(), length);
+  page_->message_length.store(static_cast<uint32_t>(length), std::memory_order_release);
+}
+
+}  // namespace hpctl

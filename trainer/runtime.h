@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What computes: LibTorch, BLAS, threads and instruction set. Results are bit-exact only while
+// these stay the same, so they are fixed at start, logged, and recorded in every checkpoint.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace hpctl {
+
+// One ATen thread (more would change the order of sums in full reductions and norms), and no
+// OpenBLAS thread beyond what OPENBLAS_NUM_THREADS says. Call before the first tensor operation.
+void fix_threads();
+
+// Names and values of everything that the bits of a result depend on besides the job itself.
+std::map<std::string, std::string> runtime_environment(const std::string& precision);
+
+// The same as one line for the log.
+std::string describe(const std::map<std::string, std::string>& environment);
+
+}  // namespace hpctl

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/saver.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "common/base/log.h"
+#include "trainer/checkpoint/commit.h"
+#include "trainer/checkpoint/shard_writer.h"
+
+namespace hpctl {
+
+namespace {
+
+// What one rank has to tell the others: its work's result, or why it failed.
+std::string encode_outcome(const Result<std::string>& outcome) {
+  if (outcome.ok()) return "+" + *outcome;
+  return "-" + std::to_string(static_cast<int>(outcome.error().code)) + " " +
+         outcome.error().message;
+}
+
+Result<std::string> decode_outcome(const std::string& text) {
+  HP_CHECK(!text.empty() && (text[0] == '+' || text[0] == '-'));
+  if (text[0] == '+') return text.substr(1);
+  const size_t space = text.find(' ');
+  HP_CHECK(space != std::string::npos);
+  return Error{static_cast<ErrorCode>(std::stoi(text.substr(1, space - 1))),
+               text.substr(space + 1)};
+}
+
+}  // namespace
+
+Saver::Saver(const Workload& workload, TrainingState& state, Communicator& comm)
+    : workload_(workload), state_(state), comm_(comm) {}
+
+Saver::~Saver() {
+  if (thread_.joinable()) thread_.join();
+}
+
+SaveNews Saver::news() const {
+  if (!thread_done_.load(std::memory_order_acquire)) return {};
+  return {.finished = 1, .failed = outcome_->ok() ? 0.0 : 1.0};
+}
+
+Outcome Saver::at_boundary(const SaveNews& sum, bool due) {
+  pending_ = pending_ || due;
+  HP_TRY(take_turn(sum));
+  if (pending_ && turn_ == Turn::kIdle) begin();
+  return Ok{};
+}
+
+Outcome Saver::finish() {
+  HP_TRY(wait_for_turn());
+  if (begun_step_ == state_.step()) return Ok{};
+  begin();
+  return wait_for_turn();
+}
+
+// Until nothing is under way on any rank.
+Outcome Saver::wait_for_turn() {
+  while (turn_ != Turn::kIdle) {
+    if (thread_.joinable()) thread_.join();
+    const SaveNews mine = news();
+    std::array<double, 2> sum = {mine.finished, mine.failed};
+    HP_TRY(comm_.all_reduce(sum));
+    HP_TRY(take_turn({sum[0], sum[1]}));
+  }
+  return Ok{};
+}
+
+void Saver::run(std::function<Result<std::string>()> work) {
+  if (thread_.joinable()) thread_.join();
+  thread_done_ = false;
+  outcome_.reset();
+  thread_ = std::thread([this, work = std::move(work)] {
+    outcome_ = work();
+    thread_done_.store(true, std::memory_order_release);
+  });
+}
+
+// Copies the sealed state, since the optimizer step after next overwrites its slot, and lets the
+// thread write the copy.
+void Saver::begin() {
+  pending_ = false;
+  turn_ = Turn::kWriting;
+  begun_step_ = state_.step();
+  manifest_ = state_.manifest();
+  const auto elements = static_cast<size_t>(state_.geometry().shard_elements());
+  copy_.resize(elements * kStateKinds.size());
+  for (const StateKind kind : kStateKinds) {
+    std::copy_n(state_.sealed(kind), elements, copy_.data() + static_cast<size_t>(kind) * elements);
+  }
+  run([this, elements]() -> Result<std::string> {
+    ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
+                 .checkpoint = manifest_.ref(),
+                 .rank = workload_.rank,
+                 .world_size = workload_.world_size,
+                 .blocks = &manifest_.blocks,
+                 .parts = {}};
+    for (const StateKind kind : kStateKinds) {
+      const float* values = copy_.data() + static_cast<size_t>(kind) * elements;
+      for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
+        const ElementRange range =
+            shard_range(manifest_.blocks[b].numel, workload_.rank, workload_.world_size);
+        job.parts.push_back({.block = static_cast<int32_t>(b),
+                             .kind = kind,
+                             .range = range,
+                             .values = {values, static_cast<size_t>(range.size())}});
+        values += state_.geometry().block_capacity[b];
+      }
+    }
+    HP_TRY_ASSIGN(const Receipt receipt, write_shard(job));
+    return encode_receipt(receipt);
+  });
+}
+
+Outcome Saver::take_turn(const SaveNews& sum) {
+  if (turn_ == Turn::kWriting && sum.finished == comm_.world_size()) return exchange_receipts();
+  if (turn_ == Turn::kCommitting && sum.finished == 1) return conclude_commit();
+  return Ok{};
+}
+
+Outcome Saver::exchange_receipts() {
+  if (thread_.joinable()) thread_.join();
+  HP_TRY_ASSIGN(const std::vector<std::string> texts,
+                comm_.all_gather_text(encode_outcome(*outcome_)));
+  thread_done_ = false;
+  turn_ = Turn::kCommitting;
+  std::vector<Receipt> receipts;
+  for (const std::string& text : texts) {
+    auto bytes = decode_outcome(text);
+    if (!bytes.ok()) {
+      if (is_rank0()) {
+        static_cast<void>(abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref()));
+      }
+      return bytes.error();
+    }
+    HP_TRY_ASSIGN(Receipt receipt, decode_receipt(*bytes));
+    receipts.push_back(std::move(receipt));
+  }
+  if (!is_rank0()) return Ok{};
+  run([this, receipts = std::move(receipts)]() -> Result<std::string> {
+    HP_TRY(commit_checkpoint(workload_.checkpoint_dir, manifest_, receipts));
+    const auto kept =
+        keep_newest(workload_.checkpoint_dir, workload_.checkpoint.keep, workload_.generation);
+    if (!kept.ok()) log_warning("old checkpoints stay: " + kept.error().message);
+    return std::string();
+  });
+  return Ok{};
+}
+
+Outcome Saver::conclude_commit() {
+  if (thread_.joinable()) thread_.join();
+  // Rank 0's result, heard by all.
+  HP_TRY_ASSIGN(const std::vector<std::string> texts,
+                comm_.all_gather_text(is_rank0() ? encode_outcome(*outcome_) : ""));
+  thread_done_ = false;
+  turn_ = Turn::kIdle;
+  HP_TRY(decode_outcome(texts[0]));
+  committed_step_ = begun_step_;
+  if (is_rank0()) log_info("checkpoint " + manifest_.ref().name() + " is durable");
+  return Ok{};
+}
+
+}  // namespace hpctl

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/state_arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <new>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "common/base/rng.h"
+
+namespace hpctl {
+
+namespace {
+
+Error no_memory(size_t bytes, int err) {
+  Error error = errno_error("cannot reserve " + std::to_string((bytes >> 20) + 1) +
+                                " MiB for the state arena (model and optimizer state)",
+                            err);
+  error.message += "; free memory, raise the memory limit, or use more workers";
+  return error;
+}
+
+Outcome reserve(int fd, size_t bytes) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return errno_error("cannot use the state arena descriptor");
+  // A former owner's arena may be larger; its size is then ours, its contents are not.
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return no_memory(bytes, errno);
+  const int err = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  if (err != 0) return no_memory(bytes, err);
+  return Ok{};
+}
+
+uint64_t hash_text(uint64_t hash, const std::string& text) {
+  for (const char c : text) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  return mix64(hash ^ text.size());
+}
+
+}  // namespace
+
+ArenaGeometry ArenaGeometry::of(const std::vector<Block>& blocks, uint64_t job, int32_t rank,
+                                int32_t world_size) {
+  ArenaGeometry geometry;
+  geometry.job = job;
+  geometry.rank = rank;
+  geometry.world_size = world_size;
+  for (const Block& block : blocks) {
+    geometry.block_capacity.push_back(shard_capacity(block.numel, world_size));
+    for (const TensorSlot& tensor : block.tensors) {
+      geometry.layout_hash = hash_text(geometry.layout_hash, tensor.name);
+      geometry.layout_hash = mix64(geometry.layout_hash ^ static_cast<uint64_t>(tensor.offset));
+      for (const int64_t extent : tensor.shape) {
+        geometry.layout_hash = mix64(geometry.layout_hash ^ static_cast<uint64_t>(extent));
+      }
+    }
+  }
+  return geometry;
+}
+
+int64_t ArenaGeometry::shard_elements() const {
+  return std::accumulate(block_capacity.begin(), block_capacity.end(), int64_t{0});
+}
+
+size_t ArenaGeometry::bytes() const {
+  return kArenaHeaderBytes +
+         2 * kStateKinds.size() * static_cast<size_t>(shard_elements()) * sizeof(float);
+}
+
+Result<StateArena> StateArena::create(int fd, const ArenaGeometry& geometry) {
+  const size_t bytes = geometry.bytes();
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  if (fd >= 0) {
+    HP_TRY(reserve(fd, bytes));
+    flags = MAP_SHARED;
+  }
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (memory == MAP_FAILED) return no_memory(bytes, errno);
+  return StateArena(geometry, memory);
+}
+
+StateArena::StateArena(ArenaGeometry geometry, void* memory)
+    : geometry_(std::move(geometry)), header_(new (memory) ArenaHeader{}) {
+  int64_t begin = 0;
+  for (const int64_t capacity : geometry_.block_capacity) {
+    block_begin_.push_back(begin);
+    begin += capacity;
+  }
+  unseal(0);
+  unseal(1);
+  header_->magic = kArenaMagic;
+  header_->version = kArenaVersion;
+  header_->rank = geometry_.rank;
+  header_->world_size = geometry_.world_size;
+  header_->shard_elements = static_cast<uint64_t>(geometry_.shard_elements());
+  header_->layout_hash = geometry_.layout_hash;
+  header_->job = geometry_.job;
+}
+
+StateArena::StateArena(StateArena&& other) noexcept
+    : geometry_(std::move(other.geometry_)),
+      block_begin_(std::move(other.block_begin_)),
+      header_(std::exchange(other.header_, nullptr)) {}
+
+StateArena::~StateArena() {
+  if (header_ != nullptr) munmap(header_, geometry_.bytes());
+}
+
+float* StateArena::state(int slot, StateKind kind) {
+  HP_CHECK(slot == 0 || slot == 1);
+  const size_t part = static_cast<size_t>(slot) * kStateKinds.size() + static_cast<size_t>(kind);
+  auto* first = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(header_) + kArenaHeaderBytes);
+  return first + part * static_cast<size_t>(geometry_.shard_elements());
+}
+
+float* StateArena::state(int slot, StateKind kind, size_t block) {
+  return state(slot, kind) + block_begin_.at(block);
+}
+
+void StateArena::unseal(int slot) {
+  header_->slots[slot].step.store(kUnsealed, std::memory_order_relaxed);
+  // The bytes that follow must not become visible before the mark is gone.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void StateArena::seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation) {
+  header_->slots[slot].sample_cursor = sample_cursor;
+  header_->slots[slot].generation = generation;
+  header_->slots[slot].step.store(step, std::memory_order_release);
+}
+
+}  // namespace hpctl

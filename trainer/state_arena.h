@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state arena: this rank's shards of parameters and AdamW moments, in memory that outlives the
+// process when the holder hands over a memfd (worker_abi.h, kArenaFd).
+//
+// Bytes, native endianness, every part 64-byte aligned:
+//
+//   0      ArenaHeader (4096 bytes): magic, version, geometry, two slot headers
+//   4096   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements fp32 each
+//   ...    slot 1: the same
+//
+// shard_elements is the sum of the blocks' shard capacities; block b's part begins at the sum of
+// those before it. Elements behind the end of a block are zero.
+//
+// A step reads the slot with the newest state and writes the other one, which is unsealed first and
+// sealed last (its step stored with release order). So whenever the process dies, at least one slot
+// is sealed and complete: the state after the last step it finished. Slot headers carry the sample
+// cursor; all else of a snapshot (learning rate, data order) is a function of step and cursor.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/parallel/block_layout.h"
+
+namespace hpctl {
+
+inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
+inline constexpr uint32_t kArenaVersion = 1;
+inline constexpr size_t kArenaHeaderBytes = 4096;
+inline constexpr uint64_t kUnsealed = ~uint64_t{0};
+
+struct ArenaSlotHeader {
+  std::atomic<uint64_t> step;  // completed steps of the sealed state; kUnsealed = do not use
+  uint64_t sample_cursor;      // next sample number; valid when sealed
+  uint64_t generation;         // that sealed it
+  uint64_t reserved[5];
+};
+static_assert(sizeof(ArenaSlotHeader) == 64);
+
+struct ArenaHeader {
+  uint64_t magic;
+  uint32_t version;
+  int32_t rank;
+  int32_t world_size;
+  uint32_t reserved32;
+  uint64_t shard_elements;  // floats per kind and slot
+  uint64_t layout_hash;     // of the block layout: names, shapes, offsets
+  uint64_t job;
+  uint64_t reserved[2];
+  ArenaSlotHeader slots[2];  // at byte 64
+};
+static_assert(offsetof(ArenaHeader, slots) == 64);
+
+// Which part of the state a rank holds.
+struct ArenaGeometry {
+  uint64_t job = 0;
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  std::vector<int64_t> block_capacity;  // shard_capacity of each block
+  uint64_t layout_hash = 0;
+
+  static ArenaGeometry of(const std::vector<Block>& blocks, uint64_t job, int32_t rank,
+                          int32_t world_size);
+  int64_t shard_elements() const;
+  size_t bytes() const;
+};
+
+class StateArena {
+ public:
+  // Sizes the memory behind `fd` (not owned; -1 = anonymous memory), reserves it, maps it, and
+  // writes a header with both slots unsealed. All memory is reserved here, so that a lack of it is
+  // an error with a remedy now and not SIGBUS in a later step.
+  static Result<StateArena> create(int fd, const ArenaGeometry& geometry);
+  ~StateArena();
+  StateArena(StateArena&& other) noexcept;
+  StateArena(const StateArena&) = delete;
+  StateArena& operator=(const StateArena&) = delete;
+  StateArena& operator=(StateArena&&) = delete;
+
+  // All blocks' shards of one kind in one slot: geometry.shard_elements() floats.
+  float* state(int slot, StateKind kind);
+  // Block b's part of it: geometry.block_capacity[b] floats.
+  float* state(int slot, StateKind kind, size_t block);
+
+  // Before a slot's first byte is overwritten.
+  void unseal(int slot);
+  // After its last byte was written.
+  void seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation);
+
+  const ArenaGeometry& geometry() const { return geometry_; }
+  const ArenaHeader& header() const { return *header_; }
+
+ private:
+  StateArena(ArenaGeometry geometry, void* memory);
+
+  ArenaGeometry geometry_;
+  std::vector<int64_t> block_begin_;
+  ArenaHeader* header_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/train_loop.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "common/base/log.h"
+#include "trainer/batch_reader.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/optim/grad_norm.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/runtime.h"
+
+namespace hpctl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+at::ScalarType compute_type(const TrainSpec& train) {
+  return train.precision == "bf16" ? at::kBFloat16 : at::kFloat;
+}
+
+}  // namespace
+
+TrainLoop::TrainLoop(const Workload& workload, Progress& progress, int arena_fd)
+    : workload_(workload), progress_(progress), arena_fd_(arena_fd) {}
+
+Outcome TrainLoop::start() {
+  HP_TRY(load_data());
+  HP_TRY(meet_peers());
+  HP_TRY(load_state());
+  progress_.enter(WorkerPhase::kTraining);
+  return Ok{};
+}
+
+Outcome TrainLoop::run() {
+  const auto last = static_cast<uint64_t>(workload_.train.steps);
+  if (state_->step() >= last) {
+    log_info("nothing to do: step " + std::to_string(state_->step()) + " of " +
+             std::to_string(last) + " is done and durable");
+    progress_.enter(WorkerPhase::kFinished);
+    return Ok{};
+  }
+  while (state_->step() < last) HP_TRY(step());
+  progress_.enter(WorkerPhase::kSaving);
+  HP_TRY(saver_->finish());
+  progress_.checkpoint_committed(saver_->committed_step());
+  progress_.enter(WorkerPhase::kFinished);
+  return Ok{};
+}
+
+Outcome TrainLoop::load_data() {
+  progress_.enter(WorkerPhase::kLoading);
+  auto reader = SampleReader::open(workload_.train.data, workload_.train.seed);
+  if (!reader.ok()) return reader.error();
+  reader_ = std::move(reader).value();
+  log_phase("data");
+  return Ok{};
+}
+
+Outcome TrainLoop::meet_peers() {
+  progress_.enter(WorkerPhase::kRendezvous);
+  CommunicatorOptions options;
+  options.rank = workload_.rank;
+  options.world_size = workload_.world_size;
+  options.rendezvous_dir = workload_.rendezvous_dir;
+  options.bind_address = workload_.bind_address;
+  options.sequence = progress_.collective_counter();
+  comm_ = make_communicator(options);
+  HP_TRY(comm_->connect());
+  log_phase("rendezvous");
+  return Ok{};
+}
+
+Outcome TrainLoop::load_state() {
+  progress_.enter(WorkerPhase::kLoading);
+  const TrainSpec& train = workload_.train;
+  const DataIdentity data = {reader_->corpus().fingerprint(), reader_->corpus().tokens(),
+                             train.data.seq_len};
+  auto state =
+      TrainingState::create(arena_fd_, workload_, data, runtime_environment(train.precision));
+  if (!state.ok()) return state.error();
+  state_.emplace(std::move(state).value());
+  model_.emplace(train.model, train.data.seq_len, compute_type(train));
+  engine_ = std::make_unique<FullySharded>(*model_, state_->blocks(), *comm_, compute_type(train));
+  saver_ = std::make_unique<Saver>(workload_, *state_, *comm_);
+  if (!workload_.ledger_dir.empty()) {
+    HP_TRY_ASSIGN(ledger_,
+                  LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
+  }
+  metrics_.emplace(workload_.rank == 0 ? workload_.metrics_path : "");
+  last_save_began_ = Clock::now();
+  log_phase("load");
+  return Ok{};
+}
+
+Outcome TrainLoop::step() {
+  const Clock::time_point began = Clock::now();
+  const double lr = learning_rate(workload_.train, next_step());
+  const StepSamples samples =
+      take_samples(state_->sample_cursor(), static_cast<uint64_t>(workload_.train.batch.global),
+                   state_->skipped());
+  HP_TRY_ASSIGN(const StepSums sums, compute_gradients(samples));
+  update(sums, samples, lr);
+  if (ledger_) HP_TRY(ledger_->append(state_->step(), my_samples_));
+  report(sums, lr, began);
+  const bool due = save_due(sums);
+  if (due) last_save_began_ = Clock::now();
+  HP_TRY(saver_->at_boundary(sums.news, due));
+  progress_.checkpoint_committed(saver_->committed_step());
+  return Ok{};
+}
+
+// Forward and backward over this rank's micro-batches; the gradient of the mean loss over the
+// step's tokens is then in the engine's shards, whatever the number of ranks and micro-batches.
+Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samples) {
+  my_samples_ = rank_part(samples.ranges, workload_.rank, workload_.world_size);
+  HP_TRY_ASSIGN(
+      const std::vector<MicroBatch> batches,
+      read_micro_batches(*reader_, sample_numbers(my_samples_), workload_.train.batch.micro));
+  engine_->begin_step(state_->parameter_shards());
+  const double scale = 1.0 / static_cast<double>(tokens_per_step());
+  double loss_sum = 0;
+  for (const MicroBatch& batch : batches) {
+    HP_TRY_ASSIGN(const double loss, engine_->forward_backward(batch.tokens, batch.targets, scale));
+    loss_sum += loss;
+  }
+  return reduce(loss_sum);
+}
+
+// The last collective before the optimizer step: norm, loss, and what ranks must agree on.
+Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
+  double squares = 0;
+  for (size_t b = 0; b < state_->blocks().size(); ++b) {
+    squares += sum_of_squares(engine_->gradient(b), engine_->gradient_elements(b));
+  }
+  // Only rank 0's clock decides, and all ranks hear of it in the same step.
+  const double every_seconds = workload_.checkpoint.every_minutes * 60;
+  const bool minutes_due =
+      workload_.rank == 0 && every_seconds > 0 && seconds_since(last_save_began_) >= every_seconds;
+  const SaveNews news = saver_->news();
+  std::array<double, 5> sums = {squares, loss_sum, minutes_due ? 1.0 : 0.0, news.finished,
+                                news.failed};
+  HP_TRY(comm_->all_reduce(sums));
+  StepSums result;
+  result.grad_norm = std::sqrt(sums[0]);
+  result.loss = sums[1] / static_cast<double>(tokens_per_step());
+  result.minutes_due = sums[2] > 0;
+  result.news = {.finished = sums[3], .failed = sums[4]};
+  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+    return Error{ErrorCode::kInternal,
+                 "step " + std::to_string(next_step()) + ": loss " + std::to_string(result.loss) +
+                     ", gradient norm " + std::to_string(result.grad_norm) +
+                     " is not finite; the step was not applied. If it repeats, lower optimizer.lr "
+                     "or look at the data of this step"};
+  }
+  return result;
+}
+
+void TrainLoop::update(const StepSums& sums, const StepSamples& samples, double lr) {
+  const AdamStep adam(workload_.train.optimizer, next_step(), lr,
+                      clip_factor(sums.grad_norm, workload_.train.optimizer.clip));
+  std::vector<const float*> gradients;
+  for (size_t b = 0; b < state_->blocks().size(); ++b) gradients.push_back(engine_->gradient(b));
+  state_->apply(adam, gradients, samples.next_cursor);
+}
+
+void TrainLoop::report(const StepSums& sums, double lr, Clock::time_point began) {
+  const double seconds = seconds_since(began);
+  const bool first = progress_.page().first_step_unix_ns.load() == 0;
+  progress_.step_done({.step = state_->step(),
+                       .tokens = tokens_per_step(),
+                       .nanoseconds = static_cast<uint64_t>(seconds * 1e9),
+                       .loss = static_cast<float>(sums.loss),
+                       .grad_norm = static_cast<float>(sums.grad_norm)});
+  if (first) log_phase("first step");
+  if (workload_.rank != 0) return;
+  const StepMetrics metrics = {.step = state_->step(),
+                               .generation = workload_.generation,
+                               .loss = sums.loss,
+                               .grad_norm = sums.grad_norm,
+                               .lr = lr,
+                               .tokens_per_s = static_cast<double>(tokens_per_step()) / seconds,
+                               .step_ms = seconds * 1e3,
+                               .comm_ms = engine_->wait_seconds() * 1e3};
+  metrics_->append(metrics);
+  // Every tenth step, the last one, and where steps are slow, one line per 5 s.
+  const bool last = state_->step() == static_cast<uint64_t>(workload_.train.steps);
+  if (state_->step() % 10 != 0 && !first && !last && seconds_since(last_log_) < 5) return;
+  last_log_ = Clock::now();
+  std::array<char, 200> line{};
+  std::snprintf(
+      line.data(), line.size(),
+      "step %llu loss %.4f grad_norm %.4f lr %.3g tokens/s %.0f step %.1f ms comm %.1f ms",
+      static_cast<unsigned long long>(metrics.step), metrics.loss, metrics.grad_norm, lr,
+      metrics.tokens_per_s, metrics.step_ms, metrics.comm_ms);
+  log_info(line.data());
+}
+
+bool TrainLoop::save_due(const StepSums& sums) const {
+  const auto every = static_cast<uint64_t>(workload_.checkpoint.every_steps);
+  return sums.minutes_due || (every > 0 && state_->step() % every == 0);
+}
+
+uint64_t TrainLoop::tokens_per_step() const {
+  return static_cast<uint64_t>(workload_.train.batch.global) *
+         static_cast<uint64_t>(workload_.train.data.seq_len);
+}
+
+// Where the time from start to first step goes, for people and the recovery benchmark.
+void TrainLoop::log_phase(const char* what) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const double started =
+      static_cast<double>(progress_.page().start_unix_ns.load(std::memory_order_relaxed)) * 1e-6;
+  const double present =
+      static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+  std::array<char, 96> line{};
+  std::snprintf(line.data(), line.size(), "timing: %s done %.1f ms after start", what,
+                present - started);
+  log_info(line.data());
+}
+
+}  // namespace hpctl

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// One worker's whole life: read data, meet the peers, load the state, then step after step until
+// the job's last one is durable. train_loop.cc is meant to be read from top to bottom.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/workload.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/data/ledger.h"
+#include "trainer/data/sample_reader.h"
+#include "trainer/metrics/metrics_writer.h"
+#include "trainer/model/llama.h"
+#include "trainer/parallel/fsdp.h"
+#include "trainer/progress.h"
+#include "trainer/saver.h"
+#include "trainer/training_state.h"
+
+namespace hpctl {
+
+class TrainLoop {
+ public:
+  // `workload` and `progress` outlive it; `arena_fd` as in StateArena::create.
+  TrainLoop(const Workload& workload, Progress& progress, int arena_fd);
+
+  // Everything before the first step. kDataLoss: the checkpoint of the workload is damaged.
+  Outcome start();
+  // All steps and the final checkpoint.
+  Outcome run();
+
+ private:
+  // What all ranks know after the one small all-reduce of a step.
+  struct StepSums {
+    double loss = 0;       // mean cross entropy over the step's tokens
+    double grad_norm = 0;  // global, before clipping
+    bool minutes_due = false;
+    SaveNews news;
+  };
+
+  Outcome load_data();
+  Outcome meet_peers();
+  Outcome load_state();
+  Outcome step();
+  Result<StepSums> compute_gradients(const StepSamples& samples);
+  Result<StepSums> reduce(double loss_sum);
+  void update(const StepSums& sums, const StepSamples& samples, double lr);
+  void report(const StepSums& sums, double lr, std::chrono::steady_clock::time_point began);
+  bool save_due(const StepSums& sums) const;
+
+  uint64_t next_step() const { return state_->step() + 1; }
+  uint64_t tokens_per_step() const;
+  void log_phase(const char* what);
+
+  const Workload& workload_;
+  Progress& progress_;
+  int arena_fd_;
+  std::optional<SampleReader> reader_;
+  std::unique_ptr<Communicator> comm_;
+  std::optional<TrainingState> state_;
+  std::optional<Llama> model_;
+  std::unique_ptr<FullySharded> engine_;
+  std::unique_ptr<Saver> saver_;
+  std::optional<LedgerWriter> ledger_;
+  std::optional<MetricsWriter> metrics_;
+  std::vector<SampleRange> my_samples_;  // of the step under way
+  std::chrono::steady_clock::time_point last_save_began_;
+  std::chrono::steady_clock::time_point last_log_{};
+};
+
+}  // namespace hpctl

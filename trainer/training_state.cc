@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training_state.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "trainer/checkpoint/loader.h"
+#include "trainer/model/initial_values.h"
+
+namespace hpctl {
+
+Result<TrainingState> TrainingState::create(int arena_fd, const Workload& workload,
+                                            const DataIdentity& data,
+                                            const Environment& environment) {
+  std::vector<Block> blocks = llama_layout(workload.train.model);
+  const ArenaGeometry geometry =
+      ArenaGeometry::of(blocks, workload.job, workload.rank, workload.world_size);
+  HP_TRY_ASSIGN(StateArena arena, StateArena::create(arena_fd, geometry));
+  TrainingState state(std::move(arena), workload, std::move(blocks));
+  state.data_ = data;
+  state.environment_ = environment;
+  if (workload.resume_checkpoint.empty()) {
+    state.fill_from_seed();
+  } else {
+    const RunIdentity run = {.model = workload.train.model,
+                             .blocks = state.blocks_,
+                             .data = data,
+                             .seed = workload.train.seed};
+    HP_TRY(state.load(run));
+  }
+  state.arena_.seal(state.slot_, state.step_, state.sample_cursor_, workload.generation);
+  return state;
+}
+
+TrainingState::TrainingState(StateArena arena, const Workload& workload, std::vector<Block> blocks)
+    : arena_(std::move(arena)), workload_(workload), blocks_(std::move(blocks)) {}
+
+void TrainingState::fill_from_seed() {
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const int64_t capacity = geometry().block_capacity[b];
+    const ElementRange range = {capacity * workload_.rank, capacity * (workload_.rank + 1)};
+    fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, range,
+                        arena_.state(slot_, StateKind::kParam, b));
+    std::fill_n(arena_.state(slot_, StateKind::kExpAvg, b), capacity, 0.0F);
+    std::fill_n(arena_.state(slot_, StateKind::kExpAvgSq, b), capacity, 0.0F);
+  }
+}
+
+Outcome TrainingState::load(const RunIdentity& run) {
+  auto loader = CheckpointLoader::open(workload_.resume_checkpoint);
+  if (!loader.ok()) {
+    Error error = loader.error();
+    // For the one who chose it, a checkpoint that is not there is as bad as a damaged one.
+    if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kDataLoss;
+    return error;
+  }
+  const Manifest& manifest = loader->manifest();
+  HP_TRY(check_resumable(manifest, run, workload_.resume_checkpoint));
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const ElementRange range = shard_range(blocks_[b].numel, workload_.rank, workload_.world_size);
+    for (const StateKind kind : kStateKinds) {
+      float* shard = arena_.state(slot_, kind, b);
+      std::fill_n(shard + range.size(), geometry().block_capacity[b] - range.size(), 0.0F);
+      if (range.empty()) continue;
+      HP_TRY(loader->load_range(static_cast<int32_t>(b), kind, range,
+                                std::span(shard, static_cast<size_t>(range.size()))));
+    }
+  }
+  step_ = manifest.step;
+  sample_cursor_ = manifest.sample_cursor;
+  skipped_ = manifest.skipped;
+  note_inexact(manifest);
+  return Ok{};
+}
+
+// The promise of bit-exactness holds while the same machine code adds in the same order.
+void TrainingState::note_inexact(const Manifest& loaded) {
+  if (!loaded.exact) {
+    inexact_reason_ = loaded.inexact_reason;
+  } else if (loaded.world_size != workload_.world_size) {
+    inexact_reason_ = "world size changed from " + std::to_string(loaded.world_size) + " to " +
+                      std::to_string(workload_.world_size) + " after step " +
+                      std::to_string(loaded.step);
+  } else {
+    for (const auto& [key, value] : environment_) {
+      const auto before = loaded.environment.find(key);
+      if (before != loaded.environment.end() && before->second == value) continue;
+      inexact_reason_ = key + " changed from " +
+                        (before == loaded.environment.end() ? "(not recorded)" : before->second) +
+                        " to " + value + " after step " + std::to_string(loaded.step);
+      break;
+    }
+  }
+  if (!inexact_reason_.empty() && workload_.rank == 0) {
+    log_warning("from here on not bit-exact with an undisturbed run: " + inexact_reason_);
+  }
+}
+
+std::vector<const float*> TrainingState::parameter_shards() {
+  std::vector<const float*> shards;
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    shards.push_back(arena_.state(slot_, StateKind::kParam, b));
+  }
+  return shards;
+}
+
+void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>& gradients,
+                          uint64_t next_cursor) {
+  const int target = 1 - slot_;
+  arena_.unseal(target);
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const int64_t capacity = geometry().block_capacity[b];
+    const ElementRange shard = {capacity * workload_.rank, capacity * (workload_.rank + 1)};
+    const auto update = [&](ElementRange part, bool decayed) {
+      const int64_t at = part.begin - shard.begin;
+      adamw(adam, decayed, part.size(),
+            {arena_.state(slot_, StateKind::kParam, b) + at,
+             arena_.state(slot_, StateKind::kExpAvg, b) + at,
+             arena_.state(slot_, StateKind::kExpAvgSq, b) + at, gradients[b] + at},
+            {arena_.state(target, StateKind::kParam, b) + at,
+             arena_.state(target, StateKind::kExpAvg, b) + at,
+             arena_.state(target, StateKind::kExpAvgSq, b) + at});
+    };
+    // Tensor by tensor, each with the gap behind it, whose zeros stay zeros.
+    for (const TensorSlot& tensor : blocks_[b].tensors) {
+      const ElementRange whole = {tensor.offset, align_elements(tensor.offset + tensor.numel)};
+      const ElementRange part = intersect(shard, whole);
+      if (!part.empty()) update(part, !tensor.no_decay);
+    }
+    const ElementRange behind = intersect(shard, {blocks_[b].numel, shard.end});
+    if (!behind.empty()) update(behind, false);
+  }
+  ++step_;
+  sample_cursor_ = next_cursor;
+  arena_.seal(target, step_, sample_cursor_, workload_.generation);
+  slot_ = target;
+}
+
+Manifest TrainingState::manifest() const {
+  Manifest manifest;
+  manifest.step = step_;
+  manifest.generation = workload_.generation;
+  manifest.parent = workload_.parent_generation;
+  manifest.world_size = workload_.world_size;
+  manifest.sample_cursor = sample_cursor_;
+  manifest.skipped = skipped_;
+  manifest.data = data_;
+  manifest.seed = workload_.train.seed;
+  manifest.model = workload_.train.model;
+  manifest.environment = environment_;
+  manifest.exact = inexact_reason_.empty();
+  manifest.inexact_reason = inexact_reason_;
+  manifest.created_wall_ms = SystemClock().wall_ms();
+  manifest.blocks = blocks_;
+  return manifest;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training run is, beyond its configuration: this rank's parameters and moments in the state
+// arena, the completed step, the sample cursor and the skip list. Starts from the seed or from a
+// checkpoint of any world size; an optimizer step moves it to the other slot of the arena.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/workload.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/data/step_samples.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/parallel/block_layout.h"
+#include "trainer/state_arena.h"
+
+namespace hpctl {
+
+class TrainingState {
+ public:
+  using Environment = std::map<std::string, std::string>;
+
+  // `arena_fd` as in StateArena::create. A checkpoint that is missing or damaged gives kDataLoss
+  // (another one may do); one of another model, data or seed kInvalidArgument. `environment` is
+  // what bit-exactness depends on; a difference to the checkpoint's is noted as inexact.
+  static Result<TrainingState> create(int arena_fd, const Workload& workload,
+                                      const DataIdentity& data, const Environment& environment);
+
+  const std::vector<Block>& blocks() const { return blocks_; }
+  uint64_t step() const { return step_; }
+  uint64_t sample_cursor() const { return sample_cursor_; }
+  const std::vector<SampleRange>& skipped() const { return skipped_; }
+
+  // This rank's parameter shard of each block, valid until the second apply() from now.
+  std::vector<const float*> parameter_shards();
+  // This rank's values in the newest sealed state: geometry().shard_elements() floats.
+  const float* sealed(StateKind kind) { return arena_.state(slot_, kind); }
+  const ArenaGeometry& geometry() const { return arena_.geometry(); }
+
+  // One AdamW step with gradients[b] = block b's gradient shard; afterwards step() is one more.
+  void apply(const AdamStep& adam, const std::vector<const float*>& gradients,
+             uint64_t next_cursor);
+
+  // A manifest of this state without files and shards.
+  Manifest manifest() const;
+
+ private:
+  TrainingState(StateArena arena, const Workload& workload, std::vector<Block> blocks);
+
+  void fill_from_seed();
+  Outcome load(const RunIdentity& run);
+  void note_inexact(const Manifest& loaded);
+
+  StateArena arena_;
+  Workload workload_;
+  std::vector<Block> blocks_;
+  DataIdentity data_;
+  Environment environment_;
+  int slot_ = 0;  // of the newest sealed state
+  uint64_t step_ = 0;
+  uint64_t sample_cursor_ = 0;
+  std::vector<SampleRange> skipped_;
+  std::string inexact_reason_;  // "" = bit-exact
+};
+
+}  // namespace hpctl
