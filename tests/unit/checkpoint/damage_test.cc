@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stored bytes are untrusted: every single-byte change is found and named, and no change to the
+// manifest, sealed again or not, makes a reader crash or read outside its bounds.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/base/fd.h"
+#include "common/base/file.h"
+#include "common/base/rng.h"
+#include "tests/unit/checkpoint/synthetic_state.h"
+#include "tests/unit/temporary_directory.h"
+#include "trainer/checkpoint/inspect.h"
+#include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/manifest_format.h"
+
+namespace hpctl {
+namespace {
+
+using testing::HasSubstr;
+
+// Not by truncation: ext4 writes a file that was truncated and rewritten to disk at once.
+void overwrite(const std::string& path, const std::string& bytes) {
+  ::unlink(path.c_str());
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+// First message that verify or the manifest gives; "" when everything is fine.
+std::string complaint(const std::string& step_dir) {
+  const auto report = verify_checkpoint(step_dir);
+  if (!report.ok()) return report.error().message;
+  return report->problems.empty() ? "" : report->problems.front();
+}
+
+Outcome load_everything(const std::string& step_dir) {
+  HP_TRY_ASSIGN(auto loader, CheckpointLoader::open(step_dir));
+  for (size_t b = 0; b < loader.manifest().blocks.size(); ++b) {
+    const int64_t numel = loader.manifest().blocks[b].numel;
+    std::vector<float> values(static_cast<size_t>(numel));
+    for (const StateKind kind : kStateKinds) {
+      HP_TRY(loader.load_range(static_cast<int32_t>(b), kind, {0, numel}, values));
+    }
+  }
+  return Ok{};
+}
+
+class Damage : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto saved = save_synthetic({dir_.path(), {40, 3}, 2, 1, 2, {}});
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+    ASSERT_EQ(complaint(step_dir_), "");
+  }
+  TemporaryDirectory dir_;
+  std::string step_dir_ = dir_ / "step-40.g3";
+};
+
+TEST_F(Damage, EverySingleByteChangeOfEveryFileIsFoundAndNamed) {
+  for (const char* name : {"manifest.json", "shard-00000.safetensors", "shard-00001.safetensors"}) {
+    const std::string path = step_dir_ + "/" + name;
+    const std::string good = read_file(path).value();
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY));
+    Rng rng(1);
+    // Every byte of headers and manifest; every 7th of the rest.
+    for (size_t at = 0; at < good.size(); at += at < 4096 ? 1 : 7) {
+      const char bad = static_cast<char>(good[at] ^ (1 + rng.below(255)));
+      ASSERT_EQ(pwrite(fd.get(), &bad, 1, static_cast<off_t>(at)), 1);
+      const std::string found = complaint(step_dir_);
+      ASSERT_THAT(found, HasSubstr(name)) << "byte " << at;
+      ASSERT_EQ(pwrite(fd.get(), &good[at], 1, static_cast<off_t>(at)), 1);
+    }
+  }
+  EXPECT_EQ(complaint(step_dir_), "");
+}
+
+TEST_F(Damage, ADamagedRangeNamesFileTensorAndOffsetOnLoad) {
+  const Manifest manifest = read_manifest(step_dir_).value();
+  for (const ShardEntry& entry : manifest.shards) {
+    const std::string path = step_dir_ + "/" + manifest.files[static_cast<size_t>(entry.file)].file;
+    const std::string good = read_file(path).value();
+    std::string bad = good;
+    bad[entry.offset + 5] ^= 1;
+    overwrite(path, bad);
+    const auto loaded = load_everything(step_dir_);
+    ASSERT_FALSE(loaded.ok());
+    EXPECT_EQ(loaded.error().code, ErrorCode::kDataLoss);
+    EXPECT_THAT(loaded.error().message, HasSubstr(path));
+    EXPECT_THAT(loaded.error().message,
+                HasSubstr(manifest.blocks[static_cast<size_t>(entry.block)].name + " " +
+                          to_string(entry.kind)));
+    EXPECT_THAT(loaded.error().message, HasSubstr("at byte " + std::to_string(entry.offset)));
+    EXPECT_THAT(loaded.error().message, HasSubstr(".weight"));
+    EXPECT_FALSE(digest_checkpoint(step_dir_).ok()) << "no digest of damaged bytes";
+    overwrite(path, good);
+  }
+}
+
+TEST_F(Damage, TruncatedAndMissingFilesAreNamed) {
+  const std::string shard = step_dir_ + "/shard-00001.safetensors";
+  struct stat st {};
+  ASSERT_EQ(stat(shard.c_str(), &st), 0);
+  ASSERT_EQ(truncate(shard.c_str(), st.st_size - 1), 0);
+  EXPECT_THAT(complaint(step_dir_), HasSubstr("shard-00001.safetensors is damaged: it has"));
+  EXPECT_EQ(load_everything(step_dir_).error().code, ErrorCode::kDataLoss);
+  EXPECT_EQ(list_checkpoint_states(dir_.path())->at(0).state, CheckpointState::kDamaged);
+  ASSERT_EQ(unlink(shard.c_str()), 0);
+  EXPECT_THAT(complaint(step_dir_), HasSubstr("shard-00001.safetensors"));
+  EXPECT_EQ(load_everything(step_dir_).error().code, ErrorCode::kDataLoss);
+}
+
+TEST_F(Damage, EveryTruncationOfTheManifestIsRefused) {
+  const std::string path = step_dir_ + "/manifest.json";
+  const std::string good = read_file(path).value();
+  for (size_t size = 0; size < good.size(); size += 13) {
+    overwrite(path, good.substr(0, size));
+    EXPECT_EQ(read_manifest(step_dir_).error().code, ErrorCode::kDataLoss) << size;
+  }
+}
+
+TEST_F(Damage, WithoutAManifestThereIsNoCheckpoint) {
+  ASSERT_EQ(unlink((step_dir_ + "/manifest.json").c_str()), 0);
+  const auto refused = CheckpointLoader::open(step_dir_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(refused.error().message, HasSubstr("the save was not completed"));
+  EXPECT_EQ(list_checkpoint_states(dir_.path())->at(0).state, CheckpointState::kIncomplete);
+  EXPECT_FALSE(*latest_valid_checkpoint(dir_.path(), {}));
+}
+
+TEST_F(Damage, ARenamedCheckpointIsRefusedUnlessTheNameSaysNothing) {
+  ASSERT_EQ(rename(step_dir_.c_str(), (dir_ / "step-41.g3").c_str()), 0);
+  EXPECT_THAT(read_manifest(dir_ / "step-41.g3").error().message,
+              HasSubstr("it belongs to step-40.g3"));
+  ASSERT_EQ(rename((dir_ / "step-41.g3").c_str(), (dir_ / "precious").c_str()), 0);
+  EXPECT_TRUE(read_manifest(dir_ / "precious").ok());
+}
+
+std::string sealed(const std::string& body_with_brace) {
+  const std::string body = body_with_brace.substr(0, body_with_brace.size() - 1);
+  return body + manifest_seal(body);
+}
+
+// A mutated value for the fuzz below.
+nlohmann::json strange_value(Rng& rng) {
+  static const std::vector<nlohmann::json> kValues = {nullptr,
+                                                      true,
+                                                      -1,
+                                                      0,
+                                                      1,
+                                                      16,
+                                                      3.5,
+                                                      1e300,
+                                                      "",
+                                                      "../../etc/passwd",
+                                                      nlohmann::json::array(),
+                                                      nlohmann::json::object(),
+                                                      ~uint64_t{0},
+                                                      uint64_t{1} << 63,
+                                                      (uint64_t{1} << 62) - 16,
+                                                      uint64_t{1} << 48,
+                                                      uint64_t{1} << 32};
+  return kValues[rng.below(kValues.size())];
+}
+
+// Replaces, removes or duplicates one place somewhere in the document.
+void mutate(nlohmann::json& value, Rng& rng) {
+  if (value.is_structured() && !value.empty() && !rng.chance(0.08)) {
+    auto child = value.begin();
+    std::advance(child, static_cast<int64_t>(rng.below(value.size())));
+    if (rng.chance(0.1)) {
+      value.erase(child);
+    } else if (value.is_array() && rng.chance(0.1)) {
+      value.push_back(nlohmann::json(*child));
+    } else {
+      mutate(*child, rng);
+    }
+    return;
+  }
+  value = strange_value(rng);
+}
+
+// What reads a manifest must stay within its rules whatever a sealed document says: an error or a
+// usable result, no crash (the sanitizer builds see out-of-bounds reads).
+TEST_F(Damage, SealedMutationsAreRefusedOrHarmless) {
+  const std::string path = step_dir_ + "/manifest.json";
+  auto original = nlohmann::json::parse(read_file(path).value());
+  original.erase("crc32c");
+  int refused = 0;
+  constexpr int kRounds = 4000;
+  for (int round = 0; round < kRounds; ++round) {
+    Rng rng(static_cast<uint64_t>(round));
+    nlohmann::json document = original;
+    for (uint64_t i = 0; i <= rng.below(3); ++i) mutate(document, rng);
+    std::string text = document.dump();
+    if (text.back() != '}') text += '}';
+    overwrite(path, sealed(text));
+    const auto manifest = read_manifest(step_dir_);
+    if (!manifest.ok()) {
+      ++refused;
+      continue;
+    }
+    (void)load_everything(step_dir_);
+    (void)verify_checkpoint(step_dir_);
+    (void)digest_checkpoint(step_dir_);
+  }
+  EXPECT_GT(refused, kRounds / 2) << "most mutations break a rule";
+  EXPECT_LT(refused, kRounds) << "some are harmless, e.g. of labels";
+}
+
+TEST_F(Damage, DeepNestingAndGarbageAreRefused) {
+  const std::string path = step_dir_ + "/manifest.json";
+  for (const std::string& body :
+       {std::string(100'000, '['), "{\"a\":" + std::string(100'000, '['), std::string(4096, '\0'),
+        std::string("{\"format\":\"hpctl.checkpoint\"")}) {
+    overwrite(path, body + manifest_seal(body));
+    EXPECT_EQ(read_manifest(step_dir_).error().code, ErrorCode::kDataLoss);
+  }
+}
+
+TEST(Receipt, GarbageIsRefused) {
+  for (const char* bad : {"", "{}", "[]", "{\"rank\":\"x\"}", "\xff",
+                          R"({"rank":0,"file":"f","bytes":1,"crc32c":1,"ranges":[[0,9,0,1,8,1]]})",
+                          R"({"rank":0,"file":"f","bytes":1,"crc32c":1,"ranges":[1]})"}) {
+    EXPECT_FALSE(decode_receipt(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace hpctl

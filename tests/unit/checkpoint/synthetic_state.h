@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training state whose every element is a function of its place, saved as any number of ranks
+// would save it, so that tests can tell where each byte they read came from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/lineage.h"
+#include "trainer/checkpoint/commit.h"
+#include "trainer/checkpoint/shard_writer.h"
+
+namespace hpctl {
+
+// A small Llama whose block sizes no tested world size divides evenly.
+ModelSpec synthetic_model();
+
+// The value of element `element`; differs between blocks, kinds, elements and salts. Gaps between
+// tensors are zero, as in training.
+float synthetic_value(const std::vector<Block>& blocks, int32_t block, StateKind kind,
+                      int64_t element, uint64_t salt);
+
+struct SyntheticSave {
+  std::string checkpoint_dir;
+  CheckpointRef ref;
+  int32_t world_size = 1;
+  uint64_t salt = 0;
+  uint64_t parent = 0;
+  std::vector<SampleRange> skipped;
+};
+
+// The manifest's part that does not depend on the shards.
+Manifest synthetic_manifest(const SyntheticSave& save);
+
+// Writes the shard of one rank, as write_shard.
+Result<Receipt> write_synthetic_shard(const SyntheticSave& save, int32_t rank);
+
+// All ranks, receipts through their encoding, and the commit.
+Outcome save_synthetic(const SyntheticSave& save);
+
+}  // namespace hpctl
