@@ -61,7 +61,8 @@ class [[nodiscard]] Result {
     HP_CHECK(ok());
     return std::get<T>(state_);
   }
-  T&& value() && {
+  // By value, so that `for (x : f().value())` does not iterate over a dead temporary.
+  T value() && {
     HP_CHECK(ok());
     return std::get<T>(std::move(state_));
   }
