@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commit, abandon and retention: what makes a checkpoint exist, what may remove it, and that a
+// stale generation can do neither harm nor good.
+#include "trainer/checkpoint/commit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "tests/unit/checkpoint/synthetic_state.h"
+#include "tests/unit/temporary_directory.h"
+#include "trainer/checkpoint/inspect.h"
+
+namespace hpctl {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+SyntheticSave save_of(const TemporaryDirectory& dir, uint64_t step, uint64_t generation) {
+  return {dir.path(), {step, generation}, 2, 1, 0, {}};
+}
+
+void record(const TemporaryDirectory& dir, uint64_t generation, uint64_t start_step,
+            const std::vector<std::string>& damaged = {}) {
+  GenerationRecord r;
+  r.generation = generation;
+  r.parent = generation - 1;
+  r.start_step = start_step;
+  r.damaged = damaged;
+  ASSERT_TRUE(create_generation(dir.path(), r).ok());
+}
+
+void save(const TemporaryDirectory& dir, uint64_t step, uint64_t generation) {
+  const auto saved = save_synthetic(save_of(dir, step, generation));
+  ASSERT_TRUE(saved.ok()) << saved.error().message;
+}
+
+std::vector<std::string> checkpoints_in(const TemporaryDirectory& dir) {
+  std::vector<std::string> names;
+  for (const auto& ref : list_checkpoints(dir.path()).value()) names.push_back(ref.name());
+  return names;
+}
+
+class Commit : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      receipts_.push_back(write_synthetic_shard(save_, rank).value());
+    }
+  }
+  std::string refusal() {
+    const auto committed = commit_checkpoint(dir_.path(), synthetic_manifest(save_), receipts_);
+    EXPECT_FALSE(path_exists(dir_ / "step-40.g1/manifest.json"));
+    return committed.ok() ? "" : committed.error().message;
+  }
+  TemporaryDirectory dir_;
+  SyntheticSave save_ = save_of(dir_, 40, 1);
+  std::vector<Receipt> receipts_;
+};
+
+TEST_F(Commit, NeedsEveryRank) {
+  receipts_.pop_back();
+  EXPECT_THAT(refusal(), HasSubstr("1 of 2 ranks wrote their shard"));
+  receipts_.push_back(receipts_.front());
+  EXPECT_THAT(refusal(), HasSubstr("cannot commit step-40.g1")) << "the same rank twice";
+}
+
+TEST_F(Commit, NeedsEveryElementOnce) {
+  const auto good = receipts_;
+  receipts_[0].entries.pop_back();
+  EXPECT_THAT(refusal(), HasSubstr("misses elements from 0 on"));
+  receipts_ = good;
+  receipts_[1].entries.erase(receipts_[1].entries.begin());
+  EXPECT_THAT(refusal(), HasSubstr("embed param misses elements from"));
+  receipts_ = good;
+  receipts_[1].entries[0].range.begin -= 16;
+  EXPECT_THAT(refusal(), HasSubstr("are there twice"));
+  receipts_ = good;
+  receipts_[1].entries[0].range.end += 16;
+  EXPECT_THAT(refusal(), HasSubstr("are impossible"));
+  receipts_ = good;
+  receipts_[1].entries[0].offset = 1ULL << 40;
+  EXPECT_THAT(refusal(), HasSubstr("lies outside its file"));
+  receipts_ = good;
+  receipts_[1].rank = 9;
+  EXPECT_THAT(refusal(), HasSubstr("unknown rank 9"));
+}
+
+TEST_F(Commit, SeesThatAShardIsNotOnTheSharedDisk) {
+  ASSERT_EQ(unlink((dir_ / "step-40.g1/shard-00001.safetensors").c_str()), 0);
+  EXPECT_THAT(refusal(), HasSubstr("is checkpoint.dir on a disk that all nodes share?"));
+}
+
+TEST_F(Commit, IsNeverRepeatedNorOverwritten) {
+  const Manifest manifest = synthetic_manifest(save_);
+  ASSERT_TRUE(commit_checkpoint(dir_.path(), manifest, receipts_).ok());
+  const auto again = commit_checkpoint(dir_.path(), manifest, receipts_);
+  EXPECT_EQ(again.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(write_synthetic_shard(save_, 0).error().code, ErrorCode::kAlreadyExists);
+  ASSERT_TRUE(abandon_checkpoint(dir_.path(), {40, 1}).ok());
+  EXPECT_THAT(checkpoints_in(dir_), ElementsAre("step-40.g1"));
+}
+
+TEST_F(Commit, AbandonRemovesAPartialSaveAndNothingElse) {
+  save(dir_, 20, 1);
+  ASSERT_TRUE(abandon_checkpoint(dir_.path(), {40, 1}).ok());
+  ASSERT_TRUE(abandon_checkpoint(dir_.path(), {60, 1}).ok()) << "missing is fine";
+  EXPECT_EQ(list_directory(dir_.path()).value(), (std::vector<std::string>{"step-20.g1"}));
+}
+
+TEST(Retention, KeepsTheNewestValidOnes) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  for (const uint64_t step : {10, 20, 30, 40}) save(dir, step, 1);
+  const auto report = keep_newest(dir.path(), 2, 1);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(report->deleted, ElementsAre("step-10.g1", "step-20.g1"));
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-30.g1", "step-40.g1"));
+  ASSERT_TRUE(keep_newest(dir.path(), 0, 1).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-40.g1")) << "the newest is never deleted";
+}
+
+TEST(Retention, StaleHistoryDoesNotCountAndGoes) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  save(dir, 10, 1);
+  save(dir, 20, 1);
+  record(dir, 2, 10);
+  save(dir, 30, 1);  // a late commit of the generation that was given up
+  const auto late = list_checkpoint_states(dir.path()).value();
+  EXPECT_EQ(late.back().state, CheckpointState::kStale);
+  EXPECT_EQ(*latest_valid_checkpoint(dir.path(), {}).value(), (CheckpointRef{10, 1}));
+  EXPECT_EQ(resolve_checkpoint(dir.path()).value(), dir / "step-10.g1");
+  save(dir, 15, 2);
+  ASSERT_TRUE(keep_newest(dir.path(), 2, 2).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-10.g1", "step-15.g2"));
+}
+
+TEST(Retention, OnlyTheNewestGenerationDeletes) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  save(dir, 10, 1);
+  save(dir, 20, 1);
+  record(dir, 2, 10);
+  const auto report = keep_newest(dir.path(), 1, 1);
+  ASSERT_TRUE(report.ok());
+  EXPECT_THAT(report->refused, HasSubstr("generation 2 is newer than 1"));
+  EXPECT_THAT(report->deleted, IsEmpty());
+  EXPECT_EQ(checkpoints_in(dir).size(), 2U);
+}
+
+TEST(Retention, PartialSavesOfOlderGenerationsGoOwnOnesStay) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  save(dir, 10, 1);
+  record(dir, 2, 10);
+  ASSERT_TRUE(write_synthetic_shard(save_of(dir, 20, 1), 0).ok());
+  ASSERT_TRUE(write_synthetic_shard(save_of(dir, 20, 2), 0).ok());
+  ASSERT_TRUE(keep_newest(dir.path(), 3, 2).ok());
+  EXPECT_EQ(list_directory(dir.path()).value(),
+            (std::vector<std::string>{"generations", "step-10.g1", "step-20.g2"}));
+}
+
+TEST(Retention, DamagedOnesNeitherCountNorGo) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  save(dir, 10, 1);
+  save(dir, 20, 1);
+  record(dir, 2, 10, {"step-20.g1"});
+  save(dir, 30, 2);
+  ASSERT_TRUE(keep_newest(dir.path(), 2, 2).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-10.g1", "step-20.g1", "step-30.g2"));
+  EXPECT_EQ(list_checkpoint_states(dir.path())->at(1).state, CheckpointState::kDamaged);
+}
+
+TEST(Listing, NamesWhatToDoWhenThereIsNothing) {
+  const TemporaryDirectory dir;
+  EXPECT_THAT(resolve_checkpoint(dir.path()).error().message, HasSubstr("no valid checkpoint"));
+  EXPECT_EQ(resolve_checkpoint(dir / "gone").error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// SIGKILL at every boundary of save, commit and deletion: afterwards there is a complete checkpoint
+// or none, the one before is untouched, and the next generation saves and cleans up as if nothing
+// had been.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include "common/base/file.h"
+#include "tests/unit/checkpoint/synthetic_state.h"
+#include "tests/unit/temporary_directory.h"
+#include "trainer/checkpoint/inspect.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int32_t kWorld = 2;
+
+// The victim: runs in a process of its own, because fail-points are read from the environment when
+// a process starts. Saves step 40 over an existing step 20, then keeps only the newest.
+TEST(CrashVictim, DISABLED_SavesAndDeletes) {
+  const char* dir = std::getenv("CRASH_TEST_DIR");
+  ASSERT_NE(dir, nullptr);
+  ASSERT_TRUE(save_synthetic({dir, {40, 1}, kWorld, 1, 0, {}}).ok());
+  ASSERT_TRUE(keep_newest(dir, 1, 1).ok());
+}
+
+// True when the fail-point killed the victim; false when it ran to its end without passing it.
+bool victim_dies(const std::string& failpoint, const std::string& dir) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setenv("HPCTL_FAILPOINT", failpoint.c_str(), 1);
+    setenv("CRASH_TEST_DIR", dir.c_str(), 1);
+    if (freopen("/dev/null", "w", stdout) == nullptr) _exit(98);
+    execl("/proc/self/exe", "crash_test", "--gtest_filter=CrashVictim.*",
+          "--gtest_also_run_disabled_tests", nullptr);
+    _exit(99);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  if (WIFSIGNALED(status)) {
+    EXPECT_EQ(WTERMSIG(status), SIGKILL);
+    return true;
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0) << failpoint;
+  return false;
+}
+
+void expect_undamaged(const std::string& dir, const CheckpointRef& ref) {
+  const auto report = verify_checkpoint(dir + "/" + ref.name());
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_TRUE(report->problems.empty()) << report->problems.front();
+}
+
+void expect_sound_after_crash(const std::string& dir, const std::string& failpoint) {
+  SCOPED_TRACE(failpoint);
+  const auto complete = list_checkpoints(dir).value();
+  ASSERT_FALSE(complete.empty()) << "a save or a deletion lost every checkpoint";
+  for (const CheckpointRef& ref : complete) expect_undamaged(dir, ref);
+  if (complete.back() == CheckpointRef{20, 1}) {
+    EXPECT_EQ(complete.size(), 1U);
+  }
+  // The next generation goes on from there and leaves nothing of the crash behind.
+  GenerationRecord first;
+  first.generation = 1;
+  GenerationRecord second;
+  second.generation = 2;
+  second.parent = 1;
+  second.start_step = complete.back().step;
+  ASSERT_TRUE(create_generation(dir, first).ok());
+  ASSERT_TRUE(create_generation(dir, second).ok());
+  const auto saved = save_synthetic({dir, {60, 2}, kWorld, 1, 1, {}});
+  ASSERT_TRUE(saved.ok()) << saved.error().message;
+  ASSERT_TRUE(keep_newest(dir, 1, 2).ok());
+  EXPECT_EQ(list_directory(dir).value(), (std::vector<std::string>{"generations", "step-60.g2"}));
+  EXPECT_EQ(list_directory(dir + "/step-60.g2")->size(), 3U) << "two shards and the manifest";
+}
+
+class Crash : public testing::TestWithParam<const char*> {};
+
+TEST_P(Crash, AtThisBoundaryLosesNothing) {
+  int deaths = 0;
+  for (int pass = 1;; ++pass) {
+    const TemporaryDirectory dir;
+    ASSERT_TRUE(save_synthetic({dir.path(), {20, 1}, kWorld, 7, 0, {}}).ok());
+    const std::string failpoint = GetParam() + (":" + std::to_string(pass));
+    if (!victim_dies(failpoint, dir.path())) break;
+    ++deaths;
+    expect_sound_after_crash(dir.path(), failpoint);
+  }
+  EXPECT_GT(deaths, 0) << "this fail-point is not passed";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EveryBoundary, Crash,
+    testing::Values("checkpoint.shard.before_create", "checkpoint.shard.created",
+                    "checkpoint.shard.range_written", "checkpoint.shard.before_rename",
+                    "checkpoint.shard.renamed", "checkpoint.manifest.before_create",
+                    "checkpoint.manifest.written", "checkpoint.manifest.before_rename",
+                    "checkpoint.manifest.renamed", "checkpoint.delete.before_manifest",
+                    "checkpoint.delete.manifest_gone"));
+
+}  // namespace
+}  // namespace hpctl
