@@ -104,7 +104,7 @@ std::string to_yaml(const JobSpec& spec) {
   put(out, "count", spec.nodes);
   out << EndMap;
   put(out, "workers_per_node", spec.workers_per_node);
-  out << Key << "env" << Value << BeginMap << Key << "set" << Value << BeginMap;
+  out << Key << "env" << Value << BeginMap << Key << "set" << Value << YAML::Flow << BeginMap;
   for (const auto& [name, value] : spec.env) out << Key << name << Value << value;
   out << EndMap << EndMap;
   out << Key << "workload" << Value << BeginMap;

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/controller_client.h"
+
+#include <grpcpp/client_context.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/base/file.h"
+#include "common/rpc/controller_process.h"
+#include "common/rpc/status.h"
+
+namespace hpctl {
+namespace {
+
+constexpr std::chrono::milliseconds kPingTimeout{1000};
+constexpr std::chrono::milliseconds kStartTimeout{10'000};
+constexpr std::chrono::milliseconds kCallTimeout{5000};
+constexpr std::chrono::milliseconds kSubmitTimeout{20'000};
+
+void set_deadline(grpc::ClientContext& context, std::chrono::milliseconds timeout = kCallTimeout) {
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
+}
+
+SteadyTime after(std::chrono::milliseconds timeout) {
+  return std::chrono::steady_clock::now() + timeout;
+}
+
+ErrorCode code_of(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+      return ErrorCode::kInvalidArgument;
+    case absl::StatusCode::kNotFound:
+      return ErrorCode::kNotFound;
+    case absl::StatusCode::kAlreadyExists:
+      return ErrorCode::kAlreadyExists;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return ErrorCode::kPermissionDenied;
+    case absl::StatusCode::kFailedPrecondition:
+      return ErrorCode::kFailedPrecondition;
+    case absl::StatusCode::kResourceExhausted:
+      return ErrorCode::kResourceExhausted;
+    case absl::StatusCode::kDataLoss:
+      return ErrorCode::kDataLoss;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
+      return ErrorCode::kUnavailable;
+    default:
+      return ErrorCode::kInternal;
+  }
+}
+
+NodeView to_view(const v1::NodeStatus& n) {
+  return {n.name(),    n.role(),       n.state(),    n.instance_id(),
+          n.boot_id(), n.holder_pid(), n.agent_pid()};
+}
+
+WorkerView to_view(const v1::WorkerStatus& w) {
+  return {w.rank(), w.node(), w.pid(), w.generation(), w.state(), w.phase(), w.step()};
+}
+
+JobView to_view(const v1::JobStatus& s) {
+  JobView view;
+  view.job = s.job();
+  view.name = s.name();
+  view.state = s.state();
+  view.generation = s.generation();
+  view.step = s.step();
+  view.loss = s.loss();
+  view.restarts = s.restarts();
+  view.controller_pid = s.controller_pid();
+  view.controller_node = s.controller_node();
+  for (const auto& node : s.nodes()) view.nodes.push_back(to_view(node));
+  for (const auto& worker : s.workers()) view.workers.push_back(to_view(worker));
+  view.reason = s.reason();
+  view.total_steps = s.total_steps();
+  view.tokens_per_second = s.tokens_per_second();
+  view.checkpoint_step = s.checkpoint_step();
+  view.checkpoint_dir = s.checkpoint_dir();
+  view.submitted_wall_ms = s.submitted_wall_ms();
+  view.ended_wall_ms = s.ended_wall_ms();
+  view.lost_ms = s.lost_ms();
+  view.faults = s.faults();
+  view.owner = s.owner();
+  return view;
+}
+
+EventView to_view(const v1::Event& e) {
+  return {e.seq(),  e.wall_ms(), e.type(),  e.job(),        e.generation(),
+          e.node(), e.rank(),    e.cause(), e.because_seq()};
+}
+
+// A home that belongs to somebody else has a socket that we may not, and need not, look for.
+Outcome check_owner(const HomePaths& paths) {
+  struct stat st {};
+  if (::stat(paths.home().c_str(), &st) != 0 || st.st_uid == ::geteuid()) return Ok{};
+  return Error{ErrorCode::kPermissionDenied,
+               paths.home() + " belongs to uid " + std::to_string(st.st_uid) + ", you are uid " +
+                   std::to_string(::geteuid()) +
+                   "; a job belongs to its user: set HPCTL_HOME to a directory of your own"};
+}
+
+}  // namespace
+
+std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& paths) {
+  if (!path_exists(paths.controller_socket())) return nullptr;
+  auto channel = connect_controller(paths);
+  if (!ping_controller(*channel, after(kPingTimeout), false).ok()) return nullptr;
+  return std::make_unique<ControllerClient>(paths, std::move(channel));
+}
+
+Result<std::unique_ptr<ControllerClient>> ControllerClient::ensure(const HomePaths& paths) {
+  HP_TRY(check_owner(paths));
+  auto channel = ensure_controller(paths, after(kStartTimeout));
+  if (!channel.ok()) {
+    return Error{code_of(channel.status().code()), message_of(channel.status())};
+  }
+  return std::make_unique<ControllerClient>(paths, std::move(*channel));
+}
+
+ControllerClient::ControllerClient(const HomePaths& paths, std::shared_ptr<grpc::Channel> channel)
+    : home_(paths.home()), stub_(v1::Controller::NewStub(std::move(channel))) {}
+
+Outcome ControllerClient::check(const grpc::Status& status) const {
+  if (status.ok()) return Ok{};
+  const ErrorCode code = code_of(from_grpc(status).code());
+  if (code != ErrorCode::kUnavailable) return Error{code, status.error_message()};
+  return Error{code, "the controller of " + home_ + " does not answer: " + status.error_message() +
+                         " (its log: " + home_ + "/controller.log)"};
+}
+
+Result<std::vector<JobLine>> ControllerClient::list_jobs() {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::ListJobsResponse response;
+  HP_TRY(check(stub_->ListJobs(&context, {}, &response)));
+  std::vector<JobLine> jobs;
+  for (const auto& job : response.jobs()) {
+    jobs.push_back(JobLine{JobId{job.job()}, job.name(), job.state()});
+  }
+  std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.job < b.job; });
+  return jobs;
+}
+
+Result<JobView> ControllerClient::get_job(JobId job) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::GetJobRequest request;
+  request.set_job(to_string(job));
+  v1::JobStatus response;
+  HP_TRY(check(stub_->GetJob(&context, request, &response)));
+  return to_view(response);
+}
+
+Result<std::vector<EventView>> ControllerClient::events(JobId job, uint64_t after_seq) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::WatchEventsRequest request;
+  request.set_job(to_string(job));
+  request.set_after_seq(after_seq);
+  const auto stream = stub_->WatchEvents(&context, request);
+  std::vector<EventView> events;
+  for (v1::Event event; stream->Read(&event);) events.push_back(to_view(event));
+  HP_TRY(check(stream->Finish()));
+  return events;
+}
+
+Result<Explanation> ControllerClient::why(JobId job) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::WhyRequest request;
+  request.set_job(to_string(job));
+  v1::WhyResponse response;
+  HP_TRY(check(stub_->Why(&context, request, &response)));
+  Explanation explanation{response.summary(), {}};
+  for (const auto& event : response.chain()) explanation.chain.push_back(to_view(event));
+  return explanation;
+}
+
+Result<JobId> ControllerClient::submit(const std::string& spec_json,
+                                       const std::string& submit_key) {
+  grpc::ClientContext context;
+  set_deadline(context, kSubmitTimeout);
+  v1::SubmitRequest request;
+  request.set_spec_json(spec_json);
+  request.set_submit_key(submit_key);
+  v1::SubmitResponse response;
+  HP_TRY(check(stub_->Submit(&context, request, &response)));
+  return JobId{response.job()};
+}
+
+Result<std::string> ControllerClient::cancel(JobId job) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::CancelRequest request;
+  request.set_job(to_string(job));
+  v1::CancelResponse response;
+  HP_TRY(check(stub_->Cancel(&context, request, &response)));
+  return response.state();
+}
+
+Result<v1::GetVersionResponse> ControllerClient::version() {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::GetVersionResponse response;
+  HP_TRY(check(stub_->GetVersion(&context, {}, &response)));
+  return response;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller of an HPCTL_HOME as verbs see it: every call has a deadline, every error is one
+// line that says what to do. kUnavailable = it does not answer (exit status 3).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hpctl/job_source.h"
+#include "proto/hpctl/v1/hpctl.grpc.pb.h"
+
+namespace hpctl {
+
+class ControllerClient final : public JobSource {
+ public:
+  // nullptr when no controller answers; never starts one.
+  static std::unique_ptr<ControllerClient> connect(const HomePaths& paths);
+  // Starts a controller when none answers.
+  static Result<std::unique_ptr<ControllerClient>> ensure(const HomePaths& paths);
+
+  ControllerClient(const HomePaths& paths, std::shared_ptr<grpc::Channel> channel);
+
+  Result<std::vector<JobLine>> list_jobs() override;
+  Result<JobView> get_job(JobId job) override;
+  Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;
+  Result<Explanation> why(JobId job) override;
+  bool is_live() const override { return true; }
+
+  Result<JobId> submit(const std::string& spec_json, const std::string& submit_key);
+  // The state after the request.
+  Result<std::string> cancel(JobId job);
+  Result<v1::GetVersionResponse> version();
+
+ private:
+  // Nothing when `status` is OK.
+  Outcome check(const grpc::Status& status) const;
+
+  std::string home_;
+  std::unique_ptr<v1::Controller::Stub> stub_;
+};
+
+}  // namespace hpctl

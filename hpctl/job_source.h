@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers about jobs. They come from the controller while one runs, and from the files that it left
+// under HPCTL_HOME otherwise; a verb that only reads need not know which. Nothing here starts a
+// controller.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/paths.h"
+#include "common/base/result.h"
+#include "controller/mirror.h"
+
+namespace hpctl {
+
+struct JobLine {
+  JobId job;
+  std::string name;
+  std::string state;
+};
+
+// Why a job is in its state: the events and decisions that led there, oldest first.
+struct Explanation {
+  std::string summary;
+  std::vector<EventView> chain;
+};
+
+class JobSource {
+ public:
+  virtual ~JobSource() = default;
+  // Ascending by id.
+  virtual Result<std::vector<JobLine>> list_jobs() = 0;
+  virtual Result<JobView> get_job(JobId job) = 0;
+  // Ascending by seq, those after `after_seq`.
+  virtual Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) = 0;
+  virtual Result<Explanation> why(JobId job) = 0;
+  // False when the answers are what a controller last wrote.
+  virtual bool is_live() const = 0;
+};
+
+// The controller's answers if it answers a ping within a second, else the recorded ones.
+std::unique_ptr<JobSource> open_source(const HomePaths& paths);
+
+// The job meant by an id or a unique name; the error names what is near.
+Result<JobId> find_job(JobSource& source, const std::string& word);
+
+// For people, on a source that is not live: says that this is the last record of a job which has
+// not ended. "" when there is nothing to say.
+std::string record_notice(const JobSource& source, const JobView& status, const HomePaths& paths);
+
+bool has_ended(const std::string& state);
+
+}  // namespace hpctl

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/recorded_jobs.h"
+
+#include <algorithm>
+
+#include "controller/core/explain.h"
+
+namespace hpctl {
+
+Result<std::vector<JobLine>> RecordedJobs::list_jobs() {
+  HP_TRY_ASSIGN(const std::vector<JobId> ids, mirrored_jobs(paths_));
+  std::vector<JobLine> jobs;
+  for (const JobId id : ids) {
+    const auto view = read_status(paths_, id);
+    // One damaged record must not hide the other jobs.
+    jobs.push_back(view.ok() ? JobLine{id, view->name, view->state} : JobLine{id, "?", "UNKNOWN"});
+  }
+  return jobs;
+}
+
+Result<JobView> RecordedJobs::get_job(JobId job) { return read_status(paths_, job); }
+
+Result<std::vector<EventView>> RecordedJobs::events(JobId job, uint64_t after_seq) {
+  HP_TRY_ASSIGN(std::vector<EventView> events, read_events(paths_.job_events(job)));
+  std::erase_if(events, [&](const EventView& event) { return event.seq <= after_seq; });
+  return events;
+}
+
+Result<Explanation> RecordedJobs::why(JobId job) {
+  HP_TRY_ASSIGN(const std::vector<EventView> events, read_events(paths_.job_events(job)));
+  std::vector<core::LogEntry> log;
+  for (const EventView& e : events) {
+    log.push_back({Seq{e.seq}, e.type, JobId{e.job}, Generation{e.generation}, e.node, e.rank,
+                   e.cause, Seq{e.because}});
+  }
+  const std::vector<core::LogEntry> chain = core::explain(log, job);
+  Explanation explanation{core::summarize(chain), {}};
+  for (const core::LogEntry& entry : chain) {
+    const auto event = std::find_if(events.begin(), events.end(), [&](const EventView& e) {
+      return e.seq == entry.seq.value && e.type == entry.type && e.cause == entry.cause;
+    });
+    if (event != events.end()) explanation.chain.push_back(*event);
+  }
+  return explanation;
+}
+
+}  // namespace hpctl

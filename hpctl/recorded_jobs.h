@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a controller left under HPCTL_HOME (controller/mirror.h): the answers of the time after it.
+#pragma once
+
+#include <vector>
+
+#include "hpctl/job_source.h"
+
+namespace hpctl {
+
+class RecordedJobs final : public JobSource {
+ public:
+  explicit RecordedJobs(const HomePaths& paths) : paths_(paths) {}
+
+  Result<std::vector<JobLine>> list_jobs() override;
+  Result<JobView> get_job(JobId job) override;
+  Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;
+  Result<Explanation> why(JobId job) override;
+  bool is_live() const override { return false; }
+
+ private:
+  HomePaths paths_;
+};
+
+}  // namespace hpctl

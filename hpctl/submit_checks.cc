@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/submit_checks.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/base/file.h"
+#include "trainer/data/sample_reader.h"
+
+namespace hpctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error problem(const std::string& message) { return Error{ErrorCode::kFailedPrecondition, message}; }
+
+bool is_program(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
+Outcome check_programs(const JobSpec& spec) {
+  HP_TRY_ASSIGN(const std::string directory, program_directory());
+  std::vector<std::string> names = {"hpcontroller", "hpagent"};
+  if (spec.train) names.emplace_back("hptrain");
+  for (const std::string& name : names) {
+    const std::string path = directory + "/" + name;
+    if (is_program(path)) continue;
+    return problem("cannot run " + path + ": it is " +
+                   (path_exists(path) ? "not a program" : "missing") +
+                   "; hpctl needs its sibling programs beside it, so install or build all of them");
+  }
+  return Ok{};
+}
+
+// The directory, or the nearest one above it that exists, can be written by us.
+Outcome check_writable(const std::string& path, const std::string& what) {
+  std::error_code error;
+  fs::path at(path);
+  while (!fs::exists(at, error) && at.has_relative_path()) at = at.parent_path();
+  if (!fs::is_directory(at, error)) {
+    return problem(what + " " + path + " cannot be created: " + at.string() +
+                   " is not a directory");
+  }
+  if (::access(at.c_str(), W_OK | X_OK) == 0) return Ok{};
+  const int err = errno;
+  return problem(what + " " + path + " cannot be written: " + at.string() + ": " +
+                 std::strerror(err) + "; choose another directory or change its permissions");
+}
+
+Outcome check_command(const std::string& program) {
+  if (program.find('/') != std::string::npos) {
+    if (is_program(program)) return Ok{};
+    return problem("workload.command: " + program + " is " +
+                   (path_exists(program) ? "not an executable file" : "missing"));
+  }
+  const char* path = std::getenv("PATH");
+  std::string rest = path == nullptr ? "" : path;
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    if (is_program(rest.substr(0, colon) + "/" + program)) return Ok{};
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  return problem("workload.command: \"" + program + "\" is not in PATH");
+}
+
+Outcome check_resume(const CheckpointSpec& checkpoint) {
+  const std::string& from = checkpoint.resume;
+  if (from == "latest" || from == "none") return Ok{};
+  if (path_exists(from + "/manifest.json")) return Ok{};
+  return problem("checkpoint.resume: " + from + " is not a checkpoint (it has no manifest.json)");
+}
+
+}  // namespace
+
+Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
+  HP_TRY(check_programs(spec));
+  HP_TRY(check_writable(paths.home(), "HPCTL_HOME"));
+  if (!spec.checkpoint.dir.empty()) {
+    HP_TRY(check_writable(spec.checkpoint.dir, "checkpoint.dir"));
+  }
+  HP_TRY(check_resume(spec.checkpoint));
+  if (!spec.train) return check_command(spec.command[0]);
+  const auto data = SampleReader::open(spec.train->data, spec.train->seed);
+  return data.ok() ? Outcome(Ok{}) : data.error();
+}
+
+}  // namespace hpctl

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be seen from here, before anything is started, that would end a job at once. Each check
+// costs a few system calls; the first problem is returned, one line with the remedy.
+#pragma once
+
+#include "common/base/job_spec.h"
+#include "common/base/paths.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// For the local backend, where the nodes are this machine. Creates nothing.
+Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths);
+
+}  // namespace hpctl

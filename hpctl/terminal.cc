@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+namespace hpctl {
+namespace {
+
+constexpr size_t kMaxWidth = 100;
+
+bool environment_has(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+// Bytes of the UTF-8 character at `at`, 0 if it is not one.
+size_t character_length(std::string_view text, size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  const size_t length = lead < 0x80    ? 1
+                        : lead >= 0xf0 ? 4
+                        : lead >= 0xe0 ? 3
+                        : lead >= 0xc2 ? 2
+                                       : 0;
+  if (length == 0 || lead > 0xf4 || at + length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[at + i]) & 0xc0) != 0x80) return 0;
+  }
+  // U+0080 to U+009F are control characters too.
+  if (lead == 0xc2 && static_cast<unsigned char>(text[at + 1]) < 0xa0) return 0;
+  return length;
+}
+
+std::string formatted(const char* format, double value) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, value);
+  return buffer.data();
+}
+
+std::string padded(const std::string& text, size_t width) {
+  const size_t used = columns(text);
+  return used < width ? text + std::string(width - used, ' ') : text;
+}
+
+}  // namespace
+
+Terminal standard_terminal() {
+  Terminal terminal{std::cout, std::cerr};
+  terminal.live = ::isatty(STDOUT_FILENO) == 1;
+  const char* kind = std::getenv("TERM");
+  const bool dumb = kind == nullptr || std::string_view(kind) == "dumb";
+  if (dumb) terminal.live = false;
+  terminal.colour = terminal.live && !environment_has("NO_COLOR");
+  winsize size{};
+  if (terminal.live && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) {
+    terminal.width = std::min<size_t>(size.ws_col, kMaxWidth);
+  }
+  return terminal;
+}
+
+std::string paint(const Terminal& terminal, Colour colour, const std::string& text) {
+  if (!terminal.colour || colour == Colour::kNone) return text;
+  const char* code = colour == Colour::kGreen    ? "32"
+                     : colour == Colour::kYellow ? "33"
+                     : colour == Colour::kRed    ? "31"
+                                                 : "2";
+  return std::string("\x1b[") + code + "m" + text + "\x1b[0m";
+}
+
+Colour colour_of_state(std::string_view state) {
+  if (state == "RUNNING" || state == "FINISHED" || state == "up" || state == "running") {
+    return Colour::kGreen;
+  }
+  if (state == "FAILED" || state == "down") return Colour::kRed;
+  if (state == "RECOVERING" || state == "STARTING" || state == "launching") return Colour::kYellow;
+  return Colour::kNone;
+}
+
+std::string printable(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = character_length(text, i);
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (length == 0 || lead < 0x20 || lead == 0x7f) {
+      result += lead == '\t' || lead == '\n' ? ' ' : '?';
+      i += std::max<size_t>(length, 1);
+      continue;
+    }
+    result += text.substr(i, length);
+    i += length;
+  }
+  return result;
+}
+
+size_t columns(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
+std::string shorten(const std::string& text, size_t width) {
+  if (columns(text) <= width) return text;
+  const std::string dots = width >= 3 ? "..." : "";
+  size_t keep = width - dots.size();
+  size_t at = 0;
+  while (at < text.size()) {
+    const bool begins = (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
+    if (begins && keep-- == 0) break;
+    ++at;
+  }
+  return text.substr(0, at) + dots;
+}
+
+std::string short_number(double value) {
+  if (!std::isfinite(value)) return "-";
+  static constexpr std::array<const char*, 6> kSuffixes = {"", "k", "M", "G", "T", "P"};
+  size_t suffix = 0;
+  while (std::fabs(value) >= 999.5 && suffix + 1 < kSuffixes.size()) {
+    value /= 1000;
+    ++suffix;
+  }
+  const double size = std::fabs(value);
+  const char* format = suffix == 0 || size >= 99.95 ? "%.0f" : size >= 9.995 ? "%.1f" : "%.2f";
+  return formatted(format, value) + kSuffixes[suffix];
+}
+
+std::string format_duration(int64_t ms) {
+  const double seconds = static_cast<double>(std::max<int64_t>(ms, 0)) / 1000;
+  if (seconds < 9.95) return formatted("%.1f s", seconds);
+  const int64_t whole = (std::max<int64_t>(ms, 0) + 500) / 1000;
+  if (whole < 60) return std::to_string(whole) + " s";
+  const auto two = [](int64_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
+  if (whole < 3600) return std::to_string(whole / 60) + " min " + two(whole % 60) + " s";
+  return std::to_string(whole / 3600) + " h " + two(whole % 3600 / 60) + " min";
+}
+
+void Table::add(std::vector<std::string> row, Colour colour) {
+  for (std::string& cell : row) cell = printable(cell);
+  row.resize(header_.size());
+  rows_.push_back(Row{std::move(row), colour});
+}
+
+void Table::print(const Terminal& terminal) const {
+  std::vector<size_t> widths(header_.size());
+  for (size_t c = 0; c < header_.size(); ++c) {
+    widths[c] = columns(header_[c]);
+    for (const Row& row : rows_) widths[c] = std::max(widths[c], columns(row.cells[c]));
+  }
+  print_row(terminal, Row{header_, Colour::kNone}, widths);
+  for (const Row& row : rows_) print_row(terminal, row, widths);
+}
+
+void Table::print_row(const Terminal& terminal, const Row& row,
+                      const std::vector<size_t>& widths) const {
+  constexpr std::string_view kGap = "  ";
+  std::string line;
+  size_t used = 0;
+  for (size_t c = 0; c < row.cells.size(); ++c) {
+    const bool last = c + 1 == row.cells.size();
+    const size_t room = terminal.width > used ? terminal.width - used : 1;
+    const std::string cell =
+        last ? shorten(row.cells[c], room) : padded(row.cells[c], widths[c]) + std::string(kGap);
+    used += columns(cell);
+    line += header_[c] == "STATE" ? paint(terminal, row.colour, cell) : cell;
+  }
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  terminal.out << line << "\n";
+}
+
+}  // namespace hpctl

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a verb writes, and how text is laid out for people: aligned tables, short numbers, colour
+// only where somebody can see it. Text that came from a job or a file is made harmless first.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hpctl {
+
+struct Terminal {
+  std::ostream& out;
+  std::ostream& err;
+  bool live = false;    // out is a terminal: the last line may be rewritten
+  bool colour = false;  // live, and neither NO_COLOR nor TERM=dumb
+  size_t width = 100;   // columns; at most 100
+};
+// stdout and stderr of this process.
+Terminal standard_terminal();
+
+enum class Colour { kNone, kGreen, kYellow, kRed, kDim };
+std::string paint(const Terminal& terminal, Colour colour, const std::string& text);
+Colour colour_of_state(std::string_view state);
+
+// Control characters, escape sequences and bytes that are not UTF-8 become '?'.
+std::string printable(std::string_view text);
+// Columns of a printable text.
+size_t columns(std::string_view text);
+// At most `width` columns; what was cut ends in "...".
+std::string shorten(const std::string& text, size_t width);
+
+// 950, "12.3k", "4.56M"; three significant digits.
+std::string short_number(double value);
+// "0.4 s", "12 s", "3 min 20 s", "2 h 05 min".
+std::string format_duration(int64_t ms);
+
+// Rows of cells, columns aligned; the last column is cut to fit the terminal.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+  void add(std::vector<std::string> row, Colour colour = Colour::kNone);
+  // Colour is that of the cell under the column named "STATE", if there is one.
+  void print(const Terminal& terminal) const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    Colour colour;
+  };
+  void print_row(const Terminal& terminal, const Row& row, const std::vector<size_t>& widths) const;
+
+  std::vector<std::string> header_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl cancel: ends a job.
+#include <nlohmann/json.hpp>
+
+#include "hpctl/controller_client.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/verbs.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kHelp = R"(
+Ends a job: its workers are asked to stop, then made to, and its nodes are released. Checkpoints
+and logs stay. If the job's controller is not running, it is started to do this.
+
+Examples:
+  hpctl cancel quickstart
+  hpctl cancel 3
+
+Options:
+  --json  {"job", "state"}
+
+Exit codes: 0 the job is cancelled or being cancelled, 1 no such job or it has ended otherwise,
+3 no controller could be started
+)";
+
+// The state of the job after the request.
+Result<std::string> cancel(const HomePaths& paths, const std::string& word, JobId& id) {
+  std::unique_ptr<JobSource> source = open_source(paths);
+  HP_TRY_ASSIGN(id, find_job(*source, word));
+  HP_TRY_ASSIGN(const JobView job, source->get_job(id));
+  if (job.state == "CANCELLED") return job.state;
+  if (has_ended(job.state)) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "job " + to_string(id) + " has already " + job.state};
+  }
+  HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(paths));
+  return client->cancel(id);
+}
+
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const auto paths = home_from_environment();
+  if (!paths.ok()) return report(terminal, paths.error());
+  JobId id;
+  const auto state = cancel(*paths, invocation.arguments[0], id);
+  if (!state.ok()) return report(terminal, state.error());
+  if (invocation.json()) {
+    terminal.out << nlohmann::ordered_json{{"job", id.value}, {"state", *state}}.dump() << "\n";
+  } else if (*state == "CANCELLED") {
+    terminal.out << "job " << to_string(id) << " is CANCELLED\n";
+  } else {
+    terminal.out << "job " << to_string(id) << " is being cancelled (now " << *state << ")\n";
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb cancel_verb() { return {"cancel", "JOB", "end a job", kHelp, 1, 1, {}, run}; }
+
+}  // namespace hpctl

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl status: one job, its nodes and its workers.
+#include <cmath>
+
+#include "common/base/clock.h"
+#include "hpctl/event_text.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/job_source.h"
+#include "hpctl/verbs.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kHelp = R"(
+State, step, loss and generation of a job, then its nodes and workers. Also answers after the
+controller has gone, from its last record.
+
+States: PENDING STARTING RUNNING RECOVERING, and at the end FINISHED FAILED CANCELLED.
+
+Examples:
+  hpctl status 1
+  hpctl status quickstart --json | jq .step
+
+Options:
+  --json  one object: {"job", "name", "state", "generation", "step", "loss", "restarts",
+          "controller": {"pid", "node"}, "nodes": [...], "workers": [...], ...}
+
+Exit codes: 0 shown (whatever the state), 1 no such job
+)";
+
+constexpr size_t kMaxRows = 64;
+
+std::string pid_text(uint64_t pid) { return pid == 0 ? "-" : std::to_string(pid); }
+
+void print_field(const Terminal& terminal, const char* name, const std::string& text) {
+  constexpr size_t kIndent = 14;
+  std::string label = std::string("  ") + name;
+  label.resize(kIndent, ' ');
+  terminal.out << label << wrap(printable(text), terminal.width, kIndent) << "\n";
+}
+
+void print_summary(const Terminal& terminal, const JobView& job) {
+  terminal.out << "job " << job.job << " " << printable(job.name) << "  "
+               << paint(terminal, colour_of_state(job.state), job.state) << "\n";
+  std::string step = std::to_string(job.step);
+  if (job.total_steps > 0) step += " of " + std::to_string(job.total_steps);
+  if (std::isfinite(job.loss)) {
+    std::string loss = std::to_string(job.loss);
+    loss.resize(loss.find('.') + 5);
+    step += ", loss " + loss;
+  }
+  if (job.tokens_per_second > 0) step += ", " + short_number(job.tokens_per_second) + " tokens/s";
+  print_field(terminal, "step", step);
+  print_field(terminal, "generation", std::to_string(job.generation));
+  print_field(terminal, "faults",
+              std::to_string(job.faults) + " (" + std::to_string(job.restarts) + " restarts, " +
+                  format_duration(job.lost_ms) + " lost)");
+  print_field(
+      terminal, "checkpoint",
+      (job.checkpoint_step == 0 ? "none yet" : "step " + std::to_string(job.checkpoint_step)) +
+          " in " + job.checkpoint_dir);
+  const int64_t end = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
+  print_field(terminal, "submitted",
+              format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +
+                  (job.ended_wall_ms > 0 ? "ran for " : "running for ") +
+                  format_duration(end - job.submitted_wall_ms));
+  if (!job.reason.empty()) print_field(terminal, "because", job.reason);
+}
+
+void print_nodes(const Terminal& terminal, const JobView& job) {
+  if (job.nodes.empty()) return;
+  terminal.out << "\n";
+  Table table({"NODE", "ROLE", "STATE", "HOLDER", "AGENT", "INSTANCE"});
+  for (size_t i = 0; i < std::min(kMaxRows, job.nodes.size()); ++i) {
+    const NodeView& n = job.nodes[i];
+    table.add(
+        {n.name, n.role, n.state, pid_text(n.holder_pid), pid_text(n.agent_pid), n.instance_id},
+        colour_of_state(n.state));
+  }
+  table.print(terminal);
+}
+
+void print_workers(const Terminal& terminal, const JobView& job) {
+  if (job.workers.empty()) return;
+  terminal.out << "\n";
+  Table table({"RANK", "NODE", "PID", "GENERATION", "STATE", "PHASE", "STEP"});
+  for (size_t i = 0; i < std::min(kMaxRows, job.workers.size()); ++i) {
+    const WorkerView& w = job.workers[i];
+    table.add({std::to_string(w.rank), w.node, pid_text(w.pid), std::to_string(w.generation),
+               w.state, w.phase, std::to_string(w.step)},
+              colour_of_state(w.state));
+  }
+  table.print(terminal);
+  if (job.workers.size() > kMaxRows || job.nodes.size() > kMaxRows) {
+    terminal.out << "the first " << kMaxRows << " of " << job.nodes.size() << " nodes and "
+                 << job.workers.size() << " workers; --json gives all\n";
+  }
+}
+
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const auto paths = home_from_environment();
+  if (!paths.ok()) return report(terminal, paths.error());
+  const auto source = open_source(*paths);
+  const auto job = find_job(*source, invocation.arguments[0]);
+  if (!job.ok()) return report(terminal, job.error());
+  const auto status = source->get_job(*job);
+  if (!status.ok()) return report(terminal, status.error());
+  if (const auto notice = record_notice(*source, *status, *paths); !notice.empty()) {
+    terminal.err << "hpctl: " << notice << "\n";
+  }
+  if (invocation.json()) {
+    terminal.out << to_json_text(*status) << "\n";
+    return kExitOk;
+  }
+  print_summary(terminal, *status);
+  print_nodes(terminal, *status);
+  print_workers(terminal, *status);
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb status_verb() {
+  return {"status", "JOB", "show a job: state, step, loss, nodes, workers", kHelp, 1, 1, {}, run};
+}
+
+}  // namespace hpctl

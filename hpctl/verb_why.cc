@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl why: the chain of events and decisions behind a job's present state.
+#include <nlohmann/json.hpp>
+
+#include "common/base/clock.h"
+#include "hpctl/event_text.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/job_source.h"
+#include "hpctl/verbs.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kHelp = R"(
+Explains the present state of a job: the events and decisions that led to it, oldest first, each
+with its reason. Also answers after the controller has gone.
+
+Examples:
+  hpctl why quickstart
+  hpctl why 1 --json | jq -r .summary
+
+Options:
+  --json  {"job", "state", "summary", "chain": [{"seq", "time", "type", "generation", "node",
+          "rank", "reason", "because"}]}
+
+Exit codes: 0 shown, 1 no such job
+)";
+
+void print_json(const Terminal& terminal, const JobView& job, const Explanation& why) {
+  using nlohmann::ordered_json;
+  ordered_json chain = ordered_json::array();
+  for (const EventView& e : why.chain) {
+    chain.push_back({{"seq", e.seq},
+                     {"time", format_wall_ms(e.wall_ms)},
+                     {"type", e.type},
+                     {"generation", e.generation},
+                     {"node", e.node},
+                     {"rank", e.rank},
+                     {"reason", e.cause},
+                     {"because", e.because}});
+  }
+  const ordered_json document = {
+      {"job", job.job}, {"state", job.state}, {"summary", why.summary}, {"chain", chain}};
+  terminal.out << document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+}
+
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const auto paths = home_from_environment();
+  if (!paths.ok()) return report(terminal, paths.error());
+  const auto source = open_source(*paths);
+  const auto id = find_job(*source, invocation.arguments[0]);
+  if (!id.ok()) return report(terminal, id.error());
+  const auto job = source->get_job(*id);
+  if (!job.ok()) return report(terminal, job.error());
+  const auto why = source->why(*id);
+  if (!why.ok()) return report(terminal, why.error());
+  if (invocation.json()) {
+    print_json(terminal, *job, *why);
+    return kExitOk;
+  }
+  terminal.out << "job " << job->job << " " << printable(job->name) << " is "
+               << paint(terminal, colour_of_state(job->state), job->state) << "\n"
+               << wrap(printable(why->summary), terminal.width, 0) << "\n\n";
+  for (const EventView& event : why->chain) print_event(terminal, event);
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb why_verb() {
+  return {"why", "JOB", "explain the state of a job: the chain of causes", kHelp, 1, 1, {}, run};
+}
+
+}  // namespace hpctl

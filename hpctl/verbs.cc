@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/verbs.h"
+
+namespace hpctl {
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> table = {submit_verb(), status_verb(), ps_verb(),
+                                          logs_verb(),   events_verb(), why_verb(),
+                                          cancel_verb(), nodes_verb(),  version_verb()};
+  return table;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs of hpctl, in the order in which `hpctl --help` lists them. One file per verb.
+#pragma once
+
+#include <vector>
+
+#include "hpctl/command_line.h"
+
+namespace hpctl {
+
+const std::vector<Verb>& verbs();
+
+Verb submit_verb();
+Verb status_verb();
+Verb ps_verb();
+Verb logs_verb();
+Verb events_verb();
+Verb why_verb();
+Verb cancel_verb();
+Verb nodes_verb();
+Verb version_verb();
+
+}  // namespace hpctl

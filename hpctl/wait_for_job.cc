@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/wait_for_job.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "common/base/clock.h"
+
+namespace hpctl {
+namespace {
+
+constexpr std::chrono::milliseconds kPollInterval{250};
+constexpr int kMaxLostControllers = 10;  // in a row, without an answer in between
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// While it lives, SIGINT and SIGTERM set a flag instead of ending the program.
+class InterruptFlag {
+ public:
+  InterruptFlag() {
+    interrupted = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { interrupted = 1; };
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(SIGINT, &action, &old_int_);
+    ::sigaction(SIGTERM, &action, &old_term_);
+  }
+  ~InterruptFlag() {
+    ::sigaction(SIGINT, &old_int_, nullptr);
+    ::sigaction(SIGTERM, &old_term_, nullptr);
+  }
+  InterruptFlag(const InterruptFlag&) = delete;
+  InterruptFlag& operator=(const InterruptFlag&) = delete;
+  static bool raised() { return interrupted != 0; }
+
+ private:
+  struct sigaction old_int_ {};
+  struct sigaction old_term_ {};
+};
+
+class Waiter {
+ public:
+  Waiter(const HomePaths& paths, std::unique_ptr<ControllerClient> client, JobId job,
+         ProgressDisplay* display)
+      : paths_(paths), client_(std::move(client)), job_(job), display_(display) {}
+
+  Result<WaitResult> wait() {
+    const InterruptFlag flag;
+    WaitResult result;
+    int lost = 0;
+    while (!InterruptFlag::raised()) {
+      const Outcome polled = poll(result.job);
+      if (polled.ok()) {
+        lost = 0;
+        if (has_ended(result.job.state)) return result;
+      } else if (polled.error().code != ErrorCode::kUnavailable) {
+        return polled.error();
+      } else if (++lost > kMaxLostControllers) {
+        return polled.error();
+      } else if (const Outcome found = find_controller(lost == 1); !found.ok()) {
+        if (lost == kMaxLostControllers) return found.error();
+      }
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    result.interrupted = true;
+    return result;
+  }
+
+ private:
+  // The state first: events that precede it are then surely in the answer.
+  Outcome poll(JobView& job) {
+    HP_TRY_ASSIGN(JobView seen, client_->get_job(job_));
+    HP_TRY_ASSIGN(const std::vector<EventView> events, client_->events(job_, last_seq_));
+    job = std::move(seen);
+    for (const EventView& event : events) {
+      last_seq_ = std::max(last_seq_, event.seq);
+      if (display_ != nullptr && is_worth_telling(event)) display_->tell(event);
+    }
+    if (display_ != nullptr && !has_ended(job.state)) {
+      display_->update(job, SystemClock().monotonic_ms());
+    }
+    return Ok{};
+  }
+
+  Outcome find_controller(bool say) {
+    if (say && display_ != nullptr) {
+      display_->tell("the controller does not answer; starting it again");
+    }
+    HP_TRY_ASSIGN(client_, ControllerClient::ensure(paths_));
+    return Ok{};
+  }
+
+  const HomePaths& paths_;
+  std::unique_ptr<ControllerClient> client_;
+  JobId job_;
+  ProgressDisplay* display_;
+  uint64_t last_seq_ = 0;
+};
+
+}  // namespace
+
+Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<ControllerClient> client,
+                                JobId job, ProgressDisplay* display) {
+  return Waiter(paths, std::move(client), job, display).wait();
+}
+
+}  // namespace hpctl

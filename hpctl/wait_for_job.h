@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for a job to end, through everything that may happen meanwhile: a controller that dies is
+// started again (any client that waits may do so; the lock file picks one), an interrupt ends the
+// waiting and not the job.
+#pragma once
+
+#include <memory>
+
+#include "hpctl/controller_client.h"
+#include "hpctl/progress_display.h"
+
+namespace hpctl {
+
+struct WaitResult {
+  JobView job;               // as last seen
+  bool interrupted = false;  // SIGINT or SIGTERM came first
+};
+
+// `display` may be null: nothing is shown. kUnavailable when no controller can be had any more.
+Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<ControllerClient> client,
+                                JobId job, ProgressDisplay* display);
+
+}  // namespace hpctl
