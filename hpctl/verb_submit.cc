@@ -93,28 +93,11 @@ int print_submitted(const Invocation& invocation, const JobSpec& spec, JobId job
 
 int wait(const Invocation& invocation, const HomePaths& paths, const JobSpec& spec,
          Submitted submitted) {
-  const Terminal& terminal = invocation.terminal;
-  const std::string id = to_string(submitted.job);
   // With --json the answer is one document on stdout; what is said before it goes beside it.
-  (invocation.json() ? terminal.err : terminal.out)
-      << "job " << id << " " << spec.name << " submitted: " << spec.nodes << " x "
-      << spec.workers_per_node << " workers" << std::endl;
-  ProgressDisplay display(terminal);
-  const auto waited = wait_for_job(paths, std::move(submitted.client), submitted.job,
-                                   invocation.json() ? nullptr : &display);
-  display.finish();
-  if (!waited.ok()) return report(terminal, waited.error());
-  if (waited->interrupted) {
-    terminal.err << "job " << id << " goes on; `hpctl status " << id << "` shows it, `hpctl cancel "
-                 << id << "` ends it\n";
-    return kExitInterrupted;
-  }
-  if (invocation.json()) {
-    terminal.out << to_json_text(waited->job) << "\n";
-  } else {
-    print_end(terminal, waited->job, paths.job_logs(submitted.job));
-  }
-  return waited->job.state == "FINISHED" ? kExitOk : kExitFailed;
+  (invocation.json() ? invocation.terminal.err : invocation.terminal.out)
+      << "job " << to_string(submitted.job) << " " << spec.name << " submitted: " << spec.nodes
+      << " x " << spec.workers_per_node << " workers" << std::endl;
+  return wait_and_report(invocation, paths, std::move(submitted.client), submitted.job);
 }
 
 int run(Invocation& invocation) {

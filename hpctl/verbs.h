@@ -11,6 +11,7 @@ namespace hpctl {
 const std::vector<Verb>& verbs();
 
 Verb submit_verb();
+Verb wait_verb();
 Verb status_verb();
 Verb ps_verb();
 Verb logs_verb();
@@ -18,6 +19,7 @@ Verb events_verb();
 Verb why_verb();
 Verb cancel_verb();
 Verb nodes_verb();
+Verb checkpoint_verb();
 Verb version_verb();
 
 }  // namespace hpctl

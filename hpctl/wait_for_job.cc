@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "common/base/clock.h"
+#include "hpctl/exit_codes.h"
 
 namespace hpctl {
 namespace {
@@ -104,6 +105,30 @@ class Waiter {
 Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<ControllerClient> client,
                                 JobId job, ProgressDisplay* display) {
   return Waiter(paths, std::move(client), job, display).wait();
+}
+
+int report_end(const Invocation& invocation, const HomePaths& paths, const JobView& job) {
+  if (invocation.json()) {
+    invocation.terminal.out << to_json_text(job) << "\n";
+  } else {
+    print_end(invocation.terminal, job, paths.job_logs(JobId{job.job}));
+  }
+  return job.state == "FINISHED" ? kExitOk : kExitFailed;
+}
+
+int wait_and_report(const Invocation& invocation, const HomePaths& paths,
+                    std::unique_ptr<ControllerClient> client, JobId job) {
+  const Terminal& terminal = invocation.terminal;
+  ProgressDisplay display(terminal);
+  const auto waited =
+      wait_for_job(paths, std::move(client), job, invocation.json() ? nullptr : &display);
+  display.finish();
+  if (!waited.ok()) return report(terminal, waited.error());
+  if (!waited->interrupted) return report_end(invocation, paths, waited->job);
+  const std::string id = to_string(job);
+  terminal.err << "job " << id << " goes on; `hpctl status " << id << "` shows it, `hpctl cancel "
+               << id << "` ends it\n";
+  return kExitInterrupted;
 }
 
 }  // namespace hpctl

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "hpctl/command_line.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/progress_display.h"
 
@@ -19,5 +20,12 @@ struct WaitResult {
 // `display` may be null: nothing is shown. kUnavailable when no controller can be had any more.
 Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<ControllerClient> client,
                                 JobId job, ProgressDisplay* display);
+
+// What `submit --wait` and `wait` do with it: progress on the terminal, at the end a summary or
+// with
+// --json the last status. Returns the exit status.
+int wait_and_report(const Invocation& invocation, const HomePaths& paths,
+                    std::unique_ptr<ControllerClient> client, JobId job);
+int report_end(const Invocation& invocation, const HomePaths& paths, const JobView& job);
 
 }  // namespace hpctl

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl checkpoint: what lies in a checkpoint directory. Reads files only; needs no controller.
+#include <nlohmann/json.hpp>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "hpctl/event_text.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/job_source.h"
+#include "hpctl/verbs.h"
+#include "trainer/checkpoint/inspect.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kHelp = R"(
+Looks at checkpoints. DIR is a checkpoint directory (its newest valid checkpoint is meant, except
+by ls), one step-N.gG directory in it, or a JOB.
+
+  ls      all checkpoints: valid (on the surviving history), stale (a later generation started
+          before it), incomplete (interrupted, or being written now), damaged
+  show    step, generation, world size and sample cursor of one
+  verify  read every byte and compare the checksums
+  digest  one line: SHA-256 over parameters, moments, step, sample cursor and skip list. Two runs
+          of a job that saw faults or saw none end with the same digest
+
+Examples:
+  hpctl checkpoint ls quickstart
+  hpctl checkpoint show quickstart --json
+  hpctl checkpoint verify ~/.hpctl/jobs/1/checkpoints/step-60.g2
+  hpctl checkpoint digest 1
+
+Options:
+  --json  ls: {"checkpoints": [{"name", "step", "generation", "state", "world_size", "bytes",
+          "created", "detail"}]}; show: {"step", "generation", "parent", "world_size",
+          "sample_cursor", "skipped"}; verify: {"path", "bytes", "ranges", "problems"};
+          digest: {"path", "digest"}
+
+Exit codes: 0 done and undamaged, 1 not found or damaged, 2 wrong arguments
+)";
+
+// A path, or the checkpoint directory of a job.
+Result<std::string> find_directory(const std::string& word) {
+  if (path_exists(word) || word.find('/') != std::string::npos) return word;
+  HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+  const auto source = open_source(paths);
+  HP_TRY_ASSIGN(const JobId id, find_job(*source, word));
+  HP_TRY_ASSIGN(const JobView job, source->get_job(id));
+  return job.checkpoint_dir;
+}
+
+std::string created_text(int64_t wall_ms) {
+  return wall_ms == 0 ? "" : format_wall_ms(wall_ms).substr(0, 19) + "Z";
+}
+
+nlohmann::ordered_json listing_json(const CheckpointListing& c) {
+  return {{"name", c.ref.name()},
+          {"step", c.ref.step},
+          {"generation", c.ref.generation},
+          {"state", to_string(c.state)},
+          {"world_size", c.world_size},
+          {"bytes", c.bytes},
+          {"created", created_text(c.created_wall_ms)},
+          {"detail", c.detail}};
+}
+
+int print_json(const Terminal& terminal, const nlohmann::ordered_json& document) {
+  terminal.out << document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+               << "\n";
+  return kExitOk;
+}
+
+int list(const Invocation& invocation, const std::string& directory) {
+  const Terminal& terminal = invocation.terminal;
+  const auto found = list_checkpoint_states(directory);
+  if (!found.ok()) return report(terminal, found.error());
+  if (invocation.json()) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const CheckpointListing& c : *found) list.push_back(listing_json(c));
+    return print_json(terminal, {{"checkpoints", list}});
+  }
+  if (found->empty()) {
+    terminal.err << "no checkpoints in " << printable(directory) << "\n";
+    return kExitOk;
+  }
+  Table table({"CHECKPOINT", "STATE", "WORKERS", "BYTES", "CREATED", "DETAIL"});
+  for (const CheckpointListing& c : *found) {
+    const Colour colour = c.state == CheckpointState::kValid     ? Colour::kGreen
+                          : c.state == CheckpointState::kDamaged ? Colour::kRed
+                                                                 : Colour::kDim;
+    table.add(
+        {c.ref.name(), to_string(c.state), c.world_size == 0 ? "-" : std::to_string(c.world_size),
+         short_number(static_cast<double>(c.bytes)), created_text(c.created_wall_ms), c.detail},
+        colour);
+  }
+  table.print(terminal);
+  return kExitOk;
+}
+
+int show(const Invocation& invocation, const std::string& step_dir) {
+  const Terminal& terminal = invocation.terminal;
+  const auto manifest = read_manifest(step_dir);
+  if (!manifest.ok()) return report(terminal, manifest.error());
+  if (invocation.json()) {
+    terminal.out << show_json(*manifest) << "\n";
+    return kExitOk;
+  }
+  const Manifest& m = *manifest;
+  terminal.out << printable(step_dir) << "\n"
+               << "  step           " << m.step << "\n"
+               << "  generation     " << m.generation << "\n"
+               << "  continues      "
+               << (m.parent == 0 ? "the seed" : "generation " + std::to_string(m.parent)) << "\n"
+               << "  workers        " << m.world_size << "\n"
+               << "  sample cursor  " << m.sample_cursor << " (" << m.skipped.size()
+               << " ranges skipped)\n"
+               << "  model          dim " << m.model.dim << ", " << m.model.layers << " layers, "
+               << m.model.heads << " heads\n"
+               << "  created        " << created_text(m.created_wall_ms) << "\n";
+  if (!m.exact) terminal.out << "  not exact      " << printable(m.inexact_reason) << "\n";
+  return kExitOk;
+}
+
+int verify(const Invocation& invocation, const std::string& step_dir) {
+  const Terminal& terminal = invocation.terminal;
+  const auto found = verify_checkpoint(step_dir);
+  if (!found.ok()) return report(terminal, found.error());
+  const int status = found->problems.empty() ? kExitOk : kExitFailed;
+  if (invocation.json()) {
+    print_json(terminal, {{"path", step_dir},
+                          {"bytes", found->bytes},
+                          {"ranges", found->ranges},
+                          {"problems", found->problems}});
+    return status;
+  }
+  for (const std::string& problem : found->problems) {
+    terminal.err << "hpctl: " << printable(problem) << "\n";
+  }
+  terminal.out << printable(step_dir) << ": "
+               << (status == kExitOk
+                       ? "undamaged, "
+                       : "DAMAGED (" + std::to_string(found->problems.size()) + " problems), ")
+               << found->bytes << " bytes in " << found->ranges << " ranges compared\n";
+  return status;
+}
+
+int digest(const Invocation& invocation, const std::string& step_dir) {
+  const Terminal& terminal = invocation.terminal;
+  const auto found = digest_checkpoint(step_dir);
+  if (!found.ok()) return report(terminal, found.error());
+  if (invocation.json()) return print_json(terminal, {{"path", step_dir}, {"digest", *found}});
+  terminal.out << *found << "\n";
+  return kExitOk;
+}
+
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const std::string& what = invocation.arguments[0];
+  if (what != "ls" && what != "show" && what != "verify" && what != "digest") {
+    return report_usage(terminal, "checkpoint",
+                        "expected ls, show, verify or digest; found \"" + what + "\"");
+  }
+  const auto directory = find_directory(invocation.arguments[1]);
+  if (!directory.ok()) return report(terminal, directory.error());
+  if (what == "ls") return list(invocation, *directory);
+  const auto step_dir = resolve_checkpoint(*directory);
+  if (!step_dir.ok()) return report(terminal, step_dir.error());
+  if (what == "show") return show(invocation, *step_dir);
+  if (what == "verify") return verify(invocation, *step_dir);
+  return digest(invocation, *step_dir);
+}
+
+}  // namespace
+
+Verb checkpoint_verb() {
+  return {"checkpoint", "ls|show|verify|digest DIR|JOB", "look at checkpoints", kHelp, 2, 2, {},
+          run};
+}
+
+}  // namespace hpctl

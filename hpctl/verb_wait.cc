@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl wait: the second half of `submit --wait`, for a job that runs already.
+#include "hpctl/exit_codes.h"
+#include "hpctl/verbs.h"
+#include "hpctl/wait_for_job.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kHelp = R"(
+Shows the progress of a job until it has ended: on a terminal one line that is updated, elsewhere
+a line every few seconds, and in both cases faults and recoveries. If the job's controller dies
+meanwhile, it is started again. Ctrl-C ends the waiting, not the job.
+
+Examples:
+  hpctl wait quickstart
+  hpctl wait 3 && hpctl checkpoint digest 3
+
+Options:
+  --json  no progress; at the end the last status as `hpctl status --json`
+
+Exit codes: 0 the job finished, 1 it failed or was cancelled, or no such job, 3 no controller
+answers and none could be started, 130 interrupted
+)";
+
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const auto paths = home_from_environment();
+  if (!paths.ok()) return report(terminal, paths.error());
+  const auto source = open_source(*paths);
+  const auto id = find_job(*source, invocation.arguments[0]);
+  if (!id.ok()) return report(terminal, id.error());
+  const auto job = source->get_job(*id);
+  if (!job.ok()) return report(terminal, job.error());
+  if (has_ended(job->state)) return report_end(invocation, *paths, *job);
+  auto client = ControllerClient::ensure(*paths);
+  if (!client.ok()) return report(terminal, client.error());
+  return wait_and_report(invocation, *paths, std::move(*client), *id);
+}
+
+}  // namespace
+
+Verb wait_verb() {
+  return {"wait", "JOB", "show the progress of a job until it has ended", kHelp, 1, 1, {}, run};
+}
+
+}  // namespace hpctl
