@@ -17,6 +17,7 @@
 #include "trainer/engine.h"
 #include "trainer/pin_environment.h"
 #include "trainer/progress.h"
+#include "trainer/workload_check.h"
 
 namespace hpctl {
 namespace {
@@ -60,10 +61,8 @@ Result<Function*> entry(void* library, const char* name) {
 int print_version() {
   pin_environment();
   const auto library = load_engine();
-  if (!library.ok()) {
-    std::fprintf(stderr, "hptrain: %s\n", library.error().message.c_str());
-    return 1;
-  }
+  if (!library.ok()) log_error(library.error().message);
+  if (!library.ok()) return 1;
   const auto versions = entry<EngineVersionFunction>(*library, kEngineVersionEntry);
   std::printf("hptrain %s, %s\n", HPCTL_VERSION, versions.ok() ? (*versions)() : "unknown engine");
   return 0;
@@ -78,6 +77,7 @@ Result<int> train(const std::string& workload_file, Progress& progress) {
   const bool by_hand = !workload_file.empty();
   HP_TRY_ASSIGN(const Workload workload,
                 read_workload(by_hand ? workload_file : "/proc/self/fd/3"));
+  HP_TRY(check_workload(workload));
   set_log_component("rank " + std::to_string(workload.rank));
   pin_environment();
   HP_TRY_ASSIGN(void* library, load_engine());

@@ -47,6 +47,9 @@ class FullySharded {
     return static_cast<int64_t>(gradients_[block].size());
   }
 
+  // Blocks whose full parameters were in memory at the same time, at most, so far.
+  size_t peak_gathered_blocks() const { return parameter_buffers_.made(); }
+
   // Seconds this rank has waited for collectives since begin_step.
   double wait_seconds() const { return wait_seconds_; }
 

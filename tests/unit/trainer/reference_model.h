@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same mathematics as trainer/model/llama.cc, written the plain way: fp64, one graph,
+// parameters as separate leaves by name, key and value heads repeated. What sharding, cutting the
+// graph, stacking heads and freeing buffers must not change.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "common/base/job_spec.h"
+#include "trainer/compat/torch_compat.h"
+
+namespace hpctl::testing {
+
+using ParameterMap = std::map<std::string, at::Tensor>;
+
+inline at::Tensor reference_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return x / at::sqrt(at::mean(x * x, -1, true) + eps) * weight;
+}
+
+// x: [B, heads, T, h]
+inline at::Tensor reference_rope(const at::Tensor& x, double theta) {
+  const int64_t tokens = x.size(2);
+  const int64_t h = x.size(3);
+  std::vector<at::Tensor> first;
+  std::vector<at::Tensor> second;
+  const at::Tensor position = at::arange(tokens, at::kDouble);
+  for (int64_t i = 0; i < h / 2; ++i) {
+    const at::Tensor angle =
+        position * std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(h));
+    const at::Tensor a = x.select(3, i);
+    const at::Tensor b = x.select(3, i + h / 2);
+    first.push_back(a * angle.cos() - b * angle.sin());
+    second.push_back(b * angle.cos() + a * angle.sin());
+  }
+  return at::cat({at::stack(first, 3), at::stack(second, 3)}, 3);
+}
+
+// Mean cross entropy in fp64.
+inline at::Tensor reference_loss(const ModelSpec& m, const ParameterMap& p,
+                                 const at::Tensor& tokens, const at::Tensor& targets) {
+  const int64_t batch = tokens.size(0);
+  const int64_t length = tokens.size(1);
+  const int64_t h = m.dim / m.heads;
+  at::Tensor x = p.at("model.embed_tokens.weight").index_select(0, tokens.reshape({-1}));
+  x = x.view({batch, length, m.dim});
+  const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  for (int64_t layer = 0; layer < m.layers; ++layer) {
+    const std::string at_layer = "model.layers." + std::to_string(layer) + ".";
+    const auto weight = [&](const char* name) { return p.at(at_layer + name + ".weight"); };
+    const auto heads = [&](const at::Tensor& y, const char* name, int64_t count) {
+      return at::matmul(y, weight(name).t()).view({batch, length, count, h}).transpose(1, 2);
+    };
+    const at::Tensor a = reference_norm(x, weight("input_layernorm"), m.norm_eps);
+    const at::Tensor q = reference_rope(heads(a, "self_attn.q_proj", m.heads), m.rope_theta);
+    at::Tensor k = reference_rope(heads(a, "self_attn.k_proj", m.kv_heads), m.rope_theta);
+    at::Tensor v = heads(a, "self_attn.v_proj", m.kv_heads);
+    k = k.repeat_interleave(m.heads / m.kv_heads, 1);
+    v = v.repeat_interleave(m.heads / m.kv_heads, 1);
+    at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(h));
+    scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
+    const at::Tensor mixed = at::matmul(at::softmax(scores, -1), v).transpose(1, 2);
+    x = x + at::matmul(mixed.reshape({batch, length, m.dim}), weight("self_attn.o_proj").t());
+    const at::Tensor b = reference_norm(x, weight("post_attention_layernorm"), m.norm_eps);
+    const at::Tensor gate = at::matmul(b, weight("mlp.gate_proj").t());
+    const at::Tensor up = at::matmul(b, weight("mlp.up_proj").t());
+    x = x + at::matmul(gate * at::sigmoid(gate) * up, weight("mlp.down_proj").t());
+  }
+  x = reference_norm(x, p.at("model.norm.weight"), m.norm_eps);
+  const at::Tensor logits = at::matmul(x, p.at("lm_head.weight").t()).view({-1, m.vocab});
+  const at::Tensor chosen = logits.gather(1, targets.reshape({-1, 1})).squeeze(1);
+  return (at::logsumexp(logits, {1}) - chosen).mean();
+}
+
+}  // namespace hpctl::testing

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arena's bytes, its seal, and what happens when there is no memory.
+#include "trainer/state_arena.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "common/base/fd.h"
+#include "common/base/job_spec.h"
+
+namespace hpctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+ArenaGeometry tiny_geometry() {
+  return ArenaGeometry::of(llama_layout(*model_preset("tiny")), 9, 1, 2);
+}
+
+UniqueFd memory_file(unsigned flags = MFD_CLOEXEC) { return UniqueFd(memfd_create("test", flags)); }
+
+TEST(StateArena, LiesInTheDescriptorAsDocumented) {
+  const ArenaGeometry geometry = tiny_geometry();
+  const UniqueFd fd = memory_file();
+  {
+    auto arena = StateArena::create(fd.get(), geometry);
+    ASSERT_TRUE(arena.ok()) << arena.error().message;
+    EXPECT_EQ(arena->header().slots[0].step, kUnsealed);
+    EXPECT_EQ(arena->header().slots[1].step, kUnsealed);
+    *arena->state(1, StateKind::kExpAvg, 2) = 42.0F;
+    arena->seal(1, 17, 68, 3);
+  }
+  // A reader that knows only the documented bytes, after the writer is gone.
+  struct stat status {};
+  ASSERT_EQ(fstat(fd.get(), &status), 0);
+  ASSERT_EQ(static_cast<size_t>(status.st_size), geometry.bytes());
+  const auto read_u64 = [&](off_t at) {
+    uint64_t value = 0;
+    EXPECT_EQ(pread(fd.get(), &value, sizeof value, at), 8);
+    return value;
+  };
+  EXPECT_EQ(read_u64(0), kArenaMagic);
+  const auto elements = static_cast<off_t>(geometry.shard_elements());
+  EXPECT_EQ(read_u64(64), kUnsealed);
+  EXPECT_EQ(read_u64(128), 17U);
+  EXPECT_EQ(read_u64(136), 68U);
+  EXPECT_EQ(read_u64(144), 3U);
+  const off_t block2 = geometry.block_capacity[0] + geometry.block_capacity[1];
+  const off_t at = 4096 + ((3 + 1) * elements + block2) * 4;
+  float value = 0;
+  ASSERT_EQ(pread(fd.get(), &value, sizeof value, at), 4);
+  EXPECT_EQ(value, 42.0F);
+}
+
+TEST(StateArena, PartsAreAligned) {
+  auto arena = StateArena::create(-1, tiny_geometry());
+  ASSERT_TRUE(arena.ok());
+  for (const int slot : {0, 1}) {
+    for (const StateKind kind : kStateKinds) {
+      for (size_t b = 0; b < arena->geometry().block_capacity.size(); ++b) {
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(arena->state(slot, kind, b)) % 64, 0U);
+      }
+    }
+  }
+}
+
+TEST(StateArena, UnsealTakesTheStateBack) {
+  auto arena = StateArena::create(-1, tiny_geometry());
+  ASSERT_TRUE(arena.ok());
+  arena->seal(0, 5, 20, 1);
+  EXPECT_EQ(arena->header().slots[0].step, 5U);
+  arena->unseal(0);
+  EXPECT_EQ(arena->header().slots[0].step, kUnsealed);
+}
+
+TEST(StateArena, ReusesADescriptorOfAnotherSize) {
+  const UniqueFd fd = memory_file();
+  ASSERT_EQ(ftruncate(fd.get(), 1 << 24), 0);
+  auto arena = StateArena::create(fd.get(), tiny_geometry());
+  ASSERT_TRUE(arena.ok());
+  EXPECT_EQ(arena->header().slots[0].step, kUnsealed) << "what a former owner left is not trusted";
+}
+
+TEST(StateArena, NoMemoryIsAnErrorWithARemedy) {
+  const UniqueFd fd = memory_file(MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
+  const auto arena = StateArena::create(fd.get(), tiny_geometry());
+  ASSERT_FALSE(arena.ok());
+  EXPECT_THAT(arena.error().message, HasSubstr("cannot reserve"));
+  EXPECT_THAT(arena.error().message, HasSubstr("use more workers"));
+}
+
+TEST(StateArena, LayoutHashTellsModelsApart) {
+  ModelSpec other = *model_preset("tiny");
+  other.ffn += 16;
+  EXPECT_NE(ArenaGeometry::of(llama_layout(other), 9, 1, 2).layout_hash,
+            tiny_geometry().layout_hash);
+}
+
+}  // namespace
+}  // namespace hpctl
