@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/agent.h"
 #include "agent/guardian.h"
 #include "agent/holder.h"
 #include "common/base/log.h"
@@ -63,6 +64,13 @@ int run_holder(const Arguments& arguments, const std::string& program) {
   return hpctl::holder::run_holder(options);
 }
 
+int run_agent(const Arguments& arguments, const std::string& directory) {
+  const hpctl::JobId job{std::strtoull(arguments.at("--job").c_str(), nullptr, 10)};
+  hpctl::set_log_component("agent " + arguments.at("--node"));
+  return hpctl::agent::run_agent({hpctl::HomePaths(arguments.at("--home")), job,
+                                  arguments.at("--node"), directory, HPCTL_VERSION});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,5 +91,6 @@ int main(int argc, char** argv) {
   // By path and not by /proc/self/exe: after an upgrade the next agent proper is the new one.
   const std::string program = *directory + "/hpagent";
   if (mode == "--holder") return run_holder(arguments, program);
+  if (mode == "--agent") return run_agent(arguments, *directory);
   return usage_error();
 }

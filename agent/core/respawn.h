@@ -12,8 +12,8 @@ class RespawnPolicy {
  public:
   static constexpr int64_t kUsefulLifeMs = 5'000;
   static constexpr int64_t kFirstPauseMs = 10;
-  static constexpr int64_t kLongestPauseMs = 1'000;
-  static constexpr int kMaxShortLives = 20;  // in a row; about 15 s of trying
+  static constexpr int64_t kLongestPauseMs = 500;
+  static constexpr int kMaxShortLives = 40;  // in a row; about 18 s of trying
 
   // The process has ended after `lived_ms`: pause before the next start; nullopt = give up.
   std::optional<int64_t> pause_after(int64_t lived_ms);

@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/agent.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "agent/controller_link.h"
+#include "agent/core/printable.h"
+#include "agent/core/progress.h"
+#include "agent/core/reconnect.h"
+#include "agent/core/supervisor.h"
+#include "agent/event_loop.h"
+#include "agent/holder_protocol.h"
+#include "agent/node_facts.h"
+#include "agent/packet_socket.h"
+#include "agent/progress_view.h"
+#include "agent/report_log.h"
+#include "agent/worker_command.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/rng.h"
+#include "common/rpc/controller_process.h"
+#include "common/rpc/status.h"
+
+namespace hpctl::agent {
+namespace {
+
+constexpr int64_t kGreetingTimeoutMs = 10'000;
+constexpr int64_t kWelcomeTimeoutMs = 5'000;
+constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
+constexpr int64_t kGoodbyeTimeoutMs = 2'000;
+constexpr int64_t kStartControllerTimeoutMs = 5'000;
+constexpr int64_t kDefaultHeartbeatMs = 500;
+constexpr uint32_t kOrphanGraceMs = 1'000;
+constexpr size_t kReasonBytes = 1'024;
+
+// What the holder tells a new agent first.
+struct Memory {
+  holder::Hello hello;
+  std::vector<std::pair<holder::WorkerState, UniqueFd>> workers;
+  std::vector<holder::StoredReport> reports;
+  std::vector<holder::Exited> exits;
+};
+
+Result<Memory> read_memory(PacketSocket& socket) {
+  Memory memory;
+  for (;;) {
+    HP_TRY_ASSIGN(std::optional<Packet> packet, socket.receive());
+    if (!packet) {
+      pollfd readable{socket.fd(), POLLIN, 0};
+      if (::poll(&readable, 1, kGreetingTimeoutMs) > 0) continue;
+      return Error{ErrorCode::kUnavailable, "no greeting from the holder"};
+    }
+    HP_TRY_ASSIGN(holder::ToAgent message, holder::decode_to_agent(packet->bytes));
+    if (const auto* hello = std::get_if<holder::Hello>(&message)) memory.hello = *hello;
+    if (const auto* worker = std::get_if<holder::WorkerState>(&message)) {
+      memory.workers.emplace_back(*worker, std::move(packet->descriptor));
+    }
+    if (auto* report = std::get_if<holder::StoredReport>(&message)) {
+      memory.reports.push_back(std::move(*report));
+    }
+    if (auto* exit = std::get_if<holder::Exited>(&message)) {
+      memory.exits.push_back(std::move(*exit));
+    }
+    if (std::holds_alternative<holder::HelloEnd>(message)) break;
+  }
+  if (memory.hello.version != holder::kProtocolVersion) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "this hpagent does not fit the holder that runs; install the version the job was "
+                 "started with, or restart the job"};
+  }
+  return memory;
+}
+
+uint64_t random_seed() {
+  uint64_t seed = 0;
+  HP_CHECK(::getrandom(&seed, sizeof(seed), 0) == sizeof(seed));
+  return seed;
+}
+
+class Agent {
+ public:
+  Agent(const AgentOptions& options, PacketSocket holder, Memory memory);
+  int run();
+
+ private:
+  struct Page {
+    uint64_t generation = 0;
+    uint64_t pid = 0;
+    std::unique_ptr<ProgressView> view;
+  };
+
+  // The holder's side.
+  void on_holder();
+  void on_worker(const holder::WorkerState& worker, const UniqueFd& page);
+  void on_exit(const holder::Exited& exit);
+  void tell_holder(const holder::ToHolder& message);
+  void perform(const Decisions& decisions);
+  void perform(const SpawnRank& decision);
+  void answer(const Done& decision);
+  void answer(const Failed& decision);
+
+  // The controller's side.
+  void connect();
+  void drop_link(const std::string& why);
+  void on_link();
+  void on_message(const v1::ControllerMessage& message);
+  void on_welcome(const v1::Welcome& welcome);
+  void on_start(const v1::StartWorkers& start);
+  v1::AgentMessage message() const;
+  v1::AgentMessage registration() const;
+  void report(v1::AgentMessage message, uint64_t covers_exit = 0);
+  void report_commit(Commit commit);
+  void deliver(const v1::AgentMessage& message);
+
+  // Time.
+  void on_time();
+  int64_t next_timeout_ms() const;
+  void read_pages();
+  void heartbeat();
+  void start_controller();
+  void end_node(int exit_code, uint32_t grace_ms, const std::string& reason);
+
+  const AgentOptions options_;
+  const SystemClock clock_;
+  EventLoop loop_;
+  UniqueFd wake_;
+  PacketSocket holder_;
+  const holder::Hello hello_;
+  const NodePlace place_;
+  Rng rng_{random_seed()};
+
+  Supervisor supervisor_;
+  ProgressWatch watch_;
+  ReportLog reports_;
+  OrphanWatch orphan_;
+  Backoff backoff_;
+  std::map<int32_t, Page> pages_;                          // by rank, of living workers
+  std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
+
+  std::unique_ptr<ControllerLink> link_;
+  bool welcomed_ = false;
+  std::string last_trouble_;  // with the controller; logged when it changes
+  int64_t heartbeat_ms_ = kDefaultHeartbeatMs;
+  int64_t connect_at_ms_ = 0;
+  int64_t welcome_by_ms_ = 0;
+  int64_t acknowledge_by_ms_ = INT64_MAX;
+  int64_t heartbeat_at_ms_ = 0;
+  int64_t read_pages_at_ms_ = 0;
+  std::optional<int64_t> leave_by_ms_;  // the node is done; only acknowledgements are waited for
+  bool finished_ = false;
+};
+
+Agent::Agent(const AgentOptions& options, PacketSocket holder, Memory memory)
+    : options_(options),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      holder_(std::move(holder)),
+      hello_(memory.hello),
+      place_{options.job.value, options.node, options.paths.job(options.job),
+             options.program_directory},
+      supervisor_(hello_.generation_seen, hello_.ended_through),
+      watch_(Commit{hello_.committed_generation, hello_.committed_step}),
+      reports_(hello_.last_report, Commit{hello_.committed_generation, hello_.committed_step},
+               [this](const holder::ToHolder& message) { tell_holder(message); }),
+      orphan_(clock_.monotonic_ms()) {
+  HP_CHECK(wake_.valid());
+  for (const holder::StoredReport& stored : memory.reports) reports_.restore(stored);
+  for (const auto& [worker, page] : memory.workers) on_worker(worker, page);
+  for (const holder::Exited& exit : memory.exits) on_exit(exit);
+}
+
+int Agent::run() {
+  loop_.add(holder_.fd(), EPOLLIN, [this](uint32_t) { on_holder(); });
+  loop_.add(wake_.get(), EPOLLIN, [this](uint32_t) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &count, sizeof(count));
+    on_link();
+  });
+  while (!finished_) {
+    on_time();
+    if (!finished_) loop_.run_once(next_timeout_ms());
+  }
+  return 0;
+}
+
+// ---- the holder's side --------------------------------------------------------------------------
+
+void Agent::on_holder() {
+  while (!finished_) {
+    auto packet = holder_.receive();
+    if (!packet.ok()) {
+      log_error(packet.error().message);
+      finished_ = true;  // its death takes us along anyway
+      return;
+    }
+    if (!packet->has_value()) return;
+    const auto event = holder::decode_to_agent((*packet)->bytes);
+    HP_CHECK(event.ok());
+    if (const auto* worker = std::get_if<holder::WorkerState>(&*event)) {
+      on_worker(*worker, (*packet)->descriptor);
+    } else if (const auto* failed = std::get_if<holder::SpawnFailed>(&*event)) {
+      perform(supervisor_.spawn_failed(failed->generation, failed->rank, failed->reason,
+                                       failed->permanent != 0));
+    } else if (const auto* exit = std::get_if<holder::Exited>(&*event)) {
+      on_exit(*exit);
+    }
+  }
+}
+
+void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
+  if (worker.alive != 0) {
+    pages_[worker.rank] =
+        Page{worker.generation, worker.pid, std::make_unique<ProgressView>(page.get())};
+    watch_.worker_started(worker.rank, worker.generation);
+    read_pages_at_ms_ = 0;
+  }
+  perform(supervisor_.spawned({worker.rank, worker.generation, worker.pid}, worker.alive != 0));
+}
+
+void Agent::on_exit(const holder::Exited& exit) {
+  if (const auto commit = watch_.committed(exit.generation, exit.checkpoint_step)) {
+    report_commit(*commit);
+  }
+  v1::AgentMessage message = this->message();
+  v1::WorkerExited& exited = *message.mutable_worker_exited();
+  exited.set_generation(exit.generation);
+  exited.set_rank(exit.rank);
+  exited.set_pid(exit.pid);
+  exited.set_exit_code(exit.exit_code);
+  exited.set_signal(exit.signal);
+  exited.set_last_step(exit.last_step);
+  exited.set_message(exit.message);
+  exited.set_by_request(exit.by_request != 0);
+  report(std::move(message), exit.exit_id);
+  watch_.worker_ended(exit.rank, exit.generation);
+  const auto page = pages_.find(exit.rank);
+  if (page != pages_.end() && page->second.generation == exit.generation) pages_.erase(page);
+  perform(supervisor_.exited(exit.generation, exit.rank));
+}
+
+void Agent::tell_holder(const holder::ToHolder& message) {
+  if (const auto sent = holder_.send_now(holder::encode(message)); !sent.ok()) {
+    log_error(sent.error().message);
+    finished_ = true;
+  }
+}
+
+void Agent::perform(const Decisions& decisions) {
+  for (const Decision& decision : decisions) {
+    if (const auto* accept = std::get_if<AcceptGeneration>(&decision)) {
+      tell_holder(holder::AcceptGeneration{accept->generation});
+    } else if (const auto* kill = std::get_if<KillThrough>(&decision)) {
+      tell_holder(holder::Kill{kill->generation, kill->grace_ms});
+    } else if (const auto* spawn = std::get_if<SpawnRank>(&decision)) {
+      perform(*spawn);
+    } else if (const auto* done = std::get_if<Done>(&decision)) {
+      answer(*done);
+    } else if (const auto* failed = std::get_if<Failed>(&decision)) {
+      answer(*failed);
+    } else {
+      v1::AgentMessage goodbye = message();
+      goodbye.mutable_goodbye()->set_reason("the job has ended");
+      report(std::move(goodbye));
+      leave_by_ms_ = clock_.monotonic_ms() + kGoodbyeTimeoutMs;
+    }
+  }
+}
+
+void Agent::perform(const SpawnRank& decision) {
+  tell_holder(spawns_.at(decision.generation).at(static_cast<size_t>(decision.local_rank)));
+}
+
+void Agent::answer(const Done& decision) {
+  spawns_.erase(decision.generation);
+  if (reports_.has_answer(decision.key)) return;
+  v1::AgentMessage message = this->message();
+  v1::ActionDone& done = *message.mutable_action_done();
+  done.set_action_seq(decision.key.seq);
+  done.set_action_index(decision.key.index);
+  done.set_generation(decision.generation);
+  for (const StartedWorker& worker : decision.workers) {
+    v1::RunningWorker& added = *done.add_workers();
+    added.set_rank(worker.rank);
+    added.set_generation(worker.generation);
+    added.set_pid(worker.pid);
+  }
+  report(std::move(message));
+}
+
+void Agent::answer(const Failed& decision) {
+  spawns_.erase(decision.generation);
+  if (reports_.has_answer(decision.key)) return;
+  const std::string reason = printable_line(decision.reason, kReasonBytes);
+  log_error("generation " + std::to_string(decision.generation) + ": " + reason);
+  v1::AgentMessage message = this->message();
+  v1::ActionFailed& failed = *message.mutable_action_failed();
+  failed.set_action_seq(decision.key.seq);
+  failed.set_action_index(decision.key.index);
+  failed.set_generation(decision.generation);
+  failed.set_reason(reason);
+  failed.set_permanent(decision.permanent);
+  report(std::move(message));
+}
+
+// ---- the controller's side ----------------------------------------------------------------------
+
+v1::AgentMessage Agent::message() const {
+  v1::AgentMessage message;
+  message.set_job(options_.job.value);
+  message.set_node(options_.node);
+  message.set_boot_id(hello_.boot_id);
+  return message;
+}
+
+v1::AgentMessage Agent::registration() const {
+  v1::AgentMessage message = this->message();
+  v1::Register& registration = *message.mutable_register_agent();
+  registration.set_instance_id(instance_id(options_.node));
+  registration.set_holder_pid(hello_.holder_pid);
+  registration.set_agent_pid(static_cast<uint64_t>(::getpid()));
+  registration.set_generation_seen(supervisor_.generation_seen());
+  registration.set_version(options_.version);
+  for (const auto& [name, value] : node_capabilities()) {
+    (*registration.mutable_capabilities())[name] = value;
+  }
+  for (const StartedWorker& worker : supervisor_.running()) {
+    v1::RunningWorker& added = *registration.add_workers();
+    added.set_rank(worker.rank);
+    added.set_generation(worker.generation);
+    added.set_pid(worker.pid);
+  }
+  return message;
+}
+
+void Agent::connect() {
+  link_ = std::make_unique<ControllerLink>(connect_controller(options_.paths), wake_.get());
+  link_->send(registration());
+  welcome_by_ms_ = clock_.monotonic_ms() + kWelcomeTimeoutMs;
+}
+
+void Agent::drop_link(const std::string& why) {
+  const std::string status = link_->finish();
+  link_.reset();
+  const int64_t now = clock_.monotonic_ms();
+  const std::string trouble = why + (status.empty() ? "" : ": " + status);
+  if (welcomed_ || trouble != last_trouble_) log_warning(trouble);
+  last_trouble_ = trouble;
+  welcomed_ = false;
+  acknowledge_by_ms_ = INT64_MAX;
+  orphan_.lost(now);
+  connect_at_ms_ = now + backoff_.next(rng_);
+}
+
+void Agent::on_link() {
+  if (!link_) return;
+  for (const v1::ControllerMessage& message : link_->take_received()) {
+    if (finished_) return;
+    if (message.job() != options_.job.value) {
+      log_warning("a message for job " + std::to_string(message.job()) + " is ignored");
+      continue;
+    }
+    on_message(message);
+  }
+  if (link_->closed()) drop_link("the controller does not answer");
+}
+
+void Agent::on_message(const v1::ControllerMessage& message) {
+  switch (message.kind_case()) {
+    case v1::ControllerMessage::kWelcome:
+      return on_welcome(message.welcome());
+    case v1::ControllerMessage::kRefused:
+      if (message.refused().permanent()) {
+        return end_node(1, 0, "refused by the controller: " + message.refused().reason());
+      }
+      return log_warning("refused by the controller for now: " + message.refused().reason());
+    case v1::ControllerMessage::kReportAck:
+      reports_.acknowledged(message.report_ack().report_seq());
+      acknowledge_by_ms_ =
+          reports_.waiting().empty() ? INT64_MAX : clock_.monotonic_ms() + kAcknowledgeTimeoutMs;
+      return;
+    case v1::ControllerMessage::kStartWorkers:
+      return on_start(message.start_workers());
+    case v1::ControllerMessage::kStopWorkers: {
+      const v1::StopWorkers& stop = message.stop_workers();
+      return perform(supervisor_.stop(
+          {{stop.action_seq(), stop.action_index()}, stop.generation(), stop.grace_ms()}));
+    }
+    case v1::ControllerMessage::kEndNode:
+      return perform(
+          supervisor_.end({message.end_node().action_seq(), message.end_node().action_index()}));
+    case v1::ControllerMessage::KIND_NOT_SET:
+      return log_warning("the controller sent a message this version does not know");
+  }
+}
+
+void Agent::on_welcome(const v1::Welcome& welcome) {
+  const int64_t now = clock_.monotonic_ms();
+  log_info("connected to controller " + std::to_string(welcome.controller_pid()));
+  welcomed_ = true;
+  last_trouble_.clear();
+  backoff_.reset();
+  orphan_.welcomed(welcome.orphan_timeout_ms());
+  if (welcome.heartbeat_interval_ms() > 0) heartbeat_ms_ = welcome.heartbeat_interval_ms();
+  for (const auto& [seq, report] : reports_.waiting()) deliver(report);
+  heartbeat_at_ms_ = now;
+}
+
+void Agent::on_start(const v1::StartWorkers& start) {
+  const ActionKey key{start.action_seq(), start.action_index()};
+  std::vector<holder::Spawn> spawns;
+  for (int32_t i = 0; i < start.ranks_size(); ++i) {
+    auto spawn = make_spawn(start, i, place_);
+    if (!spawn.ok()) {
+      return answer(Failed{key, start.generation(), spawn.error().message, true});
+    }
+    spawns.push_back(std::move(spawn).value());
+  }
+  spawns_[start.generation()] = std::move(spawns);
+  perform(
+      supervisor_.start({key, start.generation(), {start.ranks().begin(), start.ranks().end()}}));
+}
+
+void Agent::report(v1::AgentMessage message, uint64_t covers_exit) {
+  deliver(reports_.keep(std::move(message), covers_exit));
+}
+
+void Agent::report_commit(Commit commit) {
+  if (reports_.waiting().size() >= ReportLog::kManyReports) return;
+  v1::AgentMessage message = this->message();
+  message.mutable_checkpoint_committed()->set_generation(commit.generation);
+  message.mutable_checkpoint_committed()->set_step(commit.step);
+  deliver(reports_.keep_commit(std::move(message), commit));
+}
+
+void Agent::deliver(const v1::AgentMessage& message) {
+  if (!welcomed_) return;  // on_welcome() sends what waits
+  if (acknowledge_by_ms_ == INT64_MAX) {
+    acknowledge_by_ms_ = clock_.monotonic_ms() + kAcknowledgeTimeoutMs;
+  }
+  link_->send(message);
+}
+
+// ---- time ---------------------------------------------------------------------------------------
+
+void Agent::on_time() {
+  const int64_t now = clock_.monotonic_ms();
+  if (leave_by_ms_ && (reports_.waiting().empty() || now >= *leave_by_ms_)) {
+    return end_node(0, 0, "the job has ended");
+  }
+  if (link_ && !welcomed_ && now >= welcome_by_ms_) drop_link("no welcome from the controller");
+  if (welcomed_ && now >= acknowledge_by_ms_) drop_link("reports are not acknowledged");
+  if (orphan_.expired(now)) {
+    return end_node(1, kOrphanGraceMs, "no controller for the orphan timeout");
+  }
+  if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
+  if (!link_ && now >= connect_at_ms_) connect();
+  if (now >= read_pages_at_ms_) read_pages();
+  if (welcomed_ && now >= heartbeat_at_ms_) heartbeat();
+}
+
+int64_t Agent::next_timeout_ms() const {
+  int64_t next = std::min(orphan_.next_deadline_ms(), acknowledge_by_ms_);
+  if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
+  if (!link_) next = std::min(next, connect_at_ms_);
+  if (link_ && !welcomed_) next = std::min(next, welcome_by_ms_);
+  if (welcomed_) next = std::min(next, heartbeat_at_ms_);
+  if (!pages_.empty()) next = std::min(next, read_pages_at_ms_);
+  if (next == INT64_MAX) return -1;
+  return std::max<int64_t>(0, next - clock_.monotonic_ms());
+}
+
+void Agent::read_pages() {
+  std::optional<Commit> newest;
+  for (const auto& [rank, page] : pages_) {
+    const auto findings = watch_.sampled(rank, page.generation, page.view->sample());
+    if (findings.first_step) heartbeat_at_ms_ = 0;
+    if (findings.commit) newest = findings.commit;
+  }
+  if (newest) report_commit(*newest);
+  read_pages_at_ms_ =
+      clock_.monotonic_ms() + (watch_.awaits_first_step() ? kFirstStepPollMs : heartbeat_ms_);
+}
+
+void Agent::heartbeat() {
+  v1::AgentMessage message = this->message();
+  v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
+  for (const auto& [rank, page] : pages_) {
+    const ProgressSample sample = page.view->sample();
+    v1::WorkerProgress& progress = *heartbeat.add_workers();
+    progress.set_rank(rank);
+    progress.set_generation(page.generation);
+    progress.set_pid(page.pid);
+    progress.set_phase(sample.phase);
+    progress.set_step(sample.step);
+    progress.set_collective(sample.collective);
+    progress.set_loss(sample.loss);
+    progress.set_grad_norm(sample.grad_norm);
+    progress.set_tokens(sample.tokens);
+    progress.set_step_ns(sample.step_ns);
+    progress.set_checkpoint_step(sample.checkpoint_step);
+    progress.set_start_unix_ns(sample.start_unix_ns);
+    progress.set_first_step_unix_ns(sample.first_step_unix_ns);
+  }
+  link_->send(message);
+  heartbeat_at_ms_ = clock_.monotonic_ms() + heartbeat_ms_;
+}
+
+// Blocks this thread for a moment: without a controller there is nobody to hear of anything else,
+// and what happens meanwhile waits in the holder.
+void Agent::start_controller() {
+  log_info("no controller answers; starting one");
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(kStartControllerTimeoutMs);
+  if (const auto started = ensure_controller(options_.paths, deadline); !started.ok()) {
+    log_warning(message_of(started.status()));
+    return;
+  }
+  if (link_) drop_link("a controller was started");
+  backoff_.reset();
+  connect_at_ms_ = 0;
+}
+
+void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason) {
+  log_info("ending the node: " + reason);
+  tell_holder(holder::End{exit_code, grace_ms, printable_line(reason, kReasonBytes)});
+  finished_ = true;
+}
+
+}  // namespace
+
+int run_agent(const AgentOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);
+  PacketSocket holder{UniqueFd(holder::kAgentSocketFd)};
+  auto memory = read_memory(holder);
+  if (!memory.ok()) {
+    log_error(memory.error().message);
+    return 1;
+  }
+  Agent agent(options, std::move(holder), std::move(memory).value());
+  return agent.run();
+}
+
+}  // namespace hpctl::agent

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent proper: between the holder, which has the workers, and the controller, which decides.
+//
+// One thread. It takes the controller's actions to the supervisor (agent/core/supervisor.h), the
+// supervisor's decisions to the holder, the holder's events to the controller as durable reports,
+// and reads the workers' progress pages for heartbeats. Everything that must outlive it is in the
+// holder before it is said to anyone, so it may be killed at any instruction.
+//
+// Without a controller training goes on; the agent tries to reach one, after a second starts one,
+// and after the orphan timeout ends the node.
+#pragma once
+
+#include <string>
+
+#include "common/base/ids.h"
+#include "common/base/paths.h"
+
+namespace hpctl::agent {
+
+struct AgentOptions {
+  HomePaths paths;
+  JobId job;
+  std::string node;
+  std::string program_directory;
+  std::string version;
+};
+
+// Runs until the node ends. The socket to the holder is descriptor holder::kAgentSocketFd.
+int run_agent(const AgentOptions& options);
+
+}  // namespace hpctl::agent

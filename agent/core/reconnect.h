@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// When to try the controller again, when to start one, and when to give the node up.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/rng.h"
+
+namespace hpctl::agent {
+
+// Pauses between attempts to connect: quick at first, doubling, with jitter so that a thousand
+// agents do not come back in the same millisecond.
+class Backoff {
+ public:
+  static constexpr int64_t kFirstMs = 10;
+  static constexpr int64_t kLongestMs = 1'000;
+
+  // Between half of the present pause and the whole.
+  int64_t next(Rng& rng);
+  void reset() { pause_ms_ = kFirstMs; }
+
+ private:
+  int64_t pause_ms_ = kFirstMs;
+};
+
+// Times are monotonic milliseconds.
+class OrphanWatch {
+ public:
+  static constexpr int64_t kStartControllerAfterMs = 1'000;  // without any
+  static constexpr int64_t kStartControllerEveryMs = 3'000;
+  static constexpr int64_t kDefaultTimeoutMs = 60'000;  // before any Welcome
+
+  explicit OrphanWatch(int64_t now_ms) : absent_since_ms_(now_ms) {}
+
+  // A controller has welcomed us and says how long we may be without one.
+  void welcomed(int64_t timeout_ms);
+  // The stream is closed.
+  void lost(int64_t now_ms);
+
+  bool has_controller() const { return present_; }
+  // True at most every kStartControllerEveryMs: start one now.
+  bool start_controller_now(int64_t now_ms);
+  // Nobody controls this job any more: end everything.
+  bool expired(int64_t now_ms) const;
+  // When the earlier of the two above can become true; INT64_MAX = not while things stay.
+  int64_t next_deadline_ms() const;
+
+ private:
+  bool present_ = false;
+  int64_t absent_since_ms_;
+  int64_t timeout_ms_ = kDefaultTimeoutMs;
+  int64_t next_start_ms_ = 0;  // 0 = kStartControllerAfterMs after the loss
+};
+
+}  // namespace hpctl::agent

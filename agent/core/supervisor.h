@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node does about the controller's actions: a state machine without I/O.
+//
+// Rules. Workers of a lower generation are ended, and gone, before a generation starts. A lower
+// generation than any seen, or one that was ended here, is refused. A repeated action gets the same
+// answer and starts nothing twice. A start that fails for one rank fails for the node: what has
+// started of it is ended. Every action is answered once it is true, or with the reason why not.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace hpctl::agent {
+
+// Names an action across repetitions (common/base/ids.h ActionId).
+struct ActionKey {
+  uint64_t seq = 0;
+  uint32_t index = 0;
+  auto operator<=>(const ActionKey&) const = default;
+};
+
+struct StartRequest {
+  ActionKey key;
+  uint64_t generation = 0;
+  std::vector<int32_t> ranks;  // in order of local rank
+};
+struct StopRequest {
+  ActionKey key;
+  uint64_t generation = 0;
+  uint32_t grace_ms = 0;
+};
+
+struct StartedWorker {
+  int32_t rank = 0;
+  uint64_t generation = 0;
+  uint64_t pid = 0;
+  auto operator<=>(const StartedWorker&) const = default;
+};
+
+// ---- what is to be done, in this order ----------------------------------------------------------
+
+struct AcceptGeneration {
+  uint64_t generation = 0;
+};
+struct KillThrough {
+  uint64_t generation = 0;
+  uint32_t grace_ms = 0;
+};
+struct SpawnRank {
+  uint64_t generation = 0;
+  int32_t rank = 0;
+  int32_t local_rank = 0;
+};
+struct Done {
+  ActionKey key;
+  uint64_t generation = 0;
+  std::vector<StartedWorker> workers;
+};
+struct Failed {
+  ActionKey key;
+  uint64_t generation = 0;
+  std::string reason;
+  bool permanent = false;
+};
+// No worker is left and the job has ended: the node can go.
+struct NodeIsDone {};
+
+using Decision = std::variant<AcceptGeneration, KillThrough, SpawnRank, Done, Failed, NodeIsDone>;
+using Decisions = std::vector<Decision>;
+
+inline constexpr uint32_t kEndNodeGraceMs = 1'000;
+
+class Supervisor {
+ public:
+  // What the holder remembers of earlier lives of the agent.
+  Supervisor(uint64_t generation_seen, uint64_t ended_through)
+      : generation_seen_(generation_seen), ended_through_(ended_through) {}
+
+  Decisions start(const StartRequest& request);
+  Decisions stop(const StopRequest& request);
+  Decisions end(ActionKey key);
+
+  // What the holder reports. `spawned` also serves for the workers it tells a new agent of.
+  Decisions spawned(const StartedWorker& worker, bool alive);
+  Decisions spawn_failed(uint64_t generation, int32_t rank, const std::string& reason,
+                         bool permanent);
+  Decisions exited(uint64_t generation, int32_t rank);
+
+  uint64_t generation_seen() const { return generation_seen_; }
+  std::vector<StartedWorker> running() const;
+
+ private:
+  // A slot is filled in the moment its spawn is asked for; pid 0 = not yet answered.
+  struct Slot {
+    uint64_t pid = 0;
+    bool alive = true;
+  };
+  using SlotKey = std::pair<uint64_t, int32_t>;  // generation, rank
+
+  bool occupied(uint64_t first_generation, uint64_t last_generation) const;
+  std::string refusal_of(const StartRequest& request) const;
+  void give_up_start(const std::string& reason, bool permanent, Decisions& decisions);
+  void advance(Decisions& decisions);
+  void advance_start(Decisions& decisions);
+
+  uint64_t generation_seen_;
+  uint64_t ended_through_;
+  std::map<SlotKey, Slot> slots_;  // running ones, and the ended ones of the newest generation
+  std::optional<StartRequest> starting_;
+  std::vector<StopRequest> stopping_;
+  std::optional<ActionKey> ending_;
+};
+
+}  // namespace hpctl::agent

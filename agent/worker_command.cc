@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/worker_command.h"
+
+#include <cstdlib>
+#include <map>
+
+#include "common/base/workload.h"
+
+namespace hpctl::agent {
+namespace {
+
+// One thread per worker and operation unless the user says otherwise: the thread count changes the
+// bits of a result, and workers share the node's processors.
+constexpr const char* kThreadCounts[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+                                         "MKL_NUM_THREADS"};
+
+// What torchrun gives its workers, and our own three.
+std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& start,
+                                                        int32_t local_rank,
+                                                        const NodePlace& place) {
+  std::map<std::string, std::string> env = {
+      {"RANK", std::to_string(start.ranks(local_rank))},
+      {"LOCAL_RANK", std::to_string(local_rank)},
+      {"WORLD_SIZE", std::to_string(start.world_size())},
+      {"LOCAL_WORLD_SIZE", std::to_string(start.ranks_size())},
+      {"GROUP_RANK", std::to_string(start.group_rank())},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(start.restart_count())},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(start.max_restarts())},
+      {"TORCHELASTIC_RUN_ID", std::to_string(place.job)},
+      {"HPCTL_JOB_ID", std::to_string(place.job)},
+      {"HPCTL_GENERATION", std::to_string(start.generation())},
+      {"HPCTL_NODE", place.node}};
+  if (!start.master_addr().empty()) {
+    env["MASTER_ADDR"] = start.master_addr();
+    env["MASTER_PORT"] = std::to_string(start.master_port());
+  }
+  return env;
+}
+
+Result<std::vector<std::string>> environment(const v1::StartWorkers& start, int32_t local_rank,
+                                             const NodePlace& place) {
+  std::map<std::string, std::string> env;
+  for (const char* name : kThreadCounts) {
+    if (std::getenv(name) == nullptr) env[name] = "1";
+  }
+  for (const auto& [name, value] : start.env()) {
+    if (name.empty() || name.find('=') != std::string::npos ||
+        (name + value).find('\0') != std::string::npos) {
+      return Error{ErrorCode::kInvalidArgument, "not a name of an environment variable: " + name};
+    }
+    env[name] = value;
+  }
+  for (auto& [name, value] : torchrun_environment(start, local_rank, place)) env[name] = value;
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : env) entries.push_back(name + "=" + value);
+  return entries;
+}
+
+Result<std::string> workload_document(const v1::StartWorkers& start, int32_t local_rank,
+                                      const NodePlace& place) {
+  if (start.workload_json().empty()) return std::string();  // workload.command needs none
+  HP_TRY_ASSIGN(Workload workload, workload_from_json(start.workload_json()));
+  workload.rank = start.ranks(local_rank);
+  workload.local_rank = local_rank;
+  workload.node = place.node;
+  return to_json_text(workload);
+}
+
+}  // namespace
+
+Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_rank,
+                                 const NodePlace& place) {
+  holder::Spawn spawn;
+  spawn.generation = start.generation();
+  spawn.rank = start.ranks(local_rank);
+  spawn.local_rank = local_rank;
+  spawn.argv.assign(start.command().begin(), start.command().end());
+  if (spawn.argv.empty()) spawn.argv = {place.program_directory + "/hptrain"};
+  HP_TRY_ASSIGN(spawn.env, environment(start, local_rank, place));
+  spawn.directory = place.job_directory;
+  spawn.log_path = start.log_dir() + "/rank-" + std::to_string(spawn.rank) + ".log";
+  HP_TRY_ASSIGN(spawn.workload, workload_document(start, local_rank, place));
+  if (holder::encode(holder::ToHolder(spawn)).size() > holder::kMaxPacketBytes) {
+    return Error{ErrorCode::kInvalidArgument, "command, env.set and workload together exceed " +
+                                                  std::to_string(holder::kMaxPacketBytes >> 10) +
+                                                  " KiB; shorten them"};
+  }
+  return spawn;
+}
+
+}  // namespace hpctl::agent

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole hpagent against a scripted controller: real holder, real agent proper, real workers.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "agent/spawn.h"
+#include "common/base/rng.h"
+#include "common/base/workload.h"
+#include "tests/unit/agent/node_fixture.h"
+#include "tests/unit/agent/scripted_controller.h"
+
+namespace hpctl::agent {
+namespace {
+
+using test::eventually;
+using test::is_running;
+using test::number_after;
+using test::text_of;
+using v1::AgentMessage;
+
+constexpr JobId kJob{3};
+
+class AgentTest : public ::testing::Test {
+ protected:
+  AgentTest() : controller_(home_.paths()) {
+    EXPECT_TRUE(prepare_socket_directory(home_.paths()).ok());
+    // In a directory of its own: no hpcontroller beside it, which it would start when orphaned.
+    std::filesystem::create_directory(home_.path() + "/bin");
+    std::filesystem::copy_file(test::product_program("hpagent"), program("hpagent"));
+  }
+  ~AgentTest() override {
+    if (holder_.pid > 0) {
+      ::kill(holder_.pid, SIGKILL);
+      ::waitpid(holder_.pid, nullptr, 0);
+    }
+    controller_.stop();
+    // The guardian gives the lock back when nothing of the node is left.
+    EXPECT_TRUE(eventually([&] { return lock_file(home_.paths().node_lock(kJob, "n0")).ok(); }));
+    std::filesystem::remove_all(home_.paths().socket_directory());
+  }
+
+  std::string program(const std::string& name) const { return home_.path() + "/bin/" + name; }
+
+  void start_node() {
+    ASSERT_TRUE(make_directories(home_.paths().node(kJob, "n0")).ok());
+    SpawnPlan plan;
+    plan.program = program("hpagent");
+    plan.argv = {
+        plan.program, "--holder", "--home", home_.path(), "--job",
+        "3",          "--node",   "n0",     "--socket",   home_.paths().controller_socket()};
+    plan.env = environment_with(environment_);
+    plan.descriptors = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
+    auto spawned = spawn_process(plan);
+    ASSERT_TRUE(spawned.ok()) << spawned.error().message;
+    holder_ = std::move(*spawned);
+  }
+  // Starts both sides and waits until they know each other.
+  void connect() {
+    controller_.start();
+    start_node();
+    registration_ = controller_.take(AgentMessage::kRegisterAgent);
+  }
+  int wait_for_node_end() {
+    int status = -1;
+    if (!eventually([&] { return ::waitpid(holder_.pid, &status, WNOHANG) == holder_.pid; })) {
+      return -1;
+    }
+    holder_ = SpawnedProcess();
+    return WIFSIGNALED(status) ? 256 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  pid_t agent_pid() const { return static_cast<pid_t>(registration_.register_agent().agent_pid()); }
+  // Ends the agent proper and waits for the next one.
+  void kill_agent() {
+    ASSERT_GT(agent_pid(), 0);
+    ::kill(agent_pid(), SIGKILL);
+    registration_ = controller_.take(AgentMessage::kRegisterAgent);
+  }
+
+  v1::ControllerMessage start_workers(uint64_t seq, uint64_t generation, std::vector<int> ranks,
+                                      std::vector<std::string> script) const {
+    v1::ControllerMessage message;
+    message.set_job(kJob.value);
+    v1::StartWorkers& start = *message.mutable_start_workers();
+    start.set_action_seq(seq);
+    start.set_generation(generation);
+    for (const int rank : ranks) start.add_ranks(rank);
+    start.set_world_size(4);
+    Workload workload;
+    workload.generation = generation;
+    start.set_workload_json(to_json_text(workload));
+    start.set_log_dir(home_.paths().job_logs(kJob));
+    start.add_command(test::test_program("probe_worker"));
+    for (const std::string& word : script) start.add_command(word);
+    return message;
+  }
+  v1::ControllerMessage stop_workers(uint64_t seq, uint64_t generation, uint32_t grace_ms) const {
+    v1::ControllerMessage message;
+    message.set_job(kJob.value);
+    message.mutable_stop_workers()->set_action_seq(seq);
+    message.mutable_stop_workers()->set_generation(generation);
+    message.mutable_stop_workers()->set_grace_ms(grace_ms);
+    return message;
+  }
+  v1::ActionDone done(uint64_t seq) {
+    return controller_
+        .take([seq](const AgentMessage& message) {
+          return message.has_action_done() && message.action_done().action_seq() == seq;
+        })
+        .action_done();
+  }
+  v1::ActionFailed failed(uint64_t seq) {
+    return controller_
+        .take([seq](const AgentMessage& message) {
+          return message.has_action_failed() && message.action_failed().action_seq() == seq;
+        })
+        .action_failed();
+  }
+  v1::ActionDone start(uint64_t seq, uint64_t generation, std::vector<int> ranks,
+                       std::vector<std::string> script) {
+    controller_.send(start_workers(seq, generation, std::move(ranks), std::move(script)));
+    return done(seq);
+  }
+  v1::WorkerExited exited() {
+    return controller_.take(AgentMessage::kWorkerExited).worker_exited();
+  }
+  std::string log_of(int rank) const { return text_of(home_.paths().rank_log(kJob, Rank{rank})); }
+  std::string marker(const std::string& name) const { return home_.path() + "/" + name; }
+
+  test::TemporaryHome home_;
+  test::ScriptedController controller_;
+  std::vector<std::string> environment_;
+  SpawnedProcess holder_;
+  AgentMessage registration_;
+};
+
+TEST_F(AgentTest, RegistersWithWhoItIs) {
+  environment_ = {"HPCTL_INSTANCE_ID=i-0123"};
+  connect();
+  EXPECT_EQ(registration_.job(), kJob.value);
+  EXPECT_EQ(registration_.node(), "n0");
+  EXPECT_FALSE(registration_.boot_id().empty());
+  EXPECT_EQ(registration_.report_seq(), 0U);
+  const v1::Register& registration = registration_.register_agent();
+  EXPECT_EQ(registration.instance_id(), "i-0123");
+  EXPECT_EQ(registration.holder_pid(), static_cast<uint64_t>(holder_.pid));
+  EXPECT_EQ(registration.generation_seen(), 0U);
+  EXPECT_EQ(registration.workers_size(), 0);
+  EXPECT_GT(std::stoi(registration.capabilities().at("cpus")), 0);
+  EXPECT_FALSE(registration.version().empty());
+  controller_.take(AgentMessage::kHeartbeat);
+}
+
+TEST_F(AgentTest, WorkersGetRankEnvironmentAndWorkload) {
+  environment_ = {"OMP_NUM_THREADS=7"};
+  connect();
+  v1::ControllerMessage message = start_workers(10, 1, {2, 3}, {"report", "hang"});
+  (*message.mutable_start_workers()->mutable_env())["MKL_NUM_THREADS"] = "5";
+  controller_.send(message);
+  const v1::ActionDone first = done(10);
+  ASSERT_EQ(first.workers_size(), 2);
+  EXPECT_EQ(first.workers(0).rank(), 2);
+  EXPECT_EQ(first.workers(1).rank(), 3);
+  EXPECT_EQ(first.generation(), 1U);
+  ASSERT_TRUE(eventually([&] { return number_after(log_of(3), "WORLD_SIZE") == 4; }));
+  EXPECT_EQ(number_after(log_of(3), "RANK"), 3);
+  EXPECT_EQ(number_after(log_of(3), "OMP_NUM_THREADS"), 7) << "the user's own choice stands";
+  const std::string environment =
+      text_of("/proc/" + std::to_string(first.workers(1).pid()) + "/environ");
+  for (const char* entry : {"LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "HPCTL_JOB_ID=3", "HPCTL_NODE=n0",
+                            "MKL_NUM_THREADS=5", "OPENBLAS_NUM_THREADS=1"}) {
+    EXPECT_NE(environment.find(std::string(entry) + '\0'), std::string::npos) << entry;
+  }
+  // The controller may repeat itself: same answer, same processes.
+  controller_.send(message);
+  const v1::ActionDone second = done(10);
+  ASSERT_EQ(second.workers_size(), 2);
+  EXPECT_EQ(second.workers(0).pid(), first.workers(0).pid());
+  EXPECT_EQ(second.workers(1).pid(), first.workers(1).pid());
+}
+
+TEST_F(AgentTest, DefaultCommandIsTheTrainerBesideTheAgent) {
+  std::filesystem::create_symlink(test::test_program("probe_worker"), program("hptrain"));
+  connect();
+  v1::ControllerMessage message = start_workers(1, 1, {0}, {});
+  message.mutable_start_workers()->clear_command();
+  controller_.send(message);
+  EXPECT_EQ(done(1).workers_size(), 1);
+  EXPECT_EQ(exited().exit_code(), 0);
+}
+
+TEST_F(AgentTest, HeartbeatsCarryProgressAndCommitsAreReportedOnce) {
+  controller_.behaviour.heartbeat_ms = 600'000;  // so that only the first step can cause one
+  connect();
+  controller_.take(AgentMessage::kHeartbeat);
+  start(1, 1, {0},
+        {"map", "wait", marker("go"), "step", "1", "commit", "1", "wait", marker("end"), "step",
+         "2", "commit", "2", "exit", "0"});
+  EXPECT_TRUE(write_file_atomic(marker("go"), "").ok());
+  const AgentMessage heartbeat = controller_.take([](const AgentMessage& message) {
+    return message.has_heartbeat() && message.heartbeat().workers_size() == 1;
+  });
+  const v1::WorkerProgress& progress = heartbeat.heartbeat().workers(0);
+  EXPECT_EQ(progress.step(), 1U);
+  EXPECT_EQ(progress.generation(), 1U);
+  EXPECT_NE(progress.first_step_unix_ns(), 0U);
+  EXPECT_TRUE(write_file_atomic(marker("end"), "").ok());
+  EXPECT_EQ(exited().last_step(), 2U);
+  std::vector<uint64_t> steps;
+  while (controller_.count(AgentMessage::kCheckpointCommitted) > 0) {
+    steps.push_back(
+        controller_.take(AgentMessage::kCheckpointCommitted).checkpoint_committed().step());
+  }
+  ASSERT_FALSE(steps.empty());
+  EXPECT_EQ(steps.back(), 2U) << "the last commit, seen only after the worker's end";
+  EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end()));
+}
+
+TEST_F(AgentTest, ReportsAreRepeatedUntilAcknowledgedWithTheirNumber) {
+  controller_.behaviour.acknowledge = false;
+  connect();
+  controller_.send(start_workers(1, 1, {0}, {"exit", "9"}));
+  const AgentMessage started = controller_.take(AgentMessage::kActionDone);
+  const AgentMessage report = controller_.take(AgentMessage::kWorkerExited);
+  EXPECT_NE(started.report_seq(), report.report_seq());
+  EXPECT_EQ(report.worker_exited().exit_code(), 9);
+  controller_.acknowledge(started);
+
+  kill_agent();
+  AgentMessage again = controller_.take(AgentMessage::kWorkerExited);
+  EXPECT_EQ(again.SerializeAsString(), report.SerializeAsString());
+  controller_.stop();
+  controller_.start();
+  registration_ = controller_.take(AgentMessage::kRegisterAgent);
+  again = controller_.take(AgentMessage::kWorkerExited);
+  EXPECT_EQ(again.SerializeAsString(), report.SerializeAsString());
+  controller_.acknowledge(again);
+
+  // The acknowledgement reaches the agent before the action after it.
+  start(2, 2, {0}, {"hang"});
+  kill_agent();
+  controller_.take(AgentMessage::kActionDone);
+  EXPECT_EQ(controller_.count(AgentMessage::kWorkerExited), 0U);
+}
+
+TEST_F(AgentTest, KilledAgentDisturbsNoWorkerAndLosesNoExit) {
+  connect();
+  const v1::ActionDone started = start(1, 4, {0, 1}, {"hang"});
+  const std::string boot = registration_.boot_id();
+  ::kill(agent_pid(), SIGSTOP);
+  ::kill(static_cast<pid_t>(started.workers(1).pid()), SIGKILL);  // nobody sees it but the holder
+  kill_agent();
+  EXPECT_EQ(registration_.boot_id(), boot);
+  EXPECT_EQ(registration_.register_agent().generation_seen(), 4U);
+  ASSERT_EQ(registration_.register_agent().workers_size(), 1);
+  EXPECT_EQ(registration_.register_agent().workers(0).pid(), started.workers(0).pid());
+  EXPECT_TRUE(is_running(static_cast<pid_t>(started.workers(0).pid())));
+  const v1::WorkerExited report = exited();
+  EXPECT_EQ(report.rank(), 1);
+  EXPECT_EQ(report.signal(), SIGKILL);
+  EXPECT_FALSE(report.by_request());
+  // The repeated action is answered from what the holder remembers, also for the dead one.
+  controller_.send(start_workers(1, 4, {0, 1}, {"hang"}));
+  const v1::ActionDone again = done(1);
+  ASSERT_EQ(again.workers_size(), 2);
+  EXPECT_EQ(again.workers(0).pid(), started.workers(0).pid());
+  EXPECT_EQ(again.workers(1).pid(), started.workers(1).pid());
+}
+
+TEST_F(AgentTest, StopEndsWorkersFirstAndAnswersThen) {
+  connect();
+  start(1, 2, {0, 1}, {"deaf", "hang"});
+  controller_.send(stop_workers(2, 2, 50));
+  done(2);
+  EXPECT_EQ(controller_.count(AgentMessage::kWorkerExited), 2U) << "reported before the answer";
+  EXPECT_TRUE(exited().by_request());
+  // Nothing of that generation starts any more, also not by a message that was late.
+  controller_.send(start_workers(3, 2, {0}, {"hang"}));
+  EXPECT_NE(failed(3).reason().find("was ended"), std::string::npos);
+  controller_.send(stop_workers(4, 2, 0));
+  done(4);
+}
+
+TEST_F(AgentTest, LeftoversAreGoneBeforeTheNextGenerationStarts) {
+  connect();
+  const v1::ActionDone old = start(1, 1, {0}, {"deaf", "hang"});
+  const v1::ActionDone next = start(2, 2, {0}, {"hang"});
+  EXPECT_FALSE(is_running(static_cast<pid_t>(old.workers(0).pid())));
+  const v1::WorkerExited report = exited();
+  EXPECT_EQ(report.generation(), 1U);
+  EXPECT_TRUE(report.by_request());
+  EXPECT_TRUE(is_running(static_cast<pid_t>(next.workers(0).pid())));
+  controller_.send(start_workers(3, 1, {0}, {"hang"}));
+  const v1::ActionFailed stale = failed(3);
+  EXPECT_NE(stale.reason().find("stale"), std::string::npos);
+  EXPECT_FALSE(stale.permanent());
+  EXPECT_TRUE(is_running(static_cast<pid_t>(next.workers(0).pid())));
+}
+
+TEST_F(AgentTest, FailureOfOneRankEndsTheOthersAndNamesTheCause) {
+  connect();
+  v1::ControllerMessage message = start_workers(1, 1, {0, 1}, {});
+  message.mutable_start_workers()->clear_command();  // no hptrain beside this agent
+  controller_.send(message);
+  const v1::ActionFailed missing = failed(1);
+  EXPECT_TRUE(missing.permanent());
+  EXPECT_EQ(missing.reason(),
+            "rank 0: cannot execute " + program("hptrain") + ": No such file or directory");
+  message = start_workers(2, 2, {0}, {"hang"});
+  message.mutable_start_workers()->set_workload_json("{damaged");
+  controller_.send(message);
+  EXPECT_TRUE(failed(2).permanent());
+  message = start_workers(3, 3, {0}, {std::string(300'000, 'x')});
+  controller_.send(message);
+  EXPECT_NE(failed(3).reason().find("exceed"), std::string::npos);
+}
+
+TEST_F(AgentTest, TrainingGoesOnWithoutControllerAndTheNextOneLearnsAll) {
+  connect();
+  const v1::ActionDone started = start(1, 1, {0, 1}, {"wait", marker("go"), "exit", "3"});
+  controller_.stop();
+  EXPECT_TRUE(write_file_atomic(marker("go"), "").ok());
+  for (const v1::RunningWorker& worker : started.workers()) {
+    EXPECT_TRUE(eventually([&] { return !is_running(static_cast<pid_t>(worker.pid())); }));
+  }
+  controller_.start();
+  registration_ = controller_.take(AgentMessage::kRegisterAgent);
+  EXPECT_EQ(registration_.register_agent().generation_seen(), 1U);
+  EXPECT_EQ(registration_.register_agent().workers_size(), 0);
+  EXPECT_NE(exited().rank(), exited().rank());
+}
+
+TEST_F(AgentTest, WithoutAnyControllerTheNodeEndsAfterTheOrphanTimeout) {
+  controller_.behaviour.orphan_timeout_ms = 300;
+  connect();
+  const v1::ActionDone started = start(1, 1, {0}, {"stray", "hang"});
+  ASSERT_TRUE(eventually([&] { return number_after(log_of(0), "sleeper") > 0; }));
+  const auto stray = static_cast<pid_t>(number_after(log_of(0), "sleeper"));
+  controller_.stop();
+  EXPECT_EQ(wait_for_node_end(), 1);
+  EXPECT_FALSE(is_running(static_cast<pid_t>(started.workers(0).pid())));
+  EXPECT_FALSE(is_running(stray));
+}
+
+TEST_F(AgentTest, StartsAControllerWhenNoneAnswers) {
+  // Stands for hpcontroller: says on the ready pipe that it gave up, and leaves a trace.
+  ASSERT_TRUE(write_file_atomic(program("hpcontroller"),
+                                "#!/bin/sh\necho \"$@\" > " + marker("started") + "\n")
+                  .ok());
+  ASSERT_EQ(::chmod(program("hpcontroller").c_str(), 0755), 0);
+  connect();
+  controller_.stop();
+  EXPECT_TRUE(eventually([&] { return path_exists(marker("started")); }));
+  EXPECT_NE(text_of(marker("started")).find(home_.path()), std::string::npos);
+  controller_.start();
+  registration_ = controller_.take(AgentMessage::kRegisterAgent);
+}
+
+TEST_F(AgentTest, EndNodeStopsEverythingAndSaysGoodbye) {
+  connect();
+  start(1, 1, {0}, {"hang"});
+  v1::ControllerMessage message;
+  message.set_job(kJob.value);
+  message.mutable_end_node()->set_action_seq(2);
+  controller_.send(message);
+  done(2);
+  EXPECT_TRUE(exited().by_request());
+  controller_.take(AgentMessage::kGoodbye);
+  EXPECT_EQ(wait_for_node_end(), 0);
+}
+
+TEST_F(AgentTest, PermanentRefusalEndsTheNode) {
+  controller_.behaviour.refuse = "the job has ended";
+  connect();
+  EXPECT_EQ(wait_for_node_end(), 1);
+}
+
+TEST_F(AgentTest, KilledHolderLeavesNothing) {
+  connect();
+  const v1::ActionDone started = start(1, 1, {0}, {"stray", "hang"});
+  ASSERT_TRUE(eventually([&] { return number_after(log_of(0), "sleeper") > 0; }));
+  const auto stray = static_cast<pid_t>(number_after(log_of(0), "sleeper"));
+  ::kill(holder_.pid, SIGKILL);
+  EXPECT_EQ(wait_for_node_end(), 256 + SIGKILL);
+  for (const pid_t pid : {agent_pid(), static_cast<pid_t>(started.workers(0).pid()), stray}) {
+    EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << pid;
+  }
+}
+
+// Agents killed at arbitrary moments while generations start and fault: every exit is reported
+// under exactly one number, every start is answered, and no rank ever runs twice.
+TEST_F(AgentTest, KillsAtAnyMomentLoseAndRepeatNothing) {
+  connect();
+  Rng rng(7);
+  std::map<std::pair<uint64_t, int>, std::set<uint64_t>> exits;
+  for (uint64_t generation = 1; generation <= 15; ++generation) {
+    const v1::ControllerMessage start =
+        start_workers(generation, generation, {0, 1}, {"exit", "1"});
+    controller_.send(start);
+    ::poll(nullptr, 0, static_cast<int>(rng.below(4)));
+    kill_agent();
+    controller_.send(start);  // as a controller does whose action is not acknowledged
+    done(generation);
+    for (int i = 0; i < 2; ++i) {
+      const AgentMessage report = controller_.take([&](const AgentMessage& message) {
+        return message.has_worker_exited() && message.worker_exited().generation() == generation &&
+               !exits.contains({generation, message.worker_exited().rank()});
+      });
+      exits[{generation, report.worker_exited().rank()}].insert(report.report_seq());
+    }
+  }
+  while (controller_.count(AgentMessage::kWorkerExited) > 0) {  // repetitions, if any
+    const AgentMessage report = controller_.take(AgentMessage::kWorkerExited);
+    exits[{report.worker_exited().generation(), report.worker_exited().rank()}].insert(
+        report.report_seq());
+  }
+  EXPECT_EQ(exits.size(), 30U);
+  for (const auto& [worker, numbers] : exits) EXPECT_EQ(numbers.size(), 1U);
+}
+
+}  // namespace
+}  // namespace hpctl::agent
