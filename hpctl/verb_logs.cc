@@ -139,12 +139,12 @@ int run(Invocation& invocation) {
   if (ranks.empty() && !can_come) return report(terminal, no_logs(*job, *rank, *paths));
   LogPrinter printer(invocation, !*rank);
   const auto count = static_cast<size_t>(tail->value_or(kDefaultTail));
-  for (const int64_t r : ranks) printer.print(r, logs.at(r).read_last(count));
-  if (invocation.has("--follow")) {
-    follow(invocation, *paths, *id, *rank, logs, printer);
-  } else {
-    for (auto& [r, log] : logs) printer.print(r, log.read_new(true));
+  const bool stay = invocation.has("--follow");
+  for (const int64_t r : ranks) {
+    printer.print(r, logs.at(r).read_last(count));
+    if (!stay) printer.print(r, logs.at(r).read_new(true));
   }
+  if (stay) follow(invocation, *paths, *id, *rank, logs, printer);
   return kExitOk;
 }
 

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verbs run in this process, against a scripted controller and against the files that one leaves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "controller/mirror.h"
+#include "hpctl/command_line.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/verbs.h"
+#include "tests/unit/cli/scripted_controller.h"
+
+namespace hpctl::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Ran {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+Ran run(const std::vector<std::string>& words) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Terminal terminal{out, err};
+  Ran ran;
+  ran.status = run_command_line(words, terminal);
+  ran.out = out.str();
+  ran.err = err.str();
+  return ran;
+}
+
+constexpr const char* kStatusJson =
+    R"({"checkpoint_dir":"/ckpt","checkpoint_step":30,"controller":{"node":"here","pid":100},)"
+    R"("ended_wall_ms":0,"faults":1,"generation":2,"job":1,"loss":2.5,"lost_ms":1200,)"
+    R"("name":"quick","nodes":[{"agent_pid":12,"boot_id":"b-0","holder_pid":11,)"
+    R"("instance_id":"i-0","name":"n0","role":"active","state":"up"}],"owner":"","reason":"",)"
+    R"("restarts":1,"state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
+    R"("tokens_per_second":12345.0,"total_steps":60,"workers":[{"generation":2,"node":"n0",)"
+    R"("phase":"training","pid":13,"rank":0,"state":"running","step":34}]})"
+    "\n";
+
+TEST(Verbs, StatusAndPsFromTheController) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick"), running_job(2, "other")};
+  EXPECT_EQ(run({"status", "1", "--json"}).out, kStatusJson);
+  EXPECT_EQ(run({"--json", "status", "quick"}).out, kStatusJson);
+  EXPECT_EQ(run({"ps", "--json"}).out,
+            "{\"jobs\":[{\"job\":1,\"name\":\"quick\",\"state\":\"RUNNING\"},"
+            "{\"job\":2,\"name\":\"other\",\"state\":\"RUNNING\"}]}\n");
+  EXPECT_EQ(run({"ps"}).out,
+            "JOB  NAME   STATE\n"
+            "1    quick  RUNNING\n"
+            "2    other  RUNNING\n");
+  EXPECT_EQ(run({"nodes", "quick"}).out,
+            "JOB  NODE  ROLE    STATE  HOLDER  AGENT  INSTANCE\n"
+            "1    n0    active  up     11      12     i-0\n");
+  const Ran status = run({"status", "quick"});
+  EXPECT_EQ(status.status, kExitOk);
+  EXPECT_THAT(status.out, HasSubstr("job 1 quick  RUNNING\n"
+                                    "  step        34 of 60, loss 2.5000, 12.3k tokens/s\n"
+                                    "  generation  2\n"
+                                    "  faults      1 (1 restarts, 1.2 s lost)\n"
+                                    "  checkpoint  step 30 in /ckpt\n"));
+  EXPECT_THAT(status.out, HasSubstr("RANK  NODE  PID  GENERATION  STATE    PHASE     STEP\n"
+                                    "0     n0    13   2           running  training  34\n"));
+}
+
+TEST(Verbs, UnknownAndAmbiguousJobs) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick"), running_job(2, "same"), running_job(3, "same")};
+  Ran ran = run({"status", "quikc"});
+  EXPECT_EQ(ran.status, kExitFailed);
+  EXPECT_EQ(ran.err, "hpctl: no job \"quikc\"; did you mean \"quick\"? `hpctl ps` lists all\n");
+  ran = run({"why", "same"});
+  EXPECT_EQ(ran.status, kExitFailed);
+  EXPECT_EQ(ran.err,
+            "hpctl: 2 jobs are named \"same\"; give an id (the newest: 2 RUNNING, 3 RUNNING)\n");
+  EXPECT_EQ(run({"status", "9"}).status, kExitFailed);
+  EXPECT_THAT(run({"status", "\x1b[2J"}).err, HasSubstr("no job \"?[2J\""));
+}
+
+TEST(Verbs, EventsAndWhy) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  controller.history = {event(5, "WorkerExited", "worker 3 on n1 died of SIGKILL"),
+                        event(6, "JobRecovering", "a worker died\x1b[31m", 5)};
+  controller.explanation.set_summary("RUNNING: it began with: worker 3 on n1 died");
+  *controller.explanation.add_chain() = controller.history[0];
+  EXPECT_EQ(run({"events", "1"}).out,
+            "04:40:05.000  WorkerExited         worker 3 on n1 died of SIGKILL\n"
+            "04:40:06.000  JobRecovering        a worker died?[31m\n");
+  const std::string events = run({"events", "1", "--json"}).out;
+  const auto line = nlohmann::json::parse(events.substr(0, events.find('\n')));
+  EXPECT_EQ(line, nlohmann::json::parse(R"({"seq":5,"time":"2025-11-21T04:40:05.000Z",
+      "type":"WorkerExited","job":1,"generation":1,"node":"","rank":-1,
+      "cause":"worker 3 on n1 died of SIGKILL","because":0})"));
+  const Ran why = run({"why", "1"});
+  EXPECT_EQ(why.out,
+            "job 1 quick is RUNNING\n"
+            "RUNNING: it began with: worker 3 on n1 died\n\n"
+            "04:40:05.000  WorkerExited         worker 3 on n1 died of SIGKILL\n");
+  EXPECT_EQ(run({"why", "1", "--json"}).out,
+            R"({"job":1,"state":"RUNNING","summary":"RUNNING: it began with: worker 3 on n1 died",)"
+            R"("chain":[{"seq":5,"time":"2025-11-21T04:40:05.000Z","type":"WorkerExited",)"
+            R"("generation":1,"node":"","rank":-1,"reason":"worker 3 on n1 died of SIGKILL",)"
+            R"("because":0}]})"
+            "\n");
+}
+
+TEST(Verbs, FollowingEventsEndsWithTheJob) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  controller.history = {event(5, "JobRunning", "it trains")};
+  controller.polls_until_end = 2;
+  const Ran ran = run({"events", "1", "-f"});
+  EXPECT_EQ(ran.status, kExitOk);
+  EXPECT_EQ(ran.out, "04:40:05.000  JobRunning           it trains\n");
+}
+
+TEST(Verbs, Cancel) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick"), running_job(2, "done")};
+  controller.jobs[1].set_state("FINISHED");
+  EXPECT_EQ(run({"cancel", "quick", "--json"}).out, "{\"job\":1,\"state\":\"CANCELLED\"}\n");
+  EXPECT_THAT(controller.cancelled(), ::testing::ElementsAre("1"));
+  const Ran ended = run({"cancel", "done"});
+  EXPECT_EQ(ended.status, kExitFailed);
+  EXPECT_EQ(ended.err, "hpctl: job 2 has already FINISHED\n");
+}
+
+TEST(Verbs, WaitShowsFaultsAndTheEnd) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  controller.jobs[0].set_ended_wall_ms(1'763'700'042'000);
+  controller.history = {event(5, "WorkersStarted", "not worth telling"),
+                        event(6, "JobRecovering", "worker 3 on n1 died of SIGKILL")};
+  controller.polls_until_end = 3;
+  const Ran ran = run({"wait", "1"});
+  EXPECT_EQ(ran.status, kExitOk);
+  EXPECT_EQ(ran.out,
+            "04:40:06.000  JobRecovering        worker 3 on n1 died of SIGKILL\n"
+            "step 34/60  loss 2.5000  12.3k tokens/s  gen 2  RUNNING  checkpoint 30\n"
+            "job 1 quick FINISHED after 42 s: 34 steps, loss 2.5000, 1 fault survived, 1.2 s "
+            "lost\n"
+            "  checkpoint   step 30 in /ckpt\n"
+            "  logs         " +
+                home.paths().job_logs(JobId{1}) +
+                "\n"
+                "  more         hpctl why 1 | hpctl events 1 | hpctl logs 1\n");
+}
+
+TEST(Verbs, AnInterruptEndsTheWaitingOnly) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  // The verb itself asks once; by the second question it waits and the handler is in place.
+  controller.on_get_job = [] { ::kill(::getpid(), SIGINT); };
+  controller.calls_before_hook = 1;
+  const Ran ran = run({"wait", "1"});
+  EXPECT_EQ(ran.status, kExitInterrupted);
+  EXPECT_EQ(ran.err, "job 1 goes on; `hpctl status 1` shows it, `hpctl cancel 1` ends it\n");
+  EXPECT_TRUE(controller.cancelled().empty());
+}
+
+TEST(Verbs, VersionOfTheController) {
+  const ScopedHome home;
+  EXPECT_THAT(run({"version", "--json"}).out, HasSubstr("\"controller\":null"));
+  const ScriptedController controller(home.paths());
+  EXPECT_THAT(run({"version", "--json"}).out,
+              HasSubstr(R"("controller":{"version":"9.9.9","pid":4242,"node":"here",)"));
+}
+
+class Offline : public ::testing::Test {
+ protected:
+  Offline() {
+    JobView view;
+    view.job = 3;
+    view.name = "gone";
+    view.state = "RUNNING";
+    view.step = 12;
+    view.nodes = {{"n0", "active", "up", "i-0", "b-0", 11, 12}};
+    view.workers = {{0, "n0", 13, 1, "running", "training", 12}};
+    EXPECT_TRUE(write_status(home_.paths(), view).ok());
+    const std::string events = home_.paths().job_events(JobId{3});
+    EXPECT_TRUE(append_events(events, {{1, 1000, "JobSubmitted", 3, 0, "", -1, "by uid 0", 0},
+                                       {2, 2000, "JobStarting", 3, 0, "", -1, "new", 1},
+                                       {5, 5000, "JobRunning", 3, 1, "", -1, "it trains", 2}})
+                    .ok());
+  }
+
+  void write_log(int rank, const std::string& text, const std::string& suffix = "") {
+    const std::string path = home_.paths().rank_log(JobId{3}, Rank{rank}) + suffix;
+    EXPECT_TRUE(make_directories(home_.paths().job_logs(JobId{3})).ok());
+    std::ofstream(path, std::ios::app) << text;
+  }
+
+  ScopedHome home_;
+};
+
+TEST_F(Offline, AnswersFromTheRecord) {
+  EXPECT_EQ(run({"ps"}).out, "JOB  NAME  STATE\n3    gone  RUNNING\n");
+  const Ran status = run({"status", "gone", "--json"});
+  EXPECT_EQ(status.status, kExitOk);
+  EXPECT_EQ(nlohmann::json::parse(status.out).at("step"), 12);
+  EXPECT_THAT(status.err, HasSubstr("no controller runs for " + home_.paths().home()));
+  EXPECT_THAT(run({"events", "3"}).out, HasSubstr("00:00:05.000  JobRunning"));
+  EXPECT_THAT(run({"nodes"}).out, HasSubstr("3    n0    active  up"));
+  const Ran why = run({"why", "3"});
+  EXPECT_THAT(why.out, HasSubstr("RUNNING: it trains; it began with: by uid 0\n"));
+  EXPECT_THAT(why.out, HasSubstr("JobStarting"));
+  EXPECT_FALSE(path_exists(home_.paths().controller_socket()));
+}
+
+TEST_F(Offline, DamagedRecordsAreNamed) {
+  std::ofstream(home_.paths().job_status(JobId{3})) << "{";
+  const Ran ran = run({"status", "3"});
+  EXPECT_EQ(ran.status, kExitFailed);
+  EXPECT_THAT(ran.err, HasSubstr(home_.paths().job_status(JobId{3})));
+  EXPECT_EQ(run({"ps"}).out, "JOB  NAME  STATE\n3    ?     UNKNOWN\n");
+}
+
+TEST_F(Offline, Logs) {
+  EXPECT_THAT(run({"logs", "3"}).err, HasSubstr("job 3 (RUNNING) has no logs yet in "));
+  EXPECT_THAT(run({"logs", "3", "--rank", "4"}).err,
+              HasSubstr("job 3 has no rank 4; its ranks are 0 to 0"));
+  write_log(0, "old 1\nold 2\n", ".1");
+  write_log(0, "a\nb\nunfinished");
+  write_log(1, "other\n");
+  EXPECT_EQ(run({"logs", "3"}).out,
+            "rank 0 | old 1\nrank 0 | old 2\nrank 0 | a\nrank 0 | b\n"
+            "rank 0 | unfinished\nrank 1 | other\n");
+  EXPECT_EQ(run({"logs", "3", "--rank", "0", "--tail", "3"}).out, "old 2\na\nb\nunfinished\n");
+  EXPECT_EQ(run({"logs", "3", "--rank=1", "--json"}).out, "{\"rank\":1,\"line\":\"other\"}\n");
+}
+
+TEST(Verbs, WrongUse) {
+  const ScopedHome home;
+  EXPECT_EQ(run({}).status, kExitUsage);
+  EXPECT_EQ(run({"stats"}).err,
+            "hpctl: unknown verb \"stats\"; did you mean status? `hpctl --help` lists all\n");
+  EXPECT_EQ(run({"status"}).err,
+            "hpctl status: too few arguments; usage: hpctl status JOB (`hpctl status --help` "
+            "explains)\n");
+  EXPECT_EQ(run({"ps", "x"}).status, kExitUsage);
+  EXPECT_EQ(run({"logs", "1", "--tial", "3"}).err,
+            "hpctl logs: unknown option --tial; did you mean --tail? (`hpctl logs --help` "
+            "explains)\n");
+  EXPECT_EQ(run({"logs", "1", "--tail"}).status, kExitUsage);
+  EXPECT_EQ(run({"logs", "1", "--tail", "-1"}).status, kExitUsage);
+  EXPECT_EQ(run({"ps", "--json=1"}).status, kExitUsage);
+  EXPECT_EQ(run({"checkpoint", "frob", "x"}).status, kExitUsage);
+  EXPECT_EQ(run({"checkpoint", "show", "/nonexistent"}).status, kExitFailed);
+  EXPECT_EQ(run({"status", "1"}).err, "hpctl: no job \"1\": there is no job here yet\n");
+}
+
+// docs/cli.md holds what --help prints, verb by verb.
+TEST(Verbs, HelpIsInTheDocs) {
+  const char* source = std::getenv("HPCTL_SOURCE");
+  ASSERT_NE(source, nullptr) << "run by ctest, or set HPCTL_SOURCE to the repository";
+  const auto doc = read_file(std::string(source) + "/docs/cli.md");
+  ASSERT_TRUE(doc.ok()) << doc.error().message;
+  std::string wanted;
+  for (const Verb& verb : verbs()) {
+    const Ran help = run({verb.name, "--help"});
+    EXPECT_EQ(help.status, kExitOk);
+    EXPECT_EQ(help.out, run({"help", verb.name}).out);
+    EXPECT_THAT(help.out, HasSubstr("Exit codes:"));
+    const std::string section =
+        std::string("### ") + verb.name + "\n```text\n" + help.out + "```\n";
+    EXPECT_NE(doc->find(section), std::string::npos) << "docs/cli.md lacks:\n" << section;
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
+  }
+  EXPECT_NE(doc->find(run({"--help"}).out), std::string::npos) << "docs/cli.md lacks:\n"
+                                                               << run({"--help"}).out;
+}
+
+}  // namespace
+}  // namespace hpctl::testing
