@@ -27,9 +27,8 @@ constexpr char kUsage[] =
     "\n"
     "usage: hptrain                   started by an agent: workload, progress page and state\n"
     "                                 arena on descriptors 3, 4 and 5\n"
-    "       hptrain --workload FILE   by hand: FILE is the JSON document of one rank, as printed\n"
-    "                                 by `hpctl submit --dry-run --json`; start one process per\n"
-    "                                 rank with the same rendezvous_dir\n"
+    "       hptrain --workload FILE   by hand: FILE is the JSON document of one rank; start one\n"
+    "                                 process per rank, all with the same rendezvous_dir\n"
     "       hptrain --version | --help\n"
     "\n"
     "exit codes: 0 finished, 93 do not restart (wrong input, disk full, no memory),\n"
@@ -103,6 +102,7 @@ int main_with(const std::string& workload_file) {
 
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
+  hpctl::set_log_component("hptrain");
   const std::string_view option = argc > 1 ? argv[1] : "";
   if (argc == 2 && (option == "--help" || option == "-h")) {
     std::fputs(hpctl::kUsage, stdout);

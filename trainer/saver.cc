@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/saver.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
 
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/checkpoint/shard_writer.h"
@@ -31,6 +34,17 @@ Result<std::string> decode_outcome(const std::string& text) {
 }
 
 }  // namespace
+
+Outcome prepare_checkpoint_directory(const std::string& checkpoint_dir) {
+  Outcome made = make_directories(checkpoint_dir);
+  if (made.ok() && access(checkpoint_dir.c_str(), W_OK | X_OK) != 0) {
+    made = errno_error("cannot write " + checkpoint_dir);
+  }
+  if (made.ok()) return made;
+  return Error{ErrorCode::kFailedPrecondition,
+               "no checkpoints possible: " + made.error().message +
+                   "; make the directory writable or choose another checkpoint.dir"};
+}
 
 Saver::Saver(const Workload& workload, TrainingState& state, Communicator& comm)
     : workload_(workload), state_(state), comm_(comm) {}

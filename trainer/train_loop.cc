@@ -84,6 +84,7 @@ Outcome TrainLoop::load_state() {
   const TrainSpec& train = workload_.train;
   const DataIdentity data = {reader_->corpus().fingerprint(), reader_->corpus().tokens(),
                              train.data.seq_len};
+  HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
   auto state =
       TrainingState::create(arena_fd_, workload_, data, runtime_environment(train.precision));
   if (!state.ok()) return state.error();

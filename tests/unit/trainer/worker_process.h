@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real hptrain processes, started as the holder starts them: workload, progress page and arena on
+// descriptors 3, 4 and 5. Whatever happens in a test, the destructor leaves no process behind.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/fd.h"
+#include "common/base/worker_abi.h"
+#include "common/base/workload.h"
+
+namespace hpctl::testing {
+
+class WorkerProcess {
+ public:
+  // `in_child` runs between fork and exec (async-signal-safe calls only); false = exit 77.
+  explicit WorkerProcess(const Workload& workload, UniqueFd arena = memory("arena", ""),
+                         bool (*in_child)() = nullptr)
+      : page_fd_(memory("page", std::string(kProgressPageBytes, '\0'))),
+        arena_fd_(std::move(arena)) {
+    const UniqueFd document = memory("workload", to_json_text(workload));
+    // The log matters only when a test fails, and then its last words are on the page.
+    const UniqueFd log_fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
+    const char* directory = std::getenv("HPCTL_BIN");
+    HP_CHECK(directory != nullptr);
+    const std::string program = std::string(directory) + "/hptrain";
+    void* memory = mmap(nullptr, kProgressPageBytes, PROT_READ, MAP_SHARED, page_fd_.get(), 0);
+    HP_CHECK(memory != MAP_FAILED);
+    page_ = static_cast<const ProgressPage*>(memory);
+    // Above 5, so that no dup2 below overwrites a source of a later one.
+    const std::array<int, 3> sources = {fcntl(document.get(), F_DUPFD_CLOEXEC, 10),
+                                        fcntl(page_fd_.get(), F_DUPFD_CLOEXEC, 10),
+                                        fcntl(arena_fd_.get(), F_DUPFD_CLOEXEC, 10)};
+    pid_ = fork();
+    HP_CHECK(pid_ >= 0);
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (in_child != nullptr && !in_child()) _exit(77);
+      dup2(log_fd.get(), STDERR_FILENO);
+      dup2(sources[0], kWorkloadFd);
+      dup2(sources[1], kProgressFd);
+      dup2(sources[2], kArenaFd);
+      execl(program.c_str(), "hptrain", static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    for (const int fd : sources) close(fd);
+  }
+  ~WorkerProcess() {
+    if (pid_ > 0) {
+      send(SIGKILL);
+      wait();
+    }
+    if (page_ != nullptr) munmap(const_cast<ProgressPage*>(page_), kProgressPageBytes);
+  }
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  // Exit code, or -N after signal N.
+  int wait() {
+    int status = 0;
+    HP_CHECK(waitpid(pid_, &status, 0) == pid_);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  void send(int signal) const { kill(pid_, signal); }
+
+  const ProgressPage& page() const { return *page_; }
+  std::string message() const { return {page_->message, page_->message_length.load()}; }
+  // Until `step` is done; false when the process ends before that.
+  bool wait_for_step(uint64_t step) {
+    while (page_->step.load() < step) {
+      siginfo_t info{};
+      if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+          info.si_pid != 0) {
+        return false;
+      }
+      usleep(500);  // shared memory has no event to wait for
+    }
+    return true;
+  }
+  int arena_fd() const { return arena_fd_.get(); }
+
+  static UniqueFd memory(const char* name, const std::string& content) {
+    UniqueFd fd(memfd_create(name, MFD_CLOEXEC));
+    HP_CHECK(fd.valid());
+    HP_CHECK(write(fd.get(), content.data(), content.size()) ==
+             static_cast<ssize_t>(content.size()));
+    HP_CHECK(lseek(fd.get(), 0, SEEK_SET) == 0);
+    return fd;
+  }
+
+ private:
+  UniqueFd page_fd_;
+  UniqueFd arena_fd_;
+  const ProgressPage* page_ = nullptr;
+  pid_t pid_ = -1;
+};
+
+}  // namespace hpctl::testing

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole workers: real processes, sockets, checkpoints. What design promises of them: the same bits
+// again and after any resume, an exit code that says what to do, a message that says why.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "common/base/file.h"
+#include "tests/unit/trainer/temp_dir.h"
+#include "tests/unit/trainer/worker_process.h"
+#include "trainer/checkpoint/inspect.h"
+#include "trainer/checkpoint/ledger_check.h"
+#include "trainer/state_arena.h"
+
+namespace hpctl {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::TempDir;
+using testing::WorkerProcess;
+
+class Job {
+ public:
+  explicit Job(int world_size) {
+    std::ofstream text(dir_ / "text");
+    for (int i = 0; i < 2000; ++i) text << "line " << i << " of " << i * i % 701 << " things\n";
+    text.close();
+    workload.job = 5;
+    workload.name = "test";
+    workload.generation = 1;
+    workload.world_size = world_size;
+    workload.checkpoint_dir = dir_ / "checkpoints";
+    workload.ledger_dir = dir_ / "ledger";
+    workload.metrics_path = dir_ / "metrics.jsonl";
+    workload.checkpoint.every_steps = 3;
+    workload.checkpoint.every_minutes = 0;
+    workload.train.model = *model_preset("tiny");
+    workload.train.data = {.path = dir_ / "text", .tokenizer = "byte", .seq_len = 32};
+    workload.train.batch = {.micro = 1, .global = 4};
+    workload.train.steps = 8;
+    workload.train.seed = 3;
+    workload.train.optimizer.lr = 2e-3;
+    workload.train.schedule.warmup_steps = 2;
+    workload.train.precision = "fp32";
+  }
+
+  // Continues from a checkpoint of this job in a new generation.
+  void resume(const std::string& checkpoint, uint64_t step) {
+    workload.parent_generation = workload.generation++;
+    workload.resume_checkpoint = workload.checkpoint_dir + "/" + checkpoint;
+    workload.start_step = step;
+  }
+
+  void start() {
+    workers.clear();
+    for (int r = 0; r < workload.world_size; ++r) {
+      workload.rank = r;
+      workload.rendezvous_dir = dir_ / ("rdzv-g" + std::to_string(workload.generation));
+      workers.push_back(std::make_unique<WorkerProcess>(workload));
+    }
+  }
+
+  std::vector<int> run() {
+    start();
+    std::vector<int> codes;
+    for (const auto& worker : workers) codes.push_back(worker->wait());
+    return codes;
+  }
+
+  std::string messages() const {
+    std::string all;
+    for (const auto& worker : workers) all += worker->message() + "\n";
+    return all;
+  }
+
+  std::string digest(const std::string& checkpoint) const {
+    const auto result = digest_checkpoint(workload.checkpoint_dir + "/" + checkpoint);
+    return result.ok() ? *result : result.error().message;
+  }
+
+  std::vector<nlohmann::json> metrics() const {
+    std::ifstream file(workload.metrics_path);
+    std::vector<nlohmann::json> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
+  std::string operator/(const std::string& name) const { return dir_ / name; }
+
+  Workload workload;
+  std::vector<std::unique_ptr<WorkerProcess>> workers;
+
+ private:
+  TempDir dir_;
+};
+
+TEST(Worker, KeepsItsContractWithTheHolder) {
+  Job job(2);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  for (const auto& worker : job.workers) {
+    const ProgressPage& page = worker->page();
+    EXPECT_EQ(page.magic, kProgressMagic);
+    EXPECT_EQ(page.version, kProgressVersion);
+    EXPECT_EQ(page.phase, static_cast<uint32_t>(WorkerPhase::kFinished));
+    EXPECT_EQ(page.step, 8U);
+    EXPECT_EQ(page.checkpoint_step, 8U);
+    EXPECT_EQ(page.tokens, 4U * 32U);
+    EXPECT_GT(page.collective, 8U);
+    EXPECT_GT(page.step_ns, 0U);
+    EXPECT_GE(page.first_step_unix_ns, page.start_unix_ns);
+    EXPECT_EQ(worker->message(), "");
+    // The sealed state outlives the process.
+    ArenaHeader header{};
+    ASSERT_EQ(pread(worker->arena_fd(), static_cast<void*>(&header), sizeof header, 0),
+              static_cast<ssize_t>(sizeof header));
+    EXPECT_EQ(header.magic, kArenaMagic);
+    const uint64_t newest = std::max(header.slots[0].step.load(), header.slots[1].step.load());
+    EXPECT_EQ(newest, 8U);
+  }
+  const auto metrics = job.metrics();
+  ASSERT_EQ(metrics.size(), 8U);
+  EXPECT_EQ(metrics.back()["step"], 8);
+  EXPECT_LT(metrics.back()["loss"], metrics.front()["loss"]);
+  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  EXPECT_EQ(ledger->cursor, 32U);
+}
+
+class Precision : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Types, Precision, ::testing::Values("fp32", "bf16"));
+
+TEST_P(Precision, SameBitsAgainAndAfterResume) {
+  Job job(2);
+  job.workload.train.precision = GetParam();
+  job.workload.train.batch.global = 8;  // two micro-batches
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const std::string undisturbed = job.digest("step-8.g1");
+  ASSERT_EQ(undisturbed.size(), 64U) << undisturbed;
+
+  Job again(2);
+  again.workload.train = job.workload.train;
+  ASSERT_THAT(again.run(), Each(kExitFinished)) << again.messages();
+  EXPECT_EQ(again.digest("step-8.g1"), undisturbed);
+
+  job.resume("step-3.g1", 3);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(job.digest("step-8.g2"), undisturbed);
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-8.g2");
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_TRUE(manifest->exact);
+  EXPECT_EQ(manifest->parent, 1U);
+}
+
+TEST(Worker, EveryWorldSizeLearnsTheSame) {
+  std::vector<double> losses;
+  for (const int world_size : {1, 2, 4}) {
+    Job job(world_size);
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    losses.push_back(job.metrics().back()["loss"]);
+  }
+  EXPECT_NEAR(losses[1], losses[0], 1e-4);
+  EXPECT_NEAR(losses[2], losses[0], 1e-4);
+}
+
+TEST(Worker, ResumesAtAnotherWorldSizeAndSaysThatItIsNotExact) {
+  Job job(2);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const double loss = job.metrics().back()["loss"];
+  job.resume("step-3.g1", 3);
+  job.workload.world_size = 4;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_NEAR(job.metrics().back()["loss"].get<double>(), loss, 1e-4);
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-8.g2");
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_FALSE(manifest->exact);
+  EXPECT_EQ(manifest->inexact_reason, "world size changed from 2 to 4 after step 3");
+}
+
+TEST(Worker, FinishedJobIsLeftAlone) {
+  Job job(1);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  job.resume("step-8.g1", 8);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_FALSE(path_exists(job.workload.checkpoint_dir + "/step-8.g2"));
+}
+
+TEST(Worker, SurvivorOfAKilledPeerSaysSoAndExits) {
+  Job job(3);
+  job.workload.train.batch.global = 3;
+  job.workload.train.steps = 1'000'000;
+  job.workload.checkpoint.every_steps = 0;
+  job.start();
+  ASSERT_TRUE(job.workers[0]->wait_for_step(3)) << job.messages();
+  job.workers[1]->send(SIGKILL);
+  EXPECT_EQ(job.workers[1]->wait(), -SIGKILL);
+  for (const int survivor : {0, 2}) {
+    EXPECT_EQ(job.workers[survivor]->wait(), kExitPeerLost);
+    EXPECT_THAT(job.workers[survivor]->message(), HasSubstr("collective"));
+  }
+}
+
+TEST(Worker, KilledAtAnyMomentResumesToTheSameBits) {
+  Job job(2);
+  job.workload.checkpoint.every_steps = 2;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const std::string undisturbed = job.digest("step-8.g1");
+  Job broken(2);
+  broken.workload.train = job.workload.train;
+  broken.workload.train.data.path = job.workload.train.data.path;
+  broken.workload.checkpoint.every_steps = 1;
+  broken.start();
+  ASSERT_TRUE(broken.workers[0]->wait_for_step(5)) << broken.messages();
+  for (const auto& worker : broken.workers) worker->send(SIGKILL);
+  for (const auto& worker : broken.workers) worker->wait();
+  const auto latest = latest_valid_checkpoint(broken.workload.checkpoint_dir, {});
+  ASSERT_TRUE(latest.ok());
+  if (*latest) {
+    broken.resume((*latest)->name(), (*latest)->step);
+  } else {
+    ++broken.workload.generation;
+  }
+  if (!*latest || (*latest)->step < 8) {
+    ASSERT_THAT(broken.run(), Each(kExitFinished)) << broken.messages();
+  }
+  const auto final_one = latest_valid_checkpoint(broken.workload.checkpoint_dir, {});
+  ASSERT_TRUE(final_one.ok() && *final_one);
+  EXPECT_EQ(broken.digest((*final_one)->name()), undisturbed);
+}
+
+// What cannot be cured by a restart: 93 and one line that names the thing.
+struct BadInput {
+  const char* name;
+  void (*spoil)(Job&);
+  const char* message;
+};
+class Refuses : public ::testing::TestWithParam<BadInput> {};
+INSTANTIATE_TEST_SUITE_P(
+    BadInput, Refuses,
+    ::testing::Values(BadInput{"MissingData",
+                               [](Job& j) { j.workload.train.data.path = j / "nothing"; },
+                               "nothing"},
+                      BadInput{"EmptyData",
+                               [](Job& j) {
+                                 j.workload.train.data.path = j / "empty";
+                                 std::ofstream(j / "empty").close();
+                               },
+                               "empty"},
+                      BadInput{"ShortData",
+                               [](Job& j) {
+                                 j.workload.train.data.path = j / "short";
+                                 std::ofstream(j / "short") << "too short";
+                               },
+                               "short"},
+                      BadInput{"SmallVocabulary",
+                               [](Job& j) { j.workload.train.model.vocab = 255; },
+                               "workload.train.model.vocab"},
+                      BadInput{"CheckpointDirIsAFile",
+                               [](Job& j) {
+                                 std::ofstream(j / "file") << "x";
+                                 j.workload.checkpoint_dir = j / "file/checkpoints";
+                               },
+                               "file"},
+                      BadInput{"OtherModel",
+                               [](Job& j) {
+                                 ASSERT_THAT(j.run(), Each(kExitFinished)) << j.messages();
+                                 j.resume("step-8.g1", 8);
+                                 j.workload.train.model.ffn = 256;
+                                 j.workload.train.steps = 10;
+                               },
+                               "step-8.g1"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(Refuses, WithOneLine) {
+  Job job(1);
+  GetParam().spoil(job);
+  EXPECT_THAT(job.run(), Each(kExitDoNotRestart)) << job.messages();
+  EXPECT_THAT(job.workers[0]->message(), HasSubstr(GetParam().message));
+}
+
+TEST(Worker, NoMemoryForTheArena) {
+  Job job(1);
+  job.workload.rank = 0;
+  UniqueFd arena(memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(fcntl(arena.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
+  WorkerProcess worker(job.workload, std::move(arena));
+  EXPECT_EQ(worker.wait(), kExitDoNotRestart);
+  EXPECT_THAT(worker.message(), HasSubstr("cannot reserve"));
+}
+
+TEST(Worker, DamagedCheckpointIsNamed) {
+  Job job(2);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const std::string shard = job.workload.checkpoint_dir + "/step-3.g1/shard-00001.safetensors";
+  {
+    std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-100, std::ios::end);
+    file.put('x');
+  }
+  job.resume("step-3.g1", 3);
+  const std::vector<int> codes = job.run();
+  EXPECT_THAT(codes, ::testing::Contains(kExitCheckpointDamaged));
+  EXPECT_THAT(job.messages(), HasSubstr("shard-00001.safetensors"));
+  job.workload.resume_checkpoint += "x";
+  ++job.workload.generation;
+  EXPECT_THAT(job.run(), Each(kExitCheckpointDamaged)) << "a missing one is as bad";
+}
+
+// File systems that are visible to the worker alone.
+bool mount_privately(unsigned long flags, const char* options) {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("small", "/mnt", "tmpfs", flags, options) == 0;
+}
+bool small_disk() { return mount_privately(0, "size=256k"); }
+bool read_only_disk() { return mount_privately(MS_RDONLY, ""); }
+
+struct BadDisk {
+  const char* name;
+  bool (*in_child)();
+  const char* message;
+};
+class BadDisks : public ::testing::TestWithParam<BadDisk> {};
+INSTANTIATE_TEST_SUITE_P(Disk, BadDisks,
+                         ::testing::Values(BadDisk{"Full", small_disk, "No space left on device"},
+                                           BadDisk{"ReadOnly", read_only_disk,
+                                                   "Read-only file system"}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(BadDisks, StopTheJobWithAReason) {
+  Job job(1);
+  job.workload.rank = 0;
+  job.workload.checkpoint_dir = "/mnt";
+  WorkerProcess worker(job.workload, WorkerProcess::memory("arena", ""), GetParam().in_child);
+  const int code = worker.wait();
+  if (code == 77) GTEST_SKIP() << "a mount namespace needs privileges that this run lacks";
+  EXPECT_EQ(code, kExitDoNotRestart);
+  EXPECT_THAT(worker.message(), HasSubstr(GetParam().message));
+}
+
+}  // namespace
+}  // namespace hpctl
