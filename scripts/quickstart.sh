@@ -36,11 +36,12 @@ trap 'kill $killer 2>/dev/null || true' EXIT
 wait $killer || true
 trap - EXIT
 
+metrics="http://$(jq -r .metrics "$HPCTL_HOME/controller.json")/metrics"
 cat <<EOF
 
 checkpoints  $HPCTL_HOME/jobs/$job/checkpoints
 logs         $HPCTL_HOME/jobs/$job/logs
-metrics      http://$(jq -r .metrics "$HPCTL_HOME/controller.json")/metrics (while the controller lives)
+metrics      $metrics
 
 Try next:
   export HPCTL_HOME=$HPCTL_HOME PATH=$bin:\$PATH

@@ -13,4 +13,5 @@ if [ ${#files[@]} -eq 0 ]; then
     'trainer/data/*.cc' 'trainer/checkpoint/*.cc')
 fi
 printf '%s\0' "${files[@]}" |
-  xargs -0 -n 4 -P "$(nproc)" clang-tidy -p build/release --quiet 2> >(grep -v 'warnings generated' >&2)
+  xargs -0 -n 4 -P "$(nproc)" clang-tidy -p build/release --quiet 2>&1 |
+  { grep -v 'warnings generated' || true; }
