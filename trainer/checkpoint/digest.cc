@@ -4,47 +4,23 @@
 //   "hpctl digest 1\n", number of tensors, then per tensor in bytewise name order
 //   len(name) name len(dtype) dtype ndim dim... len(data) data,
 //   then step, sample cursor, number of skipped ranges, and begin and end of each.
-// Every parameter NAME counts as three tensors: NAME, NAME.exp_avg, NAME.exp_avg_sq.
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "common/base/checksum.h"
 #include "trainer/checkpoint/inspect.h"
-#include "trainer/checkpoint/shard_reader.h"
+#include "trainer/checkpoint/stored_tensors.h"
 
 namespace hpctl {
 namespace {
 
-constexpr size_t kPieceElements = 1U << 18;
-
-struct NamedTensor {
-  std::string name;
-  int32_t block = 0;
-  StateKind kind = StateKind::kParam;
-  const TensorSlot* slot = nullptr;
-};
-
-std::vector<NamedTensor> tensors_by_name(const Manifest& manifest) {
-  std::vector<NamedTensor> tensors;
-  for (size_t b = 0; b < manifest.blocks.size(); ++b) {
-    for (const TensorSlot& slot : manifest.blocks[b].tensors) {
-      for (const StateKind kind : kStateKinds) {
-        std::string name = slot.name;
-        if (kind != StateKind::kParam) name += std::string(".") + to_string(kind);
-        tensors.push_back({std::move(name), static_cast<int32_t>(b), kind, &slot});
-      }
-    }
-  }
-  std::sort(tensors.begin(), tensors.end(),
-            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
-  return tensors;
-}
+constexpr int64_t kPieceElements = 1 << 18;
 
 class Digester {
  public:
-  Digester(const std::string& step_dir, const Manifest& manifest)
+  explicit Digester(const std::string& step_dir, const Manifest& manifest)
       : manifest_(manifest), shards_(step_dir), buffer_(kPieceElements) {
     hash_.update("hpctl digest 1\n");
   }
@@ -57,15 +33,18 @@ class Digester {
     hash_.update(bytes.data(), bytes.size());
   }
 
-  Outcome tensor(const NamedTensor& tensor) {
+  Outcome tensor(const StoredTensor& tensor) {
     text(tensor.name);
     text("F32");
     number(tensor.slot->shape.size());
     for (const int64_t extent : tensor.slot->shape) number(static_cast<uint64_t>(extent));
-    number(static_cast<uint64_t>(tensor.slot->numel) * sizeof(float));
-    const ElementRange whole{tensor.slot->offset, tensor.slot->offset + tensor.slot->numel};
-    for (const ShardEntry& entry : entries_of(manifest_, tensor.block, tensor.kind, whole)) {
-      HP_TRY(values(entry, intersect(entry.range, whole)));
+    const int64_t numel = tensor.slot->numel;
+    number(static_cast<uint64_t>(numel) * sizeof(float));
+    for (int64_t at = 0; at < numel; at += kPieceElements) {
+      const auto size = static_cast<size_t>(std::min(kPieceElements, numel - at));
+      const std::span<float> piece(buffer_.data(), size);
+      HP_TRY(read_elements(manifest_, shards_, tensor, at, piece));
+      hash_.update(piece.data(), piece.size_bytes());
     }
     return Ok{};
   }
@@ -76,18 +55,6 @@ class Digester {
   void text(std::string_view value) {
     number(value.size());
     hash_.update(value);
-  }
-
-  Outcome values(const ShardEntry& entry, ElementRange part) {
-    for (int64_t at = part.begin; at < part.end;) {
-      const size_t size = std::min(static_cast<size_t>(part.end - at), kPieceElements);
-      const auto skip = static_cast<uint64_t>(at - entry.range.begin) * sizeof(float);
-      HP_TRY(shards_.read(manifest_.files[static_cast<size_t>(entry.file)], entry.offset + skip,
-                          buffer_.data(), size * sizeof(float)));
-      hash_.update(buffer_.data(), size * sizeof(float));
-      at += static_cast<int64_t>(size);
-    }
-    return Ok{};
   }
 
   const Manifest& manifest_;
@@ -105,7 +72,7 @@ Result<std::string> digest_checkpoint(const std::string& step_dir) {
   Digester digester(step_dir, manifest);
   const auto tensors = tensors_by_name(manifest);
   digester.number(tensors.size());
-  for (const NamedTensor& tensor : tensors) HP_TRY(digester.tensor(tensor));
+  for (const StoredTensor& tensor : tensors) HP_TRY(digester.tensor(tensor));
   digester.number(manifest.step);
   digester.number(manifest.sample_cursor);
   digester.number(manifest.skipped.size());

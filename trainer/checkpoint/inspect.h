@@ -50,6 +50,24 @@ Result<VerifyReport> verify_checkpoint(const std::string& step_dir);
 // in docs/formats.md). Verifies all checksums first; a damaged checkpoint is an error. Streams.
 Result<std::string> digest_checkpoint(const std::string& step_dir);
 
+struct TensorDifference {
+  std::string name;       // parameter or moment, as in the digest
+  std::string what;       // "only in the first", "another shape", "other values", ...
+  int64_t numel = 0;      // elements compared
+  int64_t differing = 0;  // elements whose bytes differ
+  int64_t first = 0;      // index of the first of them
+  double max_abs = 0;     // largest difference of values
+};
+struct DiffReport {
+  uint64_t tensors = 0;       // compared, or present on one side
+  bool same_position = true;  // step, sample cursor and skip list
+  std::vector<TensorDifference> differences;
+
+  bool same() const { return same_position && differences.empty(); }
+};
+// Same exactly when the digests are the same. Both are verified first.
+Result<DiffReport> diff_checkpoints(const std::string& step_dir_a, const std::string& step_dir_b);
+
 // {"step","generation","parent","world_size","sample_cursor","skipped"}, one line.
 std::string show_json(const Manifest& manifest);
 

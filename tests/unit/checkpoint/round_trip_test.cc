@@ -82,6 +82,23 @@ TEST(RoundTrip, DigestDoesNotDependOnTheWorldSizeButOnTheState) {
   EXPECT_NE(other({dir / "skips", {40, 3}, 2, 1, 2, {{3, 4}}}), digest);
 }
 
+TEST(RoundTrip, DiffSeesWhatTheDigestSees) {
+  const TemporaryDirectory dir;
+  const std::string first = save_at(dir, 1);
+  const auto same = diff_checkpoints(first, save_at(dir, 4));
+  ASSERT_TRUE(same.ok()) << same.error().message;
+  EXPECT_TRUE(same->same());
+  EXPECT_EQ(same->tensors, 3U * (1 + 2 * 9 + 2));
+  ASSERT_TRUE(save_synthetic({dir / "other", {41, 3}, 2, 2, 2, {}}).ok());
+  const auto other = diff_checkpoints(first, dir / "other/step-41.g3");
+  ASSERT_TRUE(other.ok());
+  EXPECT_FALSE(other->same_position);
+  EXPECT_EQ(other->differences.size(), other->tensors);
+  EXPECT_EQ(other->differences[0].name, "lm_head.weight");
+  EXPECT_GT(other->differences[0].differing, other->differences[0].numel / 2);
+  EXPECT_GT(other->differences[0].max_abs, 0.0);
+}
+
 // The framing of docs/formats.md, written here a second time over values computed, not loaded.
 TEST(RoundTrip, DigestIsWhatTheFormatPageSays) {
   const auto blocks = llama_layout(synthetic_model());
