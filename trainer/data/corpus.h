@@ -9,7 +9,7 @@
 //
 // Opening costs one stat per file and a bounded number of small reads, whatever the size of the
 // corpus. Windows are read with pread, not mapped: a file cut short while training then is an
-// error with a name instead of SIGBUS (docs/decisions/0101-read-not-map.md).
+// error with a name instead of SIGBUS (docs/decisions/0005-read-not-map.md).
 #pragma once
 
 #include <cstdint>
