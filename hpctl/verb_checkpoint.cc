@@ -9,6 +9,7 @@
 #include "hpctl/job_source.h"
 #include "hpctl/verbs.h"
 #include "trainer/checkpoint/inspect.h"
+#include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl {
 namespace {
@@ -23,20 +24,26 @@ by ls), one step-N.gG directory in it, or a JOB.
   verify  read every byte and compare the checksums
   digest  one line: SHA-256 over parameters, moments, step, sample cursor and skip list. Two runs
           of a job that saw faults or saw none end with the same digest
+  diff    tensors that differ between two: hpctl checkpoint diff DIR DIR
+  ledger  prove that every sample counted exactly once, from the ledger (job.yaml debug.ledger) in
+          DIR/ledger, or: hpctl checkpoint ledger DIR LEDGER_DIR
 
 Examples:
   hpctl checkpoint ls quickstart
   hpctl checkpoint show quickstart --json
   hpctl checkpoint verify ~/.hpctl/jobs/1/checkpoints/step-60.g2
   hpctl checkpoint digest 1
+  hpctl checkpoint diff 1 2 && echo bit-exact
 
 Options:
   --json  ls: {"checkpoints": [{"name", "step", "generation", "state", "world_size", "bytes",
           "created", "detail"}]}; show: {"step", "generation", "parent", "world_size",
           "sample_cursor", "skipped"}; verify: {"path", "bytes", "ranges", "problems"};
-          digest: {"path", "digest"}
+          digest: {"path", "digest"}; diff: {"same", "same_position", "tensors", "differences":
+          [{"name", "what", "numel", "differing", "first", "max_abs"}]}; ledger: {"step",
+          "cursor", "generations", "entries", "undone", "problems"}
 
-Exit codes: 0 done and undamaged, 1 not found or damaged, 2 wrong arguments
+Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong arguments
 )";
 
 // A path, or the checkpoint directory of a job.
@@ -153,27 +160,109 @@ int digest(const Invocation& invocation, const std::string& step_dir) {
   return kExitOk;
 }
 
+int print_diff_json(const Terminal& terminal, const DiffReport& found) {
+  nlohmann::ordered_json differences = nlohmann::ordered_json::array();
+  for (const TensorDifference& d : found.differences) {
+    differences.push_back({{"name", d.name},
+                           {"what", d.what},
+                           {"numel", d.numel},
+                           {"differing", d.differing},
+                           {"first", d.first},
+                           {"max_abs", d.max_abs}});
+  }
+  return print_json(terminal, {{"same", found.same()},
+                               {"same_position", found.same_position},
+                               {"tensors", found.tensors},
+                               {"differences", differences}});
+}
+
+int diff(const Invocation& invocation, const std::string& first, const std::string& second) {
+  const Terminal& terminal = invocation.terminal;
+  const auto found = diff_checkpoints(first, second);
+  if (!found.ok()) return report(terminal, found.error());
+  const int status = found->same() ? kExitOk : kExitFailed;
+  if (invocation.json()) {
+    print_diff_json(terminal, *found);
+    return status;
+  }
+  if (found->same()) terminal.out << "same: " << found->tensors << " tensors, bit for bit\n";
+  if (!found->same_position) terminal.out << "step, sample cursor or skip list differ\n";
+  if (found->differences.empty()) return status;
+  Table table({"TENSOR", "WHAT", "ELEMENTS", "DIFFERING", "FIRST", "LARGEST"});
+  for (const TensorDifference& d : found->differences) {
+    table.add({printable(d.name), d.what, std::to_string(d.numel), std::to_string(d.differing),
+               std::to_string(d.first), short_number(d.max_abs)});
+  }
+  table.print(terminal);
+  return status;
+}
+
+int ledger(const Invocation& invocation, const std::string& directory) {
+  const Terminal& terminal = invocation.terminal;
+  const auto& words = invocation.arguments;
+  const auto found = verify_ledger(words.size() > 2 ? words[2] : directory + "/ledger", directory);
+  if (!found.ok()) return report(terminal, found.error());
+  const int status = found->problems.empty() ? kExitOk : kExitFailed;
+  if (invocation.json()) {
+    print_json(terminal, {{"step", found->step},
+                          {"cursor", found->cursor},
+                          {"generations", found->generations},
+                          {"entries", found->entries},
+                          {"undone", found->undone},
+                          {"problems", found->problems}});
+    return status;
+  }
+  for (const std::string& problem : found->problems) {
+    terminal.err << "hpctl: " << printable(problem) << "\n";
+  }
+  if (status != kExitOk) return status;
+  terminal.out << "every sample below " << found->cursor << " (step " << found->step
+               << ") counted exactly once: " << found->generations << " generations, "
+               << found->entries << " ledger lines; " << found->undone
+               << " lines of steps that were rolled back\n";
+  return status;
+}
+
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string& what = invocation.arguments[0];
-  if (what != "ls" && what != "show" && what != "verify" && what != "digest") {
+  const size_t directories = invocation.arguments.size() - 1;
+  if (what != "ls" && what != "show" && what != "verify" && what != "digest" && what != "diff" &&
+      what != "ledger") {
+    return report_usage(
+        terminal, "checkpoint",
+        "expected ls, show, verify, digest, diff or ledger; found \"" + printable(what) + "\"");
+  }
+  if ((what == "diff") != (directories == 2) && what != "ledger") {
     return report_usage(terminal, "checkpoint",
-                        "expected ls, show, verify or digest; found \"" + what + "\"");
+                        what + " takes " + (what == "diff" ? "two directories" : "one directory"));
   }
   const auto directory = find_directory(invocation.arguments[1]);
   if (!directory.ok()) return report(terminal, directory.error());
   if (what == "ls") return list(invocation, *directory);
+  if (what == "ledger") return ledger(invocation, *directory);
   const auto step_dir = resolve_checkpoint(*directory);
   if (!step_dir.ok()) return report(terminal, step_dir.error());
   if (what == "show") return show(invocation, *step_dir);
   if (what == "verify") return verify(invocation, *step_dir);
-  return digest(invocation, *step_dir);
+  if (what == "digest") return digest(invocation, *step_dir);
+  const auto second = find_directory(invocation.arguments[2]);
+  if (!second.ok()) return report(terminal, second.error());
+  const auto second_step_dir = resolve_checkpoint(*second);
+  if (!second_step_dir.ok()) return report(terminal, second_step_dir.error());
+  return diff(invocation, *step_dir, *second_step_dir);
 }
 
 }  // namespace
 
 Verb checkpoint_verb() {
-  return {"checkpoint", "ls|show|verify|digest DIR|JOB", "look at checkpoints", kHelp, 2, 2, {},
+  return {"checkpoint",
+          "ls|show|verify|digest|diff|ledger DIR|JOB [DIR|JOB]",
+          "look at checkpoints",
+          kHelp,
+          2,
+          3,
+          {},
           run};
 }
 

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl checkpoint: what people and programs see, and the exit status, for good and bad
+// directories.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "common/base/file.h"
+#include "hpctl/command_line.h"
+#include "tests/unit/checkpoint/synthetic_state.h"
+#include "tests/unit/temporary_directory.h"
+#include "trainer/checkpoint/inspect.h"
+#include "trainer/data/ledger.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Answer {
+  int status = 0;
+  std::string out;
+  std::string err;
+};
+
+class CheckpointVerb : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(save_synthetic({dir_.path(), {20, 1}, 2, 1, 0, {}}).ok());
+    ASSERT_TRUE(save_synthetic({dir_.path(), {40, 1}, 3, 2, 0, {{5, 7}}}).ok());
+  }
+  static Answer call(std::vector<std::string> words) {
+    std::ostringstream out;
+    std::ostringstream err;
+    Terminal terminal{out, err};
+    words.insert(words.begin(), "checkpoint");
+    const int status = run_command_line(words, terminal);
+    return {status, out.str(), err.str()};
+  }
+  void damage(const std::string& file) {
+    const std::string bytes = read_file(dir_ / file).value();
+    std::string bad = bytes;
+    bad[bad.size() - 3] ^= 1;
+    ASSERT_TRUE(write_file_atomic(dir_ / file, bad).ok());
+  }
+  TemporaryDirectory dir_;
+};
+
+TEST_F(CheckpointVerb, LsShowsEveryOneAndWhetherItCounts) {
+  ASSERT_TRUE(write_synthetic_shard({dir_.path(), {60, 1}, 2, 1, 0, {}}, 0).ok());
+  const Answer text = call({"ls", dir_.path()});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("step-20.g1"));
+  EXPECT_THAT(text.out, HasSubstr("incomplete"));
+  const json document = json::parse(call({"ls", dir_.path(), "--json"}).out);
+  ASSERT_EQ(document.at("checkpoints").size(), 3U);
+  EXPECT_EQ(document["checkpoints"][1]["name"], "step-40.g1");
+  EXPECT_EQ(document["checkpoints"][1]["state"], "valid");
+  EXPECT_EQ(document["checkpoints"][1]["world_size"], 3);
+  EXPECT_EQ(document["checkpoints"][2]["state"], "incomplete");
+}
+
+TEST_F(CheckpointVerb, ShowMeansTheNewestValidOneOrTheOneNamed) {
+  EXPECT_EQ(json::parse(call({"show", dir_.path(), "--json"}).out),
+            json::parse(R"({"step":40,"generation":1,"parent":0,"world_size":3,
+                            "sample_cursor":320,"skipped":[[5,7]]})"));
+  EXPECT_EQ(json::parse(call({"show", dir_ / "step-20.g1/", "--json"}).out)["step"], 20);
+  EXPECT_THAT(call({"show", dir_.path()}).out, HasSubstr("workers        3\n"));
+}
+
+TEST_F(CheckpointVerb, DigestPrintsOneLineOfHex) {
+  const Answer answer = call({"digest", dir_ / "step-20.g1"});
+  EXPECT_EQ(answer.status, 0);
+  EXPECT_EQ(answer.out, digest_checkpoint(dir_ / "step-20.g1").value() + "\n");
+}
+
+TEST_F(CheckpointVerb, VerifySaysUndamagedOrNamesTheDamage) {
+  EXPECT_THAT(call({"verify", dir_.path()}).out, HasSubstr("step-40.g1: undamaged, "));
+  damage("step-40.g1/shard-00002.safetensors");
+  const Answer damaged = call({"verify", dir_.path()});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_THAT(damaged.err, HasSubstr("shard-00002.safetensors: head exp_avg_sq"));
+  const Answer document = call({"verify", dir_.path(), "--json"});
+  EXPECT_EQ(document.status, 1);
+  EXPECT_EQ(json::parse(document.out)["problems"].size(), 1U);
+  const Answer digest = call({"digest", dir_.path()});
+  EXPECT_EQ(digest.status, 1);
+  EXPECT_EQ(digest.out, "") << "no digest of damaged bytes";
+  damage("step-40.g1/manifest.json");
+  EXPECT_THAT(call({"show", dir_.path()}).err, HasSubstr("manifest.json is damaged"));
+}
+
+TEST_F(CheckpointVerb, DiffTellsSameFromDifferent) {
+  EXPECT_EQ(call({"diff", dir_ / "step-40.g1", dir_.path()}).status, 0);
+  const Answer different = call({"diff", dir_ / "step-20.g1", dir_ / "step-40.g1"});
+  EXPECT_EQ(different.status, 1);
+  EXPECT_THAT(different.out, HasSubstr("lm_head.weight.exp_avg"));
+  EXPECT_FALSE(json::parse(call({"diff", dir_ / "step-20.g1", dir_.path(), "--json"}).out)["same"]);
+}
+
+TEST_F(CheckpointVerb, LedgerProvesOrNamesWhatIsMissing) {
+  EXPECT_EQ(call({"ledger", dir_.path()}).status, 1);
+  auto writer = LedgerWriter::create(dir_ / "ledger", 1, 0);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->append(1, {{0, 5}, {7, 319}}).ok());
+  const Answer missing = call({"ledger", dir_.path()});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.err, HasSubstr("sample 319 never counted"));
+  ASSERT_TRUE(writer->append(2, {{319, 320}}).ok());
+  EXPECT_THAT(call({"ledger", dir_.path()}).out, HasSubstr("below 320 (step 40) counted exactly once"));
+}
+
+TEST_F(CheckpointVerb, WrongArgumentsAreStatus2) {
+  EXPECT_EQ(call({"ls"}).status, 2);
+  EXPECT_EQ(call({"diff", dir_.path()}).status, 2);
+  EXPECT_EQ(call({"ls", dir_.path(), dir_.path()}).status, 2);
+  const Answer unknown = call({"verfy", dir_.path()});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("expected ls, show, verify, digest, diff or ledger"));
+  const Answer gone = call({"verify", dir_ / "gone"});
+  EXPECT_EQ(gone.status, 1);
+  EXPECT_THAT(gone.err, HasSubstr("No such file or directory"));
+}
+
+}  // namespace
+}  // namespace hpctl
