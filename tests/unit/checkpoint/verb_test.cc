@@ -111,7 +111,8 @@ TEST_F(CheckpointVerb, LedgerProvesOrNamesWhatIsMissing) {
   EXPECT_EQ(missing.status, 1);
   EXPECT_THAT(missing.err, HasSubstr("sample 319 never counted"));
   ASSERT_TRUE(writer->append(2, {{319, 320}}).ok());
-  EXPECT_THAT(call({"ledger", dir_.path()}).out, HasSubstr("below 320 (step 40) counted exactly once"));
+  EXPECT_THAT(call({"ledger", dir_.path()}).out,
+              HasSubstr("below 320 (step 40) counted exactly once"));
 }
 
 TEST_F(CheckpointVerb, WrongArgumentsAreStatus2) {
