@@ -40,7 +40,8 @@ Outcome check_programs(const JobSpec& spec) {
   return Ok{};
 }
 
-// The directory, or the nearest one above it that exists, can be written by us.
+// Whether the directory, or the nearest one above it that exists, takes new entries. Asked by making
+// one and removing it: permission bits say nothing about root, read-only mounts or full disks.
 Outcome check_writable(const std::string& path, const std::string& what) {
   std::error_code error;
   fs::path at(path);
@@ -49,10 +50,10 @@ Outcome check_writable(const std::string& path, const std::string& what) {
     return problem(what + " " + path + " cannot be created: " + at.string() +
                    " is not a directory");
   }
-  if (::access(at.c_str(), W_OK | X_OK) == 0) return Ok{};
-  const int err = errno;
+  std::string probe = (at / ".hpctl-probe-XXXXXX").string();
+  if (::mkdtemp(probe.data()) != nullptr && ::rmdir(probe.c_str()) == 0) return Ok{};
   return problem(what + " " + path + " cannot be written: " + at.string() + ": " +
-                 std::strerror(err) + "; choose another directory or change its permissions");
+                 std::strerror(errno) + "; choose another directory, or free or unlock this one");
 }
 
 Outcome check_command(const std::string& program) {

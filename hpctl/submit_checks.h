@@ -9,7 +9,7 @@
 
 namespace hpctl {
 
-// For the local backend, where the nodes are this machine. Creates nothing.
+// For the local backend, where the nodes are this machine. Leaves nothing behind.
 Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths);
 
 }  // namespace hpctl

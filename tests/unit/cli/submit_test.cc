@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real hpctl program: what `submit` sends, and what it refuses before anything is started. Its
+// siblings are stand-ins in a directory of the test, since hpctl only looks for them here; the
+// controller is scripted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/base/job_spec.h"
+#include "hpctl/exit_codes.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/unit/cli/scripted_controller.h"
+
+namespace hpctl::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kCommandJob = "name: c\nworkload: {command: [sh, -c, 'true']}\n";
+
+class Submit : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(bin());
+    const char* built = std::getenv("HPCTL_BIN");
+    ASSERT_NE(built, nullptr) << "run by ctest, or set HPCTL_BIN to build/PRESET/bin";
+    std::filesystem::copy_file(std::string(built) + "/hpctl", bin() + "/hpctl");
+    for (const char* name : {"hpcontroller", "hpagent", "hptrain"}) write(bin() + "/" + name, "");
+    for (const char* name : {"hpcontroller", "hpagent", "hptrain"}) {
+      ASSERT_EQ(::chmod((bin() + "/" + name).c_str(), 0755), 0);
+    }
+  }
+
+  std::string bin() const { return home_.directory() + "/bin"; }
+  std::string file() const { return home_.directory() + "/job.yaml"; }
+  static void write(const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+  }
+
+  CommandResult submit(const std::string& yaml, std::vector<std::string> options = {"--local"}) {
+    write(file(), yaml);
+    options.insert(options.begin(), {bin() + "/hpctl", "submit", file()});
+    return run_command(options, {});
+  }
+
+  std::string train_job(const std::string& data) {
+    return "name: t\nworkload:\n  train:\n    model: {preset: tiny}\n    data: {path: " + data +
+           ", seq_len: 8}\n    batch: {global: 1}\n    steps: 1\n";
+  }
+
+  ScopedHome home_;
+};
+
+TEST_F(Submit, SendsTheResolvedJobOnce) {
+  ScriptedController controller(home_.paths());
+  const CommandResult result = submit(kCommandJob, {"--local", "--json"});
+  EXPECT_EQ(result.exit_code, kExitOk) << result.err;
+  EXPECT_EQ(result.out, "{\"job\":7,\"name\":\"c\",\"state\":\"PENDING\"}\n");
+  ASSERT_EQ(controller.submits().size(), 1U);
+  const auto spec = job_spec_from_json(controller.submits()[0].spec_json());
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->name, "c");
+  EXPECT_EQ(controller.submits()[0].submit_key().size(), 32U);
+}
+
+TEST_F(Submit, RepeatsALostAnswerWithTheSameKey) {
+  ScriptedController controller(home_.paths());
+  controller.failing_submits = 1;
+  const CommandResult result = submit(kCommandJob);
+  EXPECT_EQ(result.exit_code, kExitOk) << result.err;
+  ASSERT_EQ(controller.submits().size(), 2U);
+  EXPECT_EQ(controller.submits()[0].submit_key(), controller.submits()[1].submit_key());
+}
+
+TEST_F(Submit, DifferentCallsAreDifferentJobs) {
+  ScriptedController controller(home_.paths());
+  EXPECT_EQ(submit(kCommandJob).exit_code, kExitOk);
+  EXPECT_EQ(submit(kCommandJob).exit_code, kExitOk);
+  ASSERT_EQ(controller.submits().size(), 2U);
+  EXPECT_NE(controller.submits()[0].submit_key(), controller.submits()[1].submit_key());
+}
+
+TEST_F(Submit, ShowsARefusal) {
+  ScriptedController controller(home_.paths());
+  controller.submit_status = {grpc::StatusCode::FAILED_PRECONDITION, "job 3 is named c already"};
+  const CommandResult result = submit(kCommandJob);
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_EQ(result.err, "hpctl: job 3 is named c already\n");
+}
+
+TEST_F(Submit, WaitsAndTellsTheEndByItsStatus) {
+  ScriptedController controller(home_.paths());
+  controller.jobs = {running_job(7, "c")};
+  controller.polls_until_end = 2;
+  const CommandResult result = submit(kCommandJob, {"--local", "--wait", "--json"});
+  EXPECT_EQ(result.exit_code, kExitOk) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(result.out).at("state"), "FINISHED");
+  EXPECT_EQ(result.err, "job 7 c submitted: 1 x 1 workers\n");
+  controller.jobs[0].set_state("FAILED");
+  controller.polls_until_end = -1;
+  EXPECT_EQ(submit(kCommandJob, {"--local", "--wait"}).exit_code, kExitFailed);
+}
+
+TEST_F(Submit, BadFilesStartNothing) {
+  ScriptedController controller(home_.paths());
+  const CommandResult result = submit("name: c\nnodez: 2\n");
+  EXPECT_EQ(result.exit_code, kExitUsage);
+  EXPECT_EQ(result.err,
+            file() +
+                ":1:1: workload: this key is required: expected section, exactly one of train "
+                "and command\n" +
+                file() + ":2:1: unknown key \"nodez\"; did you mean \"nodes\"?\n");
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(controller.submits().empty());
+}
+
+TEST_F(Submit, DryRunStartsNothing) {
+  const CommandResult yaml = submit(kCommandJob, {"--dry-run"});
+  EXPECT_EQ(yaml.exit_code, kExitOk);
+  EXPECT_THAT(yaml.out, HasSubstr("heartbeat_timeout: 2s\n"));
+  EXPECT_EQ(submit(yaml.out, {"--dry-run"}).out, yaml.out);
+  EXPECT_TRUE(job_spec_from_json(submit(kCommandJob, {"--dry-run", "--json"}).out).ok());
+  EXPECT_FALSE(path_exists(home_.paths().socket_directory()));
+}
+
+TEST_F(Submit, WithoutASchedulerNamesLocal) {
+  const CommandResult result = submit(kCommandJob, {});
+  EXPECT_EQ(result.exit_code, kExitNoController);
+  EXPECT_THAT(result.err, HasSubstr("not available yet in this version; add --local"));
+}
+
+TEST_F(Submit, MissingProgramsAreNamed) {
+  std::filesystem::remove(bin() + "/hpagent");
+  EXPECT_THAT(submit(kCommandJob).err,
+              HasSubstr("cannot run " + bin() + "/hpagent: it is missing"));
+  write(bin() + "/hpagent", "");
+  const CommandResult result = submit(kCommandJob);
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_THAT(result.err, HasSubstr("hpagent: it is not a program"));
+}
+
+TEST_F(Submit, AControllerThatDoesNotStartIsExitThree) {
+  write(bin() + "/hpcontroller", "#!/bin/sh\necho 'no space left' >&2\nexit 1\n");
+  const CommandResult result = submit(kCommandJob);
+  EXPECT_EQ(result.exit_code, kExitNoController);
+  EXPECT_THAT(result.err, HasSubstr("the controller did not start: no space left"));
+}
+
+TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
+  const ScriptedController controller(home_.paths());
+  EXPECT_THAT(submit(train_job("missing")).err,
+              HasSubstr(home_.directory() + "/missing: No such file or directory"));
+  write(home_.directory() + "/empty", "");
+  EXPECT_THAT(submit(train_job("empty")).err, HasSubstr("no text in"));
+  write(home_.directory() + "/short", "abc");
+  EXPECT_THAT(submit(train_job("short")).err, HasSubstr("has 3 tokens"));
+  write(home_.directory() + "/text", "enough text for one sample");
+  EXPECT_EQ(submit(train_job("text")).exit_code, kExitOk);
+  EXPECT_THAT(submit(train_job("text") + "checkpoint: {dir: text/below}\n").err,
+              HasSubstr("/text is not a directory"));
+  EXPECT_THAT(submit(train_job("text") + "checkpoint: {dir: /proc/x}\n").err,
+              HasSubstr("checkpoint.dir /proc/x cannot be written"));
+  EXPECT_THAT(submit(train_job("text") + "checkpoint: {resume: text}\n").err,
+              HasSubstr("/text is not a checkpoint"));
+  EXPECT_THAT(submit("name: c\nworkload: {command: [no-such-program-here]}\n").err,
+              HasSubstr("\"no-such-program-here\" is not in PATH"));
+}
+
+}  // namespace
+}  // namespace hpctl::testing
