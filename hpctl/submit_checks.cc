@@ -40,8 +40,8 @@ Outcome check_programs(const JobSpec& spec) {
   return Ok{};
 }
 
-// Whether the directory, or the nearest one above it that exists, takes new entries. Asked by making
-// one and removing it: permission bits say nothing about root, read-only mounts or full disks.
+// Whether the directory, or the nearest one above it that exists, takes new entries. Asked by
+// making one and removing it: permission bits say nothing about root, read-only mounts, full disks.
 Outcome check_writable(const std::string& path, const std::string& what) {
   std::error_code error;
   fs::path at(path);
