@@ -58,7 +58,8 @@ struct State {
   Index index;
 };
 
-// Derives state.index from the rows.
+// Derives state.index from the rows. The first event after loading rows is ControllerResumed; a
+// Tick before it would fire deadlines that passed while nobody was there.
 void rebuild_index(State& state);
 
 // Which rows a Step changed; a key that is no longer in its table was deleted. `meta` stands for
@@ -105,6 +106,8 @@ inline constexpr int64_t kCancelTimeoutMs = 15'000;        // graceful stop, the
 inline constexpr int64_t kEndNodeTimeoutMs = 30'000;       // then the node counts as ended
 inline constexpr int64_t kReportTimeoutMs = 2'000;  // reconnect -> report of a missing worker
 inline constexpr int64_t kResumeGraceMs = 10'000;   // controller start -> agents reconnect
+inline constexpr int64_t kMaxLaunchAttempts = 8;    // of a node within one restart
+inline constexpr int64_t kMaxPlanAttempts = 8;      // directory failures within one restart
 inline constexpr int64_t kBackoffBaseMs = 500;      // doubles with each restart that brought
 inline constexpr int64_t kBackoffMaxMs = 30'000;    // no progress
 inline constexpr int64_t kMaxRestartsWithoutProgress = 3;  // then FAILED with a diagnosis

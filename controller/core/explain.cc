@@ -26,8 +26,10 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
   std::map<Seq, std::vector<const LogEntry*>> by_seq;
   const LogEntry* last = nullptr;
   for (const LogEntry& entry : log) {
-    if (entry.job != job) continue;
+    // What concerns the whole controller (its restart) may be part of any job's story.
+    if (entry.job != job && entry.job != JobId{}) continue;
     by_seq[entry.seq].push_back(&entry);
+    if (entry.job != job) continue;
     if (last == nullptr || is_state_change(entry)) last = &entry;
   }
   std::vector<std::vector<LogEntry>> groups;

@@ -49,9 +49,11 @@ void on(Transition& t, const ActionFailed& e) {
     if (stop_of_a_running_job || node->state == NodeState::kLaunching) {
       lose_node(t, job, *node, cause);
     }
-  } else {
+  } else if (target.kind == ActionKind::kStartWorkers) {
     fault_seen(t, job, Fault{cause, target.node, -1, job.furthest_step, t.seq()},
-               FaultKind::kRepeated);
+               FaultKind::kCause);
+  } else {
+    retry_plan(t, job, cause);
   }
 }
 

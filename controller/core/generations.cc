@@ -38,22 +38,22 @@ Origin choose_origin(const Job& job, const CheckpointChosen& e) {
   return origin;
 }
 
-std::string describe_origin(const Job& job) {
-  std::string text = job.checkpoint.empty() ? "from the seed" : "from " + job.checkpoint;
+std::string describe_origin(const Job& job, const std::string& checkpoint) {
+  std::string text = checkpoint.empty() ? "from the seed" : "from " + checkpoint;
   if (!job.damaged.empty()) {
     text += " (damaged and not used: " + join_some({job.damaged.begin(), job.damaged.end()}) + ")";
   }
   return text;
 }
 
-void enter_record_generation(Transition& t, Job& job, Generation parent) {
+void enter_record_generation(Transition& t, Job& job, const Origin& origin) {
   enter_stage(t, job, PlanStage::kRecordGeneration);
   RecordGeneration action;
   action.job = job.id;
   action.generation = {std::max(job.generation, job.directory_generation).value + 1};
-  action.parent = parent;
-  action.start_step = job.start_step;
-  action.checkpoint = job.checkpoint;
+  action.parent = origin.parent;
+  action.start_step = origin.step;
+  action.checkpoint = origin.checkpoint;
   action.reason = job.fault.empty() ? "job submitted" : job.fault;
   action.restarts_used = job.restarts;
   action.damaged.assign(job.damaged.begin(), job.damaged.end());
@@ -64,7 +64,8 @@ void enter_record_generation(Transition& t, Job& job, Generation parent) {
   }
   std::sort(action.members.begin(), action.members.end());
   const std::string what = "generation " + to_string(action.generation) + " starts at step " +
-                           std::to_string(job.start_step) + " " + describe_origin(job);
+                           std::to_string(origin.step) + " " +
+                           describe_origin(job, origin.checkpoint);
   t.issue(std::move(action), what);
   t.note("RecordGeneration", job, what);
 }
@@ -100,7 +101,7 @@ void on(Transition& t, const CheckpointChosen& e) {
         "the record of generation " + to_string(job.generation) +
         " is gone from the checkpoint directory (newest there: " + to_string(e.newest_generation) +
         "); restore " + job.spec.checkpoint.dir;
-    fault_seen(t, job, Fault{missing, "", -1, job.furthest_step, t.seq()}, FaultKind::kRepeated);
+    retry_plan(t, job, missing);
     return;
   }
   const Origin origin = choose_origin(job, e);
@@ -111,10 +112,7 @@ void on(Transition& t, const CheckpointChosen& e) {
     return;
   }
   job.directory_generation = std::max(job.directory_generation, e.newest_generation);
-  job.checkpoint = origin.checkpoint;
-  job.start_step = origin.step;
-  job.furthest_step = std::max(job.furthest_step, origin.step);
-  enter_record_generation(t, job, origin.parent);
+  enter_record_generation(t, job, origin);
 }
 
 void on(Transition& t, const GenerationRecorded& e) {
@@ -124,14 +122,21 @@ void on(Transition& t, const GenerationRecorded& e) {
     return;
   }
   Job& job = *t.job(e.job);
-  job.generation = std::get<RecordGeneration>(action->body).generation;
+  // Only now: a late exit of the generation before still speaks of the checkpoint that one used.
+  const auto& record = std::get<RecordGeneration>(action->body);
+  job.generation = record.generation;
+  job.checkpoint = record.checkpoint;
+  job.start_step = record.start_step;
+  job.furthest_step = std::max(job.furthest_step, record.start_step);
   job.directory_generation = std::max(job.directory_generation, job.generation);
+  job.plan_attempts = 0;
   t.close(e.action);
   enter_stage(t, job, PlanStage::kStartWorkers);
   for (const Node* node : t.nodes(job.id)) start_workers_on(t, job, *node);
   t.note("StartWorkers", job,
          "generation " + to_string(job.generation) + ": " + std::to_string(job.spec.world_size()) +
-             " workers on " + std::to_string(job.spec.nodes) + " nodes, " + describe_origin(job));
+             " workers on " + std::to_string(job.spec.nodes) + " nodes, " +
+             describe_origin(job, job.checkpoint));
 }
 
 void on(Transition& t, const GenerationTaken& e) {

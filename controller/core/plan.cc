@@ -74,10 +74,12 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
 }
 
 void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
-  if (t.now() < job.not_before_ms) return;
+  if (t.now() < job.not_before_ms || t.now() < node.deadline_ms) return;
   t.set_state(node, NodeState::kLaunching, reason);
   t.set_deadline(node, t.now() + kNodeLaunchTimeoutMs);
   node.launches += 1;
+  if (node.launched_for != job.restarts) node.launch_attempts = 0;
+  node.launch_attempts += 1;
   node.launched_for = job.restarts;
   node.launch_seq = t.seq();
   t.issue(LaunchNode{job.id, node.key.name}, reason);
@@ -114,9 +116,7 @@ void enter_wait_nodes(Transition& t, Job& job) {
   launch_missing(t, job);
   if (t.now() < job.not_before_ms) {
     t.note("BackOff", job,
-           "the last " + std::to_string(job.restarts_without_progress) +
-               " generations made no progress; the next one waits " +
-               std::to_string(job.not_before_ms - t.now()) + " ms");
+           "the next attempt waits " + std::to_string(job.not_before_ms - t.now()) + " ms");
   } else if (const auto missing = names_not_up(t, job); !missing.empty()) {
     t.note("WaitNodes", job, "waiting for " + join_some(missing));
   }

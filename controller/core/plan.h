@@ -3,7 +3,7 @@
 //
 //   first generation:           kWaitNodes → kFindCheckpoint → kRecordGeneration → kStartWorkers
 //   recovery:    kStopWorkers → kWaitNodes → …
-//   a node lost on the way:     kFindCheckpoint, kRecordGeneration → kWaitNodes
+//   a node lost, or the directory unusable:  kFindCheckpoint, kRecordGeneration → kWaitNodes
 //   number taken by another:    kRecordGeneration → kFindCheckpoint
 //   a fault after the record:   recovery again
 //
@@ -24,7 +24,7 @@ void enter_wait_nodes(Transition& t, Job& job);
 void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason);
 // Moves on when nothing is waited for any more; for every stage that waits for several nodes.
 void advance(Transition& t, Job& job);
-// Brings up a node that is down, unless the job is backing off.
+// Brings up a node that is down, unless the job or the node is backing off.
 void launch(Transition& t, Job& job, Node& node, const std::string& reason);
 // The generation has completed a step (train) or all its workers are up (command).
 void enter_running(Transition& t, Job& job, const std::string& reason);
@@ -42,10 +42,13 @@ bool is_preparing(const Job& job);
 enum class FaultKind {
   kCause,       // starts a recovery; while one is being prepared it belongs to that one
   kCollateral,  // a consequence of another fault whose report may still arrive
-  kRepeated,    // starts another recovery even while one is being prepared
+  kRepeated,    // starts another recovery even while one is being prepared: retries did not help
   kDamage,      // a checkpoint could not be used; bounded by the number of checkpoints
 };
 void fault_seen(Transition& t, Job& job, Fault fault, FaultKind kind);
+// The checkpoint directory could not be used: looks again after a back-off, kMaxPlanAttempts times;
+// then it is a fault.
+void retry_plan(Transition& t, Job& job, const std::string& cause);
 // The node's present life is over: slots, actions and state follow; then fault_seen.
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause);
 

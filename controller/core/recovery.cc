@@ -112,9 +112,10 @@ bool spend_budget(Transition& t, Job& job, FaultKind kind) {
   return true;
 }
 
-int64_t backoff_ms(int64_t restarts_without_progress) {
-  if (restarts_without_progress == 0) return 0;
-  const int64_t doublings = std::min<int64_t>(restarts_without_progress - 1, 10);
+// After the n-th attempt in a row that brought nothing.
+int64_t backoff_ms(int64_t attempts) {
+  if (attempts == 0) return 0;
+  const int64_t doublings = std::min<int64_t>(attempts - 1, 10);
   return std::min(kBackoffBaseMs << doublings, kBackoffMaxMs);
 }
 
@@ -124,6 +125,7 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   set_fault(job, fault, kind == FaultKind::kCollateral);
   t.changed(job);
   if (!spend_budget(t, job, kind)) return;
+  job.plan_attempts = 0;
   job.not_before_ms = t.now() + backoff_ms(job.restarts_without_progress);
   if (job.state == JobState::kRunning) job.recovering_since_ms = t.now();
   job.state = JobState::kRecovering;
@@ -146,9 +148,21 @@ void fault_seen(Transition& t, Job& job, Fault fault, FaultKind kind) {
   if (kind == FaultKind::kDamage && job.stage != PlanStage::kStopWorkers) enter_wait_nodes(t, job);
 }
 
-void lose_node(Transition& t, Job& job, Node& node, const std::string& cause) {
-  // A second loss within one recovery is news: the first relaunch did not help.
-  const bool repeated = node.launched_for == job.restarts;
+void retry_plan(Transition& t, Job& job, const std::string& cause) {
+  job.plan_attempts += 1;
+  if (job.plan_attempts > kMaxPlanAttempts) {
+    fault_seen(t, job, Fault{cause, "", -1, job.furthest_step, t.seq()}, FaultKind::kRepeated);
+    return;
+  }
+  job.not_before_ms = t.now() + backoff_ms(job.plan_attempts);
+  t.note("Retry", job, cause);
+  enter_wait_nodes(t, job);
+}
+
+namespace {
+
+// The life is over: what belonged to it goes with it.
+void close_life(Transition& t, Job& job, Node& node, const std::string& cause) {
   t.set_deadline(node, 0);
   t.set_state(node, NodeState::kDown, cause);
   if (!node.boot_id.empty()) {
@@ -167,8 +181,21 @@ void lose_node(Transition& t, Job& job, Node& node, const std::string& cause) {
     t.set_slot(*slot, SlotState::kPending, slot->generation, 0, 0, 0);
   }
   t.note("NodeDown", job, cause, node.key.name);
-  fault_seen(t, job, Fault{cause, node.key.name, -1, job.furthest_step, t.seq()},
-             repeated && is_preparing(job) ? FaultKind::kRepeated : FaultKind::kCause);
+}
+
+}  // namespace
+
+void lose_node(Transition& t, Job& job, Node& node, const std::string& cause) {
+  // Launched for this very recovery and lost again: try some more, with growing patience, before
+  // that counts as another restart of the job.
+  const bool again = is_preparing(job) && node.launched_for == job.restarts;
+  close_life(t, job, node, cause);
+  if (again && node.launch_attempts < kMaxLaunchAttempts) {
+    t.set_deadline(node, t.now() + backoff_ms(node.launch_attempts));
+  } else {
+    fault_seen(t, job, Fault{cause, node.key.name, -1, job.furthest_step, t.seq()},
+               again ? FaultKind::kRepeated : FaultKind::kCause);
+  }
   if (has_ended(job.state)) return;
   if (job.stage == PlanStage::kFindCheckpoint || job.stage == PlanStage::kRecordGeneration) {
     enter_wait_nodes(t, job);

@@ -27,8 +27,12 @@ std::vector<std::string> late_nodes(Transition& t, const Job& job, ActionKind ki
   return names;
 }
 
-void passed(Transition& t, const Job& job, const std::string& what, const std::string& node = "") {
-  t.note_because(job.plan_seq, "DeadlinePassed", job, what, node);
+void passed(Transition& t, const Job& job, const std::string& what) {
+  t.note_because(job.plan_seq, "DeadlinePassed", job, what);
+}
+
+void passed(Transition& t, const Job& job, const Node& node, const std::string& what) {
+  t.note_because(node.deadline_seq, "DeadlinePassed", job, what, node.key.name);
 }
 
 // The nodes that did not answer are lost; that also moves the stage on.
@@ -59,7 +63,7 @@ void job_deadline(Transition& t, Job& job) {
                       "did not start its workers within " + seconds(kStartWorkersTimeoutMs));
       return;
     case PlanStage::kWaitNodes:
-      passed(t, job, "the back-off is over");
+      passed(t, job, "looking again at what is waited for");
       enter_wait_nodes(t, job);
       return;
     case PlanStage::kFindCheckpoint:
@@ -67,7 +71,7 @@ void job_deadline(Transition& t, Job& job) {
       const std::string what = "the checkpoint directory " + job.spec.checkpoint.dir +
                                " did not answer within " + seconds(kCheckpointTimeoutMs);
       passed(t, job, what);
-      fault_seen(t, job, Fault{what, "", -1, job.furthest_step, t.seq()}, FaultKind::kRepeated);
+      retry_plan(t, job, what);
       return;
     }
     case PlanStage::kNone: {
@@ -88,7 +92,7 @@ void lose_unaccounted(Transition& t, Job& job, Node& node) {
     t.set_slot(*slot, SlotState::kPending, slot->generation, 0, 0, 0);
     const std::string what = "worker " + std::to_string(rank) + " on " + node.key.name +
                              " is gone and its exit was not reported";
-    passed(t, job, what, node.key.name);
+    passed(t, job, node, what);
     if (!is_preparing(job)) {
       fault_seen(t, job, Fault{what, node.key.name, rank, job.furthest_step, t.seq()},
                  FaultKind::kCause);
@@ -100,14 +104,20 @@ void lose_unaccounted(Transition& t, Job& job, Node& node) {
 void node_deadline(Transition& t, Job& job, Node& node) {
   const std::string& name = node.key.name;
   t.set_deadline(node, 0);
-  if (node.state == NodeState::kLaunching) {
-    lose_node(t, job, node, name + " did not register within " + seconds(kNodeLaunchTimeoutMs));
-  } else if (node.state == NodeState::kUp && !node.connected) {
-    lose_node(
-        t, job, node,
-        name + " did not reconnect within " + seconds(job.spec.recovery.heartbeat_timeout_ms));
-  } else if (node.state == NodeState::kUp) {
+  std::string what;
+  if (node.state == NodeState::kDown) {
+    if (job.cancel_requested) return;
+    what = "another attempt to bring up " + name;
+    passed(t, job, node, what);
+    launch(t, job, node, what);
+  } else if (node.state == NodeState::kUp && node.connected) {
     lose_unaccounted(t, job, node);
+  } else if (node.state == NodeState::kUp || node.state == NodeState::kLaunching) {
+    what = name + (node.state == NodeState::kUp
+                       ? " did not reconnect in time"
+                       : " did not register within " + seconds(kNodeLaunchTimeoutMs));
+    passed(t, job, node, what);
+    lose_node(t, job, node, what);
   } else if (node.state == NodeState::kEnding) {
     t.withdraw(job.id, ActionKind::kEndNode, name);
     t.set_state(node, NodeState::kEnded,
@@ -138,7 +148,11 @@ void on(Transition& t, const ControllerResumed& e) {
     if (node.state != NodeState::kEnded) resume_node(t, *t.job(key.job), node, e.restarted);
   }
   for (auto& [id, job] : t.state().jobs) {
-    if (!has_ended(job.state)) t.set_deadline(job, stage_deadline(job, t.now()));
+    if (has_ended(job.state)) continue;
+    // The end of a back-off may have passed unseen: look once more at what is waited for.
+    const bool waits = job.stage == PlanStage::kWaitNodes;
+    t.set_deadline(job,
+                   waits ? std::max(job.not_before_ms, t.now() + 1) : stage_deadline(job, t.now()));
   }
 }
 

@@ -121,6 +121,7 @@ void Transition::set_deadline(Job& row, int64_t deadline_ms) {
 void Transition::set_deadline(Node& row, int64_t deadline_ms) {
   index_deadline(state_.index, row.deadline_ms, deadline_ms, row.key.job, row.key.name);
   row.deadline_ms = deadline_ms;
+  if (deadline_ms != 0) row.deadline_seq = seq();
   changed(row);
 }
 

@@ -84,6 +84,7 @@ struct Job {
   std::vector<Fault> recent_faults;  // oldest first, at most kRecentFaults
   Seq plan_seq;                      // event that began the present stage or state
   int64_t not_before_ms = 0;         // back-off: the next generation is not prepared earlier
+  int64_t plan_attempts = 0;         // directory failures while preparing this generation
   bool cancel_requested = false;     // stopping the workers, then CANCELLED
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
@@ -115,12 +116,15 @@ struct Node {
   uint64_t agent_pid = 0;
   bool connected = false;  // a stream is open; a closed stream alone is not a loss
   int64_t launches = 0;
-  int64_t launched_for = -1;  // Job::restarts when it was last launched
-  Seq launch_seq;             // event that led to that launch
+  int64_t launched_for = -1;    // Job::restarts when it was last launched
+  int64_t launch_attempts = 0;  // of those launches that were for the same restart
+  Seq launch_seq;               // event that led to that launch
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
   std::vector<std::string> former_boot_ids;
-  // To register, to reconnect, to report the exit of unaccounted workers, or to end; 0 = none.
+  // To register, to reconnect, to report the exit of unaccounted workers, to be launched once more
+  // (kDown), or to end; 0 = none.
   int64_t deadline_ms = 0;
+  Seq deadline_seq;  // event that set it
   std::string reason;
 };
 

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/checkers.h"
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "controller/core/explain.h"
+
+namespace hpctl::sim {
+
+namespace {
+
+std::string at(const core::NodeKey& node) { return to_string(node.job) + "/" + node.name; }
+
+// Times of the job's recoveries, from its history.
+std::vector<int64_t> recovery_times(const Store& store, JobId job) {
+  std::vector<int64_t> times;
+  for (const auto& entry : store.log()) {
+    if (entry.job == job && entry.type == "JobRecovering")
+      times.push_back(store.time_of(entry.seq));
+  }
+  return times;
+}
+
+}  // namespace
+
+void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t generation,
+                              const core::StartWorkers& order, const Directory& directory) {
+  const std::string who =
+      at(node) + " rank " + std::to_string(rank) + " g" + std::to_string(generation);
+  if (!owners_.emplace(node.job, rank, generation).second) fail("two live owners: " + who);
+  uint64_t& newest = newest_on_node_[node];
+  if (generation < newest) fail("generation fell on its node: " + who);
+  newest = generation;
+  const GenerationRecord* record = directory.record(generation);
+  if (record == nullptr) {
+    fail("started before its generation was recorded: " + who);
+  } else if (record->start_step != order.start_step || record->checkpoint != order.checkpoint) {
+    fail("started from something else than the record says: " + who);
+  }
+}
+
+void Checkers::worker_gone(const core::NodeKey& node, int32_t rank, uint64_t generation) {
+  owners_.erase({node.job, rank, generation});
+}
+
+void Checkers::step_trained(JobId job, uint64_t generation) {
+  uint64_t& newest = newest_trained_[job];
+  if (generation < newest) {
+    fail("job " + to_string(job) + " trained generation " + std::to_string(generation) + " after " +
+         std::to_string(newest));
+  }
+  newest = generation;
+}
+
+void Checkers::record_created(JobId job, const GenerationRecord& record, const Directory& before,
+                              int64_t searched_ms) {
+  const std::string who =
+      "record of job " + to_string(job) + " g" + std::to_string(record.generation);
+  uint64_t& newest = newest_recorded_[job];
+  if (record.generation <= newest) fail("generation fell: " + who);
+  const auto chain = chain_of_newest(before.records());
+  const bool fresh_chain =
+      !newest_trained_.contains(job) && record.parent == 0 && record.start_step == 0;
+  if (!fresh_chain && !chain.empty() && record.parent != chain.front().generation) {
+    fail("does not continue the chain: " + who);
+  }
+  const auto start = parse_checkpoint_name(record.checkpoint);
+  if (record.checkpoint.empty()) {
+    if (record.start_step != 0) fail("starts at a step without a checkpoint: " + who);
+  } else if (!start || start->step != record.start_step || before.checkpoint(*start) == nullptr ||
+             !valid_by_lineage(*start, chain)) {
+    fail("starts from a checkpoint that does not count: " + who);
+  }
+  for (const auto& [ref, stored] : before.checkpoints()) {
+    const auto& damaged = record.damaged;
+    if (ref.step <= record.start_step || stored.committed_ms > searched_ms) continue;
+    if (std::find(damaged.begin(), damaged.end(), ref.name()) != damaged.end()) continue;
+    if (valid_by_lineage(ref, chain)) fail("gives up " + ref.name() + ": " + who);
+  }
+  for (const std::string& name : record.damaged) {
+    const auto ref = parse_checkpoint_name(name);
+    const StoredCheckpoint* stored = ref ? before.checkpoint(*ref) : nullptr;
+    if (stored == nullptr || !stored->damaged) fail("calls " + name + " damaged: " + who);
+  }
+  newest = record.generation;
+}
+
+void Checkers::checkpoint_committed(JobId job, const CheckpointRef& ref, bool is_new) {
+  if (!is_new) fail("job " + to_string(job) + " wrote " + ref.name() + " twice");
+}
+
+void Checkers::order_performed(const core::Action& action, const Store& store) {
+  if (action.id.seq.value > store.last_seq()) {
+    fail("action " + to_string(action.id) + " performed before its cause was durable");
+  }
+  if (action.reason.empty()) fail("action " + to_string(action.id) + " has no reason");
+}
+
+void Checkers::rows_committed(const core::State& state, const core::Dirty& dirty) {
+  for (const JobId id : dirty.jobs) {
+    const core::Job& job = state.jobs.at(id);
+    auto& [generation, restarts] = rows_[id];
+    if (job.generation.value < generation || job.restarts < restarts) {
+      fail("generation or restarts of job " + to_string(id) + " fell");
+    }
+    generation = job.generation.value;
+    restarts = job.restarts;
+  }
+}
+
+void Checkers::budgets_held(const Store& store, const core::Job& job) {
+  const auto times = recovery_times(store, job.id);
+  const auto& recovery = job.spec.recovery;
+  if (static_cast<int64_t>(times.size()) != job.restarts) {
+    fail("job " + to_string(job.id) + " counts " + std::to_string(job.restarts) +
+         " restarts, its history " + std::to_string(times.size()));
+  }
+  std::deque<int64_t> window;
+  for (const int64_t time : times) {
+    while (!window.empty() && window.front() + recovery.window_ms <= time) window.pop_front();
+    window.push_back(time);
+    if (static_cast<int64_t>(window.size()) > recovery.max_restarts) {
+      fail("job " + to_string(job.id) + " exceeded its restart budget");
+    }
+  }
+}
+
+void Checkers::failure_justified(const Store& store, const core::Job& job,
+                                 bool permanent_failures) {
+  if (job.state != core::JobState::kFailed || permanent_failures) return;
+  const auto recoveries = static_cast<int64_t>(recovery_times(store, job.id).size());
+  const int64_t least =
+      std::min(job.spec.recovery.max_restarts, int64_t{core::kMaxRestartsWithoutProgress});
+  if (recoveries < least) {
+    fail("job " + to_string(job.id) + " gave up after " + std::to_string(recoveries) +
+         " restarts: " + job.reason);
+  }
+}
+
+void Checkers::history_complete(const core::Job& job, const JobPlan& plan,
+                                const Directory& directory) {
+  if (job.state != core::JobState::kFinished) return;
+  const std::string who = "job " + to_string(job.id);
+  const Found found = directory.find({job.damaged.begin(), job.damaged.end()});
+  const auto ref = parse_checkpoint_name(found.name);
+  if (!ref || ref->step != plan.steps) {
+    fail(who + " finished but its newest valid checkpoint is \"" + found.name + "\"");
+    return;
+  }
+  const History& history = directory.checkpoint(*ref)->history;
+  if (!is_contiguous(history) || history.back().to != plan.steps) {
+    fail(who + " did not train every step exactly once");
+  }
+  // What the weights went through is what the lineage says.
+  const auto chain = chain_of_newest(directory.records());
+  for (const Segment& segment : history) {
+    const bool on_chain = std::any_of(chain.begin(), chain.end(), [&](const auto& record) {
+      return record.generation == segment.generation && record.start_step == segment.from;
+    });
+    if (!on_chain) fail(who + " trained steps that its lineage does not know");
+  }
+}
+
+void Checkers::everything_ended(const core::State& state) {
+  for (const auto& [id, job] : state.jobs) {
+    if (!core::has_ended(job.state)) {
+      fail("job " + to_string(id) + " has not ended: " + core::to_string(job.state) + ", " +
+           core::to_string(job.stage) + ", " + job.reason);
+    }
+  }
+  for (const auto& [key, node] : state.nodes) {
+    if (node.state != core::NodeState::kEnded) fail(at(key) + " is still " + to_string(node.state));
+  }
+  if (!state.outbox.empty()) fail("actions are left in the outbox");
+  if (core::next_deadline(state)) fail("a deadline is left");
+}
+
+void Checkers::explained(const Store& store, const core::Job& job) {
+  const auto chain = core::explain(store.log(), job.id);
+  if (chain.empty() || chain.front().because != Seq{}) {
+    fail("the end of job " + to_string(job.id) + " has no root cause");
+  }
+}
+
+}  // namespace hpctl::sim

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ring of invariants, apart from the workload that tries to break them. Each is told what
+// happened in the simulated world, never what the core believes, and keeps its own books.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "controller/core/core.h"
+#include "tests/sim/directory.h"
+#include "tests/sim/store.h"
+#include "tests/sim/swarm.h"
+
+namespace hpctl::sim {
+
+class Checkers {
+ public:
+  // The first violation; "" = none so far.
+  const std::string& violation() const { return violation_; }
+  void fail(const std::string& what) {
+    if (violation_.empty()) violation_ = what;
+  }
+
+  // One live owner per (job, rank, generation); a node never goes back to an older generation; a
+  // worker exists only after the record of its generation.
+  void worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t generation,
+                      const core::StartWorkers& order, const Directory& directory);
+  void worker_gone(const core::NodeKey& node, int32_t rank, uint64_t generation);
+
+  // A job never trains an older generation after a newer one.
+  void step_trained(JobId job, uint64_t generation);
+
+  // Generations only grow, start from what is committed, and give up nothing that is.
+  // `searched_ms` = when the checkpoint was looked for; later commits cannot be known.
+  void record_created(JobId job, const GenerationRecord& record, const Directory& before,
+                      int64_t searched_ms);
+
+  void checkpoint_committed(JobId job, const CheckpointRef& ref, bool is_new);
+
+  // Orders reach the world only after their cause is durable, and carry a reason.
+  void order_performed(const core::Action& action, const Store& store);
+
+  // Rows: generation and restarts of a job never fall.
+  void rows_committed(const core::State& state, const core::Dirty& dirty);
+
+  // At the end of a run.
+  void budgets_held(const Store& store, const core::Job& job);
+  void failure_justified(const Store& store, const core::Job& job, bool permanent_failures);
+  void history_complete(const core::Job& job, const JobPlan& plan, const Directory& directory);
+  void everything_ended(const core::State& state);
+  void explained(const Store& store, const core::Job& job);
+
+ private:
+  std::string violation_;
+  std::set<std::tuple<JobId, int32_t, uint64_t>> owners_;
+  std::map<core::NodeKey, uint64_t> newest_on_node_;
+  std::map<JobId, uint64_t> newest_trained_;
+  std::map<JobId, uint64_t> newest_recorded_;
+  std::map<JobId, std::pair<uint64_t, int64_t>> rows_;  // generation, restarts
+};
+
+}  // namespace hpctl::sim

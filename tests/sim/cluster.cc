@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes and their scheduler, orders, the directory, and the faults.
+#include "tests/sim/cluster.h"
+
+#include <algorithm>
+
+namespace hpctl::sim {
+
+using core::Action;
+
+void Cluster::add_job(JobId job) {
+  if (plans_.contains(job)) return;
+  const std::string& name = controller_.state().jobs.at(job).spec.name;
+  const JobPlan& plan = *std::find_if(workload_.begin(), workload_.end(),
+                                      [&](const JobPlan& p) { return p.spec.name == name; });
+  plans_.emplace(job, plan);
+  for (int32_t i = 0; i < plan.spec.nodes; ++i) {
+    const core::NodeKey key{job, core::local_node_name(i)};
+    nodes_[key].key = key;
+    names_.push_back(key);
+  }
+  watch_job(job);
+}
+
+void Cluster::after_in_life(SimNode& node, int64_t ms, std::function<void()> task) {
+  agenda_.after(ms, [&node, life = node.life, task = std::move(task)] {
+    if (node.life == life && node.holder_alive) task();
+  });
+}
+
+void Cluster::perform(const Action& action) {
+  add_job(std::visit([](const auto& a) { return a.job; }, action.body));
+  if (const auto* launch_order = std::get_if<core::LaunchNode>(&action.body)) {
+    launch(action, *launch_order);
+  } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
+    find_checkpoint(action, *find);
+  } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
+    record_generation(action, *record);
+  } else {
+    const core::NodeKey key = std::visit(
+        [](const auto& a) -> core::NodeKey {
+          if constexpr (requires { a.node; }) return {a.job, a.node};
+          return {};
+        },
+        action.body);
+    SimNode& node = nodes_.at(key);
+    if (node.bound == 0) return;  // sent when its agent registers
+    send_down(node, [this, &node, action] { receive(node, action); });
+  }
+}
+
+void Cluster::receive(SimNode& node, const Action& action) {
+  if (const auto* start = std::get_if<core::StartWorkers>(&action.body)) {
+    start_workers(node, action.id, *start);
+  } else if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
+    stop_workers(node, action.id, *stop);
+  } else {
+    const core::NodeEnded goodbye{node.key.job, node.key.name, node.boot_id};
+    send_up(node, goodbye);
+    agenda_.after(2 * swarm_.delay_ms_max, [this, &node, life = node.life] {
+      if (node.life == life && node.holder_alive) end_holder(node);
+    });
+  }
+}
+
+void Cluster::controller_died() {
+  for (auto& [key, node] : nodes_) {
+    node.bound = 0;
+    if (node.stream != 0) after_in_life(node, delay(), [this, &node] { close_stream(node); });
+  }
+}
+
+// The scheduler looks at the holders: those that are believed to live and do not are reported.
+void Cluster::controller_started() {
+  if (!swarm_.scheduler_sees_exit) return;
+  for (const auto& [key, row] : controller_.state().nodes) {
+    const auto it = nodes_.find(key);
+    if (it == nodes_.end() || row.boot_id.empty()) continue;
+    if (!it->second.holder_alive || it->second.boot_id != row.boot_id) {
+      holder_exit_seen(it->second, row.boot_id);
+    }
+  }
+}
+
+void Cluster::holder_exit_seen(const SimNode& node, const std::string& boot_id) {
+  controller_.post(core::NodeLost{node.key.job, node.key.name, boot_id, "its holder exited"});
+}
+
+void Cluster::launch(const Action& action, const core::LaunchNode& order) {
+  const uint64_t incarnation = controller_.incarnation();
+  SimNode& node = nodes_.at({order.job, order.node});
+  agenda_.after(20 + static_cast<int64_t>(rng_.below(300)), [this, &node, action, incarnation] {
+    if (incarnation != controller_.incarnation()) return;
+    const auto& job = node.key.job;
+    if (strikes(swarm_.launch_fails)) {
+      controller_.post(core::ActionFailed{action.id, job, node.key.name, "fork failed", false});
+      return;
+    }
+    if (node.holder_alive && node.launched_by != action.id) {
+      if (!swarm_.scheduler_fences || agenda_.now() < node.cut_until_ms) {
+        controller_.post(core::ActionFailed{action.id, job, node.key.name,
+                                            "another holder has the lock", false});
+        return;
+      }
+      end_holder(node);
+    }
+    if (!node.holder_alive) start_holder(node, action.id);
+    controller_.post(core::NodeLaunched{action.id, job, node.key.name, node.holder_pid});
+  });
+}
+
+void Cluster::start_holder(SimNode& node, ActionId by) {
+  const core::NodeKey key = node.key;
+  const uint64_t life = node.life + 1;
+  const int64_t cut = node.cut_until_ms;
+  node = SimNode{};
+  node.key = key;
+  node.life = life;
+  node.cut_until_ms = cut;
+  node.launched_by = by;
+  node.holder_alive = true;
+  node.agent_alive = true;
+  node.boot_id = key.name + "-" + std::to_string(life);
+  node.holder_pid = next_pid_++;
+  node.agent_pid = next_pid_++;
+  node.last_contact_ms = agenda_.now();
+  if (strikes(swarm_.launch_silent)) {
+    end_holder(node);
+    return;
+  }
+  connect(node);
+  watch_orphan(node);
+}
+
+// The holder ends, and with it everything on the node.
+void Cluster::end_holder(SimNode& node) {
+  while (!node.workers.empty()) {
+    const auto [rank, worker] = *node.workers.begin();
+    worker_ends(node, rank, worker.pid, 0, 9, false, false);
+  }
+  node.agent_alive = false;
+  close_stream(node);
+  node.holder_alive = false;
+  if (!swarm_.scheduler_sees_exit) return;
+  agenda_.after(10 + static_cast<int64_t>(rng_.below(200)),
+                [this, &node, boot = node.boot_id] { holder_exit_seen(node, boot); });
+}
+
+void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& order) {
+  const uint64_t incarnation = controller_.incarnation();
+  agenda_.after(delay(), [this, action, order, incarnation] {
+    if (incarnation != controller_.incarnation()) return;
+    if (strikes(swarm_.directory_fails)) {
+      controller_.post(core::ActionFailed{action.id, order.job, "", "input/output error", false});
+      return;
+    }
+    const Found found = directory(order.job).find(order.exclude);
+    searched_ms_[order.job] = agenda_.now();
+    controller_.post(core::CheckpointChosen{
+        action.id, order.job, found.name, found.step, {found.newest_generation}});
+  });
+}
+
+void Cluster::record_generation(const Action& action, const core::RecordGeneration& order) {
+  const uint64_t incarnation = controller_.incarnation();
+  agenda_.after(delay(), [this, action, order, incarnation] {
+    if (incarnation != controller_.incarnation()) return;
+    Directory& dir = directory(order.job);
+    GenerationRecord record;
+    record.generation = order.generation.value;
+    record.parent = order.parent.value;
+    record.start_step = order.start_step;
+    record.checkpoint = order.checkpoint;
+    record.damaged = order.damaged;
+    if (strikes(swarm_.racing_controller)) dir.create(record, "another controller");
+    const Directory before = dir;
+    const Creation creation = dir.create(record, to_string(action.id));
+    if (creation == Creation::kTaken) {
+      controller_.post(core::GenerationTaken{action.id, order.job, order.generation});
+      return;
+    }
+    if (creation == Creation::kCreated) {
+      checkers_.record_created(order.job, record, before, searched_ms_[order.job]);
+    }
+    if (strikes(swarm_.directory_fails)) return;  // the answer is lost; the core's deadline helps
+    controller_.post(core::GenerationRecorded{action.id, order.job, order.generation});
+  });
+}
+
+SimNode* Cluster::random_node(bool with_workers) {
+  if (names_.empty()) return nullptr;
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    SimNode& node = nodes_.at(names_[rng_.below(names_.size())]);
+    if (node.holder_alive && (!with_workers || !node.workers.empty())) return &node;
+  }
+  return nullptr;
+}
+
+void Cluster::kill_worker(bool with_error) {
+  SimNode* node = random_node(true);
+  if (node == nullptr) return;
+  auto it = node->workers.begin();
+  std::advance(it, rng_.below(node->workers.size()));
+  worker_ends(*node, it->first, it->second.pid, with_error ? 1 : 0, with_error ? 0 : 9, false,
+              true);
+}
+
+void Cluster::hang_worker() {
+  SimNode* node = random_node(true);
+  if (node == nullptr) return;
+  auto it = node->workers.begin();
+  std::advance(it, rng_.below(node->workers.size()));
+  it->second.hung = true;
+}
+
+void Cluster::crash_agent() {
+  SimNode* node = random_node(false);
+  if (node == nullptr || !node->agent_alive) return;
+  node->agent_alive = false;
+  close_stream(*node);
+  const auto restart_ms = static_cast<int64_t>(50 + rng_.below(swarm_.agent_restart_ms_max));
+  after_in_life(*node, restart_ms, [this, node] {
+    node->agent_alive = true;
+    node->agent_pid = next_pid_++;
+    connect(*node);
+    watch_orphan(*node);
+  });
+}
+
+void Cluster::crash_holder() {
+  if (SimNode* node = random_node(false)) end_holder(*node);
+}
+
+void Cluster::cut_node(int64_t for_ms) {
+  if (SimNode* node = random_node(false)) node->cut_until_ms = agenda_.now() + for_ms;
+}
+
+void Cluster::break_stream() {
+  if (SimNode* node = random_node(false)) close_stream(*node);
+}
+
+void Cluster::heal() {
+  faults_ = false;
+  for (auto& [key, node] : nodes_) node.cut_until_ms = 0;
+}
+
+bool Cluster::all_gone() const {
+  return std::none_of(nodes_.begin(), nodes_.end(),
+                      [](const auto& entry) { return entry.second.holder_alive; });
+}
+
+}  // namespace hpctl::sim

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that is not the controller: nodes with their holder, agent and workers, the network
+// between agents and controller, the scheduler, the training itself and the checkpoint directories.
+// It keeps to the contracts of the real parts (proto/hpctl/v1) and breaks wherever they may break.
+//
+// Network: one stream per connection, in order within it unless the seed reorders. A broken stream
+// loses what is under way, except what still arrives late; reports are repeated on the next stream
+// until acknowledged, orders by the controller's outbox.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "tests/sim/agenda.h"
+#include "tests/sim/checkers.h"
+#include "tests/sim/controller.h"
+#include "tests/sim/directory.h"
+#include "tests/sim/swarm.h"
+
+namespace hpctl::sim {
+
+struct SimWorker {
+  uint64_t generation = 0;
+  uint64_t pid = 0;
+  bool hung = false;
+};
+
+// One life of a node is one holder process. What it remembers ends with it.
+struct SimNode {
+  core::NodeKey key;
+  uint64_t life = 0;  // counts holders; a task scheduled for an earlier life does nothing
+  bool holder_alive = false;
+  bool agent_alive = false;
+  std::string boot_id;
+  ActionId launched_by;
+  uint64_t holder_pid = 0;
+  uint64_t agent_pid = 0;
+  uint64_t generation_seen = 0;
+  uint64_t stopped_through = 0;
+  std::map<int32_t, SimWorker> workers;  // by rank
+  std::map<ActionId, core::WorkersStarted> started;
+  std::map<uint64_t, core::EventBody> reports;  // not acknowledged yet
+  uint64_t next_report = 1;
+  uint64_t stream = 0;    // agent's side; 0 = not connected
+  uint64_t bound = 0;     // controller's side: the newest stream that registered
+  bool welcomed = false;  // the controller accepted the stream; agent's side
+  int64_t last_contact_ms = 0;
+  int64_t cut_until_ms = 0;  // partition
+  int64_t up_clear_ms = 0;   // in-order delivery
+  int64_t down_clear_ms = 0;
+};
+
+// One generation of one job as the workers live it.
+struct Run {
+  JobId job;
+  uint64_t generation = 0;
+  uint64_t start_step = 0;
+  std::string checkpoint;
+  uint64_t step = 0;
+  std::set<int32_t> alive;
+  bool broken = false;  // a worker is gone: nobody completes a step any more
+  bool finished = false;
+  int64_t last_progress_ms = 0;
+};
+
+class Cluster final : public World {
+ public:
+  Cluster(Agenda& agenda, Rng& rng, const Swarm& swarm, const std::vector<JobPlan>& workload,
+          Checkers& checkers, SimController& controller)
+      : agenda_(agenda),
+        rng_(rng),
+        swarm_(swarm),
+        workload_(workload),
+        checkers_(checkers),
+        controller_(controller) {}
+
+  void perform(const core::Action& action) override;
+  void controller_died() override;
+  void controller_started() override;
+
+  const JobPlan& plan(JobId job) const { return plans_.at(job); }
+  Directory& directory(JobId job) { return directories_[job]; }
+
+  // Faults; each picks its victim with the seed's generator.
+  void kill_worker(bool with_error);
+  void hang_worker();
+  void crash_agent();
+  void crash_holder();
+  void cut_node(int64_t for_ms);
+  void break_stream();
+  void heal();  // no fault from now on; partitions end
+
+  bool all_gone() const;  // no holder is alive
+  bool had_permanent_failure() const { return permanent_failure_; }
+
+ private:
+  int64_t delay() { return 1 + static_cast<int64_t>(rng_.below(swarm_.delay_ms_max)); }
+  bool strikes(double probability) { return faults_ && rng_.chance(probability); }
+  SimNode* random_node(bool with_workers);
+  void after_in_life(SimNode& node, int64_t ms, std::function<void()> task);
+
+  // network.cc
+  void connect(SimNode& node);
+  void register_agent(SimNode& node);
+  void registered(SimNode& node, uint64_t stream, const core::StepResult& result);
+  void close_stream(SimNode& node);
+  void send_up(SimNode& node, core::EventBody body, SimController::Done done = nullptr);
+  void send_down(SimNode& node, std::function<void()> task);
+  void report(SimNode& node, core::EventBody body);
+  void send_report(SimNode& node, uint64_t number);
+  void watch_silence(SimNode& node, uint64_t stream);
+  void watch_orphan(SimNode& node);
+
+  // cluster.cc
+  void add_job(JobId job);  // at its first order
+  void launch(const core::Action& action, const core::LaunchNode& order);
+  void start_holder(SimNode& node, ActionId by);
+  void end_holder(SimNode& node);
+  void holder_exit_seen(const SimNode& node, const std::string& boot_id);
+  void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
+  void record_generation(const core::Action& action, const core::RecordGeneration& order);
+  void receive(SimNode& node, const core::Action& action);
+
+  // training.cc
+  void start_workers(SimNode& node, ActionId id, const core::StartWorkers& order);
+  void stop_workers(SimNode& node, ActionId id, const core::StopWorkers& order);
+  void stop_generations(SimNode& node, uint64_t through);
+  void spawn(SimNode& node, int32_t rank, const core::StartWorkers& order);
+  void worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t code, int32_t signal,
+                   bool by_request, bool reported);
+  void break_run(Run& run, int32_t first);
+  void end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t within_ms);
+  void form_run(Run& run);
+  void schedule_step(Run& run);
+  void complete_step(Run& run);
+  void commit_checkpoint(Run& run);
+  void watch_job(JobId job);
+  Run& run_of(JobId job, uint64_t generation) { return runs_[{job, generation}]; }
+  SimNode& node_of(JobId job, int32_t rank);
+
+  Agenda& agenda_;
+  Rng& rng_;
+  const Swarm& swarm_;
+  const std::vector<JobPlan>& workload_;
+  Checkers& checkers_;
+  SimController& controller_;
+  std::map<JobId, JobPlan> plans_;
+  std::map<JobId, Directory> directories_;
+  std::map<JobId, int64_t> searched_ms_;
+  std::map<core::NodeKey, SimNode> nodes_;
+  std::vector<core::NodeKey> names_;
+  std::map<std::pair<JobId, uint64_t>, Run> runs_;
+  bool faults_ = true;
+  bool permanent_failure_ = false;
+  uint64_t next_pid_ = 1000;
+  uint64_t next_stream_ = 1;
+};
+
+}  // namespace hpctl::sim

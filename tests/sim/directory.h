@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint directory in memory: generation records created exclusively, checkpoints, and the
+// real lineage rule over both. Each checkpoint carries the history of the weights in it, so that
+// the end of a run can tell which generation trained which step.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/lineage.h"
+#include "controller/core/types.h"
+
+namespace hpctl::sim {
+
+// Steps from+1 .. to, trained by `generation`.
+struct Segment {
+  uint64_t generation = 0;
+  uint64_t from = 0;
+  uint64_t to = 0;
+};
+using History = std::vector<Segment>;
+// Every step 1 .. history's end exactly once?
+bool is_contiguous(const History& history);
+
+struct StoredCheckpoint {
+  History history;
+  bool damaged = false;
+  int64_t committed_ms = 0;
+};
+
+struct Found {
+  std::string name;  // "" = none
+  uint64_t step = 0;
+  uint64_t newest_generation = 0;
+};
+
+enum class Creation { kCreated, kOursAlready, kTaken };
+
+class Directory {
+ public:
+  Found find(const std::vector<std::string>& exclude) const;
+  // `author` tells our own repetition from another controller's record.
+  Creation create(const GenerationRecord& record, const std::string& author);
+  // False when that checkpoint exists already.
+  bool commit(const CheckpointRef& ref, StoredCheckpoint checkpoint);
+
+  const GenerationRecord* record(uint64_t generation) const;
+  const StoredCheckpoint* checkpoint(const CheckpointRef& ref) const;
+  const std::map<CheckpointRef, StoredCheckpoint>& checkpoints() const { return checkpoints_; }
+  const std::vector<GenerationRecord>& records() const { return records_; }
+
+ private:
+  std::vector<GenerationRecord> records_;  // ascending
+  std::map<uint64_t, std::string> authors_;
+  std::map<CheckpointRef, StoredCheckpoint> checkpoints_;
+};
+
+}  // namespace hpctl::sim

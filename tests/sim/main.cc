@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl_sim: the controller core in a simulated cluster, seed after seed.
+//
+//   hpctl_sim --seconds 120 [--seed-base N] [--threads N]   new seeds until the time is up
+//   hpctl_sim --seed N [--trace]                            one seed, with its history
+//
+// Exit code 0 = every seed held; 1 = a violation, printed with the command that replays it.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/sim/simulation.h"
+
+namespace {
+
+using hpctl::sim::SeedResult;
+
+constexpr uint64_t kTwiceEvery = 20;  // every 20th seed runs twice and must match
+
+thread_local uint64_t current_seed = 0;
+
+// HP_CHECK aborts; say which seed it was. Only async-signal-safe calls.
+void on_abort(int) {
+  char text[64] = "aborted in seed ";
+  size_t length = std::strlen(text);
+  char digits[20];
+  size_t count = 0;
+  uint64_t rest = current_seed;
+  do {
+    digits[count++] = static_cast<char>('0' + rest % 10);
+    rest /= 10;
+  } while (rest != 0);
+  while (count > 0) text[length++] = digits[--count];
+  text[length++] = '\n';
+  (void)!write(STDERR_FILENO, text, length);
+}
+
+struct Totals {
+  std::mutex mutex;
+  uint64_t seeds = 0, twice = 0, events = 0, failures = 0;
+  int64_t finished = 0, failed = 0, cancelled = 0, restarts = 0;
+  double simulated_hours = 0;
+};
+
+SeedResult run_checked(uint64_t seed, bool twice) {
+  current_seed = seed;
+  SeedResult result = hpctl::sim::run_seed(seed, false);
+  if (twice && hpctl::sim::run_seed(seed, false).digest != result.digest) {
+    result.violation = "two runs of the same seed differ";
+  }
+  return result;
+}
+
+void add(Totals& totals, uint64_t seed, bool twice, const SeedResult& r) {
+  const std::lock_guard lock(totals.mutex);
+  totals.seeds += 1;
+  totals.twice += twice ? 1 : 0;
+  totals.events += r.events;
+  totals.finished += r.finished;
+  totals.failed += r.failed;
+  totals.cancelled += r.cancelled;
+  totals.restarts += r.restarts;
+  totals.simulated_hours += static_cast<double>(r.simulated_ms) / 3'600'000.0;
+  if (r.violation.empty()) return;
+  totals.failures += 1;
+  std::printf("seed %lu: %s\n  replay: hpctl_sim --seed %lu --trace\n", seed, r.violation.c_str(),
+              seed);
+}
+
+int run_many(double seconds, uint64_t base, unsigned threads) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  Totals totals;
+  std::atomic<uint64_t> next{base};
+  std::vector<std::jthread> pool;
+  for (unsigned i = 0; i < threads; ++i) {
+    pool.emplace_back([&] {
+      while (elapsed() < seconds) {
+        const uint64_t seed = next++;
+        const bool twice = seed % kTwiceEvery == 0;
+        add(totals, seed, twice, run_checked(seed, twice));
+      }
+    });
+  }
+  pool.clear();  // joins
+  std::printf(
+      "sim: %lu seeds from %lu in %.1f s (%.1f seeds/s on %u threads), %lu of them twice; %lu "
+      "events, %.0f simulated hours\nsim: jobs %ld finished, %ld failed, %ld cancelled; %ld "
+      "restarts; %lu violations\n",
+      totals.seeds, base, elapsed(), static_cast<double>(totals.seeds) / elapsed(), threads,
+      totals.twice, totals.events, totals.simulated_hours, totals.finished, totals.failed,
+      totals.cancelled, totals.restarts, totals.failures);
+  return totals.failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGABRT, on_abort);
+  double seconds = 10;
+  uint64_t base = 1;
+  unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+  const char* seed = nullptr;
+  bool trace = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option == "--trace") trace = true;
+    if (i + 1 >= argc) continue;
+    if (option == "--seconds") seconds = std::atof(argv[i + 1]);
+    if (option == "--seed-base") base = std::strtoull(argv[i + 1], nullptr, 10);
+    if (option == "--threads") threads = static_cast<unsigned>(std::atoi(argv[i + 1]));
+    if (option == "--seed") seed = argv[i + 1];
+  }
+  if (seed == nullptr) return run_many(seconds, base, threads);
+  const SeedResult r = hpctl::sim::run_seed(current_seed = std::strtoull(seed, nullptr, 10), trace);
+  std::printf("seed %s: digest %016lx, %lu events, %s\n", seed, r.digest, r.events,
+              r.violation.empty() ? "held" : r.violation.c_str());
+  return r.violation.empty() ? 0 : 1;
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams between agents and controller.
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/cluster.h"
+
+namespace hpctl::sim {
+
+namespace {
+
+constexpr int64_t kReconnectMsMax = 500;
+
+}  // namespace
+
+// Tries until a controller listens and the network lets it through.
+void Cluster::connect(SimNode& node) {
+  after_in_life(node, 1 + static_cast<int64_t>(rng_.below(kReconnectMsMax)), [this, &node] {
+    if (!node.agent_alive || node.stream != 0) return;
+    if (!controller_.is_up() || agenda_.now() < node.cut_until_ms) {
+      connect(node);
+      return;
+    }
+    node.stream = next_stream_++;
+    node.welcomed = false;
+    register_agent(node);
+  });
+}
+
+void Cluster::register_agent(SimNode& node) {
+  core::AgentRegistered hello{node.key.job,    node.key.name,  "i-" + node.key.name,   node.boot_id,
+                              node.holder_pid, node.agent_pid, {node.generation_seen}, {}};
+  for (const auto& [rank, worker] : node.workers) {
+    hello.workers.push_back({Rank{rank}, {worker.generation}, worker.pid});
+  }
+  const uint64_t stream = node.stream;
+  const uint64_t incarnation = controller_.incarnation();
+  after_in_life(node, delay(), [this, &node, stream, incarnation, hello] {
+    if (incarnation != controller_.incarnation() || node.stream != stream) return;
+    node.bound = stream;
+    controller_.post(hello, [this, &node, stream](const core::StepResult& result) {
+      registered(node, stream, result);
+    });
+    watch_silence(node, stream);
+  });
+}
+
+// The controller's answer: refused agents end what they have and themselves.
+void Cluster::registered(SimNode& node, uint64_t stream, const core::StepResult& result) {
+  const uint64_t life = node.life;
+  if (!result.refusal.empty()) {
+    agenda_.after(delay(), [this, &node, life] {
+      if (node.life == life && node.holder_alive) end_holder(node);
+    });
+    return;
+  }
+  if (node.stream != stream) return;
+  send_down(node, [this, &node] {
+    node.welcomed = true;
+    for (const auto& [number, body] : node.reports) send_report(node, number);
+  });
+  const auto& open = controller_.state().index.open;
+  for (const auto kind : {core::ActionKind::kStartWorkers, core::ActionKind::kStopWorkers,
+                          core::ActionKind::kEndNode}) {
+    const auto it = open.find({node.key.job, kind, node.key.name});
+    if (it != open.end()) perform(controller_.state().outbox.at(it->second));
+  }
+}
+
+// Both sides notice by themselves; the controller only tells the core when no newer stream of the
+// node has registered since.
+void Cluster::close_stream(SimNode& node) {
+  const uint64_t stream = std::exchange(node.stream, 0);
+  if (stream == 0) return;
+  node.welcomed = false;
+  const uint64_t incarnation = controller_.incarnation();
+  const core::AgentDisconnected event{node.key.job, node.key.name, node.boot_id};
+  agenda_.after(delay(), [this, &node, stream, incarnation, event] {
+    if (incarnation != controller_.incarnation() || node.bound != stream) return;
+    node.bound = 0;
+    controller_.post(event);
+  });
+  if (node.agent_alive) {
+    connect(node);
+    watch_orphan(node);
+  }
+}
+
+void Cluster::send_up(SimNode& node, core::EventBody body, SimController::Done done) {
+  const uint64_t stream = node.stream;
+  if (stream == 0) return;
+  node.last_contact_ms = agenda_.now();
+  const uint64_t incarnation = controller_.incarnation();
+  int64_t at = agenda_.now() + delay();
+  if (!swarm_.reorder) at = std::max(at, node.up_clear_ms);
+  at = std::max(at, node.cut_until_ms);
+  node.up_clear_ms = at;
+  const int copies = strikes(swarm_.duplicate) ? 2 : 1;
+  for (int i = 0; i < copies; ++i) {
+    agenda_.after(at - agenda_.now() + i * delay(), [this, &node, stream, incarnation, body, done] {
+      const bool broken = node.stream != stream || incarnation != controller_.incarnation();
+      if (broken && !rng_.chance(swarm_.late_message)) return;
+      controller_.post(body, done);
+    });
+  }
+}
+
+void Cluster::send_down(SimNode& node, std::function<void()> task) {
+  const uint64_t stream = node.bound;
+  const uint64_t life = node.life;
+  int64_t at = agenda_.now() + delay();
+  if (!swarm_.reorder) at = std::max(at, node.down_clear_ms);
+  at = std::max(at, node.cut_until_ms);
+  node.down_clear_ms = at;
+  const int copies = strikes(swarm_.duplicate) ? 2 : 1;
+  for (int i = 0; i < copies; ++i) {
+    agenda_.after(at - agenda_.now() + i * delay(), [this, &node, stream, life, task] {
+      if (node.life != life || !node.agent_alive) return;
+      if (node.stream != stream && !rng_.chance(swarm_.late_message)) return;
+      node.last_contact_ms = agenda_.now();
+      task();
+    });
+  }
+}
+
+// Durable reports: kept by the holder until acknowledged, repeated on every new stream.
+void Cluster::report(SimNode& node, core::EventBody body) {
+  const uint64_t number = node.next_report++;
+  node.reports.emplace(number, std::move(body));
+  if (node.welcomed) send_report(node, number);
+}
+
+void Cluster::send_report(SimNode& node, uint64_t number) {
+  const uint64_t life = node.life;
+  send_up(node, node.reports.at(number), [this, &node, life, number](const core::StepResult&) {
+    if (node.life != life || node.bound == 0) return;
+    send_down(node, [&node, number] { node.reports.erase(number); });
+  });
+}
+
+// The controller's liveness table: a partitioned node's stream stays open but says nothing.
+void Cluster::watch_silence(SimNode& node, uint64_t stream) {
+  const int64_t timeout = plans_.at(node.key.job).spec.recovery.heartbeat_timeout_ms;
+  const uint64_t incarnation = controller_.incarnation();
+  agenda_.after(timeout, [this, &node, stream, incarnation, timeout] {
+    if (incarnation != controller_.incarnation() || node.bound != stream) return;
+    const bool silent =
+        agenda_.now() < node.cut_until_ms && agenda_.now() - timeout >= node.last_contact_ms;
+    if (!silent) {
+      watch_silence(node, stream);
+      return;
+    }
+    node.bound = 0;
+    controller_.post(core::NodeLost{node.key.job, node.key.name, node.boot_id, "no heartbeat"});
+    close_stream(node);
+  });
+}
+
+// Nobody controls the job: the agent ends everything within a stated bound.
+void Cluster::watch_orphan(SimNode& node) {
+  after_in_life(node, swarm_.orphan_timeout_ms, [this, &node] {
+    if (node.stream != 0) return;
+    if (agenda_.now() - node.last_contact_ms >= swarm_.orphan_timeout_ms) end_holder(node);
+  });
+}
+
+}  // namespace hpctl::sim

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/simulation.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "tests/sim/cluster.h"
+
+namespace hpctl::sim {
+
+namespace {
+
+constexpr int64_t kSettleMs = 60'000;  // after the last job ended: nodes end, outbox empties
+
+class Simulation {
+ public:
+  Simulation(uint64_t seed, bool trace)
+      : rng_(mix64(seed)),
+        swarm_(draw_swarm(rng_)),
+        plans_(draw_jobs(rng_, swarm_)),
+        controller_(agenda_, rng_, swarm_, checkers_),
+        cluster_(agenda_, rng_, swarm_, plans_, checkers_, controller_) {
+    if (!trace) return;
+    controller_.trace = [this](const std::string& line) {
+      std::printf("%8.3f job %s\n", static_cast<double>(agenda_.now()) / 1000.0, line.c_str());
+    };
+  }
+
+  SeedResult run() {
+    controller_.start(cluster_);
+    for (const JobPlan& plan : plans_) submit(plan);
+    schedule_faults();
+    run_until(kFaultPhaseMs, [] { return false; });
+    controller_.stop_faults();
+    cluster_.heal();
+    faults_ = false;
+    run_until(kFaultPhaseMs + kLivenessMs, [this] { return all_ended(); });
+    run_until(agenda_.now() + kSettleMs, [this] { return is_quiet(); });
+    judge();
+    return result();
+  }
+
+ private:
+  // The client repeats itself with the same key until it has an answer.
+  void submit(const JobPlan& plan) {
+    agenda_.after(std::max<int64_t>(1, plan.submit_at_ms), [this, &plan] { try_submit(plan); });
+  }
+  void try_submit(const JobPlan& plan) {
+    if (accepted_.contains(plan.spec.name)) return;
+    controller_.post(core::JobSubmitted{plan.spec, 1000, plan.spec.name},
+                     [this, &plan](const core::StepResult& result) {
+                       if (!result.submitted) {
+                         checkers_.fail("submit refused: " + result.refusal);
+                         return;
+                       }
+                       accepted_.insert(plan.spec.name);
+                       if (plan.cancel_at_ms != 0) cancel(*result.submitted, plan.cancel_at_ms);
+                     });
+    agenda_.after(700, [this, &plan] { try_submit(plan); });
+  }
+  void cancel(JobId job, int64_t at_ms) {
+    agenda_.after(std::max<int64_t>(1, at_ms - agenda_.now()), [this, job] {
+      if (core::has_ended(controller_.state().jobs.at(job).state)) return;
+      controller_.post(core::CancelRequested{job, 1000});
+      cancel(job, agenda_.now() + 1'000);
+    });
+  }
+
+  void every(int64_t mean_ms, std::function<void()> fault) {
+    if (mean_ms == 0) return;
+    const auto wait = static_cast<int64_t>(1 + rng_.below(2 * static_cast<uint64_t>(mean_ms)));
+    agenda_.after(wait, [this, mean_ms, fault = std::move(fault)] {
+      if (!faults_) return;
+      fault();
+      every(mean_ms, fault);
+    });
+  }
+  void schedule_faults() {
+    every(swarm_.worker_kill, [this] { cluster_.kill_worker(false); });
+    every(swarm_.worker_error, [this] { cluster_.kill_worker(true); });
+    every(swarm_.worker_hang, [this] { cluster_.hang_worker(); });
+    every(swarm_.agent_crash, [this] { cluster_.crash_agent(); });
+    every(swarm_.holder_crash, [this] { cluster_.crash_holder(); });
+    every(swarm_.partition,
+          [this] { cluster_.cut_node(static_cast<int64_t>(100 + rng_.below(40'000))); });
+    every(swarm_.stream_break, [this] { cluster_.break_stream(); });
+    every(swarm_.controller_kill,
+          [this] { controller_.kill(static_cast<int64_t>(100 + rng_.below(8'000))); });
+    every(swarm_.controller_stall,
+          [this] { controller_.stall(static_cast<int64_t>(1'000 + rng_.below(5'000))); });
+    every(swarm_.burst, [this] { burst(); });
+  }
+  void burst() {
+    for (uint64_t n = 2 + rng_.below(12); n > 0; --n) {
+      agenda_.after(static_cast<int64_t>(rng_.below(30)), [this] {
+        switch (rng_.below(5)) {
+          case 0:
+            return cluster_.crash_agent();
+          case 1:
+            return cluster_.crash_holder();
+          case 2:
+            return controller_.kill(static_cast<int64_t>(50 + rng_.below(2'000)));
+          default:
+            return cluster_.kill_worker(false);
+        }
+      });
+    }
+  }
+
+  bool all_ended() {
+    if (!controller_.is_up() || accepted_.size() != plans_.size()) return false;
+    for (const auto& [id, job] : controller_.state().jobs) {
+      if (!core::has_ended(job.state)) return false;
+    }
+    return true;
+  }
+  bool is_quiet() {
+    return controller_.state().outbox.empty() && cluster_.all_gone() &&
+           !core::next_deadline(controller_.state());
+  }
+  void run_until(int64_t until_ms, const std::function<bool()>& done) {
+    uint64_t tasks = 0;
+    while (checkers_.violation().empty()) {
+      if (++tasks % 64 == 0 && done()) return;
+      if (!agenda_.run_next(until_ms)) return;
+    }
+  }
+  void judge() {
+    if (!checkers_.violation().empty()) return;
+    if (!all_ended()) checkers_.fail("the healed cluster does not converge");
+    checkers_.everything_ended(controller_.state());
+    if (!cluster_.all_gone()) checkers_.fail("a holder outlives its job");
+    const std::string forgotten = controller_.store().difference(controller_.state());
+    if (!forgotten.empty()) checkers_.fail("not marked dirty: " + forgotten);
+    for (const auto& [id, job] : controller_.state().jobs) {
+      checkers_.budgets_held(controller_.store(), job);
+      checkers_.failure_justified(controller_.store(), job, false);
+      checkers_.history_complete(job, cluster_.plan(id), cluster_.directory(id));
+      checkers_.explained(controller_.store(), job);
+      const bool undisturbed = swarm_.training_is_undisturbed();
+      if (undisturbed && job.state != core::JobState::kFinished) {
+        checkers_.fail("job " + to_string(id) + " did not finish undisturbed: " + job.reason);
+      } else if (undisturbed && job.restarts != 0) {
+        checkers_.fail("job " + to_string(id) + " was restarted without need: " + job.fault);
+      }
+    }
+  }
+  SeedResult result() {
+    SeedResult r;
+    r.violation = checkers_.violation();
+    r.digest = controller_.digest();
+    r.events = controller_.events();
+    r.simulated_ms = agenda_.now();
+    for (const auto& [id, job] : controller_.state().jobs) {
+      r.finished += job.state == core::JobState::kFinished ? 1 : 0;
+      r.failed += job.state == core::JobState::kFailed ? 1 : 0;
+      r.cancelled += job.state == core::JobState::kCancelled ? 1 : 0;
+      r.restarts += job.restarts;
+    }
+    return r;
+  }
+
+  Rng rng_;
+  Agenda agenda_;
+  Swarm swarm_;
+  std::vector<JobPlan> plans_;
+  Checkers checkers_;
+  SimController controller_;
+  Cluster cluster_;
+  std::set<std::string> accepted_;
+  bool faults_ = true;
+};
+
+}  // namespace
+
+SeedResult run_seed(uint64_t seed, bool trace) { return Simulation(seed, trace).run(); }
+
+}  // namespace hpctl::sim

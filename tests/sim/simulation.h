@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// One seed: a cluster of 64 nodes with several jobs, a phase of faults, a phase in which everything
+// is healed and must converge, and the checkers over both.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hpctl::sim {
+
+struct SeedResult {
+  std::string violation;  // "" = none
+  uint64_t digest = 0;    // of every event and decision; equal for equal seeds
+  uint64_t events = 0;
+  int64_t simulated_ms = 0;
+  int finished = 0;  // jobs by outcome
+  int failed = 0;
+  int cancelled = 0;
+  int64_t restarts = 0;
+};
+
+SeedResult run_seed(uint64_t seed, bool trace);
+
+}  // namespace hpctl::sim

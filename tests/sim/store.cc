@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/store.h"
+
+#include "controller/core/codec.h"
+
+namespace hpctl::sim {
+
+namespace {
+
+template <typename Map, typename Keys>
+void copy_rows(const Map& from, Map& to, const Keys& keys) {
+  for (const auto& key : keys) {
+    const auto it = from.find(key);
+    if (it == from.end()) {
+      to.erase(key);
+    } else {
+      to.insert_or_assign(key, it->second);
+    }
+  }
+}
+
+template <typename Map, typename Decode>
+void through_codec(const Map& from, Map& to, Decode decode, std::string& problem) {
+  for (const auto& [key, row] : from) {
+    const std::string text = core::encode(row);
+    auto decoded = decode(text);
+    if (!decoded.ok()) {
+      problem = decoded.error().message;
+    } else if (core::encode(decoded.value()) != text) {
+      problem = "does not survive the codec: " + text;
+    } else {
+      to.emplace(key, std::move(decoded).value());
+    }
+  }
+}
+
+template <typename Map>
+std::string compare(const Map& memory, const Map& stored) {
+  if (memory.size() != stored.size()) return "number of rows differs";
+  for (auto a = memory.begin(), b = stored.begin(); a != memory.end(); ++a, ++b) {
+    const std::string left = core::encode(a->second);
+    const std::string right = core::encode(b->second);
+    if (left != right) return "memory " + left + " stored " + right;
+  }
+  return "";
+}
+
+}  // namespace
+
+void Store::commit(const core::State& state, const core::Dirty& dirty,
+                   const std::vector<core::LogEntry>& log) {
+  copy_rows(state.jobs, committed_.jobs, dirty.jobs);
+  copy_rows(state.nodes, committed_.nodes, dirty.nodes);
+  copy_rows(state.slots, committed_.slots, dirty.slots);
+  copy_rows(state.outbox, committed_.outbox, dirty.outbox);
+  if (dirty.meta) {
+    committed_.last_seq = state.last_seq;
+    committed_.now_ms = state.now_ms;
+    committed_.last_local_job = state.last_local_job;
+  }
+  log_.insert(log_.end(), log.begin(), log.end());
+  times_.resize(state.last_seq.value + 1, state.now_ms);
+}
+
+core::State Store::load(std::string& problem) const {
+  core::State state;
+  state.last_seq = committed_.last_seq;
+  state.now_ms = committed_.now_ms;
+  state.last_local_job = committed_.last_local_job;
+  through_codec(committed_.jobs, state.jobs, core::decode_job, problem);
+  through_codec(committed_.nodes, state.nodes, core::decode_node, problem);
+  through_codec(committed_.slots, state.slots, core::decode_slot, problem);
+  through_codec(committed_.outbox, state.outbox, core::decode_action, problem);
+  core::rebuild_index(state);
+  return state;
+}
+
+std::string Store::difference(const core::State& state) const {
+  for (const std::string& text :
+       {compare(state.jobs, committed_.jobs), compare(state.nodes, committed_.nodes),
+        compare(state.slots, committed_.slots), compare(state.outbox, committed_.outbox)}) {
+    if (!text.empty()) return text;
+  }
+  core::State copy = committed_;
+  core::rebuild_index(copy);
+  return copy.index == state.index ? "" : "the index differs from one derived from the rows";
+}
+
+}  // namespace hpctl::sim

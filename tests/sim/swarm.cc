@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/swarm.h"
+
+#include <algorithm>
+#include <string>
+
+namespace hpctl::sim {
+
+namespace {
+
+// Off in a third of the seeds, otherwise between often and rarely.
+int64_t draw_interval(Rng& rng, int64_t often_ms, int64_t rarely_ms) {
+  if (rng.below(3) == 0) return 0;
+  return often_ms + static_cast<int64_t>(rng.below(static_cast<uint64_t>(rarely_ms - often_ms)));
+}
+
+double draw_probability(Rng& rng, double most) {
+  return rng.below(2) == 0 ? 0.0 : rng.uniform() * most;
+}
+
+TrainSpec train_spec(const JobPlan& plan) {
+  TrainSpec train;
+  train.model = *model_preset("tiny");
+  train.data.path = "/data";
+  train.data.seq_len = 16;
+  train.batch.micro = 1;
+  train.batch.global = plan.spec.world_size();
+  train.steps = static_cast<int64_t>(plan.steps);
+  return train;
+}
+
+}  // namespace
+
+bool Swarm::training_is_undisturbed() const {
+  return worker_kill == 0 && worker_error == 0 && worker_hang == 0 && holder_crash == 0 &&
+         partition == 0 && burst == 0 && controller_stall == 0 && late_message == 0 &&
+         launch_fails == 0 && launch_silent == 0 && start_fails == 0 && directory_fails == 0 &&
+         cancel == 0 && poison_step == 0 && damaged_checkpoint == 0 && duplicate == 0 && !reorder;
+}
+
+Swarm draw_swarm(Rng& rng) {
+  Swarm s;
+  s.agent_crash = draw_interval(rng, 800, 20'000);
+  s.stream_break = draw_interval(rng, 800, 20'000);
+  s.controller_kill = draw_interval(rng, 3'000, 30'000);
+  s.controller_crash_at_boundary = draw_probability(rng, 0.01);
+  s.racing_controller = draw_probability(rng, 0.2);
+  s.late_commit = draw_probability(rng, 0.5);
+  s.delay_ms_max = 1 + static_cast<int64_t>(rng.below(100));
+  s.scheduler_sees_exit = rng.below(4) != 0;
+  s.scheduler_fences = rng.below(4) != 0;
+  if (rng.below(10) == 0) return s;  // training must go on undisturbed
+  s.agent_restart_ms_max = rng.below(2) == 0 ? 1'500 : 4'000;
+  s.orphan_timeout_ms = 30'000;
+  s.worker_kill = draw_interval(rng, 1'000, 20'000);
+  s.worker_error = draw_interval(rng, 3'000, 30'000);
+  s.worker_hang = draw_interval(rng, 4'000, 30'000);
+  s.holder_crash = draw_interval(rng, 2'000, 20'000);
+  s.partition = draw_interval(rng, 2'000, 20'000);
+  s.controller_stall = draw_interval(rng, 5'000, 30'000);
+  s.burst = draw_interval(rng, 8'000, 40'000);
+  s.damaged_checkpoint = draw_probability(rng, 0.4);
+  s.late_message = draw_probability(rng, 0.5);
+  s.duplicate = draw_probability(rng, 0.2);
+  s.launch_fails = draw_probability(rng, 0.1);
+  s.launch_silent = draw_probability(rng, 0.05);
+  s.start_fails = draw_probability(rng, 0.02);
+  s.directory_fails = draw_probability(rng, 0.1);
+  s.cancel = draw_probability(rng, 0.2);
+  s.poison_step = draw_probability(rng, 0.2);
+  s.reorder = rng.below(4) == 0;
+  return s;
+}
+
+std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
+  std::vector<JobPlan> plans;
+  int32_t nodes_left = kClusterNodes;
+  while (nodes_left > 0) {
+    JobPlan plan;
+    plan.spec.name = "job-" + std::to_string(plans.size());
+    plan.spec.nodes = std::min<int32_t>(nodes_left, 1 + static_cast<int32_t>(rng.below(16)));
+    plan.spec.workers_per_node = 1 + static_cast<int32_t>(rng.below(3));
+    nodes_left -= plan.spec.nodes;
+    plan.spec.checkpoint.dir = "/ckpt/" + plan.spec.name;
+    if (rng.below(5) == 0) plan.spec.checkpoint.resume = "none";
+    plan.spec.recovery.max_restarts = 3 + static_cast<int64_t>(rng.below(20));
+    plan.spec.recovery.window_ms = 30'000 + static_cast<int64_t>(rng.below(600'000));
+    plan.spec.recovery.heartbeat_timeout_ms = 2'000;
+    plan.submit_at_ms = static_cast<int64_t>(rng.below(10'000));
+    if (rng.chance(swarm.cancel)) {
+      plan.cancel_at_ms = plan.submit_at_ms + static_cast<int64_t>(rng.below(60'000));
+    }
+    plan.step_ms = 200 + static_cast<int64_t>(rng.below(800));
+    plan.steps = 10 + rng.below(60);
+    plan.checkpoint_every = 3 + rng.below(10);
+    if (rng.chance(swarm.poison_step)) plan.poison_step = 1 + rng.below(plan.steps);
+    plan.spec.train = train_spec(plan);
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+}  // namespace hpctl::sim

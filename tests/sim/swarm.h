@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one seed breaks, and how hard. Each seed disables some kinds of fault and weighs the others,
+// so that rare combinations get seeds of their own instead of drowning in noise.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "controller/core/types.h"
+
+namespace hpctl::sim {
+
+inline constexpr int32_t kClusterNodes = 64;
+inline constexpr int64_t kFaultPhaseMs = 60'000;  // then everything is healed
+inline constexpr int64_t kLivenessMs = 600'000;   // and must converge within this
+
+struct Swarm {
+  // Mean time between faults of the whole cluster, in ms; 0 = this kind is off.
+  int64_t worker_kill = 0;
+  int64_t worker_error = 0;  // a worker exits with code 1
+  int64_t worker_hang = 0;
+  int64_t agent_crash = 0;
+  int64_t holder_crash = 0;
+  int64_t partition = 0;
+  int64_t stream_break = 0;
+  int64_t controller_kill = 0;   // at any time
+  int64_t controller_stall = 0;  // the loop stands still for a while
+  int64_t burst = 0;             // several faults of random kinds within a few ms
+  // Probabilities.
+  double controller_crash_at_boundary = 0;  // per store boundary
+  double damaged_checkpoint = 0;            // per commit
+  double late_commit = 0;                   // a commit lands although its generation is over
+  double late_message = 0;                  // of a broken stream: arrives nevertheless
+  double duplicate = 0;                     // per message
+  double launch_fails = 0;
+  double launch_silent = 0;  // the holder starts and dies before it registers
+  double start_fails = 0;
+  double directory_fails = 0;
+  double racing_controller = 0;  // per generation record
+  double cancel = 0;             // per job
+  double poison_step = 0;        // per job: one step always crashes
+  bool reorder = false;          // messages of one stream overtake each other
+  bool scheduler_sees_exit = true;
+  bool scheduler_fences = true;
+  int64_t agent_restart_ms_max = 500;
+  int64_t orphan_timeout_ms = 300'000;  // an agent without a controller ends its node
+  int64_t delay_ms_max = 20;
+
+  // True when nothing in this seed may make a generation end early.
+  bool training_is_undisturbed() const;
+};
+Swarm draw_swarm(Rng& rng);
+
+// A job of the workload.
+struct JobPlan {
+  JobSpec spec;
+  int64_t submit_at_ms = 0;
+  int64_t cancel_at_ms = 0;  // 0 = never
+  int64_t step_ms = 0;
+  uint64_t steps = 0;
+  uint64_t checkpoint_every = 0;
+  uint64_t poison_step = 0;  // 0 = none
+};
+std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm);
+
+}  // namespace hpctl::sim

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workers and what they train. A generation advances as one: a step is complete when every rank is
+// alive and none hangs. When one dies its peers notice and leave; when one hangs nobody notices.
+#include <algorithm>
+
+#include "common/base/worker_abi.h"
+#include "tests/sim/cluster.h"
+
+namespace hpctl::sim {
+
+namespace {
+
+constexpr int64_t kHangTimeoutMs = 10'000;
+constexpr int64_t kWatchEveryMs = 1'000;
+
+}  // namespace
+
+SimNode& Cluster::node_of(JobId job, int32_t rank) {
+  const int32_t index = rank / plans_.at(job).spec.workers_per_node;
+  return nodes_.at({job, core::local_node_name(index)});
+}
+
+void Cluster::start_workers(SimNode& node, ActionId id, const core::StartWorkers& order) {
+  const uint64_t generation = order.generation.value;
+  if (const auto it = node.started.find(id); it != node.started.end()) {
+    send_up(node, it->second);
+    return;
+  }
+  if (generation <= node.stopped_through || generation < node.generation_seen) {
+    send_up(node, core::ActionFailed{id, node.key.job, node.key.name,
+                                     "this node has seen a higher generation", false});
+    return;
+  }
+  stop_generations(node, generation - 1);
+  node.generation_seen = generation;
+  if (strikes(swarm_.start_fails)) {
+    send_up(node, core::ActionFailed{id, node.key.job, node.key.name, "fork failed", false});
+    return;
+  }
+  core::WorkersStarted done{id, node.key.job, node.key.name, order.generation, {}};
+  for (const Rank rank : order.ranks) {
+    spawn(node, rank.value, order);
+    done.workers.push_back({rank, order.generation, node.workers.at(rank.value).pid});
+  }
+  node.started[id] = done;
+  after_in_life(node, delay(), [this, &node, done] { send_up(node, done); });
+}
+
+void Cluster::stop_workers(SimNode& node, ActionId id, const core::StopWorkers& order) {
+  const uint64_t through = order.generation.value;
+  node.stopped_through = std::max(node.stopped_through, through);
+  after_in_life(node, delay(), [this, &node, id, through] {
+    stop_generations(node, through);
+    send_up(node, core::WorkersStopped{id, node.key.job, node.key.name, {through}});
+  });
+}
+
+void Cluster::stop_generations(SimNode& node, uint64_t through) {
+  const auto workers = node.workers;
+  for (const auto& [rank, worker] : workers) {
+    if (worker.generation <= through) worker_ends(node, rank, worker.pid, 0, 9, true, true);
+  }
+}
+
+void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order) {
+  const uint64_t generation = order.generation.value;
+  node.workers[rank] = {generation, next_pid_++, false};
+  checkers_.worker_spawned(node.key, rank, generation, order, directory(node.key.job));
+  Run& run = run_of(node.key.job, generation);
+  run.job = node.key.job;
+  run.generation = generation;
+  run.start_step = run.step = order.start_step;
+  run.checkpoint = order.checkpoint;
+  run.last_progress_ms = agenda_.now();
+  run.alive.insert(rank);
+  if (run.broken) {
+    end_rank_soon(run, rank, kExitPeerLost, 500);
+  } else if (static_cast<int32_t>(run.alive.size()) == plans_.at(run.job).spec.world_size()) {
+    form_run(run);
+  }
+}
+
+void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t code, int32_t signal,
+                          bool by_request, bool reported) {
+  const auto it = node.workers.find(rank);
+  if (it == node.workers.end() || it->second.pid != pid) return;
+  Run& run = run_of(node.key.job, it->second.generation);
+  core::WorkerExited event;
+  event.job = node.key.job;
+  event.node = node.key.name;
+  event.boot_id = node.boot_id;
+  event.rank = {rank};
+  event.generation = {run.generation};
+  event.pid = pid;
+  event.exit_code = code;
+  event.signal = signal;
+  event.last_step = run.step;
+  event.by_request = by_request;
+  node.workers.erase(it);
+  checkers_.worker_gone(node.key, rank, run.generation);
+  run.alive.erase(rank);
+  if (reported) report(node, event);
+  if (!run.finished && !run.broken) break_run(run, rank);
+}
+
+// The peers' collectives fail, a little later on each.
+void Cluster::break_run(Run& run, int32_t first) {
+  run.broken = true;
+  for (const int32_t rank : run.alive) {
+    if (rank != first) end_rank_soon(run, rank, kExitPeerLost, 60);
+  }
+}
+
+void Cluster::end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t within_ms) {
+  SimNode& node = node_of(run.job, rank);
+  const auto it = node.workers.find(rank);
+  if (it == node.workers.end() || it->second.generation != run.generation) return;
+  const uint64_t pid = it->second.pid;
+  after_in_life(node, 1 + static_cast<int64_t>(rng_.below(within_ms)),
+                [this, &node, rank, pid, code] {
+                  const auto worker = node.workers.find(rank);
+                  if (worker == node.workers.end() || worker->second.hung) return;
+                  worker_ends(node, rank, pid, code, 0, false, true);
+                });
+}
+
+void Cluster::form_run(Run& run) {
+  if (const auto ref = parse_checkpoint_name(run.checkpoint)) {
+    const StoredCheckpoint* stored = directory(run.job).checkpoint(*ref);
+    if (stored == nullptr) {
+      checkers_.fail("generation " + std::to_string(run.generation) + " of job " +
+                     to_string(run.job) + " starts from a checkpoint that does not exist");
+      return;
+    }
+    if (stored->damaged) {
+      run.broken = true;
+      for (const int32_t rank : run.alive) end_rank_soon(run, rank, kExitCheckpointDamaged, 200);
+      return;
+    }
+  }
+  schedule_step(run);
+}
+
+void Cluster::schedule_step(Run& run) {
+  const JobPlan& plan = plans_.at(run.job);
+  if (run.step >= plan.steps) {
+    run.finished = true;
+    for (const int32_t rank : run.alive) end_rank_soon(run, rank, kExitFinished, 300);
+    return;
+  }
+  agenda_.after(plan.step_ms, [this, &run] { complete_step(run); });
+}
+
+void Cluster::complete_step(Run& run) {
+  const JobPlan& plan = plans_.at(run.job);
+  if (run.broken) return;
+  for (const int32_t rank : run.alive) {
+    if (node_of(run.job, rank).workers.at(rank).hung) return;
+  }
+  if (plan.poison_step == run.step + 1) {
+    SimNode& node = node_of(run.job, 0);
+    worker_ends(node, 0, node.workers.at(0).pid, 1, 0, false, true);
+    return;
+  }
+  ++run.step;
+  run.last_progress_ms = agenda_.now();
+  checkers_.step_trained(run.job, run.generation);
+  if (run.step % plan.checkpoint_every == 0 || run.step == plan.steps) commit_checkpoint(run);
+  schedule_step(run);
+}
+
+// Written in the background; the last one is awaited. A commit may land although its generation is
+// over: the lineage rule, not a race, decides whether it counts.
+void Cluster::commit_checkpoint(Run& run) {
+  const JobPlan& plan = plans_.at(run.job);
+  const CheckpointRef ref{run.step, run.generation};
+  StoredCheckpoint stored;
+  if (const auto from = parse_checkpoint_name(run.checkpoint)) {
+    stored.history = directory(run.job).checkpoint(*from)->history;
+  }
+  stored.history.push_back({run.generation, run.start_step, run.step});
+  stored.damaged = strikes(swarm_.damaged_checkpoint) && ref.step != plan.steps;
+  const bool may_be_late = strikes(swarm_.late_commit);
+  auto commit = [this, &run, ref, stored]() mutable {
+    stored.committed_ms = agenda_.now();
+    checkers_.checkpoint_committed(run.job, ref, directory(run.job).commit(ref, stored));
+    SimNode& writer = node_of(run.job, 0);
+    if (run.alive.contains(0)) {
+      report(writer, core::CheckpointCommitted{run.job, {ref.generation}, ref.step});
+    }
+  };
+  if (ref.step == plan.steps) {
+    commit();
+    return;
+  }
+  const auto within = static_cast<int64_t>(10 + rng_.below(may_be_late ? 8'000 : 400));
+  agenda_.after(within, [&run, commit, may_be_late]() mutable {
+    if (run.broken && !may_be_late) return;
+    commit();
+  });
+}
+
+// The controller's progress table, fed by heartbeats: the first step, and the absence of steps.
+void Cluster::watch_job(JobId job) {
+  agenda_.after(kWatchEveryMs, [this, job] {
+    watch_job(job);
+    const auto it = controller_.state().jobs.find(job);
+    if (!controller_.is_up() || it == controller_.state().jobs.end()) return;
+    const core::Job& row = it->second;
+    if (core::has_ended(row.state) || row.generation == Generation{}) return;
+    const Run& run = run_of(job, row.generation.value);
+    if (run.job == JobId{}) return;
+    if (row.state != core::JobState::kRunning && run.step > run.start_step) {
+      controller_.post(core::GenerationProgressed{job, row.generation, run.step});
+    }
+    const int64_t since = std::max(run.last_progress_ms, controller_.up_since_ms());
+    if (row.stage == core::PlanStage::kNone && agenda_.now() - since >= kHangTimeoutMs) {
+      controller_.post(core::HangDetected{job, row.generation, "n0", Rank{0}, "no step for 10 s"});
+    }
+  });
+}
+
+}  // namespace hpctl::sim
