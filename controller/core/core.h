@@ -62,6 +62,10 @@ struct State {
 // Tick before it would fire deadlines that passed while nobody was there.
 void rebuild_index(State& state);
 
+// What the shell owes the core besides: after a commit it refuses and closes a stream whose boot id
+// is among Node::former_boot_ids of a row that changed (the core gave that life up, for instance
+// because it did not stop its workers in time); the agent then ends its workers and itself.
+
 // Which rows a Step changed; a key that is no longer in its table was deleted. `meta` stands for
 // last_seq, now_ms and last_local_job.
 struct Dirty {

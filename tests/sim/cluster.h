@@ -80,6 +80,7 @@ class Cluster final : public World {
         controller_(controller) {}
 
   void perform(const core::Action& action) override;
+  void node_changed(const core::Node& row) override;
   void controller_died() override;
   void controller_started() override;
 
@@ -108,6 +109,7 @@ class Cluster final : public World {
   void connect(SimNode& node);
   void register_agent(SimNode& node);
   void registered(SimNode& node, uint64_t stream, const core::StepResult& result);
+  void refuse(SimNode& node);
   void close_stream(SimNode& node);
   void send_up(SimNode& node, core::EventBody body, SimController::Done done = nullptr);
   void send_down(SimNode& node, std::function<void()> task);

@@ -116,6 +116,7 @@ void SimController::run_batch() {
     checkers_.order_performed(action, store_);
     world_->perform(action);
   }
+  for (const core::NodeKey& key : dirty.nodes) world_->node_changed(state_.nodes.at(key));
   if (dies_here()) return;  // performed, nobody told yet
   for (const auto& [done, result] : answers) {
     done(result);

@@ -24,6 +24,7 @@ class World {
  public:
   virtual ~World() = default;
   virtual void perform(const core::Action& action) = 0;
+  virtual void node_changed(const core::Node& row) = 0;  // committed
   virtual void controller_died() = 0;
   virtual void controller_started() = 0;
 };

@@ -23,6 +23,7 @@ void Cluster::connect(SimNode& node) {
     }
     node.stream = next_stream_++;
     node.welcomed = false;
+    node.up_clear_ms = node.down_clear_ms = 0;
     register_agent(node);
   });
 }
@@ -47,11 +48,8 @@ void Cluster::register_agent(SimNode& node) {
 
 // The controller's answer: refused agents end what they have and themselves.
 void Cluster::registered(SimNode& node, uint64_t stream, const core::StepResult& result) {
-  const uint64_t life = node.life;
   if (!result.refusal.empty()) {
-    agenda_.after(delay(), [this, &node, life] {
-      if (node.life == life && node.holder_alive) end_holder(node);
-    });
+    refuse(node);
     return;
   }
   if (node.stream != stream) return;
@@ -64,6 +62,20 @@ void Cluster::registered(SimNode& node, uint64_t stream, const core::StepResult&
                           core::ActionKind::kEndNode}) {
     const auto it = open.find({node.key.job, kind, node.key.name});
     if (it != open.end()) perform(controller_.state().outbox.at(it->second));
+  }
+}
+
+void Cluster::refuse(SimNode& node) {
+  after_in_life(node, delay(), [this, &node] { end_holder(node); });
+}
+
+// A connected life that the core gave up is told so.
+void Cluster::node_changed(const core::Node& row) {
+  const auto it = nodes_.find(row.key);
+  if (it == nodes_.end() || it->second.bound == 0) return;
+  const auto& former = row.former_boot_ids;
+  if (std::find(former.begin(), former.end(), it->second.boot_id) != former.end()) {
+    refuse(it->second);
   }
 }
 
