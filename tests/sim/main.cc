@@ -27,22 +27,12 @@ using hpctl::sim::SeedResult;
 
 constexpr uint64_t kTwiceEvery = 20;  // every 20th seed runs twice and must match
 
-thread_local uint64_t current_seed = 0;
+// HP_CHECK aborts; say which seed it was.
+thread_local char epitaph[64];
+void on_abort(int) { (void)!write(STDERR_FILENO, epitaph, std::strlen(epitaph)); }
 
-// HP_CHECK aborts; say which seed it was. Only async-signal-safe calls.
-void on_abort(int) {
-  char text[64] = "aborted in seed ";
-  size_t length = std::strlen(text);
-  char digits[20];
-  size_t count = 0;
-  uint64_t rest = current_seed;
-  do {
-    digits[count++] = static_cast<char>('0' + rest % 10);
-    rest /= 10;
-  } while (rest != 0);
-  while (count > 0) text[length++] = digits[--count];
-  text[length++] = '\n';
-  (void)!write(STDERR_FILENO, text, length);
+void announce(uint64_t seed) {
+  std::snprintf(epitaph, sizeof(epitaph), "aborted in seed %lu\n", seed);
 }
 
 struct Totals {
@@ -53,7 +43,7 @@ struct Totals {
 };
 
 SeedResult run_checked(uint64_t seed, bool twice) {
-  current_seed = seed;
+  announce(seed);
   SeedResult result = hpctl::sim::run_seed(seed, false);
   if (twice && hpctl::sim::run_seed(seed, false).digest != result.digest) {
     result.violation = "two runs of the same seed differ";
@@ -124,7 +114,8 @@ int main(int argc, char** argv) {
     if (option == "--seed") seed = argv[i + 1];
   }
   if (seed == nullptr) return run_many(seconds, base, threads);
-  const SeedResult r = hpctl::sim::run_seed(current_seed = std::strtoull(seed, nullptr, 10), trace);
+  announce(std::strtoull(seed, nullptr, 10));
+  const SeedResult r = hpctl::sim::run_seed(std::strtoull(seed, nullptr, 10), trace);
   std::printf("seed %s: digest %016lx, %lu events, %s\n", seed, r.digest, r.events,
               r.violation.empty() ? "held" : r.violation.c_str());
   return r.violation.empty() ? 0 : 1;
