@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/agent.h"
 
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -21,7 +20,9 @@
 #include "agent/core/reconnect.h"
 #include "agent/core/supervisor.h"
 #include "agent/event_loop.h"
+#include "agent/holder_memory.h"
 #include "agent/holder_protocol.h"
+#include "agent/messages.h"
 #include "agent/node_facts.h"
 #include "agent/packet_socket.h"
 #include "agent/progress_view.h"
@@ -37,7 +38,6 @@
 namespace hpctl::agent {
 namespace {
 
-constexpr int64_t kGreetingTimeoutMs = 10'000;
 constexpr int64_t kWelcomeTimeoutMs = 5'000;
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
@@ -45,44 +45,6 @@ constexpr int64_t kStartControllerTimeoutMs = 5'000;
 constexpr int64_t kDefaultHeartbeatMs = 500;
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
-
-// What the holder tells a new agent first.
-struct Memory {
-  holder::Hello hello;
-  std::vector<std::pair<holder::WorkerState, UniqueFd>> workers;
-  std::vector<holder::StoredReport> reports;
-  std::vector<holder::Exited> exits;
-};
-
-Result<Memory> read_memory(PacketSocket& socket) {
-  Memory memory;
-  for (;;) {
-    HP_TRY_ASSIGN(std::optional<Packet> packet, socket.receive());
-    if (!packet) {
-      pollfd readable{socket.fd(), POLLIN, 0};
-      if (::poll(&readable, 1, kGreetingTimeoutMs) > 0) continue;
-      return Error{ErrorCode::kUnavailable, "no greeting from the holder"};
-    }
-    HP_TRY_ASSIGN(holder::ToAgent message, holder::decode_to_agent(packet->bytes));
-    if (const auto* hello = std::get_if<holder::Hello>(&message)) memory.hello = *hello;
-    if (const auto* worker = std::get_if<holder::WorkerState>(&message)) {
-      memory.workers.emplace_back(*worker, std::move(packet->descriptor));
-    }
-    if (auto* report = std::get_if<holder::StoredReport>(&message)) {
-      memory.reports.push_back(std::move(*report));
-    }
-    if (auto* exit = std::get_if<holder::Exited>(&message)) {
-      memory.exits.push_back(std::move(*exit));
-    }
-    if (std::holds_alternative<holder::HelloEnd>(message)) break;
-  }
-  if (memory.hello.version != holder::kProtocolVersion) {
-    return Error{ErrorCode::kFailedPrecondition,
-                 "this hpagent does not fit the holder that runs; install the version the job was "
-                 "started with, or restart the job"};
-  }
-  return memory;
-}
 
 uint64_t random_seed() {
   uint64_t seed = 0;
@@ -92,7 +54,7 @@ uint64_t random_seed() {
 
 class Agent {
  public:
-  Agent(const AgentOptions& options, PacketSocket holder, Memory memory);
+  Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memory);
   int run();
 
  private:
@@ -110,7 +72,8 @@ class Agent {
   void perform(const Decisions& decisions);
   void perform(const SpawnRank& decision);
   void answer(const Done& decision);
-  void answer(const Failed& decision);
+  void answer(Failed decision);
+  void say_goodbye();
 
   // The controller's side.
   void connect();
@@ -163,7 +126,7 @@ class Agent {
   bool finished_ = false;
 };
 
-Agent::Agent(const AgentOptions& options, PacketSocket holder, Memory memory)
+Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memory)
     : options_(options),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       holder_(std::move(holder)),
@@ -234,15 +197,7 @@ void Agent::on_exit(const holder::Exited& exit) {
     report_commit(*commit);
   }
   v1::AgentMessage message = this->message();
-  v1::WorkerExited& exited = *message.mutable_worker_exited();
-  exited.set_generation(exit.generation);
-  exited.set_rank(exit.rank);
-  exited.set_pid(exit.pid);
-  exited.set_exit_code(exit.exit_code);
-  exited.set_signal(exit.signal);
-  exited.set_last_step(exit.last_step);
-  exited.set_message(exit.message);
-  exited.set_by_request(exit.by_request != 0);
+  *message.mutable_worker_exited() = to_message(exit);
   report(std::move(message), exit.exit_id);
   watch_.worker_ended(exit.rank, exit.generation);
   const auto page = pages_.find(exit.rank);
@@ -270,10 +225,7 @@ void Agent::perform(const Decisions& decisions) {
     } else if (const auto* failed = std::get_if<Failed>(&decision)) {
       answer(*failed);
     } else {
-      v1::AgentMessage goodbye = message();
-      goodbye.mutable_goodbye()->set_reason("the job has ended");
-      report(std::move(goodbye));
-      leave_by_ms_ = clock_.monotonic_ms() + kGoodbyeTimeoutMs;
+      say_goodbye();
     }
   }
 }
@@ -286,32 +238,26 @@ void Agent::answer(const Done& decision) {
   spawns_.erase(decision.generation);
   if (reports_.has_answer(decision.key)) return;
   v1::AgentMessage message = this->message();
-  v1::ActionDone& done = *message.mutable_action_done();
-  done.set_action_seq(decision.key.seq);
-  done.set_action_index(decision.key.index);
-  done.set_generation(decision.generation);
-  for (const StartedWorker& worker : decision.workers) {
-    v1::RunningWorker& added = *done.add_workers();
-    added.set_rank(worker.rank);
-    added.set_generation(worker.generation);
-    added.set_pid(worker.pid);
-  }
+  *message.mutable_action_done() = to_message(decision);
   report(std::move(message));
 }
 
-void Agent::answer(const Failed& decision) {
+void Agent::answer(Failed decision) {
   spawns_.erase(decision.generation);
   if (reports_.has_answer(decision.key)) return;
-  const std::string reason = printable_line(decision.reason, kReasonBytes);
-  log_error("generation " + std::to_string(decision.generation) + ": " + reason);
+  decision.reason = printable_line(decision.reason, kReasonBytes);
+  log_error("generation " + std::to_string(decision.generation) + ": " + decision.reason);
   v1::AgentMessage message = this->message();
-  v1::ActionFailed& failed = *message.mutable_action_failed();
-  failed.set_action_seq(decision.key.seq);
-  failed.set_action_index(decision.key.index);
-  failed.set_generation(decision.generation);
-  failed.set_reason(reason);
-  failed.set_permanent(decision.permanent);
+  *message.mutable_action_failed() = to_message(decision);
   report(std::move(message));
+}
+
+void Agent::say_goodbye() {
+  leave_by_ms_ = clock_.monotonic_ms() + kGoodbyeTimeoutMs;
+  if (reports_.has_goodbye()) return;
+  v1::AgentMessage goodbye = message();
+  goodbye.mutable_goodbye()->set_reason("the job has ended");
+  report(std::move(goodbye));
 }
 
 // ---- the controller's side ----------------------------------------------------------------------
@@ -336,10 +282,7 @@ v1::AgentMessage Agent::registration() const {
     (*registration.mutable_capabilities())[name] = value;
   }
   for (const StartedWorker& worker : supervisor_.running()) {
-    v1::RunningWorker& added = *registration.add_workers();
-    added.set_rank(worker.rank);
-    added.set_generation(worker.generation);
-    added.set_pid(worker.pid);
+    *registration.add_workers() = to_message(worker);
   }
   return message;
 }
@@ -398,8 +341,7 @@ void Agent::on_message(const v1::ControllerMessage& message) {
           {{stop.action_seq(), stop.action_index()}, stop.generation(), stop.grace_ms()}));
     }
     case v1::ControllerMessage::kEndNode:
-      return perform(
-          supervisor_.end({message.end_node().action_seq(), message.end_node().action_index()}));
+      return perform(supervisor_.end());
     case v1::ControllerMessage::KIND_NOT_SET:
       return log_warning("the controller sent a message this version does not know");
   }
@@ -439,8 +381,7 @@ void Agent::report(v1::AgentMessage message, uint64_t covers_exit) {
 void Agent::report_commit(Commit commit) {
   if (reports_.waiting().size() >= ReportLog::kManyReports) return;
   v1::AgentMessage message = this->message();
-  message.mutable_checkpoint_committed()->set_generation(commit.generation);
-  message.mutable_checkpoint_committed()->set_step(commit.step);
+  *message.mutable_checkpoint_committed() = to_message(commit);
   deliver(reports_.keep_commit(std::move(message), commit));
 }
 
@@ -497,21 +438,8 @@ void Agent::heartbeat() {
   v1::AgentMessage message = this->message();
   v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
   for (const auto& [rank, page] : pages_) {
-    const ProgressSample sample = page.view->sample();
-    v1::WorkerProgress& progress = *heartbeat.add_workers();
-    progress.set_rank(rank);
-    progress.set_generation(page.generation);
-    progress.set_pid(page.pid);
-    progress.set_phase(sample.phase);
-    progress.set_step(sample.step);
-    progress.set_collective(sample.collective);
-    progress.set_loss(sample.loss);
-    progress.set_grad_norm(sample.grad_norm);
-    progress.set_tokens(sample.tokens);
-    progress.set_step_ns(sample.step_ns);
-    progress.set_checkpoint_step(sample.checkpoint_step);
-    progress.set_start_unix_ns(sample.start_unix_ns);
-    progress.set_first_step_unix_ns(sample.first_step_unix_ns);
+    *heartbeat.add_workers() =
+        to_message(StartedWorker{rank, page.generation, page.pid}, page.view->sample());
   }
   link_->send(message);
   heartbeat_at_ms_ = clock_.monotonic_ms() + heartbeat_ms_;
@@ -527,9 +455,8 @@ void Agent::start_controller() {
     log_warning(message_of(started.status()));
     return;
   }
-  if (link_) drop_link("a controller was started");
   backoff_.reset();
-  connect_at_ms_ = 0;
+  connect_at_ms_ = 0;  // an attempt under way goes on: the controller may only have been slow
 }
 
 void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason) {

@@ -25,6 +25,10 @@ void ReportLog::acknowledged(uint64_t seq) {
   if (waiting_.erase(seq) > 0) to_holder_(holder::DropReport{seq});
 }
 
+bool ReportLog::has_goodbye() const {
+  return !waiting_.empty() && waiting_.rbegin()->second.has_goodbye();
+}
+
 bool ReportLog::has_answer(ActionKey key) const {
   for (const auto& [seq, message] : waiting_) {
     if (message.has_action_done() && ActionKey{message.action_done().action_seq(),

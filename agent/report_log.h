@@ -36,6 +36,7 @@ class ReportLog {
   const std::map<uint64_t, v1::AgentMessage>& waiting() const { return waiting_; }
   // The waiting answer to this action, if there is one.
   bool has_answer(ActionKey key) const;
+  bool has_goodbye() const;
 
  private:
   uint64_t last_seq_;

@@ -82,11 +82,11 @@ Decisions Supervisor::stop(const StopRequest& request) {
   return decisions;
 }
 
-Decisions Supervisor::end(ActionKey key) {
+Decisions Supervisor::end() {
   Decisions decisions;
   if (ending_) return decisions;
   if (starting_) give_up_start("the job has ended", false, decisions);
-  ending_ = key;
+  ending_ = true;
   ended_through_ = UINT64_MAX;
   decisions.emplace_back(KillThrough{UINT64_MAX, kEndNodeGraceMs});
   advance(decisions);
@@ -136,10 +136,8 @@ void Supervisor::advance(Decisions& decisions) {
   });
   if (starting_) advance_start(decisions);
   if (ending_ && !occupied(0, UINT64_MAX)) {
-    decisions.emplace_back(Done{*ending_, 0, {}});
     decisions.emplace_back(NodeIsDone{});
-    // Said once; ended_through_ keeps every later start out.
-    ending_.reset();
+    ending_ = false;  // said once; ended_through_ keeps every later start out
   }
 }
 

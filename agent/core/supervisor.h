@@ -66,7 +66,7 @@ struct Failed {
   std::string reason;
   bool permanent = false;
 };
-// No worker is left and the job has ended: the node can go.
+// No worker is left and the job has ended: say Goodbye, which answers EndNode, and go.
 struct NodeIsDone {};
 
 using Decision = std::variant<AcceptGeneration, KillThrough, SpawnRank, Done, Failed, NodeIsDone>;
@@ -82,7 +82,7 @@ class Supervisor {
 
   Decisions start(const StartRequest& request);
   Decisions stop(const StopRequest& request);
-  Decisions end(ActionKey key);
+  Decisions end();
 
   // What the holder reports. `spawned` also serves for the workers it tells a new agent of.
   Decisions spawned(const StartedWorker& worker, bool alive);
@@ -112,7 +112,7 @@ class Supervisor {
   std::map<SlotKey, Slot> slots_;  // running ones, and the ended ones of the newest generation
   std::optional<StartRequest> starting_;
   std::vector<StopRequest> stopping_;
-  std::optional<ActionKey> ending_;
+  bool ending_ = false;
 };
 
 }  // namespace hpctl::agent

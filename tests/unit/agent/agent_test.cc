@@ -365,7 +365,6 @@ TEST_F(AgentTest, EndNodeStopsEverythingAndSaysGoodbye) {
   message.set_job(kJob.value);
   message.mutable_end_node()->set_action_seq(2);
   controller_.send(message);
-  done(2);
   EXPECT_TRUE(exited().by_request());
   controller_.take(AgentMessage::kGoodbye);
   EXPECT_EQ(wait_for_node_end(), 0);

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/messages.h"
+
+namespace hpctl::agent {
+
+v1::WorkerExited to_message(const holder::Exited& exit) {
+  v1::WorkerExited message;
+  message.set_generation(exit.generation);
+  message.set_rank(exit.rank);
+  message.set_pid(exit.pid);
+  message.set_exit_code(exit.exit_code);
+  message.set_signal(exit.signal);
+  message.set_last_step(exit.last_step);
+  message.set_message(exit.message);
+  message.set_by_request(exit.by_request != 0);
+  return message;
+}
+
+v1::ActionDone to_message(const Done& done) {
+  v1::ActionDone message;
+  message.set_action_seq(done.key.seq);
+  message.set_action_index(done.key.index);
+  message.set_generation(done.generation);
+  for (const StartedWorker& worker : done.workers) *message.add_workers() = to_message(worker);
+  return message;
+}
+
+v1::ActionFailed to_message(const Failed& failed) {
+  v1::ActionFailed message;
+  message.set_action_seq(failed.key.seq);
+  message.set_action_index(failed.key.index);
+  message.set_generation(failed.generation);
+  message.set_reason(failed.reason);
+  message.set_permanent(failed.permanent);
+  return message;
+}
+
+v1::CheckpointCommitted to_message(const Commit& commit) {
+  v1::CheckpointCommitted message;
+  message.set_generation(commit.generation);
+  message.set_step(commit.step);
+  return message;
+}
+
+v1::RunningWorker to_message(const StartedWorker& worker) {
+  v1::RunningWorker message;
+  message.set_rank(worker.rank);
+  message.set_generation(worker.generation);
+  message.set_pid(worker.pid);
+  return message;
+}
+
+v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample& sample) {
+  v1::WorkerProgress message;
+  message.set_rank(worker.rank);
+  message.set_generation(worker.generation);
+  message.set_pid(worker.pid);
+  message.set_phase(sample.phase);
+  message.set_step(sample.step);
+  message.set_collective(sample.collective);
+  message.set_loss(sample.loss);
+  message.set_grad_norm(sample.grad_norm);
+  message.set_tokens(sample.tokens);
+  message.set_step_ns(sample.step_ns);
+  message.set_checkpoint_step(sample.checkpoint_step);
+  message.set_start_unix_ns(sample.start_unix_ns);
+  message.set_first_step_unix_ns(sample.first_step_unix_ns);
+  return message;
+}
+
+}  // namespace hpctl::agent

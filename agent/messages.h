@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happened on the node, in the words of the wire contract.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/core/progress.h"
+#include "agent/core/supervisor.h"
+#include "agent/holder_protocol.h"
+#include "proto/hpctl/v1/hpctl.pb.h"
+
+namespace hpctl::agent {
+
+v1::WorkerExited to_message(const holder::Exited& exit);
+v1::ActionDone to_message(const Done& done);
+v1::ActionFailed to_message(const Failed& failed);
+v1::CheckpointCommitted to_message(const Commit& commit);
+v1::RunningWorker to_message(const StartedWorker& worker);
+v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample& sample);
+
+}  // namespace hpctl::agent
