@@ -53,8 +53,8 @@ void report() {
   ::sigprocmask(SIG_BLOCK, nullptr, &mask);
   int blocked = 0;
   int handled = 0;
-  for (int signal = 1; signal < 32; ++signal) {
-    blocked += ::sigismember(&mask, signal);
+  for (int signal = 1; signal < 32; ++signal) blocked += ::sigismember(&mask, signal);
+  for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGCHLD}) {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_DFL) ++handled;
