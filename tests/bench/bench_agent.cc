@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent adds to a start and to a fault, seen from the controller's end of the stream.
+//
+//   bench_agent [RUNS]
+//
+// Per run, with one worker: StartWorkers sent -> worker's main() runs; StartWorkers sent ->
+// ActionDone received; SIGKILL of the worker -> WorkerExited received; StopWorkers sent ->
+// ActionDone received. Prints a table of medians and worst cases, then one line of JSON. Nothing is
+// asserted: figures are for people.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+#include "tests/unit/agent/node_under_test.h"
+
+namespace hpctl::test {
+namespace {
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+using Samples = std::map<std::string, std::vector<double>>;
+
+void measure(NodeUnderTest& node, uint64_t generation, Samples& samples) {
+  const uint64_t seq = 2 * generation;
+  double from = now_ms();
+  const v1::ActionDone done = node.start(seq, generation, {0}, {"map", "step", "1", "hang"});
+  samples["start_to_done_ms"].push_back(now_ms() - from);
+  const AgentMessage heartbeat = node.controller_.take([&](const AgentMessage& message) {
+    return message.has_heartbeat() && message.heartbeat().workers_size() == 1 &&
+           message.heartbeat().workers(0).generation() == generation &&
+           message.heartbeat().workers(0).first_step_unix_ns() != 0;
+  });
+  const double main_ms =
+      static_cast<double>(heartbeat.heartbeat().workers(0).start_unix_ns()) / 1e6;
+  samples["start_to_main_ms"].push_back(main_ms - from);
+  if (generation % 2 == 0) {
+    from = now_ms();
+    ::kill(static_cast<pid_t>(done.workers(0).pid()), SIGKILL);
+    node.exited();
+    samples["sigkill_to_report_ms"].push_back(now_ms() - from);
+  } else {
+    from = now_ms();
+    node.controller_.send(node.stop_workers(seq + 1, generation, 0));
+    node.done(seq + 1);
+    samples["stop_to_done_ms"].push_back(now_ms() - from);
+    node.exited();
+  }
+}
+
+void print(Samples& samples) {
+  std::printf("%-24s %10s %10s\n", "", "median ms", "worst ms");
+  std::string json;
+  for (auto& [name, values] : samples) {
+    std::sort(values.begin(), values.end());
+    const double median = values[values.size() / 2];
+    std::printf("%-24s %10.2f %10.2f\n", name.c_str(), median, values.back());
+    json += (json.empty() ? "{\"" : ", \"") + name + "\": " + std::to_string(median);
+  }
+  std::printf("%s}\n", json.c_str());
+}
+
+}  // namespace
+}  // namespace hpctl::test
+
+int main(int argc, char** argv) {
+  const int runs = argc > 1 ? std::atoi(argv[1]) : 100;
+  hpctl::test::Samples samples;
+  {
+    hpctl::test::NodeUnderTest node;
+    node.connect();
+    for (int run = 1; run <= runs; ++run) {
+      hpctl::test::measure(node, static_cast<uint64_t>(run), samples);
+    }
+  }
+  hpctl::test::print(samples);
+  return 0;
+}
