@@ -63,7 +63,7 @@ extern "C" __attribute__((visibility("default"))) int hptrain_run_engine(
     const hpctl::Workload& workload, hpctl::Progress& progress, int arena_fd) {
   using namespace hpctl;  // NOLINT(google-build-using-namespace)
   set_log_component("rank " + std::to_string(workload.rank));
-  fix_threads();
+  prepare_runtime();
   log_info("runtime: " + describe(runtime_environment(workload.train.precision)));
   // Never destroyed: after a failure a thread may still be writing a shard of a save that nobody
   // will commit, and waiting for the disk would delay the recovery.

@@ -3,6 +3,7 @@
 
 #include <ATen/Version.h>
 #include <dlfcn.h>
+#include <malloc.h>
 
 #include <cstdlib>
 
@@ -47,7 +48,11 @@ std::string variable_or(const char* name, const char* otherwise) {
 
 }  // namespace
 
-void fix_threads() { at::set_num_threads(1); }
+void prepare_runtime() {
+  at::set_num_threads(1);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc accepts
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
 
 std::map<std::string, std::string> runtime_environment(const std::string& precision) {
   auto* blas_threads = openblas<int()>("openblas_get_num_threads");

@@ -8,9 +8,11 @@
 
 namespace hpctl {
 
-// One ATen thread (more would change the order of sums in full reductions and norms), and no
-// OpenBLAS thread beyond what OPENBLAS_NUM_THREADS says. Call before the first tensor operation.
-void fix_threads();
+// One ATen thread: more would change the order of sums in full reductions and norms. (OpenBLAS has
+// taken its number from the environment when it was loaded; see pin_environment.h.) And memory that
+// a step frees stays with the process, or every step would fault the same pages in again. Call
+// before the first tensor operation.
+void prepare_runtime();
 
 // Names and values of everything that the bits of a result depend on besides the job itself.
 std::map<std::string, std::string> runtime_environment(const std::string& precision);
