@@ -103,18 +103,15 @@ int main(int argc, char** argv) {
   uint64_t base = 1;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   const char* seed = nullptr;
-  bool trace = false;
-  for (int i = 1; i < argc; ++i) {
+  const bool trace = std::string(argv[argc - 1]) == "--trace";
+  for (int i = 1; i + 1 < argc; ++i) {
     const std::string option = argv[i];
-    if (option == "--trace") trace = true;
-    if (i + 1 >= argc) continue;
     if (option == "--seconds") seconds = std::atof(argv[i + 1]);
     if (option == "--seed-base") base = std::strtoull(argv[i + 1], nullptr, 10);
     if (option == "--threads") threads = static_cast<unsigned>(std::atoi(argv[i + 1]));
     if (option == "--seed") seed = argv[i + 1];
   }
   if (seed == nullptr) return run_many(seconds, base, threads);
-  announce(std::strtoull(seed, nullptr, 10));
   const SeedResult r = hpctl::sim::run_seed(std::strtoull(seed, nullptr, 10), trace);
   std::printf("seed %s: digest %016lx, %lu events, %s\n", seed, r.digest, r.events,
               r.violation.empty() ? "held" : r.violation.c_str());
