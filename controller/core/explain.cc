@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace hpctl::core {
 
@@ -32,22 +33,27 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     if (entry.job != job) continue;
     if (last == nullptr || is_state_change(entry)) last = &entry;
   }
-  std::vector<std::vector<LogEntry>> groups;
-  for (Seq at = last == nullptr ? Seq{} : last->seq; at != Seq{};) {
-    const auto it = by_seq.find(at);
-    if (it == by_seq.end()) break;
-    groups.emplace_back();
+  std::set<Seq> story;
+  for (Seq at = last == nullptr ? Seq{} : last->seq; by_seq.contains(at);) {
+    story.insert(at);
     Seq before;  // the newest earlier event that any entry of this step names
-    for (const LogEntry* entry : it->second) {
-      if (entry->type == "Refused") continue;
-      groups.back().push_back(*entry);
-      if (entry->because < at) before = std::max(before, entry->because);
+    for (const LogEntry* entry : by_seq.at(at)) {
+      if (entry->type != "Refused" && entry->because < at)
+        before = std::max(before, entry->because);
     }
     at = before;
   }
+  // A cause that was reported after its consequence belongs to the story as well.
+  for (const auto& [seq, entries] : by_seq) {
+    for (const LogEntry* entry : entries) {
+      if (entry->type == "CauseFound" && story.contains(entry->because)) story.insert(seq);
+    }
+  }
   std::vector<LogEntry> chain;
-  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-    chain.insert(chain.end(), group->begin(), group->end());
+  for (const Seq seq : story) {
+    for (const LogEntry* entry : by_seq.at(seq)) {
+      if (entry->type != "Refused") chain.push_back(*entry);
+    }
   }
   return chain;
 }
@@ -56,7 +62,9 @@ std::string summarize(const std::vector<LogEntry>& chain) {
   const auto state = std::find_if(chain.rbegin(), chain.rend(), is_state_change);
   if (state == chain.rend()) return "nothing has happened yet";
   const std::string text = upper(state->type.substr(3)) + ": " + state->cause;
-  const LogEntry& root = chain.front();
+  const auto found = std::find_if(chain.begin(), chain.end(),
+                                  [](const LogEntry& entry) { return entry.type == "CauseFound"; });
+  const LogEntry& root = found == chain.end() ? chain.front() : *found;
   if (root.seq == state->seq) return text;
   return text + "; it began with: " + root.cause;
 }

@@ -48,8 +48,7 @@ void bind_slots(Transition& t, const Job& job) {
 // Leaves the node to end by itself or asks it to.
 void end_node(Transition& t, const Job& job, Node& node) {
   if (node.state == NodeState::kDown) {
-    t.set_deadline(node, 0);
-    t.set_state(node, NodeState::kEnded, "was down when the job ended");
+    node_ended(t, node, "was down when the job ended");
     return;
   }
   t.set_state(node, NodeState::kEnding, "the job has ended");
@@ -108,6 +107,17 @@ void on(Transition& t, const CancelRequested& e) {
     job->cancel_requested = true;
     job->reason = "cancelled by uid " + std::to_string(e.uid) + "; workers are stopping";
     enter_stop_workers(t, *job);
+  }
+}
+
+void node_ended(Transition& t, Node& node, const std::string& reason) {
+  t.withdraw(node.key.job, ActionKind::kEndNode, node.key.name);
+  t.set_deadline(node, 0);
+  t.set_state(node, NodeState::kEnded, reason);
+  node.connected = false;
+  for (Slot* slot : t.slots(node)) {
+    if (slot->state == SlotState::kExited) continue;
+    t.set_slot(*slot, SlotState::kExited, slot->generation, slot->pid, kEndedUnreported, 0);
   }
 }
 

@@ -136,9 +136,7 @@ void on(Transition& t, const NodeLost& e) {
   } else if (node->state == NodeState::kDown || node->state == NodeState::kEnded) {
     t.refuse(e.job, e.node + " was known to be " + to_string(node->state), e.node);
   } else if (node->state == NodeState::kEnding) {
-    t.withdraw(e.job, ActionKind::kEndNode, e.node);
-    t.set_deadline(*node, 0);
-    t.set_state(*node, NodeState::kEnded, e.cause);
+    node_ended(t, *node, e.cause);
   } else {
     lose_node(t, *job, *node, e.node + " was lost: " + e.cause);
   }
@@ -149,10 +147,7 @@ void on(Transition& t, const NodeEnded& e) {
   if (node == nullptr || (!e.boot_id.empty() && e.boot_id != node->boot_id)) {
     t.refuse(e.job, "not the present life of " + e.node, e.node);
   } else if (node->state == NodeState::kEnding) {
-    t.withdraw(e.job, ActionKind::kEndNode, e.node);
-    t.set_deadline(*node, 0);
-    t.set_state(*node, NodeState::kEnded, "ended as asked");
-    node->connected = false;
+    node_ended(t, *node, "ended as asked");
   } else if (node->state == NodeState::kUp || node->state == NodeState::kLaunching) {
     // Nobody asked: an operator, a time limit, or the agent's orphan timeout.
     lose_node(t, *t.job(e.job), *node, e.node + " ended by itself");

@@ -83,7 +83,7 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   node.launched_for = job.restarts;
   node.launch_seq = t.seq();
   t.issue(LaunchNode{job.id, node.key.name}, reason);
-  t.note("LaunchNode", job, reason, node.key.name);
+  t.note("LaunchNode", job, "launching " + node.key.name + ": " + reason, node.key.name);
 }
 
 void enter_stop_workers(Transition& t, Job& job) {

@@ -54,6 +54,8 @@ void lose_node(Transition& t, Job& job, Node& node, const std::string& cause);
 
 // ---- the end (jobs.cc) --------------------------------------------------------------------------
 
+// The node is gone for good, and its workers with it.
+void node_ended(Transition& t, Node& node, const std::string& reason);
 void end_job(Transition& t, Job& job, JobState state, const std::string& reason);
 
 }  // namespace hpctl::core

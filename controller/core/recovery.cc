@@ -36,11 +36,13 @@ void set_fault(Job& job, const Fault& fault, bool collateral) {
 // A cause that arrives after its consequence takes its place in the history.
 void adopt_cause(Transition& t, Job& job, const Fault& fault) {
   if (!job.fault_is_collateral) return;
-  const std::string before = job.fault;
+  const std::string consequence = job.fault;
+  const Seq consequence_seq = job.fault_seq;
   set_fault(job, fault, false);
   if (!job.recent_faults.empty()) job.recent_faults.back() = fault;
   t.changed(job);
-  t.note("CauseFound", job, fault.cause + "; this explains: " + before, fault.node, fault.rank);
+  t.note_because(consequence_seq, "CauseFound", job,
+                 fault.cause + "; this explains: " + consequence, fault.node);
 }
 
 bool has_progressed(const Transition& t, const Job& job) {
@@ -120,18 +122,24 @@ int64_t backoff_ms(int64_t attempts) {
 }
 
 void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
-  const Seq previous = has_progressed(t, job) ? Seq{} : job.fault_seq;
+  const bool progressed = has_progressed(t, job);
+  const Seq previous = job.fault_seq;
   remember(job, fault);
   set_fault(job, fault, kind == FaultKind::kCollateral);
   t.changed(job);
-  if (!spend_budget(t, job, kind)) return;
+  if (!spend_budget(t, job, kind)) {
+    // The chain behind the end goes on to the fault before this one.
+    t.note_because(previous, "RestartsExhausted", job,
+                   std::to_string(job.restarts) + " restarts before this");
+    return;
+  }
   job.plan_attempts = 0;
   job.not_before_ms = t.now() + backoff_ms(job.restarts_without_progress);
   if (job.state == JobState::kRunning) job.recovering_since_ms = t.now();
   job.state = JobState::kRecovering;
   // A fault that repeats without progress is part of the explanation of the present one.
-  t.note_because(previous == Seq{} ? t.seq() : previous, "JobRecovering", job, fault.cause,
-                 fault.node);
+  t.note_because(progressed || previous == Seq{} ? t.seq() : previous, "JobRecovering", job,
+                 fault.cause, fault.node);
   enter_stop_workers(t, job);
 }
 

@@ -107,9 +107,8 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   std::string what;
   if (node.state == NodeState::kDown) {
     if (job.cancel_requested) return;
-    what = "another attempt to bring up " + name;
-    passed(t, job, node, what);
-    launch(t, job, node, what);
+    passed(t, job, node, "time for another attempt to bring up " + name);
+    launch(t, job, node, "attempt " + std::to_string(node.launch_attempts + 1));
   } else if (node.state == NodeState::kUp && node.connected) {
     lose_unaccounted(t, job, node);
   } else if (node.state == NodeState::kUp || node.state == NodeState::kLaunching) {
@@ -119,9 +118,7 @@ void node_deadline(Transition& t, Job& job, Node& node) {
     passed(t, job, node, what);
     lose_node(t, job, node, what);
   } else if (node.state == NodeState::kEnding) {
-    t.withdraw(job.id, ActionKind::kEndNode, name);
-    t.set_state(node, NodeState::kEnded,
-                "did not confirm its end within " + seconds(kEndNodeTimeoutMs));
+    node_ended(t, node, "did not confirm its end within " + seconds(kEndNodeTimeoutMs));
   }
 }
 

@@ -132,6 +132,9 @@ enum class SlotState { kPending, kRunning, kExited };
 const char* to_string(SlotState state);
 std::string signal_name(int32_t signal);  // "SIGKILL"; "signal 77" for those without a name here
 
+// Slot::exit_code of a worker that ended with its node, without a report of its own.
+inline constexpr int32_t kEndedUnreported = -1;
+
 struct SlotKey {
   JobId job;
   Rank rank;

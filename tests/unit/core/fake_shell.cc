@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/core/fake_shell.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
+#include "controller/core/codec.h"
 
 namespace hpctl::core {
 
@@ -43,9 +46,7 @@ void FakeShell::answer(const Action& action) {
   }
 }
 
-bool FakeShell::settle_one_kind() {
-  if (state.outbox.empty()) return false;
-  const size_t kind = state.outbox.begin()->second.body.index();
+void FakeShell::answer_all(size_t kind) {
   std::vector<Action> batch;
   for (const auto& [id, action] : state.outbox) {
     if (action.body.index() == kind) batch.push_back(action);
@@ -53,7 +54,35 @@ bool FakeShell::settle_one_kind() {
   for (const Action& action : batch) {
     if (state.outbox.contains(action.id)) answer(action);
   }
+}
+
+bool FakeShell::settle_one_kind() {
+  if (state.outbox.empty()) return false;
+  answer_all(state.outbox.begin()->second.body.index());
   return true;
+}
+
+void FakeShell::settle_kind(const std::string& name) {
+  for (const auto& [id, action] : state.outbox) {
+    if (type_name(action.body) != name) continue;
+    answer_all(action.body.index());
+    return;
+  }
+  HP_CHECK(!"an action of that kind is open");
+}
+
+void FakeShell::restart() {
+  State loaded;
+  loaded.last_seq = state.last_seq;
+  loaded.now_ms = state.now_ms;
+  loaded.last_local_job = state.last_local_job;
+  for (const auto& [key, row] : state.jobs) loaded.jobs[key] = *decode_job(encode(row));
+  for (const auto& [key, row] : state.nodes) loaded.nodes[key] = *decode_node(encode(row));
+  for (const auto& [key, row] : state.slots) loaded.slots[key] = *decode_slot(encode(row));
+  for (const auto& [key, row] : state.outbox) loaded.outbox[key] = *decode_action(encode(row));
+  state = std::move(loaded);
+  rebuild_index(state);
+  feed(ControllerResumed{true});
 }
 
 void FakeShell::settle() {

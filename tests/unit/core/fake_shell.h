@@ -22,6 +22,10 @@ class FakeShell {
   void settle();
   // Answers only the open actions of the first kind that has any; false when nothing was open.
   bool settle_one_kind();
+  // Answers the open actions of that kind ("LaunchNode", ...).
+  void settle_kind(const std::string& name);
+  // The controller dies and starts again: the rows pass through the codec.
+  void restart();
   // Lets time pass in one leap; the core gets a Tick for every deadline on the way.
   void pass(int64_t ms);
 
@@ -44,6 +48,7 @@ class FakeShell {
 
  private:
   void answer(const Action& action);
+  void answer_all(size_t kind);
 };
 
 // Two nodes with two workers each; train, or a command when `command` is set.

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/golden/script.h"
+
+#include <functional>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "controller/core/codec.h"
+#include "controller/core/explain.h"
+#include "tests/unit/core/fake_shell.h"
+
+namespace hpctl::core {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words split(const std::string& line) {
+  std::istringstream in(line);
+  Words words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+std::string join(const Words& words, size_t from) {
+  std::string text;
+  for (size_t i = from; i < words.size(); ++i) text += (i == from ? "" : " ") + words[i];
+  return text;
+}
+
+int64_t number(const Words& words, size_t at) { return std::stoll(words.at(at)); }
+
+class Script {
+ public:
+  // Throws std::exception for a line that does not say enough.
+  void run(const std::string& line) {
+    report_ += "> " + line + "\n";
+    const Words words = split(line);
+    const size_t before = shell_.log.size();
+    (this->*commands().at(words.at(0)))(words);
+    for (size_t i = before; i < shell_.log.size(); ++i) tell(shell_.log[i]);
+  }
+  std::string finish() {
+    show();
+    return std::move(report_);
+  }
+
+ private:
+  using Command = void (Script::*)(const Words&);
+  static const std::map<std::string, Command>& commands() {
+    static const std::map<std::string, Command> kCommands = {
+        {"submit", &Script::submit},
+        {"settle", &Script::settle},
+        {"wait", &Script::wait},
+        {"progress", &Script::progress},
+        {"commit", &Script::commit},
+        {"directory", &Script::directory},
+        {"exit", &Script::exit_worker},
+        {"stale-exit", &Script::stale_exit},
+        {"lost", &Script::lost},
+        {"disconnect", &Script::disconnect},
+        {"reconnect", &Script::reconnect},
+        {"replaced", &Script::replaced},
+        {"revenant", &Script::revenant},
+        {"hang", &Script::hang},
+        {"cancel", &Script::cancel},
+        {"taken", &Script::taken},
+        {"fail", &Script::fail},
+        {"restart", &Script::restart},
+        {"why", &Script::why},
+    };
+    return kCommands;
+  }
+
+  const Job& job() const { return shell_.job(id_); }
+  const Node& node(const std::string& name) const { return shell_.node(id_, name); }
+
+  void tell(const LogEntry& entry) {
+    std::string line = "  " + std::to_string(entry.seq.value) + " " + entry.type;
+    if (entry.because != Seq{} && entry.because != entry.seq) {
+      line += " (because of " + std::to_string(entry.because.value) + ")";
+    }
+    report_ += line + ": " + entry.cause + "\n";
+  }
+
+  void show() {
+    report_ += "\njob " + std::string(to_string(job().state)) + ", generation " +
+               to_string(job().generation) + ", " + std::to_string(job().restarts) +
+               " restarts, lost " + std::to_string(job().lost_ms) + " ms: " + job().reason + "\n";
+    for (const auto& [key, row] : shell_.state.nodes) {
+      report_ += "node " + key.name + " " + to_string(row.state) + " " + row.boot_id +
+                 (row.connected ? "" : " (not connected)") + ": " + row.reason + "\n";
+    }
+    for (const auto& [key, row] : shell_.state.slots) {
+      report_ += "rank " + to_string(key.rank) + " on " + row.node + " " + to_string(row.state) +
+                 " g" + to_string(row.generation) + "\n";
+    }
+    for (const auto& [id, action] : shell_.state.outbox) {
+      report_ += "open " + std::string(type_name(action.body)) + ": " + action.reason + "\n";
+    }
+    if (const auto due = next_deadline(shell_.state)) {
+      report_ += "next deadline in " + std::to_string(*due - shell_.now_ms) + " ms\n";
+    }
+  }
+
+  void submit(const Words& words) {
+    JobSpec spec = small_job("demo");
+    int64_t uid = 1000;
+    for (size_t i = 1; i < words.size(); ++i) {
+      const std::string& key = words[i];
+      if (key == "command") spec = small_job("demo", true);
+      if (key == "nodes") spec.nodes = static_cast<int32_t>(number(words, ++i));
+      if (key == "workers") spec.workers_per_node = static_cast<int32_t>(number(words, ++i));
+      if (key == "resume") spec.checkpoint.resume = words.at(++i);
+      if (key == "max-restarts") spec.recovery.max_restarts = number(words, ++i);
+      if (key == "window-s") spec.recovery.window_ms = number(words, ++i) * 1000;
+      if (key == "uid") uid = number(words, ++i);
+    }
+    if (spec.train) spec.train->batch.global = spec.world_size();
+    id_ = shell_.submit(spec, static_cast<uint32_t>(uid));
+  }
+  void settle(const Words& words) {
+    if (words.size() == 1) {
+      shell_.settle();
+    } else {
+      shell_.settle_kind(words[1]);
+    }
+  }
+  void wait(const Words& words) { shell_.pass(number(words, 1)); }
+  void progress(const Words& words) {
+    shell_.progress(id_, static_cast<uint64_t>(number(words, 1)));
+  }
+  void commit(const Words& words) {
+    const auto step = static_cast<uint64_t>(number(words, 1));
+    shell_.feed(CheckpointCommitted{id_, job().generation, step});
+  }
+  void directory(const Words& words) {
+    shell_.checkpoint = words.at(1);
+    shell_.checkpoint_step = static_cast<uint64_t>(number(words, 2));
+  }
+  void exit_worker(const Words& words) {
+    const bool signal = words.at(2) == "signal";
+    const auto value = static_cast<int32_t>(number(words, 3));
+    shell_.exit_worker(id_, static_cast<int32_t>(number(words, 1)), signal ? 0 : value,
+                       signal ? value : 0, static_cast<uint64_t>(number(words, 5)), join(words, 6));
+  }
+  void stale_exit(const Words& words) {
+    const Rank rank{static_cast<int32_t>(number(words, 1))};
+    const Slot& slot = shell_.slot(id_, rank.value);
+    const Generation generation{static_cast<uint64_t>(number(words, 3))};
+    shell_.feed(WorkerExited{id_, slot.node, node(slot.node).boot_id, rank, generation, 7, 1, 0, 5,
+                             "", false});
+  }
+  void lost(const Words& words) {
+    shell_.feed(NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2)});
+  }
+  void disconnect(const Words& words) {
+    shell_.feed(AgentDisconnected{id_, words.at(1), node(words.at(1)).boot_id});
+  }
+  void reconnect(const Words& words) {
+    const int32_t missing = words.size() > 3 ? static_cast<int32_t>(number(words, 3)) : -1;
+    AgentRegistered hello = hello_from(words.at(1), node(words.at(1)).boot_id);
+    for (const auto& [key, slot] : shell_.state.slots) {
+      if (slot.node != hello.node || slot.state != SlotState::kRunning) continue;
+      if (key.rank.value != missing) hello.workers.push_back({key.rank, slot.generation, slot.pid});
+    }
+    shell_.feed(hello);
+  }
+  void replaced(const Words& words) {
+    shell_.feed(hello_from(words.at(1), "boot-" + std::to_string(shell_.next_boot++)));
+  }
+  void revenant(const Words& words) {
+    shell_.feed(hello_from(words.at(1), node(words.at(1)).former_boot_ids.back()));
+  }
+  AgentRegistered hello_from(const std::string& name, const std::string& boot_id) const {
+    return {id_, name, "i-" + name, boot_id, 1, 2, job().generation, {}};
+  }
+  void hang(const Words& words) {
+    const Rank rank{static_cast<int32_t>(number(words, 1))};
+    shell_.feed(HangDetected{id_, job().generation, shell_.slot(id_, rank.value).node, rank,
+                             join(words, 2)});
+  }
+  void cancel(const Words& words) {
+    shell_.feed(CancelRequested{id_, static_cast<uint32_t>(number(words, 2))});
+  }
+  void taken(const Words&) {
+    const Action action = *shell_.open(ActionKind::kRecordGeneration).at(0);
+    const Generation generation = std::get<RecordGeneration>(action.body).generation;
+    shell_.newest_record[id_] = generation.value;
+    shell_.feed(GenerationTaken{action.id, id_, generation});
+  }
+  void fail(const Words& words) {
+    const bool permanent = words.at(3) == "permanent";
+    for (const auto& [id, action] : shell_.state.outbox) {
+      const std::string target = std::visit(
+          [](const auto& a) -> std::string {
+            if constexpr (requires { a.node; }) return a.node;
+            return "-";
+          },
+          action.body);
+      if (type_name(action.body) != words.at(1) || target != words.at(2)) continue;
+      shell_.feed(ActionFailed{id, id_, target == "-" ? "" : target, join(words, permanent ? 4 : 3),
+                               permanent});
+      return;
+    }
+    throw std::invalid_argument("no such action is open");
+  }
+  void restart(const Words&) {
+    shell_.restart();
+    for (const auto& [id, action] : shell_.state.outbox) {
+      report_ += "  re-issued " + std::string(type_name(action.body)) + "\n";
+    }
+  }
+  void why(const Words&) {
+    const auto chain = explain(shell_.log, id_);
+    for (const LogEntry& entry : chain) tell(entry);
+    report_ += "  = " + summarize(chain) + "\n";
+  }
+
+  FakeShell shell_;
+  JobId id_;
+  std::string report_;
+};
+
+}  // namespace
+
+Result<std::string> run_script(const std::string& text) {
+  Script script;
+  std::istringstream in(text);
+  std::string line;
+  for (int at = 1; std::getline(in, line); ++at) {
+    if (line.empty() || line[0] == '#') continue;
+    try {
+      script.run(line);
+    } catch (const std::exception& e) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "line " + std::to_string(at) + ": \"" + line + "\": " + e.what()};
+    }
+  }
+  return script.finish();
+}
+
+}  // namespace hpctl::core

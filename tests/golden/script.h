@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scenario scripts for the core: a line per thing that happens to a job, and a report of what the
+// core made of it, which reads like an incident report. One job per script.
+//
+//   submit [nodes N] [workers N] [command] [resume none|PATH] [max-restarts N] [window-s N] [uid N]
+//   settle                    a healthy cluster carries out every open action
+//   settle KIND               only the open actions of that kind (LaunchNode, ...)
+//   wait MS                   time passes; deadlines on the way fire
+//   progress STEP | commit STEP
+//   directory NAME STEP       the newest valid checkpoint is NAME, at STEP
+//   exit RANK code|signal N step N [words of the worker ...]
+//   stale-exit RANK generation N
+//   lost NODE words ... | disconnect NODE | reconnect NODE [without RANK]
+//   replaced NODE             the node registers as another life
+//   revenant NODE             the life before the present one registers once more
+//   hang RANK words ... | cancel uid N
+//   taken                     another controller created the generation first
+//   fail KIND NODE|- [permanent] words ...
+//   restart                   the controller dies and loads its rows again
+//   why                       prints the chain behind the present state
+#pragma once
+
+#include <string>
+
+#include "common/base/result.h"
+
+namespace hpctl::core {
+
+// The report of the script, or which line cannot be understood.
+Result<std::string> run_script(const std::string& text);
+
+}  // namespace hpctl::core
