@@ -2,8 +2,8 @@
 // Where two checkpoints differ, tensor by tensor. Values are compared as bytes: the promise is
 // bit-exactness, so -0.0 and 0.0 differ here. World size and generation play no part.
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -37,9 +37,8 @@ Outcome compare_values(Side& a, const StoredTensor& in_a, Side& b, const StoredT
     const std::span<float> right(b.buffer.data(), size);
     HP_TRY(read_elements(a.manifest, a.shards, in_a, at, left));
     HP_TRY(read_elements(b.manifest, b.shards, in_b, at, right));
-    if (std::memcmp(left.data(), right.data(), left.size_bytes()) == 0) continue;
     for (size_t i = 0; i < size; ++i) {
-      if (std::memcmp(&left[i], &right[i], sizeof(float)) == 0) continue;
+      if (std::bit_cast<uint32_t>(left[i]) == std::bit_cast<uint32_t>(right[i])) continue;
       if (difference.differing++ == 0) difference.first = at + static_cast<int64_t>(i);
       const double apart = std::fabs(static_cast<double>(left[i]) - static_cast<double>(right[i]));
       difference.max_abs = std::max(difference.max_abs, apart);

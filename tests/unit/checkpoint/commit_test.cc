@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 #include "common/base/file.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
 #include "tests/unit/temporary_directory.h"
@@ -174,6 +177,36 @@ TEST(Retention, DamagedOnesNeitherCountNorGo) {
   ASSERT_TRUE(keep_newest(dir.path(), 2, 2).ok());
   EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-10.g1", "step-20.g1", "step-30.g2"));
   EXPECT_EQ(list_checkpoint_states(dir.path())->at(1).state, CheckpointState::kDamaged);
+}
+
+// A generation that was given up goes on saving on a node that cannot be reached, while the next
+// one saves and cleans up. Whatever the interleaving, the surviving history is whole.
+TEST(Retention, StaleSavesRaceHarmlessly) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  save(dir, 10, 1);
+  record(dir, 2, 10);
+  std::atomic<bool> done{false};
+  std::thread stale([&] {
+    // Errors are expected: its directories are swept away under it.
+    for (uint64_t step = 11; !done; ++step) {
+      (void)save_synthetic(save_of(dir, step, 1));
+      (void)keep_newest(dir.path(), 1, 1);
+    }
+  });
+  for (uint64_t step = 11; step <= 60; ++step) {
+    save(dir, step, 2);
+    (void)keep_newest(dir.path(), 2, 2);  // may find a directory refilled while removing it
+    EXPECT_EQ(latest_valid_checkpoint(dir.path(), {}).value(), (CheckpointRef{step, 2}));
+    const auto report = verify_checkpoint(dir / CheckpointRef{step, 2}.name());
+    EXPECT_TRUE(report.ok() && report->problems.empty()) << step;
+  }
+  done = true;
+  stale.join();
+  const auto last = keep_newest(dir.path(), 2, 2);
+  ASSERT_TRUE(last.ok()) << last.error().message;
+  EXPECT_EQ(list_directory(dir.path()).value(),
+            (std::vector<std::string>{"generations", "step-59.g2", "step-60.g2"}));
 }
 
 TEST(Listing, NamesWhatToDoWhenThereIsNothing) {
