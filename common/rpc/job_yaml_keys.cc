@@ -87,9 +87,10 @@ constexpr JobYamlKey kKeys[] = {
      "What the workers run.", nullptr},
     {"workload.command", kValue, "list of texts", "", "",
      "A program and its arguments, started once per rank with RANK, LOCAL_RANK, WORLD_SIZE, "
-     "LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT in its environment. Found by "
-     "PATH when it has no slash.",
-     [](YamlValue& v, JobSpec& s) { v.read_list(s.command); }},
+     "LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT in its environment. A program "
+     "without a slash is found by PATH, a relative one counts from the job file. It starts in the "
+     "job's directory, $HPCTL_HOME/jobs/JOB: write other paths in full.",
+     [](YamlValue& v, JobSpec& s) { v.read_command(s.command); }},
     {"workload.train", kSection, "section", "", "", "The built-in trainer, hptrain.", nullptr,
      [](JobSpec& s) { s.train.emplace(); }},
 

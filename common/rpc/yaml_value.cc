@@ -230,6 +230,15 @@ void YamlValue::read_duration(int64_t& ms) {
   fail(parsed.error().message + "; found " + describe_node(node_));
 }
 
+std::string YamlValue::resolved(const std::string& path) const {
+  const std::filesystem::path given(path);
+  std::string full = (given.is_absolute() ? given : std::filesystem::path(directory_) / given)
+                         .lexically_normal()
+                         .string();
+  while (full.size() > 1 && full.back() == '/') full.pop_back();
+  return full;
+}
+
 void YamlValue::read_path(std::string& out) {
   std::string text;
   const size_t before = problems_.size();
@@ -243,14 +252,10 @@ void YamlValue::read_path(std::string& out) {
     out.clear();
     return;
   }
-  const std::filesystem::path path(text);
-  out = (path.is_absolute() ? path : std::filesystem::path(directory_) / path)
-            .lexically_normal()
-            .string();
-  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  out = resolved(text);
 }
 
-void YamlValue::read_list(std::vector<std::string>& out) {
+void YamlValue::read_command(std::vector<std::string>& out) {
   if (!node_.IsSequence() || node_.size() == 0) {
     return fail_expected("a list such as [program, argument]");
   }
@@ -264,6 +269,7 @@ void YamlValue::read_list(std::vector<std::string>& out) {
     items.push_back(item.Scalar());
   }
   if (items[0].empty()) return fail("expected a program as first item, found an empty text");
+  if (items[0].find('/') != std::string::npos) items[0] = resolved(items[0]);
   out = std::move(items);
 }
 

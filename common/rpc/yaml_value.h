@@ -46,8 +46,9 @@ class YamlValue {
   void read(bool& out);
   void read(std::string& out);
   void read_duration(int64_t& ms);
-  void read_path(std::string& out);  // relative to the job file; "" stays ""
-  void read_list(std::vector<std::string>& out);
+  void read_path(std::string& out);  // relative ones count from the job file; "" stays ""
+  // A program and its arguments; a program named by a relative path counts from the job file.
+  void read_command(std::vector<std::string>& out);
   void read_environment(std::map<std::string, std::string>& out);
 
   bool is_word(std::string_view word) const { return node_.IsScalar() && node_.Scalar() == word; }
@@ -58,6 +59,7 @@ class YamlValue {
   }
 
  private:
+  std::string resolved(const std::string& path) const;
   void fail_at(const YAML::Mark& mark, const std::string& message);
 
   YAML::Node node_;

@@ -87,6 +87,8 @@ TEST(JobYaml, ReadsCommands) {
   EXPECT_EQ(spec.nodes, 3);
   EXPECT_FALSE(spec.train.has_value());
   EXPECT_THAT(spec.command, testing::ElementsAre("sh", "-c", "true"));
+  EXPECT_EQ(good("name: c\nworkload: {command: [./run.sh, ./x]}\n").command,
+            (std::vector<std::string>{"/jobs/run.sh", "./x"}));
 }
 
 struct Case {
