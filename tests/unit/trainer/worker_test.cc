@@ -185,6 +185,22 @@ TEST(Worker, ResumesAtAnotherWorldSizeAndSaysThatItIsNotExact) {
   EXPECT_EQ(manifest->inexact_reason, "world size changed from 2 to 4 after step 3");
 }
 
+TEST(Worker, SavesByTheClockToo) {
+  Job job(2);
+  job.workload.train.steps = 24;
+  job.workload.checkpoint.every_steps = 0;
+  job.workload.checkpoint.every_minutes = 1e-5;  // at every step that finds no save under way
+  job.workload.checkpoint.keep = 2;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const auto checkpoints = list_checkpoints(job.workload.checkpoint_dir);
+  ASSERT_TRUE(checkpoints.ok());
+  ASSERT_EQ(checkpoints->size(), 2U) << "keep = 2, and rank 1 agreed to more than the final one";
+  EXPECT_EQ(checkpoints->back().step, 24U);
+  const auto entries = list_directory(job.workload.checkpoint_dir);
+  ASSERT_TRUE(entries.ok());
+  EXPECT_EQ(entries->size(), 2U) << "nothing half-written stays";
+}
+
 TEST(Worker, FinishedJobIsLeftAlone) {
   Job job(1);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
