@@ -13,14 +13,6 @@ namespace {
 constexpr size_t kBatch = 16;
 constexpr uint64_t kCompareEvery = 512;  // batches between comparisons of memory and store
 
-void merge(core::Dirty& into, const core::Dirty& from) {
-  into.meta = into.meta || from.meta;
-  into.jobs.insert(from.jobs.begin(), from.jobs.end());
-  into.nodes.insert(from.nodes.begin(), from.nodes.end());
-  into.slots.insert(from.slots.begin(), from.slots.end());
-  into.outbox.insert(from.outbox.begin(), from.outbox.end());
-}
-
 }  // namespace
 
 void SimController::start(World& world) {
@@ -163,7 +155,6 @@ void SimController::restart() {
   armed_ms_ = 0;
   std::string problem;
   state_ = store_.load(problem);
-  if (problem.empty()) problem = store_.difference(state_);
   if (!problem.empty()) checkers_.fail("after a restart: " + problem);
   was_restarted_ = true;
   wake(0);

@@ -19,17 +19,19 @@ void copy_rows(const Map& from, Map& to, const Keys& keys) {
   }
 }
 
-template <typename Map, typename Decode>
-void through_codec(const Map& from, Map& to, Decode decode, std::string& problem) {
-  for (const auto& [key, row] : from) {
-    const std::string text = core::encode(row);
+template <typename Map, typename Keys, typename Decode>
+void through_codec(Map& rows, const Keys& keys, Decode decode, std::string& problem) {
+  for (const auto& key : keys) {
+    const auto it = rows.find(key);
+    if (it == rows.end()) continue;
+    const std::string text = core::encode(it->second);
     auto decoded = decode(text);
     if (!decoded.ok()) {
       problem = decoded.error().message;
     } else if (core::encode(decoded.value()) != text) {
       problem = "does not survive the codec: " + text;
     } else {
-      to.emplace(key, std::move(decoded).value());
+      it->second = std::move(decoded).value();
     }
   }
 }
@@ -47,8 +49,17 @@ std::string compare(const Map& memory, const Map& stored) {
 
 }  // namespace
 
+void merge(core::Dirty& into, const core::Dirty& from) {
+  into.meta = into.meta || from.meta;
+  into.jobs.insert(from.jobs.begin(), from.jobs.end());
+  into.nodes.insert(from.nodes.begin(), from.nodes.end());
+  into.slots.insert(from.slots.begin(), from.slots.end());
+  into.outbox.insert(from.outbox.begin(), from.outbox.end());
+}
+
 void Store::commit(const core::State& state, const core::Dirty& dirty,
                    const std::vector<core::LogEntry>& log) {
+  merge(unread_, dirty);
   copy_rows(state.jobs, committed_.jobs, dirty.jobs);
   copy_rows(state.nodes, committed_.nodes, dirty.nodes);
   copy_rows(state.slots, committed_.slots, dirty.slots);
@@ -62,15 +73,13 @@ void Store::commit(const core::State& state, const core::Dirty& dirty,
   times_.resize(state.last_seq.value + 1, state.now_ms);
 }
 
-core::State Store::load(std::string& problem) const {
-  core::State state;
-  state.last_seq = committed_.last_seq;
-  state.now_ms = committed_.now_ms;
-  state.last_local_job = committed_.last_local_job;
-  through_codec(committed_.jobs, state.jobs, core::decode_job, problem);
-  through_codec(committed_.nodes, state.nodes, core::decode_node, problem);
-  through_codec(committed_.slots, state.slots, core::decode_slot, problem);
-  through_codec(committed_.outbox, state.outbox, core::decode_action, problem);
+core::State Store::load(std::string& problem) {
+  through_codec(committed_.jobs, unread_.jobs, core::decode_job, problem);
+  through_codec(committed_.nodes, unread_.nodes, core::decode_node, problem);
+  through_codec(committed_.slots, unread_.slots, core::decode_slot, problem);
+  through_codec(committed_.outbox, unread_.outbox, core::decode_action, problem);
+  unread_ = core::Dirty{};
+  core::State state = committed_;
   core::rebuild_index(state);
   return state;
 }

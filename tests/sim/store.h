@@ -12,13 +12,16 @@
 
 namespace hpctl::sim {
 
+void merge(core::Dirty& into, const core::Dirty& from);
+
 class Store {
  public:
   // One transaction over a batch of events that were all stepped at state.now_ms.
   void commit(const core::State& state, const core::Dirty& dirty,
               const std::vector<core::LogEntry>& log);
-  // The rows after encode and decode; "" or what did not survive in `problem`.
-  core::State load(std::string& problem) const;
+  // The committed state with a fresh index. Rows written since the last load go through the codec;
+  // `problem` tells what did not survive it.
+  core::State load(std::string& problem);
   // Rows in memory that differ from the committed ones; "" = none.
   std::string difference(const core::State& state) const;
 
@@ -30,6 +33,7 @@ class Store {
 
  private:
   core::State committed_;
+  core::Dirty unread_;  // rows written since the last load
   std::vector<core::LogEntry> log_;
   std::vector<int64_t> times_ = {0};  // by seq
 };
