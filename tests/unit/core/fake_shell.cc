@@ -14,7 +14,7 @@ StepResult FakeShell::feed(EventBody body) {
   event.now_ms = now_ms;
   event.wall_ms = 1'700'000'000'000 + now_ms;
   event.body = std::move(body);
-  StepResult result = step(state, event);
+  StepResult result = stepper(state, event);
   log.insert(log.end(), result.log.begin(), result.log.end());
   return result;
 }

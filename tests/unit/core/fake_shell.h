@@ -16,6 +16,7 @@ class FakeShell {
   State state;
   std::vector<LogEntry> log;
   int64_t now_ms = 1000;
+  StepResult (*stepper)(State&, const Event&) = &step;
 
   StepResult feed(EventBody body);
   // Answers every open action, and those that follow, until none is left that can be answered.

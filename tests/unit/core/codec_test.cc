@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows, events and actions survive the codec; damage and age are handled.
+#include "controller/core/codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/core/fake_shell.h"
+
+namespace hpctl::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+const ActionId kId{Seq{7}, 2};
+const JobId kJob{3};
+
+std::vector<EventBody> every_event() {
+  const LiveWorker worker{Rank{1}, Generation{4}, 99};
+  return {
+      JobSubmitted{small_job("codec"), 1000, "key"},
+      CancelRequested{kJob, 1000},
+      NodeLaunched{kId, kJob, "n1", 55},
+      AgentRegistered{kJob, "n1", "i-1", "boot", 55, 56, Generation{4}, {worker}},
+      AgentDisconnected{kJob, "n1", "boot"},
+      NodeLost{kJob, "n1", "boot", "why"},
+      NodeEnded{kJob, "n1", "boot"},
+      CheckpointChosen{kId, kJob, "step-4.g1", 4, Generation{1}},
+      GenerationRecorded{kId, kJob, Generation{4}},
+      GenerationTaken{kId, kJob, Generation{4}},
+      WorkersStarted{kId, kJob, "n1", Generation{4}, {worker}},
+      WorkersStopped{kId, kJob, "n1", Generation{4}},
+      WorkerExited{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 1, 9, 17, "words", true},
+      GenerationProgressed{kJob, Generation{4}, 17},
+      CheckpointCommitted{kJob, Generation{4}, 17},
+      HangDetected{kJob, Generation{4}, "n1", Rank{1}, "evidence"},
+      ActionFailed{kId, kJob, "n1", "why", true},
+      ControllerResumed{true},
+      Tick{},
+  };
+}
+
+std::vector<ActionBody> every_action() {
+  return {
+      LaunchNode{kJob, "n1"},
+      FindCheckpoint{kJob, {"step-4.g1"}},
+      RecordGeneration{kJob,
+                       Generation{4},
+                       Generation{2},
+                       10,
+                       "step-10.g2",
+                       "why",
+                       3,
+                       {"step-12.g2"},
+                       {{Rank{0}, "n0"}, {Rank{1}, "n1"}}},
+      StartWorkers{kJob, "n1", Generation{4}, {Rank{1}}, "step-10.g2", 10},
+      StopWorkers{kJob, "n1", Generation{4}, true},
+      EndNode{kJob, "n1"},
+  };
+}
+
+TEST(Codec, EveryEventSurvives) {
+  const auto events = every_event();
+  ASSERT_EQ(events.size(), std::variant_size_v<EventBody>);
+  for (const EventBody& body : events) {
+    const Event event{Seq{8}, 1234, 5678, body};
+    const std::string text = encode(event);
+    const auto decoded = decode_event(text);
+    ASSERT_TRUE(decoded.ok()) << text << decoded.error().message;
+    EXPECT_EQ(decoded->body.index(), body.index());
+    EXPECT_EQ(decoded->now_ms, 1234);
+    EXPECT_EQ(encode(*decoded), text);
+    EXPECT_THAT(text, HasSubstr(type_name(body)));
+  }
+}
+
+TEST(Codec, EveryActionSurvives) {
+  const auto actions = every_action();
+  ASSERT_EQ(actions.size(), std::variant_size_v<ActionBody>);
+  for (const ActionBody& body : actions) {
+    const Action action{kId, "the reason", body};
+    const std::string text = encode(action);
+    const auto decoded = decode_action(text);
+    ASSERT_TRUE(decoded.ok()) << text << decoded.error().message;
+    EXPECT_EQ(decoded->id, kId);
+    EXPECT_EQ(decoded->body.index(), body.index());
+    EXPECT_EQ(encode(*decoded), text);
+  }
+}
+
+TEST(Codec, JobRowKeepsEveryField) {
+  Job job;
+  job.id = kJob;
+  job.spec = small_job("codec");
+  job.damaged = {"step-1.g1"};
+  job.restart_times_ms = {5, 6};
+  job.recent_faults = {{"cause", "n1", 3, 17, Seq{9}}};
+  job.state = JobState::kRecovering;
+  job.stage = PlanStage::kRecordGeneration;
+  job.not_before_ms = 77;
+  job.plan_attempts = 2;
+  job.cancel_requested = true;
+  job.lost_ms = 123;
+  const auto decoded = decode_job(encode(job));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(decoded->spec.name, "codec");
+  EXPECT_EQ(decoded->damaged, job.damaged);
+  EXPECT_EQ(decoded->restart_times_ms, job.restart_times_ms);
+  EXPECT_EQ(decoded->recent_faults.at(0).cause, "cause");
+  EXPECT_EQ(decoded->recent_faults.at(0).seq, Seq{9});
+  EXPECT_EQ(decoded->stage, PlanStage::kRecordGeneration);
+  EXPECT_EQ(decoded->not_before_ms, 77);
+  EXPECT_TRUE(decoded->cancel_requested);
+  EXPECT_EQ(encode(*decoded), encode(job));
+}
+
+TEST(Codec, OlderRowsTakeDefaultsAndNewerFieldsAreIgnored) {
+  const auto node = decode_node(R"({"key":{"job":3,"name":"n1"},"state":1,"of_a_later_build":7})");
+  ASSERT_TRUE(node.ok()) << node.error().message;
+  EXPECT_EQ(node->key.name, "n1");
+  EXPECT_EQ(node->state, NodeState::kUp);
+  EXPECT_EQ(node->launched_for, -1);
+}
+
+TEST(Codec, DamageIsAnErrorThatNamesTheKind) {
+  EXPECT_THAT(decode_slot("{").error().message, HasSubstr("not a stored slot"));
+  EXPECT_FALSE(decode_event(R"({"seq":1,"now_ms":1,"type":"Nonsense","body":{}})").ok());
+  EXPECT_FALSE(decode_action("[]").ok());
+}
+
+TEST(Codec, LastWordsNeedNotBeUtf8) {
+  WorkerExited exited;
+  exited.message = "broken \xff\xfe bytes";
+  const auto decoded = decode_event(encode(Event{Seq{1}, 1, 1, exited}));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_THAT(std::get<WorkerExited>(decoded->body).message, HasSubstr("broken"));
+}
+
+}  // namespace
+}  // namespace hpctl::core

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Submission, cancellation and the shell's view of Step.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/core/fake_shell.h"
+
+namespace hpctl::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Submit, TheSameKeyIsTheSameJob) {
+  FakeShell shell;
+  const JobId first = shell.submit(small_job("a"), 1000, "key");
+  EXPECT_EQ(shell.submit(small_job("a"), 1000, "key"), first);
+  EXPECT_EQ(shell.state.jobs.size(), 1U);
+  EXPECT_NE(shell.submit(small_job("b"), 1001, "key"), first) << "keys belong to a user";
+}
+
+TEST(Submit, ABadSpecIsRefusedWithItsKey) {
+  FakeShell shell;
+  JobSpec spec = small_job("a");
+  spec.train->batch.global = 3;
+  const auto result = shell.feed(JobSubmitted{spec, 1000, ""});
+  EXPECT_FALSE(result.submitted.has_value());
+  EXPECT_THAT(result.refusal, HasSubstr("workload.train.batch.global"));
+  EXPECT_TRUE(shell.state.jobs.empty());
+}
+
+TEST(Submit, NameAndDirectoryAreUniqueAmongLiveJobs) {
+  FakeShell shell;
+  const JobId first = shell.submit(small_job("a"));
+  EXPECT_THAT(shell.feed(JobSubmitted{small_job("a"), 1000, ""}).refusal, HasSubstr("name"));
+  JobSpec other = small_job("b");
+  other.checkpoint.dir = "/ckpt/a";
+  EXPECT_THAT(shell.feed(JobSubmitted{other, 1000, ""}).refusal, HasSubstr("checkpoint.dir"));
+  shell.feed(CancelRequested{first, 1000});
+  EXPECT_EQ(shell.job(first).state, JobState::kCancelled);
+  EXPECT_NE(shell.submit(small_job("a")), first);
+}
+
+TEST(Submit, RanksAreBoundContiguously) {
+  FakeShell shell;
+  JobSpec spec = small_job("a");
+  spec.nodes = 3;
+  spec.train->batch.global = 6;
+  const JobId id = shell.submit(spec);
+  EXPECT_EQ(shell.slot(id, 0).node, "n0");
+  EXPECT_EQ(shell.slot(id, 1).node, "n0");
+  EXPECT_EQ(shell.slot(id, 5).node, "n2");
+}
+
+TEST(Cancel, NeedsTheOwnerOrRoot) {
+  FakeShell shell;
+  const JobId id = shell.submit(small_job("a"));
+  EXPECT_THAT(shell.feed(CancelRequested{id, 1001}).refusal, HasSubstr("belongs to uid 1000"));
+  EXPECT_THAT(shell.feed(CancelRequested{{9}, 1000}).refusal, HasSubstr("no job 9"));
+  EXPECT_EQ(shell.feed(CancelRequested{id, 0}).refusal, "");
+  EXPECT_THAT(shell.feed(CancelRequested{id, 1000}).refusal, HasSubstr("has ended"));
+}
+
+TEST(Step, MarksEveryChangedRow) {
+  // A copy that takes over only what was marked dirty must stay equal to the original.
+  static State copy;
+  copy = State{};
+  FakeShell shell;
+  shell.stepper = [](State& state, const Event& event) {
+    StepResult result = step(state, event);
+    for (const JobId id : result.dirty.jobs) copy.jobs[id] = state.jobs.at(id);
+    for (const NodeKey& key : result.dirty.nodes) copy.nodes[key] = state.nodes.at(key);
+    for (const SlotKey& key : result.dirty.slots) copy.slots[key] = state.slots.at(key);
+    for (const ActionId id : result.dirty.outbox) {
+      copy.outbox.erase(id);
+      if (state.outbox.contains(id)) copy.outbox[id] = state.outbox.at(id);
+    }
+    rebuild_index(copy);
+    EXPECT_EQ(copy.index, state.index);
+    return result;
+  };
+  const JobId id = shell.submit(small_job("a"));
+  shell.settle();
+  shell.progress(id, 1);
+  shell.exit_worker(id, 1, 0, 9, 5);
+  shell.settle();
+  shell.feed(NodeLost{id, "n1", shell.node(id, "n1").boot_id, "gone"});
+  shell.settle();
+  shell.pass(60'000);
+  shell.settle();
+  shell.progress(id, 9);
+  for (int32_t rank = 0; rank < 4; ++rank) shell.exit_worker(id, rank, 0, 0, 100);
+  shell.settle();
+  EXPECT_EQ(shell.job(id).state, JobState::kFinished);
+  EXPECT_EQ(copy.jobs.at(id).state, JobState::kFinished);
+}
+
+TEST(Step, NothingIsPerformedThatWasWithdrawnInTheSameStep) {
+  FakeShell shell;
+  const JobId id = shell.submit(small_job("a"));
+  shell.settle_one_kind();  // nodes are up, the directory is searched
+  const auto result = shell.feed(CancelRequested{id, 1000});
+  for (const Action& action : result.actions) EXPECT_TRUE(shell.state.outbox.contains(action.id));
+}
+
+TEST(Deadline, ResumingGivesEverybodyAFreshOne) {
+  FakeShell shell;
+  const JobId id = shell.submit(small_job("a"));
+  shell.settle();
+  shell.progress(id, 1);
+  shell.feed(AgentDisconnected{id, "n1", shell.node(id, "n1").boot_id});
+  shell.now_ms += 60'000;  // nobody was there to see the deadline pass
+  shell.restart();
+  EXPECT_EQ(shell.job(id).state, JobState::kRunning);
+  EXPECT_EQ(*next_deadline(shell.state), shell.now_ms + kResumeGraceMs);
+  shell.pass(kResumeGraceMs);
+  EXPECT_EQ(shell.job(id).state, JobState::kRecovering) << "and then they do fire";
+}
+
+}  // namespace
+}  // namespace hpctl::core
