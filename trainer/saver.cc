@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <span>
 #include <utility>
 
@@ -89,7 +90,12 @@ void Saver::run(std::function<Result<std::string>()> work) {
   thread_done_ = false;
   outcome_.reset();
   thread_ = std::thread([this, work = std::move(work)] {
-    outcome_ = work();
+    try {
+      outcome_ = work();
+    } catch (const std::exception& e) {  // out of memory, mostly
+      outcome_ = Error{ErrorCode::kResourceExhausted,
+                       std::string("cannot save a checkpoint: ") + e.what()};
+    }
     thread_done_.store(true, std::memory_order_release);
   });
 }
