@@ -2,14 +2,13 @@
 #include "hpctl/controller_client.h"
 
 #include <grpcpp/client_context.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/status.h"
+#include "hpctl/home_access.h"
 
 namespace hpctl {
 namespace {
@@ -93,16 +92,6 @@ EventView to_view(const v1::Event& e) {
           e.node(), e.rank(),    e.cause(), e.because_seq()};
 }
 
-// A home that belongs to somebody else has a socket that we may not, and need not, look for.
-Outcome check_owner(const HomePaths& paths) {
-  struct stat st {};
-  if (::stat(paths.home().c_str(), &st) != 0 || st.st_uid == ::geteuid()) return Ok{};
-  return Error{ErrorCode::kPermissionDenied,
-               paths.home() + " belongs to uid " + std::to_string(st.st_uid) + ", you are uid " +
-                   std::to_string(::geteuid()) +
-                   "; a job belongs to its user: set HPCTL_HOME to a directory of your own"};
-}
-
 }  // namespace
 
 std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& paths) {
@@ -113,7 +102,7 @@ std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& pat
 }
 
 Result<std::unique_ptr<ControllerClient>> ControllerClient::ensure(const HomePaths& paths) {
-  HP_TRY(check_owner(paths));
+  HP_TRY(check_home_is_ours(paths));
   auto channel = ensure_controller(paths, after(kStartTimeout));
   if (!channel.ok()) {
     return Error{code_of(channel.status().code()), message_of(channel.status())};

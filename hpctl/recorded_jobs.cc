@@ -4,10 +4,12 @@
 #include <algorithm>
 
 #include "controller/core/explain.h"
+#include "hpctl/home_access.h"
 
 namespace hpctl {
 
 Result<std::vector<JobLine>> RecordedJobs::list_jobs() {
+  HP_TRY(check_home_is_readable(paths_));
   HP_TRY_ASSIGN(const std::vector<JobId> ids, mirrored_jobs(paths_));
   std::vector<JobLine> jobs;
   for (const JobId id : ids) {

@@ -7,6 +7,7 @@
 
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/home_access.h"
 #include "hpctl/submit_checks.h"
 #include "hpctl/verbs.h"
 #include "hpctl/wait_for_job.h"
@@ -120,6 +121,9 @@ int run(Invocation& invocation) {
   }
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
+  if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
+    return report(terminal, ours.error());
+  }
   if (const auto checked = check_before_submit(spec, *paths); !checked.ok()) {
     return report(terminal, checked.error());
   }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -168,6 +169,26 @@ TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
               HasSubstr("/text is not a checkpoint"));
   EXPECT_THAT(submit("name: c\nworkload: {command: [no-such-program-here]}\n").err,
               HasSubstr("\"no-such-program-here\" is not in PATH"));
+}
+
+// A job belongs to its user: somebody else is told so, and nothing is created for them.
+TEST_F(Submit, AnotherUserIsTold) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  std::filesystem::permissions(home_.directory(), std::filesystem::perms(0755));
+  write(file(), kCommandJob);
+  const auto as_nobody = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534",
+                                 "--clear-groups", bin() + "/hpctl"});
+    return run_command(words, {});
+  };
+  CommandResult result = as_nobody({"submit", "--local", file()});
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_THAT(result.err, HasSubstr(home_.paths().home() + " belongs to uid 0, you are uid 65534"));
+  EXPECT_EQ(as_nobody({"ps"}).exit_code, kExitOk);  // the record may be read where modes allow it
+  std::filesystem::permissions(home_.paths().home(), std::filesystem::perms(0700));
+  result = as_nobody({"ps"});
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_THAT(result.err, HasSubstr("belongs to uid 0"));
 }
 
 }  // namespace
