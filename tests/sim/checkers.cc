@@ -58,6 +58,11 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const D
                               int64_t searched_ms) {
   const std::string who =
       "record of job " + to_string(job) + " g" + std::to_string(record.generation);
+  const auto owner = owners_.lower_bound({job, 0, 0});
+  if (owner != owners_.end() && std::get<0>(*owner) == job) {
+    fail("rank " + std::to_string(std::get<1>(*owner)) + " of g" +
+         std::to_string(std::get<2>(*owner)) + " is still alive: " + who);
+  }
   uint64_t& newest = newest_recorded_[job];
   if (record.generation <= newest) fail("generation fell: " + who);
   const auto chain = chain_of_newest(before.records());
@@ -107,6 +112,28 @@ void Checkers::rows_committed(const core::State& state, const core::Dirty& dirty
     }
     generation = job.generation.value;
     restarts = job.restarts;
+  }
+  for (const core::NodeKey& key : dirty.nodes) {
+    auto& [current, former] = lives_[key];
+    const std::string& boot_id = state.nodes.at(key).boot_id;
+    if (boot_id == current) continue;
+    if (!current.empty()) former.insert(current);
+    if (former.contains(boot_id)) fail("a life given up came back: " + at(key) + " " + boot_id);
+    current = boot_id;
+  }
+}
+
+void Checkers::causes_are_present(const Store& store) {
+  // Within one step the event's own entry comes first.
+  const core::LogEntry* event = nullptr;
+  for (const auto& entry : store.log()) {
+    if (event == nullptr || event->seq != entry.seq) event = &entry;
+    const bool of_a_generation = event->type == "WorkerExited" || event->type == "HangDetected";
+    if (entry.type != "JobRecovering" || !of_a_generation) continue;
+    if (event->generation != entry.generation) {
+      fail("job " + to_string(entry.job) + " gave up g" + to_string(entry.generation) +
+           " for a fault of g" + to_string(event->generation));
+    }
   }
 }
 

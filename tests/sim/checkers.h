@@ -33,7 +33,8 @@ class Checkers {
   // A job never trains an older generation after a newer one.
   void step_trained(JobId job, uint64_t generation);
 
-  // Generations only grow, start from what is committed, and give up nothing that is.
+  // Generations only grow, start from what is committed, give up nothing that is, and begin when no
+  // worker of an older one is alive.
   // `searched_ms` = when the checkpoint was looked for; later commits cannot be known.
   void record_created(JobId job, const GenerationRecord& record, const Directory& before,
                       int64_t searched_ms);
@@ -43,10 +44,11 @@ class Checkers {
   // Orders reach the world only after their cause is durable, and carry a reason.
   void order_performed(const core::Action& action, const Store& store);
 
-  // Rows: generation and restarts of a job never fall.
+  // Rows: generation and restarts of a job never fall; a life given up never comes back.
   void rows_committed(const core::State& state, const core::Dirty& dirty);
 
   // At the end of a run.
+  void causes_are_present(const Store& store);  // no generation ends for a fault of another
   void budgets_held(const Store& store, const core::Job& job);
   void failure_justified(const Store& store, const core::Job& job, bool permanent_failures);
   void history_complete(const core::Job& job, const JobPlan& plan, const Directory& directory);
@@ -60,6 +62,7 @@ class Checkers {
   std::map<JobId, uint64_t> newest_trained_;
   std::map<JobId, uint64_t> newest_recorded_;
   std::map<JobId, std::pair<uint64_t, int64_t>> rows_;  // generation, restarts
+  std::map<core::NodeKey, std::pair<std::string, std::set<std::string>>> lives_;  // present, former
 };
 
 }  // namespace hpctl::sim

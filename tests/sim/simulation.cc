@@ -135,6 +135,7 @@ class Simulation {
     if (!cluster_.all_gone()) checkers_.fail("a holder outlives its job");
     const std::string forgotten = controller_.store().difference(controller_.state());
     if (!forgotten.empty()) checkers_.fail("not marked dirty: " + forgotten);
+    checkers_.causes_are_present(controller_.store());
     for (const auto& [id, job] : controller_.state().jobs) {
       checkers_.budgets_held(controller_.store(), job);
       checkers_.failure_justified(controller_.store(), job, false);
