@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// One stream of one agent process: reading, ordered writing, closing. What the messages mean is
+// agent_link's business.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "common/base/ids.h"
+#include "controller/core/types.h"
+#include "proto/hpctl/v1/hpctl.grpc.pb.h"
+
+namespace hpctl {
+
+class AgentSession final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>,
+                           public std::enable_shared_from_this<AgentSession> {
+ public:
+  // On gRPC's threads, one at a time for one session.
+  using Received = std::function<void(AgentSession& session, const v1::AgentMessage& message)>;
+  using Closed = std::function<void(AgentSession& session)>;
+
+  AgentSession(Received received, Closed closed);
+
+  // Keeps itself alive until gRPC is done with it.
+  void start();
+  // Any thread. Messages leave in order. An agent that does not read for kSendLimit messages is cut
+  // off; it comes back and gets what it missed.
+  void send(v1::ControllerMessage message);
+  // Any thread. Ends the stream when what was sent has left.
+  void close(const grpc::Status& status);
+
+  // Who the agent says it is. Written before the first `send`, by the thread that registers it.
+  struct Identity {
+    core::NodeKey node;
+    std::string boot_id;
+  };
+  void set_identity(Identity identity) { identity_ = std::move(identity); }
+  const Identity& identity() const { return identity_; }
+
+  // Whether `closed` has begun; kept by its callee under a lock of its own.
+  bool is_over = false;
+
+ private:
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+  void finish_if_idle();  // under mutex_
+
+  const Received received_;
+  const Closed closed_;
+  Identity identity_;
+  v1::AgentMessage incoming_;
+  std::shared_ptr<AgentSession> self_;
+
+  std::mutex mutex_;
+  std::deque<v1::ControllerMessage> outgoing_;
+  bool closing_ = false;
+  bool finished_ = false;
+  grpc::Status status_;
+};
+
+}  // namespace hpctl

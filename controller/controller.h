@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller as a whole: takes the home's lock, loads the rows, and joins the owner loop with
+// the parts around it. start() returns when it serves; wait() returns when it should end; stop()
+// closes streams, store and socket. Jobs go on without it.
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/fd.h"
+#include "common/base/paths.h"
+#include "controller/agent_link.h"
+#include "controller/event_feed.h"
+#include "controller/liveness.h"
+#include "controller/local_listener.h"
+#include "controller/local_scheduler.h"
+#include "controller/metrics.h"
+#include "controller/mirror_writer.h"
+#include "controller/options.h"
+#include "controller/owner_loop.h"
+#include "controller/progress.h"
+#include "controller/service.h"
+#include "controller/task_threads.h"
+
+namespace hpctl {
+
+class Controller final : public OwnerEffects {
+ public:
+  Controller(const HomePaths& paths, const ControllerOptions& options);
+  ~Controller() override;  // as stop()
+
+  // kAlreadyExists when another controller runs on this home.
+  Outcome start();
+  // Until SIGTERM or SIGINT (which the caller has blocked in all threads), or idle for long enough.
+  void wait();
+  void stop();
+
+ private:
+  // OwnerEffects
+  void committed(const Committed& batch) override;
+  void perform(const core::Action& action, const core::State& state) override;
+  std::vector<core::EventBody> sweep(int64_t now_ms) override;
+  void stalled(int64_t now_ms) override;
+
+  Outcome take_lock();
+  Outcome open_metrics();
+  Outcome serve();
+  Outcome publish() const;
+  void recall(const core::State& state);
+  void find_holders(const core::State& state);
+  void holder_ended(const core::NodeKey& node, uint64_t pid, const std::string& cause);
+  void observe_job(const Committed& batch, JobId id);
+  void mirror_events(const Committed& batch);
+  void show(const core::State& state, JobId id);
+  void clean_up_after(const core::State& state, JobId id);
+  bool is_idle() const;
+
+  const HomePaths paths_;
+  const ControllerOptions options_;
+  const std::string host_;
+  const SystemClock clock_;
+  UniqueFd lock_;
+  PeerUids peers_;
+  Liveness liveness_;
+  ProgressTable progress_;
+
+  // Owner thread only.
+  struct Shown {
+    int64_t at_ms = 0;
+    core::JobState state = core::JobState::kPending;
+    Generation generation;
+    int64_t lost_ms = 0;
+    bool stale = false;  // changed since it was shown
+    bool spec_written = false;
+  };
+  std::map<JobId, Shown> shown_;
+
+  std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
+
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<MirrorWriter> mirror_;
+  std::unique_ptr<EventFeed> feed_;
+  std::unique_ptr<TaskThreads> tasks_;
+  std::unique_ptr<LocalScheduler> scheduler_;
+  std::unique_ptr<OwnerLoop> loop_;
+  std::unique_ptr<AgentLink> agents_;
+  std::unique_ptr<ControllerService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<LocalListener> listener_;
+};
+
+}  // namespace hpctl

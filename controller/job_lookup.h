@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which job a person means, and whether it is theirs.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "controller/core/core.h"
+
+namespace hpctl {
+
+// A job belongs to the uid that submitted it; root sees every job.
+constexpr bool may_see(uint32_t uid, const core::Job& job) {
+  return uid == 0 || uid == job.owner_uid;
+}
+
+// `text` is a job id, or a name that one of the caller's jobs has alone; of several jobs with the
+// name the one that has not ended is meant. kNotFound, kPermissionDenied, kInvalidArgument
+// (ambiguous) say what to do.
+absl::StatusOr<JobId> find_job(const core::State& state, const std::string& text, uint32_t uid);
+
+}  // namespace hpctl

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Actions on the checkpoint directory, each answered by one event. They do file I/O on what may be
+// a shared file system and may block: never call them on the owner thread.
+#pragma once
+
+#include "common/base/lineage.h"
+#include "common/base/paths.h"
+#include "controller/core/core.h"
+
+namespace hpctl {
+
+// CheckpointChosen: the newest checkpoint that is valid by lineage, not excluded, and whose
+// manifest can be read (others are named in the log). ActionFailed when the directory cannot be
+// read.
+core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
+                                const JobSpec& spec);
+
+// GenerationRecorded when the record is durable and the generation's rendezvous directory is there,
+// also when an earlier attempt of ours (identical but for its time) created the record;
+// GenerationTaken when it is another's. Rendezvous directories of older generations are removed.
+core::EventBody record_generation(ActionId id, const core::RecordGeneration& action,
+                                  const GenerationRecord& record, const std::string& directory,
+                                  const HomePaths& paths);
+
+// The record the action asks for.
+GenerationRecord make_record(const core::RecordGeneration& action, const core::State& state,
+                             int64_t wall_ms);
+
+// Port for MASTER_PORT of a generation: chosen when the generation is recorded, the same for all
+// its nodes and after a restart of the controller. 0 when there is none.
+uint16_t rendezvous_port(const HomePaths& paths, JobId job, Generation generation);
+
+}  // namespace hpctl

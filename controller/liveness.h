@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which agents are within their heartbeat deadline: a soft table, never stored. Only the transition
+// is an event (NodeLost). An agent is in the table while its stream is open; a closed stream is the
+// core's business, which gives the agent time to reconnect.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "controller/core/types.h"
+
+namespace hpctl {
+
+// Any thread.
+class Liveness {
+ public:
+  void watch(const core::NodeKey& node, const std::string& boot_id, int64_t timeout_ms,
+             int64_t now_ms);
+  void heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
+  void forget(const core::NodeKey& node, const std::string& boot_id);
+  // Everybody gets a fresh deadline.
+  void rearm(int64_t now_ms);
+  // Nodes whose deadline has passed; they leave the table.
+  std::vector<core::NodeLost> take_overdue(int64_t now_ms);
+
+ private:
+  struct Entry {
+    std::string boot_id;
+    int64_t timeout_ms = 0;
+    int64_t heard_ms = 0;
+  };
+
+  std::mutex mutex_;
+  std::map<core::NodeKey, Entry> entries_;
+};
+
+}  // namespace hpctl

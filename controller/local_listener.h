@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller's only door: a Unix socket in a 0700 directory. We accept ourselves, ask the
+// kernel who is on the other side (SO_PEERCRED), and hand the connection on only when that is the
+// controller's own uid or root. There is no TCP listener.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "common/base/fd.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// uid of each accepted connection, by the peer string gRPC gives it ("fd:N"). A number is taken
+// over by the next connection that gets it, which the kernel does only after the former is closed.
+// Any thread.
+class PeerUids {
+ public:
+  void remember(int fd, uid_t uid);
+  // nullopt for a peer that did not come through the listener.
+  std::optional<uid_t> of(const std::string& peer) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, uid_t> uids_;
+};
+
+class LocalListener {
+ public:
+  // On the listener's thread; takes over the descriptor (non-blocking, close-on-exec).
+  using Accepted = std::function<void(UniqueFd connection, uid_t uid)>;
+
+  // Binds `path` (a stale socket file is replaced: the caller holds the home's lock) with mode 0600
+  // and begins to accept. kInvalidArgument when the path is longer than a socket address holds.
+  static Result<std::unique_ptr<LocalListener>> open(const std::string& path, Accepted accepted);
+  ~LocalListener();  // as stop()
+  LocalListener(const LocalListener&) = delete;
+  LocalListener& operator=(const LocalListener&) = delete;
+
+  // Stops accepting and removes the socket file.
+  void stop();
+
+ private:
+  LocalListener(std::string path, UniqueFd socket, UniqueFd stop_event, Accepted accepted);
+  void run();
+  void accept_one();
+
+  const std::string path_;
+  const UniqueFd socket_;
+  const UniqueFd stop_event_;
+  const Accepted accepted_;
+  std::thread thread_;
+};
+
+// Whether a process of `peer` may talk to a controller of `own`.
+constexpr bool may_connect(uid_t peer, uid_t own) { return peer == own || peer == 0; }
+
+}  // namespace hpctl

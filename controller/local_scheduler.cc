@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/local_scheduler.h"
+
+#include <cstdlib>
+
+#include "common/base/failpoint.h"
+#include "common/base/file.h"
+#include "common/rpc/spawn.h"
+
+namespace hpctl {
+
+LocalScheduler::LocalScheduler(const HomePaths& paths, std::string agent_program, HolderEnded ended)
+    : paths_(paths),
+      agent_program_(std::move(agent_program)),
+      ended_(std::move(ended)),
+      watch_([this](pid_t pid, const std::string& cause) {
+        core::NodeKey node;
+        {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          const auto it = nodes_.find(static_cast<uint64_t>(pid));
+          if (it == nodes_.end()) return;
+          node = it->second;
+          nodes_.erase(it);
+        }
+        ended_(node, static_cast<uint64_t>(pid), cause);
+      }) {}
+
+uint64_t LocalScheduler::present_holder(const core::NodeKey& node) const {
+  const std::string path = paths_.node_lock(node.job, node.name);
+  if (!path_exists(path)) return 0;
+  // Free: we held it for a moment; a holder that is just starting then waits for us.
+  if (lock_file(path).ok()) return 0;
+  const auto text = read_file(path, 64);
+  const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
+  // A dead holder's guardian keeps the lock until nothing of the node is left.
+  return process_lives(static_cast<pid_t>(pid)) ? static_cast<uint64_t>(pid) : 0;
+}
+
+void LocalScheduler::watch(const core::NodeKey& node, uint64_t pid) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    nodes_[pid] = node;
+  }
+  if (const auto watched = watch_.watch(static_cast<pid_t>(pid)); !watched.ok()) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      nodes_.erase(pid);
+    }
+    ended_(node, pid, "ended");
+  }
+}
+
+uint64_t LocalScheduler::watch_present_holder(const core::NodeKey& node) {
+  const uint64_t pid = present_holder(node);
+  if (pid != 0) watch(node, pid);
+  return pid;
+}
+
+core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& action) {
+  const core::NodeKey node{action.job, action.node};
+  if (const uint64_t pid = watch_present_holder(node); pid != 0) {
+    return core::NodeLaunched{id, action.job, action.node, pid};
+  }
+  for (const std::string& directory :
+       {paths_.node(action.job, action.node), paths_.job_logs(action.job)}) {
+    if (const auto made = make_directories(directory); !made.ok()) {
+      return core::ActionFailed{id, action.job, action.node, made.error().message, true};
+    }
+  }
+  HP_FAILPOINT("controller.launch.before");
+  // Fail-points armed for the controller are not meant for its agents.
+  const auto pid = spawn_in_new_session(
+      {{agent_program_, "--holder", "--home", paths_.home(), "--job", to_string(action.job),
+        "--node", action.node, "--socket", paths_.controller_socket()},
+       paths_.node_log(action.job, action.node),
+       -1,
+       {"HPCTL_FAILPOINT"}});
+  HP_FAILPOINT("controller.launch.after");
+  if (!pid.ok()) {
+    const bool permanent = pid.error().code == ErrorCode::kNotFound ||
+                           pid.error().code == ErrorCode::kPermissionDenied;
+    return core::ActionFailed{id, action.job, action.node, pid.error().message, permanent};
+  }
+  watch(node, static_cast<uint64_t>(*pid));
+  return core::NodeLaunched{id, action.job, action.node, static_cast<uint64_t>(*pid)};
+}
+
+}  // namespace hpctl

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/mirror_writer.h"
+
+#include "common/base/failpoint.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+
+namespace hpctl {
+
+MirrorWriter::MirrorWriter(const HomePaths& paths) : paths_(paths) {
+  thread_ = std::thread([this] { run(); });
+}
+
+MirrorWriter::~MirrorWriter() { stop(); }
+
+void MirrorWriter::stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  arrived_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void MirrorWriter::status(JobView view) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pending_[JobId{view.job}].status = std::move(view);
+  }
+  arrived_.notify_one();
+}
+
+void MirrorWriter::events(JobId job, const std::string& checkpoint_dir,
+                          std::vector<EventView> events) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Pending& pending = pending_[job];
+    pending.checkpoint_dir = checkpoint_dir;
+    for (EventView& event : events) {
+      if (pending.events.size() < kMirrorBacklog) pending.events.push_back(std::move(event));
+    }
+  }
+  arrived_.notify_one();
+}
+
+void MirrorWriter::spec(JobId job, const JobSpec& spec) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pending_[job].spec_json = to_json_text(spec) + "\n";
+  }
+  arrived_.notify_one();
+}
+
+void MirrorWriter::run() {
+  for (;;) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    arrived_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
+    if (pending_.empty()) return;
+    std::map<JobId, Pending> work;
+    work.swap(pending_);
+    lock.unlock();
+    for (const auto& [job, pending] : work) write(job, pending);
+  }
+}
+
+void MirrorWriter::complain(JobId job, const Outcome& outcome) {
+  if (outcome.ok() || !complained_.insert(job).second) return;
+  log_warning("job " + to_string(job) +
+              ": its mirror is not up to date: " + outcome.error().message);
+}
+
+void MirrorWriter::write(JobId job, const Pending& pending) {
+  HP_FAILPOINT("controller.mirror.before");
+  complain(job, make_directories(paths_.job(job)));
+  if (pending.spec_json) {
+    complain(job, write_file_atomic(paths_.job_spec(job), *pending.spec_json));
+  }
+  if (!pending.events.empty()) {
+    complain(job, append_events(paths_.job_events(job), pending.events));
+    // The job's shared directory outlives this machine; it appears with the first generation.
+    if (path_exists(pending.checkpoint_dir)) {
+      complain(job, append_events(pending.checkpoint_dir + "/events.jsonl", pending.events));
+    }
+  }
+  if (pending.status) complain(job, write_status(paths_, *pending.status));
+  HP_FAILPOINT("controller.mirror.after");
+}
+
+}  // namespace hpctl

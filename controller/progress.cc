@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/progress.h"
+
+#include <algorithm>
+
+#include "common/base/worker_abi.h"
+
+namespace hpctl {
+
+std::string phase_name(uint32_t phase) {
+  switch (static_cast<WorkerPhase>(phase)) {
+    case WorkerPhase::kStarting:
+      return "starting";
+    case WorkerPhase::kLoading:
+      return "loading";
+    case WorkerPhase::kRendezvous:
+      return "rendezvous";
+    case WorkerPhase::kTraining:
+      return "training";
+    case WorkerPhase::kSaving:
+      return "saving";
+    case WorkerPhase::kFinished:
+      return "finished";
+  }
+  return "starting";
+}
+
+void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (jobs_[job.id].shown.generation != job.generation.value) {
+    const double loss = jobs_[job.id].shown.loss;
+    const double tokens_per_second = jobs_[job.id].shown.tokens_per_second;
+    jobs_.erase(job.id);
+    Entry& entry = jobs_[job.id];
+    entry.shown.generation = job.generation.value;
+    entry.shown.step = job.start_step;
+    entry.shown.loss = loss;
+    entry.shown.tokens_per_second = tokens_per_second;
+    entry.step_seen_ms = now_ms;
+    // After a restart of the controller the core may know already that it runs.
+    entry.progressed = job.spec.train.has_value() && job.state == core::JobState::kRunning;
+  }
+  Entry& entry = jobs_[job.id];
+  const bool running = job.state == core::JobState::kRunning && job.stage == core::PlanStage::kNone;
+  if (running && !entry.running) entry.step_seen_ms = now_ms;
+  entry.running = running;
+  entry.told_step = std::max(entry.told_step, job.furthest_step);
+  entry.configured_hang_ms = job.spec.recovery.hang_timeout_ms;
+  if (core::has_ended(job.state)) entry.shown.step = job.furthest_step;
+}
+
+void ProgressTable::remember(JobId job, double loss, double tokens_per_second) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  jobs_[job].shown.loss = loss;
+  jobs_[job].shown.tokens_per_second = tokens_per_second;
+}
+
+std::optional<core::GenerationProgressed> ProgressTable::report(
+    JobId job, const std::string& node, const std::vector<RankReport>& ranks, int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return std::nullopt;
+  Entry& entry = it->second;
+  std::optional<core::GenerationProgressed> transition;
+  for (const RankReport& report : ranks) {
+    if (report.generation != entry.shown.generation) continue;
+    entry.shown.ranks[report.rank] = {report, node};
+    if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
+    if (report.step > entry.shown.step) {
+      entry.shown.step = report.step;
+      entry.step_seen_ms = now_ms;
+      if (report.step_ns > 0) {
+        entry.step_ns.push_back(report.step_ns);
+        if (entry.step_ns.size() > kMedianSteps) entry.step_ns.pop_front();
+        entry.shown.tokens_per_second =
+            static_cast<double>(report.tokens) * 1e9 / static_cast<double>(report.step_ns);
+      }
+    }
+    if (report.step == entry.shown.step) entry.shown.loss = report.loss;
+    if (entry.progressed) continue;
+    entry.progressed = true;
+    entry.told_step = std::max(entry.told_step, report.step);
+    transition = core::GenerationProgressed{job, Generation{report.generation}, report.step};
+  }
+  return transition;
+}
+
+std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end() || !it->second.running || it->second.shown.step <= it->second.told_step) {
+    return std::nullopt;
+  }
+  it->second.told_step = it->second.shown.step;
+  return core::GenerationProgressed{job, Generation{it->second.shown.generation},
+                                    it->second.shown.step};
+}
+
+int64_t ProgressTable::hang_limit_ms(const Entry& entry) {
+  int64_t limit = entry.configured_hang_ms;
+  if (limit == 0) {
+    std::vector<uint64_t> steps(entry.step_ns.begin(), entry.step_ns.end());
+    limit = kHangFloorMs;
+    if (!steps.empty()) {
+      const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+      std::nth_element(steps.begin(), middle, steps.end());
+      limit = std::max(limit, static_cast<int64_t>(3 * *middle / 1'000'000));
+    }
+  }
+  const bool saving =
+      std::any_of(entry.shown.ranks.begin(), entry.shown.ranks.end(), [](const auto& rank) {
+        return rank.second.report.phase >= static_cast<uint32_t>(WorkerPhase::kSaving);
+      });
+  return saving ? std::max(limit, kSavingLimitMs) : limit;
+}
+
+core::HangDetected ProgressTable::accuse(JobId job, const Entry& entry, int64_t silent_ms) {
+  const auto suspect = std::min_element(
+      entry.shown.ranks.begin(), entry.shown.ranks.end(), [](const auto& a, const auto& b) {
+        return a.second.report.collective < b.second.report.collective;
+      });
+  uint64_t most = 0;
+  for (const auto& [rank, progress] : entry.shown.ranks) {
+    most = std::max(most, progress.report.collective);
+  }
+  const RankReport& report = suspect->second.report;
+  std::string evidence = "no step completed for " + std::to_string(silent_ms / 1000) +
+                         " s after step " + std::to_string(entry.shown.step) + "; rank " +
+                         std::to_string(report.rank) + " began collective " +
+                         std::to_string(report.collective);
+  evidence += most > report.collective ? ", others are waiting in " + std::to_string(most)
+                                       : ", as did all others: nothing tells them apart";
+  evidence += " (phase " + phase_name(report.phase) + ")";
+  return {job, Generation{entry.shown.generation}, suspect->second.node, Rank{report.rank},
+          evidence};
+}
+
+std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
+  std::vector<core::HangDetected> hangs;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [job, entry] : jobs_) {
+    // Before the first step the core's own limit applies.
+    if (!entry.running || !entry.progressed || entry.hang_reported || entry.shown.ranks.empty()) {
+      continue;
+    }
+    const int64_t silent_ms = now_ms - entry.step_seen_ms;
+    if (silent_ms <= hang_limit_ms(entry)) continue;
+    entry.hang_reported = true;
+    hangs.push_back(accuse(job, entry, silent_ms));
+  }
+  return hangs;
+}
+
+void ProgressTable::rearm(int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [job, entry] : jobs_) entry.step_seen_ms = now_ms;
+}
+
+JobProgress ProgressTable::of(JobId job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? JobProgress{} : it->second.shown;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far each rank is, from heartbeats: a soft table, never stored. Two transitions of it are
+// events: the first completed step of a generation, and a hang (no step completed by any rank for
+// too long). The suspect of a hang is the rank that began the fewest collectives: the others wait
+// for it inside one. Clocks of hosts are never compared.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/core/types.h"
+
+namespace hpctl {
+
+inline constexpr int64_t kHangFloorMs = 60'000;     // hang limit: max(3 x median step, this)
+inline constexpr int64_t kSavingLimitMs = 600'000;  // at least this while a rank is saving
+inline constexpr size_t kMedianSteps = 32;          // the median is over the newest so many steps
+
+// One rank's part of a heartbeat (WorkerProgress of the wire contract).
+struct RankReport {
+  int32_t rank = 0;
+  uint64_t generation = 0;
+  uint64_t pid = 0;
+  uint32_t phase = 0;
+  uint64_t step = 0;
+  uint64_t collective = 0;
+  float loss = 0;
+  uint64_t tokens = 0;
+  uint64_t step_ns = 0;
+  uint64_t first_step_unix_ns = 0;
+};
+
+struct RankProgress {
+  RankReport report;
+  std::string node;
+};
+
+struct JobProgress {
+  uint64_t generation = 0;
+  uint64_t step = 0;  // of the generation; its start step before the first
+  double loss = NAN;  // newest known, also across generations
+  double tokens_per_second = 0;
+  std::map<int32_t, RankProgress> ranks;
+};
+
+// Lower case name of a WorkerPhase; "starting" for numbers we do not know.
+std::string phase_name(uint32_t phase);
+
+// Any thread.
+class ProgressTable {
+ public:
+  // The job's row after a commit.
+  void observe(const core::Job& job, int64_t now_ms);
+  // Values from before a restart of the controller, for display until heartbeats arrive.
+  void remember(JobId job, double loss, double tokens_per_second);
+  // Returns the transition to post, if any.
+  std::optional<core::GenerationProgressed> report(JobId job, const std::string& node,
+                                                   const std::vector<RankReport>& ranks,
+                                                   int64_t now_ms);
+  // What the core should know before it judges a lost node: the furthest step, if it is news.
+  std::optional<core::GenerationProgressed> news(JobId job);
+  std::vector<core::HangDetected> take_hangs(int64_t now_ms);
+  void rearm(int64_t now_ms);
+  JobProgress of(JobId job);
+
+ private:
+  struct Entry {
+    JobProgress shown;
+    bool running = false;     // RUNNING and nothing is being prepared
+    bool progressed = false;  // GenerationProgressed was made
+    bool hang_reported = false;
+    uint64_t told_step = 0;  // furthest step the core knows
+    int64_t configured_hang_ms = 0;
+    int64_t step_seen_ms = 0;  // when `shown.step` last rose
+    std::deque<uint64_t> step_ns;
+  };
+
+  static int64_t hang_limit_ms(const Entry& entry);
+  static core::HangDetected accuse(JobId job, const Entry& entry, int64_t silent_ms);
+
+  std::mutex mutex_;
+  std::map<JobId, Entry> jobs_;
+};
+
+}  // namespace hpctl

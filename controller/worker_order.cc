@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/worker_order.h"
+
+#include "common/base/lineage.h"
+#include "common/base/workload.h"
+#include "controller/lineage_executor.h"
+
+namespace hpctl {
+namespace {
+
+std::string checkpoint_path(const core::Job& job, const std::string& checkpoint) {
+  if (checkpoint.empty() || checkpoint.front() == '/') return checkpoint;
+  return job.spec.checkpoint.dir + "/" + checkpoint;
+}
+
+Workload make_workload(const core::StartWorkers& action, const core::Job& job,
+                       const HomePaths& paths) {
+  Workload workload;
+  workload.job = job.id.value;
+  workload.name = job.spec.name;
+  workload.generation = action.generation.value;
+  const auto name =
+      parse_checkpoint_name(action.checkpoint.substr(action.checkpoint.rfind('/') + 1));
+  workload.parent_generation = name ? name->generation : 0;
+  workload.world_size = job.spec.world_size();
+  workload.rendezvous_dir = paths.rendezvous(job.id, action.generation);
+  workload.resume_checkpoint = checkpoint_path(job, action.checkpoint);
+  workload.start_step = action.start_step;
+  workload.checkpoint_dir = job.spec.checkpoint.dir;
+  if (job.spec.ledger) workload.ledger_dir = job.spec.checkpoint.dir + "/ledger";
+  workload.metrics_path = paths.job_metrics(job.id);
+  workload.checkpoint = job.spec.checkpoint;
+  if (job.spec.train) workload.train = *job.spec.train;
+  return workload;
+}
+
+void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::Job& job,
+          const HomePaths& paths) {
+  order.set_generation(action.generation.value);
+  order.set_workload_json(to_json_text(make_workload(action, job, paths)));
+  for (const Rank rank : action.ranks) order.add_ranks(rank.value);
+  order.set_world_size(job.spec.world_size());
+  order.set_restart_count(static_cast<int32_t>(job.restarts));
+  order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));
+  for (const std::string& argument : job.spec.command) order.add_command(argument);
+  order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
+  order.set_log_dir(paths.job_logs(job.id));
+  order.set_master_addr("127.0.0.1");
+  order.set_master_port(rendezvous_port(paths, job.id, action.generation));
+  // Ranks are bound to nodes in blocks of workers_per_node.
+  if (!action.ranks.empty()) {
+    order.set_group_rank(action.ranks.front().value / job.spec.workers_per_node);
+  }
+}
+
+template <typename Order>
+void set_action(Order& order, ActionId id) {
+  order.set_action_seq(id.seq.value);
+  order.set_action_index(id.index);
+}
+
+}  // namespace
+
+std::optional<core::NodeKey> agent_of(const core::Action& action) {
+  if (const auto* start = std::get_if<core::StartWorkers>(&action.body)) {
+    return core::NodeKey{start->job, start->node};
+  }
+  if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
+    return core::NodeKey{stop->job, stop->node};
+  }
+  if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
+    return core::NodeKey{end->job, end->node};
+  }
+  return std::nullopt;
+}
+
+v1::ControllerMessage make_order(const core::Action& action, const core::State& state,
+                                 const HomePaths& paths) {
+  v1::ControllerMessage message;
+  if (const auto* start = std::get_if<core::StartWorkers>(&action.body)) {
+    message.set_job(start->job.value);
+    set_action(*message.mutable_start_workers(), action.id);
+    fill(*message.mutable_start_workers(), *start, state.jobs.at(start->job), paths);
+  } else if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
+    message.set_job(stop->job.value);
+    v1::StopWorkers& order = *message.mutable_stop_workers();
+    set_action(order, action.id);
+    order.set_generation(stop->generation.value);
+    order.set_grace_ms(stop->graceful ? kStopGraceMs : 0);
+    order.set_reason(action.reason);
+  } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
+    message.set_job(end->job.value);
+    set_action(*message.mutable_end_node(), action.id);
+    message.mutable_end_node()->set_reason(action.reason);
+  }
+  return message;
+}
+
+}  // namespace hpctl
