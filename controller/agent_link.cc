@@ -175,6 +175,18 @@ void AgentLink::perform(const core::Action& action, const core::State& state) {
   }
 }
 
+void AgentLink::refuse_former_lives(const core::State& state, const core::Dirty& dirty) {
+  for (const core::NodeKey& key : dirty.nodes) {
+    const auto& former = state.nodes.at(key).former_boot_ids;
+    const auto session = former.empty() ? nullptr : session_of(key);
+    if (session == nullptr) continue;
+    const std::string& boot_id = session->identity().boot_id;
+    if (std::find(former.begin(), former.end(), boot_id) == former.end()) continue;
+    session->send(make_refusal(key.job.value, "this life of " + key.name + " was declared lost"));
+    session->close(grpc::Status::OK);
+  }
+}
+
 size_t AgentLink::connected() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return sessions_.size();

@@ -35,6 +35,10 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   // Owner thread. Sends the action if its agent is connected. Precondition: agent_of(action).
   void perform(const core::Action& action, const core::State& state);
 
+  // Owner thread, after a commit: cuts off lives that the core gave up; such an agent ends its
+  // workers and itself.
+  void refuse_former_lives(const core::State& state, const core::Dirty& dirty);
+
   size_t connected() const;
   void close_all();
 

@@ -252,6 +252,7 @@ void Controller::committed(const Committed& batch) {
     if (core::has_ended(job.state)) clean_up_after(batch.state, id);
   }
   mirror_events(batch);
+  if (agents_) agents_->refuse_former_lives(batch.state, batch.dirty);
   has_work_ = !batch.state.outbox.empty() || !batch.state.index.deadlines.empty() ||
               std::any_of(batch.state.jobs.begin(), batch.state.jobs.end(),
                           [](const auto& job) { return !core::has_ended(job.second.state); });

@@ -2,6 +2,7 @@
 # cmake -DSOURCES="a.cc;b.cc" -DOUTPUT=failpoint_names.h -P failpoints.cmake
 # Collects every HP_FAILPOINT("name") of the sources into a header, so that tests can enumerate
 # them. A name that occurs twice is an error: a test could not tell which place it hits.
+cmake_minimum_required(VERSION 3.25)
 set(names "")
 foreach(source IN LISTS SOURCES)
   file(READ ${source} text)
