@@ -28,21 +28,20 @@ std::string bar(uint64_t step, uint64_t total) {
   return "[" + text + "]";
 }
 
-std::string plural(int64_t count, const std::string& word) {
-  return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 std::string progress_line(const Terminal& terminal, const JobView& job) {
-  std::string line = "step " + std::to_string(job.step);
+  // A command reports no steps; its line begins with the state.
+  const bool has_steps = job.total_steps > 0 || job.step > 0;
+  std::string line;
+  if (has_steps) line += "step " + std::to_string(job.step);
   if (job.total_steps > 0) {
     line += "/" + std::to_string(job.total_steps);
     if (terminal.live && terminal.width >= 90) line += " " + bar(job.step, job.total_steps);
   }
   if (std::isfinite(job.loss)) line += "  loss " + loss_text(job.loss);
   if (job.tokens_per_second > 0) line += "  " + short_number(job.tokens_per_second) + " tokens/s";
-  line += "  gen " + std::to_string(job.generation) + "  " + job.state;
+  line += (has_steps ? "  gen " : "gen ") + std::to_string(job.generation) + "  " + job.state;
   if (job.checkpoint_step > 0) line += "  checkpoint " + std::to_string(job.checkpoint_step);
   // One column is left free: writing the last one makes some terminals wrap.
   return terminal.live ? shorten(printable(line), terminal.width - 1) : printable(line);
@@ -102,9 +101,9 @@ void print_end(const Terminal& terminal, const JobView& job, const std::string& 
   out << "job " << id << " " << printable(job.name) << " "
       << paint(terminal, colour_of_state(job.state), job.state) << " after "
       << format_duration(job.ended_wall_ms - job.submitted_wall_ms);
-  if (job.total_steps > 0) out << ": " << plural(static_cast<int64_t>(job.step), "step");
+  if (job.total_steps > 0) out << ": " << counted(static_cast<int64_t>(job.step), "step");
   if (std::isfinite(job.loss)) out << ", loss " << loss_text(job.loss);
-  out << ", " << plural(job.faults, "fault") << " survived, " << format_duration(job.lost_ms)
+  out << ", " << counted(job.faults, "fault") << " survived, " << format_duration(job.lost_ms)
       << " lost\n";
   if (job.state == "FAILED" && !job.reason.empty()) {
     out << "  because      " << wrap(printable(job.reason), terminal.width, 15) << "\n";

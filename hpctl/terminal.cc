@@ -141,6 +141,10 @@ std::string format_duration(int64_t ms) {
   return std::to_string(whole / 3600) + " h " + two(whole % 3600 / 60) + " min";
 }
 
+std::string counted(int64_t count, const std::string& word) {
+  return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+}
+
 void Table::add(std::vector<std::string> row, Colour colour) {
   for (std::string& cell : row) cell = printable(cell);
   row.resize(header_.size());

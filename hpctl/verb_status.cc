@@ -50,15 +50,17 @@ void print_summary(const Terminal& terminal, const JobView& job) {
     step += ", loss " + loss;
   }
   if (job.tokens_per_second > 0) step += ", " + short_number(job.tokens_per_second) + " tokens/s";
-  print_field(terminal, "step", step);
+  if (job.total_steps > 0 || job.step > 0) print_field(terminal, "step", step);
   print_field(terminal, "generation", std::to_string(job.generation));
   print_field(terminal, "faults",
-              std::to_string(job.faults) + " (" + std::to_string(job.restarts) + " restarts, " +
+              std::to_string(job.faults) + " (" + counted(job.restarts, "restart") + ", " +
                   format_duration(job.lost_ms) + " lost)");
-  print_field(
-      terminal, "checkpoint",
-      (job.checkpoint_step == 0 ? "none yet" : "step " + std::to_string(job.checkpoint_step)) +
-          " in " + job.checkpoint_dir);
+  if (job.total_steps > 0 || job.checkpoint_step > 0) {
+    const std::string newest = job.checkpoint_step == 0
+                                   ? std::string("none yet")
+                                   : "step " + std::to_string(job.checkpoint_step);
+    print_field(terminal, "checkpoint", newest + " in " + job.checkpoint_dir);
+  }
   const int64_t end = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
   print_field(terminal, "submitted",
               format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +

@@ -67,7 +67,7 @@ TEST(Verbs, StatusAndPsFromTheController) {
   EXPECT_THAT(status.out, HasSubstr("job 1 quick  RUNNING\n"
                                     "  step        34 of 60, loss 2.5000, 12.3k tokens/s\n"
                                     "  generation  2\n"
-                                    "  faults      1 (1 restarts, 1.2 s lost)\n"
+                                    "  faults      1 (1 restart, 1.2 s lost)\n"
                                     "  checkpoint  step 30 in /ckpt\n"));
   EXPECT_THAT(status.out, HasSubstr("RANK  NODE  PID  GENERATION  STATE    PHASE     STEP\n"
                                     "0     n0    13   2           running  training  34\n"));
