@@ -35,6 +35,7 @@ TrainLoop::TrainLoop(const Workload& workload, Progress& progress, int arena_fd)
 Outcome TrainLoop::start() {
   HP_TRY(load_data());
   HP_TRY(meet_peers());
+  HP_TRY(agree_on_data());
   HP_TRY(load_state());
   progress_.enter(WorkerPhase::kTraining);
   return Ok{};
@@ -76,6 +77,21 @@ Outcome TrainLoop::meet_peers() {
   comm_ = make_communicator(options);
   HP_TRY(comm_->connect());
   log_phase("rendezvous");
+  return Ok{};
+}
+
+// A corpus on a local disk may differ between nodes; then a sample number would not mean the same
+// text everywhere.
+Outcome TrainLoop::agree_on_data() {
+  HP_TRY_ASSIGN(const std::vector<std::string> fingerprints,
+                comm_->all_gather_text(reader_->corpus().fingerprint()));
+  for (size_t rank = 1; rank < fingerprints.size(); ++rank) {
+    if (fingerprints[rank] == fingerprints[0]) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 "data " + workload_.train.data.path + " differs between rank 0 and rank " +
+                     std::to_string(rank) +
+                     "; put the same files on every node or on a disk that all share"};
+  }
   return Ok{};
 }
 

@@ -44,6 +44,7 @@ class TrainLoop {
 
   Outcome load_data();
   Outcome meet_peers();
+  Outcome agree_on_data();
   Outcome load_state();
   Outcome step();
   Result<StepSums> compute_gradients(const StepSamples& samples);

@@ -302,6 +302,21 @@ TEST_P(Refuses, WithOneLine) {
   EXPECT_THAT(job.workers[0]->message(), HasSubstr(GetParam().message));
 }
 
+TEST(Worker, DataThatDifferBetweenRanksAreRefusedByAll) {
+  Job job(2);
+  for (const char* name : {"here", "there"}) {
+    job.workload.train.data.path = job / name;
+    std::ofstream(job / name) << std::string(20'000, name[0]);
+    job.workload.rank = static_cast<int32_t>(job.workers.size());
+    job.workload.rendezvous_dir = job / "rdzv";
+    job.workers.push_back(std::make_unique<WorkerProcess>(job.workload));
+  }
+  for (const auto& worker : job.workers) {
+    EXPECT_EQ(worker->wait(), kExitDoNotRestart);
+    EXPECT_THAT(worker->message(), HasSubstr("differs between rank 0 and rank 1"));
+  }
+}
+
 TEST(Worker, NoMemoryForTheArena) {
   Job job(1);
   job.workload.rank = 0;
