@@ -132,7 +132,13 @@ void AgentLink::closed(AgentSession& session) {
   }
   liveness_.forget(who.node, who.boot_id);
   if (const auto news = progress_.news(who.node.job)) loop_.post(*news);
-  loop_.post(core::AgentDisconnected{who.node.job, who.node.name, who.boot_id});
+  loop_.post([who](const core::State& state) -> std::optional<core::EventBody> {
+    const auto row = state.nodes.find(who.node);
+    const bool present = row != state.nodes.end() && row->second.connected &&
+                         row->second.boot_id == who.boot_id;
+    if (!present) return std::nullopt;  // it said Goodbye, or is known to be lost
+    return core::AgentDisconnected{who.node.job, who.node.name, who.boot_id};
+  });
 }
 
 void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat) {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fault/live_controller.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern "C" {  // glibc 2.36 forgets to say so
+#include <sys/pidfd.h>
+}
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+
+#include "common/base/check.h"
+#include "common/base/fd.h"
+#include "common/base/file.h"
+#include "common/rpc/controller_process.h"
+#include "common/rpc/spawn.h"
+
+namespace hpctl::test {
+namespace {
+
+constexpr int kEndTimeoutMs = 10'000;
+
+std::string make_home() {
+  std::string pattern = "/tmp/hpctl-fault-XXXXXX";
+  HP_CHECK(::mkdtemp(pattern.data()) != nullptr);
+  return pattern;
+}
+
+pid_t pid_in(const std::string& path) {
+  const auto text = read_file(path, 64);
+  return text.ok() ? static_cast<pid_t>(std::strtol(text->c_str(), nullptr, 10)) : 0;
+}
+
+// Waits for the end of a process that need not be our child; false when it goes on.
+bool wait_until_gone(pid_t pid) {
+  const UniqueFd fd(::pidfd_open(pid, 0));
+  if (!fd.valid()) return true;
+  pollfd ended{fd.get(), POLLIN, 0};
+  return ::poll(&ended, 1, kEndTimeoutMs) == 1;
+}
+
+void kill_holders(const HomePaths& paths) {
+  const auto jobs = list_directory(paths.home() + "/jobs");
+  if (!jobs.ok()) return;
+  for (const std::string& job : *jobs) {
+    const std::string nodes = paths.home() + "/jobs/" + job + "/nodes";
+    const auto names = list_directory(nodes);
+    if (!names.ok()) continue;
+    for (const std::string& name : *names) {
+      const std::string lock = nodes + "/" + name + "/lock";
+      if (lock_file(lock).ok()) continue;  // nobody holds it
+      const pid_t pid = pid_in(lock);
+      if (pid <= 0) continue;
+      ::kill(pid, SIGKILL);
+      wait_until_gone(pid);
+    }
+  }
+}
+
+}  // namespace
+
+std::string program(const std::string& name) {
+  const char* directory = std::getenv("HPCTL_BIN");
+  HP_CHECK(directory != nullptr);
+  return std::string(directory) + "/" + name;
+}
+
+LiveController::LiveController() : paths_(make_home()) { ::signal(SIGPIPE, SIG_IGN); }
+
+LiveController::~LiveController() {
+  kill_holders(paths_);
+  if (child_ > 0 && !ended()) {
+    ::kill(child_, SIGKILL);
+    wait_for_end();
+  }
+  // One that an agent started in the meantime.
+  if (!lock_file(paths_.controller_lock()).ok()) {
+    const pid_t other = pid_in(paths_.controller_lock());
+    if (other > 0) ::kill(other, SIGKILL);
+    wait_until_gone(other);
+  }
+  [[maybe_unused]] const auto socket = remove_tree(paths_.socket_directory());
+  [[maybe_unused]] const auto home = remove_tree(paths_.home());
+}
+
+void LiveController::start(const std::string& failpoint, std::vector<std::string> arguments) {
+  std::array<int, 2> pipe_fds{};
+  HP_CHECK(::pipe2(pipe_fds.data(), O_CLOEXEC) == 0);
+  const UniqueFd reader(pipe_fds[0]);
+  UniqueFd writer(pipe_fds[1]);
+  SpawnRequest request{{program("hpcontroller"), "--home", paths_.home(), "--ready-fd", "3"},
+                       paths_.controller_log(),
+                       writer.get(),
+                       {"HPCTL_METRICS"}};
+  request.argv.insert(request.argv.end(), arguments.begin(), arguments.end());
+  ::unsetenv("HPCTL_FAILPOINT");
+  if (!failpoint.empty()) ::setenv("HPCTL_FAILPOINT", failpoint.c_str(), 1);
+  const auto pid = spawn_in_new_session(request);
+  ::unsetenv("HPCTL_FAILPOINT");
+  HP_CHECK(pid.ok());
+  child_ = *pid;
+  writer.reset();
+  char byte = 0;  // or the end of the pipe
+  while (::read(reader.get(), &byte, 1) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<int> LiveController::ended() {
+  if (child_ <= 0) return 0;
+  int status = 0;
+  if (::waitpid(child_, &status, WNOHANG) != child_) return std::nullopt;
+  child_ = -1;
+  return status;
+}
+
+int LiveController::wait_for_end() {
+  int status = 0;
+  HP_CHECK(::waitpid(child_, &status, 0) == child_);
+  child_ = -1;
+  return status;
+}
+
+pid_t LiveController::present_pid() const {
+  return lock_file(paths_.controller_lock()).ok() ? 0 : pid_in(paths_.controller_lock());
+}
+
+void LiveController::terminate() {
+  const pid_t pid = present_pid();
+  if (pid <= 0) return;
+  ::kill(pid, SIGTERM);
+  HP_CHECK(wait_until_gone(pid));
+}
+
+std::unique_ptr<v1::Controller::Stub> LiveController::stub() const {
+  return v1::Controller::NewStub(connect_controller(paths_));
+}
+
+JobSpec gated_job(const std::string& name, const std::string& journal, const std::string& gate) {
+  JobSpec spec;
+  spec.name = name;
+  spec.nodes = 2;
+  spec.workers_per_node = 2;
+  spec.command = {"/bin/sh", "-c",
+                  "echo $HPCTL_GENERATION $RANK $$ >> " + journal + "; read line < " + gate};
+  return spec;
+}
+
+std::string last_line(const std::string& path) {
+  auto text = read_file(path);
+  if (!text.ok()) return "";
+  while (!text->empty() && text->back() == '\n') text->pop_back();
+  const auto newline = text->rfind('\n');
+  return newline == std::string::npos ? *text : text->substr(newline + 1);
+}
+
+}  // namespace hpctl::test
