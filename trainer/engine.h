@@ -18,7 +18,7 @@ inline constexpr char kEngineVersionEntry[] = "hptrain_engine_versions";
 // a failure, threads may still be at work on memory of the engine.
 using EngineFunction = int(const Workload& workload, Progress& progress, int arena_fd);
 
-// "LibTorch 1.13.0, Gloo": for --version.
+// "LibTorch 1.13.0": for --version.
 using EngineVersionFunction = const char*();
 
 }  // namespace hpctl

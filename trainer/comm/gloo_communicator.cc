@@ -13,7 +13,7 @@ namespace hpctl {
 namespace {
 
 // Reduce-scatter in pieces, so that adding one overlaps receiving the next.
-constexpr size_t kSegmentFloats = 256 * 1024;
+constexpr size_t kSegmentFloats = size_t{256} * 1024;
 // A part of the sum that stays in the first-level cache while all ranks are added to it.
 constexpr size_t kCacheFloats = 4096;
 

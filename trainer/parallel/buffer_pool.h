@@ -19,7 +19,6 @@ class BufferPool {
 
   // Buffers made so far: the most that were in use at a time.
   size_t made() const { return all_.size(); }
-  size_t bytes_each() const { return bytes_each_; }
 
  private:
   struct Release {
