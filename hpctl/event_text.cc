@@ -10,7 +10,7 @@
 namespace hpctl {
 namespace {
 
-constexpr size_t kTypeColumns = 19;
+constexpr size_t kTypeColumns = 20;
 
 bool is_one_of(const std::string& word, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();

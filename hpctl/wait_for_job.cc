@@ -75,14 +75,24 @@ class Waiter {
     HP_TRY_ASSIGN(JobView seen, client_->get_job(job_));
     HP_TRY_ASSIGN(const std::vector<EventView> events, client_->events(job_, last_seq_));
     job = std::move(seen);
-    for (const EventView& event : events) {
-      last_seq_ = std::max(last_seq_, event.seq);
-      if (display_ != nullptr && is_worth_telling(event)) display_->tell(event);
+    for (size_t i = 0; i < events.size(); ++i) {
+      last_seq_ = std::max(last_seq_, events[i].seq);
+      if (display_ != nullptr && !is_left_out(events, i)) display_->tell(events[i]);
     }
     if (display_ != nullptr && !has_ended(job.state)) {
       display_->update(job, SystemClock().monotonic_ms());
     }
     return Ok{};
+  }
+
+  // Not worth telling, or about to be told again: a loss and the recovery that it begins have one
+  // cause.
+  static bool is_left_out(const std::vector<EventView>& events, size_t at) {
+    if (!is_worth_telling(events[at])) return true;
+    return std::any_of(events.begin() + static_cast<std::ptrdiff_t>(at) + 1, events.end(),
+                       [&](const EventView& later) {
+                         return is_worth_telling(later) && later.cause == events[at].cause;
+                       });
   }
 
   Outcome find_controller(bool say) {

@@ -94,7 +94,7 @@ TEST(Progress, RewritesOneLineOnATerminal) {
   display.finish();
   EXPECT_EQ(out.str(),
             "\r\x1b[Kstep 30/60 [==========>         ]  loss 2.5000  gen 1  RUNNING"
-            "\r\x1b[K00:00:00.000  JobRecovering        died\n");
+            "\r\x1b[K00:00:00.000  JobRecovering         died\n");
 }
 
 TEST(Progress, FitsANarrowTerminal) {

@@ -97,8 +97,8 @@ TEST(Verbs, EventsAndWhy) {
   controller.explanation.set_summary("RUNNING: it began with: worker 3 on n1 died");
   *controller.explanation.add_chain() = controller.history[0];
   EXPECT_EQ(run({"events", "1"}).out,
-            "04:40:05.000  WorkerExited         worker 3 on n1 died of SIGKILL\n"
-            "04:40:06.000  JobRecovering        a worker died?[31m\n");
+            "04:40:05.000  WorkerExited          worker 3 on n1 died of SIGKILL\n"
+            "04:40:06.000  JobRecovering         a worker died?[31m\n");
   const std::string events = run({"events", "1", "--json"}).out;
   const auto line = nlohmann::json::parse(events.substr(0, events.find('\n')));
   EXPECT_EQ(line, nlohmann::json::parse(R"({"seq":5,"time":"2025-11-21T04:40:05.000Z",
@@ -108,7 +108,7 @@ TEST(Verbs, EventsAndWhy) {
   EXPECT_EQ(why.out,
             "job 1 quick is RUNNING\n"
             "RUNNING: it began with: worker 3 on n1 died\n\n"
-            "04:40:05.000  WorkerExited         worker 3 on n1 died of SIGKILL\n");
+            "04:40:05.000  WorkerExited          worker 3 on n1 died of SIGKILL\n");
   EXPECT_EQ(run({"why", "1", "--json"}).out,
             R"({"job":1,"state":"RUNNING","summary":"RUNNING: it began with: worker 3 on n1 died",)"
             R"("chain":[{"seq":5,"time":"2025-11-21T04:40:05.000Z","type":"WorkerExited",)"
@@ -125,7 +125,7 @@ TEST(Verbs, FollowingEventsEndsWithTheJob) {
   controller.polls_until_end = 2;
   const Ran ran = run({"events", "1", "-f"});
   EXPECT_EQ(ran.status, kExitOk);
-  EXPECT_EQ(ran.out, "04:40:05.000  JobRunning           it trains\n");
+  EXPECT_EQ(ran.out, "04:40:05.000  JobRunning            it trains\n");
 }
 
 TEST(Verbs, Cancel) {
@@ -151,7 +151,7 @@ TEST(Verbs, WaitShowsFaultsAndTheEnd) {
   const Ran ran = run({"wait", "1"});
   EXPECT_EQ(ran.status, kExitOk);
   EXPECT_EQ(ran.out,
-            "04:40:06.000  JobRecovering        worker 3 on n1 died of SIGKILL\n"
+            "04:40:06.000  JobRecovering         worker 3 on n1 died of SIGKILL\n"
             "step 34/60  loss 2.5000  12.3k tokens/s  gen 2  RUNNING  checkpoint 30\n"
             "job 1 quick FINISHED after 42 s: 34 steps, loss 2.5000, 1 fault survived, 1.2 s "
             "lost\n"
