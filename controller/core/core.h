@@ -108,12 +108,13 @@ inline constexpr int64_t kCheckpointTimeoutMs = 60'000;    // FindCheckpoint, Re
 inline constexpr int64_t kFirstStepTimeoutMs = 600'000;    // started -> first step
 inline constexpr int64_t kCancelTimeoutMs = 15'000;        // graceful stop, then CANCELLED anyway
 inline constexpr int64_t kEndNodeTimeoutMs = 30'000;       // then the node counts as ended
-inline constexpr int64_t kReportTimeoutMs = 2'000;  // reconnect -> report of a missing worker
-inline constexpr int64_t kResumeGraceMs = 10'000;   // controller start -> agents reconnect
-inline constexpr int64_t kMaxLaunchAttempts = 8;    // of a node within one restart
-inline constexpr int64_t kMaxPlanAttempts = 8;      // directory failures within one restart
-inline constexpr int64_t kBackoffBaseMs = 500;      // doubles with each restart that brought
-inline constexpr int64_t kBackoffMaxMs = 30'000;    // no progress
+inline constexpr int64_t kReportTimeoutMs = 2'000;       // reconnect -> report of a missing worker
+inline constexpr int64_t kResumeGraceMs = 10'000;        // controller start -> agents reconnect
+inline constexpr int64_t kLastingGenerationMs = 60'000;  // of a command: counts as progress
+inline constexpr int64_t kMaxLaunchAttempts = 8;         // of a node within one restart
+inline constexpr int64_t kMaxPlanAttempts = 8;           // directory failures within one restart
+inline constexpr int64_t kBackoffBaseMs = 500;           // doubles with each restart that brought
+inline constexpr int64_t kBackoffMaxMs = 30'000;         // no progress
 inline constexpr int64_t kMaxRestartsWithoutProgress = 3;  // then FAILED with a diagnosis
 
 }  // namespace hpctl::core

@@ -33,6 +33,9 @@ int64_t stage_deadline(const Job& job, int64_t now_ms);
 // "n1, n3, ...": at most a few names.
 std::string join_some(const std::vector<std::string>& names);
 
+// "20 s", "1500 ms"
+std::string duration_text(int64_t ms);
+
 // True while no worker of a new generation can have been started: a further fault belongs to the
 // recovery in progress.
 bool is_preparing(const Job& job);

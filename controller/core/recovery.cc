@@ -15,10 +15,6 @@ namespace hpctl::core {
 
 namespace {
 
-std::string seconds(int64_t ms) {
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
-
 void remember(Job& job, const Fault& fault) {
   job.recent_faults.push_back(fault);
   if (job.recent_faults.size() > kRecentFaults) {
@@ -48,11 +44,11 @@ void adopt_cause(Transition& t, Job& job, const Fault& fault) {
 bool has_progressed(const Transition& t, const Job& job) {
   if (job.spec.train) return job.furthest_step > job.progress_at_restart;
   // A command's steps are unknown: a generation that lasted counts as progress.
-  constexpr int64_t kLasting = 60'000;
-  return !job.restart_times_ms.empty() && t.now() - job.restart_times_ms.back() >= kLasting;
+  return !job.restart_times_ms.empty() &&
+         t.now() - job.restart_times_ms.back() >= kLastingGenerationMs;
 }
 
-// "on n1 each time", "on n0, n1": whether to look at the hardware or at the program.
+// "each on n1 ...", "on n0, n1": whether to look at the hardware or at the program.
 std::string suspect(const Job& job, size_t count) {
   std::set<std::string> nodes;
   std::set<uint64_t> steps;
@@ -61,7 +57,8 @@ std::string suspect(const Job& job, size_t count) {
     if (!job.recent_faults[i].node.empty()) nodes.insert(job.recent_faults[i].node);
     steps.insert(job.recent_faults[i].step);
   }
-  if (nodes.size() == 1) return "every one on " + *nodes.begin() + ": suspect that node first";
+  if (nodes.size() == 1)
+    return "each on " + *nodes.begin() + ": suspect that node, or what only its ranks do";
   if (nodes.size() > 1 && steps.size() == 1) {
     return "on different nodes (" + join_some({nodes.begin(), nodes.end()}) +
            ") at the same step: suspect the program or its data, not the hardware";
@@ -80,8 +77,9 @@ void fail_without_progress(Transition& t, Job& job) {
   const Fault last = job.recent_faults.back();
   const auto count = static_cast<size_t>(kMaxRestartsWithoutProgress) + 1;
   end_job(t, job, JobState::kFailed,
-          "no progress past step " + std::to_string(job.furthest_step) + " in " +
-              std::to_string(count) + " generations, " + suspect(job, count) +
+          (job.spec.train ? "no progress past step " + std::to_string(job.furthest_step) + " in "
+                          : std::string("the command did not last a minute in ")) +
+              std::to_string(count) + " generations in a row, " + suspect(job, count) +
               "; last: " + last.cause + "; " + where_to_look(job, last));
 }
 
@@ -89,7 +87,7 @@ void fail_budget_spent(Transition& t, Job& job) {
   const Fault last = job.recent_faults.back();
   end_job(t, job, JobState::kFailed,
           "the restart budget is spent (" + std::to_string(job.spec.recovery.max_restarts) +
-              " within " + seconds(job.spec.recovery.window_ms) + "), faults " +
+              " within " + duration_text(job.spec.recovery.window_ms) + "), faults " +
               suspect(job, kRecentFaults) + "; last: " + last.cause + "; " +
               where_to_look(job, last) + ", or raise recovery.max_restarts");
 }
@@ -101,7 +99,7 @@ bool spend_budget(Transition& t, Job& job, FaultKind kind) {
   std::erase_if(times, [&](int64_t at) { return at + job.spec.recovery.window_ms <= t.now(); });
   job.restarts_without_progress = progressed ? 0 : job.restarts_without_progress + 1;
   job.progress_at_restart = job.furthest_step;
-  if (job.spec.train && job.restarts_without_progress > kMaxRestartsWithoutProgress) {
+  if (job.restarts_without_progress > kMaxRestartsWithoutProgress) {
     fail_without_progress(t, job);
     return false;
   }

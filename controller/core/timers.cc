@@ -11,10 +11,6 @@ namespace hpctl::core {
 
 namespace {
 
-std::string seconds(int64_t ms) {
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
-
 // Nodes whose open action of this kind has not been acknowledged.
 std::vector<std::string> late_nodes(Transition& t, const Job& job, ActionKind kind) {
   std::vector<std::string> names;
@@ -51,16 +47,16 @@ void job_deadline(Transition& t, Job& job) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
       if (job.cancel_requested) {
-        passed(t, job, "workers did not end within " + seconds(kCancelTimeoutMs));
+        passed(t, job, "workers did not end within " + duration_text(kCancelTimeoutMs));
         end_job(t, job, JobState::kCancelled, "cancelled; some workers did not confirm their end");
         return;
       }
       lose_late_nodes(t, job, ActionKind::kStopWorkers,
-                      "did not stop the workers within " + seconds(kStopWorkersTimeoutMs));
+                      "did not stop the workers within " + duration_text(kStopWorkersTimeoutMs));
       return;
     case PlanStage::kStartWorkers:
       lose_late_nodes(t, job, ActionKind::kStartWorkers,
-                      "did not start its workers within " + seconds(kStartWorkersTimeoutMs));
+                      "did not start its workers within " + duration_text(kStartWorkersTimeoutMs));
       return;
     case PlanStage::kWaitNodes:
       passed(t, job, "looking again at what is waited for");
@@ -69,14 +65,14 @@ void job_deadline(Transition& t, Job& job) {
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration: {
       const std::string what = "the checkpoint directory " + job.spec.checkpoint.dir +
-                               " did not answer within " + seconds(kCheckpointTimeoutMs);
+                               " did not answer within " + duration_text(kCheckpointTimeoutMs);
       passed(t, job, what);
       retry_plan(t, job, what);
       return;
     }
     case PlanStage::kNone: {
       const std::string what = "generation " + to_string(job.generation) +
-                               " completed no step within " + seconds(kFirstStepTimeoutMs);
+                               " completed no step within " + duration_text(kFirstStepTimeoutMs);
       passed(t, job, what);
       fault_seen(t, job, Fault{what, "", -1, job.furthest_step, t.seq()}, FaultKind::kCause);
       return;
@@ -114,11 +110,11 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   } else if (node.state == NodeState::kUp || node.state == NodeState::kLaunching) {
     what = name + (node.state == NodeState::kUp
                        ? " did not reconnect in time"
-                       : " did not register within " + seconds(kNodeLaunchTimeoutMs));
+                       : " did not register within " + duration_text(kNodeLaunchTimeoutMs));
     passed(t, job, node, what);
     lose_node(t, job, node, what);
   } else if (node.state == NodeState::kEnding) {
-    node_ended(t, node, "did not confirm its end within " + seconds(kEndNodeTimeoutMs));
+    node_ended(t, node, "did not confirm its end within " + duration_text(kEndNodeTimeoutMs));
   }
 }
 

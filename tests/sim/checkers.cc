@@ -168,7 +168,7 @@ void Checkers::failure_justified(const Store& store, const core::Job& job,
 
 void Checkers::history_complete(const core::Job& job, const JobPlan& plan,
                                 const Directory& directory) {
-  if (job.state != core::JobState::kFinished) return;
+  if (job.state != core::JobState::kFinished || plan.is_command) return;
   const std::string who = "job " + to_string(job.id);
   const Found found = directory.find({job.damaged.begin(), job.damaged.end()});
   const auto ref = parse_checkpoint_name(found.name);

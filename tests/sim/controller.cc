@@ -103,7 +103,12 @@ void SimController::run_batch() {
     if (!forgotten.empty()) checkers_.fail("not marked dirty: " + forgotten);
   }
   if (dies_here()) return;  // committed, nothing performed yet
-  for (const core::Action& action : actions) {
+  const size_t last = faults_ && rng_.chance(swarm_.controller_crash_at_boundary)
+                          ? rng_.below(actions.size() + 1)
+                          : actions.size() + 1;  // how many it performs before it dies
+  for (size_t i = 0; i < actions.size(); ++i) {
+    if (i == last) return kill(static_cast<int64_t>(100 + rng_.below(8'000)));
+    const core::Action& action = actions[i];
     if (!state_.outbox.contains(action.id)) continue;  // withdrawn later in the batch
     checkers_.order_performed(action, store_);
     world_->perform(action);

@@ -94,7 +94,12 @@ std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
     plan.steps = 10 + rng.below(60);
     plan.checkpoint_every = 3 + rng.below(10);
     if (rng.chance(swarm.poison_step)) plan.poison_step = 1 + rng.below(plan.steps);
-    plan.spec.train = train_spec(plan);
+    plan.is_command = rng.below(6) == 0;
+    if (plan.is_command) {
+      plan.spec.command = {"a-program"};
+    } else {
+      plan.spec.train = train_spec(plan);
+    }
     plans.push_back(std::move(plan));
   }
   return plans;

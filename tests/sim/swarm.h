@@ -58,6 +58,7 @@ struct JobPlan {
   int64_t submit_at_ms = 0;
   int64_t cancel_at_ms = 0;  // 0 = never
   int64_t step_ms = 0;
+  bool is_command = false;  // runs for steps * step_ms, without checkpoints or progress
   uint64_t steps = 0;
   uint64_t checkpoint_every = 0;
   uint64_t poison_step = 0;  // 0 = none

@@ -165,7 +165,8 @@ void Cluster::complete_step(Run& run) {
   ++run.step;
   run.last_progress_ms = agenda_.now();
   checkers_.step_trained(run.job, run.generation);
-  if (run.step % plan.checkpoint_every == 0 || run.step == plan.steps) commit_checkpoint(run);
+  const bool due = run.step % plan.checkpoint_every == 0 || run.step == plan.steps;
+  if (due && !plan.is_command) commit_checkpoint(run);
   schedule_step(run);
 }
 
@@ -208,6 +209,7 @@ void Cluster::watch_job(JobId job) {
     if (!controller_.is_up() || it == controller_.state().jobs.end()) return;
     const core::Job& row = it->second;
     if (core::has_ended(row.state) || row.generation == Generation{}) return;
+    if (plans_.at(job).is_command) return;  // its steps are unknown
     const Run& run = run_of(job, row.generation.value);
     if (run.job == JobId{}) return;
     if (row.state != core::JobState::kRunning && run.step > run.start_step) {
