@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/base/file.h"
+#include "tests/unit/checkpoint/failpoint_names.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
 #include "tests/unit/temporary_directory.h"
 #include "trainer/checkpoint/inspect.h"
@@ -95,14 +96,7 @@ TEST_P(Crash, AtThisBoundaryLosesNothing) {
   EXPECT_GT(deaths, 0) << "this fail-point is not passed";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EveryBoundary, Crash,
-    testing::Values("checkpoint.shard.before_create", "checkpoint.shard.created",
-                    "checkpoint.shard.range_written", "checkpoint.shard.before_rename",
-                    "checkpoint.shard.renamed", "checkpoint.manifest.before_create",
-                    "checkpoint.manifest.written", "checkpoint.manifest.before_rename",
-                    "checkpoint.manifest.renamed", "checkpoint.delete.before_manifest",
-                    "checkpoint.delete.manifest_gone"));
+INSTANTIATE_TEST_SUITE_P(EveryBoundary, Crash, testing::ValuesIn(kFailpointNames));
 
 }  // namespace
 }  // namespace hpctl
