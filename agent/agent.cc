@@ -193,6 +193,8 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
 }
 
 void Agent::on_exit(const holder::Exited& exit) {
+  // Its page still holds the last step and loss, which are newer than the last heartbeat.
+  if (welcomed_) heartbeat();
   if (const auto commit = watch_.committed(exit.generation, exit.checkpoint_step)) {
     report_commit(*commit);
   }
