@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "agent/core/respawn.h"
 #include "agent/event_loop.h"
@@ -24,6 +23,7 @@
 #include "agent/spawn.h"
 #include "agent/worker.h"
 #include "agent/worker_mark.h"
+#include "agent/worker_table.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -33,7 +33,6 @@ namespace {
 
 constexpr uint32_t kTerminationGraceMs = 2'000;  // after SIGTERM to the holder
 constexpr int64_t kSweepTimeoutMs = 5'000;
-constexpr int kMaxLocalRank = 1023;
 
 std::string new_boot_id() {
   unsigned char bytes[8];
@@ -65,7 +64,10 @@ class Holder {
       : options_(options),
         lock_(std::move(lock)),
         signals_(std::move(signals)),
-        boot_id_(new_boot_id()) {}
+        boot_id_(new_boot_id()),
+        workers_(loop_, options.node, boot_id_, [this](Exited record, const Worker& worker) {
+          worker_ended(std::move(record), worker);
+        }) {}
 
   int run();
 
@@ -78,7 +80,6 @@ class Holder {
   void agent_ended();
   void on_signal();
   void reap_children();
-  void kill_strays();
 
   // The agent's requests.
   void read_agent();
@@ -93,10 +94,8 @@ class Holder {
 
   // Workers.
   std::string refusal_of(const Spawn& request) const;
-  Result<std::unique_ptr<Worker>> start(const Spawn& request);
-  void worker_ended(pid_t pid);
-  void end_workers(uint64_t generation, uint32_t grace_ms);
-  void kill_overdue();
+  Result<const Worker*> start(const Spawn& request);
+  void worker_ended(Exited record, const Worker& worker);
   void begin_end(int exit_code, uint32_t grace_ms, const std::string& why);
   void finish_end();
   int64_t next_timeout_ms() const;
@@ -113,11 +112,10 @@ class Holder {
   Kept agent_;
   std::optional<PacketSocket> agent_socket_;
 
-  std::map<pid_t, std::unique_ptr<Worker>> workers_;  // alive, or dead and not reaped
-  std::map<int32_t, UniqueFd> arenas_;                // by local rank
-  std::vector<WorkerState> past_workers_;             // ended ones of the newest generation
-  std::map<uint64_t, Exited> exits_;                  // not yet covered by a report
-  std::map<uint64_t, std::string> reports_;           // not yet acknowledged by the controller
+  WorkerTable workers_;
+  std::vector<WorkerState> past_workers_;    // ended ones of the newest generation
+  std::map<uint64_t, Exited> exits_;         // not yet covered by a report
+  std::map<uint64_t, std::string> reports_;  // not yet acknowledged by the controller
   uint64_t last_exit_ = 0;
   Hello memory_;  // what each new agent is told
 
@@ -137,10 +135,10 @@ int Holder::run() {
   agent_.start_at_ms = clock_.monotonic_ms();
   log_info("holder of node " + options_.node + " of job " + to_string(options_.job) +
            " started, boot id " + boot_id_);
-  while (!exit_code_ || !workers_.empty()) {
+  while (!exit_code_ || !workers_.living().empty()) {
     start_what_is_due();
     loop_.run_once(next_timeout_ms());
-    kill_overdue();
+    workers_.kill_overdue();
   }
   finish_end();
   return *exit_code_;
@@ -214,15 +212,17 @@ void Holder::kept_ended(Kept& kept, const std::string& what) {
 
 void Holder::agent_ended() {
   if (!agent_.process) return;
-  // What it sent before it died counts: above all reports to keep.
-  read_agent();
   int status = 0;
-  ::waitpid(agent_.process->pid, &status, 0);
+  if (::waitpid(agent_.process->pid, &status, WNOHANG) != agent_.process->pid) return;
+  // Out of the way first: reading its last packets can lead here again.
+  const SpawnedProcess ended = std::move(*agent_.process);
+  agent_.process.reset();
+  loop_.remove(ended.pidfd.get());
+  read_agent();  // what it sent before it died counts: above all reports to keep
   if (agent_socket_) loop_.remove(agent_socket_->fd());
   agent_socket_.reset();
-  loop_.remove(agent_.process->pidfd.get());
   if (!exit_code_) {
-    log_warning("agent process " + std::to_string(agent_.process->pid) + " ended (" +
+    log_warning("agent process " + std::to_string(ended.pid) + " ended (" +
                 (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
                                      : "exit " + std::to_string(WEXITSTATUS(status))) +
                 "); workers are not disturbed");
@@ -247,9 +247,8 @@ void Holder::reap_children() {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
-    if (workers_.contains(info.si_pid)) {
-      worker_ended(info.si_pid);
-    } else if (agent_.process && agent_.process->pid == info.si_pid) {
+    if (workers_.reap(info.si_pid)) continue;
+    if (agent_.process && agent_.process->pid == info.si_pid) {
       agent_ended();
     } else {
       ::waitpid(info.si_pid, nullptr, 0);
@@ -259,19 +258,7 @@ void Holder::reap_children() {
       }
     }
   }
-  kill_strays();
-}
-
-// What a dead worker started and what left its process group. Their children come to us in turn
-// when they die, and the SIGCHLD of that death leads here again.
-void Holder::kill_strays() {
-  std::set<std::string> living;
-  for (const auto& [pid, worker] : workers_) living.insert(worker->mark);
-  for (const pid_t pid : own_children()) {
-    if (workers_.contains(pid)) continue;
-    const std::string mark = mark_of(pid);
-    if (mark.starts_with(boot_id_ + ".") && !living.contains(mark)) ::kill(pid, SIGKILL);
-  }
+  workers_.kill_strays();
 }
 
 // ---- the agent's requests -----------------------------------------------------------------------
@@ -291,7 +278,7 @@ void Holder::read_agent() {
     auto request = decode_to_holder((*packet)->bytes);
     if (!request.ok()) {
       log_error(request.error().message + "; ending the agent process");
-      ::kill(agent_.process->pid, SIGKILL);
+      if (agent_.process) ::kill(agent_.process->pid, SIGKILL);
       return;
     }
     std::visit([this](auto& message) { on(std::move(message)); }, *request);
@@ -307,7 +294,7 @@ void Holder::send(const ToAgent& message, int descriptor) {
 void Holder::greet() {
   send(memory_);
   for (const WorkerState& past : past_workers_) send(past);
-  for (const auto& [pid, worker] : workers_) {
+  for (const auto& [pid, worker] : workers_.living()) {
     send(WorkerState{worker->generation, worker->rank, worker->local_rank,
                      static_cast<uint64_t>(pid), 1},
          worker->progress.get());
@@ -324,7 +311,7 @@ void Holder::on(AcceptGeneration request) {
 }
 
 void Holder::on(const Spawn& request) {
-  Result<std::unique_ptr<Worker>> started = start(request);
+  const Result<const Worker*> started = start(request);
   if (!started.ok()) {
     const Error& error = started.error();
     log_error("rank " + std::to_string(request.rank) + ": " + error.message);
@@ -332,25 +319,16 @@ void Holder::on(const Spawn& request) {
     send(SpawnFailed{request.generation, request.rank, permanent, error.message});
     return;
   }
-  std::unique_ptr<Worker> worker = std::move(started).value();
-  const pid_t pid = worker->pid();
-  loop_.add(worker->process.pidfd.get(), EPOLLIN, [this, pid](uint32_t) { worker_ended(pid); });
-  const int log_fd = worker->log->read_end();
-  RankLog* log = worker->log.get();
-  loop_.add(log_fd, EPOLLIN, [this, log](uint32_t) {
-    if (log->drain()) return;
-    loop_.remove(log->read_end());  // nobody writes any more
-    log->close_pipe();
-  });
-  send(WorkerState{request.generation, request.rank, request.local_rank, static_cast<uint64_t>(pid),
-                   1},
-       worker->progress.get());
-  workers_[pid] = std::move(worker);
+  const Worker& worker = **started;
+  send(WorkerState{request.generation, request.rank, request.local_rank,
+                   static_cast<uint64_t>(worker.pid()), 1},
+       worker.progress.get());
 }
 
 void Holder::on(const Kill& request) {
   memory_.ended_through = std::max(memory_.ended_through, request.generation);
-  end_workers(request.generation, request.grace_ms);
+  reap_children();  // who ended by itself before this request did not end because of it
+  workers_.end(request.generation, request.grace_ms);
 }
 
 void Holder::on(KeepReport request) {
@@ -376,73 +354,26 @@ std::string Holder::refusal_of(const Spawn& request) const {
     return generation + " is stale: the node has seen " + std::to_string(memory_.generation_seen);
   }
   if (request.generation <= memory_.ended_through) return generation + " was ended on this node";
-  if (request.argv.empty()) return "the command is empty";
-  if (request.local_rank < 0 || request.local_rank > kMaxLocalRank) return "bad local rank";
-  for (const auto& [pid, worker] : workers_) {
-    if (worker->generation < request.generation || worker->rank == request.rank ||
-        worker->local_rank == request.local_rank) {
-      return "process " + std::to_string(pid) + " of rank " + std::to_string(worker->rank) +
-             ", generation " + std::to_string(worker->generation) + " is still there";
-    }
-  }
   return "";
 }
 
-Result<std::unique_ptr<Worker>> Holder::start(const Spawn& request) {
+Result<const Worker*> Holder::start(const Spawn& request) {
   reap_children();  // so that a worker that has just ended does not stand in the way
   if (const std::string refusal = refusal_of(request); !refusal.empty()) {
     return Error{ErrorCode::kFailedPrecondition, refusal};
   }
+  HP_TRY_ASSIGN(const Worker* worker, workers_.start(request));
   on(AcceptGeneration{request.generation});
-  UniqueFd& arena = arenas_[request.local_rank];
-  if (!arena.valid()) {
-    HP_TRY_ASSIGN(arena, make_arena());
-  }
-  return start_worker(request, WorkerPlace{options_.node, boot_id_, arena.get()});
+  return worker;
 }
 
-void Holder::worker_ended(pid_t pid) {
-  const auto found = workers_.find(pid);
-  if (found == workers_.end()) return;
-  siginfo_t info{};
-  if (::waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid) return;
-  const std::unique_ptr<Worker> worker = std::move(found->second);
-  // Before reaping: as long as the leader is a zombie, the group's id cannot be anyone else's.
-  worker->signal_group(SIGKILL);
-  Exited record = exit_record(*worker, info.si_code, info.si_status);
+void Holder::worker_ended(Exited record, const Worker& worker) {
   record.exit_id = ++last_exit_;
-  loop_.remove(worker->process.pidfd.get());
-  if (worker->log->read_end() >= 0) loop_.remove(worker->log->read_end());
-  ::waitpid(pid, nullptr, 0);
-  workers_.erase(found);
   if (record.generation == memory_.generation_seen) {
-    past_workers_.push_back(
-        {record.generation, record.rank, worker->local_rank, static_cast<uint64_t>(pid), 0});
+    past_workers_.push_back({record.generation, record.rank, worker.local_rank, record.pid, 0});
   }
   send(record);
   exits_.emplace(record.exit_id, std::move(record));
-  kill_strays();
-}
-
-void Holder::end_workers(uint64_t generation, uint32_t grace_ms) {
-  reap_children();  // who ended by itself before this request did not end because of it
-  const int64_t kill_at = clock_.monotonic_ms() + grace_ms;
-  for (const auto& [pid, worker] : workers_) {
-    if (worker->generation > generation) continue;
-    worker->by_request = true;
-    if (grace_ms > 0 && worker->kill_at_ms == 0) worker->signal_group(SIGTERM);
-    worker->kill_at_ms = worker->kill_at_ms == 0 ? kill_at : std::min(worker->kill_at_ms, kill_at);
-  }
-  kill_overdue();
-}
-
-void Holder::kill_overdue() {
-  const int64_t now = clock_.monotonic_ms();
-  for (const auto& [pid, worker] : workers_) {
-    if (worker->kill_at_ms == 0 || now < worker->kill_at_ms) continue;
-    worker->signal_group(SIGKILL);
-    worker->kill_at_ms = now + 1'000;  // once more, should it be stuck
-  }
 }
 
 void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why) {
@@ -450,7 +381,8 @@ void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why)
     log_info("node ends: " + why);
     exit_code_ = exit_code;
   }
-  end_workers(UINT64_MAX, grace_ms);
+  reap_children();
+  workers_.end(UINT64_MAX, grace_ms);
 }
 
 void Holder::finish_end() {
@@ -470,10 +402,7 @@ void Holder::finish_end() {
 }
 
 int64_t Holder::next_timeout_ms() const {
-  int64_t next = INT64_MAX;
-  for (const auto& [pid, worker] : workers_) {
-    if (worker->kill_at_ms != 0) next = std::min(next, worker->kill_at_ms);
-  }
+  int64_t next = workers_.next_deadline_ms();
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
   if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
   if (next == INT64_MAX) return -1;

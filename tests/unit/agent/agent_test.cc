@@ -285,6 +285,7 @@ TEST_F(AgentTest, KillsAtAnyMomentLoseAndRepeatNothing) {
     controller_.send(start);
     ::poll(nullptr, 0, static_cast<int>(rng.below(4)));
     kill_agent();
+    ASSERT_FALSE(HasFailure());
     controller_.send(start);  // as a controller does whose action is not acknowledged
     done(generation);
     for (int i = 0; i < 2; ++i) {

@@ -26,6 +26,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -75,7 +76,7 @@ void report() {
   struct stat st {};
   ::fstat(hpctl::kArenaFd, &st);
   std::printf("arena_bytes %ld\n", static_cast<long>(st.st_size));
-  std::printf("cwd %s\n", ::get_current_dir_name());
+  std::printf("cwd %s\n", std::filesystem::current_path().c_str());
   for (const char* name : {"RANK", "HPCTL_GENERATION", "OMP_NUM_THREADS", "WORLD_SIZE"}) {
     if (const char* value = std::getenv(name)) std::printf("%s %s\n", name, value);
   }

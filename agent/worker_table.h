@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// WorkerTable: the workers of a node, from spawn to the last process they left behind.
+//
+// Belongs to the holder's main thread: PDEATHSIG of a worker is bound to the thread that spawned
+// it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/event_loop.h"
+#include "agent/holder_protocol.h"
+#include "agent/worker.h"
+#include "common/base/clock.h"
+#include "common/base/fd.h"
+#include "common/base/result.h"
+
+namespace hpctl::holder {
+
+class WorkerTable {
+ public:
+  // Called when a worker has ended and was reaped, with its record (exit_id not set).
+  using Ended = std::function<void(Exited record, const Worker& worker)>;
+
+  WorkerTable(EventLoop& loop, std::string node, std::string boot_id, Ended ended)
+      : loop_(loop),
+        node_(std::move(node)),
+        boot_id_(std::move(boot_id)),
+        ended_(std::move(ended)) {}
+
+  // Refused (kFailedPrecondition) while a worker of a lower generation, of the same rank or of the
+  // same local rank is there.
+  Result<const Worker*> start(const Spawn& request);
+  // SIGTERM to the workers of generations <= `generation`, SIGKILL after grace_ms.
+  void end(uint64_t generation, uint32_t grace_ms);
+
+  // Reaps `pid` if it is a worker that has ended. False when it is none of ours.
+  bool reap(pid_t pid);
+  // Ends what dead workers started and what left their process groups. Call after every SIGCHLD:
+  // what such a process has started comes to the holder, their subreaper, when it dies.
+  void kill_strays();
+
+  // SIGKILLs whose grace is over; due at next_deadline_ms() (INT64_MAX = none).
+  void kill_overdue();
+  int64_t next_deadline_ms() const;
+
+  const std::map<pid_t, std::unique_ptr<Worker>>& living() const { return workers_; }
+
+ private:
+  std::string refusal_of(const Spawn& request) const;
+  void watch(Worker& worker);
+
+  EventLoop& loop_;
+  const std::string node_;
+  const std::string boot_id_;
+  const Ended ended_;
+  const SystemClock clock_;
+  std::map<pid_t, std::unique_ptr<Worker>> workers_;
+  std::map<int32_t, UniqueFd> arenas_;  // by local rank; they outlive the workers
+};
+
+}  // namespace hpctl::holder
