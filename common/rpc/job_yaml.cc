@@ -241,6 +241,8 @@ std::optional<JobYamlProblem> tab_in_indentation(std::string_view text, int last
   return std::nullopt;
 }
 
+constexpr const char* kTooLarge = "larger than 256 KiB; a job file is a short text";
+
 JobYaml only_problem(JobYamlProblem problem) {
   JobYaml result;
   result.problems.push_back(std::move(problem));
@@ -250,11 +252,7 @@ JobYaml only_problem(JobYamlProblem problem) {
 }  // namespace
 
 JobYaml parse_job_yaml(std::string_view text, const std::string& directory) {
-  if (text.size() > kMaxJobYamlBytes) {
-    return only_problem({0, 0, "",
-                         "larger than " + std::to_string(kMaxJobYamlBytes >> 10) +
-                             " KiB; a job file is a short text"});
-  }
+  if (text.size() > kMaxJobYamlBytes) return only_problem({0, 0, "", kTooLarge});
   if (text.find('\0') != std::string_view::npos) {
     return only_problem({0, 0, "", "not a text file (it has zero bytes); expected YAML"});
   }
@@ -278,6 +276,9 @@ JobYaml load_job_yaml(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return only_problem({0, 0, "", "is a directory; expected a job file"});
+  }
+  if (std::filesystem::file_size(path, error) > kMaxJobYamlBytes && !error) {
+    return only_problem({0, 0, "", kTooLarge});
   }
   const auto text = read_file(path, kMaxJobYamlBytes);
   if (!text.ok()) return only_problem({0, 0, "", text.error().message});
