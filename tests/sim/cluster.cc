@@ -75,15 +75,20 @@ void Cluster::controller_started() {
   if (!swarm_.scheduler_sees_exit) return;
   for (const auto& [key, row] : controller_.state().nodes) {
     const auto it = nodes_.find(key);
-    if (it == nodes_.end() || row.boot_id.empty()) continue;
-    if (!it->second.holder_alive || it->second.boot_id != row.boot_id) {
-      holder_exit_seen(it->second, row.boot_id);
-    }
+    if (it == nodes_.end() || row.holder_pid == 0) continue;
+    if (!it->second.holder_alive) holder_exit_seen(it->second, row.holder_pid);
   }
 }
 
-void Cluster::holder_exit_seen(const SimNode& node, const std::string& boot_id) {
-  controller_.post(core::NodeLost{node.key.job, node.key.name, boot_id, "its holder exited"});
+// As the local scheduler sees it: a process it watched is gone, and no other one is the node by
+// now.
+void Cluster::holder_exit_seen(const SimNode& node, uint64_t pid) {
+  const auto row = controller_.state().nodes.find(node.key);
+  if (!controller_.is_up() || node.holder_alive || row == controller_.state().nodes.end()) return;
+  const core::Node& known = row->second;
+  if (known.holder_pid != pid && known.holder_pid != 0) return;
+  if (known.state == core::NodeState::kDown || known.state == core::NodeState::kEnded) return;
+  controller_.post(core::NodeLost{node.key.job, node.key.name, known.boot_id, "its holder exited"});
 }
 
 void Cluster::launch(const Action& action, const core::LaunchNode& order) {
@@ -96,7 +101,8 @@ void Cluster::launch(const Action& action, const core::LaunchNode& order) {
       controller_.post(core::ActionFailed{action.id, job, node.key.name, "fork failed", false});
       return;
     }
-    if (node.holder_alive && node.launched_by != action.id) {
+    const bool adopts = swarm_.scheduler_adopts;
+    if (node.holder_alive && node.launched_by != action.id && !adopts) {
       if (!swarm_.scheduler_fences || agenda_.now() < node.cut_until_ms) {
         controller_.post(core::ActionFailed{action.id, job, node.key.name,
                                             "another holder has the lock", false});
@@ -143,7 +149,7 @@ void Cluster::end_holder(SimNode& node) {
   node.holder_alive = false;
   if (!swarm_.scheduler_sees_exit) return;
   agenda_.after(10 + static_cast<int64_t>(rng_.below(200)),
-                [this, &node, boot = node.boot_id] { holder_exit_seen(node, boot); });
+                [this, &node, pid = node.holder_pid] { holder_exit_seen(node, pid); });
 }
 
 void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& order) {

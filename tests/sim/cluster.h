@@ -123,7 +123,7 @@ class Cluster final : public World {
   void launch(const core::Action& action, const core::LaunchNode& order);
   void start_holder(SimNode& node, ActionId by);
   void end_holder(SimNode& node);
-  void holder_exit_seen(const SimNode& node, const std::string& boot_id);
+  void holder_exit_seen(const SimNode& node, uint64_t pid);
   void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
   void record_generation(const core::Action& action, const core::RecordGeneration& order);
   void receive(SimNode& node, const core::Action& action);

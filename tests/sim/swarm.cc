@@ -49,6 +49,7 @@ Swarm draw_swarm(Rng& rng) {
   s.delay_ms_max = 1 + static_cast<int64_t>(rng.below(100));
   s.scheduler_sees_exit = rng.below(4) != 0;
   s.scheduler_fences = rng.below(4) != 0;
+  s.scheduler_adopts = rng.below(3) == 0;
   if (rng.below(10) == 0) return s;  // training must go on undisturbed
   s.agent_restart_ms_max = rng.below(2) == 0 ? 1'500 : 4'000;
   s.orphan_timeout_ms = 30'000;

@@ -42,7 +42,8 @@ struct Swarm {
   double poison_step = 0;        // per job: one step always crashes
   bool reorder = false;          // messages of one stream overtake each other
   bool scheduler_sees_exit = true;
-  bool scheduler_fences = true;
+  bool scheduler_fences = true;   // ends a holder that is in the way of a launch
+  bool scheduler_adopts = false;  // or takes it for the one it was to launch
   int64_t agent_restart_ms_max = 500;
   int64_t orphan_timeout_ms = 300'000;  // an agent without a controller ends its node
   int64_t delay_ms_max = 20;
