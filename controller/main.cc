@@ -8,8 +8,8 @@
 #include "common/base/log.h"
 #include "common/rpc/controller_process.h"
 #include "controller/controller.h"
+#include "controller/failpoint_names.h"
 #include "controller/options.h"
-#include "failpoint_names.h"
 
 namespace {
 

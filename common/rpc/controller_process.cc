@@ -65,18 +65,22 @@ Start await_ready(int fd, SteadyTime deadline) {
   }
 }
 
-absl::StatusOr<Start> start_controller(const HomePaths& paths, SteadyTime deadline) {
+absl::StatusOr<Start> start_controller(const HomePaths& paths, SteadyTime deadline,
+                                       std::string program) {
   HP_RETURN_IF_ERROR(to_absl(make_directories(paths.home())));
-  HP_ASSIGN_OR_RETURN(const std::string directory, to_absl(program_directory()));
+  if (program.empty()) {
+    HP_ASSIGN_OR_RETURN(const std::string directory, to_absl(program_directory()));
+    program = directory + "/hpcontroller";
+  }
   std::array<int, 2> pipe_fds{};
   if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) return to_absl(errno_error("cannot make a pipe"));
   const UniqueFd reader(pipe_fds[0]);
   UniqueFd writer(pipe_fds[1]);
-  const auto pid = spawn_in_new_session({{directory + "/hpcontroller", "--detach", "--ready-fd",
-                                          std::to_string(kSpawnedFd), "--home", paths.home()},
-                                         paths.controller_log(),
-                                         writer.get(),
-                                         {"HPCTL_FAILPOINT"}});
+  const auto pid = spawn_in_new_session(
+      {{program, "--detach", "--ready-fd", std::to_string(kSpawnedFd), "--home", paths.home()},
+       paths.controller_log(),
+       writer.get(),
+       {"HPCTL_FAILPOINT"}});
   if (!pid.ok()) return to_absl(pid.error());
   writer.reset();
   // The first process forks and ends at once.
@@ -109,13 +113,14 @@ absl::Status ping_controller(grpc::Channel& channel, SteadyTime deadline, bool w
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ensure_controller(const HomePaths& paths,
-                                                                 SteadyTime deadline) {
+                                                                 SteadyTime deadline,
+                                                                 const std::string& program) {
   auto channel = connect_controller(paths);
   if (path_exists(paths.controller_socket()) && ping_controller(*channel, deadline, false).ok()) {
     return channel;
   }
   const size_t log_offset = size_of(paths.controller_log());
-  HP_ASSIGN_OR_RETURN(const Start start, start_controller(paths, deadline));
+  HP_ASSIGN_OR_RETURN(const Start start, start_controller(paths, deadline, program));
   if (start == Start::kReady || start == Start::kAnotherRuns) {
     channel = connect_controller(paths);  // without the back-off of the failed attempt
     if (ping_controller(*channel, deadline, true).ok()) return channel;

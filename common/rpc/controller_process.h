@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "common/base/paths.h"
@@ -32,9 +33,10 @@ std::shared_ptr<grpc::Channel> connect_controller(const HomePaths& paths);
 // controller is waited for, otherwise it is an answer at once.
 absl::Status ping_controller(grpc::Channel& channel, SteadyTime deadline, bool wait);
 
-// A channel on which a controller has answered. Starts one when none does. The error carries the
-// last line of the controller's log.
+// A channel on which a controller has answered. Starts one when none does; `program` "" = the
+// hpcontroller beside the running program. The error carries the last line of the controller's log.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ensure_controller(const HomePaths& paths,
-                                                                 SteadyTime deadline);
+                                                                 SteadyTime deadline,
+                                                                 const std::string& program = "");
 
 }  // namespace hpctl

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store: rows survive, entries are kept in order and bounded, failures name path and remedy.
+#include "controller/store.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "common/base/file.h"
+#include "controller/core/codec.h"
+#include "tests/unit/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+core::EventBody submission(const std::string& name) {
+  JobSpec spec;
+  spec.name = name;
+  spec.nodes = 2;
+  spec.command = {"true"};
+  spec.checkpoint.dir = "/nowhere/" + name;
+  return core::JobSubmitted{spec, 7, name};
+}
+
+// Steps the event and commits what it brought.
+void commit(Store& store, core::State& state, core::EventBody body) {
+  const core::Event event{Seq{state.last_seq.value + 1}, state.now_ms + 10, 1, std::move(body)};
+  const auto result = core::step(state, event);
+  std::vector<StoredEntry> entries;
+  for (const auto& entry : result.log) entries.push_back({0, event.wall_ms, entry});
+  const auto written = store.commit(state, result.dirty, entries);
+  ASSERT_TRUE(written.ok()) << written.error().message;
+}
+
+std::string digest(const core::State& state) {
+  std::string text = std::to_string(state.last_seq.value) + " " + std::to_string(state.now_ms) +
+                     " " + std::to_string(state.last_local_job.value) + "\n";
+  for (const auto& [id, row] : state.jobs) text += core::encode(row) + "\n";
+  for (const auto& [key, row] : state.nodes) text += core::encode(row) + "\n";
+  for (const auto& [key, row] : state.slots) text += core::encode(row) + "\n";
+  for (const auto& [id, row] : state.outbox) text += core::encode(row) + "\n";
+  return text;
+}
+
+TEST(Store, LoadsWhatWasCommitted) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/db";
+  core::State state;
+  {
+    auto store = Store::open(path, Store::Mode::kOwner);
+    ASSERT_TRUE(store.ok()) << store.error().message;
+    commit(**store, state, submission("a"));
+    commit(**store, state, core::NodeLaunched{state.outbox.begin()->first, JobId{1}, "n0", 42});
+  }
+  auto store = Store::open(path, Store::Mode::kOwner);
+  ASSERT_TRUE(store.ok()) << store.error().message;
+  const auto loaded = (*store)->load();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(digest(*loaded), digest(state));
+  EXPECT_EQ(loaded->index, state.index);
+  struct stat st {};
+  ASSERT_EQ(::stat(path.c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 077U, 0U) << "job specifications may carry secrets";
+}
+
+TEST(Store, AReaderSeesCommittedEntriesInOrder) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/db";
+  core::State state;
+  auto store = Store::open(path, Store::Mode::kOwner);
+  ASSERT_TRUE(store.ok());
+  commit(**store, state, submission("a"));
+  auto reader = Store::open(path, Store::Mode::kReader);
+  ASSERT_TRUE(reader.ok()) << reader.error().message;
+  const auto first = (*reader)->entries_after(JobId{1}, 0, 100);
+  ASSERT_TRUE(first.ok());
+  ASSERT_FALSE(first->empty());
+  EXPECT_EQ(first->front().entry.type, "JobSubmitted");
+  commit(**store, state, core::CancelRequested{JobId{1}, 7});
+  const auto next = (*reader)->entries_after(JobId{1}, first->back().id, 100);
+  ASSERT_TRUE(next.ok());
+  ASSERT_FALSE(next->empty());
+  EXPECT_EQ(next->front().entry.type, "CancelRequested");
+  EXPECT_EQ((*reader)->last_id_up_to(JobId{1}, Seq{1}).value(), first->back().id);
+}
+
+TEST(Store, KeepsABoundedHistoryPerJob) {
+  const TemporaryDirectory dir;
+  auto store = Store::open(dir.path() + "/db", Store::Mode::kOwner);
+  ASSERT_TRUE(store.ok());
+  core::State state;
+  commit(**store, state, submission("a"));
+  std::vector<StoredEntry> entries;
+  for (int64_t i = 0; i < kEventsKeptPerJob + 3'000; ++i) {
+    core::LogEntry entry;
+    entry.seq = Seq{static_cast<uint64_t>(i + 2)};
+    entry.job = JobId{1};
+    entry.type = "X";
+    entries.push_back({0, 0, entry});
+  }
+  ASSERT_TRUE((*store)->commit(state, {}, entries).ok());
+  const auto kept = (*store)->entries_after(JobId{1}, 0, 1'000'000);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_GE(kept->size(), static_cast<size_t>(kEventsKeptPerJob));
+  EXPECT_LE(kept->size(), static_cast<size_t>(kEventsKeptPerJob) + 1'000);
+  EXPECT_EQ(kept->back().entry.seq, entries.back().entry.seq) << "the oldest go, not the newest";
+}
+
+TEST(Store, FailuresNamePathAndRemedy) {
+  const TemporaryDirectory dir;
+  const auto missing = Store::open(dir.path() + "/no/such/db", Store::Mode::kOwner);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_NE(missing.error().message.find(dir.path()), std::string::npos);
+  ASSERT_TRUE(write_file_atomic(dir.path() + "/text", std::string(4096, 'x')).ok());
+  const auto damaged = Store::open(dir.path() + "/text", Store::Mode::kOwner);
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(damaged.error().code, ErrorCode::kDataLoss) << damaged.error().message;
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The soft tables: heartbeat deadlines, first steps, hangs and their suspects.
+#include <gtest/gtest.h>
+
+#include "common/base/worker_abi.h"
+#include "controller/liveness.h"
+#include "controller/progress.h"
+
+namespace hpctl {
+namespace {
+
+const core::NodeKey kNode{JobId{1}, "n0"};
+
+TEST(Liveness, ANodeIsLostAfterItsDeadlineAndOnlyOnce) {
+  Liveness table;
+  table.watch(kNode, "life", 2'000, 0);
+  table.heard(kNode, "life", 1'500);
+  table.heard(kNode, "former life", 3'000);
+  EXPECT_TRUE(table.take_overdue(3'500).empty());
+  const auto lost = table.take_overdue(3'501);
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].boot_id, "life");
+  EXPECT_EQ(lost[0].cause, "no heartbeat for 2001 ms (limit 2000 ms)");
+  EXPECT_TRUE(table.take_overdue(9'000).empty());
+}
+
+TEST(Liveness, AStallOfTheControllerIsNobodysFault) {
+  Liveness table;
+  table.watch(kNode, "life", 2'000, 0);
+  table.rearm(60'000);
+  EXPECT_TRUE(table.take_overdue(61'000).empty());
+  EXPECT_EQ(table.take_overdue(62'001).size(), 1U);
+}
+
+TEST(Liveness, AClosedStreamIsTheCoresBusiness) {
+  Liveness table;
+  table.watch(kNode, "life", 2'000, 0);
+  table.forget(kNode, "other");
+  table.forget(kNode, "life");
+  EXPECT_TRUE(table.take_overdue(9'000).empty());
+}
+
+core::Job running_job(uint64_t generation, uint64_t start_step) {
+  core::Job job;
+  job.id = JobId{1};
+  job.spec.train = TrainSpec{};
+  job.state = core::JobState::kStarting;
+  job.generation = Generation{generation};
+  job.start_step = start_step;
+  return job;
+}
+
+RankReport at_step(int32_t rank, uint64_t generation, uint64_t step, uint64_t collective) {
+  RankReport report;
+  report.rank = rank;
+  report.generation = generation;
+  report.phase = static_cast<uint32_t>(WorkerPhase::kTraining);
+  report.step = step;
+  report.collective = collective;
+  report.loss = 2.5F;
+  report.tokens = 1'000;
+  report.step_ns = 100'000'000;
+  report.first_step_unix_ns = step > 0 ? 1 : 0;
+  return report;
+}
+
+TEST(Progress, TheFirstStepOfAGenerationIsTheOnlyTransition) {
+  ProgressTable table;
+  core::Job job = running_job(2, 40);
+  table.observe(job, 0);
+  EXPECT_FALSE(table.report(job.id, "n0", {at_step(0, 2, 0, 0)}, 10)) << "still loading";
+  EXPECT_FALSE(table.report(job.id, "n0", {at_step(0, 1, 41, 9)}, 10)) << "a former generation";
+  EXPECT_EQ(table.of(job.id).step, 40U);
+  const auto transition = table.report(job.id, "n0", {at_step(0, 2, 41, 9)}, 20);
+  ASSERT_TRUE(transition);
+  EXPECT_EQ(transition->step, 41U);
+  EXPECT_FALSE(table.report(job.id, "n0", {at_step(0, 2, 42, 19)}, 30));
+  EXPECT_EQ(table.of(job.id).step, 42U);
+  EXPECT_DOUBLE_EQ(table.of(job.id).loss, 2.5);
+  EXPECT_DOUBLE_EQ(table.of(job.id).tokens_per_second, 10'000);
+}
+
+TEST(Progress, TheCoreLearnsTheFurthestStepBeforeItJudges) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  table.observe(job, 0);
+  table.report(job.id, "n0", {at_step(0, 1, 1, 9)}, 10);
+  job.state = core::JobState::kRunning;
+  job.furthest_step = 1;
+  table.observe(job, 10);
+  EXPECT_FALSE(table.news(job.id));
+  table.report(job.id, "n0", {at_step(0, 1, 30, 300)}, 20);
+  ASSERT_TRUE(table.news(job.id));
+  EXPECT_FALSE(table.news(job.id)) << "told once";
+}
+
+TEST(Progress, AHangIsBlamedOnTheRankThatBeganTheFewestCollectives) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  table.observe(job, 0);
+  table.report(job.id, "n0", {at_step(0, 1, 5, 57), at_step(1, 1, 5, 57)}, 1'000);
+  table.report(job.id, "n1", {at_step(2, 1, 5, 52), at_step(3, 1, 5, 57)}, 1'000);
+  job.state = core::JobState::kRunning;
+  table.observe(job, 1'000);
+  EXPECT_TRUE(table.take_hangs(1'000 + kHangFloorMs).empty());
+  const auto hangs = table.take_hangs(1'001 + kHangFloorMs);
+  ASSERT_EQ(hangs.size(), 1U);
+  EXPECT_EQ(hangs[0].rank, Rank{2});
+  EXPECT_EQ(hangs[0].node, "n1");
+  EXPECT_EQ(hangs[0].evidence,
+            "no step completed for 60 s after step 5; rank 2 began collective 52, others are "
+            "waiting in 57 (phase training)");
+  EXPECT_TRUE(table.take_hangs(10 * kHangFloorMs).empty()) << "once per generation";
+}
+
+TEST(Progress, SlowStepsAndSavingHaveLongerLimits) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  table.observe(job, 0);
+  RankReport slow = at_step(0, 1, 5, 57);
+  slow.step_ns = 40'000'000'000;  // 3 x 40 s
+  table.report(job.id, "n0", {slow}, 0);
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  EXPECT_TRUE(table.take_hangs(119'000).empty());
+  slow.phase = static_cast<uint32_t>(WorkerPhase::kSaving);
+  table.report(job.id, "n0", {slow}, 0);
+  EXPECT_TRUE(table.take_hangs(kSavingLimitMs).empty());
+  EXPECT_EQ(table.take_hangs(kSavingLimitMs + 1).size(), 1U);
+}
+
+TEST(Progress, AConfiguredLimitHolds) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  job.spec.recovery.hang_timeout_ms = 5'000;
+  table.observe(job, 0);
+  table.report(job.id, "n0", {at_step(0, 1, 5, 57)}, 0);
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  EXPECT_TRUE(table.take_hangs(5'000).empty());
+  EXPECT_EQ(table.take_hangs(5'001).size(), 1U);
+}
+
+}  // namespace
+}  // namespace hpctl
