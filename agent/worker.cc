@@ -99,7 +99,9 @@ Exited exit_record(Worker& worker, int code, int status) {
   record.checkpoint_step = sample.checkpoint_step;
   worker.log->drain();
   record.message = page.message();
-  if (record.message.empty() && status != 0) {
+  // Nobody speaks before SIGKILL: the last line it printed then says nothing about its end.
+  const bool may_have_spoken = status != 0 && !(code != CLD_EXITED && status == SIGKILL);
+  if (record.message.empty() && may_have_spoken) {
     record.message = agent::printable_line(worker.log->last_line(), kMessageBytes);
   }
   return record;

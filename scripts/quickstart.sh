@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 scripts/build.sh release hpctl hpcontroller hpagent hptrain
 bin=$PWD/build/release/bin
 export HPCTL_HOME=${HPCTL_HOME:-$PWD/build/quickstart}
-export HPCTL_METRICS_ADDRESS=${HPCTL_METRICS_ADDRESS:-127.0.0.1:0}
+export HPCTL_METRICS=${HPCTL_METRICS:-127.0.0.1:0}
 mkdir -p "$HPCTL_HOME"
 
 job=$("$bin/hpctl" submit --local --json examples/quickstart.yaml | jq -r .job)
