@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "hpctl/event_text.h"
 
@@ -13,12 +12,6 @@ namespace {
 
 constexpr int64_t kPlainIntervalMs = 5000;
 constexpr size_t kBarColumns = 20;
-
-std::string loss_text(double loss) {
-  std::array<char, 32> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.4f", loss);
-  return buffer.data();
-}
 
 std::string bar(uint64_t step, uint64_t total) {
   const size_t full = std::min<uint64_t>(kBarColumns, step * kBarColumns / total);
@@ -39,7 +32,7 @@ std::string progress_line(const Terminal& terminal, const JobView& job) {
     line += "/" + std::to_string(job.total_steps);
     if (terminal.live && terminal.width >= 90) line += " " + bar(job.step, job.total_steps);
   }
-  if (std::isfinite(job.loss)) line += "  loss " + loss_text(job.loss);
+  if (std::isfinite(job.loss)) line += "  loss " + format_loss(job.loss);
   if (job.tokens_per_second > 0) line += "  " + short_number(job.tokens_per_second) + " tokens/s";
   line += (has_steps ? "  gen " : "gen ") + std::to_string(job.generation) + "  " + job.state;
   if (job.checkpoint_step > 0) line += "  checkpoint " + std::to_string(job.checkpoint_step);
@@ -102,7 +95,7 @@ void print_end(const Terminal& terminal, const JobView& job, const std::string& 
       << paint(terminal, colour_of_state(job.state), job.state) << " after "
       << format_duration(job.ended_wall_ms - job.submitted_wall_ms);
   if (job.total_steps > 0) out << ": " << counted(static_cast<int64_t>(job.step), "step");
-  if (std::isfinite(job.loss)) out << ", loss " << loss_text(job.loss);
+  if (std::isfinite(job.loss)) out << ", loss " << format_loss(job.loss);
   out << ", " << counted(job.faults, "fault") << " survived, " << format_duration(job.lost_ms)
       << " lost\n";
   if (job.state == "FAILED" && !job.reason.empty()) {

@@ -141,6 +141,8 @@ std::string format_duration(int64_t ms) {
   return std::to_string(whole / 3600) + " h " + two(whole % 3600 / 60) + " min";
 }
 
+std::string format_loss(double loss) { return formatted("%.4f", loss); }
+
 std::string counted(int64_t count, const std::string& word) {
   return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
 }

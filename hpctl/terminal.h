@@ -37,6 +37,9 @@ std::string short_number(double value);
 // "0.4 s", "12 s", "3 min 20 s", "2 h 05 min".
 std::string format_duration(int64_t ms);
 
+// Four decimals, as people compare losses.
+std::string format_loss(double loss);
+
 // "1 fault", "2 faults".
 std::string counted(int64_t count, const std::string& word);
 

@@ -44,11 +44,7 @@ void print_summary(const Terminal& terminal, const JobView& job) {
                << paint(terminal, colour_of_state(job.state), job.state) << "\n";
   std::string step = std::to_string(job.step);
   if (job.total_steps > 0) step += " of " + std::to_string(job.total_steps);
-  if (std::isfinite(job.loss)) {
-    std::string loss = std::to_string(job.loss);
-    loss.resize(loss.find('.') + 5);
-    step += ", loss " + loss;
-  }
+  if (std::isfinite(job.loss)) step += ", loss " + format_loss(job.loss);
   if (job.tokens_per_second > 0) step += ", " + short_number(job.tokens_per_second) + " tokens/s";
   if (job.total_steps > 0 || job.step > 0) print_field(terminal, "step", step);
   print_field(terminal, "generation", std::to_string(job.generation));

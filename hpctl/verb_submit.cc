@@ -77,12 +77,16 @@ Result<Submitted> submit(const HomePaths& paths, const JobSpec& spec) {
   }
 }
 
-int print_submitted(const Invocation& invocation, const JobSpec& spec, JobId job) {
+int print_submitted(const Invocation& invocation, const JobSpec& spec, const Submitted& submitted) {
   const Terminal& terminal = invocation.terminal;
-  const std::string id = to_string(job);
+  const std::string id = to_string(submitted.job);
   if (invocation.json()) {
+    // The job is accepted whatever this second question is answered.
+    const auto status = submitted.client->get_job(submitted.job);
     const nlohmann::ordered_json document = {
-        {"job", job.value}, {"name", spec.name}, {"state", "PENDING"}};
+        {"job", submitted.job.value},
+        {"name", spec.name},
+        {"state", status.ok() ? status->state : std::string("PENDING")}};
     terminal.out << document.dump() << "\n";
   } else {
     terminal.out << "job " << id << " " << spec.name << " submitted\n"
@@ -130,7 +134,7 @@ int run(Invocation& invocation) {
   auto submitted = submit(*paths, spec);
   if (!submitted.ok()) return report(terminal, submitted.error());
   if (invocation.has("--wait")) return wait(invocation, *paths, spec, std::move(*submitted));
-  return print_submitted(invocation, spec, submitted->job);
+  return print_submitted(invocation, spec, *submitted);
 }
 
 }  // namespace

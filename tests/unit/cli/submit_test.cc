@@ -58,9 +58,11 @@ class Submit : public ::testing::Test {
 
 TEST_F(Submit, SendsTheResolvedJobOnce) {
   ScriptedController controller(home_.paths());
+  controller.jobs = {running_job(7, "c")};
+  controller.jobs[0].set_state("STARTING");
   const CommandResult result = submit(kCommandJob, {"--local", "--json"});
   EXPECT_EQ(result.exit_code, kExitOk) << result.err;
-  EXPECT_EQ(result.out, "{\"job\":7,\"name\":\"c\",\"state\":\"PENDING\"}\n");
+  EXPECT_EQ(result.out, "{\"job\":7,\"name\":\"c\",\"state\":\"STARTING\"}\n");
   ASSERT_EQ(controller.submits().size(), 1U);
   const auto spec = job_spec_from_json(controller.submits()[0].spec_json());
   ASSERT_TRUE(spec.ok()) << spec.error().message;
