@@ -124,7 +124,10 @@ class JobYamlReader {
       }
     }
     if (hint.empty()) {
-      for (const std::string& word : names) hint += (hint.empty() ? "" : ", ") + word;
+      for (const JobYamlKey* key : known) {
+        if (key->kind == KeyKind::kUnavailable) continue;
+        hint += (hint.empty() ? "" : ", ") + std::string(key->name());
+      }
       hint = "; expected one of " + hint;
     }
     add(name_node.Mark(), section, "unknown key " + describe_node(name_node) + hint);
@@ -208,7 +211,8 @@ std::string explain_syntax(const std::string& message) {
     const char* found;
     const char* text;
   };
-  static constexpr std::array<Explanation, 5> kExplanations = {{
+  static constexpr std::array<Explanation, 6> kExplanations = {{
+      {"bad file", "nested too deeply"},
       {"illegal map value",
        "a \": \" where no value can stand; quote the text, or indent by the "
        "same number of spaces as the keys above"},

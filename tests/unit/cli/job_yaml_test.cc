@@ -116,6 +116,11 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:1: unknown key \"seq_len\"; did you mean workload.train.data.seq_len?\n"},
       {with_line("debug: {frobnicate: 1}"),
        "j.yaml:8:9: debug: unknown key \"frobnicate\"; expected one of ledger\n"},
+      {with_line("frobnicate: 1"),
+       "j.yaml:8:1: unknown key \"frobnicate\"; expected one of name, nodes, workers_per_node, "
+       "env, "
+       "workload, checkpoint, recovery, debug\n"},
+      {std::string(1200, '['), "j.yaml:1:1: not valid YAML: nested too deeply\n"},
       {with_line("name: u"), "j.yaml:8:1: name: this key is given twice; the first is in line 1\n"},
       {with_line("nodes: two"), "j.yaml:8:8: nodes: expected an integer, found \"two\"\n"},
       {with_line("nodes: \"2\""), "j.yaml:8:8: nodes: expected an integer, found the text \"2\"\n"},
