@@ -42,6 +42,11 @@ constexpr int64_t kWelcomeTimeoutMs = 5'000;
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
 constexpr int64_t kStartControllerTimeoutMs = 5'000;
+// Signs of life to the holder. Together with a restart below a heartbeat timeout of 2 s, so that a
+// hung agent does not cost the node.
+constexpr int64_t kAliveEveryMs = 400;
+constexpr uint32_t kAliveLimitMs = 1'500;
+constexpr uint32_t kAliveLimitWhileStartingControllerMs = 10'000;
 constexpr int64_t kDefaultHeartbeatMs = 500;
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
@@ -122,6 +127,7 @@ class Agent {
   int64_t acknowledge_by_ms_ = INT64_MAX;
   int64_t heartbeat_at_ms_ = 0;
   int64_t read_pages_at_ms_ = 0;
+  int64_t alive_at_ms_ = 0;
   std::optional<int64_t> leave_by_ms_;  // the node is done; only acknowledgements are waited for
   bool finished_ = false;
 };
@@ -409,18 +415,21 @@ void Agent::on_time() {
   }
   if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
   if (!link_ && now >= connect_at_ms_) connect();
+  if (now >= alive_at_ms_) {
+    tell_holder(holder::Alive{kAliveLimitMs});
+    alive_at_ms_ = now + kAliveEveryMs;
+  }
   if (now >= read_pages_at_ms_) read_pages();
   if (welcomed_ && now >= heartbeat_at_ms_) heartbeat();
 }
 
 int64_t Agent::next_timeout_ms() const {
-  int64_t next = std::min(orphan_.next_deadline_ms(), acknowledge_by_ms_);
+  int64_t next = std::min({orphan_.next_deadline_ms(), acknowledge_by_ms_, alive_at_ms_});
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
   if (!link_) next = std::min(next, connect_at_ms_);
   if (link_ && !welcomed_) next = std::min(next, welcome_by_ms_);
   if (welcomed_) next = std::min(next, heartbeat_at_ms_);
   if (!pages_.empty()) next = std::min(next, read_pages_at_ms_);
-  if (next == INT64_MAX) return -1;
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
 }
 
@@ -451,6 +460,8 @@ void Agent::heartbeat() {
 // and what happens meanwhile waits in the holder.
 void Agent::start_controller() {
   log_info("no controller answers; starting one");
+  tell_holder(holder::Alive{kAliveLimitWhileStartingControllerMs});
+  alive_at_ms_ = 0;
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(kStartControllerTimeoutMs);
   if (const auto started = ensure_controller(options_.paths, deadline); !started.ok()) {

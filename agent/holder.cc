@@ -33,6 +33,7 @@ namespace {
 
 constexpr uint32_t kTerminationGraceMs = 2'000;  // after SIGTERM to the holder
 constexpr int64_t kSweepTimeoutMs = 5'000;
+constexpr int64_t kFirstSignOfLifeMs = 10'000;  // of a new agent process
 
 std::string new_boot_id() {
   unsigned char bytes[8];
@@ -91,6 +92,8 @@ class Holder {
   void on(KeepReport request);
   void on(const DropReport& request) { reports_.erase(request.seq); }
   void on(const End& request);
+  void on(const Alive& sign);
+  void end_hung_agent();
 
   // Workers.
   std::string refusal_of(const Spawn& request) const;
@@ -111,6 +114,7 @@ class Holder {
   Kept guardian_;
   Kept agent_;
   std::optional<PacketSocket> agent_socket_;
+  int64_t agent_hangs_at_ms_ = INT64_MAX;
 
   WorkerTable workers_;
   std::vector<WorkerState> past_workers_;    // ended ones of the newest generation
@@ -139,6 +143,7 @@ int Holder::run() {
     start_what_is_due();
     loop_.run_once(next_timeout_ms());
     workers_.kill_overdue();
+    end_hung_agent();
   }
   finish_end();
   return *exit_code_;
@@ -172,6 +177,7 @@ Outcome Holder::start_agent() {
   plan.descriptors = {null.get(), STDERR_FILENO, STDERR_FILENO, pair.second.get()};
   HP_TRY_ASSIGN(agent_.process, spawn_process(plan));
   agent_.started_ms = clock_.monotonic_ms();
+  agent_hangs_at_ms_ = agent_.started_ms + kFirstSignOfLifeMs;
   agent_socket_.emplace(std::move(pair.first));
   loop_.add(agent_socket_->fd(), EPOLLIN, [this](uint32_t) { read_agent(); });
   loop_.add(agent_.process->pidfd.get(), EPOLLIN, [this](uint32_t) { agent_ended(); });
@@ -345,6 +351,19 @@ void Holder::on(const End& request) {
   begin_end(request.exit_code, request.grace_ms, request.reason);
 }
 
+void Holder::on(const Alive& sign) {
+  agent_hangs_at_ms_ = clock_.monotonic_ms() + sign.next_within_ms;
+}
+
+void Holder::end_hung_agent() {
+  if (!agent_.process || clock_.monotonic_ms() < agent_hangs_at_ms_) return;
+  read_agent();  // we may be the one who was late
+  if (!agent_.process || clock_.monotonic_ms() < agent_hangs_at_ms_) return;
+  log_warning("agent process " + std::to_string(agent_.process->pid) + " hangs; ending it");
+  ::kill(agent_.process->pid, SIGKILL);
+  agent_hangs_at_ms_ = INT64_MAX;
+}
+
 // ---- workers ------------------------------------------------------------------------------------
 
 std::string Holder::refusal_of(const Spawn& request) const {
@@ -403,6 +422,7 @@ void Holder::finish_end() {
 
 int64_t Holder::next_timeout_ms() const {
   int64_t next = workers_.next_deadline_ms();
+  if (agent_.process) next = std::min(next, agent_hangs_at_ms_);
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
   if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
   if (next == INT64_MAX) return -1;

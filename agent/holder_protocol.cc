@@ -54,6 +54,9 @@ void get(PacketReader& r, End& m) {
   m.reason = r.text();
 }
 
+void put(PacketWriter& w, const Alive& m) { w.number(m.next_within_ms); }
+void get(PacketReader& r, Alive& m) { r.into(m.next_within_ms); }
+
 void put(PacketWriter& w, const Hello& m) {
   w.number(m.version).text(m.boot_id).number(m.holder_pid).number(m.generation_seen);
   w.number(m.ended_through).number(m.last_report);

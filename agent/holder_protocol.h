@@ -71,6 +71,10 @@ struct End {
   uint32_t grace_ms = 0;
   std::string reason;
 };
+// The agent's loop turns; if it says nothing more within the time given, it hangs.
+struct Alive {
+  uint32_t next_within_ms = 0;
+};
 
 // ---- holder -> agent ----------------------------------------------------------------------------
 
@@ -116,7 +120,7 @@ struct StoredReport {
 };
 struct HelloEnd {};
 
-using ToHolder = std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End>;
+using ToHolder = std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End, Alive>;
 using ToAgent = std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd>;
 
 std::string encode(const ToHolder& message);

@@ -99,9 +99,9 @@ Exited exit_record(Worker& worker, int code, int status) {
   record.checkpoint_step = sample.checkpoint_step;
   worker.log->drain();
   record.message = page.message();
-  // Nobody speaks before SIGKILL: the last line it printed then says nothing about its end.
-  const bool may_have_spoken = status != 0 && !(code != CLD_EXITED && status == SIGKILL);
-  if (record.message.empty() && may_have_spoken) {
+  // Who was told to go has nothing to say; its last line would only mislead.
+  const bool told_to_go = record.signal == SIGKILL || record.signal == SIGTERM;
+  if (record.message.empty() && status != 0 && !told_to_go) {
     record.message = agent::printable_line(worker.log->last_line(), kMessageBytes);
   }
   return record;

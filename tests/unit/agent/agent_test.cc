@@ -154,6 +154,17 @@ TEST_F(AgentTest, KilledAgentDisturbsNoWorkerAndLosesNoExit) {
   EXPECT_EQ(again.workers(1).pid(), started.workers(1).pid());
 }
 
+TEST_F(AgentTest, HungAgentIsReplaced) {
+  connect();
+  const v1::ActionDone started = start(1, 1, {0}, {"hang"});
+  const pid_t hung = agent_pid();
+  ::kill(hung, SIGSTOP);
+  registration_ = controller_.take(AgentMessage::kRegisterAgent);
+  EXPECT_NE(agent_pid(), hung);
+  ASSERT_EQ(registration_.register_agent().workers_size(), 1);
+  EXPECT_TRUE(is_running(static_cast<pid_t>(started.workers(0).pid())));
+}
+
 TEST_F(AgentTest, StopEndsWorkersFirstAndAnswersThen) {
   connect();
   start(1, 2, {0, 1}, {"deaf", "hang"});
@@ -237,8 +248,8 @@ TEST_F(AgentTest, StartsAControllerWhenNoneAnswers) {
   ASSERT_EQ(::chmod(program("hpcontroller").c_str(), 0755), 0);
   connect();
   controller_.stop();
-  EXPECT_TRUE(eventually([&] { return path_exists(marker("started")); }));
-  EXPECT_NE(text_of(marker("started")).find(home_.path()), std::string::npos);
+  EXPECT_TRUE(eventually(
+      [&] { return text_of(marker("started")).find(home_.path()) != std::string::npos; }));
   controller_.start();
   registration_ = controller_.take(AgentMessage::kRegisterAgent);
 }
