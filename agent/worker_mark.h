@@ -3,7 +3,7 @@
 // session it has moved to: the environment variable HPCTL_WORKER=BOOT.GENERATION.RANK, which
 // children inherit. A process that changes its own environment after exec keeps the mark, since
 // /proc/PID/environ shows what exec was given; one that execs with a cleared environment and in a
-// session of its own escapes (docs/architecture.md).
+// session of its own escapes (docs/decisions/0301-guardian-and-mark.md).
 #pragma once
 
 #include <sys/types.h>

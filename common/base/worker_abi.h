@@ -8,7 +8,7 @@
 //                worker because the holder keeps it open
 // Environment  RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT
 //              TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID, and
-//              HPCTL_JOB_ID HPCTL_GENERATION HPCTL_NODE. hptrain itself reads only the document.
+//              HPCTL_JOB_ID HPCTL_GENERATION HPCTL_NODE HPCTL_WORKER (agent/worker_mark.h).
 #pragma once
 
 #include <atomic>
