@@ -41,7 +41,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     checkpoint, start_step, furthest_step, committed_step, damaged, restart_times_ms, restarts,
     progress_at_restart, restarts_without_progress, fault, fault_is_collateral, fault_seq,
     recent_faults, plan_seq, not_before_ms, plan_attempts, cancel_requested, deadline_ms,
-    submitted_wall_ms, ended_wall_ms, recovering_since_ms, lost_ms)
+    submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, holder_pid,
                                                 agent_pid, connected, launches, launched_for,

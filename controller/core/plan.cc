@@ -160,6 +160,7 @@ void enter_running(Transition& t, Job& job, const std::string& reason) {
     job.recovering_since_ms = 0;
   }
   job.state = JobState::kRunning;
+  job.running_since_ms = t.now();
   job.reason = reason;
   job.plan_seq = t.seq();
   if (job.stage == PlanStage::kNone) t.set_deadline(job, 0);

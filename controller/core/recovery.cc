@@ -44,8 +44,7 @@ void adopt_cause(Transition& t, Job& job, const Fault& fault) {
 bool has_progressed(const Transition& t, const Job& job) {
   if (job.spec.train) return job.furthest_step > job.progress_at_restart;
   // A command's steps are unknown: a generation that lasted counts as progress.
-  return !job.restart_times_ms.empty() &&
-         t.now() - job.restart_times_ms.back() >= kLastingGenerationMs;
+  return job.state == JobState::kRunning && t.now() - job.running_since_ms >= kLastingGenerationMs;
 }
 
 // "each on n1 ...", "on n0, n1": whether to look at the hardware or at the program.

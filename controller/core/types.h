@@ -89,6 +89,7 @@ struct Job {
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
   int64_t ended_wall_ms = 0;
+  int64_t running_since_ms = 0;     // when it last became RUNNING; 0 = never
   int64_t recovering_since_ms = 0;  // 0 = not recovering
   int64_t lost_ms = 0;              // sum over finished recoveries
 };
