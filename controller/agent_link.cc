@@ -134,14 +134,15 @@ void AgentLink::closed(AgentSession& session) {
   if (const auto news = progress_.news(who.node.job)) loop_.post(*news);
   loop_.post([who](const core::State& state) -> std::optional<core::EventBody> {
     const auto row = state.nodes.find(who.node);
-    const bool present = row != state.nodes.end() && row->second.connected &&
-                         row->second.boot_id == who.boot_id;
+    const bool present =
+        row != state.nodes.end() && row->second.connected && row->second.boot_id == who.boot_id;
     if (!present) return std::nullopt;  // it said Goodbye, or is known to be lost
     return core::AgentDisconnected{who.node.job, who.node.name, who.boot_id};
   });
 }
 
 void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat) {
+  ++heartbeats_;
   const core::NodeKey& node = session.identity().node;
   const auto transition =
       progress_.report(node.job, node.name, make_rank_reports(heartbeat), loop_.now_ms());

@@ -8,6 +8,7 @@
 // Durable reports are acknowledged after their commit, also when the core refused them as repeated.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -40,6 +41,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   void refuse_former_lives(const core::State& state, const core::Dirty& dirty);
 
   size_t connected() const;
+  uint64_t heartbeats() const { return heartbeats_; }
   void close_all();
 
  private:
@@ -57,6 +59,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   Liveness& liveness_;
   ProgressTable& progress_;
   LocalScheduler& scheduler_;
+  std::atomic<uint64_t> heartbeats_{0};
   mutable std::mutex mutex_;
   std::map<core::NodeKey, std::shared_ptr<AgentSession>> sessions_;
 };

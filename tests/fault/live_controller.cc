@@ -24,6 +24,7 @@ namespace hpctl::test {
 namespace {
 
 constexpr int kEndTimeoutMs = 10'000;
+constexpr int kEndRounds = 5;
 
 std::string make_home() {
   std::string pattern = "/tmp/hpctl-fault-XXXXXX";
@@ -44,9 +45,11 @@ bool wait_until_gone(pid_t pid) {
   return ::poll(&ended, 1, kEndTimeoutMs) == 1;
 }
 
-void kill_holders(const HomePaths& paths) {
+// True when there was any.
+bool kill_holders(const HomePaths& paths) {
+  bool any = false;
   const auto jobs = list_directory(paths.home() + "/jobs");
-  if (!jobs.ok()) return;
+  if (!jobs.ok()) return any;
   for (const std::string& job : *jobs) {
     const std::string nodes = paths.home() + "/jobs/" + job + "/nodes";
     const auto names = list_directory(nodes);
@@ -56,10 +59,12 @@ void kill_holders(const HomePaths& paths) {
       if (lock_file(lock).ok()) continue;  // nobody holds it
       const pid_t pid = pid_in(lock);
       if (pid <= 0) continue;
+      any = true;
       ::kill(pid, SIGKILL);
       wait_until_gone(pid);
     }
   }
+  return any;
 }
 
 }  // namespace
@@ -73,17 +78,16 @@ std::string program(const std::string& name) {
 LiveController::LiveController() : paths_(make_home()) { ::signal(SIGPIPE, SIG_IGN); }
 
 LiveController::~LiveController() {
-  kill_holders(paths_);
-  if (child_ > 0 && !ended()) {
-    ::kill(child_, SIGKILL);
-    wait_for_end();
+  // An agent may start another controller while we end the others: until nobody is left.
+  for (int round = 0; round < kEndRounds; ++round) {
+    const pid_t controller = present_pid();
+    if (controller > 0) {
+      ::kill(controller, SIGKILL);
+      wait_until_gone(controller);
+    }
+    if (!kill_holders(paths_) && controller <= 0) break;
   }
-  // One that an agent started in the meantime.
-  if (!lock_file(paths_.controller_lock()).ok()) {
-    const pid_t other = pid_in(paths_.controller_lock());
-    if (other > 0) ::kill(other, SIGKILL);
-    wait_until_gone(other);
-  }
+  if (child_ > 0) wait_for_end();
   [[maybe_unused]] const auto socket = remove_tree(paths_.socket_directory());
   [[maybe_unused]] const auto home = remove_tree(paths_.home());
 }

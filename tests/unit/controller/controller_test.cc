@@ -28,6 +28,20 @@ void set_deadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
 }
 
+// The seqs of the job's events up to its end.
+std::vector<uint64_t> follow(v1::Controller::Stub& stub, const std::string& job) {
+  v1::WatchEventsRequest watch;
+  watch.set_job(job);
+  watch.set_follow(true);
+  grpc::ClientContext context;
+  set_deadline(context);
+  const auto stream = stub.WatchEvents(&context, watch);
+  std::vector<uint64_t> seqs;
+  for (v1::Event event; stream->Read(&event);) seqs.push_back(event.seq());
+  EXPECT_TRUE(stream->Finish().ok());
+  return seqs;
+}
+
 // One GET on the loopback; the whole answer.
 std::string http_get(uint16_t port, const std::string& path) {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -144,6 +158,7 @@ TEST(Controller, SubmitIsIdempotentAndBadInputIsNamed) {
     job = response.job();
   }
   EXPECT_EQ(jobs[0], jobs[1]);
+  follow(*stub, "twice");
   request.set_spec_json("{");
   grpc::ClientContext context;
   set_deadline(context);
@@ -173,15 +188,7 @@ TEST(Controller, AJobEndsInTheMirrorToo) {
     set_deadline(context);
     ASSERT_TRUE(stub->Submit(&context, request, &submitted).ok());
   }
-  v1::WatchEventsRequest watch;
-  watch.set_job("short");
-  watch.set_follow(true);
-  grpc::ClientContext context;
-  set_deadline(context);
-  const auto stream = stub->WatchEvents(&context, watch);
-  std::vector<uint64_t> seqs;
-  for (v1::Event event; stream->Read(&event);) seqs.push_back(event.seq());
-  EXPECT_TRUE(stream->Finish().ok());
+  const auto seqs = follow(*stub, "short");
   EXPECT_TRUE(std::is_sorted(seqs.begin(), seqs.end()));
   controller.terminate();  // writes what waits
   const JobId job{submitted.job()};

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller's two costs: events per second through Step and the store, at 64 and at 12,500
+// nodes, one event per transaction and in batches; and what the heartbeats of 1,000 idle agents on
+// real connections cost (process time and memory; the agents live in a process of their own).
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <future>
+
+#include "common/base/file.h"
+#include "controller/store.h"
+#include "tests/bench/idle_agents.h"
+#include "tests/unit/core/fake_shell.h"
+#include "tests/unit/temporary_directory.h"
+
+namespace {
+
+using namespace hpctl;
+using Clock = std::chrono::steady_clock;
+
+// Step and store as the owner loop does, behind FakeShell's hook, which is a plain function.
+struct Shop {
+  Store* store = nullptr;
+  size_t batch = 1;
+  size_t waiting = 0;
+  core::Dirty dirty;
+  std::vector<StoredEntry> entries;
+  int64_t events = 0;
+  double seconds = 0;
+};
+Shop shop;
+
+void commit(const core::State& state) {
+  const auto written = shop.store->commit(state, shop.dirty, shop.entries);
+  HP_CHECK(written.ok());
+  shop.dirty = {};
+  shop.entries.clear();
+  shop.waiting = 0;
+}
+
+core::StepResult stored_step(core::State& state, const core::Event& event) {
+  const auto start = Clock::now();
+  core::StepResult result = core::step(state, event);
+  shop.dirty.jobs.insert(result.dirty.jobs.begin(), result.dirty.jobs.end());
+  shop.dirty.nodes.insert(result.dirty.nodes.begin(), result.dirty.nodes.end());
+  shop.dirty.slots.insert(result.dirty.slots.begin(), result.dirty.slots.end());
+  shop.dirty.outbox.insert(result.dirty.outbox.begin(), result.dirty.outbox.end());
+  for (const auto& entry : result.log) shop.entries.push_back({0, event.wall_ms, entry});
+  if (++shop.waiting >= shop.batch) commit(state);
+  shop.events += 1;
+  shop.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
+void run_store(int32_t nodes, size_t batch, int recoveries) {
+  const TemporaryDirectory dir;
+  auto store = Store::open(dir.path() + "/db", Store::Mode::kOwner);
+  HP_CHECK(store.ok());
+  shop = Shop{};
+  shop.store = store->get();
+  shop.batch = batch;
+  core::FakeShell shell;
+  shell.stepper = &stored_step;
+  JobSpec spec = core::small_job("bench");
+  spec.nodes = nodes;
+  spec.workers_per_node = 8;
+  spec.train->batch.global = spec.world_size();
+  const JobId job = shell.submit(spec);
+  shell.settle();
+  for (int i = 0; i < recoveries; ++i) {
+    const auto step = static_cast<uint64_t>(i + 1) * 10;
+    shell.progress(job, step);
+    shell.exit_worker(job, nodes / 2, 0, 9, step + 5);
+    shell.settle();
+  }
+  commit(shell.state);
+  std::printf(
+      "{\"bench\":\"controller_store\",\"nodes\":%d,\"ranks\":%d,\"batch\":%zu,\"events\":%ld,"
+      "\"events_per_s\":%.0f}\n",
+      nodes, spec.world_size(), batch, static_cast<long>(shop.events),
+      static_cast<double>(shop.events) / shop.seconds);
+  std::fflush(stdout);
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double resident_mib() {
+  const auto text = read_file("/proc/self/statm");
+  long total = 0;
+  long resident = 0;
+  HP_CHECK(text.ok() && std::sscanf(text->c_str(), "%ld %ld", &total, &resident) == 2);
+  return static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1048576.0;
+}
+
+void run_agents(int agents, int seconds) {
+  const TemporaryDirectory dir;
+  bench::IdleAgents clients(dir.path(), agents);  // forks: before anything has threads
+  const double before_mib = resident_mib();
+  bench::AgentServer server(dir.path(), agents);
+  clients.go();
+  server.wait_until_connected();
+  const double cpu = cpu_seconds();
+  const uint64_t heard = server.heartbeats();
+  const auto start = Clock::now();
+  std::promise<void> never;
+  never.get_future().wait_for(std::chrono::seconds(seconds));
+  const double wall = std::chrono::duration<double>(Clock::now() - start).count();
+  std::printf(
+      "{\"bench\":\"controller_agents\",\"agents\":%d,\"seconds\":%.1f,\"heartbeats_per_s\":%.0f,"
+      "\"cpu_cores\":%.3f,\"rss_mib\":%.1f,\"rss_before_mib\":%.1f}\n",
+      agents, wall, static_cast<double>(server.heartbeats() - heard) / wall,
+      (cpu_seconds() - cpu) / wall, resident_mib(), before_mib);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main() {
+  run_agents(1'000, 10);
+  run_store(64, 1, 10);
+  run_store(64, 256, 10);
+  run_store(12'500, 1, 0);
+  run_store(12'500, 256, 2);
+  return 0;
+}
