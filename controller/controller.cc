@@ -12,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
@@ -24,6 +25,8 @@ namespace hpctl {
 namespace {
 
 constexpr int kTaskThreads = 4;
+constexpr int64_t kDeadOwnerMs = 2'000;
+constexpr int kLockRetryMs = 5;
 constexpr int64_t kProgressMirrorMs = 1'000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
@@ -50,18 +53,25 @@ Controller::~Controller() { stop(); }
 
 Outcome Controller::take_lock() {
   HP_TRY(make_directories(paths_.home()));
-  auto lock = lock_file(paths_.controller_lock());
-  if (!lock.ok()) {
+  const int64_t deadline_ms = clock_.monotonic_ms() + kDeadOwnerMs;
+  for (;;) {
+    auto lock = lock_file(paths_.controller_lock());
+    if (lock.ok()) {
+      lock_ = std::move(*lock);
+      break;
+    }
     if (lock.error().code != ErrorCode::kAlreadyExists) return lock.error();
-    std::string pid = read_file(paths_.controller_lock(), 64).ok()
-                          ? *read_file(paths_.controller_lock(), 64)
-                          : "";
-    while (!pid.empty() && pid.back() == '\n') pid.pop_back();
-    return Error{ErrorCode::kAlreadyExists, "another controller (pid " +
-                                                (pid.empty() ? "unknown" : pid) + ") runs on " +
-                                                paths_.home() + "; use it, or end it first"};
+    const auto text = read_file(paths_.controller_lock(), 64);
+    const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
+    // A controller that was killed while it started an agent leaves the lock to that child until
+    // its exec, a few milliseconds later.
+    if (process_lives(static_cast<pid_t>(pid)) || clock_.monotonic_ms() >= deadline_ms) {
+      return Error{ErrorCode::kAlreadyExists, "another controller (pid " + std::to_string(pid) +
+                                                  ") runs on " + paths_.home() +
+                                                  "; use it, or end it first"};
+    }
+    ::poll(nullptr, 0, kLockRetryMs);
   }
-  lock_ = std::move(*lock);
   if (::ftruncate(lock_.get(), 0) != 0) return errno_error("cannot write the lock file");
   return write_all(lock_.get(), std::to_string(::getpid()) + "\n", paths_.controller_lock());
 }

@@ -85,13 +85,19 @@ class GatedRun {
     }
   }
 
+  // Once the armed controller is dead, the next one is waited for.
+  void prepare(grpc::ClientContext& context) const {
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    context.set_wait_for_ready(deaths_ > 0);
+  }
+
   uint64_t submit() {
     v1::SubmitRequest request;
     request.set_spec_json(to_json_text(test::gated_job("gated", journal(), gate())));
     request.set_submit_key("once");
     for (int attempt = 0; attempt < 4; ++attempt) {
       grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+      prepare(context);
       v1::SubmitResponse response;
       const auto status = controller_.stub()->Submit(&context, request, &response);
       if (status.ok()) return response.job();
@@ -105,7 +111,7 @@ class GatedRun {
   void watch(uint64_t job) {
     for (int attempt = 0; attempt < 6 && !finished_; ++attempt) {
       grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+      prepare(context);
       v1::WatchEventsRequest request;
       request.set_job(std::to_string(job));
       request.set_follow(true);
@@ -131,7 +137,7 @@ class GatedRun {
   void settle() {
     if (deaths_ > 0) return;
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    prepare(context);
     v1::ListJobsResponse response;
     if (!controller_.stub()->ListJobs(&context, {}, &response).ok()) replace_the_dead();
   }
@@ -151,7 +157,7 @@ class GatedRun {
     }
     std::set<EventKey> kept;
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    prepare(context);
     v1::WatchEventsRequest request;
     request.set_job(std::to_string(job));
     const auto stub = controller_.stub();
