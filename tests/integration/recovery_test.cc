@@ -68,8 +68,8 @@ TEST_F(Recovery, KilledWorker) {
   EXPECT_EQ(after_["generation"], 2);
   EXPECT_EQ(after_["restarts"], 1);
   EXPECT_NE(causes("WorkerExited").find("SIGKILL"), std::string::npos) << causes("WorkerExited");
-  const std::string why = cluster_.hpctl({"why", to_string(job_)}).out;
-  EXPECT_NE(why.find("worker 2"), std::string::npos) << why;
+  const std::string blame = causes("JobRecovering") + causes("CauseFound");
+  EXPECT_NE(blame.find("worker 2 on n1 died of SIGKILL"), std::string::npos) << blame;
 }
 
 TEST_F(Recovery, KilledAgentDoesNotDisturbTraining) {
