@@ -61,7 +61,7 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
 std::string summarize(const std::vector<LogEntry>& chain) {
   const auto state = std::find_if(chain.rbegin(), chain.rend(), is_state_change);
   if (state == chain.rend()) return "nothing has happened yet";
-  const std::string text = upper(state->type.substr(3)) + ": " + state->cause;
+  std::string text = upper(state->type.substr(3)) + ": " + state->cause;
   const auto found = std::find_if(chain.begin(), chain.end(),
                                   [](const LogEntry& entry) { return entry.type == "CauseFound"; });
   const LogEntry& root = found == chain.end() ? chain.front() : *found;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An action could not be carried out. Permanent failures end the job with the reason; others are
 // faults like any other, within the restart budget.
+#include "common/base/check.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -40,6 +41,10 @@ void on(Transition& t, const ActionFailed& e) {
   const std::string cause =
       (target.node.empty() ? "" : target.node + " ") + what_failed(target.kind) + ": " + e.reason;
   Node* node = target.node.empty() ? nullptr : t.node(target.job, target.node);
+  const bool of_a_node = target.kind == ActionKind::kEndNode ||
+                         target.kind == ActionKind::kLaunchNode ||
+                         target.kind == ActionKind::kStopWorkers;
+  HP_CHECK(node != nullptr || !of_a_node);
   if (target.kind == ActionKind::kEndNode) {
     t.set_state(*node, NodeState::kEnding, cause);  // kEndNodeTimeoutMs ends the wait
   } else if (e.permanent && !job.cancel_requested) {

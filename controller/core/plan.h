@@ -48,7 +48,7 @@ enum class FaultKind {
   kRepeated,    // starts another recovery even while one is being prepared: retries did not help
   kDamage,      // a checkpoint could not be used; bounded by the number of checkpoints
 };
-void fault_seen(Transition& t, Job& job, Fault fault, FaultKind kind);
+void fault_seen(Transition& t, Job& job, const Fault& fault, FaultKind kind);
 // The checkpoint directory could not be used: looks again after a back-off, kMaxPlanAttempts times;
 // then it is a fault.
 void retry_plan(Transition& t, Job& job, const std::string& cause);

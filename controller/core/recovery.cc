@@ -142,7 +142,7 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 
 }  // namespace
 
-void fault_seen(Transition& t, Job& job, Fault fault, FaultKind kind) {
+void fault_seen(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (has_ended(job.state) || job.cancel_requested) return;
   if (!is_preparing(job) || kind == FaultKind::kRepeated) {
     recover(t, job, fault, kind);
