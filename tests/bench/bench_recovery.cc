@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <future>
 #include <iostream>
@@ -79,6 +81,41 @@ double median_step(const std::string& file) {
   return median(steps);
 }
 
+// "2026-11-21T09:30:00.123Z..." as milliseconds since the epoch; negative when it is not a time.
+double parse_time_ms(const std::string& text) {
+  tm utc{};
+  int ms = 0;
+  const int read = std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d.%dZ", &utc.tm_year, &utc.tm_mon,
+                               &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &ms);
+  if (read != 7) return -1;
+  utc.tm_year -= 1900;
+  utc.tm_mon -= 1;
+  return static_cast<double>(timegm(&utc)) * 1e3 + ms;
+}
+
+// What happened when, in ms after the kill: the controller's events, then rank 0's start-up.
+json phases_after(const LocalCluster& cluster, JobId job, double killed) {
+  json phases = json::array();
+  const auto add = [&](const std::string& what, double at) {
+    if (at >= 0) phases.push_back({{"what", what}, {"ms", std::round(at)}});
+  };
+  for (const json& event : cluster.events(job)) {
+    const std::string type = event["type"];
+    const std::string node = event["node"].is_string() ? event["node"].get<std::string>() : "";
+    add(type + (node.empty() ? "" : " " + node), parse_time_ms(event["time"]) - killed);
+  }
+  std::ifstream log(cluster.paths().rank_log(job, Rank{0}));
+  for (std::string line; std::getline(log, line);) {
+    const auto timing = line.find("timing: ");
+    if (timing == std::string::npos) continue;
+    const std::string what = line.substr(timing + 8);
+    add("rank 0: " + what.substr(0, what.find(" done")), parse_time_ms(line) - killed);
+  }
+  std::stable_sort(phases.begin(), phases.end(),
+                   [](const json& a, const json& b) { return a["ms"] < b["ms"]; });
+  return phases;
+}
+
 Recovery run_hpctl() {
   LocalCluster cluster;
   Recovery r;
@@ -102,14 +139,7 @@ Recovery run_hpctl() {
   HP_CHECK(await_line(dir, metrics, before + 1,
                       [](const json& line) { return line.value("generation", 0) == 2; }));
   r.away_ms = now_ms() - killed;
-  for (const json& event : cluster.events(job)) {
-    const auto generation = event["generation"].is_number() ? event["generation"].get<int>() : 0;
-    const double at = event.value("wall_ms", 0.0) - killed;
-    if (at >= -50 && generation > 0) {
-      const std::string type = event["type"];
-      if (!r.phases.contains(type)) r.phases[type] = at;
-    }
-  }
+  r.phases = phases_after(cluster, job, killed);
   cluster.hpctl({"cancel", to_string(job)});
   return r;
 }
@@ -124,8 +154,8 @@ Recovery run_torchrun(const std::string& peers) {
     const std::string run = peers + "/torchrun.py";
     const std::string script = peers + "/ddp_llama.py";
     setenv("OMP_NUM_THREADS", "1", 1);
-    execl("/usr/bin/python3", "python3", run.c_str(), "--nproc_per_node", "4", "--max_restarts",
-          "3", script.c_str(), kText, out.path().c_str(), "500", nullptr);
+    execl("/usr/bin/python3", "/usr/bin/python3", run.c_str(), "--nproc_per_node", "4",
+          "--max_restarts", "3", script.c_str(), kText, out.path().c_str(), "500", nullptr);
     _exit(127);
   }
   Recovery r;
@@ -182,8 +212,11 @@ int main(int argc, char** argv) {
   print_row("torchrun", theirs);
   std::printf("ratio torchrun / hpctl, pair by pair: median %.2f\n", median(ratios));
   std::printf("hpctl submit -> first step: median %.0f ms\n", median(submits));
-  std::printf("where the time goes in hpctl's last run, ms after the kill: %s\n",
-              ours.back().phases.dump().c_str());
+  std::printf("where the time goes in hpctl's last run, ms after the kill:\n");
+  for (const json& phase : ours.back().phases) {
+    std::printf("  %6.0f  %s\n", phase["ms"].get<double>(),
+                phase["what"].get<std::string>().c_str());
+  }
   json result = {{"name", "recovery"},
                  {"runs", runs},
                  {"ratio_median", median(ratios)},

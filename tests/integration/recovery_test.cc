@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "common/base/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 
@@ -124,6 +125,47 @@ TEST_F(Recovery, EverythingAtOnceUnderAWaitingClient) {
   after_ = cluster_.status(job_);
   EXPECT_EQ(after_["state"], "FINISHED");
   EXPECT_GE(after_["generation"], 2);
+}
+
+TEST_F(Recovery, StoppedWorkerIsFoundAndReplaced) {
+  start(TrainingJob{.hang_timeout = "3s"});
+  const pid_t worker = worker_pid(before_, 1);
+  ASSERT_EQ(kill(worker, SIGSTOP), 0);
+  expect_finish();
+  EXPECT_EQ(after_["generation"], 2) << diagnosis();
+  // Every rank waits for the stopped one. Where the collective numbers single it out it is named;
+  // where they do not (it had begun the collective before it stopped), nobody may be.
+  const std::string verdict = causes("HangDetected");
+  const bool named = verdict.find("rank 1 ") != std::string::npos;
+  EXPECT_TRUE(named || verdict.find("nothing tells them apart") != std::string::npos) << verdict;
+}
+
+TEST_F(Recovery, DamagedCheckpointIsLeftOutAndSaidSo) {
+  start(TrainingJob{});
+  const std::string directory = cluster_.paths().default_checkpoints(job_);
+  // All workers end at once, so that no newer checkpoint can appear; then the newest is damaged
+  // before anybody reads it: the controller is stopped meanwhile.
+  const auto controller = before_["controller"]["pid"].get<pid_t>();
+  ASSERT_EQ(kill(controller, SIGSTOP), 0);
+  for (int rank = 0; rank < 4; ++rank) end_process(worker_pid(before_, rank));
+  const auto newest = latest_valid_checkpoint(directory, {});
+  ASSERT_TRUE(newest.ok() && newest->has_value());
+  const std::string shard = directory + "/" + (*newest)->name() + "/shard-00001.safetensors";
+  auto bytes = read_file(shard);
+  ASSERT_TRUE(bytes.ok());
+  bytes->at(bytes->size() / 2) ^= 1;
+  ASSERT_TRUE(write_file_atomic(shard, *bytes).ok());
+  ASSERT_EQ(kill(controller, SIGCONT), 0);
+  expect_finish();
+  EXPECT_NE(causes("CheckpointDamaged").find((*newest)->name()), std::string::npos) << diagnosis();
+  EXPECT_EQ(after_["step"], 200);
+}
+
+TEST_F(Recovery, CancelEndsEverything) {
+  start(TrainingJob{.steps = 100000});
+  EXPECT_EQ(cluster_.hpctl({"cancel", to_string(job_)}).exit_code, 0);
+  EXPECT_EQ(cluster_.wait_for_end(job_, kLong), "CANCELLED") << diagnosis();
+  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(15)).empty());
 }
 
 TEST_F(Recovery, SpentBudgetFailsWithDiagnosis) {

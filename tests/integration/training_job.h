@@ -17,6 +17,7 @@ struct TrainingJob {
   int checkpoint_every = 10;
   int keep = 3;
   int max_restarts = 50;
+  std::string hang_timeout = "auto";
   std::string precision = "fp32";
 
   std::string yaml() const {
@@ -42,7 +43,7 @@ struct TrainingJob {
            std::to_string(checkpoint_every) + ", keep: " + std::to_string(keep) +
            "}\n"
            "recovery: {max_restarts: " +
-           std::to_string(max_restarts) +
+           std::to_string(max_restarts) + ", hang_timeout: " + hang_timeout +
            "}\n"
            "debug: {ledger: true}\n";
   }
