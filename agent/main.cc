@@ -16,6 +16,7 @@ namespace {
 
 constexpr char kUsage[] =
     R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
+               [--launch ID]
        hpagent --version | --help
 
 Supervises the workers of one job on one node. hpctl's schedulers start it; people seldom need to.
@@ -24,6 +25,7 @@ Supervises the workers of one job on one node. hpctl's schedulers start it; peop
   --job JOB      number of the job
   --node NAME    name of this node within the job, e.g. n0
   --socket PATH  Unix socket of the controller
+  --launch ID    the controller's order that starts it; seen only in its command line
 
 The holder takes DIR/jobs/JOB/nodes/NAME/lock, starts and watches the workers, and keeps a second
 process, the agent proper, which talks to the controller. SIGTERM ends the workers, then the node.
@@ -42,7 +44,7 @@ Arguments parse(int argc, char** argv) {
   for (const char* name : {"--home", "--job", "--node", "--socket"}) {
     if (arguments[name].empty()) return {};
   }
-  return arguments.size() == 4 ? arguments : Arguments();
+  return arguments.size() == 4 + arguments.count("--launch") ? arguments : Arguments();
 }
 
 int usage_error() {

@@ -5,7 +5,9 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/rpc/spawn.h"
+#include "controller/holder_process.h"
 
 namespace hpctl {
 
@@ -56,10 +58,30 @@ uint64_t LocalScheduler::watch_present_holder(const core::NodeKey& node) {
   return pid;
 }
 
+Outcome LocalScheduler::end_former_life(uint64_t pid, const core::NodeKey& node) {
+  log_warning("ending the former holder of node " + node.name + " of job " + to_string(node.job) +
+              " (pid " + std::to_string(pid) + "), which was given up but still runs");
+  {
+    // The core knows; told again, it would take this for the end of the new life.
+    const std::lock_guard<std::mutex> lock(mutex_);
+    nodes_.erase(pid);
+  }
+  return kill_holder(static_cast<pid_t>(pid), node);
+}
+
 core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& action) {
   const core::NodeKey node{action.job, action.node};
-  if (const uint64_t pid = watch_present_holder(node); pid != 0) {
-    return core::NodeLaunched{id, action.job, action.node, pid};
+  const uint64_t present = present_holder(node);
+  // A later launch's holder: this action was withdrawn while it waited for its turn.
+  const auto launched_by = launch_of_holder(static_cast<pid_t>(present), node);
+  if (launched_by && *launched_by >= id) {
+    watch(node, present);
+    return core::NodeLaunched{id, action.job, action.node, present};
+  }
+  if (launched_by) {
+    if (const auto ended = end_former_life(present, node); !ended.ok()) {
+      return core::ActionFailed{id, action.job, action.node, ended.error().message, false};
+    }
   }
   for (const std::string& directory :
        {paths_.node(action.job, action.node), paths_.job_logs(action.job)}) {
@@ -71,7 +93,7 @@ core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& acti
   // Fail-points armed for the controller are not meant for its agents.
   const auto pid = spawn_in_new_session(
       {{agent_program_, "--holder", "--home", paths_.home(), "--job", to_string(action.job),
-        "--node", action.node, "--socket", paths_.controller_socket()},
+        "--node", action.node, "--socket", paths_.controller_socket(), "--launch", to_string(id)},
        paths_.node_log(action.job, action.node),
        -1,
        {"HPCTL_FAILPOINT"}});

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The local scheduler with real holders: a launch done again finds its own, a new launch replaces
+// a former life, even one that hangs.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <csignal>
+
+#include "common/base/clock.h"
+#include "controller/holder_process.h"
+#include "controller/local_scheduler.h"
+#include "tests/fault/live_controller.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int64_t kPatienceMs = 20'000;
+
+class Scheduler : public testing::Test {
+ protected:
+  Scheduler() { ended_ = 0; }
+  std::unique_ptr<LocalScheduler> make() {
+    return std::make_unique<LocalScheduler>(
+        home_.paths(), test::program("hpagent"),
+        [this](const core::NodeKey&, uint64_t pid, const std::string&) { ended_ = pid; });
+  }
+  // Pid of the launched holder; 0 when the launch failed.
+  static uint64_t launch(LocalScheduler& scheduler, uint64_t seq) {
+    const auto answer = scheduler.launch({Seq{seq}, 0}, {kNode.job, kNode.name});
+    const auto* launched = std::get_if<core::NodeLaunched>(&answer);
+    return launched == nullptr ? 0 : launched->holder_pid;
+  }
+  static bool await_lock(const LocalScheduler& scheduler, uint64_t pid) {
+    const SystemClock clock;
+    const int64_t deadline = clock.monotonic_ms() + kPatienceMs;
+    while (scheduler.present_holder(kNode) != pid) {
+      if (clock.monotonic_ms() >= deadline) return false;
+      ::poll(nullptr, 0, 10);
+    }
+    return true;
+  }
+
+  inline static const core::NodeKey kNode{JobId{1}, "n0"};
+  test::LiveController home_;  // for its directory and its clean-up
+  std::atomic<uint64_t> ended_;
+};
+
+TEST_F(Scheduler, ALaunchDoneAgainFindsItsHolder) {
+  auto scheduler = make();
+  const uint64_t holder = launch(*scheduler, 5);
+  ASSERT_NE(holder, 0U);
+  ASSERT_TRUE(await_lock(*scheduler, holder));
+  EXPECT_EQ(launch(*scheduler, 5), holder);
+  scheduler = make();  // as after a restart of the controller
+  EXPECT_EQ(launch(*scheduler, 5), holder);
+  EXPECT_EQ(launch(*scheduler, 4), holder) << "an older launch does not end a newer life";
+  EXPECT_TRUE(process_lives(static_cast<pid_t>(holder)));
+}
+
+TEST_F(Scheduler, ANewLaunchReplacesAHolderThatHangs) {
+  const auto scheduler = make();
+  const uint64_t former = launch(*scheduler, 5);
+  ASSERT_NE(former, 0U);
+  ASSERT_TRUE(await_lock(*scheduler, former));
+  ASSERT_EQ(::kill(static_cast<pid_t>(former), SIGSTOP), 0);
+  const uint64_t holder = launch(*scheduler, 9);
+  EXPECT_NE(holder, 0U);
+  EXPECT_NE(holder, former);
+  EXPECT_FALSE(process_lives(static_cast<pid_t>(former)));
+  EXPECT_TRUE(await_lock(*scheduler, holder)) << "once the former guardian has freed it";
+  EXPECT_EQ(ended_, 0U) << "the core gave the former life up itself";
+}
+
+TEST_F(Scheduler, AProcessThatIsNoHolderOfTheNodeIsLeftAlone) {
+  const auto scheduler = make();
+  EXPECT_FALSE(launch_of_holder(::getpid(), kNode));
+  EXPECT_TRUE(kill_holder(::getpid(), kNode).ok());
+  const uint64_t holder = launch(*scheduler, 5);
+  ASSERT_TRUE(await_lock(*scheduler, holder));
+  const auto pid = static_cast<pid_t>(holder);
+  EXPECT_TRUE(kill_holder(pid, {JobId{1}, "n1"}).ok());
+  EXPECT_TRUE(kill_holder(pid, {JobId{2}, "n0"}).ok());
+  EXPECT_TRUE(process_lives(pid));
+  EXPECT_EQ(launch_of_holder(pid, kNode), (ActionId{Seq{5}, 0}));
+}
+
+}  // namespace
+}  // namespace hpctl
