@@ -12,8 +12,8 @@
 #include "common/base/file.h"
 #include "controller/store.h"
 #include "tests/bench/idle_agents.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/core/fake_shell.h"
-#include "tests/unit/temporary_directory.h"
 
 namespace {
 

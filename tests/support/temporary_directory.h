@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory under /tmp that is gone when the test is over.
+// A directory of a test's own, removed with everything in it when the test ends.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
 
-#include "common/base/check.h"
 #include "common/base/file.h"
 
-namespace hpctl::testing {
+namespace hpctl {
 
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
     std::string pattern = "/tmp/hpctl-test-XXXXXX";
-    HP_CHECK(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
+    path_ = mkdtemp(pattern.data());
   }
+  ~TemporaryDirectory() { EXPECT_TRUE(remove_tree(path_).ok()); }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() { [[maybe_unused]] const auto removed = remove_tree(path_); }
   const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
   std::string path_;
 };
 
-}  // namespace hpctl::testing
+}  // namespace hpctl

@@ -20,21 +20,13 @@
 
 #include "common/base/file.h"
 #include "common/base/paths.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl::test {
 
-class TemporaryHome {
+class TemporaryHome : public TemporaryDirectory {
  public:
-  TemporaryHome() {
-    std::string pattern = "/tmp/hpctl-agent-XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TemporaryHome() { EXPECT_TRUE(remove_tree(path_).ok()); }
-  const std::string& path() const { return path_; }
-  HomePaths paths() const { return HomePaths(path_); }
-
- private:
-  std::string path_;
+  HomePaths paths() const { return HomePaths(path()); }
 };
 
 // Programs that the tests start; both directories come from the build.

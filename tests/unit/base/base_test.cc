@@ -2,7 +2,6 @@
 // common/base: checksums against published vectors, files, lineage rule, job document.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "common/base/checksum.h"
@@ -10,22 +9,10 @@
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
 #include "common/base/workload.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = "/tmp/hpctl-test-XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TemporaryDirectory() { EXPECT_TRUE(remove_tree(path_).ok()); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 TEST(Checksum, Crc32cMatchesRfc3720) {
   EXPECT_EQ(crc32c(std::string(32, '\0').data(), 32), 0x8a9136aaU);

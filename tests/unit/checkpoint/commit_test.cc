@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "common/base/file.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
-#include "tests/unit/temporary_directory.h"
 #include "trainer/checkpoint/inspect.h"
 
 namespace hpctl {

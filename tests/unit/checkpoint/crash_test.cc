@@ -11,9 +11,9 @@
 #include <string>
 
 #include "common/base/file.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/failpoint_names.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
-#include "tests/unit/temporary_directory.h"
 #include "trainer/checkpoint/inspect.h"
 
 namespace hpctl {

@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "common/base/file.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
-#include "tests/unit/temporary_directory.h"
 #include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl {

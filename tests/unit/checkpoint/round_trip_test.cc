@@ -8,8 +8,8 @@
 
 #include "common/base/checksum.h"
 #include "common/base/file.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
-#include "tests/unit/temporary_directory.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/loader.h"
 

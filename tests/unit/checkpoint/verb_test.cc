@@ -10,8 +10,8 @@
 
 #include "common/base/file.h"
 #include "hpctl/command_line.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
-#include "tests/unit/temporary_directory.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/data/ledger.h"
 

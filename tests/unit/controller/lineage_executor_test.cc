@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "common/base/file.h"
-#include "tests/unit/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {

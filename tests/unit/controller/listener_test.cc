@@ -12,7 +12,7 @@
 #include <future>
 
 #include "controller/local_listener.h"
-#include "tests/unit/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {

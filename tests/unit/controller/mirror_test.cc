@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/unit/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/base/file.h"
 #include "controller/core/codec.h"
-#include "tests/unit/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "common/base/file.h"
-#include "tests/unit/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "trainer/data/sample_order.h"
 #include "trainer/data/sample_reader.h"
 

@@ -9,7 +9,7 @@
 #include <future>
 #include <thread>
 
-#include "tests/unit/trainer/temp_dir.h"
+#include "tests/support/temporary_directory.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/rendezvous_store.h"
 
@@ -17,9 +17,8 @@ namespace hpctl {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::TempDir;
 
-CommunicatorOptions options_for(const TempDir& dir, int rank, int world_size) {
+CommunicatorOptions options_for(const TemporaryDirectory& dir, int rank, int world_size) {
   CommunicatorOptions options;
   options.rank = rank;
   options.world_size = world_size;
@@ -30,7 +29,7 @@ CommunicatorOptions options_for(const TempDir& dir, int rank, int world_size) {
 // Runs `body` on every rank of a connected world, each in a thread of its own.
 void with_world(int world_size, const std::function<void(Communicator&)>& body) {
   signal(SIGPIPE, SIG_IGN);
-  const TempDir dir;
+  const TemporaryDirectory dir;
   std::vector<std::thread> ranks;
   for (int r = 0; r < world_size; ++r) {
     ranks.emplace_back([&, r] {
@@ -124,7 +123,7 @@ TEST(Communicator, CountsCollectives) {
 }
 
 TEST(Communicator, MissingPeerIsNamedAtTheDeadline) {
-  const TempDir dir;
+  const TemporaryDirectory dir;
   CommunicatorOptions options = options_for(dir, 0, 2);
   options.rendezvous_timeout = std::chrono::milliseconds(100);
   const auto comm = make_communicator(options);
@@ -135,7 +134,7 @@ TEST(Communicator, MissingPeerIsNamedAtTheDeadline) {
 }
 
 TEST(Communicator, AbortEndsTheRendezvous) {
-  const TempDir dir;
+  const TemporaryDirectory dir;
   const auto comm = make_communicator(options_for(dir, 0, 2));
   auto connected = std::async(std::launch::async, [&] { return comm->connect(); });
   // Rank 0 has published its addresses and waits for rank 1.
@@ -147,7 +146,7 @@ TEST(Communicator, AbortEndsTheRendezvous) {
 }
 
 // Starts rank 1 of 2 as a process that reports on a pipe once connected and then runs `body`.
-pid_t start_peer(const TempDir& dir, const std::function<void(Communicator&)>& body) {
+pid_t start_peer(const TemporaryDirectory& dir, const std::function<void(Communicator&)>& body) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   signal(SIGPIPE, SIG_IGN);
@@ -164,7 +163,7 @@ void end_process(pid_t pid) {
 
 TEST(Communicator, KilledPeerEndsTheCollective) {
   signal(SIGPIPE, SIG_IGN);
-  const TempDir dir;
+  const TemporaryDirectory dir;
   const pid_t peer = start_peer(dir, [](Communicator&) { raise(SIGKILL); });
   const auto comm = make_communicator(options_for(dir, 0, 2));
   Outcome outcome = comm->connect();
@@ -177,7 +176,7 @@ TEST(Communicator, KilledPeerEndsTheCollective) {
 
 TEST(Communicator, AbortWakesAWaiterOnAStoppedPeer) {
   signal(SIGPIPE, SIG_IGN);
-  const TempDir dir;
+  const TemporaryDirectory dir;
   const pid_t peer = start_peer(dir, [](Communicator&) { raise(SIGSTOP); });
   std::atomic<uint64_t> sequence{0};
   CommunicatorOptions options = options_for(dir, 0, 2);

@@ -10,15 +10,13 @@
 #include <functional>
 #include <thread>
 
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference_model.h"
-#include "tests/unit/trainer/temp_dir.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/model/initial_values.h"
 
 namespace hpctl {
 namespace {
-
-using testing::TempDir;
 
 constexpr int64_t kSequences = 4;
 constexpr int64_t kTokens = 24;
@@ -57,7 +55,7 @@ Gradients sharded_gradients(int world_size, int micros, at::ScalarType compute) 
   }
   std::vector<double> losses(world_size);
   std::vector<size_t> peaks(world_size);
-  const TempDir dir;
+  const TemporaryDirectory dir;
   const auto rank_main = [&](int rank) {
     at::set_num_threads(1);
     CommunicatorOptions options;

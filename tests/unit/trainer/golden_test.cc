@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference/golden_training.h"
-#include "tests/unit/trainer/temp_dir.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/parallel/fsdp.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "tests/unit/trainer/temp_dir.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_process.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/ledger_check.h"
@@ -24,7 +24,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
-using testing::TempDir;
 using testing::WorkerProcess;
 
 class Job {
@@ -99,7 +98,7 @@ class Job {
   std::vector<std::unique_ptr<WorkerProcess>> workers;
 
  private:
-  TempDir dir_;
+  TemporaryDirectory dir_;
 };
 
 TEST(Worker, KeepsItsContractWithTheHolder) {

@@ -7,8 +7,8 @@
 
 namespace hpctl::testing {
 
-inline constexpr std::array<double, 5> kGoldenLosses = {
-    5.90489191196, 5.97566379891, 5.97594097853, 6.01490018903, 5.85675021208};
+inline constexpr std::array<double, 5> kGoldenLosses = {5.90489191196, 5.97566379891, 5.97594097853,
+                                                        6.01490018903, 5.85675021208};
 inline constexpr std::array<double, 5> kGoldenNorms = {
     0.845813070274, 0.836828343581, 0.840976937939, 0.840624347855, 0.831735875656};
 // Tensor and the sum of its elements' absolute values after the last step.
