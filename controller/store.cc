@@ -93,6 +93,8 @@ Error Store::failure(const std::string& what) const {
   if (code == SQLITE_FULL) {
     kind = ErrorCode::kResourceExhausted;
     remedy = "; free space on that disk and start the controller again";
+  } else if (code == SQLITE_IOERR) {  // also when a disk is too full for the shared index
+    remedy = "; see that the disk is sound and has free space, then start the controller again";
   } else if (code == SQLITE_READONLY || code == SQLITE_CANTOPEN || code == SQLITE_PERM) {
     kind = ErrorCode::kPermissionDenied;
     remedy = "; make the directory writable, or set HPCTL_HOME to one that is";

@@ -5,6 +5,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <poll.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +47,15 @@ size_t size_of(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const off_t size = fd.valid() ? ::lseek(fd.get(), 0, SEEK_END) : 0;
   return size > 0 ? static_cast<size_t>(size) : 0;
+}
+
+// Why a controller ends and cannot even say so in its log.
+std::string why_silent(const HomePaths& paths) {
+  struct statvfs disk {};
+  if (::statvfs(paths.home().c_str(), &disk) == 0 && disk.f_bavail == 0) {
+    return "no space left on the disk of " + paths.home() + "; free some, then try again";
+  }
+  return "it ended without a word";
 }
 
 enum class Start { kReady, kAnotherRuns, kGaveUp, kTimedOut };
@@ -126,7 +136,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ensure_controller(const HomePaths
     if (ping_controller(*channel, deadline, true).ok()) return channel;
   }
   std::string why = last_log_line(paths.controller_log(), log_offset);
-  if (why.empty()) why = start == Start::kGaveUp ? "it ended without a word" : "no answer in time";
+  if (why.empty()) why = start == Start::kGaveUp ? why_silent(paths) : "no answer in time";
   return absl::UnavailableError("the controller did not start: " + why +
                                 " (log: " + paths.controller_log() + ")");
 }
