@@ -12,7 +12,7 @@
 
 #include "common/base/file.h"
 #include "tests/fault/live_controller.h"
-#include "tests/unit/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {
