@@ -127,6 +127,7 @@ void on(Transition& t, const GenerationRecorded& e) {
   job.generation = record.generation;
   job.checkpoint = record.checkpoint;
   job.start_step = record.start_step;
+  job.committed_step = record.start_step;  // a damaged newer one counts no more
   job.furthest_step = std::max(job.furthest_step, record.start_step);
   job.directory_generation = std::max(job.directory_generation, job.generation);
   job.plan_attempts = 0;
@@ -180,7 +181,12 @@ void on(Transition& t, const CheckpointCommitted& e) {
                         ", which is not the present one, does not count");
     return;
   }
-  job->committed_step = std::max(job->committed_step, e.step);
+  if (e.step <= job->committed_step) {  // every node reports it; the history tells it once
+    t.result().refusal = "checkpoint step-" + std::to_string(e.step) + " was known";
+    t.result().log.clear();
+    return;
+  }
+  job->committed_step = e.step;
   job->furthest_step = std::max(job->furthest_step, e.step);
   t.changed(*job);
 }
