@@ -47,7 +47,7 @@ class Refusal : public testing::Test {
     EXPECT_TRUE(make_directories(home_).ok());
     const std::string inner = dir_ / "inner";
     EXPECT_TRUE(write_file_atomic(inner, mount + " || exit 99\n" + script + "\n").ok());
-    return shell("exec unshare -m sh " + inner + "\n");
+    return shell("unshare -m true || exit 99\nexec unshare -m sh " + inner + "\n");
   }
   std::string submit() const {
     return "HPCTL_HOME=" + home_ + " " + test::program("hpctl") + " submit --local " + job_;
