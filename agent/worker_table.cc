@@ -6,15 +6,31 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "agent/worker_mark.h"
+#include "common/base/file.h"
 
 namespace hpctl::holder {
 namespace {
 
 constexpr int32_t kMaxLocalRank = 1'023;
 constexpr int64_t kKillAgainMs = 1'000;
+constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING, proc(5) stat field 9
+
+// A process closes its sockets on its way out, so a peer's complaint, and with it an order to end
+// everybody, can arrive before this death is seen. Such a death was not requested.
+bool is_dying_already(pid_t pid) {
+  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  if (!stat.ok()) return false;
+  const auto name_end = stat->rfind(')');
+  if (name_end == std::string::npos) return false;
+  unsigned long flags = 0;
+  const int read =
+      std::sscanf(stat->c_str() + name_end + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags);
+  return read == 1 && (flags & kExitingFlag) != 0;
+}
 
 }  // namespace
 
@@ -92,7 +108,7 @@ void WorkerTable::end(uint64_t generation, uint32_t grace_ms) {
   const int64_t kill_at = clock_.monotonic_ms() + grace_ms;
   for (const auto& [pid, worker] : workers_) {
     if (worker->generation > generation) continue;
-    worker->by_request = true;
+    worker->by_request = worker->by_request || !is_dying_already(pid);
     if (grace_ms > 0 && worker->kill_at_ms == 0) worker->signal_group(SIGTERM);
     worker->kill_at_ms = worker->kill_at_ms == 0 ? kill_at : std::min(worker->kill_at_ms, kill_at);
   }
