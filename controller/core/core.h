@@ -79,7 +79,8 @@ struct Dirty {
 struct StepResult {
   Dirty dirty;
   std::vector<Action> actions;  // new in the outbox; perform after commit
-  std::vector<LogEntry> log;    // first the event's own entry (except Tick), then decisions
+  // First the event's own entry, then decisions; none for Tick and for a commit already known.
+  std::vector<LogEntry> log;
   // JobSubmitted: the job created, or the existing one of the same submit_key. Empty = refused.
   std::optional<JobId> submitted;
   // Why the event was refused; "" = accepted. JobSubmitted, CancelRequested: the answer to the
