@@ -16,14 +16,6 @@ constexpr size_t kBatchLimit = 512;
 constexpr int64_t kSweepMs = 250;
 constexpr int64_t kIdleTurnMs = 3'600'000;
 
-void merge(core::Dirty& into, const core::Dirty& from) {
-  into.meta = into.meta || from.meta;
-  into.jobs.insert(from.jobs.begin(), from.jobs.end());
-  into.nodes.insert(from.nodes.begin(), from.nodes.end());
-  into.slots.insert(from.slots.begin(), from.slots.end());
-  into.outbox.insert(from.outbox.begin(), from.outbox.end());
-}
-
 }  // namespace
 
 OwnerLoop::OwnerLoop(std::unique_ptr<Store> store, core::State state, const Clock& clock,

@@ -21,4 +21,12 @@ StepResult step(State& state, const Event& event) {
   return result;
 }
 
+void merge(Dirty& into, const Dirty& from) {
+  into.meta = into.meta || from.meta;
+  into.jobs.insert(from.jobs.begin(), from.jobs.end());
+  into.nodes.insert(from.nodes.begin(), from.nodes.end());
+  into.slots.insert(from.slots.begin(), from.slots.end());
+  into.outbox.insert(from.outbox.begin(), from.outbox.end());
+}
+
 }  // namespace hpctl::core

@@ -76,6 +76,9 @@ struct Dirty {
   std::set<ActionId> outbox;
 };
 
+// What a transaction over several Steps owes the store.
+void merge(Dirty& into, const Dirty& from);
+
 struct StepResult {
   Dirty dirty;
   std::vector<Action> actions;  // new in the outbox; perform after commit

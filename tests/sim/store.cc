@@ -49,14 +49,6 @@ std::string compare(const Map& memory, const Map& stored) {
 
 }  // namespace
 
-void merge(core::Dirty& into, const core::Dirty& from) {
-  into.meta = into.meta || from.meta;
-  into.jobs.insert(from.jobs.begin(), from.jobs.end());
-  into.nodes.insert(from.nodes.begin(), from.nodes.end());
-  into.slots.insert(from.slots.begin(), from.slots.end());
-  into.outbox.insert(from.outbox.begin(), from.outbox.end());
-}
-
 void Store::commit(const core::State& state, const core::Dirty& dirty,
                    const std::vector<core::LogEntry>& log) {
   merge(unread_, dirty);

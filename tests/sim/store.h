@@ -12,8 +12,6 @@
 
 namespace hpctl::sim {
 
-void merge(core::Dirty& into, const core::Dirty& from);
-
 class Store {
  public:
   // One transaction over a batch of events that were all stepped at state.now_ms.
