@@ -4,6 +4,7 @@
 
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -25,26 +26,23 @@ Exit codes: 0 the job is cancelled or being cancelled, 1 no such job or it has e
 )";
 
 // The state of the job after the request.
-Result<std::string> cancel(const HomePaths& paths, const std::string& word, JobId& id) {
-  std::unique_ptr<JobSource> source = open_source(paths);
-  HP_TRY_ASSIGN(id, find_job(*source, word));
-  HP_TRY_ASSIGN(const JobView job, source->get_job(id));
-  if (job.state == "CANCELLED") return job.state;
-  if (has_ended(job.state)) {
+Result<std::string> cancel(const OpenJob& job) {
+  if (job.view.state == "CANCELLED") return job.view.state;
+  if (has_ended(job.view.state)) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "job " + to_string(id) + " has already " + job.state};
+                 "job " + to_string(job.id) + " has already " + job.view.state};
   }
-  HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(paths));
-  return client->cancel(id);
+  HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(job.paths));
+  return client->cancel(job.id);
 }
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto paths = home_from_environment();
-  if (!paths.ok()) return report(terminal, paths.error());
-  JobId id;
-  const auto state = cancel(*paths, invocation.arguments[0], id);
+  const auto job = open_job(invocation.arguments[0]);
+  if (!job.ok()) return report(terminal, job.error());
+  const auto state = cancel(*job);
   if (!state.ok()) return report(terminal, state.error());
+  const JobId id = job->id;
   if (invocation.json()) {
     terminal.out << nlohmann::ordered_json{{"job", id.value}, {"state", *state}}.dump() << "\n";
   } else if (*state == "CANCELLED") {

@@ -6,7 +6,7 @@
 #include "common/base/file.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
-#include "hpctl/job_source.h"
+#include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/ledger_check.h"
@@ -49,11 +49,8 @@ Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong argum
 // A path, or the checkpoint directory of a job.
 Result<std::string> find_directory(const std::string& word) {
   if (path_exists(word) || word.find('/') != std::string::npos) return word;
-  HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
-  const auto source = open_source(paths);
-  HP_TRY_ASSIGN(const JobId id, find_job(*source, word));
-  HP_TRY_ASSIGN(const JobView job, source->get_job(id));
-  return job.checkpoint_dir;
+  HP_TRY_ASSIGN(const OpenJob job, open_job(word));
+  return job.view.checkpoint_dir;
 }
 
 std::string created_text(int64_t wall_ms) {

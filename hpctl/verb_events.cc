@@ -6,7 +6,7 @@
 
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
-#include "hpctl/job_source.h"
+#include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -45,13 +45,13 @@ void print(const Invocation& invocation, const std::vector<EventView>& events) {
 
 // Until the job has ended or nobody reads any more. A controller that dies meanwhile is replaced by
 // its records, and those by the next controller.
-int follow(const Invocation& invocation, const HomePaths& paths, JobId job) {
+int follow(const Invocation& invocation, OpenJob& job) {
   uint64_t seen = 0;
-  auto source = open_source(paths);
+  auto& source = job.source;
   while (invocation.terminal.out.good()) {
     // The state first: events that precede the end are then surely in the answer.
-    const auto status = source->get_job(job);
-    const auto events = source->events(job, seen);
+    const auto status = source->get_job(job.id);
+    const auto events = source->events(job.id, seen);
     if (status.ok() && events.ok()) {
       print(invocation, *events);
       for (const EventView& event : *events) seen = std::max(seen, event.seq);
@@ -60,20 +60,19 @@ int follow(const Invocation& invocation, const HomePaths& paths, JobId job) {
       return report(invocation.terminal, status.ok() ? events.error() : status.error());
     }
     std::this_thread::sleep_for(kPollInterval);
-    if (!source->is_live() || !status.ok() || !events.ok()) source = open_source(paths);
+    if (!source->is_live() || !status.ok() || !events.ok()) {
+      source = open_source(job.paths, job.id);
+    }
   }
   return kExitOk;
 }
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto paths = home_from_environment();
-  if (!paths.ok()) return report(terminal, paths.error());
-  const auto source = open_source(*paths);
-  const auto job = find_job(*source, invocation.arguments[0]);
+  auto job = open_job(invocation.arguments[0]);
   if (!job.ok()) return report(terminal, job.error());
-  if (invocation.has("--follow")) return follow(invocation, *paths, *job);
-  const auto events = source->events(*job, 0);
+  if (invocation.has("--follow")) return follow(invocation, *job);
+  const auto events = job->source->events(job->id, 0);
   if (!events.ok()) return report(terminal, events.error());
   print(invocation, *events);
   return kExitOk;

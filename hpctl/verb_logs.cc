@@ -8,8 +8,8 @@
 
 #include "common/base/file.h"
 #include "hpctl/exit_codes.h"
-#include "hpctl/job_source.h"
 #include "hpctl/log_file.h"
+#include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -89,7 +89,7 @@ std::vector<int64_t> find_logs(const HomePaths& paths, JobId job, std::optional<
 }
 
 bool job_has_ended(const HomePaths& paths, JobId job) {
-  const auto status = open_source(paths)->get_job(job);
+  const auto status = open_source(paths, job)->get_job(job);
   return !status.ok() || has_ended(status->state);
 }
 
@@ -124,19 +124,15 @@ int run(Invocation& invocation) {
   if (!rank.ok()) return report_usage(terminal, "logs", rank.error().message);
   const auto tail = number_option(invocation, "--tail", 0, 1'000'000'000);
   if (!tail.ok()) return report_usage(terminal, "logs", tail.error().message);
-  const auto paths = home_from_environment();
-  if (!paths.ok()) return report(terminal, paths.error());
-  const auto source = open_source(*paths);
-  const auto id = find_job(*source, invocation.arguments[0]);
-  if (!id.ok()) return report(terminal, id.error());
-  const auto job = source->get_job(*id);
-  if (!job.ok()) return report(terminal, job.error());
+  const auto opened = open_job(invocation.arguments[0]);
+  if (!opened.ok()) return report(terminal, opened.error());
+  const auto& [paths, id, source, job] = *opened;
 
   Logs logs;
-  const auto ranks = find_logs(*paths, *id, *rank, logs);
-  const bool can_come = invocation.has("--follow") && !has_ended(job->state) &&
-                        (!*rank || static_cast<size_t>(**rank) < job->workers.size());
-  if (ranks.empty() && !can_come) return report(terminal, no_logs(*job, *rank, *paths));
+  const auto ranks = find_logs(paths, id, *rank, logs);
+  const bool can_come = invocation.has("--follow") && !has_ended(job.state) &&
+                        (!*rank || static_cast<size_t>(**rank) < job.workers.size());
+  if (ranks.empty() && !can_come) return report(terminal, no_logs(job, *rank, paths));
   LogPrinter printer(invocation, !*rank);
   const auto count = static_cast<size_t>(tail->value_or(kDefaultTail));
   const bool stay = invocation.has("--follow");
@@ -144,7 +140,7 @@ int run(Invocation& invocation) {
     printer.print(r, logs.at(r).read_last(count));
     if (!stay) printer.print(r, logs.at(r).read_new(true));
   }
-  if (stay) follow(invocation, *paths, *id, *rank, logs, printer);
+  if (stay) follow(invocation, paths, id, *rank, logs, printer);
   return kExitOk;
 }
 

@@ -5,7 +5,7 @@
 #include "common/base/clock.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
-#include "hpctl/job_source.h"
+#include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -97,23 +97,19 @@ void print_workers(const Terminal& terminal, const JobView& job) {
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto paths = home_from_environment();
-  if (!paths.ok()) return report(terminal, paths.error());
-  const auto source = open_source(*paths);
-  const auto job = find_job(*source, invocation.arguments[0]);
+  const auto job = open_job(invocation.arguments[0]);
   if (!job.ok()) return report(terminal, job.error());
-  const auto status = source->get_job(*job);
-  if (!status.ok()) return report(terminal, status.error());
-  if (const auto notice = record_notice(*source, *status, *paths); !notice.empty()) {
+  const JobView& status = job->view;
+  if (const auto notice = record_notice(*job->source, status, job->paths); !notice.empty()) {
     terminal.err << "hpctl: " << notice << "\n";
   }
   if (invocation.json()) {
-    terminal.out << to_json_text(*status) << "\n";
+    terminal.out << to_json_text(status) << "\n";
     return kExitOk;
   }
-  print_summary(terminal, *status);
-  print_nodes(terminal, *status);
-  print_workers(terminal, *status);
+  print_summary(terminal, status);
+  print_nodes(terminal, status);
+  print_workers(terminal, status);
   return kExitOk;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl wait: the second half of `submit --wait`, for a job that runs already.
 #include "hpctl/exit_codes.h"
+#include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 #include "hpctl/wait_for_job.h"
 
@@ -25,17 +26,12 @@ answers and none could be started, 130 interrupted
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto paths = home_from_environment();
-  if (!paths.ok()) return report(terminal, paths.error());
-  const auto source = open_source(*paths);
-  const auto id = find_job(*source, invocation.arguments[0]);
-  if (!id.ok()) return report(terminal, id.error());
-  const auto job = source->get_job(*id);
+  const auto job = open_job(invocation.arguments[0]);
   if (!job.ok()) return report(terminal, job.error());
-  if (has_ended(job->state)) return report_end(invocation, *paths, *job);
-  auto client = ControllerClient::ensure(*paths);
+  if (has_ended(job->view.state)) return report_end(invocation, job->paths, job->view);
+  auto client = ControllerClient::ensure(job->paths);
   if (!client.ok()) return report(terminal, client.error());
-  return wait_and_report(invocation, *paths, std::move(*client), *id);
+  return wait_and_report(invocation, job->paths, std::move(*client), job->id);
 }
 
 }  // namespace

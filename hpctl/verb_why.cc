@@ -5,7 +5,7 @@
 #include "common/base/clock.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
-#include "hpctl/job_source.h"
+#include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -46,21 +46,17 @@ void print_json(const Terminal& terminal, const JobView& job, const Explanation&
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto paths = home_from_environment();
-  if (!paths.ok()) return report(terminal, paths.error());
-  const auto source = open_source(*paths);
-  const auto id = find_job(*source, invocation.arguments[0]);
-  if (!id.ok()) return report(terminal, id.error());
-  const auto job = source->get_job(*id);
-  if (!job.ok()) return report(terminal, job.error());
-  const auto why = source->why(*id);
+  const auto opened = open_job(invocation.arguments[0]);
+  if (!opened.ok()) return report(terminal, opened.error());
+  const JobView& job = opened->view;
+  const auto why = opened->source->why(opened->id);
   if (!why.ok()) return report(terminal, why.error());
   if (invocation.json()) {
-    print_json(terminal, *job, *why);
+    print_json(terminal, job, *why);
     return kExitOk;
   }
-  terminal.out << "job " << job->job << " " << printable(job->name) << " is "
-               << paint(terminal, colour_of_state(job->state), job->state) << "\n"
+  terminal.out << "job " << job.job << " " << printable(job.name) << " is "
+               << paint(terminal, colour_of_state(job.state), job.state) << "\n"
                << wrap(printable(why->summary), terminal.width, 0) << "\n\n";
   for (const EventView& event : why->chain) print_event(terminal, event);
   return kExitOk;

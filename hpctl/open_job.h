@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every verb about one job begins with: the home, the job that was meant, who answers for it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/base/paths.h"
+#include "hpctl/job_source.h"
+
+namespace hpctl {
+
+struct OpenJob {
+  HomePaths paths;
+  JobId id;
+  std::unique_ptr<JobSource> source;
+  JobView view;  // as the job was when it was opened
+};
+
+// `word` is an id or a unique name. Never starts a controller.
+Result<OpenJob> open_job(const std::string& word);
+
+// Who answers for one job now: its controller if that answers within a second, else the records. To
+// be asked again after an answer failed: controllers come and go.
+std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job);
+
+}  // namespace hpctl
