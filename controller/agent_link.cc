@@ -39,7 +39,7 @@ v1::ControllerMessage make_refusal(uint64_t job, const std::string& reason) {
 }  // namespace
 
 AgentLink::AgentLink(const HomePaths& paths, OwnerLoop& loop, Liveness& liveness,
-                     ProgressTable& progress, LocalScheduler& scheduler)
+                     ProgressTable& progress, Scheduler& scheduler)
     : paths_(paths), loop_(loop), liveness_(liveness), progress_(progress), scheduler_(scheduler) {}
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Connect(
@@ -103,7 +103,7 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
     is_over = session->is_over;
     if (!is_over) former = std::exchange(sessions_[node], session);
   }
-  scheduler_.watch(node, holder_pid);
+  scheduler_.registered(node, holder_pid);
   if (is_over) {  // the stream ended while its registration was being committed
     loop_.post(core::AgentDisconnected{node.job, node.name, session->identity().boot_id});
     return;

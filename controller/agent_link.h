@@ -16,9 +16,9 @@
 #include "common/base/paths.h"
 #include "controller/agent_session.h"
 #include "controller/liveness.h"
-#include "controller/local_scheduler.h"
 #include "controller/owner_loop.h"
 #include "controller/progress.h"
+#include "controller/scheduler.h"
 
 namespace hpctl {
 
@@ -28,7 +28,7 @@ inline constexpr uint32_t kOrphanTimeoutMs = 60'000;
 class AgentLink final : public v1::AgentLink::CallbackService {
  public:
   AgentLink(const HomePaths& paths, OwnerLoop& loop, Liveness& liveness, ProgressTable& progress,
-            LocalScheduler& scheduler);
+            Scheduler& scheduler);
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Connect(
       grpc::CallbackServerContext* context) override;
@@ -58,7 +58,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   OwnerLoop& loop_;
   Liveness& liveness_;
   ProgressTable& progress_;
-  LocalScheduler& scheduler_;
+  Scheduler& scheduler_;
   std::atomic<uint64_t> heartbeats_{0};
   mutable std::mutex mutex_;
   std::map<core::NodeKey, std::shared_ptr<AgentSession>> sessions_;

@@ -19,6 +19,7 @@
 #include "common/base/log.h"
 #include "controller/job_view.h"
 #include "controller/lineage_executor.h"
+#include "controller/local_scheduler.h"
 #include "controller/worker_order.h"
 
 namespace hpctl {
@@ -53,6 +54,7 @@ Controller::~Controller() { stop(); }
 
 Outcome Controller::take_lock() {
   HP_TRY(make_directories(paths_.home()));
+  HP_TRY(prepare_socket_directory(paths_));  // for one job its state too
   const int64_t deadline_ms = clock_.monotonic_ms() + kDeadOwnerMs;
   for (;;) {
     auto lock = lock_file(paths_.controller_lock());
@@ -96,17 +98,18 @@ Outcome Controller::start() {
   recall(state);
   const core::State loaded = state;
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
-  scheduler_ = std::make_unique<LocalScheduler>(
-      paths_, programs + "/hpagent",
-      [this](const core::NodeKey& node, uint64_t pid, const std::string& cause) {
-        holder_ended(node, pid, cause);
-      });
+  scheduler_ = std::make_unique<LocalScheduler>(paths_, programs + "/hpagent",
+                                                [this](JobId job, Scheduler::MakeEvent make) {
+                                                  if (const auto news = progress_.news(job))
+                                                    loop_->post(*news);
+                                                  loop_->post(std::move(make));
+                                                });
   agents_ = std::make_unique<AgentLink>(paths_, *loop_, liveness_, progress_, *scheduler_);
   const ControllerIdentity identity{HPCTL_VERSION, host_, metrics_ ? metrics_->address() : ""};
   service_ =
       std::make_unique<ControllerService>(paths_, identity, peers_, *loop_, *feed_, progress_);
   loop_->start();
-  find_holders(loaded);
+  scheduler_->resume(loaded);
   HP_TRY(serve());
   HP_TRY(publish());
   log_info("serving " + paths_.home() + " on " + paths_.controller_socket());
@@ -128,44 +131,12 @@ void Controller::recall(const core::State& state) {
   });
 }
 
-// Holders of an earlier controller's time: watched again, or known to be gone.
-void Controller::find_holders(const core::State& state) {
-  for (const auto& [key, node] : state.nodes) {
-    if (node.state == core::NodeState::kEnded || node.state == core::NodeState::kDown) continue;
-    if (node.state == core::NodeState::kLaunching && node.holder_pid == 0)
-      continue;  // in the outbox
-    if (scheduler_->watch_present_holder(key) == 0) {
-      holder_ended(key, node.holder_pid, "ended while no controller was there");
-    }
-  }
-}
-
-void Controller::holder_ended(const core::NodeKey& node, uint64_t pid, const std::string& cause) {
-  if (const auto news = progress_.news(node.job)) loop_->post(*news);
-  // Another process may be the node by now: the loser of a race for the lock ends too.
-  if (const uint64_t present = scheduler_->present_holder(node); present != 0 && present != pid) {
-    scheduler_->watch(node, present);
-    return;
-  }
-  loop_->post([node, pid, cause](const core::State& state) -> std::optional<core::EventBody> {
-    const auto row = state.nodes.find(node);
-    if (row == state.nodes.end()) return std::nullopt;
-    const bool known = row->second.holder_pid == pid || row->second.holder_pid == 0;
-    const bool over =
-        row->second.state == core::NodeState::kEnded || row->second.state == core::NodeState::kDown;
-    if (!known || over) return std::nullopt;
-    return core::NodeLost{node.job, node.name, row->second.boot_id,
-                          "holder " + std::to_string(pid) + " " + cause};
-  });
-}
-
 Outcome Controller::serve() {
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());
   builder.RegisterService(agents_.get());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return Error{ErrorCode::kInternal, "gRPC did not start"};
-  HP_TRY(prepare_socket_directory(paths_));
   HP_TRY_ASSIGN(
       listener_,
       LocalListener::open(paths_.controller_socket(), [this](UniqueFd connection, uid_t uid) {

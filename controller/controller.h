@@ -17,12 +17,12 @@
 #include "controller/event_feed.h"
 #include "controller/liveness.h"
 #include "controller/local_listener.h"
-#include "controller/local_scheduler.h"
 #include "controller/metrics.h"
 #include "controller/mirror_writer.h"
 #include "controller/options.h"
 #include "controller/owner_loop.h"
 #include "controller/progress.h"
+#include "controller/scheduler.h"
 #include "controller/service.h"
 #include "controller/task_threads.h"
 
@@ -51,8 +51,6 @@ class Controller final : public OwnerEffects {
   Outcome serve();
   Outcome publish() const;
   void recall(const core::State& state);
-  void find_holders(const core::State& state);
-  void holder_ended(const core::NodeKey& node, uint64_t pid, const std::string& cause);
   void observe_job(const Committed& batch, JobId id);
   void mirror_events(const Committed& batch);
   void show(const core::State& state, JobId id);
@@ -85,7 +83,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<MirrorWriter> mirror_;
   std::unique_ptr<EventFeed> feed_;
   std::unique_ptr<TaskThreads> tasks_;
-  std::unique_ptr<LocalScheduler> scheduler_;
+  std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;
   std::unique_ptr<AgentLink> agents_;
   std::unique_ptr<ControllerService> service_;

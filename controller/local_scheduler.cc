@@ -11,10 +11,10 @@
 
 namespace hpctl {
 
-LocalScheduler::LocalScheduler(const HomePaths& paths, std::string agent_program, HolderEnded ended)
+LocalScheduler::LocalScheduler(const HomePaths& paths, std::string agent_program, Post post)
     : paths_(paths),
       agent_program_(std::move(agent_program)),
-      ended_(std::move(ended)),
+      post_(std::move(post)),
       watch_([this](pid_t pid, const std::string& cause) {
         core::NodeKey node;
         {
@@ -24,8 +24,41 @@ LocalScheduler::LocalScheduler(const HomePaths& paths, std::string agent_program
           node = it->second;
           nodes_.erase(it);
         }
-        ended_(node, static_cast<uint64_t>(pid), cause);
+        holder_ended(node, static_cast<uint64_t>(pid), cause);
       }) {}
+
+// Holders of an earlier controller's time: watched again, or known to be gone.
+void LocalScheduler::resume(const core::State& state) {
+  for (const auto& [key, node] : state.nodes) {
+    if (node.state == core::NodeState::kEnded || node.state == core::NodeState::kDown) continue;
+    if (node.state == core::NodeState::kLaunching && node.holder_pid == 0)
+      continue;  // in the outbox
+    if (const uint64_t pid = present_holder(key); pid != 0) {
+      watch(key, pid);
+    } else {
+      holder_ended(key, node.holder_pid, "ended while no controller was there");
+    }
+  }
+}
+
+void LocalScheduler::holder_ended(const core::NodeKey& node, uint64_t pid,
+                                  const std::string& cause) {
+  // Another process may be the node by now: the loser of a race for the lock ends too.
+  if (const uint64_t present = present_holder(node); present != 0 && present != pid) {
+    watch(node, present);
+    return;
+  }
+  post_(node.job, [node, pid, cause](const core::State& state) -> std::optional<core::EventBody> {
+    const auto row = state.nodes.find(node);
+    if (row == state.nodes.end()) return std::nullopt;
+    const bool known = row->second.holder_pid == pid || row->second.holder_pid == 0;
+    const bool over =
+        row->second.state == core::NodeState::kEnded || row->second.state == core::NodeState::kDown;
+    if (!known || over) return std::nullopt;
+    return core::NodeLost{node.job, node.name, row->second.boot_id,
+                          "holder " + std::to_string(pid) + " " + cause};
+  });
+}
 
 uint64_t LocalScheduler::present_holder(const core::NodeKey& node) const {
   const std::string path = paths_.node_lock(node.job, node.name);
@@ -48,14 +81,8 @@ void LocalScheduler::watch(const core::NodeKey& node, uint64_t pid) {
       const std::lock_guard<std::mutex> lock(mutex_);
       nodes_.erase(pid);
     }
-    ended_(node, pid, "ended");
+    holder_ended(node, pid, "ended");
   }
-}
-
-uint64_t LocalScheduler::watch_present_holder(const core::NodeKey& node) {
-  const uint64_t pid = present_holder(node);
-  if (pid != 0) watch(node, pid);
-  return pid;
 }
 
 Outcome LocalScheduler::end_former_life(uint64_t pid, const core::NodeKey& node) {

@@ -7,45 +7,40 @@
 // the core launches a node only after it has given up the former life, which may hang.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 
 #include "common/base/paths.h"
-#include "controller/core/types.h"
 #include "controller/process_watch.h"
+#include "controller/scheduler.h"
 
 namespace hpctl {
 
-class LocalScheduler {
+class LocalScheduler final : public Scheduler {
  public:
-  // A holder that was watched has ended. Called on a thread of the watch; must not block for long.
-  using HolderEnded =
-      std::function<void(const core::NodeKey& node, uint64_t pid, const std::string& cause)>;
+  LocalScheduler(const HomePaths& paths, std::string agent_program, Post post);
 
-  LocalScheduler(const HomePaths& paths, std::string agent_program, HolderEnded ended);
-
-  // NodeLaunched, or ActionFailed. A holder of an earlier launch is ended first, without a word to
-  // HolderEnded. Starts a program and may wait for seconds: not on the owner thread.
-  core::EventBody launch(ActionId id, const core::LaunchNode& action);
-
-  // Watches the holder that holds the node's lock; 0 when there is none.
-  uint64_t watch_present_holder(const core::NodeKey& node);
-  // Any thread. A holder that has registered.
-  void watch(const core::NodeKey& node, uint64_t pid);
-  void stop() { watch_.stop(); }
+  void resume(const core::State& state) override;
+  // A holder of an earlier launch is ended first, without a word.
+  core::EventBody launch(ActionId id, const core::LaunchNode& action) override;
+  void registered(const core::NodeKey& node, uint64_t holder_pid) override {
+    watch(node, holder_pid);
+  }
+  void stop() override { watch_.stop(); }
 
   // Pid in the node's lock file when that lock is held by a living process; else 0.
   uint64_t present_holder(const core::NodeKey& node) const;
 
  private:
+  void watch(const core::NodeKey& node, uint64_t pid);
+  void holder_ended(const core::NodeKey& node, uint64_t pid, const std::string& cause);
   // Ok also when there is nothing to end.
   Outcome end_former_life(uint64_t pid, const core::NodeKey& node);
 
   const HomePaths paths_;
   const std::string agent_program_;
-  const HolderEnded ended_;
+  const Post post_;
   std::mutex mutex_;
   std::map<uint64_t, core::NodeKey> nodes_;  // by holder pid
   ProcessWatch watch_;                       // last: its thread uses the above

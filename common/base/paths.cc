@@ -14,6 +14,24 @@
 namespace hpctl {
 namespace {
 
+constexpr size_t kMaxLocalName = 56;  // leaves room for "/tmp/hpctl-UID/" and the socket's name
+
+std::string user_directory() { return "/tmp/hpctl-" + std::to_string(::geteuid()); }
+
+std::string short_checksum(const std::string& text) {
+  Sha256 hash;
+  hash.update(text);
+  return hash.hex_digest().substr(0, 12);
+}
+
+std::string local_job_directory(JobId job, const std::string& node) {
+  std::string name = "job-" + to_string(job) + "-" + node;
+  if (name.size() > kMaxLocalName) {
+    name = name.substr(0, kMaxLocalName - 13) + "-" + short_checksum(name);
+  }
+  return user_directory() + "/" + name;
+}
+
 Outcome own_private_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return errno_error("cannot create " + path);
@@ -34,12 +52,26 @@ Outcome own_private_directory(const std::string& path) {
 HomePaths::HomePaths(const std::string& home)
     : home_(std::filesystem::absolute(home).lexically_normal().string()) {
   while (home_.size() > 1 && home_.back() == '/') home_.pop_back();
+  state_ = home_;
+}
+
+HomePaths HomePaths::of_job(const std::string& job_dir, JobId job, const std::string& node) {
+  HomePaths paths(job_dir);
+  paths.node_ = node;
+  paths.state_ = local_job_directory(job, node);
+  return paths;
+}
+
+std::string HomePaths::controller_log() const {
+  return is_one_job() ? node({}, node_) + "/controller.log" : home_ + "/controller.log";
+}
+
+std::string HomePaths::node_lock(JobId id, const std::string& name) const {
+  return (is_one_job() ? local_job_directory(id, name) : node(id, name)) + "/lock";
 }
 
 std::string HomePaths::socket_directory() const {
-  Sha256 hash;
-  hash.update(home_);
-  return "/tmp/hpctl-" + std::to_string(::geteuid()) + "/" + hash.hex_digest().substr(0, 12);
+  return is_one_job() ? state_ : user_directory() + "/" + short_checksum(home_);
 }
 
 Result<HomePaths> home_from_environment() {
@@ -54,7 +86,7 @@ Result<HomePaths> home_from_environment() {
 }
 
 Outcome prepare_socket_directory(const HomePaths& paths) {
-  HP_TRY(own_private_directory("/tmp/hpctl-" + std::to_string(::geteuid())));
+  HP_TRY(own_private_directory(user_directory()));
   return own_private_directory(paths.socket_directory());
 }
 

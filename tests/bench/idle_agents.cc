@@ -19,6 +19,7 @@
 #include "common/rpc/controller_process.h"
 #include "controller/agent_link.h"
 #include "controller/local_listener.h"
+#include "controller/local_scheduler.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::bench {
@@ -134,7 +135,7 @@ struct AgentServer::Parts final : OwnerEffects {
   Parts(const std::string& home, int count)
       : paths(home),
         agents(count),
-        scheduler(paths, "", [](const core::NodeKey&, uint64_t, const std::string&) {}) {}
+        scheduler(paths, "", [](JobId, const Scheduler::MakeEvent&) {}) {}
 
   void committed(const Committed& batch) override {
     const std::lock_guard<std::mutex> lock(mutex);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // common/base: checksums against published vectors, files, lineage rule, job document.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "common/base/file.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
+#include "common/base/paths.h"
 #include "common/base/workload.h"
 #include "tests/support/temporary_directory.h"
 
@@ -125,6 +127,26 @@ TEST(Workload, RoundTrips) {
   const auto back = workload_from_json(to_json_text(w));
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(to_json_text(*back), to_json_text(w));
+}
+
+TEST(HomePaths, OneJobHasItsStateOnTheNodesOwnDisk) {
+  const auto paths = HomePaths::of_job("/shared/jobs/submit-k/", JobId{42}, "n7");
+  EXPECT_EQ(paths.job(JobId{42}), "/shared/jobs/submit-k");
+  EXPECT_EQ(paths.job_status(JobId{42}), "/shared/jobs/submit-k/status.json");
+  const std::string local = "/tmp/hpctl-" + std::to_string(::geteuid()) + "/job-42-n7";
+  EXPECT_EQ(paths.state(), local);
+  EXPECT_EQ(paths.controller_socket(), local + "/controller.sock");
+  EXPECT_EQ(paths.node_lock(JobId{42}, "n7"), local + "/lock");
+  EXPECT_EQ(paths.node_log(JobId{42}, "n7"), "/shared/jobs/submit-k/nodes/n7/agent.log");
+  EXPECT_EQ(paths.controller_log(), "/shared/jobs/submit-k/nodes/n7/controller.log");
+}
+
+TEST(HomePaths, ALongNodeNameLeavesRoomForTheSocket) {
+  const std::string name(200, 'x');
+  const auto one = HomePaths::of_job("/shared/j", JobId{UINT64_MAX}, name + "1");
+  const auto other = HomePaths::of_job("/shared/j", JobId{UINT64_MAX}, name + "2");
+  EXPECT_LE(one.controller_socket().size(), 107U);
+  EXPECT_NE(one.state(), other.state());
 }
 
 }  // namespace

@@ -17,13 +17,12 @@ namespace {
 
 constexpr int64_t kPatienceMs = 20'000;
 
-class Scheduler : public testing::Test {
+class LocalSchedulerTest : public testing::Test {
  protected:
-  Scheduler() { ended_ = 0; }
   std::unique_ptr<LocalScheduler> make() {
     return std::make_unique<LocalScheduler>(
         home_.paths(), test::program("hpagent"),
-        [this](const core::NodeKey&, uint64_t pid, const std::string&) { ended_ = pid; });
+        [this](JobId, const Scheduler::MakeEvent&) { told_ += 1; });
   }
   // Pid of the launched holder; 0 when the launch failed.
   static uint64_t launch(LocalScheduler& scheduler, uint64_t seq) {
@@ -43,10 +42,10 @@ class Scheduler : public testing::Test {
 
   inline static const core::NodeKey kNode{JobId{1}, "n0"};
   test::LiveController home_;  // for its directory and its clean-up
-  std::atomic<uint64_t> ended_;
+  std::atomic<int> told_{0};
 };
 
-TEST_F(Scheduler, ALaunchDoneAgainFindsItsHolder) {
+TEST_F(LocalSchedulerTest, ALaunchDoneAgainFindsItsHolder) {
   auto scheduler = make();
   const uint64_t holder = launch(*scheduler, 5);
   ASSERT_NE(holder, 0U);
@@ -58,7 +57,7 @@ TEST_F(Scheduler, ALaunchDoneAgainFindsItsHolder) {
   EXPECT_TRUE(process_lives(static_cast<pid_t>(holder)));
 }
 
-TEST_F(Scheduler, ANewLaunchReplacesAHolderThatHangs) {
+TEST_F(LocalSchedulerTest, ANewLaunchReplacesAHolderThatHangs) {
   const auto scheduler = make();
   const uint64_t former = launch(*scheduler, 5);
   ASSERT_NE(former, 0U);
@@ -69,10 +68,10 @@ TEST_F(Scheduler, ANewLaunchReplacesAHolderThatHangs) {
   EXPECT_NE(holder, former);
   EXPECT_FALSE(process_lives(static_cast<pid_t>(former)));
   EXPECT_TRUE(await_lock(*scheduler, holder)) << "once the former guardian has freed it";
-  EXPECT_EQ(ended_, 0U) << "the core gave the former life up itself";
+  EXPECT_EQ(told_, 0) << "the core gave the former life up itself";
 }
 
-TEST_F(Scheduler, AProcessThatIsNoHolderOfTheNodeIsLeftAlone) {
+TEST_F(LocalSchedulerTest, AProcessThatIsNoHolderOfTheNodeIsLeftAlone) {
   const auto scheduler = make();
   EXPECT_FALSE(launch_of_holder(::getpid(), kNode));
   EXPECT_TRUE(kill_holder(::getpid(), kNode).ok());

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where nodes come from: what the controller asks of the backend that starts agents, and what the
+// backend tells of its own accord. One implementation per backend; the core knows none of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "controller/core/core.h"
+
+namespace hpctl {
+
+class Scheduler {
+ public:
+  // Made on the owner thread from the state it will meet; nullopt = nothing to record.
+  using MakeEvent = std::function<std::optional<core::EventBody>(const core::State& state)>;
+  // Hands an event about a node of `job` to the owner thread. Any thread; may wait while the queue
+  // is full.
+  using Post = std::function<void(JobId job, MakeEvent make)>;
+
+  virtual ~Scheduler() = default;
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Once, before any other call, with the rows as they were loaded: nodes of an earlier
+  // controller's time are found again, or posted as lost.
+  virtual void resume(const core::State& state) = 0;
+
+  // A desired state: repeating it after a crash does nothing more. NodeLaunched, or ActionFailed.
+  // May wait for seconds: never on the owner thread. Calls may come from several threads at once.
+  virtual core::EventBody launch(ActionId id, const core::LaunchNode& action) = 0;
+
+  // The agent of the node registered; `holder_pid` is on the node's own machine. Owner thread: must
+  // not block for long.
+  virtual void registered(const core::NodeKey& node, uint64_t holder_pid) = 0;
+
+  // Nothing is posted afterwards.
+  virtual void stop() = 0;
+
+ protected:
+  Scheduler() = default;
+};
+
+}  // namespace hpctl
