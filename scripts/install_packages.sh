@@ -26,3 +26,12 @@ fi
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+
+# Tests start their own daemons on their own sockets: what was installed just now stays off.
+daemons=()
+for daemon in munge slurmd slurmctld; do
+  case " ${missing[*]} " in *" $daemon "*) daemons+=("$daemon") ;; esac
+done
+if [ ${#daemons[@]} -gt 0 ] && [ -d /run/systemd/system ]; then
+  "${as_root[@]}" systemctl disable --quiet --now "${daemons[@]}"
+fi
