@@ -161,6 +161,43 @@ void check_recovery(const RecoverySpec& r, Checks& checks) {
   duration("recovery.hang_timeout", r.hang_timeout_ms, 0);
 }
 
+// Ends up in command lines and in Slurm's request: one line without control characters.
+bool is_one_line(const std::string& text) {
+  return text.find_first_of("\n\r\t") == std::string::npos;
+}
+
+void check_slurm(const SlurmSpec& s, Checks& checks) {
+  const auto word = [&](const char* key, const std::string& text) {
+    if (is_one_line(text) && text.find(' ') == std::string::npos && text.size() <= 4096) return;
+    checks.fail(std::string("slurm.") + key, "expected one word; found \"" + text + "\"");
+  };
+  word("partition", s.partition);
+  word("account", s.account);
+  word("qos", s.qos);
+  checks.range("slurm.time", s.time_minutes, 0, kMaxDurationMs / 60'000);
+  word("gres", s.gres);
+  word("constraint", s.constraint);
+  word("reservation", s.reservation);
+  word("nodelist", s.nodelist);
+  word("exclude", s.exclude);
+  checks.range("slurm.mem", s.mem_mb, -1, int64_t{1} << 40);
+  if (!is_one_line(s.container.image)) {
+    checks.fail("slurm.container.image", "expected a path or an image name on one line");
+  }
+  for (const std::string& mount : s.container.mounts) {
+    const bool good = !mount.empty() && mount[0] == '/' && is_one_line(mount) &&
+                      mount.find(',') == std::string::npos;
+    if (good) continue;
+    checks.fail("slurm.container.mounts",
+                "expected absolute paths /SOURCE[:/TARGET[:FLAGS]] without commas; found \"" +
+                    mount + "\"");
+    break;
+  }
+  if (s.container.image.empty() && !s.container.mounts.empty()) {
+    checks.fail("slurm.container.image", "expected an image, since mounts are given");
+  }
+}
+
 bool valid_name(const std::string& name) {
   if (name.empty() || name.size() > 64) return false;
   for (const char c : name) {
@@ -181,6 +218,7 @@ std::string to_json_text(const JobSpec& spec) {
             {"command", spec.command},
             {"checkpoint", spec.checkpoint},
             {"recovery", spec.recovery},
+            {"slurm", spec.slurm},
             {"ledger", spec.ledger}};
   if (spec.train) j["train"] = *spec.train;
   return j.dump();
@@ -197,6 +235,7 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     j.at("command").get_to(spec.command);
     j.at("checkpoint").get_to(spec.checkpoint);
     j.at("recovery").get_to(spec.recovery);
+    if (j.contains("slurm")) j.at("slurm").get_to(spec.slurm);  // absent in older stores
     j.at("ledger").get_to(spec.ledger);
     if (j.contains("train")) spec.train = j.at("train").get<TrainSpec>();
     if (const auto problems = find_problems(spec); !problems.empty()) {
@@ -225,6 +264,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   }
   check_checkpoint(spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
+  check_slurm(spec.slurm, checks);
   return checks.take();
 }
 

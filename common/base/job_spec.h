@@ -78,6 +78,29 @@ struct RecoverySpec {
   int64_t hang_timeout_ms = 0;  // 0 = auto: max(3 x median step, 60 s)
 };
 
+// The image and mounts are Pyxis' (srun --container-image, --container-mounts).
+struct ContainerSpec {
+  std::string image;                // "" = no container
+  std::vector<std::string> mounts;  // "SOURCE:TARGET[:FLAGS]"
+};
+
+// What the Slurm backend asks Slurm for. "" = not asked for.
+struct SlurmSpec {
+  std::string partition;
+  std::string account;
+  std::string qos;
+  int64_t time_minutes = 0;  // 0 = the partition's default
+  bool exclusive = true;
+  std::string gres;        // per node, as srun --gres takes it
+  std::string constraint;  // node features
+  std::string reservation;
+  std::string nodelist;  // host list
+  std::string exclude;   // host list
+  // MiB per node; 0 = all; -1 = all with exclusive, else the cluster's default.
+  int64_t mem_mb = -1;
+  ContainerSpec container;
+};
+
 struct JobSpec {
   std::string name;
   int32_t nodes = 1;
@@ -87,6 +110,7 @@ struct JobSpec {
   std::vector<std::string> command;        // program and arguments
   CheckpointSpec checkpoint;
   RecoverySpec recovery;
+  SlurmSpec slurm;
   bool ledger = false;  // debug.ledger
 
   int32_t world_size() const { return nodes * workers_per_node; }

@@ -22,5 +22,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps
                                                 keep, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,
                                                 heartbeat_timeout_ms, hang_timeout_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ContainerSpec, image, mounts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmSpec, partition, account, qos, time_minutes,
+                                                exclusive, gres, constraint, reservation, nodelist,
+                                                exclude, mem_mb, container)
 
 }  // namespace hpctl

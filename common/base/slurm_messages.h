@@ -38,6 +38,10 @@ struct SlurmSubmission {
   uint32_t time_minutes = 0;   // 0 = the partition's default
   bool exclusive = false;
   bool all_memory = false;  // --mem=0
+  uint64_t memory_mb = 0;   // per node; 0 = the cluster's default
+  // --signal=B:SIGNAL@SECONDS: to the batch shell, so long before the time limit; 0 = none.
+  uint32_t warning_signal = 0;
+  uint32_t warning_seconds = 0;
   bool requeue = true;
   bool no_kill = true;  // the allocation survives the loss of a node
 };

@@ -61,6 +61,31 @@ void read_workers(YamlValue& value, JobSpec& spec) {
   if (!value.is_word("auto")) value.read(spec.workers_per_node);
 }
 
+void read_joined(YamlValue& value, std::string& out) {
+  std::vector<std::string> parts;
+  value.read_texts(parts);
+  out.clear();
+  for (const std::string& part : parts) out += (out.empty() ? "" : ",") + part;
+}
+
+void read_memory_or_auto(YamlValue& value, JobSpec& spec) {
+  if (value.is_word("auto")) {
+    spec.slurm.mem_mb = -1;
+  } else {
+    value.read_memory(spec.slurm.mem_mb);
+  }
+}
+
+void read_image(YamlValue& value, JobSpec& spec) {
+  std::string image;
+  value.read(image);
+  if (image.starts_with(".")) {
+    value.read_path(spec.slurm.container.image);
+  } else {
+    spec.slurm.container.image = image;
+  }
+}
+
 #define HP_READ(member) [](YamlValue& v, JobSpec& s) { v.read(s.member); }
 
 // clang-format off
@@ -81,7 +106,42 @@ constexpr JobYamlKey kKeys[] = {
      "Environment variables for every worker, on top of what the agent has. RANK, WORLD_SIZE, "
      "MASTER_ADDR and the like, HPCTL_* and TORCHELASTIC_* are set by hpctl and refused here.",
      [](YamlValue& v, JobSpec& s) { v.read_environment(s.env); }},
-    {"slurm", kUnavailable, "", "", "", "Partition, time and container of a Slurm job.", nullptr},
+
+    {"slurm", kSection, "section", "", "",
+     "What is asked of Slurm; without effect with `--local`.", nullptr},
+    {"slurm.partition", kValue, "text", "", "",
+     "Partition. Default: the cluster's default partition.", HP_READ(slurm.partition)},
+    {"slurm.account", kValue, "text", "", "", "Account to charge.", HP_READ(slurm.account)},
+    {"slurm.qos", kValue, "text", "", "", "Quality of service.", HP_READ(slurm.qos)},
+    {"slurm.time", kValue, "time limit", "0", "0 to 365d",
+     "Time limit as sbatch takes it, minutes or D-HH:MM:SS, or a duration such as 7d. 0: the "
+     "partition's default. A minute before the limit the job checkpoints and ends.",
+     [](YamlValue& v, JobSpec& s) { v.read_time_limit(s.slurm.time_minutes); }},
+    {"slurm.exclusive", kValue, "true or false", "true", "",
+     "Whole nodes, shared with no other job.", HP_READ(slurm.exclusive)},
+    {"slurm.gres", kValue, "text", "", "", "Generic resources of each node, such as gpu:8.",
+     HP_READ(slurm.gres)},
+    {"slurm.constraint", kValue, "text", "", "", "Node features that are required.",
+     HP_READ(slurm.constraint)},
+    {"slurm.reservation", kValue, "text", "", "", "Reservation to run in.",
+     HP_READ(slurm.reservation)},
+    {"slurm.nodelist", kValue, "text or list", "", "",
+     "Nodes that must be among those of the job.",
+     [](YamlValue& v, JobSpec& s) { read_joined(v, s.slurm.nodelist); }},
+    {"slurm.exclude", kValue, "text or list", "", "", "Nodes that must not be.",
+     [](YamlValue& v, JobSpec& s) { read_joined(v, s.slurm.exclude); }},
+    {"slurm.mem", kValue, "memory or auto", "auto", "",
+     "Memory of each node, in MiB or with K, M, G or T; 0 = all of it. `auto`: all with exclusive, "
+     "else the cluster's default.", read_memory_or_auto},
+    {"slurm.container", kSection, "section with image", "", "",
+     "Run in a container, by the Pyxis plugin of the cluster.", nullptr},
+    {"slurm.container.image", kValue, "text", "", "",
+     "Image as Pyxis takes it: a squashfs file or a registry name. A path that begins with . "
+     "counts from the job file.", read_image},
+    {"slurm.container.mounts", kValue, "text or list", "", "/SOURCE[:/TARGET[:FLAGS]]",
+     "Directories that the container sees, besides the programs of hpctl, HPCTL_HOME, the "
+     "checkpoint directory and the training data.",
+     [](YamlValue& v, JobSpec& s) { v.read_texts(s.slurm.container.mounts); }},
 
     {"workload", kSection, "section", "required", "exactly one of train and command",
      "What the workers run.", nullptr},

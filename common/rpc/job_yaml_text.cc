@@ -73,6 +73,26 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   out << EndMap;
 }
 
+void put_slurm(YAML::Emitter& out, const SlurmSpec& s) {
+  out << Key << "slurm" << Value << BeginMap;
+  put(out, "partition", s.partition);
+  put(out, "account", s.account);
+  put(out, "qos", s.qos);
+  put(out, "time", s.time_minutes == 0 ? "0" : format_time_limit(s.time_minutes));
+  put(out, "exclusive", s.exclusive);
+  put(out, "gres", s.gres);
+  put(out, "constraint", s.constraint);
+  put(out, "reservation", s.reservation);
+  put(out, "nodelist", s.nodelist);
+  put(out, "exclude", s.exclude);
+  put(out, "mem", s.mem_mb < 0 ? std::string("auto") : std::to_string(s.mem_mb));
+  out << Key << "container" << Value << BeginMap;
+  put(out, "image", s.container.image);
+  out << Key << "mounts" << Value << YAML::Flow << YAML::BeginSeq;
+  for (const std::string& mount : s.container.mounts) out << YAML::DoubleQuoted << mount;
+  out << YAML::EndSeq << EndMap << EndMap;
+}
+
 void put_checkpoint(YAML::Emitter& out, const CheckpointSpec& c) {
   out << Key << "checkpoint" << Value << BeginMap;
   put(out, "dir", c.dir);
@@ -107,6 +127,7 @@ std::string to_yaml(const JobSpec& spec) {
   out << Key << "env" << Value << BeginMap << Key << "set" << Value << YAML::Flow << BeginMap;
   for (const auto& [name, value] : spec.env) out << Key << name << Value << value;
   out << EndMap << EndMap;
+  put_slurm(out, spec.slurm);
   out << Key << "workload" << Value << BeginMap;
   if (spec.train) put_train(out, *spec.train);
   if (!spec.command.empty()) {

@@ -10,47 +10,6 @@
 namespace hpctl {
 namespace {
 
-constexpr int64_t kMaxDurationMs = int64_t{365} * 86'400'000;
-
-struct Unit {
-  std::string_view name;
-  int64_t ms;
-};
-constexpr std::array<Unit, 5> kUnits = {
-    {{"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}}};
-
-bool all_digits(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// Digits only, at most nine of them: what follows cannot overflow.
-bool small_number(std::string_view text, int64_t& out) {
-  if (!all_digits(text) || text.size() > 9) return false;
-  std::from_chars(text.data(), text.data() + text.size(), out);
-  return true;
-}
-
-// "[D-]HH:MM:SS", as Slurm writes times.
-bool clock_duration_ms(std::string_view text, int64_t& ms) {
-  int64_t days = 0;
-  if (const size_t dash = text.find('-'); dash != std::string_view::npos) {
-    if (!small_number(text.substr(0, dash), days)) return false;
-    text.remove_prefix(dash + 1);
-  }
-  std::array<int64_t, 3> parts{};
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const size_t colon = text.find(':');
-    const bool last = i + 1 == parts.size();
-    if (last != (colon == std::string_view::npos)) return false;
-    if (!small_number(text.substr(0, colon), parts[i])) return false;
-    if (i > 0 && parts[i] > 59) return false;
-    if (!last) text.remove_prefix(colon + 1);
-  }
-  ms = ((days * 24 + parts[0]) * 3600 + parts[1] * 60 + parts[2]) * 1000;
-  return true;
-}
-
 // A scalar without quotes: YAML gives quoted ones the tag "!", and a quoted number is a text.
 bool is_unquoted_scalar(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
 
@@ -88,34 +47,6 @@ size_t utf8_length(unsigned char lead) {
 }
 
 }  // namespace
-
-Result<int64_t> parse_duration_ms(std::string_view text) {
-  int64_t ms = -1;
-  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  int64_t count = 0;
-  if (text.find(':') != std::string_view::npos) {
-    if (!clock_duration_ms(text, ms)) ms = -1;
-  } else if (small_number(text.substr(0, digits), count)) {
-    for (const Unit& unit : kUnits) {
-      if (text.substr(digits) == unit.name) ms = count * unit.ms;
-    }
-  }
-  if (ms < 0) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "expected a duration such as 500ms, 2s, 30m, 1h, 7d or 7-00:00:00"};
-  }
-  if (ms > kMaxDurationMs) {
-    return Error{ErrorCode::kInvalidArgument, "expected a duration of at most 365d"};
-  }
-  return ms;
-}
-
-std::string format_duration_ms(int64_t ms) {
-  for (const Unit& unit : kUnits) {
-    if (ms != 0 && ms % unit.ms == 0) return std::to_string(ms / unit.ms) + std::string(unit.name);
-  }
-  return "0s";
-}
 
 bool is_plain_text(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
@@ -271,6 +202,42 @@ void YamlValue::read_command(std::vector<std::string>& out) {
   if (items[0].empty()) return fail("expected a program as first item, found an empty text");
   if (items[0].find('/') != std::string::npos) items[0] = resolved(items[0]);
   out = std::move(items);
+}
+
+void YamlValue::read_texts(std::vector<std::string>& out) {
+  out.clear();
+  if (node_.IsSequence()) {
+    for (const auto& item : node_) {
+      if (!item.IsScalar() || !is_plain_text(item.Scalar())) {
+        const YAML::Mark at = item.IsNull() ? node_.Mark() : item.Mark();
+        return fail_at(at, "expected a text as item " + std::to_string(out.size() + 1) +
+                               ", found " + describe_node(item));
+      }
+      out.push_back(item.Scalar());
+    }
+  } else {
+    std::string text;
+    read(text);
+    if (!text.empty()) out.push_back(text);
+  }
+}
+
+void YamlValue::read_time_limit(int64_t& minutes) {
+  const auto parsed = parse_time_limit_minutes(node_.IsScalar() ? node_.Scalar() : "");
+  if (parsed.ok()) {
+    minutes = *parsed;
+    return;
+  }
+  fail(parsed.error().message + "; found " + describe_node(node_));
+}
+
+void YamlValue::read_memory(int64_t& mib) {
+  const auto parsed = parse_memory_mib(node_.IsScalar() ? node_.Scalar() : "");
+  if (parsed.ok()) {
+    mib = *parsed;
+    return;
+  }
+  fail(parsed.error().message + "; found " + describe_node(node_));
 }
 
 void YamlValue::read_environment(std::map<std::string, std::string>& out) {

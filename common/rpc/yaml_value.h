@@ -13,13 +13,9 @@
 
 #include "common/base/result.h"
 #include "common/rpc/job_yaml.h"
+#include "common/rpc/yaml_scalars.h"
 
 namespace hpctl {
-
-// "500ms", "2s", "30m", "1h", "7d", "7-00:00:00", "00:30:00" -> milliseconds, up to 365 days.
-Result<int64_t> parse_duration_ms(std::string_view text);
-// The shortest of the forms with one unit that is exact: 3'600'000 -> "1h".
-std::string format_duration_ms(int64_t ms);
 
 // True for UTF-8 without control characters other than tab and newline: what may travel in JSON.
 bool is_plain_text(std::string_view text);
@@ -49,6 +45,13 @@ class YamlValue {
   void read_path(std::string& out);  // relative ones count from the job file; "" stays ""
   // A program and its arguments; a program named by a relative path counts from the job file.
   void read_command(std::vector<std::string>& out);
+  // One text, or a list of them.
+  void read_texts(std::vector<std::string>& out);
+  // "90", "30:00", "7-00:00:00" and the other forms of sbatch --time, or a duration -> minutes,
+  // rounded up.
+  void read_time_limit(int64_t& minutes);
+  // "64G" and the other forms of sbatch --mem -> MiB.
+  void read_memory(int64_t& mib);
   void read_environment(std::map<std::string, std::string>& out);
 
   bool is_word(std::string_view word) const { return node_.IsScalar() && node_.Scalar() == word; }

@@ -96,6 +96,29 @@ struct Case {
   std::string problems;
 };
 
+TEST(JobYaml, ReadsTheSlurmSection) {
+  const SlurmSpec slurm = good(with_line(R"(slurm:
+  partition: p5
+  time: 7-00:00:00
+  exclusive: false
+  gres: gpu:8
+  nodelist: [n1, "n[3-4]"]
+  exclude: n9
+  mem: 64G
+  container: {image: ./train.sqsh, mounts: [/fsx, "/data:/data:ro"]})"))
+                              .slurm;
+  EXPECT_EQ(slurm.partition, "p5");
+  EXPECT_EQ(slurm.time_minutes, 7 * 24 * 60);
+  EXPECT_FALSE(slurm.exclusive);
+  EXPECT_EQ(slurm.gres, "gpu:8");
+  EXPECT_EQ(slurm.nodelist, "n1,n[3-4]");
+  EXPECT_EQ(slurm.exclude, "n9");
+  EXPECT_EQ(slurm.mem_mb, 64 * 1024);
+  EXPECT_EQ(slurm.container.image, "/jobs/train.sqsh");
+  EXPECT_EQ(slurm.container.mounts, (std::vector<std::string>{"/fsx", "/data:/data:ro"}));
+  EXPECT_EQ(good(kMinimal).slurm.mem_mb, -1);
+}
+
 TEST(JobYaml, NamesEveryMistake) {
   const std::vector<Case> cases = {
       {"", "j.yaml: the file is empty; `hpctl submit --help` shows an example\n"},
@@ -118,7 +141,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:9: debug: unknown key \"frobnicate\"; expected one of ledger\n"},
       {with_line("frobnicate: 1"),
        "j.yaml:8:1: unknown key \"frobnicate\"; expected one of name, nodes, workers_per_node, "
-       "env, "
+       "env, slurm, "
        "workload, checkpoint, recovery, debug\n"},
       {std::string(1200, '['), "j.yaml:1:1: not valid YAML: nested too deeply\n"},
       {with_line("name: u"), "j.yaml:8:1: name: this key is given twice; the first is in line 1\n"},
@@ -134,8 +157,19 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("nodes: {count: 2, min: 1, spares: 1}"),
        "j.yaml:8:19: nodes.min: not available yet in this version; remove this key\n"
        "j.yaml:8:27: nodes.spares: not available yet in this version; remove this key\n"},
-      {with_line("slurm: {partition: p5}"),
-       "j.yaml:8:1: slurm: not available yet in this version; remove this key\n"},
+      {with_line("slurm: {partiton: p5, time: 1 day, mem: 5X, exclusive: 1}"),
+       "j.yaml:8:9: slurm: unknown key \"partiton\"; did you mean \"partition\"?\n"
+       "j.yaml:8:29: slurm.time: expected minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, "
+       "or "
+       "a duration such as 30m or 7d; found \"1 day\"\n"
+       "j.yaml:8:41: slurm.mem: expected MiB or a number with K, M, G or T, such as 64G; found "
+       "\"5X\"\n"
+       "j.yaml:8:56: slurm.exclusive: expected true or false, found \"1\"\n"},
+      {with_line("slurm: {partition: a b, container: {mounts: [fsx]}}"),
+       "j.yaml:8:9: slurm.partition: expected one word; found \"a b\"\n"
+       "j.yaml:8:25: slurm.container.image: this key is required: expected text\n"
+       "j.yaml:8:37: slurm.container.mounts: expected absolute paths /SOURCE[:/TARGET[:FLAGS]] "
+       "without commas; found \"fsx\"\n"},
       {with_line("health: {preflight: [gpu]}"),
        "j.yaml:8:1: health: not available yet in this version; remove this key\n"},
       {with_line("recovery: {on_node_loss: [spare]}"),
@@ -234,6 +268,10 @@ TEST(JobYaml, ReportsUnreadableFiles) {
 TEST(JobYaml, WritesWhatItReads) {
   const JobSpec spec = good(with_line("env: {set: {A: \"x: #y\", B: 'true'}}\nnodes: 4"));
   EXPECT_EQ(to_json_text(good(to_yaml(spec))), to_json_text(spec));
+  const JobSpec slurm =
+      good(with_line("slurm: {time: 90, mem: 0, nodelist: [a, b], container: {image: "
+                     "\"docker://x#y\", mounts: /fsx}}"));
+  EXPECT_EQ(to_json_text(good(to_yaml(slurm))), to_json_text(slurm));
   const JobSpec command = good("name: c\nworkload: {command: [sh, -c, \"echo 'a'\\n\"]}\n");
   EXPECT_EQ(to_json_text(good(to_yaml(command))), to_json_text(command));
 }

@@ -38,6 +38,34 @@ TEST(Duration, FormatsWhatItReads) {
   EXPECT_EQ(format_duration_ms(0), "0s");
 }
 
+TEST(TimeLimit, AcceptsWhatSbatchDoesAndDurations) {
+  EXPECT_EQ(*parse_time_limit_minutes("0"), 0);
+  EXPECT_EQ(*parse_time_limit_minutes("90"), 90);
+  EXPECT_EQ(*parse_time_limit_minutes("30:00"), 30);
+  EXPECT_EQ(*parse_time_limit_minutes("0:30"), 1);  // rounded up
+  EXPECT_EQ(*parse_time_limit_minutes("2:00:00"), 120);
+  EXPECT_EQ(*parse_time_limit_minutes("1-12"), 2160);
+  EXPECT_EQ(*parse_time_limit_minutes("1-12:30"), 2190);
+  EXPECT_EQ(*parse_time_limit_minutes("7-00:00:00"), 10'080);
+  EXPECT_EQ(*parse_time_limit_minutes("90s"), 2);
+  EXPECT_EQ(*parse_time_limit_minutes("7d"), 10'080);
+  for (const char* text : {"", "-1", "1:2:3:4", "1-", "x", "1-1:1:1:1", "1 day", "366-0", "1:"}) {
+    EXPECT_FALSE(parse_time_limit_minutes(text).ok()) << text;
+  }
+  EXPECT_EQ(format_time_limit(2190), "1-12:30:00");
+}
+
+TEST(Memory, AcceptsWhatSbatchDoes) {
+  EXPECT_EQ(*parse_memory_mib("0"), 0);
+  EXPECT_EQ(*parse_memory_mib("512"), 512);
+  EXPECT_EQ(*parse_memory_mib("1K"), 1);
+  EXPECT_EQ(*parse_memory_mib("64G"), 65'536);
+  EXPECT_EQ(*parse_memory_mib("2T"), 2'097'152);
+  for (const char* text : {"", "G", "-1", "1.5G", "5X", "5GB"}) {
+    EXPECT_FALSE(parse_memory_mib(text).ok()) << text;
+  }
+}
+
 TEST(PlainText, RefusesWhatJsonCannotCarry) {
   EXPECT_TRUE(is_plain_text("plain\ttext\n"));
   EXPECT_TRUE(is_plain_text("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"));
