@@ -52,6 +52,7 @@ const std::vector<Rule>& rules() {
        {"hpctl/", "common/", "proto/", "controller/core/", "controller/mirror.h", "trainer/data/",
         "trainer/checkpoint/", "trainer/parallel/block_layout.h"},
        kTorch},
+      {"slurm-plugins/", {"slurm-plugins/", "common/base/"}, join(kWire, kTorch)},
   };
   return table;
 }
@@ -100,8 +101,9 @@ const Rule* rule_for(const std::string& file) {
 
 void check_includes(const std::string& file, const std::vector<std::string>& lines) {
   static const std::regex pattern(R"re(^\s*#\s*include\s+(["<])([^">]+))re");
-  static const std::vector<std::string> roots = {"common/", "controller/", "agent/", "trainer/",
-                                                 "hpctl/",  "proto/",      "tests/", "absl/"};
+  static const std::vector<std::string> roots = {"common/",        "controller/", "agent/",
+                                                 "trainer/",       "hpctl/",      "proto/",
+                                                 "slurm-plugins/", "tests/",      "absl/"};
   const Rule* rule = rule_for(file);
   for (size_t i = 0; i < lines.size(); ++i) {
     std::smatch m;

@@ -101,8 +101,9 @@ struct SlurmReservation {
 enum class SlurmNodeState { kDown, kDrain, kFail, kResume };
 
 struct SlurmVersion {
-  std::string built_for;  // release of libslurm's headers, "22.05.8"
-  std::string running;    // of the library that is loaded
+  std::string built_for;                 // release of libslurm's headers, "22.05.8"
+  std::string running;                   // of the library that is loaded
+  std::vector<std::string> controllers;  // hosts of slurmctld
 };
 
 }  // namespace hpctl

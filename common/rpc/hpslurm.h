@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@
 #include "common/base/slurm_messages.h"
 
 namespace hpctl {
+
+class HpslurmProcess;
 
 struct SlurmClientOptions {
   std::string program;  // "" = the hpslurm beside the running program
@@ -73,13 +77,17 @@ class SlurmClient {
   Outcome update_node(const std::string& node, SlurmNodeState state, const std::string& reason);
 
  private:
-  class Process;
-
-  Result<std::string> call(const std::string& request, int64_t deadline_ms);
+  Result<nlohmann::json> call(const std::string& name, const nlohmann::json& arguments);
+  Result<std::string> exchange(const std::string& request);
+  Outcome start();
+  Error explain(const Error& problem) const;
+  Result<std::optional<JobId>> find_by_comment(const std::string& comment);
+  JobId keep_first(const std::string& comment, JobId submitted);
 
   const SlurmClientOptions options_;
   std::mutex mutex_;
-  std::unique_ptr<Process> process_;  // nullptr = not running
+  std::unique_ptr<HpslurmProcess> process_;  // nullptr = not running
+  SlurmVersion version_;                     // as of the last start
 };
 
 }  // namespace hpctl

@@ -19,6 +19,7 @@ class FileActions {
   FileActions(const FileActions&) = delete;
   FileActions& operator=(const FileActions&) = delete;
   posix_spawn_file_actions_t* get() { return &actions_; }
+  const posix_spawn_file_actions_t* get() const { return &actions_; }
 
  private:
   posix_spawn_file_actions_t actions_{};
@@ -52,17 +53,34 @@ std::vector<char*> environment_without(const std::vector<std::string>& names) {
   return kept;
 }
 
-}  // namespace
-
-Result<pid_t> spawn_in_new_session(const SpawnRequest& request) {
-  HP_CHECK(!request.argv.empty());
+Result<pid_t> spawn(const std::vector<std::string>& arguments, const FileActions& files,
+                    const std::vector<char*>& environment) {
+  HP_CHECK(!arguments.empty());
   std::vector<char*> argv;
-  for (const std::string& argument : request.argv) {
+  for (const std::string& argument : arguments) {
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
-  const std::vector<char*> environment = environment_without(request.without_env);
 
+  Attributes attributes;
+  sigset_t all;
+  sigset_t none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  posix_spawnattr_setsigdefault(attributes.get(), &all);
+  posix_spawnattr_setsigmask(attributes.get(), &none);
+  posix_spawnattr_setflags(attributes.get(),
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  pid_t pid = -1;
+  const int err =
+      ::posix_spawn(&pid, argv[0], files.get(), attributes.get(), argv.data(), environment.data());
+  if (err != 0) return errno_error("cannot start " + arguments[0], err);
+  return pid;
+}
+
+}  // namespace
+
+Result<pid_t> spawn_in_new_session(const SpawnRequest& request) {
   // The log is opened here, so that a read-only directory is reported as such.
   const UniqueFd log(
       ::open(request.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
@@ -77,21 +95,17 @@ Result<pid_t> spawn_in_new_session(const SpawnRequest& request) {
     first_closed = kSpawnedFd + 1;
   }
   posix_spawn_file_actions_addclosefrom_np(files.get(), first_closed);
+  return spawn(request.argv, files, environment_without(request.without_env));
+}
 
-  Attributes attributes;
-  sigset_t all;
-  sigset_t none;
-  sigfillset(&all);
-  sigemptyset(&none);
-  posix_spawnattr_setsigdefault(attributes.get(), &all);
-  posix_spawnattr_setsigmask(attributes.get(), &none);
-  posix_spawnattr_setflags(attributes.get(),
-                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = -1;
-  const int err =
-      ::posix_spawn(&pid, argv[0], files.get(), attributes.get(), argv.data(), environment.data());
-  if (err != 0) return errno_error("cannot start " + request.argv[0], err);
-  return pid;
+Result<pid_t> spawn_with_stdio(const std::vector<std::string>& argv,
+                               const std::array<int, 3>& descriptors) {
+  FileActions files;
+  for (int i = 0; i < 3; ++i) {
+    posix_spawn_file_actions_adddup2(files.get(), descriptors.at(static_cast<size_t>(i)), i);
+  }
+  posix_spawn_file_actions_addclosefrom_np(files.get(), STDERR_FILENO + 1);
+  return spawn(argv, files, environment_without({}));
 }
 
 }  // namespace hpctl

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a sibling program in a session of its own, with posix_spawn: no code of ours runs between
-// fork and exec, and a failed exec is an error of the call.
+// Starts a program in a session of its own, with posix_spawn: no code of ours runs between fork and
+// exec, and a failed exec is an error of the call.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,9 @@ inline constexpr int kSpawnedFd = 3;
 // The child has default signal actions, an empty signal mask, no descriptor above those named, and
 // is our direct child: the caller reaps it. Safe in a program with threads.
 Result<pid_t> spawn_in_new_session(const SpawnRequest& request);
+
+// Likewise, with these descriptors of ours as its 0, 1 and 2 and our environment.
+Result<pid_t> spawn_with_stdio(const std::vector<std::string>& argv,
+                               const std::array<int, 3>& descriptors);
 
 }  // namespace hpctl

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/rpc/hpslurm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/paths.h"
+#include "common/base/slurm_messages_json.h"
+#include "common/rpc/hpslurm_process.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+bool mentions_munge(const std::string& text) {
+  return text.find("unge") != std::string::npos;  // "Munge encode failed", "munged", "auth/munge"
+}
+
+// What a well-formed answer holds; every other answer is an error of the same kind as no answer.
+Result<json> decode(const std::string& text) {
+  const json answer = json::parse(text, nullptr, false);
+  if (answer.is_object() && answer.contains("result")) return answer.at("result");
+  try {
+    const json& error = answer.at("error");
+    return Error{error.at("kind").get<ErrorCode>(), error.at("message").get<std::string>()};
+  } catch (const json::exception&) {
+    return Error{ErrorCode::kUnavailable, "hpslurm answered nonsense"};
+  }
+}
+
+template <typename T>
+Result<T> as(const Result<json>& answer) {
+  if (!answer.ok()) return answer.error();
+  try {
+    return answer->get<T>();
+  } catch (const json::exception&) {
+    return Error{ErrorCode::kInternal, "hpslurm is of another version than this program"};
+  }
+}
+
+Outcome done(const Result<json>& answer) {
+  if (!answer.ok()) return answer.error();
+  return Ok{};
+}
+
+std::string state_text(SlurmNodeState state) { return json(state).get<std::string>(); }
+
+}  // namespace
+
+SlurmClient::SlurmClient(SlurmClientOptions options) : options_(std::move(options)) {}
+SlurmClient::~SlurmClient() = default;
+
+Outcome SlurmClient::start() {
+  std::string program = options_.program;
+  if (program.empty()) {
+    HP_TRY_ASSIGN(const std::string directory, program_directory());
+    program = directory + "/hpslurm";
+  }
+  if (!path_exists(program)) {
+    return Error{ErrorCode::kNotFound,
+                 "there is no " + program +
+                     ": it is built where Slurm's headers are; install libslurm-dev (or configure "
+                     "with -DSLURM_PREFIX=/opt/slurm) and run scripts/build.sh release hpslurm"};
+  }
+  HP_TRY_ASSIGN(process_, HpslurmProcess::start(program));
+  const auto answer = exchange(json{{"call", "version"}, {"arguments", json::object()}}.dump());
+  if (!answer.ok()) return answer.error();
+  HP_TRY_ASSIGN(version_, as<SlurmVersion>(decode(*answer)));
+  return Ok{};
+}
+
+// A life that gave no answer is over; its last words say why.
+Result<std::string> SlurmClient::exchange(const std::string& request) {
+  const SystemClock clock;
+  auto answer = process_->exchange(request, clock.monotonic_ms() + options_.call_deadline_ms);
+  if (answer.ok()) return answer;
+  const Error problem = explain(answer.error());
+  process_.reset();
+  return problem;
+}
+
+Error SlurmClient::explain(const Error& problem) const {
+  const std::string words = process_ == nullptr ? "" : process_->last_words();
+  const std::string told = problem.message + (words.empty() ? "" : " (" + words + ")");
+  if (problem.code != ErrorCode::kUnavailable) return {problem.code, problem.message};
+  if (mentions_munge(told)) {
+    return {problem.code,
+            "munged does not answer on this machine: systemctl status munge: " + told};
+  }
+  if (words.find("fatal") != std::string::npos) {
+    return {problem.code, "libslurm gave up; check SLURM_CONF and slurm.conf: " + told};
+  }
+  const std::string where = version_.controllers.empty() ? "" : " at " + join(version_.controllers);
+  return {problem.code,
+          "slurmctld" + where + " does not answer; check with scontrol ping: " + told};
+}
+
+Result<json> SlurmClient::call(const std::string& name, const json& arguments) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (process_ == nullptr) {
+    if (const auto started = start(); !started.ok()) {
+      process_.reset();
+      return started.error();
+    }
+  }
+  HP_TRY_ASSIGN(const std::string text,
+                exchange(json{{"call", name}, {"arguments", arguments}}.dump(
+                    -1, ' ', false, json::error_handler_t::replace)));
+  auto answer = decode(text);
+  if (answer.ok()) return answer;
+  const Error problem = explain(answer.error());
+  // libslurm keeps what it has read of a broken configuration or key: a new life reads it again.
+  if (problem.code == ErrorCode::kUnavailable) process_.reset();
+  return problem;
+}
+
+Result<SlurmVersion> SlurmClient::version() {
+  return as<SlurmVersion>(call("version", json::object()));
+}
+
+Outcome SlurmClient::ping() { return done(call("ping", json::object())); }
+
+Result<JobId> SlurmClient::submit(const SlurmSubmission& submission) {
+  if (submission.comment.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "a submission needs a unique comment"};
+  }
+  Error last;
+  for (int attempt = 0; attempt < options_.submit_attempts; ++attempt) {
+    // An earlier attempt may have left a job behind although its answer was lost.
+    if (attempt > 0) {
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(options_.submit_pause_ms << (attempt - 1)));
+      const auto found = find_by_comment(submission.comment);
+      if (!found.ok()) {
+        last = found.error();
+        continue;
+      }
+      if (*found) return **found;
+    }
+    const auto answer = call("submit", submission);
+    if (answer.ok()) {
+      const auto id = answer->contains("job") ? as<JobId>(answer->at("job"))
+                                              : Error{ErrorCode::kInternal, "no job id"};
+      if (!id.ok() || attempt == 0) return id;
+      return keep_first(submission.comment, *id);
+    }
+    last = answer.error();
+    if (last.code != ErrorCode::kUnavailable) return last;
+  }
+  return Error{last.code, "gave up after " + std::to_string(options_.submit_attempts) +
+                              " attempts to submit; should one have arrived after all, squeue -o "
+                              "'%i %k' shows it with comment " +
+                              submission.comment + ": " + last.message};
+}
+
+Result<std::optional<JobId>> SlurmClient::find_by_comment(const std::string& comment) {
+  HP_TRY_ASSIGN(const std::vector<SlurmJob> jobs, jobs_by_comment(comment));
+  return jobs.empty() ? std::nullopt : std::optional<JobId>(jobs.front().id);
+}
+
+// A submission that slurmctld worked on while we looked for it has left a second job.
+JobId SlurmClient::keep_first(const std::string& comment, JobId submitted) {
+  const auto jobs = jobs_by_comment(comment);
+  if (!jobs.ok() || jobs->empty()) return submitted;
+  for (size_t i = 1; i < jobs->size(); ++i) {
+    if (const auto cancelled = cancel(jobs->at(i).id); !cancelled.ok()) {
+      log_warning("job " + to_string(jobs->at(i).id) + " is a second copy of job " +
+                  to_string(jobs->front().id) + ", cancel it: " + cancelled.error().message);
+    }
+  }
+  return jobs->front().id;
+}
+
+Result<SlurmJob> SlurmClient::job(JobId id) { return as<SlurmJob>(call("job", {{"job", id}})); }
+
+Result<std::vector<SlurmJob>> SlurmClient::jobs_by_comment(const std::string& comment) {
+  auto jobs = as<std::vector<SlurmJob>>(call("jobs_by_comment", {{"comment", comment}}));
+  if (jobs.ok()) {
+    std::sort(jobs->begin(), jobs->end(),
+              [](const SlurmJob& a, const SlurmJob& b) { return a.id < b.id; });
+  }
+  return jobs;
+}
+
+Result<std::vector<SlurmNode>> SlurmClient::nodes(const std::vector<std::string>& names) {
+  return as<std::vector<SlurmNode>>(call("nodes", {{"names", names}}));
+}
+
+Result<std::vector<SlurmReservation>> SlurmClient::reservations() {
+  return as<std::vector<SlurmReservation>>(call("reservations", json::object()));
+}
+
+Outcome SlurmClient::cancel(JobId id) { return done(call("cancel", {{"job", id}})); }
+
+Outcome SlurmClient::signal(JobId id, int signal, bool batch_script) {
+  return done(call("signal", {{"job", id}, {"signal", signal}, {"batch_script", batch_script}}));
+}
+
+Outcome SlurmClient::requeue(JobId id, uint32_t expected_restarts,
+                             const std::vector<std::string>& exclude) {
+  const auto answer = call(
+      "requeue", {{"job", id}, {"expected_restarts", expected_restarts}, {"exclude", exclude}});
+  if (answer.ok() && answer->contains("warning")) {
+    log_warning("job " + to_string(id) + " is requeued, but " + answer->at("warning").dump());
+  }
+  return done(answer);
+}
+
+Outcome SlurmClient::keep_nodes(JobId id, const std::vector<std::string>& nodes) {
+  return done(call("keep_nodes", {{"job", id}, {"nodes", nodes}}));
+}
+
+Outcome SlurmClient::update_node(const std::string& node, SlurmNodeState state,
+                                 const std::string& reason) {
+  const auto answer = call("update_node", {{"node", node}, {"state", state}, {"reason", reason}});
+  if (answer.ok() || answer.error().code != ErrorCode::kPermissionDenied) return done(answer);
+  return Error{ErrorCode::kPermissionDenied,
+               "only a Slurm operator may change node " + node +
+                   "; ask one to run: sudo scontrol update nodename=" + node + " state=" +
+                   state_text(state) + (reason.empty() ? "" : " reason=\"" + reason + "\"")};
+}
+
+}  // namespace hpctl

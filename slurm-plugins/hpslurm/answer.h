@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a call of hpslurm gives back, and how libslurm's errno becomes an error of ours.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace hpctl::slurm {
+
+using Answer = Result<nlohmann::json>;
+
+// The error of the libslurm call that has just failed: "WHAT: Slurm's own words".
+Error last_error(const std::string& what);
+
+}  // namespace hpctl::slurm

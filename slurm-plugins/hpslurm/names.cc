@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm-plugins/hpslurm/names.h"
+
+#include <cstdlib>
+
+namespace hpctl::slurm {
+namespace {
+
+struct Name {
+  uint32_t value;
+  const char* name;
+};
+
+constexpr Name kJobStates[] = {
+    {JOB_PENDING, "PENDING"},     {JOB_RUNNING, "RUNNING"},     {JOB_SUSPENDED, "SUSPENDED"},
+    {JOB_COMPLETE, "COMPLETED"},  {JOB_CANCELLED, "CANCELLED"}, {JOB_FAILED, "FAILED"},
+    {JOB_TIMEOUT, "TIMEOUT"},     {JOB_NODE_FAIL, "NODE_FAIL"}, {JOB_PREEMPTED, "PREEMPTED"},
+    {JOB_BOOT_FAIL, "BOOT_FAIL"}, {JOB_DEADLINE, "DEADLINE"},   {JOB_OOM, "OUT_OF_MEMORY"},
+};
+constexpr Name kJobFlags[] = {
+    {JOB_REQUEUE, "REQUEUED"},          {JOB_REQUEUE_HOLD, "REQUEUE_HOLD"},
+    {JOB_SPECIAL_EXIT, "SPECIAL_EXIT"}, {JOB_RESIZING, "RESIZING"},
+    {JOB_CONFIGURING, "CONFIGURING"},   {JOB_COMPLETING, "COMPLETING"},
+    {JOB_STOPPED, "STOPPED"},
+};
+constexpr Name kJobReasons[] = {
+    {WAIT_NO_REASON, "None"},
+    {WAIT_PRIORITY, "Priority"},
+    {WAIT_DEPENDENCY, "Dependency"},
+    {WAIT_RESOURCES, "Resources"},
+    {WAIT_PART_NODE_LIMIT, "PartitionNodeLimit"},
+    {WAIT_PART_TIME_LIMIT, "PartitionTimeLimit"},
+    {WAIT_PART_DOWN, "PartitionDown"},
+    {WAIT_PART_INACTIVE, "PartitionInactive"},
+    {WAIT_HELD, "JobHeldAdmin"},
+    {WAIT_HELD_USER, "JobHeldUser"},
+    {WAIT_TIME, "BeginTime"},
+    {WAIT_LICENSES, "Licenses"},
+    {WAIT_ASSOC_JOB_LIMIT, "AssociationJobLimit"},
+    {WAIT_ASSOC_RESOURCE_LIMIT, "AssocMaxJobsLimit"},
+    {WAIT_ASSOC_TIME_LIMIT, "AssociationTimeLimit"},
+    {WAIT_RESERVATION, "Reservation"},
+    {WAIT_NODE_NOT_AVAIL, "ReqNodeNotAvail"},
+    {FAIL_DOWN_PARTITION, "PartitionDown"},
+    {FAIL_DOWN_NODE, "NodeDown"},
+    {FAIL_BAD_CONSTRAINTS, "BadConstraints"},
+    {FAIL_SYSTEM, "SystemFailure"},
+    {FAIL_LAUNCH, "JobLaunchFailure"},
+    {FAIL_EXIT_CODE, "NonZeroExitCode"},
+    {FAIL_TIMEOUT, "TimeLimit"},
+    {FAIL_INACTIVE_LIMIT, "InactiveLimit"},
+    {FAIL_ACCOUNT, "InvalidAccount"},
+    {FAIL_QOS, "InvalidQOS"},
+    {WAIT_CLEANING, "Cleaning"},
+    {WAIT_PROLOG, "Prolog"},
+    {WAIT_QOS, "QOSNotAllowed"},
+    {WAIT_ACCOUNT, "AccountNotAllowed"},
+    {WAIT_MAX_REQUEUE, "JobHoldMaxRequeue"},
+};
+constexpr Name kNodeStates[] = {
+    {NODE_STATE_UNKNOWN, "UNKNOWN"},     {NODE_STATE_DOWN, "DOWN"},   {NODE_STATE_IDLE, "IDLE"},
+    {NODE_STATE_ALLOCATED, "ALLOCATED"}, {NODE_STATE_ERROR, "ERROR"}, {NODE_STATE_MIXED, "MIXED"},
+    {NODE_STATE_FUTURE, "FUTURE"},
+};
+constexpr Name kNodeFlags[] = {
+    {NODE_STATE_CLOUD, "CLOUD"},
+    {NODE_STATE_DRAIN, "DRAIN"},
+    {NODE_STATE_FAIL, "FAIL"},
+    {NODE_STATE_NO_RESPOND, "NOT_RESPONDING"},
+    {NODE_STATE_COMPLETING, "COMPLETING"},
+    {NODE_STATE_MAINT, "MAINTENANCE"},
+    {NODE_STATE_RES, "RESERVED"},
+    {NODE_STATE_PLANNED, "PLANNED"},
+    {NODE_STATE_INVALID_REG, "INVALID_REG"},
+    {NODE_STATE_REBOOT_REQUESTED, "REBOOT_REQUESTED"},
+    {NODE_STATE_REBOOT_ISSUED, "REBOOT_ISSUED"},
+    {NODE_STATE_POWERED_DOWN, "POWERED_DOWN"},
+    {NODE_STATE_POWERING_DOWN, "POWERING_DOWN"},
+    {NODE_STATE_POWERING_UP, "POWERING_UP"},
+};
+
+template <size_t N>
+std::string find_name(const Name (&table)[N], uint32_t value, const char* unknown) {
+  for (const Name& row : table) {
+    if (row.value == value) return row.name;
+  }
+  return std::string(unknown) + " " + std::to_string(value);
+}
+
+template <size_t N>
+std::vector<std::string> find_flags(const Name (&table)[N], uint32_t value) {
+  std::vector<std::string> names;
+  for (const Name& row : table) {
+    if ((value & row.value) != 0) names.emplace_back(row.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string job_state_name(uint32_t state) {
+  return find_name(kJobStates, state & JOB_STATE_BASE, "state");
+}
+std::vector<std::string> job_flag_names(uint32_t state) { return find_flags(kJobFlags, state); }
+std::string job_reason_name(uint32_t reason) { return find_name(kJobReasons, reason, "reason"); }
+std::string node_state_name(uint32_t state) {
+  return find_name(kNodeStates, state & NODE_STATE_BASE, "state");
+}
+std::vector<std::string> node_flag_names(uint32_t state) { return find_flags(kNodeFlags, state); }
+
+std::vector<std::string> expand_host_list(const char* list) {
+  std::vector<std::string> names;
+  if (list == nullptr) return names;
+  HostList hosts = slurm_hostlist_create(list);
+  if (hosts == nullptr) return names;
+  while (char* name = slurm_hostlist_shift(hosts)) {
+    names.emplace_back(name);
+    std::free(name);  // NOLINT: libslurm gives it to us from malloc
+  }
+  slurm_hostlist_destroy(hosts);
+  return names;
+}
+
+}  // namespace hpctl::slurm

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slurm's numbers as the words that its commands print.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "slurm-plugins/hpslurm/slurm_compat.h"
+
+namespace hpctl::slurm {
+
+inline std::string text(const char* value) { return value == nullptr ? "" : value; }
+
+std::string job_state_name(uint32_t state);
+std::vector<std::string> job_flag_names(uint32_t state);
+std::string job_reason_name(uint32_t reason);  // "reason 17" for those without a name here
+std::string node_state_name(uint32_t state);
+std::vector<std::string> node_flag_names(uint32_t state);
+
+// "n[0-2],n7" -> n0, n1, n2, n7. Nothing for a null pointer.
+std::vector<std::string> expand_host_list(const char* list);
+
+}  // namespace hpctl::slurm
