@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "common/base/job_spec_json.h"
@@ -28,6 +29,7 @@ constexpr std::array<Preset, 5> kPresets = {{
     {"llama3-405b", 16384, 126, 128, 8, 53248, 128256},
 }};
 
+constexpr int64_t kMaxNodes = 100'000;
 constexpr int64_t kMaxSteps = int64_t{1} << 40;
 constexpr int64_t kMaxDurationMs = int64_t{365} * 86'400'000;
 
@@ -149,6 +151,31 @@ void check_checkpoint(const CheckpointSpec& c, Checks& checks) {
   }
 }
 
+void check_on_node_loss(const std::vector<std::string>& actions, Checks& checks) {
+  const std::string key = "recovery.on_node_loss";
+  if (actions.empty()) {
+    checks.fail(key, "expected at least one of spare, shrink, requeue, wait");
+    return;
+  }
+  std::set<std::string> seen;
+  for (const std::string& action : actions) {
+    if (!checks.one_of(
+            key, action,
+            {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue, kOnNodeLossWait})) {
+      return;
+    }
+    if (!seen.insert(action).second) {
+      checks.fail(key, "expected each action once, found " + action + " twice");
+      return;
+    }
+    if (seen.contains(kOnNodeLossWait) && action != kOnNodeLossWait) {
+      checks.fail(key, "expected wait as the last action, since it never ends; found " + action +
+                           " after it");
+      return;
+    }
+  }
+}
+
 void check_recovery(const RecoverySpec& r, Checks& checks) {
   checks.range("recovery.max_restarts", r.max_restarts, 0, 1'000'000);
   const auto duration = [&](const char* key, int64_t ms, int64_t low_ms) {
@@ -159,6 +186,7 @@ void check_recovery(const RecoverySpec& r, Checks& checks) {
   duration("recovery.window", r.window_ms, 1);
   duration("recovery.heartbeat_timeout", r.heartbeat_timeout_ms, 100);
   duration("recovery.hang_timeout", r.hang_timeout_ms, 0);
+  check_on_node_loss(r.on_node_loss, checks);
 }
 
 // Ends up in command lines and in Slurm's request: one line without control characters.
@@ -213,6 +241,8 @@ bool valid_name(const std::string& name) {
 std::string to_json_text(const JobSpec& spec) {
   json j = {{"name", spec.name},
             {"nodes", spec.nodes},
+            {"min_nodes", spec.min_nodes},
+            {"spares", spec.spares},
             {"workers_per_node", spec.workers_per_node},
             {"env", spec.env},
             {"command", spec.command},
@@ -230,6 +260,8 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     JobSpec spec;
     j.at("name").get_to(spec.name);
     j.at("nodes").get_to(spec.nodes);
+    spec.min_nodes = j.value("min_nodes", spec.min_nodes);
+    spec.spares = j.value("spares", spec.spares);
     j.at("workers_per_node").get_to(spec.workers_per_node);
     j.at("env").get_to(spec.env);
     j.at("command").get_to(spec.command);
@@ -254,7 +286,9 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
     checks.fail("name", "expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found \"" +
                             spec.name + "\"");
   }
-  const bool nodes = checks.range("nodes.count", spec.nodes, 1, 100'000);
+  const bool nodes = checks.range("nodes.count", spec.nodes, 1, kMaxNodes);
+  if (nodes && spec.min_nodes != 0) checks.range("nodes.min", spec.min_nodes, 1, spec.nodes);
+  checks.range("nodes.spares", spec.spares, 0, kMaxNodes);
   const bool workers = checks.range("workers_per_node", spec.workers_per_node, 1, 1024);
   if (spec.train.has_value() == !spec.command.empty()) {
     checks.fail("workload", "expected exactly one of train and command");

@@ -71,11 +71,19 @@ struct CheckpointSpec {
   std::string resume = "latest";  // latest | none | absolute path of a step-N.gG directory
 };
 
+// What may be done about a lost node that does not come back when it is launched again, in order of
+// preference (recovery.on_node_loss).
+inline constexpr const char* kOnNodeLossSpare = "spare";    // an idle node takes its ranks, at once
+inline constexpr const char* kOnNodeLossShrink = "shrink";  // go on without it, down to nodes.min
+inline constexpr const char* kOnNodeLossRequeue = "requeue";  // the Slurm job, excluding the node
+inline constexpr const char* kOnNodeLossWait = "wait";        // until it, or a replacement, is back
+
 struct RecoverySpec {
   int64_t max_restarts = 20;  // within window_ms; counted durably
   int64_t window_ms = 3'600'000;
   int64_t heartbeat_timeout_ms = 2000;
   int64_t hang_timeout_ms = 0;  // 0 = auto: max(3 x median step, 60 s)
+  std::vector<std::string> on_node_loss = {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue};
 };
 
 // The image and mounts are Pyxis' (srun --container-image, --container-mounts).
@@ -103,7 +111,9 @@ struct SlurmSpec {
 
 struct JobSpec {
   std::string name;
-  int32_t nodes = 1;
+  int32_t nodes = 1;      // that train
+  int32_t min_nodes = 0;  // fewest to go on with after losses; 0 = nodes: never fewer
+  int32_t spares = 0;     // idle ones kept ready, in addition to `nodes`
   int32_t workers_per_node = 1;
   std::map<std::string, std::string> env;  // env.set
   std::optional<TrainSpec> train;          // exactly one of train and command
@@ -114,6 +124,8 @@ struct JobSpec {
   bool ledger = false;  // debug.ledger
 
   int32_t world_size() const { return nodes * workers_per_node; }
+  int32_t all_nodes() const { return nodes + spares; }
+  int32_t fewest_nodes() const { return min_nodes == 0 ? nodes : min_nodes; }
 };
 
 // One JSON object; the inverse reads what to_json_text wrote, and rejects what is not a job.

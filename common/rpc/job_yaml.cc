@@ -159,6 +159,7 @@ class JobYamlReader {
   }
 
   void add_spec_problems() {
+    if (spec_.min_nodes == 0) spec_.min_nodes = spec_.nodes;
     std::vector<JobYamlProblem> found;
     for (const SpecProblem& problem : find_problems(spec_)) {
       if (follows_from_reported(problem.key)) continue;

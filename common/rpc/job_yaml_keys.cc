@@ -57,6 +57,11 @@ void read_hang_timeout(YamlValue& value, JobSpec& spec) {
   }
 }
 
+void read_min_nodes(YamlValue& value, JobSpec& spec) {
+  if (value.is_word("0")) return value.fail_expected("1 to count");
+  value.read(spec.min_nodes);
+}
+
 void read_workers(YamlValue& value, JobSpec& spec) {
   if (!value.is_word("auto")) value.read(spec.workers_per_node);
 }
@@ -96,8 +101,12 @@ constexpr JobYamlKey kKeys[] = {
      "How many nodes: `nodes: 2` is short for `nodes: {count: 2}`. With `--local` each is a "
      "virtual node on this machine.", HP_READ(nodes)},
     {"nodes.count", kValue, "integer", "1", "1 to 100000", "Nodes that train.", HP_READ(nodes)},
-    {"nodes.min", kUnavailable, "", "", "", "Smallest number of nodes to go on with.", nullptr},
-    {"nodes.spares", kUnavailable, "", "", "", "Idle nodes kept ready as replacements.", nullptr},
+    {"nodes.min", kValue, "integer", "count", "1 to count",
+     "Fewest nodes to go on with when lost ones do not come back and no spare is left (see "
+     "recovery.on_node_loss).", read_min_nodes},
+    {"nodes.spares", kValue, "integer", "0", "0 to 100000",
+     "Idle nodes kept ready in addition to count: one that is up takes over the ranks of a lost "
+     "node at once.", HP_READ(spares)},
     {"workers_per_node", kValue, "integer or auto", "1", "1 to 1024",
      "Worker processes (ranks) on each node. `auto` is one per GPU; on a CPU, 1.", read_workers},
 
@@ -272,8 +281,14 @@ constexpr JobYamlKey kKeys[] = {
     {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
      "Ranks that complete no step for this long hang. auto (or 0s): three times the median step, "
      "at least 60s.", read_hang_timeout},
-    {"recovery.on_node_loss", kUnavailable, "", "", "", "Order of spare, shrink and requeue.",
-     nullptr},
+    {"recovery.on_node_loss", kValue, "list", "[spare, shrink, requeue]",
+     "spare, shrink, requeue, wait; each once, wait last",
+     "What is done about a lost node, the first that is possible. spare: an idle node takes its "
+     "ranks at once. Otherwise it is launched again; when that does not help, shrink: the job goes "
+     "on with fewer nodes (not below nodes.min, the global batch stays as it is) and grows back "
+     "later; requeue: the Slurm job is requeued without the node; wait: for as long as it takes. "
+     "When nothing is possible, the attempt counts as a restart.",
+     [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.on_node_loss); }},
 
     {"health", kUnavailable, "", "", "", "Checks before and during the job.", nullptr},
     {"debug", kSection, "section", "", "", "For tests and investigations.", nullptr},

@@ -111,7 +111,9 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
   put(out, "heartbeat_timeout", format_duration_ms(r.heartbeat_timeout_ms));
   put(out, "hang_timeout",
       r.hang_timeout_ms == 0 ? std::string("auto") : format_duration_ms(r.hang_timeout_ms));
-  out << EndMap;
+  out << Key << "on_node_loss" << Value << YAML::Flow << YAML::BeginSeq;
+  for (const std::string& action : r.on_node_loss) out << action;
+  out << YAML::EndSeq << EndMap;
 }
 
 }  // namespace
@@ -122,6 +124,8 @@ std::string to_yaml(const JobSpec& spec) {
   put(out, "name", spec.name);
   out << Key << "nodes" << Value << BeginMap;
   put(out, "count", spec.nodes);
+  put(out, "min", spec.fewest_nodes());
+  put(out, "spares", spec.spares);
   out << EndMap;
   put(out, "workers_per_node", spec.workers_per_node);
   out << Key << "env" << Value << BeginMap << Key << "set" << Value << YAML::Flow << BeginMap;

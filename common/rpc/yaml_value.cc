@@ -186,10 +186,8 @@ void YamlValue::read_path(std::string& out) {
   out = resolved(text);
 }
 
-void YamlValue::read_command(std::vector<std::string>& out) {
-  if (!node_.IsSequence() || node_.size() == 0) {
-    return fail_expected("a list such as [program, argument]");
-  }
+void YamlValue::read_words(std::vector<std::string>& out) {
+  if (!node_.IsSequence()) return fail_expected("a list such as [a, b]");
   std::vector<std::string> items;
   for (const auto& item : node_) {
     if (!item.IsScalar() || !is_plain_text(item.Scalar())) {
@@ -199,6 +197,17 @@ void YamlValue::read_command(std::vector<std::string>& out) {
     }
     items.push_back(item.Scalar());
   }
+  out = std::move(items);
+}
+
+void YamlValue::read_command(std::vector<std::string>& out) {
+  if (!node_.IsSequence() || node_.size() == 0) {
+    return fail_expected("a list such as [program, argument]");
+  }
+  std::vector<std::string> items;
+  const size_t problems = problems_.size();
+  read_words(items);
+  if (problems_.size() > problems) return;
   if (items[0].empty()) return fail("expected a program as first item, found an empty text");
   if (items[0].find('/') != std::string::npos) items[0] = resolved(items[0]);
   out = std::move(items);

@@ -43,6 +43,7 @@ class YamlValue {
   void read(std::string& out);
   void read_duration(int64_t& ms);
   void read_path(std::string& out);  // relative ones count from the job file; "" stays ""
+  void read_words(std::vector<std::string>& out);  // a list of texts; [] is one
   // A program and its arguments; a program named by a relative path counts from the job file.
   void read_command(std::vector<std::string>& out);
   // One text, or a list of them.

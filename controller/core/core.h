@@ -115,10 +115,11 @@ inline constexpr int64_t kEndNodeTimeoutMs = 30'000;       // then the node coun
 inline constexpr int64_t kReportTimeoutMs = 2'000;       // reconnect -> report of a missing worker
 inline constexpr int64_t kResumeGraceMs = 10'000;        // controller start -> agents reconnect
 inline constexpr int64_t kLastingGenerationMs = 60'000;  // of a command: counts as progress
-inline constexpr int64_t kMaxLaunchAttempts = 8;         // of a node within one restart
-inline constexpr int64_t kMaxPlanAttempts = 8;           // directory failures within one restart
-inline constexpr int64_t kBackoffBaseMs = 500;           // doubles with each restart that brought
-inline constexpr int64_t kBackoffMaxMs = 30'000;         // no progress
+inline constexpr int64_t kLastingLifeMs = 600'000;  // of a spare: its launch attempts count anew
+inline constexpr int64_t kMaxLaunchAttempts = 8;    // of a node within one restart
+inline constexpr int64_t kMaxPlanAttempts = 8;      // directory failures within one restart
+inline constexpr int64_t kBackoffBaseMs = 500;      // doubles with each restart that brought
+inline constexpr int64_t kBackoffMaxMs = 30'000;    // no progress
 inline constexpr int64_t kMaxRestartsWithoutProgress = 3;  // then FAILED with a diagnosis
 
 }  // namespace hpctl::core

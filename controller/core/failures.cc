@@ -47,6 +47,8 @@ void on(Transition& t, const ActionFailed& e) {
   HP_CHECK(node != nullptr || !of_a_node);
   if (target.kind == ActionKind::kEndNode) {
     t.set_state(*node, NodeState::kEnding, cause);  // kEndNodeTimeoutMs ends the wait
+  } else if (node != nullptr && !t.has_ranks(node->key)) {
+    if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
   } else if (e.permanent && !job.cancel_requested) {
     end_job(t, job, JobState::kFailed, cause);
   } else if (target.kind == ActionKind::kLaunchNode || target.kind == ActionKind::kStopWorkers) {

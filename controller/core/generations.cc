@@ -133,7 +133,9 @@ void on(Transition& t, const GenerationRecorded& e) {
   job.plan_attempts = 0;
   t.close(e.action);
   enter_stage(t, job, PlanStage::kStartWorkers);
-  for (const Node* node : t.nodes(job.id)) start_workers_on(t, job, *node);
+  for (const Node* node : t.nodes(job.id)) {
+    if (t.has_ranks(node->key)) start_workers_on(t, job, *node);
+  }
   t.note("StartWorkers", job,
          "generation " + to_string(job.generation) + ": " + std::to_string(job.spec.world_size()) +
              " workers on " + std::to_string(job.spec.nodes) + " nodes, " +

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job begins and ends here.
+#include <set>
+
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -8,13 +10,21 @@ namespace hpctl::core {
 namespace {
 
 // Why the job cannot be accepted; "" = it can.
-std::string find_conflict(const State& state, const JobSpec& spec) {
+std::string find_conflict(const State& state, const JobSubmitted& e) {
+  const JobSpec& spec = e.spec;
   const auto problems = find_problems(spec);
   if (!problems.empty()) return problems.front().key + ": " + problems.front().message;
   const auto& index = state.index;
   if (const auto it = index.live_names.find(spec.name); it != index.live_names.end()) {
     return "name: job " + to_string(it->second) + " is called \"" + spec.name +
            "\" and has not ended; choose another name, or hpctl cancel " + to_string(it->second);
+  }
+  if (state.jobs.contains(e.job)) return "there is a job " + to_string(e.job) + " already";
+  const std::set<std::string> names(e.nodes.begin(), e.nodes.end());
+  if (!e.nodes.empty() && (names.size() != static_cast<size_t>(spec.all_nodes()) ||
+                           names.size() != e.nodes.size() || names.contains(""))) {
+    return "nodes: expected " + std::to_string(spec.all_nodes()) + " different names, found " +
+           std::to_string(e.nodes.size()) + ": " + join_some(e.nodes);
   }
   const auto it = index.live_checkpoint_dirs.find(spec.checkpoint.dir);
   if (it != index.live_checkpoint_dirs.end()) {
@@ -24,9 +34,22 @@ std::string find_conflict(const State& state, const JobSpec& spec) {
   return "";
 }
 
+// Local numbers go past those that were given from outside.
+JobId next_local_id(const State& state) {
+  JobId id{state.last_local_job.value + 1};
+  while (state.jobs.contains(id)) ++id.value;
+  return id;
+}
+
+std::vector<std::string> local_node_names(int32_t count) {
+  std::vector<std::string> names;
+  for (int32_t i = 0; i < count; ++i) names.push_back(local_node_name(i));
+  return names;
+}
+
 Job make_job(Transition& t, const JobSubmitted& e) {
   Job job;
-  job.id = {t.state().last_local_job.value + 1};
+  job.id = e.job == JobId{} ? next_local_id(t.state()) : e.job;
   job.spec = e.spec;
   job.owner_uid = e.uid;
   job.submit_key = e.submit_key;
@@ -36,11 +59,11 @@ Job make_job(Transition& t, const JobSubmitted& e) {
   return job;
 }
 
-void bind_slots(Transition& t, const Job& job) {
+void bind_slots(Transition& t, const Job& job, const std::vector<std::string>& names) {
   for (int32_t rank = 0; rank < job.spec.world_size(); ++rank) {
     Slot slot;
     slot.key = {job.id, Rank{rank}};
-    slot.node = local_node_name(rank / job.spec.workers_per_node);
+    slot.node = names.at(static_cast<size_t>(rank / job.spec.workers_per_node));
     t.add(std::move(slot));
   }
 }
@@ -73,21 +96,23 @@ void on(Transition& t, const JobSubmitted& e) {
       return;
     }
   }
-  if (const std::string conflict = find_conflict(t.state(), e.spec); !conflict.empty()) {
+  if (const std::string conflict = find_conflict(t.state(), e); !conflict.empty()) {
     t.refuse({}, conflict);
     return;
   }
   Job& job = t.add(make_job(t, e));
-  t.state().last_local_job = job.id;
+  if (e.job == JobId{}) t.state().last_local_job = job.id;
   t.result().submitted = job.id;
   t.result().log.back().job = job.id;
-  bind_slots(t, job);
+  const auto names = e.nodes.empty() ? local_node_names(job.spec.all_nodes()) : e.nodes;
+  bind_slots(t, job, names);
   t.note("JobStarting", job,
          std::to_string(job.spec.nodes) + " nodes with " +
-             std::to_string(job.spec.workers_per_node) + " workers each");
-  for (int32_t i = 0; i < job.spec.nodes; ++i) {
+             std::to_string(job.spec.workers_per_node) + " workers each" +
+             (job.spec.spares == 0 ? "" : ", spares: " + std::to_string(job.spec.spares)));
+  for (const std::string& name : names) {
     Node node;
-    node.key = {job.id, local_node_name(i)};
+    node.key = {job.id, name};
     node.state = NodeState::kDown;
     launch(t, job, t.add(std::move(node)), "the job needs it");
   }

@@ -11,18 +11,24 @@ namespace {
 
 constexpr size_t kNamesShown = 4;
 
+// Nodes that are waited for: those with ranks. A spare may be down.
+std::vector<Node*> nodes_missing(Transition& t, const Job& job) {
+  std::vector<Node*> missing;
+  const auto& not_up = t.state().index.not_up;
+  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
+    if (t.has_ranks(*it)) missing.push_back(&t.state().nodes.at(*it));
+  }
+  return missing;
+}
+
 // Every generation that may have workers anywhere.
 Generation newest_known(const Job& job) {
   return std::max(job.generation, job.directory_generation);
 }
 
-std::vector<std::string> names_not_up(Transition& t, const Job& job) {
+std::vector<std::string> names_of(const std::vector<Node*>& nodes) {
   std::vector<std::string> names;
-  const auto& not_up = t.state().index.not_up;
-  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
-    names.push_back(it->name);
-    if (names.size() > kNamesShown) break;
-  }
+  for (const Node* node : nodes) names.push_back(node->key.name);
   return names;
 }
 
@@ -85,6 +91,7 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   if (node.launched_for != job.restarts) node.launch_attempts = 0;
   node.launch_attempts += 1;
   node.launched_for = job.restarts;
+  node.launched_ms = t.now();
   node.launch_seq = t.seq();
   t.issue(LaunchNode{job.id, node.key.name}, reason);
   t.note("LaunchNode", job, "launching " + node.key.name + ": " + reason, node.key.name);
@@ -103,6 +110,7 @@ void enter_stop_workers(Transition& t, Job& job) {
       launch(t, job, *node, node->key.name + " is down");
     }
     if (node->state != NodeState::kUp || through == Generation{}) continue;
+    if (!t.has_ranks(node->key)) continue;
     t.issue(StopWorkers{job.id, node->key.name, through, job.cancel_requested}, job.reason);
     asked.push_back(node->key.name);
   }
@@ -121,8 +129,8 @@ void enter_wait_nodes(Transition& t, Job& job) {
   if (t.now() < job.not_before_ms) {
     t.note("BackOff", job,
            "the next attempt waits " + std::to_string(job.not_before_ms - t.now()) + " ms");
-  } else if (const auto missing = names_not_up(t, job); !missing.empty()) {
-    t.note("WaitNodes", job, "waiting for " + join_some(missing));
+  } else if (const auto missing = nodes_missing(t, job); !missing.empty()) {
+    t.note("WaitNodes", job, "waiting for " + join_some(names_of(missing)));
   }
   advance(t, job);
 }
@@ -138,7 +146,7 @@ void advance(Transition& t, Job& job) {
       }
       return;
     case PlanStage::kWaitNodes:
-      if (t.now() >= job.not_before_ms && names_not_up(t, job).empty()) {
+      if (t.now() >= job.not_before_ms && nodes_missing(t, job).empty()) {
         enter_find_checkpoint(t, job, "every node is up");
       }
       return;

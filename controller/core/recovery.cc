@@ -188,9 +188,30 @@ void close_life(Transition& t, Job& job, Node& node, const std::string& cause) {
   t.note("NodeDown", job, cause, node.key.name);
 }
 
+// A spare is brought back in the background: nobody trains on it. A life that lasted makes the
+// attempts count anew.
+void relaunch_spare(Transition& t, Job& job, Node& node, const std::string& cause) {
+  if (has_ended(job.state) || job.cancel_requested) return;
+  if (t.now() - node.launched_ms >= kLastingLifeMs) node.launch_attempts = 0;
+  if (node.launch_attempts >= kMaxLaunchAttempts) {
+    t.note("SpareGivenUp", job,
+           node.key.name + " stays down after " + std::to_string(node.launch_attempts) +
+               " attempts, until the next recovery",
+           node.key.name);
+    return;
+  }
+  t.set_deadline(node, t.now() + backoff_ms(node.launch_attempts));
+  launch(t, job, node, cause);
+}
+
 }  // namespace
 
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause) {
+  if (!t.has_ranks(node.key)) {
+    close_life(t, job, node, cause);
+    relaunch_spare(t, job, node, cause);
+    return;
+  }
   // Launched for this very recovery and lost again: try some more, with growing patience, before
   // that counts as another restart of the job.
   const bool again = is_preparing(job) && node.launched_for == job.restarts;

@@ -29,6 +29,7 @@ class Transition {
   // All nodes of the job, in order of name; the ranks bound to a node.
   std::vector<Node*> nodes(JobId job);
   std::vector<Slot*> slots(const Node& node);
+  bool has_ranks(const NodeKey& node) const { return state_.index.ranks.contains(node); }
 
   // New rows.
   Job& add(Job row);

@@ -119,6 +119,7 @@ struct Node {
   int64_t launches = 0;
   int64_t launched_for = -1;    // Job::restarts when it was last launched
   int64_t launch_attempts = 0;  // of those launches that were for the same restart
+  int64_t launched_ms = 0;      // when that was
   Seq launch_seq;               // event that led to that launch
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
   std::vector<std::string> former_boot_ids;
@@ -216,6 +217,9 @@ struct JobSubmitted {
   JobSpec spec;
   uint32_t uid = 0;
   std::string submit_key;
+  JobId job = {};  // of the Slurm job; 0 = the next local number
+  // spec.all_nodes() names, those that train first; empty = local names.
+  std::vector<std::string> nodes = {};
 };
 struct CancelRequested {
   JobId job;

@@ -154,9 +154,9 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("nodes: {count: 3}"),
        "j.yaml:6:13: workload.train.batch.global: expected a multiple of micro x nodes x "
        "workers_per_node (3), found 4\n"},
-      {with_line("nodes: {count: 2, min: 1, spares: 1}"),
-       "j.yaml:8:19: nodes.min: not available yet in this version; remove this key\n"
-       "j.yaml:8:27: nodes.spares: not available yet in this version; remove this key\n"},
+      {with_line("nodes: {count: 2, min: 3, spares: -1}"),
+       "j.yaml:8:19: nodes.min: expected 1 to 2, found 3\n"
+       "j.yaml:8:27: nodes.spares: expected 0 to 100000, found -1\n"},
       {with_line("slurm: {partiton: p5, time: 1 day, mem: 5X, exclusive: 1}"),
        "j.yaml:8:9: slurm: unknown key \"partiton\"; did you mean \"partition\"?\n"
        "j.yaml:8:29: slurm.time: expected minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, "
@@ -172,8 +172,14 @@ TEST(JobYaml, NamesEveryMistake) {
        "without commas; found \"fsx\"\n"},
       {with_line("health: {preflight: [gpu]}"),
        "j.yaml:8:1: health: not available yet in this version; remove this key\n"},
-      {with_line("recovery: {on_node_loss: [spare]}"),
-       "j.yaml:8:12: recovery.on_node_loss: not available yet in this version; remove this key\n"},
+      {with_line("recovery: {on_node_loss: [spare, pray]}"),
+       "j.yaml:8:12: recovery.on_node_loss: expected one of spare, shrink, requeue, wait; found "
+       "\"pray\"\n"},
+      {with_line("recovery: {on_node_loss: [wait, requeue]}"),
+       "j.yaml:8:12: recovery.on_node_loss: expected wait as the last action, since it never ends; "
+       "found requeue after it\n"},
+      {with_line("recovery: {on_node_loss: spare}"),
+       "j.yaml:8:26: recovery.on_node_loss: expected a list such as [a, b], found \"spare\"\n"},
       {with_line("env: auto"),
        "j.yaml:8:6: env: \"auto\" is not available yet in this version; use none, or set: {NAME: "
        "value}\n"},
@@ -276,11 +282,17 @@ TEST(JobYaml, WritesWhatItReads) {
   EXPECT_EQ(to_json_text(good(to_yaml(command))), to_json_text(command));
 }
 
+std::string flow(const YAML::Node& list) {
+  std::string text;
+  for (const YAML::Node& item : list) text += (text.empty() ? "[" : ", ") + item.Scalar();
+  return text + "]";
+}
+
 TEST(JobYaml, DefaultsInTheTableAreTheDefaults) {
   const YAML::Node root = YAML::Load(to_yaml(good(kMinimal)));
   for (const JobYamlKey& key : job_yaml_keys()) {
     if (key.kind != KeyKind::kValue || key.initial.empty() || key.initial == "required" ||
-        key.initial == "of the preset" || key.initial == "{}") {
+        key.initial == "of the preset" || key.initial == "{}" || key.initial == "count") {
       continue;
     }
     YAML::Node node = root;
@@ -290,7 +302,7 @@ TEST(JobYaml, DefaultsInTheTableAreTheDefaults) {
       node.reset(node[path.substr(0, dot)]);
       ASSERT_TRUE(node.IsDefined()) << key.path;
     }
-    EXPECT_EQ(node.Scalar(), key.initial) << key.path;
+    EXPECT_EQ(node.IsSequence() ? flow(node) : node.Scalar(), key.initial) << key.path;
   }
 }
 

@@ -51,6 +51,32 @@ TEST(Submit, RanksAreBoundContiguously) {
   EXPECT_EQ(shell.slot(id, 5).node, "n2");
 }
 
+TEST(Submit, TheSchedulerMayGiveNumberAndNodes) {
+  FakeShell shell;
+  JobSpec spec = small_job("a");
+  spec.spares = 1;
+  const JobId id =
+      *shell.feed(JobSubmitted{spec, 1000, "", {2}, {"p5-9", "p5-1", "p5-4"}}).submitted;
+  EXPECT_EQ(id, JobId{2});
+  EXPECT_EQ(shell.slot(id, 0).node, "p5-9");
+  EXPECT_EQ(shell.slot(id, 3).node, "p5-1");
+  EXPECT_TRUE(shell.state.nodes.contains({id, "p5-4"})) << "the spare is a node without ranks";
+  EXPECT_EQ(shell.submit(small_job("b")), JobId{1});
+  EXPECT_EQ(shell.submit(small_job("c")), JobId{3}) << "2 is taken";
+}
+
+TEST(Submit, ABadNumberOrNodeListIsRefused) {
+  FakeShell shell;
+  const JobId first = shell.submit(small_job("a"));
+  const auto refusal = [&](JobId job, const std::vector<std::string>& nodes) {
+    return shell.feed(JobSubmitted{small_job("b"), 1000, "", job, nodes}).refusal;
+  };
+  EXPECT_THAT(refusal(first, {}), HasSubstr("there is a job 1 already"));
+  EXPECT_THAT(refusal({}, {"x"}), HasSubstr("expected 2 different names, found 1: x"));
+  EXPECT_THAT(refusal({}, {"x", "x"}), HasSubstr("expected 2 different names, found 2: x, x"));
+  EXPECT_THAT(refusal({}, {"x", ""}), HasSubstr("expected 2 different names"));
+}
+
 TEST(Cancel, NeedsTheOwnerOrRoot) {
   FakeShell shell;
   const JobId id = shell.submit(small_job("a"));
