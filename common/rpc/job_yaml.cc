@@ -16,6 +16,7 @@
 #include "common/base/file.h"
 #include "common/rpc/job_yaml_keys.h"
 #include "common/rpc/nearest_word.h"
+#include "common/rpc/yaml_documents.h"
 #include "common/rpc/yaml_value.h"
 
 namespace hpctl {
@@ -262,15 +263,15 @@ JobYaml parse_job_yaml(std::string_view text, const std::string& directory) {
     return only_problem({0, 0, "", "not a text file (it has zero bytes); expected YAML"});
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.empty() || documents[0].IsNull()) {
+    const YAML::Node document = YAML::Load(std::string(text));
+    if (document.IsNull()) {
       return only_problem({0, 0, "", "the file is empty; `hpctl submit --help` shows an example"});
     }
-    if (documents.size() > 1) {
-      return only_problem({documents[1].Mark().line + 1, documents[1].Mark().column + 1, "",
+    if (const auto second = second_document(std::string(text))) {
+      return only_problem({second->line + 1, second->column + 1, "",
                            "a second YAML document; a job file holds one job"});
     }
-    return JobYamlReader(directory).read(documents[0]);
+    return JobYamlReader(directory).read(document);
   } catch (const YAML::Exception& e) {
     if (auto tab = tab_in_indentation(text, e.mark.line)) return only_problem(*tab);
     return only_problem({e.mark.line + 1, e.mark.column + 1, "", explain_syntax(e.msg)});

@@ -263,6 +263,7 @@ TEST(JobYaml, LimitsWhatItReadsAndSays) {
             "j.yaml: not a text file (it has zero bytes); expected YAML\n");
   EXPECT_NE(problems_of(std::string(100'000, '[')), "");
   EXPECT_NE(problems_of("name: \"\\ud800\"\n"), "");
+  EXPECT_NE(problems_of(", name: t\n"), "") << "yaml-cpp reads documents from this without end";
 }
 
 TEST(JobYaml, ReportsUnreadableFiles) {
