@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/holder_protocol.h"
 
-#include "agent/packet.h"
+#include "common/base/packet_variant.h"
 
 namespace hpctl::holder {
-namespace {
 
 // The index of a type in the variant is its kind on the wire; each pair below lists the fields once
 // for writing and once for reading, in the order of the struct.
-void put(PacketWriter& w, const AcceptGeneration& m) { w.number(m.generation); }
-void get(PacketReader& r, AcceptGeneration& m) { r.into(m.generation); }
+static void put(PacketWriter& w, const AcceptGeneration& m) { w.number(m.generation); }
+static void get(PacketReader& r, AcceptGeneration& m) { r.into(m.generation); }
 
-void put(PacketWriter& w, const Spawn& m) {
+static void put(PacketWriter& w, const Spawn& m) {
   w.number(m.generation).number(m.rank).number(m.local_rank).texts(m.argv).texts(m.env);
   w.text(m.directory).text(m.log_path).text(m.workload);
 }
-void get(PacketReader& r, Spawn& m) {
+static void get(PacketReader& r, Spawn& m) {
   r.into(m.generation);
   r.into(m.rank);
   r.into(m.local_rank);
@@ -26,17 +25,17 @@ void get(PacketReader& r, Spawn& m) {
   m.workload = r.text();
 }
 
-void put(PacketWriter& w, const Kill& m) { w.number(m.generation).number(m.grace_ms); }
-void get(PacketReader& r, Kill& m) {
+static void put(PacketWriter& w, const Kill& m) { w.number(m.generation).number(m.grace_ms); }
+static void get(PacketReader& r, Kill& m) {
   r.into(m.generation);
   r.into(m.grace_ms);
 }
 
-void put(PacketWriter& w, const KeepReport& m) {
+static void put(PacketWriter& w, const KeepReport& m) {
   w.number(m.seq).number(m.covers_exit).number(m.committed_generation).number(m.committed_step);
   w.text(m.bytes);
 }
-void get(PacketReader& r, KeepReport& m) {
+static void get(PacketReader& r, KeepReport& m) {
   r.into(m.seq);
   r.into(m.covers_exit);
   r.into(m.committed_generation);
@@ -44,25 +43,27 @@ void get(PacketReader& r, KeepReport& m) {
   m.bytes = r.text();
 }
 
-void put(PacketWriter& w, const DropReport& m) { w.number(m.seq); }
-void get(PacketReader& r, DropReport& m) { r.into(m.seq); }
+static void put(PacketWriter& w, const DropReport& m) { w.number(m.seq); }
+static void get(PacketReader& r, DropReport& m) { r.into(m.seq); }
 
-void put(PacketWriter& w, const End& m) { w.number(m.exit_code).number(m.grace_ms).text(m.reason); }
-void get(PacketReader& r, End& m) {
+static void put(PacketWriter& w, const End& m) {
+  w.number(m.exit_code).number(m.grace_ms).text(m.reason);
+}
+static void get(PacketReader& r, End& m) {
   r.into(m.exit_code);
   r.into(m.grace_ms);
   m.reason = r.text();
 }
 
-void put(PacketWriter& w, const Alive& m) { w.number(m.next_within_ms); }
-void get(PacketReader& r, Alive& m) { r.into(m.next_within_ms); }
+static void put(PacketWriter& w, const Alive& m) { w.number(m.next_within_ms); }
+static void get(PacketReader& r, Alive& m) { r.into(m.next_within_ms); }
 
-void put(PacketWriter& w, const Hello& m) {
+static void put(PacketWriter& w, const Hello& m) {
   w.number(m.version).text(m.boot_id).number(m.holder_pid).number(m.generation_seen);
   w.number(m.ended_through).number(m.last_report);
   w.number(m.committed_generation).number(m.committed_step);
 }
-void get(PacketReader& r, Hello& m) {
+static void get(PacketReader& r, Hello& m) {
   r.into(m.version);
   m.boot_id = r.text();
   r.into(m.holder_pid);
@@ -73,10 +74,10 @@ void get(PacketReader& r, Hello& m) {
   r.into(m.committed_step);
 }
 
-void put(PacketWriter& w, const WorkerState& m) {
+static void put(PacketWriter& w, const WorkerState& m) {
   w.number(m.generation).number(m.rank).number(m.local_rank).number(m.pid).number(m.alive);
 }
-void get(PacketReader& r, WorkerState& m) {
+static void get(PacketReader& r, WorkerState& m) {
   r.into(m.generation);
   r.into(m.rank);
   r.into(m.local_rank);
@@ -84,22 +85,22 @@ void get(PacketReader& r, WorkerState& m) {
   r.into(m.alive);
 }
 
-void put(PacketWriter& w, const SpawnFailed& m) {
+static void put(PacketWriter& w, const SpawnFailed& m) {
   w.number(m.generation).number(m.rank).number(m.permanent).text(m.reason);
 }
-void get(PacketReader& r, SpawnFailed& m) {
+static void get(PacketReader& r, SpawnFailed& m) {
   r.into(m.generation);
   r.into(m.rank);
   r.into(m.permanent);
   m.reason = r.text();
 }
 
-void put(PacketWriter& w, const Exited& m) {
+static void put(PacketWriter& w, const Exited& m) {
   w.number(m.exit_id).number(m.generation).number(m.rank).number(m.pid).number(m.exit_code);
   w.number(m.signal).number(m.last_step).number(m.checkpoint_step).number(m.by_request);
   w.text(m.message);
 }
-void get(PacketReader& r, Exited& m) {
+static void get(PacketReader& r, Exited& m) {
   r.into(m.exit_id);
   r.into(m.generation);
   r.into(m.rank);
@@ -112,55 +113,23 @@ void get(PacketReader& r, Exited& m) {
   m.message = r.text();
 }
 
-void put(PacketWriter& w, const StoredReport& m) { w.number(m.seq).text(m.bytes); }
-void get(PacketReader& r, StoredReport& m) {
+static void put(PacketWriter& w, const StoredReport& m) { w.number(m.seq).text(m.bytes); }
+static void get(PacketReader& r, StoredReport& m) {
   r.into(m.seq);
   m.bytes = r.text();
 }
 
-void put(PacketWriter&, const HelloEnd&) {}
-void get(PacketReader&, HelloEnd&) {}
+static void put(PacketWriter&, const HelloEnd&) {}
+static void get(PacketReader&, HelloEnd&) {}
 
-template <typename Variant>
-std::string encode_any(const Variant& message) {
-  PacketWriter writer;
-  writer.number(static_cast<uint8_t>(message.index()));
-  std::visit([&](const auto& m) { put(writer, m); }, message);
-  return writer.take();
+std::string encode(const ToHolder& message) { return encode_packet(message); }
+std::string encode(const ToAgent& message) { return encode_packet(message); }
+
+Result<ToHolder> decode_to_holder(std::string_view packet) {
+  return decode_packet<ToHolder>(packet, "between holder and agent");
 }
-
-template <typename Variant, size_t I = 0>
-bool read_kind(uint8_t kind, PacketReader& reader, Variant& message) {
-  if constexpr (I < std::variant_size_v<Variant>) {
-    if (kind == I) {
-      get(reader, message.template emplace<I>());
-      return reader.finished();
-    }
-    return read_kind<Variant, I + 1>(kind, reader, message);
-  } else {
-    return false;
-  }
+Result<ToAgent> decode_to_agent(std::string_view packet) {
+  return decode_packet<ToAgent>(packet, "between holder and agent");
 }
-
-template <typename Variant>
-Result<Variant> decode_any(std::string_view packet) {
-  PacketReader reader(packet);
-  const auto kind = reader.number<uint8_t>();
-  Variant message;
-  if (!read_kind(kind, reader, message)) {
-    return Error{ErrorCode::kInvalidArgument, "damaged packet between holder and agent: kind " +
-                                                  std::to_string(kind) + ", " +
-                                                  std::to_string(packet.size()) + " bytes"};
-  }
-  return message;
-}
-
-}  // namespace
-
-std::string encode(const ToHolder& message) { return encode_any(message); }
-std::string encode(const ToAgent& message) { return encode_any(message); }
-
-Result<ToHolder> decode_to_holder(std::string_view packet) { return decode_any<ToHolder>(packet); }
-Result<ToAgent> decode_to_agent(std::string_view packet) { return decode_any<ToAgent>(packet); }
 
 }  // namespace hpctl::holder

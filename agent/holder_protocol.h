@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holder and agent proper say to each other over a SOCK_SEQPACKET pair. One packet is one
-// message: u8 kind, then the fields in the order of the struct (agent/packet.h). At most
+// message: u8 kind, then the fields in the order of the struct (common/base/packet.h). At most
 // kMaxPacketBytes. A descriptor, where a message has one, travels beside it by SCM_RIGHTS.
 //
 // The holder outlives the agent proper, so it keeps what must not be lost with it: boot id, highest

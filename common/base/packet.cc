@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/packet.h"
+#include "common/base/packet.h"
 
 #include <cstring>
 

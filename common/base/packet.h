@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing and reading the fields of one packet between holder and agent proper. Both ends are the
-// same program on the same machine, so numbers travel in host byte order; every read is checked
-// against the length, so that a damaged packet is an error and never a wild read.
+// Writing and reading the fields of one packet between two programs of the same build on machines
+// of one kind (holder and agent proper, shim and step controller), so numbers travel in host byte
+// order; every read is checked against the length, so that a damaged packet is an error and never a
+// wild read.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/shim/supervision.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "agent/shim/controller_connection.h"
+#include "agent/shim/launcher_environment.h"
+#include "agent/worker_mark.h"
+#include "common/base/file.h"
+
+namespace hpctl::shim {
+namespace {
+
+constexpr int64_t kFinishGraceMs = 1'000;
+constexpr int64_t kSweepTimeoutMs = 3'000;
+
+bool from_slurm(const signalfd_siginfo& info) {
+  return static_cast<pid_t>(info.ssi_pid) == ::getppid();
+}
+bool from_terminal(const signalfd_siginfo& info) { return info.ssi_code == SI_KERNEL; }
+
+bool ends_step(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT || signal == SIGHUP;
+}
+
+// An interactive program may have taken the terminal for a process group that has gone.
+void retake_terminal() {
+  if (::isatty(STDIN_FILENO) == 1) ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
+}
+
+std::vector<std::string> arguments_of(char** argv) {
+  std::vector<std::string> arguments;
+  for (char** argument = argv + 1; *argument != nullptr; ++argument)
+    arguments.emplace_back(*argument);
+  return arguments;
+}
+
+}  // namespace
+
+Supervision::Supervision(TaskSettings settings, ProgramPlan plan, FrameStream controller,
+                         UniqueFd signals)
+    : settings_(std::move(settings)),
+      plan_(std::move(plan)),
+      controller_(std::move(controller)),
+      signals_(std::move(signals)) {}
+
+void Supervision::run() {
+  for (;;) {
+    read_controller();
+    wait();
+    read_signals();
+    kill_overdue();
+  }
+}
+
+void Supervision::wait() {
+  int64_t timeout = -1;
+  if (kill_at_ms_ != 0) timeout = std::max<int64_t>(0, kill_at_ms_ - clock_.monotonic_ms());
+  pollfd waits[2] = {{signals_.get(), POLLIN, 0}, {-1, POLLIN, 0}};
+  if (controller_) {
+    waits[1].fd = controller_->fd();
+    if (controller_->has_unsent()) waits[1].events = POLLIN | POLLOUT;
+  }
+  ::poll(waits, 2, static_cast<int>(timeout));
+}
+
+// ---- the controller's orders --------------------------------------------------------------------
+
+void Supervision::read_controller() {
+  while (controller_) {
+    if (!controller_->flush().ok()) return lose_controller();
+    auto packet = controller_->receive();
+    if (!packet.ok()) return lose_controller();
+    if (!packet->has_value()) return;
+    const auto order = step::decode_to_shim(**packet);
+    if (!order.ok()) return lose_controller();
+    std::visit([this](const auto& message) { on(message); }, *order);
+  }
+}
+
+void Supervision::lose_controller() {
+  controller_.reset();
+  if (!released_) say("the step's controller is gone; no restarts from here on");
+  release();
+}
+
+void Supervision::report(const step::ToController& message) {
+  if (controller_ && !controller_->send(step::encode(message)).ok()) lose_controller();
+}
+
+void Supervision::on(const step::Start& order) {
+  if (released_ || pid_ > 0) return;
+  generation_ = order.generation;
+  status_.reset();
+  by_request_ = false;
+  ProgramPlan plan = plan_;
+  if (!brings_launcher(plan.program, arguments_of(plan.argv))) {
+    plan.defaults = launcher_environment(settings_, order);
+  }
+  plan.variables = {{kWorkerMarkName, mark()},
+                    {"HPCTL_GENERATION", std::to_string(order.generation)}};
+  if (order.restart_count > 0) retake_terminal();
+  StartFailure failure;
+  const auto started = start_program(plan, failure);
+  if (started.ok()) {
+    pid_ = *started;
+    report(step::Started{generation_, static_cast<uint64_t>(pid_)});
+    return;
+  }
+  const std::string text = exec_message(plan.program, failure.error);
+  [[maybe_unused]] const auto written = write_all(STDERR_FILENO, text, "stderr");
+  status_ = W_EXITCODE(failure.error, 0);
+  report(step::StartFailed{generation_, started.error().message});
+}
+
+void Supervision::on(const step::Stop& order) {
+  stopping_ = order.generation;
+  if (pid_ > 0) {
+    end_program(order.grace_ms);
+  } else {
+    confirm_stop();
+  }
+}
+
+void Supervision::on(const step::Finish& order) {
+  finish_code_ = order.exit_code;
+  if (pid_ <= 0) finish();
+  end_program(kFinishGraceMs);
+}
+
+void Supervision::on(const step::Release& order) {
+  if (!released_) say("no restarts from here on: " + order.reason);
+  release();
+}
+
+void Supervision::confirm_stop() {
+  if (!kill_marked(mark(), kSweepTimeoutMs)) {
+    say("processes of generation " + std::to_string(generation_) + " cannot be ended");
+    return;  // the controller's own deadline decides
+  }
+  const uint64_t generation = *std::exchange(stopping_, std::nullopt);
+  const uint16_t port = settings_.rank == 0 ? find_free_port() : 0;
+  report(step::Stopped{generation, port});
+}
+
+void Supervision::finish() {
+  if (status_ && !by_request_) end_like(*status_);
+  ::_exit(*finish_code_);
+}
+
+// As without the plugin from here on.
+void Supervision::release() {
+  if (std::exchange(released_, true)) return;
+  if (pid_ > 0) return;
+  if (status_) end_like(*status_);
+  const int error = become_program(plan_);
+  const std::string text = exec_message(plan_.program, error);
+  [[maybe_unused]] const auto written = write_all(STDERR_FILENO, text, "stderr");
+  ::_exit(error);
+}
+
+// ---- the program --------------------------------------------------------------------------------
+
+std::string Supervision::mark() const {
+  return worker_mark(settings_.token.substr(0, 16), generation_, settings_.rank);
+}
+
+void Supervision::end_program(int64_t grace_ms) {
+  by_request_ = true;
+  if (kill_at_ms_ == 0) kill_at_ms_ = clock_.monotonic_ms() + grace_ms;
+  ::kill(pid_, SIGTERM);
+  ::kill(pid_, SIGCONT);
+}
+
+void Supervision::kill_overdue() {
+  if (kill_at_ms_ == 0 || clock_.monotonic_ms() < kill_at_ms_) return;
+  kill_at_ms_ = 0;
+  if (pid_ > 0) ::kill(pid_, SIGKILL);
+}
+
+void Supervision::reap() {
+  int status = 0;
+  if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) program_ended(status);
+}
+
+void Supervision::program_ended(int status) {
+  const auto pid = static_cast<uint64_t>(std::exchange(pid_, -1));
+  status_ = status;
+  kill_at_ms_ = 0;
+  if (finish_code_) {
+    kill_marked(mark(), kSweepTimeoutMs);
+    finish();
+  }
+  if (released_) end_like(status);
+  if (stopping_) {
+    confirm_stop();
+    return;
+  }
+  step::Exited exited{generation_, pid, 0, 0};
+  (WIFSIGNALED(status) ? exited.signal : exited.exit_code) =
+      WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  report(exited);
+}
+
+// ---- signals ------------------------------------------------------------------------------------
+
+void Supervision::read_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) on_signal(info);
+}
+
+void Supervision::on_signal(const signalfd_siginfo& info) {
+  const auto signal = static_cast<int>(info.ssi_signo);
+  if (signal == SIGCHLD) return reap();
+  if (pid_ > 0 && !has_reached_program(info)) ::kill(pid_, signal);
+  if (!ends_step(signal) || released_) return;
+  if (!from_slurm(info) && !from_terminal(info)) return;
+  report(step::Ending{signal});
+  if (pid_ <= 0 && !status_) end_like(signal);  // nothing was started yet
+  release();
+}
+
+bool Supervision::has_reached_program(const signalfd_siginfo& info) const {
+  if (from_slurm(info)) return settings_.signals_all != 0;
+  if (from_terminal(info)) return true;
+  return ::getpgid(static_cast<pid_t>(info.ssi_pid)) == ::getpgrp();  // `kill 0` of the program
+}
+
+void Supervision::say(const std::string& line) const {
+  if (!settings_.is_speaker()) return;
+  const std::string text = "hpctl: " + settings_.node + ": " + line + "\n";
+  [[maybe_unused]] const auto written = write_all(STDERR_FILENO, text, "stderr");
+}
+
+}  // namespace hpctl::shim

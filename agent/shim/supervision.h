@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// One task under supervision: does what the step's controller orders, ends as the program ended.
+//
+// Signals. What reached the shim alone is passed on to the program. A terminal signals the whole
+// foreground group, `kill 0` the whole group, and Slurm, by its kind of process tracking, either
+// every process of the step or only those it started itself. SIGTERM, SIGINT, SIGQUIT and SIGHUP
+// from Slurm or the terminal mean that the step is ending: from then on nothing is started again.
+//
+// Without a controller (never there, gone, or standing back) the task is as without the plugin: the
+// program runs on, and the shim ends as it ends.
+#pragma once
+
+#include <sys/signalfd.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "agent/shim/program.h"
+#include "agent/shim/task_settings.h"
+#include "common/base/clock.h"
+#include "common/base/frame_stream.h"
+
+namespace hpctl::shim {
+
+class Supervision {
+ public:
+  // `signals` is a non-blocking signalfd of every blocked signal.
+  Supervision(TaskSettings settings, ProgramPlan plan, FrameStream controller, UniqueFd signals);
+  [[noreturn]] void run();
+
+ private:
+  void wait();
+  void read_controller();
+  void lose_controller();
+  void on(const step::Welcome&) {}
+  void on(const step::Start& order);
+  void on(const step::Stop& order);
+  void on(const step::Finish& order);
+  void on(const step::Release& order);
+  void read_signals();
+  void on_signal(const signalfd_siginfo& info);
+  bool has_reached_program(const signalfd_siginfo& info) const;
+  void reap();
+  void program_ended(int status);
+  void end_program(int64_t grace_ms);
+  void kill_overdue();
+  void confirm_stop();
+  [[noreturn]] void finish();
+  void release();
+  void report(const step::ToController& message);
+  void say(const std::string& line) const;
+  std::string mark() const;
+
+  const SystemClock clock_;
+  const TaskSettings settings_;
+  ProgramPlan plan_;
+  std::optional<FrameStream> controller_;
+  UniqueFd signals_;
+  uint64_t generation_ = 0;
+  pid_t pid_ = -1;
+  std::optional<int> status_;           // of the last program that ended
+  bool by_request_ = false;             // it was ended by an order
+  int64_t kill_at_ms_ = 0;              // SIGKILL is due then; 0 = not asked to end
+  std::optional<uint64_t> stopping_;    // generation of a Stop to confirm
+  std::optional<int32_t> finish_code_;  // Finish was received
+  bool released_ = false;
+};
+
+}  // namespace hpctl::shim

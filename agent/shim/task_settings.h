@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plugin tells the shim through its environment, and which of it the program may see.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/base/step_protocol.h"
+
+namespace hpctl::shim {
+
+struct TaskSettings {
+  std::string program;  // argv[0] that the shim replaced
+  std::string host;     // of srun, as this node reaches it
+  uint16_t port = 0;
+  std::string token;
+  std::string node;
+  int32_t rank = 0;
+  int32_t tasks = 0;
+  int32_t local_rank = 0;
+  int32_t local_tasks = 0;
+  int32_t node_rank = 0;
+  int32_t nodes = 0;
+  int32_t signals_all = 0;  // Slurm's signals reach the program without the shim
+
+  // Speaks for its node, so that a notice appears once per node and not per task.
+  bool is_speaker() const { return local_rank == 0; }
+};
+
+// kNotFound without a program: then nothing can be run at all. Other errors name what is missing;
+// `settings.program` is set even then.
+Outcome read_task_settings(TaskSettings& settings);
+
+// Removes the plugin's variables, so that the program's environment is what Slurm made it.
+void hide_step_environment();
+
+}  // namespace hpctl::shim

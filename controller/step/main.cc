@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpcontroller-step: the controller of one Slurm step. srun's plugin starts it and hands it two
+// descriptors; people never do.
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "controller/step/step_server.h"
+
+namespace {
+
+constexpr char kUsage[] = R"(usage: hpcontroller-step LISTENER LIFELINE RUN_ID
+
+Decides about restarts of the tasks of one Slurm step (docs/auto-resume.md); srun's plugin starts
+it.
+
+  LISTENER  descriptor of a listening TCP socket
+  LIFELINE  descriptor of a pipe; its end is the end of srun
+  RUN_ID    JOB.STEP
+
+Environment: SLURM_HPCTL_STEP_TOKEN, HPCTL_MAX_RESTARTS (default 20).
+)";
+
+// A shim needs a descriptor; srun's soft limit is often 1024.
+void allow_many_connections() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int64_t max_restarts() {
+  constexpr int64_t kDefault = 20;
+  const char* text = std::getenv("HPCTL_MAX_RESTARTS");
+  if (text == nullptr) return kDefault;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (end != text && *end == '\0' && value >= 0 && value <= 1'000'000) return value;
+  std::fprintf(stderr, "hpctl: HPCTL_MAX_RESTARTS=%s is not a number from 0 to 1000000; using 20\n",
+               text);
+  return kDefault;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* token = std::getenv(hpctl::step::kTokenName);
+  if (argc != 4 || token == nullptr) {
+    std::fputs(kUsage, argc == 2 && std::string(argv[1]) == "--help" ? stdout : stderr);
+    return argc == 2 && std::string(argv[1]) == "--help" ? 0 : 2;
+  }
+  const int listener = std::atoi(argv[1]);
+  if (::fcntl(listener, F_SETFL, O_NONBLOCK) != 0) {
+    std::perror("hpcontroller-step: listener");
+    return 1;
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  allow_many_connections();
+  hpctl::step::StepServer server(hpctl::UniqueFd(listener), hpctl::UniqueFd(std::atoi(argv[2])),
+                                 token, {argv[3], max_restarts()});
+  server.run();
+  return 0;
+}

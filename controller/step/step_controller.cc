@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/step/step_controller.h"
+
+#include "common/base/worker_abi.h"
+
+namespace hpctl::step {
+namespace {
+
+constexpr uint32_t kUid = 0;  // of the only job here; nobody else can ask for anything
+constexpr char kNoReplay[] = "; standard input that was read is not given again";
+
+int32_t task_of(const std::string& node) { return std::stoi(node.substr(1)); }
+
+// Names a life of a task to the core.
+std::string life(const Hello& hello) { return std::to_string(hello.pid); }
+
+}  // namespace
+
+std::string StepController::task_name(int32_t task) const {
+  return "task " + std::to_string(task) + " on " + tasks_.at(task).hello.node;
+}
+
+// ---- tasks come and go --------------------------------------------------------------------------
+
+std::string StepController::hello(const Hello& hello, int64_t now_ms) {
+  if (hello.version != kProtocolVersion) {
+    return "the shim of task " + std::to_string(hello.task) + " speaks version " +
+           std::to_string(hello.version) + ", this controller " + std::to_string(kProtocolVersion) +
+           "; install one version on all nodes";
+  }
+  const int32_t tasks = tasks_.empty() ? hello.tasks : tasks_.begin()->second.hello.tasks;
+  if (hello.task < 0 || hello.task >= hello.tasks || hello.tasks != tasks) {
+    return "task " + std::to_string(hello.task) + " of " + std::to_string(hello.tasks) +
+           " does not belong to a step of " + std::to_string(tasks) + " tasks";
+  }
+  if (tasks_.contains(hello.task)) return "task " + std::to_string(hello.task) + " is here already";
+  if (tasks_.empty()) assembly_deadline_ms_ = now_ms + kAssemblyTimeoutMs;
+  Task task;
+  task.hello = hello;
+  task.free_port = hello.free_port;
+  tasks_.emplace(hello.task, std::move(task));
+  ++connected_;
+  outlet_.send(hello.task, Welcome{});
+  if (released_) {
+    outlet_.send(hello.task, Release{"the other tasks run without supervision"});
+  } else if (static_cast<int32_t>(tasks_.size()) == hello.tasks) {
+    begin(now_ms);
+  }
+  return "";
+}
+
+void StepController::begin(int64_t now_ms) {
+  begun_ = true;
+  JobSpec spec;
+  spec.name = "step-" + settings_.run_id;
+  spec.nodes = static_cast<int32_t>(tasks_.size());
+  spec.command = {"program"};  // each shim knows its own
+  spec.checkpoint.dir = "/";   // unused: a step's programs load what they saved
+  spec.recovery.max_restarts = settings_.max_restarts;
+  feed(core::JobSubmitted{spec, kUid, ""}, now_ms);
+}
+
+void StepController::release(const std::string& reason) {
+  if (released_) return;
+  released_ = true;
+  for (const auto& [task, state] : tasks_) {
+    if (state.connected) outlet_.send(task, Release{reason});
+  }
+}
+
+void StepController::lost(int32_t task, int64_t now_ms) {
+  Task& state = tasks_.at(task);
+  if (!state.connected) return;
+  state.connected = false;
+  --connected_;
+  if (released_) return;
+  if (!begun_) {
+    release(task_name(task) + " went away before the step was complete");
+    outlet_.say(task_name(task) + " went away before the step was complete; no restarts");
+    return;
+  }
+  const std::string node = core::local_node_name(task);
+  if (core::has_ended(job().state)) {
+    feed(core::NodeEnded{job_id_, node, life(state.hello)}, now_ms);
+    return;
+  }
+  reported_ = {task_name(task) + " was lost with its shim or its node", 1};
+  feed(core::NodeLost{job_id_, node, life(state.hello), "its shim or its node is gone"}, now_ms);
+}
+
+// ---- what tasks report --------------------------------------------------------------------------
+
+void StepController::message(int32_t task, const ToController& message, int64_t now_ms) {
+  if (!begun_ || released_) {
+    if (std::holds_alternative<Ending>(message)) release("Slurm is ending the step");
+    return;
+  }
+  Task& state = tasks_.at(task);
+  const std::string node = core::local_node_name(task);
+  if (const auto* started = std::get_if<Started>(&message)) {
+    if (!state.start) return;
+    const ActionId action = *std::exchange(state.start, std::nullopt);
+    const Generation generation{started->generation};
+    feed(
+        core::WorkersStarted{
+            action, job_id_, node, generation, {{Rank{task}, generation, started->pid}}},
+        now_ms);
+  } else if (const auto* failed = std::get_if<StartFailed>(&message)) {
+    if (!state.start) return;
+    const ActionId action = *std::exchange(state.start, std::nullopt);
+    reported_ = {task_name(task) + ": " + failed->reason, 1};
+    feed(core::ActionFailed{action, job_id_, node, failed->reason, true}, now_ms);
+  } else if (const auto* exited = std::get_if<Exited>(&message)) {
+    report(*exited, task, now_ms);
+  } else if (const auto* stopped = std::get_if<Stopped>(&message)) {
+    state.free_port = stopped->free_port;
+    if (!state.stop) return;
+    const ActionId action = *std::exchange(state.stop, std::nullopt);
+    feed(core::WorkersStopped{action, job_id_, node, Generation{stopped->generation}}, now_ms);
+  } else if (std::holds_alternative<Ending>(message)) {
+    release("Slurm is ending the step");
+  }
+}
+
+void StepController::report(const Exited& exited, int32_t task, int64_t now_ms) {
+  if (exited.signal != 0) {
+    reported_ = {task_name(task) + " died of " + core::signal_name(exited.signal),
+                 128 + exited.signal};
+  } else if (exited.exit_code != 0) {
+    reported_ = {task_name(task) + " exited with code " + std::to_string(exited.exit_code),
+                 exited.exit_code};
+  }
+  core::WorkerExited event;
+  event.job = job_id_;
+  event.node = core::local_node_name(task);
+  event.boot_id = life(tasks_.at(task).hello);
+  event.rank = Rank{task};
+  event.generation = Generation{exited.generation};
+  event.pid = exited.pid;
+  event.exit_code = exited.exit_code;
+  event.signal = exited.signal;
+  feed(std::move(event), now_ms);
+}
+
+void StepController::tick(int64_t now_ms) {
+  if (!begun_ && !released_ && !tasks_.empty() && now_ms >= assembly_deadline_ms_) {
+    const std::string missing = std::to_string(tasks_.begin()->second.hello.tasks - tasks_.size());
+    release(missing + " tasks of the step did not report");
+    outlet_.say(missing + " tasks of the step did not report within " +
+                std::to_string(kAssemblyTimeoutMs / 1000) + " s; the step runs without restarts");
+  }
+  const auto due = begun_ ? core::next_deadline(state_) : std::nullopt;
+  if (due && now_ms >= *due) feed(core::Tick{}, now_ms);
+}
+
+std::optional<int64_t> StepController::next_deadline() const {
+  if (tasks_.empty() || released_) return std::nullopt;
+  return begun_ ? core::next_deadline(state_) : std::optional<int64_t>(assembly_deadline_ms_);
+}
+
+// ---- the core -----------------------------------------------------------------------------------
+
+void StepController::feed(core::EventBody body, int64_t now_ms) {
+  queue_.push_back(std::move(body));
+  if (feeding_) return;
+  feeding_ = true;
+  while (!queue_.empty() && !released_) {
+    core::EventBody next = std::move(queue_.front());
+    queue_.pop_front();
+    step(std::move(next), now_ms);
+  }
+  feeding_ = false;
+}
+
+void StepController::step(core::EventBody body, int64_t now_ms) {
+  const auto before = state_.jobs.find(job_id_);
+  const bool known = before != state_.jobs.end();
+  const core::JobState state_before = known ? before->second.state : core::JobState::kPending;
+  const int64_t restarts_before = known ? before->second.restarts : 0;
+  core::Event event;
+  event.seq = Seq{state_.last_seq.value + 1};
+  event.now_ms = std::max(now_ms, state_.now_ms);
+  event.wall_ms = event.now_ms;
+  event.body = std::move(body);
+  const core::StepResult result = core::step(state_, event);
+  if (result.submitted) job_id_ = *result.submitted;
+  if (!known && !result.submitted) {
+    outlet_.say("the step cannot be supervised: " + result.refusal);
+    release(result.refusal);
+    return;
+  }
+  tell_change(state_before, restarts_before);
+  for (const core::Action& action : result.actions) perform(action);
+}
+
+void StepController::tell_change(core::JobState before, int64_t restarts_before) {
+  const core::Job& now = job();
+  const bool failed = now.state != before && now.state == core::JobState::kFailed;
+  if (failed || now.restarts > restarts_before) decisive_ = reported_;
+  if (now.restarts > restarts_before) {
+    outlet_.say(decisive_.text + "; all " + std::to_string(tasks_.size()) +
+                " tasks start again (restart " + std::to_string(now.restarts) + " of at most " +
+                std::to_string(settings_.max_restarts) + ")" +
+                (now.restarts == 1 ? kNoReplay : ""));
+  }
+  if (!failed) return;
+  if (decisive_.exit_code == kExitDoNotRestart) {
+    outlet_.say(decisive_.text + ", which says that a restart cannot help");
+  } else if (now.restarts_without_progress > core::kMaxRestartsWithoutProgress) {
+    outlet_.say(decisive_.text + "; giving up: " + std::to_string(now.restarts_without_progress) +
+                " times in a row the program did not last a minute");
+  } else if (static_cast<int64_t>(now.restart_times_ms.size()) >= settings_.max_restarts) {
+    outlet_.say(decisive_.text + "; giving up: all " + std::to_string(settings_.max_restarts) +
+                " restarts within an hour are spent (HPCTL_MAX_RESTARTS)");
+  } else {
+    outlet_.say(decisive_.text + "; the step cannot go on");
+  }
+}
+
+void StepController::perform(const core::Action& action) {
+  if (const auto* launch_order = std::get_if<core::LaunchNode>(&action.body)) {
+    launch(action, launch_order->node);
+  } else if (std::holds_alternative<core::FindCheckpoint>(action.body)) {
+    queue_.emplace_back(core::CheckpointChosen{action.id, job_id_, "", 0, job().generation});
+  } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
+    queue_.emplace_back(core::GenerationRecorded{action.id, job_id_, record->generation});
+  } else if (const auto* start_order = std::get_if<core::StartWorkers>(&action.body)) {
+    start(action, *start_order);
+  } else if (const auto* stop_order = std::get_if<core::StopWorkers>(&action.body)) {
+    stop(action, *stop_order);
+  } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
+    outlet_.send(task_of(end->node),
+                 Finish{job().state == core::JobState::kFinished ? 0 : decisive_.exit_code});
+  }
+}
+
+void StepController::launch(const core::Action& action, const std::string& node) {
+  Task& task = tasks_.at(task_of(node));
+  if (task.launched || !task.connected) {
+    queue_.emplace_back(core::ActionFailed{action.id, job_id_, node,
+                                           "Slurm starts the tasks of a step only once", true});
+    return;
+  }
+  task.launched = true;
+  queue_.emplace_back(core::NodeLaunched{action.id, job_id_, node, task.hello.pid});
+  queue_.emplace_back(core::AgentRegistered{job_id_,
+                                            node,
+                                            task.hello.node,
+                                            life(task.hello),
+                                            task.hello.pid,
+                                            task.hello.pid,
+                                            Generation{},
+                                            {}});
+}
+
+void StepController::start(const core::Action& action, const core::StartWorkers& order) {
+  const int32_t task = order.ranks.front().value;
+  const Task& first = tasks_.at(0);
+  tasks_.at(task).start = action.id;
+  outlet_.send(task, Start{order.generation.value, job().restarts, settings_.max_restarts,
+                           settings_.run_id, first.hello.address, first.free_port});
+}
+
+void StepController::stop(const core::Action& action, const core::StopWorkers& order) {
+  const int32_t task = task_of(order.node);
+  tasks_.at(task).stop = action.id;
+  outlet_.send(task, Stop{order.generation.value, kStopGraceMs});
+}
+
+}  // namespace hpctl::step

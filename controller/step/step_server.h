@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sockets and the loop of a step's controller. srun made the listener and holds the other end
+// of the lifeline; when that closes, srun has gone and so does this process. Connections that do
+// not say a proper Hello in time are closed; the token is compared in constant time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/fd.h"
+#include "common/base/frame_stream.h"
+#include "controller/step/step_controller.h"
+
+namespace hpctl::step {
+
+class StepServer final : public Outlet {
+ public:
+  StepServer(UniqueFd listener, UniqueFd lifeline, std::string token, StepSettings settings);
+  // Until every task has gone, or srun has.
+  void run();
+
+  void send(int32_t task, const ToShim& message) override;
+  void say(const std::string& line) override;
+
+ private:
+  struct Peer {
+    FrameStream stream;
+    int64_t since_ms = 0;
+    int32_t task = -1;  // until a proper Hello
+    bool broken = false;
+  };
+
+  int64_t wait_ms() const;
+  void poll_once();
+  void accept_all();
+  void read(Peer& peer);
+  void on_hello(Peer& peer, const std::string& packet);
+  void drop_broken();
+  Peer* peer_of(int32_t task);
+
+  const SystemClock clock_;
+  UniqueFd listener_;
+  UniqueFd lifeline_;
+  const std::string token_;
+  StepController controller_;
+  std::map<int, std::unique_ptr<Peer>> peers_;  // by descriptor
+  std::map<int32_t, int> descriptors_;          // by task
+  bool srun_gone_ = false;
+};
+
+}  // namespace hpctl::step

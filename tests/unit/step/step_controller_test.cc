@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step's controller against scripted tasks: what each is told, and what srun's user reads.
+#include "controller/step/step_controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hpctl::step {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Tasks that obey: a started program runs until the test says how it ends.
+class Step : public Outlet {
+ public:
+  explicit Step(int32_t tasks, int64_t max_restarts = 20)
+      : controller_({"7.0", max_restarts}, *this), orders_(tasks), generation_(tasks) {}
+
+  void send(int32_t task, const ToShim& message) override { pending_.emplace_back(task, message); }
+  void say(const std::string& line) override { said_.push_back(line); }
+
+  std::string hello(int32_t task) {
+    Hello hello;
+    hello.task = task;
+    hello.tasks = static_cast<int32_t>(orders_.size());
+    hello.node = "node" + std::to_string(task / 2);
+    hello.pid = 1000 + static_cast<uint64_t>(task);
+    hello.address = "10.0.0." + std::to_string(task);
+    hello.free_port = static_cast<uint16_t>(task == 0 ? 5000 : 0);
+    const std::string refusal = controller_.hello(hello, now_);
+    settle();
+    return refusal;
+  }
+  void hello_all() {
+    for (int32_t task = 0; task < static_cast<int32_t>(orders_.size()); ++task) hello(task);
+  }
+  void exit(int32_t task, int32_t code, int32_t signal = 0) {
+    controller_.message(task, Exited{generation_[task], pid(task), code, signal}, now_);
+    settle();
+  }
+  void lose(int32_t task) {
+    controller_.lost(task, now_);
+    settle();
+  }
+  void end_by_slurm(int32_t task) {
+    controller_.message(task, Ending{15}, now_);
+    settle();
+  }
+  // Lets time pass up to the next deadline, and past it.
+  void next_deadline() {
+    ASSERT_TRUE(controller_.next_deadline().has_value());
+    now_ = std::max(now_, *controller_.next_deadline());
+    controller_.tick(now_);
+    settle();
+  }
+  void advance(int64_t ms) { now_ += ms; }
+
+  template <typename T>
+  std::vector<T> got(int32_t task) const {
+    std::vector<T> found;
+    for (const ToShim& order : orders_[task]) {
+      if (const T* wanted = std::get_if<T>(&order)) found.push_back(*wanted);
+    }
+    return found;
+  }
+  const std::vector<std::string>& said() const { return said_; }
+  const StepController& controller() const { return controller_; }
+
+ private:
+  uint64_t pid(int32_t task) const { return generation_[task] * 100 + static_cast<uint64_t>(task); }
+
+  void settle() {
+    while (!pending_.empty()) {
+      const auto [task, message] = pending_.front();
+      pending_.erase(pending_.begin());
+      orders_[task].push_back(message);
+      if (const auto* start = std::get_if<Start>(&message)) {
+        generation_[task] = start->generation;
+        controller_.message(task, Started{start->generation, pid(task)}, now_);
+      } else if (const auto* stop = std::get_if<Stop>(&message)) {
+        const auto port = static_cast<uint16_t>(task == 0 ? 5000 + stop->generation : 0);
+        controller_.message(task, Stopped{stop->generation, port}, now_);
+      }
+    }
+  }
+
+  StepController controller_;
+  std::vector<std::vector<ToShim>> orders_;
+  std::vector<uint64_t> generation_;
+  std::vector<std::pair<int32_t, ToShim>> pending_;
+  std::vector<std::string> said_;
+  int64_t now_ = 1'000;
+};
+
+TEST(StepControllerTest, NothingStartsBeforeTheLastTaskIsThere) {
+  Step step(3);
+  step.hello(2);
+  step.hello(0);
+  EXPECT_EQ(step.got<Welcome>(0).size(), 1);
+  EXPECT_TRUE(step.got<Start>(0).empty());
+  step.hello(1);
+  for (int32_t task = 0; task < 3; ++task) {
+    ASSERT_EQ(step.got<Start>(task).size(), 1) << task;
+    const Start start = step.got<Start>(task)[0];
+    EXPECT_EQ(start.generation, 1);
+    EXPECT_EQ(start.restart_count, 0);
+    EXPECT_EQ(start.master_address, "10.0.0.0");
+    EXPECT_EQ(start.master_port, 5000);
+    EXPECT_EQ(start.run_id, "7.0");
+  }
+  EXPECT_TRUE(step.said().empty());
+}
+
+TEST(StepControllerTest, AllFinishedEndsTheStepAndNotEarlier) {
+  Step step(2);
+  step.hello_all();
+  step.exit(0, 0);
+  EXPECT_TRUE(step.got<Finish>(0).empty());
+  step.exit(1, 0);
+  for (int32_t task = 0; task < 2; ++task) {
+    ASSERT_EQ(step.got<Finish>(task).size(), 1);
+    EXPECT_EQ(step.got<Finish>(task)[0].exit_code, 0);
+  }
+  EXPECT_TRUE(step.said().empty());
+}
+
+TEST(StepControllerTest, OneFailureRestartsEveryTaskInOneGenerationWithAFreshPort) {
+  Step step(4);
+  step.hello_all();
+  step.exit(1, 0);
+  step.exit(2, 0, 9);
+  for (int32_t task = 0; task < 4; ++task) {
+    ASSERT_EQ(step.got<Stop>(task).size(), 1) << task;
+    EXPECT_EQ(step.got<Stop>(task)[0].generation, 1);
+    EXPECT_EQ(step.got<Start>(task).size(), 1) << "no restart before the back-off is over";
+  }
+  step.next_deadline();
+  for (int32_t task = 0; task < 4; ++task) {
+    ASSERT_EQ(step.got<Start>(task).size(), 2) << task;
+    const Start start = step.got<Start>(task)[1];
+    EXPECT_EQ(start.generation, 2);
+    EXPECT_EQ(start.restart_count, 1);
+    EXPECT_EQ(start.master_port, 5001);
+  }
+  EXPECT_THAT(step.said(), ElementsAre(AllOf(HasSubstr("task 2 on node1 died of SIGKILL"),
+                                             HasSubstr("all 4 tasks start again (restart 1 of"))));
+}
+
+TEST(StepControllerTest, ExitCode93EndsTheStepWithoutARestart) {
+  Step step(2);
+  step.hello_all();
+  step.exit(1, 93);
+  EXPECT_TRUE(step.got<Stop>(0).empty());
+  ASSERT_EQ(step.got<Finish>(0).size(), 1);
+  EXPECT_EQ(step.got<Finish>(0)[0].exit_code, 93);
+  EXPECT_THAT(step.said(), ElementsAre(HasSubstr("task 1 on node0 exited with code 93")));
+}
+
+TEST(StepControllerTest, TheBudgetIsSpentAndTheLastFaultIsNamed) {
+  Step step(2, 1);
+  step.hello_all();
+  step.exit(0, 4);
+  step.next_deadline();
+  step.exit(1, 0, 11);
+  ASSERT_EQ(step.got<Finish>(0).size(), 1);
+  EXPECT_EQ(step.got<Finish>(0)[0].exit_code, 128 + 11);
+  EXPECT_THAT(step.said().back(), HasSubstr("task 1 on node0 died of SIGSEGV; giving up"));
+  EXPECT_THAT(step.said().back(), HasSubstr("HPCTL_MAX_RESTARTS"));
+}
+
+TEST(StepControllerTest, AProgramThatNeverLastsIsGivenUpBeforeTheBudgetIsSpent) {
+  Step step(1, 100);
+  step.hello_all();
+  int exits = 0;
+  while (step.got<Finish>(0).empty() && exits < 50) {
+    step.exit(0, 1);
+    ++exits;
+    if (step.got<Finish>(0).empty()) step.next_deadline();
+  }
+  EXPECT_EQ(exits, core::kMaxRestartsWithoutProgress + 1);
+  EXPECT_THAT(step.said().back(), HasSubstr("did not last a minute"));
+}
+
+TEST(StepControllerTest, AProgramThatLastsAMinuteEachTimeHasTheWholeBudget) {
+  Step step(1, 10);
+  step.hello_all();
+  int exits = 0;
+  while (step.got<Finish>(0).empty() && exits < 50) {
+    step.advance(core::kLastingGenerationMs);
+    step.exit(0, 1);
+    ++exits;
+  }
+  EXPECT_EQ(exits, 10 + 1);
+}
+
+TEST(StepControllerTest, WhenSlurmEndsTheStepEveryTaskIsReleasedAndNoneRestarts) {
+  Step step(3);
+  step.hello_all();
+  step.exit(1, 1);
+  step.end_by_slurm(0);
+  for (int32_t task = 0; task < 3; ++task) EXPECT_EQ(step.got<Release>(task).size(), 1);
+  EXPECT_FALSE(step.controller().next_deadline().has_value());
+  for (int32_t task = 0; task < 3; ++task) EXPECT_EQ(step.got<Start>(task).size(), 1);
+}
+
+TEST(StepControllerTest, ATaskThatNeverReportsReleasesTheOthers) {
+  Step step(2);
+  step.hello(0);
+  step.next_deadline();
+  EXPECT_EQ(step.got<Release>(0).size(), 1);
+  EXPECT_THAT(step.said(), ElementsAre(HasSubstr("1 tasks of the step did not report")));
+  step.hello(1);  // late
+  EXPECT_EQ(step.got<Release>(1).size(), 1);
+}
+
+TEST(StepControllerTest, ALostShimEndsTheStepBecauseSlurmStartsItOnlyOnce) {
+  Step step(2);
+  step.hello_all();
+  step.lose(1);
+  for (int i = 0; i < 4 && step.got<Finish>(0).empty(); ++i) step.next_deadline();
+  ASSERT_EQ(step.got<Finish>(0).size(), 1);
+  EXPECT_EQ(step.got<Finish>(0)[0].exit_code, 1);
+  EXPECT_THAT(step.said().back(), HasSubstr("task 1 on node0 was lost"));
+}
+
+TEST(StepControllerTest, ForeignOrRepeatedTasksAreRefused) {
+  Step step(2);
+  EXPECT_EQ(step.hello(0), "");
+  EXPECT_THAT(step.hello(0), HasSubstr("here already"));
+  Hello other;
+  other.task = 1;
+  other.tasks = 5;
+  StepController controller({"7.0", 1}, step);
+  EXPECT_EQ(controller.hello(other, 0), "");
+  other.task = 5;
+  EXPECT_THAT(controller.hello(other, 0), HasSubstr("does not belong"));
+  other.task = 2;
+  other.version = kProtocolVersion + 1;
+  EXPECT_THAT(controller.hello(other, 0), HasSubstr("speaks version"));
+}
+
+TEST(StepControllerTest, IsDoneWhenEveryTaskHasGone) {
+  Step step(1);
+  EXPECT_FALSE(step.controller().done());
+  step.hello_all();
+  step.exit(0, 0);
+  EXPECT_FALSE(step.controller().done());
+  step.lose(0);
+  EXPECT_TRUE(step.controller().done());
+}
+
+}  // namespace
+}  // namespace hpctl::step
