@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // FrameStream: packets over a byte stream (TCP), each preceded by its length as u32.
 //
-// For event loops; common/base/frame.h waits instead. The descriptor must be non-blocking. Neither end ever waits here: send() keeps what the kernel
-// does not take for flush(), and receive() gives what has arrived. One thread.
+// For event loops; common/base/frame.h waits instead. The descriptor must be non-blocking. Neither
+// end ever waits here: send() keeps what the kernel does not take for flush(), and receive() gives
+// what has arrived. One thread.
 #pragma once
 
 #include <cstdint>

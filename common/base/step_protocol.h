@@ -30,8 +30,8 @@ inline constexpr uint32_t kProtocolVersion = 1;
 // How long a task waits for its step's controller before it runs without supervision.
 inline constexpr int64_t kStepPatienceMs = 1'000;
 
-// Environment by which plugin, shim and controller find each other; the program does not see it. The
-// first two travel from srun to the nodes, which with --export=NONE only SLURM_* does.
+// Environment by which plugin, shim and controller find each other; the program does not see it.
+// The first two travel from srun to the nodes, which with --export=NONE only SLURM_* does.
 inline constexpr char kPortName[] = "SLURM_HPCTL_STEP_PORT";    // TCP port on srun's host
 inline constexpr char kTokenName[] = "SLURM_HPCTL_STEP_TOKEN";  // 32 random bytes in hex
 // "RANK TASKS LOCAL_RANK LOCAL_TASKS NODE_RANK NODES SIGNALS_ALL"; the last is 1 where Slurm

@@ -22,7 +22,8 @@ static int shim = -1;
 static bool is_supervised(spank_t spank) {
   char port[16];
   uint32_t step = 0;
-  if (spank_getenv(spank, "SLURM_HPCTL_STEP_PORT", port, sizeof(port)) != ESPANK_SUCCESS) return false;
+  if (spank_getenv(spank, "SLURM_HPCTL_STEP_PORT", port, sizeof(port)) != ESPANK_SUCCESS)
+    return false;
   return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step < FIRST_SPECIAL_STEP;
 }
 
