@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -17,6 +18,8 @@ namespace hpctl {
 namespace {
 
 using nlohmann::json;
+
+constexpr int64_t kStartMs = 10'000;
 
 std::string join(const std::vector<std::string>& words) {
   std::string text;
@@ -75,36 +78,40 @@ Outcome SlurmClient::start() {
                      "with -DSLURM_PREFIX=/opt/slurm) and run scripts/build.sh release hpslurm"};
   }
   HP_TRY_ASSIGN(process_, HpslurmProcess::start(program));
-  const auto answer = exchange(json{{"call", "version"}, {"arguments", json::object()}}.dump());
-  if (!answer.ok()) return answer.error();
+  // Its first answer needs no server: what keeps it from that is Slurm's configuration.
+  const auto answer = exchange(json{{"call", "version"}, {"arguments", json::object()}}.dump(),
+                               std::min(options_.call_deadline_ms, kStartMs));
+  if (!answer.ok()) {
+    const char* file = std::getenv("SLURM_CONF");
+    return Error{answer.error().code, "cannot read Slurm's configuration: check " +
+                                          std::string(file == nullptr ? "slurm.conf" : file) +
+                                          " and SLURM_CONF: " + answer.error().message};
+  }
   HP_TRY_ASSIGN(version_, as<SlurmVersion>(decode(*answer)));
   return Ok{};
 }
 
 // A life that gave no answer is over; its last words say why.
-Result<std::string> SlurmClient::exchange(const std::string& request) {
+Result<std::string> SlurmClient::exchange(const std::string& request, int64_t deadline_ms) {
   const SystemClock clock;
-  auto answer = process_->exchange(request, clock.monotonic_ms() + options_.call_deadline_ms);
+  auto answer = process_->exchange(request, clock.monotonic_ms() + deadline_ms);
   if (answer.ok()) return answer;
-  const Error problem = explain(answer.error());
+  const std::string words = process_->last_words();
   process_.reset();
-  return problem;
+  return Error{answer.error().code,
+               answer.error().message + (words.empty() ? "" : " (" + words + ")")};
 }
 
+// An absent Slurm as a cause and a remedy.
 Error SlurmClient::explain(const Error& problem) const {
-  const std::string words = process_ == nullptr ? "" : process_->last_words();
-  const std::string told = problem.message + (words.empty() ? "" : " (" + words + ")");
-  if (problem.code != ErrorCode::kUnavailable) return {problem.code, problem.message};
-  if (mentions_munge(told)) {
+  if (problem.code != ErrorCode::kUnavailable) return problem;
+  if (mentions_munge(problem.message)) {
     return {problem.code,
-            "munged does not answer on this machine: systemctl status munge: " + told};
-  }
-  if (words.find("fatal") != std::string::npos) {
-    return {problem.code, "libslurm gave up; check SLURM_CONF and slurm.conf: " + told};
+            "munged does not answer on this machine: systemctl status munge: " + problem.message};
   }
   const std::string where = version_.controllers.empty() ? "" : " at " + join(version_.controllers);
   return {problem.code,
-          "slurmctld" + where + " does not answer; check with scontrol ping: " + told};
+          "slurmctld" + where + " does not answer; check with scontrol ping: " + problem.message};
 }
 
 Result<json> SlurmClient::call(const std::string& name, const json& arguments) {
@@ -115,15 +122,15 @@ Result<json> SlurmClient::call(const std::string& name, const json& arguments) {
       return started.error();
     }
   }
-  HP_TRY_ASSIGN(const std::string text,
-                exchange(json{{"call", name}, {"arguments", arguments}}.dump(
-                    -1, ' ', false, json::error_handler_t::replace)));
-  auto answer = decode(text);
+  const auto text = exchange(json{{"call", name}, {"arguments", arguments}}.dump(
+                                 -1, ' ', false, json::error_handler_t::replace),
+                             options_.call_deadline_ms);
+  if (!text.ok()) return explain(text.error());
+  auto answer = decode(*text);
   if (answer.ok()) return answer;
-  const Error problem = explain(answer.error());
-  // libslurm keeps what it has read of a broken configuration or key: a new life reads it again.
-  if (problem.code == ErrorCode::kUnavailable) process_.reset();
-  return problem;
+  // libslurm keeps what it has read of a configuration or a key: a new life reads it again.
+  if (answer.error().code == ErrorCode::kUnavailable) process_.reset();
+  return explain(answer.error());
 }
 
 Result<SlurmVersion> SlurmClient::version() {

@@ -78,7 +78,7 @@ class SlurmClient {
 
  private:
   Result<nlohmann::json> call(const std::string& name, const nlohmann::json& arguments);
-  Result<std::string> exchange(const std::string& request);
+  Result<std::string> exchange(const std::string& request, int64_t deadline_ms);
   Outcome start();
   Error explain(const Error& problem) const;
   Result<std::optional<JobId>> find_by_comment(const std::string& comment);

@@ -12,6 +12,7 @@
 #include "common/base/frame.h"
 #include "common/base/slurm_messages_json.h"
 #include "slurm-plugins/hpslurm/jobs.h"
+#include "slurm-plugins/hpslurm/munge.h"
 #include "slurm-plugins/hpslurm/nodes.h"
 #include "slurm-plugins/hpslurm/slurm_compat.h"
 
@@ -42,6 +43,7 @@ Answer perform(const std::string& request) {
     if (call == calls.end()) {
       return Error{ErrorCode::kInvalidArgument, "hpslurm has no call " + name};
     }
+    if (call->second != version) HP_TRY(check_munged());
     return call->second(message.at("arguments"));
   } catch (const json::exception& problem) {
     return Error{ErrorCode::kInvalidArgument, "not a request: " + std::string(problem.what())};

@@ -103,15 +103,18 @@ Answer load_nodes(const json& arguments) {
   if (names.empty() || names.size() > kSingleNodes) {
     if (slurm_load_node(0, &raw, kShow) != SLURM_SUCCESS) return last_error("cannot list nodes");
     append(NodesMessage(raw), names, found);
-    return found;
-  }
-  for (std::string name : names) {
-    if (slurm_load_node_single(&raw, name.data(), kShow) != SLURM_SUCCESS) {
-      return last_error("node " + name);
+  } else {
+    for (std::string name : names) {
+      if (slurm_load_node_single(&raw, name.data(), kShow) != SLURM_SUCCESS) {
+        return last_error("node " + name);
+      }
+      append(NodesMessage(raw), names, found);
     }
-    append(NodesMessage(raw), names, found);
   }
-  return found;
+  std::set<std::string> missing = names;
+  for (const json& node : found) missing.erase(node.at("name").get<std::string>());
+  if (missing.empty()) return found;
+  return Error{ErrorCode::kNotFound, "Slurm knows no node " + *missing.begin()};
 }
 
 Answer update_node(const json& arguments) {

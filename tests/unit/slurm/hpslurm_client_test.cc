@@ -73,9 +73,20 @@ TEST_F(Client, StartsOneProgramForManyCalls) {
 }
 
 TEST_F(Client, AFatalErrorOfLibslurmSaysItsCause) {
-  expect_one_error("die hpslurm: fatal: Unable to process configuration file",
-                   "check SLURM_CONF and slurm.conf: hpslurm exited with code 1 (hpslurm: fatal: "
-                   "Unable to process configuration file)");
+  expect_one_error("die hpslurm: fatal: out of sorts",
+                   "does not answer; check with scontrol ping: hpslurm exited with code 1 "
+                   "(hpslurm: fatal: out of sorts)");
+}
+
+TEST_F(Client, AnUnreadableConfigurationIsNamed) {
+  ::setenv("SLURM_CONF", "/etc/x.conf", 1);
+  happens("version die hpslurm: fatal: Unable to process configuration file");
+  const auto failed = client_.ping();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().message,
+            "cannot read Slurm's configuration: check /etc/x.conf and SLURM_CONF: hpslurm "
+            "exited with code 1 (hpslurm: fatal: Unable to process configuration file)");
+  EXPECT_TRUE(client_.ping().ok());
 }
 
 TEST_F(Client, AnHpslurmThatHangsIsReplacedAfterTheDeadline) {
