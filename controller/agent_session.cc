@@ -69,6 +69,10 @@ void AgentSession::OnWriteDone(bool ok) {
 void AgentSession::OnCancel() { close(grpc::Status::CANCELLED); }
 
 void AgentSession::OnDone() {
+  {
+    // OnCancel may have run on another thread; that it is over is ordered here, in our own terms.
+    const std::lock_guard<std::mutex> lock(mutex_);
+  }
   closed_(*this);
   self_.reset();
 }

@@ -77,6 +77,10 @@ void EventWatcher::OnCancel() {
 
 void EventWatcher::OnDone() {
   feed_.unsubscribe(token_);
+  {
+    // OnCancel may have run on another thread; that it is over is ordered here, in our own terms.
+    const std::lock_guard<std::mutex> lock(mutex_);
+  }
   delete this;
 }
 

@@ -30,7 +30,6 @@ part "build release" scripts/build.sh release
 if ! $quick; then
   # The suppressions name only process-wide singletons of third-party libraries.
   export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
-  export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp"
   part "build asan" scripts/build.sh asan
   part "test asan+ubsan" run_ctest asan -LE 'heavy|sim|bench'
   part "build tsan" scripts/build.sh tsan
