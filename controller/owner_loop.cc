@@ -125,9 +125,9 @@ void OwnerLoop::run() {
   for (;;) {
     const int64_t due_ms = next_turn();
     auto commands = take(due_ms);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (stopping_) break;
+    if (is_stopping()) {
+      refuse(std::move(commands));  // taken, but not begun
+      break;
     }
     detect_stall(due_ms);
     turn(std::move(commands));
@@ -137,7 +137,16 @@ void OwnerLoop::run() {
     const std::lock_guard<std::mutex> lock(mutex_);
     rest.swap(queue_);
   }
-  for (Command& command : rest) {
+  refuse(std::move(rest));
+}
+
+bool OwnerLoop::is_stopping() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return stopping_;
+}
+
+void OwnerLoop::refuse(std::deque<Command> commands) {
+  for (Command& command : commands) {
     if (command.query) command.query(nullptr);
     if (command.done) command.done(nullptr, nullptr);
   }

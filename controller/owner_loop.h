@@ -96,6 +96,8 @@ class OwnerLoop {
 
   void enqueue(Command command);
   void run();
+  bool is_stopping();
+  static void refuse(std::deque<Command> commands);  // answers with null
   std::deque<Command> take(int64_t due_ms);
   int64_t next_turn() const;
   bool has_live_job() const;
