@@ -56,7 +56,9 @@ static void find_bindir(void) {
   if (dladdr((void*)&hp_register_options, &self) == 0 || self.dli_fname == NULL) return;
   const char* const end = strrchr(self.dli_fname, '/');
   if (end == NULL) return;
-  snprintf(bindir, sizeof(bindir), "%.*s/../bin", (int)(end - self.dli_fname), self.dli_fname);
+  char beside[PATH_MAX];
+  snprintf(beside, sizeof(beside), "%.*s/../bin", (int)(end - self.dli_fname), self.dli_fname);
+  if (realpath(beside, bindir) == NULL) snprintf(bindir, sizeof(bindir), "%s", beside);
 }
 
 int hp_register_options(spank_t spank, int ac, char** av) {

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What the tests of `srun --auto-resume=1` share: a cluster with the plugin, and how to check.
+# Sourced with the names of the build directory and the number of nodes; $work is a directory that
+# the nodes see.
+build=$1
+cluster=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/cluster
+plugin=$build/lib/hpctl_auto_resume.so
+if [ ! -e "$plugin" ]; then
+  echo "skipped: $plugin is not built (Slurm's headers are absent)" >&2
+  exit 77
+fi
+
+exports=$("$cluster" up --nodes "$2" --netns --owner $$) || exit $?
+eval "$exports"
+work=$HPCTL_TEST_CLUSTER/work
+mkdir -p "$work"
+trap '"$cluster" down' EXIT
+failures=0
+
+check() { # check WHAT EXPECTED FOUND
+  if [ "$2" = "$3" ]; then
+    echo "ok: $1"
+  else
+    printf 'FAILED: %s\n--- expected\n%s\n--- found\n%s\n---\n' "$1" "$2" "$3"
+    failures=$((failures + 1))
+  fi
+}
+check_has() { # check_has WHAT TEXT FOUND
+  case $3 in
+    *"$2"*) echo "ok: $1" ;;
+    *) check "$1" "… $2 …" "$3" ;;
+  esac
+}
+check_lacks() { # check_lacks WHAT TEXT FOUND
+  case $3 in
+    *"$2"*) check "$1" "nothing about: $2" "$3" ;;
+    *) echo "ok: $1" ;;
+  esac
+}
+plugins() { printf 'optional %s\n' "$@" >"$HPCTL_TEST_CLUSTER/plugstack.d/hpctl.conf"; }
+step() { timeout 60 srun -Q --auto-resume=1 "$@"; }
+plain() { timeout 60 srun -Q --auto-resume=0 "$@"; }
+# The output of a command and its exit code, as two lines or more.
+outcome() {
+  local code=0
+  "$@" 2>&1 || code=$?
+  echo "exit $code"
+}
+# Waits until a file is there; what writes it says that it is so far.
+await_file() {
+  local until=$((SECONDS + 20))
+  until [ -e "$1" ]; do
+    [ $SECONDS -lt $until ] || { check "the file $1" "there" "missing"; return 0; }
+    sleep 0.02
+  done
+}
+await_no_process() { # await_no_process PATTERN: of this build
+  local until=$((SECONDS + 10))
+  while pgrep -f "$1" >/dev/null; do
+    [ $SECONDS -lt $until ] || { check "no process $1" "" "$(pgrep -af "$1")"; return 0; }
+    sleep 0.05
+  done
+  echo "ok: no $1 left"
+}
+finish() {
+  await_no_process "$build/bin/hpcontroller-step"
+  [ "$failures" -eq 0 ] || { echo "$failures checks failed" >&2; exit 1; }
+}
+plugins "$plugin"

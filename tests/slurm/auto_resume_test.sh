@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What `srun --auto-resume=1` adds: restarts of the whole step, and all that must not go wrong with
+# them. Usage: … BUILD_DIRECTORY
+# shellcheck disable=SC2016,SC2154  # the quoted programs are for the shell of a task
+set -euo pipefail
+# shellcheck source=tests/slurm/auto_resume_setup.sh
+. "$(dirname "$(realpath "$0")")/auto_resume_setup.sh" "$1" 2
+stand_ins=$build/tests/plugins
+
+# A task that writes down each of its lives; `FAILING TIMES HOW` ends rank FAILING so in its first
+# TIMES lives, while the others wait to be ended.
+cat >"$work/task" <<'SCRIPT'
+#!/bin/bash
+echo "$RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $WORLD_SIZE $SLURMD_NODENAME $MASTER_ADDR:$MASTER_PORT" \
+  >>"$LIVES/g$HPCTL_GENERATION.$RANK"
+[ "$TORCHELASTIC_RESTART_COUNT" -lt "$2" ] || exit 0
+[ "$RANK" = "$1" ] || exec sleep 60
+until [ "$(ls "$LIVES" | grep -c "^g$HPCTL_GENERATION\.")" -eq "$WORLD_SIZE" ]; do sleep 0.02; done
+eval "$3"
+SCRIPT
+chmod +x "$work/task"
+lives() { # lives SRUN-OPTIONS... -- FAILING TIMES HOW
+  export LIVES=$work/lives
+  rm -rf "$LIVES"
+  mkdir "$LIVES"
+  local options=()
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  shift
+  outcome step "${options[@]}" "$work/task" "$@"
+}
+count() { find "$work/lives" -name "$1" | wc -l; }
+
+# --- restarts ---------------------------------------------------------------------------------
+check_has "a script" "task 0 on n" "$(lives -n1 -- 0 1 'exit 3')"
+check "it was started again" 1 "$(count g2.0)"
+
+told=$(lives -N2 -n4 --ntasks-per-node=2 -- 3 2 'kill -KILL $$')
+check_has "2 nodes x 2 tasks" "task 3 on n2 died of SIGKILL; all 4 tasks start again" "$told"
+check_has "it finished" "exit 0" "$told"
+check "every task, each generation" "4 4 4 0" \
+  "$(count 'g1.*') $(count 'g2.*') $(count 'g3.*') $(count 'g4.*')"
+check "ranks and nodes stay" "$(cut -d: -f1 "$work"/lives/g1.* | sort)" \
+  "$(cut -d: -f1 "$work"/lives/g3.* | sort)"
+check "one master in a generation" 1 "$(cut -d' ' -f5 "$work"/lives/g2.* | sort -u | wc -l)"
+check "another port in each" 3 "$(cat "$work"/lives/* | cut -d' ' -f5 | sort -u | wc -l)"
+check "said once" 1 "$(grep -c 'standard input that was read' <<<"$told")"
+if [ "$HPCTL_TEST_NETNS" = true ]; then
+  check_lacks "the master's address is one for other nodes" 127.0.0.1 "$(cat "$work"/lives/g2.*)"
+fi
+lives -N2 -n3 -m plane=2 -- 2 1 'exit 1' >/dev/null
+check "uneven tasks per node" "0 0/2 3 n1,1 1/2 3 n1,2 0/1 3 n2" \
+  "$(cat "$work"/lives/g2.* | cut -d' ' -f1-4 | sort | paste -sd,)"
+
+# --- when it gives up -------------------------------------------------------------------------
+told=$(HPCTL_MAX_RESTARTS=1 lives -n2 -- 1 9 'exit 7')
+check_has "budget spent" "giving up: all 1 restarts within an hour are spent" "$told"
+check_has "and with its code" "exit 7" "$told"
+check "lives" "2 2 0" "$(count 'g1.*') $(count 'g2.*') $(count 'g3.*')"
+told=$(lives -n2 -- 0 9 'exit 93')
+check_has "93 is not restarted" "a restart cannot help" "$told"
+check_has "93 stays 93" "exit 93" "$told"
+check "one life" "2 0" "$(count 'g1.*') $(count 'g2.*')"
+
+# --- requests ---------------------------------------------------------------------------------
+told=$(outcome srun -Q --auto-resume=x -n1 true)
+check_has "a wrong value" "--auto-resume=x is neither 0 nor 1" "$told"
+check_lacks "is refused" "exit 0" "$told"
+supervised='[ -n "$HPCTL_GENERATION" ] && echo yes || echo no'
+check "default" no "$(srun -Q -n1 sh -c "$supervised")"
+check "without value" yes "$(srun -Q --auto-resume -n1 sh -c "$supervised")"
+check "HPCTL_AUTO_RESUME=1" yes "$(HPCTL_AUTO_RESUME=1 srun -Q -n1 sh -c "$supervised")"
+check "the command line wins" no "$(HPCTL_AUTO_RESUME=1 plain -n1 sh -c "$supervised")"
+check "--hpctl-resume" yes "$(srun -Q --hpctl-resume=1 -n1 sh -c "$supervised")"
+check "salloc's default" yes "$(salloc -Q --auto-resume=1 -n1 srun -Q sh -c "$supervised")"
+cat >"$work/batch" <<SCRIPT
+#!/bin/bash
+cat /proc/\$PPID/comm; $supervised
+srun -Q sh -c '$supervised'
+SCRIPT
+sbatch -Q --wait --auto-resume=1 -n1 -o "$work/batch.out" "$work/batch" >/dev/null
+check "sbatch's default, but not the batch script" "slurmstepd no yes" \
+  "$(xargs <"$work/batch.out")"
+printf '0-1 /usr/bin/env\n' >"$work/multi"
+told=$(outcome step -n2 --multi-prog "$work/multi")
+check_has "--multi-prog is refused aloud" "--multi-prog steps cannot be restarted" "$told"
+check_has "and runs" "exit 0" "$told"
+check_lacks "without our variables" "HPCTL_STEP" "$told"
+told=$(PMIX_RANK=0 outcome step -w n1 -n2 sh -c "$supervised")
+check "PMI is refused aloud, once for the node" 1 "$(grep -c 'uses PMI' <<<"$told")"
+check "and runs" 2 "$(grep -cx no <<<"$told")"
+
+# --- fail open --------------------------------------------------------------------------------
+mkdir "$work/bin"
+plugins "$plugin bindir=$work/bin"
+told=$(outcome step -n2 sh -c 'exit 4')
+check_has "no controller to start" "hpcontroller-step: No such file" "$told"
+check_has "and no shim" "exit 4" "$told"
+cp "$build/bin/hpagent-shim" "$work/bin"
+printf '#!/bin/sh\nexec sleep 10\n' >"$work/bin/hpcontroller-step"
+chmod +x "$work/bin/hpcontroller-step"
+begin=$(date +%s%N)
+outcome step -w n1 -n2 sh -c 'exit 4' >"$work/told" # it keeps its end of a pipe open
+elapsed=$((($(date +%s%N) - begin) / 1000000)) told=$(cat "$work/told")
+check "a controller that does not answer is waited for 1 s" 1 \
+  "$((elapsed / 1000))"
+check "said once for the node" 1 "$(grep -c 'does not answer' <<<"$told")"
+check_has "the program ran" "exit 4" "$told"
+plugins "$plugin"
+outcome step -n2 sh -c 'touch '"$work"'/life.$SLURM_PROCID
+  until [ -e '"$work"'/go ]; do sleep 0.02; done; exit 5' >"$work/told" &
+await_file "$work/life.0"
+await_file "$work/life.1"
+pkill -KILL -f "$build/bin/hpcontroller-step"
+touch "$work/go"
+wait $!
+check_has "a controller that dies" "the step's controller is gone" "$(cat "$work/told")"
+check_has "its tasks end as they end" "exit 5" "$(cat "$work/told")"
+
+# --- what dies with whom ----------------------------------------------------------------------
+rm -f "$work"/life.*
+outcome step -N2 -n2 sh -c 'echo $PPID >'"$work"'/shim.$SLURM_PROCID
+  mv '"$work"'/shim.$SLURM_PROCID '"$work"'/life.$SLURM_PROCID; exec sleep 60' >"$work/told" &
+await_file "$work/life.0"
+await_file "$work/life.1"
+kill -KILL "$(cat "$work/life.1")"
+wait $!
+check_has "a lost shim ends the step" "task 1 on n2 was lost" "$(cat "$work/told")"
+await_no_process "^sleep 60"
+
+# --- the plugins of others --------------------------------------------------------------------
+comm='cat /proc/$PPID/comm'
+plugins "$stand_ins/spank_other_auto_resume.so" "$plugin"
+told=$(srun --auto-resume=1 -n1 sh -c "$comm" 2>&1)
+check_has "another owner has the option" "other plugin: auto-resume=1" "$told"
+check_has "explained" "--auto-resume belongs to $stand_ins/spank_other_auto_resume.so" "$told"
+check_has "and left to it" "slurmstepd" "$told"
+check "--hpctl-resume is ours" hpagent-shim "$(srun -Q --hpctl-resume=1 -n1 sh -c "$comm")"
+plugins "$plugin" "$stand_ins/spank_other_auto_resume.so"
+told=$(srun --auto-resume=1 -n1 sh -c "$comm" 2>&1)
+check_has "we have the option" "--auto-resume is hpctl's here" "$told"
+check_has "and use it" "hpagent-shim" "$told"
+
+root=$HPCTL_TEST_CLUSTER/root # shows nothing of the build directory
+mkdir -p "$root"/{bin,etc,usr,lib,lib64,proc,dev,tmp}
+touch "$root/etc/in-the-container"
+container="$stand_ins/spank_container.so $root"
+for order in "$plugin|$container" "$container|$plugin"; do
+  plugins "${order%|*}" "${order#*|}"
+  told=$(outcome step -w n1 -n2 \
+    sh -c 'ls /etc; '"$comm"'; exit $((1 - TORCHELASTIC_RESTART_COUNT))')
+  check_has "a container, restarted in it" "exit 0" "$told"
+  check "in both lives, both tasks, under the shim" "4 4" \
+    "$(grep -c in-the-container <<<"$told") $(grep -c hpagent-shim <<<"$told")"
+done
+finish
