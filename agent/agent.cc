@@ -19,6 +19,7 @@
 #include "agent/core/progress.h"
 #include "agent/core/reconnect.h"
 #include "agent/core/supervisor.h"
+#include "agent/error_file.h"
 #include "agent/event_loop.h"
 #include "agent/holder_memory.h"
 #include "agent/holder_protocol.h"
@@ -73,6 +74,7 @@ class Agent {
   void on_holder();
   void on_worker(const holder::WorkerState& worker, const UniqueFd& page);
   void on_exit(const holder::Exited& exit);
+  std::string recorded_cause(const holder::Exited& exit) const;
   void tell_holder(const holder::ToHolder& message);
   void perform(const Decisions& decisions);
   void perform(const SpawnRank& decision);
@@ -206,11 +208,21 @@ void Agent::on_exit(const holder::Exited& exit) {
   }
   v1::AgentMessage message = this->message();
   *message.mutable_worker_exited() = to_message(exit);
+  if (const std::string cause = recorded_cause(exit); !cause.empty()) {
+    message.mutable_worker_exited()->set_message(cause);
+  }
   report(std::move(message), exit.exit_id);
   watch_.worker_ended(exit.rank, exit.generation);
   const auto page = pages_.find(exit.rank);
   if (page != pages_.end() && page->second.generation == exit.generation) pages_.erase(page);
   perform(supervisor_.exited(exit.generation, exit.rank));
+}
+
+// What the program itself recorded says more than its last line.
+std::string Agent::recorded_cause(const holder::Exited& exit) const {
+  const bool failed = exit.exit_code != 0 || exit.signal != 0;
+  if (!failed || exit.by_request != 0) return "";
+  return read_error_file(error_file_path(place_, exit.generation, exit.rank));
 }
 
 void Agent::tell_holder(const holder::ToHolder& message) {
@@ -281,12 +293,14 @@ v1::AgentMessage Agent::message() const {
 v1::AgentMessage Agent::registration() const {
   v1::AgentMessage message = this->message();
   v1::Register& registration = *message.mutable_register_agent();
-  registration.set_instance_id(instance_id(options_.node));
+  const NodeFacts facts = read_node_facts(options_.node);
+  if (!facts.trouble.empty()) log_warning(facts.trouble);
+  registration.set_instance_id(facts.instance_id);
   registration.set_holder_pid(hello_.holder_pid);
   registration.set_agent_pid(static_cast<uint64_t>(::getpid()));
   registration.set_generation_seen(supervisor_.generation_seen());
   registration.set_version(options_.version);
-  for (const auto& [name, value] : node_capabilities()) {
+  for (const auto& [name, value] : facts.capabilities) {
     (*registration.mutable_capabilities())[name] = value;
   }
   for (const StartedWorker& worker : supervisor_.running()) {
@@ -376,6 +390,9 @@ void Agent::on_start(const v1::StartWorkers& start) {
       return answer(Failed{key, start.generation(), spawn.error().message, true});
     }
     spawns.push_back(std::move(spawn).value());
+  }
+  if (const auto ready = prepare_command(start, place_); !ready.ok()) {
+    return answer(Failed{key, start.generation(), ready.error().message, false});
   }
   spawns_[start.generation()] = std::move(spawns);
   perform(

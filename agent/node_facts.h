@@ -7,10 +7,15 @@
 
 namespace hpctl::agent {
 
-// HPCTL_INSTANCE_ID, else "HOST/NODE": names the machine, so that a replacement is recognised.
-std::string instance_id(const std::string& node);
+struct NodeFacts {
+  // Names the machine, so that a replacement is recognised (common/base/hyperpod.h); "HOST/NODE"
+  // where nothing better is known.
+  std::string instance_id;
+  // cpus, memory_bytes, hostname; instance_type, instance_group, machine_boot_id where known.
+  std::map<std::string, std::string> capabilities;
+  std::string trouble;  // one line to log; "" = none
+};
 
-// cpus, memory_bytes, hostname.
-std::map<std::string, std::string> node_capabilities();
+NodeFacts read_node_facts(const std::string& node);
 
 }  // namespace hpctl::agent

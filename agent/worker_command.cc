@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/worker_command.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
+#include "agent/error_file.h"
+#include "common/base/port.h"
 #include "common/base/workload.h"
 
 namespace hpctl::agent {
 namespace {
 
 // One thread per worker and operation unless the user says otherwise: the thread count changes the
-// bits of a result, and workers share the node's processors.
-constexpr const char* kThreadCounts[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
-                                         "MKL_NUM_THREADS"};
+// bits of a result, and workers share the node's processors. A command gets what torchrun would set
+// and no more.
+std::vector<std::string> thread_counts(const v1::StartWorkers& start) {
+  if (start.command_size() > 0) return {"OMP_NUM_THREADS"};
+  return {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
+}
 
-// What torchrun gives its workers, and our own three.
+// What torchrun gives its workers, and our own three. One role, and all of it is of this
+// generation, so that every rank is told the same.
 std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& start,
                                                         int32_t local_rank,
                                                         const NodePlace& place) {
@@ -24,9 +31,17 @@ std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& 
       {"WORLD_SIZE", std::to_string(start.world_size())},
       {"LOCAL_WORLD_SIZE", std::to_string(start.ranks_size())},
       {"GROUP_RANK", std::to_string(start.group_rank())},
+      {"GROUP_WORLD_SIZE", std::to_string(start.group_world_size())},
+      {"ROLE_NAME", "default"},
+      {"ROLE_RANK", std::to_string(start.ranks(local_rank))},
+      {"ROLE_WORLD_SIZE", std::to_string(start.world_size())},
       {"TORCHELASTIC_RESTART_COUNT", std::to_string(start.restart_count())},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(start.max_restarts())},
       {"TORCHELASTIC_RUN_ID", std::to_string(place.job)},
+      // Rank 0 itself serves the store at MASTER_ADDR:MASTER_PORT.
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE",
+       error_file_path(place, start.generation(), start.ranks(local_rank))},
       {"HPCTL_JOB_ID", std::to_string(place.job)},
       {"HPCTL_GENERATION", std::to_string(start.generation())},
       {"HPCTL_NODE", place.node}};
@@ -40,8 +55,8 @@ std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& 
 Result<std::vector<std::string>> environment(const v1::StartWorkers& start, int32_t local_rank,
                                              const NodePlace& place) {
   std::map<std::string, std::string> env;
-  for (const char* name : kThreadCounts) {
-    if (std::getenv(name) == nullptr) env[name] = "1";
+  for (const std::string& name : thread_counts(start)) {
+    if (std::getenv(name.c_str()) == nullptr) env[name] = "1";
   }
   for (const auto& [name, value] : start.env()) {
     if (name.empty() || name.find('=') != std::string::npos ||
@@ -86,6 +101,20 @@ Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_ra
                                                   " KiB; shorten them"};
   }
   return spawn;
+}
+
+Outcome prepare_command(const v1::StartWorkers& start, const NodePlace& place) {
+  if (start.command_size() == 0) return Ok{};
+  for (const int32_t rank : start.ranks()) {
+    HP_TRY(prepare_error_file(place, start.generation(), rank));
+  }
+  const bool has_rank_0 =
+      std::find(start.ranks().begin(), start.ranks().end(), 0) != start.ranks().end();
+  if (!has_rank_0 || start.master_port() == 0) return Ok{};
+  Outcome free = check_port_free(static_cast<uint16_t>(start.master_port()));
+  if (free.ok()) return Ok{};
+  return Error{free.error().code,
+               "MASTER_PORT: " + free.error().message + "; the next generation gets another"};
 }
 
 }  // namespace hpctl::agent

@@ -5,21 +5,20 @@
 #include <string>
 
 #include "agent/holder_protocol.h"
+#include "agent/node_place.h"
 #include "common/base/result.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 
 namespace hpctl::agent {
 
-struct NodePlace {
-  uint64_t job = 0;
-  std::string node;
-  std::string job_directory;      // working directory of the workers
-  std::string program_directory;  // where hptrain is
-};
-
 // `local_rank` indexes start.ranks(). kInvalidArgument when the workload document is damaged, a
 // variable has no proper name, or all is too large for one packet.
 Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_rank,
                                  const NodePlace& place);
+
+// What a command, unlike hptrain, needs around it: its error files' directory, and, where rank 0
+// runs, a MASTER_PORT that nobody has taken. kUnavailable for the port: another generation gets
+// another one.
+Outcome prepare_command(const v1::StartWorkers& start, const NodePlace& place);
 
 }  // namespace hpctl::agent

@@ -36,6 +36,12 @@ core::WorkerExited make_exit(const v1::AgentMessage& message) {
           exited.by_request()};
 }
 
+// Text by that name, or "".
+std::string capability(const v1::Register& agent, const std::string& name) {
+  const auto it = agent.capabilities().find(name);
+  return it == agent.capabilities().end() ? "" : it->second.substr(0, kMaxNameBytes);
+}
+
 // The open action that the agent of this message was asked to perform.
 template <typename Answer>
 const core::Action* find_action(const Answer& answer, const v1::AgentMessage& message,
@@ -81,7 +87,8 @@ core::AgentRegistered make_registration(const v1::AgentMessage& message) {
           agent.holder_pid(),
           agent.agent_pid(),
           Generation{agent.generation_seen()},
-          make_workers(agent.workers())};
+          make_workers(agent.workers()),
+          capability(agent, "address")};
 }
 
 std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
@@ -99,8 +106,9 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
       const v1::ActionFailed& failed = message.action_failed();
       const core::Action* action = find_action(failed, message, state);
       if (action == nullptr) return std::nullopt;
-      return core::ActionFailed{action->id, job, message.node(), bounded(failed.reason()),
-                                failed.permanent()};
+      return core::ActionFailed{action->id,         job,
+                                message.node(),     bounded(failed.reason()),
+                                failed.permanent(), failed.node_fault()};
     }
     case v1::AgentMessage::kGoodbye:
       return core::NodeEnded{job, message.node(), message.boot_id()};

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/lineage_executor.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/port.h"
 
 namespace hpctl {
 namespace {
@@ -38,28 +35,14 @@ std::string port_path(const HomePaths& paths, JobId job, Generation generation) 
   return paths.rendezvous(job, generation) + ".port";
 }
 
-// A port nobody listens on now. Another program may take it before the workers bind it; the
-// generation then fails and the next one gets another port.
-Result<uint16_t> free_port() {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  if (!fd.valid() || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return errno_error("cannot find a free port on 127.0.0.1");
-  }
-  return ntohs(address.sin_port);
-}
-
 Outcome prepare_rendezvous(const HomePaths& paths, JobId job, Generation generation) {
   const std::string directory = paths.rendezvous(job, generation);
   const std::string parent = directory.substr(0, directory.rfind('/'));
   HP_TRY(make_directories(directory));
   const std::string port_file = port_path(paths, job, generation);
   if (!path_exists(port_file)) {
-    HP_TRY_ASSIGN(const uint16_t port, free_port());
+    // Free here; the agent of rank 0's node, which may be another, tries it once more.
+    HP_TRY_ASSIGN(const uint16_t port, choose_free_port());
     HP_TRY(write_file_atomic(port_file, std::to_string(port) + "\n"));
   }
   HP_TRY_ASSIGN(const auto names, list_directory(parent));

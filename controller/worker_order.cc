@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/worker_order.h"
 
+#include "common/base/check.h"
 #include "common/base/lineage.h"
 #include "common/base/workload.h"
 #include "controller/lineage_executor.h"
@@ -13,8 +14,23 @@ std::string checkpoint_path(const core::Job& job, const std::string& checkpoint)
   return job.spec.checkpoint.dir + "/" + checkpoint;
 }
 
+// Where other nodes reach the node. Virtual nodes of the local backend tell none: they share this
+// machine's loopback.
+std::string address_of(const core::State& state, const core::NodeKey& node) {
+  const auto row = state.nodes.find(node);
+  if (row == state.nodes.end() || row->second.address.empty()) return "127.0.0.1";
+  return row->second.address;
+}
+
+// Of the node that has rank 0 in this generation.
+std::string master_address(const core::State& state, JobId job) {
+  const auto slot = state.slots.find(core::SlotKey{job, Rank{0}});
+  HP_CHECK(slot != state.slots.end());
+  return address_of(state, core::NodeKey{job, slot->second.node});
+}
+
 Workload make_workload(const core::StartWorkers& action, const core::Job& job,
-                       const HomePaths& paths) {
+                       const core::State& state, const HomePaths& paths) {
   Workload workload;
   workload.job = job.id.value;
   workload.name = job.spec.name;
@@ -23,6 +39,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
       parse_checkpoint_name(action.checkpoint.substr(action.checkpoint.rfind('/') + 1));
   workload.parent_generation = name ? name->generation : 0;
   workload.world_size = job.spec.world_size();
+  workload.bind_address = address_of(state, core::NodeKey{job.id, action.node});
   workload.rendezvous_dir = paths.rendezvous(job.id, action.generation);
   workload.resume_checkpoint = checkpoint_path(job, action.checkpoint);
   workload.start_step = action.start_step;
@@ -34,10 +51,11 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   return workload;
 }
 
-void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::Job& job,
+void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::State& state,
           const HomePaths& paths) {
+  const core::Job& job = state.jobs.at(action.job);
   order.set_generation(action.generation.value);
-  order.set_workload_json(to_json_text(make_workload(action, job, paths)));
+  order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
   for (const Rank rank : action.ranks) order.add_ranks(rank.value);
   order.set_world_size(job.spec.world_size());
   order.set_restart_count(static_cast<int32_t>(job.restarts));
@@ -45,8 +63,9 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
   for (const std::string& argument : job.spec.command) order.add_command(argument);
   order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
   order.set_log_dir(paths.job_logs(job.id));
-  order.set_master_addr("127.0.0.1");
+  order.set_master_addr(master_address(state, job.id));
   order.set_master_port(rendezvous_port(paths, job.id, action.generation));
+  order.set_group_world_size(job.spec.world_size() / job.spec.workers_per_node);
   // Ranks are bound to nodes in blocks of workers_per_node.
   if (!action.ranks.empty()) {
     order.set_group_rank(action.ranks.front().value / job.spec.workers_per_node);
@@ -80,7 +99,7 @@ v1::ControllerMessage make_order(const core::Action& action, const core::State& 
   if (const auto* start = std::get_if<core::StartWorkers>(&action.body)) {
     message.set_job(start->job.value);
     set_action(*message.mutable_start_workers(), action.id);
-    fill(*message.mutable_start_workers(), *start, state.jobs.at(start->job), paths);
+    fill(*message.mutable_start_workers(), *start, state, paths);
   } else if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
     message.set_job(stop->job.value);
     v1::StopWorkers& order = *message.mutable_stop_workers();

@@ -6,8 +6,10 @@
 //              4 progress page: memfd of kProgressPageBytes, mapped shared
 //              5 state arena: memfd of size 0 or the size a former owner gave it; outlives the
 //                worker because the holder keeps it open
-// Environment  RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT
-//              TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID, and
+// Environment  what torchrun gives its workers: RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE
+//              GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR
+//              MASTER_PORT TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID
+//              TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE; and
 //              HPCTL_JOB_ID HPCTL_GENERATION HPCTL_NODE HPCTL_WORKER (agent/worker_mark.h).
 #pragma once
 

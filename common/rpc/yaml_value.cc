@@ -31,9 +31,17 @@ bool is_variable_name(const std::string& name) {
 
 // Set by hpctl for every worker (common/base/worker_abi.h); a job file may not change them.
 bool is_reserved_variable(const std::string& name) {
-  static constexpr std::array<std::string_view, 7> kNames = {
-      "RANK",       "LOCAL_RANK",  "WORLD_SIZE", "LOCAL_WORLD_SIZE",
-      "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"};
+  static constexpr std::array<std::string_view, 11> kNames = {"RANK",
+                                                              "LOCAL_RANK",
+                                                              "WORLD_SIZE",
+                                                              "LOCAL_WORLD_SIZE",
+                                                              "GROUP_RANK",
+                                                              "GROUP_WORLD_SIZE",
+                                                              "ROLE_RANK",
+                                                              "ROLE_NAME",
+                                                              "ROLE_WORLD_SIZE",
+                                                              "MASTER_ADDR",
+                                                              "MASTER_PORT"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
          name.starts_with("HPCTL_") || name.starts_with("TORCHELASTIC_");
 }

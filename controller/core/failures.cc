@@ -49,7 +49,7 @@ void on(Transition& t, const ActionFailed& e) {
     t.set_state(*node, NodeState::kEnding, cause);  // kEndNodeTimeoutMs ends the wait
   } else if (node != nullptr && !t.has_ranks(node->key)) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
-  } else if (e.permanent && !job.cancel_requested) {
+  } else if ((e.permanent || e.node_fault) && !job.cancel_requested) {
     end_job(t, job, JobState::kFailed, cause);
   } else if (target.kind == ActionKind::kLaunchNode || target.kind == ActionKind::kStopWorkers) {
     const bool stop_of_a_running_job = target.kind == ActionKind::kStopWorkers;

@@ -65,6 +65,7 @@ void stop_strangers(Transition& t, const Job& job, const Node& node, const Agent
 void take_identity(Node& node, const AgentRegistered& e) {
   node.instance_id = e.instance_id;
   node.boot_id = e.boot_id;
+  node.address = e.address;
   node.holder_pid = e.holder_pid;
   node.agent_pid = e.agent_pid;
   node.connected = true;

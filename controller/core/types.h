@@ -113,6 +113,7 @@ struct Node {
   NodeState state = NodeState::kLaunching;
   std::string instance_id;
   std::string boot_id;
+  std::string address;  // where other nodes reach it; "" = this machine only
   uint64_t holder_pid = 0;
   uint64_t agent_pid = 0;
   bool connected = false;  // a stream is open; a closed stream alone is not a loss
@@ -245,6 +246,7 @@ struct AgentRegistered {
   uint64_t agent_pid = 0;
   Generation generation_seen;
   std::vector<LiveWorker> workers;
+  std::string address = {};
 };
 // The stream closed. Not a loss by itself: the agent may have been killed and be coming back.
 struct AgentDisconnected {
@@ -334,6 +336,7 @@ struct ActionFailed {
   std::string node;  // "" = none
   std::string reason;
   bool permanent = false;
+  bool node_fault = false;  // of StartWorkers: the node is unfit; another may do
 };
 // The controller process started and loaded these rows, or its loop stalled for more than half a
 // heartbeat timeout: deadlines are re-armed, not fired.

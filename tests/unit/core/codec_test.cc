@@ -21,7 +21,7 @@ std::vector<EventBody> every_event() {
       JobSubmitted{small_job("codec"), 1000, "key"},
       CancelRequested{kJob, 1000},
       NodeLaunched{kId, kJob, "n1", 55},
-      AgentRegistered{kJob, "n1", "i-1", "boot", 55, 56, Generation{4}, {worker}},
+      AgentRegistered{kJob, "n1", "i-1", "boot", 55, 56, Generation{4}, {worker}, "10.0.0.7"},
       AgentDisconnected{kJob, "n1", "boot"},
       NodeLost{kJob, "n1", "boot", "why"},
       NodeEnded{kJob, "n1", "boot"},
@@ -34,7 +34,7 @@ std::vector<EventBody> every_event() {
       GenerationProgressed{kJob, Generation{4}, 17},
       CheckpointCommitted{kJob, Generation{4}, 17},
       HangDetected{kJob, Generation{4}, "n1", Rank{1}, "evidence"},
-      ActionFailed{kId, kJob, "n1", "why", true},
+      ActionFailed{kId, kJob, "n1", "why", true, true},
       ControllerResumed{true},
       Tick{},
   };

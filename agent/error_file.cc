@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/error_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include "agent/core/printable.h"
+#include "common/base/file.h"
+
+namespace hpctl::agent {
+namespace {
+
+constexpr size_t kMaxBytes = 256U << 10;
+constexpr size_t kMaxLine = 1'024;
+
+std::string directory_of(const NodePlace& place) { return place.job_directory + "/errors"; }
+
+std::string name_end(int32_t rank) { return ".rank-" + std::to_string(rank) + ".json"; }
+
+}  // namespace
+
+std::string error_file_path(const NodePlace& place, uint64_t generation, int32_t rank) {
+  return directory_of(place) + "/g" + std::to_string(generation) + name_end(rank);
+}
+
+Outcome prepare_error_file(const NodePlace& place, uint64_t generation, int32_t rank) {
+  const std::string directory = directory_of(place);
+  HP_TRY(make_directories(directory));
+  HP_TRY_ASSIGN(const auto names, list_directory(directory));
+  const std::string own = error_file_path(place, generation, rank);
+  for (const std::string& name : names) {
+    const std::string path = directory + "/" + name;
+    if (path != own && name.ends_with(name_end(rank))) HP_TRY(remove_tree(path));
+  }
+  return Ok{};
+}
+
+std::string read_error_file(const std::string& path) {
+  const auto text = read_file(path, kMaxBytes);
+  if (!text.ok()) return "";
+  const auto document = nlohmann::json::parse(*text, nullptr, false);
+  if (!document.is_object() || !document.contains("message")) return "";
+  const nlohmann::json* message = &document["message"];
+  if (message->is_object() && message->contains("message")) message = &(*message)["message"];
+  return message->is_string() ? printable_line(message->get<std::string>(), kMaxLine) : "";
+}
+
+}  // namespace hpctl::agent

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// TORCHELASTIC_ERROR_FILE: where a PyTorch program that uses torch.distributed.elastic's `record`
+// writes the exception it dies of. One JSON document: {"message": "..."} or {"message": {"message":
+// "TYPE: text", "extraInfo": {...}}}. The program is not trusted: what is read is bounded.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "agent/node_place.h"
+#include "common/base/result.h"
+
+namespace hpctl::agent {
+
+std::string error_file_path(const NodePlace& place, uint64_t generation, int32_t rank);
+
+// Makes the directory of the error files and removes those that this rank's earlier lives left.
+Outcome prepare_error_file(const NodePlace& place, uint64_t generation, int32_t rank);
+
+// The cause of death in one line; "" when the program wrote none that can be understood.
+std::string read_error_file(const std::string& path);
+
+}  // namespace hpctl::agent

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which node of which job this is, and where its files are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hpctl::agent {
+
+struct NodePlace {
+  uint64_t job = 0;
+  std::string node;
+  std::string job_directory;      // working directory of the workers
+  std::string program_directory;  // where hptrain is
+};
+
+}  // namespace hpctl::agent

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a SageMaker HyperPod node says about itself: the files under /opt/ml/config, the mark that
+// it is one, and, on any EC2 machine, the DMI table. No network, no metadata service.
+//
+// The files belong to a service that changes them as it likes: unknown keys are ignored, missing or
+// null parts are empty, and one that cannot be understood is an error to be told, never a reason to
+// lose a job. Every path hangs under $HPCTL_SYSROOT, so that each node of a test cluster has its
+// own.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// `path` under $HPCTL_SYSROOT; by default `path` itself.
+std::string system_path(const std::string& path);
+
+// /opt/sagemaker_cluster is there.
+bool is_hyperpod();
+
+struct HyperpodInstance {
+  std::string group;
+  std::string name;         // "worker-group-1-3"; not the Slurm node name
+  std::string instance_id;  // "i-…"
+  std::string type;         // "p5.48xlarge", without the "ml." of the file
+  std::string address;      // the customer's IPv4 address
+};
+
+// resource_config.json. A worker's copy may be stale and list instances that are gone.
+struct HyperpodCluster {
+  std::string name;
+  std::string arn;
+  std::vector<std::string> controllers;  // addresses; empty in the older schema
+  std::vector<HyperpodInstance> instances;
+};
+// `path` is for errors. kDataLoss when the text is not such a document.
+Result<HyperpodCluster> parse_resource_config(std::string_view text, const std::string& path);
+// From $SAGEMAKER_RESOURCE_CONFIG_PATH, else /opt/ml/config. kNotFound where there is none.
+Result<HyperpodCluster> read_resource_config();
+
+// The instance with one of these IPv4 addresses, else the one with this id; nullptr when neither.
+const HyperpodInstance* find_instance(const HyperpodCluster& cluster,
+                                      const std::vector<std::string>& addresses,
+                                      const std::string& instance_id);
+
+enum class HyperpodRole { kController, kLogin, kCompute };
+
+// provisioning_parameters.json: which groups play which part. Clusters set up through the newer
+// interface have no such file.
+struct HyperpodLayout {
+  struct WorkerGroup {
+    std::string group;
+    std::string partition;
+  };
+  std::string controller_group;
+  std::string login_group;  // "" = none
+  std::vector<WorkerGroup> worker_groups;
+  bool multi_controller = false;
+
+  HyperpodRole role_of(const std::string& group) const;
+};
+Result<HyperpodLayout> parse_provisioning_parameters(std::string_view text,
+                                                     const std::string& path);
+Result<HyperpodLayout> read_provisioning_parameters();
+
+// Which machine this is, from the best source that knows.
+struct MachineIdentity {
+  // resource_config.json, else the DMI asset tag of an EC2 machine, else $HPCTL_INSTANCE_ID, else
+  // "".
+  std::string instance_id;
+  std::string type;     // "p5.48xlarge"; "" = unknown
+  std::string group;    // HyperPod instance group; "" = none
+  std::string boot_id;  // the kernel's; new with every boot; "" = unknown
+  std::string trouble;  // a file that is there and cannot be used: one line to log; "" = none
+};
+MachineIdentity identify_machine();
+
+// IPv4 addresses of this machine's interfaces that are up, loopback excepted.
+std::vector<std::string> own_addresses();
+
+}  // namespace hpctl

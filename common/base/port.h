@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP ports for a workload's own rendezvous (MASTER_PORT).
+//
+// They are drawn below the range from which the kernel serves outgoing connections, so that no
+// connection of somebody else's is likely to hold one. A port that is free now may be taken the
+// next moment; whoever binds it must still be ready to fail.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// Whether a listener on every address of this machine could bind the port now. kUnavailable when
+// it is taken; the message names the port.
+Outcome check_port_free(uint16_t port);
+
+// A random port that check_port_free() likes on this machine.
+Result<uint16_t> choose_free_port();
+
+}  // namespace hpctl

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// workload.command with a real PyTorch script: what torchrun promises its workers, kept through the
+// loss of a worker and of a node.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+#include "common/base/file.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/integration/training_job.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+constexpr seconds kLong{240};
+constexpr int kSteps = 60;
+
+bool has_torch() {
+  static const bool found =
+      run_command({"/usr/bin/python3", "-c", "import torch.distributed"}, {}).exit_code == 0;
+  return found;
+}
+
+class CommandJob : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_torch()) GTEST_SKIP() << "python3-torch is not installed";
+  }
+  // A directory for the script's own files.
+  std::string new_output(const std::string& name) {
+    std::string out = cluster_.directory() + "/" + name;
+    EXPECT_TRUE(make_directories(out).ok());
+    return out;
+  }
+  JobId submit(const std::string& out, const std::string& more = "") {
+    return cluster_.submit("name: ddp-" + out.substr(out.rfind('/') + 1) +
+                           "\n"
+                           "nodes: 2\n"
+                           "workers_per_node: 2\n"
+                           "workload: {command: [/usr/bin/python3, " HPCTL_SOURCE
+                           "/tests/integration/ddp_train.py, " +
+                           out + ", '" + std::to_string(kSteps) + "'" + more +
+                           "]}\n"
+                           "recovery: {max_restarts: 5}\n");
+  }
+  static void hold(const std::string& out, int step) {
+    EXPECT_TRUE(write_file_atomic(out + "/hold-" + std::to_string(step), "").ok());
+  }
+  static void release(const std::string& out, int step) {
+    EXPECT_TRUE(remove_tree(out + "/hold-" + std::to_string(step)).ok());
+  }
+  // Rank 0 has completed the step in some generation.
+  bool wait_for_step(const std::string& out, int step) const {
+    return wait_until(
+        out,
+        [&] {
+          std::ifstream in(out + "/steps.jsonl");
+          for (std::string line; std::getline(in, line);) {
+            const json parsed = json::parse(line, nullptr, false);
+            if (!parsed.is_discarded() && parsed["step"] == step) return true;
+          }
+          return false;
+        },
+        kLong);
+  }
+  std::string diagnosis(JobId job) const {
+    return cluster_.hpctl({"events", to_string(job)}).out +
+           cluster_.hpctl({"logs", to_string(job), "--tail", "30"}).out;
+  }
+  // What the ranks of one generation were told.
+  static std::vector<json> told(const std::string& out, int generation) {
+    std::vector<json> ranks;
+    for (int rank = 0; rank < 4; ++rank) {
+      const auto text = read_file(out + "/env-g" + std::to_string(generation) + "-r" +
+                                  std::to_string(rank) + ".json");
+      if (text.ok()) ranks.push_back(json::parse(*text));
+    }
+    return ranks;
+  }
+
+  LocalCluster cluster_;
+};
+
+void expect_coherent(const std::vector<json>& ranks, JobId job, int restarts) {
+  ASSERT_EQ(ranks.size(), 4U);
+  for (int rank = 0; rank < 4; ++rank) {
+    const json& env = ranks[static_cast<size_t>(rank)];
+    EXPECT_EQ(env["RANK"], std::to_string(rank));
+    EXPECT_EQ(env["LOCAL_RANK"], std::to_string(rank % 2));
+    EXPECT_EQ(env["GROUP_RANK"], std::to_string(rank / 2));
+    EXPECT_EQ(env["GROUP_WORLD_SIZE"], "2");
+    EXPECT_EQ(env["WORLD_SIZE"], "4");
+    EXPECT_EQ(env["TORCHELASTIC_RUN_ID"], to_string(job));
+    EXPECT_EQ(env["TORCHELASTIC_RESTART_COUNT"], std::to_string(restarts));
+    EXPECT_EQ(env["TORCHELASTIC_MAX_RESTARTS"], "5");
+    EXPECT_EQ(env["MASTER_ADDR"], ranks[0]["MASTER_ADDR"]);
+    EXPECT_EQ(env["MASTER_PORT"], ranks[0]["MASTER_PORT"]);
+  }
+}
+
+TEST_F(CommandJob, LosingAWorkerAndANodeChangesNothingInTheResult) {
+  const std::string calm = new_output("calm");
+  const JobId undisturbed = submit(calm);
+  ASSERT_EQ(cluster_.wait_for_end(undisturbed, kLong), "FINISHED") << diagnosis(undisturbed);
+
+  const std::string out = new_output("rough");
+  hold(out, 23);
+  hold(out, 43);
+  const JobId job = submit(out);
+  ASSERT_TRUE(wait_for_step(out, 22)) << diagnosis(job);
+  ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
+  release(out, 23);
+  ASSERT_TRUE(wait_for_step(out, 42)) << diagnosis(job);
+  ASSERT_TRUE(end_process(node_pid(cluster_.status(job), 1, "holder_pid")));
+  release(out, 43);
+  ASSERT_EQ(cluster_.wait_for_end(job, kLong), "FINISHED") << diagnosis(job);
+
+  const json after = cluster_.status(job);
+  EXPECT_EQ(after["generation"], 3) << diagnosis(job);
+  EXPECT_EQ(after["restarts"], 2);
+  const auto expected = read_file(calm + "/loss");
+  const auto loss = read_file(out + "/loss");
+  ASSERT_TRUE(expected.ok() && loss.ok());
+  EXPECT_EQ(*loss, *expected);
+  std::set<std::string> ports;
+  for (int generation = 1; generation <= 3; ++generation) {
+    const auto ranks = told(out, generation);
+    expect_coherent(ranks, job, generation - 1);
+    if (!ranks.empty()) ports.insert(ranks[0]["MASTER_PORT"].get<std::string>());
+  }
+  EXPECT_EQ(ports.size(), 3U) << "every generation has a port of its own";
+}
+
+TEST_F(CommandJob, TheExceptionIsTheCauseThatPeopleRead) {
+  const std::string out = new_output("fails");
+  const JobId job = submit(out, ", fail-at, '7'");
+  ASSERT_EQ(cluster_.wait_for_end(job, kLong), "FAILED") << diagnosis(job);
+  const std::string why = cluster_.hpctl({"why", to_string(job)}).out;
+  EXPECT_NE(why.find("ValueError: no luck at step 7"), std::string::npos) << why;
+}
+
+TEST(CommandExit, Code93EndsTheJobWithoutARestart) {
+  LocalCluster cluster;
+  const JobId job = cluster.submit(
+      "name: hopeless\nnodes: 2\n"
+      "workload: {command: [/bin/sh, -c, 'test $RANK = 0 || exit 93; sleep 1000']}\n");
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "FAILED");
+  EXPECT_EQ(cluster.status(job)["restarts"], 0);
+  const std::string why = cluster.hpctl({"why", to_string(job)}).out;
+  EXPECT_NE(why.find("93"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace hpctl::testing

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses in StartWorkers: where rank 0 is, and where each node's own workers listen.
+#include "controller/worker_order.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/workload.h"
+#include "controller/lineage_executor.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+constexpr JobId kJob{9};
+
+class WorkerOrder : public ::testing::Test {
+ protected:
+  WorkerOrder() : paths_(directory_.path()) {
+    core::Job& job = state_.jobs[kJob];
+    job.id = kJob;
+    job.spec.name = "t";
+    job.spec.nodes = 2;
+    job.spec.workers_per_node = 2;
+    job.spec.checkpoint.dir = directory_.path() + "/checkpoints";
+    for (const char* name : {"n0", "n1", "n2"}) {
+      const core::NodeKey key{kJob, name};
+      state_.nodes[key].key = key;
+    }
+    for (int rank = 0; rank < 4; ++rank) place(rank, rank < 2 ? "n0" : "n1");
+  }
+  void place(int rank, const std::string& node) {
+    const core::SlotKey key{kJob, Rank{rank}};
+    state_.slots[key].key = key;
+    state_.slots[key].node = node;
+  }
+  v1::StartWorkers order(const std::string& node, std::vector<Rank> ranks) const {
+    const core::Action action{
+        {Seq{5}, 0}, "", core::StartWorkers{kJob, node, Generation{3}, ranks, "", 0}};
+    return make_order(action, state_, paths_).start_workers();
+  }
+  void record() {
+    core::RecordGeneration wanted;
+    wanted.job = kJob;
+    wanted.generation = Generation{3};
+    const auto done = record_generation({Seq{4}, 0}, wanted, make_record(wanted, state_, 1),
+                                        state_.jobs[kJob].spec.checkpoint.dir, paths_);
+    ASSERT_TRUE(std::holds_alternative<core::GenerationRecorded>(done));
+  }
+  static std::string bind_address(const v1::StartWorkers& order) {
+    const auto workload = workload_from_json(order.workload_json());
+    return workload.ok() ? workload->bind_address : workload.error().message;
+  }
+
+  TemporaryDirectory directory_;
+  HomePaths paths_;
+  core::State state_;
+};
+
+TEST_F(WorkerOrder, VirtualNodesShareTheLoopback) {
+  const v1::StartWorkers start = order("n1", {Rank{2}, Rank{3}});
+  EXPECT_EQ(start.master_addr(), "127.0.0.1");
+  EXPECT_EQ(bind_address(start), "127.0.0.1");
+  EXPECT_EQ(start.group_rank(), 1);
+  EXPECT_EQ(start.group_world_size(), 2);
+}
+
+TEST_F(WorkerOrder, TheMasterIsWhereRank0IsNow) {
+  for (const auto& [name, address] : std::map<std::string, std::string>{
+           {"n0", "10.0.0.10"}, {"n1", "10.0.0.11"}, {"n2", "10.0.0.12"}}) {
+    state_.nodes[{kJob, name}].address = address;
+  }
+  EXPECT_EQ(order("n1", {Rank{2}, Rank{3}}).master_addr(), "10.0.0.10");
+  EXPECT_EQ(bind_address(order("n1", {Rank{2}, Rank{3}})), "10.0.0.11");
+  // n0 is lost; the spare n2 takes its ranks.
+  place(0, "n2");
+  place(1, "n2");
+  const v1::StartWorkers master = order("n2", {Rank{0}, Rank{1}});
+  EXPECT_EQ(master.master_addr(), "10.0.0.12");
+  EXPECT_EQ(bind_address(master), "10.0.0.12");
+  EXPECT_EQ(master.group_rank(), 0);
+  EXPECT_EQ(order("n1", {Rank{2}, Rank{3}}).master_addr(), "10.0.0.12");
+}
+
+TEST_F(WorkerOrder, AllNodesAreToldTheSamePort) {
+  record();
+  const v1::StartWorkers first = order("n0", {Rank{0}, Rank{1}});
+  EXPECT_NE(first.master_port(), 0U);
+  EXPECT_EQ(order("n1", {Rank{2}, Rank{3}}).master_port(), first.master_port());
+}
+
+}  // namespace
+}  // namespace hpctl
