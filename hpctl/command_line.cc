@@ -26,7 +26,8 @@ Try it:
   hpctl why quickstart
 
 Environment:
-  HPCTL_HOME  where jobs, logs and the controller's store are kept (default ~/.hpctl, a local disk)
+  HPCTL_HOME  where jobs, logs and the controller's store are kept (default ~/.hpctl): for local
+              jobs on a local disk, for Slurm jobs where all nodes see it; one home for each
   NO_COLOR    no colour, also on a terminal
 
 Exit codes:

@@ -111,14 +111,20 @@ Result<std::unique_ptr<ControllerClient>> ControllerClient::ensure(const HomePat
 }
 
 ControllerClient::ControllerClient(const HomePaths& paths, std::shared_ptr<grpc::Channel> channel)
-    : home_(paths.home()), stub_(v1::Controller::NewStub(std::move(channel))) {}
+    : home_(paths.home()),
+      log_(paths.controller_log()),
+      stub_(v1::Controller::NewStub(std::move(channel))) {}
+
+std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths&, JobId) {
+  return nullptr;  // until controllers listen for hpctl on other machines
+}
 
 Outcome ControllerClient::check(const grpc::Status& status) const {
   if (status.ok()) return Ok{};
   const ErrorCode code = code_of(from_grpc(status).code());
   if (code != ErrorCode::kUnavailable) return Error{code, status.error_message()};
   return Error{code, "the controller of " + home_ + " does not answer: " + status.error_message() +
-                         " (its log: " + home_ + "/controller.log)"};
+                         " (its log: " + log_ + ")"};
 }
 
 Result<std::vector<JobLine>> ControllerClient::list_jobs() {

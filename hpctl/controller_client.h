@@ -17,6 +17,8 @@ class ControllerClient final : public JobSource {
  public:
   // nullptr when no controller answers; never starts one.
   static std::unique_ptr<ControllerClient> connect(const HomePaths& paths);
+  // The newest controller of a Slurm job; nullptr when it does not answer.
+  static std::unique_ptr<ControllerClient> connect(const HomePaths& paths, JobId job);
   // Starts a controller when none answers.
   static Result<std::unique_ptr<ControllerClient>> ensure(const HomePaths& paths);
 
@@ -38,6 +40,7 @@ class ControllerClient final : public JobSource {
   Outcome check(const grpc::Status& status) const;
 
   std::string home_;
+  std::string log_;  // of the controller
   std::unique_ptr<v1::Controller::Stub> stub_;
 };
 

@@ -2,10 +2,13 @@
 #include "hpctl/job_source.h"
 
 #include <algorithm>
+#include <map>
 
 #include "common/rpc/nearest_word.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/recorded_jobs.h"
+#include "hpctl/slurm_record.h"
+#include "hpctl/submit_directory.h"
 #include "hpctl/terminal.h"
 
 namespace hpctl {
@@ -37,11 +40,53 @@ Error ambiguous(const std::string& word, const std::vector<JobLine>& found) {
                                          quoted(word) + "; give an id (the newest: " + list + ")"};
 }
 
+std::unique_ptr<JobSource> open_local(const HomePaths& paths) {
+  if (auto client = ControllerClient::connect(paths)) return client;
+  return std::make_unique<RecordedJobs>(paths);
+}
+
+// The jobs of the local controller and those of Slurm, behind one interface.
+class HomeJobs final : public JobSource {
+ public:
+  explicit HomeJobs(const HomePaths& paths) : paths_(paths), local_(open_local(paths)) {}
+
+  Result<std::vector<JobLine>> list_jobs() override {
+    HP_TRY_ASSIGN(std::vector<JobLine> jobs, local_->list_jobs());
+    HP_TRY_ASSIGN(const std::vector<JobLine> slurm, SlurmRecord(paths_).list_jobs());
+    jobs.insert(jobs.end(), slurm.begin(), slurm.end());
+    std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.job < b.job; });
+    return jobs;
+  }
+  Result<JobView> get_job(JobId job) override { return source_of(job).get_job(job); }
+  Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override {
+    return source_of(job).events(job, after_seq);
+  }
+  Result<Explanation> why(JobId job) override { return source_of(job).why(job); }
+  bool is_live() const override { return local_->is_live(); }
+
+ private:
+  JobSource& source_of(JobId job) {
+    if (!is_slurm_job(paths_, job)) return *local_;
+    auto& source = slurm_[job];
+    if (source == nullptr) source = open_source(paths_, job);
+    return *source;
+  }
+
+  HomePaths paths_;
+  std::unique_ptr<JobSource> local_;
+  std::map<JobId, std::unique_ptr<JobSource>> slurm_;
+};
+
 }  // namespace
 
 std::unique_ptr<JobSource> open_source(const HomePaths& paths) {
-  if (auto client = ControllerClient::connect(paths)) return client;
-  return std::make_unique<RecordedJobs>(paths);
+  return std::make_unique<HomeJobs>(paths);
+}
+
+std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job) {
+  if (!is_slurm_job(paths, job)) return open_local(paths);
+  if (auto client = ControllerClient::connect(paths, job)) return client;
+  return std::make_unique<SlurmRecord>(paths);
 }
 
 Result<JobId> find_job(JobSource& source, const std::string& word) {
@@ -54,12 +99,6 @@ Result<JobId> find_job(JobSource& source, const std::string& word) {
   if (found.empty()) return no_such_job(word, jobs);
   if (found.size() > 1) return ambiguous(word, found);
   return found[0].job;
-}
-
-std::string record_notice(const JobSource& source, const JobView& status, const HomePaths& paths) {
-  if (source.is_live() || has_ended(status.state)) return "";
-  return "no controller runs for " + paths.home() +
-         "; this is its last record (an agent of a running job starts it again)";
 }
 
 bool has_ended(const std::string& state) {

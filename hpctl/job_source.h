@@ -38,17 +38,21 @@ class JobSource {
   virtual Result<Explanation> why(JobId job) = 0;
   // False when the answers are what a controller last wrote.
   virtual bool is_live() const = 0;
+  // For people: says what a record of a job that has not ended is worth. "" when there is nothing
+  // to say.
+  virtual std::string notice(const JobView&) const { return ""; }
 };
 
-// The controller's answers if it answers a ping within a second, else the recorded ones.
+// All jobs of a home. Local ones: the controller's answers if it answers a ping within a second,
+// else the recorded ones. Slurm's: each has a controller of its own, see open_job.h.
 std::unique_ptr<JobSource> open_source(const HomePaths& paths);
+
+// Who answers for one job now: its controller if that answers within a second, else the records. To
+// be asked again after an answer failed: controllers come and go.
+std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job);
 
 // The job meant by an id or a unique name; the error names what is near.
 Result<JobId> find_job(JobSource& source, const std::string& word);
-
-// For people, on a source that is not live: says that this is the last record of a job which has
-// not ended. "" when there is nothing to say.
-std::string record_notice(const JobSource& source, const JobView& status, const HomePaths& paths);
 
 bool has_ended(const std::string& state);
 

@@ -3,16 +3,28 @@
 
 #include <utility>
 
+#include "hpctl/submit_directory.h"
+
 namespace hpctl {
+
+namespace {
+
+// An id of Slurm's needs no list, for which Slurm would be asked about every job.
+Result<JobId> find_job(const HomePaths& paths, const std::string& word) {
+  for (const JobId job : slurm_jobs(paths)) {
+    if (to_string(job) == word) return job;
+  }
+  return find_job(*open_source(paths), word);
+}
+
+}  // namespace
 
 Result<OpenJob> open_job(const std::string& word) {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
-  auto source = open_source(paths);
-  HP_TRY_ASSIGN(const JobId id, find_job(*source, word));
+  HP_TRY_ASSIGN(const JobId id, find_job(paths, word));
+  auto source = open_source(paths, id);
   HP_TRY_ASSIGN(JobView view, source->get_job(id));
   return OpenJob{paths, id, std::move(source), std::move(view)};
 }
-
-std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId) { return open_source(paths); }
 
 }  // namespace hpctl

@@ -20,8 +20,4 @@ struct OpenJob {
 // `word` is an id or a unique name. Never starts a controller.
 Result<OpenJob> open_job(const std::string& word);
 
-// Who answers for one job now: its controller if that answers within a second, else the records. To
-// be asked again after an answer failed: controllers come and go.
-std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job);
-
 }  // namespace hpctl

@@ -5,6 +5,7 @@
 
 #include "controller/core/explain.h"
 #include "hpctl/home_access.h"
+#include "hpctl/submit_directory.h"
 
 namespace hpctl {
 
@@ -13,6 +14,7 @@ Result<std::vector<JobLine>> RecordedJobs::list_jobs() {
   HP_TRY_ASSIGN(const std::vector<JobId> ids, mirrored_jobs(paths_));
   std::vector<JobLine> jobs;
   for (const JobId id : ids) {
+    if (is_slurm_job(paths_, id)) continue;
     const auto view = read_status(paths_, id);
     // One damaged record must not hide the other jobs.
     jobs.push_back(view.ok() ? JobLine{id, view->name, view->state} : JobLine{id, "?", "UNKNOWN"});
@@ -26,6 +28,12 @@ Result<std::vector<EventView>> RecordedJobs::events(JobId job, uint64_t after_se
   HP_TRY_ASSIGN(std::vector<EventView> events, read_events(paths_.job_events(job)));
   std::erase_if(events, [&](const EventView& event) { return event.seq <= after_seq; });
   return events;
+}
+
+std::string RecordedJobs::notice(const JobView& job) const {
+  if (has_ended(job.state)) return "";
+  return "no controller runs for " + paths_.home() +
+         "; this is its last record (an agent of a running job starts it again)";
 }
 
 Result<Explanation> RecordedJobs::why(JobId job) {

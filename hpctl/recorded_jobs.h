@@ -17,6 +17,7 @@ class RecordedJobs final : public JobSource {
   Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;
   Result<Explanation> why(JobId job) override;
   bool is_live() const override { return false; }
+  std::string notice(const JobView& job) const override;
 
  private:
   HomePaths paths_;

@@ -79,18 +79,33 @@ Outcome check_resume(const CheckpointSpec& checkpoint) {
   return problem("checkpoint.resume: " + from + " is not a checkpoint (it has no manifest.json)");
 }
 
-}  // namespace
-
-Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
-  HP_TRY(check_programs(spec));
+Outcome check_directories(const JobSpec& spec, const HomePaths& paths) {
   HP_TRY(check_writable(paths.home(), "HPCTL_HOME"));
   if (!spec.checkpoint.dir.empty()) {
     HP_TRY(check_writable(spec.checkpoint.dir, "checkpoint.dir"));
   }
-  HP_TRY(check_resume(spec.checkpoint));
-  if (!spec.train) return check_command(spec.command[0]);
-  const auto data = SampleReader::open(spec.train->data, spec.train->seed);
+  return check_resume(spec.checkpoint);
+}
+
+Outcome check_data(const TrainSpec& train) {
+  const auto data = SampleReader::open(train.data, train.seed);
   return data.ok() ? Outcome(Ok{}) : data.error();
+}
+
+}  // namespace
+
+Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
+  HP_TRY(check_programs(spec));
+  HP_TRY(check_directories(spec, paths));
+  if (!spec.train) return check_command(spec.command[0]);
+  return check_data(*spec.train);
+}
+
+Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths) {
+  HP_TRY(check_programs(spec));
+  HP_TRY(check_directories(spec, paths));
+  if (!spec.train || !spec.slurm.container.image.empty()) return Ok{};
+  return check_data(*spec.train);
 }
 
 }  // namespace hpctl

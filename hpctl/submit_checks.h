@@ -12,4 +12,8 @@ namespace hpctl {
 // For the local backend, where the nodes are this machine. Leaves nothing behind.
 Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths);
 
+// For Slurm: only what holds for every node if directories are shared as they must be. What a
+// container or another node would see is not judged from here.
+Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths);
+
 }  // namespace hpctl

@@ -2,9 +2,11 @@
 // hpctl cancel: ends a job.
 #include <nlohmann/json.hpp>
 
+#include "common/rpc/hpslurm.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
+#include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -12,7 +14,8 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Ends a job: its workers are asked to stop, then made to, and its nodes are released. Checkpoints
-and logs stay. If the job's controller is not running, it is started to do this.
+and logs stay. If a local job's controller is not running, it is started to do this; a Slurm job
+whose controller does not answer, or that waits in the queue, is ended by Slurm.
 
 Examples:
   hpctl cancel quickstart
@@ -25,6 +28,17 @@ Exit codes: 0 the job is cancelled or being cancelled, 1 no such job or it has e
 3 no controller could be started
 )";
 
+// In order by the job's controller if it answers, else by Slurm.
+Result<std::string> cancel_on_slurm(const OpenJob& job) {
+  if (const auto client = ControllerClient::connect(job.paths, job.id)) {
+    const auto state = client->cancel(job.id);
+    if (state.ok() || state.error().code != ErrorCode::kUnavailable) return state;
+  }
+  SlurmClient slurm;
+  HP_TRY(slurm.cancel(job.id));
+  return open_source(job.paths, job.id)->get_job(job.id)->state;
+}
+
 // The state of the job after the request.
 Result<std::string> cancel(const OpenJob& job) {
   if (job.view.state == "CANCELLED") return job.view.state;
@@ -32,6 +46,7 @@ Result<std::string> cancel(const OpenJob& job) {
     return Error{ErrorCode::kFailedPrecondition,
                  "job " + to_string(job.id) + " has already " + job.view.state};
   }
+  if (is_slurm_job(job.paths, job.id)) return cancel_on_slurm(job);
   HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(job.paths));
   return client->cancel(job.id);
 }

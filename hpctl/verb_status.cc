@@ -100,7 +100,7 @@ int run(Invocation& invocation) {
   const auto job = open_job(invocation.arguments[0]);
   if (!job.ok()) return report(terminal, job.error());
   const JobView& status = job->view;
-  if (const auto notice = record_notice(*job->source, status, job->paths); !notice.empty()) {
+  if (const auto notice = job->source->notice(status); !notice.empty()) {
     terminal.err << "hpctl: " << notice << "\n";
   }
   if (invocation.json()) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl submit: from a job file to a running job.
-#include <sys/random.h>
-
-#include <array>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
+#include "hpctl/random_hex.h"
 #include "hpctl/submit_checks.h"
+#include "hpctl/submit_to_slurm.h"
 #include "hpctl/verbs.h"
 #include "hpctl/wait_for_job.h"
 
@@ -16,8 +16,9 @@ namespace hpctl {
 namespace {
 
 constexpr const char* kHelp = R"(
-Checks a job file and starts the job. The job goes on when this command ends, and when this
-command is interrupted. docs/job-yaml.md lists every key; the smallest training job is
+Checks a job file and submits the job to Slurm, or with --local starts it on this machine. The job
+goes on when this command ends, and when this command is interrupted. docs/job-yaml.md lists every
+key; the smallest training job is
 
   name: first
   workload:
@@ -28,46 +29,36 @@ command is interrupted. docs/job-yaml.md lists every key; the smallest training 
       steps: 100
 
 Examples:
-  hpctl submit job.yaml --dry-run               check it, print it with all defaults
+  hpctl submit job.yaml --dry-run               check it, print it with all defaults and the
+                                                batch script for Slurm
+  hpctl submit job.yaml --wait                  to Slurm; follow it through queue, run, requeues
   hpctl submit job.yaml --local --wait          run it on this machine and watch
   job=$(hpctl submit job.yaml --local --json | jq .job)
 
 Options:
-  --local    run on this machine: every node of the job is a virtual node here; a controller is
-             started for HPCTL_HOME if none runs
+  --local    run on this machine, without Slurm: every node of the job is a virtual node here; a
+             controller is started for HPCTL_HOME if none runs
   --wait     show progress until the job has ended
-  --dry-run  start nothing
+  --dry-run  submit nothing
   --json     {"job", "name", "state"}; with --wait the job's last status as `hpctl status --json`;
-             with --dry-run the resolved job
+             with --dry-run the resolved job, for Slurm with its "batch_script"
+
+For Slurm, HPCTL_HOME, the checkpoint directory and hpctl's programs must lie on file systems that
+all nodes see. The job's directory, HPCTL_HOME/jobs/JOB, holds the batch script and its output.
 
 Exit codes: 0 submitted (with --wait: finished), 1 not accepted (with --wait: failed or cancelled),
 2 bad job file, 3 no controller or scheduler answers, 130 interrupted while waiting
 )";
 
-// A retry with the same key is the same job.
-Result<std::string> random_submit_key() {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return errno_error("cannot get random bytes");
-  }
-  static constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string key;
-  for (const unsigned char byte : bytes) {
-    key += kDigits[byte >> 4];
-    key += kDigits[byte & 15];
-  }
-  return key;
-}
-
 struct Submitted {
-  std::unique_ptr<ControllerClient> client;
+  std::unique_ptr<JobSource> source;
   JobId job;
 };
 
 // A controller may die between accepting the job and saying so: ask again, with the same key.
-Result<Submitted> submit(const HomePaths& paths, const JobSpec& spec) {
+Result<Submitted> submit_locally(const HomePaths& paths, const JobSpec& spec) {
   constexpr int kAttempts = 3;
-  HP_TRY_ASSIGN(const std::string key, random_submit_key());
+  HP_TRY_ASSIGN(const std::string key, random_key());
   const std::string spec_json = to_json_text(spec);
   for (int attempt = 1;; ++attempt) {
     HP_TRY_ASSIGN(auto client, ControllerClient::ensure(paths));
@@ -77,12 +68,17 @@ Result<Submitted> submit(const HomePaths& paths, const JobSpec& spec) {
   }
 }
 
+Result<Submitted> submit_on_slurm(const HomePaths& paths, const JobSpec& spec) {
+  HP_TRY_ASSIGN(const JobId job, submit_to_slurm(spec, paths));
+  return Submitted{open_source(paths, job), job};
+}
+
 int print_submitted(const Invocation& invocation, const JobSpec& spec, const Submitted& submitted) {
   const Terminal& terminal = invocation.terminal;
   const std::string id = to_string(submitted.job);
   if (invocation.json()) {
     // The job is accepted whatever this second question is answered.
-    const auto status = submitted.client->get_job(submitted.job);
+    const auto status = submitted.source->get_job(submitted.job);
     const nlohmann::ordered_json document = {
         {"job", submitted.job.value},
         {"name", spec.name},
@@ -102,7 +98,40 @@ int wait(const Invocation& invocation, const HomePaths& paths, const JobSpec& sp
   (invocation.json() ? invocation.terminal.err : invocation.terminal.out)
       << "job " << to_string(submitted.job) << " " << spec.name << " submitted: " << spec.nodes
       << " x " << spec.workers_per_node << " workers" << std::endl;
-  return wait_and_report(invocation, paths, std::move(submitted.client), submitted.job);
+  return wait_and_report(invocation, paths, std::move(submitted.source), submitted.job);
+}
+
+// A job file that parses; without --local the batch script follows as comments, so that what is
+// printed is a job file still.
+int dry_run(const Invocation& invocation, const HomePaths& paths, const JobSpec& spec) {
+  const Terminal& terminal = invocation.terminal;
+  if (invocation.has("--local")) {
+    terminal.out << (invocation.json() ? to_json_text(spec) + "\n" : to_yaml(spec));
+    return kExitOk;
+  }
+  const auto submission = describe_submission(spec, paths);
+  if (!submission.ok()) return report(terminal, submission.error());
+  if (invocation.json()) {
+    auto document = nlohmann::json::parse(to_json_text(spec));
+    document["batch_script"] = submission->script;
+    terminal.out << document.dump() << "\n";
+    return kExitOk;
+  }
+  terminal.out << to_yaml(spec) << "\n# The batch script for Slurm:\n";
+  std::istringstream lines(submission->script);
+  for (std::string line; std::getline(lines, line);) {
+    terminal.out << (line.empty() ? "#" : "#   " + line) << "\n";
+  }
+  return kExitOk;
+}
+
+int report_refusal(const Terminal& terminal, Error error, bool local) {
+  // Without hpslurm there is no Slurm as far as hpctl can see.
+  if (!local && error.code == ErrorCode::kNotFound) {
+    error = {ErrorCode::kUnavailable,
+             "no scheduler: " + error.message + "; or add --local to run the job on this machine"};
+  }
+  return report(terminal, error);
 }
 
 int run(Invocation& invocation) {
@@ -114,25 +143,18 @@ int run(Invocation& invocation) {
     return kExitUsage;
   }
   const JobSpec& spec = *parsed.spec;
-  if (invocation.has("--dry-run")) {
-    terminal.out << (invocation.json() ? to_json_text(spec) + "\n" : to_yaml(spec));
-    return kExitOk;
-  }
-  if (!invocation.has("--local")) {
-    terminal.err << "hpctl: no scheduler: Slurm is not available yet in this version; add --local "
-                    "to run the job on this machine\n";
-    return kExitNoController;
-  }
+  const bool local = invocation.has("--local");
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
+  if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
     return report(terminal, ours.error());
   }
-  if (const auto checked = check_before_submit(spec, *paths); !checked.ok()) {
-    return report(terminal, checked.error());
-  }
-  auto submitted = submit(*paths, spec);
-  if (!submitted.ok()) return report(terminal, submitted.error());
+  const auto checked =
+      local ? check_before_submit(spec, *paths) : check_before_slurm_submit(spec, *paths);
+  if (!checked.ok()) return report(terminal, checked.error());
+  auto submitted = local ? submit_locally(*paths, spec) : submit_on_slurm(*paths, spec);
+  if (!submitted.ok()) return report_refusal(terminal, submitted.error(), local);
   if (invocation.has("--wait")) return wait(invocation, *paths, spec, std::move(*submitted));
   return print_submitted(invocation, spec, *submitted);
 }

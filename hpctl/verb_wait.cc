@@ -2,6 +2,7 @@
 // hpctl wait: the second half of `submit --wait`, for a job that runs already.
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
+#include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
 #include "hpctl/wait_for_job.h"
 
@@ -26,9 +27,12 @@ answers and none could be started, 130 interrupted
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto job = open_job(invocation.arguments[0]);
+  auto job = open_job(invocation.arguments[0]);
   if (!job.ok()) return report(terminal, job.error());
   if (has_ended(job->view.state)) return report_end(invocation, job->paths, job->view);
+  if (is_slurm_job(job->paths, job->id)) {
+    return wait_and_report(invocation, job->paths, std::move(job->source), job->id);
+  }
   auto client = ControllerClient::ensure(job->paths);
   if (!client.ok()) return report(terminal, client.error());
   return wait_and_report(invocation, job->paths, std::move(*client), job->id);

@@ -8,11 +8,13 @@
 
 #include "common/base/clock.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/submit_directory.h"
 
 namespace hpctl {
 namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{250};
+constexpr int kPollsPerRecord = 4;
 constexpr int kMaxLostControllers = 10;  // in a row, without an answer in between
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -43,9 +45,9 @@ class InterruptFlag {
 
 class Waiter {
  public:
-  Waiter(const HomePaths& paths, std::unique_ptr<ControllerClient> client, JobId job,
+  Waiter(const HomePaths& paths, std::unique_ptr<JobSource> source, JobId job,
          ProgressDisplay* display)
-      : paths_(paths), client_(std::move(client)), job_(job), display_(display) {}
+      : paths_(paths), source_(std::move(source)), job_(job), display_(display) {}
 
   Result<WaitResult> wait() {
     const InterruptFlag flag;
@@ -63,7 +65,7 @@ class Waiter {
       } else if (const Outcome found = find_controller(lost == 1); !found.ok()) {
         if (lost == kMaxLostControllers) return found.error();
       }
-      std::this_thread::sleep_for(kPollInterval);
+      pause();
     }
     result.interrupted = true;
     return result;
@@ -72,8 +74,8 @@ class Waiter {
  private:
   // The state first: events that precede it are then surely in the answer.
   Outcome poll(JobView& job) {
-    HP_TRY_ASSIGN(JobView seen, client_->get_job(job_));
-    HP_TRY_ASSIGN(const std::vector<EventView> events, client_->events(job_, last_seq_));
+    HP_TRY_ASSIGN(JobView seen, source_->get_job(job_));
+    HP_TRY_ASSIGN(const std::vector<EventView> events, source_->events(job_, last_seq_));
     job = std::move(seen);
     for (size_t i = 0; i < events.size(); ++i) {
       last_seq_ = std::max(last_seq_, events[i].seq);
@@ -95,16 +97,33 @@ class Waiter {
                        });
   }
 
+  // A record is read less often, since Slurm is asked each time; every time it may be that a
+  // controller answers again.
+  void pause() {
+    if (source_->is_live()) {
+      std::this_thread::sleep_for(kPollInterval);
+      return;
+    }
+    for (int i = 0; i < kPollsPerRecord && !InterruptFlag::raised(); ++i) {
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    source_ = open_source(paths_, job_);
+  }
+
   Outcome find_controller(bool say) {
+    if (is_slurm_job(paths_, job_)) {
+      source_ = open_source(paths_, job_);
+      return Ok{};
+    }
     if (say && display_ != nullptr) {
       display_->tell("the controller does not answer; starting it again");
     }
-    HP_TRY_ASSIGN(client_, ControllerClient::ensure(paths_));
+    HP_TRY_ASSIGN(source_, ControllerClient::ensure(paths_));
     return Ok{};
   }
 
   const HomePaths& paths_;
-  std::unique_ptr<ControllerClient> client_;
+  std::unique_ptr<JobSource> source_;
   JobId job_;
   ProgressDisplay* display_;
   uint64_t last_seq_ = 0;
@@ -112,9 +131,9 @@ class Waiter {
 
 }  // namespace
 
-Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<ControllerClient> client,
+Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<JobSource> source,
                                 JobId job, ProgressDisplay* display) {
-  return Waiter(paths, std::move(client), job, display).wait();
+  return Waiter(paths, std::move(source), job, display).wait();
 }
 
 int report_end(const Invocation& invocation, const HomePaths& paths, const JobView& job) {
@@ -127,11 +146,11 @@ int report_end(const Invocation& invocation, const HomePaths& paths, const JobVi
 }
 
 int wait_and_report(const Invocation& invocation, const HomePaths& paths,
-                    std::unique_ptr<ControllerClient> client, JobId job) {
+                    std::unique_ptr<JobSource> source, JobId job) {
   const Terminal& terminal = invocation.terminal;
   ProgressDisplay display(terminal);
   const auto waited =
-      wait_for_job(paths, std::move(client), job, invocation.json() ? nullptr : &display);
+      wait_for_job(paths, std::move(source), job, invocation.json() ? nullptr : &display);
   display.finish();
   if (!waited.ok()) return report(terminal, waited.error());
   if (!waited->interrupted) return report_end(invocation, paths, waited->job);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for a job to end, through everything that may happen meanwhile: a controller that dies is
-// started again (any client that waits may do so; the lock file picks one), an interrupt ends the
-// waiting and not the job.
+// Waiting for a job to end, through everything that may happen meanwhile: a local controller that
+// dies is started again (any client that waits may do so; the lock file picks one), the controllers
+// of a Slurm job are followed, through the queue and requeues; an interrupt ends the waiting and
+// not the job.
 #pragma once
 
 #include <memory>
@@ -17,15 +18,15 @@ struct WaitResult {
   bool interrupted = false;  // SIGINT or SIGTERM came first
 };
 
-// `display` may be null: nothing is shown. kUnavailable when no controller can be had any more.
-Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<ControllerClient> client,
+// `display` may be null: nothing is shown. kUnavailable when neither a controller nor Slurm can be
+// had any more.
+Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<JobSource> source,
                                 JobId job, ProgressDisplay* display);
 
 // What `submit --wait` and `wait` do with it: progress on the terminal, at the end a summary or
-// with
-// --json the last status. Returns the exit status.
+// with --json the last status. Returns the exit status.
 int wait_and_report(const Invocation& invocation, const HomePaths& paths,
-                    std::unique_ptr<ControllerClient> client, JobId job);
+                    std::unique_ptr<JobSource> source, JobId job);
 int report_end(const Invocation& invocation, const HomePaths& paths, const JobView& job);
 
 }  // namespace hpctl

@@ -22,8 +22,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmSubmission, script, name, c
                                                 output, environment, partition, account, qos,
                                                 reservation, constraint, tres_per_node, nodelist,
                                                 exclude, nodes_min, nodes_max, cpus_per_task,
-                                                time_minutes, exclusive, all_memory, requeue,
-                                                no_kill)
+                                                time_minutes, exclusive, all_memory, memory_mb,
+                                                warning_signal, warning_seconds, requeue, no_kill)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmJob, id, name, uid, state, flags, reason,
                                                 reason_detail, comment, partition, nodes,
                                                 excluded_nodes, batch_host, work_dir, restart_count,

@@ -77,6 +77,12 @@ void describe_resources(const SlurmSubmission& from, const std::string& gres, jo
   if (from.time_minutes != 0) to.time_limit = from.time_minutes;
   if (from.exclusive) to.shared = 0;
   if (from.all_memory) to.pn_min_memory = 0;
+  if (from.memory_mb != 0) to.pn_min_memory = from.memory_mb;
+  if (from.warning_signal != 0) {
+    to.warn_flags = KILL_JOB_BATCH;  // the batch shell alone, as --signal=B: does
+    to.warn_signal = static_cast<uint16_t>(from.warning_signal);
+    to.warn_time = static_cast<uint16_t>(from.warning_seconds);
+  }
   to.tres_per_node = mutable_text(gres);
   to.requeue = from.requeue ? 1 : 0;
   to.kill_on_node_fail = from.no_kill ? 0 : 1;

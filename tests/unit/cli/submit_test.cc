@@ -124,6 +124,7 @@ TEST_F(Submit, BadFilesStartNothing) {
 TEST_F(Submit, DryRunStartsNothing) {
   const CommandResult yaml = submit(kCommandJob, {"--dry-run"});
   EXPECT_EQ(yaml.exit_code, kExitOk);
+  EXPECT_THAT(yaml.out, HasSubstr("\n#   #!/bin/bash\n#   #SBATCH --job-name=c\n"));
   EXPECT_THAT(yaml.out, HasSubstr("heartbeat_timeout: 2s\n"));
   EXPECT_EQ(submit(yaml.out, {"--dry-run"}).out, yaml.out);
   EXPECT_TRUE(job_spec_from_json(submit(kCommandJob, {"--dry-run", "--json"}).out).ok());
@@ -133,7 +134,8 @@ TEST_F(Submit, DryRunStartsNothing) {
 TEST_F(Submit, WithoutASchedulerNamesLocal) {
   const CommandResult result = submit(kCommandJob, {});
   EXPECT_EQ(result.exit_code, kExitNoController);
-  EXPECT_THAT(result.err, HasSubstr("not available yet in this version; add --local"));
+  EXPECT_THAT(result.err, HasSubstr("no scheduler: there is no " + bin() + "/hpslurm"));
+  EXPECT_THAT(result.err, HasSubstr("or add --local to run the job on this machine"));
 }
 
 TEST_F(Submit, MissingProgramsAreNamed) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpslurm without Slurm, for the client's tests: knows jobs that are lines of a file, and faults.
-// Both lie in $FAKE_HPSLURM: `jobs` holds "ID COMMENT" lines, `faults` lines "CALL FAULT …"; the
-// first one that names a call is taken away and happens instead of the answer. Every call's name is
-// appended to `calls`.
+// hpslurm without Slurm, for the tests of its client and of hpctl: knows jobs that are lines of a
+// file, and faults. Both lie in $FAKE_HPSLURM: `jobs` holds "ID COMMENT" lines, `job-ID.json` what
+// is known of a job that does not just wait, `faults` lines "CALL FAULT …"; the first one that
+// names a call is taken away and happens instead of the answer. Every call's name is appended to
+// `calls`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,9 +67,22 @@ json jobs_with(const std::string& comment) {
   return found;
 }
 
+json describe(uint64_t id) {
+  const auto known = read_file(path(("job-" + std::to_string(id) + ".json").c_str()));
+  if (known.ok()) return {{"result", json::parse(*known)}};
+  const bool submitted = id >= 100 && id < 100 + lines("jobs").size();
+  if (!submitted) return {{"error", {{"kind", "not_found"}, {"message", "no such job"}}}};
+  SlurmJob job;
+  job.id.value = id;
+  job.state = "PENDING";
+  job.reason = "Resources";
+  return {{"result", job}};
+}
+
 json answer(const std::string& call, const json& arguments) {
   if (call == "version") return {{"result", SlurmVersion{"22.05.8", "22.05.8", {"ctl1", "ctl2"}}}};
   if (call == "submit") return {{"result", {{"job", accept_job(arguments)}}}};
+  if (call == "job") return describe(arguments.at("job"));
   if (call == "jobs_by_comment") return {{"result", jobs_with(arguments.at("comment"))}};
   if (call == "cancel") append("cancelled", std::to_string(arguments.at("job").get<uint64_t>()));
   return {{"result", json::object()}};

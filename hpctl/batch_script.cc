@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/batch_script.h"
+
+#include <csignal>
+
+#include "common/rpc/yaml_scalars.h"
+
+namespace hpctl {
+namespace {
+
+constexpr uint32_t kWarningSeconds = 60;  // before the time limit
+
+constexpr const char* kScriptBody = R"sh(
+say() { echo "$(date -u +%H:%M:%SZ) hpctl: $*"; }
+refuse() { say "$*"; exit 93; }
+
+# `hpctl submit` makes the same link; whoever comes first.
+ln -sT "$key" "$HPCTL_HOME/jobs/$job" 2>/dev/null
+[ "$(readlink "$HPCTL_HOME/jobs/$job")" = "$key" ] ||
+  refuse "$HPCTL_HOME/jobs/$job belongs to another job; submit again with another HPCTL_HOME"
+[ -x "$programs/hpcontroller" ] || refuse "node ${SLURMD_NODENAME:-$(hostname)} has no" \
+  "$programs/hpcontroller; install hpctl on a file system that all nodes see"
+nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd,)
+[ -n "$nodes" ] || refuse "scontrol cannot expand the node list $SLURM_JOB_NODELIST"
+say "job $job, start $((${SLURM_RESTART_COUNT:-0} + 1)), on $nodes"
+if [ -d "${HPCTL_SYSROOT:-}/opt/sagemaker_cluster" ]; then
+  say "HyperPod cluster detected: auto-resume is on, failed nodes are replaced"
+fi
+rm -f "$job_dir/verdict"  # of an earlier start
+
+controller=
+agents=
+status=
+# The time limit comes near, or somebody signals the job: the controller ends it in order.
+trap '[ -z "$controller" ] || kill -TERM "$controller"' TERM
+trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
+
+# One srun for the agents of all nodes; the controller brings single ones back later.
+start_agents() {
+  HPCTL_AUTO_RESUME=0 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \
+    --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 --wait=0 --input=none --mpi=none \
+    --cpu-bind=none ${container[@]+"${container[@]}"} /bin/sh -c '[ -x "$0" ] || {
+      echo "hpctl: node $SLURMD_NODENAME has no $0; install hpctl on a file system that all" \
+        "nodes see" >&2
+      exit 93
+    }
+    exec "$0" --holder --job-dir "$1" --job "$2" --node "$SLURMD_NODENAME"' \
+    "$programs/hpagent" "$job_dir" "$job" &
+  agents=$!
+}
+
+# `wait` returns early when a trap has run.
+wait_for() {
+  local ended
+  while :; do
+    wait "$1"
+    ended=$?
+    kill -0 "$1" 2>/dev/null || break
+  done
+  wait "$1" 2>/dev/null
+  local again=$?
+  [ "$again" -eq 127 ] || ended=$again
+  return "$ended"
+}
+
+# The controller writes it before it tells any node to end.
+verdict_of_job() { cat "$job_dir/verdict" 2>/dev/null; }
+
+for life in 1 2 3 4 5 6 7 8 9 10; do
+  "$programs/hpcontroller" --job-dir "$job_dir" --job "$job" --nodes "$nodes" &
+  controller=$!
+  [ -n "$agents" ] || start_agents
+  wait_for "$controller"
+  status=$?
+  controller=
+  [ -z "$(verdict_of_job)" ] || break
+  say "the controller ended with $status (life $life)"
+  # A successor on another node has taken over: the agents live as long as the job does.
+  [ "$status" -ne 3 ] || break
+done
+
+# The agents end by themselves once the job has ended.
+if [ -n "$(verdict_of_job)" ]; then
+  (sleep 30 && kill -TERM "$agents") 2>/dev/null &
+  watchdog=$!
+  wait_for "$agents"
+  kill "$watchdog" 2>/dev/null
+elif [ "$status" -eq 3 ]; then
+  say "the job goes on under a controller on another node"
+  wait_for "$agents"
+fi
+verdict=$(verdict_of_job)
+say "job $job ends with ${verdict:=1}"
+exit "$verdict"
+)sh";
+
+uint32_t as_count(int64_t n) { return static_cast<uint32_t>(n); }
+
+// The options of sbatch that ask for the same; the script can be submitted by hand with them.
+std::string directives(const SlurmSubmission& s) {
+  std::string text;
+  const auto add = [&](const std::string& option, const std::string& value) {
+    text += "#SBATCH --" + option + (value.empty() ? "" : "=" + value) + "\n";
+  };
+  const auto add_if = [&](const char* option, const std::string& value) {
+    if (!value.empty()) add(option, value);
+  };
+  add("job-name", s.name);
+  add("comment", s.comment);
+  add("chdir", s.work_dir);
+  add("output", s.output);
+  add("open-mode", "append");
+  add("nodes", std::to_string(s.nodes_min));
+  add("ntasks-per-node", "1");
+  if (s.cpus_per_task > 0) add("cpus-per-task", std::to_string(s.cpus_per_task));
+  add_if("partition", s.partition);
+  add_if("account", s.account);
+  add_if("qos", s.qos);
+  if (s.time_minutes > 0) add("time", format_time_limit(s.time_minutes));
+  if (s.exclusive) add("exclusive", "");
+  if (s.all_memory) add("mem", "0");
+  if (s.memory_mb > 0) add("mem", std::to_string(s.memory_mb) + "M");
+  add_if("gres", s.tres_per_node);
+  add_if("constraint", s.constraint);
+  add_if("reservation", s.reservation);
+  add_if("nodelist", s.nodelist);
+  add_if("exclude", s.exclude);
+  add("signal", "B:TERM@" + std::to_string(s.warning_seconds));
+  if (s.requeue) add("requeue", "");
+  if (s.no_kill) add("no-kill", "");
+  return text;
+}
+
+std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
+                         const BatchSettings& settings) {
+  std::string text = "#!/bin/bash\n" + directives(submission);
+  text += "# Written by `hpctl submit`. Exit status: the job's verdict, 0 finished, 1 failed,\n";
+  text += "# 93 failed and not to be requeued.\nset -u\n";
+  text += "export HPCTL_HOME=" + shell_quoted(settings.home) + "\n";
+  text += "job=$SLURM_JOB_ID\n";
+  text += "key=" + shell_quoted(settings.directory.name()) + "\n";
+  text += "job_dir=" + shell_quoted(settings.directory.path) + "\n";
+  text += "programs=" + shell_quoted(settings.programs) + "\n";
+  text += "container=(";
+  const char* separator = "";
+  for (const std::string& option : container_options(spec, settings)) {
+    text += separator + shell_quoted(option);
+    separator = " ";
+  }
+  return text + ")\n" + kScriptBody;
+}
+
+}  // namespace
+
+std::string shell_quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::vector<std::string> container_options(const JobSpec& spec, const BatchSettings& settings) {
+  const ContainerSpec& container = spec.slurm.container;
+  if (container.image.empty()) return {};
+  std::vector<std::string> paths = {settings.programs, settings.home};
+  if (!spec.checkpoint.dir.empty()) paths.push_back(spec.checkpoint.dir);
+  if (spec.train) paths.push_back(spec.train->data.path);
+  paths.insert(paths.end(), container.mounts.begin(), container.mounts.end());
+  std::string mounts;
+  for (const std::string& path : paths) {
+    const bool pair = path.find(':') != std::string::npos;
+    mounts += (mounts.empty() ? "" : ",") + (pair ? path : path + ":" + path);
+  }
+  return {"--container-image=" + container.image, "--container-mounts=" + mounts};
+}
+
+SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& settings) {
+  const SlurmSpec& slurm = spec.slurm;
+  SlurmSubmission s;
+  s.name = spec.name;
+  s.comment = settings.directory.name();
+  s.work_dir = settings.directory.path;
+  s.output = settings.directory.path + "/slurm-%j.out";
+  s.partition = slurm.partition;
+  s.account = slurm.account;
+  s.qos = slurm.qos;
+  s.reservation = slurm.reservation;
+  s.constraint = slurm.constraint;
+  s.tres_per_node = slurm.gres;
+  s.nodelist = slurm.nodelist;
+  s.exclude = slurm.exclude;
+  s.nodes_min = as_count(spec.all_nodes());
+  s.cpus_per_task = slurm.exclusive ? 0 : as_count(spec.workers_per_node);
+  s.time_minutes = as_count(slurm.time_minutes);
+  s.exclusive = slurm.exclusive;
+  s.all_memory = slurm.mem_mb == 0 || (slurm.mem_mb < 0 && slurm.exclusive);
+  s.memory_mb = slurm.mem_mb > 0 ? static_cast<uint64_t>(slurm.mem_mb) : 0;
+  s.warning_signal = SIGTERM;
+  s.warning_seconds = kWarningSeconds;
+  s.script = batch_script(s, spec, settings);
+  return s;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The batch script of a Slurm job, and what is asked of Slurm for it. Pure text: `hpctl submit
+// --dry-run` prints exactly what would be submitted.
+//
+// The script runs on the first node. It starts the job's controller and, with one srun, an agent on
+// every node, and ends with the controller's verdict: 0 finished, 1 failed, 93 failed and not to be
+// requeued. A controller that crashes is started again; one that stands back for a successor on
+// another node is no longer waited for, the job is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/job_spec.h"
+#include "common/base/slurm_messages.h"
+#include "hpctl/submit_directory.h"
+
+namespace hpctl {
+
+struct BatchSettings {
+  std::string home;      // HPCTL_HOME, absolute
+  std::string programs;  // directory of hpctl and its siblings, the same on all nodes
+  SubmitDirectory directory;
+};
+
+// Everything but the environment, which the caller adds.
+SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& settings);
+
+// --container-image and --container-mounts as Pyxis takes them; none without a container. The
+// container sees what hpctl needs besides the mounts of the job file.
+std::vector<std::string> container_options(const JobSpec& spec, const BatchSettings& settings);
+
+// `text` as one word of a shell command.
+std::string shell_quoted(const std::string& text);
+
+}  // namespace hpctl

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names and secrets nobody can guess.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// So many bytes (at most 256) of the kernel's randomness, as lower-case hexadecimal digits.
+Result<std::string> random_hex(size_t bytes);
+
+// Of a submission: a retry with the same key is the same job.
+inline Result<std::string> random_key() { return random_hex(16); }
+
+}  // namespace hpctl

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/slurm_record.h"
+
+#include "hpctl/recorded_jobs.h"
+#include "hpctl/submit_directory.h"
+
+namespace hpctl {
+namespace {
+
+// Slurm's base states of a job that it has ended.
+std::string state_at_end(const SlurmJob& job) {
+  if (job.state == "COMPLETED") return "FINISHED";
+  if (job.state == "CANCELLED") return "CANCELLED";
+  return "FAILED";
+}
+
+std::string why_pending(const SlurmJob& job) {
+  std::string text = job.restart_count > 0 ? "requeued by Slurm; " : "";
+  text += "waits in Slurm's queue";
+  if (!job.reason.empty() && job.reason != "None") text += ": " + job.reason;
+  if (!job.reason_detail.empty()) text += " (" + job.reason_detail + ")";
+  return text;
+}
+
+std::string why_ended(const SlurmJob& job) {
+  std::string text = "Slurm ended the job: " + job.state;
+  if (!job.reason.empty() && job.reason != "None") text += ", " + job.reason;
+  if (job.exit_signal != 0) {
+    text += ", signal " + std::to_string(job.exit_signal);
+  } else if (job.exit_code != 0) {
+    text += ", exit status " + std::to_string(job.exit_code);
+  }
+  return text;
+}
+
+}  // namespace
+
+JobView with_slurm_state(JobView view, const SlurmJob& job) {
+  if (job.state == "PENDING") {
+    view.state = "PENDING";
+    view.reason = why_pending(job);
+  } else if (job.has_ended()) {
+    view.state = state_at_end(job);
+    if (view.state != "FINISHED") view.reason = why_ended(job);
+    view.ended_wall_ms = job.end_time_s * 1000;
+  } else if (view.state == "PENDING") {
+    view.state = "STARTING";
+    view.reason = "Slurm has started the job on " + job.batch_host;
+  }
+  return view;
+}
+
+Result<SlurmJob> SlurmRecord::ask_slurm(JobId job) {
+  if (!silent_.empty()) return Error{ErrorCode::kUnavailable, silent_};
+  auto answer = slurm_.job(job);
+  if (!answer.ok() && answer.error().code == ErrorCode::kUnavailable) {
+    silent_ = answer.error().message;
+  }
+  return answer;
+}
+
+Result<JobView> SlurmRecord::get_job(JobId job) {
+  auto recorded = read_status(paths_, job);
+  if (recorded.ok() && has_ended(recorded->state)) return recorded;
+  const auto slurm = ask_slurm(job);
+  HP_TRY_ASSIGN(JobView view, recorded.ok() ? recorded : submitted_view(paths_, job));
+  if (!recorded.ok()) view.state = "PENDING";
+  if (slurm.ok()) return with_slurm_state(std::move(view), *slurm);
+  if (slurm.error().code == ErrorCode::kNotFound) {
+    view.reason = "Slurm does not know the job any more; " +
+                  (recorded.ok() ? "its last recorded state was " + view.state
+                                 : std::string("its controller never started"));
+    view.state = "FAILED";
+    return view;
+  }
+  if (!recorded.ok()) return slurm.error();
+  return view;
+}
+
+std::string SlurmRecord::notice(const JobView& job) const {
+  if (!silent_.empty()) return "Slurm cannot be asked, this is the last record: " + silent_;
+  if (has_ended(job.state) || job.state == "PENDING" || job.state == "STARTING") return "";
+  return "the job's controller does not answer; this is its last record (an agent of the job "
+         "starts another)";
+}
+
+Result<std::vector<JobLine>> SlurmRecord::list_jobs() {
+  std::vector<JobLine> jobs;
+  for (const JobId id : slurm_jobs(paths_)) {
+    const auto view = get_job(id);
+    if (view.ok()) {
+      jobs.push_back({id, view->name, view->state});
+      continue;
+    }
+    // Neither Slurm's silence nor one damaged record hides the others.
+    const auto submitted = submitted_view(paths_, id);
+    jobs.push_back({id, submitted.ok() ? submitted->name : "?", "UNKNOWN"});
+  }
+  return jobs;
+}
+
+Result<std::vector<EventView>> SlurmRecord::events(JobId job, uint64_t after_seq) {
+  return RecordedJobs(paths_).events(job, after_seq);
+}
+
+Result<Explanation> SlurmRecord::why(JobId job) {
+  HP_TRY_ASSIGN(Explanation why, RecordedJobs(paths_).why(job));
+  const auto view = get_job(job);
+  if (view.ok() && why.chain.empty()) why.summary = view->state + ": " + view->reason;
+  return why;
+}
+
+}  // namespace hpctl

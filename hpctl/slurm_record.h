@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Slurm job while its controller does not answer: it waits in the queue, starts, has been put
+// back into the queue, or is over. What the last controller recorded, corrected by what Slurm says
+// now: a job whose record says RUNNING and that Slurm has ended did not end by its controller.
+#pragma once
+
+#include <memory>
+
+#include "common/rpc/hpslurm.h"
+#include "hpctl/job_source.h"
+
+namespace hpctl {
+
+class SlurmRecord final : public JobSource {
+ public:
+  // Slurm is asked at most once per job and call, and no more after it did not answer.
+  explicit SlurmRecord(const HomePaths& paths) : paths_(paths) {}
+
+  // The Slurm jobs of this home.
+  Result<std::vector<JobLine>> list_jobs() override;
+  // kUnavailable when nothing is recorded yet and no slurmctld answers.
+  Result<JobView> get_job(JobId job) override;
+  Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;
+  Result<Explanation> why(JobId job) override;
+  bool is_live() const override { return false; }
+  std::string notice(const JobView& job) const override;
+
+ private:
+  Result<SlurmJob> ask_slurm(JobId job);
+
+  HomePaths paths_;
+  SlurmClient slurm_;
+  std::string silent_;  // why Slurm is asked no more; "" = it answers
+};
+
+// `view` is what is recorded; Slurm's word about the job is applied to it. Pure.
+JobView with_slurm_state(JobView view, const SlurmJob& job);
+
+}  // namespace hpctl

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/submit_directory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <nlohmann/json.hpp>
+
+#include "common/base/fd.h"
+#include "common/base/file.h"
+#include "hpctl/random_hex.h"
+
+namespace hpctl {
+namespace {
+
+constexpr size_t kTokenBytes = 32;
+
+// Never readable by others, not even before it is complete.
+Outcome write_secret(const std::string& path, const std::string& text) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) return errno_error("cannot create " + path);
+  HP_TRY(write_all(fd.get(), text, path));
+  if (::fsync(fd.get()) != 0) return errno_error("cannot sync " + path);
+  return Ok{};
+}
+
+std::string job_document(const JobSpec& spec, const std::string& key) {
+  auto document = nlohmann::json::parse(to_json_text(spec));
+  document["uid"] = ::geteuid();
+  document["submit_key"] = key;
+  return document.dump() + "\n";
+}
+
+// Target of the link jobs/JOB; "" when there is none.
+std::string link_target(const std::string& link) {
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t n = ::readlink(link.c_str(), buffer.data(), buffer.size());
+  return n <= 0 ? "" : std::string(buffer.data(), static_cast<size_t>(n));
+}
+
+// "12" -> 12; 0 for any other name.
+uint64_t number_of(const std::string& name) {
+  const bool digits = !name.empty() && name.size() <= 18 &&
+                      name.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? std::stoull(name) : 0;
+}
+
+}  // namespace
+
+SubmitDirectory submit_directory(const HomePaths& paths, const std::string& key) {
+  SubmitDirectory directory{"", key};
+  directory.path = paths.home() + "/jobs/" + directory.name();
+  return directory;
+}
+
+Result<SubmitDirectory> create_submit_directory(const HomePaths& paths, const std::string& key,
+                                                const JobSpec& spec) {
+  SubmitDirectory directory = submit_directory(paths, key);
+  HP_TRY(make_directories(paths.home() + "/jobs"));
+  if (::mkdir(directory.path.c_str(), 0700) != 0) {
+    return errno_error("cannot create " + directory.path);
+  }
+  const auto fill = [&]() -> Outcome {
+    HP_TRY_ASSIGN(const std::string token, random_hex(kTokenBytes));
+    HP_TRY(write_secret(directory.path + "/token", token + "\n"));
+    HP_TRY(write_file_atomic(directory.path + "/job.json", job_document(spec, key)));
+    return sync_directory(paths.home() + "/jobs");
+  };
+  if (const Outcome filled = fill(); !filled.ok()) {
+    (void)remove_tree(directory.path);
+    return filled.error();
+  }
+  return directory;
+}
+
+Outcome link_job(const HomePaths& paths, JobId job, const SubmitDirectory& directory) {
+  const std::string link = paths.job(job);
+  if (::symlink(directory.name().c_str(), link.c_str()) == 0) {
+    return sync_directory(paths.home() + "/jobs");
+  }
+  const Error error = errno_error("cannot create " + link);
+  if (link_target(link) == directory.name()) return Ok{};
+  return error;
+}
+
+bool is_slurm_job(const HomePaths& paths, JobId job) {
+  return link_target(paths.job(job)).starts_with("submit-");
+}
+
+std::vector<JobId> slurm_jobs(const HomePaths& paths) {
+  std::vector<JobId> jobs;
+  const auto names = list_directory(paths.home() + "/jobs");
+  if (!names.ok()) return jobs;
+  for (const std::string& name : *names) {
+    const JobId job{number_of(name)};
+    if (job.value != 0 && is_slurm_job(paths, job)) jobs.push_back(job);
+  }
+  std::sort(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+Result<JobView> submitted_view(const HomePaths& paths, JobId job) {
+  HP_TRY_ASSIGN(const std::string text, read_file(paths.job_spec(job)));
+  HP_TRY_ASSIGN(const JobSpec spec, job_spec_from_json(text));
+  JobView view;
+  view.job = job.value;
+  view.name = spec.name;
+  view.total_steps = spec.train ? static_cast<uint64_t>(spec.train->steps) : 0;
+  view.checkpoint_dir =
+      spec.checkpoint.dir.empty() ? paths.default_checkpoints(job) : spec.checkpoint.dir;
+  view.owner = std::to_string(::geteuid());
+  struct stat st {};
+  if (::lstat(paths.job(job).c_str(), &st) == 0) {
+    view.submitted_wall_ms = int64_t{st.st_mtim.tv_sec} * 1000;
+  }
+  return view;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directory of a Slurm job and its two names:
+//
+//   HPCTL_HOME/jobs/submit-KEY   0700; made before the job is submitted, so that whatever starts on
+//                                whichever node finds it
+//   HPCTL_HOME/jobs/JOB          a link to it, made by `hpctl submit` and by the batch script,
+//                                whoever comes first
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/job_spec.h"
+#include "common/base/paths.h"
+#include "common/base/result.h"
+#include "controller/mirror.h"
+
+namespace hpctl {
+
+struct SubmitDirectory {
+  std::string path;
+  std::string key;
+
+  std::string name() const { return "submit-" + key; }
+};
+
+// Where create_submit_directory() will make it.
+SubmitDirectory submit_directory(const HomePaths& paths, const std::string& key);
+// With job.json and token. All or nothing: what was made before an error is removed.
+Result<SubmitDirectory> create_submit_directory(const HomePaths& paths, const std::string& key,
+                                                const JobSpec& spec);
+
+// Idempotent. kAlreadyExists when the id belongs to another job of this home, which happens when
+// local jobs and Slurm jobs, or the jobs of two clusters, share one HPCTL_HOME.
+Outcome link_job(const HomePaths& paths, JobId job, const SubmitDirectory& directory);
+
+// Whether the id is a Slurm job's here, submitted or running.
+bool is_slurm_job(const HomePaths& paths, JobId job);
+// Ids of the Slurm jobs of this home, ascending.
+std::vector<JobId> slurm_jobs(const HomePaths& paths);
+
+// What is known of a Slurm job without any controller: name, owner, time of submission; no state.
+Result<JobView> submitted_view(const HomePaths& paths, JobId job);
+
+}  // namespace hpctl

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/submit_to_slurm.h"
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/file.h"
+#include "common/rpc/hpslurm.h"
+#include "hpctl/batch_script.h"
+#include "hpctl/random_hex.h"
+#include "hpctl/submit_directory.h"
+
+namespace hpctl {
+namespace {
+
+// What this shell has, as sbatch passes it on; not what a job around us was told about itself.
+std::vector<std::string> job_environment(const HomePaths& paths) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string variable = *entry;
+    const bool of_slurm = variable.starts_with("SLURM_") && !variable.starts_with("SLURM_CONF=");
+    if (!of_slurm && !variable.starts_with("HPCTL_HOME=")) variables.push_back(variable);
+  }
+  variables.push_back("HPCTL_HOME=" + paths.home());
+  return variables;
+}
+
+Result<SlurmSubmission> make_submission(const JobSpec& spec, const HomePaths& paths,
+                                        const SubmitDirectory& directory) {
+  HP_TRY_ASSIGN(const std::string programs, program_directory());
+  SlurmSubmission submission = slurm_submission(spec, {paths.home(), programs, directory});
+  submission.environment = job_environment(paths);
+  return submission;
+}
+
+// The link could not be made: Slurm's id is taken here. The job has not done anything yet.
+Error taken_id(SlurmClient& slurm, JobId job, const HomePaths& paths, const Error& error) {
+  const Outcome cancelled = slurm.cancel(job);
+  const std::string id = to_string(job);
+  if (error.code != ErrorCode::kAlreadyExists) {
+    return {error.code, "Slurm accepted the job as " + id + ", but " + error.message +
+                            (cancelled.ok() ? "; it was cancelled" : "; scancel " + id)};
+  }
+  return {error.code, "Slurm gave the job the id " + id + ", which another job in " + paths.home() +
+                          " has already (" +
+                          (cancelled.ok() ? "it was cancelled" : "end it with scancel " + id) +
+                          "); use one HPCTL_HOME per cluster, and another for local jobs"};
+}
+
+}  // namespace
+
+Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths) {
+  return make_submission(spec, paths, submit_directory(paths, "KEY"));
+}
+
+Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths) {
+  SlurmClient slurm;
+  HP_TRY(slurm.version());
+  HP_TRY_ASSIGN(const std::string key, random_key());
+  HP_TRY_ASSIGN(const SubmitDirectory directory, create_submit_directory(paths, key, spec));
+  auto submission = make_submission(spec, paths, directory);
+  Outcome ready = submission.ok()
+                      ? write_file_atomic(directory.path + "/batch.sh", submission->script)
+                      : Outcome(submission.error());
+  Result<JobId> job = ready.ok() ? slurm.submit(*submission) : Result<JobId>(ready.error());
+  if (!job.ok()) {
+    if (job.error().code != ErrorCode::kUnavailable) {
+      (void)remove_tree(directory.path);
+      return job.error();
+    }
+    // Slurm may have the job although its answer was lost; then it starts, and is found by its id.
+    return Error{job.error().code,
+                 job.error().message +
+                     "; if Slurm took the job after all, squeue shows it with the comment " +
+                     directory.name() + " (else remove " + directory.path + ")"};
+  }
+  if (const Outcome linked = link_job(paths, *job, directory); !linked.ok()) {
+    const Error error = taken_id(slurm, *job, paths, linked.error());
+    (void)remove_tree(directory.path);
+    return error;
+  }
+  return *job;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// `hpctl submit` where Slurm schedules: the job's directory, the batch script, one submission.
+#pragma once
+
+#include "common/base/job_spec.h"
+#include "common/base/paths.h"
+#include "common/base/result.h"
+#include "common/base/slurm_messages.h"
+
+namespace hpctl {
+
+// What would be submitted now; for --dry-run, under a key that stands for the random one.
+Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths);
+
+// kUnavailable when no Slurm answers: nothing was submitted, or Slurm may have taken the job and
+// its directory waits for it (the error says which). On every other error nothing is left behind.
+Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths);
+
+}  // namespace hpctl

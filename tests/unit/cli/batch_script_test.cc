@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// The batch script, run by a real bash between stand-ins for srun, scontrol and our programs.
+#include "hpctl/batch_script.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/file.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class BatchScript : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    // A path that needs quoting.
+    settings_.home = directory_ / "home of 'x'";
+    settings_.programs = directory_ / "bin";
+    settings_.directory = {settings_.home + "/jobs/submit-k", "k"};
+    std::filesystem::create_directories(settings_.directory.path);
+    std::filesystem::create_directories(settings_.programs);
+    program("scontrol", "printf 'n1\\nn2\\n'");
+    program("srun", "echo \"$@\" >> " + log("srun") + "; sleep 0.1");
+    program("hpagent", "");
+    spec_.name = "c";
+    spec_.nodes = 2;
+    spec_.command = {"true"};
+  }
+
+  std::string log(const std::string& name) const { return directory_ / (name + ".log"); }
+  std::string log_text(const std::string& name) const {
+    const auto text = read_file(log(name));
+    return text.ok() ? *text : "";
+  }
+  void program(const std::string& name, const std::string& body) {
+    const std::string path = settings_.programs + "/" + name;
+    std::ofstream(path) << "#!/bin/bash\n" << body << "\n";
+    ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
+  }
+  // `ends` with the verdict in the job's directory.
+  static std::string ends(int verdict) {
+    const std::string text = std::to_string(verdict);
+    return "echo " + text + " > \"$2/verdict\"; exit " + text;
+  }
+  CommandResult run(const std::vector<std::string>& environment = {}) {
+    const std::string path = directory_ / "batch.sh";
+    std::ofstream(path) << slurm_submission(spec_, settings_).script;
+    std::vector<std::string> all = {"SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n[1-2]",
+                                    "SLURM_JOB_NUM_NODES=2", "SLURMD_NODENAME=n1"};
+    all.insert(all.end(), environment.begin(), environment.end());
+    return run_command({"/usr/bin/env", "PATH=" + settings_.programs + ":" + std::getenv("PATH"),
+                        "/bin/bash", path},
+                       all);
+  }
+
+  TemporaryDirectory directory_;
+  BatchSettings settings_;
+  JobSpec spec_;
+};
+
+TEST_F(BatchScript, EndsWithTheVerdict) {
+  for (const int verdict : {0, 1, 93}) {
+    program("hpcontroller", "echo \"$@\" > " + log("controller") + "\n" + ends(verdict));
+    const CommandResult result = run();
+    EXPECT_EQ(result.exit_code, verdict) << result.out << result.err;
+  }
+  EXPECT_EQ(log_text("controller"),
+            "--job-dir " + settings_.directory.path + " --job 7 --nodes n1,n2\n");
+  const std::string srun = log_text("srun");
+  EXPECT_THAT(srun, HasSubstr("--nodes=2 --ntasks=2 --ntasks-per-node=1 --no-kill "
+                              "--kill-on-bad-exit=0"));
+  EXPECT_THAT(srun, HasSubstr(settings_.programs + "/hpagent " + settings_.directory.path + " 7"));
+  EXPECT_EQ(std::filesystem::read_symlink(settings_.home + "/jobs/7"), "submit-k");
+}
+
+TEST_F(BatchScript, StartsACrashedControllerAgainButTheAgentsOnce) {
+  program("hpcontroller", "echo life >> " + log("lives") + "\n[ $(wc -l < " + log("lives") +
+                              ") -ge 3 ] || kill -9 $$\n" + ends(0));
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(log_text("lives"), "life\nlife\nlife\n");
+  const std::string steps = log_text("srun");
+  EXPECT_EQ(steps.find("--no-kill"), steps.rfind("--no-kill"));
+}
+
+TEST_F(BatchScript, GivesUpAControllerThatNeverWorks) {
+  program("hpcontroller", "echo life >> " + log("lives") + "; exit 4");
+  EXPECT_EQ(run().exit_code, 1);
+  const std::string lives = log_text("lives");
+  EXPECT_EQ(std::count(lives.begin(), lives.end(), '\n'), 10);
+}
+
+TEST_F(BatchScript, WaitsForASuccessorOnAnotherNode) {
+  // The agents' step ends when the job does, and the successor has left the verdict.
+  program("srun", "sleep 0.3; echo 0 > '" + directory_.path() + "/verdict'; mv '" +
+                      directory_.path() + "/verdict' " +
+                      shell_quoted(settings_.directory.path + "/verdict"));
+  program("hpcontroller", "exit 3");
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("under a controller on another node"));
+}
+
+TEST_F(BatchScript, HandsSignalsToTheController) {
+  program("hpcontroller", "trap 'echo TERM > \"" + log("signal") + "\"; " +
+                              "echo 1 > \"$2/verdict\"; exit 1' TERM\nkill -TERM $PPID\n" +
+                              "while :; do sleep 0.05; done");
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_EQ(log_text("signal"), "TERM\n");
+}
+
+TEST_F(BatchScript, AVerdictOfAnEarlierStartCountsForNothing) {
+  std::ofstream(settings_.directory.path + "/verdict") << "0\n";
+  program("hpcontroller", "[ ! -e \"$2/verdict\" ] || exit 4\n" + ends(1));
+  const CommandResult result = run({"SLURM_RESTART_COUNT=2"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("job 7, start 3, on n1,n2"));
+}
+
+TEST_F(BatchScript, RefusesAnIdOfAnotherJob) {
+  program("hpcontroller", ends(0));
+  std::filesystem::create_directories(settings_.home + "/jobs/7");
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 93);
+  EXPECT_THAT(result.out, HasSubstr("jobs/7 belongs to another job"));
+  EXPECT_THAT(log_text("srun"), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(settings_.home + "/jobs/7"));
+}
+
+TEST_F(BatchScript, NamesTheNodeWithoutPrograms) {
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 93);
+  EXPECT_THAT(result.out, HasSubstr("node n1 has no " + settings_.programs + "/hpcontroller"));
+}
+
+TEST_F(BatchScript, SaysThatItRunsOnHyperPod) {
+  program("hpcontroller", ends(0));
+  EXPECT_THAT(run({"HPCTL_SYSROOT=" + directory_.path()}).out, Not(HasSubstr("HyperPod")));
+  std::filesystem::create_directories(directory_ / "opt/sagemaker_cluster");
+  EXPECT_THAT(run({"HPCTL_SYSROOT=" + directory_.path()}).out,
+              HasSubstr("HyperPod cluster detected: auto-resume is on"));
+}
+
+TEST_F(BatchScript, AsksSlurmForWhatTheJobFileSays) {
+  spec_.spares = 1;
+  spec_.workers_per_node = 4;
+  spec_.slurm.exclusive = false;
+  spec_.slurm.partition = "p5";
+  spec_.slurm.time_minutes = 90;
+  spec_.slurm.gres = "gpu:8";
+  spec_.slurm.mem_mb = 512;
+  const SlurmSubmission s = slurm_submission(spec_, settings_);
+  EXPECT_EQ(s.nodes_min, 3U);
+  EXPECT_EQ(s.cpus_per_task, 4U);
+  EXPECT_EQ(s.memory_mb, 512U);
+  EXPECT_FALSE(s.all_memory);
+  EXPECT_TRUE(s.requeue);
+  EXPECT_TRUE(s.no_kill);
+  for (const char* line : {"--partition=p5\n", "--time=0-01:30:00\n", "--gres=gpu:8\n",
+                           "--mem=512M\n", "--nodes=3\n", "--signal=B:TERM@60\n"}) {
+    EXPECT_THAT(s.script, HasSubstr(std::string("#SBATCH ") + line));
+  }
+  EXPECT_THAT(s.script, Not(HasSubstr("--exclusive")));
+  spec_.slurm = {};
+  EXPECT_TRUE(slurm_submission(spec_, settings_).all_memory);
+}
+
+TEST_F(BatchScript, HandsContainersToPyxis) {
+  EXPECT_THAT(container_options(spec_, settings_), IsEmpty());
+  spec_.slurm.container = {"/fsx/a b.sqsh", {"/fsx", "/data:/data:ro"}};
+  spec_.checkpoint.dir = "/ckpt";
+  EXPECT_THAT(container_options(spec_, settings_),
+              ElementsAre("--container-image=/fsx/a b.sqsh",
+                          "--container-mounts=" + settings_.programs + ":" + settings_.programs +
+                              "," + settings_.home + ":" + settings_.home +
+                              ",/ckpt:/ckpt,/fsx:/fsx,/data:/data:ro"));
+  program("hpcontroller", ends(0));
+  EXPECT_EQ(run().exit_code, 0);
+  EXPECT_THAT(log_text("srun"), HasSubstr("--container-image=/fsx/a b.sqsh --container-mounts="));
+}
+
+}  // namespace
+}  // namespace hpctl::testing

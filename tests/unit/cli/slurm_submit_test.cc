@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real hpctl program where Slurm schedules: what it submits, leaves on disk and says of a job
+// that has no controller yet or any more. Slurm is an hpslurm that tells what the test wrote.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/base/job_spec.h"
+#include "common/base/slurm_messages_json.h"
+#include "controller/mirror.h"
+#include "hpctl/exit_codes.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/unit/cli/scripted_controller.h"
+
+namespace hpctl::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kJob = "name: c\nnodes: 2\nworkload: {command: [sh, -c, 'true']}\n";
+
+class SlurmSubmit : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(bin());
+    std::filesystem::create_directory(slurm());
+    const char* built = std::getenv("HPCTL_BIN");
+    ASSERT_NE(built, nullptr) << "run by ctest, or set HPCTL_BIN to build/PRESET/bin";
+    std::filesystem::copy_file(std::string(built) + "/hpctl", bin() + "/hpctl");
+    std::filesystem::copy_file(std::string(built) + "/../tests/fake_hpslurm", bin() + "/hpslurm");
+    for (const char* name : {"hpcontroller", "hpagent", "hptrain"}) {
+      write(bin() + "/" + name, "");
+      ASSERT_EQ(::chmod((bin() + "/" + name).c_str(), 0755), 0);
+    }
+    write(home_.directory() + "/job.yaml", kJob);
+  }
+
+  std::string bin() const { return home_.directory() + "/bin"; }
+  std::string slurm() const { return home_.directory() + "/slurm"; }
+  static void write(const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+  }
+  static std::string text_of(const std::string& path) { return read_file(path).value(); }
+
+  CommandResult hpctl(std::vector<std::string> words) {
+    words.insert(words.begin(), bin() + "/hpctl");
+    return run_command(words, {"FAKE_HPSLURM=" + slurm()});
+  }
+  CommandResult submit(const std::vector<std::string>& options = {}) {
+    std::vector<std::string> words = {"submit", home_.directory() + "/job.yaml"};
+    words.insert(words.end(), options.begin(), options.end());
+    return hpctl(words);
+  }
+  // What Slurm says of job 100 from now on.
+  void slurm_says(const std::string& state, const std::string& reason = "None") {
+    SlurmJob job;
+    job.id.value = 100;
+    job.state = state;
+    job.reason = reason;
+    job.end_time_s = 1'763'700'000;
+    write(slurm() + "/job-100.json", nlohmann::json(job).dump());
+  }
+  std::string state_of(const std::string& job) {
+    const CommandResult result = hpctl({"status", job, "--json"});
+    if (result.exit_code != 0) return result.err;
+    const auto status = nlohmann::json::parse(result.out);
+    return status.at("state").get<std::string>() + " " + status.at("reason").get<std::string>();
+  }
+  std::vector<std::string> job_directories() const {
+    return list_directory(home_.paths().home() + "/jobs").value();
+  }
+
+  ScopedHome home_;
+};
+
+TEST_F(SlurmSubmit, LeavesWhatTheNodesNeed) {
+  const CommandResult result = submit();
+  ASSERT_EQ(result.exit_code, kExitOk) << result.err;
+  EXPECT_THAT(result.out, StartsWith("job 100 c submitted\n"));
+  const std::string directory = home_.paths().job(JobId{100});
+  const std::string target = std::filesystem::read_symlink(directory).string();
+  EXPECT_THAT(target, StartsWith("submit-"));
+  EXPECT_EQ(text_of(slurm() + "/jobs"), "100 " + target + "\n");
+
+  struct stat st {};
+  ASSERT_EQ(::stat((directory + "/token").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777, 0600U);
+  const std::string token = text_of(directory + "/token");
+  EXPECT_EQ(token.size(), 65U);
+  EXPECT_EQ(token.find_first_not_of("0123456789abcdef"), 64U);
+  ASSERT_EQ(::stat(directory.c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777, 0700U);
+
+  const auto document = nlohmann::json::parse(text_of(directory + "/job.json"));
+  EXPECT_EQ(document.at("uid"), ::geteuid());
+  EXPECT_EQ("submit-" + document.at("submit_key").get<std::string>(), target);
+  EXPECT_EQ(job_spec_from_json(document.dump())->nodes, 2);
+  EXPECT_THAT(text_of(directory + "/batch.sh"), HasSubstr("#SBATCH --nodes=2\n"));
+}
+
+TEST_F(SlurmSubmit, ALostAnswerDoesNotDoubleTheJob) {
+  write(slurm() + "/faults", "submit accept-and-die connection lost\n");
+  const CommandResult result = submit();
+  EXPECT_EQ(result.exit_code, kExitOk) << result.err;
+  EXPECT_THAT(result.out, StartsWith("job 100 c submitted\n"));
+  EXPECT_THAT(text_of(slurm() + "/jobs"), ::testing::Not(HasSubstr("101 ")));
+}
+
+TEST_F(SlurmSubmit, ARefusalLeavesNothing) {
+  write(slurm() + "/faults",
+        "submit refuse invalid_argument slurm.partition: there is no partition \"p9\"\n");
+  const CommandResult result = submit();
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_EQ(result.err, "hpctl: slurm.partition: there is no partition \"p9\"\n");
+  EXPECT_TRUE(job_directories().empty());
+}
+
+TEST_F(SlurmSubmit, AnIdThatIsTakenEndsTheNewJob) {
+  std::filesystem::create_directories(home_.paths().job(JobId{100}));
+  const CommandResult result = submit();
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("Slurm gave the job the id 100"),
+                                HasSubstr("it was cancelled"), HasSubstr("HPCTL_HOME")));
+  EXPECT_EQ(text_of(slurm() + "/cancelled"), "100\n");
+  EXPECT_EQ(job_directories(), std::vector<std::string>{"100"});
+}
+
+TEST_F(SlurmSubmit, TellsWhatSlurmSaysWhileNoControllerAnswers) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  EXPECT_EQ(state_of("c"), "PENDING waits in Slurm's queue: Resources");
+  EXPECT_EQ(hpctl({"ps", "--json"}).out,
+            "{\"jobs\":[{\"job\":100,\"name\":\"c\",\"state\":\"PENDING\"}]}\n");
+  EXPECT_THAT(hpctl({"why", "100"}).out, HasSubstr("PENDING: waits in Slurm's queue: Resources"));
+  slurm_says("RUNNING");
+  EXPECT_THAT(state_of("100"), StartsWith("STARTING Slurm has started the job"));
+  slurm_says("NODE_FAIL", "NodeDown");
+  EXPECT_EQ(state_of("100"), "FAILED Slurm ended the job: NODE_FAIL, NodeDown");
+  slurm_says("CANCELLED");
+  EXPECT_EQ(state_of("100"), "CANCELLED Slurm ended the job: CANCELLED");
+}
+
+TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  JobView view;
+  view.job = 100;
+  view.name = "c";
+  view.state = "RUNNING";
+  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  slurm_says("RUNNING");
+  EXPECT_EQ(state_of("100"), "RUNNING ");
+  slurm_says("PENDING", "BeginTime");
+  EXPECT_EQ(state_of("100"), "PENDING waits in Slurm's queue: BeginTime");
+  slurm_says("TIMEOUT", "TimeLimit");
+  EXPECT_EQ(state_of("100"), "FAILED Slurm ended the job: TIMEOUT, TimeLimit");
+  write(slurm() + "/faults", "job refuse not_found no such job\n");
+  EXPECT_EQ(state_of("100"),
+            "FAILED Slurm does not know the job any more; its last recorded state was RUNNING");
+  view.state = "FINISHED";
+  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  EXPECT_EQ(state_of("100"), "FINISHED ");
+}
+
+TEST_F(SlurmSubmit, ASilentSlurmIsExitThreeWhereNothingIsRecorded) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");
+  const CommandResult silent = hpctl({"status", "100"});
+  EXPECT_EQ(silent.exit_code, kExitNoController);
+  EXPECT_THAT(silent.err, StartsWith("hpctl: slurmctld at ctl1,ctl2 does not answer"));
+  JobView view;
+  view.job = 100;
+  view.name = "c";
+  view.state = "RUNNING";
+  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");
+  const CommandResult recorded = hpctl({"status", "100"});
+  EXPECT_EQ(recorded.exit_code, kExitOk);
+  EXPECT_THAT(recorded.err, HasSubstr("Slurm cannot be asked, this is the last record"));
+}
+
+TEST_F(SlurmSubmit, CancelOfAWaitingJobIsSlurms) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  const CommandResult result = hpctl({"cancel", "c", "--json"});
+  EXPECT_EQ(result.exit_code, kExitOk) << result.err;
+  EXPECT_EQ(text_of(slurm() + "/cancelled"), "100\n");
+  slurm_says("CANCELLED");
+  EXPECT_EQ(hpctl({"cancel", "c", "--json"}).out, "{\"job\":100,\"state\":\"CANCELLED\"}\n");
+}
+
+TEST_F(SlurmSubmit, WaitEndsWithTheJob) {
+  slurm_says("CANCELLED");
+  const CommandResult waited = submit({"--wait", "--json"});
+  EXPECT_EQ(waited.exit_code, kExitFailed);
+  EXPECT_EQ(nlohmann::json::parse(waited.out).at("state"), "CANCELLED");
+  slurm_says("COMPLETED");
+  EXPECT_EQ(hpctl({"wait", "100"}).exit_code, kExitOk);
+}
+
+}  // namespace
+}  // namespace hpctl::testing
