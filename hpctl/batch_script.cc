@@ -12,21 +12,54 @@ constexpr uint32_t kWarningSeconds = 60;  // before the time limit
 
 constexpr const char* kScriptBody = R"sh(
 say() { echo "$(date -u +%H:%M:%SZ) hpctl: $*"; }
-refuse() { say "$*"; exit 93; }
+# refuse STATUS WORDS: 2 = the job cannot run as it was described, 93 = do not requeue. hpctl tells
+# the words as the reason (hpctl/submit_directory.h).
+refuse() {
+  local status=$1
+  shift
+  say "$*"
+  echo "$status $*" >"$job_dir/refusal"
+  exit "$status"
+}
 
 # `hpctl submit` makes the same link; whoever comes first.
 ln -sT "$key" "$HPCTL_HOME/jobs/$job" 2>/dev/null
 [ "$(readlink "$HPCTL_HOME/jobs/$job")" = "$key" ] ||
-  refuse "$HPCTL_HOME/jobs/$job belongs to another job; submit again with another HPCTL_HOME"
-[ -x "$programs/hpcontroller" ] || refuse "node ${SLURMD_NODENAME:-$(hostname)} has no" \
+  refuse 93 "$HPCTL_HOME/jobs/$job belongs to another job; submit again with another HPCTL_HOME"
+[ -x "$programs/hpcontroller" ] || refuse 2 "node ${SLURMD_NODENAME:-$(hostname)} has no" \
   "$programs/hpcontroller; install hpctl on a file system that all nodes see"
 nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd,)
-[ -n "$nodes" ] || refuse "scontrol cannot expand the node list $SLURM_JOB_NODELIST"
+[ -n "$nodes" ] || refuse 93 "scontrol cannot expand the node list $SLURM_JOB_NODELIST"
 say "job $job, start $((${SLURM_RESTART_COUNT:-0} + 1)), on $nodes"
 if [ -d "${HPCTL_SYSROOT:-}/opt/sagemaker_cluster" ]; then
   say "HyperPod cluster detected: auto-resume is on, failed nodes are replaced"
 fi
-rm -f "$job_dir/verdict"  # of an earlier start
+rm -f "$job_dir/verdict" "$job_dir/refusal"  # of an earlier start
+
+on_all_nodes() {
+  HPCTL_AUTO_RESUME=0 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \
+    --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 --wait=0 --input=none --mpi=none \
+    --cpu-bind=none "$@"
+}
+
+# Before anything is trained: what this node writes must be seen by all others. The name is new each
+# time, so that no node remembers that it was not there.
+nonce=$RANDOM$RANDOM$RANDOM$RANDOM
+nonce_file=$checkpoint_dir/.hpctl-shared-$job-$nonce
+mkdir -p "$checkpoint_dir" && echo "$nonce" >"$nonce_file" ||
+  refuse 2 "node $SLURMD_NODENAME cannot write the checkpoint directory $checkpoint_dir"
+blind=$(on_all_nodes /bin/sh -c 'cannot() { echo "node $SLURMD_NODENAME cannot $*"; exit 0; }
+  [ -x "$0" ] || cannot "run $0 (hpctl must be on a file system that all nodes see)"
+  [ -r "$1/token" ] || cannot "read $1 (HPCTL_HOME must be on a file system that all nodes see)"
+  tries=25
+  until [ "$(cat "$2" 2>/dev/null)" = "$3" ]; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || cannot "see in the checkpoint directory $4 what another node wrote" \
+      "(checkpoint.dir must be on a file system that all nodes share)"
+    sleep 0.2
+  done' "$programs/hpagent" "$job_dir" "$nonce_file" "$nonce" "$checkpoint_dir")
+rm -f "$nonce_file"
+[ -z "$blind" ] || refuse 2 "$(echo "$blind" | sort | paste -sd';' | sed 's/;/; /g')"
 
 controller=
 agents=
@@ -37,14 +70,8 @@ trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
 
 # One srun for the agents of all nodes; the controller brings single ones back later.
 start_agents() {
-  HPCTL_AUTO_RESUME=0 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \
-    --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 --wait=0 --input=none --mpi=none \
-    --cpu-bind=none ${container[@]+"${container[@]}"} /bin/sh -c '[ -x "$0" ] || {
-      echo "hpctl: node $SLURMD_NODENAME has no $0; install hpctl on a file system that all" \
-        "nodes see" >&2
-      exit 93
-    }
-    exec "$0" --holder --job-dir "$1" --job "$2" --node "$SLURMD_NODENAME"' \
+  on_all_nodes ${container[@]+"${container[@]}"} /bin/sh -c \
+    'exec "$0" --holder --job-dir "$1" --job "$2" --node "$SLURMD_NODENAME"' \
     "$programs/hpagent" "$job_dir" "$job" &
   agents=$!
 }
@@ -131,6 +158,11 @@ std::string directives(const SlurmSubmission& s) {
   return text;
 }
 
+std::string checkpoint_directory(const JobSpec& spec, const BatchSettings& settings) {
+  const std::string& given = spec.checkpoint.dir;
+  return given.empty() ? settings.directory.path + "/checkpoints" : given;
+}
+
 std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
                          const BatchSettings& settings) {
   std::string text = "#!/bin/bash\n" + directives(submission);
@@ -141,6 +173,7 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
   text += "key=" + shell_quoted(settings.directory.name()) + "\n";
   text += "job_dir=" + shell_quoted(settings.directory.path) + "\n";
   text += "programs=" + shell_quoted(settings.programs) + "\n";
+  text += "checkpoint_dir=" + shell_quoted(checkpoint_directory(spec, settings)) + "\n";
   text += "container=(";
   const char* separator = "";
   for (const std::string& option : container_options(spec, settings)) {

@@ -65,7 +65,12 @@ Result<JobView> SlurmRecord::get_job(JobId job) {
   const auto slurm = ask_slurm(job);
   HP_TRY_ASSIGN(JobView view, recorded.ok() ? recorded : submitted_view(paths_, job));
   if (!recorded.ok()) view.state = "PENDING";
-  if (slurm.ok()) return with_slurm_state(std::move(view), *slurm);
+  if (slurm.ok()) {
+    view = with_slurm_state(std::move(view), *slurm);
+    const Refusal refusal = read_refusal(paths_, job);
+    if (view.state == "FAILED" && refusal.status != 0) view.reason = refusal.reason;
+    return view;
+  }
   if (slurm.error().code == ErrorCode::kNotFound) {
     view.reason = "Slurm does not know the job any more; " +
                   (recorded.ok() ? "its last recorded state was " + view.state

@@ -103,6 +103,17 @@ std::vector<JobId> slurm_jobs(const HomePaths& paths) {
   return jobs;
 }
 
+Refusal read_refusal(const HomePaths& paths, JobId job) {
+  constexpr size_t kMaxBytes = 1U << 20;
+  auto text = read_file(paths.job(job) + "/refusal", kMaxBytes);
+  if (!text.ok()) return {};
+  while (text->ends_with("\n")) text->pop_back();
+  const size_t space = std::min(text->find(' '), text->size());
+  Refusal refusal{static_cast<int>(number_of(text->substr(0, space))), ""};
+  if (space < text->size()) refusal.reason = text->substr(space + 1);
+  return refusal;
+}
+
 Result<JobView> submitted_view(const HomePaths& paths, JobId job) {
   HP_TRY_ASSIGN(const std::string text, read_file(paths.job_spec(job)));
   HP_TRY_ASSIGN(const JobSpec spec, job_spec_from_json(text));

@@ -39,6 +39,14 @@ bool is_slurm_job(const HomePaths& paths, JobId job);
 // Ids of the Slurm jobs of this home, ascending.
 std::vector<JobId> slurm_jobs(const HomePaths& paths);
 
+// Why the batch script did not start the job, from HPCTL_HOME/jobs/JOB/refusal: its exit status, 2
+// where the job cannot run as it was described, and the reason for people.
+struct Refusal {
+  int status = 0;  // 0 = it was not refused
+  std::string reason;
+};
+Refusal read_refusal(const HomePaths& paths, JobId job);
+
 // What is known of a Slurm job without any controller: name, owner, time of submission; no state.
 Result<JobView> submitted_view(const HomePaths& paths, JobId job);
 

@@ -142,7 +142,9 @@ int report_end(const Invocation& invocation, const HomePaths& paths, const JobVi
   } else {
     print_end(invocation.terminal, job, paths.job_logs(JobId{job.job}));
   }
-  return job.state == "FINISHED" ? kExitOk : kExitFailed;
+  if (job.state == "FINISHED") return kExitOk;
+  const bool refused = read_refusal(paths, JobId{job.job}).status == kExitUsage;
+  return job.state == "FAILED" && refused ? kExitUsage : kExitFailed;
 }
 
 int wait_and_report(const Invocation& invocation, const HomePaths& paths,

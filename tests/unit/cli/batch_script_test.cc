@@ -31,8 +31,12 @@ class BatchScript : public ::testing::Test {
     std::filesystem::create_directories(settings_.directory.path);
     std::filesystem::create_directories(settings_.programs);
     program("scontrol", "printf 'n1\\nn2\\n'");
-    program("srun", "echo \"$@\" >> " + log("srun") + "; sleep 0.1");
-    program("hpagent", "");
+    // Runs the command for both nodes, one after the other.
+    program("srun", "echo \"$@\" >> " + log("srun") +
+                        "\nwhile [[ $1 == --* ]]; do shift; done\n"
+                        "for node in n1 n2; do SLURMD_NODENAME=$node \"$@\"; done");
+    program("hpagent", "sleep 0.1");
+    std::ofstream(settings_.directory.path + "/token") << "t\n";
     spec_.name = "c";
     spec_.nodes = 2;
     spec_.command = {"true"};
@@ -53,6 +57,7 @@ class BatchScript : public ::testing::Test {
     const std::string text = std::to_string(verdict);
     return "echo " + text + " > \"$2/verdict\"; exit " + text;
   }
+  std::string refusal() const { return read_file(settings_.directory.path + "/refusal").value(); }
   CommandResult run(const std::vector<std::string>& environment = {}) {
     const std::string path = directory_ / "batch.sh";
     std::ofstream(path) << slurm_submission(spec_, settings_).script;
@@ -81,6 +86,7 @@ TEST_F(BatchScript, EndsWithTheVerdict) {
   EXPECT_THAT(srun, HasSubstr("--nodes=2 --ntasks=2 --ntasks-per-node=1 --no-kill "
                               "--kill-on-bad-exit=0"));
   EXPECT_THAT(srun, HasSubstr(settings_.programs + "/hpagent " + settings_.directory.path + " 7"));
+  EXPECT_TRUE(std::filesystem::is_empty(settings_.directory.path + "/checkpoints"));
   EXPECT_EQ(std::filesystem::read_symlink(settings_.home + "/jobs/7"), "submit-k");
 }
 
@@ -91,7 +97,7 @@ TEST_F(BatchScript, StartsACrashedControllerAgainButTheAgentsOnce) {
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(log_text("lives"), "life\nlife\nlife\n");
   const std::string steps = log_text("srun");
-  EXPECT_EQ(steps.find("--no-kill"), steps.rfind("--no-kill"));
+  EXPECT_EQ(steps.find("--holder"), steps.rfind("--holder"));
 }
 
 TEST_F(BatchScript, GivesUpAControllerThatNeverWorks) {
@@ -103,9 +109,7 @@ TEST_F(BatchScript, GivesUpAControllerThatNeverWorks) {
 
 TEST_F(BatchScript, WaitsForASuccessorOnAnotherNode) {
   // The agents' step ends when the job does, and the successor has left the verdict.
-  program("srun", "sleep 0.3; echo 0 > '" + directory_.path() + "/verdict'; mv '" +
-                      directory_.path() + "/verdict' " +
-                      shell_quoted(settings_.directory.path + "/verdict"));
+  program("hpagent", "sleep 0.2; echo 0 > \"$3/verdict\"");
   program("hpcontroller", "exit 3");
   const CommandResult result = run();
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -136,13 +140,34 @@ TEST_F(BatchScript, RefusesAnIdOfAnotherJob) {
   EXPECT_EQ(result.exit_code, 93);
   EXPECT_THAT(result.out, HasSubstr("jobs/7 belongs to another job"));
   EXPECT_THAT(log_text("srun"), IsEmpty());
+  EXPECT_THAT(refusal(), HasSubstr("belongs to another job"));
   EXPECT_TRUE(std::filesystem::is_empty(settings_.home + "/jobs/7"));
 }
 
 TEST_F(BatchScript, NamesTheNodeWithoutPrograms) {
-  const CommandResult result = run();
-  EXPECT_EQ(result.exit_code, 93);
-  EXPECT_THAT(result.out, HasSubstr("node n1 has no " + settings_.programs + "/hpcontroller"));
+  EXPECT_EQ(run().exit_code, 2);
+  EXPECT_THAT(refusal(), HasSubstr("node n1 has no " + settings_.programs + "/hpcontroller"));
+}
+
+TEST_F(BatchScript, NamesTheNodesThatDoNotShareTheCheckpointDirectory) {
+  program("hpcontroller", ends(0));
+  program("sleep", "");
+  program("cat", "[[ $SLURMD_NODENAME != n2 || $1 != *hpctl-shared* ]] && exec /bin/cat \"$@\"");
+  spec_.checkpoint.dir = directory_ / "ckpt";
+  EXPECT_EQ(run().exit_code, 2);
+  EXPECT_EQ(refusal(), "2 node n2 cannot see in the checkpoint directory " + spec_.checkpoint.dir +
+                           " what another node wrote (checkpoint.dir must be on a file system that "
+                           "all nodes share)\n");
+  EXPECT_THAT(log_text("srun"), Not(HasSubstr("--holder")));
+  EXPECT_TRUE(std::filesystem::is_empty(spec_.checkpoint.dir));
+}
+
+TEST_F(BatchScript, NamesACheckpointDirectoryThatCannotBeWritten) {
+  program("hpcontroller", ends(0));
+  spec_.checkpoint.dir = log("file") + "/ckpt";
+  std::ofstream(log("file")) << "not a directory";
+  EXPECT_EQ(run().exit_code, 2);
+  EXPECT_THAT(refusal(), HasSubstr("node n1 cannot write the checkpoint directory"));
 }
 
 TEST_F(BatchScript, SaysThatItRunsOnHyperPod) {

@@ -192,6 +192,16 @@ TEST_F(SlurmSubmit, CancelOfAWaitingJobIsSlurms) {
   EXPECT_EQ(hpctl({"cancel", "c", "--json"}).out, "{\"job\":100,\"state\":\"CANCELLED\"}\n");
 }
 
+TEST_F(SlurmSubmit, AJobThatWasRefusedSaysWhy) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  slurm_says("FAILED", "NonZeroExitCode");
+  write(home_.paths().job(JobId{100}) + "/refusal", "2 node n2 cannot see the directory\n");
+  EXPECT_EQ(state_of("100"), "FAILED node n2 cannot see the directory");
+  EXPECT_EQ(hpctl({"wait", "100"}).exit_code, kExitUsage);
+  write(home_.paths().job(JobId{100}) + "/refusal", "93 the id is taken\n");
+  EXPECT_EQ(hpctl({"wait", "100"}).exit_code, kExitFailed);
+}
+
 TEST_F(SlurmSubmit, WaitEndsWithTheJob) {
   slurm_says("CANCELLED");
   const CommandResult waited = submit({"--wait", "--json"});
