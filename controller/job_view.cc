@@ -28,10 +28,9 @@ WorkerView make_worker_view(const core::Slot& slot, const JobProgress& progress)
 
 }  // namespace
 
-NodeView make_node_view(const core::Node& node) {
-  const bool lost = node.state == core::NodeState::kDown;
+NodeView make_node_view(const core::State& state, const core::Node& node) {
   return {node.key.name,
-          lost ? "lost" : "active",
+          core::to_string(core::role_of(state, node)),
           core::to_string(node.state),
           node.instance_id,
           node.boot_id,
@@ -64,10 +63,11 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.owner = std::to_string(job.owner_uid);
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
        ++it) {
-    view.nodes.push_back(make_node_view(it->second));
+    view.nodes.push_back(make_node_view(state, it->second));
   }
   for (auto it = state.slots.lower_bound({id, Rank{0}});
        it != state.slots.end() && it->first.job == id; ++it) {
+    if (it->second.node.empty()) continue;  // the world is smaller now
     view.workers.push_back(make_worker_view(it->second, progress));
   }
   return view;

@@ -16,7 +16,7 @@ namespace hpctl {
 // Precondition: the job exists.
 JobView make_job_view(const core::State& state, JobId job, const JobProgress& progress,
                       const std::string& controller_node);
-NodeView make_node_view(const core::Node& node);
+NodeView make_node_view(const core::State& state, const core::Node& node);
 
 void fill(const JobView& view, v1::JobStatus& status);
 void fill(const NodeView& view, uint64_t job, v1::NodeStatus& status);

@@ -103,6 +103,7 @@ GenerationRecord make_record(const core::RecordGeneration& action, const core::S
   record.restarts_used = action.restarts_used;
   record.damaged = action.damaged;
   record.created_wall_ms = wall_ms;
+  record.quarantined = action.quarantined;
   return record;
 }
 

@@ -88,7 +88,7 @@ grpc::ServerUnaryReactor* ControllerService::Submit(grpc::CallbackServerContext*
        key = request->submit_key()](const core::State& state) mutable {
         if (spec.checkpoint.dir.empty()) {
           // The core gives the job the next number.
-          spec.checkpoint.dir = paths_.default_checkpoints(JobId{state.last_local_job.value + 1});
+          spec.checkpoint.dir = paths_.default_checkpoints(core::next_local_id(state));
         }
         return std::optional<core::EventBody>(core::JobSubmitted{std::move(spec), uid, key});
       },
@@ -218,7 +218,7 @@ grpc::ServerUnaryReactor* ControllerService::ListNodes(grpc::CallbackServerConte
     for (const auto& [key, node] : state.nodes) {
       if (only != JobId{} && key.job != only) continue;
       if (!may_see(uid, state.jobs.at(key.job))) continue;
-      fill(make_node_view(node), key.job.value, *response->add_nodes());
+      fill(make_node_view(state, node), key.job.value, *response->add_nodes());
     }
     return grpc::Status::OK;
   });

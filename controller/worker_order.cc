@@ -38,7 +38,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   const auto name =
       parse_checkpoint_name(action.checkpoint.substr(action.checkpoint.rfind('/') + 1));
   workload.parent_generation = name ? name->generation : 0;
-  workload.world_size = job.spec.world_size();
+  workload.world_size = job.world_size();
   workload.bind_address = address_of(state, core::NodeKey{job.id, action.node});
   workload.rendezvous_dir = paths.rendezvous(job.id, action.generation);
   workload.resume_checkpoint = checkpoint_path(job, action.checkpoint);
@@ -57,7 +57,7 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
   order.set_generation(action.generation.value);
   order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
   for (const Rank rank : action.ranks) order.add_ranks(rank.value);
-  order.set_world_size(job.spec.world_size());
+  order.set_world_size(job.world_size());
   order.set_restart_count(static_cast<int32_t>(job.restarts));
   order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));
   for (const std::string& argument : job.spec.command) order.add_command(argument);

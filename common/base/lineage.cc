@@ -9,9 +9,11 @@
 namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationMember, rank, node, instance_id)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_id, by, reason,
+                                                hardware, since_wall_ms, until_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
                                    job, job_name, members, reason, restarts_used, damaged,
-                                   created_wall_ms)
+                                   created_wall_ms, quarantined)
 
 namespace {
 
@@ -40,7 +42,10 @@ std::string to_json_text(const GenerationRecord& record) {
 
 Result<GenerationRecord> generation_record_from_json(const std::string& text) {
   try {
-    return nlohmann::json::parse(text).get<GenerationRecord>();
+    nlohmann::json record = nlohmann::json::parse(text);
+    // Records from before there were quarantines.
+    if (record.is_object()) record.emplace("quarantined", nlohmann::json::array());
+    return record.get<GenerationRecord>();
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not a generation record: ") + e.what()};
   }

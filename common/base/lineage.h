@@ -26,6 +26,17 @@ struct GenerationMember {
   std::string instance_id;
 };
 
+// A node that must not be given ranks, as long as it is the same instance.
+struct QuarantinedNode {
+  std::string node;
+  std::string instance_id;
+  std::string by;
+  std::string reason;
+  bool hardware = false;
+  int64_t since_wall_ms = 0;
+  int64_t until_wall_ms = 0;  // 0 = until released
+};
+
 struct GenerationRecord {
   uint64_t generation = 0;
   uint64_t parent = 0;      // previous generation of the chain; 0 = none
@@ -38,6 +49,7 @@ struct GenerationRecord {
   int64_t restarts_used = 0;         // restart budget consumed so far
   std::vector<std::string> damaged;  // checkpoints found damaged and no longer to be used
   int64_t created_wall_ms = 0;       // label only
+  std::vector<QuarantinedNode> quarantined;
 };
 
 std::string to_json_text(const GenerationRecord& record);

@@ -25,6 +25,9 @@ void from_json(const json& j, ActionId& id) {
   j.at(1).get_to(id.index);
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_id, by, reason,
+                                                hardware, since_wall_ms, until_wall_ms)
+
 void to_json(json& j, const JobSpec& spec) { j = json::parse(to_json_text(spec)); }
 void from_json(const json& j, JobSpec& spec) {
   auto parsed = job_spec_from_json(j.dump());
@@ -35,19 +38,24 @@ void from_json(const json& j, JobSpec& spec) {
 namespace core {
 
 // Rows.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, restart_count)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence, hardware,
+                                                since_wall_ms, until_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    Job, id, spec, owner_uid, submit_key, state, reason, generation, directory_generation, stage,
-    checkpoint, start_step, furthest_step, committed_step, damaged, restart_times_ms, restarts,
-    progress_at_restart, restarts_without_progress, fault, fault_is_collateral, fault_seq,
-    recent_faults, plan_seq, not_before_ms, plan_attempts, cancel_requested, deadline_ms,
-    submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms)
+    Job, id, spec, owner_uid, submit_key, backend, active_nodes, state, reason, generation,
+    directory_generation, stage, checkpoint, start_step, furthest_step, committed_step, damaged,
+    restart_times_ms, restarts, progress_at_restart, restarts_without_progress, fault,
+    fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts,
+    requeue_refusal, scheduler_note, cancel_requested, deadline_ms, submitted_wall_ms,
+    ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
                                                 launched_for, launch_attempts, launched_ms,
-                                                launch_seq, former_boot_ids, deadline_ms,
-                                                deadline_seq, reason)
+                                                launch_seq, generation_seen, quarantine,
+                                                fault_times_ms, replaced_instance, former_boot_ids,
+                                                deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
                                                 signal, unaccounted)
@@ -57,15 +65,18 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LaunchNode, job, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generation, parent,
                                                 start_step, checkpoint, reason, restarts_used,
-                                                damaged, members)
+                                                damaged, members, quarantined)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
                                                 checkpoint, start_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StopWorkers, job, node, generation, graceful)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndNode, job, node)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RequeueJob, job, exclude, expected_restart_count)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance_id, reason)
 
 // Events.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSubmitted, spec, uid, submit_key, job, nodes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSubmitted, spec, uid, submit_key, job, nodes,
+                                                backend)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CancelRequested, job, uid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLaunched, action, job, node, holder_pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentRegistered, job, node, instance_id, boot_id,
@@ -90,6 +101,19 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangDetected, job, generation, n
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node, reason, permanent,
                                                 node_fault)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ControllerResumed, restarted)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobAdopted, job, spec, uid, submit_key, nodes,
+                                                backend, cause, generation, start_step, checkpoint,
+                                                members, damaged, quarantined, restarts,
+                                                restart_ages_ms, restarts_without_progress,
+                                                furthest_step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRequeued, action, job)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeReplacementRequested, action, job, node)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SchedulerObserved, job, node, what)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeReturned, job, node, cause)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantineRequested, job, node, uid, reason, for_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReleaseRequested, job, node, uid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HardwareFaultFound, job, node, boot_id, reason,
+                                                evidence)
 void to_json(json& j, const Tick&) { j = json::object(); }
 void from_json(const json&, Tick&) {}
 
@@ -118,9 +142,18 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "HangDetected",
     "ActionFailed",
     "ControllerResumed",
-    "Tick"};
+    "Tick",
+    "JobAdopted",
+    "JobRequeued",
+    "NodeReplacementRequested",
+    "SchedulerObserved",
+    "NodeReturned",
+    "QuarantineRequested",
+    "ReleaseRequested",
+    "HardwareFaultFound"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
-    "LaunchNode", "FindCheckpoint", "RecordGeneration", "StartWorkers", "StopWorkers", "EndNode"};
+    "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
+    "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};
 
 // Bytes that are not UTF-8 (a worker's last words) are replaced, never an error.
 std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }

@@ -30,6 +30,8 @@ enum class ActionKind : uint8_t {
   kStartWorkers,
   kStopWorkers,
   kEndNode,
+  kRequeueJob,
+  kReplaceNode,
 };
 
 // Look-ups derived from the rows, so that a Step never scans tables; not stored. After loading rows
@@ -41,9 +43,10 @@ struct Index {
   std::map<std::string, JobId> live_names;            // of jobs that have not ended
   std::map<std::string, JobId> live_checkpoint_dirs;  // likewise
   std::map<std::tuple<JobId, ActionKind, std::string>, ActionId> open;  // the outbox by target
-  std::set<NodeKey> not_up;                    // nodes in another state than kUp
+  std::set<NodeKey> not_up;  // nodes in another state than kUp
+  std::set<NodeKey> quarantined;
   std::map<NodeKey, std::vector<Rank>> ranks;  // bound to the node, ascending
-  std::set<SlotKey> unfinished;                // slots that have not exited with 0
+  std::set<SlotKey> unfinished;                // slots with a node that have not exited with 0
   bool operator==(const Index&) const = default;
 };
 
@@ -103,6 +106,16 @@ inline constexpr size_t kFormerBootIds = 16;
 
 // Local node names of a job: "n0", "n1", ...
 std::string local_node_name(int32_t index);
+// The number that the next job without one of its own gets.
+JobId next_local_id(const State& state);
+// What State::last_seq is set to before the first event of controller `epoch` (1, 2, ...) of one
+// job, when it begins without rows: the names of its actions must not repeat those of its
+// predecessors, which agents remember.
+inline constexpr Seq seq_before_epoch(uint64_t epoch) { return Seq{(epoch - 1) << 32U}; }
+NodeRole role_of(const State& state, const Node& node);
+// The lineage's part of an adoption; `records` ascending, as read_lineage() gives them.
+void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>& records,
+                       int64_t wall_ms);
 
 // Limits, in ms. Stated bounds that docs/architecture.md repeats.
 inline constexpr int64_t kNodeLaunchTimeoutMs = 20'000;    // LaunchNode -> AgentRegistered
@@ -115,11 +128,18 @@ inline constexpr int64_t kEndNodeTimeoutMs = 30'000;       // then the node coun
 inline constexpr int64_t kReportTimeoutMs = 2'000;       // reconnect -> report of a missing worker
 inline constexpr int64_t kResumeGraceMs = 10'000;        // controller start -> agents reconnect
 inline constexpr int64_t kLastingGenerationMs = 60'000;  // of a command: counts as progress
-inline constexpr int64_t kLastingLifeMs = 600'000;  // of a spare: its launch attempts count anew
-inline constexpr int64_t kMaxLaunchAttempts = 8;    // of a node within one restart
-inline constexpr int64_t kMaxPlanAttempts = 8;      // directory failures within one restart
-inline constexpr int64_t kBackoffBaseMs = 500;      // doubles with each restart that brought
-inline constexpr int64_t kBackoffMaxMs = 30'000;    // no progress
+inline constexpr int64_t kLastingLifeMs = 600'000;     // of a spare: its launch attempts count anew
+inline constexpr int64_t kMaxLaunchAttempts = 8;       // of a node within one restart
+inline constexpr int64_t kMaxPlanAttempts = 8;         // directory failures within one restart
+inline constexpr int64_t kLaunchesBeforePolicy = 3;    // before shrink or requeue, if possible
+inline constexpr int64_t kRequeueTimeoutMs = 120'000;  // RequeueJob -> the end of this life
+inline constexpr int64_t kWaitAgainMs = 300'000;       // quarantined and waited for: look again
+inline constexpr int64_t kAdoptGraceMs = 15'000;       // JobAdopted -> AgentRegistered
+inline constexpr int64_t kQuarantineFaults = 3;        // in a row on one instance, within
+inline constexpr int64_t kQuarantineWindowMs = 3'600'000;
+inline constexpr int64_t kQuarantineForMs = 86'400'000;    // after that it may try again
+inline constexpr int64_t kBackoffBaseMs = 500;             // doubles with each restart that brought
+inline constexpr int64_t kBackoffMaxMs = 30'000;           // no progress
 inline constexpr int64_t kMaxRestartsWithoutProgress = 3;  // then FAILED with a diagnosis
 
 }  // namespace hpctl::core

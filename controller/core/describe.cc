@@ -137,6 +137,43 @@ struct Describe {
                               : "the controller was stalled; nobody is late yet";
   }
   void operator()(const Tick&) {}
+  void operator()(const JobAdopted& e) {
+    entry.job = e.job;
+    entry.generation = e.generation;
+    entry.cause = "job \"" + e.spec.name + "\" of uid " + std::to_string(e.uid) +
+                  " is taken over: " + e.cause;
+  }
+  void operator()(const JobRequeued& e) {
+    place(e.job);
+    entry.because = e.action.seq;
+    entry.cause = "the scheduler requeues the job";
+  }
+  void operator()(const NodeReplacementRequested& e) {
+    place(e.job, e.node);
+    entry.because = e.action.seq;
+    entry.cause = "the replacement of " + e.node + " is asked for";
+  }
+  void operator()(const SchedulerObserved& e) {
+    place(e.job, e.node);
+    entry.cause = e.what;
+  }
+  void operator()(const NodeReturned& e) {
+    place(e.job, e.node);
+    entry.cause = e.node + " can be used again: " + e.cause;
+  }
+  void operator()(const QuarantineRequested& e) {
+    place(e.job, e.node);
+    entry.cause = "uid " + std::to_string(e.uid) + " quarantines " + e.node +
+                  (e.reason.empty() ? "" : ": " + e.reason);
+  }
+  void operator()(const ReleaseRequested& e) {
+    place(e.job, e.node);
+    entry.cause = "uid " + std::to_string(e.uid) + " releases " + e.node;
+  }
+  void operator()(const HardwareFaultFound& e) {
+    place(e.job, e.node);
+    entry.cause = "hardware fault on " + e.node + ": " + e.reason + " (" + e.evidence + ")";
+  }
 };
 
 }  // namespace

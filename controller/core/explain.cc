@@ -9,9 +9,10 @@ namespace hpctl::core {
 
 namespace {
 
-// State changes are named after the state; JobSubmitted is the event that precedes the first.
+// State changes are named after the state; these are events.
 bool is_state_change(const LogEntry& entry) {
-  return entry.type.starts_with("Job") && entry.type != "JobSubmitted";
+  return entry.type.starts_with("Job") && entry.type != "JobSubmitted" &&
+         entry.type != "JobAdopted" && entry.type != "JobRequeued";
 }
 
 std::string upper(std::string text) {
@@ -31,7 +32,8 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     if (entry.job != job && entry.job != JobId{}) continue;
     by_seq[entry.seq].push_back(&entry);
     if (entry.job != job) continue;
-    if (last == nullptr || is_state_change(entry)) last = &entry;
+    const bool counts = is_state_change(entry) || entry.type == "RequeueJob";
+    if (last == nullptr || counts) last = &entry;
   }
   std::set<Seq> story;
   for (Seq at = last == nullptr ? Seq{} : last->seq; by_seq.contains(at);) {

@@ -23,6 +23,10 @@ const char* what_failed(ActionKind kind) {
       return "could not stop its workers";
     case ActionKind::kEndNode:
       return "could not be ended";
+    case ActionKind::kRequeueJob:
+      return "the job could not be requeued";
+    case ActionKind::kReplaceNode:
+      return "could not be marked for replacement";
   }
   return "failed";
 }
@@ -47,8 +51,14 @@ void on(Transition& t, const ActionFailed& e) {
   HP_CHECK(node != nullptr || !of_a_node);
   if (target.kind == ActionKind::kEndNode) {
     t.set_state(*node, NodeState::kEnding, cause);  // kEndNodeTimeoutMs ends the wait
+  } else if (target.kind == ActionKind::kRequeueJob) {
+    refuse_requeue(t, job, e.reason);
+  } else if (target.kind == ActionKind::kReplaceNode) {
+    t.note("NotPossible", job, cause, target.node);
   } else if (node != nullptr && !t.has_ranks(node->key)) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
+  } else if (e.node_fault && !job.cancel_requested && can_vacate(t, job, *node)) {
+    condemn(t, job, *node, e.reason);
   } else if ((e.permanent || e.node_fault) && !job.cancel_requested) {
     end_job(t, job, JobState::kFailed, cause);
   } else if (target.kind == ActionKind::kLaunchNode || target.kind == ActionKind::kStopWorkers) {

@@ -46,6 +46,19 @@ std::string describe_origin(const Job& job, const std::string& checkpoint) {
   return text;
 }
 
+// A successor must know them.
+std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job) {
+  std::vector<QuarantinedNode> nodes;
+  const auto& keys = t.state().index.quarantined;
+  for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
+    const Node& node = t.state().nodes.at(*it);
+    const Quarantine& q = node.quarantine;
+    nodes.push_back(
+        {it->name, node.instance_id, q.by, q.reason, q.hardware, q.since_wall_ms, q.until_wall_ms});
+  }
+  return nodes;
+}
+
 void enter_record_generation(Transition& t, Job& job, const Origin& origin) {
   enter_stage(t, job, PlanStage::kRecordGeneration);
   RecordGeneration action;
@@ -63,6 +76,7 @@ void enter_record_generation(Transition& t, Job& job, const Origin& origin) {
     }
   }
   std::sort(action.members.begin(), action.members.end());
+  action.quarantined = quarantined_nodes(t, job);
   const std::string what = "generation " + to_string(action.generation) + " starts at step " +
                            std::to_string(origin.step) + " " +
                            describe_origin(job, origin.checkpoint);
@@ -137,8 +151,8 @@ void on(Transition& t, const GenerationRecorded& e) {
     if (t.has_ranks(node->key)) start_workers_on(t, job, *node);
   }
   t.note("StartWorkers", job,
-         "generation " + to_string(job.generation) + ": " + std::to_string(job.spec.world_size()) +
-             " workers on " + std::to_string(job.spec.nodes) + " nodes, " +
+         "generation " + to_string(job.generation) + ": " + std::to_string(job.world_size()) +
+             " workers on " + std::to_string(job.nodes()) + " nodes, " +
              describe_origin(job, job.checkpoint));
 }
 

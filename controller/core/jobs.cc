@@ -34,13 +34,6 @@ std::string find_conflict(const State& state, const JobSubmitted& e) {
   return "";
 }
 
-// Local numbers go past those that were given from outside.
-JobId next_local_id(const State& state) {
-  JobId id{state.last_local_job.value + 1};
-  while (state.jobs.contains(id)) ++id.value;
-  return id;
-}
-
 std::vector<std::string> local_node_names(int32_t count) {
   std::vector<std::string> names;
   for (int32_t i = 0; i < count; ++i) names.push_back(local_node_name(i));
@@ -53,6 +46,7 @@ Job make_job(Transition& t, const JobSubmitted& e) {
   job.spec = e.spec;
   job.owner_uid = e.uid;
   job.submit_key = e.submit_key;
+  job.backend = e.backend;
   job.state = JobState::kStarting;
   job.reason = "nodes are coming up";
   job.submitted_wall_ms = t.event().wall_ms;
@@ -85,6 +79,13 @@ const char* end_entry(JobState state) {
 }
 
 }  // namespace
+
+// Local numbers go past those that were given from outside.
+JobId next_local_id(const State& state) {
+  JobId id{state.last_local_job.value + 1};
+  while (state.jobs.contains(id)) ++id.value;
+  return id;
+}
 
 std::string local_node_name(int32_t index) { return "n" + std::to_string(index); }
 
@@ -160,7 +161,7 @@ void end_job(Transition& t, Job& job, JobState state, const std::string& reason)
   t.set_deadline(job, 0);
   for (const auto kind :
        {ActionKind::kLaunchNode, ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration,
-        ActionKind::kStartWorkers, ActionKind::kStopWorkers}) {
+        ActionKind::kStartWorkers, ActionKind::kStopWorkers, ActionKind::kRequeueJob}) {
     t.withdraw_all(job.id, kind);
   }
   t.note(end_entry(state), job, reason);

@@ -62,8 +62,9 @@ void stop_strangers(Transition& t, const Job& job, const Node& node, const Agent
   t.note("StopWorkers", job, node.key.name + " " + reason, node.key.name);
 }
 
-void take_identity(Node& node, const AgentRegistered& e) {
-  node.instance_id = e.instance_id;
+void take_identity(Transition& t, const Job& job, Node& node, const AgentRegistered& e) {
+  change_instance(t, job, node, e.instance_id);
+  node.generation_seen = e.generation_seen;
   node.boot_id = e.boot_id;
   node.address = e.address;
   node.holder_pid = e.holder_pid;
@@ -100,13 +101,14 @@ void on(Transition& t, const AgentRegistered& e) {
       return;
     }
   }
-  take_identity(*node, e);
+  take_identity(t, *job, *node, e);
   if (node->state == NodeState::kEnding) {
     t.changed(*node);  // it gets its EndNode now
     return;
   }
   const bool was_up = node->state == NodeState::kUp;
   t.set_state(*node, NodeState::kUp, was_up ? "reconnected" : "registered");
+  meet_workers(t, *job, *node, e);
   const bool unaccounted = find_unaccounted(t, *node, e);
   t.set_deadline(*node, unaccounted ? t.now() + kReportTimeoutMs : 0);
   stop_strangers(t, *job, *node, e);
@@ -141,6 +143,18 @@ void on(Transition& t, const NodeLost& e) {
   } else {
     lose_node(t, *job, *node, e.node + " was lost: " + e.cause);
   }
+}
+
+void on(Transition& t, const NodeReturned& e) {
+  Job* job = t.job(e.job);
+  Node* node = t.node(e.job, e.node);
+  if (node == nullptr || node->state != NodeState::kDown || has_ended(job->state)) {
+    t.refuse(e.job, e.node + " is not down", e.node);
+    return;
+  }
+  node->launch_attempts = 0;
+  t.set_deadline(*node, 0);
+  launch(t, *job, *node, e.cause);
 }
 
 void on(Transition& t, const NodeEnded& e) {

@@ -11,16 +11,6 @@ namespace {
 
 constexpr size_t kNamesShown = 4;
 
-// Nodes that are waited for: those with ranks. A spare may be down.
-std::vector<Node*> nodes_missing(Transition& t, const Job& job) {
-  std::vector<Node*> missing;
-  const auto& not_up = t.state().index.not_up;
-  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
-    if (t.has_ranks(*it)) missing.push_back(&t.state().nodes.at(*it));
-  }
-  return missing;
-}
-
 // Every generation that may have workers anywhere.
 Generation newest_known(const Job& job) {
   return std::max(job.generation, job.directory_generation);
@@ -30,6 +20,14 @@ std::vector<std::string> names_of(const std::vector<Node*>& nodes) {
   std::vector<std::string> names;
   for (const Node* node : nodes) names.push_back(node->key.name);
   return names;
+}
+
+bool members_are_up(Transition& t, const Job& job) {
+  const auto& not_up = t.state().index.not_up;
+  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
+    if (t.has_ranks(*it)) return false;
+  }
+  return true;
 }
 
 void launch_missing(Transition& t, Job& job) {
@@ -49,7 +47,8 @@ void enter_stage(Transition& t, Job& job, PlanStage stage) {
 }
 
 bool is_preparing(const Job& job) {
-  return job.stage != PlanStage::kNone && job.stage != PlanStage::kStartWorkers;
+  return job.stage != PlanStage::kNone && job.stage != PlanStage::kStartWorkers &&
+         job.stage != PlanStage::kMeetNodes;
 }
 
 std::string join_some(const std::vector<std::string>& names) {
@@ -76,6 +75,10 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
       return now_ms + kCheckpointTimeoutMs;
     case PlanStage::kStartWorkers:
       return now_ms + kStartWorkersTimeoutMs;
+    case PlanStage::kRequeue:
+      return now_ms + kRequeueTimeoutMs;
+    case PlanStage::kMeetNodes:  // each node has its own
+      return 0;
     case PlanStage::kNone:
       break;
   }
@@ -85,6 +88,9 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
 
 void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   if (t.now() < job.not_before_ms || t.now() < node.deadline_ms) return;
+  const bool given_up = node.launched_for == job.restarts &&
+                        node.launch_attempts >= kMaxLaunchAttempts && !t.has_ranks(node.key);
+  if (given_up || job.stage == PlanStage::kRequeue) return;
   t.set_state(node, NodeState::kLaunching, reason);
   t.set_deadline(node, t.now() + kNodeLaunchTimeoutMs);
   node.launches += 1;
@@ -98,11 +104,13 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
 }
 
 void enter_stop_workers(Transition& t, Job& job) {
-  for (const auto kind : {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration,
-                          ActionKind::kStartWorkers, ActionKind::kStopWorkers}) {
+  for (const auto kind :
+       {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration, ActionKind::kStartWorkers,
+        ActionKind::kStopWorkers, ActionKind::kRequeueJob}) {
     t.withdraw_all(job.id, kind);
   }
   enter_stage(t, job, PlanStage::kStopWorkers);
+  if (!job.cancel_requested) promote_spares(t, job);
   std::vector<std::string> asked;
   const Generation through = newest_known(job);
   for (Node* node : t.nodes(job.id)) {
@@ -124,7 +132,13 @@ void enter_stop_workers(Transition& t, Job& job) {
 void enter_wait_nodes(Transition& t, Job& job) {
   t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
   t.withdraw_all(job.id, ActionKind::kRecordGeneration);
+  t.withdraw_all(job.id, ActionKind::kRequeueJob);
   enter_stage(t, job, PlanStage::kWaitNodes);
+  expire_quarantines(t, job);
+  promote_spares(t, job);
+  vacate_quarantined(t, job);
+  if (job.stage != PlanStage::kWaitNodes) return;
+  grow(t, job);
   launch_missing(t, job);
   if (t.now() < job.not_before_ms) {
     t.note("BackOff", job,
@@ -146,6 +160,7 @@ void advance(Transition& t, Job& job) {
       }
       return;
     case PlanStage::kWaitNodes:
+      promote_spares(t, job);
       if (t.now() >= job.not_before_ms && nodes_missing(t, job).empty()) {
         enter_find_checkpoint(t, job, "every node is up");
       }
@@ -155,9 +170,13 @@ void advance(Transition& t, Job& job) {
       enter_stage(t, job, PlanStage::kNone);
       if (!job.spec.train) enter_running(t, job, "all workers of the command are up");
       return;
+    case PlanStage::kMeetNodes:
+      if (members_are_up(t, job)) end_meeting(t, job);
+      return;
     case PlanStage::kNone:
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration:
+    case PlanStage::kRequeue:
       return;
   }
 }

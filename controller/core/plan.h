@@ -11,6 +11,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "controller/core/transition.h"
 
@@ -39,6 +40,45 @@ std::string duration_text(int64_t ms);
 // True while no worker of a new generation can have been started: a further fault belongs to the
 // recovery in progress.
 bool is_preparing(const Job& job);
+
+// ---- which node has which ranks (membership.cc) -------------------------------------------------
+
+// Nodes with ranks that are not up, or quarantined: the next generation cannot start with them.
+std::vector<Node*> nodes_missing(Transition& t, const Job& job);
+// A spare is up, and recovery.on_node_loss lets it take over.
+bool has_spare(Transition& t, const Job& job);
+// While a generation is prepared: spares that are up take the ranks of lost and quarantined nodes.
+void promote_spares(Transition& t, Job& job);
+// A shrunk job takes back nodes without ranks.
+void grow(Transition& t, Job& job);
+// How often a lost node is launched before something else is done.
+int64_t launch_patience(Transition& t, const Job& job);
+// The node did not come back: recovery.on_node_loss, or another restart of the job.
+void give_up_node(Transition& t, Job& job, Node& node, const Fault& fault);
+// Quarantined nodes that still have ranks although no spare is left: the same.
+void vacate_quarantined(Transition& t, Job& job);
+// Could the job go on without that node?
+bool can_vacate(Transition& t, const Job& job, const Node& node);
+void refuse_requeue(Transition& t, Job& job, const std::string& reason);
+
+// ---- adoption (adopt.cc) ------------------------------------------------------------------------
+
+// While nodes of an adopted generation are met: what lives there.
+void meet_workers(Transition& t, const Job& job, Node& node, const AgentRegistered& e);
+// Every member has been met.
+void end_meeting(Transition& t, Job& job);
+
+// ---- quarantine (quarantine.cc) -----------------------------------------------------------------
+
+void expire_quarantines(Transition& t, const Job& job);
+// The node registered as this instance; another one than before has no history.
+void change_instance(Transition& t, const Job& job, Node& node, const std::string& instance_id);
+// A worker on a node is to blame; too often in a row, and the node is quarantined.
+void count_fault(Transition& t, Job& job, const Fault& fault);
+// The node said itself that it is unfit: quarantined, its ranks go elsewhere.
+void condemn(Transition& t, Job& job, Node& node, const std::string& reason);
+// Asks for another instance, once, when the hardware is broken and the work has left.
+void replace_hardware(Transition& t, Job& job, Node& node);
 
 // ---- faults (recovery.cc) -----------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ void adopt_cause(Transition& t, Job& job, const Fault& fault) {
   set_fault(job, fault, false);
   if (!job.recent_faults.empty()) job.recent_faults.back() = fault;
   t.changed(job);
+  count_fault(t, job, fault);
   t.note_because(consequence_seq, "CauseFound", job,
                  fault.cause + "; this explains: " + consequence, fault.node);
 }
@@ -124,6 +125,7 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   remember(job, fault);
   set_fault(job, fault, kind == FaultKind::kCollateral);
   t.changed(job);
+  if (kind == FaultKind::kCause) count_fault(t, job, fault);
   if (!spend_budget(t, job, kind)) {
     // The chain behind the end goes on to the fault before this one.
     t.note_because(previous, "RestartsExhausted", job,
@@ -132,7 +134,8 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   }
   job.plan_attempts = 0;
   job.not_before_ms = t.now() + backoff_ms(job.restarts_without_progress);
-  if (job.state == JobState::kRunning) job.recovering_since_ms = t.now();
+  const bool adopted = job.stage == PlanStage::kMeetNodes;
+  if (job.state == JobState::kRunning || adopted) job.recovering_since_ms = t.now();
   job.state = JobState::kRecovering;
   // A fault that repeats without progress is part of the explanation of the present one.
   t.note_because(progressed || previous == Seq{} ? t.seq() : previous, "JobRecovering", job,
@@ -214,17 +217,25 @@ void lose_node(Transition& t, Job& job, Node& node, const std::string& cause) {
   }
   // Launched for this very recovery and lost again: try some more, with growing patience, before
   // that counts as another restart of the job.
-  const bool again = is_preparing(job) && node.launched_for == job.restarts;
+  const bool again = is_preparing(job) && node.launched_for == job.restarts && !has_spare(t, job);
   close_life(t, job, node, cause);
-  if (again && node.launch_attempts < kMaxLaunchAttempts) {
+  // Ranks can only move once the workers everywhere have ended.
+  const bool patient =
+      node.launch_attempts < launch_patience(t, job) || job.stage == PlanStage::kStopWorkers;
+  const Fault fault{cause, node.key.name, -1, job.furthest_step, t.seq()};
+  if (job.stage == PlanStage::kRequeue) return;
+  if (!again) {
+    fault_seen(t, job, fault, FaultKind::kCause);
+  } else if (patient) {
     t.set_deadline(node, t.now() + backoff_ms(node.launch_attempts));
   } else {
-    fault_seen(t, job, Fault{cause, node.key.name, -1, job.furthest_step, t.seq()},
-               again ? FaultKind::kRepeated : FaultKind::kCause);
+    give_up_node(t, job, node, fault);
   }
-  if (has_ended(job.state)) return;
+  if (has_ended(job.state) || job.stage == PlanStage::kRequeue) return;
+  promote_spares(t, job);
   if (job.stage == PlanStage::kFindCheckpoint || job.stage == PlanStage::kRecordGeneration) {
     enter_wait_nodes(t, job);
+    if (has_ended(job.state)) return;
   }
   if (node.state == NodeState::kDown && !job.cancel_requested) launch(t, job, node, cause);
   advance(t, job);

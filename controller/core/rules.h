@@ -15,6 +15,17 @@ void on(Transition& t, const AgentRegistered& e);
 void on(Transition& t, const AgentDisconnected& e);
 void on(Transition& t, const NodeLost& e);
 void on(Transition& t, const NodeEnded& e);
+void on(Transition& t, const NodeReturned& e);
+// adopt.cc
+void on(Transition& t, const JobAdopted& e);
+// quarantine.cc
+void on(Transition& t, const QuarantineRequested& e);
+void on(Transition& t, const ReleaseRequested& e);
+void on(Transition& t, const HardwareFaultFound& e);
+void on(Transition& t, const NodeReplacementRequested& e);
+// membership.cc
+void on(Transition& t, const JobRequeued& e);
+void on(Transition& t, const SchedulerObserved& e);
 // generations.cc
 void on(Transition& t, const CheckpointChosen& e);
 void on(Transition& t, const GenerationRecorded& e);

@@ -70,6 +70,14 @@ void job_deadline(Transition& t, Job& job) {
       retry_plan(t, job, what);
       return;
     }
+    case PlanStage::kRequeue:
+      passed(t, job,
+             "the requeue did not end this life of the job within " +
+                 duration_text(kRequeueTimeoutMs));
+      refuse_requeue(t, job, "the scheduler did not do it");
+      return;
+    case PlanStage::kMeetNodes:
+      return;
     case PlanStage::kNone: {
       const std::string what = "generation " + to_string(job.generation) +
                                " completed no step within " + duration_text(kFirstStepTimeoutMs);
@@ -108,9 +116,11 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   } else if (node.state == NodeState::kUp && node.connected) {
     lose_unaccounted(t, job, node);
   } else if (node.state == NodeState::kUp || node.state == NodeState::kLaunching) {
-    what = name + (node.state == NodeState::kUp
-                       ? " did not reconnect in time"
-                       : " did not register within " + duration_text(kNodeLaunchTimeoutMs));
+    what =
+        name + (node.state == NodeState::kUp
+                    ? " did not reconnect in time"
+                    : " did not register within " +
+                          duration_text(node.launches == 0 ? kAdoptGraceMs : kNodeLaunchTimeoutMs));
     passed(t, job, node, what);
     lose_node(t, job, node, what);
   } else if (node.state == NodeState::kEnding) {

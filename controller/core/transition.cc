@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/transition.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 
 namespace hpctl::core {
@@ -30,9 +32,11 @@ void index_job(Index& index, const Job& row) {
 void index_node(Index& index, const Node& row) {
   index_deadline(index, 0, row.deadline_ms, row.key.job, row.key.name);
   if (row.state != NodeState::kUp) index.not_up.insert(row.key);
+  if (!row.quarantine.by.empty()) index.quarantined.insert(row.key);
 }
 
 void index_slot(Index& index, const Slot& row) {
+  if (row.node.empty()) return;
   index.ranks[{row.key.job, row.node}].push_back(row.key.rank);
   if (!is_finished(row)) index.unfinished.insert(row.key);
 }
@@ -144,7 +148,7 @@ void Transition::set_slot(Slot& row, SlotState state, Generation generation, uin
   row.exit_code = exit_code;
   row.signal = signal;
   row.unaccounted = false;
-  if (is_finished(row)) {
+  if (is_finished(row) || row.node.empty()) {
     state_.index.unfinished.erase(row.key);
   } else {
     state_.index.unfinished.insert(row.key);
@@ -156,6 +160,30 @@ void Transition::set_unaccounted(Slot& row, bool unaccounted) {
   if (row.unaccounted == unaccounted) return;
   row.unaccounted = unaccounted;
   result_.dirty.slots.insert(row.key);
+}
+
+void Transition::bind(Slot& row, const std::string& node) {
+  auto& ranks = state_.index.ranks;
+  if (const auto it = ranks.find({row.key.job, row.node}); it != ranks.end()) {
+    std::erase(it->second, row.key.rank);
+    if (it->second.empty()) ranks.erase(it);
+  }
+  row.node = node;
+  if (!node.empty()) {
+    std::vector<Rank>& bound = ranks[{row.key.job, node}];
+    bound.insert(std::lower_bound(bound.begin(), bound.end(), row.key.rank), row.key.rank);
+  }
+  set_slot(row, SlotState::kPending, row.generation, 0, 0, 0);
+}
+
+void Transition::set_quarantine(Node& row, const Quarantine& quarantine) {
+  row.quarantine = quarantine;
+  if (quarantine.by.empty()) {
+    state_.index.quarantined.erase(row.key);
+  } else {
+    state_.index.quarantined.insert(row.key);
+  }
+  changed(row);
 }
 
 void Transition::release_names(const Job& row) {

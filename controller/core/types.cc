@@ -39,6 +39,10 @@ const char* to_string(PlanStage stage) {
       return "record-generation";
     case PlanStage::kStartWorkers:
       return "start-workers";
+    case PlanStage::kMeetNodes:
+      return "meet-nodes";
+    case PlanStage::kRequeue:
+      return "requeue";
   }
   return "unknown";
 }
@@ -55,6 +59,20 @@ const char* to_string(NodeState state) {
       return "ending";
     case NodeState::kEnded:
       return "ended";
+  }
+  return "unknown";
+}
+
+const char* to_string(NodeRole role) {
+  switch (role) {
+    case NodeRole::kActive:
+      return "active";
+    case NodeRole::kSpare:
+      return "spare";
+    case NodeRole::kLost:
+      return "lost";
+    case NodeRole::kQuarantined:
+      return "quarantined";
   }
   return "unknown";
 }

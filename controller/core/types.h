@@ -18,6 +18,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/job_spec.h"
+#include "common/base/lineage.h"
 
 namespace hpctl::core {
 
@@ -46,6 +47,8 @@ enum class PlanStage {
   kFindCheckpoint,    // waiting for CheckpointChosen
   kRecordGeneration,  // waiting for the durable generation record
   kStartWorkers,      // waiting for every node's ActionDone
+  kMeetNodes,         // adopted: waiting for the nodes of a generation that may be running
+  kRequeue,           // waiting for the scheduler to requeue the job, which ends everything
 };
 const char* to_string(PlanStage stage);
 
@@ -58,11 +61,20 @@ struct Fault {
   Seq seq;            // event that showed it
 };
 
+// What the scheduler of a job can do besides starting agents.
+struct Backend {
+  bool requeues = false;      // RequeueJob
+  bool replaces = false;      // ReplaceNode
+  int64_t restart_count = 0;  // how often the job was requeued so far
+};
+
 struct Job {
   JobId id;
   JobSpec spec;
   uint32_t owner_uid = 0;
   std::string submit_key;
+  Backend backend;
+  int32_t active_nodes = 0;  // that train after losses; 0 = spec.nodes
   JobState state = JobState::kPending;
   std::string reason;               // of the present state; one line
   Generation generation;            // newest recorded generation; 0 = none
@@ -85,6 +97,8 @@ struct Job {
   Seq plan_seq;                      // event that began the present stage or state
   int64_t not_before_ms = 0;         // back-off: the next generation is not prepared earlier
   int64_t plan_attempts = 0;         // directory failures while preparing this generation
+  std::string requeue_refusal;       // why the scheduler did not requeue; "" = not refused
+  std::string scheduler_note;        // newest SchedulerObserved
   bool cancel_requested = false;     // stopping the workers, then CANCELLED
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
@@ -92,6 +106,9 @@ struct Job {
   int64_t running_since_ms = 0;     // when it last became RUNNING; 0 = never
   int64_t recovering_since_ms = 0;  // 0 = not recovering
   int64_t lost_ms = 0;              // sum over finished recoveries
+
+  int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
+  int32_t world_size() const { return nodes() * spec.workers_per_node; }
 };
 
 enum class NodeState {
@@ -102,6 +119,17 @@ enum class NodeState {
   kEnded,
 };
 const char* to_string(NodeState state);  // "launching", ...
+
+// Why no rank may be bound to a node. Belongs to the instance: another one under the same name
+// starts clean.
+struct Quarantine {
+  std::string by;  // "uid 1000", "hpctl"; "" = not quarantined
+  std::string reason;
+  std::string evidence;
+  bool hardware = false;  // a verdict on the hardware: worth replacing
+  int64_t since_wall_ms = 0;
+  int64_t until_wall_ms = 0;  // 0 = until released
+};
 
 struct NodeKey {
   JobId job;
@@ -122,6 +150,10 @@ struct Node {
   int64_t launch_attempts = 0;  // of those launches that were for the same restart
   int64_t launched_ms = 0;      // when that was
   Seq launch_seq;               // event that led to that launch
+  Generation generation_seen;   // newest that its agent said it had accepted
+  Quarantine quarantine;
+  std::vector<int64_t> fault_times_ms;  // faults of its workers, while it is the same instance
+  std::string replaced_instance;        // instance id whose replacement was asked for
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
   std::vector<std::string> former_boot_ids;
   // To register, to reconnect, to report the exit of unaccounted workers, to be launched once more
@@ -130,6 +162,10 @@ struct Node {
   Seq deadline_seq;  // event that set it
   std::string reason;
 };
+
+// active: has ranks. lost: down, or being brought back after a loss.
+enum class NodeRole { kActive, kSpare, kLost, kQuarantined };
+const char* to_string(NodeRole role);
 
 enum class SlotState { kPending, kRunning, kExited };
 const char* to_string(SlotState state);
@@ -146,7 +182,7 @@ struct SlotKey {
 // A rank of the job: which node it is bound to and which process fills it now.
 struct Slot {
   SlotKey key;
-  std::string node;
+  std::string node;  // "" = not part of the present world size
   SlotState state = SlotState::kPending;
   Generation generation;  // of the process
   uint64_t pid = 0;
@@ -179,6 +215,7 @@ struct RecordGeneration {
   int64_t restarts_used = 0;
   std::vector<std::string> damaged;
   std::vector<std::pair<Rank, std::string>> members;  // rank -> node
+  std::vector<QuarantinedNode> quarantined;
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {
@@ -203,8 +240,26 @@ struct EndNode {
   std::string node;
 };
 
-using ActionBody =
-    std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers, StopWorkers, EndNode>;
+// The scheduler ends everything and starts the job again on other nodes. Precondition: the job was
+// requeued expected_restart_count times so far; more often = done already. Acknowledged by
+// JobRequeued or ActionFailed.
+struct RequeueJob {
+  JobId job;
+  std::vector<std::string> exclude;
+  int64_t expected_restart_count = 0;
+};
+// The operator of the cluster (HyperPod) puts another instance in the node's place. Precondition:
+// the node is still that instance, and nobody has asked yet. Acknowledged by
+// NodeReplacementRequested or ActionFailed.
+struct ReplaceNode {
+  JobId job;
+  std::string node;
+  std::string instance_id;
+  std::string reason;
+};
+
+using ActionBody = std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers,
+                                StopWorkers, EndNode, RequeueJob, ReplaceNode>;
 
 struct Action {
   ActionId id;
@@ -221,6 +276,30 @@ struct JobSubmitted {
   JobId job = {};  // of the Slurm job; 0 = the next local number
   // spec.all_nodes() names, those that train first; empty = local names.
   std::vector<std::string> nodes = {};
+  Backend backend = {};
+};
+// A controller without the job's rows takes it over: from the job's document, the lineage and the
+// scheduler. The nodes are waited for; workers of `generation` that are alive go on undisturbed.
+// fill_from_lineage() fills in what the lineage knows; see seq_before_epoch() as well. Refused when
+// the job is known already.
+struct JobAdopted {
+  JobId job;
+  JobSpec spec;
+  uint32_t uid = 0;
+  std::string submit_key;
+  std::vector<std::string> nodes;  // that the job has now; may lack members of the generation
+  Backend backend;
+  std::string cause;      // why it is taken over
+  Generation generation;  // newest record of the lineage; 0 = none, then it begins
+  uint64_t start_step = 0;
+  std::string checkpoint;
+  std::vector<std::pair<Rank, std::string>> members;
+  std::vector<std::string> damaged;
+  std::vector<QuarantinedNode> quarantined;
+  int64_t restarts = 0;
+  std::vector<int64_t> restart_ages_ms;  // of the restarts in the lineage, oldest first
+  int64_t restarts_without_progress = 0;
+  uint64_t furthest_step = 0;
 };
 struct CancelRequested {
   JobId job;
@@ -338,6 +417,48 @@ struct ActionFailed {
   bool permanent = false;
   bool node_fault = false;  // of StartWorkers: the node is unfit; another may do
 };
+// The scheduler accepted to requeue the job; its end follows.
+struct JobRequeued {
+  ActionId action;
+  JobId job;
+};
+struct NodeReplacementRequested {
+  ActionId action;
+  JobId job;
+  std::string node;
+};
+// A word of the scheduler for the history: a pending reason, a change of the allocation.
+struct SchedulerObserved {
+  JobId job;
+  std::string node;  // "" = none
+  std::string what;
+};
+// The scheduler can use the node again (rebooted, replaced, undrained).
+struct NodeReturned {
+  JobId job;
+  std::string node;
+  std::string cause;
+};
+struct QuarantineRequested {
+  JobId job;
+  std::string node;
+  uint32_t uid = 0;
+  std::string reason;
+  int64_t for_ms = 0;  // 0 = until released
+};
+struct ReleaseRequested {
+  JobId job;
+  std::string node;
+  uint32_t uid = 0;
+};
+// A verdict on the hardware of the node, with evidence (not: it was silent).
+struct HardwareFaultFound {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  std::string reason;
+  std::string evidence;
+};
 // The controller process started and loaded these rows, or its loop stalled for more than half a
 // heartbeat timeout: deadlines are re-armed, not fired.
 struct ControllerResumed {
@@ -350,7 +471,9 @@ using EventBody =
     std::variant<JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected,
                  NodeLost, NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken,
                  WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
-                 CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick>;
+                 CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
+                 JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
+                 QuarantineRequested, ReleaseRequested, HardwareFaultFound>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

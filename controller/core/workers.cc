@@ -145,6 +145,8 @@ void on(Transition& t, const WorkerExited& e) {
   } else if (!job.cancel_requested && all_finished(t.state().index.unfinished, e.job)) {
     end_job(t, job, JobState::kFinished,
             "every worker finished; last step " + std::to_string(job.furthest_step));
+  } else if (job.stage == PlanStage::kMeetNodes) {
+    advance(t, job);  // it may have waited for this report
   }
 }
 

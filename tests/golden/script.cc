@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -29,6 +30,13 @@ std::string join(const Words& words, size_t from) {
   return text;
 }
 
+Words split_at_commas(const std::string& list) {
+  std::istringstream in(list);
+  Words words;
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
 int64_t number(const Words& words, size_t at) { return std::stoll(words.at(at)); }
 
 class Script {
@@ -37,9 +45,9 @@ class Script {
   void run(const std::string& line) {
     report_ += "> " + line + "\n";
     const Words words = split(line);
-    const size_t before = shell_.log.size();
+    told_ = shell_.log.size();
     (this->*commands().at(words.at(0)))(words);
-    for (size_t i = before; i < shell_.log.size(); ++i) tell(shell_.log[i]);
+    for (size_t i = told_; i < shell_.log.size(); ++i) tell(shell_.log[i]);
   }
   std::string finish() {
     show();
@@ -69,6 +77,14 @@ class Script {
         {"fail", &Script::fail},
         {"restart", &Script::restart},
         {"why", &Script::why},
+        {"successor", &Script::successor},
+        {"registers", &Script::registers},
+        {"quarantine", &Script::quarantine},
+        {"release", &Script::release},
+        {"hardware", &Script::hardware},
+        {"observed", &Script::observed},
+        {"returned", &Script::returned},
+        {"instance", &Script::instance},
     };
     return kCommands;
   }
@@ -89,10 +105,14 @@ class Script {
                to_string(job().generation) + ", " + std::to_string(job().restarts) +
                " restarts, lost " + std::to_string(job().lost_ms) + " ms: " + job().reason + "\n";
     for (const auto& [key, row] : shell_.state.nodes) {
-      report_ += "node " + key.name + " " + to_string(row.state) + " " + row.boot_id +
+      const NodeRole role = role_of(shell_.state, row);
+      const bool usual = role == NodeRole::kActive || role == NodeRole::kLost;
+      report_ += "node " + key.name + " " + (usual ? "" : std::string(to_string(role)) + " ") +
+                 to_string(row.state) + " " + row.boot_id +
                  (row.connected ? "" : " (not connected)") + ": " + row.reason + "\n";
     }
     for (const auto& [key, row] : shell_.state.slots) {
+      if (row.node.empty()) continue;  // the world is smaller now
       report_ += "rank " + to_string(key.rank) + " on " + row.node + " " + to_string(row.state) +
                  " g" + to_string(row.generation) + "\n";
     }
@@ -107,6 +127,7 @@ class Script {
   void submit(const Words& words) {
     JobSpec spec = small_job("demo");
     int64_t uid = 1000;
+    int64_t global = 0;
     for (size_t i = 1; i < words.size(); ++i) {
       const std::string& key = words[i];
       if (key == "command") spec = small_job("demo", true);
@@ -116,9 +137,17 @@ class Script {
       if (key == "max-restarts") spec.recovery.max_restarts = number(words, ++i);
       if (key == "window-s") spec.recovery.window_ms = number(words, ++i) * 1000;
       if (key == "uid") uid = number(words, ++i);
+      if (key == "spares") spec.spares = static_cast<int32_t>(number(words, ++i));
+      if (key == "min") spec.min_nodes = static_cast<int32_t>(number(words, ++i));
+      if (key == "global") global = number(words, ++i);
+      if (key == "on-loss") spec.recovery.on_node_loss = split_at_commas(words.at(++i));
+      if (key == "requeues") backend_.requeues = true;
+      if (key == "replaces") backend_.replaces = true;
     }
-    if (spec.train) spec.train->batch.global = spec.world_size();
-    id_ = shell_.submit(spec, static_cast<uint32_t>(uid));
+    if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;
+    spec_ = spec;
+    id_ = *shell_.feed(JobSubmitted{spec, static_cast<uint32_t>(uid), "", {}, {}, backend_})
+               .submitted;
   }
   void settle(const Words& words) {
     if (words.size() == 1) {
@@ -218,7 +247,78 @@ class Script {
     report_ += "  = " + summarize(chain) + "\n";
   }
 
+  // The controller is gone with its database; another one takes over from the lineage.
+  void successor(const Words& words) {
+    GenerationRecord newest;
+    newest.generation = job().generation.value;
+    newest.start_step = job().start_step;
+    newest.checkpoint = job().checkpoint;
+    newest.restarts_used = job().restarts;
+    newest.created_wall_ms = shell_.now_ms;
+    std::set<std::string> names(words.begin() + 1, words.end());
+    for (const auto& [key, slot] : shell_.state.slots) {
+      if (slot.node.empty()) continue;
+      newest.members.push_back({key.rank.value, slot.node, ""});
+    }
+    for (const auto& [key, row] : shell_.state.nodes) {
+      if (words.size() == 1) names.insert(key.name);
+      const Quarantine& q = row.quarantine;
+      if (q.by.empty()) continue;
+      newest.quarantined.push_back({key.name, row.instance_id, q.by, q.reason, q.hardware,
+                                    q.since_wall_ms, q.until_wall_ms});
+    }
+    FakeShell next;
+    next.now_ms = shell_.now_ms;
+    next.newest_record = shell_.newest_record;
+    next.checkpoint = shell_.checkpoint;
+    next.checkpoint_step = shell_.checkpoint_step;
+    shell_ = std::move(next);
+    told_ = 0;
+    JobAdopted adopted;
+    adopted.job = id_;
+    adopted.spec = spec_;
+    adopted.uid = 1000;
+    adopted.nodes.assign(names.begin(), names.end());
+    adopted.backend = backend_;
+    adopted.cause = "the controller of n0 is gone";
+    if (newest.generation != 0) fill_from_lineage(adopted, {newest}, shell_.now_ms);
+    shell_.feed(adopted);
+  }
+  // registers NODE alive | empty | fresh [without RANK]
+  void registers(const Words& words) {
+    AgentRegistered hello = hello_from(words.at(1), "boot-of-" + words.at(1));
+    const bool fresh = words.at(2) == "fresh";
+    const int32_t missing = words.size() > 4 ? static_cast<int32_t>(number(words, 4)) : -1;
+    if (fresh) hello.generation_seen = {job().generation.value - 1};
+    for (const auto& [key, slot] : shell_.state.slots) {
+      if (words.at(2) != "alive" || slot.node != hello.node || key.rank.value == missing) continue;
+      hello.workers.push_back(
+          {key.rank, job().generation, 900 + static_cast<uint64_t>(key.rank.value)});
+    }
+    shell_.feed(hello);
+  }
+  void quarantine(const Words& words) {
+    shell_.feed(
+        QuarantineRequested{id_, words.at(1), 1000, join(words, 3), number(words, 2) * 1000});
+  }
+  void release(const Words& words) { shell_.feed(ReleaseRequested{id_, words.at(1), 1000}); }
+  void hardware(const Words& words) {
+    shell_.feed(HardwareFaultFound{id_, words.at(1), node(words.at(1)).boot_id, words.at(2),
+                                   join(words, 3)});
+  }
+  void observed(const Words& words) { shell_.feed(SchedulerObserved{id_, "", join(words, 1)}); }
+  void returned(const Words& words) { shell_.feed(NodeReturned{id_, words.at(1), join(words, 2)}); }
+  // The node's next life is on another instance.
+  void instance(const Words& words) {
+    AgentRegistered hello = hello_from(words.at(1), "boot-" + std::to_string(shell_.next_boot++));
+    hello.instance_id = words.at(2);
+    shell_.feed(hello);
+  }
+
   FakeShell shell_;
+  size_t told_ = 0;
+  JobSpec spec_;
+  Backend backend_;
   JobId id_;
   std::string report_;
 };

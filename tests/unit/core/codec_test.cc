@@ -15,6 +15,28 @@ using ::testing::HasSubstr;
 const ActionId kId{Seq{7}, 2};
 const JobId kJob{3};
 
+const QuarantinedNode kQuarantined{"n1", "i-1", "uid 7", "reason", true, 5, 6};
+
+JobAdopted adoption() {
+  return {kJob,
+          small_job("codec"),
+          1000,
+          "key",
+          {"n0", "n1"},
+          {true, true, 3},
+          "cause",
+          Generation{4},
+          10,
+          "step-10.g2",
+          {{Rank{0}, "n0"}, {Rank{1}, "n1"}},
+          {"step-12.g2"},
+          {kQuarantined},
+          2,
+          {100, 50},
+          1,
+          17};
+}
+
 std::vector<EventBody> every_event() {
   const LiveWorker worker{Rank{1}, Generation{4}, 99};
   return {
@@ -37,6 +59,14 @@ std::vector<EventBody> every_event() {
       ActionFailed{kId, kJob, "n1", "why", true, true},
       ControllerResumed{true},
       Tick{},
+      adoption(),
+      JobRequeued{kId, kJob},
+      NodeReplacementRequested{kId, kJob, "n1"},
+      SchedulerObserved{kJob, "n1", "what"},
+      NodeReturned{kJob, "n1", "cause"},
+      QuarantineRequested{kJob, "n1", 1000, "reason", 5000},
+      ReleaseRequested{kJob, "n1", 1000},
+      HardwareFaultFound{kJob, "n1", "boot", "reason", "evidence"},
   };
 }
 
@@ -52,10 +82,13 @@ std::vector<ActionBody> every_action() {
                        "why",
                        3,
                        {"step-12.g2"},
-                       {{Rank{0}, "n0"}, {Rank{1}, "n1"}}},
+                       {{Rank{0}, "n0"}, {Rank{1}, "n1"}},
+                       {kQuarantined}},
       StartWorkers{kJob, "n1", Generation{4}, {Rank{1}}, "step-10.g2", 10},
       StopWorkers{kJob, "n1", Generation{4}, true},
       EndNode{kJob, "n1"},
+      RequeueJob{kJob, {"n1"}, 2},
+      ReplaceNode{kJob, "n1", "i-1", "why"},
   };
 }
 

@@ -36,6 +36,10 @@ void FakeShell::answer(const Action& action) {
     feed(started);
   } else if (const auto* a = std::get_if<StopWorkers>(&action.body)) {
     feed(WorkersStopped{action.id, a->job, a->node, a->generation});
+  } else if (const auto* a = std::get_if<RequeueJob>(&action.body)) {
+    feed(JobRequeued{action.id, a->job});
+  } else if (const auto* a = std::get_if<ReplaceNode>(&action.body)) {
+    feed(NodeReplacementRequested{action.id, a->job, a->node});
   } else if (const auto* a = std::get_if<EndNode>(&action.body)) {
     const std::string boot = node(a->job, a->node).boot_id;
     if (!boot.empty()) {

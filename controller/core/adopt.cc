@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// A controller that has none of the job's rows takes it over. The newest record of the lineage says
+// which generation there is and who its members are; the agents say what lives. Three cases:
+//   every member's workers are alive:  RUNNING, nothing was disturbed
+//   the record is there and no node has started it:  the next generation, without a restart counted
+//   a member is gone, or one of its workers:  a fault like any other
+// When the job has other nodes now (it was requeued), nobody of the generation can be alive, and
+// the next one is prepared at once.
+#include <algorithm>
+#include <set>
+
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+std::string find_conflict(const State& state, const JobAdopted& e) {
+  if (e.job == JobId{}) return "an adopted job needs its number";
+  if (state.jobs.contains(e.job)) return "job " + to_string(e.job) + " is known here";
+  const auto problems = find_problems(e.spec);
+  if (!problems.empty()) return problems.front().key + ": " + problems.front().message;
+  const std::set<std::string> names(e.nodes.begin(), e.nodes.end());
+  if (names.size() != e.nodes.size() || names.contains("")) return "node names must differ";
+  const auto world = static_cast<int32_t>(e.members.size());
+  if (world > e.spec.world_size() || world % e.spec.workers_per_node != 0) {
+    return "the record of generation " + to_string(e.generation) + " has " + std::to_string(world) +
+           " members, which does not fit the job";
+  }
+  const int32_t needed = world / e.spec.workers_per_node;
+  if (static_cast<int32_t>(names.size()) < needed) {
+    return "generation " + to_string(e.generation) + " needs " + std::to_string(needed) +
+           " nodes, the job has " + std::to_string(names.size());
+  }
+  return "";
+}
+
+Job make_job(const Transition& t, const JobAdopted& e) {
+  Job job;
+  job.id = e.job;
+  job.spec = e.spec;
+  job.owner_uid = e.uid;
+  job.submit_key = e.submit_key;
+  job.backend = e.backend;
+  const auto nodes = static_cast<int32_t>(e.members.size()) / e.spec.workers_per_node;
+  job.active_nodes = nodes == e.spec.nodes ? 0 : nodes;
+  job.state = JobState::kRecovering;
+  job.reason = e.cause;
+  job.fault = e.cause;
+  job.fault_seq = t.seq();
+  job.generation = job.directory_generation = e.generation;
+  job.checkpoint = e.checkpoint;
+  job.start_step = job.committed_step = job.progress_at_restart = e.start_step;
+  job.furthest_step = std::max(e.furthest_step, e.start_step);
+  job.damaged.insert(e.damaged.begin(), e.damaged.end());
+  job.restarts = e.restarts;
+  for (const int64_t age : e.restart_ages_ms) job.restart_times_ms.push_back(t.now() - age);
+  job.restarts_without_progress =
+      std::min(e.restarts_without_progress, kMaxRestartsWithoutProgress);
+  job.submitted_wall_ms = t.event().wall_ms;
+  return job;
+}
+
+// The members' groups stay where they are; a group whose node the job no longer has goes to one
+// that has none.
+std::map<Rank, std::string> place_members(const JobAdopted& e) {
+  const std::set<std::string> present(e.nodes.begin(), e.nodes.end());
+  std::set<std::string> bound;
+  for (const auto& [rank, node] : e.members) bound.insert(node);
+  std::map<std::string, std::string> substitute;
+  std::map<Rank, std::string> placed;
+  auto next = e.nodes.begin();
+  for (const auto& [rank, node] : e.members) {
+    if (!present.contains(node) && !substitute.contains(node)) {
+      while (bound.contains(*next)) ++next;
+      substitute[node] = *next++;
+    }
+    placed[rank] = substitute.contains(node) ? substitute[node] : node;
+  }
+  return placed;
+}
+
+void add_slots(Transition& t, const Job& job, const std::map<Rank, std::string>& placed) {
+  for (int32_t rank = 0; rank < job.spec.world_size(); ++rank) {
+    Slot slot;
+    slot.key = {job.id, Rank{rank}};
+    slot.generation = job.generation;
+    if (const auto it = placed.find(Rank{rank}); it != placed.end()) slot.node = it->second;
+    t.add(std::move(slot));
+  }
+}
+
+void add_nodes(Transition& t, const JobAdopted& e) {
+  for (const std::string& name : e.nodes) {
+    Node row;
+    row.key = {e.job, name};
+    row.reason = "expected since the job was taken over";
+    row.launch_seq = t.seq();
+    for (const QuarantinedNode& q : e.quarantined) {
+      if (q.node != name) continue;
+      row.instance_id = q.instance_id;
+      row.quarantine = {q.by, q.reason, "", q.hardware, q.since_wall_ms, q.until_wall_ms};
+    }
+    t.set_deadline(t.add(std::move(row)), t.now() + kAdoptGraceMs);
+  }
+}
+
+bool lacks_members(const JobAdopted& e) {
+  return std::any_of(e.members.begin(), e.members.end(), [&](const auto& member) {
+    return std::find(e.nodes.begin(), e.nodes.end(), member.second) == e.nodes.end();
+  });
+}
+
+}  // namespace
+
+void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>& records,
+                       int64_t wall_ms) {
+  if (records.empty()) return;
+  const GenerationRecord& newest = records.back();
+  adoption.generation = {newest.generation};
+  adoption.start_step = adoption.furthest_step = newest.start_step;
+  adoption.checkpoint = newest.checkpoint;
+  for (const GenerationMember& member : newest.members) {
+    adoption.members.emplace_back(Rank{member.rank}, member.node);
+  }
+  std::sort(adoption.members.begin(), adoption.members.end());
+  adoption.damaged = newest.damaged;
+  adoption.quarantined = newest.quarantined;
+  adoption.restarts = newest.restarts_used;
+  const auto chain = chain_of_newest(records);  // newest first
+  int64_t used = newest.restarts_used;
+  for (size_t i = 1; i <= chain.size(); ++i) {
+    const int64_t before = i < chain.size() ? chain[i].restarts_used : 0;
+    const int64_t age = std::max<int64_t>(0, wall_ms - chain[i - 1].created_wall_ms);
+    for (; used > before; --used) adoption.restart_ages_ms.push_back(age);
+  }
+  std::reverse(adoption.restart_ages_ms.begin(), adoption.restart_ages_ms.end());
+  for (size_t i = 1; i < chain.size() && chain[i].start_step == newest.start_step; ++i) {
+    adoption.restarts_without_progress += 1;
+  }
+}
+
+void on(Transition& t, const JobAdopted& e) {
+  if (const std::string conflict = find_conflict(t.state(), e); !conflict.empty()) {
+    t.refuse(e.job, conflict);
+    return;
+  }
+  if (e.generation == Generation{}) {
+    on(t, JobSubmitted{e.spec, e.uid, e.submit_key, e.job, e.nodes, e.backend});
+    return;
+  }
+  Job& job = t.add(make_job(t, e));
+  t.result().submitted = job.id;
+  add_slots(t, job, place_members(e));
+  add_nodes(t, e);
+  if (lacks_members(e)) {
+    job.recovering_since_ms = t.now();
+    enter_wait_nodes(t, job);
+  } else {
+    enter_stage(t, job, PlanStage::kMeetNodes);
+    t.note("MeetNodes", job,
+           "waiting for the agents of " + std::to_string(e.nodes.size()) + " nodes");
+  }
+}
+
+void meet_workers(Transition& t, const Job& job, Node& node, const AgentRegistered& e) {
+  if (job.stage != PlanStage::kMeetNodes || e.generation_seen < job.generation) return;
+  for (Slot* slot : t.slots(node)) {
+    if (slot->state != SlotState::kPending) continue;
+    const auto live = std::find_if(e.workers.begin(), e.workers.end(), [&](const LiveWorker& w) {
+      return w.rank == slot->key.rank && w.generation == job.generation;
+    });
+    if (live != e.workers.end()) {
+      t.set_slot(*slot, SlotState::kRunning, job.generation, live->pid, 0, 0);
+    } else {
+      t.set_unaccounted(*slot, true);  // its exit is reported now, or was to the controller before
+    }
+  }
+}
+
+void end_meeting(Transition& t, Job& job) {
+  const std::string name = "generation " + to_string(job.generation);
+  std::vector<std::string> fresh;
+  size_t members = 0;
+  for (Node* node : t.nodes(job.id)) {
+    const std::vector<Slot*> slots = t.slots(*node);
+    if (slots.empty()) continue;
+    if (std::any_of(slots.begin(), slots.end(), [](const Slot* s) { return s->unaccounted; })) {
+      return;  // its report, or the deadline of its node, decides
+    }
+    ++members;
+    if (node->generation_seen < job.generation) fresh.push_back(node->key.name);
+  }
+  if (fresh.size() == members) {
+    // Another number for it: whether something of it ran before all nodes were lost, nobody knows.
+    t.note("NeverStarted", job, name + " was recorded, and no node has started it");
+    job.recovering_since_ms = t.now();
+    enter_stop_workers(t, job);
+  } else if (!fresh.empty()) {
+    const std::string what = join_some(fresh) + " had not started " + name + ", others had";
+    fault_seen(t, job, Fault{what, fresh.front(), -1, job.furthest_step, t.seq()},
+               FaultKind::kCause);
+  } else {
+    enter_stage(t, job, PlanStage::kNone);
+    if (job.state == JobState::kRunning) return;
+    enter_running(t, job, name + " goes on under another controller");
+  }
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which node has which ranks. A node's ranks form a block (a group) of workers_per_node; groups
+// move whole and only while nothing of the job trains.
+//
+// The ladder for a node that is lost (recovery.on_node_loss):
+//   a spare that is up takes its group at once; the node is brought back in the background
+//   without one it is launched again, a bounded number of times; then
+//   shrink   the largest world that nodes.min and the batch allow; the last groups fill the holes
+//   requeue  the scheduler starts the job again elsewhere
+//   wait     patiently
+// and when nothing of that is possible the attempt counts as another restart of the job.
+// A shrunk job grows back when a later generation finds nodes without ranks.
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+bool is_quarantined(const Node& node) { return !node.quarantine.by.empty(); }
+
+bool allows(const Job& job, const char* action) {
+  const auto& actions = job.spec.recovery.on_node_loss;
+  return std::find(actions.begin(), actions.end(), action) != actions.end();
+}
+
+// Down, or on its way back from there. A node that comes up for the first time is not lost.
+bool is_lost(const Node& node) {
+  return node.state == NodeState::kDown ||
+         (node.state == NodeState::kLaunching && node.launches > 1);
+}
+
+// Nodes that can take ranks, connected ones first.
+std::vector<Node*> find_spares(Transition& t, const Job& job) {
+  std::vector<Node*> spares;
+  for (Node* node : t.nodes(job.id)) {
+    if (node->state == NodeState::kUp && !is_quarantined(*node) && !t.has_ranks(node->key)) {
+      spares.push_back(node);
+    }
+  }
+  std::stable_partition(spares.begin(), spares.end(), [](const Node* n) { return n->connected; });
+  return spares;
+}
+
+// Nodes with ranks whose ranks must go elsewhere. The workers of a quarantined node that is up must
+// have ended first.
+std::vector<Node*> find_vacated(Transition& t, const Job& job) {
+  std::vector<Node*> vacated;
+  for (Node* node : nodes_missing(t, job)) {
+    const bool stopped = job.stage != PlanStage::kStopWorkers;
+    if (is_lost(*node) || (is_quarantined(*node) && stopped)) vacated.push_back(node);
+  }
+  return vacated;
+}
+
+std::string why_vacated(const Node& node) {
+  if (node.state != NodeState::kUp) return node.reason;
+  return "quarantined: " + node.quarantine.reason;
+}
+
+std::string ranks_text(const std::vector<Slot*>& slots) {
+  const std::string first = to_string(slots.front()->key.rank);
+  if (slots.size() == 1) return "rank " + first;
+  return "ranks " + first + "-" + to_string(slots.back()->key.rank);
+}
+
+void bind_all(Transition& t, const std::vector<Slot*>& slots, const std::string& node) {
+  for (Slot* slot : slots) t.bind(*slot, node);
+}
+
+std::vector<Slot*> group_slots(Transition& t, const Job& job, int32_t group) {
+  std::vector<Slot*> slots;
+  const int32_t first = group * job.spec.workers_per_node;
+  for (int32_t i = 0; i < job.spec.workers_per_node; ++i) {
+    slots.push_back(t.slot(job.id, Rank{first + i}));
+  }
+  return slots;
+}
+
+// Can the workload run on that many nodes with the global batch it has?
+bool fits(const Job& job, int32_t nodes) {
+  if (!job.spec.train) return true;
+  const BatchSpec& batch = job.spec.train->batch;
+  return batch.global % (batch.micro * nodes * job.spec.workers_per_node) == 0;
+}
+
+// The most nodes from `least` to `most` that the workload can run on; 0 = none.
+int32_t largest_fit(const Job& job, int32_t least, int32_t most) {
+  for (int32_t n = most; n >= least; --n) {
+    if (fits(job, n)) return n;
+  }
+  return 0;
+}
+
+void shrink_to(Transition& t, Job& job, int32_t nodes) {
+  std::vector<int32_t> holes;
+  std::vector<std::string> donors;
+  for (int32_t group = 0; group < job.nodes(); ++group) {
+    const std::vector<Slot*> slots = group_slots(t, job, group);
+    const Node& node = *t.node(job.id, slots.front()->node);
+    const bool missing = node.state != NodeState::kUp || is_quarantined(node);
+    if (group < nodes && missing) holes.push_back(group);
+    if (group >= nodes && !missing) donors.push_back(node.key.name);
+    if (group >= nodes) bind_all(t, slots, "");
+  }
+  HP_CHECK(donors.size() >= holes.size());
+  for (size_t i = 0; i < holes.size(); ++i) {
+    bind_all(t, group_slots(t, job, holes[i]), donors[i]);
+  }
+  job.active_nodes = nodes;
+  t.changed(job);
+}
+
+// Why the job cannot go on with fewer nodes; "" = it does now.
+std::string try_shrink(Transition& t, Job& job) {
+  const auto missing = static_cast<int32_t>(nodes_missing(t, job).size());
+  const int32_t left = job.nodes() - missing;
+  const int32_t least = job.spec.fewest_nodes();
+  if (left < least) {
+    return "nodes.min is " + std::to_string(least) + " and " + std::to_string(left) + " are left";
+  }
+  const int32_t nodes = largest_fit(job, least, left);
+  if (nodes == 0) {
+    const BatchSpec& batch = job.spec.train->batch;
+    return "no number of nodes from " + std::to_string(least) + " to " + std::to_string(left) +
+           " divides the global batch (" + std::to_string(batch.global) + " by micro " +
+           std::to_string(batch.micro) + " x nodes x " + std::to_string(job.spec.workers_per_node) +
+           " workers)";
+  }
+  const std::vector<Node*> vacated = nodes_missing(t, job);
+  const int32_t before = job.nodes();
+  shrink_to(t, job, nodes);
+  t.note("WorldShrunk", job,
+         "goes on with " + std::to_string(nodes) + " of " + std::to_string(before) +
+             " nodes; the global batch stays as it is");
+  for (Node* node : vacated) replace_hardware(t, job, *node);
+  return "";
+}
+
+std::string try_requeue(Transition& t, Job& job) {
+  if (!job.backend.requeues) return "this scheduler cannot requeue the job";
+  if (!job.requeue_refusal.empty()) return job.requeue_refusal;
+  RequeueJob action{job.id, {}, job.backend.restart_count};
+  for (const Node* node : t.nodes(job.id)) {
+    if (is_lost(*node) || is_quarantined(*node)) action.exclude.push_back(node->key.name);
+  }
+  for (const auto kind : {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration}) {
+    t.withdraw_all(job.id, kind);
+  }
+  enter_stage(t, job, PlanStage::kRequeue);
+  const std::string text = "the job is requeued without " + join_some(action.exclude);
+  job.reason = text;
+  t.issue(std::move(action), text);
+  t.note("RequeueJob", job, text);
+  return "";
+}
+
+// The first possible action; false = none is.
+bool apply_policy(Transition& t, Job& job, const std::string& what, bool tell) {
+  for (const std::string& action : job.spec.recovery.on_node_loss) {
+    std::string refusal;
+    if (action == kOnNodeLossSpare) {
+      refusal = "no spare is up";
+    } else if (action == kOnNodeLossShrink) {
+      refusal = try_shrink(t, job);
+    } else if (action == kOnNodeLossRequeue) {
+      refusal = try_requeue(t, job);
+    }
+    if (refusal.empty()) return true;
+    if (tell) t.note("NotPossible", job, what + ": " + action + ": " + refusal);
+  }
+  return false;
+}
+
+}  // namespace
+
+NodeRole role_of(const State& state, const Node& node) {
+  if (is_quarantined(node)) return NodeRole::kQuarantined;
+  const bool has_ranks = state.index.ranks.contains(node.key);
+  if (node.state == NodeState::kDown) return NodeRole::kLost;
+  if (has_ranks) return NodeRole::kActive;
+  return is_lost(node) ? NodeRole::kLost : NodeRole::kSpare;
+}
+
+std::vector<Node*> nodes_missing(Transition& t, const Job& job) {
+  std::vector<Node*> missing;
+  const auto collect = [&](const std::set<NodeKey>& keys, bool only_up) {
+    for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
+      Node& node = t.state().nodes.at(*it);
+      if (only_up && node.state != NodeState::kUp) continue;
+      if (t.has_ranks(*it)) missing.push_back(&node);
+    }
+  };
+  collect(t.state().index.not_up, false);
+  collect(t.state().index.quarantined, true);
+  return missing;
+}
+
+bool has_spare(Transition& t, const Job& job) {
+  return allows(job, kOnNodeLossSpare) && !find_spares(t, job).empty();
+}
+
+int64_t launch_patience(Transition& t, const Job& job) {
+  const auto left = job.nodes() - static_cast<int32_t>(nodes_missing(t, job).size());
+  const bool shrinks =
+      allows(job, kOnNodeLossShrink) && largest_fit(job, job.spec.fewest_nodes(), left) != 0;
+  const bool requeues = allows(job, kOnNodeLossRequeue) && job.backend.requeues;
+  const bool alternative = shrinks || (requeues && job.requeue_refusal.empty());
+  return alternative ? kLaunchesBeforePolicy : kMaxLaunchAttempts;
+}
+
+void promote_spares(Transition& t, Job& job) {
+  if (!is_preparing(job) || !allows(job, kOnNodeLossSpare)) return;
+  const std::vector<Node*> vacated = find_vacated(t, job);
+  if (vacated.empty()) return;
+  const std::vector<Node*> spares = find_spares(t, job);
+  for (size_t i = 0; i < std::min(vacated.size(), spares.size()); ++i) {
+    const std::vector<Slot*> slots = t.slots(*vacated[i]);
+    const std::string text = spares[i]->key.name + " takes " + ranks_text(slots) + " of " +
+                             vacated[i]->key.name + " (" + why_vacated(*vacated[i]) + ")";
+    bind_all(t, slots, spares[i]->key.name);
+    t.note("SparePromoted", job, text, spares[i]->key.name);
+    replace_hardware(t, job, *vacated[i]);
+  }
+}
+
+void grow(Transition& t, Job& job) {
+  if (job.nodes() == job.spec.nodes || !nodes_missing(t, job).empty()) return;
+  const std::vector<Node*> spares = find_spares(t, job);
+  const int32_t before = job.nodes();
+  const auto most = std::min(job.spec.nodes, before + static_cast<int32_t>(spares.size()));
+  const int32_t nodes = largest_fit(job, before, most);
+  for (int32_t group = before; group < nodes; ++group) {
+    bind_all(t, group_slots(t, job, group), spares[static_cast<size_t>(group - before)]->key.name);
+  }
+  if (nodes <= before) return;
+  job.active_nodes = nodes;
+  t.changed(job);
+  t.note("WorldGrown", job, "goes on with " + std::to_string(nodes) + " nodes again");
+}
+
+void give_up_node(Transition& t, Job& job, Node& node, const Fault& fault) {
+  // Only the first time is news; the rest is patience.
+  const bool tell = node.launch_attempts == launch_patience(t, job);
+  const std::string what =
+      node.key.name + " did not come back in " + std::to_string(node.launch_attempts) + " attempts";
+  if (apply_policy(t, job, what, tell)) {
+    if (t.has_ranks(node.key)) t.set_deadline(node, t.now() + kBackoffMaxMs);
+    return;
+  }
+  fault_seen(t, job, fault, FaultKind::kRepeated);
+}
+
+void vacate_quarantined(Transition& t, Job& job) {
+  for (Node* node : nodes_missing(t, job)) {
+    if (node->state != NodeState::kUp || !t.has_ranks(node->key)) continue;
+    if (!apply_policy(t, job, node->key.name + " is quarantined", true)) {
+      end_job(t, job, JobState::kFailed,
+              node->key.name + " is quarantined (" + node->quarantine.reason +
+                  ") and nothing can take its place; hpctl nodes release " + node->key.name +
+                  ", or add nodes.spares");
+      return;
+    }
+    if (job.stage != PlanStage::kWaitNodes) return;
+    if (job.deadline_ms == 0) t.set_deadline(job, t.now() + kWaitAgainMs);
+  }
+}
+
+bool can_vacate(Transition& t, const Job& job, const Node& node) {
+  if (!t.has_ranks(node.key) || has_spare(t, job) || allows(job, kOnNodeLossWait)) return true;
+  if (allows(job, kOnNodeLossRequeue) && job.backend.requeues && job.requeue_refusal.empty()) {
+    return true;
+  }
+  const auto missing = static_cast<int32_t>(nodes_missing(t, job).size());
+  return allows(job, kOnNodeLossShrink) &&
+         largest_fit(job, job.spec.fewest_nodes(), job.nodes() - missing - 1) != 0;
+}
+
+void refuse_requeue(Transition& t, Job& job, const std::string& reason) {
+  job.requeue_refusal = reason;
+  t.changed(job);
+  t.note("NotPossible", job, "requeue: " + reason);
+  if (job.stage == PlanStage::kRequeue) enter_wait_nodes(t, job);
+}
+
+void on(Transition& t, const JobRequeued& e) {
+  if (t.open<RequeueJob>(e.action) == nullptr) {
+    t.refuse(e.job, "requeue " + to_string(e.action) + " was withdrawn or answered before");
+    return;
+  }
+  t.close(e.action);
+  Job& job = *t.job(e.job);
+  if (job.stage == PlanStage::kRequeue) enter_stage(t, job, PlanStage::kRequeue);
+}
+
+void on(Transition& t, const SchedulerObserved& e) {
+  Job* job = t.job(e.job);
+  if (job == nullptr || has_ended(job->state)) {
+    t.refuse(e.job, "there is no live job " + to_string(e.job));
+    return;
+  }
+  if (job->scheduler_note == e.what) {  // the scheduler repeats itself; the history does not
+    t.result().refusal = "was known";
+    t.result().log.clear();
+    return;
+  }
+  job->scheduler_note = e.what;
+  t.changed(*job);
+}
+
+}  // namespace hpctl::core
