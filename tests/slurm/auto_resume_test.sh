@@ -119,14 +119,16 @@ check_has "its tasks end as they end" "exit 5" "$(cat "$work/told")"
 
 # --- what dies with whom ----------------------------------------------------------------------
 rm -f "$work"/life.*
+ln -s "$(command -v sleep)" "$work/sleeper"
 outcome step -N2 -n2 sh -c 'echo $PPID >'"$work"'/shim.$SLURM_PROCID
-  mv '"$work"'/shim.$SLURM_PROCID '"$work"'/life.$SLURM_PROCID; exec sleep 60' >"$work/told" &
+  mv '"$work"'/shim.$SLURM_PROCID '"$work"'/life.$SLURM_PROCID
+  exec '"$work/sleeper"' 60' >"$work/told" &
 await_file "$work/life.0"
 await_file "$work/life.1"
 kill -KILL "$(cat "$work/life.1")"
 wait $!
 check_has "a lost shim ends the step" "task 1 on n2 was lost" "$(cat "$work/told")"
-await_no_process "^sleep 60"
+await_no_process "$work/sleeper"
 
 # --- the plugins of others --------------------------------------------------------------------
 comm='cat /proc/$PPID/comm'

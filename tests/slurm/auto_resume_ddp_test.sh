@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Real PyTorch programs under `srun --auto-resume=1`, one rank killed in mid-training: a DDP script
+# started without a launcher on 2 nodes x 2 tasks, and the same under torchrun, which brings one.
+# Usage: … BUILD_DIRECTORY
+# shellcheck disable=SC2016,SC2154  # quoted programs are for tasks; the set-up assigns the rest
+set -euo pipefail
+python=/usr/bin/python3
+if ! $python -c 'import torch.distributed' 2>/dev/null; then
+  echo "skipped: $python has no torch (Debian: python3-torch)" >&2
+  exit 77
+fi
+peers=$(dirname "$(realpath "$0")")/../bench/peers
+text=/usr/share/common-licenses/GPL-3
+# shellcheck source=tests/slurm/auto_resume_setup.sh
+. "$(dirname "$(realpath "$0")")/auto_resume_setup.sh" "$1" 2
+step() { timeout 200 srun -Q --auto-resume=1 "$@"; }
+# The interface by which the nodes reach each other; on one machine without namespaces, any.
+head=localhost
+if [ "$HPCTL_TEST_NETNS" = true ]; then
+  export GLOO_SOCKET_IFNAME=eth0
+  head=n1
+fi
+
+last_step() { sed -nE '$s/.*"step": ([0-9]+).*/\1/p' "$1" 2>/dev/null || true; }
+await_step() { # await_step DIRECTORY N
+  local until=$((SECONDS + 120)) now
+  until now=$(last_step "$1/metrics.jsonl") && [ "${now:-0}" -ge "$2" ]; do
+    [ $SECONDS -lt $until ] || { check "step $2" "reached in time" "step ${now:-none}"; return 0; }
+    sleep 0.05
+  done
+}
+lives_in() { sed -nE 's/.*"pid": ([0-9]+).*/\1/p' "$1/metrics.jsonl" | uniq | wc -l; }
+
+train() { # train NAME SRUN-AND-PROGRAM...: kills rank 3 after the first checkpoint
+  local name=$1
+  shift
+  mkdir "$work/$name"
+  outcome "$@" "$peers/ddp_llama.py" $text "$work/$name" 30 >"$work/$name/told" &
+  await_step "$work/$name" 12
+  kill -KILL "$(cat "$work/$name/pid-3")"
+  wait $!
+  check_has "$name: it finished" "exit 0" "$(cat "$work/$name/told")"
+  check "$name: the last step" 30 "$(last_step "$work/$name/metrics.jsonl")"
+  check "$name: two lives" 2 "$(lives_in "$work/$name")"
+}
+train ddp step -N2 -n4 --ntasks-per-node=2 $python
+check_has "ddp: the cause" "task 3 on n2 died of SIGKILL; all 4 tasks start again" \
+  "$(cat "$work/ddp/told")"
+train torchrun step -N2 -n2 $python "$peers/torchrun.py" --nnodes=2 --nproc_per_node=2 \
+  --max_restarts=0 --rdzv_backend=c10d --rdzv_id=1 --rdzv_endpoint=$head:29511
+check_has "torchrun: its exit is the cause" "tasks start again" "$(cat "$work/torchrun/told")"
+finish
