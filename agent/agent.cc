@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "agent/controller_access.h"
 #include "agent/controller_link.h"
 #include "agent/core/printable.h"
 #include "agent/core/progress.h"
@@ -33,8 +34,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
-#include "common/rpc/controller_process.h"
-#include "common/rpc/status.h"
 
 namespace hpctl::agent {
 namespace {
@@ -42,7 +41,6 @@ namespace {
 constexpr int64_t kWelcomeTimeoutMs = 5'000;
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
-constexpr int64_t kStartControllerTimeoutMs = 5'000;
 // Signs of life to the holder. Together with a restart below a heartbeat timeout of 2 s, so that a
 // hung agent does not cost the node.
 constexpr int64_t kAliveEveryMs = 400;
@@ -120,6 +118,7 @@ class Agent {
   std::map<int32_t, Page> pages_;                          // by rank, of living workers
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
 
+  const std::unique_ptr<ControllerAccess> access_;
   std::unique_ptr<ControllerLink> link_;
   bool welcomed_ = false;
   std::string last_trouble_;  // with the controller; logged when it changes
@@ -145,7 +144,8 @@ Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memo
       watch_(Commit{hello_.committed_generation, hello_.committed_step}),
       reports_(hello_.last_report, Commit{hello_.committed_generation, hello_.committed_step},
                [this](const holder::ToHolder& message) { tell_holder(message); }),
-      orphan_(clock_.monotonic_ms()) {
+      orphan_(clock_.monotonic_ms()),
+      access_(make_controller_access(options.paths, options.job, options.node)) {
   HP_CHECK(wake_.valid());
   for (const holder::StoredReport& stored : memory.reports) reports_.restore(stored);
   for (const auto& [worker, page] : memory.workers) on_worker(worker, page);
@@ -303,6 +303,9 @@ v1::AgentMessage Agent::registration() const {
   for (const auto& [name, value] : facts.capabilities) {
     (*registration.mutable_capabilities())[name] = value;
   }
+  if (const std::string address = access_->address(); !address.empty()) {
+    (*registration.mutable_capabilities())["address"] = address;
+  }
   for (const StartedWorker& worker : supervisor_.running()) {
     *registration.add_workers() = to_message(worker);
   }
@@ -310,7 +313,19 @@ v1::AgentMessage Agent::registration() const {
 }
 
 void Agent::connect() {
-  link_ = std::make_unique<ControllerLink>(connect_controller(options_.paths), wake_.get());
+  auto channel = access_->connect();
+  orphan_.set_plan(access_->start_plan());
+  if (!channel.ok()) {
+    const Error& error = channel.error();
+    if (error.code == ErrorCode::kFailedPrecondition) {
+      return end_node(0, kOrphanGraceMs, error.message);
+    }
+    if (error.message != last_trouble_) log_warning(error.message);
+    last_trouble_ = error.message;
+    connect_at_ms_ = clock_.monotonic_ms() + backoff_.next(rng_);
+    return;
+  }
+  link_ = std::make_unique<ControllerLink>(*channel, wake_.get());
   link_->send(registration());
   welcome_by_ms_ = clock_.monotonic_ms() + kWelcomeTimeoutMs;
 }
@@ -432,6 +447,7 @@ void Agent::on_time() {
   }
   if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
   if (!link_ && now >= connect_at_ms_) connect();
+  if (finished_) return;
   if (now >= alive_at_ms_) {
     tell_holder(holder::Alive{kAliveLimitMs});
     alive_at_ms_ = now + kAliveEveryMs;
@@ -479,10 +495,8 @@ void Agent::start_controller() {
   log_info("no controller answers; starting one");
   tell_holder(holder::Alive{kAliveLimitWhileStartingControllerMs});
   alive_at_ms_ = 0;
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(kStartControllerTimeoutMs);
-  if (const auto started = ensure_controller(options_.paths, deadline); !started.ok()) {
-    log_warning(message_of(started.status()));
+  if (const auto started = access_->start(); !started.ok()) {
+    log_warning(started.error().message);
     return;
   }
   backoff_.reset();

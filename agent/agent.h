@@ -6,8 +6,8 @@
 // and reads the workers' progress pages for heartbeats. Everything that must outlive it is in the
 // holder before it is said to anyone, so it may be killed at any instruction.
 //
-// Without a controller training goes on; the agent tries to reach one, after a second starts one,
-// and after the orphan timeout ends the node.
+// Without a controller training goes on; the agent tries to reach one, after a while starts one
+// (controller_access.h), and after the orphan timeout ends the node.
 #pragma once
 
 #include <string>

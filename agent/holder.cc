@@ -18,6 +18,7 @@
 #include "agent/event_loop.h"
 #include "agent/guardian.h"
 #include "agent/holder_protocol.h"
+#include "agent/job_node.h"
 #include "agent/node_lock.h"
 #include "agent/packet_socket.h"
 #include "agent/spawn.h"
@@ -445,6 +446,13 @@ Result<UniqueFd> take_signals() {
 }  // namespace
 
 int run_holder(const HolderOptions& options) {
+  if (options.paths.is_one_job()) {
+    const auto prepared = prepare_job_node(options.paths, options.job, options.node);
+    if (!prepared.ok()) {
+      log_error(prepared.error().message);
+      return 1;
+    }
+  }
   auto signals = take_signals();
   auto lock = take_node_lock(options.paths.node_lock(options.job, options.node));
   if (!signals.ok() || !lock.ok()) {

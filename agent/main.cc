@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,18 +18,22 @@ namespace {
 constexpr char kUsage[] =
     R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
                [--launch ID]
+       hpagent --holder --job-dir DIR --job JOB --node NAME
        hpagent --version | --help
 
 Supervises the workers of one job on one node. hpctl's schedulers start it; people seldom need to.
 
   --home DIR     HPCTL_HOME of the job's controller
+  --job-dir DIR  on a cluster: the job's directory, which all its nodes see; the controller is the
+                 newest that DIR/controllers names
   --job JOB      number of the job
   --node NAME    name of this node within the job, e.g. n0
   --socket PATH  Unix socket of the controller
   --launch ID    the controller's order that starts it; seen only in its command line
 
-The holder takes DIR/jobs/JOB/nodes/NAME/lock, starts and watches the workers, and keeps a second
-process, the agent proper, which talks to the controller. SIGTERM ends the workers, then the node.
+The holder takes DIR/jobs/JOB/nodes/NAME/lock (on a cluster /tmp/hpctl-UID/job-JOB-NAME/lock),
+starts and watches the workers, and keeps a second process, the agent proper, which talks to the
+controller. SIGTERM ends the workers, then the node.
 
 Exit codes: 0 ended on request, or the node has a holder already; 1 a fault, named on stderr;
 2 wrong usage.
@@ -41,10 +46,24 @@ Arguments parse(int argc, char** argv) {
   Arguments arguments;
   if (argc % 2 != 0) return {};
   for (int i = 2; i + 1 < argc; i += 2) arguments[argv[i]] = argv[i + 1];
-  for (const char* name : {"--home", "--job", "--node", "--socket"}) {
+  const bool of_job = arguments.contains("--job-dir");
+  const std::set<std::string> needed =
+      of_job ? std::set<std::string>{"--job-dir", "--job", "--node"}
+             : std::set<std::string>{"--home", "--job", "--node", "--socket"};
+  for (const std::string& name : needed) {
     if (arguments[name].empty()) return {};
   }
-  return arguments.size() == 4 + arguments.count("--launch") ? arguments : Arguments();
+  return arguments.size() == needed.size() + arguments.count("--launch") ? arguments : Arguments();
+}
+
+hpctl::JobId job_of(const Arguments& arguments) {
+  return hpctl::JobId{std::strtoull(arguments.at("--job").c_str(), nullptr, 10)};
+}
+
+hpctl::HomePaths paths_of(const Arguments& arguments) {
+  const auto job_dir = arguments.find("--job-dir");
+  if (job_dir == arguments.end()) return hpctl::HomePaths(arguments.at("--home"));
+  return hpctl::HomePaths::of_job(job_dir->second, job_of(arguments), arguments.at("--node"));
 }
 
 int usage_error() {
@@ -54,9 +73,8 @@ int usage_error() {
 
 int run_holder(const Arguments& arguments, const std::string& program) {
   using hpctl::holder::HolderOptions;
-  const hpctl::HomePaths paths(arguments.at("--home"));
-  const hpctl::JobId job{std::strtoull(arguments.at("--job").c_str(), nullptr, 10)};
-  HolderOptions options{paths, job, arguments.at("--node"), {program, "--agent"}, {}};
+  HolderOptions options{
+      paths_of(arguments), job_of(arguments), arguments.at("--node"), {program, "--agent"}, {}};
   for (const auto& [name, value] : arguments) {
     options.agent_argv.push_back(name);
     options.agent_argv.push_back(value);
@@ -67,10 +85,9 @@ int run_holder(const Arguments& arguments, const std::string& program) {
 }
 
 int run_agent(const Arguments& arguments, const std::string& directory) {
-  const hpctl::JobId job{std::strtoull(arguments.at("--job").c_str(), nullptr, 10)};
   hpctl::set_log_component("agent " + arguments.at("--node"));
-  return hpctl::agent::run_agent({hpctl::HomePaths(arguments.at("--home")), job,
-                                  arguments.at("--node"), directory, HPCTL_VERSION});
+  return hpctl::agent::run_agent(
+      {paths_of(arguments), job_of(arguments), arguments.at("--node"), directory, HPCTL_VERSION});
 }
 
 }  // namespace

@@ -38,12 +38,24 @@ v1::ControllerMessage make_refusal(uint64_t job, const std::string& reason) {
 
 }  // namespace
 
-AgentLink::AgentLink(const HomePaths& paths, OwnerLoop& loop, Liveness& liveness,
-                     ProgressTable& progress, Scheduler& scheduler)
-    : paths_(paths), loop_(loop), liveness_(liveness), progress_(progress), scheduler_(scheduler) {}
+AgentLink::AgentLink(const HomePaths& paths, const Callers& callers, OwnerLoop& loop,
+                     Liveness& liveness, ProgressTable& progress, Scheduler& scheduler)
+    : paths_(paths),
+      callers_(callers),
+      loop_(loop),
+      liveness_(liveness),
+      progress_(progress),
+      scheduler_(scheduler) {}
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Connect(
-    grpc::CallbackServerContext*) {
+    grpc::CallbackServerContext* context) {
+  // A reactor that only says no.
+  class Refusal final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage> {
+   public:
+    Refusal() { Finish(unauthenticated()); }
+    void OnDone() override { delete this; }
+  };
+  if (!callers_.of(*context)) return new Refusal;
   const auto session = std::make_shared<AgentSession>(
       [this](AgentSession& s, const v1::AgentMessage& m) { received(s, m); },
       [this](AgentSession& s) { closed(s); });

@@ -15,6 +15,7 @@
 
 #include "common/base/paths.h"
 #include "controller/agent_session.h"
+#include "controller/callers.h"
 #include "controller/liveness.h"
 #include "controller/owner_loop.h"
 #include "controller/progress.h"
@@ -27,8 +28,8 @@ inline constexpr uint32_t kOrphanTimeoutMs = 60'000;
 
 class AgentLink final : public v1::AgentLink::CallbackService {
  public:
-  AgentLink(const HomePaths& paths, OwnerLoop& loop, Liveness& liveness, ProgressTable& progress,
-            Scheduler& scheduler);
+  AgentLink(const HomePaths& paths, const Callers& callers, OwnerLoop& loop, Liveness& liveness,
+            ProgressTable& progress, Scheduler& scheduler);
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Connect(
       grpc::CallbackServerContext* context) override;
@@ -55,6 +56,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
 
   const HomePaths paths_;
+  const Callers& callers_;
   OwnerLoop& loop_;
   Liveness& liveness_;
   ProgressTable& progress_;

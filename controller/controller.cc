@@ -5,13 +5,10 @@
 #include <grpcpp/server_posix.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -19,7 +16,8 @@
 #include "common/base/log.h"
 #include "controller/job_view.h"
 #include "controller/lineage_executor.h"
-#include "controller/local_scheduler.h"
+#include "controller/process_watch.h"
+#include "controller/tcp_access.h"
 #include "controller/worker_order.h"
 
 namespace hpctl {
@@ -31,12 +29,6 @@ constexpr int kLockRetryMs = 5;
 constexpr int64_t kProgressMirrorMs = 1'000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 // A thousand agents are a thousand descriptors.
 void raise_file_limit() {
   rlimit limit{};
@@ -47,8 +39,9 @@ void raise_file_limit() {
 
 }  // namespace
 
-Controller::Controller(const HomePaths& paths, const ControllerOptions& options)
-    : paths_(paths), options_(options), host_(host_name()) {}
+Controller::Controller(const HomePaths& paths, const ControllerOptions& options,
+                       ControllerMode& mode)
+    : paths_(paths), options_(options), mode_(mode) {}
 
 Controller::~Controller() { stop(); }
 
@@ -87,33 +80,48 @@ Outcome Controller::open_metrics() {
 Outcome Controller::start() {
   raise_file_limit();
   HP_TRY(take_lock());
+  HP_TRY(mode_.prepare());
   HP_TRY_ASSIGN(auto store, Store::open(paths_.database(), Store::Mode::kOwner));
   HP_TRY_ASSIGN(auto state, store->load());
   HP_TRY_ASSIGN(auto reader, Store::open(paths_.database(), Store::Mode::kReader));
-  HP_TRY_ASSIGN(const std::string programs, program_directory());
+  mode_.adjust(state);
   HP_TRY(open_metrics());
+  const core::State loaded = state;
+  build(std::move(state), std::move(store), std::move(reader));
+  HP_TRY(build_server());
+  HP_TRY(mode_.claim(address_));               // calls wait in the loop's queue until we know
+  for (const auto& [id, job] : loaded.jobs) {  // the former process may not have come so far
+    if (core::has_ended(job.state)) conclude(loaded, id);
+  }
+  loop_->start();
+  scheduler_->resume(loaded);
+  if (loaded.jobs.empty()) begin_job();
+  HP_TRY(open_door());
+  HP_TRY(publish());
+  log_info("serving " + paths_.home() + " on " + paths_.controller_socket() +
+           (address_.empty() ? "" : " and " + address_));
+  return Ok{};
+}
+
+void Controller::build(core::State state, std::unique_ptr<Store> store,
+                       std::unique_ptr<Store> reader) {
   feed_ = std::make_unique<EventFeed>(std::move(reader));
   mirror_ = std::make_unique<MirrorWriter>(paths_);
   tasks_ = std::make_unique<TaskThreads>(kTaskThreads);
   recall(state);
-  const core::State loaded = state;
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
-  scheduler_ = std::make_unique<LocalScheduler>(paths_, programs + "/hpagent",
-                                                [this](JobId job, Scheduler::MakeEvent make) {
-                                                  if (const auto news = progress_.news(job))
-                                                    loop_->post(*news);
-                                                  loop_->post(std::move(make));
-                                                });
-  agents_ = std::make_unique<AgentLink>(paths_, *loop_, liveness_, progress_, *scheduler_);
-  const ControllerIdentity identity{HPCTL_VERSION, host_, metrics_ ? metrics_->address() : ""};
+  scheduler_ = mode_.make_scheduler([this](JobId job, Scheduler::MakeEvent make) {
+    if (const auto news = progress_.news(job)) loop_->post(*news);
+    loop_->post(std::move(make));
+  });
+  const ControllerMode::Access access = mode_.access();
+  callers_ = std::make_unique<Callers>(access.token, access.owner);
+  agents_ =
+      std::make_unique<AgentLink>(paths_, *callers_, *loop_, liveness_, progress_, *scheduler_);
+  const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),
+                                    metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
   service_ =
-      std::make_unique<ControllerService>(paths_, identity, peers_, *loop_, *feed_, progress_);
-  loop_->start();
-  scheduler_->resume(loaded);
-  HP_TRY(serve());
-  HP_TRY(publish());
-  log_info("serving " + paths_.home() + " on " + paths_.controller_socket());
-  return Ok{};
+      std::make_unique<ControllerService>(paths_, identity, *callers_, *loop_, *feed_, progress_);
 }
 
 // What is only in the mirror: values of the last step, for display until heartbeats come.
@@ -131,19 +139,41 @@ void Controller::recall(const core::State& state) {
   });
 }
 
-Outcome Controller::serve() {
+Outcome Controller::build_server() {
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());
   builder.RegisterService(agents_.get());
+  const std::string listen = mode_.access().listen;
+  int port = 0;
+  if (!listen.empty()) add_tcp_listener(builder, listen, port);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr) return Error{ErrorCode::kInternal, "gRPC did not start"};
+  if (server_ == nullptr || (!listen.empty() && port == 0)) {
+    return Error{ErrorCode::kUnavailable, listen.empty()
+                                              ? "gRPC did not start"
+                                              : "cannot listen on " + listen +
+                                                    ": it is not an address of this "
+                                                    "node, or the port is in use; see --listen"};
+  }
+  if (port != 0) address_ = listen.substr(0, listen.rfind(':') + 1) + std::to_string(port);
+  return Ok{};
+}
+
+Outcome Controller::open_door() {
   HP_TRY_ASSIGN(
       listener_,
       LocalListener::open(paths_.controller_socket(), [this](UniqueFd connection, uid_t uid) {
-        peers_.remember(connection.get(), uid);
+        callers_->local().remember(connection.get(), uid);
         grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
       }));
   return Ok{};
+}
+
+void Controller::begin_job() {
+  auto first = mode_.first_event();
+  if (!first) return;
+  loop_->post(std::move(*first), [this](const core::StepResult* result, const core::State*) {
+    if (result != nullptr && !result->refusal.empty()) mode_.refused(result->refusal);
+  });
 }
 
 Outcome Controller::publish() const {
@@ -155,31 +185,6 @@ Outcome Controller::publish() const {
 
 bool Controller::is_idle() const {
   return !has_work_ && agents_->connected() == 0 && feed_->subscribers() == 0;
-}
-
-void Controller::wait() {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  const UniqueFd signals(::signalfd(-1, &ends, SFD_CLOEXEC));
-  const int64_t limit_ms = options_.idle_exit_seconds * 1000;
-  uint64_t calls = 0;
-  for (;;) {
-    pollfd ready{signals.get(), POLLIN, 0};
-    const int n = ::poll(&ready, 1, limit_ms == 0 ? -1 : static_cast<int>(limit_ms));
-    if (n > 0) {
-      log_info("ending: asked by a signal");
-      return;
-    }
-    if (n < 0) continue;
-    if (is_idle() && calls == service_->calls()) {
-      log_info("ending: no live job and no client for " +
-               std::to_string(options_.idle_exit_seconds) + " s");
-      return;
-    }
-    calls = service_->calls();
-  }
 }
 
 void Controller::stop() {
@@ -212,6 +217,7 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     tasks_->post([this, id = action.id, record = *record,
                   content = make_record(*record, state, clock_.wall_ms()),
                   directory = state.jobs.at(record->job).spec.checkpoint.dir] {
+      if (!mode_.may_record()) return;
       loop_->post(record_generation(id, record, content, directory, paths_));
     });
   }
@@ -230,7 +236,7 @@ void Controller::committed(const Committed& batch) {
                             core::has_ended(job.state);
     const int64_t now = loop_ ? loop_->now_ms() : 0;
     if (transition || now - shown.at_ms >= kProgressMirrorMs) show(batch.state, id);
-    if (core::has_ended(job.state)) clean_up_after(batch.state, id);
+    if (core::has_ended(job.state)) conclude(batch.state, id);
   }
   mirror_events(batch);
   if (agents_) agents_->refuse_former_lives(batch.state, batch.dirty);
@@ -248,7 +254,9 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   const core::Job& job = batch.state.jobs.at(id);
   progress_.observe(job, loop_->now_ms());
   Shown& shown = shown_[id];
-  if (!std::exchange(shown.spec_written, true)) mirror_->spec(id, job.spec);
+  if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
+    mirror_->spec(id, job.spec);
+  }
   if (metrics_ && job.lost_ms > shown.lost_ms && job.state == core::JobState::kRunning) {
     metrics_->recovery(id.value, job.spec.name,
                        static_cast<double>(job.lost_ms - shown.lost_ms) / 1000.0);
@@ -269,7 +277,7 @@ void Controller::mirror_events(const Committed& batch) {
 }
 
 void Controller::show(const core::State& state, JobId id) {
-  const JobView view = make_job_view(state, id, progress_.of(id), host_);
+  const JobView view = make_job_view(state, id, progress_.of(id), mode_.node());
   Shown& shown = shown_[id];
   shown.at_ms = loop_->now_ms();
   shown.stale = false;
@@ -279,12 +287,14 @@ void Controller::show(const core::State& state, JobId id) {
   mirror_->status(view);
 }
 
-// The job's end is complete: rendezvous files are of no more use.
-void Controller::clean_up_after(const core::State& state, JobId id) {
+// When the job's end is complete, rendezvous files are of no more use.
+void Controller::conclude(const core::State& state, JobId id) {
+  mode_.job_ended(state.jobs.at(id), make_job_view(state, id, progress_.of(id), mode_.node()));
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
        ++it) {
     if (it->second.state != core::NodeState::kEnded) return;
   }
+  mode_.nodes_ended(id);
   tasks_->post([directory = paths_.job(id) + "/rdzv"] {
     if (const auto removed = remove_tree(directory); !removed.ok()) {
       log_warning(removed.error().message);

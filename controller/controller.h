@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller as a whole: takes the home's lock, loads the rows, and joins the owner loop with
-// the parts around it. start() returns when it serves; wait() returns when it should end; stop()
-// closes streams, store and socket. Jobs go on without it.
+// The controller as a whole: takes the lock on its state, loads the rows, and joins the owner loop
+// with the parts around it. start() returns when it serves; stop() closes streams, store and
+// socket. Jobs go on without it.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -14,6 +14,8 @@
 #include "common/base/fd.h"
 #include "common/base/paths.h"
 #include "controller/agent_link.h"
+#include "controller/callers.h"
+#include "controller/controller_mode.h"
 #include "controller/event_feed.h"
 #include "controller/liveness.h"
 #include "controller/local_listener.h"
@@ -30,14 +32,19 @@ namespace hpctl {
 
 class Controller final : public OwnerEffects {
  public:
-  Controller(const HomePaths& paths, const ControllerOptions& options);
+  // `mode` outlives the controller.
+  Controller(const HomePaths& paths, const ControllerOptions& options, ControllerMode& mode);
   ~Controller() override;  // as stop()
 
   // kAlreadyExists when another controller runs on this home.
   Outcome start();
-  // Until SIGTERM or SIGINT (which the caller has blocked in all threads), or idle for long enough.
-  void wait();
   void stop();
+
+  // No live job, no agent, no client; `calls` tells whether it was so all the time.
+  bool is_idle() const;
+  uint64_t calls() const { return service_->calls(); }
+  // Decided by the core like any other event.
+  void post(core::EventBody event) { loop_->post(std::move(event)); }
 
  private:
   // OwnerEffects
@@ -48,21 +55,22 @@ class Controller final : public OwnerEffects {
 
   Outcome take_lock();
   Outcome open_metrics();
-  Outcome serve();
+  void build(core::State state, std::unique_ptr<Store> store, std::unique_ptr<Store> reader);
+  Outcome build_server();
+  Outcome open_door();
+  void begin_job();
   Outcome publish() const;
   void recall(const core::State& state);
   void observe_job(const Committed& batch, JobId id);
   void mirror_events(const Committed& batch);
   void show(const core::State& state, JobId id);
-  void clean_up_after(const core::State& state, JobId id);
-  bool is_idle() const;
-
+  void conclude(const core::State& state, JobId id);
   const HomePaths paths_;
   const ControllerOptions options_;
-  const std::string host_;
+  ControllerMode& mode_;
   const SystemClock clock_;
   UniqueFd lock_;
-  PeerUids peers_;
+  std::string address_;  // of the TCP listener; "" = none
   Liveness liveness_;
   ProgressTable progress_;
 
@@ -86,6 +94,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;
   std::unique_ptr<AgentLink> agents_;
+  std::unique_ptr<Callers> callers_;
   std::unique_ptr<ControllerService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<LocalListener> listener_;

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/options.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <sstream>
 #include <string_view>
 
 namespace hpctl {
 namespace {
 
-constexpr int64_t kMaxNumber = 1'000'000'000;
+constexpr int64_t kMaxNumber = 4'294'967'295;  // a Slurm job id is a uint32
 
 Result<int64_t> parse_number(const std::string& name, const std::string& text) {
   int64_t value = -1;
@@ -24,10 +28,12 @@ Result<int64_t> parse_number(const std::string& name, const std::string& text) {
 
 const char kControllerUsage[] =
     R"(usage: hpcontroller [--home DIR] [--metrics HOST:PORT] [--idle-exit SECONDS]
+       hpcontroller --job-dir DIR --job N [--nodes LIST] [--successor] [...]
        hpcontroller --version | --help | --list-failpoints
 
 Decides what runs: starts the nodes of each job, watches them, and after a fault starts the next
-generation from the newest checkpoint. hpctl starts one by itself; one runs per home directory.
+generation from the newest checkpoint. hpctl starts one by itself; one runs per home directory, or
+per job of a cluster, where the batch script starts it.
 
   --home DIR             state of jobs and controller, on a local disk (default: $HPCTL_HOME, else
                          ~/.hpctl)
@@ -38,40 +44,130 @@ generation from the newest checkpoint. hpctl starts one by itself; one runs per 
   --ready-fd N           write one byte to descriptor N when serving
   --list-failpoints      print the places where HPCTL_FAILPOINT=NAME can stop the process (tests)
 
-Local clients connect to a Unix socket in /tmp/hpctl-UID/; other users are refused. SIGTERM ends the
-controller cleanly; jobs go on and the next controller takes them over.
+For one job of a cluster, in place of --home:
+  --job-dir DIR          the job's directory, on a file system that all its nodes see
+  --job N                its number
+  --node NAME            this machine (default: $SLURMD_NODENAME, else its host name)
+  --nodes LIST           the job's nodes, A,B,...; those that train first (default: as its last
+                         controller had them)
+  --scheduler NAME       who starts agents: slurm, or none: they come by themselves (default: as
+                         the last controller had it, else slurm)
+  --listen IP:PORT       where agents and hpctl reach it with the job's token, DIR/token (default:
+                         this node's address, any free port)
+  --successor            take over from a controller that does not answer; an agent starts it so
 
-Exit codes: 0 ended as asked or idle; 1 a fault, named on stderr; 2 wrong usage; 3 another
-controller runs on this home.
+Local clients connect to a Unix socket in /tmp/hpctl-UID/; other users are refused. SIGTERM ends the
+controller of a home cleanly; jobs go on and the next controller takes them over. It cancels the job
+of a controller that has one job.
+
+Exit codes: 0 ended as asked or idle; 1 or 4 a fault, named on stderr; 2 wrong usage; 3 another
+controller runs on this home. With --job-dir: 0 the job finished; 1 it failed or was cancelled;
+93 it failed and would fail again; 2 wrong usage; 3 another controller has the job; any other: this
+process failed, start it again.
 )";
+
+namespace {
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream in(text);
+  for (std::string name; std::getline(in, name, ',');) names.push_back(name);
+  return names;
+}
+
+// Takes the option and its value; false when there is no such option.
+Result<bool> take_value(ControllerOptions& options, const std::string& name,
+                        const std::string& value) {
+  int64_t number = 0;
+  if (name == "--idle-exit" || name == "--ready-fd" || name == "--job") {
+    HP_TRY_ASSIGN(number, parse_number(name, value));
+  }
+  if (name == "--home") {
+    options.home = value;
+  } else if (name == "--metrics") {
+    options.metrics = value;
+  } else if (name == "--idle-exit") {
+    options.idle_exit_seconds = number;
+  } else if (name == "--ready-fd") {
+    options.ready_fd = static_cast<int>(number);
+  } else if (name == "--job-dir") {
+    options.job_dir = value;
+  } else if (name == "--job") {
+    options.job = static_cast<uint64_t>(number);
+  } else if (name == "--node") {
+    options.node = value;
+  } else if (name == "--nodes") {
+    options.nodes = split_list(value);
+  } else if (name == "--scheduler") {
+    options.scheduler = value;
+  } else if (name == "--listen") {
+    options.listen = value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool take_flag(ControllerOptions& options, const std::string& name) {
+  if (name == "--help" || name == "-h") {
+    options.help = true;
+  } else if (name == "--version") {
+    options.version = true;
+  } else if (name == "--list-failpoints") {
+    options.list_failpoints = true;
+  } else if (name == "--detach") {
+    options.detach = true;
+  } else if (name == "--successor") {
+    options.successor = true;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+Outcome check(const ControllerOptions& options) {
+  const auto wrong = [](const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, what + "; see hpcontroller --help"};
+  };
+  if (options.job_dir.empty() != (options.job == 0))
+    return wrong("--job-dir and --job go together");
+  if (!options.job_dir.empty() && !options.home.empty()) {
+    return wrong("--home and --job-dir exclude each other");
+  }
+  const std::string& scheduler = options.scheduler;
+  if (!scheduler.empty() && scheduler != kSchedulerSlurm && scheduler != kSchedulerNone) {
+    return wrong("--scheduler wants slurm or none, got \"" + scheduler + "\"");
+  }
+  return Ok{};
+}
+
+std::string this_node() {
+  const char* name = std::getenv("SLURMD_NODENAME");
+  if (name != nullptr && *name != '\0') return name;
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+}  // namespace
 
 Result<ControllerOptions> parse_controller_options(int argc, const char* const* argv) {
   ControllerOptions options;
   if (const char* metrics = std::getenv("HPCTL_METRICS")) options.metrics = metrics;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--help" || name == "-h") {
-      options.help = true;
-    } else if (name == "--version") {
-      options.version = true;
-    } else if (name == "--list-failpoints") {
-      options.list_failpoints = true;
-    } else if (name == "--detach") {
-      options.detach = true;
-    } else if (i + 1 < argc && name == "--home") {
-      options.home = argv[++i];
-    } else if (i + 1 < argc && name == "--metrics") {
-      options.metrics = argv[++i];
-    } else if (i + 1 < argc && name == "--idle-exit") {
-      HP_TRY_ASSIGN(options.idle_exit_seconds, parse_number(name, argv[++i]));
-    } else if (i + 1 < argc && name == "--ready-fd") {
-      HP_TRY_ASSIGN(const int64_t fd, parse_number(name, argv[++i]));
-      options.ready_fd = static_cast<int>(fd);
-    } else {
+    if (take_flag(options, name)) continue;
+    bool known = false;
+    if (i + 1 < argc) {
+      HP_TRY_ASSIGN(known, take_value(options, name, argv[++i]));
+    }
+    if (!known) {
       return Error{ErrorCode::kInvalidArgument,
                    "unknown or incomplete option " + name + "; see hpcontroller --help"};
     }
   }
+  if (options.node.empty()) options.node = this_node();
+  HP_TRY(check(options));
   return options;
 }
 

@@ -3,15 +3,27 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 
 namespace hpctl {
 
+inline constexpr char kSchedulerSlurm[] = "slurm";
+inline constexpr char kSchedulerNone[] = "none";
+
 struct ControllerOptions {
   std::string home;                // "" = from the environment
   std::string metrics;             // HOST:PORT; "" = none. Default: $HPCTL_METRICS
   int64_t idle_exit_seconds = 60;  // 0 = never
+  // One job of a cluster; job_dir "" = a home.
+  std::string job_dir;
+  uint64_t job = 0;
+  std::string node;                // of this machine. Default: $SLURMD_NODENAME, else its name
+  std::vector<std::string> nodes;  // of the job; empty = as its last controller had them
+  std::string scheduler;           // kSchedulerSlurm, kSchedulerNone; "" = as the last one, slurm
+  std::string listen;              // IP:PORT; "" = the node's address, any port
+  bool successor = false;          // of a controller that does not answer; never the first
   bool detach = false;             // fork first and leave the caller
   int ready_fd = -1;               // told when serving (common/rpc/controller_process.h)
   bool list_failpoints = false;

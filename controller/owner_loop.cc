@@ -48,8 +48,15 @@ void OwnerLoop::stop() {
   }
   arrived_.notify_all();
   room_.notify_all();
-  if (!thread_.joinable()) return;
-  thread_.join();
+  const bool ran = thread_.joinable();  // else the start was given up
+  if (ran) thread_.join();
+  std::deque<Command> rest;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rest.swap(queue_);
+  }
+  refuse(std::move(rest));
+  if (!ran) return;
   if (const auto moved = store_->checkpoint(); !moved.ok()) log_warning(moved.error().message);
 }
 
@@ -132,12 +139,6 @@ void OwnerLoop::run() {
     detect_stall(due_ms);
     turn(std::move(commands));
   }
-  std::deque<Command> rest;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    rest.swap(queue_);
-  }
-  refuse(std::move(rest));
 }
 
 bool OwnerLoop::is_stopping() {
@@ -194,7 +195,7 @@ void OwnerLoop::commit_batch() {
     if (const auto written = store_->commit(state_, dirty_, entries_); !written.ok()) {
       // Streams and sockets close with the process; agents keep their workers running.
       log_error("stopping: " + written.error().message);
-      std::_Exit(EXIT_FAILURE);
+      std::_Exit(kExitStoreFailed);
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     effects_.committed({state_, dirty_, entries_, took.count(), events_});

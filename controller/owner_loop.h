@@ -29,6 +29,9 @@
 
 namespace hpctl {
 
+// Exit code after a commit that failed: of this process, not of any job.
+inline constexpr int kExitStoreFailed = 4;
+
 // What one transaction brought; valid during the call that gets it.
 struct Committed {
   const core::State& state;

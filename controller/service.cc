@@ -21,10 +21,6 @@ const grpc::Status& stopping() {
   return status;
 }
 
-grpc::Status unknown_peer() {
-  return {grpc::StatusCode::UNAUTHENTICATED, "this connection did not come through the socket"};
-}
-
 void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
   HP_FAILPOINT("controller.rpc_answer.before");
   reactor->Finish(std::move(status));
@@ -34,18 +30,18 @@ void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
 }  // namespace
 
 ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity identity,
-                                     const PeerUids& peers, OwnerLoop& loop, EventFeed& feed,
+                                     const Callers& callers, OwnerLoop& loop, EventFeed& feed,
                                      ProgressTable& progress)
     : paths_(paths),
       identity_(std::move(identity)),
-      peers_(peers),
+      callers_(callers),
       loop_(loop),
       feed_(feed),
       progress_(progress) {}
 
 std::optional<uint32_t> ControllerService::caller(grpc::CallbackServerContext* context) {
   ++calls_;
-  return peers_.of(context->peer());
+  return callers_.of(*context);
 }
 
 grpc::ServerUnaryReactor* ControllerService::reply(grpc::CallbackServerContext* context,
@@ -78,7 +74,11 @@ grpc::ServerUnaryReactor* ControllerService::Submit(grpc::CallbackServerContext*
                                                     const v1::SubmitRequest* request,
                                                     v1::SubmitResponse* response) {
   const auto uid = caller(context);
-  if (!uid) return reply(context, unknown_peer());
+  if (!uid) return reply(context, unauthenticated());
+  if (!identity_.accepts_jobs) {
+    return reply(context, {grpc::StatusCode::FAILED_PRECONDITION,
+                           "this controller has one job and takes no other; see hpctl submit"});
+  }
   auto spec = job_spec_from_json(request->spec_json());
   if (!spec.ok()) return reply(context, to_grpc(to_absl(spec.error())));
   auto* reactor = context->DefaultReactor();
@@ -109,7 +109,7 @@ grpc::ServerUnaryReactor* ControllerService::GetJob(grpc::CallbackServerContext*
                                                     const v1::GetJobRequest* request,
                                                     v1::JobStatus* response) {
   const auto uid = caller(context);
-  if (!uid) return reply(context, unknown_peer());
+  if (!uid) return reply(context, unauthenticated());
   return answer(context, [this, request, response, uid = *uid](const core::State& state) {
     const auto job = find_job(state, request->job(), uid);
     if (!job.ok()) return to_grpc(job.status());
@@ -122,7 +122,7 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
                                                       const v1::ListJobsRequest*,
                                                       v1::ListJobsResponse* response) {
   const auto uid = caller(context);
-  if (!uid) return reply(context, unknown_peer());
+  if (!uid) return reply(context, unauthenticated());
   return answer(context, [response, uid = *uid](const core::State& state) {
     for (const auto& [id, job] : state.jobs) {
       if (!may_see(uid, job)) continue;
@@ -139,7 +139,7 @@ grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext*
                                                     const v1::CancelRequest* request,
                                                     v1::CancelResponse* response) {
   const auto uid = caller(context);
-  if (!uid) return reply(context, unknown_peer());
+  if (!uid) return reply(context, unauthenticated());
   auto* reactor = context->DefaultReactor();
   const auto found = std::make_shared<absl::StatusOr<JobId>>(absl::NotFoundError(""));
   loop_.post(
@@ -173,7 +173,7 @@ grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(
     void OnDone() override { delete this; }
   };
   const auto uid = caller(context);
-  if (!uid) return new Refusal(unknown_peer());
+  if (!uid) return new Refusal(unauthenticated());
   const auto job = look_up(request->job(), *uid);
   if (!job.ok()) return new Refusal(to_grpc(job.status()));
   return new EventWatcher(feed_, *job, Seq{request->after_seq()}, request->follow());
@@ -183,7 +183,7 @@ grpc::ServerUnaryReactor* ControllerService::Why(grpc::CallbackServerContext* co
                                                  const v1::WhyRequest* request,
                                                  v1::WhyResponse* response) {
   const auto uid = caller(context);
-  if (!uid) return reply(context, unknown_peer());
+  if (!uid) return reply(context, unauthenticated());
   // The history may be long: read here and not on the owner thread.
   const auto job = look_up(request->job(), *uid);
   if (!job.ok()) return reply(context, to_grpc(job.status()));
@@ -207,7 +207,7 @@ grpc::ServerUnaryReactor* ControllerService::ListNodes(grpc::CallbackServerConte
                                                        const v1::ListNodesRequest* request,
                                                        v1::ListNodesResponse* response) {
   const auto uid = caller(context);
-  if (!uid) return reply(context, unknown_peer());
+  if (!uid) return reply(context, unauthenticated());
   return answer(context, [request, response, uid = *uid](const core::State& state) {
     JobId only;
     if (!request->job().empty()) {
@@ -227,7 +227,7 @@ grpc::ServerUnaryReactor* ControllerService::ListNodes(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* ControllerService::GetVersion(grpc::CallbackServerContext* context,
                                                         const v1::GetVersionRequest*,
                                                         v1::GetVersionResponse* response) {
-  if (!caller(context)) return reply(context, unknown_peer());
+  if (!caller(context)) return reply(context, unauthenticated());
   response->set_version(identity_.version);
   response->set_pid(static_cast<uint64_t>(::getpid()));
   response->set_node(identity_.node);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The people's side of the controller: each call is authenticated by the kernel's word for who is
-// on the connection (local_listener.h), sees the jobs of its uid (root: all), and is answered from
-// the state between two commits.
+// The people's side of the controller: each call is authenticated (callers.h), sees the jobs of its
+// uid (root: all), and is answered from the state between two commits.
 #pragma once
 
 #include <atomic>
@@ -10,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/paths.h"
+#include "controller/callers.h"
 #include "controller/event_feed.h"
-#include "controller/local_listener.h"
 #include "controller/owner_loop.h"
 #include "controller/progress.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
@@ -22,11 +21,12 @@ struct ControllerIdentity {
   std::string version;
   std::string node;     // host name
   std::string metrics;  // HOST:PORT or ""
+  bool accepts_jobs;    // else it has one and takes no other
 };
 
 class ControllerService final : public v1::Controller::CallbackService {
  public:
-  ControllerService(const HomePaths& paths, ControllerIdentity identity, const PeerUids& peers,
+  ControllerService(const HomePaths& paths, ControllerIdentity identity, const Callers& callers,
                     OwnerLoop& loop, EventFeed& feed, ProgressTable& progress);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
@@ -69,7 +69,7 @@ class ControllerService final : public v1::Controller::CallbackService {
 
   const HomePaths paths_;
   const ControllerIdentity identity_;
-  const PeerUids& peers_;
+  const Callers& callers_;
   OwnerLoop& loop_;
   EventFeed& feed_;
   ProgressTable& progress_;

@@ -24,10 +24,10 @@ void OrphanWatch::lost(int64_t now_ms) {
 }
 
 bool OrphanWatch::start_controller_now(int64_t now_ms) {
-  if (present_ || now_ms < absent_since_ms_ + kStartControllerAfterMs || now_ms < next_start_ms_) {
+  if (present_ || now_ms < absent_since_ms_ + plan_.after_ms || now_ms < next_start_ms_) {
     return false;
   }
-  next_start_ms_ = now_ms + kStartControllerEveryMs;
+  next_start_ms_ = now_ms + plan_.every_ms;
   return true;
 }
 
@@ -37,7 +37,7 @@ bool OrphanWatch::expired(int64_t now_ms) const {
 
 int64_t OrphanWatch::next_deadline_ms() const {
   if (present_) return INT64_MAX;
-  const int64_t start = std::max(absent_since_ms_ + kStartControllerAfterMs, next_start_ms_);
+  const int64_t start = std::max(absent_since_ms_ + plan_.after_ms, next_start_ms_);
   return std::min(start, absent_since_ms_ + timeout_ms_);
 }
 

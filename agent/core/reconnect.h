@@ -23,11 +23,27 @@ class Backoff {
   int64_t pause_ms_ = kFirstMs;
 };
 
+// When an agent without a controller starts one.
+struct StartPlan {
+  static constexpr int64_t kNeverMs = 1'000'000'000'000;
+  static constexpr int64_t kSuccessorAfterMs = 3'000;  // the batch script may be quicker
+  static constexpr int64_t kSuccessorStaggerMs = 500;  // per node, in the order of the job's nodes
+  static constexpr int64_t kSuccessorEveryMs = 8'000;
+  static constexpr int64_t kMostStaggered = 60;  // the rest starts with the last of these
+
+  int64_t after_ms = 1'000;  // without any
+  int64_t every_ms = 3'000;
+
+  static StartPlan never() { return {kNeverMs, kNeverMs}; }
+  static StartPlan successor(int64_t order) {
+    const int64_t turn = order < kMostStaggered ? order : kMostStaggered;
+    return {kSuccessorAfterMs + turn * kSuccessorStaggerMs, kSuccessorEveryMs};
+  }
+};
+
 // Times are monotonic milliseconds.
 class OrphanWatch {
  public:
-  static constexpr int64_t kStartControllerAfterMs = 1'000;  // without any
-  static constexpr int64_t kStartControllerEveryMs = 3'000;
   static constexpr int64_t kDefaultTimeoutMs = 60'000;  // before any Welcome
 
   explicit OrphanWatch(int64_t now_ms) : absent_since_ms_(now_ms) {}
@@ -37,8 +53,10 @@ class OrphanWatch {
   // The stream is closed.
   void lost(int64_t now_ms);
 
+  void set_plan(const StartPlan& plan) { plan_ = plan; }
+
   bool has_controller() const { return present_; }
-  // True at most every kStartControllerEveryMs: start one now.
+  // True at most once in StartPlan::every_ms: start one now.
   bool start_controller_now(int64_t now_ms);
   // Nobody controls this job any more: end everything.
   bool expired(int64_t now_ms) const;
@@ -49,7 +67,8 @@ class OrphanWatch {
   bool present_ = false;
   int64_t absent_since_ms_;
   int64_t timeout_ms_ = kDefaultTimeoutMs;
-  int64_t next_start_ms_ = 0;  // 0 = kStartControllerAfterMs after the loss
+  int64_t next_start_ms_ = 0;  // 0 = StartPlan::after_ms after the loss
+  StartPlan plan_;
 };
 
 }  // namespace hpctl::agent

@@ -21,6 +21,8 @@ class HomePaths {
   // where it would not leave room for a socket address.
   static HomePaths of_job(const std::string& job_dir, JobId job, const std::string& node);
 
+  bool is_one_job() const { return !node_.empty(); }
+
   // HPCTL_HOME, or the job's directory.
   const std::string& home() const { return home_; }
   // For one job: in job_dir, where people look, and named after the node.
@@ -59,8 +61,6 @@ class HomePaths {
   std::string controller_socket() const { return socket_directory() + "/controller.sock"; }
 
  private:
-  bool is_one_job() const { return !node_.empty(); }
-
   std::string home_;
   std::string state_;
   std::string node_;  // "" = a home with many jobs

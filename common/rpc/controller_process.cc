@@ -11,8 +11,11 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <vector>
 
 #include "common/base/file.h"
+#include "common/rpc/job_channel.h"
 #include "common/rpc/spawn.h"
 #include "common/rpc/status.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
@@ -75,22 +78,25 @@ Start await_ready(int fd, SteadyTime deadline) {
   }
 }
 
-absl::StatusOr<Start> start_controller(const HomePaths& paths, SteadyTime deadline,
-                                       std::string program) {
-  HP_RETURN_IF_ERROR(to_absl(make_directories(paths.home())));
-  if (program.empty()) {
+// Starts `program` (argv[0]; "" = the hpcontroller beside us) detached from us.
+absl::StatusOr<Start> start_controller(const HomePaths& paths, std::vector<std::string> argv,
+                                       SteadyTime deadline) {
+  HP_RETURN_IF_ERROR(
+      to_absl(make_directories(std::filesystem::path(paths.controller_log()).parent_path())));
+  if (argv.front().empty()) {
     HP_ASSIGN_OR_RETURN(const std::string directory, to_absl(program_directory()));
-    program = directory + "/hpcontroller";
+    argv.front() = directory + "/hpcontroller";
+  }
+  for (const std::string& word :
+       {std::string("--detach"), std::string("--ready-fd"), std::to_string(kSpawnedFd)}) {
+    argv.push_back(word);
   }
   std::array<int, 2> pipe_fds{};
   if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) return to_absl(errno_error("cannot make a pipe"));
   const UniqueFd reader(pipe_fds[0]);
   UniqueFd writer(pipe_fds[1]);
   const auto pid = spawn_in_new_session(
-      {{program, "--detach", "--ready-fd", std::to_string(kSpawnedFd), "--home", paths.home()},
-       paths.controller_log(),
-       writer.get(),
-       {"HPCTL_FAILPOINT"}});
+      {std::move(argv), paths.controller_log(), writer.get(), {"HPCTL_FAILPOINT"}});
   if (!pid.ok()) return to_absl(pid.error());
   writer.reset();
   // The first process forks and ends at once.
@@ -99,17 +105,18 @@ absl::StatusOr<Start> start_controller(const HomePaths& paths, SteadyTime deadli
   return await_ready(reader.get(), deadline);
 }
 
+absl::Status did_not_start(const HomePaths& paths, Start start, size_t log_offset) {
+  std::string why = last_log_line(paths.controller_log(), log_offset);
+  if (why.empty()) why = start == Start::kGaveUp ? why_silent(paths) : "no answer in time";
+  return absl::UnavailableError("the controller did not start: " + why +
+                                " (log: " + paths.controller_log() + ")");
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> connect_controller(const HomePaths& paths) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  // Channels of one process do not share a connection: each has its own back-off and its own fate.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel("unix:" + paths.controller_socket(),
-                                   grpc::InsecureChannelCredentials(), arguments);
+                                   grpc::InsecureChannelCredentials(), channel_arguments());
 }
 
 absl::Status ping_controller(grpc::Channel& channel, SteadyTime deadline, bool wait) {
@@ -130,15 +137,25 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ensure_controller(const HomePaths
     return channel;
   }
   const size_t log_offset = size_of(paths.controller_log());
-  HP_ASSIGN_OR_RETURN(const Start start, start_controller(paths, deadline, program));
+  HP_ASSIGN_OR_RETURN(const Start start,
+                      start_controller(paths, {program, "--home", paths.home()}, deadline));
   if (start == Start::kReady || start == Start::kAnotherRuns) {
     channel = connect_controller(paths);  // without the back-off of the failed attempt
     if (ping_controller(*channel, deadline, true).ok()) return channel;
   }
-  std::string why = last_log_line(paths.controller_log(), log_offset);
-  if (why.empty()) why = start == Start::kGaveUp ? why_silent(paths) : "no answer in time";
-  return absl::UnavailableError("the controller did not start: " + why +
-                                " (log: " + paths.controller_log() + ")");
+  return did_not_start(paths, start, log_offset);
+}
+
+absl::Status start_successor(const HomePaths& paths, JobId job, const std::string& node,
+                             SteadyTime deadline) {
+  const size_t log_offset = size_of(paths.controller_log());
+  HP_ASSIGN_OR_RETURN(const Start start,
+                      start_controller(paths,
+                                       {"", "--job-dir", paths.home(), "--job", to_string(job),
+                                        "--node", node, "--successor"},
+                                       deadline));
+  if (start == Start::kReady || start == Start::kAnotherRuns) return absl::OkStatus();
+  return did_not_start(paths, start, log_offset);
 }
 
 }  // namespace hpctl

@@ -39,4 +39,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ensure_controller(const HomePaths
                                                                  SteadyTime deadline,
                                                                  const std::string& program = "");
 
+// For one job of a cluster: starts `hpcontroller --successor` on this node and waits until it
+// serves or knows that another controller has the job; both are Ok. The error carries the last line
+// of its log. `paths` are HomePaths::of_job.
+absl::Status start_successor(const HomePaths& paths, JobId job, const std::string& node,
+                             SteadyTime deadline);
+
 }  // namespace hpctl

@@ -159,6 +159,7 @@ struct AgentServer::Parts final : OwnerEffects {
   Liveness liveness;
   ProgressTable progress;
   LocalScheduler scheduler;
+  Callers callers{"", 0};
   std::mutex mutex;
   std::condition_variable changed;
   std::set<core::NodeKey> connected;
@@ -175,8 +176,8 @@ AgentServer::AgentServer(const std::string& home, int agents)
   auto store = Store::open(parts.paths.database(), Store::Mode::kOwner);
   HP_CHECK(store.ok());
   parts.loop = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, parts.clock, parts);
-  parts.link = std::make_unique<AgentLink>(parts.paths, *parts.loop, parts.liveness, parts.progress,
-                                           parts.scheduler);
+  parts.link = std::make_unique<AgentLink>(parts.paths, parts.callers, *parts.loop, parts.liveness,
+                                           parts.progress, parts.scheduler);
   grpc::ServerBuilder builder;
   builder.RegisterService(parts.link.get());
   parts.server = builder.BuildAndStart();
@@ -187,8 +188,9 @@ AgentServer::AgentServer(const std::string& home, int agents)
   spec.train->batch.global = spec.world_size();
   parts.loop->post(core::JobSubmitted{spec, ::geteuid(), "bench"});
   HP_CHECK(prepare_socket_directory(parts.paths).ok());
-  auto listener =
-      LocalListener::open(parts.paths.controller_socket(), [&parts](UniqueFd connection, uid_t) {
+  auto listener = LocalListener::open(
+      parts.paths.controller_socket(), [&parts](UniqueFd connection, uid_t uid) {
+        parts.callers.local().remember(connection.get(), uid);
         grpc::AddInsecureChannelFromFd(parts.server.get(), connection.release());
       });
   HP_CHECK(listener.ok());

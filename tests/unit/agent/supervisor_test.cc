@@ -177,5 +177,27 @@ TEST(OrphanWatch, StartsAControllerAfterASecondAndGivesUpAtTheTimeout) {
   EXPECT_TRUE(watch.start_controller_now(71'000));
 }
 
+TEST(OrphanWatch, SuccessorsAreStartedInTheOrderOfTheNodes) {
+  OrphanWatch first(0);
+  OrphanWatch third(0);
+  first.set_plan(StartPlan::successor(0));
+  third.set_plan(StartPlan::successor(2));
+  const int64_t turn = StartPlan::kSuccessorAfterMs;
+  EXPECT_FALSE(first.start_controller_now(turn - 1));
+  EXPECT_TRUE(first.start_controller_now(turn));
+  EXPECT_FALSE(third.start_controller_now(turn + 2 * StartPlan::kSuccessorStaggerMs - 1));
+  EXPECT_TRUE(third.start_controller_now(turn + 2 * StartPlan::kSuccessorStaggerMs));
+  // The last of a large job has its turn before the orphan timeout.
+  EXPECT_LT(StartPlan::successor(100'000).after_ms, OrphanWatch::kDefaultTimeoutMs);
+}
+
+TEST(OrphanWatch, WithoutAnyPlanOnlyTheTimeoutCounts) {
+  OrphanWatch watch(0);
+  watch.set_plan(StartPlan::never());
+  EXPECT_EQ(watch.next_deadline_ms(), OrphanWatch::kDefaultTimeoutMs);
+  EXPECT_FALSE(watch.start_controller_now(OrphanWatch::kDefaultTimeoutMs));
+  EXPECT_TRUE(watch.expired(OrphanWatch::kDefaultTimeoutMs));
+}
+
 }  // namespace
 }  // namespace hpctl::agent

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/controller_access.h"
+
+#include <algorithm>
+
+#include "common/base/job_files.h"
+#include "common/base/node_address.h"
+#include "common/rpc/controller_process.h"
+#include "common/rpc/job_channel.h"
+#include "common/rpc/status.h"
+
+namespace hpctl::agent {
+namespace {
+
+constexpr auto kStartTimeout = std::chrono::seconds(5);
+
+Outcome to_outcome(const absl::Status& status) {
+  if (status.ok()) return Ok{};
+  return Error{ErrorCode::kUnavailable, message_of(status)};
+}
+
+class HomeAccess final : public ControllerAccess {
+ public:
+  explicit HomeAccess(const HomePaths& paths) : paths_(paths) {}
+
+  Result<std::shared_ptr<grpc::Channel>> connect() override { return connect_controller(paths_); }
+  StartPlan start_plan() const override { return {}; }
+  Outcome start() override {
+    return to_outcome(
+        ensure_controller(paths_, std::chrono::steady_clock::now() + kStartTimeout).status());
+  }
+  std::string address() const override { return ""; }
+
+ private:
+  const HomePaths paths_;
+};
+
+// Agents start successors one after the other, in the order of the job's nodes: the first that
+// finds the old controller dead from where it is takes over, the others then find the new one.
+class JobAccess final : public ControllerAccess {
+ public:
+  JobAccess(const HomePaths& paths, JobId job, const std::string& node)
+      : paths_(paths), job_(job), node_(node) {}
+
+  Result<std::shared_ptr<grpc::Channel>> connect() override {
+    plan_ = StartPlan::never();
+    HP_TRY_ASSIGN(const auto verdict, standing_verdict(paths_.home(), restart_count()));
+    if (verdict) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   "the job has ended with " + std::to_string(*verdict)};
+    }
+    HP_TRY_ASSIGN(JobChannel found, connect_job(paths_.home()));
+    const auto& nodes = found.controller.nodes;
+    const auto order = std::find(nodes.begin(), nodes.end(), node_) - nodes.begin();
+    if (found.controller.restart_count == restart_count()) {
+      plan_ = StartPlan::successor(order);
+    }
+    address_ = node_address_towards(found.controller.address);
+    return std::move(found.channel);
+  }
+  StartPlan start_plan() const override { return plan_; }
+  Outcome start() override {
+    return to_outcome(
+        start_successor(paths_, job_, node_, std::chrono::steady_clock::now() + kStartTimeout));
+  }
+  std::string address() const override { return address_; }
+
+ private:
+  const HomePaths paths_;
+  const JobId job_;
+  const std::string node_;
+  StartPlan plan_ = StartPlan::never();
+  std::string address_;
+};
+
+}  // namespace
+
+std::unique_ptr<ControllerAccess> make_controller_access(const HomePaths& paths, JobId job,
+                                                         const std::string& node) {
+  if (paths.is_one_job()) return std::make_unique<JobAccess>(paths, job, node);
+  return std::make_unique<HomeAccess>(paths);
+}
+
+}  // namespace hpctl::agent

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an agent reaches its controller and what it does where none answers: on the local backend the
+// one of the home, over its socket; on a cluster the newest of the job, over TCP, which is looked
+// up again for each attempt, and may have a successor on this node.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <string>
+
+#include "agent/core/reconnect.h"
+#include "common/base/ids.h"
+#include "common/base/paths.h"
+
+namespace hpctl::agent {
+
+class ControllerAccess {
+ public:
+  virtual ~ControllerAccess() = default;
+  ControllerAccess(const ControllerAccess&) = delete;
+  ControllerAccess& operator=(const ControllerAccess&) = delete;
+
+  // A lazy channel. kFailedPrecondition: the job has ended and nobody will ever answer; other
+  // errors may pass. May read a shared file system.
+  virtual Result<std::shared_ptr<grpc::Channel>> connect() = 0;
+  // Of the last connect().
+  virtual StartPlan start_plan() const = 0;
+  // Starts a controller and waits until it serves, at most some seconds.
+  virtual Outcome start() = 0;
+  // This node's address as the controller and other nodes reach it; "" = no other node does.
+  virtual std::string address() const = 0;
+
+ protected:
+  ControllerAccess() = default;
+};
+
+std::unique_ptr<ControllerAccess> make_controller_access(const HomePaths& paths, JobId job,
+                                                         const std::string& node);
+
+}  // namespace hpctl::agent

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which controller a job of a cluster has: JOBDIR/controllers/K.json, K = 1, 2, ...
+// (docs/formats.md).
+//
+// A record is created exclusively and whole (temporary, fsync, link, fsync directory), so of two
+// controllers that want to be the K-th one gets it. The highest K is the controller: agents and
+// hpctl follow it, and a controller that sees a higher K stands back. Records are never changed or
+// removed while the job lives. Free functions; safe from any thread; they do I/O on a shared file
+// system and may block.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct ControllerRecord {
+  uint64_t epoch = 0;   // K
+  std::string address;  // "IP:PORT" of its TCP listener
+  std::string node;
+  uint64_t pid = 0;
+  std::string boot_id;          // of the machine
+  int64_t started_wall_ms = 0;  // label
+  // What a successor needs to go on: all nodes of the job, those that train first.
+  std::vector<std::string> nodes;
+  std::string scheduler;       // "slurm" | "none"
+  uint64_t restart_count = 0;  // of the Slurm job: how often it was requeued before
+};
+
+std::string to_json_text(const ControllerRecord& record);
+Result<ControllerRecord> controller_record_from_json(const std::string& text);
+
+// kAlreadyExists when that epoch is taken.
+Outcome create_controller_record(const std::string& job_dir, const ControllerRecord& record);
+
+// The highest epoch; 0 = none yet.
+Result<uint64_t> newest_controller_epoch(const std::string& job_dir);
+
+// The record of the highest epoch; nullopt = none yet.
+Result<std::optional<ControllerRecord>> newest_controller(const std::string& job_dir);
+
+}  // namespace hpctl

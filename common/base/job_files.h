@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the controller and the agents of a job of a cluster find in its directory, besides the
+// controllers' records (common/base/endpoint.h) and the mirror (docs/formats.md). All nodes of the
+// job see it. `hpctl submit` writes the first two.
+//
+//   JOBDIR/job.json   the job's spec with "uid" and "submit_key"
+//   JOBDIR/token      64 hexadecimal digits and a newline, mode 0600
+//   JOBDIR/verdict    exit code of the job and its restart count; durable before any node is told
+//                     to end
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/base/job_spec.h"
+
+namespace hpctl {
+
+struct JobDocument {
+  JobSpec spec;
+  uint32_t uid = 0;
+  std::string submit_key;
+};
+Result<JobDocument> read_job_document(const std::string& job_dir);
+
+// kPermissionDenied when others may read the file or it is not ours; kDataLoss when it is no token.
+Result<std::string> read_token(const std::string& job_dir);
+// In a time that does not depend on where they differ.
+bool same_token(const std::string& a, const std::string& b);
+
+// Exit codes of a job.
+inline constexpr int kVerdictFinished = 0;
+inline constexpr int kVerdictFailed = 1;
+inline constexpr int kVerdictFailedForGood = 93;  // a requeue would fail in the same way
+
+// How often the Slurm job was requeued before: SLURM_RESTART_COUNT; 0 without Slurm.
+uint64_t restart_count();
+
+Outcome write_verdict(const std::string& job_dir, int verdict, uint64_t restart_count);
+// The verdict of a job that needs no controller any more: it ended in this life, or it ended such
+// that a requeue must not run it again. nullopt = it goes on: a failure before a requeue is over.
+Result<std::optional<int>> standing_verdict(const std::string& job_dir, uint64_t restart_count);
+
+}  // namespace hpctl

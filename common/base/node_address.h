@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// This node as others reach it. IPv4: what Gloo, MASTER_ADDR and the clusters we know use.
+#pragma once
+
+#include <string>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// The local address of the default route; without one that of the first interface that is up and is
+// not the loopback; else 127.0.0.1.
+std::string node_address();
+
+// The local address from which `peer` ("IP:PORT") is reached; node_address() when there is no way.
+std::string node_address_towards(const std::string& peer);
+
+}  // namespace hpctl

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/callers.h"
+
+#include "common/base/job_files.h"
+#include "common/rpc/job_channel.h"
+
+namespace hpctl {
+
+std::optional<uid_t> Callers::of(const grpc::ServerContextBase& context) const {
+  if (const auto uid = local_.of(context.peer())) return uid;
+  if (token_.empty()) return std::nullopt;
+  const auto& metadata = context.client_metadata();
+  const auto [begin, end] = metadata.equal_range(kAuthorization);
+  if (begin == end || std::next(begin) != end) return std::nullopt;
+  const std::string value(begin->second.data(), begin->second.size());
+  return same_token(value, kBearer + token_) ? std::optional(owner_) : std::nullopt;
+}
+
+grpc::Status unauthenticated() {
+  return {grpc::StatusCode::UNAUTHENTICATED,
+          "the call carries no valid token of this job; see JOBDIR/token"};
+}
+
+}  // namespace hpctl

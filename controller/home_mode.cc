@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/home_mode.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "controller/local_scheduler.h"
+
+namespace hpctl {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+HomeMode::HomeMode(const HomePaths& paths, std::string agent_program)
+    : paths_(paths), agent_program_(std::move(agent_program)), host_(host_name()) {}
+
+std::unique_ptr<Scheduler> HomeMode::make_scheduler(Scheduler::Post post) {
+  return std::make_unique<LocalScheduler>(paths_, agent_program_, std::move(post));
+}
+
+}  // namespace hpctl

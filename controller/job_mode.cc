@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/job_mode.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/hyperpod.h"
+#include "common/base/log.h"
+#include "common/base/node_address.h"
+#include "common/rpc/controller_process.h"
+#include "common/rpc/job_channel.h"
+#include "controller/expecting_scheduler.h"
+
+namespace hpctl {
+namespace {
+
+constexpr auto kPingTimeout = std::chrono::milliseconds(1'500);
+
+std::string epoch_text(uint64_t epoch, uint64_t restart_count) {
+  return std::to_string(epoch) + " " + std::to_string(restart_count) + "\n";
+}
+
+// A requeue would end in the same way: every restart that the job was allowed is spent.
+bool is_hopeless(const core::Job& job) {
+  return job.restarts_without_progress > core::kMaxRestartsWithoutProgress ||
+         static_cast<int64_t>(job.restart_times_ms.size()) >= job.spec.recovery.max_restarts;
+}
+
+int verdict_of(const core::Job& job) {
+  if (job.state == core::JobState::kFinished) return kVerdictFinished;
+  const bool failed = job.state == core::JobState::kFailed;
+  return failed && is_hopeless(job) ? kVerdictFailedForGood : kVerdictFailed;
+}
+
+}  // namespace
+
+JobMode::JobMode(const HomePaths& paths, const ControllerOptions& options)
+    : paths_(paths),
+      options_(options),
+      job_{options.job},
+      node_(options.node),
+      restart_count_(restart_count()),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+bool JobMode::answers(const ControllerRecord& controller) const {
+  const auto channel = connect_address(controller.address, token_);
+  return ping_controller(*channel, std::chrono::steady_clock::now() + kPingTimeout, false).ok();
+}
+
+// Rows of an epoch that is over tell what was, not what is.
+Outcome JobMode::take_over_rows(const std::optional<ControllerRecord>& newest) {
+  const auto own = read_file(own_epoch_path(), 64);
+  if (newest && own.ok() && *own == epoch_text(newest->epoch, restart_count_)) return Ok{};
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    const std::string path = paths_.database() + suffix;
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return errno_error("cannot remove " + path);
+  }
+  return Ok{};
+}
+
+Outcome JobMode::prepare() {
+  HP_TRY_ASSIGN(token_, read_token(paths_.home()));
+  HP_TRY_ASSIGN(document_, read_job_document(paths_.home()));
+  if (document_.spec.checkpoint.dir.empty()) {
+    document_.spec.checkpoint.dir = paths_.default_checkpoints(job_);
+  }
+  HP_TRY_ASSIGN(const auto newest, newest_controller(paths_.home()));
+  record_.epoch = newest ? newest->epoch + 1 : 1;
+  record_.node = node_;
+  record_.restart_count = restart_count_;
+  record_.nodes = options_.nodes;
+  record_.scheduler = options_.scheduler;
+  if (newest && newest->restart_count == restart_count_) {
+    if (answers(*newest)) {
+      return Error{ErrorCode::kAlreadyExists, "controller " + std::to_string(newest->epoch) +
+                                                  " of this job answers on " + newest->node + " (" +
+                                                  newest->address + ")"};
+    }
+    adopts_ = true;
+    if (record_.nodes.empty()) record_.nodes = newest->nodes;
+    if (record_.scheduler.empty()) record_.scheduler = newest->scheduler;
+  }
+  if (record_.scheduler.empty()) record_.scheduler = kSchedulerSlurm;
+  if (record_.nodes.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "the job's nodes are not known: no controller of this allocation has said them, "
+                 "and there is no --nodes"};
+  }
+  return take_over_rows(newest);
+}
+
+void JobMode::adjust(core::State& state) {
+  if (state.jobs.empty()) state.last_seq = Seq{(record_.epoch - 1) * kEventsPerEpoch};
+}
+
+ControllerMode::Access JobMode::access() const {
+  const std::string listen = options_.listen.empty() ? node_address() + ":0" : options_.listen;
+  return {listen, token_, document_.uid};
+}
+
+std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post) {
+  return std::make_unique<ExpectingScheduler>();
+}
+
+Outcome JobMode::claim(const std::string& address) {
+  record_.address = address;
+  record_.pid = static_cast<uint64_t>(::getpid());
+  record_.boot_id = identify_machine().boot_id;
+  record_.started_wall_ms = SystemClock().wall_ms();
+  if (const auto created = create_controller_record(paths_.home(), record_); !created.ok()) {
+    if (created.error().code != ErrorCode::kAlreadyExists) return created.error();
+    return Error{ErrorCode::kAlreadyExists,
+                 "another controller became number " + std::to_string(record_.epoch)};
+  }
+  log_info("controller " + std::to_string(record_.epoch) + " of job " + to_string(job_) + " on " +
+           node_ + " (" + address + ")");
+  return write_file_atomic(own_epoch_path(), epoch_text(record_.epoch, restart_count_));
+}
+
+std::optional<core::EventBody> JobMode::first_event() {
+  core::JobSubmitted submitted;
+  submitted.spec = document_.spec;
+  submitted.uid = document_.uid;
+  submitted.submit_key = document_.submit_key;
+  submitted.job = job_;
+  submitted.nodes = record_.nodes;
+  return submitted;
+}
+
+void JobMode::refused(const std::string& reason) {
+  log_error("job " + to_string(job_) + " cannot start: " + reason);
+  if (const auto written = write_verdict(paths_.home(), kVerdictFailedForGood, restart_count_);
+      !written.ok()) {
+    log_error(written.error().message);
+  }
+  over(kVerdictFailedForGood);
+}
+
+bool JobMode::is_superseded() {
+  const auto newest = newest_controller_epoch(paths_.home());
+  if (!newest.ok() || *newest <= record_.epoch) return false;
+  log_warning("controller " + std::to_string(*newest) + " has taken over; this one, number " +
+              std::to_string(record_.epoch) + ", stands back");
+  over(kExitSuperseded);
+  return true;
+}
+
+bool JobMode::may_record() { return exit_code_ < 0 && !is_superseded(); }
+
+void JobMode::job_ended(const core::Job& job, const JobView& view) {
+  if (verdict_written_) return;
+  verdict_ = verdict_of(job);
+  const Outcome shown = write_status(paths_, view);
+  const Outcome written = write_verdict(paths_.home(), verdict_, restart_count_);
+  verdict_written_ = written.ok();
+  for (const Outcome& outcome : {shown, written}) {
+    if (!outcome.ok()) log_error(outcome.error().message);
+  }
+}
+
+void JobMode::nodes_ended(JobId) { over(verdict_); }
+
+core::EventBody JobMode::cancellation() const { return core::CancelRequested{job_, document_.uid}; }
+
+void JobMode::over(int exit_code) {
+  int goes_on = -1;
+  exit_code_.compare_exchange_strong(goes_on, exit_code);  // the first reason counts
+  ::eventfd_write(wake_.get(), 1);
+}
+
+std::optional<int> JobMode::wait(int interrupt, int timeout_ms) {
+  std::array<pollfd, 2> ready{{{wake_.get(), POLLIN, 0}, {interrupt, POLLIN, 0}}};
+  ::poll(ready.data(), ready.size(), timeout_ms);
+  if (exit_code_ < 0) is_superseded();
+  return exit_code_ < 0 ? std::nullopt : std::optional<int>(exit_code_);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller of one job of a cluster: `hpcontroller --job-dir DIR --job N`, started by the
+// batch script, or by a surviving agent as the successor of one that does not answer.
+//
+// Which process is the controller is decided by the job's directory: each start claims the next
+// epoch K (common/base/endpoint.h) after it listens and before it decides anything, and who finds a
+// higher K than its own stands back. The rows on this node's disk are of use only to the holder of
+// the newest epoch when it is started again; any other start is built from the job's document, the
+// lineage and what the agents report, and numbers its events from (K - 1) * kEventsPerEpoch,
+// because agents know actions by these numbers.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "common/base/endpoint.h"
+#include "common/base/fd.h"
+#include "common/base/job_files.h"
+#include "controller/controller_mode.h"
+#include "controller/options.h"
+#include "controller/owner_loop.h"
+
+namespace hpctl {
+
+inline constexpr uint64_t kEventsPerEpoch = 1'000'000'000;
+
+// Exit codes besides the job's verdict (common/base/job_files.h).
+inline constexpr int kExitSuperseded = 3;            // another controller has the job
+inline constexpr int kExitFault = kExitStoreFailed;  // of this process; start it again
+
+class JobMode final : public ControllerMode {
+ public:
+  JobMode(const HomePaths& paths, const ControllerOptions& options);
+
+  Outcome prepare() override;
+  void adjust(core::State& state) override;
+  Access access() const override;
+  std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post post) override;
+  Outcome claim(const std::string& address) override;
+  std::optional<core::EventBody> first_event() override;
+  std::string node() const override { return node_; }
+  bool accepts_jobs() const override { return false; }
+  void refused(const std::string& reason) override;
+  bool may_record() override;
+  void job_ended(const core::Job& job, const JobView& view) override;
+  void nodes_ended(JobId job) override;
+
+  // The cancellation that a signal asks for.
+  core::EventBody cancellation() const;
+  // Waits at most `timeout_ms`, or until `interrupt` is readable; looks whether another controller
+  // has taken over. The exit code once this process has nothing more to do.
+  std::optional<int> wait(int interrupt, int timeout_ms);
+
+ private:
+  void over(int exit_code);
+  bool is_superseded();
+  bool answers(const ControllerRecord& controller) const;
+  Outcome take_over_rows(const std::optional<ControllerRecord>& newest);
+  std::string own_epoch_path() const { return paths_.state() + "/epoch"; }
+
+  const HomePaths paths_;
+  const ControllerOptions options_;
+  const JobId job_;
+  const std::string node_;
+  const uint64_t restart_count_;
+  const UniqueFd wake_;
+  JobDocument document_;
+  std::string token_;
+  ControllerRecord record_;  // ours
+  bool adopts_ = false;      // the job has run in this allocation before
+  int verdict_ = kVerdictFailed;
+  bool verdict_written_ = false;
+  std::atomic<int> exit_code_{-1};  // -1 = goes on
+};
+
+}  // namespace hpctl

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/run_controller.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "common/base/log.h"
+#include "common/rpc/controller_process.h"
+#include "controller/controller.h"
+#include "controller/home_mode.h"
+#include "controller/job_mode.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitAnotherRuns = 3;
+constexpr int kLookForSuccessorMs = 1'000;
+
+UniqueFd take_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&taken, signal);
+  pthread_sigmask(SIG_BLOCK, &taken, nullptr);
+  return UniqueFd(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+// The signal that waits; 0 = none.
+int next_signal(const UniqueFd& signals) {
+  signalfd_siginfo info{};
+  return ::read(signals.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
+                                                                  : 0;
+}
+
+void tell(int ready_fd, char what) {
+  if (ready_fd < 0) return;
+  [[maybe_unused]] const ssize_t n = ::write(ready_fd, &what, 1);
+  ::close(ready_fd);
+}
+
+// Exit code of a start that failed; `fault` where it is nothing else.
+int explain_failure(const Error& error, int ready_fd, int fault) {
+  log_error(error.message);
+  if (error.code != ErrorCode::kAlreadyExists) return fault;
+  tell(ready_fd, kAnotherControllerRuns);
+  return kExitAnotherRuns;
+}
+
+// Until a signal asks for the end, or nothing has happened for long enough.
+void wait_in_home(const Controller& controller, const UniqueFd& signals, int64_t idle_seconds) {
+  uint64_t calls = 0;
+  for (;;) {
+    pollfd ready{signals.get(), POLLIN, 0};
+    ::poll(&ready, 1, idle_seconds == 0 ? -1 : static_cast<int>(idle_seconds * 1000));
+    const int signal = next_signal(signals);
+    if (signal == SIGTERM || signal == SIGINT) {
+      log_info("ending: asked by a signal");
+      return;
+    }
+    if (ready.revents != 0) continue;
+    if (controller.is_idle() && calls == controller.calls()) {
+      log_info("ending: no live job and no client for " + std::to_string(idle_seconds) + " s");
+      return;
+    }
+    calls = controller.calls();
+  }
+}
+
+int run_home(const ControllerOptions& options, const UniqueFd& signals) {
+  const HomePaths paths(options.home);
+  const auto programs = program_directory();
+  if (!programs.ok()) return explain_failure(programs.error(), options.ready_fd, 1);
+  HomeMode mode(paths, *programs + "/hpagent");
+  Controller controller(paths, options, mode);
+  if (const auto started = controller.start(); !started.ok()) {
+    return explain_failure(started.error(), options.ready_fd, 1);
+  }
+  tell(options.ready_fd, kControllerReady);
+  wait_in_home(controller, signals, options.idle_exit_seconds);
+  controller.stop();
+  return 0;
+}
+
+int wait_for_verdict(Controller& controller, JobMode& mode, const UniqueFd& signals) {
+  for (;;) {
+    const auto exit_code = mode.wait(signals.get(), kLookForSuccessorMs);
+    if (exit_code) return *exit_code;
+    const int signal = next_signal(signals);
+    if (signal == SIGUSR1) log_info("SIGUSR1: noted; there is nothing to do about it");
+    if (signal != SIGTERM && signal != SIGINT) continue;
+    log_info("cancelling the job: asked by a signal");
+    controller.post(mode.cancellation());
+  }
+}
+
+int run_job(const ControllerOptions& options, const UniqueFd& signals) {
+  const auto paths = HomePaths::of_job(options.job_dir, JobId{options.job}, options.node);
+  const auto ended = standing_verdict(options.job_dir, restart_count());
+  if (!ended.ok()) return explain_failure(ended.error(), options.ready_fd, kExitFault);
+  if (ended->has_value()) {
+    log_info("the job has ended before with " + std::to_string(**ended));
+    tell(options.ready_fd, kAnotherControllerRuns);
+    return **ended;
+  }
+  JobMode mode(paths, options);
+  Controller controller(paths, options, mode);
+  if (const auto started = controller.start(); !started.ok()) {
+    if (started.error().code == ErrorCode::kInvalidArgument) {
+      log_error(started.error().message);
+      return kExitUsage;
+    }
+    return explain_failure(started.error(), options.ready_fd, kExitFault);
+  }
+  tell(options.ready_fd, kControllerReady);
+  const int exit_code = wait_for_verdict(controller, mode, signals);
+  controller.stop();
+  log_info("ending with " + std::to_string(exit_code));
+  return exit_code;
+}
+
+}  // namespace
+
+int run_controller(const ControllerOptions& options) {
+  set_log_component("controller");
+  const UniqueFd signals = take_signals();
+  return options.job_dir.empty() ? run_home(options, signals) : run_job(options, signals);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fault/job_cluster.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "common/base/check.h"
+#include "common/base/fd.h"
+#include "common/base/file.h"
+#include "common/base/job_files.h"
+#include "common/rpc/job_channel.h"
+#include "common/rpc/spawn.h"
+#include "tests/fault/live_controller.h"
+
+namespace hpctl::test {
+namespace {
+
+constexpr char kMark[] = "HPCTL_TEST_CLUSTER";
+constexpr int kEndTimeoutMs = 10'000;
+
+bool is_running(pid_t pid) {
+  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  if (!stat.ok()) return false;
+  const size_t name_end = stat->rfind(") ");
+  return name_end != std::string::npos && (*stat)[name_end + 2] != 'Z';
+}
+
+pid_t pid_in(const std::string& path) {
+  const auto text = read_file(path, 64);
+  return text.ok() ? static_cast<pid_t>(std::strtol(text->c_str(), nullptr, 10)) : 0;
+}
+
+}  // namespace
+
+bool eventually(const std::function<bool()>& condition, int timeout_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    ::poll(nullptr, 0, 10);
+  }
+  return true;
+}
+
+// The number is this test's own: nodes' local directories are named after it.
+JobCluster::JobCluster(const JobSpec& spec)
+    : spec_(spec), job_{static_cast<uint64_t>(::getpid())}, job_dir_(directory_.path() + "/job") {
+  ::signal(SIGPIPE, SIG_IGN);
+  HP_CHECK(make_directories(job_dir_).ok());
+  auto document = nlohmann::json::parse(to_json_text(spec));
+  document["uid"] = ::geteuid();
+  document["submit_key"] = "test";
+  HP_CHECK(write_file_atomic(job_dir_ + "/job.json", document.dump()).ok());
+  const std::string token = job_dir_ + "/token";
+  HP_CHECK(write_file_atomic(token, std::string(63, 'a') + "5\n").ok());
+  HP_CHECK(::chmod(token.c_str(), 0600) == 0);
+}
+
+JobCluster::~JobCluster() {
+  const auto none_left = [this] {
+    for (const pid_t pid : processes()) ::kill(pid, SIGKILL);
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    return processes().empty();
+  };
+  HP_CHECK(eventually(none_left, kEndTimeoutMs));
+  for (const std::string& node : nodes()) {
+    [[maybe_unused]] const auto removed = remove_tree(paths(node).state());
+  }
+}
+
+pid_t JobCluster::spawn(std::vector<std::string> argv, const std::string& log, int ready_fd) {
+  HP_CHECK(make_directories(log.substr(0, log.rfind('/'))).ok());
+  ::setenv(kMark, job_dir_.c_str(), 1);
+  const auto pid =
+      spawn_in_new_session({std::move(argv),
+                            log,
+                            ready_fd,
+                            {"HPCTL_METRICS", "SLURMD_NODENAME", "SLURM_RESTART_COUNT"}});
+  ::unsetenv(kMark);
+  HP_CHECK(pid.ok());
+  return *pid;
+}
+
+std::vector<std::string> JobCluster::nodes() const {
+  std::vector<std::string> names;
+  for (int32_t i = 0; i < spec_.all_nodes(); ++i) names.push_back("n" + std::to_string(i));
+  return names;
+}
+
+pid_t JobCluster::start_controller(const std::string& node, std::vector<std::string> arguments) {
+  std::array<int, 2> pipe_fds{};
+  HP_CHECK(::pipe2(pipe_fds.data(), O_CLOEXEC) == 0);
+  const UniqueFd reader(pipe_fds[0]);
+  UniqueFd writer(pipe_fds[1]);
+  std::string list;
+  for (const std::string& name : nodes()) list += (list.empty() ? "" : ",") + name;
+  std::vector<std::string> argv = {program("hpcontroller"),
+                                   "--job-dir",
+                                   job_dir_,
+                                   "--job",
+                                   to_string(job_),
+                                   "--node",
+                                   node,
+                                   "--scheduler",
+                                   "none",
+                                   "--nodes",
+                                   list,
+                                   "--listen",
+                                   "127.0.0.1:0",
+                                   "--ready-fd",
+                                   std::to_string(kSpawnedFd)};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  const pid_t pid = spawn(std::move(argv), paths(node).controller_log(), writer.get());
+  writer.reset();
+  char byte = 0;  // or the end of the pipe
+  while (::read(reader.get(), &byte, 1) < 0 && errno == EINTR) {
+  }
+  return pid;
+}
+
+void JobCluster::start_agent(const std::string& node) {
+  spawn({program("hpagent"), "--holder", "--job-dir", job_dir_, "--job", to_string(job_), "--node",
+         node},
+        paths(node).node_log(job_, node), -1);
+}
+
+pid_t JobCluster::start_all() {
+  const pid_t controller = start_controller("n0");
+  for (const std::string& node : nodes()) start_agent(node);
+  return controller;
+}
+
+void JobCluster::kill_controller(uint64_t epoch) {
+  const auto text = read_file(job_dir_ + "/controllers/" + std::to_string(epoch) + ".json");
+  HP_CHECK(text.ok());
+  const auto record = controller_record_from_json(*text);
+  HP_CHECK(record.ok());
+  const auto pid = static_cast<pid_t>(record->pid);
+  ::kill(pid, SIGKILL);
+  HP_CHECK(eventually([pid] { return !is_running(pid); }, kEndTimeoutMs));
+}
+
+void JobCluster::kill_holder(const std::string& node) {
+  const pid_t pid = pid_in(paths(node).node_lock(job_, node));
+  HP_CHECK(pid > 0);
+  ::kill(pid, SIGKILL);
+  HP_CHECK(eventually([pid] { return !is_running(pid); }, kEndTimeoutMs));
+}
+
+std::optional<int> JobCluster::wait_for(pid_t child, int timeout_ms) {
+  int status = 0;
+  const auto ended = [&] { return ::waitpid(child, &status, WNOHANG) == child; };
+  if (!eventually(ended, timeout_ms)) return std::nullopt;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::optional<ControllerRecord> JobCluster::wait_for_epoch(uint64_t epoch, int timeout_ms) const {
+  std::optional<ControllerRecord> found;
+  eventually(
+      [&] {
+        const auto newest = newest_controller(job_dir_);
+        if (newest.ok() && *newest && (*newest)->epoch >= epoch) found = **newest;
+        return found.has_value();
+      },
+      timeout_ms);
+  return found;
+}
+
+std::unique_ptr<v1::Controller::Stub> JobCluster::stub() const {
+  const auto found = connect_job(job_dir_);
+  HP_CHECK(found.ok());
+  return v1::Controller::NewStub(found->channel);
+}
+
+std::optional<v1::JobStatus> JobCluster::status() const {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  v1::GetJobRequest request;
+  request.set_job(to_string(job_));
+  v1::JobStatus status;
+  if (!stub()->GetJob(&context, request, &status).ok()) return std::nullopt;
+  return status;
+}
+
+bool JobCluster::wait_for_status(const std::function<bool(const v1::JobStatus&)>& wanted,
+                                 int timeout_ms) const {
+  return eventually(
+      [&] {
+        const auto now = status();
+        return now && wanted(*now);
+      },
+      timeout_ms);
+}
+
+std::optional<int> JobCluster::verdict() const {
+  const auto verdict = standing_verdict(job_dir_, 0);
+  return verdict.ok() ? *verdict : std::nullopt;
+}
+
+std::vector<pid_t> JobCluster::processes() const {
+  std::vector<pid_t> found;
+  const std::string wanted = std::string(kMark) + "=" + job_dir_;
+  const auto names = list_directory("/proc");
+  if (!names.ok()) return found;
+  for (const std::string& name : *names) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto environment = read_file("/proc/" + name + "/environ");
+    if (!environment.ok() || environment->find(wanted + '\0') == std::string::npos) continue;
+    const auto pid = static_cast<pid_t>(std::stoi(name));
+    if (is_running(pid)) found.push_back(pid);
+  }
+  return found;
+}
+
+std::string JobCluster::logs() const {
+  std::string text;
+  for (const std::string& node : nodes()) {
+    for (const std::string& path :
+         {paths(node).controller_log(), paths(node).node_log(job_, node)}) {
+      const auto log = read_file(path);
+      if (log.ok()) text += "== " + path + "\n" + *log;
+    }
+  }
+  return text;
+}
+
+}  // namespace hpctl::test

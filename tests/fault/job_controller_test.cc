@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of one job of a cluster under its own controller, without Slurm: real controllers and
+// agents that find each other through the job's directory.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "common/base/file.h"
+#include "common/base/job_files.h"
+#include "tests/fault/job_cluster.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int kPatienceMs = 60'000;
+
+JobSpec job_of(const std::vector<std::string>& command) {
+  JobSpec spec;
+  spec.name = "cluster";
+  spec.nodes = 2;
+  spec.workers_per_node = 2;
+  spec.command = command;
+  return spec;
+}
+
+// Runs until the file `gate` appears in its directory.
+JobSpec gated_job() {
+  return job_of({"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"});
+}
+
+bool is_running(const v1::JobStatus& status) { return status.state() == "RUNNING"; }
+
+TEST(JobController, EndsWithTheJobsVerdictWhenTheNodesHaveGone) {
+  test::JobCluster cluster(job_of({"/bin/true"}));
+  const pid_t controller = cluster.start_all();
+  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
+  EXPECT_EQ(cluster.verdict(), kVerdictFinished);
+  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs));
+  const auto status = read_file(cluster.job_dir() + "/status.json");
+  ASSERT_TRUE(status.ok());
+  EXPECT_NE(status->find("FINISHED"), std::string::npos) << *status;
+  EXPECT_NE(status->find("\"n0\""), std::string::npos) << *status;
+  EXPECT_EQ(cluster.wait_for(cluster.start_controller("n0"), kPatienceMs), kVerdictFinished)
+      << "a job that has ended is not run again";
+}
+
+TEST(JobController, AHopelessJobMustNotBeRequeued) {
+  JobSpec spec = job_of({"/bin/sh", "-c", "exit 7"});
+  spec.recovery.max_restarts = 1;
+  test::JobCluster cluster(spec);
+  const pid_t controller = cluster.start_all();
+  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailedForGood) << cluster.logs();
+  EXPECT_EQ(cluster.verdict(), kVerdictFailedForGood);
+}
+
+TEST(JobController, ASignalCancelsTheJob) {
+  test::JobCluster cluster(gated_job());
+  const pid_t controller = cluster.start_all();
+  ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
+  ::kill(controller, SIGUSR1);
+  ::kill(controller, SIGTERM);
+  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
+  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs));
+}
+
+// As the batch script does it.
+TEST(JobController, StartedAgainOnItsNodeItGoesOnWithItsRows) {
+  test::JobCluster cluster(gated_job());
+  cluster.start_all();
+  ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
+  const auto workers = cluster.status()->workers();
+  cluster.kill_controller(1);
+  const pid_t second = cluster.start_controller("n0");
+  ASSERT_TRUE(cluster.wait_for_epoch(2, kPatienceMs));
+  ASSERT_TRUE(cluster.wait_for_status(
+      [](const v1::JobStatus& now) { return now.nodes(0).state() == "up" && is_running(now); },
+      kPatienceMs))
+      << cluster.logs();
+  EXPECT_EQ(cluster.status()->generation(), 1U);
+  EXPECT_EQ(cluster.status()->controller_node(), "n0");
+  for (int i = 0; i < workers.size(); ++i) {
+    EXPECT_EQ(cluster.status()->workers(i).pid(), workers[i].pid()) << "workers are not disturbed";
+  }
+  ASSERT_TRUE(write_file_atomic(cluster.job_dir() + "/gate", "").ok());
+  EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of controllers, the token and the verdict: what is accepted, and who wins a race.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "common/base/endpoint.h"
+#include "common/base/job_files.h"
+#include "common/base/node_address.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+ControllerRecord some_record(uint64_t epoch) {
+  ControllerRecord record;
+  record.epoch = epoch;
+  record.address = "10.0.0.7:4242";
+  record.node = "n7";
+  record.pid = 99;
+  record.boot_id = "b";
+  record.started_wall_ms = 5;
+  record.nodes = {"n7", "n8"};
+  record.scheduler = "slurm";
+  record.restart_count = 2;
+  return record;
+}
+
+TEST(Endpoint, TheHighestEpochIsTheController) {
+  TemporaryDirectory dir;
+  EXPECT_EQ(newest_controller_epoch(dir.path()).value(), 0U);
+  EXPECT_FALSE(newest_controller(dir.path()).value());
+  for (const uint64_t epoch : {1, 2, 10, 9}) {
+    ASSERT_TRUE(create_controller_record(dir.path(), some_record(epoch)).ok());
+  }
+  ASSERT_TRUE(write_file_atomic(dir / "controllers/11.json.tmp", "x").ok());
+  const auto newest = newest_controller(dir.path());
+  ASSERT_TRUE(newest.ok() && *newest);
+  EXPECT_EQ(to_json_text(**newest), to_json_text(some_record(10)));
+}
+
+TEST(Endpoint, OfRacingControllersOneGetsTheEpoch) {
+  TemporaryDirectory dir;
+  std::atomic<int> winners{0};
+  std::atomic<int> losers{0};
+  std::vector<std::thread> racers;
+  for (int i = 0; i < 8; ++i) {
+    racers.emplace_back([&, i] {
+      ControllerRecord record = some_record(3);
+      record.pid = static_cast<uint64_t>(i);
+      const auto created = create_controller_record(dir.path(), record);
+      if (created.ok()) ++winners;
+      if (!created.ok() && created.error().code == ErrorCode::kAlreadyExists) ++losers;
+    });
+  }
+  for (std::thread& racer : racers) racer.join();
+  EXPECT_EQ(winners, 1);
+  EXPECT_EQ(losers, 7);
+}
+
+TEST(Endpoint, ADamagedRecordIsNamed) {
+  TemporaryDirectory dir;
+  ASSERT_TRUE(create_controller_record(dir.path(), some_record(1)).ok());
+  ASSERT_TRUE(write_file_atomic(dir / "controllers/2.json", to_json_text(some_record(1))).ok());
+  const auto newest = newest_controller(dir.path());
+  ASSERT_FALSE(newest.ok());
+  EXPECT_NE(newest.error().message.find("controllers/2.json"), std::string::npos);
+}
+
+TEST(Token, OnlyAPrivateWholeOneIsRead) {
+  TemporaryDirectory dir;
+  EXPECT_EQ(read_token(dir.path()).error().code, ErrorCode::kNotFound);
+  const std::string path = dir / "token";
+  const std::string token(64, 'a');
+  ASSERT_TRUE(write_file_atomic(path, token + "\n").ok());
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  EXPECT_EQ(read_token(dir.path()).error().code, ErrorCode::kPermissionDenied);
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  EXPECT_EQ(read_token(dir.path()).value(), token);
+  for (const std::string& text :
+       {token, token + "a\n", token.substr(1) + "\n", token.substr(1) + "A\n", std::string("\n")}) {
+    ASSERT_TRUE(write_file_atomic(path, text).ok());
+    ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+    EXPECT_EQ(read_token(dir.path()).error().code, ErrorCode::kDataLoss) << text;
+  }
+}
+
+TEST(Token, Comparison) {
+  EXPECT_TRUE(same_token("abc", "abc"));
+  EXPECT_FALSE(same_token("abc", "abd"));
+  EXPECT_FALSE(same_token("abc", "ab"));
+  EXPECT_FALSE(same_token("", "a"));
+}
+
+TEST(Verdict, AFailureIsForgottenByARequeueAndTheRestStands) {
+  TemporaryDirectory dir;
+  EXPECT_FALSE(standing_verdict(dir.path(), 0).value());
+  for (const int verdict : {kVerdictFinished, kVerdictFailed, kVerdictFailedForGood}) {
+    ASSERT_TRUE(write_verdict(dir.path(), verdict, 3).ok());
+    EXPECT_EQ(standing_verdict(dir.path(), 3).value(), verdict);
+  }
+  EXPECT_EQ(standing_verdict(dir.path(), 4).value(), kVerdictFailedForGood);
+  ASSERT_TRUE(write_verdict(dir.path(), kVerdictFailed, 3).ok());
+  EXPECT_FALSE(standing_verdict(dir.path(), 4).value());
+  ASSERT_TRUE(write_file_atomic(dir / "verdict", "none\n").ok());
+  EXPECT_EQ(standing_verdict(dir.path(), 3).error().code, ErrorCode::kDataLoss);
+}
+
+TEST(NodeAddress, IsTheSideFromWhichThePeerIsReached) {
+  EXPECT_EQ(node_address_towards("127.0.0.1:1"), "127.0.0.1");
+  EXPECT_EQ(node_address_towards("not an address"), node_address());
+  EXPECT_FALSE(node_address().empty());
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller of one job, reached over TCP: what the token opens, and that nothing else does.
+#include <arpa/inet.h>
+#include <google/protobuf/descriptor.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <future>
+
+#include "common/base/file.h"
+#include "common/base/job_files.h"
+#include "common/rpc/job_channel.h"
+#include "controller/job_mode.h"
+#include "controller/tcp_access.h"
+#include "tests/fault/job_cluster.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int kPatienceMs = 20'000;
+
+void set_deadline(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+}
+
+JobSpec waiting_job() {
+  JobSpec spec;
+  spec.name = "waits";
+  spec.nodes = 2;
+  spec.command = {"/bin/sleep", "1000"};
+  return spec;
+}
+
+class TcpAccess : public testing::Test {
+ protected:
+  void SetUp() override {
+    controller_ = cluster_.start_controller("n0");
+    const auto record = newest_controller(cluster_.job_dir());
+    ASSERT_TRUE(record.ok() && *record) << cluster_.logs();
+    record_ = **record;
+    token_ = read_token(cluster_.job_dir()).value();
+  }
+  // GetVersion with this token; "" = without any.
+  grpc::Status ping(const std::string& token) {
+    grpc::ClientContext context;
+    set_deadline(context);
+    const auto channel =
+        token.empty() ? grpc::CreateChannel(record_.address, grpc::InsecureChannelCredentials())
+                      : connect_address(record_.address, token);
+    v1::GetVersionResponse response;
+    return v1::Controller::NewStub(channel)->GetVersion(&context, {}, &response);
+  }
+  // What the controller says to the first message of an agent stream.
+  v1::ControllerMessage register_agent(
+      grpc::ClientReaderWriter<v1::AgentMessage, v1::ControllerMessage>& stream,
+      const std::string& node) {
+    v1::AgentMessage hello = message(node);
+    hello.mutable_register_agent()->set_agent_pid(1);
+    stream.Write(hello);
+    v1::ControllerMessage answer;
+    stream.Read(&answer);
+    return answer;
+  }
+  v1::AgentMessage message(const std::string& node) {
+    v1::AgentMessage message;
+    message.set_job(cluster_.job().value);
+    message.set_node(node);
+    message.set_boot_id("boot-" + node);
+    return message;
+  }
+
+  test::JobCluster cluster_{waiting_job()};
+  pid_t controller_ = -1;
+  ControllerRecord record_;
+  std::string token_;
+};
+
+TEST_F(TcpAccess, OnlyTheTokenOpens) {
+  EXPECT_EQ(ping("").error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  std::string wrong = token_;
+  wrong.back() = wrong.back() == '0' ? '1' : '0';  // of another job, say
+  EXPECT_EQ(ping(wrong).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(ping(token_ + "0").error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(ping(token_.substr(1)).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_TRUE(ping(token_).ok()) << ping(token_).error_message();
+}
+
+// Every method there is, so that none is forgotten.
+TEST_F(TcpAccess, NoMethodAnswersWithoutTheToken) {
+  const auto channel = grpc::CreateChannel(record_.address, grpc::InsecureChannelCredentials());
+  const auto* file = v1::GetVersionRequest::descriptor()->file();
+  int methods = 0;
+  for (int s = 0; s < file->service_count(); ++s) {
+    for (int m = 0; m < file->service(s)->method_count(); ++m, ++methods) {
+      const auto* method = file->service(s)->method(m);
+      grpc::ClientContext context;
+      set_deadline(context);
+      grpc::GenericStub stub(channel);
+      const grpc::Slice nothing("");
+      grpc::ByteBuffer request(&nothing, 1);
+      grpc::ByteBuffer response;
+      std::promise<grpc::Status> done;
+      stub.UnaryCall(&context, "/" + file->service(s)->full_name() + "/" + method->name(), {},
+                     &request, &response, [&done](grpc::Status status) { done.set_value(status); });
+      EXPECT_EQ(done.get_future().get().error_code(), grpc::StatusCode::UNAUTHENTICATED)
+          << method->full_name();
+    }
+  }
+  EXPECT_GE(methods, 9);
+}
+
+TEST_F(TcpAccess, TheTokenStandsForTheOwnerAndForThisJobOnly) {
+  const auto stub = cluster_.stub();
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::GetJobRequest request;
+  request.set_job("waits");
+  v1::JobStatus status;
+  ASSERT_TRUE(stub->GetJob(&context, request, &status).ok());
+  EXPECT_EQ(status.job(), cluster_.job().value);
+  EXPECT_EQ(status.owner(), std::to_string(::geteuid()));
+  EXPECT_EQ(status.nodes(0).name(), "n0");
+
+  grpc::ClientContext another;
+  set_deadline(another);
+  v1::SubmitRequest submit;
+  submit.set_spec_json(to_json_text(waiting_job()));
+  v1::SubmitResponse submitted;
+  EXPECT_EQ(stub->Submit(&another, submit, &submitted).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(TcpAccess, AMessageThatIsTooLargeIsRefused) {
+  const auto stub = cluster_.stub();
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::WhyRequest request;
+  request.set_job(std::string(kMaxMessageBytes + 1, 'x'));
+  v1::WhyResponse response;
+  EXPECT_EQ(stub->Why(&context, request, &response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(ping(token_).ok());
+}
+
+TEST_F(TcpAccess, ASilentConnectionIsClosed) {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  const size_t colon = record_.address.rfind(':');
+  address.sin_port = htons(static_cast<uint16_t>(std::stoul(record_.address.substr(colon + 1))));
+  ::inet_pton(AF_INET, record_.address.substr(0, colon).c_str(), &address.sin_addr);
+  ASSERT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  char bytes[512];
+  const auto closed = [&] {
+    pollfd ready{fd.get(), POLLIN, 0};
+    if (::poll(&ready, 1, kHandshakeTimeoutMs * 2) != 1) return false;
+    return ::read(fd.get(), bytes, sizeof bytes) <= 0;
+  };
+  EXPECT_TRUE(test::eventually(closed, kHandshakeTimeoutMs * 3));
+}
+
+TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
+  const auto channel = connect_address(record_.address, token_);
+  const auto links = v1::AgentLink::NewStub(channel);
+  grpc::ClientContext context;
+  set_deadline(context);
+  const auto stream = links->Connect(&context);
+  ASSERT_TRUE(register_agent(*stream, "n0").has_welcome());
+  v1::AgentMessage report = message("n0");
+  report.set_report_seq(1);
+  report.mutable_checkpoint_committed()->set_generation(77);
+  report.mutable_checkpoint_committed()->set_step(1'000);
+  ASSERT_TRUE(stream->Write(report));
+  v1::ControllerMessage answer;
+  do {
+    ASSERT_TRUE(stream->Read(&answer));
+  } while (!answer.has_report_ack());
+  EXPECT_EQ(answer.report_ack().report_seq(), 1U);
+  const auto status = cluster_.status();
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->checkpoint_step(), 0U);
+  context.TryCancel();
+}
+
+TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
+  const auto links = v1::AgentLink::NewStub(connect_address(record_.address, token_));
+  grpc::ClientContext context;
+  set_deadline(context);
+  const auto stream = links->Connect(&context);
+  v1::AgentMessage hello = message("n0");
+  hello.set_job(cluster_.job().value + 1);
+  hello.mutable_register_agent()->set_agent_pid(1);
+  ASSERT_TRUE(stream->Write(hello));
+  v1::ControllerMessage answer;
+  ASSERT_TRUE(stream->Read(&answer));
+  EXPECT_TRUE(answer.has_refused());
+  context.TryCancel();
+}
+
+TEST_F(TcpAccess, ASecondControllerFindsTheFirstAlive) {
+  const pid_t second = cluster_.start_controller("n1");
+  EXPECT_EQ(cluster_.wait_for(second, kPatienceMs), kExitSuperseded);
+  EXPECT_TRUE(ping(token_).ok());
+}
+
+TEST_F(TcpAccess, AHigherEpochMakesItStandBack) {
+  ControllerRecord higher = record_;
+  higher.epoch = record_.epoch + 1;
+  ASSERT_TRUE(create_controller_record(cluster_.job_dir(), higher).ok());
+  EXPECT_EQ(cluster_.wait_for(controller_, kPatienceMs), kExitSuperseded);
+}
+
+TEST(JobController, WithoutATokenThereIsNoListener) {
+  test::JobCluster cluster(waiting_job());
+  ASSERT_EQ(::unlink((cluster.job_dir() + "/token").c_str()), 0);
+  EXPECT_EQ(cluster.wait_for(cluster.start_controller("n0"), kPatienceMs), kExitFault);
+  EXPECT_NE(cluster.logs().find("token"), std::string::npos);
+  EXPECT_FALSE(*newest_controller(cluster.job_dir()));
+}
+
+}  // namespace
+}  // namespace hpctl
