@@ -34,7 +34,7 @@ say "job $job, start $((${SLURM_RESTART_COUNT:-0} + 1)), on $nodes"
 if [ -d "${HPCTL_SYSROOT:-}/opt/sagemaker_cluster" ]; then
   say "HyperPod cluster detected: auto-resume is on, failed nodes are replaced"
 fi
-rm -f "$job_dir/verdict" "$job_dir/refusal"  # of an earlier start
+rm -f "$job_dir/refusal"  # of an earlier start
 
 on_all_nodes() {
   HPCTL_AUTO_RESUME=0 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \
@@ -90,8 +90,13 @@ wait_for() {
   return "$ended"
 }
 
-# The controller writes it before it tells any node to end.
-verdict_of_job() { cat "$job_dir/verdict" 2>/dev/null; }
+# The controller writes it before it tells any node to end: exit status and restart count. A failure
+# before a requeue counts no more.
+verdict_of_job() {
+  local verdict start
+  [ -e "$job_dir/verdict" ] && read -r verdict start <"$job_dir/verdict" || return
+  if [ "$start" = "${SLURM_RESTART_COUNT:-0}" ] || [ "$verdict" != 1 ]; then echo "$verdict"; fi
+}
 
 for life in 1 2 3 4 5 6 7 8 9 10; do
   "$programs/hpcontroller" --job-dir "$job_dir" --job "$job" --nodes "$nodes" &

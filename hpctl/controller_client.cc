@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
+#include "common/rpc/job_channel.h"
 #include "common/rpc/status.h"
 #include "hpctl/home_access.h"
 
@@ -115,8 +116,14 @@ ControllerClient::ControllerClient(const HomePaths& paths, std::shared_ptr<grpc:
       log_(paths.controller_log()),
       stub_(v1::Controller::NewStub(std::move(channel))) {}
 
-std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths&, JobId) {
-  return nullptr;  // until controllers listen for hpctl on other machines
+std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& paths, JobId job) {
+  const auto found = connect_job(paths.job(job));
+  if (!found.ok() || !ping_controller(*found->channel, after(kPingTimeout), false).ok()) {
+    return nullptr;
+  }
+  auto client = std::make_unique<ControllerClient>(paths, found->channel);
+  client->log_ = paths.node(job, found->controller.node) + "/controller.log";
+  return client;
 }
 
 Outcome ControllerClient::check(const grpc::Status& status) const {

@@ -52,10 +52,10 @@ class BatchScript : public ::testing::Test {
     std::ofstream(path) << "#!/bin/bash\n" << body << "\n";
     ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
   }
-  // `ends` with the verdict in the job's directory.
+
   static std::string ends(int verdict) {
     const std::string text = std::to_string(verdict);
-    return "echo " + text + " > \"$2/verdict\"; exit " + text;
+    return "echo " + text + " 0 > \"$2/verdict\"; exit " + text;
   }
   std::string refusal() const { return read_file(settings_.directory.path + "/refusal").value(); }
   CommandResult run(const std::vector<std::string>& environment = {}) {
@@ -109,7 +109,7 @@ TEST_F(BatchScript, GivesUpAControllerThatNeverWorks) {
 
 TEST_F(BatchScript, WaitsForASuccessorOnAnotherNode) {
   // The agents' step ends when the job does, and the successor has left the verdict.
-  program("hpagent", "sleep 0.2; echo 0 > \"$3/verdict\"");
+  program("hpagent", "sleep 0.2; echo 0 0 > \"$3/verdict\"");
   program("hpcontroller", "exit 3");
   const CommandResult result = run();
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -118,19 +118,26 @@ TEST_F(BatchScript, WaitsForASuccessorOnAnotherNode) {
 
 TEST_F(BatchScript, HandsSignalsToTheController) {
   program("hpcontroller", "trap 'echo TERM > \"" + log("signal") + "\"; " +
-                              "echo 1 > \"$2/verdict\"; exit 1' TERM\nkill -TERM $PPID\n" +
+                              "echo 1 0 > \"$2/verdict\"; exit 1' TERM\nkill -TERM $PPID\n" +
                               "while :; do sleep 0.05; done");
   const CommandResult result = run();
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
   EXPECT_EQ(log_text("signal"), "TERM\n");
 }
 
-TEST_F(BatchScript, AVerdictOfAnEarlierStartCountsForNothing) {
-  std::ofstream(settings_.directory.path + "/verdict") << "0\n";
-  program("hpcontroller", "[ ! -e \"$2/verdict\" ] || exit 4\n" + ends(1));
+TEST_F(BatchScript, AFailureBeforeARequeueCountsForNothing) {
+  std::ofstream(settings_.directory.path + "/verdict") << "1 1\n";
+  program("hpcontroller", "echo life >> " + log("lives") + "\n[ $(wc -l < " + log("lives") +
+                              ") -ge 2 ] || exit 4\necho 0 2 > \"$2/verdict\"; exit 0");
   const CommandResult result = run({"SLURM_RESTART_COUNT=2"});
-  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, HasSubstr("job 7, start 3, on n1,n2"));
+}
+
+TEST_F(BatchScript, AnEndThatNoRequeueChangesStands) {
+  std::ofstream(settings_.directory.path + "/verdict") << "93 0\n";
+  program("hpcontroller", "exit 93");
+  EXPECT_EQ(run({"SLURM_RESTART_COUNT=1"}).exit_code, 93);
 }
 
 TEST_F(BatchScript, RefusesAnIdOfAnotherJob) {
