@@ -95,6 +95,7 @@ void Supervision::report(const step::ToController& message) {
 void Supervision::on(const step::Start& order) {
   if (released_ || pid_ > 0) return;
   generation_ = order.generation;
+  run_id_ = order.run_id;
   status_.reset();
   by_request_ = false;
   ProgramPlan plan = plan_;
@@ -166,7 +167,7 @@ void Supervision::release() {
 // ---- the program --------------------------------------------------------------------------------
 
 std::string Supervision::mark() const {
-  return worker_mark(settings_.token.substr(0, 16), generation_, settings_.rank);
+  return worker_mark(run_id_ + "-" + std::to_string(::getpid()), generation_, settings_.rank);
 }
 
 void Supervision::end_program(int64_t grace_ms) {

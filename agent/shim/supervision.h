@@ -50,7 +50,7 @@ class Supervision {
   void release();
   void report(const step::ToController& message);
   void say(const std::string& line) const;
-  std::string mark() const;
+  std::string mark() const;  // of the present generation; no other task's begins with it
 
   const SystemClock clock_;
   const TaskSettings settings_;
@@ -58,6 +58,7 @@ class Supervision {
   std::optional<FrameStream> controller_;
   UniqueFd signals_;
   uint64_t generation_ = 0;
+  std::string run_id_;
   pid_t pid_ = -1;
   std::optional<int> status_;           // of the last program that ended
   bool by_request_ = false;             // it was ended by an order

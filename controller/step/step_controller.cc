@@ -198,9 +198,11 @@ void StepController::tell_change(core::JobState before, int64_t restarts_before)
   const bool failed = now.state != before && now.state == core::JobState::kFailed;
   if (failed || now.restarts > restarts_before) decisive_ = reported_;
   if (now.restarts > restarts_before) {
-    outlet_.say(decisive_.text + "; all " + std::to_string(tasks_.size()) +
-                " tasks start again (restart " + std::to_string(now.restarts) + " of at most " +
-                std::to_string(settings_.max_restarts) + ")" +
+    const std::string who = tasks_.size() == 1
+                                ? "; it starts again"
+                                : "; all " + std::to_string(tasks_.size()) + " tasks start again";
+    outlet_.say(decisive_.text + who + " (restart " + std::to_string(now.restarts) +
+                " of at most " + std::to_string(settings_.max_restarts) + ")" +
                 (now.restarts == 1 ? kNoReplay : ""));
   }
   if (!failed) return;

@@ -6,6 +6,9 @@
 set -euo pipefail
 # shellcheck source=tests/slurm/auto_resume_setup.sh
 . "$(dirname "$(realpath "$0")")/auto_resume_setup.sh" "$1" 2
+if [ -n "${HPCTL_TEST_PROCTRACK:-}" ]; then
+  check_has "process tracking" "proctrack/$HPCTL_TEST_PROCTRACK" "$(scontrol show config)"
+fi
 export HPCTL_MAX_RESTARTS=0 # one life, so that what ends a program ends its task
 
 # --- what a task finds ------------------------------------------------------------------------

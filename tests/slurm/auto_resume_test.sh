@@ -32,7 +32,7 @@ lives() { # lives SRUN-OPTIONS... -- FAILING TIMES HOW
 count() { find "$work/lives" -name "$1" | wc -l; }
 
 # --- restarts ---------------------------------------------------------------------------------
-check_has "a script" "task 0 on n" "$(lives -n1 -- 0 1 'exit 3')"
+check_has "a script" "exited with code 3; it starts again" "$(lives -n1 -- 0 1 'exit 3')"
 check "it was started again" 1 "$(count g2.0)"
 
 told=$(lives -N2 -n4 --ntasks-per-node=2 -- 3 2 'kill -KILL $$')

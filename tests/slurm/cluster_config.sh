@@ -36,6 +36,7 @@ write_conf() {
   else
     say "no cgroup v1: proctrack/linuxproc instead of proctrack/cgroup"
   fi
+  [ -z "${HPCTL_TEST_PROCTRACK:-}" ] || cgroup=$HPCTL_TEST_PROCTRACK task=none
   cat >"$dir/slurm.conf" <<CONF
 ClusterName=hpctl$slot
 SlurmctldHost=$(hostname -s)($(head_address))
