@@ -137,7 +137,8 @@ void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>
   }
   std::reverse(adoption.restart_ages_ms.begin(), adoption.restart_ages_ms.end());
   for (size_t i = 1; i < chain.size() && chain[i].start_step == newest.start_step; ++i) {
-    adoption.restarts_without_progress += 1;
+    const bool restarted = chain[i - 1].restarts_used > chain[i].restarts_used;
+    adoption.restarts_without_progress += restarted ? 1 : 0;
   }
 }
 

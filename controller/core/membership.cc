@@ -255,18 +255,24 @@ void give_up_node(Transition& t, Job& job, Node& node, const Fault& fault) {
 }
 
 void vacate_quarantined(Transition& t, Job& job) {
+  int64_t again_ms = kWaitAgainMs;
+  bool waits = false;
   for (Node* node : nodes_missing(t, job)) {
     if (node->state != NodeState::kUp || !t.has_ranks(node->key)) continue;
-    if (!apply_policy(t, job, node->key.name + " is quarantined", true)) {
+    const Quarantine& q = node->quarantine;
+    const int64_t left_ms = q.until_wall_ms - t.event().wall_ms;
+    if (!apply_policy(t, job, node->key.name + " is quarantined", true) && q.until_wall_ms == 0) {
       end_job(t, job, JobState::kFailed,
-              node->key.name + " is quarantined (" + node->quarantine.reason +
+              node->key.name + " is quarantined (" + q.reason +
                   ") and nothing can take its place; hpctl nodes release " + node->key.name +
                   ", or add nodes.spares");
-      return;
     }
     if (job.stage != PlanStage::kWaitNodes) return;
-    if (job.deadline_ms == 0) t.set_deadline(job, t.now() + kWaitAgainMs);
+    if (!t.has_ranks(node->key)) continue;
+    waits = true;
+    if (q.until_wall_ms != 0) again_ms = std::min(again_ms, std::max<int64_t>(left_ms, 1));
   }
+  if (waits && job.deadline_ms == 0) t.set_deadline(job, t.now() + again_ms);
 }
 
 bool can_vacate(Transition& t, const Job& job, const Node& node) {

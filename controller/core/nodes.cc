@@ -49,7 +49,8 @@ bool find_unaccounted(Transition& t, const Node& node, const AgentRegistered& e)
 void stop_strangers(Transition& t, const Job& job, const Node& node, const AgentRegistered& e) {
   Generation newest;
   for (const LiveWorker& worker : e.workers) {
-    if (worker.generation != job.generation) newest = std::max(newest, worker.generation);
+    const bool wanted = worker.generation == job.generation && !is_preparing(job);
+    if (!wanted) newest = std::max(newest, worker.generation);
   }
   if (newest == Generation{} || has_ended(job.state)) return;
   if (t.open(job.id, ActionKind::kStopWorkers, node.key.name) != nullptr) return;
@@ -111,6 +112,15 @@ void on(Transition& t, const AgentRegistered& e) {
   meet_workers(t, *job, *node, e);
   const bool unaccounted = find_unaccounted(t, *node, e);
   t.set_deadline(*node, unaccounted ? t.now() + kReportTimeoutMs : 0);
+  // A successor of the controller that knew them did not know that they are alive.
+  const bool stops_again =
+      !was_up && !e.workers.empty() && t.has_ranks(node->key) &&
+      (job->stage == PlanStage::kWaitNodes || job->stage == PlanStage::kFindCheckpoint ||
+       job->stage == PlanStage::kRecordGeneration);
+  if (stops_again) {
+    enter_stop_workers(t, *job);
+    return;
+  }
   stop_strangers(t, *job, *node, e);
   if (!was_up) advance(t, *job);
 }

@@ -29,7 +29,9 @@ void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t 
                               const core::StartWorkers& order, const Directory& directory) {
   const std::string who =
       at(node) + " rank " + std::to_string(rank) + " g" + std::to_string(generation);
-  if (!owners_.emplace(node.job, rank, generation).second) fail("two live owners: " + who);
+  if (!owners_.emplace(std::tuple(node.job, rank, generation), node).second) {
+    fail("two live owners: " + who);
+  }
   uint64_t& newest = newest_on_node_[node];
   if (generation < newest) fail("generation fell on its node: " + who);
   newest = generation;
@@ -38,6 +40,9 @@ void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t 
     fail("started before its generation was recorded: " + who);
   } else if (record->start_step != order.start_step || record->checkpoint != order.checkpoint) {
     fail("started from something else than the record says: " + who);
+  } else if (std::none_of(record->members.begin(), record->members.end(),
+                          [&](const auto& m) { return m.rank == rank && m.node == node.name; })) {
+    fail("is not where the record says: " + who);
   }
 }
 
@@ -58,10 +63,16 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const D
                               int64_t searched_ms) {
   const std::string who =
       "record of job " + to_string(job) + " g" + std::to_string(record.generation);
-  const auto owner = owners_.lower_bound({job, 0, 0});
-  if (owner != owners_.end() && std::get<0>(*owner) == job) {
-    fail("rank " + std::to_string(std::get<1>(*owner)) + " of g" +
-         std::to_string(std::get<2>(*owner)) + " is still alive: " + who);
+  // A node that was given up may be cut off with its workers alive; a member may not.
+  for (auto it = owners_.lower_bound({job, 0, 0});
+       it != owners_.end() && std::get<0>(it->first) == job; ++it) {
+    if (std::none_of(record.members.begin(), record.members.end(),
+                     [&](const auto& m) { return m.node == it->second.name; })) {
+      continue;
+    }
+    fail("rank " + std::to_string(std::get<1>(it->first)) + " of g" +
+         std::to_string(std::get<2>(it->first)) + " is still alive on " + it->second.name + ": " +
+         who);
   }
   uint64_t& newest = newest_recorded_[job];
   if (record.generation <= newest) fail("generation fell: " + who);
@@ -103,6 +114,40 @@ void Checkers::order_performed(const core::Action& action, const Store& store) {
   if (action.reason.empty()) fail("action " + to_string(action.id) + " has no reason");
 }
 
+void Checkers::quarantined(const core::NodeKey& node, uint64_t through_seq, int64_t until_ms) {
+  quarantined_[node] = {through_seq, until_ms};
+  if (until_ms == INT64_MAX) broken_.insert(node.job);
+}
+
+void Checkers::bound(const core::NodeKey& node, ActionId order, int64_t now_ms) {
+  const auto it = quarantined_.find(node);
+  if (it == quarantined_.end()) return;
+  const auto [since, until] = it->second;
+  if (order.seq.value > since && now_ms < until) fail("ranks on a quarantined node: " + at(node));
+}
+
+void Checkers::requeued(const core::RequeueJob& order, ActionId id) {
+  const auto [it, is_new] =
+      requeues_.emplace(std::pair(order.job, order.expected_restart_count), id);
+  if (!is_new && it->second != id) fail("job " + to_string(order.job) + " was requeued twice");
+}
+
+void Checkers::replaced(const core::NodeKey& node, const core::ReplaceNode& order, ActionId id,
+                        bool still_works) {
+  if (still_works) fail(at(node) + " was replaced while it had workers");
+  const auto [it, is_new] = replacements_.emplace(std::pair(node, order.instance_id), id);
+  if (!is_new && it->second != id) fail(order.instance_id + " was replaced twice");
+}
+
+void Checkers::rows_lost(const std::set<JobId>& adopted) {
+  adopted_.insert(adopted.begin(), adopted.end());
+  rows_.clear();
+  lives_.clear();
+  quarantined_.clear();
+  requeues_.clear();
+  replacements_.clear();
+}
+
 void Checkers::rows_committed(const core::State& state, const core::Dirty& dirty) {
   for (const JobId id : dirty.jobs) {
     const core::Job& job = state.jobs.at(id);
@@ -138,6 +183,7 @@ void Checkers::causes_are_present(const Store& store) {
 }
 
 void Checkers::budgets_held(const Store& store, const core::Job& job) {
+  if (adopted_.contains(job.id)) return;  // a recovery that left no record was forgotten
   const auto times = recovery_times(store, job.id);
   const auto& recovery = job.spec.recovery;
   if (static_cast<int64_t>(times.size()) != job.restarts) {
@@ -160,7 +206,9 @@ void Checkers::failure_justified(const Store& store, const core::Job& job,
   const auto recoveries = static_cast<int64_t>(recovery_times(store, job.id).size());
   const int64_t least =
       std::min(job.spec.recovery.max_restarts, int64_t{core::kMaxRestartsWithoutProgress});
-  if (recoveries < least) {
+  const bool broken = broken_.contains(job.id) &&
+                      job.reason.find("nothing can take its place") != std::string::npos;
+  if (recoveries < least && !broken) {
     fail("job " + to_string(job.id) + " gave up after " + std::to_string(recoveries) +
          " restarts: " + job.reason);
   }

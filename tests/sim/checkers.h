@@ -44,6 +44,17 @@ class Checkers {
   // Orders reach the world only after their cause is durable, and carry a reason.
   void order_performed(const core::Action& action, const Store& store);
 
+  // No rank goes to a quarantined node: by an order of a later event than the quarantine.
+  void quarantined(const core::NodeKey& node, uint64_t through_seq, int64_t until_ms);
+  void released(const core::NodeKey& node) { quarantined_.erase(node); }
+  void bound(const core::NodeKey& node, ActionId order, int64_t now_ms);
+  // Each at most once per cause, and a replacement only when the work has left.
+  void requeued(const core::RequeueJob& order, ActionId id);
+  void replaced(const core::NodeKey& node, const core::ReplaceNode& order, ActionId id,
+                bool still_works);
+  // A successor starts without rows: what is not in the lineage is forgotten.
+  void rows_lost(const std::set<JobId>& adopted);
+
   // Rows: generation and restarts of a job never fall; a life given up never comes back.
   void rows_committed(const core::State& state, const core::Dirty& dirty);
 
@@ -57,7 +68,12 @@ class Checkers {
 
  private:
   std::string violation_;
-  std::set<std::tuple<JobId, int32_t, uint64_t>> owners_;
+  std::map<std::tuple<JobId, int32_t, uint64_t>, core::NodeKey> owners_;
+  std::map<core::NodeKey, std::pair<uint64_t, int64_t>> quarantined_;  // since, until
+  std::set<JobId> broken_;  // had a node in quarantine for good
+  std::set<JobId> adopted_;
+  std::map<std::pair<JobId, int64_t>, ActionId> requeues_;
+  std::map<std::pair<core::NodeKey, std::string>, ActionId> replacements_;
   std::map<core::NodeKey, uint64_t> newest_on_node_;
   std::map<JobId, uint64_t> newest_trained_;
   std::map<JobId, uint64_t> newest_recorded_;

@@ -14,7 +14,7 @@ void Cluster::add_job(JobId job) {
   const JobPlan& plan = *std::find_if(workload_.begin(), workload_.end(),
                                       [&](const JobPlan& p) { return p.spec.name == name; });
   plans_.emplace(job, plan);
-  for (int32_t i = 0; i < plan.spec.nodes; ++i) {
+  for (int32_t i = 0; i < plan.spec.all_nodes(); ++i) {
     const core::NodeKey key{job, core::local_node_name(i)};
     nodes_[key].key = key;
     names_.push_back(key);
@@ -36,6 +36,10 @@ void Cluster::perform(const Action& action) {
     find_checkpoint(action, *find);
   } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
     record_generation(action, *record);
+  } else if (const auto* requeue_order = std::get_if<core::RequeueJob>(&action.body)) {
+    requeue(action, *requeue_order);
+  } else if (const auto* replace_order = std::get_if<core::ReplaceNode>(&action.body)) {
+    replace(action, *replace_order);
   } else {
     const core::NodeKey key = std::visit(
         [](const auto& a) -> core::NodeKey {
@@ -119,8 +123,10 @@ void Cluster::start_holder(SimNode& node, ActionId by) {
   const core::NodeKey key = node.key;
   const uint64_t life = node.life + 1;
   const int64_t cut = node.cut_until_ms;
+  const uint64_t instance = node.instance;
   node = SimNode{};
   node.key = key;
+  node.instance = instance;
   node.life = life;
   node.cut_until_ms = cut;
   node.launched_by = by;
@@ -178,6 +184,12 @@ void Cluster::record_generation(const Action& action, const core::RecordGenerati
     record.start_step = order.start_step;
     record.checkpoint = order.checkpoint;
     record.damaged = order.damaged;
+    record.restarts_used = order.restarts_used;
+    record.created_wall_ms = agenda_.now();
+    record.quarantined = order.quarantined;
+    for (const auto& [rank, name] : order.members) {
+      record.members.push_back({rank.value, name, instance_id(nodes_.at({order.job, name}))});
+    }
     if (strikes(swarm_.racing_controller)) dir.create(record, "another controller");
     const Directory before = dir;
     const Creation creation = dir.create(record, to_string(action.id));
@@ -191,6 +203,60 @@ void Cluster::record_generation(const Action& action, const core::RecordGenerati
     if (strikes(swarm_.directory_fails)) return;  // the answer is lost; the core's deadline helps
     controller_.post(core::GenerationRecorded{action.id, order.job, order.generation});
   });
+}
+
+// The scheduler refuses, or says yes and then does nothing: either way this life of the job goes
+// on.
+void Cluster::requeue(const Action& action, const core::RequeueJob& order) {
+  checkers_.requeued(order, action.id);
+  const bool refused = rng_.chance(swarm_.requeue_refused);
+  agenda_.after(delay(), [this, id = action.id, job = order.job, refused,
+                          incarnation = controller_.incarnation()] {
+    if (refused) {
+      controller_.post_from(incarnation, core::ActionFailed{id, job, "", "not allowed", false});
+    } else {
+      controller_.post_from(incarnation, core::JobRequeued{id, job});
+    }
+  });
+}
+
+// Another instance comes under the node's name; what ran there is gone.
+void Cluster::replace(const Action& action, const core::ReplaceNode& order) {
+  SimNode& node = nodes_.at({order.job, order.node});
+  if (instance_id(node) == order.instance_id) {
+    const auto& records = directory(order.job).records();
+    const uint64_t newest = records.empty() ? 0 : records.back().generation;
+    const bool works = std::any_of(node.workers.begin(), node.workers.end(),
+                                   [&](const auto& w) { return w.second.generation == newest; });
+    checkers_.replaced(node.key, order, action.id, works);
+    if (node.holder_alive) end_holder(node);
+    node.instance += 1;
+    checkers_.released(node.key);
+    agenda_.after(static_cast<int64_t>(1'000 + rng_.below(20'000)), [this, key = node.key] {
+      controller_.post(core::NodeReturned{key.job, key.name, "another instance"});
+    });
+  }
+  controller_.post(core::NodeReplacementRequested{action.id, order.job, order.node});
+}
+
+std::vector<core::JobAdopted> Cluster::find_jobs(const core::State& last_known) {
+  std::vector<core::JobAdopted> found;
+  for (const auto& [id, job] : last_known.jobs) {
+    if (core::has_ended(job.state)) continue;
+    core::JobAdopted adoption;
+    adoption.job = id;
+    adoption.spec = job.spec;
+    adoption.uid = job.owner_uid;
+    adoption.submit_key = job.submit_key;
+    for (int32_t i = 0; i < job.spec.all_nodes(); ++i) {
+      adoption.nodes.push_back(core::local_node_name(i));
+    }
+    adoption.backend = job.backend;
+    adoption.cause = "the controller lost its rows";
+    core::fill_from_lineage(adoption, directory(id).records(), agenda_.now());
+    found.push_back(std::move(adoption));
+  }
+  return found;
 }
 
 SimNode* Cluster::random_node(bool with_workers) {
@@ -245,9 +311,43 @@ void Cluster::break_stream() {
   if (SimNode* node = random_node(false)) close_stream(*node);
 }
 
+void Cluster::quarantine_node() {
+  SimNode* node = random_node(false);
+  if (node == nullptr || !controller_.is_up()) return;
+  const auto for_ms = static_cast<int64_t>(1'000 + rng_.below(30'000));
+  const core::QuarantineRequested event{node->key.job, node->key.name, 1000, "a doubt", for_ms};
+  controller_.post(event, [this, node, was = node->instance, key = node->key,
+                           for_ms](const core::StepResult& result) {
+    if (!result.refusal.empty() || node->instance != was) return;
+    checkers_.quarantined(key, controller_.store().last_seq(), agenda_.now() + for_ms);
+  });
+}
+
+void Cluster::break_hardware() {
+  SimNode* node = random_node(false);
+  if (node == nullptr || !controller_.is_up()) return;
+  const core::HardwareFaultFound event{node->key.job, node->key.name, node->boot_id, "ecc",
+                                       "row 7"};
+  controller_.post(
+      event, [this, node, was = node->instance, key = node->key](const core::StepResult& result) {
+        if (!result.refusal.empty() || node->instance != was) return;
+        checkers_.quarantined(key, controller_.store().last_seq(), INT64_MAX);
+      });
+}
+
 void Cluster::heal() {
   faults_ = false;
   for (auto& [key, node] : nodes_) node.cut_until_ms = 0;
+  release_nodes();
+}
+
+// The operator has looked at everything, and looks again: a controller may have been down.
+void Cluster::release_nodes() {
+  for (const core::NodeKey& key : controller_.state().index.quarantined) {
+    checkers_.released(key);  // whenever it takes effect
+    controller_.post(core::ReleaseRequested{key.job, key.name, 1000});
+  }
+  agenda_.after(60'000, [this] { release_nodes(); });
 }
 
 bool Cluster::all_gone() const {

@@ -37,6 +37,7 @@ struct SimNode {
   bool holder_alive = false;
   bool agent_alive = false;
   std::string boot_id;
+  uint64_t instance = 1;
   ActionId launched_by;
   uint64_t holder_pid = 0;
   uint64_t agent_pid = 0;
@@ -63,7 +64,8 @@ struct Run {
   std::string checkpoint;
   uint64_t step = 0;
   std::set<int32_t> alive;
-  bool broken = false;  // a worker is gone: nobody completes a step any more
+  std::map<int32_t, core::NodeKey> homes;  // by rank
+  bool broken = false;                     // a worker is gone: nobody completes a step any more
   bool finished = false;
   int64_t last_progress_ms = 0;
 };
@@ -83,6 +85,7 @@ class Cluster final : public World {
   void node_changed(const core::Node& row) override;
   void controller_died() override;
   void controller_started() override;
+  std::vector<core::JobAdopted> find_jobs(const core::State& last_known) override;
 
   const JobPlan& plan(JobId job) const { return plans_.at(job); }
   Directory& directory(JobId job) { return directories_[job]; }
@@ -94,6 +97,9 @@ class Cluster final : public World {
   void crash_holder();
   void cut_node(int64_t for_ms);
   void break_stream();
+  void quarantine_node();
+  void break_hardware();
+  void release_nodes();
   void heal();  // no fault from now on; partitions end
 
   bool all_gone() const;  // no holder is alive
@@ -126,6 +132,11 @@ class Cluster final : public World {
   void holder_exit_seen(const SimNode& node, uint64_t pid);
   void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
   void record_generation(const core::Action& action, const core::RecordGeneration& order);
+  void requeue(const core::Action& action, const core::RequeueJob& order);
+  void replace(const core::Action& action, const core::ReplaceNode& order);
+  std::string instance_id(const SimNode& node) const {
+    return "i-" + node.key.name + "-" + std::to_string(node.instance);
+  }
   void receive(SimNode& node, const core::Action& action);
 
   // training.cc
@@ -143,7 +154,9 @@ class Cluster final : public World {
   void commit_checkpoint(Run& run);
   void watch_job(JobId job);
   Run& run_of(JobId job, uint64_t generation) { return runs_[{job, generation}]; }
-  SimNode& node_of(JobId job, int32_t rank);
+  SimNode& node_of(const Run& run, int32_t rank) { return nodes_.at(run.homes.at(rank)); }
+  size_t world_size(const Run& run);
+  bool is_given_up(const Run& run);
 
   Agenda& agenda_;
   Rng& rng_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/controller.h"
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,11 @@ void SimController::run_batch() {
     take(core::ControllerResumed{true}, nullptr);
     for (const auto& [id, action] : state_.outbox) actions.push_back(action);
   }
+  for (core::JobAdopted& adoption : std::exchange(adoptions_, {})) {
+    take(std::move(adoption), [this](const core::StepResult& result) {
+      if (!result.submitted) checkers_.fail("adoption refused: " + result.refusal);
+    });
+  }
   if (const auto due = core::next_deadline(state_); due && *due <= agenda_.now()) {
     take(core::Tick{}, nullptr);
   }
@@ -144,6 +150,7 @@ void SimController::kill(int64_t down_ms) {
   wake_pending_ = false;
   was_stalled_ = false;
   stalled_until_ms_ = 0;
+  lost_rows_ = lost_rows_ || (faults_ && rng_.chance(swarm_.lost_database));
   world_->controller_died();
   agenda_.after(down_ms, [this] { restart(); });
 }
@@ -159,6 +166,13 @@ void SimController::restart() {
   up_since_ms_ = agenda_.now();
   armed_ms_ = 0;
   std::string problem;
+  if (std::exchange(lost_rows_, false)) {
+    adoptions_ = world_->find_jobs(store_.committed());
+    std::set<JobId> adopted;
+    for (const core::JobAdopted& adoption : adoptions_) adopted.insert(adoption.job);
+    checkers_.rows_lost(adopted);
+    store_.lose_rows();
+  }
   state_ = store_.load(problem);
   if (!problem.empty()) checkers_.fail("after a restart: " + problem);
   was_restarted_ = true;

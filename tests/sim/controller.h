@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "controller/core/core.h"
@@ -27,6 +28,8 @@ class World {
   virtual void node_changed(const core::Node& row) = 0;  // committed
   virtual void controller_died() = 0;
   virtual void controller_started() = 0;
+  // What a successor without rows finds out about the jobs that had not ended.
+  virtual std::vector<core::JobAdopted> find_jobs(const core::State& last_known) = 0;
 };
 
 class SimController {
@@ -44,6 +47,7 @@ class SimController {
   void post_from(uint64_t incarnation, core::EventBody body);
 
   bool is_up() const { return up_; }
+  bool knows_its_jobs() const { return up_ && adoptions_.empty(); }
   uint64_t incarnation() const { return incarnation_; }
   int64_t up_since_ms() const { return up_since_ms_; }
   const core::State& state() const { return state_; }
@@ -81,6 +85,8 @@ class SimController {
   bool wake_pending_ = false;
   bool was_stalled_ = false;
   bool was_restarted_ = false;
+  bool lost_rows_ = false;
+  std::vector<core::JobAdopted> adoptions_;
   int64_t stalled_until_ms_ = 0;
   int64_t up_since_ms_ = 0;
   int64_t armed_ms_ = 0;  // wake-up for a deadline already on the agenda; 0 = none

@@ -29,7 +29,7 @@ void Cluster::connect(SimNode& node) {
 }
 
 void Cluster::register_agent(SimNode& node) {
-  core::AgentRegistered hello{node.key.job,    node.key.name,  "i-" + node.key.name,   node.boot_id,
+  core::AgentRegistered hello{node.key.job,    node.key.name,  instance_id(node),      node.boot_id,
                               node.holder_pid, node.agent_pid, {node.generation_seen}, {}};
   for (const auto& [rank, worker] : node.workers) {
     hello.workers.push_back({Rank{rank}, {worker.generation}, worker.pid});

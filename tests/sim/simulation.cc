@@ -50,7 +50,7 @@ class Simulation {
   }
   void try_submit(const JobPlan& plan) {
     if (accepted_.contains(plan.spec.name)) return;
-    controller_.post(core::JobSubmitted{plan.spec, 1000, plan.spec.name},
+    controller_.post(core::JobSubmitted{plan.spec, 1000, plan.spec.name, {}, {}, plan.backend},
                      [this, &plan](const core::StepResult& result) {
                        if (!result.submitted) {
                          checkers_.fail("submit refused: " + result.refusal);
@@ -63,7 +63,8 @@ class Simulation {
   }
   void cancel(JobId job, int64_t at_ms) {
     agenda_.after(std::max<int64_t>(1, at_ms - agenda_.now()), [this, job] {
-      if (core::has_ended(controller_.state().jobs.at(job).state)) return;
+      const auto row = controller_.state().jobs.find(job);
+      if (row != controller_.state().jobs.end() && core::has_ended(row->second.state)) return;
       controller_.post(core::CancelRequested{job, 1000});
       cancel(job, agenda_.now() + 1'000);
     });
@@ -86,6 +87,8 @@ class Simulation {
     every(swarm_.holder_crash, [this] { cluster_.crash_holder(); });
     every(swarm_.partition,
           [this] { cluster_.cut_node(static_cast<int64_t>(100 + rng_.below(40'000))); });
+    every(swarm_.quarantine, [this] { cluster_.quarantine_node(); });
+    every(swarm_.hardware_fault, [this] { cluster_.break_hardware(); });
     every(swarm_.stream_break, [this] { cluster_.break_stream(); });
     every(swarm_.controller_kill,
           [this] { controller_.kill(static_cast<int64_t>(100 + rng_.below(8'000))); });
@@ -111,11 +114,20 @@ class Simulation {
   }
 
   bool all_ended() {
-    if (!controller_.is_up() || accepted_.size() != plans_.size()) return false;
+    if (!controller_.knows_its_jobs() || accepted_.size() != plans_.size()) return false;
     for (const auto& [id, job] : controller_.state().jobs) {
       if (!core::has_ended(job.state)) return false;
     }
     return true;
+  }
+  std::string what_is_left() {
+    for (const auto& [id, job] : controller_.state().jobs) {
+      if (core::has_ended(job.state)) continue;
+      return "job " + to_string(id) + " is " + core::to_string(job.state) + ", " +
+             core::to_string(job.stage) + ": " + job.reason;
+    }
+    return std::to_string(accepted_.size()) + " of " + std::to_string(plans_.size()) +
+           " jobs were accepted, the controller is " + (controller_.is_up() ? "up" : "down");
   }
   bool is_quiet() {
     return controller_.state().outbox.empty() && cluster_.all_gone() &&
@@ -130,7 +142,7 @@ class Simulation {
   }
   void judge() {
     if (!checkers_.violation().empty()) return;
-    if (!all_ended()) checkers_.fail("the healed cluster does not converge");
+    if (!all_ended()) checkers_.fail("the healed cluster does not converge: " + what_is_left());
     checkers_.everything_ended(controller_.state());
     if (!cluster_.all_gone()) checkers_.fail("a holder outlives its job");
     const std::string forgotten = controller_.store().difference(controller_.state());

@@ -76,6 +76,18 @@ core::State Store::load(std::string& problem) {
   return state;
 }
 
+void Store::lose_rows() {
+  core::State empty;
+  empty.last_local_job = committed_.last_local_job;
+  empty.now_ms = committed_.now_ms;
+  // As seq_before_epoch(), with steps that a run's times_ can hold.
+  constexpr uint64_t kEpoch = 10'000;
+  empty.last_seq = {(committed_.last_seq.value / kEpoch + 1) * kEpoch};
+  committed_ = std::move(empty);
+  times_.resize(committed_.last_seq.value + 1, committed_.now_ms);
+  unread_ = core::Dirty{};
+}
+
 std::string Store::difference(const core::State& state) const {
   for (const std::string& text :
        {compare(state.jobs, committed_.jobs), compare(state.nodes, committed_.nodes),

@@ -23,6 +23,9 @@ class Store {
   // Rows in memory that differ from the committed ones; "" = none.
   std::string difference(const core::State& state) const;
 
+  // The rows are gone with the disk they were on; the history was mirrored elsewhere.
+  void lose_rows();
+
   uint64_t last_seq() const { return committed_.last_seq.value; }
   const std::vector<core::LogEntry>& log() const { return log_; }
   // Time of the event; every seq up to last_seq has one.

@@ -18,13 +18,23 @@ double draw_probability(Rng& rng, double most) {
   return rng.below(2) == 0 ? 0.0 : rng.uniform() * most;
 }
 
+void draw_policy(Rng& rng, JobPlan& plan) {
+  plan.backend = {rng.below(2) == 0, rng.below(2) == 0, 0};
+  auto& actions = plan.spec.recovery.on_node_loss;
+  actions.clear();
+  for (const char* action : {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue}) {
+    if (rng.below(4) != 0) actions.emplace_back(action);
+  }
+  if (actions.empty() || rng.below(4) == 0) actions.emplace_back(kOnNodeLossWait);
+}
+
 TrainSpec train_spec(const JobPlan& plan) {
   TrainSpec train;
   train.model = *model_preset("tiny");
   train.data.path = "/data";
   train.data.seq_len = 16;
   train.batch.micro = 1;
-  train.batch.global = plan.spec.world_size();
+  train.batch.global = plan.spec.world_size() * 12;  // most smaller worlds divide it
   train.steps = static_cast<int64_t>(plan.steps);
   return train;
 }
@@ -34,8 +44,9 @@ TrainSpec train_spec(const JobPlan& plan) {
 bool Swarm::training_is_undisturbed() const {
   return worker_kill == 0 && worker_error == 0 && worker_hang == 0 && holder_crash == 0 &&
          partition == 0 && burst == 0 && controller_stall == 0 && late_message == 0 &&
-         launch_fails == 0 && launch_silent == 0 && start_fails == 0 && directory_fails == 0 &&
-         cancel == 0 && poison_step == 0 && damaged_checkpoint == 0 && duplicate == 0 && !reorder;
+         quarantine == 0 && hardware_fault == 0 && lost_database == 0 && launch_fails == 0 &&
+         launch_silent == 0 && start_fails == 0 && directory_fails == 0 && cancel == 0 &&
+         poison_step == 0 && damaged_checkpoint == 0 && duplicate == 0 && !reorder;
 }
 
 Swarm draw_swarm(Rng& rng) {
@@ -70,6 +81,10 @@ Swarm draw_swarm(Rng& rng) {
   s.cancel = draw_probability(rng, 0.2);
   s.poison_step = draw_probability(rng, 0.2);
   s.reorder = rng.below(4) == 0;
+  s.quarantine = draw_interval(rng, 3'000, 30'000);
+  s.hardware_fault = draw_interval(rng, 10'000, 60'000);
+  s.lost_database = draw_probability(rng, 0.6);
+  s.requeue_refused = draw_probability(rng, 1.0);
   return s;
 }
 
@@ -81,7 +96,13 @@ std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
     plan.spec.name = "job-" + std::to_string(plans.size());
     plan.spec.nodes = std::min<int32_t>(nodes_left, 1 + static_cast<int32_t>(rng.below(16)));
     plan.spec.workers_per_node = 1 + static_cast<int32_t>(rng.below(3));
-    nodes_left -= plan.spec.nodes;
+    if (rng.below(2) == 0) plan.spec.spares = static_cast<int32_t>(rng.below(4));
+    if (rng.below(2) == 0) {
+      plan.spec.min_nodes =
+          1 + static_cast<int32_t>(rng.below(static_cast<uint64_t>(plan.spec.nodes)));
+    }
+    draw_policy(rng, plan);
+    nodes_left -= plan.spec.all_nodes();
     plan.spec.checkpoint.dir = "/ckpt/" + plan.spec.name;
     if (rng.below(5) == 0) plan.spec.checkpoint.resume = "none";
     plan.spec.recovery.max_restarts = 3 + static_cast<int64_t>(rng.below(20));

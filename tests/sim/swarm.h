@@ -26,6 +26,8 @@ struct Swarm {
   int64_t stream_break = 0;
   int64_t controller_kill = 0;   // at any time
   int64_t controller_stall = 0;  // the loop stands still for a while
+  int64_t quarantine = 0;        // an operator quarantines a node for a while
+  int64_t hardware_fault = 0;    // a node is found broken
   int64_t burst = 0;             // several faults of random kinds within a few ms
   // Probabilities.
   double controller_crash_at_boundary = 0;  // per store boundary
@@ -38,9 +40,11 @@ struct Swarm {
   double start_fails = 0;
   double directory_fails = 0;
   double racing_controller = 0;  // per generation record
-  double cancel = 0;             // per job
-  double poison_step = 0;        // per job: one step always crashes
-  bool reorder = false;          // messages of one stream overtake each other
+  double lost_database = 0;      // per end of a controller: its successor starts without rows
+  double requeue_refused = 0;
+  double cancel = 0;       // per job
+  double poison_step = 0;  // per job: one step always crashes
+  bool reorder = false;    // messages of one stream overtake each other
   bool scheduler_sees_exit = true;
   bool scheduler_fences = true;   // ends a holder that is in the way of a launch
   bool scheduler_adopts = false;  // or takes it for the one it was to launch
@@ -56,6 +60,7 @@ Swarm draw_swarm(Rng& rng);
 // A job of the workload.
 struct JobPlan {
   JobSpec spec;
+  core::Backend backend;
   int64_t submit_at_ms = 0;
   int64_t cancel_at_ms = 0;  // 0 = never
   int64_t step_ms = 0;

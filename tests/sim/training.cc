@@ -15,9 +15,17 @@ constexpr int64_t kWatchEveryMs = 1'000;
 
 }  // namespace
 
-SimNode& Cluster::node_of(JobId job, int32_t rank) {
-  const int32_t index = rank / plans_.at(job).spec.workers_per_node;
-  return nodes_.at({job, core::local_node_name(index)});
+size_t Cluster::world_size(const Run& run) {
+  return directory(run.job).record(run.generation)->members.size();
+}
+
+// Nobody waits for it any more: its nodes were cut off, and others have its ranks.
+bool Cluster::is_given_up(const Run& run) {
+  const auto& members = directory(run.job).records().back().members;
+  return std::none_of(members.begin(), members.end(), [&](const GenerationMember& member) {
+    return std::any_of(run.homes.begin(), run.homes.end(),
+                       [&](const auto& home) { return home.second.name == member.node; });
+  });
 }
 
 void Cluster::start_workers(SimNode& node, ActionId id, const core::StartWorkers& order) {
@@ -39,6 +47,7 @@ void Cluster::start_workers(SimNode& node, ActionId id, const core::StartWorkers
   }
   core::WorkersStarted done{id, node.key.job, node.key.name, order.generation, {}};
   for (const Rank rank : order.ranks) {
+    checkers_.bound(node.key, id, agenda_.now());
     spawn(node, rank.value, order);
     done.workers.push_back({rank, order.generation, node.workers.at(rank.value).pid});
   }
@@ -73,9 +82,10 @@ void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order
   run.checkpoint = order.checkpoint;
   run.last_progress_ms = agenda_.now();
   run.alive.insert(rank);
+  run.homes[rank] = node.key;
   if (run.broken) {
     end_rank_soon(run, rank, kExitPeerLost, 500);
-  } else if (static_cast<int32_t>(run.alive.size()) == plans_.at(run.job).spec.world_size()) {
+  } else if (run.alive.size() == world_size(run)) {
     form_run(run);
   }
 }
@@ -112,7 +122,7 @@ void Cluster::break_run(Run& run, int32_t first) {
 }
 
 void Cluster::end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t within_ms) {
-  SimNode& node = node_of(run.job, rank);
+  SimNode& node = node_of(run, rank);
   const auto it = node.workers.find(rank);
   if (it == node.workers.end() || it->second.generation != run.generation) return;
   const uint64_t pid = it->second.pid;
@@ -155,16 +165,16 @@ void Cluster::complete_step(Run& run) {
   const JobPlan& plan = plans_.at(run.job);
   if (run.broken) return;
   for (const int32_t rank : run.alive) {
-    if (node_of(run.job, rank).workers.at(rank).hung) return;
+    if (node_of(run, rank).workers.at(rank).hung) return;
   }
   if (plan.poison_step == run.step + 1) {
-    SimNode& node = node_of(run.job, 0);
+    SimNode& node = node_of(run, 0);
     worker_ends(node, 0, node.workers.at(0).pid, 1, 0, false, true);
     return;
   }
   ++run.step;
   run.last_progress_ms = agenda_.now();
-  checkers_.step_trained(run.job, run.generation);
+  if (!is_given_up(run)) checkers_.step_trained(run.job, run.generation);
   const bool due = run.step % plan.checkpoint_every == 0 || run.step == plan.steps;
   if (due && !plan.is_command) commit_checkpoint(run);
   schedule_step(run);
@@ -185,7 +195,7 @@ void Cluster::commit_checkpoint(Run& run) {
   auto commit = [this, &run, ref, stored]() mutable {
     stored.committed_ms = agenda_.now();
     checkers_.checkpoint_committed(run.job, ref, directory(run.job).commit(ref, stored));
-    SimNode& writer = node_of(run.job, 0);
+    SimNode& writer = node_of(run, 0);
     if (run.alive.contains(0)) {
       report(writer, core::CheckpointCommitted{run.job, {ref.generation}, ref.step});
     }
@@ -217,7 +227,9 @@ void Cluster::watch_job(JobId job) {
     }
     const int64_t since = std::max(run.last_progress_ms, controller_.up_since_ms());
     if (row.stage == core::PlanStage::kNone && agenda_.now() - since >= kHangTimeoutMs) {
-      controller_.post(core::HangDetected{job, row.generation, "n0", Rank{0}, "no step for 10 s"});
+      const std::string& suspect = run.homes.contains(0) ? run.homes.at(0).name : "n0";
+      controller_.post(
+          core::HangDetected{job, row.generation, suspect, Rank{0}, "no step for 10 s"});
     }
   });
 }
