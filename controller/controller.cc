@@ -88,14 +88,15 @@ Outcome Controller::start() {
   HP_TRY(open_metrics());
   const core::State loaded = state;
   build(std::move(state), std::move(store), std::move(reader));
+  if (loaded.jobs.empty()) begin_job();  // first in the queue, before any agent registers
   HP_TRY(build_server());
-  HP_TRY(mode_.claim(address_));               // calls wait in the loop's queue until we know
+  // Calls wait in the loop's queue until we know that we are the one.
+  HP_TRY(mode_.claim(address_));
   for (const auto& [id, job] : loaded.jobs) {  // the former process may not have come so far
     if (core::has_ended(job.state)) conclude(loaded, id);
   }
   loop_->start();
   scheduler_->resume(loaded);
-  if (loaded.jobs.empty()) begin_job();
   HP_TRY(open_door());
   HP_TRY(publish());
   log_info("serving " + paths_.home() + " on " + paths_.controller_socket() +

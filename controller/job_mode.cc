@@ -81,7 +81,7 @@ Outcome JobMode::prepare() {
                                                   " of this job answers on " + newest->node + " (" +
                                                   newest->address + ")"};
     }
-    adopts_ = true;
+    follows_ = "controller " + std::to_string(newest->epoch) + " on " + newest->node;
     if (record_.nodes.empty()) record_.nodes = newest->nodes;
     if (record_.scheduler.empty()) record_.scheduler = newest->scheduler;
   }
@@ -91,11 +91,12 @@ Outcome JobMode::prepare() {
                  "the job's nodes are not known: no controller of this allocation has said them, "
                  "and there is no --nodes"};
   }
+  HP_TRY_ASSIGN(lineage_, read_lineage(document_.spec.checkpoint.dir));
   return take_over_rows(newest);
 }
 
 void JobMode::adjust(core::State& state) {
-  if (state.jobs.empty()) state.last_seq = Seq{(record_.epoch - 1) * kEventsPerEpoch};
+  if (state.jobs.empty()) state.last_seq = core::seq_before_epoch(record_.epoch);
 }
 
 ControllerMode::Access JobMode::access() const {
@@ -123,13 +124,28 @@ Outcome JobMode::claim(const std::string& address) {
 }
 
 std::optional<core::EventBody> JobMode::first_event() {
-  core::JobSubmitted submitted;
-  submitted.spec = document_.spec;
-  submitted.uid = document_.uid;
-  submitted.submit_key = document_.submit_key;
-  submitted.job = job_;
-  submitted.nodes = record_.nodes;
-  return submitted;
+  core::Backend backend;
+  backend.restart_count = static_cast<int64_t>(restart_count_);
+  if (lineage_.empty() || lineage_.back().job != job_.value) {
+    core::JobSubmitted submitted;
+    submitted.spec = document_.spec;
+    submitted.uid = document_.uid;
+    submitted.submit_key = document_.submit_key;
+    submitted.job = job_;
+    submitted.nodes = record_.nodes;
+    submitted.backend = backend;
+    return submitted;
+  }
+  core::JobAdopted adopted;
+  adopted.job = job_;
+  adopted.spec = document_.spec;
+  adopted.uid = document_.uid;
+  adopted.submit_key = document_.submit_key;
+  adopted.nodes = record_.nodes;
+  adopted.backend = backend;
+  adopted.cause = follows_.empty() ? "the job was requeued" : follows_ + " did not answer";
+  core::fill_from_lineage(adopted, lineage_, SystemClock().wall_ms());
+  return adopted;
 }
 
 void JobMode::refused(const std::string& reason) {

@@ -6,7 +6,7 @@
 // epoch K (common/base/endpoint.h) after it listens and before it decides anything, and who finds a
 // higher K than its own stands back. The rows on this node's disk are of use only to the holder of
 // the newest epoch when it is started again; any other start is built from the job's document, the
-// lineage and what the agents report, and numbers its events from (K - 1) * kEventsPerEpoch,
+// lineage and what the agents report, and numbers its events after core::seq_before_epoch(K),
 // because agents know actions by these numbers.
 #pragma once
 
@@ -16,13 +16,12 @@
 #include "common/base/endpoint.h"
 #include "common/base/fd.h"
 #include "common/base/job_files.h"
+#include "common/base/lineage.h"
 #include "controller/controller_mode.h"
 #include "controller/options.h"
 #include "controller/owner_loop.h"
 
 namespace hpctl {
-
-inline constexpr uint64_t kEventsPerEpoch = 1'000'000'000;
 
 // Exit codes besides the job's verdict (common/base/job_files.h).
 inline constexpr int kExitSuperseded = 3;            // another controller has the job
@@ -67,7 +66,8 @@ class JobMode final : public ControllerMode {
   JobDocument document_;
   std::string token_;
   ControllerRecord record_;  // ours
-  bool adopts_ = false;      // the job has run in this allocation before
+  std::vector<GenerationRecord> lineage_;
+  std::string follows_;  // whom, for people; "" = the first of this allocation
   int verdict_ = kVerdictFailed;
   bool verdict_written_ = false;
   std::atomic<int> exit_code_{-1};  // -1 = goes on

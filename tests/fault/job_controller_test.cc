@@ -24,9 +24,7 @@ JobSpec job_of(const std::vector<std::string>& command) {
 }
 
 // Runs until the file `gate` appears in its directory.
-JobSpec gated_job() {
-  return job_of({"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"});
-}
+JobSpec gated_job() { return job_of({"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"}); }
 
 bool is_running(const v1::JobStatus& status) { return status.state() == "RUNNING"; }
 
@@ -42,6 +40,18 @@ TEST(JobController, EndsWithTheJobsVerdictWhenTheNodesHaveGone) {
   EXPECT_NE(status->find("\"n0\""), std::string::npos) << *status;
   EXPECT_EQ(cluster.wait_for(cluster.start_controller("n0"), kPatienceMs), kVerdictFinished)
       << "a job that has ended is not run again";
+}
+
+// They dial as soon as the controller has claimed its epoch, while it is still starting.
+TEST(JobController, AgentsThatWereThereFirstAreWelcome) {
+  test::JobCluster cluster(job_of({"/bin/true"}));
+  for (const std::string& node : cluster.nodes()) cluster.start_agent(node);
+  const auto waits = [&] {
+    return cluster.logs().find("no controller of " + cluster.job_dir()) != std::string::npos;
+  };
+  ASSERT_TRUE(test::eventually(waits, kPatienceMs));
+  const pid_t controller = cluster.start_controller("n0");
+  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
 }
 
 TEST(JobController, AHopelessJobMustNotBeRequeued) {

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Controllers of a job come and go: nobody starts one again but the agents, and the workers must
+// not notice.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <set>
+
+#include "common/base/file.h"
+#include "common/base/job_files.h"
+#include "controller/job_mode.h"
+#include "tests/fault/job_cluster.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int kPatienceMs = 60'000;
+
+class Succession : public testing::Test {
+ protected:
+  static JobSpec gated_job() {
+    JobSpec spec;
+    spec.name = "succession";
+    spec.nodes = 3;
+    spec.workers_per_node = 2;
+    spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
+    return spec;
+  }
+  void start() {
+    first_ = cluster_.start_all();
+    ASSERT_TRUE(runs()) << cluster_.logs();
+    workers_ = worker_pids();
+    ASSERT_EQ(workers_.size(), 6U);
+  }
+  // RUNNING, and every agent is connected to the newest controller.
+  bool runs() const {
+    return cluster_.wait_for_status(
+        [](const v1::JobStatus& status) {
+          for (const auto& node : status.nodes()) {
+            if (node.state() != "up") return false;
+          }
+          return status.state() == "RUNNING";
+        },
+        kPatienceMs);
+  }
+  std::set<uint64_t> worker_pids() const {
+    std::set<uint64_t> pids;
+    const auto status = cluster_.status();
+    if (!status) return pids;
+    for (const auto& worker : status->workers()) pids.insert(worker.pid());
+    return pids;
+  }
+  void open_gate() { ASSERT_TRUE(write_file_atomic(cluster_.job_dir() + "/gate", "").ok()); }
+  void expect_finish() {
+    open_gate();
+    EXPECT_TRUE(test::eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
+    EXPECT_EQ(cluster_.verdict(), kVerdictFinished) << cluster_.logs();
+    EXPECT_TRUE(test::eventually([&] { return cluster_.processes().empty(); }, kPatienceMs))
+        << cluster_.logs();
+  }
+
+  test::JobCluster cluster_{gated_job()};
+  pid_t first_ = -1;
+  std::set<uint64_t> workers_;
+};
+
+TEST_F(Succession, AnAgentStartsTheSuccessorAndNoWorkerNotices) {
+  start();
+  cluster_.kill_controller(1);
+  const auto second = cluster_.wait_for_epoch(2, kPatienceMs);
+  ASSERT_TRUE(second) << cluster_.logs();
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  EXPECT_EQ(cluster_.status()->generation(), 1U);
+  EXPECT_EQ(worker_pids(), workers_);
+  EXPECT_EQ(cluster_.status()->controller_pid(), second->pid);
+  expect_finish();
+}
+
+TEST_F(Succession, ASuccessorHasASuccessor) {
+  start();
+  cluster_.kill_controller(1);
+  ASSERT_TRUE(cluster_.wait_for_epoch(2, kPatienceMs)) << cluster_.logs();
+  cluster_.kill_controller(2);
+  ASSERT_TRUE(cluster_.wait_for_epoch(3, kPatienceMs)) << cluster_.logs();
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  EXPECT_EQ(cluster_.status()->generation(), 1U);
+  EXPECT_EQ(worker_pids(), workers_);
+  expect_finish();
+}
+
+TEST_F(Succession, WhatHappenedMeanwhileReachesTheSuccessor) {
+  start();
+  cluster_.kill_controller(1);
+  ::kill(static_cast<pid_t>(*workers_.begin()), SIGKILL);
+  ASSERT_TRUE(cluster_.wait_for_epoch(2, kPatienceMs)) << cluster_.logs();
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  ASSERT_TRUE(cluster_.wait_for_status(
+      [](const v1::JobStatus& status) {
+        return status.generation() == 2 && status.state() == "RUNNING";
+      },
+      kPatienceMs))
+      << cluster_.logs();
+  EXPECT_EQ(cluster_.status()->restarts(), 1);
+  expect_finish();
+}
+
+TEST_F(Succession, OfRacingSuccessorsOneWins) {
+  start();
+  cluster_.kill_controller(1);
+  // Without waiting for one another, each as its node's agent would do it.
+  const pid_t racers[] = {cluster_.start_controller("n1", {"--successor"}),
+                          cluster_.start_controller("n2", {"--successor"})};
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 2U);
+  const auto winner = static_cast<pid_t>(cluster_.status()->controller_pid());
+  for (const pid_t racer : racers) {
+    if (racer == winner) continue;
+    EXPECT_EQ(cluster_.wait_for(racer, kPatienceMs), kExitSuperseded);
+  }
+  EXPECT_EQ(worker_pids(), workers_);
+  expect_finish();
+}
+
+TEST_F(Succession, AControllerThatComesBackStandsBack) {
+  start();
+  ASSERT_EQ(::kill(first_, SIGSTOP), 0);
+  ASSERT_TRUE(cluster_.wait_for_epoch(2, kPatienceMs)) << cluster_.logs();
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  ASSERT_EQ(::kill(first_, SIGCONT), 0);
+  EXPECT_EQ(cluster_.wait_for(first_, kPatienceMs), kExitSuperseded);
+  EXPECT_EQ(cluster_.status()->generation(), 1U);
+  EXPECT_EQ(worker_pids(), workers_);
+  expect_finish();
+}
+
+// The batch node: its controller and its agent die together.
+TEST_F(Succession, TheControllersNodeIsLostWithIt) {
+  start();
+  cluster_.kill_controller(1);
+  cluster_.kill_holder("n0");
+  const auto second = cluster_.wait_for_epoch(2, kPatienceMs);
+  ASSERT_TRUE(second) << cluster_.logs();
+  EXPECT_NE(second->node, "n0");
+  cluster_.start_agent("n0");  // the node comes back
+  ASSERT_TRUE(cluster_.wait_for_status(
+      [](const v1::JobStatus& status) {
+        return status.generation() == 2 && status.state() == "RUNNING";
+      },
+      kPatienceMs))
+      << cluster_.logs();
+  expect_finish();
+}
+
+TEST_F(Succession, AnAgentWhoseJobHasEndedEndsItsNode) {
+  start();
+  cluster_.kill_controller(1);
+  ASSERT_TRUE(write_verdict(cluster_.job_dir(), kVerdictFailedForGood, 0).ok());
+  EXPECT_TRUE(test::eventually([&] { return cluster_.processes().empty(); }, kPatienceMs))
+      << cluster_.logs();
+  EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U) << "nobody succeeded";
+}
+
+}  // namespace
+}  // namespace hpctl
