@@ -77,7 +77,9 @@ int main(int argc, char** argv) {
     run_without(plan);
   }
   if (uses_pmi()) {
-    notice(settings, "the step uses PMI, whose tasks cannot be started again within a step");
+    notice(settings,
+           "the step uses PMI, whose tasks cannot be started again within a step (a program that "
+           "does not need it: srun --mpi=none)");
     run_without(plan);
   }
   auto controller = join_step(settings);
