@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step's listener against real connections, proper and strange.
+#include "controller/step/step_server.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+namespace hpctl::step {
+namespace {
+
+constexpr int kPatienceMs = 10'000;
+
+class StepServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address_);
+    ASSERT_EQ(::bind(listener.get(), generic(), size), 0);
+    ASSERT_EQ(::listen(listener.get(), 16), 0);
+    ASSERT_EQ(::getsockname(listener.get(), generic(), &size), 0);
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    srun_.reset(ends[1]);
+    server_ = std::make_unique<StepServer>(std::move(listener), UniqueFd(ends[0]), "right",
+                                           StepSettings{"7.0", 20});
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  void TearDown() override {
+    srun_.reset();
+    thread_.join();
+  }
+
+  FrameStream connect() {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(fd.get(), generic(), sizeof(address_)), 0);
+    EXPECT_EQ(::fcntl(fd.get(), F_SETFL, O_NONBLOCK), 0);
+    return FrameStream(std::move(fd));
+  }
+  static std::string hello(const std::string& token, int32_t task) {
+    Hello hello;
+    hello.token = token;
+    hello.task = task;
+    hello.tasks = 2;
+    hello.node = "n1";
+    hello.pid = 100 + static_cast<uint64_t>(task);
+    return encode(ToController(hello));
+  }
+  // Index of the next message; -1 = the connection was closed, -2 = nothing came in time.
+  static int next(FrameStream& stream) {
+    for (;;) {
+      const auto packet = stream.receive();
+      if (!packet.ok()) return -1;
+      if (packet->has_value()) {
+        const auto message = decode_to_shim(**packet);
+        return message.ok() ? static_cast<int>(message->index()) : -3;
+      }
+      pollfd wait{stream.fd(), POLLIN, 0};
+      if (::poll(&wait, 1, kPatienceMs) <= 0) return -2;
+    }
+  }
+  sockaddr* generic() { return reinterpret_cast<sockaddr*>(&address_); }
+
+  static inline const int kWelcome = static_cast<int>(ToShim(Welcome{}).index());
+  static inline const int kStart = static_cast<int>(ToShim(Start{}).index());
+  sockaddr_in address_{};
+  UniqueFd srun_;
+  std::unique_ptr<StepServer> server_;
+  std::thread thread_;
+};
+
+TEST_F(StepServerTest, WhoeverDoesNotBeginWithTheTokenIsClosed) {
+  FrameStream silent = connect();
+  for (const std::string& first : {hello("wrong", 0), hello("", 0), hello("right!", 0),
+                                   encode(ToController(Started{1, 1})), std::string("garbage")}) {
+    FrameStream stranger = connect();
+    ASSERT_TRUE(stranger.send(first).ok());
+    EXPECT_EQ(next(stranger), -1);
+  }
+  EXPECT_EQ(next(silent), -1);
+}
+
+TEST_F(StepServerTest, StrangersDoNotDisturbTheStep) {
+  FrameStream first = connect();
+  ASSERT_TRUE(first.send(hello("right", 0)).ok());
+  EXPECT_EQ(next(first), kWelcome);
+  FrameStream impostor = connect();
+  ASSERT_TRUE(impostor.send(hello("right", 0)).ok());  // its task is here already
+  EXPECT_EQ(next(impostor), -1);
+  FrameStream second = connect();
+  ASSERT_TRUE(second.send(hello("right", 1)).ok());
+  EXPECT_EQ(next(second), kWelcome);
+  EXPECT_EQ(next(first), kStart);
+  EXPECT_EQ(next(second), kStart);
+}
+
+TEST_F(StepServerTest, EndsWithSrun) {
+  FrameStream task = connect();
+  ASSERT_TRUE(task.send(hello("right", 0)).ok());
+  EXPECT_EQ(next(task), kWelcome);
+  srun_.reset();
+  thread_.join();
+  server_.reset();
+  EXPECT_EQ(next(task), -1);
+  thread_ = std::thread([] {});
+}
+
+}  // namespace
+}  // namespace hpctl::step
