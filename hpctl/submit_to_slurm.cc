@@ -35,6 +35,33 @@ Result<SlurmSubmission> make_submission(const JobSpec& spec, const HomePaths& pa
   return submission;
 }
 
+// Slurm would let such a job wait for ever.
+Outcome check_size(SlurmClient& slurm, const JobSpec& spec) {
+  HP_TRY_ASSIGN(const std::vector<SlurmNode> nodes, slurm.nodes({}));
+  if (nodes.size() >= static_cast<size_t>(spec.all_nodes())) return Ok{};
+  return Error{ErrorCode::kFailedPrecondition,
+               "the job asks for " + std::to_string(spec.all_nodes()) +
+                   " nodes (nodes.count and nodes.spares); the cluster has " +
+                   std::to_string(nodes.size())};
+}
+
+// " (slurm: partition p5, gres gpu:8)": what Slurm's own words leave out.
+std::string asked_for(const SlurmSpec& slurm) {
+  std::string text;
+  const auto add = [&](const char* key, const std::string& value) {
+    if (!value.empty()) text += (text.empty() ? "" : ", ") + std::string(key) + " " + value;
+  };
+  add("partition", slurm.partition);
+  add("account", slurm.account);
+  add("qos", slurm.qos);
+  add("gres", slurm.gres);
+  add("constraint", slurm.constraint);
+  add("reservation", slurm.reservation);
+  add("nodelist", slurm.nodelist);
+  add("exclude", slurm.exclude);
+  return text.empty() ? "" : " (slurm: " + text + ")";
+}
+
 // The link could not be made: Slurm's id is taken here. The job has not done anything yet.
 Error taken_id(SlurmClient& slurm, JobId job, const HomePaths& paths, const Error& error) {
   const Outcome cancelled = slurm.cancel(job);
@@ -57,7 +84,7 @@ Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths
 
 Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths) {
   SlurmClient slurm;
-  HP_TRY(slurm.version());
+  HP_TRY(check_size(slurm, spec));
   HP_TRY_ASSIGN(const std::string key, random_key());
   HP_TRY_ASSIGN(const SubmitDirectory directory, create_submit_directory(paths, key, spec));
   auto submission = make_submission(spec, paths, directory);
@@ -66,15 +93,14 @@ Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths) {
                       : Outcome(submission.error());
   Result<JobId> job = ready.ok() ? slurm.submit(*submission) : Result<JobId>(ready.error());
   if (!job.ok()) {
-    if (job.error().code != ErrorCode::kUnavailable) {
+    const Error& error = job.error();
+    if (error.code != ErrorCode::kUnavailable) {
       (void)remove_tree(directory.path);
-      return job.error();
+      const bool refused = error.code == ErrorCode::kInvalidArgument;
+      return Error{error.code, error.message + (refused ? asked_for(spec.slurm) : "")};
     }
     // Slurm may have the job although its answer was lost; then it starts, and is found by its id.
-    return Error{job.error().code,
-                 job.error().message +
-                     "; if Slurm took the job after all, squeue shows it with the comment " +
-                     directory.name() + " (else remove " + directory.path + ")"};
+    return Error{error.code, error.message + " (kept for it: " + directory.path + ")"};
   }
   if (const Outcome linked = link_job(paths, *job, directory); !linked.ok()) {
     const Error error = taken_id(slurm, *job, paths, linked.error());

@@ -113,12 +113,22 @@ TEST_F(SlurmSubmit, ALostAnswerDoesNotDoubleTheJob) {
 }
 
 TEST_F(SlurmSubmit, ARefusalLeavesNothing) {
-  write(slurm() + "/faults",
-        "submit refuse invalid_argument slurm.partition: there is no partition \"p9\"\n");
+  write(slurm() + "/faults", "submit refuse invalid_argument Invalid partition name specified\n");
+  write(home_.directory() + "/job.yaml", std::string(kJob) + "slurm: {partition: p9, gres: x}\n");
   const CommandResult result = submit();
   EXPECT_EQ(result.exit_code, kExitFailed);
-  EXPECT_EQ(result.err, "hpctl: slurm.partition: there is no partition \"p9\"\n");
+  EXPECT_EQ(result.err, "hpctl: Invalid partition name specified (slurm: partition p9, gres x)\n");
   EXPECT_TRUE(job_directories().empty());
+}
+
+TEST_F(SlurmSubmit, AJobThatCouldNeverStartIsRefused) {
+  write(home_.directory() + "/job.yaml",
+        "name: c\nnodes: {count: 4, spares: 1}\nworkload: {command: [sh, -c, 'true']}\n");
+  const CommandResult result = submit();
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_EQ(result.err,
+            "hpctl: the job asks for 5 nodes (nodes.count and nodes.spares); the cluster has 4\n");
+  EXPECT_FALSE(path_exists(slurm() + "/jobs"));
 }
 
 TEST_F(SlurmSubmit, AnIdThatIsTakenEndsTheNewJob) {
