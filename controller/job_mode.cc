@@ -13,12 +13,14 @@
 #include "common/base/log.h"
 #include "common/base/node_address.h"
 #include "common/rpc/controller_process.h"
+#include "common/rpc/hpslurm.h"
 #include "common/rpc/job_channel.h"
 #include "controller/expecting_scheduler.h"
 
 namespace hpctl {
 namespace {
 
+constexpr int64_t kRequeueQuestionMs = 3'000;  // of the 30 s that Slurm leaves by default
 constexpr auto kPingTimeout = std::chrono::milliseconds(1'500);
 
 std::string epoch_text(uint64_t epoch, uint64_t restart_count) {
@@ -180,6 +182,15 @@ void JobMode::job_ended(const core::Job& job, const JobView& view) {
 }
 
 void JobMode::nodes_ended(JobId) { over(verdict_); }
+
+bool JobMode::is_requeued() const {
+  if (record_.scheduler != kSchedulerSlurm) return false;
+  SlurmClientOptions options;
+  options.call_deadline_ms = kRequeueQuestionMs;
+  const auto job = SlurmClient(options).job(job_);
+  return job.ok() &&
+         (job->state == "PENDING" || job->has_flag("REQUEUED") || job->has_flag("REQUEUE_HOLD"));
+}
 
 core::EventBody JobMode::cancellation() const { return core::CancelRequested{job_, document_.uid}; }
 

@@ -26,6 +26,7 @@ namespace hpctl {
 // Exit codes besides the job's verdict (common/base/job_files.h).
 inline constexpr int kExitSuperseded = 3;            // another controller has the job
 inline constexpr int kExitFault = kExitStoreFailed;  // of this process; start it again
+inline constexpr int kExitRequeued = 5;  // Slurm will start the job again, in a new allocation
 
 class JobMode final : public ControllerMode {
  public:
@@ -44,6 +45,8 @@ class JobMode final : public ControllerMode {
   void job_ended(const core::Job& job, const JobView& view) override;
   void nodes_ended(JobId job) override;
 
+  // Whether Slurm has put the job back into its queue, and ends its processes for that.
+  bool is_requeued() const;
   // The cancellation that a signal asks for.
   core::EventBody cancellation() const;
   // Waits at most `timeout_ms`, or until `interrupt` is readable; looks whether another controller

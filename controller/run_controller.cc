@@ -92,6 +92,10 @@ int wait_for_verdict(Controller& controller, JobMode& mode, const UniqueFd& sign
     const int signal = next_signal(signals);
     if (signal == SIGUSR1) log_info("SIGUSR1: noted; there is nothing to do about it");
     if (signal != SIGTERM && signal != SIGINT) continue;
+    if (mode.is_requeued()) {
+      log_info("Slurm requeues the job; its next start goes on");
+      return kExitRequeued;
+    }
     log_info("cancelling the job: asked by a signal");
     controller.post(mode.cancellation());
   }

@@ -107,8 +107,9 @@ for life in 1 2 3 4 5 6 7 8 9 10; do
   controller=
   [ -z "$(verdict_of_job)" ] || break
   say "the controller ended with $status (life $life)"
-  # A successor on another node has taken over: the agents live as long as the job does.
-  [ "$status" -ne 3 ] || break
+  # 3: a successor on another node has taken over, the agents live as long as the job does.
+  # 5: Slurm requeues the job and ends everything here.
+  if [ "$status" -eq 3 ] || [ "$status" -eq 5 ]; then break; fi
 done
 
 # The agents end by themselves once the job has ended.

@@ -86,7 +86,12 @@ std::unique_ptr<JobSource> open_source(const HomePaths& paths) {
 std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job) {
   if (!is_slurm_job(paths, job)) return open_local(paths);
   if (auto client = ControllerClient::connect(paths, job)) return client;
-  return std::make_unique<SlurmRecord>(paths);
+  return open_record(paths, job);
+}
+
+std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job) {
+  if (is_slurm_job(paths, job)) return std::make_unique<SlurmRecord>(paths);
+  return std::make_unique<RecordedJobs>(paths);
 }
 
 Result<JobId> find_job(JobSource& source, const std::string& word) {

@@ -50,6 +50,8 @@ std::unique_ptr<JobSource> open_source(const HomePaths& paths);
 // Who answers for one job now: its controller if that answers within a second, else the records. To
 // be asked again after an answer failed: controllers come and go.
 std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job);
+// The records of one job, whether its controller answers or not.
+std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job);
 
 // The job meant by an id or a unique name; the error names what is near.
 Result<JobId> find_job(JobSource& source, const std::string& word);

@@ -23,8 +23,13 @@ Result<OpenJob> open_job(const std::string& word) {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
   HP_TRY_ASSIGN(const JobId id, find_job(paths, word));
   auto source = open_source(paths, id);
-  HP_TRY_ASSIGN(JobView view, source->get_job(id));
-  return OpenJob{paths, id, std::move(source), std::move(view)};
+  auto view = source->get_job(id);
+  if (!view.ok() && view.error().code == ErrorCode::kUnavailable && source->is_live()) {
+    source = open_record(paths, id);  // the controller has ended since it was found
+    view = source->get_job(id);
+  }
+  if (!view.ok()) return view.error();
+  return OpenJob{paths, id, std::move(source), std::move(*view)};
 }
 
 }  // namespace hpctl
