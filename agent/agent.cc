@@ -24,8 +24,10 @@
 #include "agent/event_loop.h"
 #include "agent/holder_memory.h"
 #include "agent/holder_protocol.h"
+#include "agent/machine_environment.h"
 #include "agent/messages.h"
 #include "agent/node_facts.h"
+#include "agent/node_preparation.h"
 #include "agent/packet_socket.h"
 #include "agent/progress_view.h"
 #include "agent/report_log.h"
@@ -56,6 +58,22 @@ uint64_t random_seed() {
   return seed;
 }
 
+NodePlace make_place(const AgentOptions& options) {
+  MachineEnvironment machine = machine_environment(options.program_directory);
+  if (!machine.story.empty()) {
+    std::string told;
+    for (const auto& [name, value] : machine.variables) told += " " + name + "=" + value;
+    log_info("workers get, where the user set none," + (told.empty() ? " nothing" : told) + ": " +
+             machine.story);
+  }
+  return {options.job.value, options.node, options.paths.job(options.job),
+          options.program_directory, std::move(machine.variables)};
+}
+
+ActionKey key_of(const v1::StartWorkers& start) {
+  return {start.action_seq(), start.action_index()};
+}
+
 class Agent {
  public:
   Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memory);
@@ -72,7 +90,7 @@ class Agent {
   void on_holder();
   void on_worker(const holder::WorkerState& worker, const UniqueFd& page);
   void on_exit(const holder::Exited& exit);
-  std::string recorded_cause(const holder::Exited& exit) const;
+  void explain_exit(v1::WorkerExited& exited) const;
   void tell_holder(const holder::ToHolder& message);
   void perform(const Decisions& decisions);
   void perform(const SpawnRank& decision);
@@ -87,6 +105,9 @@ class Agent {
   void on_message(const v1::ControllerMessage& message);
   void on_welcome(const v1::Welcome& welcome);
   void on_start(const v1::StartWorkers& start);
+  void on_stop(const v1::StopWorkers& stop);
+  void on_end(const v1::EndNode& end);
+  void start_workers(const v1::StartWorkers& start);
   v1::AgentMessage message() const;
   v1::AgentMessage registration() const;
   void report(v1::AgentMessage message, uint64_t covers_exit = 0);
@@ -111,6 +132,8 @@ class Agent {
   Rng rng_{random_seed()};
 
   Supervisor supervisor_;
+  NodePreparation preparation_;
+  v1::EndNode end_order_;
   ProgressWatch watch_;
   ReportLog reports_;
   OrphanWatch orphan_;
@@ -138,9 +161,9 @@ Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memo
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       holder_(std::move(holder)),
       hello_(memory.hello),
-      place_{options.job.value, options.node, options.paths.job(options.job),
-             options.program_directory},
+      place_(make_place(options)),
       supervisor_(hello_.generation_seen, hello_.ended_through),
+      preparation_(loop_, place_, hello_.boot_id),
       watch_(Commit{hello_.committed_generation, hello_.committed_step}),
       reports_(hello_.last_report, Commit{hello_.committed_generation, hello_.committed_step},
                [this](const holder::ToHolder& message) { tell_holder(message); }),
@@ -208,9 +231,7 @@ void Agent::on_exit(const holder::Exited& exit) {
   }
   v1::AgentMessage message = this->message();
   *message.mutable_worker_exited() = to_message(exit);
-  if (const std::string cause = recorded_cause(exit); !cause.empty()) {
-    message.mutable_worker_exited()->set_message(cause);
-  }
+  explain_exit(*message.mutable_worker_exited());
   report(std::move(message), exit.exit_id);
   watch_.worker_ended(exit.rank, exit.generation);
   const auto page = pages_.find(exit.rank);
@@ -218,11 +239,18 @@ void Agent::on_exit(const holder::Exited& exit) {
   perform(supervisor_.exited(exit.generation, exit.rank));
 }
 
-// What the program itself recorded says more than its last line.
-std::string Agent::recorded_cause(const holder::Exited& exit) const {
-  const bool failed = exit.exit_code != 0 || exit.signal != 0;
-  if (!failed || exit.by_request != 0) return "";
-  return read_error_file(error_file_path(place_, exit.generation, exit.rank));
+// What the program itself recorded says more than its last line. Who recorded an error of its own
+// and then exited was not ended by the order that came meanwhile.
+void Agent::explain_exit(v1::WorkerExited& exited) const {
+  if (exited.exit_code() == 0) return;
+  const std::string cause =
+      read_error_file(error_file_path(place_, exited.generation(), exited.rank()));
+  const bool tells_peer = tells_lost_peer(cause.empty() ? exited.message() : cause);
+  if (!cause.empty()) {
+    exited.set_message(cause);
+    if (!tells_peer) exited.set_by_request(false);
+  }
+  exited.set_peer_lost(tells_peer);
 }
 
 void Agent::tell_holder(const holder::ToHolder& message) {
@@ -245,7 +273,7 @@ void Agent::perform(const Decisions& decisions) {
     } else if (const auto* failed = std::get_if<Failed>(&decision)) {
       answer(*failed);
     } else {
-      say_goodbye();
+      preparation_.finish(end_order_, supervisor_.generation_seen() > 0, [this] { say_goodbye(); });
     }
   }
 }
@@ -372,13 +400,10 @@ void Agent::on_message(const v1::ControllerMessage& message) {
       return;
     case v1::ControllerMessage::kStartWorkers:
       return on_start(message.start_workers());
-    case v1::ControllerMessage::kStopWorkers: {
-      const v1::StopWorkers& stop = message.stop_workers();
-      return perform(supervisor_.stop(
-          {{stop.action_seq(), stop.action_index()}, stop.generation(), stop.grace_ms()}));
-    }
+    case v1::ControllerMessage::kStopWorkers:
+      return on_stop(message.stop_workers());
     case v1::ControllerMessage::kEndNode:
-      return perform(supervisor_.end());
+      return on_end(message.end_node());
     case v1::ControllerMessage::KIND_NOT_SET:
       return log_warning("the controller sent a message this version does not know");
   }
@@ -397,7 +422,28 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
 }
 
 void Agent::on_start(const v1::StartWorkers& start) {
-  const ActionKey key{start.action_seq(), start.action_index()};
+  const auto ready = [this](const v1::StartWorkers& held, const std::string& failure) {
+    if (failure.empty()) return start_workers(held);
+    answer(Failed{key_of(held), held.generation(), failure, false, true});
+  };
+  if (preparation_.is_ready(start, ready)) start_workers(start);
+}
+
+void Agent::on_stop(const v1::StopWorkers& stop) {
+  if (const auto held = preparation_.withdraw(stop.generation())) {
+    answer(Failed{key_of(*held), held->generation(), "was ended while the node was prepared"});
+  }
+  perform(supervisor_.stop(
+      {{stop.action_seq(), stop.action_index()}, stop.generation(), stop.grace_ms()}));
+}
+
+void Agent::on_end(const v1::EndNode& end) {
+  end_order_ = end;
+  perform(supervisor_.end());
+}
+
+void Agent::start_workers(const v1::StartWorkers& start) {
+  const ActionKey key = key_of(start);
   std::vector<holder::Spawn> spawns;
   for (int32_t i = 0; i < start.ranks_size(); ++i) {
     auto spawn = make_spawn(start, i, place_);
@@ -452,12 +498,14 @@ void Agent::on_time() {
     tell_holder(holder::Alive{kAliveLimitMs});
     alive_at_ms_ = now + kAliveEveryMs;
   }
+  preparation_.on_time(now);
   if (now >= read_pages_at_ms_) read_pages();
   if (welcomed_ && now >= heartbeat_at_ms_) heartbeat();
 }
 
 int64_t Agent::next_timeout_ms() const {
-  int64_t next = std::min({orphan_.next_deadline_ms(), acknowledge_by_ms_, alive_at_ms_});
+  int64_t next = std::min(
+      {orphan_.next_deadline_ms(), acknowledge_by_ms_, alive_at_ms_, preparation_.deadline_ms()});
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
   if (!link_) next = std::min(next, connect_at_ms_);
   if (link_ && !welcomed_) next = std::min(next, welcome_by_ms_);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/error_file.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "agent/core/printable.h"
@@ -42,6 +44,16 @@ std::string read_error_file(const std::string& path) {
   const nlohmann::json* message = &document["message"];
   if (message->is_object() && message->contains("message")) message = &(*message)["message"];
   return message->is_string() ? printable_line(message->get<std::string>(), kMaxLine) : "";
+}
+
+bool tells_lost_peer(std::string_view cause) {
+  // Of Gloo, NCCL and the store; in this spelling since PyTorch 1.10 at least.
+  constexpr std::string_view kWords[] = {
+      "Connection closed by peer", "Connection reset by peer", "Broken pipe",
+      "ncclRemoteError",           "remote process exited",    "NCCL communicator was aborted"};
+  return std::any_of(std::begin(kWords), std::end(kWords), [&](std::string_view words) {
+    return cause.find(words) != std::string_view::npos;
+  });
 }
 
 }  // namespace hpctl::agent

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "agent/node_place.h"
 #include "common/base/result.h"
@@ -19,5 +20,9 @@ Outcome prepare_error_file(const NodePlace& place, uint64_t generation, int32_t 
 
 // The cause of death in one line; "" when the program wrote none that can be understood.
 std::string read_error_file(const std::string& path);
+
+// Whether the words of a dying program say that another rank went away first: then they tell a
+// consequence.
+bool tells_lost_peer(std::string_view cause);
 
 }  // namespace hpctl::agent

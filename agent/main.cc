@@ -11,6 +11,7 @@
 #include "agent/agent.h"
 #include "agent/guardian.h"
 #include "agent/holder.h"
+#include "agent/probes/check.h"
 #include "common/base/log.h"
 
 namespace {
@@ -19,6 +20,7 @@ constexpr char kUsage[] =
     R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
                [--launch ID]
        hpagent --holder --job-dir DIR --job JOB --node NAME
+       hpagent check efa|net|gpu|all [--json]
        hpagent --version | --help
 
 Supervises the workers of one job on one node. hpctl's schedulers start it; people seldom need to.
@@ -100,13 +102,14 @@ int main(int argc, char** argv) {
     hpctl::set_log_component("guardian");
     return hpctl::holder::run_guardian(argv[2]);
   }
-  const Arguments arguments = parse(argc, argv);
-  if (arguments.empty()) return usage_error();
   const auto directory = hpctl::program_directory();
   if (!directory.ok()) {
     std::fprintf(stderr, "hpagent: %s\n", directory.error().message.c_str());
     return 1;
   }
+  if (mode == "check") return hpctl::agent::run_check({argv + 2, argv + argc}, *directory);
+  const Arguments arguments = parse(argc, argv);
+  if (arguments.empty()) return usage_error();
   // By path and not by /proc/self/exe: after an upgrade the next agent proper is the new one.
   const std::string program = *directory + "/hpagent";
   if (mode == "--holder") return run_holder(arguments, program);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 namespace hpctl::agent {
@@ -12,6 +13,8 @@ struct NodePlace {
   std::string node;
   std::string job_directory;      // working directory of the workers
   std::string program_directory;  // where hptrain is
+  // What the machine calls for, set where the user set none (agent/machine_environment.h).
+  std::map<std::string, std::string> machine_variables = {};
 };
 
 }  // namespace hpctl::agent

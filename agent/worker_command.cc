@@ -52,11 +52,26 @@ std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& 
   return env;
 }
 
+// As its bin/activate does it.
+void activate_venv(const std::string& venv, std::map<std::string, std::string>& env) {
+  const auto given = env.find("PATH");
+  const char* inherited = std::getenv("PATH");
+  const std::string path = given != env.end()     ? given->second
+                           : inherited != nullptr ? inherited
+                                                  : "/usr/local/bin:/usr/bin:/bin";
+  env["PATH"] = venv + "/bin:" + path;
+  env["VIRTUAL_ENV"] = venv;
+  env["PYTHONHOME"] = "";  // Python takes it for not set
+}
+
 Result<std::vector<std::string>> environment(const v1::StartWorkers& start, int32_t local_rank,
                                              const NodePlace& place) {
   std::map<std::string, std::string> env;
   for (const std::string& name : thread_counts(start)) {
     if (std::getenv(name.c_str()) == nullptr) env[name] = "1";
+  }
+  for (const auto& [name, value] : place.machine_variables) {
+    if (std::getenv(name.c_str()) == nullptr) env[name] = value;
   }
   for (const auto& [name, value] : start.env()) {
     if (name.empty() || name.find('=') != std::string::npos ||
@@ -65,6 +80,7 @@ Result<std::vector<std::string>> environment(const v1::StartWorkers& start, int3
     }
     env[name] = value;
   }
+  if (!start.venv().empty()) activate_venv(start.venv(), env);
   for (auto& [name, value] : torchrun_environment(start, local_rank, place)) env[name] = value;
   std::vector<std::string> entries;
   for (const auto& [name, value] : env) entries.push_back(name + "=" + value);

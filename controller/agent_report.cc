@@ -33,7 +33,8 @@ core::WorkerExited make_exit(const v1::AgentMessage& message) {
           exited.signal(),
           exited.last_step(),
           bounded(exited.message()),
-          exited.by_request()};
+          exited.by_request(),
+          exited.peer_lost()};
 }
 
 // Text by that name, or "".

@@ -51,6 +51,19 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   return workload;
 }
 
+std::vector<std::string> launched_command(const JobSpec& spec) {
+  if (spec.command.empty() || spec.environment.kind != "uv") return spec.command;
+  std::vector<std::string> command = {"uv", "run", "--project", spec.environment.path, "--"};
+  command.insert(command.end(), spec.command.begin(), spec.command.end());
+  return command;
+}
+
+void set_preparation(v1::Preparation& preparation, const JobSpec& spec) {
+  preparation.mutable_preflight()->Add(spec.health.preflight.begin(), spec.health.preflight.end());
+  preparation.mutable_hooks()->Add(spec.hooks.pre.begin(), spec.hooks.pre.end());
+  preparation.set_hook_timeout_ms(static_cast<uint32_t>(spec.hooks.timeout_ms));
+}
+
 void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::State& state,
           const HomePaths& paths) {
   const core::Job& job = state.jobs.at(action.job);
@@ -60,12 +73,14 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
   order.set_world_size(job.world_size());
   order.set_restart_count(static_cast<int32_t>(job.restarts));
   order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));
-  for (const std::string& argument : job.spec.command) order.add_command(argument);
+  for (const std::string& argument : launched_command(job.spec)) order.add_command(argument);
+  if (job.spec.environment.kind == "venv") order.set_venv(job.spec.environment.path);
+  set_preparation(*order.mutable_preparation(), job.spec);
   order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
   order.set_log_dir(paths.job_logs(job.id));
   order.set_master_addr(master_address(state, job.id));
   order.set_master_port(rendezvous_port(paths, job.id, action.generation));
-  order.set_group_world_size(job.spec.world_size() / job.spec.workers_per_node);
+  order.set_group_world_size(job.world_size() / job.spec.workers_per_node);
   // Ranks are bound to nodes in blocks of workers_per_node.
   if (!action.ranks.empty()) {
     order.set_group_rank(action.ranks.front().value / job.spec.workers_per_node);
@@ -109,8 +124,12 @@ v1::ControllerMessage make_order(const core::Action& action, const core::State& 
     order.set_reason(action.reason);
   } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
     message.set_job(end->job.value);
-    set_action(*message.mutable_end_node(), action.id);
-    message.mutable_end_node()->set_reason(action.reason);
+    v1::EndNode& order = *message.mutable_end_node();
+    set_action(order, action.id);
+    order.set_reason(action.reason);
+    const HooksSpec& hooks = state.jobs.at(end->job).spec.hooks;
+    order.mutable_hooks()->Add(hooks.post.begin(), hooks.post.end());
+    order.set_hook_timeout_ms(static_cast<uint32_t>(hooks.timeout_ms));
   }
   return message;
 }

@@ -56,20 +56,32 @@ Outcome check_writable(const std::string& path, const std::string& what) {
                  std::strerror(errno) + "; choose another directory, or free or unlock this one");
 }
 
-Outcome check_command(const std::string& program) {
+Outcome check_in_path(const std::string& program, std::string path) {
+  while (!path.empty()) {
+    const size_t colon = path.find(':');
+    if (is_program(path.substr(0, colon) + "/" + program)) return Ok{};
+    path = colon == std::string::npos ? "" : path.substr(colon + 1);
+  }
+  return problem("workload.command: \"" + program + "\" is not in PATH");
+}
+
+// As the workers will find it, with env taken into account.
+Outcome check_command(const JobSpec& spec) {
+  const EnvironmentSpec& environment = spec.environment;
+  const char* inherited = std::getenv("PATH");
+  const std::string path = inherited == nullptr ? "" : inherited;
+  if (environment.kind == "container") {
+    return problem("env: a container needs Slurm with Pyxis; with --local set env: none");
+  }
+  if (environment.kind == "uv") return check_in_path("uv", path);  // it finds the program itself
+  const std::string& program = spec.command[0];
   if (program.find('/') != std::string::npos) {
     if (is_program(program)) return Ok{};
     return problem("workload.command: " + program + " is " +
                    (path_exists(program) ? "not an executable file" : "missing"));
   }
-  const char* path = std::getenv("PATH");
-  std::string rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const size_t colon = rest.find(':');
-    if (is_program(rest.substr(0, colon) + "/" + program)) return Ok{};
-    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-  }
-  return problem("workload.command: \"" + program + "\" is not in PATH");
+  const bool is_venv = environment.kind == "venv";
+  return check_in_path(program, is_venv ? environment.path + "/bin:" + path : path);
 }
 
 Outcome check_resume(const CheckpointSpec& checkpoint) {
@@ -97,7 +109,7 @@ Outcome check_data(const TrainSpec& train) {
 Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
   HP_TRY(check_programs(spec));
   HP_TRY(check_directories(spec, paths));
-  if (!spec.train) return check_command(spec.command[0]);
+  if (!spec.train) return check_command(spec);
   return check_data(*spec.train);
 }
 

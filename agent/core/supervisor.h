@@ -65,6 +65,7 @@ struct Failed {
   uint64_t generation = 0;
   std::string reason;
   bool permanent = false;
+  bool node_fault = false;  // the node is unfit for the job; another may do
 };
 // No worker is left and the job has ended: say Goodbye, which answers EndNode, and go.
 struct NodeIsDone {};

@@ -226,6 +226,28 @@ void check_slurm(const SlurmSpec& s, Checks& checks) {
   }
 }
 
+void check_around(const JobSpec& spec, Checks& checks) {
+  checks.one_of("env.kind", spec.environment.kind, {"auto", "venv", "uv", "container", "none"});
+  const int64_t timeout = spec.hooks.timeout_ms;
+  if (timeout < 1000 || timeout > 3'600'000) {
+    checks.fail("hooks.timeout", "expected 1s to 1h, found " + std::to_string(timeout) + "ms");
+  }
+  constexpr size_t kMostHooks = 16;
+  for (const auto& [key, lines] :
+       {std::pair("hooks.pre", &spec.hooks.pre), std::pair("hooks.post", &spec.hooks.post)}) {
+    if (lines->size() <= kMostHooks) continue;
+    checks.fail(key, "expected at most " + std::to_string(kMostHooks) + " command lines, found " +
+                         std::to_string(lines->size()));
+  }
+  std::set<std::string> seen;
+  for (const std::string& check : spec.health.preflight) {
+    if (!checks.one_of("health.preflight", check, {"gpu", "efa", "net"})) return;
+    if (seen.insert(check).second) continue;
+    checks.fail("health.preflight", check + " is given twice");
+    return;
+  }
+}
+
 bool valid_name(const std::string& name) {
   if (name.empty() || name.size() > 64) return false;
   for (const char c : name) {
@@ -249,6 +271,9 @@ std::string to_json_text(const JobSpec& spec) {
             {"checkpoint", spec.checkpoint},
             {"recovery", spec.recovery},
             {"slurm", spec.slurm},
+            {"environment", spec.environment},
+            {"hooks", spec.hooks},
+            {"health", spec.health},
             {"ledger", spec.ledger}};
   if (spec.train) j["train"] = *spec.train;
   return j.dump();
@@ -268,6 +293,9 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     j.at("checkpoint").get_to(spec.checkpoint);
     j.at("recovery").get_to(spec.recovery);
     if (j.contains("slurm")) j.at("slurm").get_to(spec.slurm);  // absent in older stores
+    if (j.contains("environment")) j.at("environment").get_to(spec.environment);
+    if (j.contains("hooks")) j.at("hooks").get_to(spec.hooks);
+    if (j.contains("health")) j.at("health").get_to(spec.health);
     j.at("ledger").get_to(spec.ledger);
     if (j.contains("train")) spec.train = j.at("train").get<TrainSpec>();
     if (const auto problems = find_problems(spec); !problems.empty()) {
@@ -299,6 +327,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   check_checkpoint(spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
   check_slurm(spec.slurm, checks);
+  check_around(spec, checks);
   return checks.take();
 }
 

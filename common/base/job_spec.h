@@ -109,6 +109,26 @@ struct SlurmSpec {
   ContainerSpec container;
 };
 
+// How the program of workload.command is run (env.kind and env.path). `auto` is replaced when the
+// job is submitted (common/rpc/python_environment.h).
+struct EnvironmentSpec {
+  std::string kind = "auto";  // auto | venv | uv | container | none
+  std::string path;           // of the virtual environment or the uv project
+};
+
+// Command lines for /bin/sh, on every node (hooks).
+struct HooksSpec {
+  std::vector<std::string> pre;   // before the node's first workers; a failure: unfit node
+  std::vector<std::string> post;  // after its last; a failure: a warning
+  int64_t timeout_ms = 60'000;    // of each
+};
+
+struct HealthSpec {
+  std::vector<std::string> preflight;  // checks of `hpagent check` before the first workers
+};
+// Of one check; a little more than the time that Slurm gives a HealthCheckProgram.
+inline constexpr int64_t kPreflightTimeoutMs = 60'000;
+
 struct JobSpec {
   std::string name;
   int32_t nodes = 1;      // that train
@@ -121,11 +141,20 @@ struct JobSpec {
   CheckpointSpec checkpoint;
   RecoverySpec recovery;
   SlurmSpec slurm;
+  EnvironmentSpec environment;
+  HooksSpec hooks;
+  HealthSpec health;
   bool ledger = false;  // debug.ledger
 
   int32_t world_size() const { return nodes * workers_per_node; }
   int32_t all_nodes() const { return nodes + spares; }
   int32_t fewest_nodes() const { return min_nodes == 0 ? nodes : min_nodes; }
+  // The longest that a node may take before its first workers start, and after its last ended.
+  int64_t preparation_ms() const {
+    return static_cast<int64_t>(hooks.pre.size()) * hooks.timeout_ms +
+           static_cast<int64_t>(health.preflight.size()) * kPreflightTimeoutMs;
+  }
+  int64_t clean_up_ms() const { return static_cast<int64_t>(hooks.post.size()) * hooks.timeout_ms; }
 };
 
 // One JSON object; the inverse reads what to_json_text wrote, and rejects what is not a job.

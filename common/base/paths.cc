@@ -94,9 +94,13 @@ Result<std::string> program_directory() {
   std::array<char, PATH_MAX> buffer{};
   const ssize_t n = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
   if (n <= 0) return errno_error("cannot read /proc/self/exe");
-  return std::filesystem::path(std::string(buffer.data(), static_cast<size_t>(n)))
-      .parent_path()
-      .string();
+  const std::filesystem::path program(std::string(buffer.data(), static_cast<size_t>(n)));
+  // Of a bundle that brings its own C library (scripts/bundle.sh), the running program is the
+  // loader, BUNDLE/lib/glibc/ld-linux-x86-64.so.2, and the programs to call are in BUNDLE/bin.
+  if (program.filename().string().starts_with("ld-linux")) {
+    return (program.parent_path().parent_path().parent_path() / "bin").string();
+  }
+  return program.parent_path().string();
 }
 
 }  // namespace hpctl

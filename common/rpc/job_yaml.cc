@@ -16,6 +16,7 @@
 #include "common/base/file.h"
 #include "common/rpc/job_yaml_keys.h"
 #include "common/rpc/nearest_word.h"
+#include "common/rpc/python_environment.h"
 #include "common/rpc/yaml_documents.h"
 #include "common/rpc/yaml_value.h"
 
@@ -162,7 +163,13 @@ class JobYamlReader {
   void add_spec_problems() {
     if (spec_.min_nodes == 0) spec_.min_nodes = spec_.nodes;
     std::vector<JobYamlProblem> found;
-    for (const SpecProblem& problem : find_problems(spec_)) {
+    std::vector<SpecProblem> all = find_problems(spec_);
+    const bool is_known_kind = std::none_of(
+        all.begin(), all.end(), [](const SpecProblem& p) { return p.key == "env.kind"; });
+    if (is_known_kind) {
+      if (const auto problem = choose_environment(spec_, directory_)) all.push_back(*problem);
+    }
+    for (const SpecProblem& problem : all) {
       if (follows_from_reported(problem.key)) continue;
       JobYamlProblem located = locate(problem);
       const bool repeated = !found.empty() && found.back().key == located.key;

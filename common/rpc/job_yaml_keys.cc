@@ -20,17 +20,6 @@ void read_preset(YamlValue& value, JobSpec& spec) {
   spec.train->model = model ? *model : *model_preset("tiny");
 }
 
-void read_env_kind(YamlValue& value, JobSpec&) {
-  if (value.is_word("none")) return;
-  for (const std::string_view kind : {"auto", "venv", "uv", "container"}) {
-    if (value.is_word(kind)) {
-      return value.fail("\"" + std::string(kind) +
-                        "\" is not available yet in this version; use none, or set: {NAME: value}");
-    }
-  }
-  value.fail_expected("none or a mapping with set: {NAME: value}");
-}
-
 void read_strategy(YamlValue& value, JobSpec& spec) {
   for (const std::string_view word : {"shard_grad_op", "optimizer", "no_shard", "hybrid"}) {
     if (value.is_word(word)) {
@@ -110,7 +99,19 @@ constexpr JobYamlKey kKeys[] = {
     {"workers_per_node", kValue, "integer or auto", "1", "1 to 1024",
      "Worker processes (ranks) on each node. `auto` is one per GPU; on a CPU, 1.", read_workers},
 
-    {"env", kSection, "none or section", "none", "", "Environment of the workers.", read_env_kind},
+    {"env", kSection, "kind or section", "", "",
+     "Environment of the workers: `env: venv` is short for `env: {kind: venv}`.",
+     HP_READ(environment.kind)},
+    {"env.kind", kValue, "text", "", "auto, venv, uv, container, none",
+     "How the program of workload.command is run. venv: with the virtual environment `path` "
+     "activated. uv: by `uv run --project PATH --`. container: in slurm.container.image, by Pyxis. "
+     "auto, the default: decided when the job is submitted, by the first of "
+     "slurm.container.image, .venv and "
+     "pyproject.toml beside the job file that is there. `--dry-run` shows what was chosen.",
+     HP_READ(environment.kind)},
+    {"env.path", kValue, "path", "", "",
+     "Directory of the virtual environment or of the uv project. Default: .venv beside the job "
+     "file, or its directory.", [](YamlValue& v, JobSpec& s) { v.read_path(s.environment.path); }},
     {"env.set", kValue, "mapping", "{}", "names as in C; values are text",
      "Environment variables for every worker, on top of what the agent has. RANK, WORLD_SIZE, "
      "MASTER_ADDR and the like, HPCTL_* and TORCHELASTIC_* are set by hpctl and refused here.",
@@ -155,8 +156,9 @@ constexpr JobYamlKey kKeys[] = {
     {"workload", kSection, "section", "required", "exactly one of train and command",
      "What the workers run.", nullptr},
     {"workload.command", kValue, "list of texts", "", "",
-     "A program and its arguments, started once per rank with RANK, LOCAL_RANK, WORLD_SIZE, "
-     "LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT in its environment. A program "
+     "A program and its arguments, started once per rank with all that torchrun sets in its "
+     "environment: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, TORCHELASTIC_RESTART_COUNT and the "
+     "like. Exit code 93 fails the job without a restart. A program "
      "without a slash is found by PATH, a relative one counts from the job file. It starts in the "
      "job's directory, $HPCTL_HOME/jobs/JOB: write other paths in full.",
      [](YamlValue& v, JobSpec& s) { v.read_command(s.command); }},
@@ -290,7 +292,28 @@ constexpr JobYamlKey kKeys[] = {
      "When nothing is possible, the attempt counts as a restart.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.on_node_loss); }},
 
-    {"health", kUnavailable, "", "", "", "Checks before and during the job.", nullptr},
+    {"hooks", kSection, "section", "", "",
+     "Command lines for /bin/sh on every node, such as `dcgmi profile --pause`. They run in the "
+     "job's directory, with HPCTL_JOB_ID and HPCTL_NODE set; their output is in "
+     "nodes/NODE/hooks.log there. One may run twice when hpagent is restarted meanwhile.", nullptr},
+    {"hooks.pre", kValue, "text or list", "", "at most 16",
+     "Before the first workers of the node. One that fails makes the node unfit for the job, with "
+     "its last line of output as the reason.",
+     [](YamlValue& v, JobSpec& s) { v.read_texts(s.hooks.pre); }},
+    {"hooks.post", kValue, "text or list", "", "at most 16",
+     "After the last workers, when the job has ended in whatever way. One that fails is a warning "
+     "in the log of the node.", [](YamlValue& v, JobSpec& s) { v.read_texts(s.hooks.post); }},
+    {"hooks.timeout", kValue, "duration", "1m", "1s to 1h",
+     "A hook that takes longer is ended and has failed.",
+     [](YamlValue& v, JobSpec& s) { v.read_duration(s.hooks.timeout_ms); }},
+
+    {"health", kSection, "section", "", "", "Checks of the nodes.", nullptr},
+    {"health.preflight", kValue, "text or list", "", "gpu, efa, net",
+     "Checks of `hpagent check` on every node before its first workers, at most 60s each. A "
+     "verdict "
+     "of fail makes the node unfit for the job, with the evidence as the reason.",
+     [](YamlValue& v, JobSpec& s) { v.read_texts(s.health.preflight); }},
+    {"health.during", kUnavailable, "", "", "", "Checks while the job runs.", nullptr},
     {"debug", kSection, "section", "", "", "For tests and investigations.", nullptr},
     {"debug.ledger", kValue, "true or false", "false", "",
      "Write which samples each rank trained on, JSON lines in the job's directory.",

@@ -116,6 +116,22 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
   out << YAML::EndSeq << EndMap;
 }
 
+void put_texts(YAML::Emitter& out, const char* key, const std::vector<std::string>& texts) {
+  out << Key << key << Value << YAML::Flow << YAML::BeginSeq;
+  for (const std::string& text : texts) out << YAML::DoubleQuoted << text;
+  out << YAML::EndSeq;
+}
+
+void put_around(YAML::Emitter& out, const JobSpec& spec) {
+  out << Key << "hooks" << Value << BeginMap;
+  put_texts(out, "pre", spec.hooks.pre);
+  put_texts(out, "post", spec.hooks.post);
+  put(out, "timeout", format_duration_ms(spec.hooks.timeout_ms));
+  out << EndMap << Key << "health" << Value << BeginMap;
+  put_texts(out, "preflight", spec.health.preflight);
+  out << EndMap;
+}
+
 }  // namespace
 
 std::string to_yaml(const JobSpec& spec) {
@@ -128,7 +144,13 @@ std::string to_yaml(const JobSpec& spec) {
   put(out, "spares", spec.spares);
   out << EndMap;
   put(out, "workers_per_node", spec.workers_per_node);
-  out << Key << "env" << Value << BeginMap << Key << "set" << Value << YAML::Flow << BeginMap;
+  out << Key << "env" << Value << BeginMap;
+  put(out, "kind", spec.environment.kind);
+  if (spec.environment.kind == "uv") {
+    out << YAML::Comment("the command is run by: uv run --project " + spec.environment.path);
+  }
+  put(out, "path", spec.environment.path);
+  out << Key << "set" << Value << YAML::Flow << BeginMap;
   for (const auto& [name, value] : spec.env) out << Key << name << Value << value;
   out << EndMap << EndMap;
   put_slurm(out, spec.slurm);
@@ -142,6 +164,7 @@ std::string to_yaml(const JobSpec& spec) {
   out << EndMap;
   put_checkpoint(out, spec.checkpoint);
   put_recovery(out, spec.recovery);
+  put_around(out, spec);
   out << Key << "debug" << Value << BeginMap;
   put(out, "ledger", spec.ledger);
   out << EndMap << EndMap;

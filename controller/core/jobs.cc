@@ -69,7 +69,7 @@ void end_node(Transition& t, const Job& job, Node& node) {
     return;
   }
   t.set_state(node, NodeState::kEnding, "the job has ended");
-  t.set_deadline(node, t.now() + kEndNodeTimeoutMs);
+  t.set_deadline(node, t.now() + kEndNodeTimeoutMs + job.spec.clean_up_ms());
   t.issue(EndNode{job.id, node.key.name}, std::string("the job is ") + to_string(job.state));
 }
 

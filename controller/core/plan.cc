@@ -74,7 +74,7 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
     case PlanStage::kRecordGeneration:
       return now_ms + kCheckpointTimeoutMs;
     case PlanStage::kStartWorkers:
-      return now_ms + kStartWorkersTimeoutMs;
+      return now_ms + kStartWorkersTimeoutMs + job.spec.preparation_ms();
     case PlanStage::kRequeue:
       return now_ms + kRequeueTimeoutMs;
     case PlanStage::kMeetNodes:  // each node has its own

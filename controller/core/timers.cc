@@ -56,7 +56,8 @@ void job_deadline(Transition& t, Job& job) {
       return;
     case PlanStage::kStartWorkers:
       lose_late_nodes(t, job, ActionKind::kStartWorkers,
-                      "did not start its workers within " + duration_text(kStartWorkersTimeoutMs));
+                      "did not start its workers within " +
+                          duration_text(kStartWorkersTimeoutMs + job.spec.preparation_ms()));
       return;
     case PlanStage::kWaitNodes:
       passed(t, job, "looking again at what is waited for");
@@ -124,7 +125,9 @@ void node_deadline(Transition& t, Job& job, Node& node) {
     passed(t, job, node, what);
     lose_node(t, job, node, what);
   } else if (node.state == NodeState::kEnding) {
-    node_ended(t, node, "did not confirm its end within " + duration_text(kEndNodeTimeoutMs));
+    node_ended(t, node,
+               "did not confirm its end within " +
+                   duration_text(kEndNodeTimeoutMs + job.spec.clean_up_ms()));
   }
 }
 
@@ -132,7 +135,7 @@ void resume_node(Transition& t, const Job& job, Node& node, bool restarted) {
   if (node.state == NodeState::kLaunching) {
     t.set_deadline(node, t.now() + kNodeLaunchTimeoutMs);
   } else if (node.state == NodeState::kEnding) {
-    t.set_deadline(node, t.now() + kEndNodeTimeoutMs);
+    t.set_deadline(node, t.now() + kEndNodeTimeoutMs + job.spec.clean_up_ms());
     if (restarted) node.connected = false;
   } else if (node.state == NodeState::kUp && restarted) {
     node.connected = false;

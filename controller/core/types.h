@@ -388,6 +388,7 @@ struct WorkerExited {
   uint64_t last_step = 0;
   std::string message;
   bool by_request = false;
+  bool peer_lost = false;  // by its own words a consequence of another death, as kExitPeerLost
 };
 // First completed step of a generation, seen by the progress table; repeated with a later step
 // when that is worth recording (before NodeLost and HangDetected, say).

@@ -60,7 +60,7 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
                 (e.message.empty() ? "it left no message, see hpctl logs " + to_string(job.id) +
                                          " --rank " + to_string(e.rank)
                                    : e.message));
-  } else if (e.signal == 0 && e.exit_code == kExitPeerLost) {
+  } else if (e.signal == 0 && (e.exit_code == kExitPeerLost || e.peer_lost)) {
     fault_seen(t, job, fault, FaultKind::kCollateral);
   } else if (e.signal == 0 && e.exit_code == kExitCheckpointDamaged && !job.checkpoint.empty()) {
     if (!job.damaged.insert(job.checkpoint).second) {

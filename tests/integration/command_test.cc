@@ -3,6 +3,8 @@
 // loss of a worker and of a node.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -140,7 +142,64 @@ TEST_F(CommandJob, TheExceptionIsTheCauseThatPeopleRead) {
   const JobId job = submit(out, ", fail-at, '7'");
   ASSERT_EQ(cluster_.wait_for_end(job, kLong), "FAILED") << diagnosis(job);
   const std::string why = cluster_.hpctl({"why", to_string(job)}).out;
+  // Its peers die of the lost connection, often before it has; they are not the cause.
   EXPECT_NE(why.find("ValueError: no luck at step 7"), std::string::npos) << why;
+}
+
+// Programs of the test's own, beside the job file.
+class CommandEnvironment : public ::testing::Test {
+ protected:
+  void put_program(const std::string& path, const std::string& text) {
+    ASSERT_TRUE(make_directories(path.substr(0, path.rfind('/'))).ok());
+    ASSERT_TRUE(write_file_atomic(path, "#!/bin/sh\n" + text + "\n").ok());
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  // What the command wrote as its first argument names it.
+  std::string run(const std::string& more = "") {
+    const std::string out = cluster_.directory() + "/out";
+    const JobId job =
+        cluster_.submit("name: e\nworkload: {command: [python, " + out + "]}\n" + more);
+    EXPECT_EQ(cluster_.wait_for_end(job, seconds(60)), "FINISHED")
+        << cluster_.hpctl({"events", to_string(job)}).out;
+    const auto text = read_file(out);
+    return text.ok() ? *text : text.error().message;
+  }
+
+  LocalCluster cluster_;
+};
+
+TEST_F(CommandEnvironment, AVirtualEnvironmentBesideTheJobFileIsActivated) {
+  const std::string venv = cluster_.directory() + "/.venv";
+  put_program(venv + "/bin/python", "echo \"$VIRTUAL_ENV ${PATH%%:*}\" > \"$1\"");
+  EXPECT_EQ(run(), venv + " " + venv + "/bin\n");
+}
+
+TEST_F(CommandEnvironment, AUvProjectRunsThroughUv) {
+  const std::string programs = cluster_.directory() + "/programs";
+  put_program(programs + "/uv", "for out; do :; done; echo \"$*\" > \"$out\"");
+  ASSERT_TRUE(write_file_atomic(cluster_.directory() + "/pyproject.toml", "").ok());
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (programs + ":" + path).c_str(), 1);
+  const std::string told = run();
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(told, "run --project " + cluster_.directory() + " -- python " + cluster_.directory() +
+                      "/out\n");
+}
+
+TEST_F(CommandEnvironment, HooksRunAroundTheCommandOnEveryNode) {
+  const std::string told = cluster_.directory() + "/told";
+  put_program(cluster_.directory() + "/.venv/bin/python", "echo run >> " + told + "; echo > $1");
+  run("nodes: 2\nhooks: {pre: 'echo pre >> " + told + "', post: 'echo post >> " + told + "'}\n");
+  const auto lines = [&] {
+    const auto text = read_file(told);
+    return text.ok() ? *text : "";
+  };
+  // The job is FINISHED before its nodes have cleaned up.
+  EXPECT_TRUE(wait_until(
+      cluster_.directory(), [&] { return lines().ends_with("post\npost\n"); }, seconds(30)))
+      << lines();
+  EXPECT_EQ(lines().size(), std::string("pre\npre\nrun\nrun\npost\npost\n").size()) << lines();
+  EXPECT_TRUE(lines().starts_with("pre\n"));
 }
 
 TEST(CommandExit, Code93EndsTheJobWithoutARestart) {

@@ -6,7 +6,7 @@ environment, and its own checkpoint, saved every few steps by rank 0 and loaded 
 
 Writes OUT/checkpoint.pt, a line per step to OUT/steps.jsonl (rank 0), what each rank was told to
 OUT/env-gG-rR.json, and the final loss to OUT/loss. While OUT/hold-S exists rank 0 waits before step
-S; so a test can choose the step at which something dies. fail-at: every rank raises at that step.
+S; so a test can choose the step at which something dies. fail-at: rank 1 raises at that step.
 """
 import json
 import os
@@ -64,7 +64,7 @@ def main():
     for step in range(done + 1, steps + 1):
         while rank == 0 and os.path.exists(f"{out}/hold-{step}"):
             time.sleep(0.01)
-        if step == fail_at:
+        if rank == 1 and step == fail_at:
             raise ValueError(f"no luck at step {step}")
         data = torch.Generator().manual_seed(step * 1000 + rank)
         x = torch.randn(8, 16, generator=data)

@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "common/rpc/job_yaml_keys.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {
@@ -96,6 +97,76 @@ struct Case {
   std::string problems;
 };
 
+// Job files in a directory of the test's own.
+class JobYamlEnvironment : public ::testing::Test {
+ protected:
+  JobYaml parse(const std::string& env) const {
+    return parse_job_yaml("name: c\n" + env + "workload: {command: [train.py]}\n",
+                          directory_.path());
+  }
+  EnvironmentSpec chosen(const std::string& env = "") const {
+    const JobYaml parsed = parse(env);
+    EXPECT_TRUE(parsed.spec) << describe_problems("j.yaml", parsed.problems);
+    return parsed.spec ? parsed.spec->environment : EnvironmentSpec();
+  }
+  std::string problem(const std::string& env) const {
+    const JobYaml parsed = parse(env);
+    return parsed.problems.empty() ? "" : describe_problems("j.yaml", parsed.problems);
+  }
+  void put(const std::string& name) const {
+    const std::string path = directory_ / name;
+    ASSERT_TRUE(make_directories(path.substr(0, path.rfind('/'))).ok());
+    ASSERT_TRUE(write_file_atomic(path, "").ok());
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(JobYamlEnvironment, AutoTakesWhatLiesBesideTheJobFile) {
+  EXPECT_EQ(chosen().kind, "none");
+  put("pyproject.toml");
+  EXPECT_EQ(chosen().kind, "uv");
+  EXPECT_EQ(chosen().path, directory_.path());
+  put(".venv/bin/python");
+  EXPECT_EQ(chosen("env: auto\n").kind, "venv");
+  EXPECT_EQ(chosen().path, directory_ / ".venv");
+  EXPECT_EQ(chosen("env: none\n").kind, "none") << "what the user says stands";
+  EXPECT_EQ(chosen("env: uv\n").kind, "uv");
+  EXPECT_EQ(chosen("slurm: {container: {image: /x.sqsh}}\n").kind, "container");
+}
+
+TEST_F(JobYamlEnvironment, WhatWasAskedForMustBeThere) {
+  EXPECT_NE(problem("env: venv\n")
+                .find("j.yaml:2:1: env.kind: no virtual environment is at " + directory_.path() +
+                      "/.venv"),
+            std::string::npos)
+      << problem("env: venv\n");
+  EXPECT_NE(problem("env: {kind: uv, path: sub}\n")
+                .find("no uv project is at " + directory_.path() + "/sub"),
+            std::string::npos);
+  EXPECT_NE(problem("env: container\n").find("container needs slurm"), std::string::npos);
+  EXPECT_NE(problem("env: {path: sub}\n").find("env.path: neither"), std::string::npos);
+  put("envs/a/bin/python");
+  EXPECT_EQ(chosen("env: {path: envs/a}\n").kind, "venv");
+}
+
+TEST_F(JobYamlEnvironment, TheChoiceIsShownAndReadBack) {
+  put("pyproject.toml");
+  const JobYaml parsed = parse(
+      "hooks: {pre: dcgmi profile --pause, post: ['a: b'], timeout: 5s}\n"
+      "health: {preflight: [gpu, net]}\n");
+  ASSERT_TRUE(parsed.spec) << describe_problems("j.yaml", parsed.problems);
+  const std::string text = to_yaml(*parsed.spec);
+  EXPECT_NE(text.find("kind: uv  # the command is run by: uv run --project " + directory_.path()),
+            std::string::npos)
+      << text;
+  const JobYaml again = parse_job_yaml(text, "/elsewhere");
+  ASSERT_TRUE(again.spec) << describe_problems("j.yaml", again.problems);
+  EXPECT_EQ(to_json_text(*again.spec), to_json_text(*parsed.spec));
+  EXPECT_EQ(again.spec->hooks.timeout_ms, 5000);
+  EXPECT_EQ(again.spec->preparation_ms(), 5000 + 2 * kPreflightTimeoutMs);
+}
+
 TEST(JobYaml, ReadsTheSlurmSection) {
   const SlurmSpec slurm = good(with_line(R"(slurm:
   partition: p5
@@ -142,7 +213,7 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("frobnicate: 1"),
        "j.yaml:8:1: unknown key \"frobnicate\"; expected one of name, nodes, workers_per_node, "
        "env, slurm, "
-       "workload, checkpoint, recovery, debug\n"},
+       "workload, checkpoint, recovery, hooks, health, debug\n"},
       {std::string(1200, '['), "j.yaml:1:1: not valid YAML: nested too deeply\n"},
       {with_line("name: u"), "j.yaml:8:1: name: this key is given twice; the first is in line 1\n"},
       {with_line("nodes: two"), "j.yaml:8:8: nodes: expected an integer, found \"two\"\n"},
@@ -170,8 +241,13 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:25: slurm.container.image: this key is required: expected text\n"
        "j.yaml:8:37: slurm.container.mounts: expected absolute paths /SOURCE[:/TARGET[:FLAGS]] "
        "without commas; found \"fsx\"\n"},
-      {with_line("health: {preflight: [gpu]}"),
-       "j.yaml:8:1: health: not available yet in this version; remove this key\n"},
+      {with_line("health: {preflight: [gpu, nccl]}"),
+       "j.yaml:8:10: health.preflight: expected one of gpu, efa, net; found \"nccl\"\n"},
+      {with_line("health: {during: [xid]}"),
+       "j.yaml:8:10: health.during: not available yet in this version; remove this key\n"},
+      {with_line("hooks: {pre: [[a]], timeout: 5ms}"),
+       "j.yaml:8:15: hooks.pre: expected a text as item 1, found a list\n"
+       "j.yaml:8:21: hooks.timeout: expected 1s to 1h, found 5ms\n"},
       {with_line("recovery: {on_node_loss: [spare, pray]}"),
        "j.yaml:8:12: recovery.on_node_loss: expected one of spare, shrink, requeue, wait; found "
        "\"pray\"\n"},
@@ -180,9 +256,10 @@ TEST(JobYaml, NamesEveryMistake) {
        "found requeue after it\n"},
       {with_line("recovery: {on_node_loss: spare}"),
        "j.yaml:8:26: recovery.on_node_loss: expected a list such as [a, b], found \"spare\"\n"},
-      {with_line("env: auto"),
-       "j.yaml:8:6: env: \"auto\" is not available yet in this version; use none, or set: {NAME: "
-       "value}\n"},
+      {with_line("env: {kind: conda}"),
+       "j.yaml:8:7: env.kind: expected one of auto, venv, uv, container, none; found \"conda\"\n"},
+      {with_line("env: {kind: uv}"),
+       "j.yaml:8:7: env.kind: \"uv\" is for workload.command; workload.train needs no Python\n"},
       {with_line("env: {set: {RANK: 1, 1x: 2, A: [1]}}"),
        "j.yaml:8:13: env.set: RANK is set by hpctl for every worker and cannot be set here\n"
        "j.yaml:8:22: env.set: expected the name of an environment variable, found \"1x\"\n"

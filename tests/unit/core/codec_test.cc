@@ -52,7 +52,7 @@ std::vector<EventBody> every_event() {
       GenerationTaken{kId, kJob, Generation{4}},
       WorkersStarted{kId, kJob, "n1", Generation{4}, {worker}},
       WorkersStopped{kId, kJob, "n1", Generation{4}},
-      WorkerExited{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 1, 9, 17, "words", true},
+      WorkerExited{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 1, 9, 17, "words", true, true},
       GenerationProgressed{kJob, Generation{4}, 17},
       CheckpointCommitted{kJob, Generation{4}, 17},
       HangDetected{kJob, Generation{4}, "n1", Rank{1}, "evidence"},

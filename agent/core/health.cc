@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/health.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace hpctl::agent {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<std::pair<const char*, XidMeaning>, 5> kMeanings = {
+    {{"app", XidMeaning::kApp},
+     {"ignore", XidMeaning::kIgnore},
+     {"reset", XidMeaning::kReset},
+     {"reboot", XidMeaning::kReboot},
+     {"replace", XidMeaning::kReplace}}};
+
+const char* name_of(XidMeaning meaning) {
+  for (const auto& [name, value] : kMeanings) {
+    if (value == meaning) return name;
+  }
+  return "?";
+}
+
+std::optional<int> number_in(const json& object, const char* key) {
+  if (!object.contains(key)) return std::nullopt;
+  return object.at(key).get<int>();
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string name_of(const GpuHealth& gpu) {
+  return "GPU " + std::to_string(gpu.index) + (gpu.uuid.empty() ? "" : " (" + gpu.uuid + ")");
+}
+
+Finding judge_answers(const std::vector<GpuHealth>& gpus) {
+  Finding finding{"gpu.answer", Verdict::kPass, "every GPU answers", {}};
+  std::vector<std::string> silent;
+  for (const GpuHealth& gpu : gpus) {
+    if (!gpu.uuid.empty()) finding.evidence["gpu" + std::to_string(gpu.index)] = gpu.uuid;
+    if (!gpu.trouble.empty()) silent.push_back(name_of(gpu) + ": " + gpu.trouble);
+  }
+  if (silent.empty()) return finding;
+  finding.verdict = Verdict::kFail;
+  finding.reason = join(silent);
+  return finding;
+}
+
+Finding judge_ecc(const std::vector<GpuHealth>& gpus) {
+  Finding finding{"gpu.ecc", Verdict::kSkipped, "no GPU tells its ECC errors", {}};
+  std::vector<std::string> bad;
+  for (const GpuHealth& gpu : gpus) {
+    if (!gpu.uncorrected_ecc) continue;
+    finding.verdict = std::max(finding.verdict, Verdict::kPass);
+    if (*gpu.uncorrected_ecc == 0) continue;
+    bad.push_back(name_of(gpu) + ": " + std::to_string(*gpu.uncorrected_ecc));
+  }
+  if (finding.verdict == Verdict::kPass) finding.reason = "no uncorrected ECC errors";
+  if (bad.empty()) return finding;
+  finding.verdict = Verdict::kFail;
+  finding.reason = "uncorrected ECC errors since the driver was loaded: " + join(bad);
+  return finding;
+}
+
+Finding judge_rows(const std::vector<GpuHealth>& gpus) {
+  Finding finding{"gpu.rows", Verdict::kSkipped, "no GPU tells its remapped rows", {}};
+  std::vector<std::string> failed;
+  std::vector<std::string> pending;
+  for (const GpuHealth& gpu : gpus) {
+    if (!gpu.remap_failed || !gpu.remap_pending) continue;
+    finding.verdict = Verdict::kPass;
+    if (*gpu.remap_failed) failed.push_back(name_of(gpu));
+    if (*gpu.remap_pending) pending.push_back(name_of(gpu));
+  }
+  if (finding.verdict == Verdict::kPass) finding.reason = "no row of memory waits to be remapped";
+  if (!pending.empty()) {
+    finding.verdict = Verdict::kWarn;
+    finding.reason = "rows of memory wait for a GPU reset to be remapped: " + join(pending);
+  }
+  if (!failed.empty()) {
+    finding.verdict = Verdict::kFail;
+    finding.reason = "rows of memory could not be remapped: " + join(failed);
+  }
+  return finding;
+}
+
+}  // namespace
+
+const char* to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kSkipped:
+      return "skipped";
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kWarn:
+      return "warn";
+    case Verdict::kFail:
+      return "fail";
+  }
+  return "?";
+}
+
+Verdict worst(const std::vector<Finding>& findings) {
+  Verdict verdict = Verdict::kSkipped;
+  for (const Finding& finding : findings) verdict = std::max(verdict, finding.verdict);
+  return verdict;
+}
+
+Result<HealthTable> parse_health_table(std::string_view text, const std::string& path) {
+  try {
+    const json document = json::parse(text);
+    HealthTable table;
+    for (const auto& [type, parts] : document.at("instances").items()) {
+      table.instances[type] = {number_in(parts, "gpus"), number_in(parts, "efa")};
+    }
+    for (const auto& [name, meaning] : kMeanings) {
+      for (const int xid : document.at("xid").at(name).get<std::vector<int>>()) {
+        table.xids[xid] = meaning;
+      }
+    }
+    return table;
+  } catch (const json::exception& e) {
+    return Error{ErrorCode::kDataLoss, path + " cannot be used: " + e.what()};
+  }
+}
+
+InstanceParts parts_of(const HealthTable& table, const std::string& instance_type) {
+  const auto it = table.instances.find(instance_type);
+  return it == table.instances.end() ? InstanceParts() : it->second;
+}
+
+Finding judge_count(const std::string& check, const std::string& what, int found,
+                    std::optional<int> expected, const std::string& instance_type) {
+  const std::string type = instance_type.empty() ? "of unknown type" : instance_type;
+  Finding finding{check, Verdict::kPass, "", {{"found", std::to_string(found)}}};
+  if (!instance_type.empty()) finding.evidence["instance_type"] = instance_type;
+  if (!expected) {
+    finding.verdict = found == 0 ? Verdict::kSkipped : Verdict::kPass;
+    finding.reason = std::to_string(found) + " " + what + " found; how many an instance " + type +
+                     " has is not in instances.json";
+    return finding;
+  }
+  finding.evidence["expected"] = std::to_string(*expected);
+  finding.reason = std::to_string(found) + " of " + std::to_string(*expected) + " " + what +
+                   " of an instance " + type + " found";
+  if (found != *expected) finding.verdict = found < *expected ? Verdict::kFail : Verdict::kWarn;
+  return finding;
+}
+
+std::vector<Finding> judge_gpus(const std::vector<GpuHealth>& gpus) {
+  return {judge_answers(gpus), judge_ecc(gpus), judge_rows(gpus)};
+}
+
+std::optional<XidMessage> parse_xid(std::string_view kernel_message) {
+  constexpr std::string_view kStart = "NVRM: Xid (";
+  const size_t start = kernel_message.find(kStart);
+  if (start == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = kernel_message.substr(start + kStart.size());
+  const size_t end = rest.find("): ");
+  if (end == std::string_view::npos) return std::nullopt;
+  XidMessage message;
+  message.device = rest.substr(0, end);
+  const char* number = rest.data() + end + 3;
+  const auto parsed = std::from_chars(number, rest.data() + rest.size(), message.xid);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  return message;
+}
+
+Finding judge_xids(const std::vector<XidMessage>& messages, const HealthTable& table) {
+  Finding finding{"gpu.xid", Verdict::kPass, "no Xid in the last hour", {}};
+  std::map<std::string, int> seen;
+  for (const XidMessage& message : messages) {
+    const auto it = table.xids.find(message.xid);
+    const bool is_harmless = it != table.xids.end() &&
+                             (it->second == XidMeaning::kApp || it->second == XidMeaning::kIgnore);
+    const std::string meaning = it == table.xids.end() ? "unknown" : name_of(it->second);
+    const std::string text =
+        "Xid " + std::to_string(message.xid) + " (" + meaning + ") on " + message.device;
+    const Verdict verdict = it == table.xids.end() ? Verdict::kWarn
+                            : is_harmless          ? Verdict::kPass
+                                                   : Verdict::kFail;
+    if (++seen[text] > 1) continue;
+    if (verdict > finding.verdict || seen.size() == 1) finding.reason = text;
+    finding.verdict = std::max(finding.verdict, verdict);
+  }
+  for (const auto& [text, count] : seen) finding.evidence[text] = std::to_string(count);
+  return finding;
+}
+
+}  // namespace hpctl::agent

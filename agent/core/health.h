@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verdicts on what probes found: rules without I/O.
+//
+// A probe answers every question it knows with a Finding. What could not be asked is `skipped` with
+// the reason, never left out. A check's verdict is its worst finding; a check of which everything
+// was skipped is skipped.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl::agent {
+
+enum class Verdict { kSkipped, kPass, kWarn, kFail };
+const char* to_string(Verdict verdict);  // "skipped", ...
+
+struct Finding {
+  std::string check;  // "gpu.count"
+  Verdict verdict = Verdict::kSkipped;
+  std::string reason;  // one line
+  std::map<std::string, std::string> evidence;
+};
+
+Verdict worst(const std::vector<Finding>& findings);
+
+// What the data file instances.json says.
+enum class XidMeaning { kApp, kIgnore, kReset, kReboot, kReplace };
+struct InstanceParts {
+  std::optional<int> gpus;
+  std::optional<int> efa;
+};
+struct HealthTable {
+  std::map<std::string, InstanceParts> instances;
+  std::map<int, XidMeaning> xids;
+};
+// kDataLoss names `path` and what is wrong.
+Result<HealthTable> parse_health_table(std::string_view text, const std::string& path);
+// Of the type; nothing known for one that is not in the table.
+InstanceParts parts_of(const HealthTable& table, const std::string& instance_type);
+
+// `what` in the plural, "GPUs". Without an expectation any number but 0 passes, and 0 is skipped.
+Finding judge_count(const std::string& check, const std::string& what, int found,
+                    std::optional<int> expected, const std::string& instance_type);
+
+struct GpuHealth {
+  int index = 0;
+  std::string uuid;
+  std::string trouble;                      // why it does not answer; "" = it does
+  std::optional<uint64_t> uncorrected_ecc;  // since the driver was loaded
+  std::optional<bool> remap_pending;
+  std::optional<bool> remap_failed;
+};
+// gpu.answer, gpu.ecc and gpu.rows over all GPUs.
+std::vector<Finding> judge_gpus(const std::vector<GpuHealth>& gpus);
+
+struct XidMessage {
+  int xid = 0;
+  std::string device;  // PCI address
+};
+// "NVRM: Xid (PCI:0000:53:00): 79, ..." ; nullopt for any other line.
+std::optional<XidMessage> parse_xid(std::string_view kernel_message);
+Finding judge_xids(const std::vector<XidMessage>& messages, const HealthTable& table);
+
+}  // namespace hpctl::agent

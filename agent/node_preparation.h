@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node does around a job: preflight checks and `hooks: pre` before its first workers,
+// `hooks: post` after its last.
+//
+// A life of the node is prepared once; the mark is a file with the boot id, so that an agent that
+// was restarted knows. Until it is there, StartWorkers waits: the newest one is kept, and is
+// carried out, or answered with what went wrong, when the steps are through.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "agent/node_place.h"
+#include "agent/step_runner.h"
+#include "proto/hpctl/v1/hpctl.pb.h"
+
+namespace hpctl::agent {
+
+class NodePreparation {
+ public:
+  // Prepared: `failure` is "". Else one line with the evidence: the node is unfit.
+  using Ready = std::function<void(const v1::StartWorkers& start, const std::string& failure)>;
+
+  NodePreparation(EventLoop& loop, const NodePlace& place, std::string boot_id);
+
+  // True when there is nothing to prepare any more. Otherwise keeps `start`, begins the steps
+  // unless they run already, and calls `ready` later.
+  bool is_ready(const v1::StartWorkers& start, Ready ready);
+  // StopWorkers: the start that waits, if it is of a generation <= `through`, is given back for an
+  // answer. The steps go on; the next start finds them done.
+  std::optional<v1::StartWorkers> withdraw(uint64_t through);
+
+  // EndNode: `done` is called when the hooks have ended, in whatever way; at once without any, or
+  // where the node never `had_workers`.
+  void finish(const v1::EndNode& end, bool had_workers, const std::function<void()>& done);
+
+  int64_t deadline_ms() const { return runner_.deadline_ms(); }
+  void on_time(int64_t now_ms) { runner_.on_time(now_ms); }
+
+ private:
+  enum class Ending { kNot, kRuns, kDone };
+
+  std::string mark_path() const;
+  bool is_marked() const;
+  StepPlace step_place(const std::map<std::string, std::string>& env) const;
+  void prepared(const std::vector<std::string>& failures);
+
+  const NodePlace place_;
+  const std::string boot_id_;
+  StepRunner runner_;
+  std::optional<v1::StartWorkers> waiting_;
+  Ready ready_;
+  Ending ending_ = Ending::kNot;
+};
+
+}  // namespace hpctl::agent

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// libfabric as the probes use it: which domains a provider offers, and a transfer that shows that
+// one of them works. The library is loaded, not linked: on EFA machines the installer's own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl::agent {
+
+struct FabricDomain {
+  std::string provider;  // "efa", "tcp;ofi_rxm"
+  std::string name;      // "rdmap113s0-rdm", "eth0"
+  std::string fabric;
+};
+
+struct TransferReport {
+  size_t bytes = 0;
+  double milliseconds = 0;
+};
+
+// Domains for reliable datagrams of a provider ("efa", "tcp"). kNotFound: the provider has none
+// here. kUnavailable: no libfabric, or one that cannot be used; kFailedPrecondition: this build has
+// no libfabric headers.
+Result<std::vector<FabricDomain>> fabric_domains(const std::string& provider);
+
+// Sends and receives between two endpoints of this process through the domain, compares what
+// arrived; at most `deadline_ms`. The error says which step failed.
+Result<TransferReport> try_transfer(const FabricDomain& domain, int deadline_ms);
+
+// "1.17"; "" when there is no library.
+std::string fabric_version();
+
+}  // namespace hpctl::agent

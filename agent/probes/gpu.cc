@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu: are all GPUs of the instance type there, do they answer, is their memory whole, and what has
+// the driver complained of.
+#include "agent/probes/kernel_log.h"
+#include "agent/probes/nvml.h"
+#include "agent/probes/probe.h"
+
+namespace hpctl::agent {
+namespace {
+
+constexpr int64_t kXidAgeSeconds = 3'600;
+
+Finding find_xids(const HealthTable& table) {
+  const auto messages = recent_kernel_messages(kXidAgeSeconds);
+  if (!messages.ok()) {
+    return {"gpu.xid", Verdict::kSkipped, messages.error().message + "; needs root", {}};
+  }
+  std::vector<XidMessage> xids;
+  for (const std::string& message : *messages) {
+    if (const auto xid = parse_xid(message)) xids.push_back(*xid);
+  }
+  return judge_xids(xids, table);
+}
+
+// Without a working driver: a fault where the instance type has GPUs.
+std::vector<Finding> without_nvml(const Error& error, std::optional<int> expected) {
+  const bool is_broken = error.code != ErrorCode::kNotFound || expected.value_or(0) > 0;
+  const std::string why = error.code == ErrorCode::kNotFound
+                              ? "no NVIDIA driver library: " + error.message
+                              : error.message;
+  std::vector<Finding> findings = {
+      {"gpu.driver", is_broken ? Verdict::kFail : Verdict::kSkipped, why, {}}};
+  for (const char* check : {"gpu.count", "gpu.answer", "gpu.ecc", "gpu.rows"}) {
+    findings.push_back({check, Verdict::kSkipped, "there is no working driver to ask", {}});
+  }
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> probe_gpu(const ProbeContext& context) {
+  const auto expected = parts_of(context.table, context.instance_type).gpus;
+  const auto inventory = read_gpus();
+  std::vector<Finding> findings;
+  if (!inventory.ok()) {
+    findings = without_nvml(inventory.error(), expected);
+  } else {
+    findings.push_back(
+        {"gpu.driver", Verdict::kPass, "NVML works", {{"driver", inventory->driver}}});
+    findings.push_back(judge_count("gpu.count", "GPUs", static_cast<int>(inventory->gpus.size()),
+                                   expected, context.instance_type));
+    const auto health = judge_gpus(inventory->gpus);
+    findings.insert(findings.end(), health.begin(), health.end());
+  }
+  findings.push_back(find_xids(context.table));
+  return findings;
+}
+
+}  // namespace hpctl::agent

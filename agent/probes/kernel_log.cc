@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/probes/kernel_log.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include "common/base/fd.h"
+#include "common/base/file.h"
+#include "common/base/hyperpod.h"
+
+namespace hpctl::agent {
+namespace {
+
+constexpr size_t kMaxBytes = 8U << 20;
+
+// A device gives one record per read() and EAGAIN at the end; a file of a test's all at once.
+Result<std::string> read_records(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd.valid()) return errno_error("cannot open " + path);
+  std::string text;
+  std::array<char, 16384> buffer;
+  while (text.size() < kMaxBytes) {
+    const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
+    if (n == 0 || (n < 0 && errno == EAGAIN)) break;
+    if (n < 0 && (errno == EPIPE || errno == EINTR)) continue;  // records were overwritten
+    if (n < 0) return errno_error("cannot read " + path);
+    text.append(buffer.data(), static_cast<size_t>(n));
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> recent_kernel_messages(int64_t age_s) {
+  HP_TRY_ASSIGN(const std::string uptime, read_file(system_path("/proc/uptime"), 256));
+  const int64_t oldest_us = (static_cast<int64_t>(std::atof(uptime.c_str())) - age_s) * 1'000'000;
+  HP_TRY_ASSIGN(const std::string text, read_records(system_path("/dev/kmsg")));
+  std::vector<std::string> messages;
+  // "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;MESSAGE", then lines of details with a leading space.
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t message = line.find(';');
+    size_t comma = line.find(',');
+    if (comma != std::string::npos) comma = line.find(',', comma + 1);
+    if (line.starts_with(" ") || message == std::string::npos || comma == std::string::npos ||
+        comma > message) {
+      continue;
+    }
+    if (std::atoll(line.c_str() + comma + 1) < oldest_us) continue;
+    messages.push_back(line.substr(message + 1));
+  }
+  return messages;
+}
+
+}  // namespace hpctl::agent

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel logged lately.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl::agent {
+
+// Messages of /dev/kmsg that are at most `age_s` old, oldest first. kPermissionDenied where only
+// root may read it, kNotFound where there is none (containers).
+Result<std::vector<std::string>> recent_kernel_messages(int64_t age_s);
+
+}  // namespace hpctl::agent

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The little of NVML that the probes need, through our own declarations of its functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/core/health.h"
+#include "common/base/result.h"
+
+namespace hpctl::agent {
+
+struct GpuInventory {
+  std::string driver;  // version; "" = not told
+  std::vector<GpuHealth> gpus;
+};
+
+// kNotFound: no NVIDIA driver library here. kUnavailable: it is here and does not work.
+Result<GpuInventory> read_gpus();
+
+}  // namespace hpctl::agent

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepRunner: short programs, one after another, each with a deadline, on the agent's event loop.
+//
+// Output goes to one log; the last line of a step that fails is its reason. What a step started and
+// left behind is ended with it. The programs die with the agent proper; whoever asked for them asks
+// again after its restart, so they have to bear being run twice.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/event_loop.h"
+#include "agent/rank_log.h"
+#include "agent/spawn.h"
+#include "common/base/clock.h"
+
+namespace hpctl::agent {
+
+struct Step {
+  std::string name;  // for people: "hooks.pre 1", "preflight gpu"
+  std::vector<std::string> argv;
+  int64_t timeout_ms = 0;
+};
+
+struct StepPlace {
+  std::string directory;  // working directory
+  std::string log_path;
+  std::vector<std::string> env;  // NAME=value, on top of the agent's own
+};
+
+class StepRunner {
+ public:
+  // `failures` has one line per step that failed, in order; empty = all is well.
+  using Finished = std::function<void(const std::vector<std::string>& failures)>;
+
+  explicit StepRunner(EventLoop& loop) : loop_(loop) {}
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
+  ~StepRunner() { stop(); }
+
+  // Precondition: !running(). `finished` is called from the loop or from start() itself, once.
+  void start(std::vector<Step> steps, const StepPlace& place, bool go_on_after_failure,
+             Finished finished);
+  // Kills the present step; `finished` is not called.
+  void stop();
+  bool running() const { return finished_ != nullptr; }
+
+  // The agent's timer: ends a step that is past its deadline.
+  int64_t deadline_ms() const { return process_ ? deadline_ms_ : INT64_MAX; }
+  void on_time(int64_t now_ms);
+
+ private:
+  void start_next();
+  void on_exit();
+  void fail(const std::string& reason);
+  void forget_process();
+  void end();
+
+  EventLoop& loop_;
+  const SystemClock clock_;
+  StepPlace place_;
+  std::vector<Step> steps_;
+  size_t current_ = 0;
+  bool go_on_after_failure_ = false;
+  bool timed_out_ = false;
+  int64_t deadline_ms_ = INT64_MAX;
+  std::vector<std::string> failures_;
+  Finished finished_;
+  std::optional<SpawnedProcess> process_;
+  std::unique_ptr<RankLog> log_;
+};
+
+}  // namespace hpctl::agent

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A tarball of the programs with the libraries they need, for machines whose system is older than
+# the build's: unpack it anywhere, all nodes at the same path, and call DIR/bin/hpctl.
+#
+#   scripts/bundle.sh [PRESET] [OUTPUT.tar.gz]   (release, build/PRESET/hpctl-bundle.tar.gz)
+#
+#   bin/        what to call: picks the way to run the program of the same name in libexec/
+#   libexec/    the programs; they find lib/ by a relative RPATH
+#   lib/        their libraries; lib/glibc/ the C library with its loader, used only where the
+#               machine's own is older than the build's
+#   share/hpctl data files
+#
+# hpslurm and the SPANK plugin are not in it: they are compiled against the cluster's own Slurm.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=${1:-release}
+output=$(realpath -m "${2:-build/$preset/hpctl-bundle.tar.gz}")
+bin=build/$preset/bin
+wanted=(hpctl hpcontroller hpagent hpagent-shim hptrain)
+scripts/install_packages.sh patchelf
+
+stage=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-bundle-XXXXXX")
+trap 'rm -rf "$stage"' EXIT
+root=$stage/hpctl
+mkdir -p "$root"/{bin,libexec,lib/glibc,share/hpctl}
+
+programs=()
+for program in "${wanted[@]}"; do
+  if [ -x "$bin/$program" ]; then
+    programs+=("$program")
+  else
+    echo "bundle.sh: $bin/$program is not built; the bundle is without it" >&2
+  fi
+done
+[ -x "$bin/hpctl" ] && [ -x "$bin/hpagent" ] && [ -x "$bin/hpcontroller" ] || {
+  echo "bundle.sh: build first: scripts/build.sh $preset" >&2
+  exit 1
+}
+
+# What belongs to the C library and must come from one place as a whole.
+is_glibc() {
+  case $1 in
+    ld-linux-*.so.* | libc.so.* | libm.so.* | libmvec.so.* | libdl.so.* | libpthread.so.* | \
+      librt.so.* | libresolv.so.* | libutil.so.* | libanl.so.* | libnss_*.so.*) return 0 ;;
+  esac
+  return 1
+}
+
+glibc_directory=
+for program in "${programs[@]}"; do
+  strip -o "$root/libexec/$program" "$bin/$program"
+  patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$root/libexec/$program"
+  while read -r path; do
+    name=$(basename "$path")
+    if is_glibc "$name"; then
+      [ "$name" != libc.so.6 ] || glibc_directory=$(dirname "$(realpath "$path")")
+      cp -Lu "$path" "$root/lib/glibc/$name"
+    elif [ ! -e "$root/lib/$name" ]; then
+      cp -L "$path" "$root/lib/$name"
+      chmod u+w "$root/lib/$name"
+      patchelf --force-rpath --set-rpath '$ORIGIN' "$root/lib/$name"
+    fi
+  done < <(ldd "$bin/$program" | awk '/=> \// {print $3} /^\t\// {print $1}')
+done
+# Names of users and hosts are looked up by libraries that nobody links.
+for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
+  cp -Lu "$glibc_directory/$name" "$root/lib/glibc/" 2>/dev/null || true
+done
+cp deploy/environment.json deploy/instances.json LICENSE "$root/share/hpctl/"
+
+version=$(getconf GNU_LIBC_VERSION | awk '{print $2}')
+for program in "${programs[@]}"; do
+  cat >"$root/bin/$program" <<EOF
+#!/bin/sh
+# Runs ../libexec/$program, built with glibc $version; with the bundle's own glibc where this
+# machine's is older.
+self=\$(readlink -f "\$0")
+root=\${self%/bin/*}
+own=\$(getconf GNU_LIBC_VERSION 2>/dev/null)
+own=\${own#* }
+major=\${own%%.*}
+minor=\${own#*.}
+minor=\${minor%%.*}
+if { [ "\${major:-0}" -gt ${version%%.*} ] || {
+  [ "\${major:-0}" -eq ${version%%.*} ] && [ "\${minor:-0}" -ge ${version#*.} ]
+}; } 2>/dev/null; then
+  exec "\$root/libexec/$program" "\$@"
+fi
+exec "\$root/lib/glibc/ld-linux-x86-64.so.2" --library-path "\$root/lib/glibc:\$root/lib" \\
+  "\$root/libexec/$program" "\$@"
+EOF
+  chmod +x "$root/bin/$program"
+done
+
+mkdir -p "$(dirname "$output")"
+tar -C "$stage" --owner=0 --group=0 -czf "$output.new" hpctl
+mv "$output.new" "$output"
+echo "$output: $(du -h "$output" | cut -f1), ${programs[*]}"

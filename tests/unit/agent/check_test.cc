@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpagent check, the real program, on machines that a directory describes.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "agent/machine_environment.h"
+#include "common/base/file.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl::agent {
+namespace {
+
+using nlohmann::json;
+
+class Check : public ::testing::Test {
+ protected:
+  void put(const std::string& path, const std::string& text) {
+    const std::string full = root_.path() + path;
+    ASSERT_TRUE(make_directories(full.substr(0, full.rfind('/'))).ok());
+    ASSERT_TRUE(write_file_atomic(full, text).ok());
+  }
+  void be(const std::string& instance_type) {
+    put("/sys/devices/virtual/dmi/id/sys_vendor", "Amazon EC2\n");
+    put("/sys/devices/virtual/dmi/id/product_name", instance_type + "\n");
+  }
+  void install_nvml() {
+    const std::string library = root_.path() + "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1";
+    ASSERT_TRUE(make_directories(library.substr(0, library.rfind('/'))).ok());
+    std::filesystem::create_symlink(HPCTL_STUB_NVML, library);
+  }
+  void add_efa(const std::string& name, const std::string& state) {
+    const std::string device = "/sys/class/infiniband/" + name;
+    put(device + "/device/vendor", "0x1d0f\n");
+    put(device + "/ports/1/state", state + "\n");
+    put(device + "/ports/1/hw_counters/rx_drops", "3\n");
+  }
+  testing::CommandResult run(const std::vector<std::string>& arguments,
+                             const std::string& gpus = "") const {
+    std::vector<std::string> argv = {HPCTL_HPAGENT, "check"};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return testing::run_command(argv, {"HPCTL_SYSROOT=" + root_.path(), "STUB_NVML=" + gpus});
+  }
+  json document(const std::string& check, int exit_code, const std::string& gpus = "") const {
+    const auto result = run({check, "--json"}, gpus);
+    EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
+    json parsed = json::parse(result.out, nullptr, false);
+    EXPECT_FALSE(parsed.is_discarded()) << result.out;
+    return parsed;
+  }
+  // "gpu.count=fail ..." in the order of the findings.
+  static std::string verdicts(const json& document) {
+    std::string text;
+    for (const json& finding : document["findings"]) {
+      EXPECT_FALSE(finding["reason"].get<std::string>().empty()) << finding;
+      text +=
+          finding["check"].get<std::string>() + "=" + finding["verdict"].get<std::string>() + " ";
+    }
+    return text;
+  }
+
+  TemporaryDirectory root_;
+};
+
+TEST_F(Check, AMachineWithoutGpusSaysWhatItSkips) {
+  const json found = document("gpu", 0);
+  EXPECT_EQ(found["verdict"], "skipped");
+  EXPECT_EQ(verdicts(found),
+            "gpu.driver=skipped gpu.count=skipped gpu.answer=skipped gpu.ecc=skipped "
+            "gpu.rows=skipped gpu.xid=skipped ");
+}
+
+TEST_F(Check, GpusAgainstTheInstanceType) {
+  be("p5.48xlarge");
+  EXPECT_EQ(document("gpu", 1)["findings"][0]["verdict"], "fail") << "it has GPUs and no driver";
+  install_nvml();
+  put("/proc/uptime", "7200.00 1.0\n");
+  put("/dev/kmsg", "4,1,10000000,-;NVRM: Xid (PCI:0000:53:00): 79, pid=1, old\n");
+  json found = document("gpu", 0, "gggggggg");
+  EXPECT_EQ(verdicts(found),
+            "gpu.driver=pass gpu.count=pass gpu.answer=pass gpu.ecc=pass gpu.rows=pass "
+            "gpu.xid=pass ");
+  EXPECT_EQ(found["instance_type"], "p5.48xlarge");
+  EXPECT_EQ(found["findings"][0]["evidence"]["driver"], "570.86");
+  EXPECT_EQ(document("gpu", 1, "ggggggg")["verdict"], "fail") << "seven of eight";
+  found = document("gpu", 1, "gggglgge");
+  EXPECT_EQ(found["findings"][2]["reason"], "GPU 4: GPU is lost");
+  EXPECT_EQ(found["findings"][3]["verdict"], "fail");
+  EXPECT_EQ(document("gpu", 0, "gggggggp")["verdict"], "warn");
+  found = document("gpu", 1, "!");
+  EXPECT_EQ(found["findings"][0]["reason"], "NVML does not start: Driver Not Loaded");
+}
+
+TEST_F(Check, XidsOfTheLastHourCount) {
+  be("g6.xlarge");
+  install_nvml();
+  put("/proc/uptime", "7200.00 1.0\n");
+  put("/dev/kmsg",
+      "6,1,3600000001,-;NVRM: Xid (PCI:0000:53:00): 79, pid=1, GPU has fallen off the bus.\n"
+      " SUBSYSTEM=pci\n6,2,7100000000,-;usb 1-1: new device\n");
+  const json found = document("gpu", 1, "g");
+  EXPECT_EQ(found["findings"][5]["reason"], "Xid 79 (reboot) on PCI:0000:53:00");
+}
+
+TEST_F(Check, EfaDevicesPortsAndCounters) {
+  be("p4d.24xlarge");
+  EXPECT_EQ(document("efa", 1)["findings"][0]["reason"],
+            "0 of 4 EFA devices of an instance p4d.24xlarge found");
+  for (const char* name : {"rdmap0s0", "rdmap1s0", "rdmap2s0"}) add_efa(name, "4: ACTIVE");
+  add_efa("rdmap3s0", "1: DOWN");
+  put("/sys/class/infiniband/mlx5_0/device/vendor", "0x15b3\n");
+  const json found = document("efa", 1);
+  EXPECT_EQ(found["findings"][0]["verdict"], "pass");
+  EXPECT_EQ(found["findings"][1]["reason"], "not active: rdmap3s0 1: DOWN");
+  EXPECT_EQ(found["findings"][2]["evidence"]["rx_drops"], "12");
+  EXPECT_FALSE(found["findings"][2]["evidence"].contains("retrans_timeout_events"))
+      << "a counter that the driver lacks is not zero";
+  EXPECT_EQ(found["findings"][3]["check"], "efa.provider");
+}
+
+TEST_F(Check, AHangingDriverIsAFindingToo) {
+  install_nvml();
+  const auto result = run({"gpu", "--deadline", "1"}, "h");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.out.find("fail: gpu.deadline: no answer within 1 s"), std::string::npos)
+      << result.out;
+}
+
+TEST_F(Check, ATransferOverTheRealProvider) {
+  const auto result = testing::run_command({HPCTL_HPAGENT, "check", "net", "--json"},
+                                           {"FI_PROVIDER=tcp", "HPCTL_SYSROOT="});
+  const json found = json::parse(result.out, nullptr, false);
+  ASSERT_FALSE(found.is_discarded()) << result.out << result.err;
+  const json& provider = found["findings"][1];
+  if (provider["verdict"] == "skipped") GTEST_SKIP() << provider["reason"];
+  EXPECT_EQ(found["findings"][2]["check"], "net.transfer");
+  EXPECT_EQ(found["findings"][2]["verdict"], "pass") << found["findings"][2];
+  const auto wrong = testing::run_command({HPCTL_HPAGENT, "check", "net"},
+                                          {"FI_PROVIDER=nonsense", "HPCTL_SYSROOT="});
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.out;
+}
+
+TEST_F(Check, WrongUsageAndHelp) {
+  EXPECT_EQ(run({}).exit_code, 2);
+  EXPECT_EQ(run({"gpus"}).exit_code, 2);
+  EXPECT_EQ(run({"gpu", "--xml"}).exit_code, 2);
+  EXPECT_NE(run({"--help"}).out.find("Exit codes"), std::string::npos);
+}
+
+TEST(InstalledStack, FromTheInstallersList) {
+  const InstalledStack deb = stack_of(
+      "EFA installer version: 1.43.2\n# Packages installed:\nefa-config_1.18_all "
+      "libfabric-aws-bin_2.1.0amzn3.0_amd64 libfabric-aws-dev_2.1.0amzn3.0_amd64 "
+      "libnccl-ofi_1.16.3-1_amd64\n");
+  EXPECT_EQ(deb.libfabric, (Version{2, 1, 0}));
+  EXPECT_EQ(deb.ofi_nccl, (Version{1, 16, 3}));
+  const InstalledStack rpm =
+      stack_of("libfabric-aws-1.18.1amzn3.0-1.amzn2.x86_64 openmpi40-aws-4.1.5-3.x86_64");
+  EXPECT_EQ(rpm.libfabric, (Version{1, 18, 1}));
+  EXPECT_EQ(rpm.ofi_nccl, std::nullopt);
+}
+
+}  // namespace
+}  // namespace hpctl::agent
