@@ -125,7 +125,7 @@ constexpr JobYamlKey kKeys[] = {
     {"slurm.qos", kValue, "text", "", "", "Quality of service.", HP_READ(slurm.qos)},
     {"slurm.time", kValue, "time limit", "0", "0 to 365d",
      "Time limit as sbatch takes it, minutes or D-HH:MM:SS, or a duration such as 7d. 0: the "
-     "partition's default. A minute before the limit the job checkpoints and ends.",
+     "partition's default. A minute before the limit the job is ended in order (SIGTERM first).",
      [](YamlValue& v, JobSpec& s) { v.read_time_limit(s.slurm.time_minutes); }},
     {"slurm.exclusive", kValue, "true or false", "true", "",
      "Whole nodes, shared with no other job.", HP_READ(slurm.exclusive)},
