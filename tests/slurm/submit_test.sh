@@ -6,7 +6,10 @@
 set -euo pipefail
 cluster=$(dirname "$(realpath "$0")")/cluster
 bin=$1/bin
-[ -x "$bin/hpslurm" ] || { echo "skipped: no hpslurm was built (Slurm's headers are absent)" >&2; exit 77; }
+[ -x "$bin/hpslurm" ] || {
+  echo "skipped: no hpslurm was built (Slurm's headers are absent)" >&2
+  exit 77
+}
 
 die() {
   echo "FAILED: $*" >&2
@@ -22,8 +25,8 @@ hpctl() { timeout 120 "$bin/hpctl" "$@"; }
 state() { hpctl status "$1" --json | sed 's/.*"state":"\([A-Z]*\)","step".*/\1/'; }
 is_state() { [ "$(state "$1")" = "$2" ]; }
 job_file() {  # job_file NAME COMMAND [LINE]
-  printf 'name: %s\nnodes: 2\nslurm: {exclusive: false}\nworkload: {command: [sh, -c, "%s"]}\n%s\n' \
-    "$1" "$2" "${3:-}" >"$work/$1.yaml"
+  printf '%s\n' "name: $1" "nodes: 2" "slurm: {exclusive: false}" \
+    "workload: {command: [sh, -c, \"$2\"]}" "${3:-}" >"$work/$1.yaml"
   echo "$work/$1.yaml"
 }
 submit() { hpctl submit "$@" --json | sed 's/.*"job":\([0-9]*\).*/\1/'; }
