@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <future>
 #include <map>
 
@@ -15,6 +16,8 @@
 
 namespace hpctl {
 namespace {
+
+constexpr size_t kMaxReasonBytes = 512;
 
 const grpc::Status& stopping() {
   static const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "the controller is stopping");
@@ -135,21 +138,22 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
   });
 }
 
-grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext* context,
-                                                    const v1::CancelRequest* request,
-                                                    v1::CancelResponse* response) {
+grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* context,
+                                                   const std::string& job, MakeOrder make,
+                                                   AnswerOrder answer) {
   const auto uid = caller(context);
   if (!uid) return reply(context, unauthenticated());
   auto* reactor = context->DefaultReactor();
   const auto found = std::make_shared<absl::StatusOr<JobId>>(absl::NotFoundError(""));
   loop_.post(
-      [found, uid = *uid,
-       text = request->job()](const core::State& state) -> std::optional<core::EventBody> {
-        *found = find_job(state, text, uid);
+      [found, uid = *uid, job,
+       make = std::move(make)](const core::State& state) -> std::optional<core::EventBody> {
+        *found = find_job(state, job, uid);
         if (!found->ok()) return std::nullopt;
-        return core::CancelRequested{**found, uid};
+        return make(**found, uid);
       },
-      [found, reactor, response](const core::StepResult* result, const core::State* state) {
+      [found, reactor, answer = std::move(answer)](const core::StepResult* result,
+                                                   const core::State* state) {
         if (state == nullptr) {
           finish(reactor, stopping());
         } else if (!found->ok()) {
@@ -157,11 +161,45 @@ grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext*
         } else if (!result->refusal.empty()) {
           finish(reactor, {grpc::StatusCode::FAILED_PRECONDITION, result->refusal});
         } else {
-          response->set_state(core::to_string(state->jobs.at(**found).state));
+          answer(state->jobs.at(**found));
           finish(reactor, grpc::Status::OK);
         }
       });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext* context,
+                                                    const v1::CancelRequest* request,
+                                                    v1::CancelResponse* response) {
+  return order(
+      context, request->job(),
+      [](JobId job, uint32_t uid) {
+        return core::CancelRequested{job, uid};
+      },
+      [response](const core::Job& job) { response->set_state(core::to_string(job.state)); });
+}
+
+grpc::ServerUnaryReactor* ControllerService::QuarantineNode(
+    grpc::CallbackServerContext* context, const v1::QuarantineNodeRequest* request,
+    v1::QuarantineNodeResponse*) {
+  return order(
+      context, request->job(),
+      [node = request->node(), reason = request->reason().substr(0, kMaxReasonBytes),
+       for_ms = std::max<int64_t>(0, request->for_ms())](JobId job, uint32_t uid) {
+        return core::QuarantineRequested{job, node, uid, reason, for_ms};
+      },
+      [](const core::Job&) {});
+}
+
+grpc::ServerUnaryReactor* ControllerService::ReleaseNode(grpc::CallbackServerContext* context,
+                                                         const v1::ReleaseNodeRequest* request,
+                                                         v1::ReleaseNodeResponse*) {
+  return order(
+      context, request->job(),
+      [node = request->node()](JobId job, uint32_t uid) {
+        return core::ReleaseRequested{job, node, uid};
+      },
+      [](const core::Job&) {});
 }
 
 grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(

@@ -38,6 +38,12 @@ class ControllerService final : public v1::Controller::CallbackService {
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
                                      const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* QuarantineNode(grpc::CallbackServerContext* context,
+                                           const v1::QuarantineNodeRequest* request,
+                                           v1::QuarantineNodeResponse* response) override;
+  grpc::ServerUnaryReactor* ReleaseNode(grpc::CallbackServerContext* context,
+                                        const v1::ReleaseNodeRequest* request,
+                                        v1::ReleaseNodeResponse* response) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelRequest* request,
                                    v1::CancelResponse* response) override;
@@ -64,6 +70,11 @@ class ControllerService final : public v1::Controller::CallbackService {
   absl::StatusOr<JobId> look_up(const std::string& text, uint32_t uid);
   // Answers from the state, on the owner thread.
   grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, Answer answer);
+  // An order about one job: an event, and what is answered once the core has accepted it.
+  using MakeOrder = std::function<core::EventBody(JobId job, uint32_t uid)>;
+  using AnswerOrder = std::function<void(const core::Job& job)>;
+  grpc::ServerUnaryReactor* order(grpc::CallbackServerContext* context, const std::string& job,
+                                  MakeOrder make, AnswerOrder answer);
   // Answers at once.
   grpc::ServerUnaryReactor* reply(grpc::CallbackServerContext* context, grpc::Status status);
 

@@ -204,6 +204,29 @@ Result<std::string> ControllerClient::cancel(JobId job) {
   return response.state();
 }
 
+Outcome ControllerClient::quarantine_node(JobId job, const std::string& node,
+                                          const std::string& reason, int64_t for_ms) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::QuarantineNodeRequest request;
+  request.set_job(to_string(job));
+  request.set_node(node);
+  request.set_reason(reason);
+  request.set_for_ms(for_ms);
+  v1::QuarantineNodeResponse response;
+  return check(stub_->QuarantineNode(&context, request, &response));
+}
+
+Outcome ControllerClient::release_node(JobId job, const std::string& node) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::ReleaseNodeRequest request;
+  request.set_job(to_string(job));
+  request.set_node(node);
+  v1::ReleaseNodeResponse response;
+  return check(stub_->ReleaseNode(&context, request, &response));
+}
+
 Result<v1::GetVersionResponse> ControllerClient::version() {
   grpc::ClientContext context;
   set_deadline(context);

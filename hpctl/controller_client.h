@@ -33,6 +33,10 @@ class ControllerClient final : public JobSource {
   Result<JobId> submit(const std::string& spec_json, const std::string& submit_key);
   // The state after the request.
   Result<std::string> cancel(JobId job);
+  // for_ms 0 = until released.
+  Outcome quarantine_node(JobId job, const std::string& node, const std::string& reason,
+                          int64_t for_ms);
+  Outcome release_node(JobId job, const std::string& node);
   Result<v1::GetVersionResponse> version();
 
  private:

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpctl nodes: the nodes of one job or of all jobs that have not ended.
+// hpctl nodes: the nodes of one job or of all jobs that have not ended; quarantine and release.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/rpc/yaml_scalars.h"
+#include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_source.h"
+#include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -14,15 +18,25 @@ Lists nodes with their role (active, spare, lost, quarantined) and state (launch
 ended). Without JOB: the nodes of all jobs that have not ended. On the local backend a node is a
 virtual one, n0, n1, ...: a holder process and its agent on this machine.
 
+A quarantined node gets no ranks: a spare takes those it has, in a new generation, or what
+recovery.on_node_loss allows happens. Without --job this concerns every live job with that node. The
+quarantine belongs to the instance, outlives the controller, and ends by release, by --for, or when
+another instance takes the node's place.
+
 Examples:
   hpctl nodes
   hpctl nodes quickstart --json
+  hpctl nodes quarantine p5-17 --reason "link flaps" --for 12h
+  hpctl nodes release p5-17
 
 Options:
+  --job JOB      the job meant by quarantine or release
+  --reason TEXT  why, for the history
+  --for TIME     such as 30m or 2d; without it until released
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
           "agent_pid"}]}
 
-Exit codes: 0 shown, 1 no such job
+Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers
 )";
 
 // The jobs whose nodes are asked for.
@@ -75,7 +89,75 @@ void print_table(const Terminal& terminal, const std::vector<JobView>& jobs) {
   }
 }
 
+Result<std::unique_ptr<ControllerClient>> controller_of(const HomePaths& paths, JobId job) {
+  if (!is_slurm_job(paths, job)) return ControllerClient::ensure(paths);
+  if (auto client = ControllerClient::connect(paths, job)) return client;
+  return Error{ErrorCode::kUnavailable, "the controller of job " + to_string(job) +
+                                            " does not answer; see hpctl status " + to_string(job)};
+}
+
+// The live jobs that have the node, or the one that was named.
+Result<std::vector<JobId>> jobs_with(const HomePaths& paths, const Invocation& invocation,
+                                     const std::string& node) {
+  const auto source = open_source(paths);
+  std::vector<JobId> jobs;
+  if (invocation.has("--job")) {
+    HP_TRY_ASSIGN(const JobId job, find_job(*source, invocation.options.at("--job")));
+    jobs.push_back(job);
+    return jobs;
+  }
+  HP_TRY_ASSIGN(const std::vector<JobLine> all, source->list_jobs());
+  for (const JobLine& line : all) {
+    if (has_ended(line.state)) continue;
+    const auto view = source->get_job(line.job);
+    if (!view.ok()) continue;
+    const auto is_it = [&](const NodeView& n) { return n.name == node; };
+    if (std::any_of(view->nodes.begin(), view->nodes.end(), is_it)) jobs.push_back(line.job);
+  }
+  if (!jobs.empty()) return jobs;
+  return Error{ErrorCode::kNotFound, "no live job has a node " + node + "; see hpctl nodes"};
+}
+
+Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_ms) {
+  const std::string& node = invocation.arguments[1];
+  const std::string reason = invocation.has("--reason") ? invocation.options.at("--reason") : "";
+  HP_TRY_ASSIGN(const std::vector<JobId> jobs, jobs_with(paths, invocation, node));
+  for (const JobId job : jobs) {
+    HP_TRY_ASSIGN(const auto client, controller_of(paths, job));
+    if (invocation.arguments[0] == "quarantine") {
+      HP_TRY(client->quarantine_node(job, node, reason, for_ms));
+    } else {
+      HP_TRY(client->release_node(job, node));
+    }
+    invocation.terminal.out << node << " of job " << to_string(job)
+                            << (invocation.arguments[0] == "quarantine" ? " is quarantined\n"
+                                                                        : " is released\n");
+  }
+  return Ok{};
+}
+
+int run_order(const Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const std::string& word = invocation.arguments[0];
+  if (word != "quarantine" && word != "release") {
+    return report_usage(terminal, "nodes",
+                        "expected quarantine NODE, release NODE or JOB; found \"" + word + "\"");
+  }
+  const auto paths = home_from_environment();
+  if (!paths.ok()) return report(terminal, paths.error());
+  int64_t for_ms = 0;
+  if (invocation.has("--for")) {
+    const auto duration = parse_duration_ms(invocation.options.at("--for"));
+    if (!duration.ok())
+      return report_usage(terminal, "nodes", "--for: " + duration.error().message);
+    for_ms = *duration;
+  }
+  const Outcome done = order(*paths, invocation, for_ms);
+  return done.ok() ? kExitOk : report(terminal, done.error());
+}
+
 int run(Invocation& invocation) {
+  if (invocation.arguments.size() == 2) return run_order(invocation);
   const Terminal& terminal = invocation.terminal;
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
@@ -98,6 +180,15 @@ int run(Invocation& invocation) {
 
 }  // namespace
 
-Verb nodes_verb() { return {"nodes", "[JOB]", "list nodes", kHelp, 0, 1, {}, run}; }
+Verb nodes_verb() {
+  return {"nodes",
+          "[JOB | quarantine NODE | release NODE]",
+          "list nodes; put one in quarantine",
+          kHelp,
+          0,
+          2,
+          {{"--job", nullptr, "JOB"}, {"--reason", nullptr, "TEXT"}, {"--for", nullptr, "TIME"}},
+          run};
+}
 
 }  // namespace hpctl

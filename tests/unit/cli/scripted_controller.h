@@ -78,6 +78,10 @@ class ScriptedController final : public v1::Controller::Service {
     const std::lock_guard lock(mutex_);
     return submits_;
   }
+  std::vector<std::string> orders() {
+    const std::lock_guard lock(mutex_);
+    return orders_;
+  }
   std::vector<std::string> cancelled() {
     const std::lock_guard lock(mutex_);
     return cancelled_;
@@ -123,6 +127,20 @@ class ScriptedController final : public v1::Controller::Service {
     response->set_state("CANCELLED");
     return grpc::Status::OK;
   }
+  grpc::Status QuarantineNode(grpc::ServerContext*, const v1::QuarantineNodeRequest* request,
+                              v1::QuarantineNodeResponse*) override {
+    const std::lock_guard lock(mutex_);
+    if (request->node() == "n0") return {grpc::StatusCode::FAILED_PRECONDITION, "n0 has ranks"};
+    orders_.push_back("quarantine " + request->job() + " " + request->node() + " " +
+                      request->reason() + " " + std::to_string(request->for_ms()));
+    return grpc::Status::OK;
+  }
+  grpc::Status ReleaseNode(grpc::ServerContext*, const v1::ReleaseNodeRequest* request,
+                           v1::ReleaseNodeResponse*) override {
+    const std::lock_guard lock(mutex_);
+    orders_.push_back("release " + request->job() + " " + request->node());
+    return grpc::Status::OK;
+  }
   grpc::Status WatchEvents(grpc::ServerContext*, const v1::WatchEventsRequest* request,
                            grpc::ServerWriter<v1::Event>* writer) override {
     const std::lock_guard lock(mutex_);
@@ -151,6 +169,7 @@ class ScriptedController final : public v1::Controller::Service {
   std::mutex mutex_;
   std::vector<v1::SubmitRequest> submits_;
   std::vector<std::string> cancelled_;
+  std::vector<std::string> orders_;
 };
 
 // A job half-way through, on one node with one worker.

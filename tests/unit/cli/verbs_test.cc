@@ -162,6 +162,25 @@ TEST(Verbs, WaitShowsFaultsAndTheEnd) {
                 "  more         hpctl why 1 | hpctl events 1 | hpctl logs 1\n");
 }
 
+TEST(Verbs, QuarantineAndRelease) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  for (const char* name : {"n0", "n1"}) controller.jobs[0].add_nodes()->set_name(name);
+  const Ran ran = run({"nodes", "quarantine", "n1", "--reason", "link flaps", "--for", "2h"});
+  EXPECT_EQ(ran.out, "n1 of job 1 is quarantined\n") << ran.err;
+  EXPECT_EQ(run({"nodes", "release", "n1", "--job", "quick"}).out, "n1 of job 1 is released\n");
+  EXPECT_THAT(controller.orders(),
+              ::testing::ElementsAre("quarantine 1 n1 link flaps 7200000", "release 1 n1"));
+  const Ran refused = run({"nodes", "quarantine", "n0"});
+  EXPECT_EQ(refused.status, kExitFailed);
+  EXPECT_THAT(refused.err, ::testing::HasSubstr("n0 has ranks"));
+  EXPECT_THAT(run({"nodes", "quarantine", "n7"}).err,
+              ::testing::HasSubstr("no live job has a node n7"));
+  EXPECT_EQ(run({"nodes", "quarantine", "n1", "--for", "soon"}).status, kExitUsage);
+  EXPECT_EQ(run({"nodes", "bless", "n1"}).status, kExitUsage);
+}
+
 TEST(Verbs, AnInterruptEndsTheWaitingOnly) {
   const ScopedHome home;
   ScriptedController controller(home.paths());
