@@ -31,7 +31,7 @@ if ! $quick; then
   # The suppressions name only process-wide singletons of third-party libraries.
   export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
   part "build asan" scripts/build.sh asan
-  part "test asan+ubsan" run_ctest asan -LE 'heavy|sim|bench'
+  part "test asan+ubsan" run_ctest asan -LE 'heavy|sim|bench|slurm'
   part "build tsan" scripts/build.sh tsan
   part "test tsan" run_ctest tsan -L tsan
 fi

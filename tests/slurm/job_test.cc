@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// `hpctl submit` on a real Slurm, and the processes of a job killed one kind at a time: the job
+// finishes by itself with the weights of an undisturbed local run.
+#include <gtest/gtest.h>
+
+#include "tests/slurm/slurm_test.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+using SlurmJobs = SlurmTest;
+
+TEST_F(SlurmJobs, SubmitTrainFinish) {
+  const SlurmJob spec;
+  const auto result = submit(spec, {"--wait"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const json status = json::parse(result.out, nullptr, false);
+  ASSERT_FALSE(status.is_discarded()) << result.out;
+  const JobId job{std::stoull(status["job"].is_string() ? status["job"].get<std::string>()
+                                                        : status["job"].dump())};
+  jobs_.push_back(job);
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(status["generation"], 1);
+  EXPECT_EQ(status["restarts"], 0);
+  // Answered by what the job left, with no controller.
+  EXPECT_EQ(home_.status(job)["state"], "FINISHED");
+  EXPECT_FALSE(home_.events(job).empty());
+  for (const char* node : {"n1", "n2"}) {
+    EXPECT_EQ(processes_on(node).size(), 1U) << "more than slurmd is left on " << node;
+  }
+}
+
+TEST_F(SlurmJobs, KilledWorkerAndAgent) {
+  const SlurmJob spec;
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  ASSERT_TRUE(end_process(worker_pid(before, 2)));
+  ASSERT_TRUE(home_.wait_for_step(job, 50, seconds(90)));
+  EXPECT_NE(causes(job, "WorkerExited").find("SIGKILL"), std::string::npos);
+  // The agent proper: its holder starts it again, and training does not notice.
+  const json second = status(job);
+  ASSERT_TRUE(end_process(node_pid(second, 0, "agent_pid")));
+  ASSERT_TRUE(home_.wait_for_step(job, 80, seconds(90)));
+  const json third = status(job);
+  EXPECT_EQ(third["generation"], second["generation"]);
+  EXPECT_NE(node_pid(third, 0, "agent_pid"), node_pid(second, 0, "agent_pid"));
+  expect_exact_finish(job, spec);
+}
+
+TEST_F(SlurmJobs, KilledController) {
+  const SlurmJob spec;
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
+}
+
+TEST_F(SlurmJobs, CancelByHpctlAndByScancel) {
+  for (const bool by_slurm : {false, true}) {
+    const JobId job = start(SlurmJob{.training = {.name = "endless", .steps = 1000000}});
+    ASSERT_FALSE(HasFailure());
+    if (by_slurm) {
+      slurm({"scancel", to_string(job)});
+    } else {
+      EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
+    }
+    const auto gone = [&] { return slurm_state(job).empty(); };
+    EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(60))) << slurm_state(job);
+    EXPECT_EQ(status(job)["state"], "CANCELLED");
+    for (const char* node : {"n1", "n2"}) {
+      EXPECT_EQ(processes_on(node).size(), 1U) << "more than slurmd is left on " << node;
+    }
+  }
+}
+
+TEST_F(SlurmJobs, TwoAtOnceOneOfThemAtItsTimeLimit) {
+  const SlurmJob endless{.training = {.name = "endless", .steps = 1000000},
+                         .slurm = "{partition: other, time: 1}"};
+  const JobId limited = start(endless, 1);
+  const SlurmJob spec;
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  expect_exact_finish(job, spec);
+  const auto gone = [&] { return slurm_state(limited).empty(); };
+  EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(110))) << slurm_state(limited);
+  const json after = status(limited);
+  EXPECT_NE(after["state"], "RUNNING") << after;
+  // It was warned in time and has saved what it had.
+  EXPECT_EQ(home_.digest(limited).size(), 65U);
+}
+
+}  // namespace
+}  // namespace hpctl::testing

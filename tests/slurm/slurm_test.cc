@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/slurm/slurm_test.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "common/base/file.h"
+#include "tests/slurm/slurm_cluster.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+constexpr int kNodes = 4;
+constexpr seconds kLong{120};
+
+std::unique_ptr<test::SlurmCluster> g_cluster;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+std::string SlurmJob::yaml() const {
+  std::string text = training.yaml();
+  const std::string two_nodes = "nodes: 2\n";
+  text.replace(text.find(two_nodes), two_nodes.size(),
+               "nodes: " + nodes + "\nslurm: " + slurm + "\n");
+  const auto add_key = [&](const std::string& section, const std::string& key) {
+    text.insert(text.find(section + ": {") + section.size() + 3, key + ", ");
+  };
+  if (!on_node_loss.empty()) add_key("recovery", "on_node_loss: " + on_node_loss);
+  if (!checkpoint_dir.empty()) add_key("checkpoint", "dir: " + checkpoint_dir);
+  return text;
+}
+
+json node_of(const json& status, const std::string& name) {
+  for (const json& node : status["nodes"]) {
+    if (node["name"] == name) return node;
+  }
+  return nullptr;
+}
+
+void SlurmTest::SetUpTestSuite() {
+  g_cluster = std::make_unique<test::SlurmCluster>("--nodes " + std::to_string(kNodes) +
+                                                   " --netns --slurmd-timeout 20");
+}
+
+void SlurmTest::TearDownTestSuite() { g_cluster.reset(); }
+
+void SlurmTest::SetUp() {
+  if (g_cluster->code() == test::SlurmCluster::kCannotRun) {
+    GTEST_SKIP() << "no Slurm cluster here; the reason is above";
+  }
+  ASSERT_EQ(g_cluster->code(), 0);
+}
+
+void SlurmTest::TearDown() {
+  if (g_cluster->code() != 0) return;
+  if (HasFailure()) {
+    for (const JobId job : jobs_) std::cout << diagnosis(job);
+  }
+  slurm({"scancel", "--full", "-u", "root"});
+  for (int i = 1; i <= kNodes; ++i) cluster("heal", "n" + std::to_string(i));
+  const auto clean = [] {
+    const auto nodes = lines_of(slurm({"sinfo", "-hN", "-p", "main", "-o", "%T"}).out);
+    return nodes == std::vector<std::string>(kNodes, "idle") && slurm({"squeue", "-h"}).out.empty();
+  };
+  EXPECT_TRUE(wait_until(home_.directory(), clean, seconds(60)))
+      << slurm({"sinfo", "-N"}).out << slurm({"squeue"}).out;
+}
+
+StoppedDaemon::StoppedDaemon(const std::string& name) : name_(name) {
+  test::SlurmCluster::must("stop " + name_);
+}
+
+StoppedDaemon::~StoppedDaemon() { test::SlurmCluster::must("start " + name_); }
+
+void SlurmTest::cluster(const std::string& verb, const std::string& argument) {
+  test::SlurmCluster::must(verb + " " + argument);
+}
+
+bool SlurmTest::has_network_namespaces() {
+  const char* value = std::getenv("HPCTL_TEST_NETNS");
+  return value != nullptr && std::string(value) == "true";
+}
+
+CommandResult SlurmTest::slurm(const std::vector<std::string>& command) {
+  std::vector<std::string> argv = {"/usr/bin/env"};
+  argv.insert(argv.end(), command.begin(), command.end());
+  return run_command(argv, {}, seconds(20));
+}
+
+std::vector<pid_t> SlurmTest::processes_on(const std::string& node) {
+  std::vector<pid_t> pids;
+  std::istringstream in(test::SlurmCluster::command("pids " + node).out);
+  for (pid_t pid = 0; in >> pid;) pids.push_back(pid);
+  return pids;
+}
+
+std::string SlurmTest::slurm_state(JobId job) {
+  const auto lines = lines_of(slurm({"squeue", "-h", "-j", to_string(job), "-o", "%T"}).out);
+  return lines.empty() ? "" : lines[0];
+}
+
+std::string SlurmTest::undisturbed_digest(const SlurmJob& job) {
+  static std::map<int, std::string> known;
+  std::string& digest = known[job.training.steps];
+  if (digest.empty()) {
+    LocalCluster local;
+    const JobId id = local.submit(job.training.yaml());
+    EXPECT_EQ(local.wait_for_end(id, kLong), "FINISHED");
+    digest = local.digest(id);
+    EXPECT_TRUE(local.stop_and_list_leftovers(seconds(20)).empty());
+  }
+  return digest;
+}
+
+CommandResult SlurmTest::submit(const SlurmJob& job, const std::vector<std::string>& options) {
+  const std::string file = home_.directory() + "/job.yaml";
+  EXPECT_TRUE(write_file_atomic(file, job.yaml()).ok());
+  std::vector<std::string> args = {"submit", "--json", file};
+  args.insert(args.end(), options.begin(), options.end());
+  return home_.hpctl(args, kLong);
+}
+
+JobId SlurmTest::start(const SlurmJob& job, uint64_t step) {
+  const auto result = submit(job);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const json answer = json::parse(result.out, nullptr, false);
+  if (answer.is_discarded() || !answer.contains("job")) return JobId{0};
+  const json& id = answer["job"];
+  const JobId started{id.is_string() ? std::stoull(id.get<std::string>()) : id.get<uint64_t>()};
+  jobs_.push_back(started);
+  EXPECT_TRUE(home_.wait_for_step(started, step, kLong)) << "no step " << step;
+  return started;
+}
+
+std::string SlurmTest::batch_node(JobId job) {
+  const auto lines = lines_of(slurm({"squeue", "-h", "-j", to_string(job), "-o", "%B"}).out);
+  return lines.empty() ? "" : lines[0];
+}
+
+std::string SlurmTest::other_active_node(JobId job) const {
+  const std::string batch = batch_node(job);
+  const json now = status(job);
+  for (const json& node : now["nodes"]) {
+    if (node["role"] == "active" && node["name"] != batch) return node["name"];
+  }
+  return "";
+}
+
+void SlurmTest::expect_exact_finish(JobId job, const SlurmJob& spec) {
+  EXPECT_EQ(home_.wait_for_end(job, kLong), "FINISHED");
+  if (HasFailure()) return;
+  EXPECT_EQ(home_.digest(job), undisturbed_digest(spec));
+  const auto gone = [&] {
+    const std::string state = slurm_state(job);
+    return state.empty() || state == "COMPLETED";
+  };
+  EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(30)))
+      << "Slurm still has the job as " << slurm_state(job);
+}
+
+std::string SlurmTest::diagnosis(JobId job) const {
+  const std::string id = to_string(job);
+  std::string text = "--- job " + id + "\n" + home_.hpctl({"status", id}).out +
+                     home_.hpctl({"events", id}).out +
+                     home_.hpctl({"logs", id, "--tail", "20"}).out;
+  const std::string show = "cd '" + home_.paths().job(job) +
+                           "' && tail -n 40 slurm-*.out controller*.log nodes/*/agent.log " +
+                           "controllers/* 2>/dev/null";
+  text += slurm({"sh", "-c", show}).out + slurm({"scontrol", "show", "job", id}).out;
+  return text + slurm({"sinfo", "-N"}).out;
+}
+
+std::string SlurmTest::causes(JobId job, const std::string& type) const {
+  std::string text;
+  for (const json& event : home_.events(job)) {
+    if (event["type"] == type) text += event["cause"].get<std::string>() + "\n";
+  }
+  return text;
+}
+
+}  // namespace hpctl::testing

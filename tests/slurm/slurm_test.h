@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// One real Slurm for a test program (tests/slurm/cluster), and what its tests share: a home of
+// their own per test, the digest of an undisturbed local run, and a clean cluster after every test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/integration/local_cluster.h"
+#include "tests/integration/training_job.h"
+
+namespace hpctl::testing {
+
+// The job that Slurm tests run: the one of the integration tests, with sections for Slurm.
+struct SlurmJob {
+  TrainingJob training{.name = "slurm", .steps = 160, .checkpoint_every = 10};
+  std::string nodes = "2";
+  std::string slurm = "{partition: main, exclusive: true}";
+  std::string on_node_loss = {};  // "" = the default
+  std::string checkpoint_dir = {};
+
+  std::string yaml() const;
+};
+
+class SlurmTest : public ::testing::Test {
+ public:
+  // Up to the end of the program; without it every test is skipped with the reason.
+  static void SetUpTestSuite();
+  static void TearDownTestSuite();
+
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  // `cluster VERB ARGUMENT`, which must succeed.
+  static void cluster(const std::string& verb, const std::string& argument);
+  static bool has_network_namespaces();
+  // A program of Slurm, at most 20 s.
+  static CommandResult slurm(const std::vector<std::string>& command);
+  static std::vector<pid_t> processes_on(const std::string& node);
+  // JobState as squeue prints it with %T; "" = Slurm knows no such job any more.
+  static std::string slurm_state(JobId job);
+  // Digest of the newest checkpoint after an undisturbed local run of `job`; computed once per
+  // number of steps.
+  static std::string undisturbed_digest(const SlurmJob& job);
+
+  CommandResult submit(const SlurmJob& job, const std::vector<std::string>& options = {});
+  // Submits, fails the test when refused, and waits for training to be under way.
+  JobId start(const SlurmJob& job, uint64_t step = 15);
+  nlohmann::json status(JobId job) const { return home_.status(job); }
+  static std::string batch_node(JobId job);
+  // A node of the job that trains and does not run the batch script; "" = there is none.
+  std::string other_active_node(JobId job) const;
+  // FINISHED, with the weights of an undisturbed run, and Slurm has let go of the nodes.
+  void expect_exact_finish(JobId job, const SlurmJob& spec);
+  // All that a person would look at.
+  std::string diagnosis(JobId job) const;
+  // Causes of all events of this type, a line each.
+  std::string causes(JobId job, const std::string& type) const;
+
+  LocalCluster home_;
+  std::vector<JobId> jobs_;
+};
+
+// munged or slurmctld killed; started again at the end of the scope.
+class StoppedDaemon {
+ public:
+  explicit StoppedDaemon(const std::string& name);
+  ~StoppedDaemon();
+  StoppedDaemon(const StoppedDaemon&) = delete;
+  StoppedDaemon& operator=(const StoppedDaemon&) = delete;
+
+ private:
+  std::string name_;
+};
+
+// The node of the status document with this name; null when there is none.
+nlohmann::json node_of(const nlohmann::json& status, const std::string& name);
+
+}  // namespace hpctl::testing
