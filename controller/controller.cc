@@ -210,6 +210,14 @@ void Controller::perform(const core::Action& action, const core::State& state) {
   if (const auto* launch = std::get_if<core::LaunchNode>(&action.body)) {
     tasks_->post(
         [this, id = action.id, launch = *launch] { loop_->post(scheduler_->launch(id, launch)); });
+  } else if (const auto* requeue = std::get_if<core::RequeueJob>(&action.body)) {
+    tasks_->post([this, id = action.id, requeue = *requeue] {
+      loop_->post(scheduler_->requeue(id, requeue));
+    });
+  } else if (const auto* replace = std::get_if<core::ReplaceNode>(&action.body)) {
+    tasks_->post([this, id = action.id, replace = *replace] {
+      loop_->post(scheduler_->replace(id, replace));
+    });
   } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
     tasks_->post([this, id = action.id, find = *find, spec = state.jobs.at(find->job).spec] {
       loop_->post(find_checkpoint(id, find, spec));

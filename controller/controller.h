@@ -38,6 +38,8 @@ class Controller final : public OwnerEffects {
 
   // kAlreadyExists when another controller runs on this home.
   Outcome start();
+  // The job's verdict, once nothing of it runs here any more; before stop(). May wait for seconds.
+  void complete(int exit_code) { scheduler_->complete(exit_code); }
   void stop();
 
   // No live job, no agent, no client; `calls` tells whether it was so all the time.

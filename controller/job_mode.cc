@@ -16,6 +16,7 @@
 #include "common/rpc/hpslurm.h"
 #include "common/rpc/job_channel.h"
 #include "controller/expecting_scheduler.h"
+#include "controller/slurm_scheduler.h"
 
 namespace hpctl {
 namespace {
@@ -66,6 +67,8 @@ Outcome JobMode::take_over_rows(const std::optional<ControllerRecord>& newest) {
 }
 
 Outcome JobMode::prepare() {
+  HP_TRY_ASSIGN(const std::string programs, program_directory());
+  agent_program_ = programs + "/hpagent";
   HP_TRY_ASSIGN(token_, read_token(paths_.home()));
   HP_TRY_ASSIGN(document_, read_job_document(paths_.home()));
   if (document_.spec.checkpoint.dir.empty()) {
@@ -106,8 +109,14 @@ ControllerMode::Access JobMode::access() const {
   return {listen, token_, document_.uid};
 }
 
-std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post) {
-  return std::make_unique<ExpectingScheduler>();
+std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post post) {
+  if (record_.scheduler != kSchedulerSlurm) return std::make_unique<ExpectingScheduler>();
+  SlurmSchedulerSettings settings;
+  settings.job = job_;
+  settings.node = node_;
+  settings.agent_program = agent_program_;
+  settings.bulk_started = follows_.empty();
+  return std::make_unique<SlurmScheduler>(paths_, std::move(settings), std::move(post));
 }
 
 Outcome JobMode::claim(const std::string& address) {
@@ -128,6 +137,8 @@ Outcome JobMode::claim(const std::string& address) {
 std::optional<core::EventBody> JobMode::first_event() {
   core::Backend backend;
   backend.restart_count = static_cast<int64_t>(restart_count_);
+  backend.requeues = record_.scheduler == kSchedulerSlurm;
+  backend.replaces = backend.requeues && is_hyperpod();
   if (lineage_.empty() || lineage_.back().job != job_.value) {
     core::JobSubmitted submitted;
     submitted.spec = document_.spec;

@@ -68,6 +68,7 @@ class JobMode final : public ControllerMode {
   const UniqueFd wake_;
   JobDocument document_;
   std::string token_;
+  std::string agent_program_;
   ControllerRecord record_;  // ours
   std::vector<GenerationRecord> lineage_;
   std::string follows_;  // whom, for people; "" = the first of this allocation

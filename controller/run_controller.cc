@@ -121,6 +121,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   }
   tell(options.ready_fd, kControllerReady);
   const int exit_code = wait_for_verdict(controller, mode, signals);
+  if (exit_code != kExitSuperseded && exit_code != kExitFault) controller.complete(exit_code);
   controller.stop();
   log_info("ending with " + std::to_string(exit_code));
   return exit_code;

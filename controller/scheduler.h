@@ -35,6 +35,19 @@ class Scheduler {
   // not block for long.
   virtual void registered(const core::NodeKey& node, uint64_t holder_pid) = 0;
 
+  // JobRequeued, NodeReplacementRequested, or ActionFailed. As launch(). The core asks only where
+  // its Backend says that the scheduler can.
+  virtual core::EventBody requeue(ActionId id, const core::RequeueJob& action) {
+    return core::ActionFailed{id, action.job, "", "this backend cannot requeue a job", true};
+  }
+  virtual core::EventBody replace(ActionId id, const core::ReplaceNode& action) {
+    return core::ActionFailed{id, action.job, action.node, "this backend cannot replace a node",
+                              true};
+  }
+  // The verdict is durable and all nodes have ended: what is left of the job is ended with it. Last
+  // call before stop(); may wait for seconds.
+  virtual void complete(int /*exit_code*/) {}
+
   // Nothing is posted afterwards.
   virtual void stop() = 0;
 

@@ -211,6 +211,10 @@ Result<std::vector<SlurmReservation>> SlurmClient::reservations() {
 
 Outcome SlurmClient::cancel(JobId id) { return done(call("cancel", {{"job", id}})); }
 
+Outcome SlurmClient::complete(JobId id, int exit_code) {
+  return done(call("complete", {{"job", id}, {"exit_code", exit_code}}));
+}
+
 Outcome SlurmClient::signal(JobId id, int signal, bool batch_script) {
   return done(call("signal", {{"job", id}, {"signal", signal}, {"batch_script", batch_script}}));
 }

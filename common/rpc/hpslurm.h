@@ -64,6 +64,8 @@ class SlurmClient {
 
   // Ok when the job has ended already.
   Outcome cancel(JobId id);
+  // Ends a running job as its batch script would by exiting with that code; ok when it has ended.
+  Outcome complete(JobId id, int exit_code);
   // To all steps; with `batch_script` to the batch shell only.
   Outcome signal(JobId id, int signal, bool batch_script = false);
   // Same id, output appended. Only when the job's restart count still is `expected_restarts`, else

@@ -199,6 +199,16 @@ Answer cancel(const json& arguments) {
   return last_error("cannot cancel " + job_text(id));
 }
 
+Answer complete(const json& arguments) {
+  const uint32_t id = job_id(arguments);
+  // A wait status, as that of the batch script.
+  const auto status = (arguments.at("exit_code").get<uint32_t>() & 0xff) << 8;
+  if (complete_job(id, status) == SLURM_SUCCESS || errno == ESLURM_ALREADY_DONE) {
+    return json::object();
+  }
+  return last_error("cannot end " + job_text(id));
+}
+
 Answer signal_job(const json& arguments) {
   const uint32_t id = job_id(arguments);
   const auto signal = arguments.at("signal").get<uint16_t>();

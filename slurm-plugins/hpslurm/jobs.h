@@ -11,6 +11,7 @@ Answer submit(const nlohmann::json& arguments);
 Answer load_job(const nlohmann::json& arguments);
 Answer jobs_by_comment(const nlohmann::json& arguments);
 Answer cancel(const nlohmann::json& arguments);
+Answer complete(const nlohmann::json& arguments);
 Answer signal_job(const nlohmann::json& arguments);
 Answer requeue(const nlohmann::json& arguments);
 Answer keep_nodes(const nlohmann::json& arguments);

@@ -29,6 +29,7 @@ Answer perform(const std::string& request) {
       {"job", load_job},
       {"jobs_by_comment", jobs_by_comment},
       {"cancel", cancel},
+      {"complete", complete},
       {"signal", signal_job},
       {"requeue", requeue},
       {"keep_nodes", keep_nodes},

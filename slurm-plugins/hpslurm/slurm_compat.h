@@ -32,12 +32,18 @@ inline uint32_t job_handle(uint32_t id) { return id; }
 inline void set_reason_uid(update_node_msg_t& update, uint32_t uid) { update.reason_uid = uid; }
 #endif
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+inline int complete_job(uint32_t id, uint32_t status) {
+  slurm_step_id_t handle = SLURM_STEP_ID_INITIALIZER;
+  handle.job_id = id;
+  return slurm_complete_job(&handle, status);
+}
 inline void set_job_id(job_desc_msg_t& description, uint32_t id) {
   description.step_id.job_id = id;
 }
 inline uint32_t job_id_of(const submit_response_msg_t& answer) { return answer.step_id.job_id; }
 inline uint32_t job_id_of(const slurm_job_info_t& job) { return job.step_id.job_id; }
 #else
+inline int complete_job(uint32_t id, uint32_t status) { return slurm_complete_job(id, status); }
 inline void set_job_id(job_desc_msg_t& description, uint32_t id) { description.job_id = id; }
 inline uint32_t job_id_of(const submit_response_msg_t& answer) { return answer.job_id; }
 inline uint32_t job_id_of(const slurm_job_info_t& job) { return job.job_id; }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/node_replacement.h"
+
+namespace hpctl {
+
+bool is_recovery_requested(const SlurmNode& node) { return node.reason.rfind("Action:", 0) == 0; }
+
+ReplacementStep next_step(const SlurmNode& node, const std::string& instance_id, bool has_work) {
+  const bool both_known = !instance_id.empty() && !node.instance_id.empty();
+  if (both_known && node.instance_id != instance_id) return ReplacementStep::kReplaced;
+  if (is_recovery_requested(node)) return ReplacementStep::kStandBack;
+  return has_work ? ReplacementStep::kWait : ReplacementStep::kAsk;
+}
+
+Outcome request_recovery(SlurmClient& slurm, const std::string& node, const char* reason,
+                         const std::string& instance_id, bool has_work) {
+  HP_TRY_ASSIGN(const auto found, slurm.nodes({node}));
+  switch (next_step(found.front(), instance_id, has_work)) {
+    case ReplacementStep::kStandBack:
+      return Ok{};
+    case ReplacementStep::kReplaced:
+      return Error{ErrorCode::kFailedPrecondition,
+                   node + " is another machine by now (" + found.front().instance_id + ")"};
+    case ReplacementStep::kWait:
+      return Error{ErrorCode::kFailedPrecondition, "work has not left " + node};
+    case ReplacementStep::kAsk:
+      break;
+  }
+  return slurm.update_node(node, SlurmNodeState::kFail, reason);
+}
+
+}  // namespace hpctl

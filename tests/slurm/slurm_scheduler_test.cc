@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend of a Slurm job against a real Slurm, with a shell script for the agent: relaunch by
+// srun, also while slurmctld is away; what Slurm takes away is lost; an allocation that nobody is
+// left to end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
+#include <mutex>
+#include <optional>
+
+#include "common/base/file.h"
+#include "controller/node_replacement.h"
+#include "controller/slurm_scheduler.h"
+#include "tests/slurm/slurm_cluster.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+using test::await;
+using test::run_command;
+using test::SlurmCluster;
+using testing::HasSubstr;
+
+class SchedulerOnSlurm : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    cluster_ = std::make_unique<SlurmCluster>("--nodes 3 --netns --slurmd-timeout 8");
+  }
+  static void TearDownTestSuite() { cluster_.reset(); }
+  void SetUp() override {
+    if (cluster_->code() == SlurmCluster::kCannotRun) {
+      GTEST_SKIP() << "this machine cannot run a Slurm cluster (see above)";
+    }
+    ASSERT_EQ(cluster_->code(), 0);
+    ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+    agent_ = directory_ / "hpagent";
+    // --holder --job-dir DIR --job N --node NODE
+    write_script(agent_, "echo $7 on $SLURMD_NODENAME step $SLURM_STEP_ID >> " +
+                             (directory_ / "agents") + "; exec sleep 600");
+    submit();
+  }
+  void TearDown() override {
+    if (scheduler_) scheduler_->stop();
+    if (job_ == JobId{}) return;
+    EXPECT_TRUE(slurm_->cancel(job_).ok());
+    SlurmCluster::must("heal n1");
+    run_command("scontrol update nodename=n[1-3] state=resume 2>/dev/null");
+    await([] { return run_command("sinfo -hN -p main -o %t").out == "idle\nidle\nidle\n"; });
+  }
+
+  static void write_script(const std::string& path, const std::string& commands) {
+    ASSERT_TRUE(write_file_atomic(path, "#!/bin/sh\n" + commands + "\n").ok());
+    ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
+  }
+  static SlurmClientOptions client_options() {
+    SlurmClientOptions options;
+    options.program = std::string(std::getenv("HPCTL_BIN")) + "/hpslurm";
+    options.call_deadline_ms = 12'000;
+    return options;
+  }
+  void submit() {
+    SlurmSubmission batch;
+    batch.script = "#!/bin/sh\necho runs\nsleep 600\n";
+    batch.name = "scheduler-test";
+    batch.comment = "hpctl:" + directory_.path();
+    batch.work_dir = directory_.path();
+    batch.output = directory_ / "out.log";
+    batch.environment = {"PATH=/usr/bin:/bin"};
+    batch.nodes_min = 3;
+    slurm_ = std::make_unique<SlurmClient>(client_options());
+    const auto job = slurm_->submit(batch);
+    ASSERT_TRUE(job.ok()) << job.error().message;
+    job_ = *job;
+    ASSERT_TRUE(await([&] { return read_file(batch.output).ok(); })) << "the batch script runs";
+    for (const char* name : {"n1", "n2", "n3"}) {
+      core::Node node;
+      node.key = {job_, name};
+      node.state = core::NodeState::kUp;
+      node.boot_id = "boot-" + std::string(name);
+      state_.nodes[node.key] = node;
+    }
+  }
+  // Marking a node DOWN would not do: its slurmd lives, and reports the end of the script.
+  void lose_batch_node() {
+    ASSERT_EQ(slurm_->job(job_)->batch_host, "n1");
+    SlurmCluster::must("kill n1");
+    ASSERT_TRUE(await([&] { return slurm_->job(job_)->nodes.size() == 2; }, 60));
+    ASSERT_EQ(slurm_->job(job_)->state, "RUNNING");
+  }
+  void start(bool bulk_started) {
+    SlurmSchedulerSettings settings;
+    settings.job = job_;
+    settings.agent_program = agent_;
+    settings.bulk_started = bulk_started;
+    settings.slurm = client_options();
+    settings.poll_ms = 200;
+    scheduler_ = std::make_unique<SlurmScheduler>(
+        HomePaths(directory_.path()), settings, [this](JobId, const Scheduler::MakeEvent& make) {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          const auto event = make(state_);
+          if (!event) return;
+          if (const auto* lost = std::get_if<core::NodeLost>(&*event)) lost_.push_back(*lost);
+        });
+    scheduler_->resume(core::State{});
+  }
+  void launch(const std::string& node, uint64_t seq) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      state_.nodes.at({job_, node}).state = core::NodeState::kLaunching;
+    }
+    const auto answer = scheduler_->launch({Seq{seq}, 0}, {job_, node});
+    ASSERT_TRUE(std::holds_alternative<core::NodeLaunched>(answer));
+  }
+  std::string agents() const {
+    const auto text = read_file(directory_ / "agents");
+    return text.ok() ? *text : "";
+  }
+  std::optional<core::NodeLost> lost(const std::string& node) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const core::NodeLost& event : lost_) {
+      if (event.node == node) return event;
+    }
+    return std::nullopt;
+  }
+
+  inline static std::unique_ptr<SlurmCluster> cluster_;
+  TemporaryDirectory directory_;
+  std::string agent_;
+  std::unique_ptr<SlurmClient> slurm_;
+  JobId job_;
+  std::mutex mutex_;
+  core::State state_;
+  std::vector<core::NodeLost> lost_;
+  std::unique_ptr<SlurmScheduler> scheduler_;  // last: its threads use the above
+};
+
+TEST_F(SchedulerOnSlurm, TheFirstLaunchIsTheBatchScriptsAndTheSecondAnSrun) {
+  start(true);
+  launch("n2", 1);
+  launch("n2", 1);  // after a restart of the owner loop
+  launch("n2", 2);
+  ASSERT_TRUE(await([&] { return !agents().empty(); }));
+  EXPECT_THAT(agents(), HasSubstr("n2 on n2 step 0\n")) << "one step, on that node";
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    state_.nodes.at({job_, "n2"}).state = core::NodeState::kUp;
+  }
+  scheduler_->registered({job_, "n2"}, 0);
+  ASSERT_EQ(run_command("scancel " + to_string(job_) + ".0").code, 0);
+  ASSERT_TRUE(await([&] { return lost("n2").has_value(); }));
+  EXPECT_EQ(lost("n2")->boot_id, "boot-n2");
+  EXPECT_THAT(lost("n2")->cause, HasSubstr("srun"));
+}
+
+TEST_F(SchedulerOnSlurm, ARelaunchWaitsForSlurmctld) {
+  start(false);
+  // slurmctld saves a few seconds after a change; killed before that, it would not know the job.
+  const auto saved = [] {
+    return run_command("stat -c %y $HPCTL_TEST_CLUSTER/state/job_state 2>/dev/null").out;
+  };
+  const std::string before = saved();
+  ASSERT_EQ(run_command("scontrol update jobid=" + to_string(job_) + " nice=1").code, 0);
+  ASSERT_TRUE(await([&] { return saved() != before; }));
+  SlurmCluster::must("stop slurmctld");
+  launch("n3", 1);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  SlurmCluster::must("start slurmctld");
+  ASSERT_TRUE(await([&] { return !agents().empty(); }, 60))
+      << (lost("n3") ? lost("n3")->cause : "");
+  EXPECT_THAT(agents(), HasSubstr("n3 on n3"));
+  EXPECT_FALSE(lost("n3").has_value()) << lost("n3")->cause;
+}
+
+TEST_F(SchedulerOnSlurm, WhatSlurmTakesAwayIsLostAndCannotBeLaunched) {
+  start(false);
+  ASSERT_TRUE(await([&] { return slurm_->nodes({"n3"}).ok(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // the poll has seen three nodes
+  ASSERT_TRUE(slurm_->update_node("n3", SlurmNodeState::kDown, "test").ok());
+  ASSERT_TRUE(await([&] { return lost("n3").has_value(); }));
+  EXPECT_EQ(lost("n3")->cause, "Slurm took it out of the allocation: DOWN (test)");
+  EXPECT_EQ(slurm_->job(job_)->state, "RUNNING");
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    lost_.clear();
+  }
+  launch("n3", 1);
+  ASSERT_TRUE(await([&] { return lost("n3").has_value(); }));
+  EXPECT_THAT(lost("n3")->cause, HasSubstr("srun: error:"));
+}
+
+// The node of the batch script is gone for good, the job runs on without anybody to end it.
+TEST_F(SchedulerOnSlurm, AnAllocationWithoutABatchScriptIsEnded) {
+  start(false);
+  lose_batch_node();
+  scheduler_->complete(0);
+  ASSERT_TRUE(await([&] { return slurm_->job(job_)->state == "COMPLETED"; }))
+      << slurm_->job(job_)->state;
+}
+
+TEST_F(SchedulerOnSlurm, AVerdictOfFailureIsTheJobsExitCode) {
+  start(false);
+  lose_batch_node();
+  scheduler_->complete(93);
+  ASSERT_TRUE(await([&] { return slurm_->job(job_)->state == "FAILED"; }))
+      << slurm_->job(job_)->state;
+  EXPECT_EQ(slurm_->job(job_)->exit_code, 93);
+}
+
+TEST_F(SchedulerOnSlurm, AReplacementIsAskedForOnce) {
+  const auto reason = [&] { return slurm_->nodes({"n2"})->front().reason; };
+  const auto too_early = request_recovery(*slurm_, "n2", kReplaceReason, "", true);
+  ASSERT_FALSE(too_early.ok());
+  EXPECT_EQ(too_early.error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(reason(), "");
+  ASSERT_TRUE(request_recovery(*slurm_, "n2", kReplaceReason, "", false).ok());
+  EXPECT_EQ(reason(), "Action:Replace");
+  ASSERT_TRUE(request_recovery(*slurm_, "n2", kRebootReason, "", false).ok());
+  EXPECT_EQ(reason(), "Action:Replace") << "whoever asked first is left alone";
+}
+
+}  // namespace
+}  // namespace hpctl

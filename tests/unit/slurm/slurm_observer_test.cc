@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What two looks at Slurm differ in, and what HyperPod's reasons mean.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/node_replacement.h"
+#include "controller/slurm_observer.h"
+
+namespace hpctl {
+namespace {
+
+using Kind = SlurmObservation::Kind;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+SlurmJob job(const std::vector<std::string>& nodes) {
+  SlurmJob out;
+  out.state = "RUNNING";
+  out.reason = "None";
+  out.nodes = nodes;
+  return out;
+}
+
+SlurmNode node(const std::string& name, const std::string& state,
+               const std::vector<std::string>& flags = {}, const std::string& reason = "") {
+  SlurmNode out;
+  out.name = name;
+  out.state = state;
+  out.flags = flags;
+  out.reason = reason;
+  return out;
+}
+
+TEST(SlurmObserver, NothingHappens) {
+  SlurmObserver observer;
+  const std::vector<SlurmNode> nodes = {node("n1", "MIXED"), node("n2", "ALLOCATED")};
+  EXPECT_THAT(observer.compare(job({"n1", "n2"}), nodes), IsEmpty());
+  EXPECT_THAT(observer.compare(job({"n1", "n2"}), {node("n1", "ALLOCATED"), nodes[1]}), IsEmpty())
+      << "what other jobs do is no news";
+}
+
+TEST(SlurmObserver, ANodeIsLostAndReturns) {
+  SlurmObserver observer;
+  observer.compare(job({"n1", "n2"}), {node("n1", "MIXED"), node("n2", "MIXED")});
+  const SlurmNode silent = node("n2", "MIXED", {"NOT_RESPONDING"});
+  EXPECT_THAT(
+      observer.compare(job({"n1", "n2"}), {node("n1", "MIXED"), silent}),
+      ElementsAre(SlurmObservation{Kind::kNote, "n2", "Slurm shows n2 as MIXED+NOT_RESPONDING"}));
+  const SlurmNode down = node("n2", "DOWN", {"NOT_RESPONDING"}, "Not responding");
+  EXPECT_THAT(
+      observer.compare(job({"n1"}), {node("n1", "MIXED"), down}),
+      ElementsAre(SlurmObservation{Kind::kNote, "n2",
+                                   "Slurm shows n2 as DOWN+NOT_RESPONDING (Not responding)", false},
+                  SlurmObservation{Kind::kTaken, "n2",
+                                   "Slurm took it out of the allocation: DOWN+NOT_RESPONDING (Not "
+                                   "responding)",
+                                   false}));
+  EXPECT_THAT(
+      observer.compare(job({"n1"}), {node("n1", "MIXED"), node("n2", "IDLE")}),
+      ElementsAre(SlurmObservation{Kind::kReturned, "n2", "Slurm can use n2 again: IDLE", false}));
+}
+
+TEST(SlurmObserver, AFailingNodeIsMarkedOnceAndAgainWhenTheReasonChanges) {
+  SlurmObserver observer;
+  const auto look = [&](const std::string& reason) {
+    return observer.compare(job({"n1"}), {node("n1", "MIXED", {"FAIL"}, reason)});
+  };
+  EXPECT_THAT(
+      look("Action:Replace"),
+      ElementsAre(SlurmObservation{Kind::kMarked, "n1",
+                                   "Slurm shows n1 as MIXED+FAIL (Action:Replace)", true, true}));
+  EXPECT_THAT(look("Action:Replace"), IsEmpty());
+  EXPECT_EQ(look("Action:Replace : Not responding").size(), 1U);
+}
+
+TEST(SlurmObserver, TheJobsStateAndItsPendingReason) {
+  SlurmObserver observer;
+  observer.compare(job({"n1"}), {});
+  SlurmJob pending = job({});
+  pending.state = "PENDING";
+  pending.reason = "BeginTime";
+  pending.flags = {"COMPLETING"};
+  EXPECT_THAT(observer.compare(pending, {}),
+              ElementsAre(SlurmObservation{
+                  Kind::kNote, "", "Slurm shows the job as PENDING+COMPLETING (BeginTime)"}))
+      << "a requeue takes no node away from a job that runs";
+  pending.reason = "Resources";
+  EXPECT_EQ(observer.compare(pending, {}).size(), 1U);
+  EXPECT_THAT(observer.compare(pending, {}), IsEmpty());
+}
+
+TEST(NodeReplacement, StringsAreExact) {
+  EXPECT_STREQ(kReplaceReason, "Action:Replace");
+  EXPECT_STREQ(kRebootReason, "Action:Reboot");
+}
+
+TEST(NodeReplacement, IsAskedForOnceAndOnlyWhenWorkHasLeft) {
+  SlurmNode bad = node("n1", "MIXED");
+  bad.instance_id = "i-1";
+  EXPECT_EQ(next_step(bad, "i-1", true), ReplacementStep::kWait);
+  EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kAsk);
+  EXPECT_EQ(next_step(bad, "", false), ReplacementStep::kAsk) << "identity unknown";
+  for (const char* reason :
+       {"Action:Replace", "Action:Reboot", "Action:Replace : Not responding"}) {
+    bad.reason = reason;
+    EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kStandBack) << reason;
+    EXPECT_EQ(next_step(bad, "i-1", true), ReplacementStep::kStandBack) << reason;
+  }
+  for (const char* reason : {"action:replace", "Not responding", " Action:Replace"}) {
+    bad.reason = reason;
+    EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kAsk) << reason;
+  }
+  bad.reason = "Action:Replace";
+  bad.instance_id = "i-2";
+  EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kReplaced);
+}
+
+}  // namespace
+}  // namespace hpctl
