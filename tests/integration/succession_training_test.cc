@@ -16,7 +16,8 @@
 namespace hpctl::testing {
 namespace {
 
-constexpr int kSteps = 400;
+// Long enough for two successions, each of which takes some seconds.
+constexpr int kSteps = 600;
 constexpr uint64_t kGlobalBatch = 8;
 constexpr int kPatienceMs = 120'000;
 
