@@ -75,12 +75,17 @@ Outcome JobMode::prepare() {
     document_.spec.checkpoint.dir = paths_.default_checkpoints(job_);
   }
   HP_TRY_ASSIGN(const auto newest, newest_controller(paths_.home()));
+  const bool follows = newest && newest->restart_count == restart_count_;
+  if (options_.successor && !follows) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "there is nobody to succeed: no controller has run in this allocation"};
+  }
   record_.epoch = newest ? newest->epoch + 1 : 1;
   record_.node = node_;
   record_.restart_count = restart_count_;
   record_.nodes = options_.nodes;
   record_.scheduler = options_.scheduler;
-  if (newest && newest->restart_count == restart_count_) {
+  if (follows) {
     if (answers(*newest)) {
       return Error{ErrorCode::kAlreadyExists, "controller " + std::to_string(newest->epoch) +
                                                   " of this job answers on " + newest->node + " (" +

@@ -25,6 +25,7 @@ constexpr int kPatienceMs = 20'000;
 
 void set_deadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  context.set_wait_for_ready(true);  // who may call is the question here, not who may dial
 }
 
 JobSpec waiting_job() {
@@ -169,7 +170,8 @@ TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
   grpc::ClientContext context;
   set_deadline(context);
   const auto stream = links->Connect(&context);
-  ASSERT_TRUE(register_agent(*stream, "n0").has_welcome());
+  ASSERT_TRUE(register_agent(*stream, "n0").has_welcome())
+      << stream->Finish().error_message() << cluster_.logs();
   v1::AgentMessage report = message("n0");
   report.set_report_seq(1);
   report.mutable_checkpoint_committed()->set_generation(77);
@@ -194,7 +196,7 @@ TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
   v1::AgentMessage hello = message("n0");
   hello.set_job(cluster_.job().value + 1);
   hello.mutable_register_agent()->set_agent_pid(1);
-  ASSERT_TRUE(stream->Write(hello));
+  ASSERT_TRUE(stream->Write(hello)) << stream->Finish().error_message() << cluster_.logs();
   v1::ControllerMessage answer;
   ASSERT_TRUE(stream->Read(&answer));
   EXPECT_TRUE(answer.has_refused());
@@ -220,6 +222,13 @@ TEST(JobController, WithoutATokenThereIsNoListener) {
   EXPECT_EQ(cluster.wait_for(cluster.start_controller("n0"), kPatienceMs), kExitFault);
   EXPECT_NE(cluster.logs().find("token"), std::string::npos);
   EXPECT_FALSE(*newest_controller(cluster.job_dir()));
+}
+
+TEST(JobController, ASuccessorNeedsSomebodyToSucceed) {
+  test::JobCluster cluster(waiting_job());
+  const pid_t successor = cluster.start_controller("n0", {"--successor"});
+  EXPECT_EQ(cluster.wait_for(successor, kPatienceMs), kExitFault);
+  EXPECT_NE(cluster.logs().find("nobody to succeed"), std::string::npos);
 }
 
 }  // namespace
