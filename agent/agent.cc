@@ -29,6 +29,7 @@
 #include "agent/node_facts.h"
 #include "agent/node_preparation.h"
 #include "agent/packet_socket.h"
+#include "agent/process_state.h"
 #include "agent/progress_view.h"
 #include "agent/report_log.h"
 #include "agent/worker_command.h"
@@ -48,6 +49,8 @@ constexpr int64_t kGoodbyeTimeoutMs = 2'000;
 constexpr int64_t kAliveEveryMs = 400;
 constexpr uint32_t kAliveLimitMs = 1'500;
 constexpr uint32_t kAliveLimitWhileStartingControllerMs = 10'000;
+// A holder that leaves so many unanswered (5 s) is stopped; counted, as the machine may have slept.
+constexpr int kUnansweredSigns = 12;
 constexpr int64_t kDefaultHeartbeatMs = 500;
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
@@ -84,6 +87,7 @@ class Agent {
     uint64_t generation = 0;
     uint64_t pid = 0;
     std::unique_ptr<ProgressView> view;
+    StillWatch still;
   };
 
   // The holder's side.
@@ -120,6 +124,7 @@ class Agent {
   void read_pages();
   void heartbeat();
   void start_controller();
+  void show_life();
   void end_node(int exit_code, uint32_t grace_ms, const std::string& reason);
 
   const AgentOptions options_;
@@ -146,12 +151,14 @@ class Agent {
   bool welcomed_ = false;
   std::string last_trouble_;  // with the controller; logged when it changes
   int64_t heartbeat_ms_ = kDefaultHeartbeatMs;
+  int64_t still_limit_ms_ = INT64_MAX;  // then the kernel is asked what the worker does
   int64_t connect_at_ms_ = 0;
   int64_t welcome_by_ms_ = 0;
   int64_t acknowledge_by_ms_ = INT64_MAX;
   int64_t heartbeat_at_ms_ = 0;
   int64_t read_pages_at_ms_ = 0;
   int64_t alive_at_ms_ = 0;
+  int unanswered_signs_ = 0;
   std::optional<int64_t> leave_by_ms_;  // the node is done; only acknowledgements are waited for
   bool finished_ = false;
 };
@@ -209,6 +216,8 @@ void Agent::on_holder() {
                                        failed->permanent != 0));
     } else if (const auto* exit = std::get_if<holder::Exited>(&*event)) {
       on_exit(*exit);
+    } else if (std::holds_alternative<holder::AliveToo>(*event)) {
+      unanswered_signs_ = 0;
     }
   }
 }
@@ -216,7 +225,7 @@ void Agent::on_holder() {
 void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   if (worker.alive != 0) {
     pages_[worker.rank] =
-        Page{worker.generation, worker.pid, std::make_unique<ProgressView>(page.get())};
+        Page{worker.generation, worker.pid, std::make_unique<ProgressView>(page.get()), {}};
     watch_.worker_started(worker.rank, worker.generation);
     read_pages_at_ms_ = 0;
   }
@@ -417,6 +426,7 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
   backoff_.reset();
   orphan_.welcomed(welcome.orphan_timeout_ms());
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_ms_ = welcome.heartbeat_interval_ms();
+  if (welcome.hang_timeout_ms() > 0) still_limit_ms_ = welcome.hang_timeout_ms() / 2;
   for (const auto& [seq, report] : reports_.waiting()) deliver(report);
   heartbeat_at_ms_ = now;
 }
@@ -494,10 +504,7 @@ void Agent::on_time() {
   if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
   if (!link_ && now >= connect_at_ms_) connect();
   if (finished_) return;
-  if (now >= alive_at_ms_) {
-    tell_holder(holder::Alive{kAliveLimitMs});
-    alive_at_ms_ = now + kAliveEveryMs;
-  }
+  if (now >= alive_at_ms_) show_life();
   preparation_.on_time(now);
   if (now >= read_pages_at_ms_) read_pages();
   if (welcomed_ && now >= heartbeat_at_ms_) heartbeat();
@@ -529,12 +536,30 @@ void Agent::read_pages() {
 void Agent::heartbeat() {
   v1::AgentMessage message = this->message();
   v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
-  for (const auto& [rank, page] : pages_) {
-    *heartbeat.add_workers() =
-        to_message(StartedWorker{rank, page.generation, page.pid}, page.view->sample());
+  const int64_t now = clock_.monotonic_ms();
+  for (auto& [rank, page] : pages_) {
+    const ProgressSample sample = page.view->sample();
+    v1::WorkerProgress& worker = *heartbeat.add_workers();
+    worker = to_message(StartedWorker{rank, page.generation, page.pid}, sample);
+    if (page.still.sampled(sample.step, sample.collective, now) >= still_limit_ms_) {
+      worker.set_process_state(process_state(static_cast<pid_t>(page.pid)));
+    }
   }
   link_->send(message);
-  heartbeat_at_ms_ = clock_.monotonic_ms() + heartbeat_ms_;
+  heartbeat_at_ms_ = now + heartbeat_ms_;
+}
+
+// A holder that does not answer could neither stop nor start anything: its death frees the node.
+void Agent::show_life() {
+  const auto holder = static_cast<pid_t>(hello_.holder_pid);
+  if (unanswered_signs_ >= kUnansweredSigns && ::getppid() == holder) {
+    log_error("the holder (pid " + std::to_string(holder) +
+              ") does not answer; ending it, which loses the node");
+    ::kill(holder, SIGKILL);
+  }
+  tell_holder(holder::Alive{kAliveLimitMs});
+  ++unanswered_signs_;
+  alive_at_ms_ = clock_.monotonic_ms() + kAliveEveryMs;
 }
 
 // Blocks this thread for a moment: without a controller there is nobody to hear of anything else,

@@ -354,6 +354,7 @@ void Holder::on(const End& request) {
 
 void Holder::on(const Alive& sign) {
   agent_hangs_at_ms_ = clock_.monotonic_ms() + sign.next_within_ms;
+  send(AliveToo{});
 }
 
 void Holder::end_hung_agent() {

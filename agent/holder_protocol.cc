@@ -122,6 +122,9 @@ static void get(PacketReader& r, StoredReport& m) {
 static void put(PacketWriter&, const HelloEnd&) {}
 static void get(PacketReader&, HelloEnd&) {}
 
+void put(PacketWriter&, const AliveToo&) {}
+void get(PacketReader&, AliveToo&) {}
+
 std::string encode(const ToHolder& message) { return encode_packet(message); }
 std::string encode(const ToAgent& message) { return encode_packet(message); }
 

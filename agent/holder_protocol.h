@@ -23,7 +23,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 // Below the kernel's default socket buffer, so that any packet can be sent at all.
 inline constexpr size_t kMaxPacketBytes = 192U << 10;
 // The agent proper finds its end of the pair here.
@@ -71,7 +71,8 @@ struct End {
   uint32_t grace_ms = 0;
   std::string reason;
 };
-// The agent's loop turns; if it says nothing more within the time given, it hangs.
+// The agent's loop turns; if it says nothing more within the time given, it hangs. Answered by
+// AliveToo.
 struct Alive {
   uint32_t next_within_ms = 0;
 };
@@ -119,9 +120,12 @@ struct StoredReport {
   std::string bytes;
 };
 struct HelloEnd {};
+// The holder's loop turns.
+struct AliveToo {};
 
 using ToHolder = std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End, Alive>;
-using ToAgent = std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd>;
+using ToAgent =
+    std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd, AliveToo>;
 
 std::string encode(const ToHolder& message);
 std::string encode(const ToAgent& message);

@@ -126,7 +126,8 @@ std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
     reports.push_back({worker.rank(), worker.generation(), worker.pid(), worker.phase(),
                        worker.step(), worker.collective(), worker.loss(), worker.tokens(),
-                       worker.step_ns(), worker.first_step_unix_ns()});
+                       worker.step_ns(), worker.first_step_unix_ns(),
+                       worker.process_state().substr(0, 1)});
   }
   return reports;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far each rank is, from heartbeats: a soft table, never stored. Two transitions of it are
 // events: the first completed step of a generation, and a hang (no step completed by any rank for
-// too long). The suspect of a hang is the rank that began the fewest collectives: the others wait
-// for it inside one. Clocks of hosts are never compared.
+// too long). The suspect of a hang is a rank whose process is stopped; else the rank that began the
+// fewest collectives, because the others wait for it inside one; else, where all began the same, a
+// rank that sleeps uninterruptibly in the kernel. Clocks of hosts are never compared.
 #pragma once
 
 #include <cmath>
@@ -34,6 +35,7 @@ struct RankReport {
   uint64_t tokens = 0;
   uint64_t step_ns = 0;
   uint64_t first_step_unix_ns = 0;
+  std::string process_state;  // of /proc/PID/stat, of a worker that stands still; else ""
 };
 
 struct RankProgress {

@@ -40,8 +40,8 @@ template <typename Variant>
 Result<Variant> decode_packet(std::string_view packet, const std::string& where) {
   PacketReader reader(packet);
   const auto kind = reader.number<uint8_t>();
-  Variant message;
-  if (!read_packet_kind(kind, reader, message)) {
+  Result<Variant> message{Variant()};  // filled in place: a move would be taken for uninitialized
+  if (!read_packet_kind(kind, reader, *message)) {
     return Error{ErrorCode::kInvalidArgument, "damaged packet " + where + ": kind " +
                                                   std::to_string(kind) + ", " +
                                                   std::to_string(packet.size()) + " bytes"};

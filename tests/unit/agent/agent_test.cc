@@ -103,6 +103,23 @@ TEST_F(AgentTest, HeartbeatsCarryProgressAndCommitsAreReportedOnce) {
   EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end()));
 }
 
+TEST_F(AgentTest, AWorkerThatStandsStillIsShownWithTheStateOfItsProcess) {
+  controller_.behaviour.hang_timeout_ms = 400;
+  connect();
+  const v1::ActionDone started = start(1, 1, {0}, {"map", "step", "1", "hang"});
+  const auto heartbeat_with = [&](const std::string& state) {
+    return controller_.take([state](const AgentMessage& message) {
+      return message.has_heartbeat() && message.heartbeat().workers_size() == 1 &&
+             message.heartbeat().workers(0).step() == 1 &&
+             message.heartbeat().workers(0).process_state() == state;
+    });
+  };
+  heartbeat_with("");  // it has just moved
+  heartbeat_with("S");
+  ::kill(static_cast<pid_t>(started.workers(0).pid()), SIGSTOP);
+  heartbeat_with("T");
+}
+
 TEST_F(AgentTest, ReportsAreRepeatedUntilAcknowledgedWithTheirNumber) {
   controller_.behaviour.acknowledge = false;
   connect();
@@ -286,6 +303,16 @@ TEST_F(AgentTest, KilledHolderLeavesNothing) {
   ::kill(holder_.pid, SIGKILL);
   EXPECT_EQ(wait_for_node_end(), 256 + SIGKILL);
   for (const pid_t pid : {agent_pid(), static_cast<pid_t>(started.workers(0).pid()), stray}) {
+    EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << pid;
+  }
+}
+
+TEST_F(AgentTest, AStoppedHolderIsFoundAndItsNodeLost) {
+  connect();
+  const v1::ActionDone started = start(1, 1, {0}, {"hang"});
+  ::kill(holder_.pid, SIGSTOP);
+  EXPECT_EQ(wait_for_node_end(), 256 + SIGKILL);
+  for (const pid_t pid : {agent_pid(), static_cast<pid_t>(started.workers(0).pid())}) {
     EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << pid;
   }
 }

@@ -33,10 +33,13 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
     EXPECT_EQ(received->index(), request.index());
     EXPECT_EQ(encode(*received), encode(request));
   }
-  const std::vector<ToAgent> events = {
-      Hello{1, "b", 2, 3, 4, 5, 6, 7}, WorkerState{1, 2, 3, 4, 1},
-      SpawnFailed{1, 2, 1, "no"},      Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last"},
-      StoredReport{1, "bytes"},        HelloEnd{}};
+  const std::vector<ToAgent> events = {Hello{1, "b", 2, 3, 4, 5, 6, 7},
+                                       WorkerState{1, 2, 3, 4, 1},
+                                       SpawnFailed{1, 2, 1, "no"},
+                                       Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last"},
+                                       StoredReport{1, "bytes"},
+                                       HelloEnd{},
+                                       AliveToo{}};
   for (const ToAgent& event : events) {
     const auto received = decode_to_agent(encode(event));
     ASSERT_TRUE(received.ok());

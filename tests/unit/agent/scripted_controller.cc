@@ -45,6 +45,7 @@ grpc::Status ScriptedController::Connect(grpc::ServerContext* context, Stream* s
       answer.mutable_welcome()->set_controller_pid(1);
       answer.mutable_welcome()->set_heartbeat_interval_ms(behaviour.heartbeat_ms);
       answer.mutable_welcome()->set_orphan_timeout_ms(behaviour.orphan_timeout_ms);
+      answer.mutable_welcome()->set_hang_timeout_ms(behaviour.hang_timeout_ms);
       stream->Write(answer);
     } else if (message.report_seq() != 0 && behaviour.acknowledge) {
       answer.mutable_report_ack()->set_report_seq(message.report_seq());

@@ -24,6 +24,7 @@ class ScriptedController final : public v1::AgentLink::Service {
   struct Behaviour {
     uint32_t heartbeat_ms = 50;
     uint32_t orphan_timeout_ms = 60'000;
+    uint32_t hang_timeout_ms = 0;  // not said
     bool acknowledge = true;
     std::string refuse;  // answer Register with a permanent refusal
   };

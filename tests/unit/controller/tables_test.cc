@@ -113,6 +113,38 @@ TEST(Progress, AHangIsBlamedOnTheRankThatBeganTheFewestCollectives) {
   EXPECT_TRUE(table.take_hangs(10 * kHangFloorMs).empty()) << "once per generation";
 }
 
+// All four began the same collective; only the states of their processes differ.
+core::HangDetected hang_with_states(const std::vector<std::string>& states) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  table.observe(job, 0);
+  for (size_t i = 0; i < states.size(); ++i) {
+    RankReport report = at_step(static_cast<int32_t>(i), 1, 5, 57);
+    report.pid = 100 + i;
+    report.process_state = states[i];
+    table.report(job.id, "n" + std::to_string(i / 2), {report}, 0);
+  }
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  auto hangs = table.take_hangs(1 + kHangFloorMs);
+  return hangs.empty() ? core::HangDetected{} : hangs[0];
+}
+
+TEST(Progress, AStoppedProcessIsBlamedBeforeAnyNumber) {
+  const auto stopped = hang_with_states({"S", "D", "R", "T"});
+  EXPECT_EQ(stopped.rank, Rank{3});
+  EXPECT_EQ(stopped.node, "n1");
+  EXPECT_EQ(stopped.evidence,
+            "no step completed for 60 s after step 5; rank 3 (pid 103) is stopped (state T) and "
+            "began collective 57 (phase training)");
+  const auto stuck = hang_with_states({"S", "R", "D", "S"});
+  EXPECT_EQ(stuck.rank, Rank{2});
+  EXPECT_NE(stuck.evidence.find("rank 2 (pid 102) sleeps uninterruptibly"), std::string::npos)
+      << stuck.evidence;
+  EXPECT_NE(hang_with_states({"S", "R", "R", "S"}).evidence.find("nothing tells them apart"),
+            std::string::npos);
+}
+
 TEST(Progress, SlowStepsAndSavingHaveLongerLimits) {
   ProgressTable table;
   core::Job job = running_job(1, 0);
