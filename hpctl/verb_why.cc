@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Explains the present state of a job: the events and decisions that led to it, oldest first, each
-with its reason. Also answers after the controller has gone.
+with its reason; of a finished job also the faults that it survived. Also answers after the
+controller has gone.
 
 Examples:
   hpctl why quickstart

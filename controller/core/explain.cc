@@ -15,10 +15,34 @@ bool is_state_change(const LogEntry& entry) {
          entry.type != "JobAdopted" && entry.type != "JobRequeued";
 }
 
+// Of a job that finished: how it began, and what it survived on the way.
+bool is_told_at_the_end(const LogEntry& entry) {
+  for (const char* type :
+       {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound"}) {
+    if (entry.type == type) return true;
+  }
+  return false;
+}
+
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
+  return text;
+}
+
+// "; survived 2 faults: worker 3 on n1 died of SIGKILL at step 17; n0 was lost: ..."
+std::string survived(const std::vector<LogEntry>& chain) {
+  std::vector<std::string> faults;
+  for (const LogEntry& entry : chain) {
+    if (entry.type == "JobRecovering") faults.push_back(entry.cause);
+    // The cause that was reported after its consequence.
+    if (entry.type == "CauseFound" && !faults.empty()) faults.back() = entry.cause;
+  }
+  if (faults.empty()) return "";
+  std::string text =
+      "; survived " + std::to_string(faults.size()) + (faults.size() == 1 ? " fault" : " faults");
+  for (size_t i = 0; i < faults.size(); ++i) text += (i == 0 ? ": " : "; ") + faults[i];
   return text;
 }
 
@@ -51,10 +75,13 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
       if (entry->type == "CauseFound" && story.contains(entry->because)) story.insert(seq);
     }
   }
+  const bool finished = last != nullptr && last->type == "JobFinished";
   std::vector<LogEntry> chain;
-  for (const Seq seq : story) {
-    for (const LogEntry* entry : by_seq.at(seq)) {
-      if (entry->type != "Refused") chain.push_back(*entry);
+  for (const auto& [seq, entries] : by_seq) {
+    for (const LogEntry* entry : entries) {
+      const bool told =
+          story.contains(seq) ? entry->type != "Refused" : finished && is_told_at_the_end(*entry);
+      if (told) chain.push_back(*entry);
     }
   }
   return chain;
@@ -64,6 +91,7 @@ std::string summarize(const std::vector<LogEntry>& chain) {
   const auto state = std::find_if(chain.rbegin(), chain.rend(), is_state_change);
   if (state == chain.rend()) return "nothing has happened yet";
   std::string text = upper(state->type.substr(3)) + ": " + state->cause;
+  if (state->type == "JobFinished") return text + survived(chain);
   const auto found = std::find_if(chain.begin(), chain.end(),
                                   [](const LogEntry& entry) { return entry.type == "CauseFound"; });
   const LogEntry& root = found == chain.end() ? chain.front() : *found;

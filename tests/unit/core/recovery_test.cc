@@ -62,6 +62,13 @@ TEST_F(Recovery, KilledWorkerLeadsToTheNextGenerationFromTheCheckpoint) {
   const auto chain = explain(shell.log, id);
   EXPECT_THAT(summarize(chain), HasSubstr("SIGKILL"));
   EXPECT_EQ(chain.front().type, "WorkerExited");
+  for (int rank = 0; rank < 4; ++rank) shell.exit_worker(id, rank, 0, 0, 60);
+  ASSERT_EQ(job().state, JobState::kFinished);
+  const auto account = explain(shell.log, id);
+  EXPECT_EQ(account.front().type, "JobSubmitted");
+  EXPECT_THAT(summarize(account), HasSubstr("FINISHED: "));
+  EXPECT_THAT(summarize(account),
+              HasSubstr("survived 1 fault: worker 3 on n1 died of SIGKILL at step 17"));
 }
 
 }  // namespace
