@@ -46,7 +46,7 @@ Controller::Controller(const HomePaths& paths, const ControllerOptions& options,
 Controller::~Controller() { stop(); }
 
 Outcome Controller::take_lock() {
-  HP_TRY(make_directories(paths_.home()));
+  HP_TRY(make_directories(paths_.jobs(), 0700));
   HP_TRY(prepare_socket_directory(paths_));  // for one job its state too
   const int64_t deadline_ms = clock_.monotonic_ms() + kDeadOwnerMs;
   for (;;) {

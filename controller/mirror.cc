@@ -174,7 +174,7 @@ Result<std::vector<EventView>> read_events(const std::string& path) {
 
 Result<std::vector<JobId>> mirrored_jobs(const HomePaths& paths) {
   std::vector<JobId> jobs;
-  const std::string directory = paths.home() + "/jobs";
+  const std::string directory = paths.jobs();
   if (!path_exists(directory)) return jobs;
   HP_TRY_ASSIGN(const auto names, list_directory(directory));
   for (const std::string& name : names) {

@@ -29,8 +29,12 @@ Outcome check_home_is_ours(const HomePaths& paths) {
 }
 
 Outcome check_home_is_readable(const HomePaths& paths) {
-  if (::access(paths.home().c_str(), R_OK | X_OK) == 0 || errno != EACCES) return Ok{};
-  return check_home_is_ours(paths);
+  for (const std::string& directory : {paths.home(), paths.jobs()}) {
+    if (::access(directory.c_str(), R_OK | X_OK) != 0 && errno == EACCES) {
+      return check_home_is_ours(paths);
+    }
+  }
+  return Ok{};
 }
 
 }  // namespace hpctl

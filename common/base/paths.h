@@ -34,9 +34,9 @@ class HomePaths {
   // {"pid":…, "socket":…, "metrics":"HOST:PORT" or ""}, written when the controller is ready.
   std::string controller_json() const { return state_ + "/controller.json"; }
 
-  std::string job(JobId job) const {
-    return is_one_job() ? home_ : home_ + "/jobs/" + to_string(job);
-  }
+  // Made 0700 by the controller: what is below is its user's business. For one job, its directory.
+  std::string jobs() const { return is_one_job() ? home_ : home_ + "/jobs"; }
+  std::string job(JobId job) const { return is_one_job() ? home_ : jobs() + "/" + to_string(job); }
   std::string job_spec(JobId id) const { return job(id) + "/job.json"; }
   std::string job_status(JobId id) const { return job(id) + "/status.json"; }
   std::string job_events(JobId id) const { return job(id) + "/events.jsonl"; }

@@ -82,7 +82,7 @@ Start await_ready(int fd, SteadyTime deadline) {
 absl::StatusOr<Start> start_controller(const HomePaths& paths, std::vector<std::string> argv,
                                        SteadyTime deadline) {
   HP_RETURN_IF_ERROR(
-      to_absl(make_directories(std::filesystem::path(paths.controller_log()).parent_path())));
+      to_absl(make_directories(std::filesystem::path(paths.controller_log()).parent_path(), 0700)));
   if (argv.front().empty()) {
     HP_ASSIGN_OR_RETURN(const std::string directory, to_absl(program_directory()));
     argv.front() = directory + "/hpcontroller";

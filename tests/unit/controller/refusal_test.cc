@@ -73,8 +73,31 @@ TEST_F(Refusal, AnotherUidIsToldWhoseHomeItIs) {
   EXPECT_TRUE(is_one_line(refused.text)) << refused.text;
   EXPECT_NE(refused.text.find("belongs to uid 0, you are uid 65534"), std::string::npos)
       << refused.text;
-  EXPECT_FALSE(path_exists(controller.paths().home() + "/jobs"));
+  EXPECT_TRUE(list_directory(controller.paths().jobs())->empty());
   EXPECT_FALSE(controller.ended()) << "the controller goes on";
+}
+
+TEST_F(Refusal, AnotherUidLearnsAndChangesNothing) {
+  test::LiveController controller;
+  controller.start();
+  const std::string home = controller.paths().home();
+  ::chmod(home.c_str(), 0755);
+  const std::string copy = dir_ / "hpctl";
+  std::filesystem::copy_file(test::program("hpctl"), copy);
+  ASSERT_TRUE(
+      write_file_atomic(job_, "name: hidden\nworkload:\n  command: [sleep, \"600\"]\n").ok());
+  const std::string own = "HPCTL_HOME=" + home + " " + test::program("hpctl") + " ";
+  ASSERT_EQ(shell(own + "submit --local " + job_).code, 0);
+  for (const std::string verb : {"status 1", "cancel 1", "logs 1", "why 1", "events 1", "ps"}) {
+    const Ran refused = shell("exec setpriv --reuid 65534 --regid 65534 --clear-groups env " +
+                              std::string("HPCTL_HOME=") + home + " " + copy + " " + verb + "\n");
+    EXPECT_NE(refused.code, 0) << verb << ": " << refused.text;
+    EXPECT_TRUE(is_one_line(refused.text)) << verb << ": " << refused.text;
+    EXPECT_EQ(refused.text.find("hidden"), std::string::npos) << verb << ": " << refused.text;
+  }
+  const Ran status = shell(own + "status hidden --json");
+  EXPECT_EQ(status.code, 0) << status.text;
+  EXPECT_EQ(status.text.find("CANCEL"), std::string::npos) << status.text;
 }
 
 TEST_F(Refusal, AFullDiskIsNamedByTheController) {
@@ -89,7 +112,7 @@ TEST_F(Refusal, AFullDiskIsNamedByTheController) {
 
 TEST_F(Refusal, AFullDiskIsNamedBySubmit) {
   const Ran ran = on_disk(
-      "rw", fill_ + submit() + "; code=$?; test -e " + home_ + "/jobs && exit 98; exit $code");
+      "rw", fill_ + submit() + "; code=$?; test -e " + home_ + "/jobs/1 && exit 98; exit $code");
   if (ran.code == 99) GTEST_SKIP() << "mounts are not allowed here: " << ran.text;
   EXPECT_EQ(ran.code, 3) << ran.text;
   EXPECT_TRUE(is_one_line(ran.text)) << ran.text;
