@@ -2,12 +2,25 @@
 #include "agent/job_node.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+extern "C" {  // glibc 2.36 forgets to say so
+#include <sys/pidfd.h>
+}
+
+#include "common/base/endpoint.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/hyperpod.h"
+#include "common/base/log.h"
 
 namespace hpctl::holder {
+namespace {
+
+constexpr int kSuccessorPatienceMs = 30'000;
+
+}  // namespace
 
 Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& node) {
   HP_TRY(prepare_socket_directory(paths));
@@ -20,6 +33,21 @@ Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& n
     return errno_error("cannot redirect the output to " + path);
   }
   return Ok{};
+}
+
+void wait_for_successor_here(const HomePaths& paths, const std::string& node) {
+  if (!paths.is_one_job()) return;
+  const auto controller = newest_controller(paths.home());
+  if (!controller.ok() || !controller->has_value()) return;
+  const ControllerRecord& record = **controller;
+  if (record.epoch < 2 || record.node != node || record.boot_id != identify_machine().boot_id) {
+    return;
+  }
+  const UniqueFd process(::pidfd_open(static_cast<pid_t>(record.pid), 0));
+  if (!process.valid()) return;
+  log_info("waiting for controller " + std::to_string(record.epoch) + " to end the job");
+  pollfd ended{process.get(), POLLIN, 0};
+  if (::poll(&ended, 1, kSuccessorPatienceMs) == 0) log_warning("it does not end; leaving");
 }
 
 }  // namespace hpctl::holder

@@ -13,4 +13,9 @@ namespace hpctl::holder {
 // was said before. `paths` are HomePaths::of_job.
 Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& node);
 
+// After the node has ended: Slurm ends whatever a step has left when its tasks have exited, and a
+// successor of the job's controller that an agent of this node started is such a left-over. So the
+// step's task, the holder, stays until that controller has ended Slurm's job, at most 30 s.
+void wait_for_successor_here(const HomePaths& paths, const std::string& node);
+
 }  // namespace hpctl::holder

@@ -11,6 +11,7 @@
 #include "agent/agent.h"
 #include "agent/guardian.h"
 #include "agent/holder.h"
+#include "agent/job_node.h"
 #include "agent/probes/check.h"
 #include "common/base/log.h"
 
@@ -74,8 +75,7 @@ int usage_error() {
 }
 
 int run_holder(const Arguments& arguments, const std::string& program) {
-  using hpctl::holder::HolderOptions;
-  HolderOptions options{
+  hpctl::holder::HolderOptions options{
       paths_of(arguments), job_of(arguments), arguments.at("--node"), {program, "--agent"}, {}};
   for (const auto& [name, value] : arguments) {
     options.agent_argv.push_back(name);
@@ -83,7 +83,9 @@ int run_holder(const Arguments& arguments, const std::string& program) {
   }
   options.guardian_argv = {program, "--guardian"};
   hpctl::set_log_component("holder " + options.node);
-  return hpctl::holder::run_holder(options);
+  const int exit_code = hpctl::holder::run_holder(options);
+  hpctl::holder::wait_for_successor_here(options.paths, options.node);
+  return exit_code;
 }
 
 int run_agent(const Arguments& arguments, const std::string& directory) {
