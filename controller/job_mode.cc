@@ -8,6 +8,7 @@
 #include <array>
 
 #include "common/base/clock.h"
+#include "common/base/controller_beat.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
 #include "common/base/log.h"
@@ -90,6 +91,14 @@ Outcome JobMode::prepare() {
       return Error{ErrorCode::kAlreadyExists, "controller " + std::to_string(newest->epoch) +
                                                   " of this job answers on " + newest->node + " (" +
                                                   newest->address + ")"};
+    }
+    HP_TRY_ASSIGN(const bool lives, beat_moves(paths_.home()));
+    if (lives) {
+      return Error{ErrorCode::kAlreadyExists,
+                   "controller " + std::to_string(newest->epoch) + " of this job on " +
+                       newest->node + " (" + newest->address +
+                       ") serves most of the job's nodes, but does not answer here: this node is "
+                       "cut off"};
     }
     follows_ = "controller " + std::to_string(newest->epoch) + " on " + newest->node;
     if (record_.nodes.empty()) record_.nodes = newest->nodes;
@@ -209,6 +218,12 @@ bool JobMode::is_requeued() const {
 }
 
 core::EventBody JobMode::cancellation() const { return core::CancelRequested{job_, document_.uid}; }
+
+void JobMode::beat(const std::set<std::string>& heard) {
+  if (!is_majority(heard, record_.nodes)) return;
+  const auto written = write_beat(paths_.home(), record_.epoch, ++beats_);
+  if (!written.ok()) log_warning(written.error().message);
+}
 
 void JobMode::over(int exit_code) {
   int goes_on = -1;

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <set>
 
 #include "common/base/endpoint.h"
 #include "common/base/fd.h"
@@ -47,6 +48,9 @@ class JobMode final : public ControllerMode {
 
   // Whether Slurm has put the job back into its queue, and ends its processes for that.
   bool is_requeued() const;
+  // Shows that this controller is alive where it hears most of the job's nodes, so that a node that
+  // is cut off does not take over (common/base/controller_beat.h).
+  void beat(const std::set<std::string>& heard);
   // The cancellation that a signal asks for.
   core::EventBody cancellation() const;
   // Waits at most `timeout_ms`, or until `interrupt` is readable; looks whether another controller
@@ -72,6 +76,7 @@ class JobMode final : public ControllerMode {
   ControllerRecord record_;  // ours
   std::vector<GenerationRecord> lineage_;
   std::string follows_;  // whom, for people; "" = the first of this allocation
+  uint64_t beats_ = 0;
   int verdict_ = kVerdictFailed;
   bool verdict_written_ = false;
   std::atomic<int> exit_code_{-1};  // -1 = goes on

@@ -21,6 +21,15 @@ void Liveness::forget(const core::NodeKey& node, const std::string& boot_id) {
   if (it != entries_.end() && it->second.boot_id == boot_id) entries_.erase(it);
 }
 
+std::set<std::string> Liveness::heard_nodes(JobId job) {
+  std::set<std::string> names;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [node, entry] : entries_) {
+    if (node.job == job) names.insert(node.name);
+  }
+  return names;
+}
+
 void Liveness::rearm(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [node, entry] : entries_) entry.heard_ms = now_ms;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class Liveness {
              int64_t now_ms);
   void heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
   void forget(const core::NodeKey& node, const std::string& boot_id);
+  // Names of the job's nodes in the table.
+  std::set<std::string> heard_nodes(JobId job);
   // Everybody gets a fresh deadline.
   void rearm(int64_t now_ms);
   // Nodes whose deadline has passed; they leave the table.

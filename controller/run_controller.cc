@@ -7,6 +7,7 @@
 
 #include <csignal>
 
+#include "common/base/controller_beat.h"
 #include "common/base/log.h"
 #include "common/rpc/controller_process.h"
 #include "controller/controller.h"
@@ -18,7 +19,6 @@ namespace {
 
 constexpr int kExitUsage = 2;
 constexpr int kExitAnotherRuns = 3;
-constexpr int kLookForSuccessorMs = 1'000;
 
 UniqueFd take_signals() {
   std::signal(SIGPIPE, SIG_IGN);
@@ -85,10 +85,11 @@ int run_home(const ControllerOptions& options, const UniqueFd& signals) {
   return 0;
 }
 
-int wait_for_verdict(Controller& controller, JobMode& mode, const UniqueFd& signals) {
+int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const UniqueFd& signals) {
   for (;;) {
-    const auto exit_code = mode.wait(signals.get(), kLookForSuccessorMs);
+    const auto exit_code = mode.wait(signals.get(), kBeatIntervalMs);
     if (exit_code) return *exit_code;
+    mode.beat(controller.heard_nodes(job));
     const int signal = next_signal(signals);
     if (signal == SIGUSR1) log_info("SIGUSR1: noted; there is nothing to do about it");
     if (signal != SIGTERM && signal != SIGINT) continue;
@@ -120,7 +121,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
     return explain_failure(started.error(), options.ready_fd, kExitFault);
   }
   tell(options.ready_fd, kControllerReady);
-  const int exit_code = wait_for_verdict(controller, mode, signals);
+  const int exit_code = wait_for_verdict(controller, mode, JobId{options.job}, signals);
   if (exit_code != kExitSuperseded && exit_code != kExitFault) controller.complete(exit_code);
   controller.stop();
   log_info("ending with " + std::to_string(exit_code));

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <set>
 
+#include "common/base/controller_beat.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "controller/job_mode.h"
@@ -117,6 +118,27 @@ TEST_F(Succession, OfRacingSuccessorsOneWins) {
     if (racer == winner) continue;
     EXPECT_EQ(cluster_.wait_for(racer, kPatienceMs), kExitSuperseded);
   }
+  EXPECT_EQ(worker_pids(), workers_);
+  expect_finish();
+}
+
+// A node that is cut off finds no controller, but in the directory that one which serves the
+// others.
+TEST_F(Succession, NobodySucceedsAControllerWhoseBeatMoves) {
+  start();
+  ASSERT_EQ(::kill(first_, SIGSTOP), 0);
+  uint64_t count = uint64_t{1} << 40;
+  const auto refused = [&] {
+    EXPECT_TRUE(write_beat(cluster_.job_dir(), 1, ++count).ok());
+    return cluster_.logs().find("this node is cut off") != std::string::npos;
+  };
+  ASSERT_TRUE(test::eventually(refused, kPatienceMs)) << cluster_.logs();
+  EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U);
+  ASSERT_TRUE(cluster_.wait_for_epoch(2, kPatienceMs))
+      << "the beat stands still: " << cluster_.logs();
+  ASSERT_EQ(::kill(first_, SIGCONT), 0);
+  EXPECT_EQ(cluster_.wait_for(first_, kPatienceMs), kExitSuperseded);
+  ASSERT_TRUE(runs()) << cluster_.logs();
   EXPECT_EQ(worker_pids(), workers_);
   expect_finish();
 }

@@ -7,7 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/controller_beat.h"
 #include "common/base/endpoint.h"
+#include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/base/node_address.h"
 #include "tests/support/temporary_directory.h"
@@ -107,6 +109,32 @@ TEST(Verdict, AFailureIsForgottenByARequeueAndTheRestStands) {
   EXPECT_FALSE(standing_verdict(dir.path(), 4).value());
   ASSERT_TRUE(write_file_atomic(dir / "verdict", "none\n").ok());
   EXPECT_EQ(standing_verdict(dir.path(), 3).error().code, ErrorCode::kDataLoss);
+}
+
+TEST(ControllerBeat, MovesOnlyWhileSomebodyMovesIt) {
+  TemporaryDirectory dir;
+  ASSERT_TRUE(make_directories(dir / "controllers").ok());
+  EXPECT_EQ(read_beat(dir.path()).value(), "");
+  ASSERT_TRUE(write_beat(dir.path(), 1, 1).ok());
+  EXPECT_FALSE(beat_moves(dir.path()).value());
+  std::atomic<bool> ends = false;
+  std::thread controller([&] {
+    for (uint64_t count = 2; !ends; ++count) EXPECT_TRUE(write_beat(dir.path(), 1, count).ok());
+  });
+  EXPECT_TRUE(beat_moves(dir.path()).value());
+  ends = true;
+  controller.join();
+}
+
+TEST(ControllerBeat, NeedsMostOfTheNodes) {
+  const std::vector<std::string> four = {"a", "b", "c", "d"};
+  EXPECT_TRUE(is_majority({"b", "c", "d"}, four));
+  EXPECT_TRUE(is_majority({"a", "d"}, four));
+  EXPECT_FALSE(is_majority({"b", "c"}, four)) << "the half without the first node";
+  EXPECT_FALSE(is_majority({"a", "x", "y"}, four));
+  EXPECT_TRUE(is_majority({"a"}, {"a"}));
+  EXPECT_FALSE(is_majority({}, {"a"}));
+  EXPECT_FALSE(is_majority({}, {}));
 }
 
 TEST(NodeAddress, IsTheSideFromWhichThePeerIsReached) {
