@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lost nodes on a real Slurm.
+// Lost nodes on a real Slurm: a spare takes over, a node that was cut off comes back, and
+// the batch node is lost both ways.
 #include <gtest/gtest.h>
 
 #include "tests/slurm/slurm_test.h"
@@ -8,6 +9,7 @@ namespace hpctl::testing {
 namespace {
 
 using nlohmann::json;
+using std::chrono::seconds;
 
 using NodeLoss = SlurmTest;
 
@@ -22,6 +24,49 @@ TEST_F(NodeLoss, SpareTakesTheRanksAtOnce) {
   const json after = status(job);
   EXPECT_EQ(after["generation"], 2) << causes(job, "JobRecovering");
   EXPECT_NE(node_of(after, victim)["role"], "active") << after;
+}
+
+TEST_F(NodeLoss, CutAndHealedNodeNeverContinuesTheOldGeneration) {
+  if (!has_network_namespaces()) GTEST_SKIP() << "no network namespaces here: nothing to cut";
+  const SlurmJob spec{.nodes = "{count: 2, spares: 1}"};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = other_active_node(job);
+  ASSERT_NE(victim, "");
+  cluster("cut", victim);
+  const auto moved_on = [&] { return status(job)["generation"].get<int>() >= 2; };
+  EXPECT_TRUE(wait_until(home_.directory(), moved_on, seconds(60)));
+  // Not an awaited event but the fault itself: the node is away for 30 s.
+  wait_until(
+      home_.directory(), [] { return false; }, seconds(30));
+  cluster("heal", victim);
+  expect_exact_finish(job, spec);
+  const auto only_slurmd = [&] { return processes_on(victim).size() == 1; };
+  EXPECT_TRUE(wait_until(home_.directory(), only_slurmd, seconds(90)))
+      << "the job has ended, and something of it is left on " << victim;
+}
+
+// Past SlurmdTimeout Slurm takes the node out of the job, which goes on without its batch script; a
+// surviving agent starts the successor controller, which ends the job.
+TEST_F(NodeLoss, BatchNodeGoneForGood) {
+  const SlurmJob spec{.nodes = "{count: 2, spares: 1}"};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = batch_node(job);
+  cluster("kill", victim);
+  expect_exact_finish(job, spec);
+  EXPECT_NE(status(job)["controller"]["node"], victim);
+}
+
+// Back before SlurmdTimeout Slurm finds the batch script missing and puts the job into the queue.
+TEST_F(NodeLoss, BatchNodeBackAtOnce) {
+  const SlurmJob spec{.nodes = "{count: 2, spares: 1}"};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = batch_node(job);
+  cluster("kill", victim);
+  cluster("heal", victim);
+  expect_exact_finish(job, spec);
 }
 
 }  // namespace
