@@ -129,8 +129,10 @@ TEST_F(Check, AHangingDriverIsAFindingToo) {
 }
 
 TEST_F(Check, ATransferOverTheRealProvider) {
-  const auto result = testing::run_command({HPCTL_HPAGENT, "check", "net", "--json"},
-                                           {"FI_PROVIDER=tcp", "HPCTL_SYSROOT="});
+  // libfabric's providers keep some bytes when they are unloaded; the leak has no name to suppress.
+  const auto result =
+      testing::run_command({HPCTL_HPAGENT, "check", "net", "--json"},
+                           {"FI_PROVIDER=tcp", "HPCTL_SYSROOT=", "ASAN_OPTIONS=detect_leaks=0"});
   const json found = json::parse(result.out, nullptr, false);
   ASSERT_FALSE(found.is_discarded()) << result.out << result.err;
   const json& provider = found["findings"][1];
