@@ -57,7 +57,8 @@ void on(Transition& t, const ActionFailed& e) {
     t.note("NotPossible", job, cause, target.node);
   } else if (node != nullptr && !t.has_ranks(node->key)) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
-  } else if (e.node_fault && !job.cancel_requested && can_vacate(t, job, *node)) {
+  } else if (e.node_fault && node != nullptr && !job.cancel_requested &&
+             can_vacate(t, job, *node)) {
     condemn(t, job, *node, e.reason);
   } else if ((e.permanent || e.node_fault) && !job.cancel_requested) {
     end_job(t, job, JobState::kFailed, cause);
