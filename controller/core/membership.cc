@@ -199,6 +199,16 @@ std::vector<Node*> nodes_missing(Transition& t, const Job& job) {
   return missing;
 }
 
+bool any_node_missing(Transition& t, const Job& job) {
+  const auto any = [&](const std::set<NodeKey>& keys) {
+    for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
+      if (t.has_ranks(*it)) return true;
+    }
+    return false;
+  };
+  return any(t.state().index.not_up) || any(t.state().index.quarantined);
+}
+
 bool has_spare(Transition& t, const Job& job) {
   return allows(job, kOnNodeLossSpare) && !find_spares(t, job).empty();
 }
@@ -214,6 +224,7 @@ int64_t launch_patience(Transition& t, const Job& job) {
 
 void promote_spares(Transition& t, Job& job) {
   if (!is_preparing(job) || !allows(job, kOnNodeLossSpare)) return;
+  if (job.spec.nodes + job.spec.spares <= job.nodes()) return;  // every node has ranks
   const std::vector<Node*> vacated = find_vacated(t, job);
   if (vacated.empty()) return;
   const std::vector<Node*> spares = find_spares(t, job);
@@ -228,7 +239,7 @@ void promote_spares(Transition& t, Job& job) {
 }
 
 void grow(Transition& t, Job& job) {
-  if (job.nodes() == job.spec.nodes || !nodes_missing(t, job).empty()) return;
+  if (job.nodes() == job.spec.nodes || any_node_missing(t, job)) return;
   const std::vector<Node*> spares = find_spares(t, job);
   const int32_t before = job.nodes();
   const auto most = std::min(job.spec.nodes, before + static_cast<int32_t>(spares.size()));

@@ -45,6 +45,8 @@ bool is_preparing(const Job& job);
 
 // Nodes with ranks that are not up, or quarantined: the next generation cannot start with them.
 std::vector<Node*> nodes_missing(Transition& t, const Job& job);
+// Whether there is one; costs little even while thousands are.
+bool any_node_missing(Transition& t, const Job& job);
 // A spare is up, and recovery.on_node_loss lets it take over.
 bool has_spare(Transition& t, const Job& job);
 // While a generation is prepared: spares that are up take the ranks of lost and quarantined nodes.
