@@ -65,7 +65,8 @@ check "standard error apart" "err" "$(step -n1 sh -c 'echo out; echo err >&2' 2>
 tty_report='tty >/dev/null && echo tty; set -- $(ps -o pgid=,tpgid=,sid= -p $$)
   [ $1 = $2 ] && [ $2 = $3 ] && echo foreground'
 on_tty() {
-  script -qec "timeout --foreground 60 srun -Q --auto-resume=$1 -n1 --pty sh -c '$tty_report'" /dev/null \
+  local step="srun -Q --auto-resume=$1 -n1 --pty sh -c '$tty_report'"
+  script -qec "timeout --foreground 60 $step" /dev/null \
     </dev/null | tr -d '\r\0\004^@D\b'
 }
 check "--pty: same session, foreground" "$(on_tty 0)" "$(on_tty 1)"
