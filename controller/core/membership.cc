@@ -185,10 +185,11 @@ NodeRole role_of(const State& state, const Node& node) {
   return is_lost(node) ? NodeRole::kLost : NodeRole::kSpare;
 }
 
-std::vector<Node*> nodes_missing(Transition& t, const Job& job) {
+std::vector<Node*> nodes_missing(Transition& t, const Job& job, size_t most) {
   std::vector<Node*> missing;
   const auto collect = [&](const std::set<NodeKey>& keys, bool only_up) {
     for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
+      if (missing.size() == most) return;
       Node& node = t.state().nodes.at(*it);
       if (only_up && node.state != NodeState::kUp) continue;
       if (t.has_ranks(*it)) missing.push_back(&node);
@@ -197,16 +198,6 @@ std::vector<Node*> nodes_missing(Transition& t, const Job& job) {
   collect(t.state().index.not_up, false);
   collect(t.state().index.quarantined, true);
   return missing;
-}
-
-bool any_node_missing(Transition& t, const Job& job) {
-  const auto any = [&](const std::set<NodeKey>& keys) {
-    for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
-      if (t.has_ranks(*it)) return true;
-    }
-    return false;
-  };
-  return any(t.state().index.not_up) || any(t.state().index.quarantined);
 }
 
 bool has_spare(Transition& t, const Job& job) {
@@ -239,7 +230,7 @@ void promote_spares(Transition& t, Job& job) {
 }
 
 void grow(Transition& t, Job& job) {
-  if (job.nodes() == job.spec.nodes || any_node_missing(t, job)) return;
+  if (job.nodes() == job.spec.nodes || !nodes_missing(t, job, 1).empty()) return;
   const std::vector<Node*> spares = find_spares(t, job);
   const int32_t before = job.nodes();
   const auto most = std::min(job.spec.nodes, before + static_cast<int32_t>(spares.size()));

@@ -161,7 +161,7 @@ void advance(Transition& t, Job& job) {
       return;
     case PlanStage::kWaitNodes:
       promote_spares(t, job);
-      if (t.now() >= job.not_before_ms && !any_node_missing(t, job)) {
+      if (t.now() >= job.not_before_ms && nodes_missing(t, job, 1).empty()) {
         enter_find_checkpoint(t, job, "every node is up");
       }
       return;

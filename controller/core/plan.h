@@ -44,9 +44,7 @@ bool is_preparing(const Job& job);
 // ---- which node has which ranks (membership.cc) -------------------------------------------------
 
 // Nodes with ranks that are not up, or quarantined: the next generation cannot start with them.
-std::vector<Node*> nodes_missing(Transition& t, const Job& job);
-// Whether there is one; costs little even while thousands are.
-bool any_node_missing(Transition& t, const Job& job);
+std::vector<Node*> nodes_missing(Transition& t, const Job& job, size_t most = SIZE_MAX);
 // A spare is up, and recovery.on_node_loss lets it take over.
 bool has_spare(Transition& t, const Job& job);
 // While a generation is prepared: spares that are up take the ranks of lost and quarantined nodes.
