@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
@@ -28,6 +27,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/random_hex.h"
 
 namespace hpctl::holder {
 namespace {
@@ -37,14 +37,9 @@ constexpr int64_t kSweepTimeoutMs = 5'000;
 constexpr int64_t kFirstSignOfLifeMs = 10'000;  // of a new agent process
 
 std::string new_boot_id() {
-  unsigned char bytes[8];
-  HP_CHECK(::getrandom(bytes, sizeof(bytes), 0) == sizeof(bytes));
-  std::string id;
-  for (const unsigned char byte : bytes) {
-    id += "0123456789abcdef"[byte >> 4];
-    id += "0123456789abcdef"[byte & 15];
-  }
-  return id;
+  auto id = random_hex(8);
+  HP_CHECK(id.ok());
+  return *std::move(id);
 }
 
 bool is_permanent(ErrorCode code) {

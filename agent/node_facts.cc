@@ -3,20 +3,10 @@
 
 #include <unistd.h>
 
-#include <array>
-
 #include "common/base/hyperpod.h"
+#include "common/base/node_address.h"
 
 namespace hpctl::agent {
-namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
-
-}  // namespace
-
 NodeFacts read_node_facts(const std::string& node) {
   const MachineIdentity machine = identify_machine();
   const long pages = ::sysconf(_SC_PHYS_PAGES);

@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/home_mode.h"
 
-#include <unistd.h>
-
-#include <array>
-
+#include "common/base/node_address.h"
 #include "controller/local_scheduler.h"
 
 namespace hpctl {
-namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-}  // namespace
-
 HomeMode::HomeMode(const HomePaths& paths, std::string agent_program)
     : paths_(paths), agent_program_(std::move(agent_program)), host_(host_name()) {}
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/options.h"
+#include "common/base/node_address.h"
 
 #include <unistd.h>
 
-#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <sstream>
@@ -144,9 +144,7 @@ Outcome check(const ControllerOptions& options) {
 std::string this_node() {
   const char* name = std::getenv("SLURMD_NODENAME");
   if (name != nullptr && *name != '\0') return name;
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
+  return host_name();
 }
 
 }  // namespace

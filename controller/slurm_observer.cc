@@ -10,10 +10,6 @@ namespace {
 
 using Kind = SlurmObservation::Kind;
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string describe_state(const SlurmJob& job) {
   std::string text = job.state;
   for (const std::string& flag : job.flags) text += "+" + flag;
@@ -59,19 +55,18 @@ std::vector<SlurmObservation> SlurmObserver::compare(const SlurmJob& job,
   for (const SlurmNode& node : nodes) now[node.name] = node;
   for (const auto& [name, node] : now) {
     const auto before = nodes_.find(name);
-    compare_node(before == nodes_.end() ? nullptr : &before->second, node,
-                 contains(job.nodes, name), out);
+    compare_node(before == nodes_.end() ? nullptr : &before->second, node, job.has_node(name), out);
   }
   const bool runs = job.state == "RUNNING" && job_ && job_->restart_count == job.restart_count;
   if (runs) {
     for (const std::string& name : job_->nodes) {
-      if (contains(job.nodes, name)) continue;
+      if (job.has_node(name)) continue;
       const auto node = now.find(name);
       const std::string state = node == now.end() ? "" : ": " + describe_state(node->second);
       out.push_back({Kind::kTaken, name, "Slurm took it out of the allocation" + state, false});
     }
     for (const std::string& name : job.nodes) {
-      if (contains(job_->nodes, name)) continue;
+      if (job_->has_node(name)) continue;
       out.push_back({Kind::kNote, name, "Slurm added " + name + " to the allocation"});
     }
   }

@@ -14,10 +14,6 @@ namespace {
 constexpr int64_t kBatchScriptMs = 20'000;  // to end the job itself once its agents have ended
 constexpr int64_t kLookAgainMs = 500;
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string minutes_text(int64_t ms) {
   const int64_t seconds = ms / 1000;
   return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
@@ -218,7 +214,7 @@ core::EventBody SlurmScheduler::replace(ActionId id, const core::ReplaceNode& ac
 
 void SlurmScheduler::let_go(const std::string& node) {
   const auto job = slurm_.job(settings_.job);
-  if (!job.ok() || !contains(job->nodes, node)) return;
+  if (!job.ok() || !job->has_node(node)) return;
   const std::string consequence = "; " + node + " is replaced when the job ends";
   if (job->batch_host == node) {
     say(node, "the batch script's node cannot leave the allocation" + consequence);
@@ -238,7 +234,7 @@ bool SlurmScheduler::has_ended_by_itself() {
   for (;;) {
     const auto job = slurm_.job(settings_.job);
     if (job.ok() && (job->state != "RUNNING" || job->batch_host == settings_.node)) return true;
-    if (job.ok() && !contains(job->nodes, job->batch_host)) return false;
+    if (job.ok() && !job->has_node(job->batch_host)) return false;
     if (clock.monotonic_ms() >= deadline_ms) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(kLookAgainMs));
   }

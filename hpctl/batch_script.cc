@@ -22,9 +22,14 @@ refuse() {
   exit "$status"
 }
 
-# `hpctl submit` makes the same link; whoever comes first.
-ln -sT "$key" "$HPCTL_HOME/jobs/$job" 2>/dev/null
-[ "$(readlink "$HPCTL_HOME/jobs/$job")" = "$key" ] ||
+# `hpctl submit` makes the same link; whoever comes first. An earlier job of this cluster with this
+# id is one that Slurm has forgotten (hpctl/submit_directory.h).
+link=$HPCTL_HOME/jobs/$job
+ln -sT "$key" "$link" 2>/dev/null
+if [ "$(readlink "$link")" != "$key" ] && cmp -s "$link/cluster" "$job_dir/cluster"; then
+  ln -sfT "$key" "$job_dir/link" && mv -T "$job_dir/link" "$link"
+fi
+[ "$(readlink "$link")" = "$key" ] ||
   refuse 93 "$HPCTL_HOME/jobs/$job belongs to another job; submit again with another HPCTL_HOME"
 [ -x "$programs/hpcontroller" ] || refuse 2 "node ${SLURMD_NODENAME:-$(hostname)} has no" \
   "$programs/hpcontroller; install hpctl on a file system that all nodes see"

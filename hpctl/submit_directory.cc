@@ -12,7 +12,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "hpctl/random_hex.h"
+#include "common/base/random_hex.h"
 
 namespace hpctl {
 namespace {
@@ -42,6 +42,15 @@ std::string link_target(const std::string& link) {
   return n <= 0 ? "" : std::string(buffer.data(), static_cast<size_t>(n));
 }
 
+std::string cluster_file(const std::string& job_dir) { return job_dir + "/cluster"; }
+
+bool same_cluster(const std::string& job_dir, const std::string& other) {
+  constexpr size_t kMaxBytes = 4096;
+  const auto a = read_file(cluster_file(job_dir), kMaxBytes);
+  const auto b = read_file(cluster_file(other), kMaxBytes);
+  return a.ok() && b.ok() && *a == *b;
+}
+
 // "12" -> 12; 0 for any other name.
 uint64_t number_of(const std::string& name) {
   const bool digits = !name.empty() && name.size() <= 18 &&
@@ -58,7 +67,7 @@ SubmitDirectory submit_directory(const HomePaths& paths, const std::string& key)
 }
 
 Result<SubmitDirectory> create_submit_directory(const HomePaths& paths, const std::string& key,
-                                                const JobSpec& spec) {
+                                                const std::string& cluster, const JobSpec& spec) {
   SubmitDirectory directory = submit_directory(paths, key);
   HP_TRY(make_directories(paths.home() + "/jobs"));
   if (::mkdir(directory.path.c_str(), 0700) != 0) {
@@ -68,6 +77,7 @@ Result<SubmitDirectory> create_submit_directory(const HomePaths& paths, const st
     HP_TRY_ASSIGN(const std::string token, random_hex(kTokenBytes));
     HP_TRY(write_secret(directory.path + "/token", token + "\n"));
     HP_TRY(write_file_atomic(directory.path + "/job.json", job_document(spec, key)));
+    HP_TRY(write_file_atomic(cluster_file(directory.path), cluster + "\n"));
     return sync_directory(paths.home() + "/jobs");
   };
   if (const Outcome filled = fill(); !filled.ok()) {
@@ -83,8 +93,17 @@ Outcome link_job(const HomePaths& paths, JobId job, const SubmitDirectory& direc
     return sync_directory(paths.home() + "/jobs");
   }
   const Error error = errno_error("cannot create " + link);
-  if (link_target(link) == directory.name()) return Ok{};
-  return error;
+  const std::string earlier = link_target(link);
+  if (earlier == directory.name()) return Ok{};
+  if (!same_cluster(paths.home() + "/jobs/" + earlier, directory.path)) return error;
+  const std::string next = directory.path + "/link";
+  if (::symlink(directory.name().c_str(), next.c_str()) != 0 && errno != EEXIST) {
+    return errno_error("cannot create " + next);
+  }
+  if (::rename(next.c_str(), link.c_str()) != 0 && link_target(link) != directory.name()) {
+    return errno_error("cannot replace " + link);
+  }
+  return sync_directory(paths.home() + "/jobs");
 }
 
 bool is_slurm_job(const HomePaths& paths, JobId job) {

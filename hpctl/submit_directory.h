@@ -27,11 +27,14 @@ struct SubmitDirectory {
 // Where create_submit_directory() will make it.
 SubmitDirectory submit_directory(const HomePaths& paths, const std::string& key);
 // With job.json and token. All or nothing: what was made before an error is removed.
+// `cluster` is Slurm's ClusterName.
 Result<SubmitDirectory> create_submit_directory(const HomePaths& paths, const std::string& key,
-                                                const JobSpec& spec);
+                                                const std::string& cluster, const JobSpec& spec);
 
-// Idempotent. kAlreadyExists when the id belongs to another job of this home, which happens when
-// local jobs and Slurm jobs, or the jobs of two clusters, share one HPCTL_HOME.
+// Idempotent. Slurm gives an id again when slurmctld lost its newest state or has counted to
+// MaxJobId; then the earlier job of this cluster is history, and jobs/JOB is the new one's.
+// kAlreadyExists when the id belongs to another job of this home, which happens when local jobs and
+// Slurm jobs, or the jobs of two clusters, share one HPCTL_HOME.
 Outcome link_job(const HomePaths& paths, JobId job, const SubmitDirectory& directory);
 
 // Whether the id is a Slurm job's here, submitted or running.

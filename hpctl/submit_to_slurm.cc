@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/base/random_hex.h"
 #include "common/rpc/hpslurm.h"
 #include "hpctl/batch_script.h"
-#include "hpctl/random_hex.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -85,8 +85,10 @@ Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths
 Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths) {
   SlurmClient slurm;
   HP_TRY(check_size(slurm, spec));
+  HP_TRY_ASSIGN(const SlurmVersion version, slurm.version());
   HP_TRY_ASSIGN(const std::string key, random_key());
-  HP_TRY_ASSIGN(const SubmitDirectory directory, create_submit_directory(paths, key, spec));
+  HP_TRY_ASSIGN(const SubmitDirectory directory,
+                create_submit_directory(paths, key, version.cluster, spec));
   auto submission = make_submission(spec, paths, directory);
   Outcome ready = submission.ok()
                       ? write_file_atomic(directory.path + "/batch.sh", submission->script)

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/base/random_hex.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
-#include "hpctl/random_hex.h"
 #include "hpctl/submit_checks.h"
 #include "hpctl/submit_to_slurm.h"
 #include "hpctl/verbs.h"

@@ -6,6 +6,8 @@
 #include "agent/probes/fabric.h"
 #include "agent/probes/probe.h"
 #include "common/base/hyperpod.h"
+#include "common/base/join.h"
+#include "common/base/node_address.h"
 
 namespace hpctl::agent {
 namespace {
@@ -19,8 +21,7 @@ Finding judge_addresses() {
                   "no interface but the loopback is up: other nodes cannot reach this one",
                   {}};
   if (addresses.empty()) return finding;
-  std::string list;
-  for (const std::string& address : addresses) list += (list.empty() ? "" : ", ") + address;
+  const std::string list = join(addresses, ", ");
   return {"net.address", Verdict::kPass, "has " + list, {{"addresses", list}}};
 }
 

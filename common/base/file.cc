@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/file.h"
+#include "common/base/node_address.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,9 +28,7 @@ std::string parent_of(const std::string& path) {
 // O_EXCL at creation.
 std::string temporary_name(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return path + ".tmp." + host.data() + "." + std::to_string(getpid()) + "." +
+  return path + ".tmp." + host_name() + "." + std::to_string(getpid()) + "." +
          std::to_string(counter.fetch_add(1));
 }
 

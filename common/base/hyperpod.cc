@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/hyperpod.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
+#include "common/base/node_address.h"
 
 namespace hpctl {
 namespace {
@@ -203,24 +198,6 @@ MachineIdentity identify_machine() {
   }
   if (identity.instance_id.empty()) identity.instance_id = environment("HPCTL_INSTANCE_ID");
   return identity;
-}
-
-std::vector<std::string> own_addresses() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return {};
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
-  std::vector<std::string> addresses;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    const bool usable = entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET &&
-                        (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0;
-    if (!usable) continue;
-    const auto* address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
-    std::array<char, INET_ADDRSTRLEN> text{};
-    if (::inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size()) != nullptr) {
-      addresses.emplace_back(text.data());
-    }
-  }
-  return addresses;
 }
 
 }  // namespace hpctl

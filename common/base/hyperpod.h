@@ -79,7 +79,4 @@ struct MachineIdentity {
 };
 MachineIdentity identify_machine();
 
-// IPv4 addresses of this machine's interfaces that are up, loopback excepted.
-std::vector<std::string> own_addresses();
-
 }  // namespace hpctl

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the controller and the agents of a job of a cluster find in its directory, besides the
 // controllers' records (common/base/endpoint.h) and the mirror (docs/formats.md). All nodes of the
-// job see it. `hpctl submit` writes the first two.
+// job see it. `hpctl submit` writes the first three.
 //
 //   JOBDIR/job.json   the job's spec with "uid" and "submit_key"
+//   JOBDIR/cluster    ClusterName of the Slurm that the job was submitted to, and a newline
 //   JOBDIR/token      64 hexadecimal digits and a newline, mode 0600
 //   JOBDIR/verdict    exit code of the job and its restart count; durable before any node is told
 //                     to end

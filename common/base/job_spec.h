@@ -10,64 +10,16 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/train_spec.h"
 
 namespace hpctl {
-
-struct ModelSpec {
-  std::string preset;  // "" when the dimensions were given directly
-  int64_t dim = 0;
-  int64_t layers = 0;
-  int64_t heads = 0;
-  int64_t kv_heads = 0;
-  int64_t ffn = 0;
-  int64_t vocab = 0;
-  double rope_theta = 500000.0;
-  double norm_eps = 1e-5;
-};
-
-struct DataSpec {
-  std::string path;  // a text file, or a directory of text files
-  std::string tokenizer = "byte";
-  int64_t seq_len = 0;
-};
-
-struct BatchSpec {
-  int64_t micro = 1;   // sequences per worker and forward pass
-  int64_t global = 0;  // sequences per optimizer step over all workers; micro * world divides it
-};
-
-struct OptimizerSpec {
-  double lr = 3e-4;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  double clip = 1.0;  // global gradient norm; 0 = off
-};
-
-struct ScheduleSpec {
-  std::string name = "cosine";
-  int64_t warmup_steps = 0;
-  double min_lr_ratio = 0.1;
-};
-
-struct TrainSpec {
-  ModelSpec model;
-  DataSpec data;
-  BatchSpec batch;
-  int64_t steps = 0;
-  uint64_t seed = 1;
-  OptimizerSpec optimizer;
-  ScheduleSpec schedule;
-  std::string strategy = "full";   // parallelism.strategy
-  std::string precision = "bf16";  // bf16 | fp32: compute; state and reductions are fp32
-};
 
 struct CheckpointSpec {
   std::string dir;            // absolute; "" = HomePaths::default_checkpoints, filled at submit
   int64_t every_steps = 500;  // 0 = off
   double every_minutes = 30;  // 0 = off
   int64_t keep = 5;
+  int64_t keep_every = 0;         // steps whose multiples are never deleted; 0 = none
   std::string resume = "latest";  // latest | none | absolute path of a step-N.gG directory
 };
 
@@ -170,9 +122,5 @@ struct SpecProblem {
 };
 // All of them, in the order of job.yaml; empty = the spec is good. At most one per key.
 std::vector<SpecProblem> find_problems(const JobSpec& spec);
-
-// Dimensions of a named model (sources: trainer-peers, TorchTitan llama3 flavors).
-std::optional<ModelSpec> model_preset(const std::string& name);
-std::vector<std::string> model_preset_names();
 
 }  // namespace hpctl

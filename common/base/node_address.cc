@@ -6,8 +6,10 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
+#include <memory>
 
 #include "common/base/fd.h"
 
@@ -39,25 +41,32 @@ std::string source_address(const std::string& ip) {
   return text_of(address);
 }
 
-std::string first_interface_address() {
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return "";
-  std::string found;
-  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    found = text_of(*reinterpret_cast<const sockaddr_in*>(one->ifa_addr));
-  }
-  ::freeifaddrs(all);
-  return found;
-}
-
 }  // namespace
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::vector<std::string> own_addresses() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  std::vector<std::string> addresses;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const bool usable = entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET &&
+                        (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0;
+    if (usable) addresses.push_back(text_of(*reinterpret_cast<sockaddr_in*>(entry->ifa_addr)));
+  }
+  return addresses;
+}
+
 std::string node_address() {
-  std::string address = source_address(kAnywhere);
-  if (address.empty()) address = first_interface_address();
-  return address.empty() ? kLoopback : address;
+  const std::string address = source_address(kAnywhere);
+  if (!address.empty()) return address;
+  const auto addresses = own_addresses();
+  return addresses.empty() ? kLoopback : addresses.front();
 }
 
 std::string node_address_towards(const std::string& peer) {

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// This node as others reach it. IPv4: what Gloo, MASTER_ADDR and the clusters we know use.
+// This node as others know it. IPv4: what Gloo, MASTER_ADDR and the clusters we know use.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 
 namespace hpctl {
+
+std::string host_name();
+
+// IPv4 addresses of the interfaces that are up, without the loopback.
+std::vector<std::string> own_addresses();
 
 // The local address of the default route; without one that of the first interface that is up and is
 // not the loopback; else 127.0.0.1.

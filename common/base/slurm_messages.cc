@@ -15,6 +15,8 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
 
 bool SlurmJob::has_flag(const std::string& flag) const { return contains(flags, flag); }
 
+bool SlurmJob::has_node(const std::string& node) const { return contains(nodes, node); }
+
 bool SlurmJob::has_ended() const {
   return state != "PENDING" && state != "RUNNING" && state != "SUSPENDED" &&
          !has_flag("COMPLETING");

@@ -67,6 +67,7 @@ struct SlurmJob {
   int64_t end_time_s = 0;
 
   bool has_flag(const std::string& flag) const;
+  bool has_node(const std::string& node) const;
   bool has_ended() const;  // neither pending, running, suspended nor completing
 };
 
@@ -104,6 +105,7 @@ struct SlurmVersion {
   std::string built_for;                 // release of libslurm's headers, "22.05.8"
   std::string running;                   // of the library that is loaded
   std::vector<std::string> controllers;  // hosts of slurmctld
+  std::string cluster;                   // ClusterName
 };
 
 }  // namespace hpctl

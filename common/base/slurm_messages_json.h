@@ -33,7 +33,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmNode, name, address, state,
                                                 boot_time_s, slurmd_start_time_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmReservation, name, nodes, flags, users,
                                                 start_time_s, end_time_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmVersion, built_for, running, controllers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmVersion, built_for, running, controllers,
+                                                cluster)
 
 NLOHMANN_JSON_SERIALIZE_ENUM(SlurmNodeState, {{SlurmNodeState::kDown, "DOWN"},
                                               {SlurmNodeState::kDrain, "DRAIN"},

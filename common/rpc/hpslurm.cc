@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/rpc/hpslurm.h"
+#include "common/base/join.h"
 
 #include <algorithm>
 #include <chrono>
@@ -20,12 +21,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kStartMs = 10'000;
-
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-  return text;
-}
 
 bool mentions_munge(const std::string& text) {
   return text.find("unge") != std::string::npos;  // "Munge encode failed", "munged", "auth/munge"
@@ -109,7 +104,8 @@ Error SlurmClient::explain(const Error& problem) const {
     return {problem.code,
             "munged does not answer on this machine: systemctl status munge: " + problem.message};
   }
-  const std::string where = version_.controllers.empty() ? "" : " at " + join(version_.controllers);
+  const std::string where =
+      version_.controllers.empty() ? "" : " at " + join(version_.controllers, ",");
   return {problem.code,
           "slurmctld" + where + " does not answer; check with scontrol ping: " + problem.message};
 }

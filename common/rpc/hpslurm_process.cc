@@ -68,11 +68,15 @@ std::string HpslurmProcess::how_it_ended() {
 }
 
 Result<std::string> HpslurmProcess::exchange(const std::string& request, int64_t deadline_ms) {
-  if (::ftruncate(errors_.get(), 0) != 0) return errno_error("cannot empty hpslurm's stderr");
   const auto sent = write_frame(socket_.get(), request, deadline_ms);
   auto answer =
       sent.ok() ? read_frame(socket_.get(), deadline_ms) : Result<std::string>(sent.error());
-  if (answer.ok()) return answer;
+  if (answer.ok()) {
+    // What it said so far is not about the next call. Not emptied before a call: the first one may
+    // find it dead already, and then these words are the reason.
+    if (::ftruncate(errors_.get(), 0) != 0) return errno_error("cannot empty hpslurm's stderr");
+    return answer;
+  }
   if (answer.error().code == ErrorCode::kNotFound) {
     return Error{ErrorCode::kUnavailable, "hpslurm " + how_it_ended()};
   }

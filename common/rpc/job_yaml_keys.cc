@@ -1,34 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranges written here are for people; find_problems() in common/base/job_spec.cc enforces them.
 #include "common/rpc/job_yaml_keys.h"
+#include "common/base/join.h"
 
 namespace hpctl {
 namespace {
 
 using enum KeyKind;
-
-void read_preset(YamlValue& value, JobSpec& spec) {
-  std::string name;
-  value.read(name);
-  std::string known;
-  for (const std::string& preset : model_preset_names()) {
-    known += (known.empty() ? "" : ", ") + preset;
-  }
-  auto model = model_preset(name);
-  if (!model) value.fail_expected("one of " + known);
-  // After a mistake any dimensions will do: only the preset should be reported.
-  spec.train->model = model ? *model : *model_preset("tiny");
-}
-
-void read_strategy(YamlValue& value, JobSpec& spec) {
-  for (const std::string_view word : {"shard_grad_op", "optimizer", "no_shard", "hybrid"}) {
-    if (value.is_word(word)) {
-      return value.fail("\"" + std::string(word) +
-                        "\" is not available yet in this version; use full");
-    }
-  }
-  value.read(spec.train->strategy);
-}
 
 void read_resume(YamlValue& value, JobSpec& spec) {
   if (value.is_word("latest") || value.is_word("none")) {
@@ -58,8 +36,7 @@ void read_workers(YamlValue& value, JobSpec& spec) {
 void read_joined(YamlValue& value, std::string& out) {
   std::vector<std::string> parts;
   value.read_texts(parts);
-  out.clear();
-  for (const std::string& part : parts) out += (out.empty() ? "" : ",") + part;
+  out = join(parts, ",");
 }
 
 void read_memory_or_auto(YamlValue& value, JobSpec& spec) {
@@ -83,7 +60,7 @@ void read_image(YamlValue& value, JobSpec& spec) {
 #define HP_READ(member) [](YamlValue& v, JobSpec& s) { v.read(s.member); }
 
 // clang-format off
-constexpr JobYamlKey kKeys[] = {
+constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"name", kValue, "text", "required", "1 to 64 of A-Z a-z 0-9 - _ . and not digits only",
      "Name of the job; verbs accept it in place of the job id while it is unique.", HP_READ(name)},
     {"nodes", kSection, "integer or section", "1", "",
@@ -164,95 +141,10 @@ constexpr JobYamlKey kKeys[] = {
      [](YamlValue& v, JobSpec& s) { v.read_command(s.command); }},
     {"workload.train", kSection, "section", "", "", "The built-in trainer, hptrain.", nullptr,
      [](JobSpec& s) { s.train.emplace(); }},
+};
 
-    {"workload.train.model", kSection, "section with preset or dimensions", "required", "",
-     "A Llama-3-architecture model: a preset, or all of dim, layers, heads, kv_heads, ffn and "
-     "vocab. With a preset, a dimension given as well overrides it.", nullptr},
-    {"workload.train.model.preset", kValue, "text", "",
-     "tiny, debugmodel, llama3-8b, llama3-70b, llama3-405b", "Named dimensions.", read_preset},
-    {"workload.train.model.dim", kValue, "integer", "of the preset", "1 to 1048576",
-     "Width of the residual stream; dim / heads is even.", HP_READ(train->model.dim)},
-    {"workload.train.model.layers", kValue, "integer", "of the preset", "1 to 10000",
-     "Transformer blocks.", HP_READ(train->model.layers)},
-    {"workload.train.model.heads", kValue, "integer", "of the preset", "1 to 65536",
-     "Query heads; divide dim.", HP_READ(train->model.heads)},
-    {"workload.train.model.kv_heads", kValue, "integer", "of the preset", "1 to 65536",
-     "Key and value heads; divide heads.", HP_READ(train->model.kv_heads)},
-    {"workload.train.model.ffn", kValue, "integer", "of the preset", "1 to 4194304",
-     "Hidden width of the feed-forward part.", HP_READ(train->model.ffn)},
-    {"workload.train.model.vocab", kValue, "integer", "of the preset", "256 to 16777216",
-     "Rows of the embedding; the byte tokenizer uses the first 256.",
-     HP_READ(train->model.vocab)},
-    {"workload.train.model.rope_theta", kValue, "number", "500000", "1 to 1e9",
-     "Base of the rotary embedding.", HP_READ(train->model.rope_theta)},
-    {"workload.train.model.norm_eps", kValue, "number", "1e-05", "1e-12 to 0.01",
-     "Added under the root of RMSNorm.", HP_READ(train->model.norm_eps)},
-
-    {"workload.train.data", kSection, "section with path and seq_len", "required", "",
-     "What is trained on.", nullptr},
-    {"workload.train.data.path", kValue, "path", "required", "",
-     "A text file, or a directory of text files.",
-     [](YamlValue& v, JobSpec& s) { v.read_path(s.train->data.path); }},
-    {"workload.train.data.tokenizer", kValue, "text", "byte", "byte",
-     "How text becomes tokens; byte: one token per byte. Others are not available yet in this "
-     "version.", HP_READ(train->data.tokenizer)},
-    {"workload.train.data.seq_len", kValue, "integer", "required", "2 to 16777216",
-     "Tokens per sequence.", HP_READ(train->data.seq_len)},
-
-    {"workload.train.batch", kSection, "section with global", "required", "",
-     "Sequences per step.", nullptr},
-    {"workload.train.batch.micro", kValue, "integer", "1", "1 to 1048576",
-     "Sequences per worker and forward pass.", HP_READ(train->batch.micro)},
-    {"workload.train.batch.global", kValue, "integer", "required",
-     "a multiple of micro x nodes x workers_per_node",
-     "Sequences per optimizer step over all workers.", HP_READ(train->batch.global)},
-    {"workload.train.steps", kValue, "integer", "required", "1 to 2^40",
-     "Optimizer steps of the whole job.", HP_READ(train->steps)},
-    {"workload.train.seed", kValue, "integer", "1", "0 to 2^64 - 1",
-     "Of the initial weights and of the data order.", HP_READ(train->seed)},
-
-    {"workload.train.optimizer", kSection, "section", "", "", "AdamW.", nullptr},
-    {"workload.train.optimizer.lr", kValue, "number", "0.0003", "0 to 10",
-     "Highest learning rate.", HP_READ(train->optimizer.lr)},
-    {"workload.train.optimizer.beta1", kValue, "number", "0.9", "0 to 0.9999999",
-     "Decay of the first moment.", HP_READ(train->optimizer.beta1)},
-    {"workload.train.optimizer.beta2", kValue, "number", "0.95", "0 to 0.9999999",
-     "Decay of the second moment.", HP_READ(train->optimizer.beta2)},
-    {"workload.train.optimizer.eps", kValue, "number", "1e-08", "1e-16 to 1",
-     "Added to the root of the second moment.", HP_READ(train->optimizer.eps)},
-    {"workload.train.optimizer.weight_decay", kValue, "number", "0.1", "0 to 10",
-     "Decoupled weight decay; norms are exempt.", HP_READ(train->optimizer.weight_decay)},
-    {"workload.train.optimizer.clip", kValue, "number", "1", "0 to 1e9",
-     "Largest global gradient norm; 0 = no clipping.", HP_READ(train->optimizer.clip)},
-
-    {"workload.train.schedule", kSection, "section", "", "", "Learning rate over the steps.",
-     nullptr},
-    {"workload.train.schedule.name", kValue, "text", "cosine", "cosine",
-     "Shape after the warm-up.", HP_READ(train->schedule.name)},
-    {"workload.train.schedule.warmup_steps", kValue, "integer", "0", "0 to 2^40",
-     "Steps of linear increase from 0 to lr.", HP_READ(train->schedule.warmup_steps)},
-    {"workload.train.schedule.min_lr_ratio", kValue, "number", "0.1", "0 to 1",
-     "Learning rate at the last step, as a part of lr.",
-     HP_READ(train->schedule.min_lr_ratio)},
-
-    {"workload.train.parallelism", kSection, "section", "", "", "How the model is sharded.",
-     nullptr},
-    {"workload.train.parallelism.strategy", kValue, "text", "full", "full",
-     "full: parameters, gradients and optimizer state are sharded over all workers (FSDP). "
-     "Others are not available yet in this version.", read_strategy},
-    {"workload.train.parallelism.pp", kUnavailable, "", "", "", "Pipeline stages.", nullptr},
-    {"workload.train.parallelism.dp_replicate", kUnavailable, "", "", "",
-     "Replicas of the sharded model.", nullptr},
-    {"workload.train.parallelism.dp_shard", kUnavailable, "", "", "",
-     "Workers that share one replica.", nullptr},
-    {"workload.train.parallelism.cp", kUnavailable, "", "", "",
-     "Workers that share one sequence.", nullptr},
-    {"workload.train.parallelism.tp", kUnavailable, "", "", "",
-     "Workers that share one layer.", nullptr},
-    {"workload.train.precision", kValue, "text", "bf16", "bf16, fp32",
-     "Of the forward and backward pass; weights, moments and reductions are fp32 always.",
-     HP_READ(train->precision)},
-
+// After those of workload.train.
+constexpr JobYamlKey kKeysAfterTrain[] = {
     {"checkpoint", kSection, "section", "", "", "What survives every node.", nullptr},
     {"checkpoint.dir", kValue, "path", "", "",
      "Where checkpoints and the lineage are kept; on a cluster a shared directory. Default: "
@@ -325,6 +217,15 @@ constexpr JobYamlKey kKeys[] = {
 
 }  // namespace
 
-std::span<const JobYamlKey> job_yaml_keys() { return kKeys; }
+std::span<const JobYamlKey> job_yaml_keys() {
+  static const std::vector<JobYamlKey> keys = [] {
+    std::vector<JobYamlKey> all(std::begin(kKeysBeforeTrain), std::end(kKeysBeforeTrain));
+    const std::span<const JobYamlKey> train = train_yaml_keys();
+    all.insert(all.end(), train.begin(), train.end());
+    all.insert(all.end(), std::begin(kKeysAfterTrain), std::end(kKeysAfterTrain));
+    return all;
+  }();
+  return keys;
+}
 
 }  // namespace hpctl

@@ -39,5 +39,7 @@ struct JobYamlKey {
 };
 
 std::span<const JobYamlKey> job_yaml_keys();
+// Those below workload.train, for job_yaml_keys().
+std::span<const JobYamlKey> train_yaml_keys();
 
 }  // namespace hpctl

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <memory>
 
+#include "common/base/join.h"
+#include "common/base/node_address.h"
 #include "common/base/slurm_messages_json.h"
 #include "slurm-plugins/hpslurm/names.h"
 #include "slurm-plugins/hpslurm/slurm_compat.h"
@@ -31,12 +33,6 @@ char* mutable_text(const std::string& value) {
 uint32_t job_id(const json& arguments) { return arguments.at("job").get<uint32_t>(); }
 std::string job_text(uint32_t id) { return "job " + std::to_string(id); }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-  return text;
-}
-
 std::string complete_gres(const std::string& gres) {
   std::string completed;
   for (size_t begin = 0; begin < gres.size();) {
@@ -54,14 +50,12 @@ std::string complete_gres(const std::string& gres) {
 // What sbatch adds to the environment of the job it submits.
 std::vector<std::string> submission_environment(const SlurmSubmission& submission) {
   std::vector<std::string> environment = submission.environment;
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   const mode_t mask = ::umask(022);
   ::umask(mask);
   std::array<char, 8> mask_text{};
   std::snprintf(mask_text.data(), mask_text.size(), "%04o", static_cast<unsigned>(mask) & 0777);
   environment.push_back("SLURM_SUBMIT_DIR=" + submission.work_dir);
-  environment.push_back("SLURM_SUBMIT_HOST=" + std::string(host.data()));
+  environment.push_back("SLURM_SUBMIT_HOST=" + host_name());
   environment.push_back("SLURM_UMASK=" + std::string(mask_text.data()));
   return environment;
 }
@@ -240,7 +234,7 @@ Answer requeue(const json& arguments) {
   // until its nodes have been cleaned, so this comes in time.
   job_desc_msg_t change;
   slurm_init_job_desc_msg(&change);
-  const std::string list = join(excluded);
+  const std::string list = join(excluded, ",");
   change.exc_nodes = mutable_text(list);
   if (const auto updated = update(id, change, "excluded nodes"); !updated.ok()) {
     return json{{"warning", updated.error().message}};
@@ -249,7 +243,7 @@ Answer requeue(const json& arguments) {
 }
 
 Answer keep_nodes(const json& arguments) {
-  const std::string list = join(arguments.at("nodes").get<std::vector<std::string>>());
+  const std::string list = join(arguments.at("nodes").get<std::vector<std::string>>(), ",");
   job_desc_msg_t change;
   slurm_init_job_desc_msg(&change);
   change.req_nodes = mutable_text(list);

@@ -84,8 +84,9 @@ uint32_t state_number(SlurmNodeState state) {
 }  // namespace
 
 Answer version(const json&) {
-  return json(
-      SlurmVersion{release(SLURM_VERSION_NUMBER), release(slurm_api_version()), controllers()});
+  const std::string cluster = &slurm_conf == nullptr ? "" : text(slurm_conf.cluster_name);
+  return json(SlurmVersion{release(SLURM_VERSION_NUMBER), release(slurm_api_version()),
+                           controllers(), cluster});
 }
 
 Answer ping(const json&) {

@@ -43,8 +43,9 @@ Workload workload_for(const std::string& dir, int world_size, const std::string&
   w.checkpoint.every_steps = 0;
   w.checkpoint.every_minutes = 0;
   w.train.model = *model_preset("debugmodel");
-  w.train.data = {.path = "/usr/share/common-licenses", .tokenizer = "byte", .seq_len = 128};
-  w.train.batch = {.micro = 1, .global = 4};
+  w.train.data.path = "/usr/share/common-licenses";
+  w.train.data.seq_len = 128;
+  w.train.batch.global = 4;
   w.train.steps = kSteps;
   w.train.precision = precision;
   return w;

@@ -95,7 +95,7 @@ JobSpec valid_spec() {
   train.model = *model_preset("debugmodel");
   train.data.path = "/x";
   train.data.seq_len = 128;
-  train.batch = {1, 8};
+  train.batch.global = 8;
   train.steps = 10;
   spec.train = train;
   return spec;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "common/base/file.h"
+#include "common/base/node_address.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

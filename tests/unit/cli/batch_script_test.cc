@@ -151,6 +151,23 @@ TEST_F(BatchScript, RefusesAnIdOfAnotherJob) {
   EXPECT_TRUE(std::filesystem::is_empty(settings_.home + "/jobs/7"));
 }
 
+// slurmctld that lost its newest state gives an id again.
+TEST_F(BatchScript, TakesAnIdThatTheClusterGaveAgain) {
+  program("hpcontroller", ends(0));
+  const std::string jobs = settings_.home + "/jobs/";
+  std::filesystem::create_directories(jobs + "submit-old");
+  std::filesystem::create_symlink("submit-old", jobs + "7");
+  std::ofstream(jobs + "submit-old/cluster") << "c1\n";
+  std::ofstream(settings_.directory.path + "/cluster") << "c2\n";
+  EXPECT_EQ(run().exit_code, 93) << "a job of another cluster keeps its id";
+  EXPECT_EQ(std::filesystem::read_symlink(jobs + "7"), "submit-old");
+  std::ofstream(settings_.directory.path + "/cluster") << "c1\n";
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.out;
+  EXPECT_EQ(std::filesystem::read_symlink(jobs + "7"), "submit-k");
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(jobs + "submit-k/link")));
+}
+
 TEST_F(BatchScript, NamesTheNodeWithoutPrograms) {
   EXPECT_EQ(run().exit_code, 2);
   EXPECT_THAT(refusal(), HasSubstr("node n1 has no " + settings_.programs + "/hpcontroller"));

@@ -141,6 +141,19 @@ TEST_F(SlurmSubmit, AnIdThatIsTakenEndsTheNewJob) {
   EXPECT_EQ(job_directories(), std::vector<std::string>{"100"});
 }
 
+// slurmctld that lost its newest state gives an id again: the earlier job is history.
+TEST_F(SlurmSubmit, AnIdGivenAgainIsTheNewJobs) {
+  const std::string jobs = home_.paths().home() + "/jobs/";
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  const std::string first = std::filesystem::read_symlink(jobs + "100").string();
+  const CommandResult again = submit();
+  ASSERT_EQ(again.exit_code, kExitOk) << again.err;
+  const std::string second = std::filesystem::read_symlink(jobs + "100").string();
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(std::filesystem::exists(jobs + first + "/job.json")) << "kept for who looks for it";
+  EXPECT_EQ(job_directories().size(), 3U);
+}
+
 TEST_F(SlurmSubmit, TellsWhatSlurmSaysWhileNoControllerAnswers) {
   ASSERT_EQ(submit().exit_code, kExitOk);
   EXPECT_EQ(state_of("c"), "PENDING waits in Slurm's queue: Resources");

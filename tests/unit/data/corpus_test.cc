@@ -31,6 +31,13 @@ std::string read_all(Corpus& corpus) {
   return text;
 }
 
+Result<SampleReader> open_windows(const std::string& path, int64_t seq_len, uint64_t seed) {
+  DataSpec data;
+  data.path = path;
+  data.seq_len = seq_len;
+  return SampleReader::open(data, seed);
+}
+
 TEST(Corpus, ASingleFileIsItsBytes) {
   const TemporaryDirectory dir;
   std::string bytes(256, '\0');
@@ -152,7 +159,7 @@ TEST(SampleReader, WindowsOverlapByOneToken) {
   std::string text(101, '\0');
   std::iota(text.begin(), text.end(), '\0');
   put(dir / "f", text);
-  auto reader = SampleReader::open({dir / "f", "byte", 10}, 9);
+  auto reader = open_windows(dir / "f", 10, 9);
   ASSERT_TRUE(reader.ok()) << reader.error().message;
   ASSERT_EQ(reader->windows(), 10U);
   std::vector<int> predicted(101, 0);
@@ -170,8 +177,8 @@ TEST(SampleReader, WindowsOverlapByOneToken) {
 TEST(SampleReader, TooShortACorpusIsRefused) {
   const TemporaryDirectory dir;
   put(dir / "f", "0123456789");
-  EXPECT_TRUE(SampleReader::open({dir / "f", "byte", 9}, 1).ok());
-  const auto refused = SampleReader::open({dir / "f", "byte", 10}, 1);
+  EXPECT_TRUE(open_windows(dir / "f", 9, 1).ok());
+  const auto refused = open_windows(dir / "f", 10, 1);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message, HasSubstr("has 10 tokens"));
   EXPECT_THAT(refused.error().message, HasSubstr("seq_len"));

@@ -80,7 +80,8 @@ json describe(uint64_t id) {
 }
 
 json answer(const std::string& call, const json& arguments) {
-  if (call == "version") return {{"result", SlurmVersion{"22.05.8", "22.05.8", {"ctl1", "ctl2"}}}};
+  if (call == "version")
+    return {{"result", SlurmVersion{"22.05.8", "22.05.8", {"ctl1", "ctl2"}, "c1"}}};
   if (call == "submit") return {{"result", {{"job", accept_job(arguments)}}}};
   if (call == "nodes") return {{"result", std::vector<SlurmNode>(4)}};
   if (call == "job") return describe(arguments.at("job"));

@@ -42,8 +42,9 @@ class Job {
     workload.checkpoint.every_steps = 3;
     workload.checkpoint.every_minutes = 0;
     workload.train.model = *model_preset("tiny");
-    workload.train.data = {.path = dir_ / "text", .tokenizer = "byte", .seq_len = 32};
-    workload.train.batch = {.micro = 1, .global = 4};
+    workload.train.data.path = dir_ / "text";
+    workload.train.data.seq_len = 32;
+    workload.train.batch.global = 4;
     workload.train.steps = 8;
     workload.train.seed = 3;
     workload.train.optimizer.lr = 2e-3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hpctl/random_hex.h"
+#include "common/base/random_hex.h"
 
 #include <sys/random.h>
 

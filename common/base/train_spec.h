@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the built-in trainer is asked to do: workload.train of job.yaml. The fields bear the names
+// of their keys; docs/job-yaml.md tells what each means, and which values a release accepts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hpctl {
+
+// Llama 3.1's change of the rotary frequencies for longer contexts; factor 0 = none.
+struct RopeScalingSpec {
+  double factor = 0;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  int64_t original_max_len = 8192;  // tokens
+};
+
+struct ModelSpec {
+  std::string preset;          // "" when the dimensions were given directly
+  std::string arch = "llama";  // llama | gpt (LayerNorm, GELU, learned positions, biases)
+  int64_t dim = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t ffn = 0;
+  int64_t vocab = 0;
+  double rope_theta = 500000.0;
+  double norm_eps = 1e-5;
+  bool tied_embeddings = false;  // the output projection is the embedding
+  RopeScalingSpec rope_scaling;
+};
+
+// One source of a weighted blend.
+struct BlendPart {
+  std::string path;
+  double weight = 1;
+};
+
+struct DataSpec {
+  std::string path;  // a text file, a directory of text files, or the prefix of PREFIX.bin/.idx
+  std::vector<BlendPart> blend;           // instead of path
+  std::string tokenizer = "byte";         // byte | path of a .model or tokenizer.json
+  std::vector<double> split = {1, 0, 0};  // train, validation, test: parts of the documents
+  bool reset_at_documents = false;        // attention and positions do not cross documents
+  int64_t seq_len = 0;
+};
+
+struct ValidationSpec {
+  int64_t every_steps = 0;  // 0 = off
+  int64_t sequences = 0;    // 0 = the whole validation part
+};
+
+// From this many samples on, the global batch is `global`.
+struct RampPoint {
+  int64_t samples = 0;
+  int64_t global = 0;
+};
+
+struct BatchSpec {
+  int64_t micro = 1;   // sequences per worker and forward pass
+  int64_t global = 0;  // sequences per optimizer step over all workers; micro * world divides it
+  std::vector<RampPoint> ramp;  // increasing; `global` applies after its last point
+};
+
+struct OptimizerSpec {
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  std::vector<std::string> no_decay = {"norms", "biases"};  // norms | biases | embeddings
+  std::string moments = "fp32";                             // fp32 | bf16
+  double clip = 1.0;                                        // global gradient norm; 0 = off
+};
+
+struct ScheduleSpec {
+  std::string name = "cosine";  // cosine | linear | wsd | constant
+  std::string unit = "steps";   // steps | samples: of warmup and decay
+  int64_t warmup_steps = 0;     // in `unit`
+  int64_t decay_steps = 0;      // wsd: length of the decay at the end, in `unit`
+  std::string decay = "sqrt";   // wsd: linear | sqrt | cosine
+  double min_lr_ratio = 0.1;
+};
+
+struct LossSpec {
+  double z_loss = 0;         // coefficient of log^2 Z
+  int64_t chunk_tokens = 0;  // logits in memory at a time; 0 = all of a micro-batch
+};
+
+// Which tensors a worker keeps, recomputes or moves to host memory.
+struct MemorySpec {
+  std::string activation_checkpointing = "none";  // none | full | selective
+  int64_t every = 2;                              // selective: every k-th block; 0 = per operation
+  std::vector<std::string> offload;               // activations | optimizer | parameters
+};
+
+// What is done about a loss or gradient norm that is not finite or far from its recent values.
+struct StabilitySpec {
+  std::string policy = "stop";  // stop | skip | rollback, for values that are not finite
+  bool spikes = false;          // the same for finite outliers
+  int64_t window = 128;         // steps whose median and deviation make the score
+  double z_score = 6;           // robust: over 1.4826 x median absolute deviation
+  double factor = 0;            // hard limit: times the median; 0 = off
+  int64_t rollback_steps = 100;
+  int64_t skip_steps = 0;  // rollback: batches skipped besides the offending one
+  int64_t max_skips = 10;  // then the job stops
+  bool reexecute = false;  // repeat the step to tell a hardware fault from a cause in the data
+};
+
+struct MetricsSpec {
+  bool tensorboard = false;  // event files in the job's directory
+  int64_t trace_from = 0;    // first step of the trace; 0 = none
+  int64_t trace_steps = 0;
+};
+
+struct TrainSpec {
+  ModelSpec model;
+  DataSpec data;
+  ValidationSpec validation;
+  BatchSpec batch;
+  int64_t steps = 0;
+  uint64_t seed = 1;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  LossSpec loss;
+  std::string strategy = "full";  // parallelism.strategy
+  int64_t shard_group = 0;        // parallelism.shard_group: hybrid, workers; 0 = those of a node
+  std::string reshard_after_forward = "auto";  // parallelism: auto | always | never
+  MemorySpec memory;
+  StabilitySpec stability;
+  MetricsSpec metrics;
+  std::string precision = "bf16";  // bf16 | fp16 | fp32: compute; state and reductions are fp32
+};
+
+// Dimensions of a named model (sources: trainer-peers, TorchTitan llama3 flavors).
+std::optional<ModelSpec> model_preset(const std::string& name);
+std::vector<std::string> model_preset_names();
+
+}  // namespace hpctl

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/rpc/yaml_put.h"
+
+namespace hpctl {
+
+using YAML::BeginMap;
+using YAML::EndMap;
+using YAML::Key;
+using YAML::Value;
+
+void put_train(YAML::Emitter& out, const TrainSpec& t) {
+  out << Key << "train" << Value << BeginMap;
+  out << Key << "model" << Value << BeginMap;
+  if (!t.model.preset.empty()) put(out, "preset", t.model.preset);
+  put(out, "dim", t.model.dim);
+  put(out, "layers", t.model.layers);
+  put(out, "heads", t.model.heads);
+  put(out, "kv_heads", t.model.kv_heads);
+  put(out, "ffn", t.model.ffn);
+  put(out, "vocab", t.model.vocab);
+  put(out, "rope_theta", t.model.rope_theta);
+  put(out, "norm_eps", t.model.norm_eps);
+  out << EndMap << Key << "data" << Value << BeginMap;
+  put(out, "path", t.data.path);
+  put(out, "tokenizer", t.data.tokenizer);
+  put(out, "seq_len", t.data.seq_len);
+  out << EndMap << Key << "batch" << Value << BeginMap;
+  put(out, "micro", t.batch.micro);
+  put(out, "global", t.batch.global);
+  out << EndMap;
+  put(out, "steps", t.steps);
+  put(out, "seed", std::to_string(t.seed));
+  out << Key << "optimizer" << Value << BeginMap;
+  put(out, "lr", t.optimizer.lr);
+  put(out, "beta1", t.optimizer.beta1);
+  put(out, "beta2", t.optimizer.beta2);
+  put(out, "eps", t.optimizer.eps);
+  put(out, "weight_decay", t.optimizer.weight_decay);
+  put(out, "clip", t.optimizer.clip);
+  out << EndMap << Key << "schedule" << Value << BeginMap;
+  put(out, "name", t.schedule.name);
+  put(out, "warmup_steps", t.schedule.warmup_steps);
+  put(out, "min_lr_ratio", t.schedule.min_lr_ratio);
+  out << EndMap << Key << "parallelism" << Value << BeginMap;
+  put(out, "strategy", t.strategy);
+  out << EndMap;
+  put(out, "precision", t.precision);
+  out << EndMap;
+}
+
+}  // namespace hpctl
