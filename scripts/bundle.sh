@@ -3,22 +3,23 @@
 # A tarball of the programs with the libraries they need, for machines whose system is older than
 # the build's: unpack it anywhere, all nodes at the same path, and call DIR/bin/hpctl.
 #
-#   scripts/bundle.sh [PRESET] [OUTPUT.tar.gz]   (release, build/PRESET/hpctl-bundle.tar.gz)
+#   scripts/bundle.sh [PRESET] [OUTPUT.tar.gz] [PROGRAM...]
+#   (release, build/PRESET/hpctl-bundle.tar.gz, all programs that are built)
 #
 #   bin/        what to call: picks the way to run the program of the same name in libexec/
 #   libexec/    the programs; they find lib/ by a relative RPATH
 #   lib/        their libraries; lib/glibc/ the C library with its loader, used only where the
 #               machine's own is older than the build's
-#   share/hpctl data files
-#
-# hpslurm and the SPANK plugin are not in it: they are compiled against the cluster's own Slurm.
+#   share/hpctl data files; src/ the sources of hpslurm and the SPANK plugin, which are compiled
+#               against the cluster's own Slurm (deploy/hyperpod/install_hpctl.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 preset=${1:-release}
 output=$(realpath -m "${2:-build/$preset/hpctl-bundle.tar.gz}")
 bin=build/$preset/bin
-wanted=(hpctl hpcontroller hpagent hpagent-shim hptrain)
+wanted=("${@:3}")
+[ $# -gt 2 ] || wanted=(hpctl hpcontroller hpcontroller-step hpagent hpagent-shim hptrain)
 scripts/install_packages.sh patchelf
 
 stage=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-bundle-XXXXXX")
@@ -49,7 +50,13 @@ is_glibc() {
 }
 
 glibc_directory=
+is_static() { ! readelf -lW "$1" | grep -q ' INTERP '; }
+
 for program in "${programs[@]}"; do
+  if is_static "$bin/$program"; then  # Slurm executes the shim by descriptor, in any root
+    strip -o "$root/bin/$program" "$bin/$program"
+    continue
+  fi
   strip -o "$root/libexec/$program" "$bin/$program"
   patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$root/libexec/$program"
   while read -r path; do
@@ -70,8 +77,25 @@ for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
 done
 cp deploy/environment.json deploy/instances.json LICENSE "$root/share/hpctl/"
 
+# The plugin's and hpslurm's sources, with the headers of ours and of nlohmann-json that they need.
+src=$root/share/hpctl/src
+plugin_sources=(slurm-plugins/auto_resume/*.[ch] slurm-plugins/auto_resume/*.lds)
+hpslurm_sources=(slurm-plugins/hpslurm/*.cc common/base/{clock,frame,slurm_messages}.cc)
+mkdir -p "$src/include"
+cp --parents "${plugin_sources[@]}" "${hpslurm_sources[@]}" "$src"
+c++ -std=c++20 -I. -MM -MG "${hpslurm_sources[@]}" | sed 's/\\$//' | tr ' ' '\n' | sort -u |
+  while read -r header; do
+    case $header in
+      common/*.h | slurm-plugins/*.h) cp --parents "$header" "$src" ;;
+    esac
+  done
+json=$(echo '#include <nlohmann/json.hpp>' | c++ -x c++ -std=c++20 -M - | tr ' ' '\n' |
+  sed -n 's|/nlohmann/json.hpp$||p' | head -n 1)
+cp -Lr "$json/nlohmann" "$src/include/"
+
 version=$(getconf GNU_LIBC_VERSION | awk '{print $2}')
 for program in "${programs[@]}"; do
+  [ ! -e "$root/bin/$program" ] || continue
   cat >"$root/bin/$program" <<EOF
 #!/bin/sh
 # Runs ../libexec/$program, built with glibc $version; with the bundle's own glibc where this
