@@ -17,22 +17,20 @@
 #include "agent/controller_access.h"
 #include "agent/controller_link.h"
 #include "agent/core/printable.h"
-#include "agent/core/progress.h"
 #include "agent/core/reconnect.h"
 #include "agent/core/supervisor.h"
 #include "agent/error_file.h"
 #include "agent/event_loop.h"
+#include "agent/holder_link.h"
 #include "agent/holder_memory.h"
 #include "agent/holder_protocol.h"
 #include "agent/machine_environment.h"
 #include "agent/messages.h"
 #include "agent/node_facts.h"
 #include "agent/node_preparation.h"
-#include "agent/packet_socket.h"
-#include "agent/process_state.h"
-#include "agent/progress_view.h"
 #include "agent/report_log.h"
 #include "agent/worker_command.h"
+#include "agent/worker_pages.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -44,13 +42,6 @@ namespace {
 constexpr int64_t kWelcomeTimeoutMs = 5'000;
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
-// Signs of life to the holder. Together with a restart below a heartbeat timeout of 2 s, so that a
-// hung agent does not cost the node.
-constexpr int64_t kAliveEveryMs = 400;
-constexpr uint32_t kAliveLimitMs = 1'500;
-constexpr uint32_t kAliveLimitWhileStartingControllerMs = 10'000;
-// A holder that leaves so many unanswered (5 s) is stopped; counted, as the machine may have slept.
-constexpr int kUnansweredSigns = 12;
 constexpr int64_t kDefaultHeartbeatMs = 500;
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
@@ -83,19 +74,11 @@ class Agent {
   int run();
 
  private:
-  struct Page {
-    uint64_t generation = 0;
-    uint64_t pid = 0;
-    std::unique_ptr<ProgressView> view;
-    StillWatch still;
-  };
-
   // The holder's side.
   void on_holder();
   void on_worker(const holder::WorkerState& worker, const UniqueFd& page);
   void on_exit(const holder::Exited& exit);
   void explain_exit(v1::WorkerExited& exited) const;
-  void tell_holder(const holder::ToHolder& message);
   void perform(const Decisions& decisions);
   void perform(const SpawnRank& decision);
   void answer(const Done& decision);
@@ -124,26 +107,24 @@ class Agent {
   void read_pages();
   void heartbeat();
   void start_controller();
-  void show_life();
   void end_node(int exit_code, uint32_t grace_ms, const std::string& reason);
 
   const AgentOptions options_;
   const SystemClock clock_;
   EventLoop loop_;
   UniqueFd wake_;
-  PacketSocket holder_;
   const holder::Hello hello_;
+  HolderLink holder_;
   const NodePlace place_;
   Rng rng_{random_seed()};
 
   Supervisor supervisor_;
   NodePreparation preparation_;
   v1::EndNode end_order_;
-  ProgressWatch watch_;
+  WorkerPages pages_;
   ReportLog reports_;
   OrphanWatch orphan_;
   Backoff backoff_;
-  std::map<int32_t, Page> pages_;                          // by rank, of living workers
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
 
   const std::unique_ptr<ControllerAccess> access_;
@@ -157,8 +138,6 @@ class Agent {
   int64_t acknowledge_by_ms_ = INT64_MAX;
   int64_t heartbeat_at_ms_ = 0;
   int64_t read_pages_at_ms_ = 0;
-  int64_t alive_at_ms_ = 0;
-  int unanswered_signs_ = 0;
   std::optional<int64_t> leave_by_ms_;  // the node is done; only acknowledgements are waited for
   bool finished_ = false;
 };
@@ -166,14 +145,14 @@ class Agent {
 Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memory)
     : options_(options),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      holder_(std::move(holder)),
       hello_(memory.hello),
+      holder_(std::move(holder), hello_.holder_pid),
       place_(make_place(options)),
       supervisor_(hello_.generation_seen, hello_.ended_through),
       preparation_(loop_, place_, hello_.boot_id),
-      watch_(Commit{hello_.committed_generation, hello_.committed_step}),
+      pages_(Commit{hello_.committed_generation, hello_.committed_step}),
       reports_(hello_.last_report, Commit{hello_.committed_generation, hello_.committed_step},
-               [this](const holder::ToHolder& message) { tell_holder(message); }),
+               [this](const holder::ToHolder& message) { holder_.tell(message); }),
       orphan_(clock_.monotonic_ms()),
       access_(make_controller_access(options.paths, options.job, options.node)) {
   HP_CHECK(wake_.valid());
@@ -189,9 +168,9 @@ int Agent::run() {
     [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &count, sizeof(count));
     on_link();
   });
-  while (!finished_) {
+  while (!finished_ && !holder_.broken()) {
     on_time();
-    if (!finished_) loop_.run_once(next_timeout_ms());
+    if (!finished_ && !holder_.broken()) loop_.run_once(next_timeout_ms());
   }
   return 0;
 }
@@ -200,33 +179,23 @@ int Agent::run() {
 
 void Agent::on_holder() {
   while (!finished_) {
-    auto packet = holder_.receive();
-    if (!packet.ok()) {
-      log_error(packet.error().message);
-      finished_ = true;  // its death takes us along anyway
-      return;
-    }
-    if (!packet->has_value()) return;
-    const auto event = holder::decode_to_agent((*packet)->bytes);
-    HP_CHECK(event.ok());
-    if (const auto* worker = std::get_if<holder::WorkerState>(&*event)) {
-      on_worker(*worker, (*packet)->descriptor);
-    } else if (const auto* failed = std::get_if<holder::SpawnFailed>(&*event)) {
+    const auto incoming = holder_.receive();
+    if (!incoming) return;
+    const holder::ToAgent& event = incoming->event;
+    if (const auto* worker = std::get_if<holder::WorkerState>(&event)) {
+      on_worker(*worker, incoming->descriptor);
+    } else if (const auto* failed = std::get_if<holder::SpawnFailed>(&event)) {
       perform(supervisor_.spawn_failed(failed->generation, failed->rank, failed->reason,
                                        failed->permanent != 0));
-    } else if (const auto* exit = std::get_if<holder::Exited>(&*event)) {
+    } else if (const auto* exit = std::get_if<holder::Exited>(&event)) {
       on_exit(*exit);
-    } else if (std::holds_alternative<holder::AliveToo>(*event)) {
-      unanswered_signs_ = 0;
     }
   }
 }
 
 void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   if (worker.alive != 0) {
-    pages_[worker.rank] =
-        Page{worker.generation, worker.pid, std::make_unique<ProgressView>(page.get()), {}};
-    watch_.worker_started(worker.rank, worker.generation);
+    pages_.started(worker, page);
     read_pages_at_ms_ = 0;
   }
   perform(supervisor_.spawned({worker.rank, worker.generation, worker.pid}, worker.alive != 0));
@@ -235,16 +204,14 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
 void Agent::on_exit(const holder::Exited& exit) {
   // Its page still holds the last step and loss, which are newer than the last heartbeat.
   if (welcomed_) heartbeat();
-  if (const auto commit = watch_.committed(exit.generation, exit.checkpoint_step)) {
+  if (const auto commit = pages_.committed(exit.generation, exit.checkpoint_step)) {
     report_commit(*commit);
   }
   v1::AgentMessage message = this->message();
   *message.mutable_worker_exited() = to_message(exit);
   explain_exit(*message.mutable_worker_exited());
   report(std::move(message), exit.exit_id);
-  watch_.worker_ended(exit.rank, exit.generation);
-  const auto page = pages_.find(exit.rank);
-  if (page != pages_.end() && page->second.generation == exit.generation) pages_.erase(page);
+  pages_.ended(exit.rank, exit.generation);
   perform(supervisor_.exited(exit.generation, exit.rank));
 }
 
@@ -262,19 +229,12 @@ void Agent::explain_exit(v1::WorkerExited& exited) const {
   exited.set_peer_lost(tells_peer);
 }
 
-void Agent::tell_holder(const holder::ToHolder& message) {
-  if (const auto sent = holder_.send_now(holder::encode(message)); !sent.ok()) {
-    log_error(sent.error().message);
-    finished_ = true;
-  }
-}
-
 void Agent::perform(const Decisions& decisions) {
   for (const Decision& decision : decisions) {
     if (const auto* accept = std::get_if<AcceptGeneration>(&decision)) {
-      tell_holder(holder::AcceptGeneration{accept->generation});
+      holder_.tell(holder::AcceptGeneration{accept->generation});
     } else if (const auto* kill = std::get_if<KillThrough>(&decision)) {
-      tell_holder(holder::Kill{kill->generation, kill->grace_ms});
+      holder_.tell(holder::Kill{kill->generation, kill->grace_ms});
     } else if (const auto* spawn = std::get_if<SpawnRank>(&decision)) {
       perform(*spawn);
     } else if (const auto* done = std::get_if<Done>(&decision)) {
@@ -288,7 +248,7 @@ void Agent::perform(const Decisions& decisions) {
 }
 
 void Agent::perform(const SpawnRank& decision) {
-  tell_holder(spawns_.at(decision.generation).at(static_cast<size_t>(decision.local_rank)));
+  holder_.tell(spawns_.at(decision.generation).at(static_cast<size_t>(decision.local_rank)));
 }
 
 void Agent::answer(const Done& decision) {
@@ -504,15 +464,15 @@ void Agent::on_time() {
   if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
   if (!link_ && now >= connect_at_ms_) connect();
   if (finished_) return;
-  if (now >= alive_at_ms_) show_life();
+  if (now >= holder_.alive_at_ms()) holder_.show_life(now);
   preparation_.on_time(now);
   if (now >= read_pages_at_ms_) read_pages();
   if (welcomed_ && now >= heartbeat_at_ms_) heartbeat();
 }
 
 int64_t Agent::next_timeout_ms() const {
-  int64_t next = std::min(
-      {orphan_.next_deadline_ms(), acknowledge_by_ms_, alive_at_ms_, preparation_.deadline_ms()});
+  int64_t next = std::min({orphan_.next_deadline_ms(), acknowledge_by_ms_, holder_.alive_at_ms(),
+                           preparation_.deadline_ms()});
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
   if (!link_) next = std::min(next, connect_at_ms_);
   if (link_ && !welcomed_) next = std::min(next, welcome_by_ms_);
@@ -522,52 +482,26 @@ int64_t Agent::next_timeout_ms() const {
 }
 
 void Agent::read_pages() {
-  std::optional<Commit> newest;
-  for (const auto& [rank, page] : pages_) {
-    const auto findings = watch_.sampled(rank, page.generation, page.view->sample());
-    if (findings.first_step) heartbeat_at_ms_ = 0;
-    if (findings.commit) newest = findings.commit;
-  }
-  if (newest) report_commit(*newest);
+  const ProgressWatch::Findings findings = pages_.read();
+  if (findings.first_step) heartbeat_at_ms_ = 0;
+  if (findings.commit) report_commit(*findings.commit);
   read_pages_at_ms_ =
-      clock_.monotonic_ms() + (watch_.awaits_first_step() ? kFirstStepPollMs : heartbeat_ms_);
+      clock_.monotonic_ms() + (pages_.awaits_first_step() ? kFirstStepPollMs : heartbeat_ms_);
 }
 
 void Agent::heartbeat() {
   v1::AgentMessage message = this->message();
-  v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
   const int64_t now = clock_.monotonic_ms();
-  for (auto& [rank, page] : pages_) {
-    const ProgressSample sample = page.view->sample();
-    v1::WorkerProgress& worker = *heartbeat.add_workers();
-    worker = to_message(StartedWorker{rank, page.generation, page.pid}, sample);
-    if (page.still.sampled(sample.step, sample.collective, now) >= still_limit_ms_) {
-      worker.set_process_state(process_state(static_cast<pid_t>(page.pid)));
-    }
-  }
+  pages_.describe(*message.mutable_heartbeat(), now, still_limit_ms_);
   link_->send(message);
   heartbeat_at_ms_ = now + heartbeat_ms_;
-}
-
-// A holder that does not answer could neither stop nor start anything: its death frees the node.
-void Agent::show_life() {
-  const auto holder = static_cast<pid_t>(hello_.holder_pid);
-  if (unanswered_signs_ >= kUnansweredSigns && ::getppid() == holder) {
-    log_error("the holder (pid " + std::to_string(holder) +
-              ") does not answer; ending it, which loses the node");
-    ::kill(holder, SIGKILL);
-  }
-  tell_holder(holder::Alive{kAliveLimitMs});
-  ++unanswered_signs_;
-  alive_at_ms_ = clock_.monotonic_ms() + kAliveEveryMs;
 }
 
 // Blocks this thread for a moment: without a controller there is nobody to hear of anything else,
 // and what happens meanwhile waits in the holder.
 void Agent::start_controller() {
   log_info("no controller answers; starting one");
-  tell_holder(holder::Alive{kAliveLimitWhileStartingControllerMs});
-  alive_at_ms_ = 0;
+  holder_.excuse_silence();
   if (const auto started = access_->start(); !started.ok()) {
     log_warning(started.error().message);
     return;
@@ -578,7 +512,7 @@ void Agent::start_controller() {
 
 void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason) {
   log_info("ending the node: " + reason);
-  tell_holder(holder::End{exit_code, grace_ms, printable_line(reason, kReasonBytes)});
+  holder_.tell(holder::End{exit_code, grace_ms, printable_line(reason, kReasonBytes)});
   finished_ = true;
 }
 

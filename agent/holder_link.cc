@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/holder_link.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+
+namespace hpctl::agent {
+namespace {
+
+// Together with a restart below a heartbeat timeout of 2 s, so that a hung agent does not cost the
+// node.
+constexpr int64_t kAliveEveryMs = 400;
+constexpr uint32_t kAliveLimitMs = 1'500;
+constexpr uint32_t kExcusedLimitMs = 10'000;
+// A holder that leaves so many unanswered (5 s) is stopped; counted, as the machine may have slept.
+constexpr int kUnansweredSigns = 12;
+
+}  // namespace
+
+void HolderLink::tell(const holder::ToHolder& message) {
+  if (const auto sent = socket_.send_now(holder::encode(message)); !sent.ok()) {
+    log_error(sent.error().message);
+    broken_ = true;
+  }
+}
+
+std::optional<HolderLink::Incoming> HolderLink::receive() {
+  while (true) {
+    auto packet = socket_.receive();
+    if (!packet.ok()) {
+      log_error(packet.error().message);
+      broken_ = true;
+      return std::nullopt;
+    }
+    if (!packet->has_value()) return std::nullopt;
+    auto event = holder::decode_to_agent((*packet)->bytes);
+    HP_CHECK(event.ok());
+    if (!std::holds_alternative<holder::AliveToo>(*event)) {
+      return Incoming{*std::move(event), std::move((*packet)->descriptor)};
+    }
+    unanswered_signs_ = 0;
+  }
+}
+
+void HolderLink::show_life(int64_t now_ms) {
+  const auto holder = static_cast<pid_t>(holder_pid_);
+  if (unanswered_signs_ >= kUnansweredSigns && ::getppid() == holder) {
+    log_error("the holder (pid " + std::to_string(holder) +
+              ") does not answer; ending it, which loses the node");
+    ::kill(holder, SIGKILL);
+  }
+  tell(holder::Alive{kAliveLimitMs});
+  ++unanswered_signs_;
+  alive_at_ms_ = now_ms + kAliveEveryMs;
+}
+
+void HolderLink::excuse_silence() {
+  tell(holder::Alive{kExcusedLimitMs});
+  alive_at_ms_ = 0;
+}
+
+}  // namespace hpctl::agent

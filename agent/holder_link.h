@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's end of the socket to its holder, and the signs of life that go over it in both
+// directions: a hung agent is replaced by the holder, and a holder that answers no more could
+// neither stop nor start anything, so its death frees the node.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "agent/holder_protocol.h"
+#include "agent/packet_socket.h"
+#include "common/base/fd.h"
+
+namespace hpctl::agent {
+
+class HolderLink {
+ public:
+  HolderLink(PacketSocket socket, uint64_t holder_pid)
+      : socket_(std::move(socket)), holder_pid_(holder_pid) {}
+
+  int fd() const { return socket_.fd(); }
+
+  // Waits while the holder's queue is full. A holder that is gone makes broken() true.
+  void tell(const holder::ToHolder& message);
+
+  struct Incoming {
+    holder::ToAgent event;
+    UniqueFd descriptor;  // invalid when none came along
+  };
+  // The next event; nullopt when none is waiting or the holder is gone. Answers to signs of life
+  // are taken here.
+  std::optional<Incoming> receive();
+
+  // Its death takes the agent along anyway.
+  bool broken() const { return broken_; }
+
+  // A sign of life, and the judgement on a holder that has left too many unanswered. Due at
+  // alive_at_ms().
+  void show_life(int64_t now_ms);
+  int64_t alive_at_ms() const { return alive_at_ms_; }
+  // This thread is about to block for some seconds.
+  void excuse_silence();
+
+ private:
+  PacketSocket socket_;
+  const uint64_t holder_pid_;
+  bool broken_ = false;
+  int64_t alive_at_ms_ = 0;
+  int unanswered_signs_ = 0;
+};
+
+}  // namespace hpctl::agent

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/worker_pages.h"
+
+namespace hpctl::agent {
+
+void WorkerPages::started(const holder::WorkerState& worker, const UniqueFd& page) {
+  pages_[worker.rank] =
+      Page{worker.generation, worker.pid, std::make_unique<ProgressView>(page.get()), {}};
+  watch_.worker_started(worker.rank, worker.generation);
+}
+
+void WorkerPages::ended(int32_t rank, uint64_t generation) {
+  watch_.worker_ended(rank, generation);
+  const auto page = pages_.find(rank);
+  if (page != pages_.end() && page->second.generation == generation) pages_.erase(page);
+}
+
+ProgressWatch::Findings WorkerPages::read() {
+  ProgressWatch::Findings all;
+  for (const auto& [rank, page] : pages_) {
+    const auto findings = watch_.sampled(rank, page.generation, page.view->sample());
+    all.first_step |= findings.first_step;
+    if (findings.commit) all.commit = findings.commit;
+  }
+  return all;
+}
+
+void WorkerPages::describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t still_limit_ms) {
+  for (auto& [rank, page] : pages_) {
+    const ProgressSample sample = page.view->sample();
+    v1::WorkerProgress& worker = *heartbeat.add_workers();
+    worker = to_message(StartedWorker{rank, page.generation, page.pid}, sample);
+    if (page.still.sampled(sample.step, sample.collective, now_ms) >= still_limit_ms) {
+      worker.set_process_state(process_state(static_cast<pid_t>(page.pid)));
+    }
+  }
+}
+
+}  // namespace hpctl::agent

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The progress pages of the node's living workers, and what the controller is told of them: the
+// commits they announce, their first steps, and the workers of a heartbeat.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "agent/core/progress.h"
+#include "agent/holder_protocol.h"
+#include "agent/messages.h"
+#include "agent/process_state.h"
+#include "agent/progress_view.h"
+#include "common/base/fd.h"
+
+namespace hpctl::agent {
+
+class WorkerPages {
+ public:
+  // `reported`: the newest commit an earlier life of this agent has reported.
+  explicit WorkerPages(Commit reported) : watch_(reported) {}
+
+  // `page`: descriptor of the worker's progress page; not kept.
+  void started(const holder::WorkerState& worker, const UniqueFd& page);
+  void ended(int32_t rank, uint64_t generation);
+
+  // Reads every page.
+  ProgressWatch::Findings read();
+  // The last words of a page in an exit record, where they are news.
+  std::optional<Commit> committed(uint64_t generation, uint64_t step) {
+    return watch_.committed(generation, step);
+  }
+  // Every page as it is now. Of a worker that has shown nothing new for `still_limit_ms` the kernel
+  // is asked what its process does.
+  void describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t still_limit_ms);
+
+  bool empty() const { return pages_.empty(); }
+  bool awaits_first_step() const { return watch_.awaits_first_step(); }
+
+ private:
+  struct Page {
+    uint64_t generation = 0;
+    uint64_t pid = 0;
+    std::unique_ptr<ProgressView> view;
+    StillWatch still;
+  };
+
+  ProgressWatch watch_;
+  std::map<int32_t, Page> pages_;  // by rank
+};
+
+}  // namespace hpctl::agent
