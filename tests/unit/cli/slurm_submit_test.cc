@@ -146,6 +146,7 @@ TEST_F(SlurmSubmit, AnIdGivenAgainIsTheNewJobs) {
   const std::string jobs = home_.paths().home() + "/jobs/";
   ASSERT_EQ(submit().exit_code, kExitOk);
   const std::string first = std::filesystem::read_symlink(jobs + "100").string();
+  std::filesystem::remove(slurm() + "/jobs");  // Slurm forgets
   const CommandResult again = submit();
   ASSERT_EQ(again.exit_code, kExitOk) << again.err;
   const std::string second = std::filesystem::read_symlink(jobs + "100").string();
