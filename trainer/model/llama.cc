@@ -17,17 +17,20 @@ enum HeadParameter { kFinalNorm, kOutput };
 }  // namespace
 
 Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute)
-    : model_(model), compute_(compute), head_dim_(model.dim / model.heads) {
+    : model_(model),
+      compute_(compute),
+      wide_(compute == at::kDouble ? at::kDouble : at::kFloat),
+      head_dim_(model.dim / model.heads) {
   const at::NoGradGuard no_grad;
   // Angles in fp64, since fp32 loses whole turns at long positions.
   const Tensor pair = at::arange(0, head_dim_, 2, at::kDouble);
   const Tensor frequency = at::pow(model.rope_theta, pair / -static_cast<double>(head_dim_));
   const Tensor half = at::outer(at::arange(seq_len, at::kDouble), frequency);
   const Tensor angle = at::cat({half, half}, 1).unsqueeze(1);
-  cos_ = angle.cos().to(at::kFloat);
-  sin_ = angle.sin().to(at::kFloat);
+  cos_ = angle.cos().to(wide_);
+  sin_ = angle.sin().to(wide_);
   const int64_t group = model.heads / model.kv_heads;
-  mask_ = at::full({seq_len, seq_len}, -std::numeric_limits<float>::infinity(), at::kFloat)
+  mask_ = at::full({seq_len, seq_len}, -std::numeric_limits<float>::infinity(), wide_)
               .triu(1)
               .repeat({group, 1});
 }
@@ -37,14 +40,14 @@ Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens)
 }
 
 Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight) const {
-  const Tensor wide = x.to(at::kFloat);
+  const Tensor wide = x.to(wide_);
   const Tensor inverse_rms = at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + model_.norm_eps);
   return (wide * inverse_rms).to(compute_) * weight;
 }
 
 // x: [B, T, heads, h]
 Tensor Llama::rotate(const Tensor& x) const {
-  const Tensor wide = x.to(at::kFloat);
+  const Tensor wide = x.to(wide_);
   const std::vector<Tensor> halves = wide.chunk(2, -1);
   const Tensor turned = at::cat({-halves[1], halves[0]}, -1);
   return (wide * cos_ + turned * sin_).to(compute_);
@@ -61,7 +64,7 @@ Tensor Llama::attention(const Tensor& q, const Tensor& k, const Tensor& v) const
   const Tensor rows =
       (q * scale).permute({0, 2, 3, 1, 4}).reshape({batch, kv_heads, group * tokens, head_dim_});
   const Tensor scores = at::matmul(rows, k.permute({0, 2, 3, 1}));
-  const Tensor weights = at::softmax(scores + mask_, -1, at::kFloat).to(compute_);
+  const Tensor weights = at::softmax(scores + mask_, -1, wide_).to(compute_);
   const Tensor mixed = at::matmul(weights, v.transpose(1, 2));
   return mixed.view({batch, kv_heads, group, tokens, head_dim_})
       .permute({0, 3, 1, 2, 4})
@@ -87,7 +90,7 @@ Tensor Llama::layer(const std::vector<Tensor>& p, const Tensor& x) const {
 }
 
 Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
-  return at::linear(rms_norm(x, parameters[kFinalNorm]), parameters[kOutput]).to(at::kFloat);
+  return at::linear(rms_norm(x, parameters[kFinalNorm]), parameters[kOutput]).to(wide_);
 }
 
 Tensor Llama::loss_sum(const Tensor& logits, const Tensor& targets) {

@@ -6,7 +6,8 @@
 // weights are never permuted on import or export.
 //
 // Pure functions of their arguments: the caller owns parameters, memory and the autograd graph.
-// In bf16, norms, rotary positions, softmax and the loss are computed in fp32.
+// In bf16, norms, rotary positions, softmax and the loss are computed in fp32; in fp64 (for
+// comparisons with other implementations) everything is.
 //
 // Shapes: B sequences, T tokens each, D = dim, H = heads, K = kv_heads, G = H / K, h = D / H.
 #pragma once
@@ -21,16 +22,16 @@ namespace hpctl {
 
 class Llama {
  public:
-  // `compute` is at::kFloat or at::kBFloat16, the type of parameters and activations.
+  // `compute` is at::kFloat, at::kBFloat16 or at::kDouble, the type of parameters and activations.
   Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute);
 
   // [B, T] int64 -> [B, T, D]
   at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens) const;
   // [B, T, D] -> [B, T, D]
   at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const;
-  // [B, T, D] -> logits [B, T, vocab] in fp32
+  // [B, T, D] -> logits [B, T, vocab], fp32 or fp64
   at::Tensor logits(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const;
-  // Sum over all tokens of the cross entropy, in fp32. `targets` is [B, T] int64.
+  // Sum over all tokens of the cross entropy. `targets` is [B, T] int64.
   static at::Tensor loss_sum(const at::Tensor& logits, const at::Tensor& targets);
 
  private:
@@ -40,10 +41,11 @@ class Llama {
 
   ModelSpec model_;
   at::ScalarType compute_;
+  at::ScalarType wide_;  // of norms, rotary positions, softmax and loss: fp32 or fp64
   int64_t head_dim_;
-  at::Tensor cos_;   // [T, 1, h] fp32
-  at::Tensor sin_;   // [T, 1, h] fp32
-  at::Tensor mask_;  // [G * T, T] fp32: 0 where attention is allowed, -inf in the future
+  at::Tensor cos_;   // [T, 1, h]
+  at::Tensor sin_;   // [T, 1, h]
+  at::Tensor mask_;  // [G * T, T]: 0 where attention is allowed, -inf in the future
 };
 
 }  // namespace hpctl

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW with decoupled weight decay (Loshchilov, Hutter 2019), elementwise in fp32, out of place:
-// it reads one slot of the state arena and writes the other, so the old state stays a valid
-// snapshot until the new one is sealed. In the arithmetic order of PyTorch:
+// AdamW with decoupled weight decay (Loshchilov, Hutter 2019), elementwise in T = float (or double,
+// for comparisons with other implementations), out of place: it reads one slot of the state arena
+// and writes the other, so the old state stays a valid snapshot until the new one is sealed. In the
+// arithmetic order of PyTorch:
 //
 //   p = p * (1 - lr * weight_decay)
 //   m = beta1 * m + (1 - beta1) * g          v = beta2 * v + (1 - beta2) * g * g
@@ -17,33 +18,37 @@
 
 namespace hpctl {
 
+template <typename T>
 struct AdamSource {
-  const float* param;
-  const float* exp_avg;
-  const float* exp_avg_sq;
-  const float* gradient;
+  const T* param;
+  const T* exp_avg;
+  const T* exp_avg_sq;
+  const T* gradient;
 };
 
+template <typename T>
 struct AdamTarget {
-  float* param;
-  float* exp_avg;
-  float* exp_avg_sq;
+  T* param;
+  T* exp_avg;
+  T* exp_avg_sq;
 };
 
 // The factors of one step, the same for all elements. `step` counts from 1.
 struct AdamStep {
   AdamStep(const OptimizerSpec& spec, uint64_t step, double learning_rate, double gradient_scale);
 
-  float beta1, beta2, one_minus_beta1, one_minus_beta2, eps;
-  float decay;      // 1 - lr * weight_decay
-  float step_size;  // lr / (1 - beta1^t)
-  float inverse_root_correction2;
-  float gradient_scale;
+  double beta1, beta2, eps;
+  double decay;      // 1 - lr * weight_decay
+  double step_size;  // lr / (1 - beta1^t)
+  double inverse_root_correction2;
+  double gradient_scale;
 };
 
 // Elements [0, count). Source and target must not overlap. `decayed` = false leaves out the first
 // line above (norms; see TensorSlot::no_decay).
-void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource& from,
-           const AdamTarget& to);
+void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
+           const AdamTarget<float>& to);
+void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<double>& from,
+           const AdamTarget<double>& to);
 
 }  // namespace hpctl

@@ -8,9 +8,9 @@ namespace hpctl {
 
 namespace {
 constexpr int64_t kLanes = 16;
-}
 
-double sum_of_squares(const float* values, int64_t count) {
+template <typename T>
+double interleaved_sum(const T* values, int64_t count) {
   std::array<double, kLanes> lanes{};
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
@@ -26,6 +26,13 @@ double sum_of_squares(const float* values, int64_t count) {
   double sum = 0;
   for (const double lane : lanes) sum += lane;
   return sum;
+}
+
+}  // namespace
+
+double sum_of_squares(const float* values, int64_t count) { return interleaved_sum(values, count); }
+double sum_of_squares(const double* values, int64_t count) {
+  return interleaved_sum(values, count);
 }
 
 double clip_factor(double norm, double clip) {

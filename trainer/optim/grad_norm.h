@@ -10,6 +10,7 @@ namespace hpctl {
 // Sum of squares in fp64. The order of addition depends on `count` alone: kLanes interleaved sums,
 // then those in order; so it is the same on every instruction set.
 double sum_of_squares(const float* values, int64_t count);
+double sum_of_squares(const double* values, int64_t count);
 
 // Factor for the gradient: min(1, clip / (norm + 1e-6)); 1 when clip is 0 (off).
 double clip_factor(double norm, double clip);

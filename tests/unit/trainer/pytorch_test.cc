@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hundred steps beside PyTorch (reference/train.py): the same weights, data and settings; losses,
+// gradient norms and gradients compared. Whole workers in fp32: real processes, two ranks, several
+// micro-batches. And the same model, optimizer, clipping and schedule in fp64 in this process,
+// where rounding hides nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "common/base/job_spec_json.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/trainer/worker_process.h"
+#include "trainer/batch_reader.h"
+#include "trainer/data/step_samples.h"
+#include "trainer/model/initial_values.h"
+#include "trainer/model/llama.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/optim/grad_norm.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/parallel/fsdp.h"
+
+namespace hpctl {
+namespace {
+
+using ::testing::Each;
+using testing::WorkerProcess;
+
+struct Curve {
+  std::vector<double> losses;
+  std::vector<double> norms;
+};
+
+class Comparison {
+ public:
+  Comparison() {
+    std::ofstream text(dir_ / "text");
+    for (int i = 0; i < 3000; ++i) text << "item " << i << " is " << i * i % 701 << " units\n";
+    text.close();
+    workload.job = 7;
+    workload.name = "pytorch";
+    workload.generation = 1;
+    workload.world_size = 2;
+    workload.checkpoint_dir = dir_ / "checkpoints";
+    workload.metrics_path = dir_ / "metrics.jsonl";
+    workload.rendezvous_dir = dir_ / "rdzv";
+    workload.checkpoint.every_steps = 0;
+    workload.checkpoint.every_minutes = 0;
+    TrainSpec& train = workload.train;
+    train.model = *model_preset("tiny");
+    train.data.path = dir_ / "text";
+    train.data.seq_len = 32;
+    train.batch.micro = 2;
+    train.batch.global = 8;
+    train.steps = 100;
+    train.seed = 5;
+    train.optimizer.lr = 3e-3;
+    train.optimizer.clip = 0.7;
+    train.schedule.warmup_steps = 10;
+    train.precision = "fp32";
+  }
+
+  // Runs train.py; false when there is no PyTorch. Call before the accessors below.
+  bool run_pytorch(const std::string& type) {
+    write_job();
+    const std::string script = HPCTL_SOURCE_DIR "/tests/unit/trainer/reference/train.py";
+    // By path: a python3 of the user's own would not see the package.
+    const std::string command = "/usr/bin/python3 " + script + " " + (dir_ / "") + " " + type;
+    const int status = std::system(command.c_str());
+    HP_CHECK(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127) return false;
+    EXPECT_EQ(WEXITSTATUS(status), 0) << command;
+    std::ifstream file(dir_ / (type + ".json"));
+    const auto document = nlohmann::json::parse(file);
+    document.at("losses").get_to(reference.losses);
+    document.at("norms").get_to(reference.norms);
+    std::ifstream gradient(dir_ / (type + ".gradient"), std::ios::binary);
+    const auto elements = static_cast<size_t>(parameter_count(blocks()));
+    first_gradient.resize(elements);
+    gradient.read(reinterpret_cast<char*>(first_gradient.data()),
+                  static_cast<std::streamsize>(elements * sizeof(double)));
+    EXPECT_TRUE(gradient.good());
+    return true;
+  }
+
+  Curve run_workers() {
+    std::vector<std::unique_ptr<WorkerProcess>> workers;
+    for (int r = 0; r < workload.world_size; ++r) {
+      workload.rank = r;
+      workers.push_back(std::make_unique<WorkerProcess>(workload));
+    }
+    for (const auto& worker : workers) EXPECT_EQ(worker->wait(), 0) << worker->message();
+    Curve curve;
+    std::ifstream file(workload.metrics_path);
+    for (std::string line; std::getline(file, line);) {
+      const auto metrics = nlohmann::json::parse(line);
+      curve.losses.push_back(metrics.at("loss"));
+      curve.norms.push_back(metrics.at("grad_norm"));
+    }
+    return curve;
+  }
+
+  std::vector<Block> blocks() const { return llama_layout(workload.train.model); }
+
+  // The whole batch of a step (from 1) as one micro-batch.
+  MicroBatch batch(uint64_t step) const {
+    auto reader = SampleReader::open(workload.train.data, workload.train.seed);
+    HP_CHECK(reader.ok());
+    const auto global = static_cast<uint64_t>(workload.train.batch.global);
+    const StepSamples samples = take_samples((step - 1) * global, global, {});
+    auto batches =
+        read_micro_batches(*reader, sample_numbers(samples.ranges), workload.train.batch.global);
+    HP_CHECK(batches.ok() && batches->size() == 1);
+    return batches->front();
+  }
+
+  Workload workload;
+  Curve reference;
+  std::vector<double> first_gradient;  // tensor after tensor, without gaps
+
+ private:
+  void write_job() const {
+    const TrainSpec& train = workload.train;
+    nlohmann::json document = {
+        {"model", train.model},
+        {"train",
+         {{"steps", train.steps},
+          {"seq_len", train.data.seq_len},
+          {"optimizer", train.optimizer},
+          {"schedule", train.schedule},
+          {"z_loss", train.loss.z_loss}}},
+        {"tensors", nlohmann::json::array()},
+    };
+    document["train"]["optimizer"]["no_decay"] = train.optimizer.no_decay;
+    std::ofstream weights(dir_ / "weights.bin", std::ios::binary);
+    for (const Block& block : blocks()) {
+      std::vector<float> flat(static_cast<size_t>(block.numel));
+      fill_initial_values(train.model, block, train.seed, {0, block.numel}, flat.data());
+      for (const TensorSlot& tensor : block.tensors) {
+        document["tensors"].push_back({tensor.name, tensor.shape});
+        weights.write(reinterpret_cast<const char*>(flat.data() + tensor.offset),
+                      tensor.numel * static_cast<int64_t>(sizeof(float)));
+      }
+    }
+    std::ofstream(dir_ / "job.json") << document;
+    std::ofstream tokens(dir_ / "tokens.bin", std::ios::binary);
+    for (int64_t step = 1; step <= train.steps; ++step) {
+      const MicroBatch rows = batch(static_cast<uint64_t>(step));
+      const at::Tensor all =
+          at::cat({rows.tokens, rows.targets.narrow(1, train.data.seq_len - 1, 1)}, 1).contiguous();
+      tokens.write(static_cast<const char*>(all.data_ptr()),
+                   all.numel() * static_cast<int64_t>(sizeof(int64_t)));
+    }
+  }
+
+  TemporaryDirectory dir_;
+};
+
+double worst_relative(const std::vector<double>& a, const std::vector<double>& b, size_t count) {
+  double worst = 0;
+  for (size_t i = 0; i < count; ++i) {
+    worst = std::max(worst, std::abs(a.at(i) - b.at(i)) / std::abs(b.at(i)));
+  }
+  return worst;
+}
+
+// The largest difference of two gradients, tensor by tensor in units of the tensor's largest value.
+double worst_gradient(const std::vector<Block>& blocks, const std::vector<double>& a,
+                      const std::vector<double>& b) {
+  double worst = 0;
+  size_t at = 0;
+  for (const Block& block : blocks) {
+    for (const TensorSlot& tensor : block.tensors) {
+      double largest = 0;
+      double difference = 0;
+      for (const size_t end = at + static_cast<size_t>(tensor.numel); at < end; ++at) {
+        largest = std::max(largest, std::abs(b[at]));
+        difference = std::max(difference, std::abs(a[at] - b[at]));
+      }
+      worst = std::max(worst, difference / largest);
+    }
+  }
+  return worst;
+}
+
+// Without gaps, as train.py writes it.
+std::vector<double> dense(const std::vector<Block>& blocks, const FullySharded& engine) {
+  std::vector<double> all;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    for (const TensorSlot& tensor : blocks[b].tensors) {
+      const float* values = engine.gradient(b) + tensor.offset;
+      all.insert(all.end(), values, values + tensor.numel);
+    }
+  }
+  return all;
+}
+
+// Training in fp64 in one process: the trainer's model, AdamW, norm, clipping and schedule.
+class WideTraining {
+ public:
+  explicit WideTraining(const Comparison& comparison)
+      : comparison_(comparison),
+        train_(comparison.workload.train),
+        blocks_(comparison.blocks()),
+        model_(train_.model, train_.data.seq_len, at::kDouble) {
+    for (const Block& block : blocks_) {
+      std::vector<float> flat(static_cast<size_t>(block.numel));
+      fill_initial_values(train_.model, block, train_.seed, {0, block.numel}, flat.data());
+      states_.push_back({{flat.begin(), flat.end()}, {}, {}, {}});
+      for (auto* part : {&states_.back().m, &states_.back().v}) part->resize(flat.size());
+    }
+  }
+
+  void step(uint64_t number) {
+    const MicroBatch batch = comparison_.batch(number);
+    const auto tokens = static_cast<double>(batch.tokens.numel());
+    const at::Tensor loss = forward(batch);
+    compat::backward(loss / tokens, {});
+    curve.losses.push_back(loss.item<double>() / tokens);
+    double squares = 0;
+    for (State& state : states_) {
+      squares += sum_of_squares(state.gradient.data(), static_cast<int64_t>(state.gradient.size()));
+    }
+    curve.norms.push_back(std::sqrt(squares));
+    if (number == 1) collect_gradient();
+    const AdamStep adam(train_.optimizer, number, learning_rate(train_, number),
+                        clip_factor(curve.norms.back(), train_.optimizer.clip));
+    for (size_t b = 0; b < blocks_.size(); ++b) update(adam, blocks_[b], states_[b]);
+  }
+
+  Curve curve;
+  std::vector<double> first_gradient;
+
+ private:
+  struct State {
+    std::vector<double> p, m, v, gradient;
+  };
+
+  at::Tensor forward(const MicroBatch& batch) {
+    at::Tensor x = model_.embed(leaves(0), batch.tokens);
+    for (size_t b = 1; b + 1 < blocks_.size(); ++b) x = model_.layer(leaves(b), x);
+    return Llama::loss_sum(model_.logits(leaves(blocks_.size() - 1), x), batch.targets);
+  }
+
+  std::vector<at::Tensor> leaves(size_t b) {
+    State& state = states_[b];
+    state.gradient.assign(state.p.size(), 0.0);
+    std::vector<at::Tensor> tensors;
+    for (const TensorSlot& slot : blocks_[b].tensors) {
+      at::Tensor leaf = at::from_blob(state.p.data() + slot.offset, slot.shape, at::kDouble);
+      leaf.set_requires_grad(true);
+      leaf.mutable_grad() =
+          at::from_blob(state.gradient.data() + slot.offset, slot.shape, at::kDouble);
+      tensors.push_back(leaf);
+    }
+    return tensors;
+  }
+
+  void collect_gradient() {
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      for (const TensorSlot& slot : blocks_[b].tensors) {
+        const double* values = states_[b].gradient.data() + slot.offset;
+        first_gradient.insert(first_gradient.end(), values, values + slot.numel);
+      }
+    }
+  }
+
+  static void update(const AdamStep& adam, const Block& block, State& state) {
+    State next = state;
+    for (const TensorSlot& slot : block.tensors) {
+      const int64_t at = slot.offset;
+      adamw(adam, !slot.no_decay, slot.numel,
+            {state.p.data() + at, state.m.data() + at, state.v.data() + at,
+             state.gradient.data() + at},
+            {next.p.data() + at, next.m.data() + at, next.v.data() + at});
+    }
+    state = std::move(next);
+  }
+
+  const Comparison& comparison_;
+  const TrainSpec& train_;
+  std::vector<Block> blocks_;
+  Llama model_;
+  std::vector<State> states_;
+};
+
+#define SKIP_WITHOUT_PYTORCH(found)                                                     \
+  if (!(found)) {                                                                       \
+    GTEST_SKIP() << "/usr/bin/python3 has no torch; install the package python3-torch"; \
+  }
+
+TEST(PyTorch, WorkersInFp32Agree) {
+  Comparison comparison;
+  SKIP_WITHOUT_PYTORCH(comparison.run_pytorch("float32"));
+  const Curve curve = comparison.run_workers();
+  ASSERT_EQ(curve.losses.size(), 100U);
+  EXPECT_LT(worst_relative(curve.losses, comparison.reference.losses, 1), 1e-5);
+  EXPECT_LT(worst_relative(curve.losses, comparison.reference.losses, 100), 1e-3);
+  EXPECT_LT(worst_relative(curve.norms, comparison.reference.norms, 1), 1e-5);
+  EXPECT_LT(curve.losses.back(), 0.8 * curve.losses.front()) << "it learns";
+
+  const auto comm = make_communicator({});
+  const TrainSpec& train = comparison.workload.train;
+  const std::vector<Block> blocks = comparison.blocks();
+  const Llama model(train.model, train.data.seq_len, at::kFloat);
+  FullySharded engine(model, blocks, *comm, at::kFloat);
+  std::vector<std::vector<float>> weights;
+  std::vector<const float*> shards;
+  for (const Block& block : blocks) {
+    weights.emplace_back(static_cast<size_t>(block.numel));
+    fill_initial_values(train.model, block, train.seed, {0, block.numel}, weights.back().data());
+    shards.push_back(weights.back().data());
+  }
+  engine.begin_step(shards);
+  const MicroBatch batch = comparison.batch(1);
+  const double scale = 1.0 / static_cast<double>(batch.tokens.numel());
+  ASSERT_TRUE(engine.forward_backward(batch.tokens, batch.targets, scale).ok());
+  EXPECT_LT(worst_gradient(blocks, dense(blocks, engine), comparison.first_gradient), 1e-5);
+}
+
+TEST(PyTorch, Fp64AgreesToTheLastDigits) {
+  at::set_num_threads(1);
+  Comparison comparison;
+  SKIP_WITHOUT_PYTORCH(comparison.run_pytorch("float64"));
+  WideTraining wide(comparison);
+  for (uint64_t step = 1; step <= 100; ++step) wide.step(step);
+  EXPECT_LT(worst_relative(wide.curve.losses, comparison.reference.losses, 100), 1e-9);
+  EXPECT_LT(worst_relative(wide.curve.norms, comparison.reference.norms, 100), 1e-8);
+  EXPECT_LT(worst_gradient(comparison.blocks(), wide.first_gradient, comparison.first_gradient),
+            1e-11);
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a Llama in PyTorch from given weights and data, for pytorch_test.cc to compare with.
+
+Shares no code with the trainer: the model is written here on torch.nn.functional, optimizer and
+clipping are torch's own. Usage: train.py DIR float32|float64, where DIR holds
+
+  job.json     {"model": {...}, "train": {...}, "tensors": [[name, shape], ...]} (keys of job.yaml)
+  weights.bin  the tensors' elements one after the other, fp32
+  tokens.bin   int64 [steps, sequences, seq_len + 1]
+
+Writes DIR/TYPE.json {"losses", "norms"}, one number per step, and DIR/TYPE.gradient: the gradient
+of the first step, fp64, laid out as the weights. Exit code 77: no torch.
+"""
+import json
+import math
+import sys
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:
+    sys.exit(77)
+
+
+def norm(x, weight, eps):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
+
+
+def rope(x, m):
+    """Rotates the pairs (i, i + h/2) of x [B, heads, T, h] (the order of Hugging Face)."""
+    half = x.shape[-1] // 2
+    inverse = m["rope_theta"] ** (-torch.arange(0, half, dtype=torch.float64) / half)
+    angle = torch.outer(torch.arange(x.shape[-2], dtype=torch.float64), inverse)
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def loss_of(p, m, rows, z_loss):
+    """(cross entropy, that plus the z-loss), means over the tokens."""
+    tokens, targets = rows[:, :-1], rows[:, 1:]
+    batch, length = tokens.shape
+    heads, kv = m["heads"], m["kv_heads"]
+    hd = m["dim"] // heads
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    x = F.embedding(tokens, p["model.embed_tokens.weight"])
+    for i in range(m["layers"]):
+        w = lambda part: p[f"model.layers.{i}.{part}.weight"]
+        split = lambda y, n: y.view(batch, length, n, hd).transpose(1, 2)
+        a = norm(x, w("input_layernorm"), m["norm_eps"])
+        q = rope(split(F.linear(a, w("self_attn.q_proj")), heads), m)
+        k = rope(split(F.linear(a, w("self_attn.k_proj")), kv), m)
+        v = split(F.linear(a, w("self_attn.v_proj")), kv)
+        k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(hd)
+        mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
+        mixed = mixed.transpose(1, 2).reshape(batch, length, heads * hd)
+        x = x + F.linear(mixed, w("self_attn.o_proj"))
+        b = norm(x, w("post_attention_layernorm"), m["norm_eps"])
+        hidden = F.silu(F.linear(b, w("mlp.gate_proj"))) * F.linear(b, w("mlp.up_proj"))
+        x = x + F.linear(hidden, w("mlp.down_proj"))
+    logits = F.linear(norm(x, p["model.norm.weight"], m["norm_eps"]), p["lm_head.weight"])
+    logits = logits.view(-1, m["vocab"])
+    entropy = F.cross_entropy(logits, targets.reshape(-1))
+    return entropy, entropy + z_loss * logits.logsumexp(-1).pow(2).mean()
+
+
+def learning_rate(t, k):
+    """Of step k = 1, 2, ...; docs/job-yaml.md."""
+    s = t["schedule"]
+    w, floor = s["warmup_steps"], s["min_lr_ratio"]
+    if k <= w:
+        return t["optimizer"]["lr"] * k / w
+    progress = (k - w) / (t["steps"] + 1 - w)
+    return t["optimizer"]["lr"] * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def read_weights(directory, tensors, dtype):
+    with open(f"{directory}/weights.bin", "rb") as f:
+        flat = torch.frombuffer(bytearray(f.read()), dtype=torch.float32)
+    weights, at = {}, 0
+    for name, shape in tensors:
+        n = math.prod(shape)
+        weights[name] = flat[at:at + n].to(dtype).clone().view(shape).requires_grad_(True)
+        at += n
+    return weights
+
+
+def main():
+    directory, dtype = sys.argv[1], getattr(torch, sys.argv[2])
+    torch.set_num_threads(1)
+    with open(f"{directory}/job.json") as f:
+        job = json.load(f)
+    m, t = job["model"], job["train"]
+    o = t["optimizer"]
+    p = read_weights(directory, job["tensors"], dtype)
+    with open(f"{directory}/tokens.bin", "rb") as f:
+        tokens = torch.frombuffer(bytearray(f.read()), dtype=torch.int64)
+    tokens = tokens.view(t["steps"], -1, t["seq_len"] + 1)
+    exempt = lambda name: "norm" in name or ("embed" in name and "embeddings" in o["no_decay"])
+    optimizer = torch.optim.AdamW(
+        [{"params": [w for n, w in p.items() if not exempt(n)], "weight_decay": o["weight_decay"]},
+         {"params": [w for n, w in p.items() if exempt(n)], "weight_decay": 0.0}],
+        betas=(o["beta1"], o["beta2"]), eps=o["eps"])
+    losses, norms = [], []
+    for step in range(1, t["steps"] + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(t, step)
+        optimizer.zero_grad()
+        entropy, loss = loss_of(p, m, tokens[step - 1], t["z_loss"])
+        loss.backward()
+        if step == 1:
+            with open(f"{directory}/{sys.argv[2]}.gradient", "wb") as f:
+                for w in p.values():
+                    f.write(w.grad.double().numpy().tobytes())
+        norms.append(torch.nn.utils.clip_grad_norm_(list(p.values()), o["clip"]).item())
+        losses.append(entropy.item())
+        optimizer.step()
+    with open(f"{directory}/{sys.argv[2]}.json", "w") as f:
+        json.dump({"losses": losses, "norms": norms}, f)
+
+
+if __name__ == "__main__":
+    main()
