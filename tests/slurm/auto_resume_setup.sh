@@ -39,8 +39,8 @@ check_lacks() { # check_lacks WHAT TEXT FOUND
   esac
 }
 plugins() { printf 'optional %s\n' "$@" >"$HPCTL_TEST_CLUSTER/plugstack.d/hpctl.conf"; }
-step() { timeout 60 srun -Q --auto-resume=1 "$@"; }
-plain() { timeout 60 srun -Q --auto-resume=0 "$@"; }
+step() { timeout 120 srun -Q --auto-resume=1 "$@"; }
+plain() { timeout 120 srun -Q --auto-resume=0 "$@"; }
 # The output of a command and its exit code, as two lines or more.
 outcome() {
   local code=0
@@ -49,14 +49,14 @@ outcome() {
 }
 # Waits until a file is there; what writes it says that it is so far.
 await_file() {
-  local until=$((SECONDS + 20))
+  local until=$((SECONDS + 60))
   until [ -e "$1" ]; do
     [ $SECONDS -lt $until ] || { check "the file $1" "there" "missing"; return 0; }
     sleep 0.02
   done
 }
 await_no_process() { # await_no_process PATTERN: of this build
-  local until=$((SECONDS + 10))
+  local until=$((SECONDS + 60))
   while pgrep -f "$1" >/dev/null; do
     [ $SECONDS -lt $until ] || { check "no process $1" "" "$(pgrep -af "$1")"; return 0; }
     sleep 0.05

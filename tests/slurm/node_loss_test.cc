@@ -41,9 +41,7 @@ TEST_F(NodeLoss, CutAndHealedNodeNeverContinuesTheOldGeneration) {
       home_.directory(), [] { return false; }, seconds(30));
   cluster("heal", victim);
   expect_exact_finish(job, spec);
-  const auto only_slurmd = [&] { return processes_on(victim).size() == 1; };
-  EXPECT_TRUE(wait_until(home_.directory(), only_slurmd, seconds(90)))
-      << "the job has ended, and something of it is left on " << victim;
+  expect_only_slurmd_on(victim);
 }
 
 // Past SlurmdTimeout Slurm takes the node out of the job, which goes on without its batch script; a

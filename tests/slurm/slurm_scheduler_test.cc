@@ -49,7 +49,10 @@ class SchedulerOnSlurm : public testing::Test {
     EXPECT_TRUE(slurm_->cancel(job_).ok());
     SlurmCluster::must("heal n1");
     run_command("scontrol update nodename=n[1-3] state=resume 2>/dev/null");
-    await([] { return run_command("sinfo -hN -p main -o %t").out == "idle\nidle\nidle\n"; });
+    const auto idle = [] {
+      return run_command("sinfo -hN -p main -o %t").out == "idle\nidle\nidle\n";
+    };
+    EXPECT_TRUE(await(idle, 60)) << run_command("sinfo -N; squeue").out;
   }
 
   static void write_script(const std::string& path, const std::string& commands) {
@@ -104,6 +107,7 @@ class SchedulerOnSlurm : public testing::Test {
           const auto event = make(state_);
           if (!event) return;
           if (const auto* lost = std::get_if<core::NodeLost>(&*event)) lost_.push_back(*lost);
+          if (std::holds_alternative<core::SchedulerObserved>(*event)) observed_ = true;
         });
     scheduler_->resume(core::State{});
   }
@@ -135,6 +139,7 @@ class SchedulerOnSlurm : public testing::Test {
   std::mutex mutex_;
   core::State state_;
   std::vector<core::NodeLost> lost_;
+  bool observed_ = false;                      // the poll has found something to tell
   std::unique_ptr<SlurmScheduler> scheduler_;  // last: its threads use the above
 };
 
@@ -176,9 +181,13 @@ TEST_F(SchedulerOnSlurm, ARelaunchWaitsForSlurmctld) {
 }
 
 TEST_F(SchedulerOnSlurm, WhatSlurmTakesAwayIsLostAndCannotBeLaunched) {
+  ASSERT_TRUE(slurm_->update_node("n2", SlurmNodeState::kDrain, "for the poll to see").ok());
   start(false);
-  ASSERT_TRUE(await([&] { return slurm_->nodes({"n3"}).ok(); }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // the poll has seen three nodes
+  const auto polled = [&] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return observed_;
+  };
+  ASSERT_TRUE(await(polled));
   ASSERT_TRUE(slurm_->update_node("n3", SlurmNodeState::kDown, "test").ok());
   ASSERT_TRUE(await([&] { return lost("n3").has_value(); }));
   EXPECT_EQ(lost("n3")->cause, "Slurm took it out of the allocation: DOWN (test)");

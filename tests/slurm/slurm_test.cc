@@ -74,9 +74,11 @@ void SlurmTest::TearDown() {
   for (int i = 1; i <= kNodes; ++i) cluster("heal", "n" + std::to_string(i));
   const auto clean = [] {
     const auto nodes = lines_of(slurm({"sinfo", "-hN", "-p", "main", "-o", "%T"}).out);
-    return nodes == std::vector<std::string>(kNodes, "idle") && slurm({"squeue", "-h"}).out.empty();
+    const auto jobs = slurm({"squeue", "-h"});
+    return nodes == std::vector<std::string>(kNodes, "idle") && jobs.exit_code == 0 &&
+           jobs.out.empty();
   };
-  EXPECT_TRUE(wait_until(home_.directory(), clean, seconds(60)))
+  EXPECT_TRUE(wait_until(home_.directory(), clean, kLong))
       << slurm({"sinfo", "-N"}).out << slurm({"squeue"}).out;
 }
 
@@ -108,9 +110,21 @@ std::vector<pid_t> SlurmTest::processes_on(const std::string& node) {
   return pids;
 }
 
+void SlurmTest::expect_only_slurmd_on(const std::string& node) const {
+  const auto only_slurmd = [&] { return processes_on(node).size() == 1; };
+  if (wait_until(home_.directory(), only_slurmd, kLong)) return;
+  ADD_FAILURE() << "more than slurmd is left on " << node << ":\n"
+                << slurm({"sh", "-c", "ps -o pid=,stat=,args= -p \"$0\"",
+                          test::SlurmCluster::command("pids " + node).out})
+                       .out;
+}
+
 std::string SlurmTest::slurm_state(JobId job) {
-  const auto lines = lines_of(slurm({"squeue", "-h", "-j", to_string(job), "-o", "%T"}).out);
-  return lines.empty() ? "" : lines[0];
+  const auto answer = slurm({"squeue", "-h", "-j", to_string(job), "-o", "%T"});
+  const auto lines = lines_of(answer.out);
+  if (!lines.empty()) return lines[0];
+  const bool unknown = answer.err.find("Invalid job id specified") != std::string::npos;
+  return answer.exit_code == 0 || unknown ? "" : "?";
 }
 
 std::string SlurmTest::undisturbed_digest(const SlurmJob& job) {
@@ -168,7 +182,7 @@ void SlurmTest::expect_exact_finish(JobId job, const SlurmJob& spec) {
     const std::string state = slurm_state(job);
     return state.empty() || state == "COMPLETED";
   };
-  EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(30)))
+  EXPECT_TRUE(wait_until(home_.directory(), gone, kLong))
       << "Slurm still has the job as " << slurm_state(job);
 }
 

@@ -41,7 +41,10 @@ class SlurmTest : public ::testing::Test {
   // A program of Slurm, at most 20 s.
   static CommandResult slurm(const std::vector<std::string>& command);
   static std::vector<pid_t> processes_on(const std::string& node);
-  // JobState as squeue prints it with %T; "" = Slurm knows no such job any more.
+  // The job has ended; its last process, which Slurm has ended too, may still be exiting.
+  void expect_only_slurmd_on(const std::string& node) const;
+  // JobState as squeue prints it with %T; "" = Slurm has no such job in its queue any more; "?" =
+  // it did not answer.
   static std::string slurm_state(JobId job);
   // Digest of the newest checkpoint after an undisturbed local run of `job`; computed once per
   // number of steps.
