@@ -5,15 +5,12 @@
 #include <poll.h>
 #include <unistd.h>
 
-extern "C" {  // glibc 2.36 forgets to say so
-#include <sys/pidfd.h>
-}
-
 #include "common/base/endpoint.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
 #include "common/base/log.h"
+#include "common/base/pidfd.h"
 
 namespace hpctl::holder {
 namespace {
@@ -43,7 +40,7 @@ void wait_for_successor_here(const HomePaths& paths, const std::string& node) {
   if (record.epoch < 2 || record.node != node || record.boot_id != identify_machine().boot_id) {
     return;
   }
-  const UniqueFd process(::pidfd_open(static_cast<pid_t>(record.pid), 0));
+  const UniqueFd process = open_pidfd(static_cast<pid_t>(record.pid));
   if (!process.valid()) return;
   log_info("waiting for controller " + std::to_string(record.epoch) + " to end the job");
   pollfd ended{process.get(), POLLIN, 0};

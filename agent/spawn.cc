@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <string_view>
 
 #include "common/base/file.h"
+#include "common/base/pidfd.h"
 
 namespace hpctl {
 namespace {
@@ -160,7 +160,7 @@ Result<SpawnedProcess> spawn_process(const SpawnPlan& plan) {
   }
   SpawnedProcess process;
   process.pid = pid;
-  process.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  process.pidfd = open_pidfd(pid);
   if (!process.pidfd.valid()) {
     const Error error = errno_error("cannot watch process " + std::to_string(pid));
     ::kill(pid, SIGKILL);

@@ -9,16 +9,13 @@
 #include <utility>
 
 #include "agent/core/printable.h"
+#include "common/base/duration_text.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {
 namespace {
 
 constexpr size_t kReasonBytes = 512;
-
-std::string duration_text(int64_t ms) {
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
 
 // "" when it exited with 0.
 std::string verdict_of(const siginfo_t& status) {

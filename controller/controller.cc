@@ -4,7 +4,6 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "controller/job_view.h"
@@ -28,14 +28,6 @@ constexpr int64_t kDeadOwnerMs = 2'000;
 constexpr int kLockRetryMs = 5;
 constexpr int64_t kProgressMirrorMs = 1'000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
-
-// A thousand agents are a thousand descriptors.
-void raise_file_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 }  // namespace
 
@@ -78,7 +70,7 @@ Outcome Controller::open_metrics() {
 }
 
 Outcome Controller::start() {
-  raise_file_limit();
+  raise_descriptor_limit();
   HP_TRY(take_lock());
   HP_TRY(mode_.prepare());
   HP_TRY_ASSIGN(auto store, Store::open(paths_.database(), Store::Mode::kOwner));

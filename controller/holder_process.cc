@@ -3,10 +3,6 @@
 
 #include <poll.h>
 
-extern "C" {  // glibc 2.36 forgets to say so
-#include <sys/pidfd.h>
-}
-
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -15,6 +11,7 @@ extern "C" {  // glibc 2.36 forgets to say so
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/pidfd.h"
 
 namespace hpctl {
 namespace {
@@ -62,9 +59,9 @@ std::optional<ActionId> launch_of_holder(pid_t pid, const core::NodeKey& node) {
 
 Outcome kill_holder(pid_t pid, const core::NodeKey& node) {
   // The descriptor first: from here on the pid cannot become another's unnoticed.
-  const UniqueFd process(pid > 0 ? ::pidfd_open(pid, 0) : -1);
+  const UniqueFd process = pid > 0 ? open_pidfd(pid) : UniqueFd();
   if (!process.valid() || !launch_of_holder(pid, node)) return Ok{};
-  if (::pidfd_send_signal(process.get(), SIGKILL, nullptr, 0) != 0 && errno != ESRCH) {
+  if (signal_pidfd(process, SIGKILL) != 0 && errno != ESRCH) {
     return errno_error("cannot end the former holder of node " + node.name + " (pid " +
                        std::to_string(pid) + ")");
   }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/process_watch.h"
+#include "common/base/pidfd.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
-
-extern "C" {  // glibc 2.36 forgets to say so
-#include <sys/pidfd.h>
-}
 
 #include <array>
 #include <csignal>
@@ -35,7 +32,7 @@ std::string reap(int pidfd) {
 
 bool process_lives(pid_t pid) {
   if (pid <= 0) return false;
-  const UniqueFd fd(::pidfd_open(pid, 0));
+  const UniqueFd fd = open_pidfd(pid);
   if (!fd.valid()) return false;
   pollfd ended{fd.get(), POLLIN, 0};
   return ::poll(&ended, 1, 0) == 0;
@@ -62,7 +59,7 @@ void ProcessWatch::stop() {
 Outcome ProcessWatch::watch(pid_t pid) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (watched_.contains(pid)) return Ok{};
-  UniqueFd fd(pid > 0 ? ::pidfd_open(pid, 0) : -1);
+  UniqueFd fd = pid > 0 ? open_pidfd(pid) : UniqueFd();
   if (!fd.valid()) {
     return Error{ErrorCode::kNotFound, "there is no process " + std::to_string(pid)};
   }

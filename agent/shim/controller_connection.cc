@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "common/base/clock.h"
+#include "common/base/port.h"
 
 namespace hpctl::shim {
 namespace {
@@ -113,14 +114,8 @@ Result<FrameStream> join_step(const TaskSettings& settings) {
 }
 
 uint16_t find_free_port() {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  socklen_t size = sizeof(any);
-  auto* address = reinterpret_cast<sockaddr*>(&any);
-  if (!fd.valid() || ::bind(fd.get(), address, size) != 0) return 0;
-  if (::getsockname(fd.get(), address, &size) != 0) return 0;
-  return ntohs(any.sin_port);
+  const auto port = choose_free_port();
+  return port.ok() ? *port : 0;
 }
 
 }  // namespace hpctl::shim

@@ -7,10 +7,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-extern "C" {  // glibc 2.36 forgets to say so
-#include <sys/pidfd.h>
-}
-
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -18,6 +14,7 @@ extern "C" {  // glibc 2.36 forgets to say so
 
 #include "common/base/clock.h"
 #include "common/base/frame.h"
+#include "common/base/pidfd.h"
 #include "common/rpc/spawn.h"
 
 namespace hpctl {
@@ -57,7 +54,7 @@ HpslurmProcess::~HpslurmProcess() {
 
 std::string HpslurmProcess::how_it_ended() {
   // It has closed the stream; how it ended is known a moment later. Killed where it lives on.
-  const UniqueFd ended(::pidfd_open(pid_, 0));
+  const UniqueFd ended = open_pidfd(pid_);
   pollfd wait{ended.get(), POLLIN, 0};
   ::poll(&wait, 1, kEndMs);
   ::kill(pid_, SIGKILL);

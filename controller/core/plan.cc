@@ -60,10 +60,6 @@ std::string join_some(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string duration_text(int64_t ms) {
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
-
 int64_t stage_deadline(const Job& job, int64_t now_ms) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:

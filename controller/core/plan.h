@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/duration_text.h"
 #include "controller/core/transition.h"
 
 namespace hpctl::core {
@@ -33,9 +34,6 @@ void enter_running(Transition& t, Job& job, const std::string& reason);
 int64_t stage_deadline(const Job& job, int64_t now_ms);
 // "n1, n3, ...": at most a few names.
 std::string join_some(const std::vector<std::string>& names);
-
-// "20 s", "1500 ms"
-std::string duration_text(int64_t ms);
 
 // True while no worker of a new generation can have been started: a further fault belongs to the
 // recovery in progress.

@@ -2,13 +2,13 @@
 // hpcontroller-step: the controller of one Slurm step. srun's plugin starts it and hands it two
 // descriptors; people never do.
 #include <fcntl.h>
-#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "common/base/descriptor_limit.h"
 #include "controller/step/step_server.h"
 
 namespace {
@@ -24,14 +24,6 @@ it.
 
 Environment: SLURM_HPCTL_STEP_TOKEN, HPCTL_MAX_RESTARTS (default 20).
 )";
-
-// A shim needs a descriptor; srun's soft limit is often 1024.
-void allow_many_connections() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 int64_t max_restarts() {
   constexpr int64_t kDefault = 20;
@@ -59,7 +51,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::signal(SIGPIPE, SIG_IGN);
-  allow_many_connections();
+  hpctl::raise_descriptor_limit();
   hpctl::step::StepServer server(hpctl::UniqueFd(listener), hpctl::UniqueFd(std::atoi(argv[2])),
                                  token, {argv[3], max_restarts()});
   server.run();

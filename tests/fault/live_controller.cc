@@ -6,10 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern "C" {  // glibc 2.36 forgets to say so
-#include <sys/pidfd.h>
-}
-
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -17,6 +13,7 @@ extern "C" {  // glibc 2.36 forgets to say so
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/pidfd.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/spawn.h"
 
@@ -39,7 +36,7 @@ pid_t pid_in(const std::string& path) {
 
 // Waits for the end of a process that need not be our child; false when it goes on.
 bool wait_until_gone(pid_t pid) {
-  const UniqueFd fd(::pidfd_open(pid, 0));
+  const UniqueFd fd = open_pidfd(pid);
   if (!fd.valid()) return true;
   pollfd ended{fd.get(), POLLIN, 0};
   return ::poll(&ended, 1, kEndTimeoutMs) == 1;

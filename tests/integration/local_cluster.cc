@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/pidfd.h"
 
 namespace hpctl::testing {
 namespace {
@@ -34,9 +34,7 @@ int remaining_ms(Clock::time_point end) {
   return left < 0 ? 0 : static_cast<int>(left);
 }
 
-UniqueFd open_pidfd(pid_t pid) {
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-}
+UniqueFd open_pidfd(pid_t pid) { return open_pidfd(pid); }
 
 // Reads what is there into `text`; false at end of file.
 bool drain(int fd, std::string& text) {
