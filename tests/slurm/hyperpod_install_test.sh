@@ -40,7 +40,9 @@ node() { # node NAME: a root with Slurm's headers and library
   mkdir -p "$root"/opt/slurm/{include/slurm,lib,etc,bin}
   touch "$root"/opt/slurm/include/slurm/{spank,slurm_version}.h "$root/opt/slurm/lib/libslurm.so"
 }
-tree() { (cd "$1" && find . -printf '%p %l %m ' \( -type f -exec sha256sum {} \; -o -printf '\n' \)); }
+tree() {
+  (cd "$1" && find . -printf '%p %l %m ' \( -type f -exec sha256sum {} \; -o -printf '\n' \))
+}
 lines() { grep -cE 'hpctl_auto_resume\.so' "$1" || true; }
 
 # --- controller of a configless cluster ---------------------------------------------------------
@@ -98,7 +100,8 @@ echo "… auto-resume …" >"$root/aws.so"
 echo "optional $root/aws.so" >"$etc/plugstack.conf"
 check_has "said" "$root/aws.so stands first and has --auto-resume" "$(step "$root")"
 check_lacks "--first" "stands first" "$(step "$root" --first)"
-check "order" "hpctl_auto_resume.so aws.so" "$(xargs -n2 <"$etc/plugstack.conf" | xargs -n1 basename |
+check "order" "hpctl_auto_resume.so aws.so" \
+  "$(xargs -n2 <"$etc/plugstack.conf" | xargs -n1 basename |
   grep so | xargs)"
 check_has "--first again" "no change" "$(step "$root" --first)"
 
@@ -154,7 +157,8 @@ check_has "installed" "built for the Slurm in /usr" "$told"
 told=$(outcome resume)
 check_has "srun --auto-resume=1 restarts" "start again" "$told"
 check_has "and finishes" "exit 0" "$told"
-printf 'name: x\nnodes: 1\nslurm: {partition: nowhere}\nworkload: {command: ["true"]}\n' >"$work/x.yaml"
+printf 'name: x\nnodes: 1\nslurm: {partition: nowhere}\nworkload: {command: ["true"]}\n' \
+  >"$work/x.yaml"
 check_has "hpslurm reaches Slurm" "nvalid partition" \
   "$(HPCTL_HOME=$work/home outcome "$root/usr/local/bin/hpctl" submit "$work/x.yaml")"
 check "hpctl runs" 0 "$("$root/usr/local/bin/hpctl" --help >/dev/null; echo $?)"
