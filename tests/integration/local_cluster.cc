@@ -34,8 +34,6 @@ int remaining_ms(Clock::time_point end) {
   return left < 0 ? 0 : static_cast<int>(left);
 }
 
-UniqueFd open_pidfd(pid_t pid) { return open_pidfd(pid); }
-
 // Reads what is there into `text`; false at end of file.
 bool drain(int fd, std::string& text) {
   std::array<char, 65536> buffer{};
