@@ -2,9 +2,13 @@
 #include "agent/controller_access.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "common/base/job_files.h"
+#include "common/base/log.h"
 #include "common/base/node_address.h"
+#include "common/rpc/cluster_client.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/status.h"
@@ -13,6 +17,7 @@ namespace hpctl::agent {
 namespace {
 
 constexpr auto kStartTimeout = std::chrono::seconds(5);
+constexpr auto kClusterTimeout = std::chrono::seconds(3);
 
 Outcome to_outcome(const absl::Status& status) {
   if (status.ok()) return Ok{};
@@ -56,21 +61,50 @@ class JobAccess final : public ControllerAccess {
       plan_ = StartPlan::successor(order);
     }
     address_ = node_address_towards(found.controller.address);
+    epoch_ = found.controller.epoch;
     return std::move(found.channel);
   }
   StartPlan start_plan() const override { return plan_; }
+  // A cluster controller is asked first, since the job's may only be gone for a moment, and only
+  // once about each: if nobody has followed by the next time, this node does.
   Outcome start() override {
+    if (std::exchange(asked_about_, epoch_) != epoch_) {
+      if (const auto asked = ask_cluster(); asked.ok()) return asked;
+    }
     return to_outcome(
         start_successor(paths_, job_, node_, std::chrono::steady_clock::now() + kStartTimeout));
   }
   std::string address() const override { return address_; }
 
  private:
+  // Ok also where it knows that another controller has the job, or has too much to do just now.
+  Outcome ask_cluster() const {
+    const char* cluster = std::getenv("HPCTL_CLUSTER");
+    if (cluster == nullptr || *cluster == '\0') {
+      return Error{ErrorCode::kNotFound, "the job has no cluster controller"};
+    }
+    HP_TRY_ASSIGN(const std::string programs, program_directory());
+    v1::Admission admission;
+    admission.set_job(job_.value);
+    admission.set_job_dir(paths_.home());
+    admission.set_restart_count(restart_count());
+    admission.set_programs(programs);
+    const auto admitted = admit_to_cluster(cluster, admission, kClusterTimeout);
+    if (admitted.ok()) return Ok{};
+    const Error& error = admitted.error();
+    log_warning(error.message);
+    const bool is_there =
+        error.code == ErrorCode::kAlreadyExists || error.code == ErrorCode::kResourceExhausted;
+    return is_there ? Outcome(Ok{}) : Outcome(error);
+  }
+
   const HomePaths paths_;
   const JobId job_;
   const std::string node_;
   StartPlan plan_ = StartPlan::never();
   std::string address_;
+  uint64_t epoch_ = 0;        // of the controller that connect() found
+  uint64_t asked_about_ = 0;  // likewise, when the cluster controller was asked
 };
 
 }  // namespace

@@ -8,12 +8,15 @@ namespace hpctl {
 
 std::optional<uid_t> Callers::of(const grpc::ServerContextBase& context) const {
   if (const auto uid = local_.of(context.peer())) return uid;
-  if (token_.empty()) return std::nullopt;
+  if (tokens_.empty()) return std::nullopt;
   const auto& metadata = context.client_metadata();
   const auto [begin, end] = metadata.equal_range(kAuthorization);
   if (begin == end || std::next(begin) != end) return std::nullopt;
   const std::string value(begin->second.data(), begin->second.size());
-  return same_token(value, kBearer + token_) ? std::optional(owner_) : std::nullopt;
+  for (const std::string& token : tokens_) {
+    if (same_token(value, kBearer + token)) return owner_;
+  }
+  return std::nullopt;
 }
 
 grpc::Status unauthenticated() {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is on the other side of a call; every handler asks this first. Over the local socket it is
 // who the kernel says (local_listener.h). Over TCP it is nobody, unless the call carries the job's
-// token: then it is the job's owner. The two are told apart by gRPC's name of the peer, "fd:N" for
-// what we accepted ourselves and "ipv4:..." for what gRPC did.
+// token: then it is the job's owner. There may be two that count, the one of the job's directory
+// and the one that its cluster controller gave out. The two are told apart by gRPC's name of the
+// peer, "fd:N" for what we accepted ourselves and "ipv4:..." for what gRPC did.
 #pragma once
 
 #include <grpcpp/server_context.h>
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "controller/local_listener.h"
 
@@ -16,15 +18,16 @@ namespace hpctl {
 
 class Callers {
  public:
-  // `token` "" = TCP has no business here.
-  Callers(std::string token, uid_t owner) : token_(std::move(token)), owner_(owner) {}
+  // No tokens = TCP has no business here.
+  Callers(std::vector<std::string> tokens, uid_t owner)
+      : tokens_(std::move(tokens)), owner_(owner) {}
 
   PeerUids& local() { return local_; }
   // Any thread. nullopt = UNAUTHENTICATED.
   std::optional<uid_t> of(const grpc::ServerContextBase& context) const;
 
  private:
-  const std::string token_;
+  const std::vector<std::string> tokens_;
   const uid_t owner_;
   PeerUids local_;
 };

@@ -108,7 +108,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
     loop_->post(std::move(make));
   });
   const ControllerMode::Access access = mode_.access();
-  callers_ = std::make_unique<Callers>(access.token, access.owner);
+  callers_ = std::make_unique<Callers>(access.tokens, access.owner);
   agents_ =
       std::make_unique<AgentLink>(paths_, *callers_, *loop_, liveness_, progress_, *scheduler_);
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),

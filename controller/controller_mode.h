@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/paths.h"
 #include "controller/mirror.h"
@@ -17,9 +18,9 @@ class ControllerMode {
  public:
   // How the controller may be reached besides its local socket.
   struct Access {
-    std::string listen;  // "IP:PORT", port 0 = any free one; "" = not at all
-    std::string token;   // that every call must carry there
-    uid_t owner = 0;     // whom the token stands for
+    std::string listen;               // "IP:PORT", port 0 = any free one; "" = not at all
+    std::vector<std::string> tokens;  // one of which every call must carry there
+    uid_t owner = 0;                  // whom they stand for
   };
 
   virtual ~ControllerMode() = default;

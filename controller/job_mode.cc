@@ -43,6 +43,13 @@ int verdict_of(const core::Job& job) {
 
 }  // namespace
 
+bool slurm_requeues(JobId job) {
+  SlurmClientOptions options;
+  options.call_deadline_ms = kRequeueQuestionMs;
+  const auto known = SlurmClient(options).job(job);
+  return known.ok() && is_requeued(*known);
+}
+
 JobMode::JobMode(const HomePaths& paths, const ControllerOptions& options)
     : paths_(paths),
       options_(options),
@@ -69,7 +76,7 @@ Outcome JobMode::take_over_rows(const std::optional<ControllerRecord>& newest) {
 
 Outcome JobMode::prepare() {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
-  agent_program_ = programs + "/hpagent";
+  agent_program_ = (options_.programs.empty() ? programs : options_.programs) + "/hpagent";
   HP_TRY_ASSIGN(token_, read_token(paths_.home()));
   HP_TRY_ASSIGN(document_, read_job_document(paths_.home()));
   if (document_.spec.checkpoint.dir.empty()) {
@@ -120,7 +127,9 @@ void JobMode::adjust(core::State& state) {
 
 ControllerMode::Access JobMode::access() const {
   const std::string listen = options_.listen.empty() ? node_address() + ":0" : options_.listen;
-  return {listen, token_, document_.uid};
+  std::vector<std::string> tokens = {token_};
+  if (!options_.cluster_token.empty()) tokens.push_back(options_.cluster_token);
+  return {listen, std::move(tokens), document_.uid};
 }
 
 std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post post) {
@@ -130,6 +139,11 @@ std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post post) {
   settings.node = node_;
   settings.agent_program = agent_program_;
   settings.bulk_started = follows_.empty();
+  settings.restart_count = restart_count_;
+  settings.requeued = [this] {
+    log_info("Slurm requeues the job; its next start goes on");
+    over(kExitRequeued);
+  };
   return std::make_unique<SlurmScheduler>(paths_, std::move(settings), std::move(post));
 }
 
@@ -209,12 +223,7 @@ void JobMode::job_ended(const core::Job& job, const JobView& view) {
 void JobMode::nodes_ended(JobId) { over(verdict_); }
 
 bool JobMode::is_requeued() const {
-  if (record_.scheduler != kSchedulerSlurm) return false;
-  SlurmClientOptions options;
-  options.call_deadline_ms = kRequeueQuestionMs;
-  const auto job = SlurmClient(options).job(job_);
-  return job.ok() &&
-         (job->state == "PENDING" || job->has_flag("REQUEUED") || job->has_flag("REQUEUE_HOLD"));
+  return record_.scheduler == kSchedulerSlurm && slurm_requeues(job_);
 }
 
 core::EventBody JobMode::cancellation() const { return core::CancelRequested{job_, document_.uid}; }

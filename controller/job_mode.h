@@ -25,9 +25,13 @@
 namespace hpctl {
 
 // Exit codes besides the job's verdict (common/base/job_files.h).
+inline constexpr int kExitUsage = 2;
 inline constexpr int kExitSuperseded = 3;            // another controller has the job
 inline constexpr int kExitFault = kExitStoreFailed;  // of this process; start it again
 inline constexpr int kExitRequeued = 5;  // Slurm will start the job again, in a new allocation
+
+// Asks Slurm, for at most some seconds; false when it does not answer.
+bool slurm_requeues(JobId job);
 
 class JobMode final : public ControllerMode {
  public:
@@ -46,6 +50,8 @@ class JobMode final : public ControllerMode {
   void job_ended(const core::Job& job, const JobView& view) override;
   void nodes_ended(JobId job) override;
 
+  // "IP:PORT"; after claim().
+  const std::string& address() const { return record_.address; }
   // Whether Slurm has put the job back into its queue, and ends its processes for that.
   bool is_requeued() const;
   // Shows that this controller is alive where it hears most of the job's nodes, so that a node that

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpcontroller: parse, detach if asked, run.
+// hpcontroller: parse, become the job's owner or leave the caller if asked, run.
 #include <unistd.h>
 
 #include <cstdio>
 
 #include "common/base/paths.h"
+#include "controller/cluster/child.h"
+#include "controller/cluster/run_cluster.h"
 #include "controller/failpoint_names.h"
 #include "controller/run_controller.h"
 
@@ -37,6 +39,11 @@ int main(int argc, char** argv) {
     for (const char* name : hpctl::kFailpointNames) std::puts(name);
     return 0;
   }
+  if (!options->run_as.empty()) {
+    options = hpctl::cluster::begin_child(std::move(*options));
+    if (!options.ok()) return usage_error(options.error().message);
+  }
+  if (options->cluster) return hpctl::cluster::run_cluster(*options);
   if (options->home.empty() && options->job_dir.empty()) {
     const auto home = hpctl::home_from_environment();
     if (!home.ok()) return usage_error(home.error().message);

@@ -29,11 +29,12 @@ Result<int64_t> parse_number(const std::string& name, const std::string& text) {
 const char kControllerUsage[] =
     R"(usage: hpcontroller [--home DIR] [--metrics HOST:PORT] [--idle-exit SECONDS]
        hpcontroller --job-dir DIR --job N [--nodes LIST] [--successor] [...]
+       hpcontroller --cluster --listen IP:PORT [--state-dir DIR] [--node NAME]
        hpcontroller --version | --help | --list-failpoints
 
 Decides what runs: starts the nodes of each job, watches them, and after a fault starts the next
 generation from the newest checkpoint. hpctl starts one by itself; one runs per home directory, or
-per job of a cluster, where the batch script starts it.
+per job of a cluster, where the batch script starts it, or the cluster controller of the head node.
 
   --home DIR             state of jobs and controller, on a local disk (default: $HPCTL_HOME, else
                          ~/.hpctl)
@@ -55,6 +56,17 @@ For one job of a cluster, in place of --home:
   --listen IP:PORT       where agents and hpctl reach it with the job's token, DIR/token (default:
                          this node's address, any free port)
   --successor            take over from a controller that does not answer; an agent starts it so
+  --at HOST:PORT         have the cluster controller there run it, and stay in its place: until the
+                         job's verdict, cancelling the job on SIGTERM; where that one does not
+                         answer, run it here
+  --run-as U:G:GROUPS    from the cluster controller only
+
+The cluster controller of a head node (docs/cluster-controller.md), in place of both:
+  --cluster              start, as its owner, the controller of every job that asks with a MUNGE
+                         credential, and start it again when it dies; as root for every user,
+                         otherwise for this one
+  --listen IP:PORT       where to ask; the jobs' controllers listen on IP, any free port
+  --state-dir DIR        which controllers run, on a local disk (default: /var/lib/hpctl)
 
 Local clients connect to a Unix socket in /tmp/hpctl-UID/; other users are refused. SIGTERM ends the
 controller of a home cleanly; jobs go on and the next controller takes them over. It cancels the job
@@ -102,6 +114,12 @@ Result<bool> take_value(ControllerOptions& options, const std::string& name,
     options.scheduler = value;
   } else if (name == "--listen") {
     options.listen = value;
+  } else if (name == "--at") {
+    options.cluster_at = value;
+  } else if (name == "--state-dir") {
+    options.state_dir = value;
+  } else if (name == "--run-as") {
+    options.run_as = value;
   } else {
     return false;
   }
@@ -119,6 +137,8 @@ bool take_flag(ControllerOptions& options, const std::string& name) {
     options.detach = true;
   } else if (name == "--successor") {
     options.successor = true;
+  } else if (name == "--cluster") {
+    options.cluster = true;
   } else {
     return false;
   }
@@ -133,6 +153,12 @@ Outcome check(const ControllerOptions& options) {
     return wrong("--job-dir and --job go together");
   if (!options.job_dir.empty() && !options.home.empty()) {
     return wrong("--home and --job-dir exclude each other");
+  }
+  if (options.cluster && !(options.job_dir.empty() && options.home.empty())) {
+    return wrong("--cluster excludes --home and --job-dir");
+  }
+  if (options.cluster && options.listen.find(':') == std::string::npos) {
+    return wrong("--cluster wants --listen IP:PORT");
   }
   const std::string& scheduler = options.scheduler;
   if (!scheduler.empty() && scheduler != kSchedulerSlurm && scheduler != kSchedulerNone) {

@@ -24,8 +24,17 @@ struct ControllerOptions {
   std::string scheduler;           // kSchedulerSlurm, kSchedulerNone; "" = as the last one, slurm
   std::string listen;              // IP:PORT; "" = the node's address, any port
   bool successor = false;          // of a controller that does not answer; never the first
-  bool detach = false;             // fork first and leave the caller
-  int ready_fd = -1;               // told when serving (common/rpc/controller_process.h)
+  std::string programs;            // where the job's nodes find hpagent; "" = beside this program
+  std::string cluster_at;  // HOST:PORT of the cluster controller that is to run it; "" = here
+  // The cluster controller.
+  bool cluster = false;
+  std::string state_dir = "/var/lib/hpctl";
+  // One that the cluster controller has started (controller/cluster/child.h).
+  std::string run_as;         // UID:GID:GROUPS; "" = it was somebody else
+  int report_fd = -1;         // controller/starter.h
+  std::string cluster_token;  // that it gives out for the job
+  bool detach = false;        // fork first and leave the caller
+  int ready_fd = -1;          // told when serving (common/rpc/controller_process.h)
   bool list_failpoints = false;
   bool version = false;
   bool help = false;

@@ -9,15 +9,15 @@
 
 #include "common/base/controller_beat.h"
 #include "common/base/log.h"
-#include "common/rpc/controller_process.h"
 #include "controller/controller.h"
 #include "controller/home_mode.h"
 #include "controller/job_mode.h"
+#include "controller/stand_in.h"
+#include "controller/starter.h"
 
 namespace hpctl {
 namespace {
 
-constexpr int kExitUsage = 2;
 constexpr int kExitAnotherRuns = 3;
 
 UniqueFd take_signals() {
@@ -36,18 +36,11 @@ int next_signal(const UniqueFd& signals) {
                                                                   : 0;
 }
 
-void tell(int ready_fd, char what) {
-  if (ready_fd < 0) return;
-  [[maybe_unused]] const ssize_t n = ::write(ready_fd, &what, 1);
-  ::close(ready_fd);
-}
-
 // Exit code of a start that failed; `fault` where it is nothing else.
-int explain_failure(const Error& error, int ready_fd, int fault) {
+int explain_failure(const Error& error, Starter& starter, int fault) {
   log_error(error.message);
-  if (error.code != ErrorCode::kAlreadyExists) return fault;
-  tell(ready_fd, kAnotherControllerRuns);
-  return kExitAnotherRuns;
+  starter.failed(error);
+  return error.code == ErrorCode::kAlreadyExists ? kExitAnotherRuns : fault;
 }
 
 // Until a signal asks for the end, or nothing has happened for long enough.
@@ -72,20 +65,24 @@ void wait_in_home(const Controller& controller, const UniqueFd& signals, int64_t
 
 int run_home(const ControllerOptions& options, const UniqueFd& signals) {
   const HomePaths paths(options.home);
+  Starter starter(options.ready_fd, -1);
   const auto programs = program_directory();
-  if (!programs.ok()) return explain_failure(programs.error(), options.ready_fd, 1);
+  if (!programs.ok()) return explain_failure(programs.error(), starter, 1);
   HomeMode mode(paths, *programs + "/hpagent");
   Controller controller(paths, options, mode);
   if (const auto started = controller.start(); !started.ok()) {
-    return explain_failure(started.error(), options.ready_fd, 1);
+    return explain_failure(started.error(), starter, 1);
   }
-  tell(options.ready_fd, kControllerReady);
+  starter.serving("");
   wait_in_home(controller, signals, options.idle_exit_seconds);
   controller.stop();
   return 0;
 }
 
-int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const UniqueFd& signals) {
+// `belongs_to_job`: a signal to this process is meant for the job. One of the cluster controller's
+// is ended with its machine, and the job goes on.
+int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const UniqueFd& signals,
+                     bool belongs_to_job) {
   for (;;) {
     const auto exit_code = mode.wait(signals.get(), kBeatIntervalMs);
     if (exit_code) return *exit_code;
@@ -93,6 +90,10 @@ int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const Uni
     const int signal = next_signal(signals);
     if (signal == SIGUSR1) log_info("SIGUSR1: noted; there is nothing to do about it");
     if (signal != SIGTERM && signal != SIGINT) continue;
+    if (!belongs_to_job) {
+      log_info("ending: asked by a signal; the job goes on");
+      return kExitFault;
+    }
     if (mode.is_requeued()) {
       log_info("Slurm requeues the job; its next start goes on");
       return kExitRequeued;
@@ -104,25 +105,29 @@ int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const Uni
 
 int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   const auto paths = HomePaths::of_job(options.job_dir, JobId{options.job}, options.node);
+  Starter starter(options.ready_fd, options.report_fd);
   const auto ended = standing_verdict(options.job_dir, restart_count());
-  if (!ended.ok()) return explain_failure(ended.error(), options.ready_fd, kExitFault);
+  if (!ended.ok()) return explain_failure(ended.error(), starter, kExitFault);
   if (ended->has_value()) {
-    log_info("the job has ended before with " + std::to_string(**ended));
-    tell(options.ready_fd, kAnotherControllerRuns);
+    const std::string what = "the job has ended before with " + std::to_string(**ended);
+    log_info(what);
+    starter.failed({ErrorCode::kAlreadyExists, what});
     return **ended;
   }
   JobMode mode(paths, options);
   Controller controller(paths, options, mode);
   if (const auto started = controller.start(); !started.ok()) {
     if (started.error().code == ErrorCode::kInvalidArgument) {
-      log_error(started.error().message);
-      return kExitUsage;
+      return explain_failure(started.error(), starter, kExitUsage);
     }
-    return explain_failure(started.error(), options.ready_fd, kExitFault);
+    return explain_failure(started.error(), starter, kExitFault);
   }
-  tell(options.ready_fd, kControllerReady);
-  const int exit_code = wait_for_verdict(controller, mode, JobId{options.job}, signals);
-  if (exit_code != kExitSuperseded && exit_code != kExitFault) controller.complete(exit_code);
+  starter.serving(mode.address());
+  const int exit_code =
+      wait_for_verdict(controller, mode, JobId{options.job}, signals, options.run_as.empty());
+  const bool has_verdict =
+      exit_code != kExitSuperseded && exit_code != kExitFault && exit_code != kExitRequeued;
+  if (has_verdict) controller.complete(exit_code);
   controller.stop();
   log_info("ending with " + std::to_string(exit_code));
   return exit_code;
@@ -133,7 +138,11 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
 int run_controller(const ControllerOptions& options) {
   set_log_component("controller");
   const UniqueFd signals = take_signals();
-  return options.job_dir.empty() ? run_home(options, signals) : run_job(options, signals);
+  if (options.job_dir.empty()) return run_home(options, signals);
+  if (!options.cluster_at.empty()) {
+    if (const auto exit_code = stand_in(options, signals)) return *exit_code;
+  }
+  return run_job(options, signals);
 }
 
 }  // namespace hpctl

@@ -21,6 +21,10 @@ std::string minutes_text(int64_t ms) {
 
 }  // namespace
 
+bool is_requeued(const SlurmJob& job) {
+  return job.state == "PENDING" || job.has_flag("REQUEUED") || job.has_flag("REQUEUE_HOLD");
+}
+
 SlurmScheduler::SlurmScheduler(const HomePaths& paths, SlurmSchedulerSettings settings, Post post)
     : paths_(paths),
       settings_(std::move(settings)),
@@ -140,6 +144,10 @@ void SlurmScheduler::poll() {
 void SlurmScheduler::look(SlurmObserver& observer) {
   const auto job = slurm_.job(settings_.job);
   if (!job.ok()) return;  // Slurm is away: the job goes on without it
+  if (settings_.requeued && (is_requeued(*job) || job->restart_count > settings_.restart_count)) {
+    settings_.requeued();
+    return;
+  }
   std::vector<std::string> names;
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -25,12 +25,17 @@ struct SlurmSchedulerSettings {
   JobId job;
   std::string node;  // this machine's name in Slurm
   std::string agent_program;
+  uint64_t restart_count = 0;      // of this life of the job
+  std::function<void()> requeued;  // told once Slurm has begun another life
   bool bulk_started = true;   // the batch script starts agents for this controller's first launches
   std::string srun = "srun";  // found in PATH
   std::vector<std::string> srun_options;  // of the container
   SlurmClientOptions slurm;
   int64_t poll_ms = 3'000;
 };
+
+// Slurm has put the job back into its queue, and ends what runs of it.
+bool is_requeued(const SlurmJob& job);
 
 class SlurmScheduler final : public Scheduler {
  public:

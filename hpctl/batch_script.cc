@@ -104,7 +104,8 @@ verdict_of_job() {
 }
 
 for life in 1 2 3 4 5 6 7 8 9 10; do
-  "$programs/hpcontroller" --job-dir "$job_dir" --job "$job" --nodes "$nodes" &
+  "$programs/hpcontroller" --job-dir "$job_dir" --job "$job" --nodes "$nodes" \
+    ${HPCTL_CLUSTER:+--at "$HPCTL_CLUSTER"} &
   controller=$!
   [ -n "$agents" ] || start_agents
   wait_for "$controller"
@@ -180,6 +181,8 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
   text += "# Written by `hpctl submit`. Exit status: the job's verdict, 0 finished, 1 failed,\n";
   text += "# 93 failed and not to be requeued.\nset -u\n";
   text += "export HPCTL_HOME=" + shell_quoted(settings.home) + "\n";
+  text += "# The cluster controller that runs the job's; empty: it runs here.\n";
+  text += "export HPCTL_CLUSTER=" + shell_quoted(settings.cluster) + "\n";
   text += "job=$SLURM_JOB_ID\n";
   text += "key=" + shell_quoted(settings.directory.name()) + "\n";
   text += "job_dir=" + shell_quoted(settings.directory.path) + "\n";

@@ -2,10 +2,11 @@
 // The batch script of a Slurm job, and what is asked of Slurm for it. Pure text: `hpctl submit
 // --dry-run` prints exactly what would be submitted.
 //
-// The script runs on the first node. It starts the job's controller and, with one srun, an agent on
-// every node, and ends with the controller's verdict: 0 finished, 1 failed, 93 failed and not to be
-// requeued. A controller that crashes is started again; one that stands back for a successor on
-// another node is no longer waited for, the job is.
+// The script runs on the first node. It starts the job's controller, or asks the cluster's for it
+// (controller/stand_in.h), and, with one srun, an agent on every node, and ends with the
+// controller's verdict: 0 finished, 1 failed, 93 failed and not to be requeued. A controller that
+// crashes is started again; one that stands back for a successor on another node is no longer
+// waited for, the job is.
 #pragma once
 
 #include <string>
@@ -21,6 +22,7 @@ struct BatchSettings {
   std::string home;      // HPCTL_HOME, absolute
   std::string programs;  // directory of hpctl and its siblings, the same on all nodes
   SubmitDirectory directory;
+  std::string cluster;  // HOST:PORT of the cluster controller that is to run the job's; "" = none
 };
 
 // Everything but the environment, which the caller adds.

@@ -28,9 +28,10 @@ std::vector<std::string> job_environment(const HomePaths& paths) {
 }
 
 Result<SlurmSubmission> make_submission(const JobSpec& spec, const HomePaths& paths,
-                                        const SubmitDirectory& directory) {
+                                        const SubmitDirectory& directory,
+                                        const std::string& cluster) {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
-  SlurmSubmission submission = slurm_submission(spec, {paths.home(), programs, directory});
+  SlurmSubmission submission = slurm_submission(spec, {paths.home(), programs, directory, cluster});
   submission.environment = job_environment(paths);
   return submission;
 }
@@ -78,18 +79,20 @@ Error taken_id(SlurmClient& slurm, JobId job, const HomePaths& paths, const Erro
 
 }  // namespace
 
-Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths) {
-  return make_submission(spec, paths, submit_directory(paths, "KEY"));
+Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths,
+                                            const std::string& cluster) {
+  return make_submission(spec, paths, submit_directory(paths, "KEY"), cluster);
 }
 
-Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths) {
+Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
+                              const std::string& cluster) {
   SlurmClient slurm;
   HP_TRY(check_size(slurm, spec));
   HP_TRY_ASSIGN(const SlurmVersion version, slurm.version());
   HP_TRY_ASSIGN(const std::string key, random_key());
   HP_TRY_ASSIGN(const SubmitDirectory directory,
                 create_submit_directory(paths, key, version.cluster, spec));
-  auto submission = make_submission(spec, paths, directory);
+  auto submission = make_submission(spec, paths, directory, cluster);
   Outcome ready = submission.ok()
                       ? write_file_atomic(directory.path + "/batch.sh", submission->script)
                       : Outcome(submission.error());

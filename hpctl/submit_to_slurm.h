@@ -2,6 +2,8 @@
 // `hpctl submit` where Slurm schedules: the job's directory, the batch script, one submission.
 #pragma once
 
+#include <string>
+
 #include "common/base/job_spec.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
@@ -9,11 +11,16 @@
 
 namespace hpctl {
 
+// `cluster`: HOST:PORT of the cluster controller that is to run the job's controller; "" = none
+// (hpctl/cluster_placement.h).
+
 // What would be submitted now; for --dry-run, under a key that stands for the random one.
-Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths);
+Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths,
+                                            const std::string& cluster);
 
 // kUnavailable when no Slurm answers: nothing was submitted, or Slurm may have taken the job and
 // its directory waits for it (the error says which). On every other error nothing is left behind.
-Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths);
+Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
+                              const std::string& cluster);
 
 }  // namespace hpctl

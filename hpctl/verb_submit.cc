@@ -5,6 +5,7 @@
 
 #include "common/base/random_hex.h"
 #include "common/rpc/job_yaml.h"
+#include "hpctl/cluster_placement.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
 #include "hpctl/submit_checks.h"
@@ -45,6 +46,9 @@ Options:
 
 For Slurm, HPCTL_HOME, the checkpoint directory and hpctl's programs must lie on file systems that
 all nodes see. The job's directory, HPCTL_HOME/jobs/JOB, holds the batch script and its output.
+Where HPCTL_CLUSTER=HOST:PORT (or that line in /etc/hpctl/cluster.conf) names a cluster controller,
+it runs the job's controller; where that one does not answer, or HPCTL_CLUSTER is empty, it runs on
+the job's first node.
 
 Exit codes: 0 submitted (with --wait: finished), 1 not accepted (with --wait: failed or cancelled),
 2 bad job file, 3 no controller or scheduler answers, 130 interrupted while waiting
@@ -68,8 +72,17 @@ Result<Submitted> submit_locally(const HomePaths& paths, const JobSpec& spec) {
   }
 }
 
-Result<Submitted> submit_on_slurm(const HomePaths& paths, const JobSpec& spec) {
-  HP_TRY_ASSIGN(const JobId job, submit_to_slurm(spec, paths));
+// Aloud where it is not the one that is configured.
+Result<std::string> choose_cluster(const Terminal& terminal) {
+  HP_TRY_ASSIGN(const Placement placement, place_controller());
+  if (!placement.notice.empty()) terminal.err << "hpctl: " << placement.notice << std::endl;
+  return placement.cluster;
+}
+
+Result<Submitted> submit_on_slurm(const Terminal& terminal, const HomePaths& paths,
+                                  const JobSpec& spec) {
+  HP_TRY_ASSIGN(const std::string cluster, choose_cluster(terminal));
+  HP_TRY_ASSIGN(const JobId job, submit_to_slurm(spec, paths, cluster));
   return Submitted{open_source(paths, job), job};
 }
 
@@ -109,7 +122,9 @@ int dry_run(const Invocation& invocation, const HomePaths& paths, const JobSpec&
     terminal.out << (invocation.json() ? to_json_text(spec) + "\n" : to_yaml(spec));
     return kExitOk;
   }
-  const auto submission = describe_submission(spec, paths);
+  const auto cluster = choose_cluster(terminal);
+  if (!cluster.ok()) return report(terminal, cluster.error());
+  const auto submission = describe_submission(spec, paths, *cluster);
   if (!submission.ok()) return report(terminal, submission.error());
   if (invocation.json()) {
     auto document = nlohmann::json::parse(to_json_text(spec));
@@ -153,7 +168,7 @@ int run(Invocation& invocation) {
   const auto checked =
       local ? check_before_submit(spec, *paths) : check_before_slurm_submit(spec, *paths);
   if (!checked.ok()) return report(terminal, checked.error());
-  auto submitted = local ? submit_locally(*paths, spec) : submit_on_slurm(*paths, spec);
+  auto submitted = local ? submit_locally(*paths, spec) : submit_on_slurm(terminal, *paths, spec);
   if (!submitted.ok()) return report_refusal(terminal, submitted.error(), local);
   if (invocation.has("--wait")) return wait(invocation, *paths, spec, std::move(*submitted));
   return print_submitted(invocation, spec, *submitted);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and secrets nobody can guess.
+// Names and secrets nobody can guess. Any thread.
 #pragma once
 
 #include <cstddef>

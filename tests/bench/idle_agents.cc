@@ -159,7 +159,7 @@ struct AgentServer::Parts final : OwnerEffects {
   Liveness liveness;
   ProgressTable progress;
   LocalScheduler scheduler;
-  Callers callers{"", 0};
+  Callers callers{{}, 0};
   std::mutex mutex;
   std::condition_variable changed;
   std::set<core::NodeKey> connected;

@@ -35,6 +35,8 @@ class JobCluster {
   HomePaths paths(const std::string& node) const { return HomePaths::of_job(job_dir_, job_, node); }
   std::string checkpoints() const { return job_dir_ + "/checkpoints"; }
 
+  // Any program, as our child and with this cluster's mark; `ready_fd` becomes its descriptor 3.
+  pid_t spawn(std::vector<std::string> argv, const std::string& log, int ready_fd = -1);
   // Our child, on `node`. Returns when it serves or has ended before.
   pid_t start_controller(const std::string& node, std::vector<std::string> arguments = {});
   void start_agent(const std::string& node);
@@ -60,8 +62,6 @@ class JobCluster {
   std::string logs() const;              // of controllers and agents, for a failed test
 
  private:
-  pid_t spawn(std::vector<std::string> argv, const std::string& log, int ready_fd);
-
   TemporaryDirectory directory_;
   const JobSpec spec_;
   const JobId job_;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/cluster/child_protocol.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "common/base/clock.h"
+
+namespace hpctl::cluster {
+namespace {
+
+using nlohmann::json;
+
+Error malformed(const json::exception& e) {
+  return Error{ErrorCode::kDataLoss, std::string("not understood: ") + e.what()};
+}
+
+// Bytes of the user's file system and of other machines may be in it.
+std::string dump(const json& document) {
+  return document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string to_line(const ChildOrder& order) {
+  return dump({{"token", order.token},
+               {"nodes", order.nodes},
+               {"scheduler", order.scheduler},
+               {"programs", order.programs},
+               {"restart_count", order.restart_count}});
+}
+
+Result<ChildOrder> order_from_line(const std::string& line) {
+  ChildOrder order;
+  try {
+    const json document = json::parse(line);
+    document.at("token").get_to(order.token);
+    document.at("nodes").get_to(order.nodes);
+    document.at("scheduler").get_to(order.scheduler);
+    document.at("programs").get_to(order.programs);
+    document.at("restart_count").get_to(order.restart_count);
+  } catch (const json::exception& e) {
+    return malformed(e);
+  }
+  return order;
+}
+
+std::string report_line(const Result<std::string>& address) {
+  if (address.ok()) return dump({{"address", *address}});
+  return dump({{"code", static_cast<int>(address.error().code)},
+               {"error", address.error().message.substr(0, kMaxReportBytes / 8)}});
+}
+
+Result<std::string> report_from_line(const std::string& line) {
+  try {
+    const json document = json::parse(line);
+    if (document.contains("address")) return document.at("address").get<std::string>();
+    const int code = document.at("code").get<int>();
+    const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);
+    return Error{known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal,
+                 document.at("error").get<std::string>()};
+  } catch (const json::exception& e) {
+    return malformed(e);
+  }
+}
+
+Result<std::string> read_line(int fd, int timeout_ms, size_t max_bytes) {
+  const SystemClock clock;
+  const int64_t deadline_ms = clock.monotonic_ms() + timeout_ms;
+  std::string line;
+  std::array<char, 4096> buffer{};
+  for (;;) {
+    pollfd ready{fd, POLLIN, 0};
+    const int64_t left = std::max<int64_t>(0, deadline_ms - clock.monotonic_ms());
+    const int n = ::poll(&ready, 1, timeout_ms < 0 ? -1 : static_cast<int>(left));
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) return Error{ErrorCode::kUnavailable, "nothing came in time"};
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno_error("cannot read from the other side");
+    if (got == 0) return Error{ErrorCode::kUnavailable, "the other side has ended"};
+    line.append(buffer.data(), static_cast<size_t>(got));
+    if (const size_t end = line.find('\n'); end != std::string::npos) return line.substr(0, end);
+    if (line.size() > max_bytes) return Error{ErrorCode::kInvalidArgument, "a line is too long"};
+  }
+}
+
+}  // namespace hpctl::cluster

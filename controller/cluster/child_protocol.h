@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the cluster controller and a job's controller that it starts say to each other: one JSON
+// line each way, on a socket that is the child's stdin.
+//
+//   service -> child   the order, once the job's row is durable. A child whose service has died
+//                      before sees the end of the stream and ends: nothing runs that no row knows.
+//   child -> service   the report: the address when it serves, or why it does not
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl::cluster {
+
+struct ChildOrder {
+  std::string token;
+  std::vector<std::string> nodes;
+  std::string scheduler;
+  std::string programs;
+  uint64_t restart_count = 0;
+};
+std::string to_line(const ChildOrder& order);
+Result<ChildOrder> order_from_line(const std::string& line);
+
+// An address, or the error.
+std::string report_line(const Result<std::string>& address);
+Result<std::string> report_from_line(const std::string& line);
+
+// Up to the newline; an error when the stream ends first, or after `timeout_ms` (-1 = never), or
+// beyond `max_bytes`.
+Result<std::string> read_line(int fd, int timeout_ms, size_t max_bytes);
+
+inline constexpr size_t kMaxOrderBytes = 4U << 20;
+inline constexpr size_t kMaxReportBytes = 8U << 10;
+
+}  // namespace hpctl::cluster

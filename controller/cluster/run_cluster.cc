@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/cluster/run_cluster.h"
+
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_builder.h>
+
+#include <csignal>
+
+#include "common/base/descriptor_limit.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/paths.h"
+#include "controller/cluster/service.h"
+#include "controller/starter.h"
+#include "controller/tcp_access.h"
+
+namespace hpctl::cluster {
+namespace {
+
+constexpr int kMaxServerThreads = 32;  // calls at once; more are refused
+constexpr size_t kMaxServerBytes = 256U << 20;
+constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
+
+// Where the jobs' controllers listen: on the same address, unless that is all of them.
+std::string listen_of_jobs(const std::string& listen) {
+  const std::string address = listen.substr(0, listen.rfind(':'));
+  return address == "0.0.0.0" ? "" : address + ":0";
+}
+
+std::unique_ptr<grpc::Server> build_server(ClusterService& service, const std::string& listen,
+                                           int& port) {
+  grpc::ServerBuilder builder;
+  grpc::ResourceQuota quota("hpcontroller --cluster");
+  quota.SetMaxThreads(kMaxServerThreads).Resize(kMaxServerBytes);
+  builder.SetResourceQuota(quota);
+  builder.RegisterService(&service);
+  add_tcp_listener(builder, listen, port);
+  return builder.BuildAndStart();
+}
+
+Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t& signals) {
+  HP_TRY(make_directories(options.state_dir, 0700));
+  HP_TRY_ASSIGN(const UniqueFd lock, lock_file(options.state_dir + "/lock"));
+  HP_TRY_ASSIGN(const std::string programs, program_directory());
+  HP_TRY_ASSIGN(JobRows rows, JobRows::open(options.state_dir + "/jobs"));
+  Supervisor supervisor({programs + "/hpcontroller", options.node, listen_of_jobs(options.listen)},
+                        std::move(rows));
+  HP_TRY(supervisor.start());
+  ClusterService service(supervisor, options.node);
+  int port = 0;
+  const auto server = build_server(service, options.listen, port);
+  if (server == nullptr || port == 0) {
+    return Error{ErrorCode::kUnavailable,
+                 "cannot listen on " + options.listen +
+                     ": it is not an address of this machine, or the port is in use; see --listen"};
+  }
+  const std::string address =
+      options.listen.substr(0, options.listen.rfind(':') + 1) + std::to_string(port);
+  log_info("cluster controller on " + address + ", state in " + options.state_dir);
+  starter.serving(address);
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  log_info("ending: asked by a signal; the jobs' controllers go on");
+  supervisor.stop();
+  server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  server->Wait();
+  return Ok{};
+}
+
+}  // namespace
+
+int run_cluster(const ControllerOptions& options) {
+  set_log_component("cluster");
+  std::signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  raise_descriptor_limit();  // two a job
+  Starter starter(options.ready_fd, -1);
+  const Outcome served = serve(options, starter, signals);
+  if (served.ok()) return 0;
+  log_error(served.error().message);
+  starter.failed(served.error());
+  return 1;
+}
+
+}  // namespace hpctl::cluster

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cluster controller's TCP side: who asks is what munged says, what is asked is checked, and
+// only then is the supervisor concerned. Whoever is on the cluster's network may connect; without a
+// genuine credential a call costs one question to munged.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "controller/cluster/supervisor.h"
+#include "proto/hpctl/v1/cluster.grpc.pb.h"
+
+namespace hpctl::cluster {
+
+// What is wrong with it; nullopt = nothing. Pure.
+std::optional<std::string> find_problem(const v1::Admission& admission);
+
+// Calls come on the server's threads, a bounded number; each may wait for munged and for a job's
+// controller to serve.
+class ClusterService final : public v1::Cluster::Service {
+ public:
+  // `node`: this machine's name, for people.
+  ClusterService(Supervisor& supervisor, std::string node)
+      : supervisor_(supervisor), node_(std::move(node)) {}
+
+  grpc::Status Admit(grpc::ServerContext* context, const v1::ClusterCall* call,
+                     v1::ClusterAnswer* answer) override;
+  grpc::Status ListJobs(grpc::ServerContext* context, const v1::ClusterCall* call,
+                        v1::ClusterAnswer* answer) override;
+
+ private:
+  grpc::Status reply(uid_t reader, const std::string& nonce, v1::ClusterJobs jobs,
+                     v1::ClusterAnswer* answer) const;
+
+  Supervisor& supervisor_;
+  const std::string node_;
+};
+
+}  // namespace hpctl::cluster

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controllers of many jobs of many users, one process each: started as their owners, watched,
+// started again when they die, found again when this service was away.
+//
+// Order of things: a process is started and waits; its row is made durable; then it is told to
+// begin (job_row.h, child_protocol.h). So a service that dies at any point leaves no controller
+// that the next one does not find, and starts none twice. What belongs to a job, and which
+// controller of it counts, is decided in the job's directory as always (common/base/endpoint.h);
+// a mistake here costs a start, not the job.
+//
+// One thread waits for reports, ends and pauses; admissions come from the server's threads. The
+// mutex guards all state and is held while a process is started (a posix_spawn, one small file).
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/fd.h"
+#include "controller/cluster/job_process.h"
+#include "controller/cluster/job_row.h"
+#include "controller/cluster/life_policy.h"
+#include "proto/hpctl/v1/cluster.pb.h"
+
+namespace hpctl::cluster {
+
+inline constexpr size_t kMaxJobs = 10'000;
+inline constexpr size_t kMaxJobsOfUser = 256;
+inline constexpr size_t kMaxStartingOfUser = 4;  // at once
+
+class Supervisor {
+ public:
+  Supervisor(JobProcessSettings settings, JobRows rows);
+  ~Supervisor();  // leaves the controllers alone
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Finds the controllers of the rows again and starts those that are gone. Once, first.
+  Outcome start();
+  void stop();
+
+  // Any thread; waits until the controller that it starts serves, at most kServeTimeoutMs. One that
+  // was admitted before is not waited for. `admission` has been checked.
+  Result<v1::ClusterJob> admit(uid_t uid, gid_t gid, const v1::Admission& admission);
+  std::vector<v1::ClusterJob> jobs_of(uid_t uid);
+
+ private:
+  struct Job {
+    JobRow row;
+    std::optional<JobProcess> process;  // nullopt = a pause
+    LifePolicy policy;
+    int64_t began_ms = 0;  // this life
+    int64_t due_ms = 0;    // the next one; without a process
+    bool has_served = false;
+    std::optional<Error> refusal;  // why the admission failed; the job is forgotten then
+  };
+  using JobPtr = std::shared_ptr<Job>;
+  using Lock = std::unique_lock<std::mutex>;
+  using Lives = std::vector<JobPtr>;
+
+  Result<JobPtr> add(const JobRow& row);
+  Outcome check_limits(uid_t uid) const;
+  Outcome begin_life(Job& job);
+  void forget(JobPtr job, const std::string& why);
+  void refuse(const JobPtr& job, Error error);
+  void read_report(const JobPtr& job);
+  void finish_life(const JobPtr& job);
+  void begin_due_lives();
+  void run();
+  int next_pause_ms() const;
+  void await(Lock& lock, int timeout_ms);
+  v1::ClusterJob describe(const Job& job) const;
+  std::string log_of(const Job& job) const;
+
+  const JobProcessSettings settings_;
+  const JobRows rows_;
+  const SystemClock clock_;
+  const UniqueFd wake_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::map<JobKey, JobPtr> jobs_;
+  std::list<JobProcess> condemned_;  // of a job that was refused or requeued; to be reaped
+  std::thread thread_;
+};
+
+}  // namespace hpctl::cluster

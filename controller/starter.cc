@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/starter.h"
+
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/rpc/controller_process.h"
+#include "controller/cluster/child_protocol.h"
+
+namespace hpctl {
+
+void Starter::tell(char byte, const Result<std::string>& report) {
+  // Who does not wait any more need not know.
+  if (ready_.valid() && byte != 0)
+    (void)write_all(ready_.get(), std::string(1, byte), "the starter");
+  if (report_.valid()) (void)write_all(report_.get(), cluster::report_line(report), "the starter");
+  ready_.reset();
+  report_.reset();
+}
+
+void Starter::serving(const std::string& address) { tell(kControllerReady, address); }
+
+void Starter::failed(const Error& error) {
+  tell(error.code == ErrorCode::kAlreadyExists ? kAnotherControllerRuns : '\0', error);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who started this controller and waits to hear how that went: a program beside us, told by a byte
+// (common/rpc/controller_process.h), or the cluster controller, told the address or the reason
+// (controller/cluster/child_protocol.h). Each is told once; later calls do nothing.
+#pragma once
+
+#include <string>
+
+#include "common/base/fd.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+class Starter {
+ public:
+  // -1 = nobody asks in this way. Owns both.
+  Starter(int ready_fd, int report_fd) : ready_(ready_fd), report_(report_fd) {}
+
+  // `address` "IP:PORT"; "" = only our local socket.
+  void serving(const std::string& address);
+  // kAlreadyExists = another controller has the job or the home.
+  void failed(const Error& error);
+
+ private:
+  void tell(char byte, const Result<std::string>& report);
+
+  UniqueFd ready_;
+  UniqueFd report_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cluster controller's parts, without processes and without munged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#if __has_include(<munge.h>)
+#include <munge.h>
+#endif
+
+#include <array>
+#include <type_traits>
+
+#include "common/rpc/cluster_client.h"
+#include "controller/cluster/child_protocol.h"
+#include "controller/cluster/identity.h"
+#include "controller/cluster/job_row.h"
+#include "controller/cluster/life_policy.h"
+#include "controller/cluster/service.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl::cluster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+#if __has_include(<munge.h>)
+// What common/rpc/munge.cc declares for itself.
+static_assert(MUNGE_OPT_SOCKET == 8 && MUNGE_OPT_UID_RESTRICTION == 9);
+static_assert(EMUNGE_SUCCESS == 0 && EMUNGE_SOCKET == 6 && EMUNGE_TIMEOUT == 7 &&
+              EMUNGE_BAD_CRED == 8 && EMUNGE_CRED_EXPIRED == 15 && EMUNGE_CRED_REWOUND == 16 &&
+              EMUNGE_CRED_REPLAYED == 17);
+static_assert(std::is_pointer_v<munge_ctx_t> && sizeof(munge_err_t) == sizeof(int));
+static_assert(
+    std::is_same_v<decltype(munge_encode), munge_err_t(char**, munge_ctx_t, const void*, int)>);
+static_assert(std::is_same_v<decltype(munge_decode),
+                             munge_err_t(const char*, munge_ctx_t, void**, int*, uid_t*, gid_t*)>);
+#endif
+
+TEST(LifePolicy, PausesGrowAndEnd) {
+  LifePolicy policy;
+  EXPECT_EQ(policy.ended(10), 0);
+  EXPECT_EQ(policy.ended(10), LifePolicy::kFirstPauseMs);
+  EXPECT_EQ(policy.ended(10), 2 * LifePolicy::kFirstPauseMs);
+  int64_t last = 0;
+  for (int life = 4; life <= LifePolicy::kMaxShortLives; ++life) {
+    const auto pause = policy.ended(10);
+    ASSERT_TRUE(pause) << life;
+    EXPECT_GE(*pause, last);
+    EXPECT_LE(*pause, LifePolicy::kLongestPauseMs);
+    last = *pause;
+  }
+  EXPECT_FALSE(policy.ended(10));
+}
+
+TEST(LifePolicy, ALongLifeIsForgiven) {
+  LifePolicy policy;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(policy.ended(LifePolicy::kLongLifeMs), 0);
+}
+
+TEST(LifePolicy, WhatIsOverIsNotStartedAgain) {
+  for (const int code : {0, 1, 93, kExitUsage, kExitSuperseded, kExitRequeued}) {
+    EXPECT_TRUE(is_over(code)) << code;
+  }
+  for (const int code : {kExitFault, 128 + 9, 128 + 6, 66}) EXPECT_FALSE(is_over(code)) << code;
+  EXPECT_FALSE(is_over(std::nullopt));
+}
+
+TEST(ClusterIdentity, TextBothWays) {
+  const Identity identity{1000, 100, {100, 27, 4294967294U}};
+  EXPECT_EQ(to_text(identity), "1000:100:100,27,4294967294");
+  const auto back = identity_from_text(to_text(identity));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(to_text(*back), to_text(identity));
+  for (const char* text : {"", "1000", "1000:", "a:1:1", "1:1:1,x", "-1:1:1", "4294967296:1:1"}) {
+    EXPECT_FALSE(identity_from_text(text).ok()) << text;
+  }
+}
+
+TEST(ClusterIdentity, AUidWithoutAnEntryHasItsPrimaryGroup) {
+  EXPECT_THAT(identity_of(3'999'999'998U, 77).groups, ElementsAre(77));
+}
+
+TEST(ClusterIdentity, NobodyBecomesSomebodyElse) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may";
+  EXPECT_FALSE(become({::geteuid() + 1, ::getegid(), {}}).ok());
+  EXPECT_TRUE(become({::geteuid(), ::getegid(), {}}).ok());
+}
+
+TEST(ChildProtocol, OrderAndReport) {
+  const ChildOrder order{"token", {"n1", "n2"}, "slurm", "/opt/hpctl/bin", 3};
+  const std::string line = to_line(order);
+  EXPECT_EQ(line.back(), '\n');
+  const auto back = order_from_line(line);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(to_line(*back), line);
+  EXPECT_FALSE(order_from_line("{}").ok());
+  EXPECT_FALSE(order_from_line("[]").ok());
+
+  EXPECT_EQ(report_from_line(report_line(std::string("10.0.0.1:7"))).value(), "10.0.0.1:7");
+  const auto refused =
+      report_from_line(report_line(Error{ErrorCode::kPermissionDenied, "not \xff yours"}));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kPermissionDenied);
+  EXPECT_THAT(refused.error().message, HasSubstr("yours"));
+  EXPECT_FALSE(report_from_line("").ok());
+  EXPECT_EQ(report_from_line(R"({"code":99,"error":"x"})").error().code, ErrorCode::kInternal);
+}
+
+TEST(ChildProtocol, ALineThatDoesNotCome) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  EXPECT_FALSE(read_line(reader.get(), 10, 100).ok());
+  ASSERT_TRUE(write_all(writer.get(), std::string(6'000, 'x'), "x").ok());
+  EXPECT_FALSE(read_line(reader.get(), 10'000, 100).ok());
+  ASSERT_TRUE(write_all(writer.get(), "half", "x").ok());
+  writer.reset();
+  EXPECT_FALSE(read_line(reader.get(), -1, 100'000).ok());
+}
+
+JobRow row_of(uint64_t job) {
+  JobRow row;
+  row.key = {1000, job};
+  row.gid = 100;
+  row.job_dir = "/fsx/jobs/submit-k";
+  row.nodes = {"n1", "n2"};
+  row.restart_count = 2;
+  row.token = "t";
+  row.address = "10.0.0.1:7";
+  row.pid = 17;
+  row.start_ticks = 1234567890123;
+  row.boot_id = "b";
+  row.restarts = 5;
+  return row;
+}
+
+TEST(JobRows, OutliveTheProcess) {
+  const TemporaryDirectory directory;
+  const auto rows = JobRows::open(directory / "jobs");
+  ASSERT_TRUE(rows.ok());
+  ASSERT_TRUE(rows->write(row_of(1)).ok());
+  ASSERT_TRUE(rows->write(row_of(2)).ok());
+  ASSERT_TRUE(rows->remove({1000, 1}).ok());
+  ASSERT_TRUE(rows->remove({1000, 1}).ok());
+  const auto loaded = JobRows::open(directory / "jobs")->load();
+  ASSERT_TRUE(loaded.ok());
+  ASSERT_EQ(loaded->size(), 1U);
+  const JobRow& row = loaded->front();
+  EXPECT_EQ(to_text(row.key), "job 2 of uid 1000");
+  EXPECT_THAT(row.nodes, ElementsAre("n1", "n2"));
+  EXPECT_EQ(row.start_ticks, 1234567890123U);
+  EXPECT_EQ(row.token, "t");
+  EXPECT_EQ(row.restarts, 5U);
+}
+
+TEST(JobRows, ADamagedOneIsNamed) {
+  const TemporaryDirectory directory;
+  const auto rows = JobRows::open(directory / "jobs");
+  ASSERT_TRUE(rows.ok());
+  ASSERT_TRUE(write_file_atomic(directory / "jobs/1000-7.json", "{").ok());
+  EXPECT_THAT(rows->load().error().message, HasSubstr("1000-7.json"));
+}
+
+TEST(JobRows, AreNobodyElsesBusiness) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(::mkdir((directory / "jobs").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod((directory / "jobs").c_str(), 0755), 0);
+  const auto rows = JobRows::open(directory / "jobs");
+  ASSERT_FALSE(rows.ok());
+  EXPECT_THAT(rows.error().message, HasSubstr("0700"));
+}
+
+v1::Admission good() {
+  v1::Admission admission;
+  admission.set_job(7);
+  admission.set_job_dir("/fsx/jobs/submit-k");
+  admission.add_nodes("ip-10-0-0-1.ec2");
+  admission.set_scheduler("slurm");
+  return admission;
+}
+
+TEST(Admission, IsChecked) {
+  EXPECT_FALSE(find_problem(good()));
+  const auto problem = [](const auto& change) {
+    v1::Admission admission = good();
+    change(admission);
+    return find_problem(admission).has_value();
+  };
+  EXPECT_TRUE(problem([](auto& a) { a.set_job(0); }));
+  EXPECT_TRUE(problem([](auto& a) { a.set_job(uint64_t{1} << 32); }));
+  EXPECT_TRUE(problem([](auto& a) { a.set_job_dir("relative"); }));
+  EXPECT_TRUE(problem([](auto& a) { a.set_job_dir("/with\nnewline"); }));
+  EXPECT_TRUE(problem([](auto& a) { a.set_job_dir("/" + std::string(5'000, 'x')); }));
+  EXPECT_TRUE(problem([](auto& a) { a.set_programs("bin"); }));
+  EXPECT_TRUE(problem([](auto& a) { a.set_scheduler("cron"); }));
+  for (const char* node : {"", "--option", "a b", "a/b", "a;b"}) {
+    EXPECT_TRUE(problem([node](auto& a) { a.add_nodes(node); })) << node;
+  }
+}
+
+class ClusterAddress : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::unsetenv("HPCTL_CLUSTER");
+    ::setenv("HPCTL_SYSROOT", root_.path().c_str(), 1);
+    ASSERT_TRUE(make_directories(root_ / "etc/hpctl").ok());
+  }
+  void TearDown() override {
+    ::unsetenv("HPCTL_CLUSTER");
+    ::unsetenv("HPCTL_SYSROOT");
+  }
+  void configure(const std::string& text) {
+    ASSERT_TRUE(write_file_atomic(root_ / "etc/hpctl/cluster.conf", text).ok());
+  }
+  TemporaryDirectory root_;
+};
+
+TEST_F(ClusterAddress, EnvironmentThenFile) {
+  EXPECT_EQ(cluster_address().value(), "");
+  configure("# the head node\n\nHPCTL_CLUSTER=head.example:7300\n");
+  EXPECT_EQ(cluster_address().value(), "head.example:7300");
+  ::setenv("HPCTL_CLUSTER", "10.0.0.1:7301", 1);
+  EXPECT_EQ(cluster_address().value(), "10.0.0.1:7301");
+  ::setenv("HPCTL_CLUSTER", "", 1);
+  EXPECT_EQ(cluster_address().value(), "");
+}
+
+TEST_F(ClusterAddress, WhatIsWrongIsNamed) {
+  for (const char* text : {"head", ":7300", "head:", "head:0", "head:70000", "head:x", "a b:1"}) {
+    ::setenv("HPCTL_CLUSTER", text, 1);
+    EXPECT_THAT(cluster_address().error().message, HasSubstr("HOST:PORT")) << text;
+  }
+  ::unsetenv("HPCTL_CLUSTER");
+  configure("# one\ncontroller=head:1\n");
+  EXPECT_THAT(cluster_address().error().message, HasSubstr("cluster.conf:2"));
+}
+
+}  // namespace
+}  // namespace hpctl::cluster
