@@ -100,7 +100,7 @@ Outcome check_directories(const JobSpec& spec, const HomePaths& paths) {
 }
 
 Outcome check_data(const TrainSpec& train) {
-  const auto data = SampleReader::open(train.data, train.seed);
+  const auto data = SampleReader::open(train.data, train.seed, train.model.vocab);
   return data.ok() ? Outcome(Ok{}) : data.error();
 }
 

@@ -59,7 +59,8 @@ Outcome TrainLoop::run() {
 
 Outcome TrainLoop::load_data() {
   progress_.enter(WorkerPhase::kLoading);
-  auto reader = SampleReader::open(workload_.train.data, workload_.train.seed);
+  auto reader = SampleReader::open(workload_.train.data, workload_.train.seed,
+                                   workload_.train.model.vocab);
   if (!reader.ok()) return reader.error();
   reader_ = std::move(reader).value();
   log_phase("data");
@@ -84,7 +85,7 @@ Outcome TrainLoop::meet_peers() {
 // text everywhere.
 Outcome TrainLoop::agree_on_data() {
   HP_TRY_ASSIGN(const std::vector<std::string> fingerprints,
-                comm_->all_gather_text(reader_->corpus().fingerprint()));
+                comm_->all_gather_text(reader_->fingerprint()));
   for (size_t rank = 1; rank < fingerprints.size(); ++rank) {
     if (fingerprints[rank] == fingerprints[0]) continue;
     return Error{ErrorCode::kInvalidArgument,
@@ -98,8 +99,7 @@ Outcome TrainLoop::agree_on_data() {
 Outcome TrainLoop::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = workload_.train;
-  const DataIdentity data = {reader_->corpus().fingerprint(), reader_->corpus().tokens(),
-                             train.data.seq_len};
+  const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train.data.seq_len};
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
   auto state =
       TrainingState::create(arena_fd_, workload_, data, runtime_environment(train.precision));

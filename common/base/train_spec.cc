@@ -63,7 +63,8 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   const std::string at = "workload.train.";
   check_model(t.model, checks);
   if (t.data.path.empty()) {
-    checks.fail(at + "data.path", "expected a text file or a directory of text files");
+    checks.fail(at + "data.path",
+                "expected a text file, a directory of text files or the prefix of a dataset");
   }
   checks.one_of(at + "data.tokenizer", t.data.tokenizer, {"byte"});
   checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);

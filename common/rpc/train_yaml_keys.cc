@@ -58,7 +58,8 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.data", kSection, "section with path and seq_len", "required", "",
      "What is trained on.", nullptr},
     {"workload.train.data.path", kValue, "path", "required", "",
-     "A text file, or a directory of text files.",
+     "A text file, a directory of text files, or the prefix of an indexed dataset (PREFIX.bin and "
+     "PREFIX.idx, as `hpctl data prepare` and Megatron-LM write them).",
      [](YamlValue& v, JobSpec& s) { v.read_path(s.train->data.path); }},
     {"workload.train.data.tokenizer", kValue, "text", "byte", "byte",
      "How text becomes tokens; byte: one token per byte. Others are not available yet in this "

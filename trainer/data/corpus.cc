@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/checksum.h"
 #include "common/base/file.h"
+#include "trainer/data/read_at.h"
 
 namespace hpctl {
 namespace {
@@ -22,7 +23,8 @@ constexpr size_t kMaxOpenFiles = 128;
 constexpr size_t kProbedFiles = 256;
 constexpr size_t kProbeBytes = 4096;
 constexpr const char* kRemedy =
-    "; set workload.train.data.path to a text file or a directory of text files";
+    "; set workload.train.data.path to a text file, a directory of text files or the prefix of "
+    "PREFIX.bin and PREFIX.idx";
 
 Error with_remedy(Error error) {
   error.message += kRemedy;
@@ -141,18 +143,10 @@ Result<int> Corpus::descriptor(size_t file) {
 
 Outcome Corpus::read_file_part(size_t file, uint64_t offset, std::span<uint8_t> out) {
   HP_TRY_ASSIGN(const int fd, descriptor(file));
-  while (!out.empty()) {
-    const ssize_t n = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno_error("cannot read data " + files_[file].path);
-    if (n == 0) {
-      return Error{ErrorCode::kFailedPrecondition,
-                   files_[file].path + " became shorter while training; restore it and resume"};
-    }
-    out = out.subspan(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
-  return Ok{};
+  HP_TRY_ASSIGN(const size_t done, read_at(fd, files_[file].path, offset, out));
+  if (done == out.size()) return Ok{};
+  return Error{ErrorCode::kFailedPrecondition,
+               files_[file].path + " became shorter while training; restore it and resume"};
 }
 
 Outcome Corpus::read(uint64_t begin, std::span<uint8_t> out) {

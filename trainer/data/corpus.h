@@ -32,6 +32,9 @@ class Corpus {
 
   uint64_t tokens() const { return tokens_; }
   size_t files() const { return files_.size(); }
+  // First token of file k, k <= files(); that of files() is tokens(). A separator belongs to the
+  // file before it.
+  uint64_t file_begin(size_t k) const { return k < files_.size() ? files_[k].begin : tokens_; }
   const std::string& path() const { return path_; }
   // 64 hex digits over names, sizes and probes of the content (docs/formats.md). Independent of
   // where the corpus lies. An edit that keeps a file's size and avoids the probes is not seen.

@@ -2,39 +2,191 @@
 #include "trainer/data/sample_reader.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/checksum.h"
+#include "common/base/rng.h"
 #include "trainer/data/sample_order.h"
 
 namespace hpctl {
+namespace {
 
-SampleReader::SampleReader(Corpus corpus, int64_t seq_len, uint64_t seed)
-    : corpus_(std::move(corpus)),
-      seq_len_(seq_len),
-      seed_(seed),
-      windows_((corpus_.tokens() - 1) / static_cast<uint64_t>(seq_len)),
-      buffer_(static_cast<size_t>(seq_len) + 1) {}
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
 
-Result<SampleReader> SampleReader::open(const DataSpec& spec, uint64_t seed) {
-  HP_CHECK(spec.seq_len >= 1);
-  HP_TRY_ASSIGN(Corpus corpus, Corpus::open(spec.path));
-  const auto needed = static_cast<uint64_t>(spec.seq_len) + 1;
-  if (corpus.tokens() < needed) {
+std::vector<BlendPart> parts_of(const DataSpec& spec) {
+  if (!spec.blend.empty()) return spec.blend;
+  return {BlendPart{spec.path, 1}};
+}
+
+std::vector<double> weights_of(const std::vector<BlendPart>& parts) {
+  std::vector<double> weights;
+  for (const BlendPart& part : parts) weights.push_back(part.weight);
+  return weights;
+}
+
+// The first document of each part, and the number of documents.
+std::vector<uint64_t> split_documents(uint64_t documents, const std::vector<double>& split) {
+  const double sum = std::accumulate(split.begin(), split.end(), 0.0);
+  std::vector<uint64_t> bounds = {0};
+  double share = 0;
+  for (const double part : split) {
+    share += part / sum;
+    const auto bound = static_cast<uint64_t>(std::llround(share * static_cast<double>(documents)));
+    bounds.push_back(std::min(bound, documents));
+  }
+  bounds.back() = documents;
+  return bounds;
+}
+
+bool is_split(const std::vector<double>& split) {
+  return std::any_of(split.begin() + 1, split.end(), [](double part) { return part > 0; });
+}
+
+}  // namespace
+
+const char* to_string(DataPart part) {
+  if (part == DataPart::kTrain) return "train";
+  return part == DataPart::kValidation ? "validation" : "test";
+}
+
+SampleReader::SampleReader(int64_t seq_len, uint64_t seed, int64_t vocab, DataPart part,
+                           const std::vector<double>& weights)
+    : seq_len_(seq_len), seed_(seed), vocab_(vocab), part_(part), blend_(weights) {}
+
+Result<SampleReader> SampleReader::open(const DataSpec& spec, uint64_t seed, int64_t vocab,
+                                        DataPart part) {
+  HP_CHECK(spec.seq_len >= 1 && spec.split.size() == 3);
+  const std::vector<BlendPart> parts = parts_of(spec);
+  SampleReader reader(spec.seq_len, seed, vocab, part, weights_of(parts));
+  for (size_t d = 0; d < parts.size(); ++d) {
+    if (reader.blend_.count(d) == 0) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "workload.train.data.blend: the weight of " + parts[d].path +
+                       " is less than a 65536th of the sum; raise it or leave the source out"};
+    }
+    HP_TRY(reader.add_source(parts[d].path, spec.split));
+  }
+  reader.compute_fingerprint(spec);
+  return reader;
+}
+
+Outcome SampleReader::add_source(const std::string& path, const std::vector<double>& split) {
+  Source source;
+  source.path = path;
+  HP_TRY_ASSIGN(source.tokens, open_tokens(path));
+  if (source.tokens->vocabulary() > static_cast<uint64_t>(vocab_)) {
     return Error{ErrorCode::kInvalidArgument,
-                 "data " + spec.path + " has " + std::to_string(corpus.tokens()) +
+                 "data " + path + " was made by a tokenizer of " +
+                     std::to_string(source.tokens->vocabulary()) + " ids, but the model has " +
+                     std::to_string(vocab_) +
+                     "; set workload.train.model.vocab to at least that, or prepare the data with "
+                     "the tokenizer of the model"};
+  }
+  const auto part = static_cast<size_t>(part_);
+  const std::vector<uint64_t> bounds = split_documents(source.tokens->documents(), split);
+  HP_TRY_ASSIGN(source.begin, source.tokens->document_begin(bounds[part]));
+  HP_TRY_ASSIGN(source.end, source.tokens->document_begin(bounds[part + 1]));
+  const uint64_t tokens = source.end - source.begin;
+  const auto needed = static_cast<uint64_t>(seq_len_) + 1;
+  if (tokens < needed) {
+    const std::string of = is_split(split)
+                               ? ", in the " + std::to_string(bounds[part + 1] - bounds[part]) +
+                                     " of its " + std::to_string(source.tokens->documents()) +
+                                     " documents that data.split gives to " + to_string(part_) + ","
+                               : "";
+    return Error{ErrorCode::kInvalidArgument,
+                 "data " + path + " has" + of + " " + std::to_string(tokens) +
                      " tokens, a sample needs seq_len + 1 = " + std::to_string(needed) +
                      "; add text or lower workload.train.data.seq_len"};
   }
-  return SampleReader(std::move(corpus), spec.seq_len, seed);
+  source.windows = (tokens - 1) / static_cast<uint64_t>(seq_len_);
+  // The first source as if it were alone; sources of the same size in orders of their own.
+  source.seed = sources_.empty() ? seed_ : mix64(seed_ + sources_.size() * kGolden);
+  windows_ += source.windows;
+  tokens_ += source.tokens->tokens();
+  sources_.push_back(std::move(source));
+  return Ok{};
 }
 
-Outcome SampleReader::read_sample(uint64_t sample, std::span<int64_t> out) {
-  HP_CHECK(out.size() == buffer_.size());
-  const uint64_t window = window_of_sample(seed_, windows_, sample);
-  HP_TRY(corpus_.read(window * static_cast<uint64_t>(seq_len_), buffer_));
-  std::copy(buffer_.begin(), buffer_.end(), out.begin());
+void SampleReader::compute_fingerprint(const DataSpec& spec) {
+  fingerprint_ = sources_[0].tokens->fingerprint();
+  if (sources_.size() == 1 && !is_split(spec.split)) return;
+  std::string text = "hpctl data 1\n";
+  for (size_t d = 0; d < sources_.size(); ++d) {
+    text += sources_[d].tokens->fingerprint() + " " + std::to_string(blend_.count(d)) + "\n";
+  }
+  for (const double part : spec.split) text += std::to_string(part) + "\n";
+  Sha256 hash;
+  hash.update(text);
+  fingerprint_ = hash.hex_digest();
+}
+
+std::pair<size_t, uint64_t> SampleReader::place(uint64_t sample) const {
+  if (part_ == DataPart::kTrain) {
+    const BlendOrder::Place at = blend_(sample);
+    const Source& source = sources_[at.source];
+    return {at.source, window_of_sample(source.seed, source.windows, at.index)};
+  }
+  uint64_t window = window_of_sample(seed_, windows_, sample);
+  size_t source = 0;
+  while (window >= sources_[source].windows) window -= sources_[source++].windows;
+  return {source, window};
+}
+
+Outcome SampleReader::read_sample(uint64_t sample, std::span<int64_t> out,
+                                  std::span<int64_t> positions) {
+  HP_CHECK(out.size() == static_cast<size_t>(seq_len_) + 1);
+  HP_CHECK(positions.empty() || positions.size() + 1 == out.size());
+  const auto [index, window] = place(sample);
+  Source& source = sources_[index];
+  const uint64_t begin = source.begin + window * static_cast<uint64_t>(seq_len_);
+  HP_TRY(source.tokens->read(begin, out));
+  HP_TRY(check_tokens(source, begin, out));
+  return positions.empty() ? Outcome(Ok{}) : find_positions(source, begin, positions);
+}
+
+Outcome SampleReader::check_tokens(const Source& source, uint64_t begin,
+                                   std::span<const int64_t> out) const {
+  const auto largest = std::max_element(out.begin(), out.end());
+  if (*largest < vocab_) return Ok{};
+  return Error{ErrorCode::kInvalidArgument,
+               "data " + source.path + ": token " +
+                   std::to_string(begin + static_cast<uint64_t>(largest - out.begin())) +
+                   " has the id " + std::to_string(*largest) +
+                   ", but the model has a vocabulary of " + std::to_string(vocab_) +
+                   "; set workload.train.model.vocab to that of the tokenizer of the data"};
+}
+
+Outcome SampleReader::find_positions(Source& source, uint64_t begin, std::span<int64_t> positions) {
+  TokenSource& tokens = *source.tokens;
+  // The first document that begins behind `begin`.
+  uint64_t low = 0;
+  uint64_t high = tokens.documents();
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    HP_TRY_ASSIGN(const uint64_t first, tokens.document_begin(middle));
+    if (first > begin) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  uint64_t next = 0;  // where the next document begins, within the window
+  int64_t position = 0;
+  for (uint64_t i = 0; i < positions.size(); ++i) {
+    if (i == next) {
+      position = 0;
+      while (next <= i && low <= tokens.documents()) {
+        HP_TRY_ASSIGN(const uint64_t first, tokens.document_begin(low++));
+        next = first - begin;
+      }
+    }
+    positions[i] = position++;
+  }
   return Ok{};
 }
 

@@ -1,41 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training samples: windows of seq_len + 1 tokens of a corpus with stride seq_len, in the order of
-// sample_order.h. Window w is tokens [w*seq_len, w*seq_len + seq_len], so every token is predicted
-// once per epoch; the up to seq_len - 1 tokens behind the last window are not used.
+// Training samples: windows of seq_len + 1 tokens of a source with stride seq_len, in the order of
+// sample_order.h. Window w of a source is tokens [w*seq_len, w*seq_len + seq_len] of its part, so
+// every token is predicted once per epoch; the up to seq_len - 1 tokens behind the last window are
+// not used.
+//
+// A source is split by documents into train, validation and test: a part is the documents from
+// round(D * a) to round(D * b), as in Megatron-LM. A blend takes training samples from its sources
+// by weight (blend_order.h); validation and test take every window of every source once.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/base/job_spec.h"
 #include "common/base/result.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/blend_order.h"
+#include "trainer/data/token_source.h"
 
 namespace hpctl {
 
+enum class DataPart : uint8_t { kTrain = 0, kValidation = 1, kTest = 2 };
+const char* to_string(DataPart part);
+
 class SampleReader {
  public:
-  // Errors as Corpus::open; and a corpus shorter than one window.
-  static Result<SampleReader> open(const DataSpec& spec, uint64_t seed);
+  // Errors as open_tokens; a part shorter than one window; a tokenizer of more ids than `vocab`.
+  static Result<SampleReader> open(const DataSpec& spec, uint64_t seed, int64_t vocab,
+                                   DataPart part = DataPart::kTrain);
 
-  uint64_t windows() const { return windows_; }
+  uint64_t windows() const { return windows_; }  // of all sources
   int64_t seq_len() const { return seq_len_; }
-  const Corpus& corpus() const { return corpus_; }
+  uint64_t tokens() const { return tokens_; }  // of all parts of all sources
+  // Of a single source that is not split, that of the source; else also over weights and split.
+  const std::string& fingerprint() const { return fingerprint_; }
 
   // Writes the seq_len + 1 tokens of sample number `sample` (any number: epochs repeat in another
   // order); out.size() must be seq_len + 1. Inputs are out[0, seq_len), targets out[1, seq_len].
-  // One thread at a time.
-  Outcome read_sample(uint64_t sample, std::span<int64_t> out);
+  // With `positions` (seq_len, or empty) also how far each input is from the beginning of its
+  // document or of the window, whichever is nearer. One thread at a time.
+  Outcome read_sample(uint64_t sample, std::span<int64_t> out, std::span<int64_t> positions = {});
 
  private:
-  SampleReader(Corpus corpus, int64_t seq_len, uint64_t seed);
+  struct Source {
+    std::string path;
+    std::unique_ptr<TokenSource> tokens;
+    uint64_t begin = 0;  // the part's tokens
+    uint64_t end = 0;
+    uint64_t windows = 0;
+    uint64_t seed = 0;
+  };
 
-  Corpus corpus_;
+  SampleReader(int64_t seq_len, uint64_t seed, int64_t vocab, DataPart part,
+               const std::vector<double>& weights);
+  Outcome add_source(const std::string& path, const std::vector<double>& split);
+  void compute_fingerprint(const DataSpec& spec);
+  std::pair<size_t, uint64_t> place(uint64_t sample) const;  // source and window
+  static Outcome find_positions(Source& source, uint64_t begin, std::span<int64_t> positions);
+  Outcome check_tokens(const Source& source, uint64_t begin, std::span<const int64_t> out) const;
+
   int64_t seq_len_;
   uint64_t seed_;
-  uint64_t windows_;
-  std::vector<uint8_t> buffer_;
+  int64_t vocab_;
+  DataPart part_;
+  BlendOrder blend_;
+  std::vector<Source> sources_;
+  uint64_t windows_ = 0;
+  uint64_t tokens_ = 0;
+  std::string fingerprint_;
 };
 
 }  // namespace hpctl

@@ -35,7 +35,7 @@ Result<SampleReader> open_windows(const std::string& path, int64_t seq_len, uint
   DataSpec data;
   data.path = path;
   data.seq_len = seq_len;
-  return SampleReader::open(data, seed);
+  return SampleReader::open(data, seed, 256);
 }
 
 TEST(Corpus, ASingleFileIsItsBytes) {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// pread in full (docs/decisions/0005-read-not-map.md).
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// Fills `out` from `offset` on; the result is how many bytes there were before the end of the file.
+inline Result<size_t> read_at(int fd, const std::string& path, uint64_t offset,
+                              std::span<uint8_t> out) {
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t n =
+        ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("cannot read data " + path);
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return done;
+}
+
+}  // namespace hpctl
