@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpctl checkpoint: what lies in a checkpoint directory. Reads files only; needs no controller.
+// hpctl checkpoint: what lies in a checkpoint directory. Needs no controller.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "hpctl/checkpoint_exchange.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
@@ -27,6 +29,10 @@ by ls), one step-N.gG directory in it, or a JOB.
   diff    tensors that differ between two: hpctl checkpoint diff DIR DIR
   ledger  prove that every sample counted exactly once, from the ledger (job.yaml debug.ledger) in
           DIR/ledger, or: hpctl checkpoint ledger DIR LEDGER_DIR
+  export  write the parameters as a Hugging Face model directory (config.json, safetensors):
+          hpctl checkpoint export DIR OUT [--dtype fp32|bf16]. Tokenizer files are not part of it
+  import  make OUT/step-0.g0 of such a directory: hpctl checkpoint import MODEL_DIR OUT. A job
+          begins with these weights, fresh moments and step 0 when its checkpoint.resume names it
 
 Examples:
   hpctl checkpoint ls quickstart
@@ -34,14 +40,18 @@ Examples:
   hpctl checkpoint verify ~/.hpctl/jobs/1/checkpoints/step-60.g2
   hpctl checkpoint digest 1
   hpctl checkpoint diff 1 2 && echo bit-exact
+  hpctl checkpoint export quickstart ./my-model --dtype bf16
+  hpctl checkpoint import ./Llama-3.1-8B ~/weights/llama
 
 Options:
+  --dtype TYPE  export: fp32 (the default, exactly what is stored) or bf16 (rounded to nearest)
   --json  ls: {"checkpoints": [{"name", "step", "generation", "state", "world_size", "bytes",
           "created", "detail"}]}; show: {"step", "generation", "parent", "world_size",
           "sample_cursor", "skipped"}; verify: {"path", "bytes", "ranges", "problems"};
           digest: {"path", "digest"}; diff: {"same", "same_position", "tensors", "differences":
           [{"name", "what", "numel", "differing", "first", "max_abs"}]}; ledger: {"step",
-          "cursor", "generations", "entries", "undone", "problems"}
+          "cursor", "generations", "entries", "undone", "problems"}; export and import: {"path",
+          "tensors", "bytes", "files"}
 
 Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong arguments
 )";
@@ -120,6 +130,8 @@ int show(const Invocation& invocation, const std::string& step_dir) {
                << " ranges skipped)\n"
                << "  model          dim " << m.model.dim << ", " << m.model.layers << " layers, "
                << m.model.heads << " heads\n"
+               << "  content        "
+               << (m.weights_only ? "parameters only, imported\n" : "parameters and moments\n")
                << "  created        " << created_text(m.created_wall_ms) << "\n";
   if (!m.exact) terminal.out << "  not exact      " << printable(m.inexact_reason) << "\n";
   return kExitOk;
@@ -220,19 +232,30 @@ int ledger(const Invocation& invocation, const std::string& directory) {
   return status;
 }
 
+// What is wrong with the arguments, or "".
+std::string usage_problem(const Invocation& invocation) {
+  const std::string& what = invocation.arguments[0];
+  static const std::vector<std::string> kNames = {"ls",   "show",   "verify", "digest",
+                                                  "diff", "ledger", "export", "import"};
+  if (std::find(kNames.begin(), kNames.end(), what) == kNames.end()) {
+    return "expected ls, show, verify, digest, diff, ledger, export or import; found \"" +
+           printable(what) + "\"";
+  }
+  if (invocation.has("--dtype") && what != "export") return what + " takes no --dtype";
+  const size_t directories = invocation.arguments.size() - 1;
+  const bool two = what == "diff" || what == "export" || what == "import";
+  if (what == "ledger" || two == (directories == 2)) return "";
+  return what + " takes " + (two ? "two directories" : "one directory");
+}
+
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string& what = invocation.arguments[0];
-  const size_t directories = invocation.arguments.size() - 1;
-  if (what != "ls" && what != "show" && what != "verify" && what != "digest" && what != "diff" &&
-      what != "ledger") {
-    return report_usage(
-        terminal, "checkpoint",
-        "expected ls, show, verify, digest, diff or ledger; found \"" + printable(what) + "\"");
+  if (const auto problem = usage_problem(invocation); !problem.empty()) {
+    return report_usage(terminal, "checkpoint", problem);
   }
-  if ((what == "diff") != (directories == 2) && what != "ledger") {
-    return report_usage(terminal, "checkpoint",
-                        what + " takes " + (what == "diff" ? "two directories" : "one directory"));
+  if (what == "import") {
+    return run_import(invocation, invocation.arguments[1], invocation.arguments[2]);
   }
   const auto directory = find_directory(invocation.arguments[1]);
   if (!directory.ok()) return report(terminal, directory.error());
@@ -243,6 +266,7 @@ int run(Invocation& invocation) {
   if (what == "show") return show(invocation, *step_dir);
   if (what == "verify") return verify(invocation, *step_dir);
   if (what == "digest") return digest(invocation, *step_dir);
+  if (what == "export") return run_export(invocation, *step_dir, invocation.arguments[2]);
   const auto second = find_directory(invocation.arguments[2]);
   if (!second.ok()) return report(terminal, second.error());
   const auto second_step_dir = resolve_checkpoint(*second);
@@ -254,12 +278,12 @@ int run(Invocation& invocation) {
 
 Verb checkpoint_verb() {
   return {"checkpoint",
-          "ls|show|verify|digest|diff|ledger DIR|JOB [DIR|JOB]",
-          "look at checkpoints",
+          "ls|show|verify|digest|diff|ledger|export|import DIR|JOB [DIR|JOB]",
+          "look at checkpoints, export and import them",
           kHelp,
           2,
           3,
-          {},
+          {Option{"--dtype", nullptr, "TYPE"}},
           run};
 }
 

@@ -72,7 +72,7 @@ Outcome TrainingState::load(const RunIdentity& run) {
   step_ = manifest.step;
   sample_cursor_ = manifest.sample_cursor;
   skipped_ = manifest.skipped;
-  note_inexact(manifest);
+  if (!manifest.weights_only) note_inexact(manifest);  // else this is a beginning
   return Ok{};
 }
 

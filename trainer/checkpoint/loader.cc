@@ -70,6 +70,10 @@ Outcome CheckpointLoader::load_range(int32_t block, StateKind kind, ElementRange
   HP_CHECK(block >= 0 && static_cast<size_t>(block) < manifest_.blocks.size());
   HP_CHECK(range.begin >= 0 && range.end <= manifest_.blocks[static_cast<size_t>(block)].numel);
   HP_CHECK(out.size() == static_cast<size_t>(range.size()));
+  if (manifest_.weights_only && kind != StateKind::kParam) {
+    std::fill(out.begin(), out.end(), 0.0F);
+    return Ok{};
+  }
   for (const ShardEntry& entry : entries_of(manifest_, block, kind, range)) {
     const ElementRange wanted = intersect(entry.range, range);
     HP_TRY(load_entry(entry, wanted,

@@ -26,6 +26,7 @@ class CheckpointLoader {
 
   // Fills `out` with block `block` (index), elements `range` (out.size() == range.size(), within
   // the block). With the world size of the save this is one contiguous read straight into `out`.
+  // The moments of a checkpoint of weights only are zeros.
   // kDataLoss names file, tensors and byte offset. One thread at a time per loader.
   Outcome load_range(int32_t block, StateKind kind, ElementRange range, std::span<float> out);
 

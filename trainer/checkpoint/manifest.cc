@@ -81,7 +81,7 @@ std::string entry_problem(const Manifest& m, const ShardEntry& e) {
 std::string tiling_problem(const Manifest& m) {
   size_t next = 0;
   for (size_t b = 0; b < m.blocks.size(); ++b) {
-    for (const StateKind kind : kStateKinds) {
+    for (const StateKind kind : m.kinds()) {
       const std::string at = m.blocks[b].name + " " + to_string(kind);
       int64_t covered = 0;
       while (covered < m.blocks[b].numel) {
@@ -151,7 +151,7 @@ std::string to_manifest_text(const Manifest& m) {
     shards.push_back({e.block, static_cast<int>(e.kind), e.range.begin, e.range.end, e.file,
                       e.offset, e.range.size() * static_cast<int64_t>(sizeof(float)), e.crc32c});
   }
-  const json document = {
+  json document = {
       {"format", kManifestFormat},
       {"version", kManifestVersion},
       {"step", m.step},
@@ -175,6 +175,7 @@ std::string to_manifest_text(const Manifest& m) {
       {"shard_columns", kShardColumns},
       {"shards", std::move(shards)},
   };
+  if (m.weights_only) document["weights_only"] = true;
   // Names come from our own layout, labels from the environment: replace what is not UTF-8.
   std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
   text.pop_back();

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,11 +65,17 @@ struct Manifest {
   bool exact = true;                               // bit-exact resume is promised
   std::string inexact_reason;                      // why not
   int64_t created_wall_ms = 0;                     // label only
+  // Parameters alone, imported (huggingface.h): no moments are stored, `data` says no more than the
+  // longest sequence (seq_len), and a job of any data and seed may begin with them.
+  bool weights_only = false;
   std::vector<Block> blocks;
   std::vector<ShardFile> files;    // one per rank, ascending
-  std::vector<ShardEntry> shards;  // ascending by (block, kind, begin); tile every block and kind
+  std::vector<ShardEntry> shards;  // ascending by (block, kind, begin); tile each block and kind
 
   CheckpointRef ref() const { return {step, generation}; }
+  std::span<const StateKind> kinds() const {  // that are stored
+    return std::span(kStateKinds).first(weights_only ? 1 : kStateKinds.size());
+  }
 };
 
 // "shard-00003.safetensors"

@@ -180,6 +180,8 @@ Manifest read_document(Fields& fields, const json& document) {
   m.data.tokens = fields.number_member(data, "tokens", kMaxI64);
   m.data.seq_len = fields.signed_member(data, "seq_len");
   m.seed = fields.number_member(document, "seed", kMaxU64);
+  m.weights_only =
+      document.contains("weights_only") && fields.flag_member(document, "weights_only");
   read_labels(fields, document, m);
   if (fields.good()) read_layout(fields, document, m);
   if (fields.good()) read_shards(fields, document, m);
@@ -209,7 +211,18 @@ Result<Manifest> manifest_from_text(const std::string& text, const std::string& 
   if (document.is_discarded()) return damaged(path_for_errors, "not JSON");
   Fields fields;
   Manifest manifest = read_document(fields, document);
-  if (!fields.good()) return damaged(path_for_errors, fields.problem());
+  if (!fields.good()) {
+    // What a later release wrote need not be damaged; the rules of this one do not hold for it.
+    const auto version = document.find("version");
+    if (version != document.end() && version->is_number_unsigned() &&
+        version->get<uint64_t>() > kManifestVersion) {
+      return Error{ErrorCode::kDataLoss,
+                   path_for_errors + " has version " + version->dump() + ", this program reads " +
+                       std::to_string(kManifestVersion) +
+                       ": read it with a newer hpctl, or use another checkpoint"};
+    }
+    return damaged(path_for_errors, fields.problem());
+  }
   if (const auto problem = manifest_problem(manifest); !problem.empty()) {
     return damaged(path_for_errors, problem);
   }

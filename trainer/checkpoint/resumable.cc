@@ -29,6 +29,7 @@ Outcome check_resumable(const Manifest& manifest, const RunIdentity& run,
                         const std::string& step_dir) {
   std::string why = model_difference(manifest.model, run.model);
   if (why.empty() && manifest.blocks != run.blocks) why = "the parameter layout differs";
+  if (why.empty() && manifest.weights_only) return Ok{};
   if (why.empty()) {
     why = difference("seed", std::to_string(manifest.seed), std::to_string(run.seed));
   }

@@ -11,6 +11,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "trainer/checkpoint/durable_file.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace hpctl {
 namespace {
@@ -18,31 +19,20 @@ namespace {
 using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "stored bytes are little-endian");
 
-constexpr size_t kDataAlignment = 64;
-
-// The safetensors header, padded with spaces so that the data begins at a multiple of 64 bytes
-// (and with it every range, because ranges are multiples of kAlignElements).
-std::string safetensors_header(const ShardJob& job) {
-  json header = json::object();
-  header["__metadata__"] = {{"format", "hpctl.shard.1"},
-                            {"step", std::to_string(job.checkpoint.step)},
-                            {"generation", std::to_string(job.checkpoint.generation)},
-                            {"rank", std::to_string(job.rank)},
-                            {"world_size", std::to_string(job.world_size)}};
+// Every range begins at a multiple of 64 bytes of the file: so does the data, and ranges are
+// multiples of kAlignElements.
+std::string shard_header(const ShardJob& job) {
+  std::vector<SafetensorsTensor> tensors;
   uint64_t offset = 0;
   for (const ShardPart& part : job.parts) {
     if (part.range.empty()) continue;
     const uint64_t end = offset + part.values.size_bytes();
     const std::string& block = (*job.blocks)[static_cast<size_t>(part.block)].name;
-    header[block + "/" + to_string(part.kind)] = {
-        {"dtype", "F32"}, {"shape", {part.range.size()}}, {"data_offsets", {offset, end}}};
+    tensors.push_back(
+        {block + "/" + to_string(part.kind), "F32", {part.range.size()}, offset, end});
     offset = end;
   }
-  std::string text = header.dump();
-  while ((8 + text.size()) % kDataAlignment != 0) text += ' ';
-  std::string bytes;
-  for (size_t i = 0; i < 8; ++i) bytes += static_cast<char>(text.size() >> (8 * i));
-  return bytes + text;
+  return safetensors_header(shard_metadata(job.checkpoint, job.rank, job.world_size), tensors);
 }
 
 Outcome prepare_directory(const ShardJob& job, const std::string& step_dir) {
@@ -71,6 +61,15 @@ Result<uint32_t> append_values(DurableFile& file, std::span<const float> values)
 
 }  // namespace
 
+std::map<std::string, std::string> shard_metadata(const CheckpointRef& checkpoint, int32_t rank,
+                                                  int32_t world_size) {
+  return {{"format", "hpctl.shard.1"},
+          {"step", std::to_string(checkpoint.step)},
+          {"generation", std::to_string(checkpoint.generation)},
+          {"rank", std::to_string(rank)},
+          {"world_size", std::to_string(world_size)}};
+}
+
 Result<Receipt> write_shard(const ShardJob& job) {
   HP_CHECK(job.blocks != nullptr && job.rank >= 0 && job.rank < job.world_size);
   const std::string step_dir = job.checkpoint_dir + "/" + job.checkpoint.name();
@@ -81,7 +80,7 @@ Result<Receipt> write_shard(const ShardJob& job) {
   HP_FAILPOINT("checkpoint.shard.before_create");
   HP_TRY_ASSIGN(DurableFile file, DurableFile::create(step_dir + "/" + receipt.file.file));
   HP_FAILPOINT("checkpoint.shard.created");
-  const std::string header = safetensors_header(job);
+  const std::string header = shard_header(job);
   HP_TRY(file.append(header.data(), header.size()));
   for (const ShardPart& part : job.parts) {
     if (part.range.empty()) continue;

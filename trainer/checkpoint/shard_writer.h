@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,10 @@ struct Receipt {
   std::vector<ShardEntry> entries;  // entry.file = rank
   bool operator==(const Receipt&) const = default;
 };
+
+// __metadata__ of a shard file.
+std::map<std::string, std::string> shard_metadata(const CheckpointRef& checkpoint, int32_t rank,
+                                                  int32_t world_size);
 
 // Blocking; call from the saving thread. Errors: kAlreadyExists when the checkpoint is committed
 // already; kResourceExhausted (disk full, with remedy), kPermissionDenied (read-only), kInternal.

@@ -12,7 +12,7 @@ std::vector<StoredTensor> tensors_by_name(const Manifest& manifest) {
   std::vector<StoredTensor> tensors;
   for (size_t b = 0; b < manifest.blocks.size(); ++b) {
     for (const TensorSlot& slot : manifest.blocks[b].tensors) {
-      for (const StateKind kind : kStateKinds) {
+      for (const StateKind kind : manifest.kinds()) {
         std::string name = slot.name;
         if (kind != StateKind::kParam) name += std::string(".") + to_string(kind);
         tensors.push_back({std::move(name), static_cast<int32_t>(b), kind, &slot});

@@ -13,6 +13,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/rng.h"
+#include "tests/support/json_mutation.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
 #include "trainer/checkpoint/inspect.h"
@@ -145,45 +146,6 @@ std::string sealed(const std::string& body_with_brace) {
   return body + manifest_seal(body);
 }
 
-// A mutated value for the fuzz below.
-nlohmann::json strange_value(Rng& rng) {
-  static const std::vector<nlohmann::json> kValues = {nullptr,
-                                                      true,
-                                                      -1,
-                                                      0,
-                                                      1,
-                                                      16,
-                                                      3.5,
-                                                      1e300,
-                                                      "",
-                                                      "../../etc/passwd",
-                                                      nlohmann::json::array(),
-                                                      nlohmann::json::object(),
-                                                      ~uint64_t{0},
-                                                      uint64_t{1} << 63,
-                                                      (uint64_t{1} << 62) - 16,
-                                                      uint64_t{1} << 48,
-                                                      uint64_t{1} << 32};
-  return kValues[rng.below(kValues.size())];
-}
-
-// Replaces, removes or duplicates one place somewhere in the document.
-void mutate(nlohmann::json& value, Rng& rng) {
-  if (value.is_structured() && !value.empty() && !rng.chance(0.08)) {
-    auto child = value.begin();
-    std::advance(child, static_cast<int64_t>(rng.below(value.size())));
-    if (rng.chance(0.1)) {
-      value.erase(child);
-    } else if (value.is_array() && rng.chance(0.1)) {
-      value.push_back(nlohmann::json(*child));
-    } else {
-      mutate(*child, rng);
-    }
-    return;
-  }
-  value = strange_value(rng);
-}
-
 // What reads a manifest must stay within its rules whatever a sealed document says: an error or a
 // usable result, no crash (the sanitizer builds see out-of-bounds reads).
 TEST_F(Damage, SealedMutationsAreRefusedOrHarmless) {
@@ -210,6 +172,21 @@ TEST_F(Damage, SealedMutationsAreRefusedOrHarmless) {
   }
   EXPECT_GT(refused, kRounds / 2) << "most mutations break a rule";
   EXPECT_LT(refused, kRounds) << "some are harmless, e.g. of labels";
+}
+
+TEST_F(Damage, AManifestOfANewerVersionIsRefusedByName) {
+  const std::string path = step_dir_ + "/manifest.json";
+  auto document = nlohmann::json::parse(read_file(path).value());
+  document.erase("crc32c");
+  document["version"] = kManifestVersion + 1;
+  document["a_key_of_that_version"] = 1;
+  overwrite(path, sealed(document.dump()));
+  const auto refused = read_manifest(step_dir_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kDataLoss) << "the controller then takes another one";
+  EXPECT_THAT(refused.error().message, HasSubstr("version 2"));
+  EXPECT_THAT(refused.error().message, HasSubstr("newer hpctl"));
+  EXPECT_EQ(list_checkpoint_states(dir_.path())->at(0).state, CheckpointState::kDamaged);
 }
 
 TEST_F(Damage, DeepNestingAndGarbageAreRefused) {

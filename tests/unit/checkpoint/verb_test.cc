@@ -94,6 +94,21 @@ TEST_F(CheckpointVerb, VerifySaysUndamagedOrNamesTheDamage) {
   EXPECT_THAT(call({"show", dir_.path()}).err, HasSubstr("manifest.json is damaged"));
 }
 
+TEST_F(CheckpointVerb, ExportAndImportSayWhatTheyWrote) {
+  const Answer exported =
+      call({"export", dir_.path(), dir_ / "model", "--dtype", "bf16", "--json"});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  EXPECT_EQ(json::parse(exported.out)["tensors"], 21);
+  EXPECT_EQ(call({"export", dir_.path(), dir_ / "model"}).status, 1) << "it is there already";
+  const Answer imported = call({"import", dir_ / "model", dir_ / "weights"});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  EXPECT_THAT(imported.out, HasSubstr("checkpoint.resume: " + (dir_ / "weights/step-0.g0")));
+  EXPECT_THAT(call({"show", dir_ / "weights"}).out, HasSubstr("parameters only, imported"));
+  EXPECT_EQ(call({"export", dir_.path(), dir_ / "x", "--dtype", "fp8"}).status, 2);
+  EXPECT_EQ(call({"show", dir_.path(), "--dtype", "bf16"}).status, 2);
+  EXPECT_EQ(call({"import", dir_ / "model"}).status, 2);
+}
+
 TEST_F(CheckpointVerb, DiffTellsSameFromDifferent) {
   EXPECT_EQ(call({"diff", dir_ / "step-40.g1", dir_.path()}).status, 0);
   const Answer different = call({"diff", dir_ / "step-20.g1", dir_ / "step-40.g1"});
@@ -121,7 +136,8 @@ TEST_F(CheckpointVerb, WrongArgumentsAreStatus2) {
   EXPECT_EQ(call({"ls", dir_.path(), dir_.path()}).status, 2);
   const Answer unknown = call({"verfy", dir_.path()});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("expected ls, show, verify, digest, diff or ledger"));
+  EXPECT_THAT(unknown.err,
+              HasSubstr("expected ls, show, verify, digest, diff, ledger, export or import"));
   const Answer gone = call({"verify", dir_ / "gone"});
   EXPECT_EQ(gone.status, 1);
   EXPECT_THAT(gone.err, HasSubstr("No such file or directory"));

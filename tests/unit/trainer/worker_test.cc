@@ -15,6 +15,7 @@
 #include "common/base/file.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_process.h"
+#include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/ledger_check.h"
 #include "trainer/state_arena.h"
@@ -183,6 +184,31 @@ TEST(Worker, ResumesAtAnotherWorldSizeAndSaysThatItIsNotExact) {
   ASSERT_TRUE(manifest.ok());
   EXPECT_FALSE(manifest->exact);
   EXPECT_EQ(manifest->inexact_reason, "world size changed from 2 to 4 after step 3");
+}
+
+// With a learning rate of zero the first job keeps its first weights; so the second, which begins
+// with them by way of a Hugging Face directory, must see the same loss on the same samples.
+TEST(Worker, ImportedWeightsAreABeginning) {
+  Job first(1);
+  first.workload.train.steps = 1;
+  first.workload.train.optimizer.lr = 0;
+  ASSERT_THAT(first.run(), Each(kExitFinished)) << first.messages();
+  const std::string saved = first.workload.checkpoint_dir + "/step-1.g1";
+  ASSERT_TRUE(export_huggingface(saved, first / "model", {}).ok());
+  ASSERT_TRUE(import_huggingface(first / "model", first / "weights").ok());
+  Job second(2);
+  second.workload.resume_checkpoint = first / "weights/step-0.g0";
+  second.workload.train.steps = 2;
+  ASSERT_THAT(second.run(), Each(kExitFinished)) << second.messages();
+  ASSERT_EQ(second.metrics().size(), 2U);
+  EXPECT_EQ(second.metrics()[0]["step"], 1);
+  EXPECT_NEAR(second.metrics()[0]["loss"].get<double>(), first.metrics()[0]["loss"].get<double>(),
+              1e-6)
+      << "two ranks add in another order than one";
+  EXPECT_NE(second.metrics()[0]["loss"], second.metrics()[1]["loss"]);
+  const Manifest manifest = read_manifest(second.workload.checkpoint_dir + "/step-2.g1").value();
+  EXPECT_TRUE(manifest.exact);
+  EXPECT_FALSE(manifest.weights_only);
 }
 
 TEST(Worker, SavesByTheClockToo) {

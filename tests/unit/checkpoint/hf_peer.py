@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An independent reader and writer of Hugging Face model directories, from the format's
+description alone: struct, json and hashlib.
+
+  hf_peer.py read DIR               NAME DTYPE SHAPE SHA256-of-the-stored-bytes, one line per tensor
+  hf_peer.py widen DIR              the same for the values in fp32
+  hf_peer.py write DIR DTYPE FILES  a Llama model directory with random weights, split into FILES
+"""
+import hashlib
+import json
+import os
+import random
+import struct
+import sys
+
+BYTES = {"F32": 4, "BF16": 2, "F16": 2}
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 12,
+    "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "vocab_size": 37, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+    "max_position_embeddings": 64, "hidden_act": "silu", "tie_word_embeddings": False,
+}
+
+
+def shapes():
+    d, f, v, kv = 12, 20, 37, 6
+    yield "model.embed_tokens.weight", [v, d]
+    for i in range(2):
+        p = f"model.layers.{i}."
+        yield p + "input_layernorm.weight", [d]
+        yield p + "mlp.down_proj.weight", [d, f]
+        yield p + "mlp.gate_proj.weight", [f, d]
+        yield p + "mlp.up_proj.weight", [f, d]
+        yield p + "post_attention_layernorm.weight", [d]
+        yield p + "self_attn.k_proj.weight", [kv, d]
+        yield p + "self_attn.o_proj.weight", [d, d]
+        yield p + "self_attn.q_proj.weight", [d, d]
+        yield p + "self_attn.v_proj.weight", [kv, d]
+    yield "model.norm.weight", [d]
+    yield "lm_head.weight", [v, d]
+
+
+def read_file(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    end = 0
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, stop = entry["data_offsets"]
+        count = 1
+        for extent in entry["shape"]:
+            count *= extent
+        assert begin == end and stop - begin == count * BYTES[entry["dtype"]], name
+        end = stop
+        yield name, entry["dtype"], entry["shape"], data[8 + length + begin:8 + length + stop]
+    assert 8 + length + end == len(data), "bytes behind the last tensor"
+
+
+def widened(dtype, data):
+    if dtype == "F16":
+        return "F32", b"".join(struct.pack("<f", x) for (x,) in struct.iter_unpack("<e", data))
+    return dtype, data
+
+
+def read(directory, change=lambda dtype, data: (dtype, data)):
+    index = os.path.join(directory, "model.safetensors.index.json")
+    if os.path.exists(index):
+        with open(index) as f:
+            document = json.load(f)
+        files = sorted(set(document["weight_map"].values()))
+        total = 0
+        for file in files:
+            for name, _, _, data in read_file(os.path.join(directory, file)):
+                assert document["weight_map"].pop(name) == file, name
+                total += len(data)
+        assert not document["weight_map"], "tensors of the index are missing"
+        assert total == document["metadata"]["total_size"]
+    else:
+        files = ["model.safetensors"]
+    for file in files:
+        for name, dtype, shape, data in read_file(os.path.join(directory, file)):
+            dtype, data = change(dtype, data)
+            print(name, dtype, "x".join(map(str, shape)), hashlib.sha256(data).hexdigest())
+
+
+def write(directory, dtype, count):
+    os.makedirs(directory)
+    rng = random.Random(7)
+    tensors = []
+    for name, shape in shapes():
+        numel = 1
+        for extent in shape:
+            numel *= extent
+        if dtype == "F32":
+            data = b"".join(struct.pack("<f", rng.gauss(0, 1)) for _ in range(numel))
+        elif dtype == "F16":
+            data = b"".join(struct.pack("<e", rng.gauss(0, 1)) for _ in range(numel))
+        else:  # the upper half of an fp32 is a bf16
+            data = b"".join(struct.pack("<f", rng.gauss(0, 1))[2:] for _ in range(numel))
+        tensors.append((name, shape, data))
+    rng.shuffle(tensors)  # an order of its own
+    names = ["model.safetensors"] if count == 1 else [
+        f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
+    weight_map = {}
+    for i, file in enumerate(names):
+        header, body = {"__metadata__": {"format": "pt"}}, b""
+        for name, shape, data in tensors[i::count]:
+            header[name] = {"dtype": dtype, "shape": shape,
+                            "data_offsets": [len(body), len(body) + len(data)]}
+            body += data
+            weight_map[name] = file
+        text = json.dumps(header).encode()
+        with open(os.path.join(directory, file), "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text + body)
+    if count > 1:
+        with open(os.path.join(directory, "model.safetensors.index.json"), "w") as f:
+            total = sum(len(data) for _, _, data in tensors)
+            json.dump({"metadata": {"total_size": total}, "weight_map": weight_map}, f)
+    with open(os.path.join(directory, "config.json"), "w") as f:
+        json.dump(CONFIG, f)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "read":
+        read(sys.argv[2])
+    elif sys.argv[1] == "widen":
+        read(sys.argv[2], widened)
+    else:
+        write(sys.argv[2], sys.argv[3], int(sys.argv[4]))

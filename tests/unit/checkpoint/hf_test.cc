@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Export to and import from Hugging Face directories: every bit survives, an independent reader
+// and writer (hf_peer.py, standard library only) agrees, and nothing unsuitable gets in.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "common/base/checksum.h"
+#include "common/base/file.h"
+#include "tests/support/json_mutation.h"
+#include "tests/support/program_output.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/checkpoint/synthetic_state.h"
+#include "trainer/checkpoint/hf_config.h"
+#include "trainer/checkpoint/huggingface.h"
+#include "trainer/checkpoint/inspect.h"
+#include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/stored_tensors.h"
+
+namespace hpctl {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kPython = "/usr/bin/python3";
+
+ProgramOutput peer(const std::string& arguments) {
+  return run_program(std::string(kPython) + " " HPCTL_SOURCE "/tests/unit/checkpoint/hf_peer.py " +
+                     arguments);
+}
+
+std::string save(const TemporaryDirectory& dir, int32_t world_size) {
+  const SyntheticSave save{dir / "saved", {40, 3}, world_size, 1, 2, {}};
+  const auto saved = save_synthetic(save);
+  EXPECT_TRUE(saved.ok()) << saved.error().message;
+  return save.checkpoint_dir + "/step-40.g3";
+}
+
+// "NAME F32 SHAPE SHA256" of every parameter, as the peer prints them; sorted.
+std::vector<std::string> expected_lines(const std::string& step_dir) {
+  const Manifest manifest = read_manifest(step_dir).value();
+  ShardFiles files(step_dir);
+  std::vector<std::string> lines;
+  for (const StoredTensor& tensor : tensors_by_name(manifest)) {
+    if (tensor.kind != StateKind::kParam) continue;
+    std::vector<float> values(static_cast<size_t>(tensor.slot->numel));
+    EXPECT_TRUE(read_elements(manifest, files, tensor, 0, values).ok());
+    Sha256 hash;
+    hash.update(values.data(), values.size() * sizeof(float));
+    std::string shape;
+    for (const int64_t extent : tensor.slot->shape) {
+      shape += (shape.empty() ? "" : "x") + std::to_string(extent);
+    }
+    lines.push_back(tensor.name + " F32 " + shape + " " + hash.hex_digest());
+  }
+  return lines;
+}
+
+std::vector<std::string> sorted_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+class HuggingFace : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!path_exists(kPython)) GTEST_SKIP() << kPython << " is absent: no independent reader";
+  }
+  TemporaryDirectory dir_;
+};
+
+TEST_F(HuggingFace, AnIndependentReaderFindsEveryBitOfAnExport) {
+  const std::string step_dir = save(dir_, 3);
+  for (const uint64_t max_file_bytes : {uint64_t{1} << 40, uint64_t{2000}, uint64_t{1}}) {
+    const std::string out = dir_ / ("out-" + std::to_string(max_file_bytes));
+    const auto done = export_huggingface(step_dir, out, {.max_file_bytes = max_file_bytes});
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_EQ(done->tensors, 21U);
+    EXPECT_EQ(done->files == 1, max_file_bytes > 2000);
+    const ProgramOutput found = peer("read " + out);
+    ASSERT_EQ(found.status, 0);
+    EXPECT_EQ(sorted_lines(found.text), expected_lines(step_dir));
+  }
+}
+
+TEST_F(HuggingFace, WhatAnIndependentWriterMadeComesBackBitByBit) {
+  for (const char* dtype : {"F32", "BF16"}) {
+    for (const char* files : {"1", "3"}) {
+      const std::string name = std::string(dtype) + files;
+      const std::string model = dir_ / name;
+      ASSERT_EQ(peer("write " + model + " " + dtype + " " + files).status, 0);
+      const auto done = import_huggingface(model, dir_ / (name + "-in"));
+      ASSERT_TRUE(done.ok()) << done.error().message;
+      ASSERT_TRUE(verify_checkpoint(done->path)->problems.empty());
+      const std::string out = dir_ / (name + "-out");
+      const bool bf16 = name.starts_with("B");
+      ASSERT_TRUE(export_huggingface(done->path, out, {.bf16 = bf16}).ok());
+      EXPECT_EQ(sorted_lines(peer("read " + out).text), sorted_lines(peer("read " + model).text));
+    }
+  }
+}
+
+TEST_F(HuggingFace, HalfPrecisionWidensExactly) {
+  const std::string model = dir_ / "model";
+  ASSERT_EQ(peer("write " + model + " F16 2").status, 0);
+  const auto done = import_huggingface(model, dir_ / "in");
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(expected_lines(done->path), sorted_lines(peer("widen " + model).text));
+}
+
+TEST_F(HuggingFace, ExportAndImportAreInverse) {
+  const std::string step_dir = save(dir_, 2);
+  ASSERT_TRUE(export_huggingface(step_dir, dir_ / "a", {}).ok());
+  ASSERT_TRUE(import_huggingface(dir_ / "a", dir_ / "in").ok());
+  const std::string imported = dir_ / "in/step-0.g0";
+  EXPECT_EQ(expected_lines(imported), expected_lines(step_dir));
+  const Manifest manifest = read_manifest(imported).value();
+  EXPECT_TRUE(manifest.weights_only);
+  EXPECT_EQ(manifest.blocks, read_manifest(step_dir)->blocks);
+  ASSERT_TRUE(export_huggingface(imported, dir_ / "b", {}).ok());
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    EXPECT_EQ(read_file(dir_ / "a" + "/" + file).value(),
+              read_file(dir_ / "b" + "/" + file).value());
+  }
+  EXPECT_TRUE(digest_checkpoint(imported).ok());
+  EXPECT_EQ(latest_valid_checkpoint(dir_ / "in", {})->value().name(), "step-0.g0");
+}
+
+TEST_F(HuggingFace, ImportedMomentsAreZeroAtAnyWorldSize) {
+  ASSERT_TRUE(export_huggingface(save(dir_, 1), dir_ / "a", {}).ok());
+  ASSERT_TRUE(import_huggingface(dir_ / "a", dir_ / "in").ok());
+  auto loader = CheckpointLoader::open(dir_ / "in/step-0.g0");
+  ASSERT_TRUE(loader.ok());
+  const auto& blocks = loader->manifest().blocks;
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      const ElementRange range = shard_range(blocks[b].numel, rank, 3);
+      std::vector<float> values(static_cast<size_t>(range.size()), -1.0F);
+      const auto block = static_cast<int32_t>(b);
+      ASSERT_TRUE(loader->load_range(block, StateKind::kExpAvgSq, range, values).ok());
+      EXPECT_THAT(values, testing::Each(0.0F));
+      ASSERT_TRUE(loader->load_range(block, StateKind::kParam, range, values).ok());
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        ASSERT_EQ(values[static_cast<size_t>(i - range.begin)],
+                  synthetic_value(blocks, block, StateKind::kParam, i, 1));
+      }
+    }
+  }
+}
+
+TEST_F(HuggingFace, NothingIsOverwritten) {
+  const std::string step_dir = save(dir_, 1);
+  ASSERT_TRUE(make_directories(dir_ / "empty").ok());
+  ASSERT_TRUE(export_huggingface(step_dir, dir_ / "empty", {}).ok());
+  const auto again = export_huggingface(step_dir, dir_ / "empty", {});
+  EXPECT_EQ(again.error().code, ErrorCode::kAlreadyExists);
+  ASSERT_TRUE(import_huggingface(dir_ / "empty", dir_ / "in").ok());
+  EXPECT_EQ(import_huggingface(dir_ / "empty", dir_ / "in").error().code,
+            ErrorCode::kAlreadyExists);
+  ASSERT_TRUE(make_directories(dir_ / "job/generations").ok());
+  EXPECT_THAT(import_huggingface(dir_ / "empty", dir_ / "job").error().message,
+              HasSubstr("holds the checkpoints of a job"));
+}
+
+TEST_F(HuggingFace, ADamagedCheckpointIsNotExported) {
+  const std::string step_dir = save(dir_, 2);
+  const Manifest manifest = read_manifest(step_dir).value();
+  for (const ShardEntry& entry : manifest.shards) {
+    if (entry.kind != StateKind::kParam) continue;
+    const std::string path = step_dir + "/" + manifest.files[static_cast<size_t>(entry.file)].file;
+    const std::string good = read_file(path).value();
+    std::string bad = good;
+    bad[entry.offset + static_cast<uint64_t>(entry.range.size()) * 4 - 1] ^= 1;  // a gap, often
+    ASSERT_TRUE(write_file_atomic(path, bad).ok());
+    const auto refused = export_huggingface(step_dir, dir_ / "out/model", {});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kDataLoss);
+    EXPECT_THAT(refused.error().message, HasSubstr("at byte " + std::to_string(entry.offset)));
+    EXPECT_TRUE(list_directory(dir_ / "out")->empty()) << "nothing half-written stays";
+    ASSERT_TRUE(write_file_atomic(path, good).ok());
+  }
+}
+
+// A file of the independent writer with one thing changed, and what import says about it.
+struct Unsuitable {
+  const char* file;
+  const char* from;
+  const char* to;
+  const char* complaint;
+};
+
+class Refuses : public testing::TestWithParam<Unsuitable> {};
+
+constexpr const char* kData = "model.safetensors";
+constexpr const char* kConfig = "config.json";
+INSTANTIATE_TEST_SUITE_P(
+    Files, Refuses,
+    testing::Values(
+        Unsuitable{kData, R"("dtype": "BF16", "shape": [12])", R"("dtype":  "I16", "shape": [12])",
+                   "has dtype I16, expected F32, BF16 or F16"},
+        Unsuitable{kData, R"([20, 12])", R"([12, 20])", "has shape [12, 20], expected [20, 12]"},
+        Unsuitable{kData, "model.norm.weight", "model.narm.weight",
+                   "has tensor model.norm.weight [12]"},
+        Unsuitable{kData, "0.mlp.up_proj", "1.mlp.up_proj",
+                   "not a JSON object with distinct names"},
+        Unsuitable{kData, R"("data_offsets": [0, )", R"("data_offsets": [2, )", "do not fit"},
+        Unsuitable{kConfig, R"("num_hidden_layers": 2)", R"("num_hidden_layers": 1)",
+                   "has no place in a Llama model"},
+        Unsuitable{kConfig, R"("hidden_size": 12)", R"("hidden_size": 14)", "has shape"},
+        Unsuitable{kConfig, R"("hidden_size": 12)", R"("hidden_size": -1)", "hidden_size"},
+        Unsuitable{kConfig, R"("hidden_size": 12)", R"("hidden_sizes": 12)", "hidden_size"},
+        Unsuitable{kConfig, "\"llama\"", "\"mistral\"", "model_type: expected llama"},
+        Unsuitable{kConfig, "LlamaForCausalLM", "LlamaForSequenceClassification", "architectures"},
+        Unsuitable{kConfig, "\"silu\"", "\"gelu\"", "hidden_act: expected silu"},
+        Unsuitable{kConfig, R"("rope_theta")", R"("attention_bias": true, "rope_theta")", "bias"},
+        Unsuitable{kConfig, R"("rope_theta")", R"("head_dim": 8, "rope_theta")", "head_dim"},
+        Unsuitable{kConfig, R"("rope_theta")",
+                   R"("rope_scaling": {"type": "yarn", "factor": 4}, "rope_theta")", "yarn"},
+        Unsuitable{kConfig, "{", "[", "is not a JSON object"}));
+
+TEST_P(Refuses, NamingTensorAndFile) {
+  if (!path_exists(kPython)) GTEST_SKIP() << kPython << " is absent";
+  const TemporaryDirectory dir;
+  ASSERT_EQ(peer("write " + (dir / "model") + " BF16 1").status, 0);
+  const std::string path = dir / "model/" + GetParam().file;
+  std::string text = read_file(path).value();
+  const size_t at = text.find(GetParam().from);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, std::strlen(GetParam().from), GetParam().to);
+  ASSERT_TRUE(write_file_atomic(path, text).ok());
+  const auto refused = import_huggingface(dir / "model", dir / "in");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr(GetParam().complaint));
+  EXPECT_THAT(refused.error().message, HasSubstr(dir / "model"));
+  EXPECT_FALSE(path_exists(dir / "in")) << "nothing was written";
+}
+
+TEST(HfConfigText, KeepsEverythingOfAModel) {
+  HfConfig config{.model = *model_preset("llama3-8b"), .max_len = 131072, .dtype = "bfloat16"};
+  config.model.preset.clear();
+  config.model.tied_embeddings = true;
+  config.model.rope_scaling = {8, 1, 4, 8192};
+  const auto back = hf_config_from_text(to_hf_config_text(config).value(), "config.json");
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(to_hf_config_text(*back).value(), to_hf_config_text(config).value());
+  EXPECT_EQ(back->model.rope_scaling.factor, 8);
+  EXPECT_EQ(back->model.kv_heads, 8);
+  config.model.arch = "gpt";
+  EXPECT_THAT(to_hf_config_text(config).error().message, HasSubstr("gpt"));
+}
+
+TEST(HfConfigText, ReadsTheFormOfTransformers5) {
+  const auto config = hf_config_from_text(
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+          "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 300,
+          "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0,
+            "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192}, "dtype": "bfloat16"})",
+      "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->model.rope_theta, 500000.0);
+  EXPECT_EQ(config->model.rope_scaling.factor, 32);
+  EXPECT_EQ(config->model.kv_heads, 4) << "as many as heads when absent";
+  EXPECT_EQ(config->dtype, "bfloat16");
+}
+
+// Whatever a header says: an error, or tensors that tile the data.
+TEST(SafetensorsHeader, MutationsAreRefusedOrHarmless) {
+  const uint64_t data_bytes = 4 * 12 + 2 * 10;
+  const std::string good = safetensors_header(
+      {{"format", "pt"}}, {{"a", "F32", {3, 4}, 0, 48}, {"b", "BF16", {10}, 48, 68}});
+  const auto original = nlohmann::json::parse(good.substr(8));
+  int refused = 0;
+  constexpr int kRounds = 20'000;
+  for (int round = 0; round < kRounds; ++round) {
+    Rng rng(static_cast<uint64_t>(round));
+    std::string text;
+    if (rng.chance(0.5)) {
+      nlohmann::json document = original;
+      for (uint64_t i = 0; i <= rng.below(3); ++i) mutate(document, rng);
+      text = document.dump();
+    } else {
+      text = good.substr(8);
+      for (uint64_t i = 0; i <= rng.below(4); ++i) {
+        text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+      }
+      if (rng.chance(0.2)) text.resize(rng.below(text.size()));
+    }
+    const auto found = parse_safetensors_header(text, data_bytes, "f");
+    if (!found.ok()) {
+      ++refused;
+      continue;
+    }
+    uint64_t bytes = 0;
+    for (const auto& [name, tensor] : *found) {
+      ASSERT_LE(tensor.end, data_bytes);
+      bytes += tensor.end - tensor.begin;
+    }
+    ASSERT_EQ(bytes, data_bytes);
+  }
+  EXPECT_GT(refused, kRounds / 2);
+  EXPECT_LT(refused, kRounds);
+}
+
+TEST(SafetensorsHeader, ImpossibleFilesAreRefused) {
+  const TemporaryDirectory dir;
+  const auto complaint = [&](const std::string& bytes) {
+    EXPECT_TRUE(write_file_atomic(dir / "f", bytes).ok());
+    const auto file = SafetensorsFile::open(dir / "f");
+    return file.ok() ? "" : file.error().message;
+  };
+  const std::string good = safetensors_header({}, {{"a", "F32", {1}, 0, 4}}) + "1234";
+  EXPECT_EQ(complaint(good), "");
+  for (const std::string& bad :
+       {std::string(), std::string("short"), std::string(8, '\xff'), std::string(8, '\0'),
+        std::string("\x01\0\0\0\0\0\0\0{", 9), good.substr(0, good.size() - 1), good + "5",
+        std::string("\x40\x9c\0\0\0\0\0\0", 8) + "{\"a\":" + std::string(39'995, '[')}) {
+    EXPECT_THAT(complaint(bad), HasSubstr("is not a sound safetensors file")) << bad.substr(0, 30);
+  }
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json of a Hugging Face model directory, for the Llama architecture
+// (transformers, LlamaConfig). Keys that would change the computation are checked, not ignored.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/job_spec.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct HfConfig {
+  ModelSpec model;
+  int64_t max_len = 0;  // max_position_embeddings, tokens
+  std::string dtype;    // torch_dtype: "float32", "bfloat16", "" = not said
+};
+
+// kInvalidArgument for a model that has no such file (model.arch).
+Result<std::string> to_hf_config_text(const HfConfig& config);
+
+// `path` names the document in errors. kInvalidArgument names the key whose value is not supported.
+Result<HfConfig> hf_config_from_text(const std::string& text, const std::string& path);
+
+}  // namespace hpctl

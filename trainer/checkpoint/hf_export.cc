@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block's parameters are stored as ranges that follow each other, and its tensors lie in them in
+// ascending order; so one pass over the ranges gives the tensors, and each range's checksum is
+// complete when its last element has passed. Everything is written to a directory beside `out`,
+// which gets its name last.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/base/checksum.h"
+#include "common/base/file.h"
+#include "trainer/checkpoint/durable_file.h"
+#include "trainer/checkpoint/hf_config.h"
+#include "trainer/checkpoint/huggingface.h"
+#include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/shard_reader.h"
+#include "trainer/parallel/bf16_rounding.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int64_t kPieceElements = 1 << 18;
+
+// The elements of a block's parameters, first to last.
+class BlockStream {
+ public:
+  BlockStream(const std::string& step_dir, const Manifest& manifest, ShardFiles& files,
+              int32_t block)
+      : step_dir_(step_dir),
+        manifest_(manifest),
+        files_(files),
+        entries_(entries_of(manifest, block, StateKind::kParam,
+                            {0, manifest.blocks[static_cast<size_t>(block)].numel})) {}
+
+  int64_t position() const { return position_; }
+
+  // The next out.size() elements; kDataLoss when a range that ends among them is damaged.
+  Outcome read(std::span<float> out) {
+    while (!out.empty()) {
+      const ShardEntry& entry = entries_.front();
+      const auto size = std::min(out.size(), static_cast<size_t>(entry.range.end - position_));
+      const auto skip = static_cast<uint64_t>(position_ - entry.range.begin) * sizeof(float);
+      HP_TRY(files_.read(manifest_.files[static_cast<size_t>(entry.file)], entry.offset + skip,
+                         out.data(), size * sizeof(float)));
+      crc_ = crc32c(out.data(), size * sizeof(float), crc_);
+      position_ += static_cast<int64_t>(size);
+      out = out.subspan(size);
+      if (position_ < entry.range.end) continue;
+      if (crc_ != entry.crc32c) {
+        return Error{ErrorCode::kDataLoss, step_dir_ + "/" + describe_entry(manifest_, entry) +
+                                               " is damaged: crc32c does not match the manifest"};
+      }
+      crc_ = 0;
+      entries_ = entries_.subspan(1);
+    }
+    return Ok{};
+  }
+
+ private:
+  const std::string& step_dir_;
+  const Manifest& manifest_;
+  ShardFiles& files_;
+  std::span<const ShardEntry> entries_;  // the first of them is being read
+  int64_t position_ = 0;
+  uint32_t crc_ = 0;
+};
+
+// Removes the unfinished directory unless it got its name.
+class UnfinishedDirectory {
+ public:
+  explicit UnfinishedDirectory(std::string path) : path_(std::move(path)) {}
+  ~UnfinishedDirectory() {
+    if (!path_.empty()) static_cast<void>(remove_tree(path_));
+  }
+  UnfinishedDirectory(const UnfinishedDirectory&) = delete;
+  UnfinishedDirectory& operator=(const UnfinishedDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+  // An empty directory of that name gives way; anything else stays, and this fails.
+  Outcome rename_to(const std::string& name) {
+    if (::rename(path_.c_str(), name.c_str()) != 0) {
+      return errno_error("cannot rename " + path_ + " to " + name);
+    }
+    path_.clear();
+    const auto slash = name.rfind('/');
+    return sync_directory(slash == std::string::npos ? "." : name.substr(0, slash + 1));
+  }
+
+ private:
+  std::string path_;
+};
+
+class Exporter {
+ public:
+  Exporter(std::string step_dir, Manifest manifest, const HfExportOptions& options)
+      : step_dir_(std::move(step_dir)),
+        manifest_(std::move(manifest)),
+        options_(options),
+        shards_(step_dir_),
+        values_(kPieceElements),
+        rounded_(options.bf16 ? kPieceElements : 0) {}
+
+  // Into an existing empty directory.
+  Result<HfReport> write(const std::string& directory) {
+    plan_files();
+    HfReport report;
+    nlohmann::ordered_json weight_map = nlohmann::ordered_json::object();
+    for (size_t i = 0; i < files_.size(); ++i) {
+      const std::string name = file_name(i);
+      HP_TRY(begin_file(directory + "/" + name, files_[i]));
+      for (const Place& place : files_[i]) {
+        HP_TRY(copy_tensor(place));
+        weight_map[slot(place).name] = name;
+        report.bytes += bytes_of(place);
+        ++report.tensors;
+      }
+      HP_TRY(file_->sync());
+      HP_TRY(file_->rename_into_place());
+    }
+    HP_TRY(finish_block());
+    report.files = files_.size();
+    if (files_.size() > 1) {
+      const nlohmann::ordered_json index = {{"metadata", {{"total_size", report.bytes}}},
+                                            {"weight_map", weight_map}};
+      HP_TRY(write_file_atomic(directory + "/model.safetensors.index.json", index.dump(2) + "\n"));
+    }
+    return report;
+  }
+
+ private:
+  struct Place {
+    int32_t block;
+    size_t tensor;  // index in the block
+  };
+
+  const TensorSlot& slot(const Place& place) const {
+    return manifest_.blocks[static_cast<size_t>(place.block)].tensors[place.tensor];
+  }
+  uint64_t bytes_of(const Place& place) const {
+    return static_cast<uint64_t>(slot(place).numel) * (options_.bf16 ? 2 : 4);
+  }
+  std::string file_name(size_t index) const {
+    if (files_.size() == 1) return "model.safetensors";
+    std::array<char, 80> name{};
+    std::snprintf(name.data(), name.size(), "model-%05zu-of-%05zu.safetensors", index + 1,
+                  files_.size());
+    return name.data();
+  }
+
+  void plan_files() {
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
+      for (size_t t = 0; t < manifest_.blocks[b].tensors.size(); ++t) {
+        const Place place{static_cast<int32_t>(b), t};
+        if (files_.empty() || bytes + bytes_of(place) > options_.max_file_bytes) {
+          files_.emplace_back();
+          bytes = 0;
+        }
+        files_.back().push_back(place);
+        bytes += bytes_of(place);
+      }
+    }
+  }
+
+  Outcome begin_file(const std::string& path, const std::vector<Place>& places) {
+    std::vector<SafetensorsTensor> tensors;
+    uint64_t offset = 0;
+    for (const Place& place : places) {
+      const uint64_t end = offset + bytes_of(place);
+      tensors.push_back(
+          {slot(place).name, options_.bf16 ? "BF16" : "F32", slot(place).shape, offset, end});
+      offset = end;
+    }
+    HP_TRY_ASSIGN(DurableFile file, DurableFile::create(path));
+    file_.emplace(std::move(file));
+    const std::string header = safetensors_header({{"format", "pt"}}, tensors);
+    return file_->append(header.data(), header.size());
+  }
+
+  Outcome copy_tensor(const Place& place) {
+    if (block_ != place.block) {
+      HP_TRY(finish_block());
+      block_ = place.block;
+      stream_.emplace(step_dir_, manifest_, shards_, block_);
+    }
+    HP_TRY(pass_over(slot(place).offset));
+    for (int64_t left = slot(place).numel; left > 0;) {
+      const auto size = static_cast<size_t>(std::min(left, kPieceElements));
+      HP_TRY(stream_->read(std::span(values_).first(size)));
+      if (options_.bf16) {
+        round_to_bf16(values_.data(), rounded_.data(), static_cast<int64_t>(size));
+        HP_TRY(file_->append(rounded_.data(), size * sizeof(uint16_t)));
+      } else {
+        HP_TRY(file_->append(values_.data(), size * sizeof(float)));
+      }
+      left -= static_cast<int64_t>(size);
+    }
+    return Ok{};
+  }
+
+  // Reads the gaps too: they count in the checksums.
+  Outcome pass_over(int64_t until) {
+    while (stream_->position() < until) {
+      const auto size = static_cast<size_t>(std::min(until - stream_->position(), kPieceElements));
+      HP_TRY(stream_->read(std::span(values_).first(size)));
+    }
+    return Ok{};
+  }
+  Outcome finish_block() {
+    if (!stream_) return Ok{};
+    return pass_over(manifest_.blocks[static_cast<size_t>(block_)].numel);
+  }
+
+  std::string step_dir_;
+  Manifest manifest_;
+  HfExportOptions options_;
+  ShardFiles shards_;
+  std::vector<float> values_;
+  std::vector<uint16_t> rounded_;
+  std::vector<std::vector<Place>> files_;
+  std::optional<DurableFile> file_;
+  std::optional<BlockStream> stream_;
+  int32_t block_ = -1;  // of stream_
+};
+
+// Sequences longer than those trained on are what rope_scaling is for.
+int64_t longest_sequence(const Manifest& m) {
+  if (m.weights_only || m.model.rope_scaling.factor <= 0) return m.data.seq_len;
+  const auto scaled = static_cast<int64_t>(
+      m.model.rope_scaling.factor * static_cast<double>(m.model.rope_scaling.original_max_len));
+  return std::max(m.data.seq_len, scaled);
+}
+
+}  // namespace
+
+Result<HfReport> export_huggingface(const std::string& step_dir, const std::string& out,
+                                    const HfExportOptions& options) {
+  HP_TRY_ASSIGN(Manifest manifest, read_manifest(step_dir));
+  HP_TRY_ASSIGN(const std::string config,
+                to_hf_config_text({.model = manifest.model,
+                                   .max_len = longest_sequence(manifest),
+                                   .dtype = options.bf16 ? "bfloat16" : "float32"}));
+  std::string target = out;
+  while (target.size() > 1 && target.back() == '/') target.pop_back();
+  if (path_exists(target)) {
+    const auto names = list_directory(target);
+    if (!names.ok() || !names->empty()) {
+      return Error{ErrorCode::kAlreadyExists,
+                   target + " exists and is not an empty directory; nothing was written"};
+    }
+  }
+  UnfinishedDirectory unfinished(target + ".tmp." + std::to_string(::getpid()));
+  if (auto made = make_directories(unfinished.path()); !made.ok()) {
+    return with_disk_remedy(made.error());
+  }
+  Exporter exporter(step_dir, std::move(manifest), options);
+  HP_TRY_ASSIGN(HfReport report, exporter.write(unfinished.path()));
+  HP_TRY(write_file_atomic(unfinished.path() + "/config.json", config));
+  HP_TRY(unfinished.rename_to(target));
+  report.path = target;
+  return report;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in the form that Hugging Face tools read: a directory with config.json and either
+// model.safetensors or model-0000i-of-0000N.safetensors with model.safetensors.index.json.
+// Names, shapes and the order of rotary pairs are those of our own layout, so values are converted
+// between number types and never permuted. One tensor piece is in memory at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct HfExportOptions {
+  bool bf16 = false;                        // else fp32, which loses nothing
+  uint64_t max_file_bytes = 5'000'000'000;  // of tensors per file, but at least one tensor
+};
+
+struct HfReport {
+  std::string path;  // what was written: the directory, or the step-0.g0 in it
+  uint64_t tensors = 0;
+  uint64_t bytes = 0;  // of tensors
+  uint64_t files = 0;  // with tensors
+};
+
+// Writes the parameters of a step directory as `out`, which must not exist or be empty; it
+// appears complete or not at all. Every stored range is compared with its checksum. kDataLoss
+// names what is damaged; kAlreadyExists when something is there.
+Result<HfReport> export_huggingface(const std::string& step_dir, const std::string& out,
+                                    const HfExportOptions& options);
+
+// Makes checkpoint `checkpoint_dir`/step-0.g0 of a model directory: parameters in fp32 (from F32,
+// BF16 or F16, all exact), Manifest::weights_only. Everything is checked before anything is
+// written. kInvalidArgument or kDataLoss names tensor and file; kAlreadyExists when the directory
+// belongs to a job or holds step-0.g0.
+Result<HfReport> import_huggingface(const std::string& model_dir,
+                                    const std::string& checkpoint_dir);
+
+}  // namespace hpctl
