@@ -9,6 +9,8 @@ find_package(yaml-cpp CONFIG REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(GTest CONFIG REQUIRED)
+find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)
+find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 # Optional: without it `hpagent check` skips what it would ask libfabric, and says so.
 find_path(LIBFABRIC_INCLUDE_DIR rdma/fabric.h)
 if(NOT LIBFABRIC_INCLUDE_DIR)

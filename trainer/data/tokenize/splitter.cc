@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/data/tokenize/splitter.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <array>
+#include <utility>
+
+namespace hpctl {
+namespace {
+
+constexpr std::string_view kSpaces =
+    R"(\t-\r\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr uint32_t kMatchLimit = 10'000'000;
+constexpr size_t kMaxPatternBytes = 16 << 10;
+constexpr size_t kMaxJitStack = 8 << 20;
+
+std::string pcre2_message(int code) {
+  std::array<PCRE2_UCHAR, 200> text{};
+  pcre2_get_error_message(code, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+// \s and \S spelled out; \S inside a class has no such form and stays PCRE2's.
+std::string with_unicode_spaces(const std::string& pattern) {
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\' && i + 1 < pattern.size()) {
+      const char escaped = pattern[++i];
+      if (escaped == 's') {
+        out += in_class ? std::string(kSpaces) : "[" + std::string(kSpaces) + "]";
+      } else if (escaped == 'S' && !in_class) {
+        out += "[^" + std::string(kSpaces) + "]";
+      } else {
+        out += {c, escaped};
+      }
+      continue;
+    }
+    if (c == '[') in_class = true;
+    if (c == ']') in_class = false;
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+void SplitPattern::FreeCode::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
+
+Result<SplitPattern> SplitPattern::compile(const std::string& pattern) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return Error{ErrorCode::kInvalidArgument, "a pattern of more than 16 KiB"};
+  }
+  const std::string text = with_unicode_spaces(pattern);
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  SplitPattern compiled;
+  compiled.code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at,
+                                     nullptr));
+  if (!compiled.code_) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "the pattern \"" + pattern + "\" is not understood: " + pcre2_message(error)};
+  }
+  // Without a compiler for this machine PCRE2 interprets.
+  pcre2_jit_compile(compiled.code_.get(), PCRE2_JIT_COMPLETE);
+  return compiled;
+}
+
+struct Splitter::State {
+  explicit State(const pcre2_code* code) : code(code) {
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  ~State() {
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(data);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  const pcre2_code* code;
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kMaxJitStack, nullptr);
+};
+
+Splitter::Splitter(const SplitPattern& pattern)
+    : state_(std::make_unique<State>(pattern.code_.get())) {}
+Splitter::~Splitter() = default;
+Splitter::Splitter(Splitter&&) noexcept = default;
+
+Outcome Splitter::split(std::string_view text, std::vector<std::string_view>& pieces) {
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  size_t done = 0;  // behind the last piece
+  size_t from = 0;  // where the next match is looked for
+  while (from < text.size()) {
+    const int found = pcre2_match(state_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK,
+                                  state_->data, state_->context);
+    if (found == PCRE2_ERROR_NOMATCH) break;
+    // 0: the pattern has groups; the whole match is there nevertheless.
+    if (found < 0) {
+      return Error{ErrorCode::kResourceExhausted,
+                   "the tokenizer's pattern cannot be matched: " + pcre2_message(found)};
+    }
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(state_->data);
+    if (bounds[1] <= bounds[0]) {  // empty (or a \K out of order): look behind the next character
+      do ++from;
+      while (from < text.size() && (static_cast<uint8_t>(text[from]) & 0xc0) == 0x80);
+      continue;
+    }
+    if (bounds[0] < done) break;
+    if (bounds[0] > done) pieces.push_back(text.substr(done, bounds[0] - done));
+    pieces.push_back(text.substr(bounds[0], bounds[1] - bounds[0]));
+    done = from = bounds[1];
+  }
+  if (done < text.size()) pieces.push_back(text.substr(done));
+  return Ok{};
+}
+
+}  // namespace hpctl

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts text into the pieces that BPE never merges across, by a regular expression as Hugging Face's
+// pre-tokenizers have it (behaviour "Isolated": what matches is a piece, and so is what lies
+// between matches). PCRE2 with its compiler where the machine has one.
+//
+// \s is Unicode's White_Space, as in Oniguruma and Rust's regex; PCRE2's own also holds U+180E, so
+// it is spelled out before the pattern is compiled. \p{...} and caseless matching agree.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+struct pcre2_real_code_8;
+
+namespace hpctl {
+
+// What ByteLevel with use_regex uses: GPT-2's own pattern.
+inline constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// A compiled pattern; immutable, shared by threads.
+class SplitPattern {
+ public:
+  // kInvalidArgument: what is wrong with the pattern, and where.
+  static Result<SplitPattern> compile(const std::string& pattern);
+
+ private:
+  friend class Splitter;
+  struct FreeCode {
+    void operator()(pcre2_real_code_8* code) const;
+  };
+  std::unique_ptr<pcre2_real_code_8, FreeCode> code_;
+};
+
+// One thread's use of a pattern, which it does not outlive.
+class Splitter {
+ public:
+  explicit Splitter(const SplitPattern& pattern);
+  ~Splitter();
+  Splitter(Splitter&&) noexcept;
+  Splitter& operator=(Splitter&&) = delete;
+
+  // Appends the pieces of `text`, which is UTF-8; none is empty and together they are the text.
+  // kResourceExhausted: the pattern takes too many steps on this text.
+  Outcome split(std::string_view text, std::vector<std::string_view>& pieces);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hpctl

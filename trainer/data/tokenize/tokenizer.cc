@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/data/tokenize/tokenizer.h"
+
+#include "common/base/checksum.h"
+#include "common/base/file.h"
+
+namespace hpctl {
+namespace {
+
+class ByteEncoder : public Encoder {
+ public:
+  Outcome encode(std::string_view text, std::vector<int32_t>& ids) override {
+    for (const char c : text) ids.push_back(static_cast<uint8_t>(c));
+    return Ok{};
+  }
+};
+
+class ByteTokenizer : public Tokenizer {
+ public:
+  uint64_t vocabulary() const override { return 256; }
+  int32_t end_of_document() const override { return 0; }  // kSeparatorToken of corpus.h
+  std::unique_ptr<Encoder> make_encoder() const override { return std::make_unique<ByteEncoder>(); }
+};
+
+// Bytes of the sequence that begins with `first`; 0 = none can. `low` and `high` bound the second.
+size_t sequence_size(uint8_t first, uint8_t& low, uint8_t& high) {
+  low = 0x80;
+  high = 0xbf;
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  if (first < 0xe0) return 2;
+  if (first == 0xe0) low = 0xa0;
+  if (first == 0xed) high = 0x9f;
+  if (first == 0xf0) low = 0x90;
+  if (first == 0xf4) high = 0x8f;
+  return first < 0xf0 ? 3 : 4;
+}
+
+}  // namespace
+
+size_t valid_utf8_prefix(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  for (size_t i = 0; i < text.size();) {
+    uint8_t low = 0;
+    uint8_t high = 0;
+    const size_t size = sequence_size(byte(i), low, high);
+    if (size == 0 || size > text.size() - i) return i;
+    for (size_t k = 1; k < size; ++k) {
+      if (byte(i + k) < low || byte(i + k) > high) return i;
+      low = 0x80;
+      high = 0xbf;
+    }
+    i += size;
+  }
+  return text.size();
+}
+
+Error not_utf8(size_t at) {
+  return Error{ErrorCode::kInvalidArgument,
+               "not UTF-8 at byte " + std::to_string(at) +
+                   " of the document; convert the file (iconv), or use the byte tokenizer"};
+}
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& name, std::string* hash) {
+  if (hash != nullptr) hash->clear();
+  if (name == "byte") return make_byte_tokenizer();
+  auto bytes = read_file(name, 256U << 20);
+  if (!bytes.ok()) {
+    Error error = bytes.error();
+    error.message += "; a tokenizer is \"byte\", a SentencePiece model or a tokenizer.json";
+    return error;
+  }
+  if (hash != nullptr) {
+    Sha256 sha;
+    sha.update(*bytes);
+    *hash = sha.hex_digest();
+  }
+  if (name.ends_with(".json")) return parse_tokenizer_json(*bytes, name);
+  return parse_sentencepiece(*bytes, name);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to token ids. Three kinds: bytes; SentencePiece models (libsentencepiece); Hugging Face's
+// tokenizer.json with byte-level BPE, as GPT-2 and Llama 3 have (tokenizer_json.cc tells which
+// parts of that format are known; all else is refused, never guessed).
+//
+// A tokenizer is immutable and shared by threads; each thread encodes with an Encoder of its own.
+// Nothing is added to the text: neither a beginning nor an end token. Where the text itself holds
+// the name of an added token ("<|endoftext|>"), a tokenizer.json gives that token, as Hugging
+// Face's library does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  // Appends the ids of `text`. kInvalidArgument, and `ids` as it was: text that is not UTF-8 (the
+  // byte tokenizer takes any), or that the tokenizer has no tokens for.
+  virtual Outcome encode(std::string_view text, std::vector<int32_t>& ids) = 0;
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual uint64_t vocabulary() const = 0;                    // every id is below it
+  virtual int32_t end_of_document() const = 0;                // -1 = the tokenizer has none
+  virtual std::unique_ptr<Encoder> make_encoder() const = 0;  // not to outlive the tokenizer
+};
+
+// `name` is "byte" or the path of a SentencePiece model (any name but *.json) or a tokenizer.json.
+// `hash`, where given, receives the SHA-256 of the file ("" for byte).
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& name,
+                                                  std::string* hash = nullptr);
+
+// The parts, for load_tokenizer and tests. `path` is for errors.
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
+Result<std::unique_ptr<Tokenizer>> parse_sentencepiece(const std::string& bytes,
+                                                       const std::string& path);
+Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(const std::string& text,
+                                                        const std::string& path);
+
+// Where `text` stops being UTF-8 (as RFC 3629 has it: shortest forms, no surrogates); its size when
+// all of it is.
+size_t valid_utf8_prefix(std::string_view text);
+// The error for that place.
+Error not_utf8(size_t at);
+
+}  // namespace hpctl

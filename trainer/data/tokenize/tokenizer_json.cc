@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hugging Face's tokenizer.json, as far as byte-level BPE needs it:
+//
+//   added_tokens    found in the text first, the leftmost and of those the longest; flags that
+//                   change what is found (single_word, lstrip, rstrip) are refused when true
+//   normalizer      null
+//   pre_tokenizer   ByteLevel, or a Sequence of Split (Regex, Isolated) and one ByteLevel, last
+//   model           BPE: vocab, merges (as "a b" or ["a", "b"]), ignore_merges; dropout, unk_token,
+//                   byte_fallback and affixes are refused
+//   post_processor  ignored: it adds tokens around a text for inference
+//
+// The file is untrusted: every id, piece and pattern is checked, and what is not understood is an
+// error with the file's name.
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "trainer/data/tokenize/bpe.h"
+#include "trainer/data/tokenize/splitter.h"
+#include "trainer/data/tokenize/tokenizer.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxId = 1 << 24;
+
+struct AddedToken {
+  std::string text;
+  int32_t id = 0;
+};
+
+// What a tokenizer.json says, checked.
+struct Parts {
+  std::vector<AddedToken> added;  // the longest first
+  bool add_prefix_space = false;
+  std::vector<SplitPattern> patterns;  // each cuts the pieces of the one before
+  TokensByBytes tokens;
+  std::vector<BpeMerge> merges;
+  bool ignore_merges = false;
+  uint64_t vocabulary = 0;
+};
+
+Error wrong(const std::string& what) { return Error{ErrorCode::kInvalidArgument, what}; }
+
+// The character that stands for each byte in vocab and merges: printable Latin-1 is itself, the
+// other bytes are, in order, U+0100 and up (bytes_to_unicode of GPT-2's encoder.py).
+const std::unordered_map<uint32_t, char>& bytes_by_character() {
+  static const std::unordered_map<uint32_t, char> table = [] {
+    std::unordered_map<uint32_t, char> made;
+    uint32_t next = 256;
+    for (uint32_t b = 0; b < 256; ++b) {
+      const bool itself = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+      made[itself ? b : next++] = static_cast<char>(b);
+    }
+    return made;
+  }();
+  return table;
+}
+
+// `text` is UTF-8 (the JSON parser made sure); only one and two byte sequences can stand for bytes.
+Result<std::string> bytes_of(const std::string& text) {
+  std::string bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto character = static_cast<uint32_t>(static_cast<uint8_t>(text[i]));
+    if (character >= 0xc0 && character < 0xe0 && i + 1 < text.size()) {
+      character = (character & 0x1f) << 6 | (static_cast<uint8_t>(text[++i]) & 0x3f);
+    }
+    const auto found = bytes_by_character().find(character);
+    if (found == bytes_by_character().end()) {
+      return wrong("the token \"" + text + "\" does not spell bytes; only byte-level BPE is known");
+    }
+    bytes += found->second;
+  }
+  return bytes;
+}
+
+bool is_set(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && !found->is_null() && *found != false && *found != "" &&
+         *found != 0.0;
+}
+
+Result<int32_t> id_of(const json& value) {
+  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= kMaxId) {
+    return wrong("the id " + value.dump() + " is not a number from 0 to 2^24 - 1");
+  }
+  return value.get<int32_t>();
+}
+
+Outcome read_added(const json& document, Parts& parts) {
+  const auto list = document.find("added_tokens");
+  if (list == document.end() || list->is_null()) return Ok{};
+  for (const json& token : *list) {
+    AddedToken added;
+    added.text = token.at("content").get<std::string>();
+    HP_TRY_ASSIGN(added.id, id_of(token.at("id")));
+    if (added.text.empty()) return wrong("an added token is empty");
+    for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
+      if (is_set(token, flag)) {
+        return wrong("the added token \"" + added.text + "\" has " + flag + ", which is not known");
+      }
+    }
+    parts.vocabulary = std::max(parts.vocabulary, static_cast<uint64_t>(added.id) + 1);
+    parts.added.push_back(std::move(added));
+  }
+  std::stable_sort(
+      parts.added.begin(), parts.added.end(),
+      [](const AddedToken& a, const AddedToken& b) { return a.text.size() > b.text.size(); });
+  return Ok{};
+}
+
+Outcome add_pattern(const std::string& pattern, Parts& parts) {
+  HP_TRY_ASSIGN(SplitPattern compiled, SplitPattern::compile(pattern));
+  parts.patterns.push_back(std::move(compiled));
+  return Ok{};
+}
+
+Outcome read_split(const json& split, Parts& parts) {
+  if (split.at("behavior") != "Isolated" || is_set(split, "invert")) {
+    return wrong("pre_tokenizer Split: only the behavior Isolated is known");
+  }
+  const json& pattern = split.at("pattern");
+  if (!pattern.contains("Regex")) return wrong("pre_tokenizer Split: only Regex is known");
+  return add_pattern(pattern.at("Regex").get<std::string>(), parts);
+}
+
+Outcome read_pre_tokenizer(const json& document, Parts& parts) {
+  const json pre = document.value("pre_tokenizer", json());
+  if (!pre.is_object()) return wrong("no pre_tokenizer; only byte-level BPE is known");
+  json steps = json::array({pre});
+  if (pre.at("type") == "Sequence") steps = pre.at("pretokenizers");
+  bool byte_level = false;
+  for (const json& step : steps) {
+    if (byte_level) return wrong("pre_tokenizer: ByteLevel is not the last");
+    if (step.at("type") == "Split") {
+      HP_TRY(read_split(step, parts));
+      continue;
+    }
+    if (step.at("type") != "ByteLevel") {
+      return wrong("pre_tokenizer " + step.at("type").dump() +
+                   " is not known; Split and ByteLevel are");
+    }
+    byte_level = true;
+    parts.add_prefix_space = step.value("add_prefix_space", true);
+    if (parts.add_prefix_space && !parts.patterns.empty()) {
+      return wrong("pre_tokenizer: add_prefix_space behind a Split is not known");
+    }
+    if (step.value("use_regex", true)) HP_TRY(add_pattern(std::string(kGpt2Pattern), parts));
+  }
+  return byte_level ? Outcome(Ok{}) : wrong("pre_tokenizer: no ByteLevel");
+}
+
+Outcome read_vocabulary(const json& model, Parts& parts) {
+  std::set<std::string> added;
+  for (const AddedToken& token : parts.added) added.insert(token.text);
+  for (const auto& [text, value] : model.at("vocab").items()) {
+    HP_TRY_ASSIGN(const int32_t id, id_of(value));
+    parts.vocabulary = std::max(parts.vocabulary, static_cast<uint64_t>(id) + 1);
+    if (added.contains(text)) continue;  // such a token need not spell bytes
+    HP_TRY_ASSIGN(std::string bytes, bytes_of(text));
+    if (!bytes.empty()) parts.tokens.emplace(std::move(bytes), id);
+  }
+  if (parts.tokens.empty()) return wrong("an empty vocabulary");
+  return Ok{};
+}
+
+Result<std::pair<std::string, std::string>> merge_of(const json& merge) {
+  if (merge.is_array() && merge.size() == 2) {
+    return std::pair(merge[0].get<std::string>(), merge[1].get<std::string>());
+  }
+  const auto text = merge.get<std::string>();
+  const size_t space = text.find(' ');
+  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+    return wrong("the merge \"" + text + "\" is not two tokens");
+  }
+  return std::pair(text.substr(0, space), text.substr(space + 1));
+}
+
+Outcome read_merges(const json& model, Parts& parts) {
+  for (const json& merge : model.at("merges")) {
+    HP_TRY_ASSIGN(const auto texts, merge_of(merge));
+    HP_TRY_ASSIGN(const std::string left, bytes_of(texts.first));
+    HP_TRY_ASSIGN(const std::string right, bytes_of(texts.second));
+    const auto end = parts.tokens.end();
+    const auto a = parts.tokens.find(left);
+    const auto b = parts.tokens.find(right);
+    const auto both = parts.tokens.find(left + right);
+    if (a == end || b == end || both == end) {
+      return wrong("the merge \"" + texts.first + " " + texts.second +
+                   "\" needs a token that the vocabulary lacks");
+    }
+    parts.merges.push_back(BpeMerge{a->second, b->second, both->second});
+  }
+  return Ok{};
+}
+
+Outcome read_model(const json& document, Parts& parts) {
+  const json& model = document.at("model");
+  // Files of old releases of the library leave the type out.
+  if (model.value("type", "BPE") != "BPE") {
+    return wrong("model " + model.at("type").dump() + " is not known; BPE is");
+  }
+  for (const char* key : {"dropout", "unk_token", "byte_fallback", "continuing_subword_prefix",
+                          "end_of_word_suffix"}) {
+    if (is_set(model, key)) return wrong("model: " + std::string(key) + " is not known");
+  }
+  parts.ignore_merges = model.value("ignore_merges", false);
+  HP_TRY(read_vocabulary(model, parts));
+  return read_merges(model, parts);
+}
+
+class JsonTokenizer : public Tokenizer {
+ public:
+  explicit JsonTokenizer(Parts parts)
+      : added_(std::move(parts.added)),
+        add_prefix_space_(parts.add_prefix_space),
+        patterns_(std::move(parts.patterns)),
+        vocabulary_(parts.vocabulary),
+        bpe_(bytes_of_tokens(parts.tokens), parts.merges,
+             parts.ignore_merges ? parts.tokens : TokensByBytes()) {
+    for (const AddedToken& token : added_) first_bytes_[static_cast<uint8_t>(token.text[0])] = true;
+    for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"}) {
+      for (const AddedToken& token : added_) {
+        if (end_of_document_ < 0 && token.text == name) end_of_document_ = token.id;
+      }
+    }
+  }
+
+  uint64_t vocabulary() const override { return vocabulary_; }
+  int32_t end_of_document() const override { return end_of_document_; }
+  std::unique_ptr<Encoder> make_encoder() const override;
+
+ private:
+  friend class JsonEncoder;
+
+  static std::array<int32_t, 256> bytes_of_tokens(const TokensByBytes& tokens) {
+    std::array<int32_t, 256> ids{};
+    for (size_t b = 0; b < ids.size(); ++b) {
+      const auto found = tokens.find(std::string(1, static_cast<char>(b)));
+      ids[b] = found == tokens.end() ? -1 : found->second;
+    }
+    return ids;
+  }
+
+  std::vector<AddedToken> added_;
+  std::array<bool, 256> first_bytes_{};  // of added tokens
+  bool add_prefix_space_;
+  std::vector<SplitPattern> patterns_;
+  uint64_t vocabulary_;
+  int32_t end_of_document_ = -1;
+  BpeModel bpe_;
+};
+
+class JsonEncoder : public Encoder {
+ public:
+  explicit JsonEncoder(const JsonTokenizer& tokenizer)
+      : tokenizer_(tokenizer), bpe_(tokenizer.bpe_) {
+    for (const SplitPattern& pattern : tokenizer.patterns_) splitters_.emplace_back(pattern);
+  }
+
+  Outcome encode(std::string_view text, std::vector<int32_t>& ids) override {
+    const size_t valid = valid_utf8_prefix(text);
+    if (valid < text.size()) return not_utf8(valid);
+    const size_t before = ids.size();
+    const Outcome done = encode_all(text, ids);
+    if (!done.ok()) ids.resize(before);
+    return done;
+  }
+
+ private:
+  Outcome encode_all(std::string_view text, std::vector<int32_t>& ids) {
+    size_t begin = 0;  // of the text since the last added token
+    for (size_t i = 0; i < text.size();) {
+      const AddedToken* token = tokenizer_.first_bytes_[static_cast<uint8_t>(text[i])]
+                                    ? added_at(text.substr(i))
+                                    : nullptr;
+      if (token == nullptr) {
+        ++i;
+        continue;
+      }
+      HP_TRY(encode_plain(text.substr(begin, i - begin), ids));
+      ids.push_back(token->id);
+      begin = i += token->text.size();
+    }
+    return encode_plain(text.substr(begin), ids);
+  }
+
+  const AddedToken* added_at(std::string_view text) const {
+    for (const AddedToken& token : tokenizer_.added_) {
+      if (text.starts_with(token.text)) return &token;
+    }
+    return nullptr;
+  }
+
+  // Text without added tokens.
+  Outcome encode_plain(std::string_view text, std::vector<int32_t>& ids) {
+    if (text.empty()) return Ok{};
+    if (tokenizer_.add_prefix_space_ && text[0] != ' ') {
+      prefixed_ = " " + std::string(text);
+      text = prefixed_;
+    }
+    pieces_.assign(1, text);
+    for (Splitter& splitter : splitters_) {
+      next_.clear();
+      for (const std::string_view piece : pieces_) HP_TRY(splitter.split(piece, next_));
+      pieces_.swap(next_);
+    }
+    for (const std::string_view piece : pieces_) HP_TRY(bpe_.encode(piece, ids));
+    return Ok{};
+  }
+
+  const JsonTokenizer& tokenizer_;
+  BpeEncoder bpe_;
+  std::vector<Splitter> splitters_;
+  std::string prefixed_;
+  std::vector<std::string_view> pieces_;
+  std::vector<std::string_view> next_;
+};
+
+std::unique_ptr<Encoder> JsonTokenizer::make_encoder() const {
+  return std::make_unique<JsonEncoder>(*this);
+}
+
+Result<Parts> read_parts(const std::string& text) {
+  Parts parts;
+  try {
+    const json document = json::parse(text);
+    if (!document.is_object()) return wrong("not an object");
+    if (is_set(document, "normalizer")) {
+      return wrong("normalizer " + document.at("normalizer").dump() + " is not known");
+    }
+    HP_TRY(read_added(document, parts));
+    HP_TRY(read_pre_tokenizer(document, parts));
+    HP_TRY(read_model(document, parts));
+  } catch (const json::exception& e) {
+    return wrong(e.what());
+  }
+  return parts;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(const std::string& text,
+                                                        const std::string& path) {
+  Result<Parts> parts = read_parts(text);
+  if (!parts.ok()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 path + " cannot be used as a tokenizer: " + parts.error().message};
+  }
+  return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts).value()));
+}
+
+}  // namespace hpctl
