@@ -16,7 +16,7 @@
 #include <memory>
 #include <optional>
 
-#include "agent/probes/library.h"
+#include "common/base/library.h"
 
 namespace hpctl::agent {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "agent/probes/library.h"
+#include "common/base/library.h"
 
 namespace hpctl::agent {
 namespace {

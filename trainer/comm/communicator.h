@@ -73,7 +73,8 @@ class Communicator {
   // Wakes whoever waits in a collective or in connect(); they return kPeerLost. Any thread.
   virtual void abort() = 0;
 
-  Outcome all_gather(void* buffer, size_t chunk_bytes);
+  // These take host memory and return when the result is there.
+  virtual Outcome all_gather(void* buffer, size_t chunk_bytes);
   Outcome reduce_scatter(const float* input, size_t chunk, float* output);
   // Each value becomes its sum over ranks, added in rank order. For a few numbers per step.
   Outcome all_reduce(std::span<double> values);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/probes/library.h"
+#include "common/base/library.h"
 
 #include <dlfcn.h>
 
@@ -8,12 +8,16 @@
 
 #include "common/base/hyperpod.h"
 
-namespace hpctl::agent {
+namespace hpctl {
 
 Result<Library> Library::open(const std::vector<std::string>& names) {
   const char* root = std::getenv("HPCTL_SYSROOT");
   const bool is_real_machine = root == nullptr || *root == '\0';
   std::string said = "no library of that name is sought under HPCTL_SYSROOT";
+  for (const std::string& name : names) {
+    void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (handle != nullptr) return Library(handle, name);
+  }
   for (const std::string& name : names) {
     const bool is_path = name.find('/') != std::string::npos;
     if (!is_path && !is_real_machine) continue;
@@ -39,4 +43,4 @@ void* Library::find(const char* symbol, const char* version) const {
   return ::dlsym(handle_, symbol);
 }
 
-}  // namespace hpctl::agent
+}  // namespace hpctl

@@ -8,13 +8,14 @@
 
 #include "common/base/result.h"
 
-namespace hpctl::agent {
+namespace hpctl {
 
 class Library {
  public:
-  // The first of `names` that can be loaded. A name with a slash is a path under $HPCTL_SYSROOT; a
-  // bare one is left to the loader, but only where HPCTL_SYSROOT is not set: a test's machine has
-  // no other libraries than its own. kNotFound tells what the loader said of the last.
+  // The first of `names` that this process has loaded already, else the first that can be loaded. A
+  // name with a slash is a path under $HPCTL_SYSROOT; a bare one is left to the loader, but only
+  // where HPCTL_SYSROOT is not set: a test's machine has no other libraries than its own. kNotFound
+  // tells what the loader said of the last.
   static Result<Library> open(const std::vector<std::string>& names);
 
   Library(Library&& other) noexcept;
@@ -38,4 +39,4 @@ class Library {
   std::string name_;
 };
 
-}  // namespace hpctl::agent
+}  // namespace hpctl

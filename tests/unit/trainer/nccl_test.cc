@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NCCL communicator over a stub of NCCL and of the CUDA runtime (stub_nccl.cc, stub_cudart.cc),
+// which this program is linked with and which are thus loaded when they are looked for. Ranks are threads where nothing dies,
+// processes where one does.
+#include "trainer/comm/nccl_communicator.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+CommunicatorOptions options_for(const TemporaryDirectory& dir, int rank, int world_size) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.rendezvous_dir = dir / "rdzv";
+  return options;
+}
+
+std::unique_ptr<NcclCommunicator> make(const CommunicatorOptions& options) {
+  auto made = NcclCommunicator::create(options, 0, nullptr);
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  return std::move(made).value();
+}
+
+// Communicators of the stub that exist in this process.
+int live_communicators() {
+  void* library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  const auto count = reinterpret_cast<int (*)()>(dlsym(library, "stub_nccl_live"));
+  const int live = count();
+  dlclose(library);
+  return live;
+}
+
+void with_world(int world_size, const std::function<void(Communicator&)>& body) {
+  const TemporaryDirectory dir;
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < world_size; ++r) {
+    ranks.emplace_back([&, r] {
+      const auto comm = make(options_for(dir, r, world_size));
+      const Outcome connected = comm->connect();
+      ASSERT_TRUE(connected.ok()) << connected.error().message;
+      body(*comm);
+      ASSERT_TRUE(comm->barrier().ok());
+    });
+  }
+  for (std::thread& t : ranks) t.join();
+}
+
+class NcclWorlds : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, NcclWorlds, ::testing::Values(1, 2, 4));
+
+TEST_P(NcclWorlds, GatherAndReduceOverlapAndAreOrderedOnTheComputeStream) {
+  with_world(GetParam(), [](Communicator& comm) {
+    const auto n = static_cast<size_t>(comm.world_size());
+    const auto rank = static_cast<size_t>(comm.rank());
+    const size_t chunk = 50'000;
+    std::vector<uint32_t> gathered(chunk * n);
+    for (size_t i = 0; i < chunk; ++i) gathered[rank * chunk + i] = static_cast<uint32_t>(rank + i);
+    std::vector<float> input(chunk * n, static_cast<float>(rank + 1));
+    std::vector<float> output(chunk);
+    auto reduce = comm.begin_reduce_scatter(input.data(), chunk, output.data());
+    auto gather = comm.begin_all_gather(gathered.data(), chunk * sizeof(uint32_t));
+    ASSERT_TRUE(reduce.ok() && gather.ok());
+    ASSERT_TRUE((*gather)->wait().ok());
+    ASSERT_TRUE((*reduce)->wait().ok());
+    ASSERT_TRUE(comm.barrier().ok()) << "host values wait for what was begun before them";
+    for (size_t r = 0; r < n; ++r) {
+      for (size_t i = 0; i < chunk; ++i) ASSERT_EQ(gathered[r * chunk + i], r + i);
+    }
+    EXPECT_EQ(output, std::vector<float>(chunk, static_cast<float>(n * (n + 1) / 2)));
+  });
+}
+
+TEST_P(NcclWorlds, HostValuesAndTexts) {
+  with_world(GetParam(), [](Communicator& comm) {
+    std::vector<double> values = {1.0, static_cast<double>(comm.rank())};
+    ASSERT_TRUE(comm.all_reduce(values).ok());
+    const int n = comm.world_size();
+    EXPECT_EQ(values[0], n);
+    EXPECT_EQ(values[1], n * (n - 1) / 2);
+    const auto texts = comm.all_gather_text(std::string(static_cast<size_t>(comm.rank()) * 3, 'x'));
+    ASSERT_TRUE(texts.ok());
+    for (size_t r = 0; r < static_cast<size_t>(n); ++r) {
+      EXPECT_EQ((*texts)[r], std::string(r * 3, 'x'));
+    }
+  });
+}
+
+// What the stub makes of its settings is the same for every rank.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Setting() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(Nccl, CallsInProgressAreAwaited) {
+  const Setting slow("STUB_NCCL_SLOW", "5");
+  with_world(2, [](Communicator& comm) {
+    for (int i = 0; i < 20; ++i) {
+      double one = 1;
+      ASSERT_TRUE(comm.all_reduce({&one, 1}).ok());
+      EXPECT_EQ(one, 2);
+    }
+  });
+}
+
+TEST(Nccl, AnAsynchronousErrorIsAPeerLost) {
+  const Setting error("STUB_NCCL_ERROR_AT", "3");
+  const TemporaryDirectory dir;
+  std::vector<std::future<Outcome>> ranks;
+  for (int r = 0; r < 2; ++r) {
+    ranks.push_back(std::async(std::launch::async, [&, r]() -> Outcome {
+      const auto comm = make(options_for(dir, r, 2));
+      HP_TRY(comm->connect());
+      HP_TRY(comm->barrier());
+      return comm->barrier();
+    }));
+  }
+  for (auto& rank : ranks) {
+    const Outcome outcome = rank.get();
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.error().code, kPeerLost);
+    EXPECT_THAT(outcome.error().message,
+                AllOf(HasSubstr("collective 3"), HasSubstr("unhandled system error")));
+  }
+}
+
+TEST(Nccl, MissingPeerIsNamedAtTheDeadline) {
+  const TemporaryDirectory dir;
+  CommunicatorOptions options = options_for(dir, 0, 2);
+  options.rendezvous_timeout = std::chrono::milliseconds(100);
+  const Outcome connected = make(options)->connect();
+  ASSERT_FALSE(connected.ok());
+  EXPECT_EQ(connected.error().code, kPeerLost);
+  EXPECT_THAT(connected.error().message, HasSubstr("rank 1 did not come to the rendezvous"));
+}
+
+TEST(Nccl, AnotherGpuThanThereIsIsNamed) {
+  const TemporaryDirectory dir;
+  const auto made = NcclCommunicator::create(options_for(dir, 0, 1), 7, nullptr);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().message, "cannot use GPU 7: invalid device ordinal");
+}
+
+// Rank 1 of 2 as a process of its own, so that it has its own stub: forked before this process has
+// threads of the stub would be best, but exec is surer.
+pid_t start_peer(const TemporaryDirectory& dir, const char* what) {
+  const std::string directory = dir / "rdzv";
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  execl("/proc/self/exe", "nccl_test", "--peer", directory.c_str(), what, nullptr);
+  _exit(127);
+}
+
+void end_process(pid_t pid) {
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST(Nccl, KilledPeerEndsTheCollective) {
+  const TemporaryDirectory dir;
+  const pid_t peer = start_peer(dir, "die");
+  const auto comm = make(options_for(dir, 0, 2));
+  Outcome outcome = comm->connect();
+  while (outcome.ok()) outcome = comm->barrier();
+  EXPECT_EQ(outcome.error().code, kPeerLost);
+  EXPECT_THAT(outcome.error().message, HasSubstr("remote process exited"));
+  end_process(peer);
+}
+
+TEST(Nccl, AbortWakesAWaiterOnAStoppedPeer) {
+  const TemporaryDirectory dir;
+  const pid_t peer = start_peer(dir, "stop");
+  std::atomic<uint64_t> sequence{0};
+  CommunicatorOptions options = options_for(dir, 0, 2);
+  options.sequence = &sequence;
+  const auto comm = make(options);
+  ASSERT_TRUE(comm->connect().ok());
+  int status = 0;
+  ASSERT_EQ(waitpid(peer, &status, WUNTRACED), peer);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  auto waiting = std::async(std::launch::async, [&] { return comm->barrier(); });
+  while (sequence.load() < 2) std::this_thread::yield();
+  comm->abort();
+  const Outcome outcome = waiting.get();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.error().message, HasSubstr("aborted"));
+  EXPECT_FALSE(comm->barrier().ok()) << "an aborted communicator stays aborted";
+  end_process(peer);
+}
+
+TEST(Nccl, GenerationsFollowEachOtherWithoutALeak) {
+  for (int generation = 0; generation < 30; ++generation) {
+    with_world(3, [](Communicator& comm) {
+      std::vector<float> buffer(3000, 1.0F);
+      ASSERT_TRUE(comm.begin_all_gather(buffer.data(), 4000).ok()) << "left without wait()";
+      ASSERT_TRUE(comm.barrier().ok());
+    });
+  }
+  EXPECT_EQ(live_communicators(), 0);
+}
+
+int run_peer(const std::string& directory, const std::string& what) {
+  CommunicatorOptions options;
+  options.rank = 1;
+  options.world_size = 2;
+  options.rendezvous_dir = directory;
+  auto comm = NcclCommunicator::create(options, 0, nullptr);
+  if (!comm.ok() || !(*comm)->connect().ok()) return 1;
+  raise(what == "die" ? SIGKILL : SIGSTOP);
+  return 0;
+}
+
+}  // namespace
+}  // namespace hpctl
+
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);
+  if (argc == 4 && std::string(argv[1]) == "--peer") return hpctl::run_peer(argv[2], argv[3]);
+  testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}

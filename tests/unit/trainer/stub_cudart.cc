@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CUDA runtime without a GPU: a stream is a thread that does its tasks in order, device memory is
+// memory. What the real one leaves undefined (a stream destroyed with work in it) waits here.
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace {
+
+class Stream {
+ public:
+  Stream() : thread_([this] { run(); }) {}
+  ~Stream() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  void add(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void run() {
+    while (true) {
+      std::function<void()> task;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
+        if (tasks_.empty()) return;
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+// One recording of an event.
+struct Mark {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool reached = false;
+
+  void reach() {
+    const std::lock_guard lock(mutex);
+    reached = true;
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return reached; });
+  }
+};
+
+struct Event {
+  std::shared_ptr<Mark> newest;
+};
+
+Stream& stream_of(void* handle) {
+  static Stream the_default;
+  return handle == nullptr ? the_default : *static_cast<Stream*>(handle);
+}
+
+}  // namespace
+
+extern "C" {
+
+int cudaSetDevice(int device) { return device == 0 ? 0 : 101; }  // cudaErrorInvalidDevice
+
+int cudaStreamCreateWithFlags(void** stream, unsigned) {
+  *stream = std::make_unique<Stream>().release();
+  return 0;
+}
+int cudaStreamDestroy(void* stream) {
+  std::unique_ptr<Stream>(static_cast<Stream*>(stream)).reset();
+  return 0;
+}
+int cudaLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  stream_of(stream).add([=] { function(data); });
+  return 0;
+}
+int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
+  const std::shared_ptr<Mark> mark = static_cast<Event*>(event)->newest;
+  if (mark) stream_of(stream).add([mark] { mark->wait(); });
+  return 0;
+}
+
+int cudaEventCreateWithFlags(void** event, unsigned) {
+  *event = std::make_unique<Event>().release();
+  return 0;
+}
+int cudaEventDestroy(void* event) {
+  std::unique_ptr<Event>(static_cast<Event*>(event)).reset();
+  return 0;
+}
+int cudaEventRecord(void* event, void* stream) {
+  const auto mark = std::make_shared<Mark>();
+  static_cast<Event*>(event)->newest = mark;
+  stream_of(stream).add([mark] { mark->reach(); });
+  return 0;
+}
+int cudaEventQuery(void* event) {
+  const std::shared_ptr<Mark> mark = static_cast<Event*>(event)->newest;
+  if (!mark) return 0;
+  const std::lock_guard lock(mark->mutex);
+  return mark->reached ? 0 : 600;  // cudaErrorNotReady
+}
+
+int cudaMalloc(void** memory, size_t bytes) {
+  *memory = std::malloc(bytes);
+  return *memory == nullptr ? 2 : 0;  // cudaErrorMemoryAllocation
+}
+int cudaFree(void* memory) {
+  std::free(memory);
+  return 0;
+}
+int cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+int cudaFreeHost(void* memory) { return cudaFree(memory); }
+int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void* stream) {
+  stream_of(stream).add([=] { std::memcpy(to, from, bytes); });
+  return 0;
+}
+const char* cudaGetErrorString(int status) {
+  return status == 101 ? "invalid device ordinal" : "an error of the stub";
+}
+
+}  // extern "C"

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL without GPUs: real collectives between threads or processes of one machine, over sockets.
+// Rank 0 keeps a hub that every rank connects to; a collective is one message to it and one back.
+// It is stricter than NCCL: a communicator that is used while a call on it is in progress, after an
+// error or after its abort, ends the process.
+//
+//   STUB_NCCL_SLOW=N      collectives return ncclInProgress, for N polls
+//   STUB_NCCL_ERROR_AT=N  the N-th collective of a communicator is an asynchronous error
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern "C" int cudaLaunchHostFunc(void* stream, void (*function)(void*), void* data);
+
+namespace {
+
+enum Status { kSuccess = 0, kSystemError = 2, kInvalidArgument = 4, kRemoteError = 6, kBusy = 7 };
+
+[[noreturn]] void misuse(const char* what) {
+  std::fprintf(stderr, "stub NCCL: %s\n", what);
+  std::abort();
+}
+
+int setting(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+bool send_all(int fd, const void* data, size_t bytes) {
+  const auto* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::send(fd, at, bytes, MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    at += n;
+    bytes -= static_cast<size_t>(n);
+  }
+  return true;
+}
+
+bool receive_all(int fd, void* data, size_t bytes) {
+  auto* at = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::recv(fd, at, bytes, 0);
+    if (n <= 0) return false;
+    at += n;
+    bytes -= static_cast<size_t>(n);
+  }
+  return true;
+}
+
+struct Header {
+  uint64_t is_sum;  // else a gather
+  uint64_t bytes;   // of one rank's part
+};
+
+sockaddr_un address_of(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 2);  // abstract
+  return address;
+}
+
+// Rank 0's: one message from every rank, one to every rank, until somebody is gone.
+void run_hub(int listener, int ranks) {
+  std::vector<int> peers(static_cast<size_t>(ranks), -1);
+  bool good = true;
+  for (int i = 0; good && i < ranks; ++i) {
+    const int fd = ::accept(listener, nullptr, nullptr);
+    int rank = -1;
+    good = fd >= 0 && receive_all(fd, &rank, sizeof(rank)) && rank >= 0 && rank < ranks;
+    if (good) peers[static_cast<size_t>(rank)] = fd;
+  }
+  const char go = 1;
+  for (const int fd : peers) good = good && send_all(fd, &go, 1);
+  while (good) {
+    std::vector<std::vector<char>> parts;
+    Header first{};
+    for (const int fd : peers) {
+      Header header{};
+      good = good && receive_all(fd, &header, sizeof(header));
+      if (!good) break;
+      if (parts.empty()) first = header;
+      if (header.is_sum != first.is_sum || header.bytes != first.bytes) {
+        misuse("ranks began different collectives");
+      }
+      parts.emplace_back(header.bytes * (header.is_sum != 0 ? peers.size() : 1));
+      good = receive_all(fd, parts.back().data(), parts.back().size());
+    }
+    if (!good) break;
+    for (size_t r = 0; r < peers.size(); ++r) {
+      if (first.is_sum == 0) {
+        for (const auto& part : parts) good = good && send_all(peers[r], part.data(), part.size());
+        continue;
+      }
+      std::vector<float> sum(first.bytes / sizeof(float), 0.0F);
+      for (const auto& part : parts) {
+        const auto* values = reinterpret_cast<const float*>(part.data() + r * first.bytes);
+        for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+      }
+      good = good && send_all(peers[r], sum.data(), first.bytes);
+    }
+  }
+  for (const int fd : peers) {
+    if (fd >= 0) ::close(fd);
+  }
+  ::close(listener);
+}
+
+std::mutex listeners_mutex;
+std::map<std::string, int> listeners;  // by name, of ids without a communicator
+std::atomic<int> live{0};
+
+}  // namespace
+
+struct ncclComm {
+  int ranks = 0;
+  int rank = 0;
+  int fd = -1;
+  std::atomic<int> state{kBusy};
+  std::atomic<int> busy_polls{0};
+  std::atomic<bool> aborted{false};
+  int collectives = 0;
+  std::thread joining;
+
+  ncclComm() { ++live; }
+  ~ncclComm() {
+    if (joining.joinable()) joining.join();
+    if (fd >= 0) ::close(fd);
+    --live;
+  }
+  void join(const std::string& name) {
+    const sockaddr_un address = address_of(name);
+    char go = 0;
+    const bool good =
+        ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+        send_all(fd, &rank, sizeof(rank)) && receive_all(fd, &go, 1);
+    state = good ? kSuccess : kRemoteError;
+  }
+};
+
+namespace {
+
+// The caller's handle; tasks on streams hold the communicator itself, which outlives an abort.
+struct Handle {
+  std::shared_ptr<ncclComm> comm;
+};
+
+struct Task {
+  std::shared_ptr<ncclComm> comm;
+  const void* send;
+  void* receive;
+  Header header;
+
+  void run() const {
+    if (comm->state != kSuccess && comm->state != kBusy) return;
+    const auto ranks = static_cast<size_t>(comm->ranks);
+    const size_t out = header.bytes * (header.is_sum != 0 ? ranks : 1);
+    const size_t in = header.bytes * (header.is_sum != 0 ? 1 : ranks);
+    const bool good = send_all(comm->fd, &header, sizeof(header)) &&
+                      send_all(comm->fd, send, out) && receive_all(comm->fd, receive, in);
+    if (!good) comm->state = kRemoteError;
+  }
+};
+
+int start(const Handle* handle, const void* send, void* receive, Header header, void* stream) {
+  const std::shared_ptr<ncclComm>& comm = handle->comm;
+  if (comm->state == kBusy) misuse("a collective on a communicator that is in progress");
+  if (comm->state != kSuccess) misuse("a collective on a communicator with an error");
+  if (++comm->collectives == setting("STUB_NCCL_ERROR_AT")) {
+    comm->state = kSystemError;
+    return kSuccess;
+  }
+  const int slow = setting("STUB_NCCL_SLOW");
+  if (slow > 0) {
+    comm->busy_polls = slow;
+    comm->state = kBusy;
+  }
+  cudaLaunchHostFunc(
+      stream, [](void* data) { std::unique_ptr<Task>(static_cast<Task*>(data))->run(); },
+      std::make_unique<Task>(Task{comm, send, receive, header}).release());
+  return slow > 0 ? kBusy : kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+struct ncclUniqueId {
+  char internal[128];
+};
+struct ncclConfig {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+};
+
+int stub_nccl_live() { return live; }
+
+int ncclGetVersion(int* version) {
+  *version = 22105;
+  return kSuccess;
+}
+
+int ncclGetUniqueId(ncclUniqueId* id) {
+  static std::atomic<int> count{0};
+  const std::string name =
+      "hpctl-stub-nccl-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+  const sockaddr_un address = address_of(name);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      ::listen(fd, 64) != 0) {
+    return kSystemError;
+  }
+  const std::lock_guard lock(listeners_mutex);
+  listeners[name] = fd;
+  *id = {};
+  name.copy(id->internal, sizeof(id->internal) - 1);
+  return kSuccess;
+}
+
+int ncclCommInitRankConfig(Handle** out, int ranks, ncclUniqueId id, int rank,
+                           const ncclConfig* config) {
+  if (config->magic != 0xcafebeef || config->size < sizeof(ncclConfig)) return kInvalidArgument;
+  if (config->blocking != 0) misuse("only non-blocking communicators can be aborted");
+  const std::string name = id.internal;
+  auto comm = std::make_shared<ncclComm>();
+  comm->ranks = ranks;
+  comm->rank = rank;
+  comm->fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (rank == 0) {
+    const std::lock_guard lock(listeners_mutex);
+    const int listener = listeners.extract(name).mapped();
+    std::thread(run_hub, listener, ranks).detach();
+  }
+  comm->joining = std::thread([raw = comm.get(), name] { raw->join(name); });
+  *out = std::make_unique<Handle>(Handle{std::move(comm)}).release();
+  return kBusy;
+}
+
+int ncclCommGetAsyncError(const Handle* handle, int* state) {
+  ncclComm& comm = *handle->comm;
+  if (comm.busy_polls > 0 && --comm.busy_polls == 0) {
+    int busy = kBusy;
+    comm.state.compare_exchange_strong(busy, kSuccess);
+  }
+  *state = comm.state;
+  return kSuccess;
+}
+
+int ncclCommAbort(Handle* handle) {
+  const std::unique_ptr<Handle> owner(handle);
+  handle->comm->aborted = true;
+  ::shutdown(handle->comm->fd, SHUT_RDWR);
+  return kSuccess;
+}
+
+int ncclAllGather(const void* send, void* receive, size_t count, int type, const Handle* comm,
+                  void* stream) {
+  if (type != 1) misuse("a gather of anything but bytes");
+  return start(comm, send, receive, {0, count}, stream);
+}
+
+int ncclReduceScatter(const void* send, void* receive, size_t count, int type, int operation,
+                      const Handle* comm, void* stream) {
+  if (type != 7 || operation != 0) misuse("a reduction of anything but sums of floats");
+  return start(comm, send, receive, {1, count * sizeof(float)}, stream);
+}
+
+const char* ncclGetErrorString(int status) {
+  switch (status) {
+    case kSystemError:
+      return "unhandled system error";
+    case kRemoteError:
+      return "remote process exited or there was a network error";
+    default:
+      return "an error of the stub";
+  }
+}
+
+const char* ncclGetLastError(const Handle*) { return ""; }
+
+}  // extern "C"

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/comm/cuda_api.h"
+
+#include "common/base/library.h"
+#include "trainer/comm/required_functions.h"
+
+namespace hpctl::cuda {
+namespace {
+
+Result<Api> open() {
+  static const Result<Library> library =
+      Library::open({"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"});
+  if (!library.ok()) {
+    return Error{ErrorCode::kNotFound, "no CUDA runtime: " + library.error().message};
+  }
+  Api api{};
+  RequiredFunctions find(*library);
+  find("cudaSetDevice", api.set_device);
+  find("cudaStreamCreateWithFlags", api.stream_create);
+  find("cudaStreamDestroy", api.stream_destroy);
+  find("cudaStreamWaitEvent", api.stream_wait_event);
+  find("cudaEventCreateWithFlags", api.event_create);
+  find("cudaEventDestroy", api.event_destroy);
+  find("cudaEventRecord", api.event_record);
+  find("cudaEventQuery", api.event_query);
+  find("cudaMalloc", api.malloc);
+  find("cudaFree", api.free);
+  find("cudaMallocHost", api.host_malloc);
+  find("cudaFreeHost", api.host_free);
+  find("cudaMemcpyAsync", api.copy_async);
+  find("cudaGetErrorString", api.error_string);
+  HP_TRY(find.outcome());
+  return api;
+}
+
+}  // namespace
+
+Result<const Api*> load() {
+  static const Result<Api> api = open();
+  if (!api.ok()) return api.error();
+  return &*api;
+}
+
+Error error(const Api& api, const std::string& what, Status status) {
+  return {ErrorCode::kInternal, "cannot " + what + ": " + api.error_string(status)};
+}
+
+}  // namespace hpctl::cuda

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few functions of the CUDA runtime that the NCCL communicator needs, found at run time: every
+// build compiles this, and a machine without CUDA runs it. Declarations are ours; names, numbers
+// and meaning are those of the CUDA Runtime API reference. A process that has loaded a CUDA
+// LibTorch gets that very library.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace hpctl::cuda {
+
+using Status = int;  // cudaError_t
+inline constexpr Status kSuccess = 0;
+inline constexpr Status kNotReady = 600;  // cudaErrorNotReady
+using Stream = void*;                     // cudaStream_t; nullptr = the default stream
+using Event = void*;                      // cudaEvent_t
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr int kCopyDefault = 4;  // cudaMemcpyDefault: by the addresses
+
+struct Api {
+  Status (*set_device)(int device);
+  Status (*stream_create)(Stream*, unsigned flags);
+  Status (*stream_destroy)(Stream);
+  Status (*stream_wait_event)(Stream, Event, unsigned flags);
+  Status (*event_create)(Event*, unsigned flags);
+  Status (*event_destroy)(Event);
+  Status (*event_record)(Event, Stream);
+  Status (*event_query)(Event);
+  Status (*malloc)(void**, size_t);
+  Status (*free)(void*);
+  Status (*host_malloc)(void**, size_t);  // page-locked: copies to and from it never block
+  Status (*host_free)(void*);
+  Status (*copy_async)(void* to, const void* from, size_t bytes, int kind, Stream);
+  const char* (*error_string)(Status);
+};
+
+// Loaded once and kept. kNotFound where there is no CUDA runtime.
+Result<const Api*> load();
+
+// "cannot WHAT: out of memory"
+Error error(const Api& api, const std::string& what, Status status);
+
+}  // namespace hpctl::cuda

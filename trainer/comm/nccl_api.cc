@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/comm/nccl_api.h"
+
+#include "common/base/library.h"
+#include "trainer/comm/required_functions.h"
+
+namespace hpctl::nccl {
+namespace {
+
+Result<Api> open() {
+  static const Result<Library> library = Library::open({"libnccl.so.2", "libnccl.so"});
+  if (!library.ok()) return Error{ErrorCode::kNotFound, "no NCCL: " + library.error().message};
+  Api api{};
+  RequiredFunctions find(*library);
+  find("ncclGetVersion", api.get_version);
+  find("ncclGetUniqueId", api.get_unique_id);
+  find("ncclCommInitRankConfig", api.init_rank);
+  find("ncclCommGetAsyncError", api.async_error);
+  find("ncclCommAbort", api.abort);
+  find("ncclAllGather", api.all_gather);
+  find("ncclReduceScatter", api.reduce_scatter);
+  find("ncclGetErrorString", api.error_string);
+  find("ncclGetLastError", api.last_error);
+  HP_TRY(find.outcome());
+  int version = 0;
+  if (api.get_version(&version) != kSuccess || version < kOldest) {
+    return Error{ErrorCode::kFailedPrecondition, library->name() + " is NCCL " +
+                                                     version_text(version) + "; at least " +
+                                                     version_text(kOldest) + " is needed"};
+  }
+  return api;
+}
+
+}  // namespace
+
+Result<const Api*> load() {
+  static const Result<Api> api = open();
+  if (!api.ok()) return api.error();
+  return &*api;
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 10'000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+}  // namespace hpctl::nccl

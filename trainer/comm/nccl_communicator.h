@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives over NCCL, between GPUs.
+//
+// Buffers of begin_all_gather() and begin_reduce_scatter() are device memory. A collective runs on
+// a stream of the communicator's own: it begins when what the compute stream was given so far is
+// done, and wait() lets the compute stream, not the host, wait for its end. So the host runs ahead
+// and gathers overlap computation. all_gather() and what is built on it (all_reduce, barrier,
+// texts) take host memory and are where the host waits: a peer's loss shows there, at the latest.
+//
+// The communicator is non-blocking, as NCCL demands of one that may be aborted: calls return at
+// once, and progress is polled by ncclCommGetAsyncError, which is NCCL's documented way; it has no
+// descriptor to wait on. Every call into NCCL is made under a lock, since none may be under way in
+// another thread when abort() calls ncclCommAbort.
+//
+// Sums are added in an order of NCCL's choice: the same from run to run with the same topology and
+// NCCL_ALGO, but not the rank order of the Gloo communicator.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "trainer/comm/communicator.h"
+#include "trainer/comm/cuda_api.h"
+#include "trainer/comm/nccl_api.h"
+#include "trainer/comm/rendezvous_store.h"
+
+namespace hpctl {
+
+class NcclCommunicator final : public Communicator {
+ public:
+  // `device`: ordinal of this rank's GPU. `compute`: the stream that fills and uses the buffers;
+  // outlives this. kNotFound without CUDA or NCCL.
+  static Result<std::unique_ptr<NcclCommunicator>> create(const CommunicatorOptions& options,
+                                                          int device, cuda::Stream compute);
+  ~NcclCommunicator() override;
+
+  Outcome connect() override;
+  Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
+  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
+                                             float* output) override;
+  Outcome all_gather(void* buffer, size_t chunk_bytes) override;
+  void abort() override;
+
+ private:
+  class DeviceEvent;
+  class DeviceCollective;
+  struct Staging;
+
+  NcclCommunicator(const CommunicatorOptions& options, const cuda::Api& cuda, const nccl::Api& nccl,
+                   cuda::Stream compute);
+
+  Outcome prepare_device(int device);
+  Result<nccl::UniqueId> exchange_id();
+  // Calls NCCL with the live communicator, then polls until what it began is under way.
+  Outcome call(const std::string& what, const std::function<nccl::Status()>& body);
+  // Polls until `done` (kNotReady = not yet) or a fault; without the lock between two polls.
+  Outcome await(const std::string& what, std::chrono::milliseconds limit,
+                const std::function<cuda::Status()>& done);
+  // Of the communicator, under the lock: Ok while nothing is wrong.
+  Outcome check(const std::string& what, bool* in_progress);
+  Result<CollectivePtr> begin(const char* what, const std::function<nccl::Status()>& body);
+  Outcome cuda_outcome(const std::string& what, cuda::Status status) const;
+  Error lost(const std::string& what, const std::string& why) const;
+
+  const CommunicatorOptions options_;
+  const cuda::Api& cuda_;
+  const nccl::Api& nccl_;
+  const cuda::Stream compute_;
+  cuda::Stream stream_ = nullptr;
+  std::unique_ptr<DeviceEvent> ready_;  // what the compute stream was given so far
+  std::unique_ptr<Staging> staging_;    // of all_gather()
+
+  std::mutex mutex_;  // guards the rest, and every call into NCCL
+  nccl::Comm* comm_ = nullptr;
+  std::shared_ptr<RendezvousStore> store_;
+  bool aborted_ = false;
+};
+
+}  // namespace hpctl
