@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NCCL communicator over a stub of NCCL and of the CUDA runtime (stub_nccl.cc, stub_cudart.cc),
-// which this program is linked with and which are thus loaded when they are looked for. Ranks are threads where nothing dies,
-// processes where one does.
+// The NCCL communicator over stubs of NCCL and of the CUDA runtime (stub_nccl.cc, stub_cudart.cc),
+// which this program is linked with, so that they are found first. Ranks are
+// threads where nothing dies, processes where one does.
 #include "trainer/comm/nccl_communicator.h"
 
 #include <dlfcn.h>
@@ -31,11 +31,23 @@ CommunicatorOptions options_for(const TemporaryDirectory& dir, int rank, int wor
   return options;
 }
 
-std::unique_ptr<NcclCommunicator> make(const CommunicatorOptions& options) {
-  auto made = NcclCommunicator::create(options, 0, nullptr);
+std::unique_ptr<NcclCommunicator> make(const CommunicatorOptions& options,
+                                       cuda::Stream compute = nullptr) {
+  auto made = NcclCommunicator::create(options, 0, compute);
   EXPECT_TRUE(made.ok()) << made.error().message;
   return std::move(made).value();
 }
+
+class ComputeStream {
+ public:
+  ComputeStream() { cuda_.stream_create(&stream_, 0); }
+  ~ComputeStream() { cuda_.stream_destroy(stream_); }
+  cuda::Stream get() const { return stream_; }
+
+ private:
+  const cuda::Api& cuda_ = *cuda::load().value();
+  cuda::Stream stream_ = nullptr;
+};
 
 // Communicators of the stub that exist in this process.
 int live_communicators() {
@@ -51,7 +63,9 @@ void with_world(int world_size, const std::function<void(Communicator&)>& body) 
   std::vector<std::thread> ranks;
   for (int r = 0; r < world_size; ++r) {
     ranks.emplace_back([&, r] {
-      const auto comm = make(options_for(dir, r, world_size));
+      // Ranks of one process would wait for each other on the default stream.
+      const ComputeStream compute;
+      const auto comm = make(options_for(dir, r, world_size), compute.get());
       const Outcome connected = comm->connect();
       ASSERT_TRUE(connected.ok()) << connected.error().message;
       body(*comm);
