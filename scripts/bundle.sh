@@ -77,18 +77,23 @@ for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
 done
 cp deploy/environment.json deploy/instances.json LICENSE "$root/share/hpctl/"
 
-# The plugin's and hpslurm's sources, with the headers of ours and of nlohmann-json that they need.
+# The plugin's and hpslurm's sources, with what they need of ours, found by their #include lines, and
+# the headers of nlohmann-json.
 src=$root/share/hpctl/src
 plugin_sources=(slurm-plugins/auto_resume/*.[ch] slurm-plugins/auto_resume/*.lds)
-hpslurm_sources=(slurm-plugins/hpslurm/*.cc common/base/{clock,frame,slurm_messages}.cc)
+hpslurm_sources=(slurm-plugins/hpslurm/*.cc)
+while true; do
+  mapfile -t headers < <(c++ -std=c++20 -I. -MM -MG "${hpslurm_sources[@]}" | sed 's/\\$//' |
+    tr ' ' '\n' | grep -E '^(common|slurm-plugins)/.*\.h$' | sort -u)
+  mapfile -t sources < <({ printf '%s\n' "${hpslurm_sources[@]}"
+    for header in "${headers[@]}"; do
+      [ ! -e "${header%.h}.cc" ] || echo "${header%.h}.cc"
+    done; } | sort -u)
+  [ ${#sources[@]} -gt ${#hpslurm_sources[@]} ] || break
+  hpslurm_sources=("${sources[@]}")
+done
 mkdir -p "$src/include"
-cp --parents "${plugin_sources[@]}" "${hpslurm_sources[@]}" "$src"
-c++ -std=c++20 -I. -MM -MG "${hpslurm_sources[@]}" | sed 's/\\$//' | tr ' ' '\n' | sort -u |
-  while read -r header; do
-    case $header in
-      common/*.h | slurm-plugins/*.h) cp --parents "$header" "$src" ;;
-    esac
-  done
+cp --parents "${plugin_sources[@]}" "${hpslurm_sources[@]}" "${headers[@]}" "$src"
 json=$(echo '#include <nlohmann/json.hpp>' | c++ -x c++ -std=c++20 -M - | tr ' ' '\n' |
   sed -n 's|/nlohmann/json.hpp$||p' | head -n 1)
 cp -Lr "$json/nlohmann" "$src/include/"
