@@ -5,10 +5,13 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "common/base/endpoint.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
+#include "common/base/job_files.h"
 #include "common/base/log.h"
 #include "common/base/pidfd.h"
 
@@ -20,6 +23,10 @@ constexpr int kSuccessorPatienceMs = 30'000;
 }  // namespace
 
 Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& node) {
+  if (std::getenv(kTakeEnvironment) != nullptr) {
+    HP_TRY(take_job_environment(paths.home()));
+    ::unsetenv(kTakeEnvironment);
+  }
   HP_TRY(prepare_socket_directory(paths));
   HP_TRY(make_directories(paths.node(job, node)));
   HP_TRY(make_directories(paths.job_logs(job)));

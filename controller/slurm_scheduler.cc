@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 
 #include "common/base/file.h"
+#include "common/base/job_files.h"
 #include "common/base/log.h"
 #include "controller/node_replacement.h"
 
@@ -17,6 +19,28 @@ constexpr int64_t kLookAgainMs = 500;
 std::string minutes_text(int64_t ms) {
   const int64_t seconds = ms / 1000;
   return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
+}
+
+// Ours, without what the surrounding step or script asked for.
+std::vector<std::string> environment_of_step() {
+  std::vector<std::string> words = {"/usr/bin/env"};
+  for (const char* name :
+       {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE",
+        "SLURM_DISTRIBUTION", "SLURM_CPU_BIND", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU"}) {
+    words.insert(words.end(), {"-u", name});
+  }
+  return words;
+}
+
+// None of ours but what srun needs; the node takes the job's (agent/job_node.h).
+std::vector<std::string> environment_of_job(const std::string& job_dir) {
+  std::vector<std::string> words = {"/usr/bin/env", "-i",
+                                    std::string(kTakeEnvironment) + "=" + job_dir};
+  for (const char* name : {"PATH", "SLURM_CONF", "SLURM_RESTART_COUNT"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr) words.push_back(std::string(name) + "=" + value);
+  }
+  return words;
 }
 
 }  // namespace
@@ -40,13 +64,7 @@ SlurmScheduler::~SlurmScheduler() { stop(); }
 SrunSettings SlurmScheduler::srun_settings() const {
   const std::string job = to_string(settings_.job);
   SrunSettings srun;
-  // What the surrounding step or script asked for is not what this step needs.
-  srun.command = {"/usr/bin/env"};
-  for (const char* name :
-       {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE",
-        "SLURM_DISTRIBUTION", "SLURM_CPU_BIND", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU"}) {
-    srun.command.insert(srun.command.end(), {"-u", name});
-  }
+  srun.command = settings_.outside ? environment_of_job(paths_.home()) : environment_of_step();
   srun.command.insert(
       srun.command.end(),
       {"HPCTL_AUTO_RESUME=0", settings_.srun, "--jobid=" + job, "--overlap", "--no-kill",

@@ -32,6 +32,7 @@ void set_deadline(grpc::ClientContext& context) {
 
 Outcome ask_for_controller(const ControllerOptions& options) {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
+  HP_TRY(write_job_environment(options.job_dir));
   v1::Admission admission;
   admission.set_job(options.job);
   admission.set_job_dir(options.job_dir);

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/open_job.h"
 
+#include <filesystem>
 #include <utility>
 
+#include "common/rpc/cluster_client.h"
+#include "common/rpc/job_channel.h"
+#include "hpctl/controller_client.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
-
 namespace {
+
+constexpr std::chrono::seconds kClusterTimeout{5};
 
 // An id of Slurm's needs no list, for which Slurm would be asked about every job.
 Result<JobId> find_job(const HomePaths& paths, const std::string& word) {
@@ -17,11 +22,35 @@ Result<JobId> find_job(const HomePaths& paths, const std::string& word) {
   return find_job(*open_source(paths), word);
 }
 
+// A job of another home of ours, which need not be visible here: its controller's address and token
+// come from the cluster controller, for our MUNGE credential. `not_here` where that knows no more.
+Result<OpenJob> open_elsewhere(const std::string& word, const Error& not_here) {
+  const auto cluster = cluster_address();
+  if (!cluster.ok() || cluster->empty()) return not_here;
+  const auto list = list_cluster_jobs(*cluster, kClusterTimeout);
+  if (!list.ok()) return not_here;
+  for (const v1::ClusterJob& job : list->jobs()) {
+    if (std::to_string(job.job()) != word || job.address().empty()) continue;
+    const std::filesystem::path jobs = std::filesystem::path(job.job_dir()).parent_path();
+    const HomePaths paths(jobs.parent_path().string());
+    auto source =
+        std::make_unique<ControllerClient>(paths, connect_address(job.address(), job.token()));
+    HP_TRY_ASSIGN(JobView view, source->get_job(JobId{job.job()}));
+    return OpenJob{paths, JobId{job.job()}, std::move(source), std::move(view)};
+  }
+  return not_here;
+}
+
 }  // namespace
 
 Result<OpenJob> open_job(const std::string& word) {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
-  HP_TRY_ASSIGN(const JobId id, find_job(paths, word));
+  const auto found = find_job(paths, word);
+  if (!found.ok()) {
+    const bool unknown = found.error().code == ErrorCode::kNotFound;
+    return unknown ? open_elsewhere(word, found.error()) : Result<OpenJob>(found.error());
+  }
+  const JobId id = *found;
   auto source = open_source(paths, id);
   auto view = source->get_job(id);
   if (!view.ok() && view.error().code == ErrorCode::kUnavailable && source->is_live()) {

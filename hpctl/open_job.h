@@ -17,7 +17,8 @@ struct OpenJob {
   JobView view;  // as the job was when it was opened
 };
 
-// `word` is an id or a unique name. Never starts a controller.
+// `word` is an id or a unique name of a job of this home, or the id of a job of the caller's whose
+// controller runs at the cluster controller. Never starts a controller.
 Result<OpenJob> open_job(const std::string& word);
 
 }  // namespace hpctl

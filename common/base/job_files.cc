@@ -17,7 +17,9 @@ namespace hpctl {
 namespace {
 
 constexpr size_t kTokenDigits = 64;
+constexpr size_t kMaxEnvironmentBytes = 16U << 20;
 
+std::string environment_path(const std::string& job_dir) { return job_dir + "/environment"; }
 std::string verdict_path(const std::string& job_dir) { return job_dir + "/verdict"; }
 
 }  // namespace
@@ -69,6 +71,25 @@ bool same_token(const std::string& a, const std::string& b) {
 uint64_t restart_count() {
   const char* text = std::getenv("SLURM_RESTART_COUNT");
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+}
+
+Outcome write_job_environment(const std::string& job_dir) {
+  std::string text;
+  for (char** entry = environ; *entry != nullptr; ++entry) text.append(*entry).push_back('\0');
+  return write_file_atomic(environment_path(job_dir), text);
+}
+
+Outcome take_job_environment(const std::string& job_dir) {
+  HP_TRY_ASSIGN(const std::string text, read_file(environment_path(job_dir), kMaxEnvironmentBytes));
+  for (size_t begin = 0; begin < text.size();) {
+    const std::string variable = text.c_str() + begin;
+    begin += variable.size() + 1;
+    const size_t equals = variable.find('=');
+    if (equals == 0 || equals == std::string::npos || variable.starts_with("SLURM")) continue;
+    const std::string name = variable.substr(0, equals);
+    ::setenv(name.c_str(), variable.c_str() + equals + 1, name == "PATH" ? 1 : 0);
+  }
+  return Ok{};
 }
 
 Outcome write_verdict(const std::string& job_dir, int verdict, uint64_t restart_count) {

@@ -8,6 +8,8 @@
 //   JOBDIR/token      64 hexadecimal digits and a newline, mode 0600
 //   JOBDIR/verdict    exit code of the job and its restart count; durable before any node is told
 //                     to end
+//   JOBDIR/environment  of the batch script, NAME=VALUE each with a NUL behind it; only where the
+//                     controller runs outside of the job
 #pragma once
 
 #include <cstdint>
@@ -37,6 +39,14 @@ inline constexpr int kVerdictFailedForGood = 93;  // a requeue would fail in the
 
 // How often the Slurm job was requeued before: SLURM_RESTART_COUNT; 0 without Slurm.
 uint64_t restart_count();
+
+// Our environment, for nodes of the job that are started from outside: these have the variable
+// below, and take it.
+inline constexpr char kTakeEnvironment[] = "HPCTL_TAKE_ENVIRONMENT";  // its value: JOBDIR
+Outcome write_job_environment(const std::string& job_dir);
+// Sets what we do not have of it, and PATH; nothing of Slurm's, which knows this step better.
+// Precondition: one thread.
+Outcome take_job_environment(const std::string& job_dir);
 
 Outcome write_verdict(const std::string& job_dir, int verdict, uint64_t restart_count);
 // The verdict of a job that needs no controller any more: it ended in this life, or it ended such

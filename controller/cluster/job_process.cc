@@ -47,7 +47,7 @@ Result<JobProcess> JobProcess::start(const JobProcessSettings& settings, JobRow&
   ::setsockopt(ours.get(), SOL_SOCKET, SO_SNDTIMEO, &kOrderPatience, sizeof kOrderPatience);
   std::vector<std::string> argv = {settings.program,
                                    "--run-as",
-                                   to_text(identity_of(row.key.uid, row.gid)),
+                                   to_text(Identity{row.key.uid, row.gid, row.groups}),
                                    "--job-dir",
                                    row.job_dir,
                                    "--job",

@@ -16,6 +16,7 @@ constexpr char kSuffix[] = ".json";
 std::string to_json(const JobRow& row) {
   return nlohmann::json({{"uid", row.key.uid},
                          {"gid", row.gid},
+                         {"groups", row.groups},
                          {"job", row.key.job},
                          {"job_dir", row.job_dir},
                          {"nodes", row.nodes},
@@ -37,6 +38,7 @@ Result<JobRow> from_json(const std::string& text) {
     const auto json = nlohmann::json::parse(text);
     json.at("uid").get_to(row.key.uid);
     json.at("gid").get_to(row.gid);
+    json.at("groups").get_to(row.groups);
     json.at("job").get_to(row.key.job);
     json.at("job_dir").get_to(row.job_dir);
     json.at("nodes").get_to(row.nodes);

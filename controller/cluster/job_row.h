@@ -26,6 +26,7 @@ std::string to_text(const JobKey& key);  // "job 12 of uid 1000"
 struct JobRow {
   JobKey key;
   gid_t gid = 0;
+  std::vector<gid_t> groups;
   std::string job_dir;
   std::vector<std::string> nodes;
   uint64_t restart_count = 0;

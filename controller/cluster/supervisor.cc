@@ -9,16 +9,18 @@
 
 #include "common/base/log.h"
 #include "common/base/random_hex.h"
+#include "controller/cluster/identity.h"
 
 namespace hpctl::cluster {
 namespace {
 
 constexpr size_t kTokenBytes = 32;
 
-JobRow make_row(const JobKey& key, gid_t gid, const v1::Admission& admission) {
+JobRow make_row(const Identity& owner, const v1::Admission& admission) {
   JobRow row;
-  row.key = key;
-  row.gid = gid;
+  row.key = {owner.uid, admission.job()};
+  row.gid = owner.gid;
+  row.groups = owner.groups;
   row.job_dir = admission.job_dir();
   row.nodes.assign(admission.nodes().begin(), admission.nodes().end());
   row.restart_count = admission.restart_count();
@@ -114,6 +116,7 @@ Result<Supervisor::JobPtr> Supervisor::add(const JobRow& row) {
 }
 
 Result<v1::ClusterJob> Supervisor::admit(uid_t uid, gid_t gid, const v1::Admission& admission) {
+  const Identity owner = identity_of(uid, gid);  // may wait for a directory service
   const JobKey key{uid, admission.job()};
   Lock lock(mutex_);
   if (const auto known = jobs_.find(key); known != jobs_.end()) {
@@ -132,7 +135,7 @@ Result<v1::ClusterJob> Supervisor::admit(uid_t uid, gid_t gid, const v1::Admissi
     }
     forget(known->second, "requeued by Slurm");
   }
-  HP_TRY_ASSIGN(const JobPtr job, add(make_row(key, gid, admission)));
+  HP_TRY_ASSIGN(const JobPtr job, add(make_row(owner, admission)));
   ::eventfd_write(wake_.get(), 1);
   const bool told = changed_.wait_for(lock, std::chrono::milliseconds(kServeTimeoutMs),
                                       [&] { return stopping_ || job->has_served || job->refusal; });

@@ -221,6 +221,25 @@ TEST_F(ClusterController, StartsTheJobsControllerAndStartsItAgain) {
   expect_finish_undisturbed();
 }
 
+// From a home that knows nothing of the job: address and token come by MUNGE.
+TEST_F(ClusterController, HpctlFindsAJobOfAnotherHome) {
+  start_job();
+  ::setenv("HPCTL_CLUSTER", address_.c_str(), 1);
+  ::setenv("HPCTL_HOME", (directory_ / "another").c_str(), 1);
+  const std::string out = directory_ / "status";
+  const auto ask = [&](const std::string& job) {
+    return cluster_.wait_for(cluster_.spawn({test::program("hpctl"), "status", job, "--json"}, out),
+                             kPatienceMs);
+  };
+  EXPECT_EQ(ask(to_string(cluster_.job())), 0);
+  EXPECT_THAT(read_file(out).value(), HasSubstr(R"("name":"cluster",)"));
+  EXPECT_THAT(read_file(out).value(), HasSubstr(R"("state":"RUNNING",)"));
+  EXPECT_EQ(ask("4294967295"), 1);
+  ::unsetenv("HPCTL_CLUSTER");
+  ::unsetenv("HPCTL_HOME");
+  EXPECT_EQ(ask(to_string(cluster_.job())), 1) << "without a cluster controller";
+}
+
 TEST_F(ClusterController, IsStartedAgainAndFindsWhatRuns) {
   start_job();
   const v1::ClusterJob before = listed();
@@ -401,6 +420,10 @@ std::string credential_of(uint64_t pid, const std::string& name) {
 TEST_F(StandIn, JobsOfTwoUsersRunAsTheirOwners) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root: jobs of two uids";
   if (::access("/usr/bin/setpriv", X_OK) != 0) GTEST_SKIP() << "no setpriv";
+  // With the rights that deploy/systemd leaves it.
+  kill_service();
+  start_service(
+      {"/usr/bin/setpriv", "--no-new-privs", "--bounding-set=-all,+setuid,+setgid,+kill"});
   // Root's, and beside it one of nobody with the same number.
   ASSERT_TRUE(admit().ok());
   test::JobCluster other(gated_job());

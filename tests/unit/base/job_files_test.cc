@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -141,6 +142,28 @@ TEST(NodeAddress, IsTheSideFromWhichThePeerIsReached) {
   EXPECT_EQ(node_address_towards("127.0.0.1:1"), "127.0.0.1");
   EXPECT_EQ(node_address_towards("not an address"), node_address());
   EXPECT_FALSE(node_address().empty());
+}
+
+// Of the job what we lack, and its PATH; nothing of Slurm's.
+TEST(JobFiles, TheJobsEnvironmentFillsWhatIsNotThere) {
+  TemporaryDirectory dir;
+  EXPECT_FALSE(take_job_environment(dir.path()).ok());
+  const std::string path = std::getenv("PATH");
+  ::setenv("HPCTL_TEST_ONE", "of the job\nwith = and \xff", 1);
+  ::setenv("HPCTL_TEST_TWO", "of the job", 1);
+  ::setenv("SLURM_TEST", "of the batch step", 1);
+  ::setenv("PATH", "/of/the/job", 1);
+  ASSERT_TRUE(write_job_environment(dir.path()).ok());
+  ::unsetenv("HPCTL_TEST_ONE");
+  ::setenv("HPCTL_TEST_TWO", "of the node", 1);
+  ::unsetenv("SLURM_TEST");
+  ::setenv("PATH", path.c_str(), 1);
+  ASSERT_TRUE(take_job_environment(dir.path()).ok());
+  EXPECT_STREQ(std::getenv("HPCTL_TEST_ONE"), "of the job\nwith = and \xff");
+  EXPECT_STREQ(std::getenv("HPCTL_TEST_TWO"), "of the node");
+  EXPECT_EQ(std::getenv("SLURM_TEST"), nullptr);
+  EXPECT_STREQ(std::getenv("PATH"), "/of/the/job");
+  ::setenv("PATH", path.c_str(), 1);
 }
 
 }  // namespace

@@ -74,6 +74,16 @@ class BatchScript : public ::testing::Test {
   JobSpec spec_;
 };
 
+TEST_F(BatchScript, AsksTheClusterControllerWhereThereIsOne) {
+  program("hpcontroller",
+          "echo \"$@ in '$HPCTL_CLUSTER'\" > " + log("controller") + "\n" + ends(0));
+  ASSERT_EQ(run({"HPCTL_CLUSTER=another:1"}).exit_code, 0);
+  EXPECT_THAT(log_text("controller"), HasSubstr("--nodes n1,n2 in ''"));
+  settings_.cluster = "head:7300";
+  ASSERT_EQ(run({"HPCTL_CLUSTER=another:1"}).exit_code, 0);
+  EXPECT_THAT(log_text("controller"), HasSubstr("--nodes n1,n2 --at head:7300 in 'head:7300'"));
+}
+
 TEST_F(BatchScript, EndsWithTheVerdict) {
   for (const int verdict : {0, 1, 93}) {
     program("hpcontroller", "echo \"$@\" > " + log("controller") + "\n" + ends(verdict));

@@ -131,6 +131,23 @@ TEST_F(SlurmSubmit, AJobThatCouldNeverStartIsRefused) {
   EXPECT_FALSE(path_exists(slurm() + "/jobs"));
 }
 
+// Aloud: a person who configured it believes that his job outlives its first node.
+TEST_F(SlurmSubmit, AClusterControllerThatDoesNotAnswerIsDoneWithout) {
+  ::setenv("HPCTL_CLUSTER", "127.0.0.1:1", 1);
+  ::setenv("HPCTL_MUNGE_SOCKET", (home_.directory() + "/no-munged").c_str(), 1);
+  const CommandResult result = submit({"--dry-run"});
+  EXPECT_EQ(result.exit_code, kExitOk);
+  EXPECT_THAT(result.err, HasSubstr("the job's controller will run on its first node instead"));
+  EXPECT_THAT(result.out, HasSubstr("export HPCTL_CLUSTER=''"));
+  EXPECT_EQ(submit().exit_code, kExitOk);
+  ::setenv("HPCTL_CLUSTER", "head", 1);
+  const CommandResult wrong = submit();
+  EXPECT_NE(wrong.exit_code, kExitOk);
+  EXPECT_THAT(wrong.err, HasSubstr("HPCTL_CLUSTER: the cluster controller's address is HOST:PORT"));
+  ::unsetenv("HPCTL_CLUSTER");
+  ::unsetenv("HPCTL_MUNGE_SOCKET");
+}
+
 TEST_F(SlurmSubmit, AnIdThatIsTakenEndsTheNewJob) {
   std::filesystem::create_directories(home_.paths().job(JobId{100}));
   const CommandResult result = submit();

@@ -126,6 +126,7 @@ JobRow row_of(uint64_t job) {
   JobRow row;
   row.key = {1000, job};
   row.gid = 100;
+  row.groups = {100, 27};
   row.job_dir = "/fsx/jobs/submit-k";
   row.nodes = {"n1", "n2"};
   row.restart_count = 2;
@@ -152,6 +153,7 @@ TEST(JobRows, OutliveTheProcess) {
   const JobRow& row = loaded->front();
   EXPECT_EQ(to_text(row.key), "job 2 of uid 1000");
   EXPECT_THAT(row.nodes, ElementsAre("n1", "n2"));
+  EXPECT_THAT(row.groups, ElementsAre(100, 27));
   EXPECT_EQ(row.start_ticks, 1234567890123U);
   EXPECT_EQ(row.token, "t");
   EXPECT_EQ(row.restarts, 5U);

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs of a real Slurm whose controllers run at a cluster controller on the head node: to the end,
+// and through the death of the job's controller, of the service, of the batch node and of the head.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+#include "common/base/endpoint.h"
+#include "common/base/file.h"
+#include "common/rpc/controller_process.h"
+#include "common/rpc/spawn.h"
+#include "tests/slurm/slurm_test.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr char kHead[] = "head";
+const TrainingJob kTraining{.name = "slurm", .steps = 80, .checkpoint_every = 10};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// "SlurmctldHost=NAME(ADDRESS)": how the nodes reach this machine.
+std::string head_address() {
+  const std::string conf = read_file(variable("SLURM_CONF")).value();
+  const size_t begin = conf.find('(', conf.find("SlurmctldHost=")) + 1;
+  return conf.substr(begin, conf.find(')', begin) - begin);
+}
+
+class ClusterController : public SlurmTest {
+ protected:
+  void SetUp() override {
+    SlurmTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    const std::string munge = variable("HPCTL_TEST_CLUSTER") + "/munge.socket";
+    ::setenv("HPCTL_MUNGE_SOCKET", munge.c_str(), 1);
+    address_ = head_address() + ":0";
+    start_service();
+    ::setenv("HPCTL_CLUSTER", address_.c_str(), 1);
+  }
+  void TearDown() override {
+    SlurmTest::TearDown();
+    if (service_ > 0) kill_service();
+    ::unsetenv("HPCTL_CLUSTER");
+    ::unsetenv("HPCTL_MUNGE_SOCKET");
+    if (HasFailure()) std::cout << read_file(log()).value();
+  }
+
+  std::string log() const { return home_.directory() + "/service.log"; }
+  void start_service() {
+    std::array<int, 2> pipe_fds{};
+    ASSERT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC), 0);
+    const UniqueFd reader(pipe_fds[0]);
+    UniqueFd writer(pipe_fds[1]);
+    const std::string before = path_exists(log()) ? read_file(log()).value() : "";
+    // Whatever is left of it is this home's.
+    ::setenv("HPCTL_HOME", home_.paths().home().c_str(), 1);
+    const auto pid = spawn_in_new_session(
+        {{variable("HPCTL_BIN") + "/hpcontroller", "--cluster", "--listen", address_, "--state-dir",
+          home_.directory() + "/state", "--node", kHead, "--ready-fd", std::to_string(kSpawnedFd)},
+         log(),
+         writer.get(),
+         {"HPCTL_CLUSTER"}});
+    ::unsetenv("HPCTL_HOME");
+    ASSERT_TRUE(pid.ok()) << pid.error().message;
+    service_ = *pid;
+    writer.reset();
+    char byte = 0;
+    ASSERT_EQ(::read(reader.get(), &byte, 1), 1) << read_file(log()).value();
+    ASSERT_EQ(byte, kControllerReady);
+    const std::string said = read_file(log()).value().substr(before.size());
+    const std::string mark = "cluster controller on ";
+    const size_t begin = said.find(mark) + mark.size();
+    address_ = said.substr(begin, said.find(',', begin) - begin);
+  }
+  void kill_service() {
+    ::kill(service_, SIGKILL);
+    ASSERT_EQ(::waitpid(service_, nullptr, 0), service_);
+    service_ = -1;
+  }
+
+  ControllerRecord controller(JobId job) const {
+    const auto record = newest_controller(home_.paths().job(job));
+    EXPECT_TRUE(record.ok() && *record);
+    return record.ok() && *record ? **record : ControllerRecord();
+  }
+  void expect_node(JobId job, const std::string& node) const {
+    EXPECT_EQ(controller(job).node, node) << read_file(log()).value();
+  }
+
+  std::string address_;
+  pid_t service_ = -1;
+};
+
+TEST_F(ClusterController, KilledServiceAndKilledController) {
+  const SlurmJob spec{.training = kTraining};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  kill_service();
+  start_service();
+  EXPECT_EQ(controller(job).epoch, 1U) << "started twice";
+  ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+  const auto succeeded = [&] { return controller(job).epoch == 2; };
+  EXPECT_TRUE(wait_until(home_.directory(), succeeded, seconds(30)));
+  expect_node(job, kHead);
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
+  EXPECT_EQ(controller(job).epoch, 2U);
+}
+
+// The service and what it runs are gone, as with the head node: an agent takes over.
+TEST_F(ClusterController, LostHead) {
+  const SlurmJob spec{.training = kTraining};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  kill_service();
+  ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+  expect_exact_finish(job, spec);
+  EXPECT_NE(controller(job).node, kHead);
+  EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
+}
+
+// Its controller is not lost with it, and ends the allocation that has no batch script any more.
+TEST_F(ClusterController, BatchNodeGoneForGood) {
+  const SlurmJob spec{.training = kTraining, .nodes = "{count: 2, spares: 1}"};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  cluster("kill", batch_node(job));
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(controller(job).epoch, 1U);
+  expect_node(job, kHead);
+}
+
+// Started from the head, and yet as if the batch script had done it.
+TEST_F(ClusterController, ANodeThatIsStartedAgainHasTheJobsEnvironment) {
+  const std::string seen = home_.directory() + "/seen";
+  const std::string file = home_.directory() + "/environment.yaml";
+  ASSERT_TRUE(write_file_atomic(file,
+                                "name: environment\nnodes: 2\nworkers_per_node: 1\n"
+                                "slurm: {partition: main}\nworkload: {command: [sh, -c, "
+                                "'echo $HPCTL_GENERATION/$RANK/$HPCTL_TEST_VARIABLE/$USER/"
+                                "$HPCTL_CLUSTER >> " +
+                                    seen + "; sleep 1000']}\n")
+                  .ok());
+  ::setenv("HPCTL_TEST_VARIABLE", "of the shell", 1);
+  const auto result = home_.hpctl({"submit", "--json", file}, seconds(60));
+  ::unsetenv("HPCTL_TEST_VARIABLE");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const JobId job{json::parse(result.out)["job"].get<uint64_t>()};
+  jobs_.push_back(job);
+  const auto lines_of = [&](int generation) {
+    const auto text = read_file(seen);
+    std::set<std::string> lines;
+    std::istringstream in(text.ok() ? *text : "");
+    for (std::string line; std::getline(in, line);) {
+      if (line.starts_with(std::to_string(generation) + "/")) lines.insert(line.substr(2));
+    }
+    return lines;
+  };
+  const auto both = [&](int generation) {
+    return wait_until(
+        home_.directory(), [&] { return lines_of(generation).size() == 2; }, seconds(60));
+  };
+  ASSERT_TRUE(both(1)) << diagnosis(job);
+  ASSERT_TRUE(end_process(node_of(status(job), "n2")["holder_pid"].get<pid_t>()));
+  ASSERT_TRUE(both(2)) << diagnosis(job);
+  EXPECT_EQ(lines_of(2), lines_of(1));
+  EXPECT_TRUE(lines_of(2).contains("1/of the shell/" + variable("USER") + "/" + address_));
+  EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
+}
+
+TEST_F(ClusterController, RequeuedBySlurm) {
+  const SlurmJob spec{.training = kTraining};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  ASSERT_EQ(slurm({"scontrol", "requeue", to_string(job)}).exit_code, 0);
+  expect_exact_finish(job, spec);
+  expect_node(job, kHead);
+  EXPECT_EQ(controller(job).restart_count, 1U);
+}
+
+TEST_F(ClusterController, CancelledBySlurm) {
+  const JobId job = start(SlurmJob{.training = {.name = "endless", .steps = 1000000}});
+  ASSERT_FALSE(HasFailure());
+  slurm({"scancel", to_string(job)});
+  const auto gone = [&] { return slurm_state(job).empty(); };
+  EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(60))) << slurm_state(job);
+  EXPECT_EQ(status(job)["state"], "CANCELLED");
+  const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
+  EXPECT_TRUE(wait_until(home_.directory(), ended, seconds(60))) << read_file(log()).value();
+}
+
+TEST_F(ClusterController, WithoutItTheJobHasAControllerOfItsOwn) {
+  kill_service();
+  const SlurmJob spec{.training = kTraining};
+  const auto result = submit(spec);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the cluster controller at " + address_));
+  EXPECT_THAT(result.err, HasSubstr("will run on its first node"));
+  const JobId job{json::parse(result.out)["job"].get<uint64_t>()};
+  jobs_.push_back(job);
+  EXPECT_EQ(home_.wait_for_end(job, seconds(120)), "FINISHED");
+  EXPECT_NE(controller(job).node, kHead);
+}
+
+// Root's training and a command of nobody, each in a home of its user.
+TEST_F(ClusterController, TwoUsersSubmitTrainFinishAtOnce) {
+  constexpr uid_t kNobody = 65534;
+  const std::string theirs = home_.directory() + "/nobody";
+  ASSERT_EQ(::chmod(home_.directory().c_str(), 0711), 0);
+  ASSERT_EQ(::mkdir(theirs.c_str(), 0700), 0);
+  ASSERT_EQ(::chown(theirs.c_str(), kNobody, kNobody), 0);
+  const std::string file = home_.directory() + "/nobody.yaml";
+  ASSERT_TRUE(write_file_atomic(file,
+                                "name: nobodys\nnodes: 2\nslurm: {partition: main}\n"
+                                "workload: {command: [sh, -c, 'id -u; sleep 5']}\n")
+                  .ok());
+  ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
+  const auto hpctl = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534",
+                                 "--clear-groups", variable("HPCTL_BIN") + "/hpctl"});
+    return run_command(words, {"HPCTL_HOME=" + theirs, "HOME=" + theirs}, seconds(60));
+  };
+  const SlurmJob spec{.training = kTraining};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const auto result = hpctl({"submit", file, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const std::string other = json::parse(result.out)["job"].dump();
+  const auto state = [&] {
+    const auto shown = hpctl({"status", other, "--json"});
+    const json document = json::parse(shown.out, nullptr, false);
+    return document.is_discarded() ? json() : document;
+  };
+  const auto runs = [&] { return state()["state"] == "RUNNING"; };
+  EXPECT_TRUE(wait_until(theirs, runs, seconds(60))) << state();
+  const json running = state();
+  EXPECT_EQ(running["controller"]["node"], kHead);
+  struct stat process {};
+  const std::string pid = running["controller"]["pid"].dump();
+  ASSERT_EQ(::stat(("/proc/" + pid).c_str(), &process), 0);
+  const std::string credentials = read_file("/proc/" + pid + "/status").value();
+  EXPECT_THAT(credentials, HasSubstr("Uid:\t65534\t65534\t65534\t65534"));
+  const auto finished = [&] { return state()["state"] == "FINISHED"; };
+  EXPECT_TRUE(wait_until(theirs, finished, seconds(60))) << state();
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(controller(job).epoch, 1U);
+  expect_node(job, kHead);
+  EXPECT_EQ(status(job)["restarts"], 0);
+}
+
+}  // namespace
+}  // namespace hpctl::testing
