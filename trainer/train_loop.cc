@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "trainer/batch_reader.h"
+#include "trainer/data/batch_ramp.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
@@ -105,7 +106,7 @@ Outcome TrainLoop::load_state() {
       TrainingState::create(arena_fd_, workload_, data, runtime_environment(train.precision));
   if (!state.ok()) return state.error();
   state_.emplace(std::move(state).value());
-  model_.emplace(train.model, train.data.seq_len, compute_type(train));
+  model_.emplace(train.model, train.data.seq_len, compute_type(train), train.loss.z_loss);
   engine_ = std::make_unique<FullySharded>(*model_, state_->blocks(), *comm_, compute_type(train));
   saver_ = std::make_unique<Saver>(workload_, *state_, *comm_);
   if (!workload_.ledger_dir.empty()) {
@@ -120,10 +121,11 @@ Outcome TrainLoop::load_state() {
 
 Outcome TrainLoop::step() {
   const Clock::time_point began = Clock::now();
-  const double lr = learning_rate(workload_.train, next_step());
   const StepSamples samples =
-      take_samples(state_->sample_cursor(), static_cast<uint64_t>(workload_.train.batch.global),
-                   state_->skipped());
+      take_samples(state_->sample_cursor(),
+                   global_batch(workload_.train.batch, state_->sample_cursor()), state_->skipped());
+  step_tokens_ = sample_count(samples.ranges) * static_cast<uint64_t>(workload_.train.data.seq_len);
+  const double lr = learning_rate(workload_.train, next_step(), samples.next_cursor);
   HP_TRY_ASSIGN(const StepSums sums, compute_gradients(samples));
   update(sums, samples, lr);
   if (ledger_) HP_TRY(ledger_->append(state_->step(), my_samples_));
@@ -143,7 +145,7 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
       const std::vector<MicroBatch> batches,
       read_micro_batches(*reader_, sample_numbers(my_samples_), workload_.train.batch.micro));
   engine_->begin_step(state_->parameter_shards());
-  const double scale = 1.0 / static_cast<double>(tokens_per_step());
+  const double scale = 1.0 / static_cast<double>(step_tokens_);
   double loss_sum = 0;
   for (const MicroBatch& batch : batches) {
     HP_TRY_ASSIGN(const double loss, engine_->forward_backward(batch.tokens, batch.targets, scale));
@@ -168,7 +170,7 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
   HP_TRY(comm_->all_reduce(sums));
   StepSums result;
   result.grad_norm = std::sqrt(sums[0]);
-  result.loss = sums[1] / static_cast<double>(tokens_per_step());
+  result.loss = sums[1] / static_cast<double>(step_tokens_);
   result.minutes_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
@@ -193,7 +195,7 @@ void TrainLoop::report(const StepSums& sums, double lr, Clock::time_point began)
   const double seconds = seconds_since(began);
   const bool first = progress_.page().first_step_unix_ns.load() == 0;
   progress_.step_done({.step = state_->step(),
-                       .tokens = tokens_per_step(),
+                       .tokens = step_tokens_,
                        .nanoseconds = static_cast<uint64_t>(seconds * 1e9),
                        .loss = static_cast<float>(sums.loss),
                        .grad_norm = static_cast<float>(sums.grad_norm)});
@@ -204,7 +206,7 @@ void TrainLoop::report(const StepSums& sums, double lr, Clock::time_point began)
                                .loss = sums.loss,
                                .grad_norm = sums.grad_norm,
                                .lr = lr,
-                               .tokens_per_s = static_cast<double>(tokens_per_step()) / seconds,
+                               .tokens_per_s = static_cast<double>(step_tokens_) / seconds,
                                .step_ms = seconds * 1e3,
                                .comm_ms = engine_->wait_seconds() * 1e3};
   metrics_->append(metrics);
@@ -224,11 +226,6 @@ void TrainLoop::report(const StepSums& sums, double lr, Clock::time_point began)
 bool TrainLoop::save_due(const StepSums& sums) const {
   const auto every = static_cast<uint64_t>(workload_.checkpoint.every_steps);
   return sums.minutes_due || (every > 0 && state_->step() % every == 0);
-}
-
-uint64_t TrainLoop::tokens_per_step() const {
-  return static_cast<uint64_t>(workload_.train.batch.global) *
-         static_cast<uint64_t>(workload_.train.data.seq_len);
 }
 
 // Where the time from start to first step goes, for people and the recovery benchmark.

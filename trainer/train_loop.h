@@ -54,7 +54,6 @@ class TrainLoop {
   bool save_due(const StepSums& sums) const;
 
   uint64_t next_step() const { return state_->step() + 1; }
-  uint64_t tokens_per_step() const;
   void log_phase(const char* what);
 
   const Workload& workload_;
@@ -69,6 +68,7 @@ class TrainLoop {
   std::optional<LedgerWriter> ledger_;
   std::optional<MetricsWriter> metrics_;
   std::vector<SampleRange> my_samples_;  // of the step under way
+  uint64_t step_tokens_ = 0;             // of the whole job in that step
   std::chrono::steady_clock::time_point last_save_began_;
   std::chrono::steady_clock::time_point last_log_{};
 };

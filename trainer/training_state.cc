@@ -16,6 +16,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
                                             const DataIdentity& data,
                                             const Environment& environment) {
   std::vector<Block> blocks = llama_layout(workload.train.model);
+  set_no_decay(blocks, workload.train.optimizer.no_decay);
   const ArenaGeometry geometry =
       ArenaGeometry::of(blocks, workload.job, workload.rank, workload.world_size);
   HP_TRY_ASSIGN(StateArena arena, StateArena::create(arena_fd, geometry));

@@ -9,15 +9,20 @@
 
 namespace hpctl {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RopeScalingSpec, factor, low_freq_factor,
+                                                high_freq_factor, original_max_len)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelSpec, preset, dim, layers, heads, kv_heads,
-                                                ffn, vocab, rope_theta, norm_eps)
+                                                ffn, vocab, rope_theta, norm_eps, rope_scaling)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DataSpec, path, tokenizer, seq_len)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BatchSpec, micro, global)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RampPoint, samples, global)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BatchSpec, micro, global, ramp)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OptimizerSpec, lr, beta1, beta2, eps, weight_decay,
-                                                clip)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ScheduleSpec, name, warmup_steps, min_lr_ratio)
+                                                no_decay, clip)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ScheduleSpec, name, unit, warmup_steps, decay_steps,
+                                                decay, min_lr_ratio)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossSpec, z_loss)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, batch, steps, seed,
-                                                optimizer, schedule, strategy, precision)
+                                                optimizer, schedule, loss, strategy, precision)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
                                                 keep, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,

@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/train_spec.h"
 
-#include <array>
+#include <algorithm>
+#include <string>
 
 #include "common/base/spec_checks.h"
 
 namespace hpctl {
 
 namespace {
-
-// Llama-3 flavors of TorchTitan (models/llama3/__init__.py at b5bcd76); "tiny" is ours, for tests.
-struct Preset {
-  const char* name;
-  int64_t dim, layers, heads, kv_heads, ffn, vocab;
-};
-constexpr std::array<Preset, 5> kPresets = {{
-    {"tiny", 64, 2, 4, 2, 192, 256},
-    {"debugmodel", 256, 6, 16, 16, 768, 2048},
-    {"llama3-8b", 4096, 32, 32, 8, 14336, 128256},
-    {"llama3-70b", 8192, 80, 64, 8, 28672, 128256},
-    {"llama3-405b", 16384, 126, 128, 8, 53248, 128256},
-}};
 
 void check_model(const ModelSpec& m, SpecChecks& checks) {
   const std::string at = "workload.train.model.";
@@ -40,6 +28,49 @@ void check_model(const ModelSpec& m, SpecChecks& checks) {
   }
   checks.number(at + "rope_theta", m.rope_theta, 1.0, 1e9);
   checks.number(at + "norm_eps", m.norm_eps, 1e-12, 1e-2);
+  const RopeScalingSpec& scaling = m.rope_scaling;
+  if (scaling.factor == 0) return;
+  checks.number(at + "rope_scaling.factor", scaling.factor, 1.0, 1e4);
+  checks.number(at + "rope_scaling.low_freq_factor", scaling.low_freq_factor, 1e-3, 1e4);
+  if (!(scaling.high_freq_factor > scaling.low_freq_factor)) {
+    checks.fail(at + "rope_scaling.high_freq_factor", "expected more than low_freq_factor");
+  }
+  checks.range(at + "rope_scaling.original_max_len", scaling.original_max_len, 1, 1 << 24);
+}
+
+void check_schedule(const TrainSpec& t, SpecChecks& checks) {
+  const std::string at = "workload.train.schedule.";
+  const ScheduleSpec& s = t.schedule;
+  checks.one_of(at + "name", s.name, {"cosine", "linear", "wsd", "constant"});
+  checks.one_of(at + "unit", s.unit, {"steps", "samples"});
+  checks.range(at + "warmup_steps", s.warmup_steps, 0, kMaxSteps);
+  checks.range(at + "decay_steps", s.decay_steps, s.name == "wsd" ? 1 : 0, kMaxSteps);
+  checks.one_of(at + "decay", s.decay, {"linear", "sqrt", "cosine"});
+  checks.number(at + "min_lr_ratio", s.min_lr_ratio, 0.0, 1.0);
+}
+
+// Each of them must be a whole number of micro-batches on every worker.
+void check_batch(const BatchSpec& batch, int64_t world_size, SpecChecks& checks) {
+  const std::string at = "workload.train.batch.";
+  const bool micro = checks.range(at + "micro", batch.micro, 1, 1 << 20);
+  const auto divisible = [&](const std::string& key, int64_t global) {
+    if (!checks.range(key, global, 1, int64_t{1} << 40)) return;
+    if (!micro || world_size <= 0 || global % (batch.micro * world_size) == 0) return;
+    checks.fail(key, "expected a multiple of micro x nodes x workers_per_node (" +
+                         std::to_string(batch.micro * world_size) + "), found " +
+                         std::to_string(global));
+  };
+  divisible(at + "global", batch.global);
+  int64_t until = 0;
+  for (const RampPoint& point : batch.ramp) {
+    if (point.samples <= until) {
+      checks.fail(at + "ramp", "expected increasing numbers of samples, found " +
+                                   std::to_string(point.samples) + " after " +
+                                   std::to_string(until));
+    }
+    until = point.samples;
+    divisible(at + "ramp", point.global);
+  }
 }
 
 void check_optimizer(const TrainSpec& t, SpecChecks& checks) {
@@ -51,10 +82,9 @@ void check_optimizer(const TrainSpec& t, SpecChecks& checks) {
   checks.number(at + "eps", o.eps, 1e-16, 1.0);
   checks.number(at + "weight_decay", o.weight_decay, 0.0, 10.0);
   checks.number(at + "clip", o.clip, 0.0, 1e9);
-  const std::string schedule = "workload.train.schedule.";
-  checks.one_of(schedule + "name", t.schedule.name, {"cosine"});
-  checks.range(schedule + "warmup_steps", t.schedule.warmup_steps, 0, kMaxSteps);
-  checks.number(schedule + "min_lr_ratio", t.schedule.min_lr_ratio, 0.0, 1.0);
+  for (const std::string& group : o.no_decay) {
+    checks.one_of(at + "no_decay", group, {"norms", "biases", "embeddings"});
+  }
 }
 
 }  // namespace
@@ -68,39 +98,13 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   }
   checks.one_of(at + "data.tokenizer", t.data.tokenizer, {"byte"});
   checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);
-  const bool micro = checks.range(at + "batch.micro", t.batch.micro, 1, 1 << 20);
-  const bool global = checks.range(at + "batch.global", t.batch.global, 1, int64_t{1} << 40);
-  if (micro && global && world_size > 0 && t.batch.global % (t.batch.micro * world_size) != 0) {
-    checks.fail(at + "batch.global", "expected a multiple of micro x nodes x workers_per_node (" +
-                                         std::to_string(t.batch.micro * world_size) + "), found " +
-                                         std::to_string(t.batch.global));
-  }
+  check_batch(t.batch, world_size, checks);
   checks.range(at + "steps", t.steps, 1, kMaxSteps);
   check_optimizer(t, checks);
+  check_schedule(t, checks);
+  checks.number(at + "loss.z_loss", t.loss.z_loss, 0.0, 1.0);
   checks.one_of(at + "parallelism.strategy", t.strategy, {"full"});
   checks.one_of(at + "precision", t.precision, {"bf16", "fp32"});
-}
-
-std::optional<ModelSpec> model_preset(const std::string& name) {
-  for (const Preset& p : kPresets) {
-    if (name != p.name) continue;
-    ModelSpec model;
-    model.preset = p.name;
-    model.dim = p.dim;
-    model.layers = p.layers;
-    model.heads = p.heads;
-    model.kv_heads = p.kv_heads;
-    model.ffn = p.ffn;
-    model.vocab = p.vocab;
-    return model;
-  }
-  return std::nullopt;
-}
-
-std::vector<std::string> model_preset_names() {
-  std::vector<std::string> names;
-  for (const Preset& p : kPresets) names.emplace_back(p.name);
-  return names;
 }
 
 }  // namespace hpctl

@@ -53,7 +53,7 @@ struct ValidationSpec {
   int64_t sequences = 0;    // 0 = the whole validation part
 };
 
-// From this many samples on, the global batch is `global`.
+// Until this many samples were taken, the global batch is `global`.
 struct RampPoint {
   int64_t samples = 0;
   int64_t global = 0;

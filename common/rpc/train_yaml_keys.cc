@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys below workload.train. The ranges written here are for people; check_train() in
 // common/base/train_spec.cc enforces them.
+#include <charconv>
+#include <utility>
+#include <vector>
+
 #include "common/base/join.h"
 #include "common/rpc/job_yaml_keys.h"
 
@@ -8,6 +12,12 @@ namespace hpctl {
 namespace {
 
 using enum KeyKind;
+
+bool parse_whole(const std::string& text, int64_t& out) {
+  const char* end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, out);
+  return error == std::errc() && last == end;
+}
 
 void read_preset(YamlValue& value, JobSpec& spec) {
   std::string name;
@@ -28,6 +38,24 @@ void read_strategy(YamlValue& value, JobSpec& spec) {
   value.read(spec.train->strategy);
 }
 
+void read_ramp(YamlValue& value, JobSpec& spec) {
+  const YAML::Node& node = value.node();
+  std::vector<RampPoint> ramp;
+  for (auto it = node.begin(); node.IsMap() && it != node.end(); ++it) {
+    RampPoint point;
+    if (!it->first.IsScalar() || !it->second.IsScalar() ||
+        !parse_whole(it->first.Scalar(), point.samples) ||
+        !parse_whole(it->second.Scalar(), point.global)) {
+      break;
+    }
+    ramp.push_back(point);
+  }
+  if (!node.IsMap() || ramp.size() != node.size()) {
+    return value.fail_expected("whole numbers as in {1000: 8, 3000: 16}");
+  }
+  spec.train->batch.ramp = std::move(ramp);
+}
+
 #define HP_READ(member) [](YamlValue& v, JobSpec& s) { v.read(s.member); }
 
 // clang-format off
@@ -36,7 +64,8 @@ constexpr JobYamlKey kKeys[] = {
      "A Llama-3-architecture model: a preset, or all of dim, layers, heads, kv_heads, ffn and "
      "vocab. With a preset, a dimension given as well overrides it.", nullptr},
     {"workload.train.model.preset", kValue, "text", "",
-     "tiny, debugmodel, llama3-8b, llama3-70b, llama3-405b", "Named dimensions.", read_preset},
+     "tiny, debugmodel, llama2-7b, llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, "
+     "llama3.1-8b, llama3.1-70b, llama3.1-405b", "Named dimensions.", read_preset},
     {"workload.train.model.dim", kValue, "integer", "of the preset", "1 to 1048576",
      "Width of the residual stream; dim / heads is even.", HP_READ(train->model.dim)},
     {"workload.train.model.layers", kValue, "integer", "of the preset", "1 to 10000",
@@ -50,10 +79,25 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.model.vocab", kValue, "integer", "of the preset", "256 to 16777216",
      "Rows of the embedding; the byte tokenizer uses the first 256.",
      HP_READ(train->model.vocab)},
-    {"workload.train.model.rope_theta", kValue, "number", "500000", "1 to 1e9",
-     "Base of the rotary embedding.", HP_READ(train->model.rope_theta)},
+    {"workload.train.model.rope_theta", kValue, "number", "of the preset", "1 to 1e9",
+     "Base of the rotary embedding; 500000 without a preset.", HP_READ(train->model.rope_theta)},
     {"workload.train.model.norm_eps", kValue, "number", "1e-05", "1e-12 to 0.01",
      "Added under the root of RMSNorm.", HP_READ(train->model.norm_eps)},
+    {"workload.train.model.rope_scaling", kSection, "section with factor", "", "",
+     "Llama 3.1's change of the rotary frequencies for long contexts.", nullptr},
+    {"workload.train.model.rope_scaling.factor", kValue, "number", "of the preset",
+     "0, or 1 to 10000",
+     "Long waves become longer by it; 0 = no scaling.", HP_READ(train->model.rope_scaling.factor)},
+    {"workload.train.model.rope_scaling.low_freq_factor", kValue, "number", "1", "0.001 to 10000",
+     "Waves longer than original_max_len / low_freq_factor are scaled in full.",
+     HP_READ(train->model.rope_scaling.low_freq_factor)},
+    {"workload.train.model.rope_scaling.high_freq_factor", kValue, "number", "4",
+     "more than low_freq_factor",
+     "Waves shorter than original_max_len / high_freq_factor stay; in between the change is "
+     "gradual.", HP_READ(train->model.rope_scaling.high_freq_factor)},
+    {"workload.train.model.rope_scaling.original_max_len", kValue, "integer", "8192",
+     "1 to 16777216", "Context length without scaling.",
+     HP_READ(train->model.rope_scaling.original_max_len)},
 
     {"workload.train.data", kSection, "section with path and seq_len", "required", "",
      "What is trained on.", nullptr},
@@ -74,6 +118,9 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.batch.global", kValue, "integer", "required",
      "a multiple of micro x nodes x workers_per_node",
      "Sequences per optimizer step over all workers.", HP_READ(train->batch.global)},
+    {"workload.train.batch.ramp", kValue, "mapping", "{}", "increasing samples",
+     "A smaller start: `{1000: 8, 3000: 16}` takes 8 sequences per step until 1000 were taken, "
+     "then 16 until 3000, then `global`. Each divides as global does.", read_ramp},
     {"workload.train.steps", kValue, "integer", "required", "1 to 2^40",
      "Optimizer steps of the whole job.", HP_READ(train->steps)},
     {"workload.train.seed", kValue, "integer", "1", "0 to 2^64 - 1",
@@ -89,19 +136,38 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.optimizer.eps", kValue, "number", "1e-08", "1e-16 to 1",
      "Added to the root of the second moment.", HP_READ(train->optimizer.eps)},
     {"workload.train.optimizer.weight_decay", kValue, "number", "0.1", "0 to 10",
-     "Decoupled weight decay; norms are exempt.", HP_READ(train->optimizer.weight_decay)},
+     "Decoupled weight decay.", HP_READ(train->optimizer.weight_decay)},
+    {"workload.train.optimizer.no_decay", kValue, "list", "[norms, biases]",
+     "norms, biases, embeddings", "Parameters that are exempt from weight decay.",
+     [](YamlValue& v, JobSpec& s) { v.read_words(s.train->optimizer.no_decay); }},
     {"workload.train.optimizer.clip", kValue, "number", "1", "0 to 1e9",
      "Largest global gradient norm; 0 = no clipping.", HP_READ(train->optimizer.clip)},
 
     {"workload.train.schedule", kSection, "section", "", "", "Learning rate over the steps.",
      nullptr},
-    {"workload.train.schedule.name", kValue, "text", "cosine", "cosine",
-     "Shape after the warm-up.", HP_READ(train->schedule.name)},
+    {"workload.train.schedule.name", kValue, "text", "cosine",
+     "cosine, linear, wsd, constant",
+     "Shape after the warm-up. wsd: lr stays until the last decay_steps.",
+     HP_READ(train->schedule.name)},
+    {"workload.train.schedule.unit", kValue, "text", "steps", "steps, samples",
+     "Of warmup_steps and decay_steps, and what progress is measured in.",
+     HP_READ(train->schedule.unit)},
     {"workload.train.schedule.warmup_steps", kValue, "integer", "0", "0 to 2^40",
-     "Steps of linear increase from 0 to lr.", HP_READ(train->schedule.warmup_steps)},
+     "Length of the linear increase from 0 to lr, in unit.",
+     HP_READ(train->schedule.warmup_steps)},
+    {"workload.train.schedule.decay_steps", kValue, "integer", "0", "0 to 2^40; wsd: at least 1",
+     "wsd: length of the decrease at the end, in unit.", HP_READ(train->schedule.decay_steps)},
+    {"workload.train.schedule.decay", kValue, "text", "sqrt", "linear, sqrt, cosine",
+     "wsd: shape of the decrease; sqrt is 1 - sqrt(progress).", HP_READ(train->schedule.decay)},
     {"workload.train.schedule.min_lr_ratio", kValue, "number", "0.1", "0 to 1",
      "Learning rate at the last step, as a part of lr.",
      HP_READ(train->schedule.min_lr_ratio)},
+
+    {"workload.train.loss", kSection, "section", "", "", "Cross entropy and what is added to it.",
+     nullptr},
+    {"workload.train.loss.z_loss", kValue, "number", "0", "0 to 1",
+     "Adds this times the mean of log^2 Z, Z the sum of the exponentials of a token's logits. "
+     "Reported losses leave it out.", HP_READ(train->loss.z_loss)},
 
     {"workload.train.parallelism", kSection, "section", "", "", "How the model is sharded.",
      nullptr},

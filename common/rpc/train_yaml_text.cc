@@ -20,6 +20,12 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "vocab", t.model.vocab);
   put(out, "rope_theta", t.model.rope_theta);
   put(out, "norm_eps", t.model.norm_eps);
+  out << Key << "rope_scaling" << Value << BeginMap;
+  put(out, "factor", t.model.rope_scaling.factor);
+  put(out, "low_freq_factor", t.model.rope_scaling.low_freq_factor);
+  put(out, "high_freq_factor", t.model.rope_scaling.high_freq_factor);
+  put(out, "original_max_len", t.model.rope_scaling.original_max_len);
+  out << EndMap;
   out << EndMap << Key << "data" << Value << BeginMap;
   put(out, "path", t.data.path);
   put(out, "tokenizer", t.data.tokenizer);
@@ -27,6 +33,13 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   out << EndMap << Key << "batch" << Value << BeginMap;
   put(out, "micro", t.batch.micro);
   put(out, "global", t.batch.global);
+  if (!t.batch.ramp.empty()) {
+    out << Key << "ramp" << Value << BeginMap;
+    for (const RampPoint& point : t.batch.ramp) {
+      put(out, std::to_string(point.samples).c_str(), point.global);
+    }
+    out << EndMap;
+  }
   out << EndMap;
   put(out, "steps", t.steps);
   put(out, "seed", std::to_string(t.seed));
@@ -36,11 +49,17 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "beta2", t.optimizer.beta2);
   put(out, "eps", t.optimizer.eps);
   put(out, "weight_decay", t.optimizer.weight_decay);
+  out << Key << "no_decay" << Value << YAML::Flow << t.optimizer.no_decay;
   put(out, "clip", t.optimizer.clip);
   out << EndMap << Key << "schedule" << Value << BeginMap;
   put(out, "name", t.schedule.name);
+  put(out, "unit", t.schedule.unit);
   put(out, "warmup_steps", t.schedule.warmup_steps);
+  put(out, "decay_steps", t.schedule.decay_steps);
+  put(out, "decay", t.schedule.decay);
   put(out, "min_lr_ratio", t.schedule.min_lr_ratio);
+  out << EndMap << Key << "loss" << Value << BeginMap;
+  put(out, "z_loss", t.loss.z_loss);
   out << EndMap << Key << "parallelism" << Value << BeginMap;
   put(out, "strategy", t.strategy);
   out << EndMap;

@@ -20,7 +20,14 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
          number("model.kv_heads", a.kv_heads, b.kv_heads) + number("model.ffn", a.ffn, b.ffn) +
          number("model.vocab", a.vocab, b.vocab) +
          number("model.rope_theta", a.rope_theta, b.rope_theta) +
-         number("model.norm_eps", a.norm_eps, b.norm_eps);
+         number("model.norm_eps", a.norm_eps, b.norm_eps) +
+         number("model.rope_scaling.factor", a.rope_scaling.factor, b.rope_scaling.factor);
+}
+
+// Weight decay may change from one run to the next: it is no part of what is stored.
+bool same_tensors(std::vector<Block> a, std::vector<Block> b) {
+  for (auto* blocks : {&a, &b}) set_no_decay(*blocks, {});
+  return a == b;
 }
 
 }  // namespace
@@ -28,7 +35,9 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
 Outcome check_resumable(const Manifest& manifest, const RunIdentity& run,
                         const std::string& step_dir) {
   std::string why = model_difference(manifest.model, run.model);
-  if (why.empty() && manifest.blocks != run.blocks) why = "the parameter layout differs";
+  if (why.empty() && !same_tensors(manifest.blocks, run.blocks)) {
+    why = "the parameter layout differs";
+  }
   if (why.empty() && manifest.weights_only) return Ok{};
   if (why.empty()) {
     why = difference("seed", std::to_string(manifest.seed), std::to_string(run.seed));

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "trainer/model/rotary.h"
+
 namespace hpctl {
 
 namespace {
@@ -16,15 +18,15 @@ enum HeadParameter { kFinalNorm, kOutput };
 
 }  // namespace
 
-Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute)
+Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss)
     : model_(model),
       compute_(compute),
       wide_(compute == at::kDouble ? at::kDouble : at::kFloat),
+      z_loss_(z_loss),
       head_dim_(model.dim / model.heads) {
   const at::NoGradGuard no_grad;
   // Angles in fp64, since fp32 loses whole turns at long positions.
-  const Tensor pair = at::arange(0, head_dim_, 2, at::kDouble);
-  const Tensor frequency = at::pow(model.rope_theta, pair / -static_cast<double>(head_dim_));
+  const Tensor frequency = at::tensor(rotary_frequencies(model), at::kDouble);
   const Tensor half = at::outer(at::arange(seq_len, at::kDouble), frequency);
   const Tensor angle = at::cat({half, half}, 1).unsqueeze(1);
   cos_ = angle.cos().to(wide_);
@@ -93,9 +95,12 @@ Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) con
   return at::linear(rms_norm(x, parameters[kFinalNorm]), parameters[kOutput]).to(wide_);
 }
 
-Tensor Llama::loss_sum(const Tensor& logits, const Tensor& targets) {
+Llama::Loss Llama::loss(const Tensor& logits, const Tensor& targets) const {
   const Tensor rows = logits.view({-1, logits.size(-1)});
-  return at::nll_loss(at::log_softmax(rows, -1), targets.reshape({-1}), {}, at::Reduction::Sum);
+  const Tensor entropy =
+      at::nll_loss(at::log_softmax(rows, -1), targets.reshape({-1}), {}, at::Reduction::Sum);
+  if (z_loss_ == 0) return {entropy, entropy};
+  return {entropy, entropy + z_loss_ * at::logsumexp(rows, -1).square().sum()};
 }
 
 }  // namespace hpctl

@@ -23,7 +23,8 @@ namespace hpctl {
 class Llama {
  public:
   // `compute` is at::kFloat, at::kBFloat16 or at::kDouble, the type of parameters and activations.
-  Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute);
+  // `z_loss` as in LossSpec.
+  Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss = 0);
 
   // [B, T] int64 -> [B, T, D]
   at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens) const;
@@ -31,8 +32,12 @@ class Llama {
   at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const;
   // [B, T, D] -> logits [B, T, vocab], fp32 or fp64
   at::Tensor logits(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const;
-  // Sum over all tokens of the cross entropy. `targets` is [B, T] int64.
-  static at::Tensor loss_sum(const at::Tensor& logits, const at::Tensor& targets);
+  // Sums over all tokens; `targets` is [B, T] int64.
+  struct Loss {
+    at::Tensor entropy;    // cross entropy: what is reported
+    at::Tensor objective;  // what is minimised: that plus the z-loss
+  };
+  Loss loss(const at::Tensor& logits, const at::Tensor& targets) const;
 
  private:
   at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight) const;
@@ -42,6 +47,7 @@ class Llama {
   ModelSpec model_;
   at::ScalarType compute_;
   at::ScalarType wide_;  // of norms, rotary positions, softmax and loss: fp32 or fp64
+  double z_loss_;
   int64_t head_dim_;
   at::Tensor cos_;   // [T, 1, h]
   at::Tensor sin_;   // [T, 1, h]

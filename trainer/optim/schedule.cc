@@ -4,18 +4,44 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
+
+#include "trainer/data/batch_ramp.h"
 
 namespace hpctl {
 
-double learning_rate(const TrainSpec& spec, uint64_t step) {
+namespace {
+
+double cosine(double x) { return 0.5 * (1.0 + std::cos(std::numbers::pi * x)); }
+
+double decayed(const std::string& shape, double x) {
+  if (shape == "linear") return 1.0 - x;
+  if (shape == "sqrt") return 1.0 - std::sqrt(x);
+  return cosine(x);
+}
+
+}  // namespace
+
+double learning_rate(const TrainSpec& spec, uint64_t step, uint64_t samples) {
+  const ScheduleSpec& s = spec.schedule;
+  const bool by_samples = s.unit == "samples";
+  const auto steps = static_cast<uint64_t>(spec.steps);
+  const auto k = static_cast<double>(by_samples ? samples : step);
+  const auto last = static_cast<double>(by_samples ? samples_after(spec.batch, steps) : steps);
+  const auto one = static_cast<double>(by_samples ? spec.batch.global : 1);
+  const auto warmup = static_cast<double>(s.warmup_steps);
   const double peak = spec.optimizer.lr;
-  const auto k = static_cast<double>(step);
-  const auto warmup = static_cast<double>(spec.schedule.warmup_steps);
   if (k <= warmup) return peak * k / warmup;
-  const double length = std::max(1.0, static_cast<double>(spec.steps) + 1.0 - warmup);
-  const double progress = std::min(1.0, (k - warmup) / length);
-  const double floor = spec.schedule.min_lr_ratio;
-  return peak * (floor + (1.0 - floor) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress)));
+  const auto progress = [&](double begin) {
+    return std::clamp((k - begin) / std::max(1.0, last + one - begin), 0.0, 1.0);
+  };
+  double part = 1.0;
+  if (s.name == "cosine") part = cosine(progress(warmup));
+  if (s.name == "linear") part = decayed("linear", progress(warmup));
+  if (s.name == "wsd") {
+    part = decayed(s.decay, progress(std::max(warmup, last - static_cast<double>(s.decay_steps))));
+  }
+  return peak * (s.min_lr_ratio + (1.0 - s.min_lr_ratio) * part);
 }
 
 }  // namespace hpctl

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate of step k = 1 .. steps, with w = warmup_steps and r = min_lr_ratio:
+// The learning rate of a step, as a function of what was done before it. Position k counts steps
+// (the first is 1), or with unit samples the samples taken when the step is over; n is the last
+// position of the job, s the size of its last step in the unit (1 for steps). With w =
+// warmup_steps, d = decay_steps and r = min_lr_ratio:
 //
-//   k <= w   lr * k / w                                              (linear warm-up)
-//   k >  w   lr * (r + (1 - r) * (1 + cos(pi * (k - w) / (steps + 1 - w))) / 2)
+//   k <= w      lr * k / w                                               (linear warm-up)
+//   otherwise   lr * (r + (1 - r) * f(x))
 //
-// The divisor is one more than the steps that follow the warm-up, so that the last step still
-// learns when r = 0 (TorchTitan's "virtual last step").
+//   cosine      f = (1 + cos(pi * x)) / 2,  x = (k - w) / (n + s - w)
+//   linear      f = 1 - x,                  x as above
+//   constant    f = 1
+//   wsd         f = 1 until n - d, then by `decay`: linear 1 - x, sqrt 1 - sqrt(x), cosine as
+//   above,
+//               x = (k - (n - d)) / (d + s)
+//
+// The divisors are one step longer than what they divide, so that the last step still learns when
+// r = 0 (TorchTitan's "virtual last step"). Samples that were skipped count as taken.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +24,7 @@
 
 namespace hpctl {
 
-double learning_rate(const TrainSpec& spec, uint64_t step);
+// `samples` = sample cursor at the end of step `step`.
+double learning_rate(const TrainSpec& spec, uint64_t step, uint64_t samples);
 
 }  // namespace hpctl

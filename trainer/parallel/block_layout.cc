@@ -56,6 +56,19 @@ void append_tensor(Block& block, std::string name, std::vector<int64_t> shape) {
   block.tensors.push_back(std::move(slot));
 }
 
+void set_no_decay(std::vector<Block>& blocks, const std::vector<std::string>& groups) {
+  const auto group_of = [](const TensorSlot& tensor) -> const char* {
+    if (tensor.name.ends_with(".bias")) return "biases";
+    if (tensor.shape.size() < 2) return "norms";
+    return tensor.name.find(".embed_") != std::string::npos ? "embeddings" : "";
+  };
+  for (Block& block : blocks) {
+    for (TensorSlot& tensor : block.tensors) {
+      tensor.no_decay = std::find(groups.begin(), groups.end(), group_of(tensor)) != groups.end();
+    }
+  }
+}
+
 std::vector<Block> llama_layout(const ModelSpec& model) {
   std::vector<Block> blocks;
   blocks.reserve(static_cast<size_t>(model.layers) + 2);

@@ -26,7 +26,7 @@ struct TensorSlot {
   std::vector<int64_t> shape;
   int64_t offset = 0;     // first element within the block; a multiple of kAlignElements
   int64_t numel = 0;      // product of shape
-  bool no_decay = false;  // exempt from weight decay (one-dimensional: norms)
+  bool no_decay = false;  // exempt from weight decay; not part of what a tensor is
   bool operator==(const TensorSlot&) const = default;
 };
 
@@ -63,6 +63,10 @@ ElementRange intersect(ElementRange a, ElementRange b);
 
 // Appends a tensor behind the last one, at the next aligned offset, and updates block.numel.
 void append_tensor(Block& block, std::string name, std::vector<int64_t> shape);
+
+// Exempts the tensors of the groups from weight decay, and only those: norms | biases | embeddings
+// (OptimizerSpec::no_decay).
+void set_no_decay(std::vector<Block>& blocks, const std::vector<std::string>& groups);
 
 // Llama-3 with untied output: "embed" (model.embed_tokens.weight), "layers.0" ... (in forward
 // order: input_layernorm, q/k/v/o_proj, post_attention_layernorm, gate/up/down_proj), "head"

@@ -117,10 +117,10 @@ Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at
   blocks_[head_]->attach_gradient();
   double loss_sum = 0;
   {
-    const at::Tensor loss =
-        Llama::loss_sum(model_.logits(blocks_[head_]->parameters(), inputs[head_]), targets);
-    loss_sum = loss.item<double>();
-    compat::backward(loss * scale, {});
+    const Llama::Loss loss =
+        model_.loss(model_.logits(blocks_[head_]->parameters(), inputs[head_]), targets);
+    loss_sum = loss.entropy.item<double>();
+    compat::backward(loss.objective * scale, {});
   }
   blocks_[head_]->release();
   HP_TRY(begin_reduce(head_));

@@ -36,8 +36,8 @@ class FullySharded {
   // Zeroes the gradient shards; `shards[b]` is this rank's fp32 shard of block b for the step.
   void begin_step(std::vector<const float*> shards);
 
-  // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of loss_sum * scale, summed
-  // over ranks, to the gradient shards. Returns this rank's sum of the cross entropy.
+  // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of the objective * scale,
+  // summed over ranks, to the gradient shards. Returns this rank's sum of the cross entropy.
   Result<double> forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
                                   double scale);
 

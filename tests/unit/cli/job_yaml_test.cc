@@ -302,8 +302,9 @@ TEST(JobYaml, NamesMistakesOfTraining) {
   const std::vector<Case> cases = {
       {train("    model: {preset: debugmodell}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n"),
-       "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama3-8b, "
-       "llama3-70b, llama3-405b, found \"debugmodell\"\n"},
+       "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama2-7b, "
+       "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
+       "llama3.1-405b, found \"debugmodell\"\n"},
       {train("    model: {preset: tiny, kv_heads: 3}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: hybrid}\n"),
        "j.yaml:4:27: workload.train.model.kv_heads: expected a divisor of heads (4), found 3\n"

@@ -67,7 +67,7 @@ TEST(Golden, FiveStepsAgreeWithPyTorch) {
     EXPECT_NEAR(*loss / (kBatch * kLength), testing::kGoldenLosses[i], 1e-5) << "step " << step;
     EXPECT_NEAR(norm, testing::kGoldenNorms[i], 1e-5) << "step " << step;
     const OptimizerSpec& optimizer = workload.train.optimizer;
-    state.apply(AdamStep(optimizer, step, learning_rate(workload.train, step),
+    state.apply(AdamStep(optimizer, step, learning_rate(workload.train, step, step * kBatch),
                          clip_factor(norm, optimizer.clip)),
                 gradients, step * kBatch);
   }

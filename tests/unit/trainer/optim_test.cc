@@ -6,9 +6,13 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "trainer/data/batch_ramp.h"
 #include "trainer/model/initial_values.h"
+#include "trainer/model/rotary.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
@@ -120,14 +124,14 @@ TEST(Schedule, WarmUpThenCosineToTheFloor) {
   spec.optimizer.lr = 1.0;
   spec.schedule.warmup_steps = 10;
   spec.schedule.min_lr_ratio = 0.1;
-  EXPECT_DOUBLE_EQ(learning_rate(spec, 1), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate(spec, 10), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 1, 0), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 10, 0), 1.0);
   // Half-way of the 101 virtual steps behind the warm-up lies between steps 60 and 61.
-  EXPECT_NEAR((learning_rate(spec, 60) + learning_rate(spec, 61)) / 2, 0.55, 1e-9);
-  EXPECT_GT(learning_rate(spec, 110), 0.1);
-  EXPECT_NEAR(learning_rate(spec, 110), 0.1, 1e-3);
+  EXPECT_NEAR((learning_rate(spec, 60, 0) + learning_rate(spec, 61, 0)) / 2, 0.55, 1e-9);
+  EXPECT_GT(learning_rate(spec, 110, 0), 0.1);
+  EXPECT_NEAR(learning_rate(spec, 110, 0), 0.1, 1e-3);
   for (uint64_t k = 11; k < 110; ++k) {
-    EXPECT_GT(learning_rate(spec, k), learning_rate(spec, k + 1));
+    EXPECT_GT(learning_rate(spec, k, 0), learning_rate(spec, k + 1, 0));
   }
 }
 
@@ -136,9 +140,128 @@ TEST(Schedule, NeverZeroBeforeTheEnd) {
   spec.steps = 5;
   spec.optimizer.lr = 1.0;
   spec.schedule.min_lr_ratio = 0;
-  EXPECT_GT(learning_rate(spec, 5), 0.0);
+  EXPECT_GT(learning_rate(spec, 5, 0), 0.0);
   spec.schedule.warmup_steps = 8;  // longer than the job
-  EXPECT_DOUBLE_EQ(learning_rate(spec, 5), 5.0 / 8.0);
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 5, 0), 5.0 / 8.0);
+}
+
+TEST(Schedule, LinearAndConstant) {
+  TrainSpec spec;
+  spec.steps = 100;
+  spec.optimizer.lr = 2.0;
+  spec.schedule.min_lr_ratio = 0.5;
+  spec.schedule.name = "constant";
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 1, 0), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 100, 0), 2.0);
+  spec.schedule.name = "linear";
+  spec.schedule.warmup_steps = 1;
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 1, 0), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 51, 0), 2.0 * (0.5 + 0.5 * 0.5));
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 100, 0), 2.0 * (0.5 + 0.5 * 0.01));
+}
+
+TEST(Schedule, WsdStaysAndThenDecays) {
+  TrainSpec spec;
+  spec.steps = 100;
+  spec.optimizer.lr = 1.0;
+  spec.schedule = {.name = "wsd", .warmup_steps = 10, .decay_steps = 24, .min_lr_ratio = 0};
+  for (const uint64_t k : {10, 11, 50, 76}) EXPECT_DOUBLE_EQ(learning_rate(spec, k, 0), 1.0) << k;
+  const std::vector<std::pair<const char*, double>> quarter = {
+      {"linear", 0.8}, {"sqrt", 1 - std::sqrt(0.2)}, {"cosine", (1 + std::cos(M_PI / 5)) / 2}};
+  for (const auto& [decay, expected] : quarter) {
+    spec.schedule.decay = decay;
+    EXPECT_NEAR(learning_rate(spec, 81, 0), expected, 1e-12) << decay;
+    EXPECT_GT(learning_rate(spec, 100, 0), 0.0) << decay;
+  }
+}
+
+TEST(Schedule, CountsSamplesWhereItShould) {
+  TrainSpec spec;
+  spec.steps = 20;
+  spec.batch.global = 10;
+  spec.batch.ramp = {{.samples = 20, .global = 5}};
+  ASSERT_EQ(samples_after(spec.batch, 20), 180U);
+  spec.optimizer.lr = 1.0;
+  spec.schedule = {.name = "linear", .unit = "samples", .warmup_steps = 40, .min_lr_ratio = 0};
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 1, 5), 0.125);
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 6, 40), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 13, 115), 0.5) << "half of the 150 that follow";
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 20, 180), 10.0 / 150.0);
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 20, 1000), 0.0) << "skipped samples push beyond the end";
+}
+
+TEST(Ramp, DependsOnTheCursorAlone) {
+  BatchSpec batch;
+  batch.global = 16;
+  batch.ramp = {{.samples = 10, .global = 4}, {.samples = 30, .global = 8}};
+  std::vector<uint64_t> sizes;
+  uint64_t cursor = 0;
+  for (uint64_t step = 0; step < 8; ++step) {
+    EXPECT_EQ(samples_after(batch, step), cursor);
+    sizes.push_back(global_batch(batch, cursor));
+    cursor += sizes.back();
+  }
+  EXPECT_EQ(sizes, (std::vector<uint64_t>{4, 4, 4, 8, 8, 8, 16, 16}));
+}
+
+TEST(Models, HaveAsManyParametersAsPublished) {
+  const std::map<std::string, int64_t> expected = {
+      // TorchTitan's flavors (reference table of the design), Meta's model cards.
+      {"debugmodel", 6'163'712},        {"llama2-7b", 6'738'415'616},
+      {"llama2-13b", 13'015'864'320},   {"llama2-70b", 68'976'648'192},
+      {"llama3-8b", 8'030'261'248},     {"llama3-70b", 70'553'706'496},
+      {"llama3-405b", 405'853'388'800}, {"llama3.1-8b", 8'030'261'248}};
+  for (const auto& [name, count] : expected) {
+    EXPECT_EQ(parameter_count(llama_layout(*model_preset(name))), count) << name;
+  }
+}
+
+// From Hugging Face's formula, by hand: 8192 / wavelength decides.
+TEST(Models, Llama31ScalesSlowRotations) {
+  const ModelSpec plain = *model_preset("llama3-8b");
+  const ModelSpec scaled = *model_preset("llama3.1-8b");
+  const std::vector<double> before = rotary_frequencies(plain);
+  const std::vector<double> after = rotary_frequencies(scaled);
+  ASSERT_EQ(after.size(), 64U);
+  EXPECT_DOUBLE_EQ(before[1], std::pow(500000.0, -2.0 / 128));
+  int kept = 0;
+  int divided = 0;
+  for (size_t i = 0; i < after.size(); ++i) {
+    const double wavelength = 2 * M_PI / before[i];
+    const double smooth = (8192 / wavelength - 1) / 3;
+    if (wavelength < 2048) {
+      EXPECT_DOUBLE_EQ(after[i], before[i]) << i;
+      ++kept;
+    } else if (wavelength > 8192) {
+      EXPECT_DOUBLE_EQ(after[i], before[i] / 8) << i;
+      ++divided;
+    } else {
+      EXPECT_NEAR(after[i], (1 - smooth) * before[i] / 8 + smooth * before[i], 1e-15) << i;
+    }
+  }
+  EXPECT_EQ(kept, 29);
+  EXPECT_EQ(divided, 29);
+}
+
+TEST(NoDecay, ByGroup) {
+  std::vector<Block> blocks = llama_layout(*model_preset("tiny"));
+  const auto exempt = [&] {
+    std::vector<std::string> names;
+    for (const Block& block : blocks) {
+      for (const TensorSlot& t : block.tensors) {
+        if (t.no_decay) names.push_back(t.name);
+      }
+    }
+    return names;
+  };
+  const std::vector<std::string> norms = exempt();
+  EXPECT_EQ(norms.size(), 5U);
+  set_no_decay(blocks, {"norms", "biases"});
+  EXPECT_EQ(exempt(), norms) << "the default";
+  set_no_decay(blocks, {"embeddings"});
+  EXPECT_EQ(exempt(), std::vector<std::string>{"model.embed_tokens.weight"});
+  set_no_decay(blocks, {});
+  EXPECT_TRUE(exempt().empty());
 }
 
 TEST(Bf16, RoundsToNearestEven) {

@@ -40,7 +40,8 @@ struct Curve {
 
 class Comparison {
  public:
-  Comparison() {
+  // `other`: every setting that is not the default.
+  explicit Comparison(bool other) {
     std::ofstream text(dir_ / "text");
     for (int i = 0; i < 3000; ++i) text << "item " << i << " is " << i * i % 701 << " units\n";
     text.close();
@@ -65,6 +66,13 @@ class Comparison {
     train.optimizer.clip = 0.7;
     train.schedule.warmup_steps = 10;
     train.precision = "fp32";
+    if (!other) return;
+    train.model.rope_scaling = {
+        .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_len = 64};
+    train.schedule.name = "wsd";
+    train.schedule.decay_steps = 30;
+    train.optimizer.no_decay = {"norms", "embeddings"};
+    train.loss.z_loss = 1e-3;
   }
 
   // Runs train.py; false when there is no PyTorch. Call before the accessors below.
@@ -107,7 +115,11 @@ class Comparison {
     return curve;
   }
 
-  std::vector<Block> blocks() const { return llama_layout(workload.train.model); }
+  std::vector<Block> blocks() const {
+    std::vector<Block> blocks = llama_layout(workload.train.model);
+    set_no_decay(blocks, workload.train.optimizer.no_decay);
+    return blocks;
+  }
 
   // The whole batch of a step (from 1) as one micro-batch.
   MicroBatch batch(uint64_t step) const {
@@ -209,7 +221,7 @@ class WideTraining {
       : comparison_(comparison),
         train_(comparison.workload.train),
         blocks_(comparison.blocks()),
-        model_(train_.model, train_.data.seq_len, at::kDouble) {
+        model_(train_.model, train_.data.seq_len, at::kDouble, train_.loss.z_loss) {
     for (const Block& block : blocks_) {
       std::vector<float> flat(static_cast<size_t>(block.numel));
       fill_initial_values(train_.model, block, train_.seed, {0, block.numel}, flat.data());
@@ -221,16 +233,16 @@ class WideTraining {
   void step(uint64_t number) {
     const MicroBatch batch = comparison_.batch(number);
     const auto tokens = static_cast<double>(batch.tokens.numel());
-    const at::Tensor loss = forward(batch);
-    compat::backward(loss / tokens, {});
-    curve.losses.push_back(loss.item<double>() / tokens);
+    const Llama::Loss loss = forward(batch);
+    compat::backward(loss.objective / tokens, {});
+    curve.losses.push_back(loss.entropy.item<double>() / tokens);
     double squares = 0;
     for (State& state : states_) {
       squares += sum_of_squares(state.gradient.data(), static_cast<int64_t>(state.gradient.size()));
     }
     curve.norms.push_back(std::sqrt(squares));
     if (number == 1) collect_gradient();
-    const AdamStep adam(train_.optimizer, number, learning_rate(train_, number),
+    const AdamStep adam(train_.optimizer, number, learning_rate(train_, number, 0),
                         clip_factor(curve.norms.back(), train_.optimizer.clip));
     for (size_t b = 0; b < blocks_.size(); ++b) update(adam, blocks_[b], states_[b]);
   }
@@ -243,10 +255,10 @@ class WideTraining {
     std::vector<double> p, m, v, gradient;
   };
 
-  at::Tensor forward(const MicroBatch& batch) {
+  Llama::Loss forward(const MicroBatch& batch) {
     at::Tensor x = model_.embed(leaves(0), batch.tokens);
     for (size_t b = 1; b + 1 < blocks_.size(); ++b) x = model_.layer(leaves(b), x);
-    return Llama::loss_sum(model_.logits(leaves(blocks_.size() - 1), x), batch.targets);
+    return model_.loss(model_.logits(leaves(blocks_.size() - 1), x), batch.targets);
   }
 
   std::vector<at::Tensor> leaves(size_t b) {
@@ -296,8 +308,13 @@ class WideTraining {
     GTEST_SKIP() << "/usr/bin/python3 has no torch; install the package python3-torch"; \
   }
 
-TEST(PyTorch, WorkersInFp32Agree) {
-  Comparison comparison;
+class PyTorch : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Settings, PyTorch, ::testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "Other" : "Default");
+});
+
+TEST_P(PyTorch, WorkersInFp32Agree) {
+  Comparison comparison(GetParam());
   SKIP_WITHOUT_PYTORCH(comparison.run_pytorch("float32"));
   const Curve curve = comparison.run_workers();
   ASSERT_EQ(curve.losses.size(), 100U);
@@ -309,7 +326,7 @@ TEST(PyTorch, WorkersInFp32Agree) {
   const auto comm = make_communicator({});
   const TrainSpec& train = comparison.workload.train;
   const std::vector<Block> blocks = comparison.blocks();
-  const Llama model(train.model, train.data.seq_len, at::kFloat);
+  const Llama model(train.model, train.data.seq_len, at::kFloat, train.loss.z_loss);
   FullySharded engine(model, blocks, *comm, at::kFloat);
   std::vector<std::vector<float>> weights;
   std::vector<const float*> shards;
@@ -325,9 +342,9 @@ TEST(PyTorch, WorkersInFp32Agree) {
   EXPECT_LT(worst_gradient(blocks, dense(blocks, engine), comparison.first_gradient), 1e-5);
 }
 
-TEST(PyTorch, Fp64AgreesToTheLastDigits) {
+TEST_P(PyTorch, Fp64AgreesToTheLastDigits) {
   at::set_num_threads(1);
-  Comparison comparison;
+  Comparison comparison(GetParam());
   SKIP_WITHOUT_PYTORCH(comparison.run_pytorch("float64"));
   WideTraining wide(comparison);
   for (uint64_t step = 1; step <= 100; ++step) wide.step(step);

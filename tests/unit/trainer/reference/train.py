@@ -27,10 +27,25 @@ def norm(x, weight, eps):
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
 
 
+def llama31_frequencies(inverse, s):
+    """As Hugging Face transformers defines rope_type "llama3" (modeling_rope_utils.py)."""
+    wavelength = 2 * math.pi / inverse
+    low = s["original_max_len"] / s["low_freq_factor"]
+    high = s["original_max_len"] / s["high_freq_factor"]
+    smooth = ((s["original_max_len"] / wavelength - s["low_freq_factor"])
+              / (s["high_freq_factor"] - s["low_freq_factor"]))
+    between = (1 - smooth) * inverse / s["factor"] + smooth * inverse
+    result = torch.where(wavelength > low, inverse / s["factor"], inverse)
+    return torch.where((wavelength <= low) & (wavelength >= high), between, result)
+
+
 def rope(x, m):
     """Rotates the pairs (i, i + h/2) of x [B, heads, T, h] (the order of Hugging Face)."""
     half = x.shape[-1] // 2
     inverse = m["rope_theta"] ** (-torch.arange(0, half, dtype=torch.float64) / half)
+    scaling = m["rope_scaling"]
+    if scaling["factor"]:
+        inverse = llama31_frequencies(inverse, scaling)
     angle = torch.outer(torch.arange(x.shape[-2], dtype=torch.float64), inverse)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     a, b = x[..., :half], x[..., half:]
@@ -72,8 +87,14 @@ def learning_rate(t, k):
     w, floor = s["warmup_steps"], s["min_lr_ratio"]
     if k <= w:
         return t["optimizer"]["lr"] * k / w
-    progress = (k - w) / (t["steps"] + 1 - w)
-    return t["optimizer"]["lr"] * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress)))
+    if s["name"] == "cosine":
+        progress = (k - w) / (t["steps"] + 1 - w)
+        part = 0.5 * (1 + math.cos(math.pi * progress))
+    else:
+        assert (s["name"], s["decay"]) == ("wsd", "sqrt")
+        stable = t["steps"] - s["decay_steps"]
+        part = 1 - math.sqrt(max(0, k - stable) / (s["decay_steps"] + 1))
+    return t["optimizer"]["lr"] * (floor + (1 - floor) * part)
 
 
 def read_weights(directory, tensors, dtype):

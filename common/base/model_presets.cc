@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named models. Sources of the dimensions: Llama 2 and Llama 3.x from the config.json files that
+// Meta published with the weights; debugmodel from TorchTitan (models/llama3/__init__.py at
+// b5bcd76); "tiny" is ours, for tests.
+#include <array>
+
+#include "common/base/train_spec.h"
+
+namespace hpctl {
+
+namespace {
+
+struct Preset {
+  const char* name;
+  int64_t dim, layers, heads, kv_heads, ffn, vocab;
+  double rope_theta;
+  double rope_factor;  // 0 = no scaling; the other parameters of the scaling are the defaults
+};
+constexpr std::array<Preset, 11> kPresets = {{
+    {"tiny", 64, 2, 4, 2, 192, 256, 5e5, 0},
+    {"debugmodel", 256, 6, 16, 16, 768, 2048, 5e5, 0},
+    {"llama2-7b", 4096, 32, 32, 32, 11008, 32000, 1e4, 0},
+    {"llama2-13b", 5120, 40, 40, 40, 13824, 32000, 1e4, 0},
+    {"llama2-70b", 8192, 80, 64, 8, 28672, 32000, 1e4, 0},
+    {"llama3-8b", 4096, 32, 32, 8, 14336, 128256, 5e5, 0},
+    {"llama3-70b", 8192, 80, 64, 8, 28672, 128256, 5e5, 0},
+    {"llama3-405b", 16384, 126, 128, 8, 53248, 128256, 5e5, 0},
+    {"llama3.1-8b", 4096, 32, 32, 8, 14336, 128256, 5e5, 8},
+    {"llama3.1-70b", 8192, 80, 64, 8, 28672, 128256, 5e5, 8},
+    {"llama3.1-405b", 16384, 126, 128, 8, 53248, 128256, 5e5, 8},
+}};
+
+}  // namespace
+
+std::optional<ModelSpec> model_preset(const std::string& name) {
+  for (const Preset& p : kPresets) {
+    if (name != p.name) continue;
+    ModelSpec model;
+    model.preset = p.name;
+    model.dim = p.dim;
+    model.layers = p.layers;
+    model.heads = p.heads;
+    model.kv_heads = p.kv_heads;
+    model.ffn = p.ffn;
+    model.vocab = p.vocab;
+    model.rope_theta = p.rope_theta;
+    model.rope_scaling.factor = p.rope_factor;
+    return model;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> model_preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& p : kPresets) names.emplace_back(p.name);
+  return names;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frequencies of the rotary position embedding. Pair i of h / 2 turns by theta^(-2i/h) radians per
+// token. Llama 3.1's scaling for longer contexts (rope_type "llama3" of Hugging Face transformers,
+// modeling_rope_utils.py) divides the frequency of waves longer than original_max_len /
+// low_freq_factor by `factor`, leaves waves shorter than original_max_len / high_freq_factor alone,
+// and goes from one to the other linearly in original_max_len / wavelength.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/train_spec.h"
+
+namespace hpctl {
+
+// head_dim / 2 frequencies, radians per token.
+std::vector<double> rotary_frequencies(const ModelSpec& model);
+
+}  // namespace hpctl
