@@ -65,6 +65,11 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
   std::optional<core::GenerationProgressed> transition;
   for (const RankReport& report : ranks) {
     if (report.generation != entry.shown.generation) continue;
+    const auto before = entry.shown.ranks.find(report.rank);
+    if (before != entry.shown.ranks.end() && before->second.report.step > report.step) {
+      entry.shown.step = report.step;  // went back to leave out samples
+      entry.step_seen_ms = now_ms;
+    }
     entry.shown.ranks[report.rank] = {report, node};
     if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
     if (report.step > entry.shown.step) {

@@ -73,6 +73,16 @@ Outcome Saver::finish() {
   return wait_for_turn();
 }
 
+Outcome Saver::settle() {
+  pending_ = false;
+  return wait_for_turn();
+}
+
+void Saver::forget_after(uint64_t step) {
+  if (begun_step_ > step) begun_step_ = 0;
+  if (committed_step_ > step) committed_step_ = 0;
+}
+
 // Until nothing is under way on any rank.
 Outcome Saver::wait_for_turn() {
   while (turn_ != Turn::kIdle) {

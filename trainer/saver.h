@@ -61,6 +61,11 @@ class Saver {
   // Ends with a durable checkpoint of the present state, after finishing what is under way.
   Outcome finish();
 
+  // Finishes what is under way; nothing of it stays pending. A collective.
+  Outcome settle();
+  // After going back to `step`: what this process saved behind it does not exist any more.
+  void forget_after(uint64_t step);
+
   // Step of the newest checkpoint this process saw committed; 0 = none.
   uint64_t committed_step() const { return committed_step_; }
 

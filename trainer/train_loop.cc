@@ -4,14 +4,17 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <string>
 
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "trainer/batch_reader.h"
 #include "trainer/data/batch_ramp.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/optim/stability.h"
 #include "trainer/runtime.h"
 
 namespace hpctl {
@@ -60,8 +63,8 @@ Outcome TrainLoop::run() {
 
 Outcome TrainLoop::load_data() {
   progress_.enter(WorkerPhase::kLoading);
-  auto reader = SampleReader::open(workload_.train.data, workload_.train.seed,
-                                   workload_.train.model.vocab);
+  auto reader =
+      SampleReader::open(workload_.train.data, workload_.train.seed, workload_.train.model.vocab);
   if (!reader.ok()) return reader.error();
   reader_ = std::move(reader).value();
   log_phase("data");
@@ -127,6 +130,11 @@ Outcome TrainLoop::step() {
   step_tokens_ = sample_count(samples.ranges) * static_cast<uint64_t>(workload_.train.data.seq_len);
   const double lr = learning_rate(workload_.train, next_step(), samples.next_cursor);
   HP_TRY_ASSIGN(const StepSums sums, compute_gradients(samples));
+  const StabilitySpec& stability = workload_.train.stability;
+  const std::string problem =
+      stability_problem(stability, state_->stability(), sums.loss, sums.grad_norm);
+  if (!problem.empty()) return leave_out(samples, problem);
+  remember_step(stability, state_->stability(), sums.loss, sums.grad_norm);
   update(sums, samples, lr);
   if (ledger_) HP_TRY(ledger_->append(state_->step(), my_samples_));
   report(sums, lr, began);
@@ -160,6 +168,8 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
   for (size_t b = 0; b < state_->blocks().size(); ++b) {
     squares += sum_of_squares(engine_->gradient(b), engine_->gradient_elements(b));
   }
+  if (failpoint_due("trainer.loss")) loss_sum = std::numeric_limits<double>::quiet_NaN();
+  own_sums_ = {loss_sum, squares};
   // Only rank 0's clock decides, and all ranks hear of it in the same step.
   const double every_seconds = workload_.checkpoint.every_minutes * 60;
   const bool minutes_due =
@@ -173,13 +183,6 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
   result.loss = sums[1] / static_cast<double>(step_tokens_);
   result.minutes_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
-  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-    return Error{ErrorCode::kInternal,
-                 "step " + std::to_string(next_step()) + ": loss " + std::to_string(result.loss) +
-                     ", gradient norm " + std::to_string(result.grad_norm) +
-                     " is not finite; the step was not applied. If it repeats, lower optimizer.lr "
-                     "or look at the data of this step"};
-  }
   return result;
 }
 

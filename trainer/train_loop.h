@@ -3,10 +3,12 @@
 // the job's last one is durable. train_loop.cc is meant to be read from top to bottom.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/base/result.h"
@@ -49,6 +51,10 @@ class TrainLoop {
   Outcome step();
   Result<StepSums> compute_gradients(const StepSamples& samples);
   Result<StepSums> reduce(double loss_sum);
+  // train_loop_stability.cc
+  Outcome leave_out(const StepSamples& samples, const std::string& problem);
+  Outcome reexecute(const StepSamples& samples, const std::string& what);
+  Outcome go_back();
   void update(const StepSums& sums, const StepSamples& samples, double lr);
   void report(const StepSums& sums, double lr, std::chrono::steady_clock::time_point began);
   bool save_due(const StepSums& sums) const;
@@ -68,6 +74,7 @@ class TrainLoop {
   std::optional<LedgerWriter> ledger_;
   std::optional<MetricsWriter> metrics_;
   std::vector<SampleRange> my_samples_;  // of the step under way
+  std::array<double, 2> own_sums_{};     // this rank's loss and gradient squares in that step
   uint64_t step_tokens_ = 0;             // of the whole job in that step
   std::chrono::steady_clock::time_point last_save_began_;
   std::chrono::steady_clock::time_point last_log_{};

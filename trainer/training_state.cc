@@ -26,11 +26,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   if (workload.resume_checkpoint.empty()) {
     state.fill_from_seed();
   } else {
-    const RunIdentity run = {.model = workload.train.model,
-                             .blocks = state.blocks_,
-                             .data = data,
-                             .seed = workload.train.seed};
-    HP_TRY(state.load(run));
+    HP_TRY(state.load(workload.resume_checkpoint));
   }
   state.arena_.seal(state.slot_, state.step_, state.sample_cursor_, workload.generation);
   return state;
@@ -50,8 +46,12 @@ void TrainingState::fill_from_seed() {
   }
 }
 
-Outcome TrainingState::load(const RunIdentity& run) {
-  auto loader = CheckpointLoader::open(workload_.resume_checkpoint);
+Outcome TrainingState::load(const std::string& checkpoint) {
+  const RunIdentity run = {.model = workload_.train.model,
+                           .blocks = blocks_,
+                           .data = data_,
+                           .seed = workload_.train.seed};
+  auto loader = CheckpointLoader::open(checkpoint);
   if (!loader.ok()) {
     Error error = loader.error();
     // For the one who chose it, a checkpoint that is not there is as bad as a damaged one.
@@ -59,7 +59,7 @@ Outcome TrainingState::load(const RunIdentity& run) {
     return error;
   }
   const Manifest& manifest = loader->manifest();
-  HP_TRY(check_resumable(manifest, run, workload_.resume_checkpoint));
+  HP_TRY(check_resumable(manifest, run, checkpoint));
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const ElementRange range = shard_range(blocks_[b].numel, workload_.rank, workload_.world_size);
     for (const StateKind kind : kStateKinds) {
@@ -73,6 +73,7 @@ Outcome TrainingState::load(const RunIdentity& run) {
   step_ = manifest.step;
   sample_cursor_ = manifest.sample_cursor;
   skipped_ = manifest.skipped;
+  stability_ = manifest.stability;
   if (!manifest.weights_only) note_inexact(manifest);  // else this is a beginning
   return Ok{};
 }
@@ -140,6 +141,33 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
   slot_ = target;
 }
 
+void TrainingState::skip(const std::vector<SampleRange>& samples) {
+  skipped_.insert(skipped_.end(), samples.begin(), samples.end());
+  skipped_ = normalized(std::move(skipped_));
+  ++stability_.skips;
+}
+
+Outcome TrainingState::go_back(const std::string& checkpoint) {
+  const std::vector<SampleRange> skipped = skipped_;
+  const uint64_t skips = stability_.skips;
+  arena_.unseal(0);
+  arena_.unseal(1);
+  if (checkpoint.empty()) {
+    fill_from_seed();
+    step_ = 0;
+    sample_cursor_ = 0;
+    skipped_.clear();
+    stability_ = {};
+  } else {
+    HP_TRY(load(checkpoint));
+  }
+  skipped_.insert(skipped_.end(), skipped.begin(), skipped.end());
+  skipped_ = normalized(std::move(skipped_));
+  stability_.skips = skips;
+  arena_.seal(slot_, step_, sample_cursor_, workload_.generation);
+  return Ok{};
+}
+
 Manifest TrainingState::manifest() const {
   Manifest manifest;
   manifest.step = step_;
@@ -148,6 +176,7 @@ Manifest TrainingState::manifest() const {
   manifest.world_size = workload_.world_size;
   manifest.sample_cursor = sample_cursor_;
   manifest.skipped = skipped_;
+  manifest.stability = stability_;
   manifest.data = data_;
   manifest.seed = workload_.train.seed;
   manifest.model = workload_.train.model;

@@ -44,6 +44,14 @@ class TrainingState {
   void apply(const AdamStep& adam, const std::vector<const float*>& gradients,
              uint64_t next_cursor);
 
+  // Numbers that the judgement of the next steps depends on; saved with the state.
+  StabilityRecord& stability() { return stability_; }
+  // Puts samples on the skip list and counts it; the cursor passes over them.
+  void skip(const std::vector<SampleRange>& samples);
+  // To an earlier state of this history: a checkpoint, or the seed (""). The skip list and the
+  // count of skips stay. On an error the state is lost.
+  Outcome go_back(const std::string& checkpoint);
+
   // A manifest of this state without files and shards.
   Manifest manifest() const;
 
@@ -51,7 +59,7 @@ class TrainingState {
   TrainingState(StateArena arena, const Workload& workload, std::vector<Block> blocks);
 
   void fill_from_seed();
-  Outcome load(const RunIdentity& run);
+  Outcome load(const std::string& checkpoint);
   void note_inexact(const Manifest& loaded);
 
   StateArena arena_;
@@ -63,6 +71,7 @@ class TrainingState {
   uint64_t step_ = 0;
   uint64_t sample_cursor_ = 0;
   std::vector<SampleRange> skipped_;
+  StabilityRecord stability_;
   std::string inexact_reason_;  // "" = bit-exact
 };
 

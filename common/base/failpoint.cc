@@ -30,12 +30,16 @@ Armed parse_environment() {
 
 }  // namespace
 
-void failpoint_passed(const char* name) {
-  if (!kIsArmed) return;
+bool failpoint_due(const char* name) {
+  if (!kIsArmed) return false;
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
   static Armed armed = parse_environment();
-  if (armed.name == name && --armed.remaining == 0) ::raise(SIGKILL);
+  return armed.name == name && --armed.remaining == 0;
+}
+
+void failpoint_passed(const char* name) {
+  if (failpoint_due(name)) ::raise(SIGKILL);
 }
 
 }  // namespace hpctl

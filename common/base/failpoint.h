@@ -13,6 +13,9 @@ namespace hpctl {
 
 void failpoint_passed(const char* name);
 
+// The same, but true at the armed pass instead of death: where a test wants a wrong value.
+bool failpoint_due(const char* name);
+
 }  // namespace hpctl
 
 #define HP_FAILPOINT(name) ::hpctl::failpoint_passed(name)

@@ -49,6 +49,17 @@ void check_schedule(const TrainSpec& t, SpecChecks& checks) {
   checks.number(at + "min_lr_ratio", s.min_lr_ratio, 0.0, 1.0);
 }
 
+void check_stability(const StabilitySpec& s, SpecChecks& checks) {
+  const std::string at = "workload.train.stability.";
+  checks.one_of(at + "policy", s.policy, {"stop", "skip", "rollback"});
+  checks.range(at + "window", s.window, 16, 100'000);
+  checks.number(at + "z_score", s.z_score, 1.0, 1e6);
+  if (s.factor != 0) checks.number(at + "factor", s.factor, 1.0, 1e6);
+  checks.range(at + "rollback_steps", s.rollback_steps, 1, kMaxSteps);
+  checks.range(at + "skip_steps", s.skip_steps, 0, 1'000'000);
+  checks.range(at + "max_skips", s.max_skips, 0, 1'000'000);
+}
+
 // Each of them must be a whole number of micro-batches on every worker.
 void check_batch(const BatchSpec& batch, int64_t world_size, SpecChecks& checks) {
   const std::string at = "workload.train.batch.";
@@ -102,6 +113,7 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   checks.range(at + "steps", t.steps, 1, kMaxSteps);
   check_optimizer(t, checks);
   check_schedule(t, checks);
+  check_stability(t.stability, checks);
   checks.number(at + "loss.z_loss", t.loss.z_loss, 0.0, 1.0);
   checks.one_of(at + "parallelism.strategy", t.strategy, {"full"});
   checks.one_of(at + "precision", t.precision, {"bf16", "fp32"});

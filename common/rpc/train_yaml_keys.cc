@@ -169,6 +169,37 @@ constexpr JobYamlKey kKeys[] = {
      "Adds this times the mean of log^2 Z, Z the sum of the exponentials of a token's logits. "
      "Reported losses leave it out.", HP_READ(train->loss.z_loss)},
 
+    {"workload.train.stability", kSection, "section", "", "",
+     "What is done about a step whose loss or gradient norm is unfit. Such a step is never "
+     "applied.", nullptr},
+    {"workload.train.stability.policy", kValue, "text", "stop", "stop, skip, rollback",
+     "For values that are not finite. stop: the workers end, and the job is restarted by its "
+     "recovery rules. skip: the samples of the step are left out for good. rollback: as skip, "
+     "after going back rollback_steps.", HP_READ(train->stability.policy)},
+    {"workload.train.stability.spikes", kValue, "true or false", "false", "",
+     "The same for values far above those of the last steps.", HP_READ(train->stability.spikes)},
+    {"workload.train.stability.window", kValue, "integer", "128", "16 to 100000",
+     "Steps that a spike is measured against; the first 16 of a run are never spikes.",
+     HP_READ(train->stability.window)},
+    {"workload.train.stability.z_score", kValue, "number", "6", "1 to 1e6",
+     "A spike is more than this many deviations (1.4826 times the median absolute deviation, at "
+     "least 1 % of the median) above the median.", HP_READ(train->stability.z_score)},
+    {"workload.train.stability.factor", kValue, "number", "0", "0, or 1 to 1e6",
+     "A spike is also what exceeds this many times the median; 0 = off.",
+     HP_READ(train->stability.factor)},
+    {"workload.train.stability.rollback_steps", kValue, "integer", "100", "1 to 2^40",
+     "rollback: at least so far back, to a checkpoint or to where the workers started.",
+     HP_READ(train->stability.rollback_steps)},
+    {"workload.train.stability.skip_steps", kValue, "integer", "0", "0 to 1000000",
+     "rollback: batches left out in addition, those that follow.",
+     HP_READ(train->stability.skip_steps)},
+    {"workload.train.stability.max_skips", kValue, "integer", "10", "0 to 1000000",
+     "After so many skips the next one fails the job.", HP_READ(train->stability.max_skips)},
+    {"workload.train.stability.reexecute", kValue, "true or false", "false", "",
+     "Execute such a step again first. Another result is a fault of the hardware: the worker that "
+     "computed another loss is blamed, and the job restarts. With stop, the same result fails the "
+     "job without a restart.", HP_READ(train->stability.reexecute)},
+
     {"workload.train.parallelism", kSection, "section", "", "", "How the model is sharded.",
      nullptr},
     {"workload.train.parallelism.strategy", kValue, "text", "full", "full",

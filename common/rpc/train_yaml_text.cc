@@ -60,6 +60,16 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "min_lr_ratio", t.schedule.min_lr_ratio);
   out << EndMap << Key << "loss" << Value << BeginMap;
   put(out, "z_loss", t.loss.z_loss);
+  out << EndMap << Key << "stability" << Value << BeginMap;
+  put(out, "policy", t.stability.policy);
+  put(out, "spikes", t.stability.spikes);
+  put(out, "window", t.stability.window);
+  put(out, "z_score", t.stability.z_score);
+  put(out, "factor", t.stability.factor);
+  put(out, "rollback_steps", t.stability.rollback_steps);
+  put(out, "skip_steps", t.stability.skip_steps);
+  put(out, "max_skips", t.stability.max_skips);
+  put(out, "reexecute", t.stability.reexecute);
   out << EndMap << Key << "parallelism" << Value << BeginMap;
   put(out, "strategy", t.strategy);
   out << EndMap;

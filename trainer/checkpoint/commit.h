@@ -37,4 +37,8 @@ struct RetentionReport {
 Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
                                     uint64_t generation);
 
+// Removes this generation's own checkpoints behind `step`, newest first: their history was undone
+// by going back. An error when the lineage has a newer generation.
+Outcome undo_checkpoints(const std::string& checkpoint_dir, uint64_t generation, uint64_t step);
+
 }  // namespace hpctl

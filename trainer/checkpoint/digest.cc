@@ -3,9 +3,11 @@
 // unsigned 64-bit little-endian; docs/formats.md):
 //   "hpctl digest 1\n", number of tensors, then per tensor in bytewise name order
 //   len(name) name len(dtype) dtype ndim dim... len(data) data,
-//   then step, sample cursor, number of skipped ranges, and begin and end of each.
+//   then step, sample cursor, number of skipped ranges, and begin and end of each; and where the
+//   manifest has it, len "stability", skips, then number and fp64 bits of losses and grad_norms.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <span>
 #include <vector>
 
@@ -49,6 +51,15 @@ class Digester {
     return Ok{};
   }
 
+  void stability(const StabilityRecord& record) {
+    text("stability");
+    number(record.skips);
+    for (const auto* values : {&record.losses, &record.grad_norms}) {
+      number(values->size());
+      for (const double value : *values) number(std::bit_cast<uint64_t>(value));
+    }
+  }
+
   std::string finish() { return hash_.hex_digest(); }
 
  private:
@@ -80,6 +91,7 @@ Result<std::string> digest_checkpoint(const std::string& step_dir) {
     digester.number(range.begin);
     digester.number(range.end);
   }
+  if (manifest.stability != StabilityRecord{}) digester.stability(manifest.stability);
   return digester.finish();
 }
 

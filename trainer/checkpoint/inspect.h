@@ -46,8 +46,9 @@ struct VerifyReport {
 Result<VerifyReport> verify_checkpoint(const std::string& step_dir);
 
 // 64 hex digits over all tensors, parameters and moments, in bytewise name order, then step,
-// sample cursor and skip list; nothing about generation, time, layout or world size (byte framing
-// in docs/formats.md). Verifies all checksums first; a damaged checkpoint is an error. Streams.
+// sample cursor, skip list and stability record; nothing about generation, time, layout or world
+// size (byte framing in docs/formats.md). Verifies all checksums first; a damaged checkpoint is an
+// error. Streams.
 Result<std::string> digest_checkpoint(const std::string& step_dir);
 
 struct TensorDifference {
@@ -60,7 +61,7 @@ struct TensorDifference {
 };
 struct DiffReport {
   uint64_t tensors = 0;       // compared, or present on one side
-  bool same_position = true;  // step, sample cursor and skip list
+  bool same_position = true;  // step, cursor, skip list, stability
   std::vector<TensorDifference> differences;
 
   bool same() const { return same_position && differences.empty(); }

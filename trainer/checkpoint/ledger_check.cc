@@ -59,8 +59,12 @@ class Checker {
       const bool survives = all ? entry.step <= manifest_.step
                                 : found != survivors.end() && entry.step > found->second.first &&
                                       entry.step <= found->second.second;
-      if (!survives) {
+      if (!survives || entry.undone) {
         ++report_.undone;
+        continue;
+      }
+      if (!entry.skipped.empty()) {
+        check_skip(entry);
         continue;
       }
       ++report_.entries;
@@ -100,6 +104,17 @@ class Checker {
   }
 
  private:
+  void check_skip(const LedgerEntry& entry) {
+    for (const SampleRange& samples : entry.skipped) {
+      const bool listed = std::any_of(
+          manifest_.skipped.begin(), manifest_.skipped.end(), [&](const SampleRange& skipped) {
+            return skipped.begin <= samples.begin && samples.end <= skipped.end;
+          });
+      if (listed) continue;
+      problem(range_text(samples.begin, samples.end) + " were skipped in " + where({{}, &entry}) +
+              " but are not on the skip list");
+    }
+  }
   void gap(uint64_t begin, uint64_t end, const Span* before) {
     end = std::min(end, manifest_.sample_cursor);
     if (begin >= end) return;

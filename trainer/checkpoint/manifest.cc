@@ -176,6 +176,11 @@ std::string to_manifest_text(const Manifest& m) {
       {"shards", std::move(shards)},
   };
   if (m.weights_only) document["weights_only"] = true;
+  if (m.stability != StabilityRecord{}) {
+    document["stability"] = {{"skips", m.stability.skips},
+                             {"losses", m.stability.losses},
+                             {"grad_norms", m.stability.grad_norms}};
+  }
   // Names come from our own layout, labels from the environment: replace what is not UTF-8.
   std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
   text.pop_back();

@@ -51,6 +51,14 @@ struct ShardEntry {
   bool operator==(const ShardEntry&) const = default;
 };
 
+// What the judgement of further steps depends on (trainer/optim/stability.h).
+struct StabilityRecord {
+  uint64_t skips = 0;              // times that samples were put on the skip list
+  std::vector<double> losses;      // of the last accepted steps, oldest first
+  std::vector<double> grad_norms;  // of the same steps
+  bool operator==(const StabilityRecord&) const = default;
+};
+
 struct Manifest {
   uint64_t step = 0;
   uint64_t generation = 0;
@@ -58,6 +66,7 @@ struct Manifest {
   int32_t world_size = 1;
   uint64_t sample_cursor = 0;        // next sample number (step_samples.h)
   std::vector<SampleRange> skipped;  // normalized
+  StabilityRecord stability;         // not in the document when it says nothing
   DataIdentity data;
   uint64_t seed = 0;
   ModelSpec model;

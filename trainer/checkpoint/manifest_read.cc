@@ -157,6 +157,24 @@ void read_labels(Fields& fields, const json& document, Manifest& m) {
   m.created_wall_ms = fields.signed_member(document, "created_wall_ms");
 }
 
+std::vector<double> read_numbers(Fields& fields, const json& object, const char* key) {
+  std::vector<double> numbers;
+  for (const json& value : fields.list_member(object, key)) {
+    if (!value.is_number()) fields.fail(key, "has something that is not a number");
+    if (!fields.good()) break;
+    numbers.push_back(value.get<double>());
+  }
+  return numbers;
+}
+
+void read_stability(Fields& fields, const json& document, StabilityRecord& record) {
+  const auto found = document.find("stability");
+  if (found == document.end()) return;
+  record.skips = fields.number_member(*found, "skips", kMaxI64);
+  record.losses = read_numbers(fields, *found, "losses");
+  record.grad_norms = read_numbers(fields, *found, "grad_norms");
+}
+
 Manifest read_document(Fields& fields, const json& document) {
   Manifest m;
   if (fields.text_member(document, "format") != kManifestFormat) {
@@ -175,6 +193,7 @@ Manifest read_document(Fields& fields, const json& document) {
     m.skipped.push_back(
         {fields.number(row[0], "skipped", kMaxI64), fields.number(row[1], "skipped", kMaxI64)});
   }
+  if (document.is_object()) read_stability(fields, document, m.stability);
   const json& data = fields.member(document, "data");
   m.data.fingerprint = fields.text_member(data, "fingerprint");
   m.data.tokens = fields.number_member(data, "tokens", kMaxI64);

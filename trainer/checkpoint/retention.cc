@@ -88,4 +88,17 @@ Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t k
   return report;
 }
 
+Outcome undo_checkpoints(const std::string& checkpoint_dir, uint64_t generation, uint64_t step) {
+  HP_TRY_ASSIGN(auto complete, list_checkpoints(checkpoint_dir));
+  std::reverse(complete.begin(), complete.end());
+  for (const CheckpointRef& ref : complete) {
+    if (ref.generation != generation || ref.step <= step) continue;
+    HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+    const std::string newer = superseded(records, generation);
+    if (!newer.empty()) return Error{ErrorCode::kUnavailable, "cannot go back: " + newer};
+    HP_TRY(delete_checkpoint(checkpoint_dir, ref.name()));
+  }
+  return Ok{};
+}
+
 }  // namespace hpctl

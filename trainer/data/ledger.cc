@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -22,38 +23,65 @@ bool is_ledger_name(const std::string& name) {
          name.substr(name.size() - 6) == ".jsonl";
 }
 
-std::optional<LedgerEntry> parse_line(std::string_view line) {
-  const json document = json::parse(line, nullptr, false);
+struct Line {
+  LedgerEntry entry;
+  uint64_t back_to = std::numeric_limits<uint64_t>::max();
+};
+
+bool parse_ranges(const json& list, std::vector<SampleRange>& ranges) {
+  for (const json& pair : list) {
+    const SampleRange range{pair.at(0).get<uint64_t>(), pair.at(1).get<uint64_t>()};
+    if (pair.size() != 2 || range.begin >= range.end) return false;
+    ranges.push_back(range);
+  }
+  return true;
+}
+
+std::optional<Line> parse_line(std::string_view text) {
+  const json document = json::parse(text, nullptr, false);
   if (!document.is_object()) return std::nullopt;
   try {
-    LedgerEntry entry;
-    entry.generation = document.at("generation").get<uint64_t>();
-    entry.step = document.at("step").get<uint64_t>();
-    entry.rank = document.at("rank").get<int32_t>();
-    for (const json& pair : document.at("samples")) {
-      const SampleRange range{pair.at(0).get<uint64_t>(), pair.at(1).get<uint64_t>()};
-      if (pair.size() != 2 || range.begin >= range.end) return std::nullopt;
-      entry.samples.push_back(range);
+    Line line;
+    line.entry.generation = document.at("generation").get<uint64_t>();
+    line.entry.step = document.at("step").get<uint64_t>();
+    line.entry.rank = document.at("rank").get<int32_t>();
+    if (!parse_ranges(document.at("samples"), line.entry.samples)) return std::nullopt;
+    if (document.contains("skipped")) {
+      if (!parse_ranges(document.at("skipped"), line.entry.skipped)) return std::nullopt;
+      line.back_to = document.at("back_to").get<uint64_t>();
     }
-    return entry;
+    return line;
   } catch (const json::exception&) {
     return std::nullopt;
   }
 }
 
+std::string ranges_text(const std::vector<SampleRange>& ranges) {
+  std::string text = "[";
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    if (i > 0) text += ',';
+    text += "[" + std::to_string(ranges[i].begin) + "," + std::to_string(ranges[i].end) + "]";
+  }
+  return text + "]";
+}
+
 Outcome read_one(const std::string& path, std::vector<LedgerEntry>& entries) {
   HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxLedgerBytes));
   size_t line_number = 0;
+  const size_t first_of_file = entries.size();
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;  // torn by a kill: the step does not count as completed
     ++line_number;
-    auto entry = parse_line(std::string_view(text).substr(begin, end - begin));
-    if (!entry) {
+    auto line = parse_line(std::string_view(text).substr(begin, end - begin));
+    if (!line) {
       return Error{ErrorCode::kDataLoss,
                    path + ":" + std::to_string(line_number) + ": not a ledger line"};
     }
-    entries.push_back(std::move(*entry));
+    for (size_t i = first_of_file; i < entries.size(); ++i) {
+      entries[i].undone = entries[i].undone || entries[i].step > line->back_to;
+    }
+    entries.push_back(std::move(line->entry));
     begin = end + 1;
   }
   return Ok{};
@@ -74,15 +102,21 @@ Result<LedgerWriter> LedgerWriter::create(const std::string& ledger_dir, uint64_
   return LedgerWriter(std::move(fd), std::move(path), generation, rank);
 }
 
+std::string LedgerWriter::head(uint64_t step) const {
+  return "{\"generation\":" + std::to_string(generation_) + ",\"step\":" + std::to_string(step) +
+         ",\"rank\":" + std::to_string(rank_) + ",\"samples\":";
+}
+
 Outcome LedgerWriter::append(uint64_t step, const std::vector<SampleRange>& samples) {
-  std::string line = "{\"generation\":" + std::to_string(generation_) +
-                     ",\"step\":" + std::to_string(step) + ",\"rank\":" + std::to_string(rank_) +
-                     ",\"samples\":[";
-  for (size_t i = 0; i < samples.size(); ++i) {
-    if (i > 0) line += ',';
-    line += "[" + std::to_string(samples[i].begin) + "," + std::to_string(samples[i].end) + "]";
-  }
-  return write_all(fd_.get(), line + "]}\n", path_);
+  return write_all(fd_.get(), head(step) + ranges_text(samples) + "}\n", path_);
+}
+
+Outcome LedgerWriter::append_skip(uint64_t step, const std::vector<SampleRange>& skipped,
+                                  uint64_t back_to) {
+  return write_all(fd_.get(),
+                   head(step) + "[],\"skipped\":" + ranges_text(skipped) +
+                       ",\"back_to\":" + std::to_string(back_to) + "}\n",
+                   path_);
 }
 
 Result<std::vector<LedgerEntry>> read_ledger(const std::string& ledger_dir) {

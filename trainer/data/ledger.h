@@ -5,6 +5,12 @@
 //   LEDGER_DIR/g{G}.r{R}.jsonl   one line per completed step of rank R in generation G:
 //   {"generation":G,"step":N,"rank":R,"samples":[[a,b],...]}  (a inclusive, b exclusive)
 //
+// A step that was not applied, because its loss or gradient norm was unfit, leaves a line that says
+// which samples were put on the skip list and to which step the rank went back (N - 1 = only this
+// step was left out); what it did after that step in this generation is undone:
+//
+//   {"generation":G,"step":N,"rank":R,"samples":[],"skipped":[[a,b],...],"back_to":M}
+//
 // A line is written with one write() after the step's optimizer update and before a checkpoint of
 // that step; a process killed while writing leaves at most a torn last line, which readers ignore.
 #pragma once
@@ -26,9 +32,11 @@ class LedgerWriter {
   static Result<LedgerWriter> create(const std::string& ledger_dir, uint64_t generation,
                                      int32_t rank);
   Outcome append(uint64_t step, const std::vector<SampleRange>& samples);
+  Outcome append_skip(uint64_t step, const std::vector<SampleRange>& skipped, uint64_t back_to);
 
  private:
   LedgerWriter(UniqueFd fd, std::string path, uint64_t generation, int32_t rank);
+  std::string head(uint64_t step) const;
 
   UniqueFd fd_;
   std::string path_;
@@ -41,10 +49,12 @@ struct LedgerEntry {
   uint64_t step = 0;
   int32_t rank = 0;
   std::vector<SampleRange> samples;
+  std::vector<SampleRange> skipped;  // not empty: the step was not applied
+  bool undone = false;               // the rank went back behind this step later
 };
 
 // All complete lines of all ledger files. A torn last line is left out; any other line that cannot
-// be read is an error naming file and line.
+// be read is an error naming file and line. In the order of each file.
 Result<std::vector<LedgerEntry>> read_ledger(const std::string& ledger_dir);
 
 }  // namespace hpctl

@@ -14,7 +14,7 @@
 
 #include "common/base/file.h"
 #include "tests/support/temporary_directory.h"
-#include "tests/unit/trainer/worker_process.h"
+#include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/ledger_check.h"
@@ -25,83 +25,8 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
+using testing::Job;
 using testing::WorkerProcess;
-
-class Job {
- public:
-  explicit Job(int world_size) {
-    std::ofstream text(dir_ / "text");
-    for (int i = 0; i < 2000; ++i) text << "line " << i << " of " << i * i % 701 << " things\n";
-    text.close();
-    workload.job = 5;
-    workload.name = "test";
-    workload.generation = 1;
-    workload.world_size = world_size;
-    workload.checkpoint_dir = dir_ / "checkpoints";
-    workload.ledger_dir = dir_ / "ledger";
-    workload.metrics_path = dir_ / "metrics.jsonl";
-    workload.checkpoint.every_steps = 3;
-    workload.checkpoint.every_minutes = 0;
-    workload.train.model = *model_preset("tiny");
-    workload.train.data.path = dir_ / "text";
-    workload.train.data.seq_len = 32;
-    workload.train.batch.global = 4;
-    workload.train.steps = 8;
-    workload.train.seed = 3;
-    workload.train.optimizer.lr = 2e-3;
-    workload.train.schedule.warmup_steps = 2;
-    workload.train.precision = "fp32";
-  }
-
-  // Continues from a checkpoint of this job in a new generation.
-  void resume(const std::string& checkpoint, uint64_t step) {
-    workload.parent_generation = workload.generation++;
-    workload.resume_checkpoint = workload.checkpoint_dir + "/" + checkpoint;
-    workload.start_step = step;
-  }
-
-  void start() {
-    workers.clear();
-    for (int r = 0; r < workload.world_size; ++r) {
-      workload.rank = r;
-      workload.rendezvous_dir = dir_ / ("rdzv-g" + std::to_string(workload.generation));
-      workers.push_back(std::make_unique<WorkerProcess>(workload));
-    }
-  }
-
-  std::vector<int> run() {
-    start();
-    std::vector<int> codes;
-    for (const auto& worker : workers) codes.push_back(worker->wait());
-    return codes;
-  }
-
-  std::string messages() const {
-    std::string all;
-    for (const auto& worker : workers) all += worker->message() + "\n";
-    return all;
-  }
-
-  std::string digest(const std::string& checkpoint) const {
-    const auto result = digest_checkpoint(workload.checkpoint_dir + "/" + checkpoint);
-    return result.ok() ? *result : result.error().message;
-  }
-
-  std::vector<nlohmann::json> metrics() const {
-    std::ifstream file(workload.metrics_path);
-    std::vector<nlohmann::json> lines;
-    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
-    return lines;
-  }
-
-  std::string operator/(const std::string& name) const { return dir_ / name; }
-
-  Workload workload;
-  std::vector<std::unique_ptr<WorkerProcess>> workers;
-
- private:
-  TemporaryDirectory dir_;
-};
 
 TEST(Worker, KeepsItsContractWithTheHolder) {
   Job job(2);

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that are unfit: the judgement by itself, and whole workers that leave samples out, go back,
+// stop, or find that a machine computes wrongly.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+
+#include "tests/unit/trainer/worker_job.h"
+#include "trainer/checkpoint/ledger_check.h"
+#include "trainer/data/sample_order.h"
+#include "trainer/optim/stability.h"
+
+namespace hpctl {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Job;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+StabilitySpec watching() {
+  StabilitySpec spec;
+  spec.spikes = true;
+  return spec;
+}
+
+StabilityRecord steady(size_t steps) {
+  StabilityRecord record;
+  const StabilitySpec spec = watching();
+  for (size_t i = 0; i < steps; ++i) {
+    remember_step(spec, record, 2.0 + 0.1 * std::sin(static_cast<double>(i)), 1.0);
+  }
+  return record;
+}
+
+TEST(Stability, NotFiniteIsNeverFit) {
+  const StabilitySpec spec;
+  EXPECT_EQ(stability_problem(spec, {}, 2.0, 1.0), "");
+  EXPECT_THAT(stability_problem(spec, {}, kNan, 1.0), HasSubstr("not finite"));
+  EXPECT_THAT(stability_problem(spec, {}, 2.0, HUGE_VAL), HasSubstr("not finite"));
+}
+
+TEST(Stability, SpikesStandOutOfTheWindow) {
+  const StabilityRecord record = steady(200);
+  EXPECT_EQ(record.losses.size(), 128U) << "the window";
+  EXPECT_EQ(stability_problem(watching(), record, 2.3, 1.0), "");
+  EXPECT_EQ(stability_problem(watching(), record, 0.1, 0.0), "") << "low values are fine";
+  EXPECT_THAT(stability_problem(watching(), record, 4.0, 1.0), HasSubstr("loss 4"));
+  EXPECT_EQ(stability_problem(watching(), record, 2.0, 1.05), "") << "within 6 % of a flat curve";
+  EXPECT_THAT(stability_problem(watching(), record, 2.0, 1.07), HasSubstr("gradient norm 1.07"));
+  EXPECT_EQ(stability_problem(StabilitySpec{}, record, 4.0, 1.0), "") << "spikes are off";
+}
+
+TEST(Stability, TheFactorIsALimitOfItsOwn) {
+  StabilitySpec spec = watching();
+  spec.z_score = 1e6;
+  spec.factor = 1.5;
+  EXPECT_EQ(stability_problem(spec, steady(20), 2.9, 1.0), "");
+  EXPECT_NE(stability_problem(spec, steady(20), 3.2, 1.0), "");
+}
+
+TEST(Stability, TheFirstStepsAreNoSpikes) {
+  EXPECT_EQ(stability_problem(watching(), steady(kFewestSteps - 1), 100.0, 1.0), "");
+  EXPECT_NE(stability_problem(watching(), steady(kFewestSteps), 100.0, 1.0), "");
+}
+
+// The loss of this rank is not a number when it is computed for the fifth time.
+bool fifth_loss_is_wrong() { return setenv("HPCTL_FAILPOINT", "trainer.loss:5", 1) == 0; }
+bool seventh_loss_is_wrong() { return setenv("HPCTL_FAILPOINT", "trainer.loss:7", 1) == 0; }
+
+void expect_exact_ledger(const Job& job) {
+  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, IsEmpty());
+}
+
+Manifest manifest_of(const Job& job, const std::string& name) {
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/" + name);
+  EXPECT_TRUE(manifest.ok()) << manifest.error().message;
+  return manifest.ok() ? *manifest : Manifest{};
+}
+
+TEST(UnfitSteps, AreSkippedByAllRanks) {
+  Job job(2);
+  job.workload.train.stability.policy = "skip";
+  job.prepared_rank = 1;
+  job.in_child = fifth_loss_is_wrong;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const Manifest manifest = manifest_of(job, "step-8.g1");
+  EXPECT_EQ(manifest.skipped, (std::vector<SampleRange>{{16, 20}}));
+  EXPECT_EQ(manifest.sample_cursor, 36U);
+  EXPECT_EQ(manifest.stability.skips, 1U);
+  EXPECT_EQ(job.metrics().size(), 8U);
+  expect_exact_ledger(job);
+
+  // What was skipped stays skipped, whoever goes on from where.
+  const std::string digest = job.digest("step-8.g1");
+  job.in_child = nullptr;
+  job.resume("step-6.g1", 6);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(job.digest("step-8.g2"), digest);
+}
+
+TEST(UnfitSteps, RollBackToACheckpoint) {
+  Job job(2);
+  job.workload.train.stability.policy = "rollback";
+  job.workload.train.stability.rollback_steps = 2;
+  job.workload.train.stability.skip_steps = 1;
+  job.in_child = seventh_loss_is_wrong;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const Manifest manifest = manifest_of(job, "step-8.g1");
+  // Step 7 took [24, 28); one batch more was asked for. Back at step 3, whose cursor is 12.
+  EXPECT_EQ(manifest.skipped, (std::vector<SampleRange>{{24, 32}}));
+  EXPECT_EQ(manifest.sample_cursor, 40U);
+  std::vector<uint64_t> steps;
+  for (const auto& line : job.metrics()) steps.push_back(line.at("step"));
+  EXPECT_EQ(steps, (std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 4, 5, 6, 7, 8}));
+  expect_exact_ledger(job);
+}
+
+TEST(UnfitSteps, RollBackToTheSeedWhenThereIsNothingElse) {
+  Job job(1);
+  job.workload.checkpoint.every_steps = 0;
+  job.workload.train.stability.policy = "rollback";
+  job.in_child = fifth_loss_is_wrong;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(manifest_of(job, "step-8.g1").skipped, (std::vector<SampleRange>{{16, 20}}));
+  EXPECT_EQ(job.metrics().size(), 4U + 8U);
+  expect_exact_ledger(job);
+}
+
+TEST(UnfitSteps, StopWithAReason) {
+  Job job(2);
+  job.in_child = fifth_loss_is_wrong;
+  EXPECT_THAT(job.run(), Each(1)) << "a restart executes the step again";
+  EXPECT_THAT(job.messages(), HasSubstr("step 5: loss nan"));
+}
+
+TEST(UnfitSteps, AreBoundedInNumber) {
+  Job job(1);
+  job.workload.train.stability.policy = "skip";
+  job.workload.train.stability.max_skips = 0;
+  job.in_child = fifth_loss_is_wrong;
+  EXPECT_THAT(job.run(), Each(kExitDoNotRestart));
+  EXPECT_THAT(job.messages(), HasSubstr("max_skips"));
+}
+
+TEST(UnfitSteps, ExecutedAgainTellTheMachineFromTheData) {
+  Job job(2);
+  job.workload.node = "n7";
+  job.workload.train.stability.policy = "skip";
+  job.workload.train.stability.reexecute = true;
+  job.prepared_rank = 1;
+  job.in_child = fifth_loss_is_wrong;
+  EXPECT_EQ(job.run(), (std::vector<int>{kExitPeerLost, 1})) << "the faulty one is blamed";
+  EXPECT_THAT(job.messages(), HasSubstr("rank 1 computed another loss"));
+  EXPECT_THAT(job.messages(), HasSubstr("hardware of node n7"));
+}
+
+// One passage of noise in an orderly text: the loss of the step that takes it jumps.
+TEST(UnfitSteps, ASpikeInTheDataIsLeftOut) {
+  Job job(2);
+  TrainSpec& train = job.workload.train;
+  constexpr uint64_t kWindows = 400;
+  constexpr uint64_t kNoisySample = 150;
+  const uint64_t noisy = window_of_sample(train.seed, kWindows, kNoisySample);
+  std::ofstream text(train.data.path, std::ios::trunc);
+  for (uint64_t i = 0; i <= kWindows * 32; ++i) {
+    const uint64_t at = i - noisy * 32;  // wraps around before the noise
+    text << static_cast<char>(at >= 2 && at < 30 ? 128 + i * 37 % 101 : "abcd"[i % 4]);
+  }
+  text.close();
+  train.steps = 50;
+  train.stability.policy = "skip";
+  train.stability.spikes = true;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const Manifest manifest = manifest_of(job, "step-50.g1");
+  EXPECT_EQ(manifest.skipped, (std::vector<SampleRange>{{148, 152}}));
+  EXPECT_EQ(manifest.stability.losses.size(), 50U);
+  expect_exact_ledger(job);
+}
+
+}  // namespace
+}  // namespace hpctl
