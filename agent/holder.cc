@@ -32,7 +32,8 @@
 namespace hpctl::holder {
 namespace {
 
-constexpr uint32_t kTerminationGraceMs = 2'000;  // after SIGTERM to the holder
+// After SIGTERM to the holder: a last checkpoint, within Slurm's KillWait (30 s by default).
+constexpr uint32_t kTerminationGraceMs = 25'000;
 constexpr int64_t kSweepTimeoutMs = 5'000;
 constexpr int64_t kFirstSignOfLifeMs = 10'000;  // of a new agent process
 

@@ -11,7 +11,8 @@
 
 namespace hpctl {
 
-inline constexpr uint32_t kStopGraceMs = 2'000;  // SIGTERM, then SIGKILL
+// Between SIGTERM and SIGKILL: time for a last checkpoint.
+inline constexpr uint32_t kStopGraceMs = 25'000;
 
 // The node whose agent performs the action; nullopt for what the controller itself performs.
 std::optional<core::NodeKey> agent_of(const core::Action& action);

@@ -13,9 +13,10 @@ namespace hpctl {
 namespace {
 
 constexpr const char* kHelp = R"(
-Ends a job: its workers are asked to stop, then made to, and its nodes are released. Checkpoints
-and logs stay. If a local job's controller is not running, it is started to do this; a Slurm job
-whose controller does not answer, or that waits in the queue, is ended by Slurm.
+Ends a job: its workers are asked to stop (a training job saves the step under way), after 25 s they
+are made to, and its nodes are released. Checkpoints and logs stay. If a local job's controller is
+not running, it is started to do this; a Slurm job whose controller does not answer, or that waits
+in the queue, is ended by Slurm.
 
 Examples:
   hpctl cancel quickstart

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "trainer/runtime.h"
+#include "trainer/stop_request.h"
 #include "trainer/train_loop.h"
 
 namespace hpctl {
@@ -72,6 +73,11 @@ extern "C" __attribute__((visibility("default"))) int hptrain_run_engine(
   if (!started.ok()) return fail(progress, started.error());
   const Outcome finished = without_exceptions([&] { return loop->run(); });
   if (!finished.ok()) return fail(progress, not_the_checkpoint(finished.error()));
+  if (loop->is_stopped()) {
+    log_info("asked to end by SIGTERM: step " + std::to_string(loop->step_reached()) +
+             " is durable, and a restart goes on from there");
+    end_as_requested();
+  }
   log_info("finished");
   return kExitFinished;
 }

@@ -32,7 +32,8 @@ constexpr char kUsage[] =
     "       hptrain --version | --help\n"
     "\n"
     "exit codes: 0 finished, 93 do not restart (wrong input, disk full, no memory),\n"
-    "            94 the checkpoint is damaged, 95 a peer went away, other: unknown fault\n";
+    "            94 the checkpoint is damaged, 95 a peer went away, other: unknown fault\n"
+    "SIGTERM to any rank: all end after the step under way with a checkpoint of it, by SIGTERM\n";
 
 // The engine library beside this program, or an error.
 Result<void*> load_engine() {
@@ -104,10 +105,8 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   hpctl::set_log_component("hptrain");
   const std::string_view option = argc > 1 ? argv[1] : "";
-  if (argc == 2 && (option == "--help" || option == "-h")) {
-    std::fputs(hpctl::kUsage, stdout);
-    return 0;
-  }
+  const bool help = argc == 2 && (option == "--help" || option == "-h");
+  if (help) return std::fputs(hpctl::kUsage, stdout) < 0 ? 1 : 0;
   if (argc == 2 && option == "--version") return hpctl::print_version();
   const bool by_hand = argc == 3 && option == "--workload";
   if (argc != 1 && !by_hand) {

@@ -16,6 +16,7 @@
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/stability.h"
 #include "trainer/runtime.h"
+#include "trainer/stop_request.h"
 
 namespace hpctl {
 
@@ -53,10 +54,13 @@ Outcome TrainLoop::run() {
     progress_.enter(WorkerPhase::kFinished);
     return Ok{};
   }
-  while (state_->step() < last) HP_TRY(step());
+  take_stop_requests();  // before, there is nothing to save
+  while (state_->step() < last && !stopping_) HP_TRY(step());
+  stopping_ = state_->step() < last;
   progress_.enter(WorkerPhase::kSaving);
   HP_TRY(saver_->finish());
   progress_.checkpoint_committed(saver_->committed_step());
+  if (stopping_) return Ok{};
   progress_.enter(WorkerPhase::kFinished);
   return Ok{};
 }
@@ -138,6 +142,7 @@ Outcome TrainLoop::step() {
   update(sums, samples, lr);
   if (ledger_) HP_TRY(ledger_->append(state_->step(), my_samples_));
   report(sums, lr, began);
+  stopping_ = sums.stop;
   const bool due = save_due(sums);
   if (due) last_save_began_ = Clock::now();
   HP_TRY(saver_->at_boundary(sums.news, due));
@@ -175,14 +180,15 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
   const bool minutes_due =
       workload_.rank == 0 && every_seconds > 0 && seconds_since(last_save_began_) >= every_seconds;
   const SaveNews news = saver_->news();
-  std::array<double, 5> sums = {squares, loss_sum, minutes_due ? 1.0 : 0.0, news.finished,
-                                news.failed};
+  std::array<double, 6> sums = {squares,       loss_sum,    minutes_due ? 1.0 : 0.0,
+                                news.finished, news.failed, is_stop_requested() ? 1.0 : 0.0};
   HP_TRY(comm_->all_reduce(sums));
   StepSums result;
   result.grad_norm = std::sqrt(sums[0]);
   result.loss = sums[1] / static_cast<double>(step_tokens_);
   result.minutes_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
+  result.stop = sums[5] > 0;
   return result;
 }
 

@@ -32,8 +32,12 @@ class TrainLoop {
 
   // Everything before the first step. kDataLoss: the checkpoint of the workload is damaged.
   Outcome start();
-  // All steps and the final checkpoint.
+  // All steps and the final checkpoint; or, once any rank was asked to stop, the step under way and
+  // a checkpoint of it.
   Outcome run();
+  // run() has ended before the last step because of a request; step() is durable.
+  bool is_stopped() const { return stopping_; }
+  uint64_t step_reached() const { return state_->step(); }
 
  private:
   // What all ranks know after the one small all-reduce of a step.
@@ -41,6 +45,7 @@ class TrainLoop {
     double loss = 0;       // mean cross entropy over the step's tokens
     double grad_norm = 0;  // global, before clipping
     bool minutes_due = false;
+    bool stop = false;  // some rank was asked to
     SaveNews news;
   };
 
@@ -76,6 +81,7 @@ class TrainLoop {
   std::vector<SampleRange> my_samples_;  // of the step under way
   std::array<double, 2> own_sums_{};     // this rank's loss and gradient squares in that step
   uint64_t step_tokens_ = 0;             // of the whole job in that step
+  bool stopping_ = false;
   std::chrono::steady_clock::time_point last_save_began_;
   std::chrono::steady_clock::time_point last_log_{};
 };

@@ -45,7 +45,8 @@ struct Describe {
   }
   void operator()(const CancelRequested& e) {
     place(e.job);
-    entry.cause = "uid " + std::to_string(e.uid) + " asks to cancel the job";
+    const std::string asked = "uid " + std::to_string(e.uid) + " asks to cancel the job";
+    entry.cause = e.reason.empty() ? asked : "the job is to end: " + e.reason;
   }
   void operator()(const NodeLaunched& e) {
     place(e.job, e.node);

@@ -131,7 +131,10 @@ void on(Transition& t, const CancelRequested& e) {
     t.refuse(e.job, "job " + to_string(e.job) + " has ended: " + to_string(job->state));
   } else if (!job->cancel_requested) {
     job->cancel_requested = true;
-    job->reason = "cancelled by uid " + std::to_string(e.uid) + "; workers are stopping";
+    job->cancel_reason = e.reason;
+    const std::string cause =
+        e.reason.empty() ? "cancelled by uid " + std::to_string(e.uid) : e.reason;
+    job->reason = cause + "; workers are stopping";
     enter_stop_workers(t, *job);
   }
 }

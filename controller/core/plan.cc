@@ -150,7 +150,9 @@ void advance(Transition& t, Job& job) {
     case PlanStage::kStopWorkers:
       if (t.any_open(job.id, ActionKind::kStopWorkers)) return;
       if (job.cancel_requested) {
-        end_job(t, job, JobState::kCancelled, "cancelled by its owner or an operator");
+        end_job(t, job, JobState::kCancelled,
+                job.cancel_reason.empty() ? "cancelled by its owner or an operator"
+                                          : job.cancel_reason);
       } else {
         enter_wait_nodes(t, job);
       }

@@ -100,6 +100,7 @@ struct Job {
   std::string requeue_refusal;       // why the scheduler did not requeue; "" = not refused
   std::string scheduler_note;        // newest SchedulerObserved
   bool cancel_requested = false;     // stopping the workers, then CANCELLED
+  std::string cancel_reason;         // "" = a person asked
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
   int64_t ended_wall_ms = 0;
@@ -304,6 +305,7 @@ struct JobAdopted {
 struct CancelRequested {
   JobId job;
   uint32_t uid = 0;
+  std::string reason = {};  // "" = a person asked
 };
 struct NodeLaunched {
   ActionId action;

@@ -77,8 +77,10 @@ TEST_F(SlurmJobs, CancelByHpctlAndByScancel) {
 }
 
 TEST_F(SlurmJobs, TwoAtOnceOneOfThemAtItsTimeLimit) {
+  const std::string checkpoints = home_.directory() + "/checkpoints";
   const SlurmJob endless{.training = {.name = "endless", .steps = 1000000},
-                         .slurm = "{partition: other, time: 1}"};
+                         .slurm = "{partition: other, time: 1}",
+                         .checkpoint_dir = checkpoints};
   const JobId limited = start(endless, 1);
   const SlurmJob spec;
   const JobId job = start(spec);
@@ -86,10 +88,22 @@ TEST_F(SlurmJobs, TwoAtOnceOneOfThemAtItsTimeLimit) {
   expect_exact_finish(job, spec);
   const auto gone = [&] { return slurm_state(limited).empty(); };
   EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(110))) << slurm_state(limited);
+  // It was warned in time and has saved all that it had; Slurm has the script's exit status 1.
   const json after = status(limited);
-  EXPECT_NE(after["state"], "RUNNING") << after;
-  // It was warned in time and has saved what it had.
-  EXPECT_EQ(home_.digest(limited).size(), 65U);
+  EXPECT_EQ(after["state"], "CANCELLED") << after;
+  const auto ended = slurm({"scontrol", "show", "job", to_string(limited)}).out;
+  EXPECT_NE(ended.find("JobState=FAILED"), std::string::npos) << ended;
+  EXPECT_NE(ended.find("ExitCode=1:0"), std::string::npos) << ended;
+  const json saved = json::parse(home_.hpctl({"checkpoint", "show", checkpoints, "--json"}).out);
+  const auto reached = after["step"].get<uint64_t>();
+  EXPECT_EQ(saved["step"], reached) << causes(limited, "JobCancelled");
+  // The same again goes on from there.
+  const JobId next = start(endless, reached + 1);
+  EXPECT_EQ(home_.hpctl({"cancel", to_string(next)}).exit_code, 0);
+  EXPECT_EQ(home_.wait_for_end(next, seconds(60)), "CANCELLED");
+  const json last = json::parse(home_.hpctl({"checkpoint", "show", checkpoints, "--json"}).out);
+  EXPECT_GT(last["step"], reached);
+  EXPECT_EQ(last["parent"], saved["generation"]);
 }
 
 }  // namespace

@@ -203,6 +203,30 @@ TEST(Worker, KilledAtAnyMomentResumesToTheSameBits) {
   EXPECT_EQ(broken.digest((*final_one)->name()), undisturbed);
 }
 
+// Time limit, scancel, preemption: one rank's SIGTERM is enough.
+TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
+  Job job(2);
+  job.workload.train.steps = 60;
+  job.workload.checkpoint.every_steps = 0;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  Job stopped(2);
+  stopped.workload.train = job.workload.train;
+  stopped.workload.checkpoint.every_steps = 0;
+  stopped.start();
+  ASSERT_TRUE(stopped.workers[0]->wait_for_step(3)) << stopped.messages();
+  stopped.workers[1]->send(SIGTERM);
+  stopped.workers[1]->send(SIGTERM);  // by Slurm and by the agent
+  for (const auto& worker : stopped.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  const uint64_t reached = stopped.workers[0]->page().step;
+  const auto saved = latest_valid_checkpoint(stopped.workload.checkpoint_dir, {});
+  ASSERT_TRUE(saved.ok() && *saved);
+  EXPECT_EQ((*saved)->step, reached);
+  ASSERT_LT(reached, 60U);
+  stopped.resume((*saved)->name(), reached);
+  ASSERT_THAT(stopped.run(), Each(kExitFinished)) << stopped.messages();
+  EXPECT_EQ(stopped.digest("step-60.g2"), job.digest("step-60.g1"));
+}
+
 // What cannot be cured by a restart: 93 and one line that names the thing.
 struct BadInput {
   const char* name;

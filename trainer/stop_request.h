@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// SIGTERM: this worker is to end at a step boundary, with a checkpoint (time limit, scancel,
+// preemption, `hpctl cancel`). The ranks agree on the boundary in the step's all-reduce.
+#pragma once
+
+namespace hpctl {
+
+// From now on SIGTERM asks for the end. More of them change nothing: Slurm and the agent may both
+// send it.
+void take_stop_requests();
+
+// SIGTERM has come.
+bool is_stop_requested();
+
+// Ends this process as SIGTERM would have: what waits for it sees that it was told to go.
+[[noreturn]] void end_as_requested();
+
+}  // namespace hpctl
