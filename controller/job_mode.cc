@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
 
 #include "common/base/clock.h"
+#include "common/base/container_options.h"
 #include "common/base/controller_beat.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
@@ -63,6 +67,12 @@ bool JobMode::answers(const ControllerRecord& controller) const {
   return ping_controller(*channel, std::chrono::steady_clock::now() + kPingTimeout, false).ok();
 }
 
+// It ran on this machine since its last boot, and its process is no more: no beat can move.
+bool JobMode::is_gone_from_here(const ControllerRecord& controller) const {
+  return controller.node == node_ && controller.boot_id == identify_machine().boot_id &&
+         ::kill(static_cast<pid_t>(controller.pid), 0) != 0 && errno == ESRCH;
+}
+
 // Rows of an epoch that is over tell what was, not what is.
 Outcome JobMode::take_over_rows(const std::optional<ControllerRecord>& newest) {
   const auto own = read_file(own_epoch_path(), 64);
@@ -76,7 +86,7 @@ Outcome JobMode::take_over_rows(const std::optional<ControllerRecord>& newest) {
 
 Outcome JobMode::prepare() {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
-  agent_program_ = (options_.programs.empty() ? programs : options_.programs) + "/hpagent";
+  programs_ = options_.programs.empty() ? programs : options_.programs;
   HP_TRY_ASSIGN(token_, read_token(paths_.home()));
   HP_TRY_ASSIGN(document_, read_job_document(paths_.home()));
   if (document_.spec.checkpoint.dir.empty()) {
@@ -99,7 +109,8 @@ Outcome JobMode::prepare() {
                                                   " of this job answers on " + newest->node + " (" +
                                                   newest->address + ")"};
     }
-    HP_TRY_ASSIGN(const bool lives, beat_moves(paths_.home()));
+    HP_TRY_ASSIGN(const bool lives,
+                  is_gone_from_here(*newest) ? Result<bool>(false) : beat_moves(paths_.home()));
     if (lives) {
       return Error{ErrorCode::kAlreadyExists,
                    "controller " + std::to_string(newest->epoch) + " of this job on " +
@@ -137,7 +148,10 @@ std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post post) {
   SlurmSchedulerSettings settings;
   settings.job = job_;
   settings.node = node_;
-  settings.agent_program = agent_program_;
+  settings.agent_program = programs_ + "/hpagent";
+  const char* home = std::getenv("HPCTL_HOME");  // set by the batch script
+  settings.srun_options =
+      container_options(document_.spec, programs_, home == nullptr ? paths_.home() : home);
   settings.bulk_started = follows_.empty();
   settings.outside = !options_.run_as.empty();
   settings.restart_count = restart_count_;
@@ -227,7 +241,11 @@ bool JobMode::is_requeued() const {
   return record_.scheduler == kSchedulerSlurm && slurm_requeues(job_);
 }
 
-core::EventBody JobMode::cancellation() const { return core::CancelRequested{job_, document_.uid}; }
+core::EventBody JobMode::cancellation() const {
+  return core::CancelRequested{job_, document_.uid,
+                               "ended by a signal: the time limit is near, or somebody ended the "
+                               "Slurm job; submit it again with the same checkpoint.dir to go on"};
+}
 
 void JobMode::beat(const std::set<std::string>& heard) {
   if (!is_majority(heard, record_.nodes)) return;

@@ -67,6 +67,7 @@ class JobMode final : public ControllerMode {
   void over(int exit_code);
   bool is_superseded();
   bool answers(const ControllerRecord& controller) const;
+  bool is_gone_from_here(const ControllerRecord& controller) const;
   Outcome take_over_rows(const std::optional<ControllerRecord>& newest);
   std::string own_epoch_path() const { return paths_.state() + "/epoch"; }
 
@@ -78,7 +79,7 @@ class JobMode final : public ControllerMode {
   const UniqueFd wake_;
   JobDocument document_;
   std::string token_;
-  std::string agent_program_;
+  std::string programs_;     // directory
   ControllerRecord record_;  // ours
   std::vector<GenerationRecord> lineage_;
   std::string follows_;  // whom, for people; "" = the first of this allocation

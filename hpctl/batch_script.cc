@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "common/base/container_options.h"
 #include "common/rpc/yaml_scalars.h"
 
 namespace hpctl {
@@ -190,7 +191,7 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
   text += "checkpoint_dir=" + shell_quoted(checkpoint_directory(spec, settings)) + "\n";
   text += "container=(";
   const char* separator = "";
-  for (const std::string& option : container_options(spec, settings)) {
+  for (const std::string& option : container_options(spec, settings.programs, settings.home)) {
     text += separator + shell_quoted(option);
     separator = " ";
   }
@@ -209,21 +210,6 @@ std::string shell_quoted(const std::string& text) {
     }
   }
   return quoted + "'";
-}
-
-std::vector<std::string> container_options(const JobSpec& spec, const BatchSettings& settings) {
-  const ContainerSpec& container = spec.slurm.container;
-  if (container.image.empty()) return {};
-  std::vector<std::string> paths = {settings.programs, settings.home};
-  if (!spec.checkpoint.dir.empty()) paths.push_back(spec.checkpoint.dir);
-  if (spec.train) paths.push_back(spec.train->data.path);
-  paths.insert(paths.end(), container.mounts.begin(), container.mounts.end());
-  std::string mounts;
-  for (const std::string& path : paths) {
-    const bool pair = path.find(':') != std::string::npos;
-    mounts += (mounts.empty() ? "" : ",") + (pair ? path : path + ":" + path);
-  }
-  return {"--container-image=" + container.image, "--container-mounts=" + mounts};
 }
 
 SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& settings) {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "common/base/job_spec.h"
 #include "common/base/slurm_messages.h"
@@ -27,10 +26,6 @@ struct BatchSettings {
 
 // Everything but the environment, which the caller adds.
 SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& settings);
-
-// --container-image and --container-mounts as Pyxis takes them; none without a container. The
-// container sees what hpctl needs besides the mounts of the job file.
-std::vector<std::string> container_options(const JobSpec& spec, const BatchSettings& settings);
 
 // `text` as one word of a shell command.
 std::string shell_quoted(const std::string& text);

@@ -3,9 +3,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/random_hex.h"
 #include "common/rpc/hpslurm.h"
@@ -34,6 +40,42 @@ Result<SlurmSubmission> make_submission(const JobSpec& spec, const HomePaths& pa
   SlurmSubmission submission = slurm_submission(spec, {paths.home(), programs, directory, cluster});
   submission.environment = job_environment(paths);
   return submission;
+}
+
+constexpr int64_t kPingMs = 3'000;  // libslurm itself would try for 10 s and more
+constexpr int64_t kPauseMs = 1'000;
+
+std::string time_of_day(int64_t wall_ms) {
+  const auto seconds = static_cast<time_t>(wall_ms / 1000);
+  std::tm local{};
+  std::array<char, 16> text{};
+  ::localtime_r(&seconds, &local);
+  std::strftime(text.data(), text.size(), "%H:%M:%S", &local);
+  return text.data();
+}
+
+// Before anything is made for the job: slurmctld answers, or has not for as long as we may wait.
+Outcome await_slurm(const SubmitPatience& patience) {
+  SlurmClientOptions options;
+  options.call_deadline_ms = kPingMs;
+  SlurmClient slurm(options);
+  const SystemClock clock;
+  const int64_t until_ms = clock.monotonic_ms() + patience.ms;
+  for (bool said = false;; said = true) {
+    const Outcome answer = slurm.ping();
+    if (answer.ok() || answer.error().code != ErrorCode::kUnavailable) return answer;
+    const int64_t left_ms = until_ms - clock.monotonic_ms();
+    if (left_ms <= 0) {
+      return Error{ErrorCode::kUnavailable,
+                   "gave up after " + std::to_string(patience.ms / 1000) +
+                       " s, nothing was submitted: " + answer.error().message};
+    }
+    if (!said) {
+      patience.say(answer.error().message + "; trying again until " +
+                   time_of_day(clock.wall_ms() + left_ms) + " (nothing is submitted yet)");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(left_ms, kPauseMs)));
+  }
 }
 
 // Slurm would let such a job wait for ever.
@@ -85,7 +127,8 @@ Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths
 }
 
 Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
-                              const std::string& cluster) {
+                              const std::string& cluster, const SubmitPatience& patience) {
+  HP_TRY(await_slurm(patience));
   SlurmClient slurm;
   HP_TRY(check_size(slurm, spec));
   HP_TRY_ASSIGN(const SlurmVersion version, slurm.version());

@@ -2,6 +2,8 @@
 // `hpctl submit` where Slurm schedules: the job's directory, the batch script, one submission.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/base/job_spec.h"
@@ -18,9 +20,15 @@ namespace hpctl {
 Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths,
                                             const std::string& cluster);
 
+// How long a Slurm that does not answer is asked again, and who hears that it is, once.
+struct SubmitPatience {
+  int64_t ms = 0;
+  std::function<void(const std::string&)> say;
+};
+
 // kUnavailable when no Slurm answers: nothing was submitted, or Slurm may have taken the job and
 // its directory waits for it (the error says which). On every other error nothing is left behind.
 Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
-                              const std::string& cluster);
+                              const std::string& cluster, const SubmitPatience& patience);
 
 }  // namespace hpctl

@@ -39,7 +39,8 @@ Examples:
 Options:
   --local    run on this machine, without Slurm: every node of the job is a virtual node here; a
              controller is started for HPCTL_HOME if none runs
-  --wait     show progress until the job has ended
+  --wait     show progress until the job has ended; an absent slurmctld is waited for 10 minutes
+             instead of 30 seconds
   --dry-run  submit nothing
   --json     {"job", "name", "state"}; with --wait the job's last status as `hpctl status --json`;
              with --dry-run the resolved job, for Slurm with its "batch_script"
@@ -79,10 +80,19 @@ Result<std::string> choose_cluster(const Terminal& terminal) {
   return placement.cluster;
 }
 
-Result<Submitted> submit_on_slurm(const Terminal& terminal, const HomePaths& paths,
+// A person at a prompt is told soon; who waits for the job's end can wait for Slurm too.
+constexpr int64_t kSlurmPatienceMs = 30'000;
+constexpr int64_t kLongSlurmPatienceMs = 600'000;
+
+Result<Submitted> submit_on_slurm(const Invocation& invocation, const HomePaths& paths,
                                   const JobSpec& spec) {
-  HP_TRY_ASSIGN(const std::string cluster, choose_cluster(terminal));
-  HP_TRY_ASSIGN(const JobId job, submit_to_slurm(spec, paths, cluster));
+  HP_TRY_ASSIGN(const std::string cluster, choose_cluster(invocation.terminal));
+  const SubmitPatience patience = {
+      invocation.has("--wait") ? kLongSlurmPatienceMs : kSlurmPatienceMs,
+      [&](const std::string& words) {
+        invocation.terminal.err << "hpctl: " << words << std::endl;
+      }};
+  HP_TRY_ASSIGN(const JobId job, submit_to_slurm(spec, paths, cluster, patience));
   return Submitted{open_source(paths, job), job};
 }
 
@@ -168,7 +178,7 @@ int run(Invocation& invocation) {
   const auto checked =
       local ? check_before_submit(spec, *paths) : check_before_slurm_submit(spec, *paths);
   if (!checked.ok()) return report(terminal, checked.error());
-  auto submitted = local ? submit_locally(*paths, spec) : submit_on_slurm(terminal, *paths, spec);
+  auto submitted = local ? submit_locally(*paths, spec) : submit_on_slurm(invocation, *paths, spec);
   if (!submitted.ok()) return report_refusal(terminal, submitted.error(), local);
   if (invocation.has("--wait")) return wait(invocation, *paths, spec, std::move(*submitted));
   return print_submitted(invocation, spec, *submitted);

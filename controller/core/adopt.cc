@@ -112,6 +112,26 @@ bool lacks_members(const JobAdopted& e) {
   });
 }
 
+// All agents notice within 4 s of each other that their controller is gone. Whoever is still silent
+// a while after nearly all have come is lost, most likely with the controller that it ran.
+void hurry_the_rest(Transition& t, const Job& job) {
+  constexpr size_t kMostSilent = 8;
+  constexpr int64_t kRestMs = 5'000;
+  std::vector<Node*> silent;
+  const auto& not_up = t.state().index.not_up;
+  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
+    if (silent.size() == kMostSilent) return;
+    silent.push_back(t.node(it->job, it->name));
+  }
+  if (2 * silent.size() > t.nodes(job.id).size()) return;
+  for (Node* node : silent) {
+    const int64_t due_ms = t.now() + kRestMs;
+    if (node->state == NodeState::kLaunching && node->deadline_ms > due_ms) {
+      t.set_deadline(*node, due_ms);
+    }
+  }
+}
+
 }  // namespace
 
 void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>& records,
@@ -168,7 +188,9 @@ void on(Transition& t, const JobAdopted& e) {
 }
 
 void meet_workers(Transition& t, const Job& job, Node& node, const AgentRegistered& e) {
-  if (job.stage != PlanStage::kMeetNodes || e.generation_seen < job.generation) return;
+  if (job.stage != PlanStage::kMeetNodes) return;
+  hurry_the_rest(t, job);
+  if (e.generation_seen < job.generation) return;
   for (Slot* slot : t.slots(node)) {
     if (slot->state != SlotState::kPending) continue;
     const auto live = std::find_if(e.workers.begin(), e.workers.end(), [&](const LiveWorker& w) {

@@ -106,6 +106,12 @@ void lose_unaccounted(Transition& t, Job& job, Node& node) {
   }
 }
 
+std::string lateness(const Node& node) {
+  if (node.state == NodeState::kUp) return " did not reconnect in time";
+  if (node.launches == 0) return " did not register with the new controller in time";
+  return " did not register within " + duration_text(kNodeLaunchTimeoutMs);
+}
+
 void node_deadline(Transition& t, Job& job, Node& node) {
   const std::string& name = node.key.name;
   t.set_deadline(node, 0);
@@ -117,11 +123,7 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   } else if (node.state == NodeState::kUp && node.connected) {
     lose_unaccounted(t, job, node);
   } else if (node.state == NodeState::kUp || node.state == NodeState::kLaunching) {
-    what =
-        name + (node.state == NodeState::kUp
-                    ? " did not reconnect in time"
-                    : " did not register within " +
-                          duration_text(node.launches == 0 ? kAdoptGraceMs : kNodeLaunchTimeoutMs));
+    what = name + lateness(node);
     passed(t, job, node, what);
     lose_node(t, job, node, what);
   } else if (node.state == NodeState::kEnding) {

@@ -41,6 +41,7 @@ TEST_F(BadInput, SlurmctldIsDown) {
     const auto result = submit(SlurmJob{});
     EXPECT_EQ(result.exit_code, 3) << result.out << result.err;
     EXPECT_THAT(result.err, HasSubstr("slurmctld"));
+    EXPECT_THAT(result.err, HasSubstr("trying again until"));
   }
   expect_no_job();
 }

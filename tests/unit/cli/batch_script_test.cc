@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/base/container_options.h"
 #include "common/base/file.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/temporary_directory.h"
@@ -237,14 +238,14 @@ TEST_F(BatchScript, AsksSlurmForWhatTheJobFileSays) {
 }
 
 TEST_F(BatchScript, HandsContainersToPyxis) {
-  EXPECT_THAT(container_options(spec_, settings_), IsEmpty());
+  const auto options = [&] { return container_options(spec_, settings_.programs, settings_.home); };
+  EXPECT_THAT(options(), IsEmpty());
   spec_.slurm.container = {"/fsx/a b.sqsh", {"/fsx", "/data:/data:ro"}};
   spec_.checkpoint.dir = "/ckpt";
-  EXPECT_THAT(container_options(spec_, settings_),
-              ElementsAre("--container-image=/fsx/a b.sqsh",
-                          "--container-mounts=" + settings_.programs + ":" + settings_.programs +
-                              "," + settings_.home + ":" + settings_.home +
-                              ",/ckpt:/ckpt,/fsx:/fsx,/data:/data:ro"));
+  EXPECT_THAT(options(), ElementsAre("--container-image=/fsx/a b.sqsh",
+                                     "--container-mounts=" + settings_.programs + ":" +
+                                         settings_.programs + "," + settings_.home + ":" +
+                                         settings_.home + ",/ckpt:/ckpt,/fsx:/fsx,/data:/data:ro"));
   program("hpcontroller", ends(0));
   EXPECT_EQ(run().exit_code, 0);
   EXPECT_THAT(log_text("srun"), HasSubstr("--container-image=/fsx/a b.sqsh --container-mounts="));

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What srun is told so that Pyxis (github.com/NVIDIA/pyxis) starts a node's agent in a container.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/job_spec.h"
+
+namespace hpctl {
+
+// --container-image and --container-mounts; none without a container. Besides the mounts of the job
+// file the container sees what hpctl needs: `programs` (the directory of its programs), `home`
+// (HPCTL_HOME, which holds the job's directory), data and checkpoints.
+std::vector<std::string> container_options(const JobSpec& spec, const std::string& programs,
+                                           const std::string& home);
+
+}  // namespace hpctl

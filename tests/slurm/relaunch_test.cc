@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only Slurm can bring back: a node whose holder died, a node that has rebooted, the whole job
+// on other nodes.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "common/base/file.h"
+#include "tests/slurm/slurm_test.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+using Relaunch = SlurmTest;
+
+TEST_F(Relaunch, KilledHolderIsLaunchedAgain) {
+  const SlurmJob spec;
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  ASSERT_TRUE(end_process(node_pid(before, 1, "holder_pid")));
+  expect_exact_finish(job, spec);
+  EXPECT_GT(status(job)["generation"], before["generation"]);
+}
+
+// A plugin that takes Pyxis' options, with directories for images.
+TEST_F(Relaunch, AContainerIsEnteredAgain) {
+  const std::string cluster_directory = std::getenv("HPCTL_TEST_CLUSTER");
+  const std::string image = home_.directory() + "/image";
+  for (const char* name : {"bin", "usr", "lib", "lib64", "proc", "dev"}) {
+    ASSERT_TRUE(make_directories(image + "/" + name).ok());
+  }
+  const std::string plugin = cluster_directory + "/plugstack.d/container.conf";
+  ASSERT_TRUE(write_file_atomic(plugin, "required " HPCTL_SPANK_CONTAINER "\n").ok());
+  SlurmJob spec;
+  // Debian's libraries are found by way of /etc/alternatives.
+  spec.slurm = "{partition: main, exclusive: true, container: {image: " + image +
+               ", mounts: [/etc, " + cluster_directory + "]}}";
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  const auto root_of = [](pid_t pid) {
+    std::error_code gone;
+    return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/root", gone).string();
+  };
+  EXPECT_EQ(root_of(node_pid(before, 1, "holder_pid")), image);
+  ASSERT_TRUE(end_process(node_pid(before, 1, "holder_pid")));
+  const auto again = [&] {
+    const pid_t holder = node_pid(status(job), 1, "holder_pid");
+    return holder != node_pid(before, 1, "holder_pid") && root_of(holder) == image;
+  };
+  EXPECT_TRUE(wait_until(home_.directory(), again, seconds(60)));
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(std::remove(plugin.c_str()), 0);
+}
+
+TEST_F(Relaunch, SlurmctldIsAwayWhenAHolderDies) {
+  SlurmJob spec;
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  // slurmctld saves its state every 5 s; killed before, it has never heard of the job.
+  const auto saved = [&] {
+    return slurm({"sh", "-c",
+                  "find \"$HPCTL_TEST_CLUSTER/state/job_state\" -newer '" + home_.directory() +
+                      "/job.yaml'"})
+               .out.find("job_state") != std::string::npos;
+  };
+  ASSERT_TRUE(wait_until(home_.directory(), saved, seconds(20)));
+  {
+    const StoppedDaemon slurmctld("slurmctld");
+    ASSERT_TRUE(end_process(node_pid(before, 1, "holder_pid")));
+    const auto noticed = [&] { return status(job)["state"] == "RECOVERING"; };
+    EXPECT_TRUE(wait_until(home_.directory(), noticed, seconds(20)));
+  }
+  expect_exact_finish(job, spec);
+}
+
+TEST_F(Relaunch, WithoutASpareTheRebootedNodeComesBack) {
+  const SlurmJob spec{.on_node_loss = "[wait]"};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = other_active_node(job);
+  ASSERT_NE(victim, "");
+  cluster("kill", victim);
+  const auto noticed = [&] { return status(job)["state"] == "RECOVERING"; };
+  EXPECT_TRUE(wait_until(home_.directory(), noticed, seconds(20)));
+  cluster("heal", victim);
+  expect_exact_finish(job, spec);
+}
+
+TEST_F(Relaunch, RequeueExcludesTheLostNode) {
+  const SlurmJob spec{.on_node_loss = "[requeue]"};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = other_active_node(job);
+  ASSERT_NE(victim, "");
+  cluster("kill", victim);
+  expect_exact_finish(job, spec);
+  EXPECT_TRUE(node_of(status(job), victim).is_null() ||
+              node_of(status(job), victim)["role"] != "active");
+  const auto shown = slurm({"scontrol", "show", "job", to_string(job)}).out;
+  EXPECT_NE(shown.find("Restarts=1"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("ExcNodeList=" + victim), std::string::npos) << shown;
+}
+
+}  // namespace
+}  // namespace hpctl::testing
