@@ -77,8 +77,8 @@ for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
 done
 cp deploy/environment.json deploy/instances.json LICENSE "$root/share/hpctl/"
 
-# The plugin's and hpslurm's sources, with what they need of ours, found by their #include lines, and
-# the headers of nlohmann-json.
+# The plugin's and hpslurm's sources, with what they need of ours, found by their #include lines,
+# and the headers of nlohmann-json.
 src=$root/share/hpctl/src
 plugin_sources=(slurm-plugins/auto_resume/*.[ch] slurm-plugins/auto_resume/*.lds)
 hpslurm_sources=(slurm-plugins/hpslurm/*.cc)
