@@ -20,6 +20,7 @@ Verb why_verb();
 Verb cancel_verb();
 Verb nodes_verb();
 Verb checkpoint_verb();
+Verb data_verb();
 Verb version_verb();
 
 }  // namespace hpctl

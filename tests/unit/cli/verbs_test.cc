@@ -280,6 +280,12 @@ TEST(Verbs, WrongUse) {
   EXPECT_EQ(run({"logs", "1", "--tail"}).status, kExitUsage);
   EXPECT_EQ(run({"logs", "1", "--tail", "-1"}).status, kExitUsage);
   EXPECT_EQ(run({"ps", "--json=1"}).status, kExitUsage);
+  EXPECT_EQ(run({"data", "frob", "x"}).status, kExitUsage);
+  EXPECT_EQ(run({"data", "prepare", "x", "--out", "y"}).status, kExitUsage);
+  EXPECT_EQ(run({"data", "prepare", "x", "--out=y", "--tokenizer=byte", "--workers=0"}).status,
+            kExitUsage);
+  EXPECT_EQ(run({"data", "show", "x", "--out=y"}).status, kExitUsage);
+  EXPECT_EQ(run({"data", "show", "/nonexistent"}).status, kExitFailed);
   EXPECT_EQ(run({"checkpoint", "frob", "x"}).status, kExitUsage);
   EXPECT_EQ(run({"checkpoint", "show", "/nonexistent"}).status, kExitFailed);
   EXPECT_EQ(run({"status", "1"}).err, "hpctl: no job \"1\": there is no job here yet\n");

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpdata: what `hpctl data prepare` runs, with arguments that hpctl has checked. A program of its
+// own because libsentencepiece brings symbols of another protobuf than that of gRPC.
+//
+//   hpdata prepare --tokenizer=T --out=PREFIX --json-key=KEY --workers=N [--append-eod] [--json]
+//          -- INPUT...
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "hpctl/exit_codes.h"
+#include "hpctl/prepare_display.h"
+#include "trainer/data/prepare/prepare.h"
+
+namespace hpctl {
+namespace {
+
+struct Arguments {
+  PrepareOptions options;
+  bool json = false;
+};
+
+bool take(const std::string& word, const std::string& name, std::string& value) {
+  if (!word.starts_with(name + "=")) return false;
+  value = word.substr(name.size() + 1);
+  return true;
+}
+
+// False: not what hpctl says.
+bool parse(const std::vector<std::string>& words, Arguments& out) {
+  if (words.empty() || words[0] != "prepare") return false;
+  size_t at = 1;
+  std::string workers = "1";
+  for (; at < words.size() && words[at] != "--"; ++at) {
+    const std::string& word = words[at];
+    const bool known =
+        take(word, "--tokenizer", out.options.tokenizer) || take(word, "--out", out.options.out) ||
+        take(word, "--json-key", out.options.json_key) || take(word, "--workers", workers);
+    if (word == "--append-eod") out.options.append_eod = true;
+    if (word == "--json") out.json = true;
+    if (!known && word != "--append-eod" && word != "--json") return false;
+  }
+  for (++at; at < words.size(); ++at) out.options.inputs.push_back(words[at]);
+  out.options.workers = std::atoi(workers.c_str());
+  return !out.options.inputs.empty() && !out.options.tokenizer.empty() &&
+         !out.options.out.empty() && out.options.workers >= 1;
+}
+
+int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+int run(const Arguments& arguments) {
+  const PrepareOptions& options = arguments.options;
+  PrepareDisplay display(std::cerr, ::isatty(STDERR_FILENO) == 1, now_ms());
+  const auto result = prepare_data(
+      options, [&](const PrepareProgress& progress) { display.update(progress, now_ms()); });
+  display.finish();
+  if (!result.ok()) {
+    std::cerr << "hpctl: " << printable(result.error().message) << "\n";
+    return kExitFailed;
+  }
+  const PreparedNote& note = result->note;
+  if (arguments.json) {
+    std::cout << nlohmann::ordered_json{{"prefix", options.out},  {"documents", note.documents},
+                                        {"tokens", note.tokens},  {"text_bytes", note.text_bytes},
+                                        {"empty", result->empty}, {"vocabulary", note.vocabulary}}
+              << "\n";
+    return kExitOk;
+  }
+  std::cout << options.out << ": " << counted(static_cast<int64_t>(note.documents), "document")
+            << ", " << note.tokens << " tokens";
+  if (result->empty > 0) std::cout << "; " << result->empty << " empty ones left out";
+  std::cout << "\ntrain on it with workload.train.data.path: " << options.out << "\n";
+  return kExitOk;
+}
+
+}  // namespace
+}  // namespace hpctl
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  hpctl::Arguments arguments;
+  if (!hpctl::parse({argv + 1, argv + argc}, arguments)) {
+    std::cerr << "hpdata: not for people; use `hpctl data prepare`\n";
+    return hpctl::kExitUsage;
+  }
+  return hpctl::run(arguments);
+}

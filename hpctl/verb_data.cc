@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl data: training data. show reads files only; prepare becomes hpdata (hpdata_main.cc tells
+// why that is a program of its own).
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/base/paths.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/verbs.h"
+#include "trainer/data/indexed_dataset.h"
+#include "trainer/data/prepared_note.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kHelp = R"(
+Makes text into tokens that the trainer reads, in Megatron-LM's format: PREFIX.bin and PREFIX.idx.
+
+  prepare  IN... are files or directories. Names ending in .jsonl, .ndjson or .json hold one JSON
+           object per line, each a document; any other file is text, one document. All may be
+           compressed: .gz, .xz, .zst. A run that was interrupted goes on when the same command is
+           given again; the result is the same, byte for byte, whatever the number of workers
+  show     what a dataset holds: hpctl data show PREFIX
+
+Examples:
+  hpctl data prepare corpus/*.jsonl.zst --tokenizer tokenizer.json --out data/corpus --append-eod
+  hpctl data prepare book.txt --tokenizer byte --out data/book
+  hpctl data show data/corpus
+
+Options of prepare:
+  --tokenizer T   byte, a SentencePiece model (.model), or a Hugging Face tokenizer.json with
+                  byte-level BPE (GPT-2, Llama 3)
+  --out PREFIX    what to write
+  --json-key KEY  where an object has its text; default: text
+  --workers N     threads; default: one per processor
+  --append-eod    end every document with the tokenizer's end-of-text token
+
+  --json  prepare: {"prefix", "documents", "tokens", "text_bytes", "empty", "vocabulary"}; show:
+          {"prefix", "type", "documents", "sequences", "tokens", "bytes", "fingerprint",
+          "tokenizer", "vocabulary", "end_of_document"}
+
+Exit codes: 0 fine, 1 not found, damaged or refused, 2 wrong arguments
+)";
+
+int show(const Invocation& invocation, const std::string& prefix) {
+  const Terminal& terminal = invocation.terminal;
+  const auto data = IndexedDataset::open(prefix);
+  if (!data.ok()) return report(terminal, data.error());
+  const auto note = read_prepared_note(prefix);
+  if (!note.ok()) return report(terminal, note.error());
+  const uint64_t bytes = data->tokens() * token_bytes(data->type());
+  if (invocation.json()) {
+    nlohmann::ordered_json document = {{"prefix", prefix},
+                                       {"type", to_string(data->type())},
+                                       {"documents", data->documents()},
+                                       {"sequences", data->sequences()},
+                                       {"tokens", data->tokens()},
+                                       {"bytes", bytes},
+                                       {"fingerprint", data->fingerprint()},
+                                       {"tokenizer", nullptr},
+                                       {"vocabulary", nullptr},
+                                       {"end_of_document", nullptr}};
+    if (*note) {
+      document["tokenizer"] = (*note)->tokenizer;
+      document["vocabulary"] = (*note)->vocabulary;
+      if ((*note)->end_of_document >= 0) document["end_of_document"] = (*note)->end_of_document;
+    }
+    terminal.out << document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+                 << "\n";
+    return kExitOk;
+  }
+  terminal.out << printable(prefix) << "\n"
+               << "  documents    " << data->documents() << "\n"
+               << "  tokens       " << data->tokens() << " of " << to_string(data->type()) << ", "
+               << bytes << " bytes\n";
+  if (*note) {
+    terminal.out << "  tokenizer    " << printable((*note)->tokenizer) << ", "
+                 << (*note)->vocabulary << " ids";
+    if ((*note)->end_of_document >= 0) {
+      terminal.out << ", documents end with " << (*note)->end_of_document;
+    }
+    terminal.out << "\n";
+  }
+  terminal.out << "  fingerprint  " << data->fingerprint() << "\n";
+  return kExitOk;
+}
+
+// Becomes hpdata; returns only when that is not possible.
+int exec_hpdata(const Terminal& terminal, std::vector<std::string> words) {
+  const auto directory = program_directory();
+  if (!directory.ok()) return report(terminal, directory.error());
+  const std::string program = *directory + "/hpdata";
+  words.insert(words.begin(), program);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  terminal.out.flush();
+  ::execv(program.c_str(), arguments.data());
+  return report(terminal, errno_error("cannot run " + program));
+}
+
+int prepare(const Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  for (const char* name : {"--tokenizer", "--out"}) {
+    if (!invocation.has(name) || invocation.options.at(name).empty()) {
+      return report_usage(terminal, "data", std::string("prepare needs ") + name);
+    }
+  }
+  const auto workers = number_option(invocation, "--workers", 1, 1024);
+  if (!workers.ok()) return report_usage(terminal, "data", workers.error().message);
+  const int64_t processors = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::string> words = {"prepare",
+                                    "--tokenizer=" + invocation.options.at("--tokenizer"),
+                                    "--out=" + invocation.options.at("--out"),
+                                    "--workers=" + std::to_string(workers->value_or(processors))};
+  if (invocation.has("--json-key")) {
+    words.push_back("--json-key=" + invocation.options.at("--json-key"));
+  }
+  if (invocation.has("--append-eod")) words.emplace_back("--append-eod");
+  if (invocation.json()) words.emplace_back("--json");
+  words.emplace_back("--");
+  words.insert(words.end(), invocation.arguments.begin() + 1, invocation.arguments.end());
+  return exec_hpdata(terminal, std::move(words));
+}
+
+int run(Invocation& invocation) {
+  const std::string& what = invocation.arguments[0];
+  if (what == "prepare") return prepare(invocation);
+  if (what != "show") {
+    return report_usage(invocation.terminal, "data",
+                        "expected prepare or show; found \"" + printable(what) + "\"");
+  }
+  if (invocation.arguments.size() != 2 || invocation.options.size() > (invocation.json() ? 1 : 0)) {
+    return report_usage(invocation.terminal, "data", "show takes one PREFIX and no option");
+  }
+  return show(invocation, invocation.arguments[1]);
+}
+
+}  // namespace
+
+Verb data_verb() {
+  return {"data",
+          "prepare IN... --tokenizer T --out PREFIX | show PREFIX",
+          "make text into tokens, look at them",
+          kHelp,
+          2,
+          1'000'000,
+          {Option{"--tokenizer", nullptr, "T"}, Option{"--out", nullptr, "PREFIX"},
+           Option{"--json-key", nullptr, "KEY"}, Option{"--workers", nullptr, "N"},
+           Option{"--append-eod"}},
+          run};
+}
+
+}  // namespace hpctl

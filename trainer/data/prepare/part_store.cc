@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/data/prepare/part_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/base/failpoint.h"
+#include "common/base/file.h"
+#include "trainer/data/file_writer.h"
+#include "trainer/data/indexed_dataset.h"
+#include "trainer/data/read_at.h"
+
+namespace hpctl {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartPlace, file, begin, end, first_line, lines, raw_bytes, last)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StoredPart, place, documents, empty, token_bytes, text_bytes)
+
+namespace {
+
+uint64_t size_of(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 ? static_cast<uint64_t>(st.st_size) : ~uint64_t{0};
+}
+
+Error with_remedy(Error error) {
+  if (error.code == ErrorCode::kResourceExhausted) {
+    error.message += "; free space there and run the same command again: it goes on";
+  }
+  return error;
+}
+
+Outcome write_whole(const std::string& path, std::string_view bytes) {
+  HP_TRY_ASSIGN(FileWriter file, FileWriter::create(path));
+  HP_TRY(file.append(bytes));
+  return file.finish();
+}
+
+}  // namespace
+
+Result<PartStore> PartStore::open(const std::string& directory, const std::string& plan) {
+  PartStore store(directory);
+  HP_TRY(make_directories(directory));
+  auto lock = lock_file(directory + "/lock");
+  if (!lock.ok()) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 lock.error().message + "; is the same command running already?"};
+  }
+  store.lock_ = std::move(lock).value();
+  const std::string plan_path = directory + "/plan.json";
+  if (!path_exists(plan_path)) {
+    HP_TRY(write_file_atomic(plan_path, plan));
+    return store;
+  }
+  HP_TRY_ASSIGN(const std::string before, read_file(plan_path, 1U << 30));
+  if (before != plan) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 directory +
+                     " holds the parts of a run with other inputs, tokenizer or options; "
+                     "remove it, or choose another --out"};
+  }
+  HP_TRY(store.find_parts());
+  return store;
+}
+
+Outcome PartStore::find_parts() {
+  HP_TRY_ASSIGN(const auto names, list_directory(directory_));
+  for (const std::string& name : names) {
+    uint64_t number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error != std::errc() || std::string_view(end) != ".json") continue;
+    HP_TRY_ASSIGN(const std::string text, read_file(directory_ + "/" + name));
+    const auto document = nlohmann::json::parse(text, nullptr, false);
+    StoredPart part;
+    try {
+      part = document.get<StoredPart>();
+    } catch (const nlohmann::json::exception&) {
+      continue;  // made again
+    }
+    if (size_of(path(number, ".bin")) != part.token_bytes) continue;
+    if (size_of(path(number, ".len")) != 4 * part.documents) continue;
+    found_[number] = part;
+  }
+  return Ok{};
+}
+
+Outcome PartStore::put(uint64_t number, const PartPlace& place, const EncodedPart& part) const {
+  const std::string_view lengths(reinterpret_cast<const char*>(part.lengths.data()),
+                                 part.lengths.size() * sizeof(int32_t));
+  Outcome done = write_whole(path(number, ".bin"), part.tokens);
+  HP_FAILPOINT("prepare.part.tokens_written");
+  if (done.ok()) done = write_whole(path(number, ".len"), lengths);
+  const StoredPart stored = {place, part.lengths.size(), part.empty, part.tokens.size(),
+                             part.text_bytes};
+  if (done.ok()) {
+    HP_FAILPOINT("prepare.part.before_record");
+    done = write_file_atomic(path(number, ".json"), nlohmann::json(stored).dump() + "\n");
+    HP_FAILPOINT("prepare.part.recorded");
+  }
+  return done.ok() ? done : Outcome(with_remedy(done.error()));
+}
+
+Outcome PartStore::join_tokens(uint64_t count, const std::string& prefix) const {
+  HP_TRY_ASSIGN(FileWriter file, FileWriter::create(prefix + ".bin"));
+  HP_FAILPOINT("prepare.join.created");
+  for (uint64_t n = 0; n < count; ++n) {
+    const Outcome copied = file.append_file(path(n, ".bin"));
+    if (!copied.ok()) return with_remedy(copied.error());
+  }
+  return file.finish();
+}
+
+Outcome PartStore::join_lengths(uint64_t count, TokenType type, const std::string& prefix) const {
+  HP_FAILPOINT("prepare.join.before_index");
+  std::vector<int32_t> lengths;
+  for (uint64_t n = 0; n < count; ++n) {
+    const std::string name = path(n, ".len");
+    const size_t before = lengths.size();
+    lengths.resize(before + size_of(name) / sizeof(int32_t));
+    const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) return errno_error("cannot open " + name);
+    const size_t bytes = (lengths.size() - before) * sizeof(int32_t);
+    HP_TRY_ASSIGN(
+        const size_t got,
+        read_at(fd.get(), name, 0, {reinterpret_cast<uint8_t*>(lengths.data() + before), bytes}));
+    if (got != bytes) return Error{ErrorCode::kDataLoss, name + " became shorter"};
+  }
+  const Outcome written = write_index(prefix + ".idx", type, lengths);
+  return written.ok() ? written : Outcome(with_remedy(written.error()));
+}
+
+Outcome PartStore::remove() {
+  HP_FAILPOINT("prepare.join.before_remove");
+  return remove_tree(directory_);
+}
+
+}  // namespace hpctl
