@@ -48,6 +48,9 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;
   if (job.spec.train) workload.train = *job.spec.train;
+  if (workload.train.strategy == "hybrid" && workload.train.shard_group == 0) {
+    workload.train.shard_group = job.spec.workers_per_node;
+  }
   return workload;
 }
 

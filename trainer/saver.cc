@@ -110,37 +110,39 @@ void Saver::run(std::function<Result<std::string>()> work) {
   });
 }
 
-// Copies the sealed state, since the optimizer step after next overwrites its slot, and lets the
-// thread write the copy.
+// Copies what this rank writes of the sealed state, since the optimizer step after next overwrites
+// its slot, and lets the thread write the copy.
 void Saver::begin() {
   pending_ = false;
   turn_ = Turn::kWriting;
   begun_step_ = state_.step();
   manifest_ = state_.manifest();
-  const auto elements = static_cast<size_t>(state_.geometry().shard_elements());
-  copy_.resize(elements * kStateKinds.size());
+  copy_.clear();
+  copy_.reserve(static_cast<size_t>(state_.geometry().shard_elements()) * kStateKinds.size());
+  std::vector<ShardPart> parts;
   for (const StateKind kind : kStateKinds) {
-    std::copy_n(state_.sealed(kind), elements, copy_.data() + static_cast<size_t>(kind) * elements);
-  }
-  run([this, elements]() -> Result<std::string> {
-    ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
-                 .checkpoint = manifest_.ref(),
-                 .rank = workload_.rank,
-                 .world_size = workload_.world_size,
-                 .blocks = &manifest_.blocks,
-                 .parts = {}};
-    for (const StateKind kind : kStateKinds) {
-      const float* values = copy_.data() + static_cast<size_t>(kind) * elements;
-      for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
-        const ElementRange range =
-            shard_range(manifest_.blocks[b].numel, workload_.rank, workload_.world_size);
-        job.parts.push_back({.block = static_cast<int32_t>(b),
-                             .kind = kind,
-                             .range = range,
-                             .values = {values, static_cast<size_t>(range.size())}});
-        values += state_.geometry().block_capacity[b];
-      }
+    const float* shard = state_.sealed(kind);
+    for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
+      const ElementRange range = state_.written(b);
+      const float* first = shard + (range.begin - state_.padded_shard(b).begin);
+      parts.push_back(
+          {.block = static_cast<int32_t>(b), .kind = kind, .range = range, .values = {}});
+      copy_.insert(copy_.end(), first, first + range.size());
+      shard += state_.geometry().block_capacity[b];
     }
+  }
+  run([this, parts = std::move(parts)]() mutable -> Result<std::string> {
+    const float* values = copy_.data();
+    for (ShardPart& part : parts) {
+      part.values = {values, static_cast<size_t>(part.range.size())};
+      values += part.range.size();
+    }
+    const ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
+                       .checkpoint = manifest_.ref(),
+                       .rank = workload_.rank,
+                       .world_size = workload_.world_size,
+                       .blocks = &manifest_.blocks,
+                       .parts = std::move(parts)};
     HP_TRY_ASSIGN(const Receipt receipt, write_shard(job));
     return encode_receipt(receipt);
   });

@@ -42,13 +42,15 @@ uint64_t hash_text(uint64_t hash, const std::string& text) {
 }  // namespace
 
 ArenaGeometry ArenaGeometry::of(const std::vector<Block>& blocks, uint64_t job, int32_t rank,
-                                int32_t world_size) {
+                                const Mesh& mesh) {
   ArenaGeometry geometry;
   geometry.job = job;
   geometry.rank = rank;
-  geometry.world_size = world_size;
+  geometry.world_size = mesh.world_size();
+  geometry.shard_index = mesh.coordinate(rank, MeshDim::kDpShard);
+  geometry.shard_count = mesh.degree(MeshDim::kDpShard);
   for (const Block& block : blocks) {
-    geometry.block_capacity.push_back(shard_capacity(block.numel, world_size));
+    geometry.block_capacity.push_back(shard_capacity(block.numel, geometry.shard_count));
     for (const TensorSlot& tensor : block.tensors) {
       geometry.layout_hash = hash_text(geometry.layout_hash, tensor.name);
       geometry.layout_hash = mix64(geometry.layout_hash ^ static_cast<uint64_t>(tensor.offset));
@@ -94,6 +96,8 @@ StateArena::StateArena(ArenaGeometry geometry, void* memory)
   header_->version = kArenaVersion;
   header_->rank = geometry_.rank;
   header_->world_size = geometry_.world_size;
+  header_->shard_index = geometry_.shard_index;
+  header_->shard_count = geometry_.shard_count;
   header_->shard_elements = static_cast<uint64_t>(geometry_.shard_elements());
   header_->layout_hash = geometry_.layout_hash;
   header_->job = geometry_.job;

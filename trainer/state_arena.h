@@ -25,11 +25,12 @@
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/parallel/block_layout.h"
+#include "trainer/parallel/mesh.h"
 
 namespace hpctl {
 
 inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
-inline constexpr uint32_t kArenaVersion = 1;
+inline constexpr uint32_t kArenaVersion = 2;
 inline constexpr size_t kArenaHeaderBytes = 4096;
 inline constexpr uint64_t kUnsealed = ~uint64_t{0};
 
@@ -50,7 +51,9 @@ struct ArenaHeader {
   uint64_t shard_elements;  // floats per kind and slot
   uint64_t layout_hash;     // of the block layout: names, shapes, offsets
   uint64_t job;
-  uint64_t reserved[2];
+  int32_t shard_index;  // which of shard_count parts of every block this is
+  int32_t shard_count;
+  uint64_t reserved;
   ArenaSlotHeader slots[2];  // at byte 64
 };
 static_assert(offsetof(ArenaHeader, slots) == 64);
@@ -60,11 +63,13 @@ struct ArenaGeometry {
   uint64_t job = 0;
   int32_t rank = 0;
   int32_t world_size = 1;
-  std::vector<int64_t> block_capacity;  // shard_capacity of each block
+  int32_t shard_index = 0;
+  int32_t shard_count = 1;
+  std::vector<int64_t> block_capacity;  // shard_capacity of each block at shard_count
   uint64_t layout_hash = 0;
 
   static ArenaGeometry of(const std::vector<Block>& blocks, uint64_t job, int32_t rank,
-                          int32_t world_size);
+                          const Mesh& mesh);
   int64_t shard_elements() const;
   size_t bytes() const;
 };

@@ -83,8 +83,9 @@ Outcome TrainLoop::meet_peers() {
   options.rendezvous_dir = workload_.rendezvous_dir;
   options.bind_address = workload_.bind_address;
   options.sequence = progress_.collective_counter();
-  comm_ = make_communicator(options);
-  HP_TRY(comm_->connect());
+  HP_TRY_ASSIGN(sharding_, sharding_of(workload_.train, workload_.world_size));
+  comms_.emplace(options, sharding_.mesh);
+  HP_TRY(comms_->connect());
   log_phase("rendezvous");
   return Ok{};
 }
@@ -93,7 +94,7 @@ Outcome TrainLoop::meet_peers() {
 // text everywhere.
 Outcome TrainLoop::agree_on_data() {
   HP_TRY_ASSIGN(const std::vector<std::string> fingerprints,
-                comm_->all_gather_text(reader_->fingerprint()));
+                comms_->world().all_gather_text(reader_->fingerprint()));
   for (size_t rank = 1; rank < fingerprints.size(); ++rank) {
     if (fingerprints[rank] == fingerprints[0]) continue;
     return Error{ErrorCode::kInvalidArgument,
@@ -114,8 +115,9 @@ Outcome TrainLoop::load_state() {
   if (!state.ok()) return state.error();
   state_.emplace(std::move(state).value());
   model_.emplace(train.model, train.data.seq_len, compute_type(train), train.loss.z_loss);
-  engine_ = std::make_unique<FullySharded>(*model_, state_->blocks(), *comm_, compute_type(train));
-  saver_ = std::make_unique<Saver>(workload_, *state_, *comm_);
+  engine_ = std::make_unique<FullySharded>(*model_, state_->blocks(), *comms_, train, sharding_,
+                                           compute_type(train));
+  saver_ = std::make_unique<Saver>(workload_, *state_, comms_->world());
   if (!workload_.ledger_dir.empty()) {
     HP_TRY_ASSIGN(ledger_,
                   LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
@@ -157,7 +159,7 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
   HP_TRY_ASSIGN(
       const std::vector<MicroBatch> batches,
       read_micro_batches(*reader_, sample_numbers(my_samples_), workload_.train.batch.micro));
-  engine_->begin_step(state_->parameter_shards());
+  engine_->begin_step(state_->parameter_shards(), static_cast<int>(batches.size()));
   const double scale = 1.0 / static_cast<double>(step_tokens_);
   double loss_sum = 0;
   for (const MicroBatch& batch : batches) {
@@ -169,20 +171,16 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
 
 // The last collective before the optimizer step: norm, loss, and what ranks must agree on.
 Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
-  double squares = 0;
-  for (size_t b = 0; b < state_->blocks().size(); ++b) {
-    squares += sum_of_squares(engine_->gradient(b), engine_->gradient_elements(b));
-  }
   if (failpoint_due("trainer.loss")) loss_sum = std::numeric_limits<double>::quiet_NaN();
-  own_sums_ = {loss_sum, squares};
+  own_sums_ = {loss_sum, engine_->gradient_squares()};
   // Only rank 0's clock decides, and all ranks hear of it in the same step.
   const double every_seconds = workload_.checkpoint.every_minutes * 60;
   const bool minutes_due =
       workload_.rank == 0 && every_seconds > 0 && seconds_since(last_save_began_) >= every_seconds;
   const SaveNews news = saver_->news();
-  std::array<double, 6> sums = {squares,       loss_sum,    minutes_due ? 1.0 : 0.0,
+  std::array<double, 6> sums = {own_sums_[1],  loss_sum,    minutes_due ? 1.0 : 0.0,
                                 news.finished, news.failed, is_stop_requested() ? 1.0 : 0.0};
-  HP_TRY(comm_->all_reduce(sums));
+  HP_TRY(comms_->world().all_reduce(sums));
   StepSums result;
   result.grad_norm = std::sqrt(sums[0]);
   result.loss = sums[1] / static_cast<double>(step_tokens_);

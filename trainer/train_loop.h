@@ -13,7 +13,7 @@
 
 #include "common/base/result.h"
 #include "common/base/workload.h"
-#include "trainer/comm/communicator.h"
+#include "trainer/comm/mesh_communicators.h"
 #include "trainer/data/ledger.h"
 #include "trainer/data/sample_reader.h"
 #include "trainer/metrics/metrics_writer.h"
@@ -71,7 +71,8 @@ class TrainLoop {
   Progress& progress_;
   int arena_fd_;
   std::optional<SampleReader> reader_;
-  std::unique_ptr<Communicator> comm_;
+  Sharding sharding_;
+  std::optional<MeshCommunicators> comms_;
   std::optional<TrainingState> state_;
   std::optional<Llama> model_;
   std::unique_ptr<FullySharded> engine_;

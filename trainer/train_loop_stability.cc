@@ -60,9 +60,9 @@ Outcome TrainLoop::reexecute(const StepSamples& samples, const std::string& what
     return std::bit_cast<uint64_t>(first[i]) != std::bit_cast<uint64_t>(own_sums_[i]);
   };
   HP_TRY_ASSIGN(const std::vector<std::string> answers,
-                comm_->all_gather_text(differs(0)   ? "loss of " + workload_.node
-                                       : differs(1) ? "gradient"
-                                                    : ""));
+                comms_->world().all_gather_text(differs(0)   ? "loss of " + workload_.node
+                                                : differs(1) ? "gradient"
+                                                             : ""));
   bool same = true;
   for (size_t rank = 0; rank < answers.size(); ++rank) {
     same = same && answers[rank].empty();
@@ -91,7 +91,7 @@ Outcome TrainLoop::go_back() {
     const auto source = rollback_source(workload_, target);
     mine = source.ok() ? "+" + *source : "-" + source.error().message;
   }
-  HP_TRY_ASSIGN(const std::vector<std::string> texts, comm_->all_gather_text(mine));
+  HP_TRY_ASSIGN(const std::vector<std::string> texts, comms_->world().all_gather_text(mine));
   if (texts[0].starts_with("-")) {
     return Error{ErrorCode::kFailedPrecondition, texts[0].substr(1)};
   }
@@ -99,7 +99,8 @@ Outcome TrainLoop::go_back() {
   if (workload_.rank == 0) {
     HP_TRY(undo_checkpoints(workload_.checkpoint_dir, workload_.generation, state_->step()));
   }
-  HP_TRY(comm_->barrier());  // nobody writes a checkpoint of a name that is about to be deleted
+  // Nobody writes a checkpoint of a name that is about to be deleted.
+  HP_TRY(comms_->world().barrier());
   saver_->forget_after(state_->step());
   return Ok{};
 }

@@ -17,12 +17,14 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
                                             const Environment& environment) {
   std::vector<Block> blocks = llama_layout(workload.train.model);
   set_no_decay(blocks, workload.train.optimizer.no_decay);
+  HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
   const ArenaGeometry geometry =
-      ArenaGeometry::of(blocks, workload.job, workload.rank, workload.world_size);
+      ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);
   HP_TRY_ASSIGN(StateArena arena, StateArena::create(arena_fd, geometry));
-  TrainingState state(std::move(arena), workload, std::move(blocks));
+  TrainingState state(std::move(arena), workload, sharding.mesh, std::move(blocks));
   state.data_ = data;
   state.environment_ = environment;
+  state.environment_["strategy"] = describe_sharding(workload.train);
   if (workload.resume_checkpoint.empty()) {
     state.fill_from_seed();
   } else {
@@ -32,14 +34,28 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   return state;
 }
 
-TrainingState::TrainingState(StateArena arena, const Workload& workload, std::vector<Block> blocks)
-    : arena_(std::move(arena)), workload_(workload), blocks_(std::move(blocks)) {}
+TrainingState::TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
+                             std::vector<Block> blocks)
+    : arena_(std::move(arena)), workload_(workload), mesh_(mesh), blocks_(std::move(blocks)) {}
+
+ElementRange TrainingState::padded_shard(size_t block) const {
+  const int64_t capacity = geometry().block_capacity[block];
+  return {capacity * geometry().shard_index, capacity * (geometry().shard_index + 1)};
+}
+
+ElementRange TrainingState::written(size_t block) const {
+  const ElementRange shard =
+      shard_range(blocks_[block].numel, geometry().shard_index, geometry().shard_count);
+  const ElementRange part =
+      shard_range(shard.size(), mesh_.coordinate(workload_.rank, MeshDim::kDpReplicate),
+                  mesh_.degree(MeshDim::kDpReplicate));
+  return {shard.begin + part.begin, shard.begin + part.end};
+}
 
 void TrainingState::fill_from_seed() {
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const int64_t capacity = geometry().block_capacity[b];
-    const ElementRange range = {capacity * workload_.rank, capacity * (workload_.rank + 1)};
-    fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, range,
+    fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, padded_shard(b),
                         arena_.state(slot_, StateKind::kParam, b));
     std::fill_n(arena_.state(slot_, StateKind::kExpAvg, b), capacity, 0.0F);
     std::fill_n(arena_.state(slot_, StateKind::kExpAvgSq, b), capacity, 0.0F);
@@ -61,7 +77,8 @@ Outcome TrainingState::load(const std::string& checkpoint) {
   const Manifest& manifest = loader->manifest();
   HP_TRY(check_resumable(manifest, run, checkpoint));
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    const ElementRange range = shard_range(blocks_[b].numel, workload_.rank, workload_.world_size);
+    const ElementRange range =
+        shard_range(blocks_[b].numel, geometry().shard_index, geometry().shard_count);
     for (const StateKind kind : kStateKinds) {
       float* shard = arena_.state(slot_, kind, b);
       std::fill_n(shard + range.size(), geometry().block_capacity[b] - range.size(), 0.0F);
@@ -114,8 +131,7 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
   const int target = 1 - slot_;
   arena_.unseal(target);
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    const int64_t capacity = geometry().block_capacity[b];
-    const ElementRange shard = {capacity * workload_.rank, capacity * (workload_.rank + 1)};
+    const ElementRange shard = padded_shard(b);
     const auto update = [&](ElementRange part, bool decayed) {
       const int64_t at = part.begin - shard.begin;
       adamw(adam, decayed, part.size(),

@@ -15,6 +15,7 @@
 #include "trainer/data/step_samples.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/block_layout.h"
+#include "trainer/parallel/mesh.h"
 #include "trainer/state_arena.h"
 
 namespace hpctl {
@@ -39,6 +40,11 @@ class TrainingState {
   // This rank's values in the newest sealed state: geometry().shard_elements() floats.
   const float* sealed(StateKind kind) { return arena_.state(slot_, kind); }
   const ArenaGeometry& geometry() const { return arena_.geometry(); }
+  // This rank's range of a block, with the padding behind the block's end.
+  ElementRange padded_shard(size_t block) const;
+  // The part of a block's range that this rank writes to checkpoints: all of its shard, or, where
+  // replicas have the same one, its part of it. Empty for some ranks when the block is small.
+  ElementRange written(size_t block) const;
 
   // One AdamW step with gradients[b] = block b's gradient shard; afterwards step() is one more.
   void apply(const AdamStep& adam, const std::vector<const float*>& gradients,
@@ -56,7 +62,8 @@ class TrainingState {
   Manifest manifest() const;
 
  private:
-  TrainingState(StateArena arena, const Workload& workload, std::vector<Block> blocks);
+  TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
+                std::vector<Block> blocks);
 
   void fill_from_seed();
   Outcome load(const std::string& checkpoint);
@@ -64,6 +71,7 @@ class TrainingState {
 
   StateArena arena_;
   Workload workload_;
+  Mesh mesh_;
   std::vector<Block> blocks_;
   DataIdentity data_;
   Environment environment_;

@@ -20,12 +20,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OptimizerSpec, lr, beta1, beta2,
                                                 no_decay, clip)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ScheduleSpec, name, unit, warmup_steps, decay_steps,
                                                 decay, min_lr_ratio)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossSpec, z_loss)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossSpec, z_loss, chunk_tokens)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemorySpec, activation_checkpointing, every)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StabilitySpec, policy, spikes, window, z_score,
                                                 factor, rollback_steps, skip_steps, max_skips,
                                                 reexecute)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, batch, steps, seed,
                                                 optimizer, schedule, loss, stability, strategy,
+                                                shard_group, reshard_after_forward, memory,
                                                 precision)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
                                                 keep, resume)

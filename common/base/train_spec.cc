@@ -98,6 +98,30 @@ void check_optimizer(const TrainSpec& t, SpecChecks& checks) {
   }
 }
 
+void check_parallelism(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
+  const std::string at = "workload.train.parallelism.";
+  checks.one_of(at + "strategy", t.strategy,
+                {"full", "shard_grad_op", "optimizer", "no_shard", "hybrid"});
+  const bool group = checks.range(at + "shard_group", t.shard_group, 0, 1 << 20);
+  if (group && t.shard_group > 0 && t.strategy != "hybrid") {
+    checks.fail(at + "shard_group",
+                "expected with strategy hybrid only, found strategy " + t.strategy);
+  } else if (group && t.shard_group > 0 && world_size % t.shard_group != 0) {
+    checks.fail(at + "shard_group", "expected a divisor of nodes x workers_per_node (" +
+                                        std::to_string(world_size) + "), found " +
+                                        std::to_string(t.shard_group));
+  }
+  checks.one_of(at + "reshard_after_forward", t.reshard_after_forward, {"auto", "always", "never"});
+  if (t.reshard_after_forward == "always" && t.strategy != "full" && t.strategy != "hybrid") {
+    checks.fail(at + "reshard_after_forward",
+                "expected auto or never: strategy " + t.strategy + " keeps whole parameters");
+  }
+  const std::string memory = "workload.train.memory.";
+  checks.one_of(memory + "activation_checkpointing", t.memory.activation_checkpointing,
+                {"none", "full", "selective"});
+  checks.range(memory + "every", t.memory.every, 1, 10'000);
+}
+
 }  // namespace
 
 void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
@@ -115,7 +139,8 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   check_schedule(t, checks);
   check_stability(t.stability, checks);
   checks.number(at + "loss.z_loss", t.loss.z_loss, 0.0, 1.0);
-  checks.one_of(at + "parallelism.strategy", t.strategy, {"full"});
+  checks.range(at + "loss.chunk_tokens", t.loss.chunk_tokens, 0, 1 << 24);
+  check_parallelism(t, world_size, checks);
   checks.one_of(at + "precision", t.precision, {"bf16", "fp32"});
 }
 

@@ -28,16 +28,6 @@ void read_preset(YamlValue& value, JobSpec& spec) {
   spec.train->model = model ? *model : *model_preset("tiny");
 }
 
-void read_strategy(YamlValue& value, JobSpec& spec) {
-  for (const std::string_view word : {"shard_grad_op", "optimizer", "no_shard", "hybrid"}) {
-    if (value.is_word(word)) {
-      return value.fail("\"" + std::string(word) +
-                        "\" is not available yet in this version; use full");
-    }
-  }
-  value.read(spec.train->strategy);
-}
-
 void read_ramp(YamlValue& value, JobSpec& spec) {
   const YAML::Node& node = value.node();
   std::vector<RampPoint> ramp;
@@ -168,6 +158,9 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.loss.z_loss", kValue, "number", "0", "0 to 1",
      "Adds this times the mean of log^2 Z, Z the sum of the exponentials of a token's logits. "
      "Reported losses leave it out.", HP_READ(train->loss.z_loss)},
+    {"workload.train.loss.chunk_tokens", kValue, "integer", "0", "0 to 16777216",
+     "Tokens whose logits are in memory at a time; 0 = all of a micro-batch.",
+     HP_READ(train->loss.chunk_tokens)},
 
     {"workload.train.stability", kSection, "section", "", "",
      "What is done about a step whose loss or gradient norm is unfit. Such a step is never "
@@ -202,9 +195,21 @@ constexpr JobYamlKey kKeys[] = {
 
     {"workload.train.parallelism", kSection, "section", "", "", "How the model is sharded.",
      nullptr},
-    {"workload.train.parallelism.strategy", kValue, "text", "full", "full",
-     "full: parameters, gradients and optimizer state are sharded over all workers (FSDP). "
-     "Others are not available yet in this version.", read_strategy},
+    {"workload.train.parallelism.strategy", kValue, "text", "full",
+     "full, shard_grad_op, optimizer, no_shard, hybrid",
+     "What the workers share out: full: parameters, gradients and optimizer state (FSDP, ZeRO-3); "
+     "shard_grad_op: gradients and optimizer state (ZeRO-2); optimizer: its state alone (ZeRO-1), "
+     "with one reduction per step however many micro-batches; no_shard: nothing (DDP); hybrid: all "
+     "three within a group of workers, replicated across groups (HSDP).",
+     HP_READ(train->strategy)},
+    {"workload.train.parallelism.shard_group", kValue, "integer", "0", "0 to 1048576",
+     "Workers of a group of hybrid; divides nodes x workers_per_node; 0 = those of a node.",
+     HP_READ(train->shard_group)},
+    {"workload.train.parallelism.reshard_after_forward", kValue, "text", "auto",
+     "auto, always, never",
+     "Whether full and hybrid free gathered parameters after the forward pass; auto: yes. never: "
+     "kept until the step ends, which saves a gather and costs the memory.",
+     HP_READ(train->reshard_after_forward)},
     {"workload.train.parallelism.pp", kUnavailable, "", "", "", "Pipeline stages.", nullptr},
     {"workload.train.parallelism.dp_replicate", kUnavailable, "", "", "",
      "Replicas of the sharded model.", nullptr},
@@ -214,6 +219,15 @@ constexpr JobYamlKey kKeys[] = {
      "Workers that share one sequence.", nullptr},
     {"workload.train.parallelism.tp", kUnavailable, "", "", "",
      "Workers that share one layer.", nullptr},
+
+    {"workload.train.memory", kSection, "section", "", "", "What is kept and what is recomputed.",
+     nullptr},
+    {"workload.train.memory.activation_checkpointing", kValue, "text", "none",
+     "none, full, selective",
+     "Blocks that keep only their input and are computed again in the backward pass, with the same "
+     "bits: none, all, or every k-th.", HP_READ(train->memory.activation_checkpointing)},
+    {"workload.train.memory.every", kValue, "integer", "2", "1 to 10000",
+     "k of selective.", HP_READ(train->memory.every)},
     {"workload.train.precision", kValue, "text", "bf16", "bf16, fp32",
      "Of the forward and backward pass; weights, moments and reductions are fp32 always.",
      HP_READ(train->precision)},

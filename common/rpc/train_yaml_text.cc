@@ -60,6 +60,7 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "min_lr_ratio", t.schedule.min_lr_ratio);
   out << EndMap << Key << "loss" << Value << BeginMap;
   put(out, "z_loss", t.loss.z_loss);
+  put(out, "chunk_tokens", t.loss.chunk_tokens);
   out << EndMap << Key << "stability" << Value << BeginMap;
   put(out, "policy", t.stability.policy);
   put(out, "spikes", t.stability.spikes);
@@ -72,6 +73,11 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "reexecute", t.stability.reexecute);
   out << EndMap << Key << "parallelism" << Value << BeginMap;
   put(out, "strategy", t.strategy);
+  put(out, "shard_group", t.shard_group);
+  put(out, "reshard_after_forward", t.reshard_after_forward);
+  out << EndMap << Key << "memory" << Value << BeginMap;
+  put(out, "activation_checkpointing", t.memory.activation_checkpointing);
+  put(out, "every", t.memory.every);
   out << EndMap;
   put(out, "precision", t.precision);
   out << EndMap;

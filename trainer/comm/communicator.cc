@@ -25,7 +25,7 @@ class SoloCommunicator final : public Communicator {
   Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
                                              float* output) override {
     next_sequence();
-    std::memcpy(output, input, chunk * sizeof(float));
+    if (output != input) std::memcpy(output, input, chunk * sizeof(float));
     return CollectivePtr(std::make_unique<Complete>());
   }
 

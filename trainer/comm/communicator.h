@@ -65,8 +65,8 @@ class Communicator {
   virtual Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) = 0;
 
   // `input` holds world_size chunks of `chunk` floats; `output[i]` becomes the sum over ranks, in
-  // rank order, of their chunk number rank(). `output` may be used only after wait(). At most one
-  // reduce-scatter at a time is under way.
+  // rank order, of their chunk number rank(). `output` may be used only after wait(), and may be
+  // this rank's chunk of `input`. At most one reduce-scatter at a time is under way.
   virtual Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
                                                      float* output) = 0;
 

@@ -4,6 +4,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 #include "trainer/compat/gloo_compat.h"
@@ -171,15 +172,19 @@ class GlooCommunicator::ReduceScatter final : public Collective {
     return rank == owner_.rank() ? input_ + rank * chunk_ : received_.data() + rank * chunk_;
   }
 
-  // Rank order, whatever the order of arrival.
+  // Rank order, whatever the order of arrival. The sum is complete before it is stored, since
+  // `output` may be our own chunk of the input.
   void add(size_t begin, size_t end) {
-    const float* first = chunk_from(0);
-    const float* second = chunk_from(1);
-    for (size_t i = begin; i < end; ++i) output_[i] = first[i] + second[i];
+    std::array<float, kCacheFloats> sum;
+    const size_t n = end - begin;
+    const float* first = chunk_from(0) + begin;
+    const float* second = chunk_from(1) + begin;
+    for (size_t i = 0; i < n; ++i) sum[i] = first[i] + second[i];
     for (int r = 2; r < owner_.world_size(); ++r) {
-      const float* next = chunk_from(r);
-      for (size_t i = begin; i < end; ++i) output_[i] += next[i];
+      const float* next = chunk_from(r) + begin;
+      for (size_t i = 0; i < n; ++i) sum[i] += next[i];
     }
+    std::copy_n(sum.data(), n, output_ + begin);
   }
 
   GlooCommunicator& owner_;

@@ -5,149 +5,246 @@
 #include <chrono>
 
 #include "common/base/check.h"
+#include "trainer/optim/grad_norm.h"
 
 namespace hpctl {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr size_t kEmbed = 0;
 
-size_t largest_bytes(const std::vector<Block>& blocks, int world_size, at::ScalarType type) {
-  size_t most = 0;
-  for (const Block& block : blocks) {
-    most = std::max(most, ShardedBlock::gather_bytes(block, world_size, type));
-  }
-  return most;
+std::vector<int64_t> elements_of(const std::vector<Block>& blocks) {
+  std::vector<int64_t> elements;
+  for (const Block& block : blocks) elements.push_back(block.numel);
+  return elements;
 }
 
 class WaitTimer {
  public:
   explicit WaitTimer(double& seconds) : seconds_(seconds) {}
-  ~WaitTimer() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
+  ~WaitTimer() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
   WaitTimer(const WaitTimer&) = delete;
   WaitTimer& operator=(const WaitTimer&) = delete;
 
  private:
   double& seconds_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Clock::time_point begin_ = Clock::now();
 };
+
+// Records from construction to destruction.
+class Traced {
+ public:
+  Traced(ScheduleTrace* trace, ScheduleEvent event, size_t block)
+      : trace_(trace), event_(event), block_(block) {
+    if (trace_ != nullptr) begin_ = Clock::now();
+  }
+  ~Traced() {
+    if (trace_ != nullptr) trace_->push_back({event_, block_, begin_, Clock::now()});
+  }
+  Traced(const Traced&) = delete;
+  Traced& operator=(const Traced&) = delete;
+
+ private:
+  ScheduleTrace* trace_;
+  ScheduleEvent event_;
+  size_t block_;
+  Clock::time_point begin_;
+};
+
+void note(ScheduleTrace* trace, ScheduleEvent event, size_t block) {
+  const Traced now(trace, event, block);
+}
 
 }  // namespace
 
-FullySharded::FullySharded(const Llama& model, const std::vector<Block>& blocks, Communicator& comm,
-                           at::ScalarType compute)
+FullySharded::FullySharded(const Llama& model, const std::vector<Block>& blocks,
+                           MeshCommunicators& comms, const TrainSpec& train,
+                           const Sharding& sharding, at::ScalarType compute)
     : model_(model),
+      sharding_(sharding),
+      first_replica_(comms.replicate().rank() == 0),
+      chunk_tokens_(train.loss.chunk_tokens),
       head_(blocks.size() - 1),
-      parameter_buffers_(largest_bytes(blocks, comm.world_size(), compute)),
-      gradient_buffers_(largest_bytes(blocks, comm.world_size(), at::kFloat)) {
+      reducer_(elements_of(blocks), comms, sharding.whole_gradients) {
   HP_CHECK(blocks.size() >= 3);
-  int64_t largest_shard = 0;
+  const int shards = comms.shard().world_size();
+  size_t largest = 0;
   for (const Block& block : blocks) {
-    blocks_.push_back(std::make_unique<ShardedBlock>(block, comm, compute, parameter_buffers_,
-                                                     gradient_buffers_));
-    gradients_.emplace_back(blocks_.back()->shard_elements());
-    largest_shard = std::max(largest_shard, blocks_.back()->shard_elements());
+    largest = std::max(largest, ShardedBlock::gather_bytes(block, shards, compute));
   }
-  partial_.resize(largest_shard);
-  for (size_t b = kEmbed; b <= head_; ++b) gather_order_.push_back(b);
-  for (size_t b = head_ - 1; b > kEmbed; --b) gather_order_.push_back(b);
+  for (const Block& block : blocks) {
+    if (sharding.keep_parameters || parameter_buffers_.empty()) {
+      const size_t own = ShardedBlock::gather_bytes(block, shards, compute);
+      parameter_buffers_.push_back(
+          std::make_unique<BufferPool>(sharding.keep_parameters ? own : largest));
+    }
+    blocks_.push_back(
+        std::make_unique<ShardedBlock>(block, comms.shard(), compute, *parameter_buffers_.back()));
+  }
+  for (size_t b = kEmbed; b <= head_; ++b) {
+    uses_.push_back(b);
+    const bool layer = b > kEmbed && b < head_;
+    const auto number = static_cast<int64_t>(b) - 1;
+    const MemorySpec& memory = train.memory;
+    recompute_.push_back(
+        layer && (memory.activation_checkpointing == "full" ||
+                  (memory.activation_checkpointing == "selective" && number % memory.every == 0)));
+  }
+  for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
+  inputs_.resize(blocks.size());
+  outputs_.resize(blocks.size());
 }
 
-void FullySharded::begin_step(std::vector<const float*> shards) {
-  HP_CHECK(shards.size() == blocks_.size());
+void FullySharded::begin_step(std::vector<const float*> shards, int micro_batches) {
+  HP_CHECK(shards.size() == blocks_.size() && micro_batches_left_ == 0);
+  for (size_t b = kEmbed; b <= head_; ++b) {
+    if (blocks_[b]->gathered()) release(b);
+  }
   shards_ = std::move(shards);
-  first_micro_ = true;
+  micro_batches_left_ = micro_batches;
+  reducer_.begin_step(micro_batches);
   wait_seconds_ = 0;
 }
 
-// Waits for the gather of `block`, which the previous acquire() has begun, and begins the next.
-Outcome FullySharded::acquire(size_t block) {
-  const WaitTimer timer(wait_seconds_);
-  HP_CHECK(gather_order_[next_gather_] == block);
-  if (next_gather_ == 0) HP_TRY(blocks_[block]->begin_gather(shards_[block]));
-  HP_TRY(blocks_[block]->finish_gather());
-  ++next_gather_;
-  if (next_gather_ < gather_order_.size()) {
-    const size_t next = gather_order_[next_gather_];
-    HP_TRY(blocks_[next]->begin_gather(shards_[next]));
+double FullySharded::gradient_squares() const {
+  double squares = 0;
+  for (size_t b = kEmbed; first_replica_ && b <= head_; ++b) {
+    squares += sum_of_squares(gradient(b), gradient_elements(b));
   }
+  return squares;
+}
+
+Outcome FullySharded::begin_gather(size_t block) {
+  note(trace_, ScheduleEvent::kGatherBegun, block);
+  peak_gathered_ = std::max(peak_gathered_, ++gathered_);
+  return blocks_[block]->begin_gather(shards_[block]);
+}
+
+void FullySharded::release(size_t block) {
+  blocks_[block]->release();
+  --gathered_;
+  note(trace_, ScheduleEvent::kReleased, block);
+}
+
+// Waits for the block of the next use, whose gather the acquire() before has begun, and begins the
+// gather of the one after that.
+Outcome FullySharded::acquire() {
+  const WaitTimer timer(wait_seconds_);
+  const size_t block = uses_[next_use_];
+  if (!blocks_[block]->gathered()) {
+    if (!blocks_[block]->gathering()) HP_TRY(begin_gather(block));
+    HP_TRY(blocks_[block]->finish_gather());
+    note(trace_, ScheduleEvent::kGathered, block);
+  }
+  next_use_ = (next_use_ + 1) % uses_.size();
+  if (next_use_ == 0 && micro_batches_left_ == 1) return Ok{};
+  const size_t next = uses_[next_use_];
+  if (!blocks_[next]->gathered()) HP_TRY(begin_gather(next));
   return Ok{};
 }
 
-Outcome FullySharded::begin_reduce(size_t block) {
-  HP_TRY(finish_reduce());
-  float* sum = first_micro_ ? gradients_[block].data() : partial_.data();
-  HP_TRY(blocks_[block]->begin_reduce(sum));
-  reducing_ = static_cast<ptrdiff_t>(block);
-  return Ok{};
-}
-
-Outcome FullySharded::finish_reduce() {
-  if (reducing_ < 0) return Ok{};
+Outcome FullySharded::reduce(size_t block) {
   const WaitTimer timer(wait_seconds_);
-  const auto block = static_cast<size_t>(reducing_);
-  HP_TRY(blocks_[block]->finish_reduce());
-  reducing_ = -1;
-  if (!first_micro_) {
-    std::vector<float>& sum = gradients_[block];
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += partial_[i];
-  }
-  return Ok{};
+  const Traced span(trace_, ScheduleEvent::kReduce, block);
+  blocks_[block]->detach_gradient();
+  return reducer_.reduce(block);
 }
 
 Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
                                               double scale) {
-  next_gather_ = 0;
-  std::vector<at::Tensor> inputs(blocks_.size());   // of each block, detached
-  std::vector<at::Tensor> outputs(blocks_.size());  // of embed and layers, with their graphs
-
-  HP_TRY(acquire(kEmbed));
-  outputs[kEmbed] = model_.embed(blocks_[kEmbed]->parameters(), tokens);
-  blocks_[kEmbed]->release();
-  for (size_t b = kEmbed + 1; b <= head_; ++b) {
-    inputs[b] = outputs[b - 1].detach().set_requires_grad(true);
-    HP_TRY(acquire(b));
-    if (b == head_) break;
-    outputs[b] = model_.layer(blocks_[b]->parameters(), inputs[b]);
-    blocks_[b]->release();
-  }
-
-  blocks_[head_]->attach_gradient();
+  HP_CHECK(micro_batches_left_ > 0);
+  HP_TRY(forward(tokens));
   double loss_sum = 0;
+  at::Tensor gradient;
+  HP_TRY(backward_head(targets, scale, loss_sum, gradient));
+  HP_TRY(backward_layers(gradient));
   {
-    const Llama::Loss loss =
-        model_.loss(model_.logits(blocks_[head_]->parameters(), inputs[head_]), targets);
-    loss_sum = loss.entropy.item<double>();
-    compat::backward(loss.objective * scale, {});
+    const Traced span(trace_, ScheduleEvent::kBackward, kEmbed);
+    blocks_[kEmbed]->attach_gradient(reducer_.whole(kEmbed));
+    compat::backward(outputs_[kEmbed], gradient);
+    outputs_[kEmbed] = at::Tensor();
   }
-  blocks_[head_]->release();
-  HP_TRY(begin_reduce(head_));
-  at::Tensor gradient = inputs[head_].grad();
-  inputs[head_] = at::Tensor();
+  HP_TRY(reduce(kEmbed));
+  const WaitTimer timer(wait_seconds_);
+  HP_TRY(reducer_.finish_micro_batch());
+  --micro_batches_left_;
+  return loss_sum;
+}
 
-  HP_TRY(backward_layers(inputs, outputs, gradient));
+// Leaves the head's input behind, and the head gathered.
+Outcome FullySharded::forward(const at::Tensor& tokens) {
+  for (size_t b = kEmbed; b < head_; ++b) {
+    HP_TRY(acquire());
+    {
+      const Traced span(trace_, ScheduleEvent::kForward, b);
+      const at::AutoGradMode mode(!recompute_[b]);
+      outputs_[b] = b == kEmbed ? model_.embed(blocks_[b]->parameters(), tokens)
+                                : model_.layer(blocks_[b]->parameters(), inputs_[b]);
+      inputs_[b + 1] = outputs_[b].detach().set_requires_grad(true);
+      if (recompute_[b]) outputs_[b] = at::Tensor();
+    }
+    // The last layer is needed again as soon as the head is done.
+    if (!sharding_.keep_parameters && b + 1 < head_) release(b);
+  }
+  return acquire();
+}
 
-  blocks_[kEmbed]->attach_gradient();
-  compat::backward(outputs[kEmbed], gradient);
-  HP_TRY(begin_reduce(kEmbed));
-  HP_TRY(finish_reduce());
-  first_micro_ = false;
+Outcome FullySharded::backward_head(const at::Tensor& targets, double scale, double& loss_sum,
+                                    at::Tensor& gradient) {
+  {
+    const Traced span(trace_, ScheduleEvent::kBackward, head_);
+    blocks_[head_]->attach_gradient(reducer_.whole(head_));
+    loss_sum = backward_loss(inputs_[head_], targets, scale);
+    gradient = inputs_[head_].grad();
+    inputs_[head_] = at::Tensor();
+  }
+  if (!sharding_.keep_parameters) release(head_);
+  return reduce(head_);
+}
+
+// Loss and gradient of the head, `chunk_tokens` rows of logits at a time.
+double FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale) {
+  const std::vector<at::Tensor>& parameters = blocks_[head_]->parameters();
+  if (chunk_tokens_ == 0 || chunk_tokens_ >= targets.numel()) {
+    const Llama::Loss loss = model_.loss(model_.logits(parameters, x), targets);
+    compat::backward(loss.objective * scale, {});
+    return loss.entropy.item<double>();
+  }
+  const at::Tensor rows = x.detach().view({-1, x.size(-1)});
+  const at::Tensor labels = targets.reshape({-1});
+  at::Tensor gradient = at::empty_like(rows);
+  double loss_sum = 0;
+  for (int64_t first = 0; first < labels.numel(); first += chunk_tokens_) {
+    const int64_t count = std::min(chunk_tokens_, labels.numel() - first);
+    at::Tensor chunk = rows.narrow(0, first, count).detach().set_requires_grad(true);
+    const Llama::Loss loss =
+        model_.loss(model_.logits(parameters, chunk), labels.narrow(0, first, count));
+    compat::backward(loss.objective * scale, {});
+    loss_sum += loss.entropy.item<double>();
+    gradient.narrow(0, first, count).copy_(chunk.grad());
+  }
+  x.mutable_grad() = gradient.view(x.sizes());
   return loss_sum;
 }
 
 // `gradient` enters as that of the last layer's output and leaves as that of the first's input.
-Outcome FullySharded::backward_layers(const std::vector<at::Tensor>& inputs,
-                                      std::vector<at::Tensor>& outputs, at::Tensor& gradient) {
+Outcome FullySharded::backward_layers(at::Tensor& gradient) {
   for (size_t b = head_ - 1; b > kEmbed; --b) {
-    HP_TRY(acquire(b));
-    blocks_[b]->attach_gradient();
-    compat::backward(outputs[b], gradient);
-    outputs[b] = at::Tensor();  // frees the block's activations
-    gradient = inputs[b].grad();
-    blocks_[b]->release();
-    HP_TRY(begin_reduce(b));
+    HP_TRY(acquire());
+    {
+      const Traced span(trace_, ScheduleEvent::kBackward, b);
+      if (recompute_[b]) outputs_[b] = model_.layer(blocks_[b]->parameters(), inputs_[b]);
+      blocks_[b]->attach_gradient(reducer_.whole(b));
+      compat::backward(outputs_[b], gradient);
+      gradient = inputs_[b].grad();
+      // The block's activations.
+      outputs_[b] = at::Tensor();
+      inputs_[b] = at::Tensor();
+    }
+    if (!sharding_.keep_parameters) release(b);
+    HP_TRY(reduce(b));
   }
   return Ok{};
 }

@@ -1,78 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fully sharded data parallelism with an explicit schedule: one bucket per block, each rank keeps
-// 1/W of every block and all of one or two blocks at a time.
+// Sharded data parallelism with an explicit schedule, for every strategy of mesh.h. Each
+// transformer block is one bucket of communication.
 //
 //   forward   embed, layers 0..L-1, head: gather, compute, release
-//   backward  head (still gathered), then layers L-1..0: gather, compute, release, reduce-scatter;
-//             the embedding's gradient needs no weights, so it is reduced without a gather
+//   backward  head and layer L-1 (still gathered), then layers L-2..0: gather, compute, release;
+//             each block's gradient goes to the reducer; the embedding's needs no weights
+//
+// Strategies that keep parameters gather each block once a step, in the first forward pass, and
+// release it when the next step begins.
 //
 // The autograd graph is cut between blocks (detached inputs, one backward call per block), and all
 // collectives are made by the caller's thread between those calls: a failed one unwinds through
-// plain returns. The next gather is begun before a block computes and a reduction is finished after
-// the next block computed, so both overlap computation; the order of collectives is the same on all
-// ranks. Each micro-batch is reduced by itself and added to the fp32 gradient shard: communication
-// grows with the number of micro-batches, memory does not
-// (docs/decisions/0202-reduce-per-micro.md).
+// plain returns. The next gather is begun before a block computes and a reduction goes on while the
+// next block computes, so both overlap computation; the order of collectives is the same on all
+// ranks.
+//
+// A layer whose activations are not kept (memory.activation_checkpointing) runs forward without a
+// graph, and once more with one when its backward turn comes: the same operations on the same
+// bytes, so the same bits.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "trainer/comm/communicator.h"
+#include "trainer/comm/mesh_communicators.h"
 #include "trainer/model/llama.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/buffer_pool.h"
+#include "trainer/parallel/gradient_reducer.h"
+#include "trainer/parallel/mesh.h"
+#include "trainer/parallel/schedule_trace.h"
 #include "trainer/parallel/sharded_block.h"
 
 namespace hpctl {
 
 class FullySharded {
  public:
-  // `blocks` (llama_layout of the model) and the communicator outlive it.
-  FullySharded(const Llama& model, const std::vector<Block>& blocks, Communicator& comm,
-               at::ScalarType compute);
+  // `blocks` (llama_layout of the model) and the communicators outlive it.
+  FullySharded(const Llama& model, const std::vector<Block>& blocks, MeshCommunicators& comms,
+               const TrainSpec& train, const Sharding& sharding, at::ScalarType compute);
 
-  // Zeroes the gradient shards; `shards[b]` is this rank's fp32 shard of block b for the step.
-  void begin_step(std::vector<const float*> shards);
+  // Of a step of `micro_batches` calls of forward_backward; `shards[b]` is this rank's fp32 shard
+  // of block b, which stays as it is until the next begin_step.
+  void begin_step(std::vector<const float*> shards, int micro_batches);
 
-  // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of the objective * scale,
-  // summed over ranks, to the gradient shards. Returns this rank's sum of the cross entropy.
+  // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of the objective * scale.
+  // Returns this rank's sum of the cross entropy.
   Result<double> forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
                                   double scale);
 
-  // Sum over the step's micro-batches; shard_capacity floats for block b.
-  const float* gradient(size_t block) const { return gradients_[block].data(); }
-  int64_t gradient_elements(size_t block) const {
-    return static_cast<int64_t>(gradients_[block].size());
-  }
+  // After the step's last micro-batch: this rank's shard of block b's gradient, summed over
+  // micro-batches and all ranks.
+  const float* gradient(size_t block) const { return reducer_.shard(block); }
+  int64_t gradient_elements(size_t block) const { return reducer_.shard_elements(block); }
 
-  // Blocks whose full parameters were in memory at the same time, at most, so far.
-  size_t peak_gathered_blocks() const { return parameter_buffers_.made(); }
+  // This rank's part of the squared norm of the whole gradient: the sum over ranks is the square of
+  // the global norm. Replicas hold the same gradients, so the first one's count.
+  double gradient_squares() const;
+
+  // Blocks whose gathered parameters were in memory at the same time, at most, so far.
+  size_t peak_gathered_blocks() const { return peak_gathered_; }
 
   // Seconds this rank has waited for collectives since begin_step.
   double wait_seconds() const { return wait_seconds_; }
 
+  // Records what happens from now on, null = nothing; not owned.
+  void set_trace(ScheduleTrace* trace) { trace_ = trace; }
+
  private:
-  Outcome acquire(size_t block);
-  Outcome begin_reduce(size_t block);
-  Outcome finish_reduce();
-  Outcome backward_layers(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& outputs,
-                          at::Tensor& gradient);
+  Outcome acquire();
+  Outcome begin_gather(size_t block);
+  void release(size_t block);
+  Outcome forward(const at::Tensor& tokens);
+  Outcome backward_head(const at::Tensor& targets, double scale, double& loss_sum,
+                        at::Tensor& gradient);
+  double backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale);
+  Outcome backward_layers(at::Tensor& gradient);
+  Outcome reduce(size_t block);
 
   const Llama& model_;
-  size_t head_;  // index of the last block
-  BufferPool parameter_buffers_;
-  BufferPool gradient_buffers_;
+  Sharding sharding_;
+  bool first_replica_;
+  int64_t chunk_tokens_;
+  size_t head_;                                                 // index of the last block
+  std::vector<std::unique_ptr<BufferPool>> parameter_buffers_;  // one, or one per kept block
   std::vector<std::unique_ptr<ShardedBlock>> blocks_;
+  GradientReducer reducer_;
+  std::vector<bool> recompute_;  // per block
   std::vector<const float*> shards_;
-  std::vector<std::vector<float>> gradients_;  // fp32 shard per block
-  std::vector<float> partial_;                 // reduced shard of the 2nd and later micro-batches
-  std::vector<size_t> gather_order_;           // block of each gather in a micro-batch
-  size_t next_gather_ = 0;                     // index in gather_order_ of the next acquire()
-  ptrdiff_t reducing_ = -1;                    // block whose reduction is under way; -1 = none
-  bool first_micro_ = true;
+  std::vector<at::Tensor> inputs_;   // of each block in a micro-batch, detached
+  std::vector<at::Tensor> outputs_;  // of embed and layers, with their graphs
+  std::vector<size_t> uses_;         // blocks in the order in which a micro-batch needs them
+  size_t next_use_ = 0;              // index in uses_ of the next acquire()
+  int micro_batches_left_ = 0;
+  size_t gathered_ = 0;
+  size_t peak_gathered_ = 0;
   double wait_seconds_ = 0;
+  ScheduleTrace* trace_ = nullptr;
 };
 
 }  // namespace hpctl

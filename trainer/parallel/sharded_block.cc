@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/parallel/sharded_block.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "common/base/check.h"
@@ -9,19 +8,17 @@
 
 namespace hpctl {
 
-size_t ShardedBlock::gather_bytes(const Block& layout, int world_size, at::ScalarType type) {
-  return static_cast<size_t>(shard_capacity(layout.numel, world_size)) * world_size *
-         at::elementSize(type);
+size_t ShardedBlock::gather_bytes(const Block& layout, int shards, at::ScalarType type) {
+  return static_cast<size_t>(shard_capacity(layout.numel, shards)) * shards * at::elementSize(type);
 }
 
 ShardedBlock::ShardedBlock(const Block& layout, Communicator& comm, at::ScalarType type,
-                           BufferPool& parameter_buffers, BufferPool& gradient_buffers)
+                           BufferPool& parameter_buffers)
     : comm_(comm),
       layout_(layout),
       type_(type),
       shard_elements_(shard_capacity(layout.numel, comm.world_size())),
-      parameter_buffers_(parameter_buffers),
-      gradient_buffers_(gradient_buffers) {
+      parameter_buffers_(parameter_buffers) {
   HP_CHECK(type == at::kFloat || type == at::kBFloat16);
   const at::NoGradGuard no_grad;
   // Views check their bounds when made, so the storage needs memory until they exist.
@@ -33,74 +30,70 @@ ShardedBlock::ShardedBlock(const Block& layout, Communicator& comm, at::ScalarTy
     leaf.set_requires_grad(true);
     parameters_.push_back(std::move(leaf));
   }
-  compat::set_storage_memory(flat_, nullptr, 0);
+  point_at(nullptr, 0);
   parameter_buffers_.give_back(memory);
 }
 
 ShardedBlock::~ShardedBlock() {
   // Only an error path leaves a collective or a buffer here; the pools own all memory.
-  if (flat_.defined()) compat::set_storage_memory(flat_, nullptr, 0);
+  if (flat_.defined()) point_at(nullptr, 0);
+}
+
+void ShardedBlock::point_at(void* memory, int64_t elements) {
+  compat::set_storage_memory(flat_, memory, static_cast<size_t>(elements) * at::elementSize(type_));
 }
 
 Outcome ShardedBlock::begin_gather(const float* shard) {
-  HP_CHECK(gathered_ == nullptr);
-  gathered_ = parameter_buffers_.take();
+  HP_CHECK(state_ == State::kReleased);
+  state_ = State::kGathering;
+  if (comm_.world_size() == 1 && type_ == at::kFloat) {
+    // Only read: leaves are never written, and their gradients lie elsewhere.
+    point_at(const_cast<float*>(shard), shard_elements_);
+    return Ok{};
+  }
+  buffer_ = parameter_buffers_.take();
   const size_t chunk_bytes = static_cast<size_t>(shard_elements_) * at::elementSize(type_);
-  std::byte* own = static_cast<std::byte*>(gathered_) + chunk_bytes * comm_.rank();
+  std::byte* own = static_cast<std::byte*>(buffer_) + chunk_bytes * comm_.rank();
   if (type_ == at::kBFloat16) {
     round_to_bf16(shard, reinterpret_cast<uint16_t*>(own), shard_elements_);
   } else {
     std::memcpy(own, shard, chunk_bytes);
   }
-  HP_TRY_ASSIGN(gather_, comm_.begin_all_gather(gathered_, chunk_bytes));
+  HP_TRY_ASSIGN(gather_, comm_.begin_all_gather(buffer_, chunk_bytes));
   return Ok{};
 }
 
 Outcome ShardedBlock::finish_gather() {
-  HP_CHECK(gather_ != nullptr);
-  HP_TRY(gather_->wait());
-  gather_.reset();
-  compat::set_storage_memory(flat_, gathered_,
-                             static_cast<size_t>(flat_.numel()) * at::elementSize(type_));
+  HP_CHECK(state_ == State::kGathering);
+  if (buffer_ != nullptr) {
+    HP_TRY(gather_->wait());
+    gather_.reset();
+    point_at(buffer_, flat_.numel());
+  }
+  state_ = State::kGathered;
   return Ok{};
 }
 
 void ShardedBlock::release() {
-  HP_CHECK(gathered_ != nullptr && gather_ == nullptr);
-  compat::set_storage_memory(flat_, nullptr, 0);
-  parameter_buffers_.give_back(gathered_);
-  gathered_ = nullptr;
+  HP_CHECK(state_ == State::kGathered);
+  state_ = State::kReleased;
+  point_at(nullptr, 0);
+  if (buffer_ != nullptr) parameter_buffers_.give_back(buffer_);
+  buffer_ = nullptr;
 }
 
-void ShardedBlock::attach_gradient() {
-  HP_CHECK(gradient_ == nullptr);
-  const int64_t elements = shard_elements_ * comm_.world_size();
-  gradient_ = static_cast<float*>(gradient_buffers_.take());
-  std::fill(gradient_, gradient_ + elements, 0.0F);
+void ShardedBlock::attach_gradient(float* whole) {
   const at::NoGradGuard no_grad;
   const at::Tensor flat = at::from_blob(
-      gradient_, {elements}, [](void*) {}, at::TensorOptions(at::kFloat));
+      whole, {shard_elements_ * comm_.world_size()}, [](void*) {}, at::TensorOptions(at::kFloat));
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const TensorSlot& slot = layout_.tensors[i];
     parameters_[i].mutable_grad() = flat.narrow(0, slot.offset, slot.numel).view(slot.shape);
   }
 }
 
-Outcome ShardedBlock::begin_reduce(float* sum) {
-  HP_CHECK(gradient_ != nullptr && reduce_ == nullptr);
+void ShardedBlock::detach_gradient() {
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
-  HP_TRY_ASSIGN(reduce_,
-                comm_.begin_reduce_scatter(gradient_, static_cast<size_t>(shard_elements_), sum));
-  return Ok{};
-}
-
-Outcome ShardedBlock::finish_reduce() {
-  HP_CHECK(reduce_ != nullptr);
-  HP_TRY(reduce_->wait());
-  reduce_.reset();
-  gradient_buffers_.give_back(gradient_);
-  gradient_ = nullptr;
-  return Ok{};
 }
 
 }  // namespace hpctl

@@ -61,7 +61,9 @@ workload:
     seed: 18446744073709551615
     optimizer: {lr: 1e-3, beta1: 0.8, beta2: 0.9, eps: 1e-6, weight_decay: 0, clip: 0}
     schedule: {name: cosine, warmup_steps: 5, min_lr_ratio: 0}
-    parallelism: {strategy: full}
+    loss: {chunk_tokens: 100}
+    parallelism: {strategy: hybrid, shard_group: 2, reshard_after_forward: never}
+    memory: {activation_checkpointing: selective, every: 3}
     precision: fp32
 checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
 recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
@@ -73,6 +75,12 @@ debug: {ledger: true}
   EXPECT_EQ(spec.train->model.layers, 3);
   EXPECT_EQ(spec.train->model.kv_heads, 4);
   EXPECT_EQ(spec.train->data.path, "/abs/text");
+  EXPECT_EQ(spec.train->loss.chunk_tokens, 100);
+  EXPECT_EQ(spec.train->strategy, "hybrid");
+  EXPECT_EQ(spec.train->shard_group, 2);
+  EXPECT_EQ(spec.train->reshard_after_forward, "never");
+  EXPECT_EQ(spec.train->memory.activation_checkpointing, "selective");
+  EXPECT_EQ(spec.train->memory.every, 3);
   EXPECT_EQ(spec.train->seed, 18446744073709551615U);
   EXPECT_EQ(spec.checkpoint.dir, "/ckpt");
   EXPECT_EQ(spec.checkpoint.every_minutes, 1.5);
@@ -306,10 +314,27 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
        "llama3.1-405b, found \"debugmodell\"\n"},
       {train("    model: {preset: tiny, kv_heads: 3}\n    data: {path: x, seq_len: 8}\n"
-             "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: hybrid}\n"),
+             "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: zero3, "
+             "shard_group: 2}\n"),
        "j.yaml:4:27: workload.train.model.kv_heads: expected a divisor of heads (4), found 3\n"
-       "j.yaml:8:29: workload.train.parallelism.strategy: \"hybrid\" is not available yet in this "
-       "version; use full\n"},
+       "j.yaml:8:19: workload.train.parallelism.strategy: expected one of full, shard_grad_op, "
+       "optimizer, no_shard, hybrid; found \"zero3\"\n"
+       "j.yaml:8:36: workload.train.parallelism.shard_group: expected with strategy hybrid only, "
+       "found strategy zero3\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n"
+             "    parallelism: {strategy: hybrid, shard_group: 2}\n"
+             "    memory: {activation_checkpointing: some, every: 0}\n"),
+       "j.yaml:8:37: workload.train.parallelism.shard_group: expected a divisor of nodes x "
+       "workers_per_node (1), found 2\n"
+       "j.yaml:9:14: workload.train.memory.activation_checkpointing: expected one of none, full, "
+       "selective; found \"some\"\n"
+       "j.yaml:9:46: workload.train.memory.every: expected 1 to 10000, found 0\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n"
+             "    parallelism: {strategy: optimizer, reshard_after_forward: always}\n"),
+       "j.yaml:8:40: workload.train.parallelism.reshard_after_forward: expected auto or never: "
+       "strategy optimizer keeps whole parameters\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, tokenizer: bpe}\n"
              "    batch: {global: 1}\n    stepz: 1\n    precision: fp16\n"),
        "j.yaml:5:33: workload.train.data.tokenizer: expected byte; found \"bpe\"\n"

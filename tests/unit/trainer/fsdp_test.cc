@@ -1,30 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharded training against the plain model of reference_model.h. Ranks are threads.
+// Sharded training, every strategy, against the plain model of reference_model.h and against one
+// rank. Ranks are threads.
 #include "trainer/parallel/fsdp.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
-#include <functional>
+#include <optional>
 #include <thread>
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference_model.h"
-#include "trainer/comm/communicator.h"
 #include "trainer/model/initial_values.h"
+#include "trainer/optim/grad_norm.h"
+#include "trainer/runtime.h"
+#include "trainer/training_state.h"
 
 namespace hpctl {
 namespace {
 
-constexpr int64_t kSequences = 4;
-constexpr int64_t kTokens = 24;
+constexpr int64_t kSequences = 8;  // per step, over all ranks
+constexpr int64_t kTokens = 16;
+constexpr double kScale = 1.0 / (kSequences * kTokens);
+constexpr double kClip = 0.5;  // below every gradient norm of these tests
 
-ModelSpec small_model() {
-  ModelSpec model = *model_preset("tiny");
-  model.layers = 3;
-  return model;
+// What a test varies; the defaults are plain full sharding.
+struct Setting {
+  int world_size = 1;
+  int micros = 1;
+  const char* strategy = "full";
+  int64_t shard_group = 0;
+  const char* checkpointing = "none";
+  int64_t every = 2;
+  int64_t chunk_tokens = 0;
+  const char* reshard = "auto";
+  at::ScalarType compute = at::kFloat;
+};
+
+std::string name_of(const Setting& s) {
+  std::string name = std::string(s.strategy) + " x" + std::to_string(s.world_size);
+  if (s.shard_group > 0) name += " in groups of " + std::to_string(s.shard_group);
+  return name + ", " + std::to_string(s.micros) + " micro-batches, recompute " + s.checkpointing +
+         ", chunk " + std::to_string(s.chunk_tokens) + ", reshard " + s.reshard;
+}
+
+Workload workload_of(const Setting& setting) {
+  Workload w;
+  w.world_size = setting.world_size;
+  w.train.model = *model_preset("tiny");
+  w.train.model.layers = 3;
+  w.train.seed = 3;
+  // Smaller, and an element whose gradient is all rounding would move as far as any other.
+  w.train.optimizer.eps = 1e-3;
+  w.train.strategy = setting.strategy;
+  w.train.shard_group = setting.shard_group;
+  w.train.reshard_after_forward = setting.reshard;
+  w.train.memory.activation_checkpointing = setting.checkpointing;
+  w.train.memory.every = setting.every;
+  w.train.loss.chunk_tokens = setting.chunk_tokens;
+  return w;
 }
 
 at::Tensor some_tokens(int64_t salt) {
@@ -35,83 +72,125 @@ at::Tensor some_tokens(int64_t salt) {
   return tokens;
 }
 
-struct Gradients {
-  double loss = 0;                         // mean over the global batch
-  std::vector<std::vector<float>> blocks;  // whole blocks, without padding
+// Whole blocks of floats, without padding.
+using Blocks = std::vector<std::vector<float>>;
+
+struct Training {
+  std::vector<double> losses;  // mean over the global batch, per step
+  std::vector<double> norms;
+  Blocks gradients;   // of the last step
+  Blocks parameters;  // after it
   size_t peak_gathered_blocks = 0;
+  std::vector<ScheduleTrace> traces;  // per rank, of the last step
 };
 
-// The gradient of the mean loss of the same global batch, at world size W with `micros`
-// micro-batches per rank, put together from all ranks' shards.
-Gradients sharded_gradients(int world_size, int micros, at::ScalarType compute) {
-  signal(SIGPIPE, SIG_IGN);
-  const ModelSpec spec = small_model();
-  const std::vector<Block> blocks = llama_layout(spec);
-  const at::Tensor tokens = some_tokens(1);
-  const at::Tensor targets = some_tokens(2);
-  Gradients result;
-  for (const Block& block : blocks) {
-    result.blocks.emplace_back(shard_capacity(block.numel, world_size) * world_size);
-  }
-  std::vector<double> losses(world_size);
-  std::vector<size_t> peaks(world_size);
-  const TemporaryDirectory dir;
-  const auto rank_main = [&](int rank) {
-    at::set_num_threads(1);
+// One rank of a training run: what TrainLoop does, without files.
+class Rank {
+ public:
+  Rank(const Setting& setting, int rank, const std::string& rendezvous_dir)
+      : setting_(setting), workload_(workload_of(setting)) {
+    prepare_runtime();
+    workload_.rank = rank;
     CommunicatorOptions options;
     options.rank = rank;
-    options.world_size = world_size;
-    options.rendezvous_dir = dir / "rdzv";
-    const auto comm = make_communicator(options);
-    ASSERT_TRUE(comm->connect().ok());
-    const Llama model(spec, kTokens, compute);
-    FullySharded engine(model, blocks, *comm, compute);
-    std::vector<std::vector<float>> shards;
-    std::vector<const float*> pointers;
-    for (const Block& block : blocks) {
-      const int64_t capacity = shard_capacity(block.numel, world_size);
-      shards.emplace_back(capacity);
-      fill_initial_values(spec, block, 3, {capacity * rank, capacity * (rank + 1)},
-                          shards.back().data());
-      pointers.push_back(shards.back().data());
+    options.world_size = setting.world_size;
+    options.rendezvous_dir = rendezvous_dir;
+    const auto sharding = sharding_of(workload_.train, setting.world_size);
+    HP_CHECK(sharding.ok());
+    comms_.emplace(options, sharding->mesh);
+    HP_CHECK(comms_->connect().ok());
+    auto state = TrainingState::create(-1, workload_, {}, {});
+    HP_CHECK(state.ok());
+    state_.emplace(std::move(state).value());
+    model_.emplace(workload_.train.model, kTokens, setting.compute);
+    engine_.emplace(*model_, state_->blocks(), *comms_, workload_.train, *sharding,
+                    setting.compute);
+  }
+
+  // Every rank writes its part of `training`; scalars are rank 0's.
+  void step(int64_t number, Training& training) {
+    engine_->set_trace(&training.traces[workload_.rank]);
+    engine_->begin_step(state_->parameter_shards(), setting_.micros);
+    const int64_t own = kSequences / setting_.world_size;
+    const int64_t rows = own / setting_.micros;
+    double loss = 0;
+    for (int m = 0; m < setting_.micros; ++m) {
+      const int64_t first = own * workload_.rank + rows * m;
+      const auto sum =
+          engine_->forward_backward(some_tokens(number).narrow(0, first, rows),
+                                    some_tokens(number + 7).narrow(0, first, rows), kScale);
+      ASSERT_TRUE(sum.ok()) << sum.error().message;
+      loss += *sum * kScale;
     }
-    engine.begin_step(pointers);
-    const int64_t rows = kSequences / world_size / micros;
-    for (int m = 0; m < micros; ++m) {
-      const int64_t first = kSequences / world_size * rank + rows * m;
-      const auto loss =
-          engine.forward_backward(tokens.narrow(0, first, rows), targets.narrow(0, first, rows),
-                                  1.0 / (kSequences * kTokens));
-      ASSERT_TRUE(loss.ok()) << loss.error().message;
-      losses[rank] += *loss;
-    }
+    std::array<double, 2> sums = {engine_->gradient_squares(), loss};
+    ASSERT_TRUE(comms_->world().all_reduce(sums).ok());
+    const double norm = std::sqrt(sums[0]);
+    std::vector<const float*> gradients;
+    for (size_t b = 0; b < state_->blocks().size(); ++b) gradients.push_back(engine_->gradient(b));
+    state_->apply(AdamStep(workload_.train.optimizer, static_cast<uint64_t>(number), 1e-3,
+                           clip_factor(norm, kClip)),
+                  gradients, 0);
+    collect(gradients, training.gradients);
+    collect(state_->parameter_shards(), training.parameters);
+    ASSERT_TRUE(comms_->world().barrier().ok());
+    if (workload_.rank != 0) return;
+    training.losses.push_back(sums[1]);
+    training.norms.push_back(norm);
+    training.peak_gathered_blocks = engine_->peak_gathered_blocks();
+  }
+
+ private:
+  // What this rank would write to a checkpoint: together the ranks must cover everything.
+  void collect(const std::vector<const float*>& shards, Blocks& blocks) {
     for (size_t b = 0; b < blocks.size(); ++b) {
-      std::memcpy(result.blocks[b].data() + engine.gradient_elements(b) * rank, engine.gradient(b),
-                  engine.gradient_elements(b) * sizeof(float));
+      const ElementRange part = state_->written(b);
+      std::copy_n(shards[b] + (part.begin - state_->padded_shard(b).begin), part.size(),
+                  blocks[b].data() + part.begin);
     }
-    peaks[rank] = engine.peak_gathered_blocks();
-    ASSERT_TRUE(comm->barrier().ok());
-  };
+  }
+
+  Setting setting_;
+  Workload workload_;
+  std::optional<MeshCommunicators> comms_;
+  std::optional<TrainingState> state_;
+  std::optional<Llama> model_;
+  std::optional<FullySharded> engine_;
+};
+
+Training train(const Setting& setting, int steps = 2) {
+  signal(SIGPIPE, SIG_IGN);
+  Training training;
+  training.traces.resize(setting.world_size);
+  for (const Block& block : llama_layout(workload_of(setting).train.model)) {
+    training.gradients.emplace_back(block.numel, -1.0F);
+    training.parameters.emplace_back(block.numel, -1.0F);
+  }
+  const TemporaryDirectory dir;
   std::vector<std::thread> ranks;
-  for (int r = 0; r < world_size; ++r) ranks.emplace_back(rank_main, r);
+  for (int r = 0; r < setting.world_size; ++r) {
+    ranks.emplace_back([&, r] {
+      Rank rank(setting, r, dir / "rdzv");
+      for (int k = 1; k <= steps; ++k) {
+        training.traces[r].clear();
+        rank.step(k, training);
+      }
+    });
+  }
   for (std::thread& t : ranks) t.join();
-  for (const double loss : losses) result.loss += loss / (kSequences * kTokens);
-  for (size_t b = 0; b < blocks.size(); ++b) result.blocks[b].resize(blocks[b].numel);
-  result.peak_gathered_blocks = peaks[0];
-  return result;
+  return training;
 }
 
 // Largest difference of any element, in units of the largest element of its tensor.
-double worst_difference(const Gradients& a, const Gradients& b) {
+double worst_difference(const Blocks& a, const Blocks& b) {
   double worst = 0;
-  const std::vector<Block> blocks = llama_layout(small_model());
+  const std::vector<Block> blocks = llama_layout(workload_of({}).train.model);
   for (size_t i = 0; i < blocks.size(); ++i) {
     for (const TensorSlot& tensor : blocks[i].tensors) {
       double largest = 1e-12;
       double difference = 0;
       for (int64_t k = tensor.offset; k < tensor.offset + tensor.numel; ++k) {
-        const double x = a.blocks[i][k];
-        const double y = b.blocks[i][k];
+        const double x = a[i][k];
+        const double y = b[i][k];
         largest = std::max(largest, std::abs(x));
         difference = std::max(difference, std::abs(x - y));
       }
@@ -121,8 +200,28 @@ double worst_difference(const Gradients& a, const Gradients& b) {
   return worst;
 }
 
-Gradients reference_gradients() {
-  const ModelSpec spec = small_model();
+void expect_same_bits(const Training& a, const Training& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.gradients, b.gradients) << what;
+  EXPECT_EQ(a.parameters, b.parameters) << what;
+}
+
+void expect_agreement(const Training& a, const Training& b, const std::string& what) {
+  for (size_t k = 0; k < a.losses.size(); ++k) {
+    EXPECT_NEAR(a.losses[k], b.losses[k], 1e-6 * b.losses[k]) << what;
+    EXPECT_NEAR(a.norms[k], b.norms[k], 1e-5 * b.norms[k]) << what;
+  }
+  EXPECT_LT(worst_difference(a.gradients, b.gradients), 1e-4) << what;
+  EXPECT_LT(worst_difference(a.parameters, b.parameters), 1e-4) << what;
+}
+
+const Training& one_rank() {
+  static const Training training = train({});
+  return training;
+}
+
+TEST(FullySharded, OneRankMatchesThePlainModel) {
+  const ModelSpec spec = workload_of({}).train.model;
   const std::vector<Block> blocks = llama_layout(spec);
   testing::ParameterMap parameters;
   for (const Block& block : blocks) {
@@ -134,75 +233,173 @@ Gradients reference_gradients() {
       parameters[tensor.name] = leaf.set_requires_grad(true);
     }
   }
-  const at::Tensor loss = testing::reference_loss(spec, parameters, some_tokens(1), some_tokens(2));
+  const at::Tensor loss = testing::reference_loss(spec, parameters, some_tokens(1), some_tokens(8));
   compat::backward(loss, {});
-  Gradients result;
-  result.loss = loss.item<double>();
+  Blocks expected;
   for (const Block& block : blocks) {
-    std::vector<float> flat(block.numel);
+    expected.emplace_back(block.numel);
     for (const TensorSlot& tensor : block.tensors) {
       const at::Tensor gradient = parameters[tensor.name].grad().contiguous();
       for (int64_t k = 0; k < tensor.numel; ++k) {
-        flat[tensor.offset + k] = static_cast<float>(gradient.data_ptr<double>()[k]);
+        expected.back()[tensor.offset + k] = static_cast<float>(gradient.data_ptr<double>()[k]);
       }
     }
-    result.blocks.push_back(std::move(flat));
   }
-  return result;
+  const Training trained = train({}, 1);
+  EXPECT_NEAR(trained.losses[0], loss.item<double>(), 2e-6 * trained.losses[0]);
+  EXPECT_LT(worst_difference(trained.gradients, expected), 2e-5);
+  EXPECT_GT(trained.norms[0], kClip) << "these tests are meant to clip";
 }
 
-TEST(FullySharded, OneRankMatchesThePlainModel) {
-  const Gradients expected = reference_gradients();
-  const Gradients sharded = sharded_gradients(1, 1, at::kFloat);
-  EXPECT_NEAR(sharded.loss, expected.loss, 2e-6 * expected.loss);
-  EXPECT_LT(worst_difference(expected, sharded), 2e-5);
-}
+// Every strategy x accumulation x recomputation x chunks of logits, always with clipping.
+class Strategies : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, Strategies,
+                         ::testing::Values("full", "shard_grad_op", "optimizer", "no_shard",
+                                           "hybrid"),
+                         [](const auto& info) { return std::string(info.param); });
 
-TEST(FullySharded, EveryWorldSizeAndMicroBatchGivesTheSameGradient) {
-  const Gradients one = sharded_gradients(1, 1, at::kFloat);
-  for (const auto& [world, micros] : {std::pair{1, 4}, {2, 1}, {2, 2}, {4, 1}}) {
-    const Gradients other = sharded_gradients(world, micros, at::kFloat);
-    EXPECT_NEAR(other.loss, one.loss, 1e-6 * one.loss) << world << "x" << micros;
-    EXPECT_LT(worst_difference(one, other), 1e-5) << world << "x" << micros;
+TEST_P(Strategies, AgreeWithOneRank) {
+  const int64_t group = GetParam() == std::string("hybrid") ? 2 : 0;
+  for (Setting s :
+       {Setting{.world_size = 2}, Setting{.world_size = 2, .micros = 2, .checkpointing = "full"},
+        Setting{.world_size = 4, .checkpointing = "full", .chunk_tokens = 7},
+        Setting{.world_size = 4, .micros = 2, .checkpointing = "selective"}}) {
+    s.strategy = GetParam();
+    s.shard_group = group;
+    expect_agreement(train(s), one_rank(), name_of(s));
   }
 }
 
-TEST(FullySharded, SameBitsEveryTime) {
+TEST_P(Strategies, SameBitsEveryTimeAndWhateverIsRecomputed) {
   for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
-    const Gradients first = sharded_gradients(2, 2, compute);
-    const Gradients second = sharded_gradients(2, 2, compute);
-    EXPECT_EQ(first.loss, second.loss);
-    EXPECT_EQ(first.blocks, second.blocks);
+    Setting s;
+    s.strategy = GetParam();
+    s.world_size = s.strategy == std::string("hybrid") ? 4 : 2;
+    s.shard_group = s.strategy == std::string("hybrid") ? 2 : 0;
+    s.micros = 2;
+    s.compute = compute;
+    const Training first = train(s);
+    expect_same_bits(train(s), first, name_of(s));
+    s.checkpointing = "full";
+    expect_same_bits(train(s), first, name_of(s));
+  }
+}
+
+// With one micro-batch, every strategy adds the same numbers in rank order.
+TEST(FullySharded, StrategiesShareTheBitsOfAGradient) {
+  const Training full = train({.world_size = 4}, 1);
+  for (const char* strategy : {"shard_grad_op", "optimizer", "no_shard"}) {
+    const Training other = train({.world_size = 4, .strategy = strategy}, 1);
+    EXPECT_EQ(other.losses, full.losses) << strategy;
+    EXPECT_EQ(other.gradients, full.gradients) << strategy;
+  }
+}
+
+TEST(FullySharded, AccumulationAndUnevenHybridGroupsAgreeWithOneRank) {
+  for (const Setting& s :
+       {Setting{.micros = 4}, Setting{.micros = 4, .strategy = "no_shard"},
+        Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 1},
+        Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 4},
+        Setting{.world_size = 2, .micros = 2, .reshard = "never"},
+        Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 2, .reshard = "never"}}) {
+    expect_agreement(train(s), one_rank(), name_of(s));
   }
 }
 
 TEST(FullySharded, Bf16IsCloseToFp32) {
-  const Gradients wide = sharded_gradients(2, 1, at::kFloat);
-  const Gradients narrow = sharded_gradients(2, 1, at::kBFloat16);
-  EXPECT_NEAR(narrow.loss, wide.loss, 0.01 * wide.loss);
-  const double difference = worst_difference(wide, narrow);
+  const Training wide = train({.world_size = 2}, 1);
+  const Training narrow = train({.world_size = 2, .compute = at::kBFloat16}, 1);
+  EXPECT_NEAR(narrow.losses[0], wide.losses[0], 0.01 * wide.losses[0]);
+  const double difference = worst_difference(wide.gradients, narrow.gradients);
   EXPECT_LT(difference, 0.1);
   EXPECT_GT(difference, 1e-5) << "bf16 was not used at all";
 }
 
-TEST(FullySharded, HoldsAtMostTwoWholeBlocks) {
-  EXPECT_EQ(sharded_gradients(2, 2, at::kFloat).peak_gathered_blocks, 2U);
+TEST(FullySharded, GathersNoMoreBlocksThanTheStrategyKeeps) {
+  EXPECT_EQ(train({.world_size = 2, .micros = 2}).peak_gathered_blocks, 2U);
+  EXPECT_EQ(train({.world_size = 2, .micros = 2, .checkpointing = "full"}).peak_gathered_blocks,
+            2U);
+  EXPECT_EQ(train({.world_size = 4, .strategy = "hybrid", .shard_group = 2}).peak_gathered_blocks,
+            2U);
+  EXPECT_EQ(train({.world_size = 2, .strategy = "shard_grad_op"}).peak_gathered_blocks, 5U);
+}
+
+struct Counts {
+  size_t gathers = 0;
+  size_t hidden = 0;  // behind the computation of the block before
+};
+
+// Reads a trace: is the gather of a block under way while the block before it computes?
+Counts read_trace(const ScheduleTrace& trace) {
+  Counts counts;
+  for (const ScheduleSpan& begun : trace) {
+    if (begun.event != ScheduleEvent::kGatherBegun) continue;
+    ++counts.gathers;
+    const auto gathered = std::find_if(trace.begin(), trace.end(), [&](const ScheduleSpan& span) {
+      return span.event == ScheduleEvent::kGathered && span.block == begun.block &&
+             span.begin >= begun.end;
+    });
+    const auto hides = [&](const ScheduleSpan& span) {
+      const bool computes =
+          span.event == ScheduleEvent::kForward || span.event == ScheduleEvent::kBackward;
+      return computes && span.begin >= begun.end && span.end <= gathered->begin;
+    };
+    if (std::any_of(trace.begin(), trace.end(), hides)) ++counts.hidden;
+  }
+  return counts;
+}
+
+TEST(FullySharded, GathersTheNextBlockWhileOneComputes) {
+  // 5 blocks forward, layers 2 and 1 again backward; all but the first hide behind a block.
+  Counts counts = read_trace(train({.world_size = 2}).traces[1]);
+  EXPECT_EQ(counts.gathers, 7U);
+  EXPECT_EQ(counts.hidden, 6U);
+  // The second micro-batch's first gather hides behind the first one's last block.
+  counts = read_trace(train({.world_size = 2, .micros = 2}).traces[1]);
+  EXPECT_EQ(counts.gathers, 14U);
+  EXPECT_EQ(counts.hidden, 13U);
+  // Kept parameters are gathered once a step, whatever the number of micro-batches.
+  for (const char* strategy : {"shard_grad_op", "optimizer"}) {
+    counts = read_trace(train({.world_size = 2, .micros = 2, .strategy = strategy}).traces[0]);
+    EXPECT_EQ(counts.gathers, 5U) << strategy;
+    EXPECT_EQ(counts.hidden, 4U) << strategy;
+  }
 }
 
 TEST(ShardedBlock, ReleasedParametersHaveNoMemory) {
-  CommunicatorOptions options;
-  const auto comm = make_communicator(options);
-  const Block block = llama_layout(small_model())[1];
-  BufferPool parameters(ShardedBlock::gather_bytes(block, 1, at::kFloat));
-  BufferPool gradients(ShardedBlock::gather_bytes(block, 1, at::kFloat));
-  ShardedBlock sharded(block, *comm, at::kFloat, parameters, gradients);
-  const std::vector<float> shard(sharded.shard_elements(), 2.0F);
-  EXPECT_EQ(sharded.parameters()[1].storage().nbytes(), 0U);
-  ASSERT_TRUE(sharded.begin_gather(shard.data()).ok());
-  ASSERT_TRUE(sharded.finish_gather().ok());
-  EXPECT_EQ(sharded.parameters()[1].sum().item<float>(), 2.0F * 64 * 64);
-  sharded.release();
-  EXPECT_EQ(sharded.parameters()[1].storage().nbytes(), 0U);
+  const Block block = llama_layout(workload_of({}).train.model)[1];
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const auto comm = make_communicator({});
+    BufferPool parameters(ShardedBlock::gather_bytes(block, 1, type));
+    ShardedBlock sharded(block, *comm, type, parameters);
+    const std::vector<float> shard(sharded.shard_elements(), 2.0F);
+    EXPECT_EQ(sharded.parameters()[1].storage().nbytes(), 0U);
+    ASSERT_TRUE(sharded.begin_gather(shard.data()).ok());
+    ASSERT_TRUE(sharded.finish_gather().ok());
+    EXPECT_EQ(sharded.parameters()[1].sum().item<float>(), 2.0F * 64 * 64);
+    EXPECT_EQ(sharded.parameters()[0].data_ptr() == shard.data(), type == at::kFloat)
+        << "a shard that is the whole block is used where it lies";
+    sharded.release();
+    EXPECT_EQ(sharded.parameters()[1].storage().nbytes(), 0U);
+  }
+}
+
+TEST(Mesh, GroupsAndCoordinates) {
+  const Mesh mesh(2, 3);
+  EXPECT_EQ(mesh.world_size(), 6);
+  EXPECT_EQ(mesh.coordinate(4, MeshDim::kDpReplicate), 1);
+  EXPECT_EQ(mesh.coordinate(4, MeshDim::kDpShard), 1);
+  EXPECT_EQ(mesh.coordinate(4, MeshDim::kTp), 0);
+  EXPECT_EQ(mesh.group(4, MeshDim::kDpShard), (std::vector<int32_t>{3, 4, 5}));
+  EXPECT_EQ(mesh.group(4, MeshDim::kDpReplicate), (std::vector<int32_t>{1, 4}));
+  EXPECT_EQ(mesh.group(4, MeshDim::kPp), (std::vector<int32_t>{4}));
+  TrainSpec hybrid;
+  hybrid.strategy = "hybrid";
+  hybrid.shard_group = 4;
+  const auto impossible = sharding_of(hybrid, 6);
+  ASSERT_FALSE(impossible.ok());
+  EXPECT_EQ(impossible.error().message,
+            "parallelism.shard_group: expected a divisor of the number of workers (6), found 4");
 }
 
 }  // namespace

@@ -47,23 +47,22 @@ TEST(Golden, FiveStepsAgreeWithPyTorch) {
   auto created = TrainingState::create(-1, workload, {}, {});
   ASSERT_TRUE(created.ok()) << created.error().message;
   TrainingState state = std::move(created).value();
-  const auto comm = make_communicator({});
+  MeshCommunicators comms({}, Mesh());
   const Llama model(workload.train.model, kLength, at::kFloat);
-  FullySharded engine(model, state.blocks(), *comm, at::kFloat);
+  FullySharded engine(model, state.blocks(), comms, workload.train, *sharding_of(workload.train, 1),
+                      at::kFloat);
   for (size_t i = 0; i < testing::kGoldenLosses.size(); ++i) {
     const uint64_t step = i + 1;
-    engine.begin_step(state.parameter_shards());
+    engine.begin_step(state.parameter_shards(), 1);
     const at::Tensor rows = window(static_cast<int64_t>(step));
     const auto loss = engine.forward_backward(rows.narrow(1, 0, kLength),
                                               rows.narrow(1, 1, kLength), 1.0 / (kBatch * kLength));
     ASSERT_TRUE(loss.ok());
-    double squares = 0;
     std::vector<const float*> gradients;
     for (size_t b = 0; b < state.blocks().size(); ++b) {
       gradients.push_back(engine.gradient(b));
-      squares += sum_of_squares(engine.gradient(b), engine.gradient_elements(b));
     }
-    const double norm = std::sqrt(squares);
+    const double norm = std::sqrt(engine.gradient_squares());
     EXPECT_NEAR(*loss / (kBatch * kLength), testing::kGoldenLosses[i], 1e-5) << "step " << step;
     EXPECT_NEAR(norm, testing::kGoldenNorms[i], 1e-5) << "step " << step;
     const OptimizerSpec& optimizer = workload.train.optimizer;

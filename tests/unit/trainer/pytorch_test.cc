@@ -123,7 +123,8 @@ class Comparison {
 
   // The whole batch of a step (from 1) as one micro-batch.
   MicroBatch batch(uint64_t step) const {
-    auto reader = SampleReader::open(workload.train.data, workload.train.seed);
+    auto reader =
+        SampleReader::open(workload.train.data, workload.train.seed, workload.train.model.vocab);
     HP_CHECK(reader.ok());
     const auto global = static_cast<uint64_t>(workload.train.batch.global);
     const StepSamples samples = take_samples((step - 1) * global, global, {});
@@ -323,11 +324,11 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   EXPECT_LT(worst_relative(curve.norms, comparison.reference.norms, 1), 1e-5);
   EXPECT_LT(curve.losses.back(), 0.8 * curve.losses.front()) << "it learns";
 
-  const auto comm = make_communicator({});
+  MeshCommunicators comms({}, Mesh());
   const TrainSpec& train = comparison.workload.train;
   const std::vector<Block> blocks = comparison.blocks();
   const Llama model(train.model, train.data.seq_len, at::kFloat, train.loss.z_loss);
-  FullySharded engine(model, blocks, *comm, at::kFloat);
+  FullySharded engine(model, blocks, comms, train, *sharding_of(train, 1), at::kFloat);
   std::vector<std::vector<float>> weights;
   std::vector<const float*> shards;
   for (const Block& block : blocks) {
@@ -335,7 +336,7 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
     fill_initial_values(train.model, block, train.seed, {0, block.numel}, weights.back().data());
     shards.push_back(weights.back().data());
   }
-  engine.begin_step(shards);
+  engine.begin_step(shards, 1);
   const MicroBatch batch = comparison.batch(1);
   const double scale = 1.0 / static_cast<double>(batch.tokens.numel());
   ASSERT_TRUE(engine.forward_backward(batch.tokens, batch.targets, scale).ok());

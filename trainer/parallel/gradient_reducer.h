@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns every rank's whole gradients into the shard of their sum that the rank's optimizer needs,
+// while the backward pass goes on: reduce-scatter in the shard group, then all-reduce among the
+// replicas. Sums are fp32 and in rank order, so the same inputs give the same bits.
+//
+// Whole gradients kept (Sharding::whole_gradients): micro-batches add up in place and each block is
+// reduced once a step, during the backward pass of the last one; the shard of the sum is then this
+// rank's part of the whole. Otherwise two pool buffers serve all blocks: each micro-batch is
+// reduced by itself and added to the shard; replicas are asked once a step.
+//
+// The reduction of a block goes through stages, each a collective:
+//   scatter     reduce-scatter in the shard group (none in a group of one)
+//   replicas    reduce-scatter of the shard among the replicas, in place (none without replicas)
+//   share       all-gather of its parts among the replicas
+// Every call moves all blocks under way one stage on, the oldest first, so what is waited for has
+// had the backward pass of a block to arrive; the order is the same on all ranks.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "trainer/comm/mesh_communicators.h"
+#include "trainer/parallel/buffer_pool.h"
+
+namespace hpctl {
+
+class GradientReducer {
+ public:
+  // `elements[b]` = numel of block b. The communicators outlive it.
+  GradientReducer(const std::vector<int64_t>& elements, MeshCommunicators& comms,
+                  bool whole_gradients);
+
+  void begin_step(int micro_batches);
+  // Where the backward pass of `block` in this micro-batch adds its gradient: the block's elements
+  // rounded up to whole shards, zero unless earlier micro-batches are in there.
+  float* whole(size_t block);
+  // That pass is done: begins what there is to begin.
+  Outcome reduce(size_t block);
+  // After a micro-batch's last block: waits for everything.
+  Outcome finish_micro_batch();
+
+  // After the last micro-batch: this rank's shard of the sum, shard_elements(block) floats.
+  const float* shard(size_t block) const { return blocks_[block].shard; }
+  int64_t shard_elements(size_t block) const { return blocks_[block].shard_elements; }
+
+ private:
+  enum class Stage { kScatter, kReplicas, kShare };
+  struct BlockMemory {
+    int64_t shard_elements = 0;
+    std::vector<float> kept;  // the whole gradient, or the shard of the sum
+    float* shard = nullptr;   // in `kept`
+    float* whole = nullptr;   // in `kept`, or a pool buffer while one is used
+  };
+  struct Reduction {
+    size_t block;
+    Stage stage;
+    CollectivePtr collective;
+  };
+
+  bool last_micro_batch() const { return micro_batch_ + 1 == micro_batches_; }
+  size_t replica_chunk(size_t block) const;
+  Outcome advance();
+  Outcome begin_replicas(Reduction& reduction);
+  void finish_scatter(size_t block);
+
+  MeshCommunicators& comms_;
+  bool whole_gradients_;
+  BufferPool buffers_;
+  std::vector<BlockMemory> blocks_;
+  std::vector<float> partial_;  // reduced shard of the 2nd and later micro-batches
+  std::deque<Reduction> under_way_;
+  int micro_batch_ = 0;
+  int micro_batches_ = 0;
+};
+
+}  // namespace hpctl
