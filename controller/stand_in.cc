@@ -21,6 +21,8 @@ namespace hpctl {
 namespace {
 
 constexpr std::chrono::seconds kAdmissionTimeout{30};
+constexpr int kFirstPauseMs = 250;
+constexpr int kLongestPauseMs = 8'000;
 constexpr std::chrono::seconds kCallTimeout{5};
 constexpr int kLookMs = 500;  // a file on a shared file system tells nobody that it is there
 constexpr int64_t kNodesEndMs = 120'000;
@@ -40,7 +42,13 @@ Outcome ask_for_controller(const ControllerOptions& options) {
   admission.set_restart_count(restart_count());
   admission.set_programs(programs);
   admission.set_scheduler(options.scheduler);
-  const auto admitted = admit_to_cluster(options.cluster_at, admission, kAdmissionTimeout);
+  auto admitted = admit_to_cluster(options.cluster_at, admission, kAdmissionTimeout);
+  // Many jobs may start at once.
+  for (int pause_ms = kFirstPauseMs; pause_ms <= kLongestPauseMs; pause_ms *= 2) {
+    if (admitted.ok() || admitted.error().code != ErrorCode::kResourceExhausted) break;
+    ::poll(nullptr, 0, pause_ms);
+    admitted = admit_to_cluster(options.cluster_at, admission, kAdmissionTimeout);
+  }
   if (!admitted.ok()) return admitted.error();
   log_info("the controller of job " + std::to_string(options.job) + " runs at the cluster's, " +
            options.cluster_at + " (" + admitted->address() + ")");

@@ -61,8 +61,12 @@ Result<std::string> report_from_line(const std::string& line) {
     if (document.contains("address")) return document.at("address").get<std::string>();
     const int code = document.at("code").get<int>();
     const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);
-    return Error{known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal,
-                 document.at("error").get<std::string>()};
+    std::string words = document.at("error").get<std::string>();
+    // It becomes a line of the service's log and of the caller's terminal.
+    std::replace_if(
+        words.begin(), words.end(),
+        [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, ' ');
+    return Error{known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, std::move(words)};
   } catch (const json::exception& e) {
     return malformed(e);
   }

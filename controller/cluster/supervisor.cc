@@ -15,6 +15,8 @@ namespace hpctl::cluster {
 namespace {
 
 constexpr size_t kTokenBytes = 32;
+constexpr int kLivesAtOnce =
+    8;  // begun under one lock; with a thousand jobs others want their turn
 
 JobRow make_row(const Identity& owner, const v1::Admission& admission) {
   JobRow row;
@@ -233,8 +235,10 @@ void Supervisor::finish_life(const JobPtr& job) {
 
 void Supervisor::begin_due_lives() {
   const int64_t now = clock_.monotonic_ms();
+  int begun_now = 0;
   for (const auto& [key, job] : jobs_) {
     if (job->process || job->due_ms > now) continue;
+    if (++begun_now > kLivesAtOnce) return;  // the others are due still
     ++job->row.restarts;
     const Outcome begun = begin_life(*job);
     if (begun.ok()) continue;

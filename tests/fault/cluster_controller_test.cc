@@ -390,6 +390,40 @@ TEST_F(StandIn, EndsWithTheVerdict) {
   EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U);
 }
 
+// More than it starts at once for one user: the others ask again.
+TEST_F(StandIn, ManyJobsAtOnce) {
+  constexpr uint64_t kJobs = 7;
+  std::vector<std::string> directories;
+  for (uint64_t i = 1; i <= kJobs; ++i) {
+    const std::string job = std::to_string(cluster_.job().value + i);
+    directories.push_back(directory_ / ("job-" + job));
+    ASSERT_EQ(::mkdir(directories.back().c_str(), 0700), 0);
+    for (const char* name : {"/token", "/job.json"}) {
+      const std::string text = read_file(cluster_.job_dir() + name).value();
+      ASSERT_TRUE(write_file_atomic(directories.back() + name, text).ok());
+      ASSERT_EQ(::chmod((directories.back() + name).c_str(), 0600), 0);
+    }
+    cluster_.spawn({test::program("hpcontroller"), "--job-dir", directories.back(), "--job", job,
+                    "--node", "n0", "--nodes", "n0,n1", "--scheduler", "none", "--at", address_},
+                   directory_ / "stand-in.log");
+  }
+  for (const std::string& job_dir : directories) {
+    const auto begun = [&] { return newest_controller_epoch(job_dir).value() == 1; };
+    ASSERT_TRUE(test::eventually(begun, kPatienceMs)) << log_text();
+    EXPECT_EQ(newest_controller(job_dir).value()->node, kHead);
+  }
+  const auto list = list_cluster_jobs(address_, kCall);
+  ASSERT_TRUE(list.ok()) << list.error().message;
+  EXPECT_EQ(list->jobs_size(), static_cast<int>(kJobs));
+  kill_service();
+  for (const v1::ClusterJob& job : list->jobs()) {
+    ::kill(static_cast<pid_t>(job.pid()), SIGSTOP);  // it is not to make its directory again
+    EXPECT_TRUE(remove_tree("/tmp/hpctl-" + std::to_string(::geteuid()) + "/job-" +
+                            std::to_string(job.job()) + "-" + kHead)
+                    .ok());
+  }
+}
+
 TEST_F(StandIn, ASignalCancelsTheJob) {
   const pid_t stand_in = start_stand_in(address_);
   ASSERT_TRUE(cluster_.wait_for_epoch(1, kPatienceMs)) << log_text();

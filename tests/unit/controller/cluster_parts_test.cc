@@ -105,6 +105,7 @@ TEST(ChildProtocol, OrderAndReport) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kPermissionDenied);
   EXPECT_THAT(refused.error().message, HasSubstr("yours"));
+  EXPECT_EQ(report_from_line(R"({"code":0,"error":"a\nb\u001b[1m"})").error().message, "a b [1m");
   EXPECT_FALSE(report_from_line("").ok());
   EXPECT_EQ(report_from_line(R"({"code":99,"error":"x"})").error().code, ErrorCode::kInternal);
 }
