@@ -52,7 +52,10 @@ find_slurm() {  # sets $slurm; empty when Slurm's headers or library are not her
 }
 
 # A copy that slurmd fetched is no place for changes.
-is_cache() { case $(readlink -f "$1") in */conf-cache/* | "$root"/run/slurm/conf/*) return 0 ;; esac; return 1; }
+is_cache() {
+  case $(readlink -f "$1") in */conf-cache/* | "$root"/run/slurm/conf/*) return 0 ;; esac
+  return 1
+}
 
 find_configuration() {  # sets $conf: a slurm.conf that is kept by hand; empty on a configless node
   local candidate
@@ -81,7 +84,8 @@ plugstack_file() {  # of $conf; the paths in it are absolute on the machine itse
 
 includes_of() {  # the patterns that FILE includes, absolute
   local pattern
-  sed -nE 's/^[[:space:]]*include[[:space:]]+([^[:space:]#]+).*/\1/Ip' "$1" | while read -r pattern; do
+  sed -nE 's/^[[:space:]]*include[[:space:]]+([^[:space:]#]+).*/\1/Ip' "$1" |
+    while read -r pattern; do
     case $pattern in
       /*) [ -n "${SLURM_CONF:-}" ] || [[ $pattern == "$root"/* ]] || pattern=$root$pattern ;;
       *) pattern=$(dirname "$1")/$pattern ;;
@@ -133,11 +137,13 @@ add_line() {
   while read -r file; do
     grep -qE "$own_line" "$file" || continue
     grep -qF "$plugin" "$file" ||
-      say "warning: $file loads the plugin of another installation; remove that line to use this one"
+      say "warning: $file loads the plugin of another installation, which stays; remove that line"
     ! $first || stands_first "$stack" || { remove_line "$stack"; break; }
     return 0
   done < <(stack_files "$stack")
-  if ! is_configless && ! $first && [ -r "$stack" ]; then directory=$(include_directory "$stack"); fi
+  if ! is_configless && ! $first && [ -r "$stack" ]; then
+    directory=$(include_directory "$stack")
+  fi
   if [ -n "$directory" ]; then
     echo "$line" | replace_file "$directory/hpctl.conf"
     changed "$directory/hpctl.conf loads the plugin"
@@ -186,7 +192,9 @@ version_of() {  # the bundle, and the Slurm that the plugin is for
 compile() {  # compile STAGE: the two parts that depend on Slurm's release
   local src=$1/share/hpctl/src program
   for program in cc c++; do
-    command -v $program >/dev/null || { say "no $program: the plugin and hpslurm are not built"; return 1; }
+    command -v $program >/dev/null && continue
+    say "no $program: the plugin and hpslurm are not built"
+    return 1
   done
   (
     cd "$src" &&
@@ -210,7 +218,8 @@ unpack() {  # unpack VERSION
     fail "$bundle cannot be unpacked; nothing was changed"
   chmod 755 "$stage"
   if [ -n "$slurm" ]; then
-    compile "$stage" || fail "nothing was changed; with a compiler and Slurm's headers, run this again"
+    compile "$stage" ||
+      fail "nothing was changed; with a compiler and Slurm's headers, run this again"
   fi
   rm -rf "$home"
   mv -T "$stage" "$home"
@@ -250,11 +259,13 @@ install_programs() {
 
 install() {
   local stack owner
-  bundle=$(readlink -e "$bundle") || fail "no bundle; make it with scripts/bundle.sh, or see --bundle"
+  bundle=$(readlink -e "$bundle") ||
+    fail "no bundle; make it with scripts/bundle.sh, or see --bundle"
   install_programs
   if [ -z "$slurm" ]; then
     say "no Slurm headers here (looked for include/slurm/spank.h and libslurm.so in" \
-      "${SLURM_PREFIX:-/opt/slurm, /usr}): neither plugin nor hpslurm; run this again when there are"
+      "${SLURM_PREFIX:-/opt/slurm, /usr}): neither plugin nor hpslurm;" \
+      "run this again when there are"
   elif [ -z "$conf" ]; then
     say "no slurm.conf of its own: this node gets plugstack.conf from the controller"
   else

@@ -11,7 +11,8 @@ if [ ! -e "$plugin" ]; then
   exit 77
 fi
 
-exports=$("$cluster" up --nodes "$2" --netns --owner $$) || exit $?
+# shellcheck disable=SC2086  # options
+exports=$("$cluster" up --nodes "$2" --netns --owner $$ ${cluster_options:-}) || exit $?
 eval "$exports"
 work=$HPCTL_TEST_CLUSTER/work
 mkdir -p "$work"

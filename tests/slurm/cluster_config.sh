@@ -11,12 +11,20 @@ new_instance() {
     >"$dir/nodes/$1/root/sys/devices/virtual/dmi/id/board_asset_tag"
 }
 
+new_root() {  # what HPCTL_SYSROOT names on the node: that of a healthy machine
+  local root=$dir/nodes/$1/root
+  rm -rf "$root"
+  mkdir -p "$root"/{proc/sys/kernel/random,sys/devices/virtual/dmi/id}
+  ! $hyperpod || mkdir -p "$root/opt/sagemaker_cluster"
+  new_boot "$1"
+  new_instance "$1"
+}
+
 make_node() {
   local node=$1 home=$dir/nodes/$1 i=${1#n} address
-  mkdir -p "$home"/{spool,tmp,root/proc/sys/kernel/random,root/sys/devices/virtual/dmi/id}
+  mkdir -p "$home"/{spool,tmp}
   chmod 700 "$home/tmp"
-  new_boot "$node"
-  new_instance "$node"
+  new_root "$node"
   $netns || return 0
   address=$(address_of "$node")
   ip netns add "$(link_of "$node")"
@@ -70,9 +78,11 @@ MpiDefault=none
 ProctrackType=proctrack/$cgroup
 TaskPlugin=task/$task
 TaskProlog=$dir/task_prolog
-PlugStackConfig=$dir/plugstack.conf
 DebugFlags=NO_CONF_HASH
 CONF
+  # Beside slurm.conf, which is where a node without files of its own looks.
+  if $configless; then echo "SlurmctldParameters=enable_configless" >>"$dir/slurm.conf"
+  else echo "PlugStackConfig=$dir/plugstack.conf" >>"$dir/slurm.conf"; fi
   for i in $(seq "$nodes"); do
     echo "NodeName=n$i NodeAddr=$(address_of "n$i") Port=$((port + i)) CPUs=8 RealMemory=4000"
   done >>"$dir/slurm.conf"

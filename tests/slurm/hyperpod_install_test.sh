@@ -6,6 +6,7 @@
 # shellcheck disable=SC2016,SC2154
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
+cluster_options=--configless
 # shellcheck source=tests/slurm/auto_resume_setup.sh
 . "$here/auto_resume_setup.sh" "$1" 2
 repo=$(realpath "$here/../..")
@@ -42,6 +43,13 @@ node() { # node NAME: a root with Slurm's headers and library
 }
 tree() {
   (cd "$1" && find . -printf '%p %l %m ' \( -type f -exec sha256sum {} \; -o -printf '\n' \))
+}
+await_line() { # await_line FILE: slurmd writes it when slurmctld has told it to
+  local until=$((SECONDS + 20))
+  until [ "$(lines "$1")" = 1 ]; do
+    [ $SECONDS -lt $until ] || { check "the line in $1" 1 "$(lines "$1")"; return 0; }
+    sleep 0.1
+  done
 }
 lines() { grep -cE 'hpctl_auto_resume\.so' "$1" || true; }
 
@@ -152,8 +160,13 @@ real() { HPCTL_ROOT=$root SLURM_PREFIX=/usr outcome "$repo/deploy/hyperpod/insta
 survives='[ "$TORCHELASTIC_RESTART_COUNT" -gt 0 ] || kill -KILL $$'
 resume() { timeout 60 srun -Q --auto-resume=1 -N2 -n2 sh -c "$survives" </dev/null; }
 check_lacks "before: an option that srun does not know" "exit 0" "$(outcome resume)"
+stack=$HPCTL_TEST_CLUSTER/plugstack.conf
+cp "$stack" "$work/plugstack.before"
+cached=$HPCTL_TEST_CLUSTER/nodes/n1/spool/conf-cache
 told=$(real --bundle "$bundle")
 check_has "installed" "built for the Slurm in /usr" "$told"
+check_has "the nodes get it" "scontrol reconfigure" "$told"
+await_line "$cached/plugstack.conf"
 told=$(outcome resume)
 check_has "srun --auto-resume=1 restarts" "start again" "$told"
 check_has "and finishes" "exit 0" "$told"
@@ -162,10 +175,15 @@ printf 'name: x\nnodes: 1\nslurm: {partition: nowhere}\nworkload: {command: ["tr
 check_has "hpslurm reaches Slurm" "nvalid partition" \
   "$(HPCTL_HOME=$work/home outcome "$root/usr/local/bin/hpctl" submit "$work/x.yaml")"
 check "hpctl runs" 0 "$("$root/usr/local/bin/hpctl" --help >/dev/null; echo $?)"
-once=$(tree "$root/opt")$(tree "$HPCTL_TEST_CLUSTER/plugstack.d")
+once=$(tree "$root/opt" | cksum)$(cksum <"$stack")
 check_has "installed again" "no change" "$(real --bundle "$bundle")"
-check "no change it is" "$once" "$(tree "$root/opt")$(tree "$HPCTL_TEST_CLUSTER/plugstack.d")"
+check "no change it is" "$once" "$(tree "$root/opt" | cksum)$(cksum <"$stack")"
+told=$(HPCTL_ROOT=$work/roots/n1 SLURM_CONF=$cached/slurm.conf SLURM_PREFIX=/none outcome \
+  "$repo/deploy/hyperpod/install_hpctl.sh" --bundle "$work/made/hpctl-bundle.tar.gz")
+check_has "on a node: programs" "version" "$told"
+check "on a node: its copy is slurmd's" 1 "$(lines "$cached/plugstack.conf")"
 check_has "uninstalled" "is gone" "$(real uninstall)"
+check "plugstack.conf is as before" "" "$(diff "$work/plugstack.before" "$stack")"
 check_lacks "the option is gone" "exit 0" "$(outcome resume)"
 check "and srun works" "exit 0" "$(outcome srun -Q -N2 true)"
 finish
