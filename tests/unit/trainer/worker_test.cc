@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/base/lineage.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/huggingface.h"
@@ -225,6 +226,67 @@ TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
   stopped.resume((*saved)->name(), reached);
   ASSERT_THAT(stopped.run(), Each(kExitFinished)) << stopped.messages();
   EXPECT_EQ(stopped.digest("step-60.g2"), job.digest("step-60.g1"));
+}
+
+// Two workers that share everything out are killed; four in groups of two go on.
+TEST(Worker, KilledThenGoesOnWithOtherRanksAndAnotherStrategy) {
+  Job calm(2);
+  calm.workload.train.steps = 40;
+  ASSERT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
+  Job job(2);
+  job.workload.train = calm.workload.train;
+  job.workload.checkpoint.every_steps = 2;
+  job.start();
+  ASSERT_TRUE(job.workers[0]->wait_for_step(8)) << job.messages();
+  for (const auto& worker : job.workers) worker->send(SIGKILL);
+  for (const auto& worker : job.workers) worker->wait();
+  const auto latest = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+  ASSERT_TRUE(latest.ok());
+  ASSERT_TRUE(*latest) << "eight steps are enough for a save every second one";
+  const uint64_t step = (*latest)->step;
+  ASSERT_LT(step, 40U);
+  // What the controller does before it starts a generation.
+  GenerationRecord record;
+  record.generation = 1;
+  ASSERT_TRUE(create_generation(job.workload.checkpoint_dir, record).ok());
+  record.generation = 2;
+  record.parent = 1;
+  record.start_step = step;
+  record.checkpoint = (*latest)->name();
+  ASSERT_TRUE(create_generation(job.workload.checkpoint_dir, record).ok());
+  job.resume((*latest)->name(), step);
+  job.workload.world_size = 4;
+  job.workload.train.strategy = "hybrid";
+  job.workload.train.shard_group = 2;
+  job.workload.train.memory.activation_checkpointing = "full";
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  // Each of the four wrote its own quarter.
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-40.g2");
+  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+  ASSERT_EQ(manifest->files.size(), 4U);
+  EXPECT_LT(manifest->files[0].bytes, 1.1 * static_cast<double>(manifest->files[3].bytes));
+  EXPECT_FALSE(manifest->exact);
+  const auto expected = calm.metrics();
+  for (const auto& line : job.metrics()) {
+    const double loss = expected.at(line["step"].get<size_t>() - 1)["loss"];
+    EXPECT_NEAR(line["loss"].get<double>(), loss, 1e-3 * loss) << line;
+  }
+  EXPECT_EQ(job.metrics().back()["step"], 40);
+  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  EXPECT_EQ(ledger->cursor, 160U);
+}
+
+// Replicated state: the same bits again after a fault.
+TEST(Worker, UnshardedGradientsResumeToTheSameBits) {
+  Job job(2);
+  job.workload.train.strategy = "no_shard";
+  job.workload.train.batch.global = 8;  // two micro-batches, one reduction
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  job.resume("step-3.g1", 3);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(job.digest("step-8.g2"), job.digest("step-8.g1"));
 }
 
 // What cannot be cured by a restart: 93 and one line that names the thing.
