@@ -128,6 +128,7 @@ class Script {
     JobSpec spec = small_job("demo");
     int64_t uid = 1000;
     int64_t global = 0;
+    int64_t group = 0;
     for (size_t i = 1; i < words.size(); ++i) {
       const std::string& key = words[i];
       if (key == "command") spec = small_job("demo", true);
@@ -140,11 +141,14 @@ class Script {
       if (key == "spares") spec.spares = static_cast<int32_t>(number(words, ++i));
       if (key == "min") spec.min_nodes = static_cast<int32_t>(number(words, ++i));
       if (key == "global") global = number(words, ++i);
+      if (key == "group") group = number(words, ++i);
       if (key == "on-loss") spec.recovery.on_node_loss = split_at_commas(words.at(++i));
       if (key == "requeues") backend_.requeues = true;
       if (key == "replaces") backend_.replaces = true;
     }
     if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;
+    if (spec.train && group > 0) spec.train->strategy = "hybrid";
+    if (spec.train) spec.train->shard_group = group;
     spec_ = spec;
     id_ = *shell_.feed(JobSubmitted{spec, static_cast<uint32_t>(uid), "", {}, {}, backend_})
                .submitted;
