@@ -121,14 +121,13 @@ void Saver::begin() {
   copy_.reserve(static_cast<size_t>(state_.geometry().shard_elements()) * kStateKinds.size());
   std::vector<ShardPart> parts;
   for (const StateKind kind : kStateKinds) {
-    const float* shard = state_.sealed(kind);
     for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
       const ElementRange range = state_.written(b);
-      const float* first = shard + (range.begin - state_.padded_shard(b).begin);
       parts.push_back(
           {.block = static_cast<int32_t>(b), .kind = kind, .range = range, .values = {}});
-      copy_.insert(copy_.end(), first, first + range.size());
-      shard += state_.geometry().block_capacity[b];
+      const size_t end = copy_.size();
+      copy_.resize(end + static_cast<size_t>(range.size()));
+      state_.read_sealed(kind, b, range, std::span(copy_).subspan(end));
     }
   }
   run([this, parts = std::move(parts)]() mutable -> Result<std::string> {

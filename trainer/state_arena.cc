@@ -5,12 +5,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <new>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "common/base/rng.h"
+#include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
 
@@ -66,10 +68,11 @@ int64_t ArenaGeometry::shard_elements() const {
   return std::accumulate(block_capacity.begin(), block_capacity.end(), int64_t{0});
 }
 
-size_t ArenaGeometry::bytes() const {
-  return kArenaHeaderBytes +
-         2 * kStateKinds.size() * static_cast<size_t>(shard_elements()) * sizeof(float);
+size_t ArenaGeometry::slot_bytes() const {
+  return static_cast<size_t>(shard_elements()) * (sizeof(float) + 2 * size_t{moment_bytes});
 }
+
+size_t ArenaGeometry::bytes() const { return kArenaHeaderBytes + 2 * slot_bytes(); }
 
 Result<StateArena> StateArena::create(int fd, const ArenaGeometry& geometry) {
   const size_t bytes = geometry.bytes();
@@ -96,6 +99,7 @@ StateArena::StateArena(ArenaGeometry geometry, void* memory)
   header_->version = kArenaVersion;
   header_->rank = geometry_.rank;
   header_->world_size = geometry_.world_size;
+  header_->moment_bytes = geometry_.moment_bytes;
   header_->shard_index = geometry_.shard_index;
   header_->shard_count = geometry_.shard_count;
   header_->shard_elements = static_cast<uint64_t>(geometry_.shard_elements());
@@ -112,15 +116,44 @@ StateArena::~StateArena() {
   if (header_ != nullptr) munmap(header_, geometry_.bytes());
 }
 
-float* StateArena::state(int slot, StateKind kind) {
+void* StateArena::part(int slot, StateKind kind, size_t block) {
   HP_CHECK(slot == 0 || slot == 1);
-  const size_t part = static_cast<size_t>(slot) * kStateKinds.size() + static_cast<size_t>(kind);
-  auto* first = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(header_) + kArenaHeaderBytes);
-  return first + part * static_cast<size_t>(geometry_.shard_elements());
+  const auto elements = static_cast<size_t>(geometry_.shard_elements());
+  const size_t each = kind == StateKind::kParam ? sizeof(float) : geometry_.moment_bytes;
+  size_t at = kArenaHeaderBytes + static_cast<size_t>(slot) * geometry_.slot_bytes();
+  if (kind != StateKind::kParam) at += elements * sizeof(float);
+  if (kind == StateKind::kExpAvgSq) at += elements * geometry_.moment_bytes;
+  at += static_cast<size_t>(block_begin_.at(block)) * each;
+  return reinterpret_cast<std::byte*>(header_) + at;
 }
 
 float* StateArena::state(int slot, StateKind kind, size_t block) {
-  return state(slot, kind) + block_begin_.at(block);
+  HP_CHECK(!is_bf16(kind));
+  return static_cast<float*>(part(slot, kind, block));
+}
+
+uint16_t* StateArena::bf16_state(int slot, StateKind kind, size_t block) {
+  HP_CHECK(is_bf16(kind));
+  return static_cast<uint16_t*>(part(slot, kind, block));
+}
+
+void StateArena::read(int slot, StateKind kind, size_t block, int64_t first, std::span<float> out) {
+  if (is_bf16(kind)) {
+    const uint16_t* from = bf16_state(slot, kind, block) + first;
+    std::transform(from, from + out.size(), out.begin(), float_of_bf16);
+  } else {
+    std::copy_n(state(slot, kind, block) + first, out.size(), out.begin());
+  }
+}
+
+void StateArena::write(int slot, StateKind kind, size_t block, int64_t first,
+                       std::span<const float> values) {
+  if (is_bf16(kind)) {
+    round_to_bf16(values.data(), bf16_state(slot, kind, block) + first,
+                  static_cast<int64_t>(values.size()));
+  } else {
+    std::copy(values.begin(), values.end(), state(slot, kind, block) + first);
+  }
 }
 
 void StateArena::unseal(int slot) {

@@ -5,7 +5,8 @@
 // Bytes, native endianness, every part 64-byte aligned:
 //
 //   0      ArenaHeader (4096 bytes): magic, version, geometry, two slot headers
-//   4096   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements fp32 each
+//   4096   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements each; parameters fp32, moments
+//          fp32 or bf16 (ArenaGeometry::moment_bytes)
 //   ...    slot 1: the same
 //
 // shard_elements is the sum of the blocks' shard capacities; block b's part begins at the sum of
@@ -20,6 +21,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/base/result.h"
@@ -47,8 +49,8 @@ struct ArenaHeader {
   uint32_t version;
   int32_t rank;
   int32_t world_size;
-  uint32_t reserved32;
-  uint64_t shard_elements;  // floats per kind and slot
+  uint32_t moment_bytes;    // per element of exp_avg and exp_avg_sq: 4 = fp32, 2 = bf16
+  uint64_t shard_elements;  // per kind and slot
   uint64_t layout_hash;     // of the block layout: names, shapes, offsets
   uint64_t job;
   int32_t shard_index;  // which of shard_count parts of every block this is
@@ -65,12 +67,14 @@ struct ArenaGeometry {
   int32_t world_size = 1;
   int32_t shard_index = 0;
   int32_t shard_count = 1;
+  uint32_t moment_bytes = 4;
   std::vector<int64_t> block_capacity;  // shard_capacity of each block at shard_count
   uint64_t layout_hash = 0;
 
   static ArenaGeometry of(const std::vector<Block>& blocks, uint64_t job, int32_t rank,
                           const Mesh& mesh);
   int64_t shard_elements() const;
+  size_t slot_bytes() const;
   size_t bytes() const;
 };
 
@@ -86,10 +90,16 @@ class StateArena {
   StateArena& operator=(const StateArena&) = delete;
   StateArena& operator=(StateArena&&) = delete;
 
-  // All blocks' shards of one kind in one slot: geometry.shard_elements() floats.
-  float* state(int slot, StateKind kind);
-  // Block b's part of it: geometry.block_capacity[b] floats.
+  // Block b's part of one kind in one slot: geometry.block_capacity[b] floats. Not for bf16
+  // moments.
   float* state(int slot, StateKind kind, size_t block);
+  // The same for moments that are bf16.
+  uint16_t* bf16_state(int slot, StateKind kind, size_t block);
+
+  // Elements from `first` on of block b's part, in whichever type they are kept. What was read from
+  // bf16 is written back without loss.
+  void read(int slot, StateKind kind, size_t block, int64_t first, std::span<float> out);
+  void write(int slot, StateKind kind, size_t block, int64_t first, std::span<const float> values);
 
   // Before a slot's first byte is overwritten.
   void unseal(int slot);
@@ -101,6 +111,10 @@ class StateArena {
 
  private:
   StateArena(ArenaGeometry geometry, void* memory);
+  bool is_bf16(StateKind kind) const {
+    return kind != StateKind::kParam && geometry_.moment_bytes == 2;
+  }
+  void* part(int slot, StateKind kind, size_t block);
 
   ArenaGeometry geometry_;
   std::vector<int64_t> block_begin_;

@@ -18,12 +18,14 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   std::vector<Block> blocks = llama_layout(workload.train.model);
   set_no_decay(blocks, workload.train.optimizer.no_decay);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
-  const ArenaGeometry geometry =
-      ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);
+  ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);
+  const bool bf16_moments = workload.train.optimizer.moments == "bf16";
+  if (bf16_moments) geometry.moment_bytes = 2;
   HP_TRY_ASSIGN(StateArena arena, StateArena::create(arena_fd, geometry));
   TrainingState state(std::move(arena), workload, sharding.mesh, std::move(blocks));
   state.data_ = data;
   state.environment_ = environment;
+  if (bf16_moments) state.environment_["moments"] = "bf16";
   state.environment_["strategy"] = describe_sharding(workload.train);
   if (workload.resume_checkpoint.empty()) {
     state.fill_from_seed();
@@ -57,8 +59,9 @@ void TrainingState::fill_from_seed() {
     const int64_t capacity = geometry().block_capacity[b];
     fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, padded_shard(b),
                         arena_.state(slot_, StateKind::kParam, b));
-    std::fill_n(arena_.state(slot_, StateKind::kExpAvg, b), capacity, 0.0F);
-    std::fill_n(arena_.state(slot_, StateKind::kExpAvgSq, b), capacity, 0.0F);
+    const std::vector<float> zeros(static_cast<size_t>(capacity), 0.0F);
+    arena_.write(slot_, StateKind::kExpAvg, b, 0, zeros);
+    arena_.write(slot_, StateKind::kExpAvgSq, b, 0, zeros);
   }
 }
 
@@ -76,15 +79,22 @@ Outcome TrainingState::load(const std::string& checkpoint) {
   }
   const Manifest& manifest = loader->manifest();
   HP_TRY(check_resumable(manifest, run, checkpoint));
+  std::vector<float> converted;
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const ElementRange range =
         shard_range(blocks_[b].numel, geometry().shard_index, geometry().shard_count);
     for (const StateKind kind : kStateKinds) {
-      float* shard = arena_.state(slot_, kind, b);
-      std::fill_n(shard + range.size(), geometry().block_capacity[b] - range.size(), 0.0F);
-      if (range.empty()) continue;
-      HP_TRY(loader->load_range(static_cast<int32_t>(b), kind, range,
-                                std::span(shard, static_cast<size_t>(range.size()))));
+      const bool direct = kind == StateKind::kParam || geometry().moment_bytes == sizeof(float);
+      const auto capacity = static_cast<size_t>(geometry().block_capacity[b]);
+      if (!direct) converted.resize(capacity);
+      const std::span<float> shard(direct ? arena_.state(slot_, kind, b) : converted.data(),
+                                   capacity);
+      const auto size = static_cast<size_t>(range.size());
+      std::fill(shard.begin() + range.size(), shard.end(), 0.0F);
+      if (size > 0) {
+        HP_TRY(loader->load_range(static_cast<int32_t>(b), kind, range, shard.first(size)));
+      }
+      if (!direct) arena_.write(slot_, kind, b, 0, shard);
     }
   }
   step_ = manifest.step;
@@ -132,15 +142,22 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
   arena_.unseal(target);
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const ElementRange shard = padded_shard(b);
-    const auto update = [&](ElementRange part, bool decayed) {
+    const auto step_with = [&](auto moment, ElementRange part, bool decayed) {
       const int64_t at = part.begin - shard.begin;
       adamw(adam, decayed, part.size(),
-            {arena_.state(slot_, StateKind::kParam, b) + at,
-             arena_.state(slot_, StateKind::kExpAvg, b) + at,
-             arena_.state(slot_, StateKind::kExpAvgSq, b) + at, gradients[b] + at},
+            {arena_.state(slot_, StateKind::kParam, b) + at, moment(slot_, StateKind::kExpAvg) + at,
+             moment(slot_, StateKind::kExpAvgSq) + at, gradients[b] + at},
             {arena_.state(target, StateKind::kParam, b) + at,
-             arena_.state(target, StateKind::kExpAvg, b) + at,
-             arena_.state(target, StateKind::kExpAvgSq, b) + at});
+             moment(target, StateKind::kExpAvg) + at, moment(target, StateKind::kExpAvgSq) + at});
+    };
+    const auto update = [&](ElementRange part, bool decayed) {
+      if (geometry().moment_bytes == sizeof(float)) {
+        step_with([&](int slot, StateKind kind) { return arena_.state(slot, kind, b); }, part,
+                  decayed);
+      } else {
+        step_with([&](int slot, StateKind kind) { return arena_.bf16_state(slot, kind, b); }, part,
+                  decayed);
+      }
     };
     // Tensor by tensor, each with the gap behind it, whose zeros stay zeros.
     for (const TensorSlot& tensor : blocks_[b].tensors) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,10 @@ class TrainingState {
 
   // This rank's parameter shard of each block, valid until the second apply() from now.
   std::vector<const float*> parameter_shards();
-  // This rank's values in the newest sealed state: geometry().shard_elements() floats.
-  const float* sealed(StateKind kind) { return arena_.state(slot_, kind); }
+  // Of the newest sealed state, elements `range` of a block, which this rank must hold.
+  void read_sealed(StateKind kind, size_t block, ElementRange range, std::span<float> out) {
+    arena_.read(slot_, kind, block, range.begin - padded_shard(block).begin, out);
+  }
   const ArenaGeometry& geometry() const { return arena_.geometry(); }
   // This rank's range of a block, with the padding behind the block's end.
   ElementRange padded_shard(size_t block) const;

@@ -15,8 +15,9 @@ struct Preset {
   int64_t dim, layers, heads, kv_heads, ffn, vocab;
   double rope_theta;
   double rope_factor;  // 0 = no scaling; the other parameters of the scaling are the defaults
+  bool tied = false;   // embeddings
 };
-constexpr std::array<Preset, 11> kPresets = {{
+constexpr std::array<Preset, 13> kPresets = {{
     {"tiny", 64, 2, 4, 2, 192, 256, 5e5, 0},
     {"debugmodel", 256, 6, 16, 16, 768, 2048, 5e5, 0},
     {"llama2-7b", 4096, 32, 32, 32, 11008, 32000, 1e4, 0},
@@ -28,6 +29,8 @@ constexpr std::array<Preset, 11> kPresets = {{
     {"llama3.1-8b", 4096, 32, 32, 8, 14336, 128256, 5e5, 8},
     {"llama3.1-70b", 8192, 80, 64, 8, 28672, 128256, 5e5, 8},
     {"llama3.1-405b", 16384, 126, 128, 8, 53248, 128256, 5e5, 8},
+    {"llama3.2-1b", 2048, 16, 32, 8, 8192, 128256, 5e5, 32, true},
+    {"llama3.2-3b", 3072, 28, 24, 8, 8192, 128256, 5e5, 32, true},
 }};
 
 }  // namespace
@@ -45,6 +48,7 @@ std::optional<ModelSpec> model_preset(const std::string& name) {
     model.vocab = p.vocab;
     model.rope_theta = p.rope_theta;
     model.rope_scaling.factor = p.rope_factor;
+    model.tied_embeddings = p.tied;
     return model;
   }
   return std::nullopt;

@@ -92,6 +92,7 @@ void check_optimizer(const TrainSpec& t, SpecChecks& checks) {
   checks.number(at + "beta2", o.beta2, 0.0, 0.9999999);
   checks.number(at + "eps", o.eps, 1e-16, 1.0);
   checks.number(at + "weight_decay", o.weight_decay, 0.0, 10.0);
+  checks.one_of(at + "moments", o.moments, {"fp32", "bf16"});
   checks.number(at + "clip", o.clip, 0.0, 1e9);
   for (const std::string& group : o.no_decay) {
     checks.one_of(at + "no_decay", group, {"norms", "biases", "embeddings"});

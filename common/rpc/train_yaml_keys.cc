@@ -55,7 +55,8 @@ constexpr JobYamlKey kKeys[] = {
      "vocab. With a preset, a dimension given as well overrides it.", nullptr},
     {"workload.train.model.preset", kValue, "text", "",
      "tiny, debugmodel, llama2-7b, llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, "
-     "llama3.1-8b, llama3.1-70b, llama3.1-405b", "Named dimensions.", read_preset},
+     "llama3.1-8b, llama3.1-70b, llama3.1-405b, llama3.2-1b, llama3.2-3b",
+     "Named dimensions.", read_preset},
     {"workload.train.model.dim", kValue, "integer", "of the preset", "1 to 1048576",
      "Width of the residual stream; dim / heads is even.", HP_READ(train->model.dim)},
     {"workload.train.model.layers", kValue, "integer", "of the preset", "1 to 10000",
@@ -73,6 +74,9 @@ constexpr JobYamlKey kKeys[] = {
      "Base of the rotary embedding; 500000 without a preset.", HP_READ(train->model.rope_theta)},
     {"workload.train.model.norm_eps", kValue, "number", "1e-05", "1e-12 to 0.01",
      "Added under the root of RMSNorm.", HP_READ(train->model.norm_eps)},
+    {"workload.train.model.tied_embeddings", kValue, "true or false", "of the preset", "",
+     "The output projection is the embedding; false without a preset.",
+     HP_READ(train->model.tied_embeddings)},
     {"workload.train.model.rope_scaling", kSection, "section with factor", "", "",
      "Llama 3.1's change of the rotary frequencies for long contexts.", nullptr},
     {"workload.train.model.rope_scaling.factor", kValue, "number", "of the preset",
@@ -130,6 +134,10 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.optimizer.no_decay", kValue, "list", "[norms, biases]",
      "norms, biases, embeddings", "Parameters that are exempt from weight decay.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.train->optimizer.no_decay); }},
+    {"workload.train.optimizer.moments", kValue, "text", "fp32", "fp32, bf16",
+     "Type in which a worker keeps the two moments of a parameter. bf16 saves a third of the "
+     "memory of the state; with beta2 near 1 the second moment then stands still.",
+     HP_READ(train->optimizer.moments)},
     {"workload.train.optimizer.clip", kValue, "number", "1", "0 to 1e9",
      "Largest global gradient norm; 0 = no clipping.", HP_READ(train->optimizer.clip)},
 
@@ -229,7 +237,7 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.memory.every", kValue, "integer", "2", "1 to 10000",
      "k of selective.", HP_READ(train->memory.every)},
     {"workload.train.precision", kValue, "text", "bf16", "bf16, fp32",
-     "Of the forward and backward pass; weights, moments and reductions are fp32 always.",
+     "Of the forward and backward pass; weights and reductions are fp32 always.",
      HP_READ(train->precision)},
 };
 // clang-format on

@@ -20,6 +20,7 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "vocab", t.model.vocab);
   put(out, "rope_theta", t.model.rope_theta);
   put(out, "norm_eps", t.model.norm_eps);
+  put(out, "tied_embeddings", t.model.tied_embeddings);
   out << Key << "rope_scaling" << Value << BeginMap;
   put(out, "factor", t.model.rope_scaling.factor);
   put(out, "low_freq_factor", t.model.rope_scaling.low_freq_factor);
@@ -50,6 +51,7 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "eps", t.optimizer.eps);
   put(out, "weight_decay", t.optimizer.weight_decay);
   out << Key << "no_decay" << Value << YAML::Flow << t.optimizer.no_decay;
+  put(out, "moments", t.optimizer.moments);
   put(out, "clip", t.optimizer.clip);
   out << EndMap << Key << "schedule" << Value << BeginMap;
   put(out, "name", t.schedule.name);

@@ -20,6 +20,7 @@
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/shard_writer.h"
+#include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
 namespace {
@@ -28,9 +29,6 @@ constexpr int64_t kRangeElements = int64_t{4} << 20;  // 16 MiB
 constexpr size_t kMaxConfigBytes = 16U << 20;
 constexpr size_t kMaxIndexBytes = 64U << 20;
 constexpr CheckpointRef kImported{0, 0};
-
-// The fp32 number whose upper half a bf16 is.
-float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 // IEEE-754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits.
 float from_f16(uint16_t bits) {
@@ -94,7 +92,7 @@ class ModelFiles {
     halves_.resize(out.size());
     HP_TRY(file.read(tensor, static_cast<uint64_t>(first) * 2, halves_.data(), out.size() * 2));
     std::transform(halves_.begin(), halves_.end(), out.begin(),
-                   tensor.dtype == "BF16" ? from_bf16 : from_f16);
+                   tensor.dtype == "BF16" ? float_of_bf16 : from_f16);
     return Ok{};
   }
 

@@ -21,6 +21,7 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
          number("model.vocab", a.vocab, b.vocab) +
          number("model.rope_theta", a.rope_theta, b.rope_theta) +
          number("model.norm_eps", a.norm_eps, b.norm_eps) +
+         number("model.tied_embeddings", int{a.tied_embeddings}, int{b.tied_embeddings}) +
          number("model.rope_scaling.factor", a.rope_scaling.factor, b.rope_scaling.factor);
 }
 

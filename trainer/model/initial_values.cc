@@ -28,8 +28,9 @@ int64_t layer_of(const Block& block) {
 }
 
 Distribution distribution_of(const ModelSpec& model, const Block& block, const std::string& name) {
-  if (name.ends_with("embed_tokens.weight")) return {1.0, 0, 1};
-  if (name.ends_with("lm_head.weight")) {
+  const bool embedding = name.ends_with("embed_tokens.weight");
+  if (embedding && !model.tied_embeddings) return {1.0, 0, 1};
+  if (embedding || name.ends_with("lm_head.weight")) {
     return {1.0 / std::sqrt(static_cast<double>(model.dim)), lower_tail(-3), lower_tail(3)};
   }
   const bool scaled = name.ends_with("o_proj.weight") || name.ends_with("up_proj.weight") ||

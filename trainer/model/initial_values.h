@@ -5,7 +5,7 @@
 //
 //   norms                          1
 //   embed_tokens                   normal, std 1
-//   lm_head                        normal, std dim^-1/2, truncated at 3 std
+//   lm_head, tied embed_tokens     normal, std dim^-1/2, truncated at 3 std
 //   o_proj, up_proj, down_proj     normal, std 0.02 / sqrt(2 * (layer + 1))
 //   other projections              normal, std 0.02
 //

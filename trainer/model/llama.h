@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Llama-3 architecture, block by block: token embedding, decoder layers (RMSNorm, causal
 // grouped-query attention with rotary positions, SwiGLU), and head (RMSNorm, output projection,
-// cross entropy). No biases, untied embeddings. Names and order of the parameters are those of
+// cross entropy). No biases. Names and order of the parameters are those of
 // llama_layout(); rotary pairs are (i, i + head_dim / 2), as in Hugging Face checkpoints, so
 // weights are never permuted on import or export.
 //
@@ -30,6 +30,7 @@ class Llama {
   at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens) const;
   // [B, T, D] -> [B, T, D]
   at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const;
+  // Parameters: the final norm and the output projection (the embedding where that is tied).
   // [B, T, D] -> logits [B, T, vocab], fp32 or fp64
   at::Tensor logits(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const;
   // Sums over all tokens; `targets` is [B, T] int64.

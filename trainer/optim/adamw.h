@@ -18,19 +18,21 @@
 
 namespace hpctl {
 
-template <typename T>
+// M is the type in which the moments are kept: T, or uint16_t for bf16 (rounded to nearest on the
+// way into memory; the parameter moves by the unrounded ones).
+template <typename T, typename M = T>
 struct AdamSource {
   const T* param;
-  const T* exp_avg;
-  const T* exp_avg_sq;
+  const M* exp_avg;
+  const M* exp_avg_sq;
   const T* gradient;
 };
 
-template <typename T>
+template <typename T, typename M = T>
 struct AdamTarget {
   T* param;
-  T* exp_avg;
-  T* exp_avg_sq;
+  M* exp_avg;
+  M* exp_avg_sq;
 };
 
 // The factors of one step, the same for all elements. `step` counts from 1.
@@ -48,6 +50,8 @@ struct AdamStep {
 // line above (norms; see TensorSlot::no_decay).
 void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
            const AdamTarget<float>& to);
+void adamw(const AdamStep& step, bool decayed, int64_t count,
+           const AdamSource<float, uint16_t>& from, const AdamTarget<float, uint16_t>& to);
 void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<double>& from,
            const AdamTarget<double>& to);
 

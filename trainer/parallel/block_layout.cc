@@ -80,7 +80,7 @@ std::vector<Block> llama_layout(const ModelSpec& model) {
   Block head;
   head.name = "head";
   append_tensor(head, "model.norm.weight", {model.dim});
-  append_tensor(head, "lm_head.weight", {model.vocab, model.dim});
+  if (!model.tied_embeddings) append_tensor(head, "lm_head.weight", {model.vocab, model.dim});
   blocks.push_back(std::move(head));
   return blocks;
 }

@@ -68,9 +68,10 @@ void append_tensor(Block& block, std::string name, std::vector<int64_t> shape);
 // (OptimizerSpec::no_decay).
 void set_no_decay(std::vector<Block>& blocks, const std::vector<std::string>& groups);
 
-// Llama-3 with untied output: "embed" (model.embed_tokens.weight), "layers.0" ... (in forward
+// Llama-3: "embed" (model.embed_tokens.weight), "layers.0" ... (in forward
 // order: input_layernorm, q/k/v/o_proj, post_attention_layernorm, gate/up/down_proj), "head"
-// (model.norm.weight, lm_head.weight). Shapes are Hugging Face's: [out, in].
+// (model.norm.weight, lm_head.weight; with tied embeddings only the former). Shapes are Hugging
+// Face's: [out, in].
 std::vector<Block> llama_layout(const ModelSpec& model);
 
 // Sum of the tensors' elements, without alignment gaps.

@@ -66,6 +66,7 @@ FullySharded::FullySharded(const Llama& model, const std::vector<Block>& blocks,
       sharding_(sharding),
       first_replica_(comms.replicate().rank() == 0),
       chunk_tokens_(train.loss.chunk_tokens),
+      tied_(train.model.tied_embeddings),
       head_(blocks.size() - 1),
       reducer_(elements_of(blocks), comms, sharding.whole_gradients) {
   HP_CHECK(blocks.size() >= 3);
@@ -92,6 +93,7 @@ FullySharded::FullySharded(const Llama& model, const std::vector<Block>& blocks,
         layer && (memory.activation_checkpointing == "full" ||
                   (memory.activation_checkpointing == "selective" && number % memory.every == 0)));
   }
+  if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
   inputs_.resize(blocks.size());
   outputs_.resize(blocks.size());
@@ -162,7 +164,7 @@ Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at
   HP_TRY(backward_layers(gradient));
   {
     const Traced span(trace_, ScheduleEvent::kBackward, kEmbed);
-    blocks_[kEmbed]->attach_gradient(reducer_.whole(kEmbed));
+    if (!tied_) blocks_[kEmbed]->attach_gradient(reducer_.whole(kEmbed));
     compat::backward(outputs_[kEmbed], gradient);
     outputs_[kEmbed] = at::Tensor();
   }
@@ -173,7 +175,7 @@ Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at
   return loss_sum;
 }
 
-// Leaves the head's input behind, and the head gathered.
+// Leaves the head's input behind, and gathered what the head needs.
 Outcome FullySharded::forward(const at::Tensor& tokens) {
   for (size_t b = kEmbed; b < head_; ++b) {
     HP_TRY(acquire());
@@ -188,6 +190,7 @@ Outcome FullySharded::forward(const at::Tensor& tokens) {
     // The last layer is needed again as soon as the head is done.
     if (!sharding_.keep_parameters && b + 1 < head_) release(b);
   }
+  if (tied_) HP_TRY(acquire());
   return acquire();
 }
 
@@ -196,17 +199,20 @@ Outcome FullySharded::backward_head(const at::Tensor& targets, double scale, dou
   {
     const Traced span(trace_, ScheduleEvent::kBackward, head_);
     blocks_[head_]->attach_gradient(reducer_.whole(head_));
+    if (tied_) blocks_[kEmbed]->attach_gradient(reducer_.whole(kEmbed));
     loss_sum = backward_loss(inputs_[head_], targets, scale);
     gradient = inputs_[head_].grad();
     inputs_[head_] = at::Tensor();
   }
   if (!sharding_.keep_parameters) release(head_);
+  if (!sharding_.keep_parameters && tied_) release(kEmbed);
   return reduce(head_);
 }
 
 // Loss and gradient of the head, `chunk_tokens` rows of logits at a time.
 double FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale) {
-  const std::vector<at::Tensor>& parameters = blocks_[head_]->parameters();
+  std::vector<at::Tensor> parameters = blocks_[head_]->parameters();
+  if (tied_) parameters.push_back(blocks_[kEmbed]->parameters().front());
   if (chunk_tokens_ == 0 || chunk_tokens_ >= targets.numel()) {
     const Llama::Loss loss = model_.loss(model_.logits(parameters, x), targets);
     compat::backward(loss.objective * scale, {});

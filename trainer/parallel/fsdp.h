@@ -6,6 +6,9 @@
 //   backward  head and layer L-1 (still gathered), then layers L-2..0: gather, compute, release;
 //             each block's gradient goes to the reducer; the embedding's needs no weights
 //
+// A tied embedding is gathered once more for the head, whose part of its gradient waits in the
+// whole gradient of the embedding for the embedding's own part.
+//
 // Strategies that keep parameters gather each block once a step, in the first forward pass, and
 // release it when the next step begins.
 //
@@ -83,7 +86,8 @@ class FullySharded {
   Sharding sharding_;
   bool first_replica_;
   int64_t chunk_tokens_;
-  size_t head_;                                                 // index of the last block
+  bool tied_;    // the head uses the embedding's weight
+  size_t head_;  // index of the last block
   std::vector<std::unique_ptr<BufferPool>> parameter_buffers_;  // one, or one per kept block
   std::vector<std::unique_ptr<ShardedBlock>> blocks_;
   GradientReducer reducer_;

@@ -312,7 +312,7 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    batch: {global: 1}\n    steps: 1\n"),
        "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama2-7b, "
        "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
-       "llama3.1-405b, found \"debugmodell\"\n"},
+       "llama3.1-405b, llama3.2-1b, llama3.2-3b, found \"debugmodell\"\n"},
       {train("    model: {preset: tiny, kv_heads: 3}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: zero3, "
              "shard_group: 2}\n"),

@@ -38,6 +38,7 @@ struct Setting {
   int64_t chunk_tokens = 0;
   const char* reshard = "auto";
   at::ScalarType compute = at::kFloat;
+  bool tied = false;
 };
 
 std::string name_of(const Setting& s) {
@@ -52,6 +53,7 @@ Workload workload_of(const Setting& setting) {
   w.world_size = setting.world_size;
   w.train.model = *model_preset("tiny");
   w.train.model.layers = 3;
+  w.train.model.tied_embeddings = setting.tied;
   w.train.seed = 3;
   // Smaller, and an element whose gradient is all rounding would move as far as any other.
   w.train.optimizer.eps = 1e-3;
@@ -181,9 +183,9 @@ Training train(const Setting& setting, int steps = 2) {
 }
 
 // Largest difference of any element, in units of the largest element of its tensor.
-double worst_difference(const Blocks& a, const Blocks& b) {
+double worst_difference(const Blocks& a, const Blocks& b, bool tied = false) {
   double worst = 0;
-  const std::vector<Block> blocks = llama_layout(workload_of({}).train.model);
+  const std::vector<Block> blocks = llama_layout(workload_of({.tied = tied}).train.model);
   for (size_t i = 0; i < blocks.size(); ++i) {
     for (const TensorSlot& tensor : blocks[i].tensors) {
       double largest = 1e-12;
@@ -206,13 +208,14 @@ void expect_same_bits(const Training& a, const Training& b, const std::string& w
   EXPECT_EQ(a.parameters, b.parameters) << what;
 }
 
-void expect_agreement(const Training& a, const Training& b, const std::string& what) {
+void expect_agreement(const Training& a, const Training& b, const std::string& what,
+                      bool tied = false) {
   for (size_t k = 0; k < a.losses.size(); ++k) {
     EXPECT_NEAR(a.losses[k], b.losses[k], 1e-6 * b.losses[k]) << what;
     EXPECT_NEAR(a.norms[k], b.norms[k], 1e-5 * b.norms[k]) << what;
   }
-  EXPECT_LT(worst_difference(a.gradients, b.gradients), 1e-4) << what;
-  EXPECT_LT(worst_difference(a.parameters, b.parameters), 1e-4) << what;
+  EXPECT_LT(worst_difference(a.gradients, b.gradients, tied), 1e-4) << what;
+  EXPECT_LT(worst_difference(a.parameters, b.parameters, tied), 1e-4) << what;
 }
 
 const Training& one_rank() {
@@ -303,6 +306,19 @@ TEST(FullySharded, AccumulationAndUnevenHybridGroupsAgreeWithOneRank) {
         Setting{.world_size = 2, .micros = 2, .reshard = "never"},
         Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 2, .reshard = "never"}}) {
     expect_agreement(train(s), one_rank(), name_of(s));
+  }
+}
+
+// That one rank is right, pytorch_test.cc tells.
+TEST(FullySharded, TiedEmbeddingsAgreeWithOneRank) {
+  const Training one = train({.tied = true});
+  for (const Setting& s :
+       {Setting{.world_size = 2, .micros = 2, .tied = true},
+        Setting{.world_size = 2, .strategy = "shard_grad_op", .tied = true},
+        Setting{.world_size = 2, .strategy = "optimizer", .chunk_tokens = 7, .tied = true},
+        Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 2, .tied = true},
+        Setting{.micros = 4, .strategy = "no_shard", .checkpointing = "full", .tied = true}}) {
+    expect_agreement(train(s), one, name_of(s), true);
   }
 }
 

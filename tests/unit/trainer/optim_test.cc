@@ -70,6 +70,26 @@ TEST_P(Adam, FollowsTheFormulas) {
   }
 }
 
+TEST(Adam, Bf16MomentsAreTheRoundedOnes) {
+  const std::vector<float> p = {1.0F, -0.5F}, m = {0.25F, -0.5F}, v = {0.5F, 0.125F};
+  const std::vector<float> g = {0.3F, 0.7F};
+  std::vector<float> wide_p(2), wide_m(2), wide_v(2), narrow_p(2);
+  std::vector<uint16_t> m16(2), v16(2), next_m(2), next_v(2);
+  round_to_bf16(m.data(), m16.data(), 2);
+  round_to_bf16(v.data(), v16.data(), 2);
+  const AdamStep step(OptimizerSpec{}, 3, 1e-2, 1.0);
+  adamw(step, true, 2, {p.data(), m.data(), v.data(), g.data()},
+        {wide_p.data(), wide_m.data(), wide_v.data()});
+  adamw(step, true, 2, {p.data(), m16.data(), v16.data(), g.data()},
+        {narrow_p.data(), next_m.data(), next_v.data()});
+  EXPECT_EQ(narrow_p, wide_p) << "the moments before the step were exact in bf16";
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(next_m[i], bf16_of(wide_m[i]));
+    EXPECT_EQ(next_v[i], bf16_of(wide_v[i]));
+    EXPECT_NE(float_of_bf16(next_m[i]), wide_m[i]) << "the test must round";
+  }
+}
+
 TEST(Adam, PaddingStaysZero) {
   const std::vector<float> zero(16, 0.0F);
   std::vector<float> p(16, 1.0F), m(16, 1.0F), v(16, 1.0F);
@@ -210,7 +230,8 @@ TEST(Models, HaveAsManyParametersAsPublished) {
       {"debugmodel", 6'163'712},        {"llama2-7b", 6'738'415'616},
       {"llama2-13b", 13'015'864'320},   {"llama2-70b", 68'976'648'192},
       {"llama3-8b", 8'030'261'248},     {"llama3-70b", 70'553'706'496},
-      {"llama3-405b", 405'853'388'800}, {"llama3.1-8b", 8'030'261'248}};
+      {"llama3-405b", 405'853'388'800}, {"llama3.1-8b", 8'030'261'248},
+      {"llama3.2-1b", 1'235'814'400},   {"llama3.2-3b", 3'212'749'824}};
   for (const auto& [name, count] : expected) {
     EXPECT_EQ(parameter_count(llama_layout(*model_preset(name))), count) << name;
   }

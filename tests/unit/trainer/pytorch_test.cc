@@ -67,6 +67,7 @@ class Comparison {
     train.schedule.warmup_steps = 10;
     train.precision = "fp32";
     if (!other) return;
+    train.model.tied_embeddings = true;
     train.model.rope_scaling = {
         .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_len = 64};
     train.schedule.name = "wsd";
@@ -257,9 +258,12 @@ class WideTraining {
   };
 
   Llama::Loss forward(const MicroBatch& batch) {
-    at::Tensor x = model_.embed(leaves(0), batch.tokens);
+    const std::vector<at::Tensor> embedding = leaves(0);
+    at::Tensor x = model_.embed(embedding, batch.tokens);
     for (size_t b = 1; b + 1 < blocks_.size(); ++b) x = model_.layer(leaves(b), x);
-    return model_.loss(model_.logits(leaves(blocks_.size() - 1), x), batch.targets);
+    std::vector<at::Tensor> head = leaves(blocks_.size() - 1);
+    if (train_.model.tied_embeddings) head.push_back(embedding.front());
+    return model_.loss(model_.logits(head, x), batch.targets);
   }
 
   std::vector<at::Tensor> leaves(size_t b) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -85,6 +86,28 @@ TEST_P(Precision, SameBitsAgainAndAfterResume) {
   ASSERT_TRUE(manifest.ok());
   EXPECT_TRUE(manifest->exact);
   EXPECT_EQ(manifest->parent, 1U);
+}
+
+TEST(Worker, Bf16MomentsTakeLessMemoryAndResumeToTheSameBits) {
+  Job job(2);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const double loss = job.metrics().back()["loss"];
+  const auto arena_bytes = [](const Job& of) {
+    struct stat status {};
+    EXPECT_EQ(fstat(of.workers[0]->arena_fd(), &status), 0);
+    return status.st_size - static_cast<off_t>(kArenaHeaderBytes);
+  };
+  Job narrow(2);
+  narrow.workload.train.optimizer.moments = "bf16";
+  ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
+  EXPECT_EQ(arena_bytes(narrow) * 3, arena_bytes(job) * 2);
+  EXPECT_NEAR(narrow.metrics().back()["loss"].get<double>(), loss, 0.02 * loss);
+  const std::string undisturbed = narrow.digest("step-8.g1");
+  EXPECT_NE(undisturbed, job.digest("step-8.g1"));
+  narrow.resume("step-3.g1", 3);
+  ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
+  EXPECT_EQ(narrow.digest("step-8.g2"), undisturbed);
+  EXPECT_TRUE(read_manifest(narrow.workload.checkpoint_dir + "/step-8.g2")->exact);
 }
 
 TEST(Worker, EveryWorldSizeLearnsTheSame) {

@@ -75,7 +75,8 @@ def loss_of(p, m, rows, z_loss):
         b = norm(x, w("post_attention_layernorm"), m["norm_eps"])
         hidden = F.silu(F.linear(b, w("mlp.gate_proj"))) * F.linear(b, w("mlp.up_proj"))
         x = x + F.linear(hidden, w("mlp.down_proj"))
-    logits = F.linear(norm(x, p["model.norm.weight"], m["norm_eps"]), p["lm_head.weight"])
+    output = p["model.embed_tokens.weight" if m["tied_embeddings"] else "lm_head.weight"]
+    logits = F.linear(norm(x, p["model.norm.weight"], m["norm_eps"]), output)
     logits = logits.view(-1, m["vocab"])
     entropy = F.cross_entropy(logits, targets.reshape(-1))
     return entropy, entropy + z_loss * logits.logsumexp(-1).pow(2).mean()
