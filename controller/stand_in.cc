@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/paths.h"
 #include "common/rpc/cluster_client.h"
+#include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
 #include "controller/job_mode.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
@@ -24,7 +25,8 @@ constexpr std::chrono::seconds kAdmissionTimeout{30};
 constexpr int kFirstPauseMs = 250;
 constexpr int kLongestPauseMs = 8'000;
 constexpr std::chrono::seconds kCallTimeout{5};
-constexpr int kLookMs = 500;  // a file on a shared file system tells nobody that it is there
+constexpr int kLookMs = 500;   // a file on a shared file system tells nobody that it is there
+constexpr int kAskMs = 5'000;  // whether the job still has a controller
 constexpr int64_t kNodesEndMs = 120'000;
 constexpr int kCancelAttempts = 6;  // a controller may just be started again
 
@@ -86,6 +88,13 @@ bool cancel(const ControllerOptions& options) {
   return status.ok();
 }
 
+bool controller_answers(const ControllerOptions& options) {
+  const auto found = connect_job(options.job_dir);
+  return found.ok() &&
+         ping_controller(*found->channel, std::chrono::steady_clock::now() + kCallTimeout, false)
+             .ok();
+}
+
 // The signal that came within `timeout_ms`; 0 = none.
 int next_signal(const UniqueFd& signals, int timeout_ms) {
   pollfd ready{signals.get(), POLLIN, 0};
@@ -106,7 +115,8 @@ void wait_for_nodes(const ControllerOptions& options) {
 
 }  // namespace
 
-std::optional<int> stand_in(const ControllerOptions& options, const UniqueFd& signals) {
+std::optional<int> stand_in(const ControllerOptions& options, const UniqueFd& signals,
+                            int silence_ms) {
   const auto asked = ask_for_controller(options);
   if (!asked.ok() && asked.error().code != ErrorCode::kAlreadyExists) {
     log_warning(asked.error().message + "; the job's controller runs here instead, on " +
@@ -115,6 +125,9 @@ std::optional<int> stand_in(const ControllerOptions& options, const UniqueFd& si
   }
   if (!asked.ok()) log_info(asked.error().message);
   int to_cancel = 0;  // attempts that are left
+  const SystemClock clock;
+  int64_t heard_ms = clock.monotonic_ms();
+  int64_t ask_ms = heard_ms;
   for (;;) {
     const auto verdict = standing_verdict(options.job_dir, restart_count());
     if (verdict.ok() && verdict->has_value()) {
@@ -131,6 +144,16 @@ std::optional<int> stand_in(const ControllerOptions& options, const UniqueFd& si
       to_cancel = kCancelAttempts;
     }
     if (to_cancel > 0) to_cancel = cancel(options) ? 0 : to_cancel - 1;
+    const int64_t now = clock.monotonic_ms();
+    if (now < ask_ms) continue;
+    ask_ms = now + std::min(kAskMs, silence_ms);
+    if (controller_answers(options)) {
+      heard_ms = now;
+    } else if (now - heard_ms >= silence_ms) {
+      log_error("no controller of the job has answered for " + std::to_string(silence_ms / 1000) +
+                " s");
+      return kExitFault;
+    }
   }
 }
 

@@ -12,8 +12,14 @@
 
 namespace hpctl {
 
-// The exit code, as the job's controller has it (job_mode.h). nullopt = the cluster controller does
+// How long no controller may answer before the job is taken to have none: longer than its agents
+// live without one.
+inline constexpr int kSilenceMs = 90'000;
+
+// The exit code, as the job's controller has it (job_mode.h); kExitFault after such a silence, so
+// that the batch script asks again. nullopt = the cluster controller does
 // not take the job; the reason has been logged, and the job wants its controller here.
-std::optional<int> stand_in(const ControllerOptions& options, const UniqueFd& signals);
+std::optional<int> stand_in(const ControllerOptions& options, const UniqueFd& signals,
+                            int silence_ms = kSilenceMs);
 
 }  // namespace hpctl

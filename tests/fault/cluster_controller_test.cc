@@ -6,12 +6,14 @@
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <future>
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
@@ -22,6 +24,7 @@
 #include "common/rpc/munge.h"
 #include "common/rpc/spawn.h"
 #include "controller/job_mode.h"
+#include "controller/stand_in.h"
 #include "proto/hpctl/v1/cluster.grpc.pb.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/fault/live_controller.h"
@@ -379,6 +382,8 @@ class StandIn : public ClusterController {
     }
     return cluster_.spawn(argv, directory_ / "stand-in.log");
   }
+
+  const sigset_t no_signals_{};
 };
 
 TEST_F(StandIn, EndsWithTheVerdict) {
@@ -432,6 +437,33 @@ TEST_F(StandIn, ASignalCancelsTheJob) {
   ::kill(stand_in, SIGTERM);
   EXPECT_EQ(cluster_.wait_for(stand_in, kPatienceMs), kVerdictFailed);
   EXPECT_EQ(cluster_.verdict(), kVerdictFailed);
+}
+
+// Nobody is left to write a verdict: the batch script must not wait for one until the time limit.
+TEST_F(StandIn, GivesAJobBackThatHasNoController) {
+  ControllerOptions options;
+  options.job_dir = cluster_.job_dir();
+  options.job = cluster_.job().value;
+  options.nodes = cluster_.nodes();
+  options.scheduler = kSchedulerNone;
+  options.cluster_at = address_;
+  const std::string log = directory_ / "stand-in.log";  // it says when it is admitted
+  const UniqueFd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const UniqueFd stderr_before(::dup(STDERR_FILENO));
+  ASSERT_GE(::dup2(file.get(), STDERR_FILENO), 0);
+  auto ended = std::async(std::launch::async, [&] {
+    return stand_in(options, UniqueFd(::signalfd(-1, &no_signals_, SFD_CLOEXEC | SFD_NONBLOCK)),
+                    2'000);
+  });
+  const auto admitted = [&] {
+    return read_file(log).value().find("runs at the cluster's") != std::string::npos;
+  };
+  const bool in_time = test::eventually(admitted, kPatienceMs);
+  ASSERT_GE(::dup2(stderr_before.get(), STDERR_FILENO), 0);
+  ASSERT_TRUE(in_time) << log_text();
+  kill_service();
+  cluster_.kill_controller(1);
+  EXPECT_EQ(ended.get(), kExitFault);
 }
 
 TEST_F(StandIn, RunsTheControllerItselfWhereNobodyElseDoes) {
