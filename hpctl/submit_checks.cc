@@ -100,8 +100,12 @@ Outcome check_directories(const JobSpec& spec, const HomePaths& paths) {
 }
 
 Outcome check_data(const TrainSpec& train) {
-  const auto data = SampleReader::open(train.data, train.seed, train.model.vocab);
-  return data.ok() ? Outcome(Ok{}) : data.error();
+  for (const DataPart part : {DataPart::kTrain, DataPart::kValidation}) {
+    if (part == DataPart::kValidation && train.validation.every_steps == 0) continue;
+    const auto data = SampleReader::open(train.data, train.seed, train.model.vocab, part);
+    if (!data.ok()) return data.error();
+  }
+  return Ok{};
 }
 
 }  // namespace

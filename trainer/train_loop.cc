@@ -28,6 +28,10 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+std::string data_name(const DataSpec& data) {
+  return data.blend.empty() ? data.path : "of data.blend";
+}
+
 at::ScalarType compute_type(const TrainSpec& train) {
   return train.precision == "bf16" ? at::kBFloat16 : at::kFloat;
 }
@@ -71,6 +75,7 @@ Outcome TrainLoop::load_data() {
       SampleReader::open(workload_.train.data, workload_.train.seed, workload_.train.model.vocab);
   if (!reader.ok()) return reader.error();
   reader_ = std::move(reader).value();
+  HP_TRY_ASSIGN(validation_, Validation::open(workload_));
   log_phase("data");
   return Ok{};
 }
@@ -98,7 +103,7 @@ Outcome TrainLoop::agree_on_data() {
   for (size_t rank = 1; rank < fingerprints.size(); ++rank) {
     if (fingerprints[rank] == fingerprints[0]) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 "data " + workload_.train.data.path + " differs between rank 0 and rank " +
+                 "data " + data_name(workload_.train.data) + " differs between rank 0 and rank " +
                      std::to_string(rank) +
                      "; put the same files on every node or on a disk that all share"};
   }
@@ -149,6 +154,21 @@ Outcome TrainLoop::step() {
   if (due) last_save_began_ = Clock::now();
   HP_TRY(saver_->at_boundary(sums.news, due));
   progress_.checkpoint_committed(saver_->committed_step());
+  return validation_ && validation_->due(state_->step()) ? validate() : Outcome(Ok{});
+}
+
+Outcome TrainLoop::validate() {
+  const Clock::time_point began = Clock::now();
+  HP_TRY_ASSIGN(const ValidationResult found,
+                validation_->run(*engine_, state_->parameter_shards(), comms_->world()));
+  if (workload_.rank != 0) return Ok{};
+  metrics_->append_validation(state_->step(), workload_.generation, found.loss, found.sequences);
+  std::array<char, 160> line{};
+  std::snprintf(line.data(), line.size(),
+                "validation at step %llu loss %.4f perplexity %.2f over %llu sequences in %.1f s",
+                static_cast<unsigned long long>(state_->step()), found.loss, std::exp(found.loss),
+                static_cast<unsigned long long>(found.sequences), seconds_since(began));
+  log_info(line.data());
   return Ok{};
 }
 

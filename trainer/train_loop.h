@@ -22,6 +22,7 @@
 #include "trainer/progress.h"
 #include "trainer/saver.h"
 #include "trainer/training_state.h"
+#include "trainer/validation.h"
 
 namespace hpctl {
 
@@ -62,6 +63,7 @@ class TrainLoop {
   Outcome go_back();
   void update(const StepSums& sums, const StepSamples& samples, double lr);
   void report(const StepSums& sums, double lr, std::chrono::steady_clock::time_point began);
+  Outcome validate();
   bool save_due(const StepSums& sums) const;
 
   uint64_t next_step() const { return state_->step() + 1; }
@@ -71,6 +73,7 @@ class TrainLoop {
   Progress& progress_;
   int arena_fd_;
   std::optional<SampleReader> reader_;
+  std::optional<Validation> validation_;
   Sharding sharding_;
   std::optional<MeshCommunicators> comms_;
   std::optional<TrainingState> state_;

@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/container_options.h"
 
+#include "common/base/file.h"
+
 namespace hpctl {
+
+namespace {
+
+// The prefix of an indexed dataset is no file: the directory it lies in.
+void add_data(const DataSpec& data, std::vector<std::string>& paths) {
+  std::vector<std::string> sources = {data.path};
+  for (const BlendPart& part : data.blend) sources.push_back(part.path);
+  for (const std::string& source : sources) {
+    if (source.empty()) continue;
+    const bool prefix = !path_exists(source) && path_exists(source + ".idx");
+    paths.push_back(prefix ? source.substr(0, source.rfind('/')) : source);
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> container_options(const JobSpec& spec, const std::string& programs,
                                            const std::string& home) {
@@ -9,7 +26,7 @@ std::vector<std::string> container_options(const JobSpec& spec, const std::strin
   if (container.image.empty()) return {};
   std::vector<std::string> paths = {programs, home};
   if (!spec.checkpoint.dir.empty()) paths.push_back(spec.checkpoint.dir);
-  if (spec.train) paths.push_back(spec.train->data.path);
+  if (spec.train) add_data(spec.train->data, paths);
   paths.insert(paths.end(), container.mounts.begin(), container.mounts.end());
   std::string mounts;
   for (const std::string& path : paths) {

@@ -14,7 +14,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RopeScalingSpec, factor, low_fre
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelSpec, preset, dim, layers, heads, kv_heads,
                                                 ffn, vocab, rope_theta, norm_eps, tied_embeddings,
                                                 rope_scaling)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DataSpec, path, tokenizer, seq_len)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BlendPart, path, weight)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DataSpec, path, blend, tokenizer, split, seq_len)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ValidationSpec, every_steps, sequences)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RampPoint, samples, global)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BatchSpec, micro, global, ramp)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OptimizerSpec, lr, beta1, beta2, eps, weight_decay,
@@ -26,10 +28,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemorySpec, activation_checkpoin
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StabilitySpec, policy, spikes, window, z_score,
                                                 factor, rollback_steps, skip_steps, max_skips,
                                                 reexecute)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, batch, steps, seed,
-                                                optimizer, schedule, loss, stability, strategy,
-                                                shard_group, reshard_after_forward, memory,
-                                                precision)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, validation, batch, steps,
+                                                seed, optimizer, schedule, loss, stability,
+                                                strategy, shard_group, reshard_after_forward,
+                                                memory, precision)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
                                                 keep, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,

@@ -123,17 +123,49 @@ void check_parallelism(const TrainSpec& t, int64_t world_size, SpecChecks& check
   checks.range(memory + "every", t.memory.every, 1, 10'000);
 }
 
-}  // namespace
+void check_blend(const DataSpec& data, SpecChecks& checks) {
+  const std::string at = "workload.train.data.";
+  if (!data.path.empty()) checks.fail(at + "blend", "given together with path; give one of them");
+  checks.range(at + "blend", static_cast<int64_t>(data.blend.size()), 1, 256);
+  for (const BlendPart& part : data.blend) {
+    checks.number(at + "blend." + part.path, part.weight, 1e-9, 1e9);
+  }
+}
 
-void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
+void check_split(const TrainSpec& t, SpecChecks& checks) {
+  const std::string at = "workload.train.data.split";
+  const std::vector<double>& split = t.data.split;
+  if (split.size() != 3) {
+    checks.fail(at, "expected three numbers, of training, validation and test");
+    return;
+  }
+  for (const double part : split) checks.number(at, part, 0, 1e9);
+  if (split[0] == 0) checks.fail(at, "expected a training part above 0");
+  if (t.validation.every_steps > 0 && split[1] == 0) {
+    checks.fail(at, "expected a validation part above 0, as validation.every_steps is given");
+  }
+}
+
+void check_data(const TrainSpec& t, SpecChecks& checks) {
   const std::string at = "workload.train.";
-  check_model(t.model, checks);
-  if (t.data.path.empty()) {
+  if (!t.data.blend.empty()) check_blend(t.data, checks);
+  if (t.data.blend.empty() && t.data.path.empty()) {
     checks.fail(at + "data.path",
                 "expected a text file, a directory of text files or the prefix of a dataset");
   }
   checks.one_of(at + "data.tokenizer", t.data.tokenizer, {"byte"});
   checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);
+  check_split(t, checks);
+  checks.range(at + "validation.every_steps", t.validation.every_steps, 0, kMaxSteps);
+  checks.range(at + "validation.sequences", t.validation.sequences, 0, kMaxSteps);
+}
+
+}  // namespace
+
+void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
+  const std::string at = "workload.train.";
+  check_model(t.model, checks);
+  check_data(t, checks);
   check_batch(t.batch, world_size, checks);
   checks.range(at + "steps", t.steps, 1, kMaxSteps);
   check_optimizer(t, checks);

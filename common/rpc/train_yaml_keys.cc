@@ -46,6 +46,12 @@ void read_ramp(YamlValue& value, JobSpec& spec) {
   spec.train->batch.ramp = std::move(ramp);
 }
 
+void read_blend(YamlValue& value, JobSpec& spec) {
+  std::vector<std::pair<std::string, double>> parts;
+  value.read_weighted_paths(parts);
+  for (auto& [path, weight] : parts) spec.train->data.blend.push_back({std::move(path), weight});
+}
+
 #define HP_READ(member) [](YamlValue& v, JobSpec& s) { v.read(s.member); }
 
 // clang-format off
@@ -99,11 +105,29 @@ constexpr JobYamlKey kKeys[] = {
      "A text file, a directory of text files, or the prefix of an indexed dataset (PREFIX.bin and "
      "PREFIX.idx, as `hpctl data prepare` and Megatron-LM write them).",
      [](YamlValue& v, JobSpec& s) { v.read_path(s.train->data.path); }},
+    {"workload.train.data.blend", kValue, "mapping", "{}", "1 to 256 paths",
+     "Instead of path, which is then left out: several of what path may be, with their weights, as "
+     "in {data/web: 0.7, data/code: 0.3}. Training samples are taken from them in proportion, in "
+     "an order that depends on seed alone; a source that is used up begins again in another "
+     "order.", read_blend},
     {"workload.train.data.tokenizer", kValue, "text", "byte", "byte",
-     "How text becomes tokens; byte: one token per byte. Others are not available yet in this "
-     "version.", HP_READ(train->data.tokenizer)},
+     "How text becomes tokens; byte: one token per byte. For others make the text into an indexed "
+     "dataset first: `hpctl data prepare`.", HP_READ(train->data.tokenizer)},
+    {"workload.train.data.split", kValue, "list of numbers", "[1, 0, 0]", "",
+     "Parts of the documents for training, validation and test, such as [98, 2, 0]: the first are "
+     "trained on, the next are for validation. The files of a directory are its documents.",
+     [](YamlValue& v, JobSpec& s) { v.read_numbers(s.train->data.split); }},
     {"workload.train.data.seq_len", kValue, "integer", "required", "2 to 16777216",
      "Tokens per sequence.", HP_READ(train->data.seq_len)},
+
+    {"workload.train.validation", kSection, "section", "", "",
+     "Loss and perplexity of text that is not trained on.", nullptr},
+    {"workload.train.validation.every_steps", kValue, "integer", "0", "0 to 2^40",
+     "After this many steps, and after the last; 0 = never. Needs a validation part in data.split.",
+     HP_READ(train->validation.every_steps)},
+    {"workload.train.validation.sequences", kValue, "integer", "0", "0 to 2^40",
+     "How many sequences of the validation part are taken, rounded down to whole micro-batches; "
+     "the same ones every time. 0 = all.", HP_READ(train->validation.sequences)},
 
     {"workload.train.batch", kSection, "section with global", "required", "",
      "Sequences per step.", nullptr},

@@ -28,9 +28,20 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "original_max_len", t.model.rope_scaling.original_max_len);
   out << EndMap;
   out << EndMap << Key << "data" << Value << BeginMap;
-  put(out, "path", t.data.path);
+  if (t.data.blend.empty()) put(out, "path", t.data.path);
+  if (!t.data.blend.empty()) {
+    out << Key << "blend" << Value << BeginMap;
+    for (const BlendPart& part : t.data.blend) put(out, part.path.c_str(), part.weight);
+    out << EndMap;
+  }
   put(out, "tokenizer", t.data.tokenizer);
+  out << Key << "split" << Value << YAML::Flow << YAML::BeginSeq;
+  for (const double part : t.data.split) out << shortest(part);
+  out << YAML::EndSeq;
   put(out, "seq_len", t.data.seq_len);
+  out << EndMap << Key << "validation" << Value << BeginMap;
+  put(out, "every_steps", t.validation.every_steps);
+  put(out, "sequences", t.validation.sequences);
   out << EndMap << Key << "batch" << Value << BeginMap;
   put(out, "micro", t.batch.micro);
   put(out, "global", t.batch.global);

@@ -178,6 +178,29 @@ std::string YamlValue::resolved(const std::string& path) const {
   return full;
 }
 
+void YamlValue::read_weighted_paths(std::vector<std::pair<std::string, double>>& out) {
+  if (!node_.IsMap()) return fail_expected("a mapping such as {data/a: 0.7, data/b: 0.3}");
+  for (auto it = node_.begin(); it != node_.end(); ++it) {
+    YamlValue path(it->first, it->first.Mark(), path_, directory_, problems_);
+    YamlValue weight(it->second, it->first.Mark(), path_, directory_, problems_);
+    std::string name;
+    double value = 0;
+    path.read_path(name);
+    weight.read(value);
+    out.emplace_back(std::move(name), value);
+  }
+}
+
+void YamlValue::read_numbers(std::vector<double>& out) {
+  if (!node_.IsSequence()) return fail_expected("a list of numbers");
+  std::vector<double> numbers;
+  for (const YAML::Node& item : node_) {
+    YamlValue value(item, key_mark_, path_, directory_, problems_);
+    value.read(numbers.emplace_back());
+  }
+  out = std::move(numbers);
+}
+
 void YamlValue::read_path(std::string& out) {
   std::string text;
   const size_t before = problems_.size();

@@ -46,6 +46,9 @@ class YamlValue {
   void read_words(std::vector<std::string>& out);  // a list of texts; [] is one
   // A program and its arguments; a program named by a relative path counts from the job file.
   void read_command(std::vector<std::string>& out);
+  // {PATH: number, ...}, in the order of the file.
+  void read_weighted_paths(std::vector<std::pair<std::string, double>>& out);
+  void read_numbers(std::vector<double>& out);
   // One text, or a list of them.
   void read_texts(std::vector<std::string>& out);
   // "90", "30:00", "7-00:00:00" and the other forms of sbatch --time, or a duration -> minutes,

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -31,7 +32,25 @@ void MetricsWriter::append(const StepMetrics& m) {
       {"comm_ms", m.comm_ms},
       {"time", static_cast<double>(SystemClock().wall_ms()) / 1000.0},
   };
-  const Outcome written = write_all(fd_.get(), line.dump() + "\n", path_);
+  write_line(line.dump() + "\n");
+}
+
+void MetricsWriter::append_validation(uint64_t step, uint64_t generation, double loss,
+                                      uint64_t sequences) {
+  if (!fd_.valid()) return;
+  const nlohmann::ordered_json line = {
+      {"step", step},
+      {"generation", generation},
+      {"validation_loss", loss},
+      {"perplexity", std::exp(loss)},
+      {"sequences", sequences},
+      {"time", static_cast<double>(SystemClock().wall_ms()) / 1000.0},
+  };
+  write_line(line.dump() + "\n");
+}
+
+void MetricsWriter::write_line(const std::string& line) {
+  const Outcome written = write_all(fd_.get(), line, path_);
   if (written.ok()) return;
   log_warning("no more metrics: " + written.error().message);
   fd_.reset();

@@ -4,6 +4,7 @@
 // checkpoint appear again under the new generation: a reader keeps the last line of a step.
 //
 //   {"step","generation","loss","grad_norm","lr","tokens_per_s","step_ms","comm_ms","time"}
+//   {"step","generation","validation_loss","perplexity","sequences","time"} after a validation
 //
 // loss = mean cross entropy (nats) over the tokens of the step; grad_norm before clipping; comm_ms
 // = time rank 0 waited for collectives; time = Unix seconds, a label.
@@ -33,8 +34,12 @@ class MetricsWriter {
   // reported once in the log and given up.
   explicit MetricsWriter(std::string path);
   void append(const StepMetrics& metrics);
+  // After the line of the step.
+  void append_validation(uint64_t step, uint64_t generation, double loss, uint64_t sequences);
 
  private:
+  void write_line(const std::string& line);
+
   std::string path_;
   UniqueFd fd_;
 };

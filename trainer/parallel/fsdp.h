@@ -53,6 +53,11 @@ class FullySharded {
   Result<double> forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
                                   double scale);
 
+  // Between two steps: what evaluate() works with, until the next begin_step.
+  void begin_evaluation(std::vector<const float*> shards);
+  // This rank's sum of the cross entropy of one micro-batch, without gradients.
+  Result<double> evaluate(const at::Tensor& tokens, const at::Tensor& targets);
+
   // After the step's last micro-batch: this rank's shard of block b's gradient, summed over
   // micro-batches and all ranks.
   const float* gradient(size_t block) const { return reducer_.shard(block); }
@@ -73,6 +78,7 @@ class FullySharded {
 
  private:
   Outcome acquire();
+  Outcome gather(size_t block);
   Outcome begin_gather(size_t block);
   void release(size_t block);
   Outcome forward(const at::Tensor& tokens);

@@ -369,6 +369,35 @@ TEST(JobYaml, LimitsWhatItReadsAndSays) {
   EXPECT_NE(problems_of(", name: t\n"), "") << "yaml-cpp reads documents from this without end";
 }
 
+TEST(JobYaml, BlendsAndSplits) {
+  const auto with_data = [](const std::string& data, const std::string& more = "") {
+    return "name: t\nworkload:\n  train:\n    model: {preset: tiny}\n    data: " + data +
+           "\n    batch: {global: 8}\n    steps: 3\n" + more;
+  };
+  const JobSpec spec =
+      good(with_data("{blend: {b/x: 0.75, /a: 2}, split: [98, 1.5, 0.5], seq_len: 8}",
+                     "    validation: {every_steps: 2, sequences: 4}\n"));
+  const DataSpec& data = spec.train->data;
+  ASSERT_EQ(data.blend.size(), 2U);
+  EXPECT_TRUE(data.blend[0].path.ends_with("/b/x") && data.blend[0].path[0] == '/');
+  EXPECT_EQ(data.blend[0].weight, 0.75);
+  EXPECT_EQ(data.blend[1].path, "/a");
+  EXPECT_EQ(data.split, (std::vector<double>{98, 1.5, 0.5}));
+  EXPECT_EQ(to_json_text(good(to_yaml(spec))), to_json_text(spec));
+  const auto problem = [&](const std::string& text) { return problems_of(text); };
+  EXPECT_THAT(problem(with_data("{path: x, blend: {a: 1}, seq_len: 8}")),
+              testing::HasSubstr("give one of them"));
+  EXPECT_THAT(problem(with_data("{blend: {a: -1}, seq_len: 8}")), testing::HasSubstr("blend"));
+  EXPECT_THAT(problem(with_data("{blend: [a], seq_len: 8}")),
+              testing::HasSubstr("a mapping such as"));
+  EXPECT_THAT(problem(with_data("{path: x, split: [1, 2], seq_len: 8}")),
+              testing::HasSubstr("three numbers"));
+  EXPECT_THAT(problem(with_data("{path: x, split: [0, 2, 1], seq_len: 8}")),
+              testing::HasSubstr("a training part above 0"));
+  EXPECT_THAT(problem(with_data("{path: x, seq_len: 8}", "    validation: {every_steps: 2}\n")),
+              testing::HasSubstr("data.split: this key is required"));
+}
+
 TEST(JobYaml, ReportsUnreadableFiles) {
   EXPECT_THAT(load_job_yaml("/nonexistent/j.yaml").problems.at(0).message,
               testing::HasSubstr("No such file"));

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// FullySharded without gradients, for validation. Blocks are gathered one after
+// another, without prefetch: it is a small part of a run, and so memory stays
+// below that of training.
+#include "trainer/parallel/fsdp.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hpctl {
+
+void FullySharded::begin_evaluation(std::vector<const float*> shards) {
+  HP_CHECK(shards.size() == blocks_.size() && micro_batches_left_ == 0);
+  for (size_t b = 0; b <= head_; ++b) {
+    if (blocks_[b]->gathered()) release(b);
+  }
+  shards_ = std::move(shards);
+}
+
+Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor& targets) {
+  HP_CHECK(micro_batches_left_ == 0);
+  const at::AutoGradMode mode(false);
+  at::Tensor x = tokens;
+  for (size_t b = 0; b < head_; ++b) {
+    HP_TRY(gather(b));
+    const std::vector<at::Tensor>& parameters = blocks_[b]->parameters();
+    x = b == 0 ? model_.embed(parameters, x) : model_.layer(parameters, x);
+    if (!sharding_.keep_parameters) release(b);
+  }
+  HP_TRY(gather(head_));
+  std::vector<at::Tensor> parameters = blocks_[head_]->parameters();
+  if (tied_) {
+    HP_TRY(gather(0));
+    parameters.push_back(blocks_[0]->parameters().front());
+  }
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  const at::Tensor labels = targets.reshape({-1});
+  const int64_t chunk = chunk_tokens_ == 0 ? labels.numel() : chunk_tokens_;
+  double loss_sum = 0;
+  for (int64_t first = 0; first < labels.numel(); first += chunk) {
+    const int64_t count = std::min(chunk, labels.numel() - first);
+    const at::Tensor logits = model_.logits(parameters, rows.narrow(0, first, count));
+    loss_sum += model_.loss(logits, labels.narrow(0, first, count)).entropy.item<double>();
+  }
+  parameters.clear();
+  if (!sharding_.keep_parameters) release(head_);
+  if (!sharding_.keep_parameters && tied_) release(0);
+  return loss_sum;
+}
+
+// Waits for it, too.
+Outcome FullySharded::gather(size_t block) {
+  if (blocks_[block]->gathered()) return Ok{};
+  HP_TRY(begin_gather(block));
+  return blocks_[block]->finish_gather();
+}
+
+}  // namespace hpctl

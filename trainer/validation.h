@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Validation: the mean cross entropy of sequences that are not trained on
+// (job.yaml's validation).
+//
+// The sequences are the same every time and for every world size: whole
+// micro-batches of the validation part, in an order that depends on the seed
+// alone, micro-batch m evaluated by rank m mod W. Ranks without one in the last
+// round evaluate the first again and do not count it, so that all take part in
+// the collectives.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "common/base/workload.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/data/sample_reader.h"
+#include "trainer/parallel/fsdp.h"
+
+namespace hpctl {
+
+struct ValidationResult {
+  double loss = 0;  // mean over the tokens, in nats; perplexity is its exponential
+  uint64_t sequences = 0;
+};
+
+class Validation {
+ public:
+  // nullopt: the job asks for none. Errors as SampleReader::open, for the
+  // validation part.
+  static Result<std::optional<Validation>> open(const Workload& workload);
+
+  bool due(uint64_t step) const;
+  // All ranks at the same step, between two steps of the engine; `shards` as
+  // for begin_step.
+  Result<ValidationResult> run(FullySharded& engine, std::vector<const float*> shards,
+                               Communicator& comm);
+
+ private:
+  Validation(const Workload& workload, SampleReader reader);
+
+  const Workload* workload_;
+  SampleReader reader_;
+  uint64_t micro_batches_;
+};
+
+}  // namespace hpctl
