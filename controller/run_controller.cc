@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "common/base/controller_beat.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "controller/controller.h"
 #include "controller/home_mode.h"
@@ -129,6 +130,13 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
       exit_code != kExitSuperseded && exit_code != kExitFault && exit_code != kExitRequeued;
   if (has_verdict) controller.complete(exit_code);
   controller.stop();
+  // A head node sees many jobs. After a requeue the next controller may be there already.
+  const bool is_last = exit_code != kExitFault && exit_code != kExitRequeued;
+  if (!options.run_as.empty() && is_last) {
+    if (const auto removed = remove_tree(paths.state()); !removed.ok()) {
+      log_warning(removed.error().message);
+    }
+  }
   log_info("ending with " + std::to_string(exit_code));
   return exit_code;
 }

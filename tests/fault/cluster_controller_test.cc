@@ -194,7 +194,16 @@ class ClusterController : public testing::Test {
     EXPECT_TRUE(test::eventually(forgotten, kPatienceMs)) << log_text();
   }
 
+  // Goes after the processes that use it.
+  struct StateOnHead {
+    ~StateOnHead() {
+      const JobId job{static_cast<uint64_t>(::getpid())};  // as JobCluster has it
+      EXPECT_TRUE(remove_tree(HomePaths::of_job("/", job, kHead).state()).ok());
+    }
+  };
+
   TemporaryDirectory directory_;
+  StateOnHead state_;
   test::JobCluster cluster_{gated_job()};
   std::optional<Munged> munged_;
   std::string address_ = "127.0.0.1:0";
@@ -222,6 +231,7 @@ TEST_F(ClusterController, StartsTheJobsControllerAndStartsItAgain) {
   // The token outlives the process.
   EXPECT_TRUE(accepts(second->address, job.token()));
   expect_finish_undisturbed();
+  EXPECT_FALSE(path_exists(paths().state())) << "left on the head node";
 }
 
 // From a home that knows nothing of the job: address and token come by MUNGE.
@@ -505,6 +515,11 @@ TEST_F(StandIn, JobsOfTwoUsersRunAsTheirOwners) {
       directory_ / "nobody.log");
   const auto record = other.wait_for_epoch(1, kPatienceMs);
   ASSERT_TRUE(record) << log_text() << read_file(directory_ / "nobody.log").value();
+  const auto admitted = [&] {
+    const std::string said = read_file(directory_ / "nobody.log").value();
+    return said.find("runs at the cluster's") != std::string::npos;
+  };
+  ASSERT_TRUE(test::eventually(admitted, kPatienceMs)) << log_text();
   EXPECT_EQ(record->node, kHead);
   EXPECT_EQ(credential_of(record->pid, "Uid"), "Uid:\t65534\t65534\t65534\t65534");
   EXPECT_EQ(credential_of(record->pid, "Gid"), "Gid:\t65534\t65534\t65534\t65534");
@@ -514,10 +529,13 @@ TEST_F(StandIn, JobsOfTwoUsersRunAsTheirOwners) {
   ::kill(static_cast<pid_t>(record->pid), SIGKILL);
   const auto second = other.wait_for_epoch(2, kPatienceMs);
   ASSERT_TRUE(second) << log_text();
+  EXPECT_EQ(second->node, kHead);
   EXPECT_EQ(credential_of(second->pid, "Uid"), "Uid:\t65534\t65534\t65534\t65534");
   ::kill(stand_in, SIGKILL);
   const std::string state = "/tmp/hpctl-65534/job-" + to_string(other.job()) + "-" + kHead;
   ASSERT_TRUE(path_exists(state));
+  kill_service();
+  ::kill(static_cast<pid_t>(second->pid), SIGSTOP);  // it is not to make its directory again
   EXPECT_TRUE(remove_tree(state).ok());
 }
 

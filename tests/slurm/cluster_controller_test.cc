@@ -260,6 +260,9 @@ TEST_F(ClusterController, TwoUsersSubmitTrainFinishAtOnce) {
   EXPECT_THAT(credentials, HasSubstr("Uid:\t65534\t65534\t65534\t65534"));
   const auto finished = [&] { return state()["state"] == "FINISHED"; };
   EXPECT_TRUE(wait_until(theirs, finished, seconds(60))) << state();
+  for (const char* node : {"n1", "n2", "n3", "n4"}) {  // of root alone each node has its own
+    EXPECT_TRUE(remove_tree("/tmp/hpctl-65534/job-" + other + "-" + node).ok());
+  }
   expect_exact_finish(job, spec);
   EXPECT_EQ(controller(job).epoch, 1U);
   expect_node(job, kHead);
