@@ -33,6 +33,7 @@ v1::ActionFailed to_message(const Failed& failed) {
   message.set_reason(failed.reason);
   message.set_permanent(failed.permanent);
   message.set_node_fault(failed.node_fault);
+  message.set_hardware(failed.hardware);
   return message;
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node_preparation.h"
 
+#include <unistd.h>
+
 #include <utility>
 
+#include "agent/probes/check.h"
 #include "common/base/file.h"
 #include "common/base/job_spec.h"
 #include "common/base/log.h"
@@ -39,35 +42,49 @@ StepPlace NodePreparation::step_place(const std::map<std::string, std::string>& 
 bool NodePreparation::is_ready(const v1::StartWorkers& start, Ready ready) {
   const v1::Preparation& wanted = start.preparation();
   if (wanted.preflight().empty() && wanted.hooks().empty()) return true;
-  if (!runner_.running() && is_marked()) return true;
+  const bool marked = is_marked();
+  const bool again =
+      wanted.suspect() && !wanted.preflight().empty() && checked_for_ < start.generation();
+  if (!runner_.running() && marked && !again) return true;
   waiting_ = start;
   ready_ = std::move(ready);
   if (runner_.running()) return false;
   std::vector<Step> steps;
+  checks_.assign(wanted.preflight().begin(), wanted.preflight().end());
+  checked_for_ = start.generation();
   for (const std::string& check : wanted.preflight()) {
     steps.push_back({"preflight " + check,
                      {place_.program_directory + "/hpagent", "check", check},
                      kPreflightTimeoutMs});
   }
-  for (int i = 0; i < wanted.hooks_size(); ++i) {
+  for (int i = 0; i < wanted.hooks_size() && !marked; ++i) {
     steps.push_back(shell_step("hooks.pre " + std::to_string(i + 1), wanted.hooks(i),
                                wanted.hook_timeout_ms()));
   }
   runner_.start(std::move(steps), step_place({start.env().begin(), start.env().end()}), false,
-                [this](const std::vector<std::string>& failures) { prepared(failures); });
+                [this](const std::vector<StepFailure>& failures) { prepared(failures); });
   return false;
 }
 
-void NodePreparation::prepared(const std::vector<std::string>& failures) {
-  std::string failure = failures.empty() ? "" : failures.front();
-  if (failure.empty()) {
-    if (const auto marked = write_file_atomic(mark_path(), boot_id_); !marked.ok()) {
-      failure = marked.error().message;
-    }
+Unfitness NodePreparation::judge(const std::vector<StepFailure>& failures) const {
+  if (failures.empty()) return {};
+  const StepFailure& first = failures.front();
+  const bool is_verdict = first.step < checks_.size() && first.exit_code == kExitUnhealthy;
+  // The network between machines is not the machine's own.
+  return {first.text, is_verdict && checks_[first.step] != "net"};
+}
+
+void NodePreparation::prepared(const std::vector<StepFailure>& failures) {
+  Unfitness unfit = judge(failures);
+  if (!unfit.reason.empty()) {
+    checked_for_ = 0;
+    ::unlink(mark_path().c_str());  // the next order tries anew
+  } else if (const auto marked = write_file_atomic(mark_path(), boot_id_); !marked.ok()) {
+    unfit.reason = marked.error().message;
   }
   if (!waiting_) return;
   const v1::StartWorkers start = *std::exchange(waiting_, std::nullopt);
-  ready_(start, failure);
+  ready_(start, unfit);
 }
 
 std::optional<v1::StartWorkers> NodePreparation::withdraw(uint64_t through) {
@@ -90,9 +107,9 @@ void NodePreparation::finish(const v1::EndNode& end, bool had_workers,
         shell_step("hooks.post " + std::to_string(i + 1), end.hooks(i), end.hook_timeout_ms()));
   }
   runner_.start(std::move(steps), step_place({}), true,
-                [this, done](const std::vector<std::string>& failures) {
+                [this, done](const std::vector<StepFailure>& failures) {
                   ending_ = Ending::kDone;
-                  for (const std::string& failure : failures) log_warning(failure);
+                  for (const StepFailure& failure : failures) log_warning(failure.text);
                   done();
                 });
 }

@@ -3,8 +3,10 @@
 // `hooks: post` after its last.
 //
 // A life of the node is prepared once; the mark is a file with the boot id, so that an agent that
-// was restarted knows. Until it is there, StartWorkers waits: the newest one is kept, and is
-// carried out, or answered with what went wrong, when the steps are through.
+// was restarted knows. Where a worker has failed (`suspect`) the checks are made again before the
+// next generation: a program does not say whether it or the machine is to blame. Until it is there,
+// StartWorkers waits: the newest one is kept, and is carried out, or answered with what went wrong,
+// when the steps are through.
 #pragma once
 
 #include <functional>
@@ -18,10 +20,15 @@
 
 namespace hpctl::agent {
 
+// Why the node is unfit.
+struct Unfitness {
+  std::string reason;     // one line with the evidence; "" = it is fit
+  bool hardware = false;  // a check of its own devices failed; false: a hook, or the check itself
+};
+
 class NodePreparation {
  public:
-  // Prepared: `failure` is "". Else one line with the evidence: the node is unfit.
-  using Ready = std::function<void(const v1::StartWorkers& start, const std::string& failure)>;
+  using Ready = std::function<void(const v1::StartWorkers& start, const Unfitness& unfit)>;
 
   NodePreparation(EventLoop& loop, const NodePlace& place, std::string boot_id);
 
@@ -45,12 +52,15 @@ class NodePreparation {
   std::string mark_path() const;
   bool is_marked() const;
   StepPlace step_place(const std::map<std::string, std::string>& env) const;
-  void prepared(const std::vector<std::string>& failures);
+  Unfitness judge(const std::vector<StepFailure>& failures) const;
+  void prepared(const std::vector<StepFailure>& failures);
 
   const NodePlace place_;
   const std::string boot_id_;
   StepRunner runner_;
   std::optional<v1::StartWorkers> waiting_;
+  std::vector<std::string> checks_;  // of the steps that run
+  uint64_t checked_for_ = 0;         // newest generation that the checks were made for
   Ready ready_;
   Ending ending_ = Ending::kNot;
 };

@@ -80,15 +80,16 @@ void StepRunner::on_exit() {
                                   ? "no end within " + duration_text(steps_[current_].timeout_ms)
                                   : verdict_of(status);
   const std::string last = printable_line(log_->last_line(), kReasonBytes);
+  const int exit_code = status.si_code == CLD_EXITED && !timed_out_ ? status.si_status : -1;
   forget_process();
-  if (!verdict.empty()) return fail(verdict + (last.empty() ? "" : ": " + last));
+  if (!verdict.empty()) return fail(verdict + (last.empty() ? "" : ": " + last), exit_code);
   log_info(steps_[current_].name + " is done" + (last.empty() ? "" : ": " + last));
   ++current_;
   start_next();
 }
 
-void StepRunner::fail(const std::string& reason) {
-  failures_.push_back(steps_[current_].name + ": " + reason);
+void StepRunner::fail(const std::string& reason, int exit_code) {
+  failures_.push_back({steps_[current_].name + ": " + reason, current_, exit_code});
   ++current_;
   start_next();
 }

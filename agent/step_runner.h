@@ -26,6 +26,12 @@ struct Step {
   int64_t timeout_ms = 0;
 };
 
+struct StepFailure {
+  std::string text;    // one line: name, what happened, the last line it printed
+  size_t step = 0;     // index
+  int exit_code = -1;  // -1 = it did not exit by itself
+};
+
 struct StepPlace {
   std::string directory;  // working directory
   std::string log_path;
@@ -34,8 +40,8 @@ struct StepPlace {
 
 class StepRunner {
  public:
-  // `failures` has one line per step that failed, in order; empty = all is well.
-  using Finished = std::function<void(const std::vector<std::string>& failures)>;
+  // The steps that failed, in order; empty = all is well.
+  using Finished = std::function<void(const std::vector<StepFailure>& failures)>;
 
   explicit StepRunner(EventLoop& loop) : loop_(loop) {}
   StepRunner(const StepRunner&) = delete;
@@ -56,7 +62,7 @@ class StepRunner {
  private:
   void start_next();
   void on_exit();
-  void fail(const std::string& reason);
+  void fail(const std::string& reason, int exit_code = -1);
   void forget_process();
   void end();
 
@@ -68,7 +74,7 @@ class StepRunner {
   bool go_on_after_failure_ = false;
   bool timed_out_ = false;
   int64_t deadline_ms_ = INT64_MAX;
-  std::vector<std::string> failures_;
+  std::vector<StepFailure> failures_;
   Finished finished_;
   std::optional<SpawnedProcess> process_;
   std::unique_ptr<RankLog> log_;

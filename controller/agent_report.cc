@@ -109,7 +109,8 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
       if (action == nullptr) return std::nullopt;
       return core::ActionFailed{action->id,         job,
                                 message.node(),     bounded(failed.reason()),
-                                failed.permanent(), failed.node_fault()};
+                                failed.permanent(), failed.node_fault(),
+                                failed.hardware()};
     }
     case v1::AgentMessage::kGoodbye:
       return core::NodeEnded{job, message.node(), message.boot_id()};

@@ -201,7 +201,20 @@ std::optional<core::EventBody> JobMode::first_event() {
   adopted.backend = backend;
   adopted.cause = follows_.empty() ? "the job was requeued" : follows_ + " did not answer";
   core::fill_from_lineage(adopted, lineage_, SystemClock().wall_ms());
+  add_quarantined(adopted);
   return adopted;
+}
+
+// The newest record may be older than what the life that asked for the requeue found out.
+void JobMode::add_quarantined(core::JobAdopted& adopted) const {
+  if (!follows_.empty() || restart_count_ == 0) return;
+  auto found = read_quarantined(paths_.home(), restart_count_ - 1);
+  if (!found.ok()) {
+    log_warning(found.error().message +
+                "; the quarantine of nodes before the requeue is forgotten");
+  } else if (!found->empty()) {
+    adopted.quarantined = std::move(found).value();
+  }
 }
 
 void JobMode::refused(const std::string& reason) {

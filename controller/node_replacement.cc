@@ -5,6 +5,10 @@ namespace hpctl {
 
 bool is_recovery_requested(const SlurmNode& node) { return node.reason.rfind("Action:", 0) == 0; }
 
+bool is_given_up(const SlurmNode& node) {
+  return node.state == "DOWN" && node.reason.rfind("Not responding", 0) == 0;
+}
+
 ReplacementStep next_step(const SlurmNode& node, const std::string& instance_id, bool has_work) {
   const bool both_known = !instance_id.empty() && !node.instance_id.empty();
   if (both_known && node.instance_id != instance_id) return ReplacementStep::kReplaced;
@@ -12,12 +16,13 @@ ReplacementStep next_step(const SlurmNode& node, const std::string& instance_id,
   return has_work ? ReplacementStep::kWait : ReplacementStep::kAsk;
 }
 
-Outcome request_recovery(SlurmClient& slurm, const std::string& node, const char* reason,
-                         const std::string& instance_id, bool has_work) {
+Result<ReplacementStep> request_recovery(SlurmClient& slurm, const std::string& node,
+                                         const char* reason, const std::string& instance_id,
+                                         bool has_work) {
   HP_TRY_ASSIGN(const auto found, slurm.nodes({node}));
   switch (next_step(found.front(), instance_id, has_work)) {
     case ReplacementStep::kStandBack:
-      return Ok{};
+      return ReplacementStep::kStandBack;
     case ReplacementStep::kReplaced:
       return Error{ErrorCode::kFailedPrecondition,
                    node + " is another machine by now (" + found.front().instance_id + ")"};
@@ -26,7 +31,8 @@ Outcome request_recovery(SlurmClient& slurm, const std::string& node, const char
     case ReplacementStep::kAsk:
       break;
   }
-  return slurm.update_node(node, SlurmNodeState::kFail, reason);
+  HP_TRY(slurm.update_node(node, SlurmNodeState::kFail, reason));
+  return ReplacementStep::kAsk;
 }
 
 }  // namespace hpctl

@@ -17,6 +17,9 @@ inline constexpr char kRebootReason[] = "Action:Reboot";
 // Somebody has asked for this node to be replaced or rebooted.
 bool is_recovery_requested(const SlurmNode& node);
 
+// slurmd was silent for SlurmdTimeout. An operator who takes a node down gives another reason.
+bool is_given_up(const SlurmNode& node);
+
 enum class ReplacementStep {
   kAsk,        // write the reason
   kWait,       // work has not left the node
@@ -26,9 +29,10 @@ enum class ReplacementStep {
 // `instance_id` is that of the machine that is bad; "" = unknown, then kReplaced is not seen.
 ReplacementStep next_step(const SlurmNode& node, const std::string& instance_id, bool has_work);
 
-// Ok when it was asked for now or before; kFailedPrecondition when work is still there or another
-// machine is; kPermissionDenied with the command for an operator.
-Outcome request_recovery(SlurmClient& slurm, const std::string& node, const char* reason,
-                         const std::string& instance_id, bool has_work);
+// kAsk: asked for now; kStandBack: somebody had asked before. kFailedPrecondition when work is
+// still there or another machine is; kPermissionDenied with the command for an operator.
+Result<ReplacementStep> request_recovery(SlurmClient& slurm, const std::string& node,
+                                         const char* reason, const std::string& instance_id,
+                                         bool has_work);
 
 }  // namespace hpctl

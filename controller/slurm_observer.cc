@@ -63,7 +63,10 @@ std::vector<SlurmObservation> SlurmObserver::compare(const SlurmJob& job,
       if (job.has_node(name)) continue;
       const auto node = now.find(name);
       const std::string state = node == now.end() ? "" : ": " + describe_state(node->second);
-      out.push_back({Kind::kTaken, name, "Slurm took it out of the allocation" + state, false});
+      const bool known = node != now.end();
+      out.push_back({Kind::kTaken, name, "Slurm took it out of the allocation" + state, false,
+                     known && is_recovery_requested(node->second),
+                     known && is_given_up(node->second)});
     }
     for (const std::string& name : job.nodes) {
       if (job_->has_node(name)) continue;

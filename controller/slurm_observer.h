@@ -24,6 +24,7 @@ struct SlurmObservation {
   std::string what;
   bool in_allocation = true;        // the node
   bool recovery_requested = false;  // the node is to be replaced or rebooted (node_replacement.h)
+  bool unresponsive = false;        // of kTaken: Slurm gave the node up because it was silent
   auto operator<=>(const SlurmObservation&) const = default;
 };
 

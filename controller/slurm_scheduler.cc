@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/lineage.h"
 #include "common/base/log.h"
 #include "controller/node_replacement.h"
 
@@ -15,6 +16,15 @@ namespace {
 
 constexpr int64_t kBatchScriptMs = 20'000;  // to end the job itself once its agents have ended
 constexpr int64_t kLookAgainMs = 500;
+
+// Somebody wants the node replaced or rebooted.
+core::EventBody recovery_seen(const core::Node& node, const std::string& what) {
+  if (node.quarantine.hardware) {
+    return core::NodeReplacementRequested{{}, node.key.job, node.key.name, what};
+  }
+  return core::HardwareFaultFound{node.key.job, node.key.name, node.boot_id,
+                                  "it is to be replaced or rebooted", what};
+}
 
 std::string minutes_text(int64_t ms) {
   const int64_t seconds = ms / 1000;
@@ -194,16 +204,17 @@ void SlurmScheduler::tell(const SlurmObservation& observation) {
                      observation](const core::State& state) -> std::optional<core::EventBody> {
     const auto row = state.nodes.find(key);
     const bool known = row != state.nodes.end();
-    const bool over = known && (row->second.state == core::NodeState::kEnded ||
-                                row->second.state == core::NodeState::kDown);
-    if (observation.kind == Kind::kTaken && known && !over) {
-      return core::NodeLost{key.job, key.name, row->second.boot_id, what};
+    const bool ended = known && row->second.state == core::NodeState::kEnded;
+    const bool over = ended || (known && row->second.state == core::NodeState::kDown);
+    if (observation.kind == Kind::kTaken && known && !ended) {
+      return core::NodeLost{key.job, key.name, row->second.boot_id,
+                            what,    true,     observation.unresponsive};
     }
-    if (observation.kind == Kind::kMarked && observation.recovery_requested && known && !over) {
-      return core::HardwareFaultFound{key.job, key.name, row->second.boot_id,
-                                      "it is to be replaced or rebooted", what};
+    if (observation.kind == Kind::kMarked && observation.recovery_requested && known && !ended) {
+      return recovery_seen(row->second, what);
     }
-    if (observation.kind == Kind::kReturned && observation.in_allocation && known && over) {
+    const bool expected = known && row->second.recovery_wall_ms != 0;
+    if (observation.kind == Kind::kReturned && observation.in_allocation && (over || expected)) {
       return core::NodeReturned{key.job, key.name, what};
     }
     return core::SchedulerObserved{key.job, key.name, what};
@@ -219,6 +230,10 @@ void SlurmScheduler::say(const std::string& node, const std::string& what) {
 }
 
 core::EventBody SlurmScheduler::requeue(ActionId id, const core::RequeueJob& action) {
+  const auto life = static_cast<uint64_t>(action.expected_restart_count);
+  if (const auto kept = write_quarantined(paths_.home(), life, action.quarantined); !kept.ok()) {
+    return core::ActionFailed{id, action.job, "", kept.error().message, true};
+  }
   const auto done = slurm_.requeue(action.job, static_cast<uint32_t>(action.expected_restart_count),
                                    action.exclude);
   // Done before, by us or by others: what counts is that this life ends.
@@ -234,8 +249,11 @@ core::EventBody SlurmScheduler::replace(ActionId id, const core::ReplaceNode& ac
   if (!asked.ok()) {
     return core::ActionFailed{id, action.job, action.node, asked.error().message, true};
   }
-  let_go(action.node);
-  return core::NodeReplacementRequested{id, action.job, action.node};
+  if (action.leaves) let_go(action.node);
+  const std::string what = *asked == ReplacementStep::kAsk
+                               ? std::string("state FAIL, reason ") + kReplaceReason
+                               : "somebody has asked before; hpctl stands back";
+  return core::NodeReplacementRequested{id, action.job, action.node, what};
 }
 
 void SlurmScheduler::let_go(const std::string& node) {

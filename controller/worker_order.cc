@@ -61,7 +61,15 @@ std::vector<std::string> launched_command(const JobSpec& spec) {
   return command;
 }
 
-void set_preparation(v1::Preparation& preparation, const JobSpec& spec) {
+// The newest fault was that of a worker there.
+bool is_suspect(const core::Job& job, const std::string& node) {
+  if (job.recent_faults.empty()) return false;
+  const core::Fault& newest = job.recent_faults.back();
+  return newest.rank >= 0 && newest.node == node;
+}
+
+void set_preparation(v1::Preparation& preparation, const JobSpec& spec, bool suspect) {
+  preparation.set_suspect(suspect);
   preparation.mutable_preflight()->Add(spec.health.preflight.begin(), spec.health.preflight.end());
   preparation.mutable_hooks()->Add(spec.hooks.pre.begin(), spec.hooks.pre.end());
   preparation.set_hook_timeout_ms(static_cast<uint32_t>(spec.hooks.timeout_ms));
@@ -78,7 +86,7 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
   order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));
   for (const std::string& argument : launched_command(job.spec)) order.add_command(argument);
   if (job.spec.environment.kind == "venv") order.set_venv(job.spec.environment.path);
-  set_preparation(*order.mutable_preparation(), job.spec);
+  set_preparation(*order.mutable_preparation(), job.spec, is_suspect(job, action.node));
   order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
   order.set_log_dir(paths.job_logs(job.id));
   order.set_master_addr(master_address(state, job.id));

@@ -66,6 +66,7 @@ struct Failed {
   std::string reason;
   bool permanent = false;
   bool node_fault = false;  // the node is unfit for the job; another may do
+  bool hardware = false;    // of a node fault: a check of its devices failed
 };
 // No worker is left and the job has ended: say Goodbye, which answers EndNode, and go.
 struct NodeIsDone {};

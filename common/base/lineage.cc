@@ -10,7 +10,8 @@ namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationMember, rank, node, instance_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_id, by, reason,
-                                                hardware, since_wall_ms, until_wall_ms)
+                                                hardware, since_wall_ms, until_wall_ms,
+                                                recovery_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
                                    job, job_name, members, reason, restarts_used, damaged,
                                    created_wall_ms, quarantined)
@@ -21,6 +22,10 @@ constexpr size_t kMaxRecordBytes = 64U << 20;
 
 std::string record_path(const std::string& checkpoint_dir, uint64_t generation) {
   return checkpoint_dir + "/generations/" + std::to_string(generation) + ".json";
+}
+
+std::string quarantined_path(const std::string& job_dir, uint64_t restart_count) {
+  return job_dir + "/quarantined-" + std::to_string(restart_count) + ".json";
 }
 
 // A whole number without sign or leading zero, at most 18 digits.
@@ -38,6 +43,26 @@ std::optional<uint64_t> parse_number(const std::string& text) {
 
 std::string to_json_text(const GenerationRecord& record) {
   return nlohmann::json(record).dump(1) + "\n";
+}
+
+Outcome write_quarantined(const std::string& job_dir, uint64_t restart_count,
+                          const std::vector<QuarantinedNode>& nodes) {
+  return write_file_atomic(quarantined_path(job_dir, restart_count),
+                           nlohmann::json(nodes).dump(1) + "\n");
+}
+
+Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir,
+                                                      uint64_t restart_count) {
+  const std::string path = quarantined_path(job_dir, restart_count);
+  const auto text = read_file(path, kMaxRecordBytes);
+  if (!text.ok() && text.error().code == ErrorCode::kNotFound)
+    return std::vector<QuarantinedNode>{};
+  if (!text.ok()) return text.error();
+  try {
+    return nlohmann::json::parse(*text).get<std::vector<QuarantinedNode>>();
+  } catch (const nlohmann::json::exception& e) {
+    return Error{ErrorCode::kDataLoss, path + ": " + e.what()};
+  }
 }
 
 Result<GenerationRecord> generation_record_from_json(const std::string& text) {

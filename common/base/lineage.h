@@ -35,6 +35,9 @@ struct QuarantinedNode {
   bool hardware = false;
   int64_t since_wall_ms = 0;
   int64_t until_wall_ms = 0;  // 0 = until released
+  // Since then the cluster is asked to replace or reboot it; 0 = not. Where the job was requeued
+  // and has the node again, that has happened.
+  int64_t recovery_wall_ms = 0;
 };
 
 struct GenerationRecord {
@@ -53,6 +56,12 @@ struct GenerationRecord {
 };
 
 std::string to_json_text(const GenerationRecord& record);
+// JOBDIR/quarantined-R.json: what the life of a Slurm job with restart count R knew of its nodes
+// when it asked for a requeue. Reading: empty without a file.
+Outcome write_quarantined(const std::string& job_dir, uint64_t restart_count,
+                          const std::vector<QuarantinedNode>& nodes);
+Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir,
+                                                      uint64_t restart_count);
 Result<GenerationRecord> generation_record_from_json(const std::string& text);
 
 // Creates DIR/generations/G.json. kAlreadyExists when that generation exists already (whatever its

@@ -181,8 +181,9 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "What is done about a lost node, the first that is possible. spare: an idle node takes its "
      "ranks at once. Otherwise it is launched again; when that does not help, shrink: the job goes "
      "on with fewer nodes (not below nodes.min, the global batch stays as it is) and grows back "
-     "later; requeue: the Slurm job is requeued without the node; wait: for as long as it takes. "
-     "When nothing is possible, the attempt counts as a restart.",
+     "later; requeue: the Slurm job is requeued without the node; wait: for as long as it takes, "
+     "in the queue where the node was taken from the job or is to be replaced. When nothing is "
+     "possible, the attempt counts as a restart.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.on_node_loss); }},
 
     {"hooks", kSection, "section", "", "",
@@ -202,9 +203,10 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
 
     {"health", kSection, "section", "", "", "Checks of the nodes.", nullptr},
     {"health.preflight", kValue, "text or list", "", "gpu, efa, net",
-     "Checks of `hpagent check` on every node before its first workers, at most 60s each. A "
-     "verdict "
-     "of fail makes the node unfit for the job, with the evidence as the reason.",
+     "Checks of `hpagent check` on every node before its first workers, and again where a worker "
+     "failed, at most 60s each. A verdict of fail makes the node unfit for the job, with the "
+     "evidence as the reason; of gpu and efa it is a hardware fault: on HyperPod the node is "
+     "replaced.",
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.health.preflight); }},
     {"health.during", kUnavailable, "", "", "", "Checks while the job runs.", nullptr},
     {"debug", kSection, "section", "", "", "For tests and investigations.", nullptr},

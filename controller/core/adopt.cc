@@ -100,6 +100,8 @@ void add_nodes(Transition& t, const JobAdopted& e) {
     for (const QuarantinedNode& q : e.quarantined) {
       if (q.node != name) continue;
       row.instance_id = q.instance_id;
+      row.recovery_wall_ms = q.recovery_wall_ms;
+      if (q.recovery_wall_ms != 0) continue;
       row.quarantine = {q.by, q.reason, "", q.hardware, q.since_wall_ms, q.until_wall_ms};
     }
     t.set_deadline(t.add(std::move(row)), t.now() + kAdoptGraceMs);
@@ -147,6 +149,8 @@ void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>
   std::sort(adoption.members.begin(), adoption.members.end());
   adoption.damaged = newest.damaged;
   adoption.quarantined = newest.quarantined;
+  // Whether that has been done, a record does not know.
+  for (QuarantinedNode& node : adoption.quarantined) node.recovery_wall_ms = 0;
   adoption.restarts = newest.restarts_used;
   const auto chain = chain_of_newest(records);  // newest first
   int64_t used = newest.restarts_used;

@@ -152,7 +152,8 @@ struct Describe {
   void operator()(const NodeReplacementRequested& e) {
     place(e.job, e.node);
     entry.because = e.action.seq;
-    entry.cause = "the replacement of " + e.node + " is asked for";
+    entry.cause =
+        "the replacement of " + e.node + " is asked for" + (e.what.empty() ? "" : ": " + e.what);
   }
   void operator()(const SchedulerObserved& e) {
     place(e.job, e.node);

@@ -17,8 +17,8 @@ bool is_state_change(const LogEntry& entry) {
 
 // Of a job that finished: how it began, and what it survived on the way.
 bool is_told_at_the_end(const LogEntry& entry) {
-  for (const char* type :
-       {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound"}) {
+  for (const char* type : {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering",
+                           "CauseFound", "ReplaceNode", "NodeReplaced", "NodeGivenBack"}) {
     if (entry.type == type) return true;
   }
   return false;
@@ -56,7 +56,8 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     if (entry.job != job && entry.job != JobId{}) continue;
     by_seq[entry.seq].push_back(&entry);
     if (entry.job != job) continue;
-    const bool counts = is_state_change(entry) || entry.type == "RequeueJob";
+    const bool counts = is_state_change(entry) || entry.type == "RequeueJob" ||
+                        entry.type == "NotPossible";  // what somebody may have to do about it
     if (last == nullptr || counts) last = &entry;
   }
   std::set<Seq> story;

@@ -55,11 +55,12 @@ void on(Transition& t, const ActionFailed& e) {
     refuse_requeue(t, job, e.reason);
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
+    if (job.stage == PlanStage::kWaitNodes && t.has_ranks(node->key)) enter_wait_nodes(t, job);
   } else if (node != nullptr && !t.has_ranks(node->key)) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
   } else if (e.node_fault && node != nullptr && !job.cancel_requested &&
              can_vacate(t, job, *node)) {
-    condemn(t, job, *node, e.reason);
+    condemn(t, job, *node, e.reason, e.hardware);
   } else if ((e.permanent || e.node_fault) && !job.cancel_requested) {
     end_job(t, job, JobState::kFailed, cause);
   } else if (target.kind == ActionKind::kLaunchNode || target.kind == ActionKind::kStopWorkers) {

@@ -46,19 +46,6 @@ std::string describe_origin(const Job& job, const std::string& checkpoint) {
   return text;
 }
 
-// A successor must know them.
-std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job) {
-  std::vector<QuarantinedNode> nodes;
-  const auto& keys = t.state().index.quarantined;
-  for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
-    const Node& node = t.state().nodes.at(*it);
-    const Quarantine& q = node.quarantine;
-    nodes.push_back(
-        {it->name, node.instance_id, q.by, q.reason, q.hardware, q.since_wall_ms, q.until_wall_ms});
-  }
-  return nodes;
-}
-
 void enter_record_generation(Transition& t, Job& job, const Origin& origin) {
   enter_stage(t, job, PlanStage::kRecordGeneration);
   RecordGeneration action;

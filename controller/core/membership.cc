@@ -7,7 +7,8 @@
 //   without one it is launched again, a bounded number of times; then
 //   shrink   the largest world that nodes.min and the batch allow; the last groups fill the holes
 //   requeue  the scheduler starts the job again elsewhere
-//   wait     patiently
+//   wait     patiently: in place, or, for a node that was taken from the job or is to be replaced
+//            (which happens when no job holds it), in the scheduler's queue
 // and when nothing of that is possible the attempt counts as another restart of the job.
 // A shrunk job grows back when a later generation finds nodes without ranks.
 #include <algorithm>
@@ -141,26 +142,55 @@ std::string try_shrink(Transition& t, Job& job) {
   t.note("WorldShrunk", job,
          "goes on with " + std::to_string(nodes) + " of " + std::to_string(before) +
              " nodes; the global batch stays as it is");
-  for (Node* node : vacated) replace_hardware(t, job, *node);
+  for (Node* node : vacated) replace_hardware(t, job, *node, true);
   return "";
 }
 
-std::string try_requeue(Transition& t, Job& job) {
+// Broken nodes are to be replaced, also those that keep their ranks. True while an answer to that
+// is awaited, which leads back to the policy.
+bool asks_for_replacements(Transition& t, Job& job) {
+  for (Node* node : nodes_missing(t, job)) replace_hardware(t, job, *node, false);
+  return t.any_open(job.id, ActionKind::kReplaceNode);
+}
+
+// The ranks of a node that is to be replaced are not kept from it: until that is done, it is the
+// scheduler that does not use the node.
+bool is_to_be_excluded(const Node& node, bool waits) {
+  if (node.recovery_wall_ms != 0 || (waits && node.taken && !is_quarantined(node))) return false;
+  return is_lost(node) || is_quarantined(node);
+}
+
+// `waits`: for the very nodes that are lost.
+std::string try_requeue(Transition& t, Job& job, bool waits) {
   if (!job.backend.requeues) return "this scheduler cannot requeue the job";
   if (!job.requeue_refusal.empty()) return job.requeue_refusal;
-  RequeueJob action{job.id, {}, job.backend.restart_count};
+  if (asks_for_replacements(t, job)) return "";
+  RequeueJob action{job.id, {}, job.backend.restart_count, quarantined_nodes(t, job)};
   for (const Node* node : t.nodes(job.id)) {
-    if (is_lost(*node) || is_quarantined(*node)) action.exclude.push_back(node->key.name);
+    if (is_to_be_excluded(*node, waits)) action.exclude.push_back(node->key.name);
   }
   for (const auto kind : {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration}) {
     t.withdraw_all(job.id, kind);
   }
   enter_stage(t, job, PlanStage::kRequeue);
-  const std::string text = "the job is requeued without " + join_some(action.exclude);
+  const std::string text = action.exclude.empty()
+                               ? "the job is requeued and waits for its nodes"
+                               : "the job is requeued without " + join_some(action.exclude);
   job.reason = text;
   t.issue(std::move(action), text);
-  t.note("RequeueJob", job, text);
+  t.note_because(job.fault_seq, "RequeueJob", job, text);
   return "";
+}
+
+// In place, unless only the queue can help.
+std::string try_wait(Transition& t, Job& job) {
+  if (asks_for_replacements(t, job)) return "";
+  const auto missing = nodes_missing(t, job);
+  const bool in_vain = std::any_of(missing.begin(), missing.end(), [](const Node* node) {
+    return node->taken || node->recovery_wall_ms != 0;
+  });
+  const bool requeues = job.backend.requeues && job.requeue_refusal.empty();
+  return in_vain && requeues ? try_requeue(t, job, true) : "";
 }
 
 // The first possible action; false = none is.
@@ -172,7 +202,9 @@ bool apply_policy(Transition& t, Job& job, const std::string& what, bool tell) {
     } else if (action == kOnNodeLossShrink) {
       refusal = try_shrink(t, job);
     } else if (action == kOnNodeLossRequeue) {
-      refusal = try_requeue(t, job);
+      refusal = try_requeue(t, job, false);
+    } else if (action == kOnNodeLossWait) {
+      refusal = try_wait(t, job);
     }
     if (refusal.empty()) return true;
     if (tell) t.note("NotPossible", job, what + ": " + action + ": " + refusal);
@@ -230,7 +262,7 @@ void promote_spares(Transition& t, Job& job) {
                              vacated[i]->key.name + " (" + why_vacated(*vacated[i]) + ")";
     bind_all(t, slots, spares[i]->key.name);
     t.note("SparePromoted", job, text, spares[i]->key.name);
-    replace_hardware(t, job, *vacated[i]);
+    replace_hardware(t, job, *vacated[i], true);
   }
 }
 
@@ -265,10 +297,14 @@ void vacate_quarantined(Transition& t, Job& job) {
   int64_t again_ms = kWaitAgainMs;
   bool waits = false;
   for (Node* node : nodes_missing(t, job)) {
-    if (node->state != NodeState::kUp || !t.has_ranks(node->key)) continue;
+    const bool comes_back = node->state != NodeState::kUp && !node->taken;
+    if (comes_back || !t.has_ranks(node->key)) continue;
     const Quarantine& q = node->quarantine;
     const int64_t left_ms = q.until_wall_ms - t.event().wall_ms;
-    if (!apply_policy(t, job, node->key.name + " is quarantined", true) && q.until_wall_ms == 0) {
+    const bool quarantined = is_quarantined(*node);
+    const std::string what =
+        node->key.name + (quarantined ? " is quarantined" : " was taken from the job");
+    if (!apply_policy(t, job, what, true) && quarantined && q.until_wall_ms == 0) {
       end_job(t, job, JobState::kFailed,
               node->key.name + " is quarantined (" + q.reason +
                   ") and nothing can take its place; hpctl nodes release " + node->key.name +

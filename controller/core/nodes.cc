@@ -63,9 +63,17 @@ void stop_strangers(Transition& t, const Job& job, const Node& node, const Agent
   t.note("StopWorkers", job, node.key.name + " " + reason, node.key.name);
 }
 
+// Where nodes can be replaced, one that the scheduler has given up is to be.
+void take_away(Transition& t, Job& job, Node& node, const NodeLost& e) {
+  node.taken = true;
+  t.changed(node);
+  if (e.given_up && job.backend.replaces) give_up_hardware(t, job, node, e.cause);
+}
+
 void take_identity(Transition& t, const Job& job, Node& node, const AgentRegistered& e) {
   change_instance(t, job, node, e.instance_id);
   node.generation_seen = e.generation_seen;
+  node.taken = false;
   node.boot_id = e.boot_id;
   node.address = e.address;
   node.holder_pid = e.holder_pid;
@@ -146,11 +154,15 @@ void on(Transition& t, const NodeLost& e) {
     t.refuse(e.job, "there is no such node", e.node);
   } else if (!e.boot_id.empty() && e.boot_id != node->boot_id) {
     t.refuse(e.job, "not the present life of " + e.node, e.node);
+  } else if (node->state == NodeState::kDown && e.taken && !node->taken) {
+    take_away(t, *job, *node, e);
+    if (job->stage == PlanStage::kWaitNodes && t.has_ranks(node->key)) enter_wait_nodes(t, *job);
   } else if (node->state == NodeState::kDown || node->state == NodeState::kEnded) {
     t.refuse(e.job, e.node + " was known to be " + to_string(node->state), e.node);
   } else if (node->state == NodeState::kEnding) {
     node_ended(t, *node, e.cause);
   } else {
+    if (e.taken) take_away(t, *job, *node, e);
     lose_node(t, *job, *node, e.node + " was lost: " + e.cause);
   }
 }
@@ -158,8 +170,18 @@ void on(Transition& t, const NodeLost& e) {
 void on(Transition& t, const NodeReturned& e) {
   Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
-  if (node == nullptr || node->state != NodeState::kDown || has_ended(job->state)) {
+  const bool expected =
+      node != nullptr && (node->state == NodeState::kDown || node->recovery_wall_ms != 0);
+  if (!expected || has_ended(job->state)) {
     t.refuse(e.job, e.node + " is not down", e.node);
+    return;
+  }
+  // Whoever wanted it replaced or rebooted lets it be used again.
+  if (node->recovery_wall_ms != 0) t.set_quarantine(*node, {});
+  if (node->state != NodeState::kDown) {
+    // Its next registration tells which instance it is; without a new life it is the same.
+    if (node->state == NodeState::kUp) give_back(t, *job, *node);
+    if (job->stage == PlanStage::kWaitNodes) enter_wait_nodes(t, *job);
     return;
   }
   node->launch_attempts = 0;

@@ -53,7 +53,7 @@ void grow(Transition& t, Job& job);
 int64_t launch_patience(Transition& t, const Job& job);
 // The node did not come back: recovery.on_node_loss, or another restart of the job.
 void give_up_node(Transition& t, Job& job, Node& node, const Fault& fault);
-// Quarantined nodes that still have ranks although no spare is left: the same.
+// Nodes with ranks that are quarantined, or taken from the job, and no spare is left: the same.
 void vacate_quarantined(Transition& t, Job& job);
 // Could the job go on without that node?
 bool can_vacate(Transition& t, const Job& job, const Node& node);
@@ -74,9 +74,16 @@ void change_instance(Transition& t, const Job& job, Node& node, const std::strin
 // A worker on a node is to blame; too often in a row, and the node is quarantined.
 void count_fault(Transition& t, Job& job, const Fault& fault);
 // The node said itself that it is unfit: quarantined, its ranks go elsewhere.
-void condemn(Transition& t, Job& job, Node& node, const std::string& reason);
-// Asks for another instance, once, when the hardware is broken and the work has left.
-void replace_hardware(Transition& t, Job& job, Node& node);
+void condemn(Transition& t, Job& job, Node& node, const std::string& reason, bool hardware);
+// The scheduler got no answer of the node for so long that this is a verdict on the machine.
+void give_up_hardware(Transition& t, Job& job, Node& node, const std::string& evidence);
+// Asks for another instance, once, when the hardware is broken and the work has left: `leaves` when
+// its ranks are to have other nodes, else its workers have ended and the ranks stay.
+void replace_hardware(Transition& t, Job& job, Node& node, bool leaves);
+// The node is the same instance as before and can be used again, as was asked for (a reboot).
+void give_back(Transition& t, const Job& job, Node& node);
+// A successor, and the job's next life, must know them.
+std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job);
 
 // ---- faults (recovery.cc) -----------------------------------------------------------------------
 

@@ -33,8 +33,15 @@ void vacate(Transition& t, Job& job, Node& node, const std::string& cause) {
                        job.stage == PlanStage::kRecordGeneration;
     if (waits && !has_ended(job.state)) enter_wait_nodes(t, job);
   } else {
-    replace_hardware(t, job, node);
+    replace_hardware(t, job, node, true);
   }
+}
+
+// ", 75 s after it was to be replaced or rebooted"; "" when that was not asked for.
+std::string since_asked(const Transition& t, const Node& node) {
+  if (node.recovery_wall_ms == 0) return "";
+  const int64_t ms = std::max<int64_t>(0, t.event().wall_ms - node.recovery_wall_ms);
+  return ", " + std::to_string(ms / 1000) + " s after it was marked to be replaced or rebooted";
 }
 
 // Why the caller may not; "" = it may.
@@ -51,6 +58,18 @@ std::string find_conflict(const Job* job, const Node* node, JobId id, const std:
 }
 
 }  // namespace
+
+std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job) {
+  std::vector<QuarantinedNode> nodes;
+  const auto& keys = t.state().index.quarantined;
+  for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
+    const Node& node = t.state().nodes.at(*it);
+    const Quarantine& q = node.quarantine;
+    nodes.push_back({it->name, node.instance_id, q.by, q.reason, q.hardware, q.since_wall_ms,
+                     q.until_wall_ms, node.recovery_wall_ms});
+  }
+  return nodes;
+}
 
 void expire_quarantines(Transition& t, const Job& job) {
   const int64_t now = t.event().wall_ms;
@@ -71,15 +90,32 @@ void expire_quarantines(Transition& t, const Job& job) {
 void change_instance(Transition& t, const Job& job, Node& node, const std::string& instance_id) {
   const std::string before = node.instance_id;
   node.instance_id = instance_id;
-  if (before.empty() || instance_id.empty() || before == instance_id) return;
+  if (before.empty() || instance_id.empty()) return;
+  if (before == instance_id) {
+    // After a requeue: it is the job's again, so what was asked for has been done.
+    if (node.recovery_wall_ms != 0 && node.quarantine.by.empty()) give_back(t, job, node);
+    return;
+  }
   node.fault_times_ms.clear();
   node.launch_attempts = 0;
+  const std::string since = since_asked(t, node);
   const bool was_quarantined = !node.quarantine.by.empty();
+  node.recovery_wall_ms = 0;
   t.set_quarantine(node, {});
   t.note("NodeReplaced", job,
-         node.key.name + " is another instance now (" + before + " before, " + instance_id +
-             "); its health history starts anew" +
+         node.key.name + " is another instance now (" + before + " before, " + instance_id + ")" +
+             since + "; its health history starts anew" +
              (was_quarantined ? ", its quarantine has ended" : ""),
+         node.key.name);
+}
+
+void give_back(Transition& t, const Job& job, Node& node) {
+  const std::string since = since_asked(t, node);
+  node.recovery_wall_ms = 0;
+  node.replaced_instance.clear();
+  node.fault_times_ms.clear();
+  t.set_quarantine(node, {});
+  t.note("NodeGivenBack", job, node.key.name + " can be used again, the same instance" + since,
          node.key.name);
 }
 
@@ -105,21 +141,32 @@ void count_fault(Transition& t, Job& job, const Fault& fault) {
               t.event().wall_ms + kQuarantineForMs});
 }
 
-void replace_hardware(Transition& t, Job& job, Node& node) {
-  if (!job.backend.replaces || !node.quarantine.hardware || t.has_ranks(node.key)) return;
+void replace_hardware(Transition& t, Job& job, Node& node, bool leaves) {
+  if (!job.backend.replaces || !node.quarantine.hardware) return;
+  if (leaves && t.has_ranks(node.key)) return;
   if (node.instance_id.empty() || node.replaced_instance == node.instance_id) return;
   node.replaced_instance = node.instance_id;
   t.changed(node);
   const std::string text =
       node.key.name + " (" + node.instance_id + ") is to be replaced: " + node.quarantine.reason;
-  t.issue(ReplaceNode{job.id, node.key.name, node.instance_id, node.quarantine.reason}, text);
+  t.issue(ReplaceNode{job.id, node.key.name, node.instance_id, node.quarantine.reason, leaves},
+          text);
   t.note("ReplaceNode", job, text, node.key.name);
 }
 
-void condemn(Transition& t, Job& job, Node& node, const std::string& reason) {
+void condemn(Transition& t, Job& job, Node& node, const std::string& reason, bool hardware) {
   const int64_t wall = t.event().wall_ms;
-  quarantine(t, job, node, {"hpctl", reason, "", false, wall, wall + kQuarantineForMs});
-  vacate(t, job, node, node.key.name + " is unfit: " + reason);
+  quarantine(t, job, node,
+             {"hpctl", reason, "", hardware, wall, hardware ? 0 : wall + kQuarantineForMs});
+  vacate(t, job, node,
+         node.key.name + (hardware ? " has a hardware fault: " : " is unfit: ") + reason);
+}
+
+void give_up_hardware(Transition& t, Job& job, Node& node, const std::string& evidence) {
+  if (node.quarantine.hardware) return;
+  const std::string reason = "the scheduler has given it up";
+  quarantine(t, job, node, {"hpctl", reason, evidence, true, t.event().wall_ms, 0});
+  replace_hardware(t, job, node, true);
 }
 
 void on(Transition& t, const QuarantineRequested& e) {
@@ -173,11 +220,23 @@ void on(Transition& t, const HardwareFaultFound& e) {
 }
 
 void on(Transition& t, const NodeReplacementRequested& e) {
-  if (t.open<ReplaceNode>(e.action) == nullptr) {
+  const bool seen = e.action == ActionId{};
+  Job* job = t.job(e.job);
+  Node* node = t.node(e.job, e.node);
+  if (!seen && t.open<ReplaceNode>(e.action) == nullptr) {
     t.refuse(e.job, "replacement " + to_string(e.action) + " was answered before", e.node);
     return;
   }
-  t.close(e.action);
+  if (seen && (node == nullptr || has_ended(job->state) || node->recovery_wall_ms != 0 ||
+               t.open(e.job, ActionKind::kReplaceNode, e.node) != nullptr)) {
+    t.refuse(e.job, "that " + e.node + " is to be replaced was known", e.node);
+    return;
+  }
+  if (!seen) t.close(e.action);
+  if (node->replaced_instance.empty()) node->replaced_instance = node->instance_id;
+  node->recovery_wall_ms = t.event().wall_ms;
+  t.changed(*node);
+  if (job->stage == PlanStage::kWaitNodes && t.has_ranks(node->key)) enter_wait_nodes(t, *job);
 }
 
 }  // namespace hpctl::core

@@ -155,6 +155,9 @@ struct Node {
   Quarantine quarantine;
   std::vector<int64_t> fault_times_ms;  // faults of its workers, while it is the same instance
   std::string replaced_instance;        // instance id whose replacement was asked for
+  // Somebody's request to replace or reboot the node stands since then; 0 = none does.
+  int64_t recovery_wall_ms = 0;
+  bool taken = false;  // the scheduler took it from the job: in this allocation it does not return
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
   std::vector<std::string> former_boot_ids;
   // To register, to reconnect, to report the exit of unaccounted workers, to be launched once more
@@ -248,6 +251,7 @@ struct RequeueJob {
   JobId job;
   std::vector<std::string> exclude;
   int64_t expected_restart_count = 0;
+  std::vector<QuarantinedNode> quarantined = {};  // for the job's next life
 };
 // The operator of the cluster (HyperPod) puts another instance in the node's place. Precondition:
 // the node is still that instance, and nobody has asked yet. Acknowledged by
@@ -257,6 +261,7 @@ struct ReplaceNode {
   std::string node;
   std::string instance_id;
   std::string reason;
+  bool leaves = true;  // its ranks have gone elsewhere: the job lets go of it
 };
 
 using ActionBody = std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers,
@@ -341,6 +346,8 @@ struct NodeLost {
   std::string node;
   std::string boot_id;  // "" = whichever life is current
   std::string cause;
+  bool taken = false;     // the scheduler took the node from the job: Node::taken
+  bool given_up = false;  // because it did not respond; not: an operator wanted it
 };
 struct NodeEnded {
   JobId job;
@@ -419,16 +426,19 @@ struct ActionFailed {
   std::string reason;
   bool permanent = false;
   bool node_fault = false;  // of StartWorkers: the node is unfit; another may do
+  bool hardware = false;    // of a node fault: a verdict on the hardware
 };
 // The scheduler accepted to requeue the job; its end follows.
 struct JobRequeued {
   ActionId action;
   JobId job;
 };
+// Whether by us, as asked for, or (no action) seen at a node that is known to be broken.
 struct NodeReplacementRequested {
   ActionId action;
   JobId job;
   std::string node;
+  std::string what;  // in words of the scheduler
 };
 // A word of the scheduler for the history: a pending reason, a change of the allocation.
 struct SchedulerObserved {

@@ -67,6 +67,9 @@ class Script {
         {"exit", &Script::exit_worker},
         {"stale-exit", &Script::stale_exit},
         {"lost", &Script::lost},
+        {"excised", &Script::excised},
+        {"silent", &Script::silent},
+        {"marked", &Script::marked},
         {"disconnect", &Script::disconnect},
         {"reconnect", &Script::reconnect},
         {"replaced", &Script::replaced},
@@ -188,6 +191,18 @@ class Script {
   void lost(const Words& words) {
     shell_.feed(NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2)});
   }
+  // The scheduler took the node from the job.
+  void excised(const Words& words) {
+    shell_.feed(NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2), true});
+  }
+  // It did so because the node did not respond.
+  void silent(const Words& words) {
+    shell_.feed(NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2), true, true});
+  }
+  // Somebody asked for a node to be replaced that is known to be broken.
+  void marked(const Words& words) {
+    shell_.feed(NodeReplacementRequested{{}, id_, words.at(1), join(words, 2)});
+  }
   void disconnect(const Words& words) {
     shell_.feed(AgentDisconnected{id_, words.at(1), node(words.at(1)).boot_id});
   }
@@ -251,8 +266,10 @@ class Script {
     report_ += "  = " + summarize(chain) + "\n";
   }
 
-  // The controller is gone with its database; another one takes over from the lineage.
+  // The controller is gone with its database; another one takes over from the lineage, or, once the
+  // job is requeued, from what the requeue carries.
   void successor(const Words& words) {
+    const bool requeued = job().stage == PlanStage::kRequeue;
     GenerationRecord newest;
     newest.generation = job().generation.value;
     newest.start_step = job().start_step;
@@ -269,7 +286,7 @@ class Script {
       const Quarantine& q = row.quarantine;
       if (q.by.empty()) continue;
       newest.quarantined.push_back({key.name, row.instance_id, q.by, q.reason, q.hardware,
-                                    q.since_wall_ms, q.until_wall_ms});
+                                    q.since_wall_ms, q.until_wall_ms, row.recovery_wall_ms});
     }
     FakeShell next;
     next.now_ms = shell_.now_ms;
@@ -286,6 +303,7 @@ class Script {
     adopted.backend = backend_;
     adopted.cause = "the controller of n0 is gone";
     if (newest.generation != 0) fill_from_lineage(adopted, {newest}, shell_.now_ms);
+    if (requeued) adopted.quarantined = newest.quarantined;
     shell_.feed(adopted);
   }
   // registers NODE alive | empty | fresh [without RANK]
@@ -316,6 +334,7 @@ class Script {
   void instance(const Words& words) {
     AgentRegistered hello = hello_from(words.at(1), "boot-" + std::to_string(shell_.next_boot++));
     hello.instance_id = words.at(2);
+    hello.generation_seen = {};
     shell_.feed(hello);
   }
 

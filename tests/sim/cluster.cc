@@ -236,7 +236,7 @@ void Cluster::replace(const Action& action, const core::ReplaceNode& order) {
       controller_.post(core::NodeReturned{key.job, key.name, "another instance"});
     });
   }
-  controller_.post(core::NodeReplacementRequested{action.id, order.job, order.node});
+  controller_.post(core::NodeReplacementRequested{action.id, order.job, order.node, ""});
 }
 
 std::vector<core::JobAdopted> Cluster::find_jobs(const core::State& last_known) {

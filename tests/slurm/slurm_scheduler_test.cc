@@ -94,12 +94,13 @@ class SchedulerOnSlurm : public testing::Test {
     ASSERT_TRUE(await([&] { return slurm_->job(job_)->nodes.size() == 2; }, 60));
     ASSERT_EQ(slurm_->job(job_)->state, "RUNNING");
   }
-  void start(bool bulk_started) {
+  void start(bool bulk_started, const std::string& hpslurm = client_options().program) {
     SlurmSchedulerSettings settings;
     settings.job = job_;
     settings.agent_program = agent_;
     settings.bulk_started = bulk_started;
     settings.slurm = client_options();
+    settings.slurm.program = hpslurm;
     settings.poll_ms = 200;
     scheduler_ = std::make_unique<SlurmScheduler>(
         HomePaths(directory_.path()), settings, [this](JobId, const Scheduler::MakeEvent& make) {
@@ -225,10 +226,29 @@ TEST_F(SchedulerOnSlurm, AReplacementIsAskedForOnce) {
   ASSERT_FALSE(too_early.ok());
   EXPECT_EQ(too_early.error().code, ErrorCode::kFailedPrecondition);
   EXPECT_EQ(reason(), "");
-  ASSERT_TRUE(request_recovery(*slurm_, "n2", kReplaceReason, "", false).ok());
+  const auto asked = request_recovery(*slurm_, "n2", kReplaceReason, "", false);
+  ASSERT_TRUE(asked.ok()) << asked.error().message;
+  EXPECT_EQ(*asked, ReplacementStep::kAsk);
   EXPECT_EQ(reason(), "Action:Replace");
-  ASSERT_TRUE(request_recovery(*slurm_, "n2", kRebootReason, "", false).ok());
+  const auto again = request_recovery(*slurm_, "n2", kRebootReason, "", false);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(*again, ReplacementStep::kStandBack);
   EXPECT_EQ(reason(), "Action:Replace") << "whoever asked first is left alone";
+}
+
+// As a user who is no Slurm operator.
+TEST_F(SchedulerOnSlurm, WithoutTheRightToReplaceTheOperatorsCommandIsSaid) {
+  const std::string program = directory_ / "hpslurm";
+  ASSERT_EQ(run_command("cp " + client_options().program + " " + program).code, 0);
+  const std::string as_nobody = directory_ / "hpslurm-as-nobody";
+  write_script(as_nobody, "exec setpriv --reuid=65534 --regid=65534 --clear-groups " + program);
+  start(false, as_nobody);
+  const auto answer = scheduler_->replace({Seq{9}, 0}, {job_, "n2", "i-1", "broken", false});
+  const auto* failed = std::get_if<core::ActionFailed>(&answer);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_THAT(failed->reason, HasSubstr("ask one to run: sudo scontrol update nodename=n2 "
+                                        "state=fail reason=\"Action:Replace\""));
+  EXPECT_EQ(slurm_->nodes({"n2"})->front().reason, "");
 }
 
 }  // namespace

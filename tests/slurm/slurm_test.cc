@@ -41,7 +41,7 @@ std::string SlurmJob::yaml() const {
   };
   if (!on_node_loss.empty()) add_key("recovery", "on_node_loss: " + on_node_loss);
   if (!checkpoint_dir.empty()) add_key("checkpoint", "dir: " + checkpoint_dir);
-  return text;
+  return text + more;
 }
 
 json node_of(const json& status, const std::string& name) {
@@ -51,9 +51,9 @@ json node_of(const json& status, const std::string& name) {
   return nullptr;
 }
 
-void SlurmTest::SetUpTestSuite() {
+void SlurmTest::bring_up(const std::string& options) {
   g_cluster = std::make_unique<test::SlurmCluster>("--nodes " + std::to_string(kNodes) +
-                                                   " --netns --slurmd-timeout 20");
+                                                   " --netns --slurmd-timeout 20 " + options);
 }
 
 void SlurmTest::TearDownTestSuite() { g_cluster.reset(); }
@@ -174,8 +174,8 @@ std::string SlurmTest::other_active_node(JobId job) const {
   return "";
 }
 
-void SlurmTest::expect_exact_finish(JobId job, const SlurmJob& spec) {
-  EXPECT_EQ(home_.wait_for_end(job, kLong), "FINISHED");
+void SlurmTest::expect_exact_finish(JobId job, const SlurmJob& spec, seconds limit) {
+  EXPECT_EQ(home_.wait_for_end(job, limit), "FINISHED");
   if (HasFailure()) return;
   EXPECT_EQ(home_.digest(job), undisturbed_digest(spec));
   const auto gone = [&] {

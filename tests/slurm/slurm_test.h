@@ -21,6 +21,7 @@ struct SlurmJob {
   std::string slurm = "{partition: main, exclusive: true}";
   std::string on_node_loss = {};  // "" = the default
   std::string checkpoint_dir = {};
+  std::string more = {};  // further sections
 
   std::string yaml() const;
 };
@@ -28,13 +29,15 @@ struct SlurmJob {
 class SlurmTest : public ::testing::Test {
  public:
   // Up to the end of the program; without it every test is skipped with the reason.
-  static void SetUpTestSuite();
+  static void SetUpTestSuite() { bring_up(""); }
   static void TearDownTestSuite();
 
  protected:
   void SetUp() override;
   void TearDown() override;
 
+  // `options` of `cluster up`, besides those that every test program has.
+  static void bring_up(const std::string& options);
   // `cluster VERB ARGUMENT`, which must succeed.
   static void cluster(const std::string& verb, const std::string& argument);
   static bool has_network_namespaces();
@@ -58,7 +61,8 @@ class SlurmTest : public ::testing::Test {
   // A node of the job that trains and does not run the batch script; "" = there is none.
   std::string other_active_node(JobId job) const;
   // FINISHED, with the weights of an undisturbed run, and Slurm has let go of the nodes.
-  void expect_exact_finish(JobId job, const SlurmJob& spec);
+  void expect_exact_finish(JobId job, const SlurmJob& spec,
+                           std::chrono::seconds limit = std::chrono::seconds(120));
   // All that a person would look at.
   std::string diagnosis(JobId job) const;
   // Causes of all events of this type, a line each.

@@ -24,6 +24,27 @@ class Preparation : public ::testing::Test, public test::NodeUnderTest {
     preparation.set_hook_timeout_ms(timeout_ms);
     return message;
   }
+  // With a root of its own, on which no devices are.
+  void be_a_machine() {
+    environment_ = {"HPCTL_SYSROOT=" + home_.path()};
+    ASSERT_TRUE(make_directories(dmi_).ok());
+    for (const char* file : {"environment.json", "instances.json"}) {
+      std::filesystem::copy_file(test::product_program(file), program(file));
+    }
+  }
+  void be_an_instance(const std::string& type) {
+    ASSERT_TRUE(write_file_atomic(dmi_ + "sys_vendor", "Amazon EC2\n").ok());
+    ASSERT_TRUE(write_file_atomic(dmi_ + "product_name", type + "\n").ok());
+  }
+  v1::ControllerMessage start_checked(uint64_t seq, bool suspect) const {
+    v1::ControllerMessage message = start_with(seq, seq, {});
+    v1::Preparation& preparation = *message.mutable_start_workers()->mutable_preparation();
+    preparation.add_preflight("efa");
+    preparation.set_suspect(suspect);
+    return message;
+  }
+  const std::string dmi_ = home_.path() + "/sys/devices/virtual/dmi/id/";
+
   std::string append_to(const std::string& name, const std::string& word) const {
     return "echo " + word + " >> " + marker(name);
   }
@@ -49,6 +70,7 @@ TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
   const v1::ActionFailed failure = failed(1);
   EXPECT_EQ(failure.reason(), "hooks.pre 2: exit code 3: no luck");
   EXPECT_TRUE(failure.node_fault());
+  EXPECT_FALSE(failure.hardware());
   EXPECT_FALSE(path_exists(marker("told")));
   EXPECT_NE(text_of(home_.paths().node(kJob, "n0") + "/hooks.log").find("first\n"),
             std::string::npos);
@@ -120,21 +142,14 @@ TEST_F(Preparation, WithoutWorkersNothingIsCleanedUp) {
 }
 
 TEST_F(Preparation, PreflightRefusesAnUnfitNode) {
-  environment_ = {"HPCTL_SYSROOT=" + home_.path()};
-  const std::string dmi = home_.path() + "/sys/devices/virtual/dmi/id/";
-  ASSERT_TRUE(make_directories(dmi).ok());
-  ASSERT_TRUE(write_file_atomic(dmi + "sys_vendor", "Amazon EC2\n").ok());
-  ASSERT_TRUE(write_file_atomic(dmi + "product_name", "p5.48xlarge\n").ok());
-  for (const char* file : {"environment.json", "instances.json"}) {
-    std::filesystem::copy_file(test::product_program(file), program(file));
-  }
+  be_a_machine();
+  be_an_instance("p5.48xlarge");
   connect();
   EXPECT_EQ(registration_.register_agent().capabilities().at("instance_type"), "p5.48xlarge");
-  v1::ControllerMessage message = start_with(1, 1, {});
-  message.mutable_start_workers()->mutable_preparation()->add_preflight("efa");
-  controller_.send(message);
+  controller_.send(start_checked(1, false));
   const v1::ActionFailed failure = failed(1);
   EXPECT_TRUE(failure.node_fault());
+  EXPECT_TRUE(failure.hardware());
   EXPECT_NE(
       failure.reason().find("efa.devices: 0 of 32 EFA devices of an instance p5.48xlarge found"),
       std::string::npos)
@@ -144,6 +159,23 @@ TEST_F(Preparation, PreflightRefusesAnUnfitNode) {
   const auto pid = done(2).workers(0).pid();
   EXPECT_NE(text_of("/proc/" + std::to_string(pid) + "/environ").find("FI_EFA_USE_HUGE_PAGE=0"),
             std::string::npos);
+}
+
+TEST_F(Preparation, WhereAWorkerFailedTheChecksAreMadeAgain) {
+  be_a_machine();
+  connect();
+  controller_.send(start_checked(1, false));
+  EXPECT_EQ(done(1).workers_size(), 1);
+  be_an_instance("p5.48xlarge");  // which has devices that are not here
+  controller_.send(start_checked(2, false));
+  EXPECT_EQ(done(2).workers_size(), 1) << "not without suspicion";
+  controller_.send(start_checked(3, true));
+  EXPECT_TRUE(failed(3).hardware());
+  controller_.send(start_checked(4, false));
+  EXPECT_TRUE(failed(4).hardware()) << "what has failed once is not taken as done";
+  be_an_instance("m5.large");
+  controller_.send(start_checked(5, true));
+  EXPECT_EQ(done(5).workers_size(), 1);
 }
 
 }  // namespace

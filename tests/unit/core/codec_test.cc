@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 const ActionId kId{Seq{7}, 2};
 const JobId kJob{3};
 
-const QuarantinedNode kQuarantined{"n1", "i-1", "uid 7", "reason", true, 5, 6};
+const QuarantinedNode kQuarantined{"n1", "i-1", "uid 7", "reason", true, 5, 6, 7};
 
 JobAdopted adoption() {
   return {kJob,
@@ -45,7 +45,7 @@ std::vector<EventBody> every_event() {
       NodeLaunched{kId, kJob, "n1", 55},
       AgentRegistered{kJob, "n1", "i-1", "boot", 55, 56, Generation{4}, {worker}, "10.0.0.7"},
       AgentDisconnected{kJob, "n1", "boot"},
-      NodeLost{kJob, "n1", "boot", "why"},
+      NodeLost{kJob, "n1", "boot", "why", true, true},
       NodeEnded{kJob, "n1", "boot"},
       CheckpointChosen{kId, kJob, "step-4.g1", 4, Generation{1}},
       GenerationRecorded{kId, kJob, Generation{4}},
@@ -56,12 +56,12 @@ std::vector<EventBody> every_event() {
       GenerationProgressed{kJob, Generation{4}, 17},
       CheckpointCommitted{kJob, Generation{4}, 17},
       HangDetected{kJob, Generation{4}, "n1", Rank{1}, "evidence"},
-      ActionFailed{kId, kJob, "n1", "why", true, true},
+      ActionFailed{kId, kJob, "n1", "why", true, true, true},
       ControllerResumed{true},
       Tick{},
       adoption(),
       JobRequeued{kId, kJob},
-      NodeReplacementRequested{kId, kJob, "n1"},
+      NodeReplacementRequested{kId, kJob, "n1", "what"},
       SchedulerObserved{kJob, "n1", "what"},
       NodeReturned{kJob, "n1", "cause"},
       QuarantineRequested{kJob, "n1", 1000, "reason", 5000},
@@ -87,8 +87,8 @@ std::vector<ActionBody> every_action() {
       StartWorkers{kJob, "n1", Generation{4}, {Rank{1}}, "step-10.g2", 10},
       StopWorkers{kJob, "n1", Generation{4}, true},
       EndNode{kJob, "n1"},
-      RequeueJob{kJob, {"n1"}, 2},
-      ReplaceNode{kJob, "n1", "i-1", "why"},
+      RequeueJob{kJob, {"n1"}, 2, {kQuarantined}},
+      ReplaceNode{kJob, "n1", "i-1", "why", false},
   };
 }
 

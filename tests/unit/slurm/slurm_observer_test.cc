@@ -54,7 +54,7 @@ TEST(SlurmObserver, ANodeIsLostAndReturns) {
                   SlurmObservation{Kind::kTaken, "n2",
                                    "Slurm took it out of the allocation: DOWN+NOT_RESPONDING (Not "
                                    "responding)",
-                                   false}));
+                                   false, false, true}));
   EXPECT_THAT(
       observer.compare(job({"n1"}), {node("n1", "MIXED"), node("n2", "IDLE")}),
       ElementsAre(SlurmObservation{Kind::kReturned, "n2", "Slurm can use n2 again: IDLE", false}));
