@@ -21,6 +21,7 @@ Verb cancel_verb();
 Verb nodes_verb();
 Verb checkpoint_verb();
 Verb data_verb();
+Verb plan_verb();
 Verb version_verb();
 
 }  // namespace hpctl

@@ -174,8 +174,8 @@ Outcome Saver::exchange_receipts() {
   if (!is_rank0()) return Ok{};
   run([this, receipts = std::move(receipts)]() -> Result<std::string> {
     HP_TRY(commit_checkpoint(workload_.checkpoint_dir, manifest_, receipts));
-    const auto kept =
-        keep_newest(workload_.checkpoint_dir, workload_.checkpoint.keep, workload_.generation);
+    const auto kept = keep_newest(workload_.checkpoint_dir, workload_.checkpoint.keep,
+                                  workload_.generation, workload_.checkpoint.keep_every);
     if (!kept.ok()) log_warning("old checkpoints stay: " + kept.error().message);
     return std::string();
   });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/train_loop.h"
 
+#include <sys/resource.h>
+
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include "common/base/log.h"
 #include "trainer/batch_reader.h"
 #include "trainer/data/batch_ramp.h"
+#include "trainer/metrics/schedule_spans.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
@@ -36,10 +39,31 @@ at::ScalarType compute_type(const TrainSpec& train) {
   return train.precision == "bf16" ? at::kBFloat16 : at::kFloat;
 }
 
+// The job's directory, where metrics.jsonl lies.
+std::string job_directory(const Workload& workload) {
+  return workload.metrics_path.substr(0, workload.metrics_path.rfind('/'));
+}
+
+std::string trace_path(const Workload& workload) {
+  return job_directory(workload) + "/trace/g" + std::to_string(workload.generation) + ".r" +
+         std::to_string(workload.rank) + ".json";
+}
+
+// Of this process so far; getrusage counts in KiB.
+int64_t peak_memory_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(const Workload& workload, Progress& progress, int arena_fd)
-    : workload_(workload), progress_(progress), arena_fd_(arena_fd) {}
+    : workload_(workload),
+      progress_(progress),
+      arena_fd_(arena_fd),
+      trace_(trace_path(workload), workload.rank, workload.train.metrics.trace_from,
+             workload.train.metrics.trace_steps) {}
 
 Outcome TrainLoop::start() {
   HP_TRY(load_data());
@@ -61,6 +85,7 @@ Outcome TrainLoop::run() {
   take_stop_requests();  // before, there is nothing to save
   while (state_->step() < last && !stopping_) HP_TRY(step());
   stopping_ = state_->step() < last;
+  trace_.finish();
   progress_.enter(WorkerPhase::kSaving);
   HP_TRY(saver_->finish());
   progress_.checkpoint_committed(saver_->committed_step());
@@ -127,14 +152,25 @@ Outcome TrainLoop::load_state() {
     HP_TRY_ASSIGN(ledger_,
                   LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
   }
-  metrics_.emplace(workload_.rank == 0 ? workload_.metrics_path : "");
+  open_metrics();
   last_save_began_ = Clock::now();
   log_phase("load");
   return Ok{};
 }
 
+void TrainLoop::open_metrics() {
+  const TrainSpec& train = workload_.train;
+  throughput_.flops = flops_per_token(train.model, state_->blocks(), train.data.seq_len);
+  throughput_.world_size = workload_.world_size;
+  const bool write = workload_.rank == 0 && !workload_.metrics_path.empty();
+  metrics_.emplace(write ? workload_.metrics_path : "", throughput_);
+  if (write && train.metrics.tensorboard) {
+    metrics_->open_events(job_directory(workload_) + "/tensorboard", next_step());
+  }
+}
+
 Outcome TrainLoop::step() {
-  const Clock::time_point began = Clock::now();
+  times_.begin(next_step());
   const StepSamples samples =
       take_samples(state_->sample_cursor(),
                    global_batch(workload_.train.batch, state_->sample_cursor()), state_->skipped());
@@ -147,12 +183,15 @@ Outcome TrainLoop::step() {
   if (!problem.empty()) return leave_out(samples, problem);
   remember_step(stability, state_->stability(), sums.loss, sums.grad_norm);
   update(sums, samples, lr);
+  times_.lap(StepPart::kOptimizer);
   if (ledger_) HP_TRY(ledger_->append(state_->step(), my_samples_));
-  report(sums, lr, began);
+  report(sums, lr);
+  times_.lap(StepPart::kReport);
   stopping_ = sums.stop;
   const bool due = save_due(sums);
   if (due) last_save_began_ = Clock::now();
   HP_TRY(saver_->at_boundary(sums.news, due));
+  times_.lap(StepPart::kSave);
   progress_.checkpoint_committed(saver_->committed_step());
   return validation_ && validation_->due(state_->step()) ? validate() : Outcome(Ok{});
 }
@@ -179,6 +218,9 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
   HP_TRY_ASSIGN(
       const std::vector<MicroBatch> batches,
       read_micro_batches(*reader_, sample_numbers(my_samples_), workload_.train.batch.micro));
+  times_.lap(StepPart::kData);
+  schedule_.clear();
+  engine_->set_trace(trace_.active() ? &schedule_ : nullptr);
   engine_->begin_step(state_->parameter_shards(), static_cast<int>(batches.size()));
   const double scale = 1.0 / static_cast<double>(step_tokens_);
   double loss_sum = 0;
@@ -186,7 +228,11 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
     HP_TRY_ASSIGN(const double loss, engine_->forward_backward(batch.tokens, batch.targets, scale));
     loss_sum += loss;
   }
-  return reduce(loss_sum);
+  times_.lap(StepPart::kCompute);
+  add_schedule(trace_, schedule_, state_->blocks());
+  auto sums = reduce(loss_sum);
+  times_.lap(StepPart::kReduce);
+  return sums;
 }
 
 // The last collective before the optimizer step: norm, loss, and what ranks must agree on.
@@ -218,8 +264,8 @@ void TrainLoop::update(const StepSums& sums, const StepSamples& samples, double 
   state_->apply(adam, gradients, samples.next_cursor);
 }
 
-void TrainLoop::report(const StepSums& sums, double lr, Clock::time_point began) {
-  const double seconds = seconds_since(began);
+void TrainLoop::report(const StepSums& sums, double lr) {
+  const double seconds = seconds_since(times_.began());
   const bool first = progress_.page().first_step_unix_ns.load() == 0;
   progress_.step_done({.step = state_->step(),
                        .tokens = step_tokens_,
@@ -233,21 +279,18 @@ void TrainLoop::report(const StepSums& sums, double lr, Clock::time_point began)
                                .loss = sums.loss,
                                .grad_norm = sums.grad_norm,
                                .lr = lr,
-                               .tokens_per_s = static_cast<double>(step_tokens_) / seconds,
-                               .step_ms = seconds * 1e3,
-                               .comm_ms = engine_->wait_seconds() * 1e3};
+                               .tokens = step_tokens_,
+                               .step_s = seconds,
+                               .comm_s = engine_->wait_seconds(),
+                               .data_s = times_.seconds(StepPart::kData),
+                               .save_s = times_.seconds(StepPart::kSave),
+                               .peak_memory_bytes = peak_memory_bytes()};
   metrics_->append(metrics);
   // Every tenth step, the last one, and where steps are slow, one line per 5 s.
   const bool last = state_->step() == static_cast<uint64_t>(workload_.train.steps);
   if (state_->step() % 10 != 0 && !first && !last && seconds_since(last_log_) < 5) return;
   last_log_ = Clock::now();
-  std::array<char, 200> line{};
-  std::snprintf(
-      line.data(), line.size(),
-      "step %llu loss %.4f grad_norm %.4f lr %.3g tokens/s %.0f step %.1f ms comm %.1f ms",
-      static_cast<unsigned long long>(metrics.step), metrics.loss, metrics.grad_norm, lr,
-      metrics.tokens_per_s, metrics.step_ms, metrics.comm_ms);
-  log_info(line.data());
+  log_info(console_line(metrics, throughput_));
 }
 
 bool TrainLoop::save_due(const StepSums& sums) const {

@@ -17,6 +17,8 @@
 #include "trainer/data/ledger.h"
 #include "trainer/data/sample_reader.h"
 #include "trainer/metrics/metrics_writer.h"
+#include "trainer/metrics/step_times.h"
+#include "trainer/metrics/trace.h"
 #include "trainer/model/llama.h"
 #include "trainer/parallel/fsdp.h"
 #include "trainer/progress.h"
@@ -62,7 +64,8 @@ class TrainLoop {
   Outcome reexecute(const StepSamples& samples, const std::string& what);
   Outcome go_back();
   void update(const StepSums& sums, const StepSamples& samples, double lr);
-  void report(const StepSums& sums, double lr, std::chrono::steady_clock::time_point began);
+  void open_metrics();
+  void report(const StepSums& sums, double lr);
   Outcome validate();
   bool save_due(const StepSums& sums) const;
 
@@ -81,6 +84,10 @@ class TrainLoop {
   std::unique_ptr<FullySharded> engine_;
   std::unique_ptr<Saver> saver_;
   std::optional<LedgerWriter> ledger_;
+  Trace trace_;
+  StepTimes times_{trace_};
+  ScheduleTrace schedule_;  // of the step under way, while trace_ is active
+  Throughput throughput_;
   std::optional<MetricsWriter> metrics_;
   std::vector<SampleRange> my_samples_;  // of the step under way
   std::array<double, 2> own_sums_{};     // this rank's loss and gradient squares in that step

@@ -24,6 +24,12 @@ void check_checkpoint(const CheckpointSpec& c, SpecChecks& checks) {
   checks.range("checkpoint.every_steps", c.every_steps, 0, kMaxSteps);
   checks.number("checkpoint.every_minutes", c.every_minutes, 0, 1e6);
   checks.range("checkpoint.keep", c.keep, 1, 1'000'000);
+  if (checks.range("checkpoint.keep_every", c.keep_every, 0, kMaxSteps) && c.keep_every > 0 &&
+      (c.every_steps < 1 || c.keep_every % c.every_steps != 0)) {
+    checks.fail("checkpoint.keep_every", "expected a multiple of checkpoint.every_steps (" +
+                                             std::to_string(c.every_steps) + "), found " +
+                                             std::to_string(c.keep_every));
+  }
   if (c.resume != "latest" && c.resume != "none" && (c.resume.empty() || c.resume[0] != '/')) {
     checks.fail("checkpoint.resume",
                 "expected latest, none or an absolute path; found \"" + c.resume + "\"");

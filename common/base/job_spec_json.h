@@ -28,12 +28,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemorySpec, activation_checkpoin
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StabilitySpec, policy, spikes, window, z_score,
                                                 factor, rollback_steps, skip_steps, max_skips,
                                                 reexecute)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MetricsSpec, tensorboard, trace_from, trace_steps)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, validation, batch, steps,
                                                 seed, optimizer, schedule, loss, stability,
                                                 strategy, shard_group, reshard_after_forward,
-                                                memory, precision)
+                                                memory, metrics, precision)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
-                                                keep, resume)
+                                                keep, keep_every, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,
                                                 heartbeat_timeout_ms, hang_timeout_ms, on_node_loss)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ContainerSpec, image, mounts)

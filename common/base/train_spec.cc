@@ -174,6 +174,8 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   checks.number(at + "loss.z_loss", t.loss.z_loss, 0.0, 1.0);
   checks.range(at + "loss.chunk_tokens", t.loss.chunk_tokens, 0, 1 << 24);
   check_parallelism(t, world_size, checks);
+  checks.range(at + "metrics.trace_from", t.metrics.trace_from, 0, kMaxSteps);
+  checks.range(at + "metrics.trace_steps", t.metrics.trace_steps, 0, 1000);
   checks.one_of(at + "precision", t.precision, {"bf16", "fp32"});
 }
 

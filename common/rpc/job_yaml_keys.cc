@@ -158,6 +158,9 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      HP_READ(checkpoint.every_minutes)},
     {"checkpoint.keep", kValue, "integer", "5", "1 to 1000000",
      "Newest checkpoints kept; older ones are deleted.", HP_READ(checkpoint.keep)},
+    {"checkpoint.keep_every", kValue, "integer", "0", "0 or a multiple of every_steps",
+     "Checkpoints whose step is a multiple of this are kept for good, besides the newest; 0: none.",
+     HP_READ(checkpoint.keep_every)},
     {"checkpoint.resume", kValue, "latest, none or path", "latest", "",
      "What the first generation starts from: the latest valid checkpoint in dir (the seed if "
      "there is none), the seed in any case, or a step-N.gG directory, such as the step-0.g0 that "

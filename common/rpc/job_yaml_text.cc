@@ -41,6 +41,7 @@ void put_checkpoint(YAML::Emitter& out, const CheckpointSpec& c) {
   put(out, "every_steps", c.every_steps);
   put(out, "every_minutes", c.every_minutes);
   put(out, "keep", c.keep);
+  put(out, "keep_every", c.keep_every);
   put(out, "resume", c.resume);
   out << EndMap;
 }

@@ -263,6 +263,17 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.precision", kValue, "text", "bf16", "bf16, fp32",
      "Of the forward and backward pass; weights and reductions are fp32 always.",
      HP_READ(train->precision)},
+
+    {"workload.train.metrics", kSection, "section", "", "",
+     "Besides metrics.jsonl, which the job's directory always has.", nullptr},
+    {"workload.train.metrics.tensorboard", kValue, "true or false", "false", "",
+     "Also write TensorBoard event files, in tensorboard/ of the job's directory.",
+     HP_READ(train->metrics.tensorboard)},
+    {"workload.train.metrics.trace_from", kValue, "integer", "0", "0 to 2^40",
+     "First step of a trace for ui.perfetto.dev or chrome://tracing, trace/gG.rR.json in the job's "
+     "directory, one file per worker.", HP_READ(train->metrics.trace_from)},
+    {"workload.train.metrics.trace_steps", kValue, "integer", "0", "0 to 1000",
+     "Length of the trace in steps; 0: no trace.", HP_READ(train->metrics.trace_steps)},
 };
 // clang-format on
 

@@ -93,6 +93,11 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "every", t.memory.every);
   out << EndMap;
   put(out, "precision", t.precision);
+  out << Key << "metrics" << Value << BeginMap;
+  put(out, "tensorboard", t.metrics.tensorboard);
+  put(out, "trace_from", t.metrics.trace_from);
+  put(out, "trace_steps", t.metrics.trace_steps);
+  out << EndMap;
   out << EndMap;
 }
 

@@ -6,7 +6,9 @@
 // The state of debugmodel (74 MB) and of a model of 519 MB, saved by 4 threads as 4 ranks would,
 // with every fsync, then loaded at 4 ranks (one contiguous read per range) and at 3 (resharded),
 // verified and digested. Beside it the floor: the same bytes written with write() and fsync() only.
-// Loads come from the page cache when memory allows, as they do after a restart on the same node.
+// Loads come from the page cache when memory allows, as they do after a restart on the same node;
+// "cold" ones come from the disk. What the disk can do is asked of fio, when it is installed: as
+// many bytes by as many jobs with O_DIRECT, in pieces of 1 MiB, 8 at a time.
 // Prints medians as a table, then one line of JSON.
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,11 +22,13 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "tests/support/program_output.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/loader.h"
@@ -111,6 +115,14 @@ class State {
     });
   }
 
+  // The kernel forgets the pages of the newest save; they are on disk.
+  void forget() const {
+    for (const ShardFile& file : must(read_manifest(step_dir())).files) {
+      const UniqueFd fd(::open((step_dir() + "/" + file.file).c_str(), O_RDONLY | O_CLOEXEC));
+      HP_CHECK(fd.valid() && ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED) == 0);
+    }
+  }
+
   // The floor: as many bytes, as many files and threads, no checksum, no format.
   void write_plainly() {
     on_every_rank(kWorld, [&](int32_t rank) {
@@ -135,12 +147,35 @@ class State {
   std::vector<float> values_;
 };
 
+// MB/s that fio reaches: "write", then "read" of what was written. Nothing without fio.
+std::vector<std::pair<std::string, double>> ask_fio(const std::string& dir, double megabytes) {
+  std::vector<std::pair<std::string, double>> found;
+  if (run_program("command -v fio").status != 0) return found;
+  for (const char* what : {"write", "read"}) {
+    const ProgramOutput output =
+        run_program("fio --name=hpctl --directory=" + dir + " --numjobs=" + std::to_string(kWorld) +
+                    " --size=" + std::to_string(static_cast<int64_t>(megabytes * 1e6) / kWorld) +
+                    " --rw=" + what +
+                    " --bs=1M --direct=1 --ioengine=libaio --iodepth=8 --end_fsync=1"
+                    " --group_reporting --output-format=json");
+    if (output.status != 0) return found;
+    const auto document = nlohmann::json::parse(output.text);
+    found.emplace_back(what, document["jobs"][0][what]["bw_bytes"].get<double>() / 1e6);
+  }
+  must(remove_tree(dir + "/hpctl.0.0"));
+  for (int job = 1; job < kWorld; ++job) {
+    must(remove_tree(dir + "/hpctl." + std::to_string(job) + ".0"));
+  }
+  return found;
+}
+
 nlohmann::json measure(const std::string& name, const ModelSpec& model, const std::string& dir,
                        int runs) {
   State state(dir, model);
   std::vector<double> floor;
   std::vector<double> save;
   std::vector<double> load;
+  std::vector<double> cold;
   std::vector<double> reshard;
   std::vector<double> verify;
   std::vector<double> digest;
@@ -149,6 +184,8 @@ nlohmann::json measure(const std::string& name, const ModelSpec& model, const st
     save.push_back(seconds_of([&] { state.save(static_cast<uint64_t>(run) + 1); }));
     load.push_back(seconds_of([&] { state.load(kWorld); }));
     reshard.push_back(seconds_of([&] { state.load(kOtherWorld); }));
+    state.forget();
+    cold.push_back(seconds_of([&] { state.load(kWorld); }));
     verify.push_back(
         seconds_of([&] { HP_CHECK(must(verify_checkpoint(state.step_dir())).problems.empty()); }));
     digest.push_back(seconds_of([&] { must(digest_checkpoint(state.step_dir())); }));
@@ -164,9 +201,15 @@ nlohmann::json measure(const std::string& name, const ModelSpec& model, const st
   column("floor", floor);
   column("save", save);
   column("load", load);
+  column("cold", cold);
   column("reshard", reshard);
   column("verify", verify);
   column("digest", digest);
+  for (const auto& [what, rate] : ask_fio(dir, megabytes)) {
+    row["fio_" + what] = rate;
+    const double ours = megabytes / median(what == "write" ? save : cold);
+    std::printf("  fio %s %.0f MB/s (ours %.0f %%)", what.c_str(), rate, 100 * ours / rate);
+  }
   std::printf("\n");
   return row;
 }

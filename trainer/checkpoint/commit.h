@@ -29,13 +29,13 @@ struct RetentionReport {
   std::string refused;               // why nothing was deleted, "" when retention ran
 };
 
-// Keeps the newest `keep` (>= 1) checkpoints that are valid by lineage and deletes, manifest
-// first: older valid ones, checkpoints of a history that was given up, and partial saves of older
-// generations. Checkpoints recorded as damaged stay for inspection. Only the newest generation
-// deletes: when the lineage has a newer one than `generation`, nothing happens. The newest valid
-// checkpoint is never deleted.
+// Keeps the newest `keep` (>= 1) checkpoints that are valid by lineage, and those whose step is a
+// multiple of `keep_every` (0 = none), and deletes, manifest first: other valid ones, checkpoints
+// of a history that was given up, and partial saves of older generations. Checkpoints recorded as
+// damaged stay for inspection. Only the newest generation deletes: when the lineage has a newer one
+// than `generation`, nothing happens. The newest valid checkpoint is never deleted.
 Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
-                                    uint64_t generation);
+                                    uint64_t generation, int64_t keep_every = 0);
 
 // Removes this generation's own checkpoints behind `step`, newest first: their history was undone
 // by going back. An error when the lineage has a newer generation.

@@ -20,6 +20,13 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
          number("model.kv_heads", a.kv_heads, b.kv_heads) + number("model.ffn", a.ffn, b.ffn) +
          number("model.vocab", a.vocab, b.vocab) +
          number("model.rope_theta", a.rope_theta, b.rope_theta) +
+         number("model.rope_scaling.factor", a.rope_scaling.factor, b.rope_scaling.factor) +
+         number("model.rope_scaling.low_freq_factor", a.rope_scaling.low_freq_factor,
+                b.rope_scaling.low_freq_factor) +
+         number("model.rope_scaling.high_freq_factor", a.rope_scaling.high_freq_factor,
+                b.rope_scaling.high_freq_factor) +
+         number("model.rope_scaling.original_max_len", a.rope_scaling.original_max_len,
+                b.rope_scaling.original_max_len) +
          number("model.norm_eps", a.norm_eps, b.norm_eps) +
          number("model.tied_embeddings", int{a.tied_embeddings}, int{b.tied_embeddings}) +
          number("model.rope_scaling.factor", a.rope_scaling.factor, b.rope_scaling.factor);

@@ -45,14 +45,15 @@ Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& 
 
 // Names to delete, oldest first.
 Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64_t keep,
-                                        uint64_t generation,
+                                        int64_t keep_every, uint64_t generation,
                                         const std::vector<GenerationRecord>& chain) {
   HP_TRY_ASSIGN(const auto complete, list_checkpoints(checkpoint_dir));
   std::set<CheckpointRef> doomed;
   int64_t valid = 0;
   for (auto it = complete.rbegin(); it != complete.rend(); ++it) {
     if (valid_by_lineage(*it, chain)) {
-      if (++valid > keep) doomed.insert(*it);
+      const bool milestone = keep_every > 0 && it->step % static_cast<uint64_t>(keep_every) == 0;
+      if (++valid > keep && !milestone) doomed.insert(*it);
     } else if (it->generation < generation && !recorded_as_damaged(chain, it->name())) {
       doomed.insert(*it);
     }
@@ -71,13 +72,13 @@ Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64
 }  // namespace
 
 Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
-                                    uint64_t generation) {
+                                    uint64_t generation, int64_t keep_every) {
   RetentionReport report;
   HP_TRY_ASSIGN(const auto first_look, read_lineage(checkpoint_dir));
   report.refused = superseded(first_look, generation);
   if (!report.refused.empty()) return report;
-  HP_TRY_ASSIGN(const auto doomed, choose(checkpoint_dir, std::max<int64_t>(keep, 1), generation,
-                                          chain_of_newest(first_look)));
+  HP_TRY_ASSIGN(const auto doomed, choose(checkpoint_dir, std::max<int64_t>(keep, 1), keep_every,
+                                          generation, chain_of_newest(first_look)));
   for (const std::string& name : doomed) {
     HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
     report.refused = superseded(records, generation);

@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,26 +14,87 @@
 #include "common/base/log.h"
 
 namespace hpctl {
+namespace {
 
-MetricsWriter::MetricsWriter(std::string path) : path_(std::move(path)) {
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+template <typename... Values>
+void put(std::string& out, const char* format, Values... values) {
+  std::array<char, 80> text{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  out += text.data();
+}
+
+}  // namespace
+
+double Throughput::tokens_per_s(const StepMetrics& m) const {
+  return static_cast<double>(m.tokens) / m.step_s;
+}
+double Throughput::tflops(const StepMetrics& m) const {
+  return tokens_per_s(m) * flops.whole / world_size * 1e-12;
+}
+double Throughput::tflops_causal(const StepMetrics& m) const {
+  return tokens_per_s(m) * flops.causal / world_size * 1e-12;
+}
+
+std::string console_line(const StepMetrics& m, const Throughput& t) {
+  std::string line;
+  put(line, "step %llu loss %.4f grad_norm %.4f lr %.3g", static_cast<unsigned long long>(m.step),
+      m.loss, m.grad_norm, m.lr);
+  put(line, " tokens/s %.0f tflops %.4g/%.4g", t.tokens_per_s(m), t.tflops(m), t.tflops_causal(m));
+  if (t.peak_flops > 0) {
+    put(line, " mfu %.1f/%.1f %%", t.mfu_percent(t.tflops(m)), t.mfu_percent(t.tflops_causal(m)));
+  }
+  put(line, " memory %.2f GiB step %.1f ms comm %.1f %%",
+      static_cast<double>(m.peak_memory_bytes) / kGiB, m.step_s * 1e3, percent(m.comm_s, m.step_s));
+  put(line, " data %.1f %%", percent(m.data_s, m.step_s));
+  return line;
+}
+
+MetricsWriter::MetricsWriter(std::string path, const Throughput& throughput)
+    : path_(std::move(path)), throughput_(throughput) {
   if (path_.empty()) return;
   fd_.reset(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!fd_.valid()) log_warning(errno_error("no metrics: cannot open " + path_).message);
 }
 
-void MetricsWriter::append(const StepMetrics& m) {
-  if (!fd_.valid()) return;
-  const nlohmann::ordered_json line = {
+void MetricsWriter::open_events(const std::string& directory, uint64_t first_step) {
+  auto file = EventFile::create(directory, first_step);
+  if (file.ok()) {
+    events_.emplace(std::move(file).value());
+  } else {
+    log_warning("no TensorBoard events: " + file.error().message);
+  }
+}
+
+void MetricsWriter::append(const StepMetrics& metrics) {
+  if (fd_.valid()) append_line(metrics);
+  if (events_) append_events(metrics);
+}
+
+void MetricsWriter::append_line(const StepMetrics& m) {
+  nlohmann::ordered_json line = {
       {"step", m.step},
       {"generation", m.generation},
       {"loss", m.loss},
       {"grad_norm", m.grad_norm},
       {"lr", m.lr},
-      {"tokens_per_s", m.tokens_per_s},
-      {"step_ms", m.step_ms},
-      {"comm_ms", m.comm_ms},
-      {"time", static_cast<double>(SystemClock().wall_ms()) / 1000.0},
+      {"tokens_per_s", throughput_.tokens_per_s(m)},
+      {"step_ms", m.step_s * 1e3},
+      {"comm_ms", m.comm_s * 1e3},
+      {"data_ms", m.data_s * 1e3},
+      {"save_ms", m.save_s * 1e3},
+      {"tflops", throughput_.tflops(m)},
+      {"tflops_causal", throughput_.tflops_causal(m)},
+      {"peak_memory_bytes", m.peak_memory_bytes},
   };
+  if (throughput_.peak_flops > 0) {
+    line["mfu"] = throughput_.mfu_percent(throughput_.tflops(m)) / 100;
+    line["mfu_causal"] = throughput_.mfu_percent(throughput_.tflops_causal(m)) / 100;
+  }
+  line["time"] = static_cast<double>(SystemClock().wall_ms()) / 1000.0;
   write_line(line.dump() + "\n");
 }
 
@@ -54,6 +117,34 @@ void MetricsWriter::write_line(const std::string& line) {
   if (written.ok()) return;
   log_warning("no more metrics: " + written.error().message);
   fd_.reset();
+}
+
+// TorchTitan's tags where it has them, so that runs of both lie in the same charts.
+void MetricsWriter::append_events(const StepMetrics& m) {
+  const double tflops = throughput_.tflops(m);
+  const double causal = throughput_.tflops_causal(m);
+  Scalars scalars = {
+      {"loss_metrics/global_avg_loss", m.loss},
+      {"grad_norm", m.grad_norm},
+      {"lr", m.lr},
+      {"throughput(tps)", throughput_.tokens_per_s(m) / throughput_.world_size},
+      {"tflops", tflops},
+      {"tflops_causal", causal},
+      {"time_metrics/end_to_end(s)", m.step_s},
+      {"time_metrics/data_loading(s)", m.data_s},
+      {"time_metrics/data_loading(%)", percent(m.data_s, m.step_s)},
+      {"time_metrics/communication(%)", percent(m.comm_s, m.step_s)},
+      {"time_metrics/checkpoint(s)", m.save_s},
+      {"memory/max_active(GiB)", static_cast<double>(m.peak_memory_bytes) / kGiB},
+  };
+  if (throughput_.peak_flops > 0) {
+    scalars.emplace_back("mfu(%)", throughput_.mfu_percent(tflops));
+    scalars.emplace_back("mfu_causal(%)", throughput_.mfu_percent(causal));
+  }
+  const Outcome written = events_->append(m.step, scalars);
+  if (written.ok()) return;
+  log_warning("no more TensorBoard events: " + written.error().message);
+  events_.reset();
 }
 
 }  // namespace hpctl

@@ -1,47 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl: one JSON object per completed step, appended by rank 0 with a single write, so
-// that readers never see half a line of a running job. After a recovery the steps since the last
+// What a step was like, for programs: metrics.jsonl (docs/formats.md), one JSON object per
+// completed step, appended by rank 0 with a single write, so that readers never see half a line of
+// a running job; and the same as TensorBoard events. After a recovery the steps since the last
 // checkpoint appear again under the new generation: a reader keeps the last line of a step.
-//
-//   {"step","generation","loss","grad_norm","lr","tokens_per_s","step_ms","comm_ms","time"}
-//   {"step","generation","validation_loss","perplexity","sequences","time"} after a validation
-//
-// loss = mean cross entropy (nats) over the tokens of the step; grad_norm before clipping; comm_ms
-// = time rank 0 waited for collectives; time = Unix seconds, a label.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/base/fd.h"
+#include "trainer/metrics/event_file.h"
+#include "trainer/plan/flops.h"
 
 namespace hpctl {
 
 struct StepMetrics {
   uint64_t step = 0;
   uint64_t generation = 0;
-  double loss = 0;
-  double grad_norm = 0;
+  double loss = 0;       // mean cross entropy over the step's tokens, nats
+  double grad_norm = 0;  // before clipping
   double lr = 0;
-  double tokens_per_s = 0;
-  double step_ms = 0;
-  double comm_ms = 0;
+  uint64_t tokens = 0;  // of the step, all workers
+  double step_s = 0;
+  double comm_s = 0;              // rank 0's waiting for collectives
+  double data_s = 0;              // rank 0's waiting for samples
+  double save_s = 0;              // rank 0's time for checkpoints at the boundary before the step
+  int64_t peak_memory_bytes = 0;  // of rank 0, since its start
 };
+
+// What turns times into rates.
+struct Throughput {
+  FlopsPerToken flops;
+  int32_t world_size = 1;
+  double peak_flops = 0;  // of one device; 0 = unknown: no MFU
+
+  double tokens_per_s(const StepMetrics& m) const;   // of the job
+  double tflops(const StepMetrics& m) const;         // per worker, attention counted whole
+  double tflops_causal(const StepMetrics& m) const;  // per worker, its causal half
+  double mfu_percent(double tflops) const { return tflops * 1e14 / peak_flops; }
+};
+
+// "step 20 loss 2.1034 grad_norm 0.812 ...": the line of the log.
+std::string console_line(const StepMetrics& metrics, const Throughput& throughput);
 
 class MetricsWriter {
  public:
-  // "" writes nothing. Metrics never stop a job: a file that cannot be opened or written is
-  // reported once in the log and given up.
-  explicit MetricsWriter(std::string path);
+  // "" as a path writes nothing. Metrics never stop a job: a file that cannot be opened or written
+  // is reported once in the log and given up.
+  MetricsWriter(std::string path, const Throughput& throughput);
+  // TensorBoard events in `directory`, from `first_step` on.
+  void open_events(const std::string& directory, uint64_t first_step);
+
   void append(const StepMetrics& metrics);
   // After the line of the step.
   void append_validation(uint64_t step, uint64_t generation, double loss, uint64_t sequences);
 
  private:
   void write_line(const std::string& line);
+  void append_line(const StepMetrics& metrics);
+  void append_events(const StepMetrics& metrics);
 
   std::string path_;
+  Throughput throughput_;
   UniqueFd fd_;
+  std::optional<EventFile> events_;
 };
 
 }  // namespace hpctl

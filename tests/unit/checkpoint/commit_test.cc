@@ -126,6 +126,19 @@ TEST(Retention, KeepsTheNewestValidOnes) {
   EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-40.g1")) << "the newest is never deleted";
 }
 
+TEST(Retention, MultiplesOfKeepEveryStay) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  for (const uint64_t step : {10, 20, 30, 40, 50, 60, 70}) save(dir, step, 1);
+  ASSERT_TRUE(keep_newest(dir.path(), 2, 1, 30).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-30.g1", "step-60.g1", "step-70.g1"));
+  record(dir, 2, 30);
+  save(dir, 40, 2);
+  ASSERT_TRUE(keep_newest(dir.path(), 1, 2, 30).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-30.g1", "step-40.g2"))
+      << "a multiple on a history that was given up goes";
+}
+
 TEST(Retention, StaleHistoryDoesNotCountAndGoes) {
   const TemporaryDirectory dir;
   record(dir, 1, 0);

@@ -65,6 +65,7 @@ workload:
     parallelism: {strategy: hybrid, shard_group: 2, reshard_after_forward: never}
     memory: {activation_checkpointing: selective, every: 3}
     precision: fp32
+    metrics: {tensorboard: true, trace_from: 5, trace_steps: 2}
 checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
 recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
 debug: {ledger: true}
@@ -88,6 +89,12 @@ debug: {ledger: true}
   EXPECT_EQ(spec.recovery.window_ms, 604'800'000);
   EXPECT_EQ(spec.recovery.heartbeat_timeout_ms, 500);
   EXPECT_TRUE(spec.ledger);
+  EXPECT_TRUE(spec.train->metrics.tensorboard);
+  EXPECT_EQ(spec.train->metrics.trace_from, 5);
+  EXPECT_EQ(spec.train->metrics.trace_steps, 2);
+  EXPECT_EQ(good(std::string(kMinimal) + "checkpoint: {every_steps: 10, keep_every: 100}\n")
+                .checkpoint.keep_every,
+            100);
 }
 
 TEST(JobYaml, ReadsCommands) {

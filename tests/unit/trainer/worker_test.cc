@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "common/base/file.h"
@@ -20,6 +21,7 @@
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/ledger_check.h"
+#include "trainer/plan/memory_plan.h"
 #include "trainer/state_arena.h"
 
 namespace hpctl {
@@ -202,6 +204,78 @@ TEST(Worker, ImportedWeightsAreABeginning) {
   const Manifest manifest = read_manifest(second.workload.checkpoint_dir + "/step-2.g1").value();
   EXPECT_TRUE(manifest.exact);
   EXPECT_FALSE(manifest.weights_only);
+}
+
+// Peak memory of rank 0 in bytes.
+double measured_peak(Job& job) {
+  EXPECT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  return job.metrics().back()["peak_memory_bytes"].get<double>();
+}
+
+double planned_peak(const Job& job) {
+  const PlanSetting setting = {.train = job.workload.train,
+                               .nodes = 1,
+                               .workers_per_node = job.workload.world_size,
+                               .gpu = false};
+  return plan_memory(setting, llama_layout(setting.train.model)).total();
+}
+
+// What one layer with few words needs beyond its plan is the program with its libraries, which for
+// products of the same shapes take the same work space.
+TEST(Worker, PeakMemoryIsAsPlanned) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const auto job_of = [&](Job& job, int64_t layers, int64_t vocab) {
+      ModelSpec& model = job.workload.train.model;
+      model.dim = 256;
+      model.layers = layers;
+      model.heads = 8;
+      model.kv_heads = 4;
+      model.ffn = 1024;
+      model.vocab = vocab;
+      job.workload.train.precision = precision;
+      job.workload.train.data.seq_len = 384;
+      job.workload.train.batch.micro = 2;
+      job.workload.train.steps = 4;
+    };
+    Job small(2);
+    job_of(small, 1, 256);
+    const double program = measured_peak(small) - planned_peak(small);
+    Job job(2);
+    job_of(job, 6, 4096);
+    const double measured = measured_peak(job) - program;
+    const double planned = planned_peak(job);
+    EXPECT_GT(planned, 3 * planned_peak(small)) << "most of the plan is under test";
+    EXPECT_NEAR(measured / planned, 1, 0.1) << precision << ": " << measured << " bytes measured, "
+                                            << planned << " planned, program " << program;
+  }
+}
+
+TEST(Worker, TracesAndEventsAreWhereTheDocsSay) {
+  Job job(2);
+  job.workload.train.metrics = {.tensorboard = true, .trace_from = 7, .trace_steps = 5};
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(list_directory(job / "tensorboard").value().size(), 1U) << "rank 0 alone writes";
+  for (const char* rank : {"0", "1"}) {
+    const auto trace = nlohmann::json::parse(
+        read_file(job / (std::string("trace/g1.r") + rank + ".json")).value());
+    std::set<std::string> seen;
+    for (const auto& event : trace["traceEvents"]) {
+      if (event["ph"] != "X") continue;
+      seen.insert(event["name"].get<std::string>() + " " + event["args"]["step"].dump());
+    }
+    for (const char* span :
+         {"gather layers.1", "forward layers.0", "backward head", "reduce embed"}) {
+      EXPECT_TRUE(seen.contains(span + std::string(" 8"))) << span;
+    }
+    for (const char* part : {"data", "compute", "reduce", "optimizer", "save"}) {
+      EXPECT_TRUE(seen.contains(part + std::string(" 7"))) << part;
+      EXPECT_TRUE(seen.contains(part + std::string(" 8"))) << part << ": the job's last step";
+    }
+  }
+  const auto last = job.metrics().back();
+  EXPECT_GT(last["tflops"], last["tflops_causal"]);
+  EXPECT_FALSE(last.contains("mfu")) << "a CPU has no peak to compare with";
+  EXPECT_GT(last["peak_memory_bytes"], 1 << 20);
 }
 
 TEST(Worker, SavesByTheClockToo) {

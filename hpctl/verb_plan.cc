@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl plan: what a training job will need, before it runs.
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/rpc/job_yaml.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/verbs.h"
+#include "trainer/plan/advice.h"
+#include "trainer/plan/devices.h"
+#include "trainer/plan/memory_plan.h"
+#include "trainer/plan/speed_plan.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kHelp = R"(
+Says what a job with workload.train needs, without running it: memory of a worker by component,
+operations per token and step, how long a step should take on a known GPU, and what to change so
+that it fits or is faster. The data need not be there.
+
+Operations are counted as TorchTitan does (causal attention whole) and as Megatron-LM does (half of
+it); MFU is in TorchTitan's way. Memory is that of the trainer's own tensors and buffers; the
+program and its libraries come on top, so 90 % may be planned.
+
+Examples:
+  hpctl plan job.yaml --gpu h100
+  hpctl plan job.yaml --gpu h200 --nodes 4
+  hpctl plan job.yaml                      on CPUs: memory and operations only
+
+Options:
+  --gpu NAME   a10g, a100, a100-40g, b200, gb200, h100, h100-nvl, h100-pcie, h20, h200, l40s, mi300x
+               or cpu, the default
+  --nodes N    instead of the job file's
+  --json       {"parameters", "world_size", "memory": [{"name", "bytes", "why"}], "total_bytes",
+               "device_bytes", "fits", "flops_per_token", "flops_per_token_causal",
+               "flops_per_step", "step_s": [low, high], "mfu": [low, high], "send_bytes",
+               "advice": [{"change", "reason"}]}; without a GPU no device_bytes, fits, step_s, mfu
+               and advice
+
+Exit codes: 0 planned, 1 it does not fit, 2 wrong arguments or job file
+)";
+
+struct Plan {
+  PlanSetting setting;
+  const Device* device = nullptr;  // null: a CPU
+  std::vector<Block> blocks;
+  MemoryPlan memory;
+  FlopsPerToken flops;
+  std::optional<SpeedPlan> speed;
+  std::vector<Advice> advice;
+
+  bool fits() const {
+    return device == nullptr || memory.total() <= device->memory_bytes * kUsableMemory;
+  }
+  double tokens_per_step() const {
+    return static_cast<double>(setting.train.batch.global * setting.train.data.seq_len);
+  }
+};
+
+template <typename... Values>
+std::string text(const char* format, Values... values) {
+  std::array<char, 160> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, values...);
+  return buffer.data();
+}
+
+std::string gib(double bytes) { return text("%.2f", bytes / (1024.0 * 1024 * 1024)); }
+
+// Those that this version runs.
+std::vector<std::string> known_strategies(const JobSpec& spec) {
+  std::vector<std::string> known;
+  for (const char* strategy : {"no_shard", "optimizer", "shard_grad_op", "full"}) {
+    JobSpec changed = spec;
+    changed.train->strategy = strategy;
+    if (find_problems(changed).empty()) known.emplace_back(strategy);
+  }
+  return known;
+}
+
+Plan make_plan(const JobSpec& spec, const Device* device) {
+  Plan plan;
+  plan.device = device;
+  plan.setting = {.train = *spec.train,
+                  .nodes = spec.nodes,
+                  .workers_per_node = spec.workers_per_node,
+                  .gpu = device != nullptr};
+  plan.blocks = llama_layout(spec.train->model);
+  plan.memory = plan_memory(plan.setting, plan.blocks);
+  plan.flops = flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len);
+  if (device == nullptr) return plan;
+  plan.speed = plan_speed(plan.setting, plan.blocks, *device);
+  plan.advice =
+      advise(plan.setting, plan.blocks, *device, device->memory_bytes, known_strategies(spec));
+  return plan;
+}
+
+void print_json(const Terminal& terminal, const Plan& plan) {
+  nlohmann::ordered_json memory = nlohmann::ordered_json::array();
+  for (const MemoryPart& part : plan.memory.parts) {
+    memory.push_back({{"name", part.name}, {"bytes", part.bytes}, {"why", part.why}});
+  }
+  nlohmann::ordered_json document = {{"parameters", parameter_count(plan.blocks)},
+                                     {"world_size", plan.setting.world_size()},
+                                     {"memory", memory},
+                                     {"total_bytes", plan.memory.total()},
+                                     {"flops_per_token", plan.flops.whole},
+                                     {"flops_per_token_causal", plan.flops.causal},
+                                     {"flops_per_step", plan.flops.whole * plan.tokens_per_step()}};
+  if (plan.speed) {
+    const SpeedPlan& s = *plan.speed;
+    document["device_bytes"] = plan.device->memory_bytes;
+    document["fits"] = plan.fits();
+    document["step_s"] = {s.step_low_s, s.step_high_s};
+    document["mfu"] = {s.mfu_low, s.mfu_high};
+    document["send_bytes"] = s.send_bytes;
+    document["advice"] = nlohmann::ordered_json::array();
+    for (const Advice& advice : plan.advice) {
+      document["advice"].push_back({{"change", advice.change}, {"reason", advice.reason}});
+    }
+  }
+  terminal.out << document.dump() << "\n";
+}
+
+void print_speed(const Terminal& terminal, const Plan& plan) {
+  const SpeedPlan& s = *plan.speed;
+  const double world = plan.setting.world_size();
+  terminal.out << "\nA step on " << plan.setting.world_size() << " x " << plan.device->name << ": "
+               << text("%.3g to %.3g s, %.0f to %.0f tokens/s each, MFU %.0f to %.0f %%\n",
+                       s.step_low_s, s.step_high_s, s.tokens_per_step / s.step_high_s / world,
+                       s.tokens_per_step / s.step_low_s / world, 100 * s.mfu_low, 100 * s.mfu_high)
+               << text("  computation %.3g to %.3g s", s.compute_low_s, s.compute_high_s)
+               << (s.recompute > 1 ? text(" (recomputation adds %.0f %%)", 100 * (s.recompute - 1))
+                                   : std::string())
+               << text(", communication %.3g s (%s GiB sent per worker)\n", s.communication_s,
+                       gib(s.send_bytes).c_str())
+               << "  assumed: " << kUsualMfuSource << ";\n"
+               << "  three quarters of a link's bandwidth; communication hidden behind computation "
+                  "where that lasts longer\n";
+}
+
+void print_text(const Terminal& terminal, const Plan& plan) {
+  const ModelSpec& m = plan.setting.train.model;
+  terminal.out << text("%.4g parameters, dim %lld, %lld layers; ",
+                       static_cast<double>(parameter_count(plan.blocks)),
+                       static_cast<long long>(m.dim), static_cast<long long>(m.layers))
+               << counted(plan.setting.world_size(), "worker") << ", "
+               << plan.setting.train.strategy << "\n\n";
+  Table table({"MEMORY OF A WORKER", "GIB", "HOW"});
+  for (const MemoryPart& part : plan.memory.parts) {
+    table.add({part.name, gib(part.bytes), part.why});
+  }
+  std::string of;
+  if (plan.device != nullptr) {
+    of = text("%.0f %% of %s GiB; 90 %% is usable",
+              100 * plan.memory.total() / plan.device->memory_bytes,
+              gib(plan.device->memory_bytes).c_str());
+  }
+  table.add({"total", gib(plan.memory.total()), of}, plan.fits() ? Colour::kNone : Colour::kRed);
+  table.print(terminal);
+  terminal.out << text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
+                       plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
+               << text("Operations per step:  %.4g TFLOP in %.0f tokens\n",
+                       plan.flops.whole * plan.tokens_per_step() * 1e-12, plan.tokens_per_step());
+  if (plan.speed) print_speed(terminal, plan);
+  if (!plan.fits()) terminal.out << "\nIt does NOT fit.\n";
+  if (!plan.advice.empty()) terminal.out << "\nAdvice:\n";
+  for (const Advice& advice : plan.advice) {
+    terminal.out << "  " << advice.change << "\n    " << advice.reason << "\n";
+  }
+}
+
+// null with "" = a CPU.
+Result<const Device*> device_option(const Invocation& invocation) {
+  const auto option = invocation.options.find("--gpu");
+  if (option == invocation.options.end() || option->second == "cpu") {
+    return static_cast<const Device*>(nullptr);
+  }
+  if (const Device* device = find_device(option->second)) return device;
+  std::string names = "cpu";
+  for (const Device& device : devices()) names += ", " + std::string(device.name);
+  return Error{ErrorCode::kInvalidArgument,
+               "--gpu: expected one of " + names + "; found \"" + option->second + "\""};
+}
+
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const auto device = device_option(invocation);
+  if (!device.ok()) return report_usage(terminal, "plan", device.error().message);
+  const auto nodes = number_option(invocation, "--nodes", 1, 100'000);
+  if (!nodes.ok()) return report_usage(terminal, "plan", nodes.error().message);
+  const std::string& file = invocation.arguments[0];
+  const JobYaml parsed = load_job_yaml(file);
+  if (!parsed.spec) {
+    terminal.err << describe_problems(printable(file), parsed.problems);
+    return kExitUsage;
+  }
+  JobSpec spec = *parsed.spec;
+  if (!spec.train) {
+    return report_usage(terminal, "plan",
+                        "the job has no workload.train, so its needs are unknown");
+  }
+  if (*nodes) spec.nodes = static_cast<int32_t>(**nodes);
+  if (const auto problems = find_problems(spec); !problems.empty()) {
+    return report_usage(terminal, "plan", problems[0].key + ": " + problems[0].message);
+  }
+  const Plan plan = make_plan(spec, *device);
+  invocation.json() ? print_json(terminal, plan) : print_text(terminal, plan);
+  return plan.fits() ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+Verb plan_verb() {
+  return {"plan",
+          "FILE [--gpu NAME] [--nodes N]",
+          "what a training job needs: memory, operations, time",
+          kHelp,
+          1,
+          1,
+          {Option{"--gpu", nullptr, "NAME"}, Option{"--nodes", nullptr, "N"}},
+          run};
+}
+
+}  // namespace hpctl

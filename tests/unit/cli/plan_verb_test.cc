@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "common/base/file.h"
+#include "hpctl/command_line.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Answer {
+  int status = 0;
+  std::string out;
+  std::string err;
+};
+
+class PlanVerb : public testing::Test {
+ protected:
+  Answer plan(const std::string& preset, std::vector<std::string> options) {
+    const std::string file = dir_ / "job.yaml";
+    EXPECT_TRUE(write_file_atomic(file,
+                                  "name: p\nnodes: 1\nworkers_per_node: 8\nworkload:\n"
+                                  "  train:\n    model: {preset: " +
+                                      preset +
+                                      "}\n    data: {path: absent, seq_len: 8192}\n"
+                                      "    batch: {global: 512}\n    steps: 10\n")
+                    .ok());
+    std::vector<std::string> words = {"plan", file};
+    words.insert(words.end(), options.begin(), options.end());
+    std::ostringstream out;
+    std::ostringstream err;
+    Terminal terminal{out, err};
+    const int status = run_command_line(words, terminal);
+    return {status, out.str(), err.str()};
+  }
+  TemporaryDirectory dir_;
+};
+
+TEST_F(PlanVerb, SaysWhatFitsAndWhatItTakes) {
+  const Answer text = plan("llama3-8b", {"--gpu", "h200"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  for (const char* word : {"8.03e+09 parameters", "moments", "activations", "logits", "total",
+                           "57.91 GFLOP", "51.47", "MFU", "TorchTitan benchmarks"}) {
+    EXPECT_THAT(text.out, HasSubstr(word));
+  }
+  const Answer document = plan("llama3-8b", {"--gpu=h200", "--json"});
+  const json plan = json::parse(document.out);
+  EXPECT_EQ(plan["fits"], true);
+  double sum = 0;
+  for (const json& part : plan["memory"]) sum += part["bytes"].get<double>();
+  EXPECT_NEAR(sum, plan["total_bytes"].get<double>(), 1);
+  EXPECT_LT(plan["step_s"][0], plan["step_s"][1]);
+}
+
+TEST_F(PlanVerb, WhatDoesNotFitIsStatus1WithAdvice) {
+  const Answer text = plan("llama3-70b", {"--gpu", "h100"});
+  EXPECT_EQ(text.status, 1);
+  EXPECT_THAT(text.out, HasSubstr("does NOT fit"));
+  EXPECT_THAT(text.out, HasSubstr("nodes: "));
+  EXPECT_EQ(plan("llama3-70b", {"--gpu", "h200", "--nodes", "16"}).status, 0);
+}
+
+TEST_F(PlanVerb, OnACpuThereIsNoGuessOfTime) {
+  const Answer text = plan("debugmodel", {});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("two slots"));
+  EXPECT_THAT(text.out, testing::Not(HasSubstr("MFU")));
+  EXPECT_FALSE(json::parse(plan("debugmodel", {"--json"}).out).contains("step_s"));
+}
+
+TEST_F(PlanVerb, BadWordsAreStatus2) {
+  EXPECT_THAT(plan("tiny", {"--gpu", "h1000"}).err, HasSubstr("expected one of cpu, "));
+  EXPECT_EQ(plan("tiny", {"--gpu", "h1000"}).status, 2);
+  EXPECT_EQ(plan("tiny", {"--nodes", "0"}).status, 2);
+  EXPECT_THAT(plan("tiny", {"--nodes", "7"}).err, HasSubstr("batch.global")) << "512 / 56";
+  EXPECT_EQ(plan("huge", {}).status, 2);
+}
+
+}  // namespace
+}  // namespace hpctl

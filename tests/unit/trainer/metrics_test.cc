@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says about itself: the counting of operations, event files that an independent reader
+// understands, traces.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "common/base/file.h"
+#include "tests/support/program_output.h"
+#include "tests/support/temporary_directory.h"
+#include "trainer/metrics/event_file.h"
+#include "trainer/metrics/metrics_writer.h"
+#include "trainer/metrics/step_times.h"
+#include "trainer/metrics/trace.h"
+#include "trainer/plan/devices.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kReader =
+    "/usr/bin/python3 " HPCTL_SOURCE "/tests/unit/trainer/read_events.py ";
+
+std::vector<json> read_lines(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+// The table of TorchTitan's Llama-3 flavors at 8192 tokens, in GFLOP.
+TEST(Flops, AreThoseThatTheFieldPublishes) {
+  const auto giga = [](const char* preset) {
+    const ModelSpec model = *model_preset(preset);
+    const FlopsPerToken flops = flops_per_token(model, llama_layout(model), 8192);
+    return std::pair(flops.whole * 1e-9, flops.causal * 1e-9);
+  };
+  EXPECT_NEAR(giga("llama3-8b").first, 57.91, 0.005);
+  EXPECT_NEAR(giga("llama3-8b").second, 51.47, 0.005);
+  EXPECT_NEAR(giga("llama3-70b").first, 481.4, 0.05);
+  EXPECT_NEAR(giga("llama3-70b").second, 449.2, 0.05);
+  EXPECT_NEAR(giga("llama3-405b").first, 2625, 0.5);
+  EXPECT_NEAR(giga("llama3-405b").second, 2524, 0.5);
+}
+
+TEST(Flops, MfuIsTheShareOfTheDevicesPeak) {
+  const ModelSpec model = *model_preset("llama3-8b");
+  // AWS' figures for TorchTitan on p5: 6,785 tokens/s per H100 are 39.73 %.
+  const Throughput t{.flops = flops_per_token(model, llama_layout(model), 8192),
+                     .world_size = 32,
+                     .peak_flops = find_device("h100")->peak_flops};
+  const StepMetrics m{.tokens = 6785 * 32, .step_s = 1};
+  EXPECT_NEAR(t.mfu_percent(t.tflops(m)), 39.73, 0.01);
+  EXPECT_LT(t.mfu_percent(t.tflops_causal(m)), 36);
+  EXPECT_THAT(console_line(m, t), HasSubstr("mfu 39.7/35.3 %"));
+  EXPECT_THAT(console_line(m, Throughput{.flops = t.flops}), testing::Not(HasSubstr("mfu")))
+      << "none where the peak is unknown";
+}
+
+TEST(Devices, AreKnownByTheNamesThatDriversReport) {
+  EXPECT_EQ(device_of_product("NVIDIA H100 80GB HBM3")->name, "h100");
+  EXPECT_EQ(device_of_product("NVIDIA H100 PCIe")->name, "h100-pcie");
+  EXPECT_EQ(device_of_product("NVIDIA H200")->name, "h200");
+  EXPECT_EQ(device_of_product("NVIDIA A100-SXM4-80GB")->name, "a100");
+  EXPECT_EQ(device_of_product("NVIDIA GB200")->name, "gb200");
+  EXPECT_EQ(device_of_product("NVIDIA B200")->name, "b200");
+  EXPECT_EQ(device_of_product("NVIDIA A10G")->name, "a10g");
+  EXPECT_EQ(device_of_product("Unheard Of 9000"), nullptr);
+}
+
+// Known answers of TFRecord: the record of an empty message.
+TEST(EventFile, FramesRecordsAsTensorFlowDoes) {
+  const std::string empty = tf_record("");
+  EXPECT_EQ(empty, std::string("\0\0\0\0\0\0\0\0\x29\x03\x98\x07\xd8\xea\x82\xa2", 16));
+}
+
+TEST(EventFile, AnIndependentReaderFindsWhatWasWritten) {
+  if (!path_exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
+  const TemporaryDirectory dir;
+  auto file = EventFile::create(dir / "a/b", 41);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const uint64_t far = uint64_t{1} << 40;
+  ASSERT_TRUE(file->append(41, {{"loss", 2.5}, {"lr", 1e-30}}).ok());
+  ASSERT_TRUE(file->append(far, {{"loss", std::numeric_limits<double>::infinity()}}).ok());
+  const ProgramOutput found = run_program(kReader + file->path());
+  ASSERT_EQ(found.status, 0);
+  std::string text = found.text;
+  const auto lines = read_lines(text.replace(text.find("Infinity"), 8, "\"inf\""));
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0]["file_version"], "brain.Event:2");
+  EXPECT_EQ(lines[1]["session"], 1);
+  EXPECT_EQ(lines[1]["step"], 41);
+  EXPECT_EQ(lines[2]["step"], 41);
+  EXPECT_EQ(lines[2]["scalars"]["loss"], 2.5);
+  EXPECT_EQ(lines[2]["scalars"]["lr"].get<float>(), 1e-30F);
+  EXPECT_GT(lines[2]["wall_time"], 1.6e9);
+  EXPECT_EQ(lines[3]["step"], far);
+  EXPECT_EQ(lines[3]["scalars"]["loss"], "inf");
+}
+
+TEST(EventFile, TensorBoardItselfReadsItAndForgetsRepeatedSteps) {
+  if (run_program("/usr/bin/python3 -c 'import tensorboard' 2>&1").status != 0) {
+    GTEST_SKIP() << "python3's tensorboard is not installed (Debian has no package of it)";
+  }
+  const TemporaryDirectory dir;
+  auto first = EventFile::create(dir.path(), 1);
+  for (uint64_t step = 1; step <= 3; ++step) ASSERT_TRUE(first->append(step, {{"x", 1}}).ok());
+  // Another file of the same second and process would have the same name.
+  const std::string later = dir / "events.out.tfevents.9999999999.host.1";
+  ASSERT_TRUE(write_file_atomic(later, tf_record(version_event(2e9)) +
+                                           tf_record(session_start_event(2e9, 3)) +
+                                           tf_record(scalars_event(2e9, 3, {{"x", 2}})))
+                  .ok());
+  const ProgramOutput found = run_program(std::string(kReader) + "--tensorboard " + dir.path());
+  ASSERT_EQ(found.status, 0);
+  EXPECT_EQ(read_lines(found.text).at(0)["x"], json::parse("[[1, 1.0], [2, 1.0], [3, 2.0]]"));
+}
+
+TEST(MetricsWriter, WritesLinesAndEventsOfTheSameValues) {
+  const TemporaryDirectory dir;
+  Throughput throughput{
+      .flops = {.whole = 2e9, .causal = 1e9}, .world_size = 2, .peak_flops = 1e12};
+  MetricsWriter writer(dir / "metrics.jsonl", throughput);
+  writer.open_events(dir / "tb", 7);
+  writer.append({.step = 7,
+                 .generation = 2,
+                 .loss = 1.5,
+                 .grad_norm = 0.5,
+                 .lr = 1e-3,
+                 .tokens = 100,
+                 .step_s = 0.5,
+                 .comm_s = 0.1,
+                 .data_s = 0.05,
+                 .save_s = 0.2,
+                 .peak_memory_bytes = int64_t{3} << 30});
+  const auto lines = read_lines(read_file(dir / "metrics.jsonl").value());
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0]["tokens_per_s"], 200);
+  EXPECT_DOUBLE_EQ(lines[0]["tflops"], 0.2);
+  EXPECT_DOUBLE_EQ(lines[0]["mfu"], 0.2);
+  EXPECT_DOUBLE_EQ(lines[0]["mfu_causal"], 0.1);
+  EXPECT_DOUBLE_EQ(lines[0]["save_ms"], 200);
+  if (!path_exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
+  const std::string events = dir / "tb/" + list_directory(dir / "tb").value().at(0);
+  const json scalars = read_lines(run_program(kReader + events).text).at(2)["scalars"];
+  EXPECT_EQ(scalars["loss_metrics/global_avg_loss"], 1.5);
+  EXPECT_EQ(scalars["throughput(tps)"], 100) << "per worker";
+  EXPECT_NEAR(scalars["time_metrics/data_loading(%)"], 10, 1e-5);
+  EXPECT_NEAR(scalars["time_metrics/communication(%)"], 20, 1e-5);
+  EXPECT_NEAR(scalars["mfu(%)"], 20, 1e-5);
+  EXPECT_EQ(scalars["memory/max_active(GiB)"], 3);
+}
+
+TEST(Trace, HoldsTheStepsAskedForAndNoOthers) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "trace/g1.r3.json";
+  Trace trace(path, 3, 5, 2);
+  StepTimes times(trace);
+  for (uint64_t step = 4; step <= 8; ++step) {
+    times.begin(step);
+    times.lap(StepPart::kData);
+    times.lap(StepPart::kCompute);
+    const auto now = StepTimes::Clock::now();
+    trace.add("gather", "layers.1", now - std::chrono::milliseconds(2), now);
+    times.lap(StepPart::kReduce);
+    EXPECT_EQ(path_exists(path), step >= 7) << "written when step 6 is complete";
+  }
+  const json document = json::parse(read_file(path).value());
+  std::map<std::string, int> spans;
+  std::set<int> steps;
+  for (const json& event : document["traceEvents"]) {
+    EXPECT_EQ(event["pid"], 3);
+    if (event["ph"] != "X") continue;
+    ++spans[event["cat"].get<std::string>() + " " + event["name"].get<std::string>()];
+    steps.insert(event["args"]["step"].get<int>());
+    EXPECT_GT(event["ts"], 1.6e15) << "microseconds since 1970";
+    if (event["cat"] == "gather") {
+      EXPECT_NEAR(event["dur"], 2000, 1);
+    }
+  }
+  EXPECT_EQ(steps, (std::set<int>{5, 6}));
+  EXPECT_EQ(spans["step data"], 2);
+  EXPECT_EQ(spans["gather layers.1"], 2);
+}
+
+}  // namespace
+}  // namespace hpctl

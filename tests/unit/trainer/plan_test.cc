@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan against known figures. Against real workers: worker_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "trainer/plan/advice.h"
+#include "trainer/plan/memory_plan.h"
+#include "trainer/plan/speed_plan.h"
+
+namespace hpctl {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+const std::vector<std::string> kAll = {"no_shard", "optimizer", "shard_grad_op", "full"};
+
+PlanSetting setting_of(const char* preset, int32_t nodes, int64_t global) {
+  PlanSetting s;
+  s.train.model = *model_preset(preset);
+  s.train.data.seq_len = 8192;
+  s.train.batch.global = global;
+  s.nodes = nodes;
+  s.workers_per_node = 8;
+  s.gpu = true;
+  return s;
+}
+
+std::map<std::string, double> parts_of(const PlanSetting& s) {
+  std::map<std::string, double> parts;
+  for (const MemoryPart& part : plan_memory(s, llama_layout(s.train.model)).parts) {
+    parts[part.name] = part.bytes;
+  }
+  return parts;
+}
+
+// fp32 parameters, gradients and two moments are 16 bytes each: 119.7 GiB for 8B on one GPU, as
+// everybody computes it.
+TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
+  PlanSetting one = setting_of("llama3-8b", 1, 8);
+  one.workers_per_node = 1;
+  one.train.strategy = "no_shard";
+  auto parts = parts_of(one);
+  EXPECT_NEAR((parts["parameters"] + parts["moments"] + parts["gradients"]) / kGiB, 119.7, 0.05);
+  EXPECT_NEAR(parts["gathered blocks"] / kGiB, 119.7 / 8, 0.05) << "bf16";
+  const double parameters = parts["parameters"];
+  parts = parts_of(setting_of("llama3-8b", 4, 32));
+  EXPECT_NEAR(parts["parameters"] / (parameters / 32), 1, 1e-4);
+  one.train.optimizer.moments = "bf16";
+  EXPECT_EQ(parts_of(one)["moments"], parameters);
+}
+
+TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
+  std::map<std::string, double> total;
+  for (const std::string& strategy : kAll) {
+    PlanSetting s = setting_of("llama3-8b", 1, 8);
+    s.train.strategy = strategy;
+    total[strategy] = plan_memory(s, llama_layout(s.train.model)).total();
+  }
+  EXPECT_LT(total["full"], total["shard_grad_op"]);
+  EXPECT_LT(total["shard_grad_op"], total["optimizer"]);
+  EXPECT_LT(total["optimizer"], total["no_shard"]);
+  PlanSetting s = setting_of("llama3-8b", 1, 8);
+  const double none = parts_of(s)["activations"];
+  s.train.memory.activation_checkpointing = "selective";
+  const double selective = parts_of(s)["activations"];
+  s.train.memory.activation_checkpointing = "full";
+  const double full = parts_of(s)["activations"];
+  EXPECT_EQ(full, 32.0 * 8192 * 4096 * 2) << "the inputs of the layers in bf16";
+  EXPECT_NEAR(selective, (none + full) / 2, 1) << "every second of 32 layers";
+  s.train.loss.chunk_tokens = 1024;
+  EXPECT_LT(plan_memory(s, llama_layout(s.train.model)).total(), total["full"]);
+}
+
+// TorchTitan's own table, 8B on 8 H100 with full sharding, batch 2, selective checkpointing, eager:
+// 5,762 tokens/s per GPU. The range must hold it.
+TEST(SpeedPlan, PublishedThroughputLiesInTheRange) {
+  PlanSetting s = setting_of("llama3-8b", 1, 16);
+  s.train.batch.micro = 2;
+  const SpeedPlan plan = plan_speed(s, llama_layout(s.train.model), *find_device("h100"));
+  const double low = plan.tokens_per_step / plan.step_high_s / 8;
+  const double high = plan.tokens_per_step / plan.step_low_s / 8;
+  EXPECT_LT(low, 5762);
+  EXPECT_GT(high, 6667) << "compiled";
+  EXPECT_NEAR(plan.mfu_high, kUsualMfuHigh, 1e-9) << "communication is hidden within a node";
+}
+
+TEST(SpeedPlan, SlowLinksAndRecomputationCost) {
+  PlanSetting s = setting_of("llama3-8b", 4, 32);
+  const auto blocks = llama_layout(s.train.model);
+  const SpeedPlan fast = plan_speed(s, blocks, *find_device("h100"));
+  const SpeedPlan slow = plan_speed(s, blocks, *find_device("a100"));
+  EXPECT_GT(slow.communication_s, 4 * fast.communication_s);
+  s.train.memory.activation_checkpointing = "full";
+  EXPECT_NEAR(plan_speed(s, blocks, *find_device("h100")).compute_low_s, fast.compute_low_s * 4 / 3,
+              1e-9);
+  s.train.strategy = "no_shard";
+  EXPECT_NEAR(plan_speed(s, blocks, *find_device("h100")).send_bytes,
+              2.0 * 31 / 32 * 4 * static_cast<double>(parameter_count(blocks)), 1);
+}
+
+double total_of(const PlanSetting& s) {
+  return plan_memory(s, llama_layout(s.train.model)).total();
+}
+
+TEST(Advice, MakesAJobFitThatDidNot) {
+  const Device& device = *find_device("h100");
+  const PlanSetting s = setting_of("llama3-70b", 1, 512);
+  const auto blocks = llama_layout(s.train.model);
+  ASSERT_GT(total_of(s), device.memory_bytes);
+  const auto advice = advise(s, blocks, device, device.memory_bytes, kAll);
+  ASSERT_FALSE(advice.empty());
+  PlanSetting changed = s;
+  for (const Advice& a : advice) {
+    const size_t colon = a.change.find(": ");
+    const std::string key = a.change.substr(0, colon);
+    const std::string value = a.change.substr(colon + 2);
+    EXPECT_THAT(a.reason, HasSubstr("memory ")) << "each line says what it does";
+    if (key == "nodes") changed.nodes = std::stoi(value);
+    if (key.ends_with("strategy")) changed.train.strategy = value;
+    if (key.ends_with("micro")) changed.train.batch.micro = std::stoi(value);
+    if (key.ends_with("chunk_tokens")) changed.train.loss.chunk_tokens = std::stoi(value);
+    if (key.ends_with("checkpointing")) changed.train.memory.activation_checkpointing = value;
+  }
+  EXPECT_GT(changed.nodes, 1);
+  EXPECT_LE(total_of(changed), device.memory_bytes * kUsableMemory);
+  changed.nodes /= 2;
+  EXPECT_TRUE(advise(changed, blocks, device, device.memory_bytes, kAll)
+                  .at(0)
+                  .change.starts_with("nodes: "))
+      << "half as many do not do, whatever else is changed";
+}
+
+TEST(Advice, SaysWhenNothingHelps) {
+  const Device& device = *find_device("a10g");
+  const PlanSetting s = setting_of("llama3-405b", 1, 8);
+  const auto advice = advise(s, llama_layout(s.train.model), device, device.memory_bytes, kAll);
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_THAT(advice[0].change, HasSubstr("more memory"));
+}
+
+TEST(Advice, LeavesAGoodJobAlone) {
+  const Device& device = *find_device("h200");
+  PlanSetting s = setting_of("llama3-8b", 1, 8);
+  const auto blocks = llama_layout(s.train.model);
+  ASSERT_LE(total_of(s), device.memory_bytes * kUsableMemory);
+  EXPECT_TRUE(advise(s, blocks, device, device.memory_bytes, kAll).empty());
+  s.train.memory.activation_checkpointing = "full";
+  const auto advice = advise(s, blocks, device, device.memory_bytes, kAll);
+  ASSERT_FALSE(advice.empty());
+  EXPECT_EQ(advice[0].change, "workload.train.memory.activation_checkpointing: none");
+}
+
+}  // namespace
+}  // namespace hpctl

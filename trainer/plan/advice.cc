@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/plan/advice.h"
+
+#include <array>
+#include <cstdio>
+
+#include "trainer/plan/speed_plan.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int32_t kMaxNodes = 4096;
+constexpr int64_t kChunkTokens = 2048;
+// A change for less gain than this is not worth an edit.
+constexpr double kWorthwhile = 0.97;
+
+template <typename... Values>
+std::string text(const char* format, Values... values) {
+  std::array<char, 200> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, values...);
+  return buffer.data();
+}
+
+double gib(double bytes) { return bytes / (1024.0 * 1024 * 1024); }
+
+class Search {
+ public:
+  Search(const std::vector<Block>& blocks, const Device& device, double memory_bytes,
+         const std::vector<std::string>& strategies)
+      : blocks_(blocks),
+        device_(device),
+        usable_(memory_bytes * kUsableMemory),
+        strategies_(strategies) {}
+
+  bool fits(const PlanSetting& s) const { return memory(s) <= usable_; }
+  double memory(const PlanSetting& s) const { return plan_memory(s, blocks_).total(); }
+  double seconds(const PlanSetting& s) const {
+    const SpeedPlan plan = plan_speed(s, blocks_, device_);
+    return (plan.step_low_s + plan.step_high_s) / 2;
+  }
+
+  // The fastest variant that fits; of equally fast ones the one nearest to `given`.
+  std::optional<PlanSetting> best(const PlanSetting& given) const {
+    std::optional<PlanSetting> best;
+    double least = 0;
+    for (const PlanSetting& candidate : variants(given)) {
+      if (!fits(candidate)) continue;
+      const double time = seconds(candidate);
+      if (best && time > least * kWorthwhile) continue;
+      best = candidate;
+      least = time;
+    }
+    return best;
+  }
+
+ private:
+  // Nearest first: the given one, then fewer and fewer things as they are.
+  std::vector<PlanSetting> variants(const PlanSetting& given) const {
+    std::vector<PlanSetting> all = {given};
+    std::vector<std::string> strategies = {given.train.strategy};
+    strategies.insert(strategies.end(), strategies_.begin(), strategies_.end());
+    std::vector<int64_t> micros = {given.train.batch.micro};
+    const int64_t most = given.train.batch.global / given.world_size();
+    for (int64_t micro = 1; micro <= most; ++micro) {
+      if (given.train.batch.global % (micro * given.world_size()) == 0) micros.push_back(micro);
+    }
+    for (const int64_t chunk : {given.train.loss.chunk_tokens, kChunkTokens}) {
+      for (const std::string& strategy : strategies) {
+        for (const int64_t micro : micros) {
+          for (const char* checkpointing : {"none", "selective", "full"}) {
+            PlanSetting s = given;
+            s.train.strategy = strategy;
+            s.train.batch.micro = micro;
+            s.train.loss.chunk_tokens = chunk;
+            s.train.memory.activation_checkpointing = checkpointing;
+            all.push_back(std::move(s));
+          }
+        }
+      }
+    }
+    return all;
+  }
+
+  const std::vector<Block>& blocks_;
+  const Device& device_;
+  double usable_;
+  const std::vector<std::string>& strategies_;
+};
+
+// One line per difference, each with its own effect on the given setting.
+std::vector<Advice> differences(const Search& search, const PlanSetting& from,
+                                const PlanSetting& to) {
+  std::vector<Advice> advice;
+  const auto effect = [&](const PlanSetting& changed, const char* what) {
+    return text("%s: memory %.1f -> %.1f GiB, step %.3g -> %.3g s", what, gib(search.memory(from)),
+                gib(search.memory(changed)), search.seconds(from), search.seconds(changed));
+  };
+  if (to.nodes != from.nodes) {
+    PlanSetting s = from;
+    s.nodes = to.nodes;
+    advice.push_back({"nodes: " + std::to_string(to.nodes),
+                      effect(s, "each worker then holds a smaller shard")});
+  }
+  if (to.train.strategy != from.train.strategy) {
+    PlanSetting s = from;
+    s.train.strategy = to.train.strategy;
+    advice.push_back({"workload.train.parallelism.strategy: " + to.train.strategy,
+                      effect(s, keeps_parameters(to.train) && !keeps_parameters(from.train)
+                                    ? "there is room for parameters that stay gathered, which "
+                                      "saves messages"
+                                    : "shards more of what each worker holds")});
+  }
+  const std::string& checkpointing = to.train.memory.activation_checkpointing;
+  if (checkpointing != from.train.memory.activation_checkpointing) {
+    PlanSetting s = from;
+    s.train.memory.activation_checkpointing = checkpointing;
+    advice.push_back({"workload.train.memory.activation_checkpointing: " + checkpointing,
+                      effect(s, checkpointing == "none" ? "activations fit without recomputing them"
+                                                        : "recomputes activations")});
+  }
+  if (to.train.batch.micro != from.train.batch.micro) {
+    PlanSetting s = from;
+    s.train.batch.micro = to.train.batch.micro;
+    advice.push_back({"workload.train.batch.micro: " + std::to_string(to.train.batch.micro),
+                      effect(s, to.train.batch.micro > from.train.batch.micro
+                                    ? "fewer gathers for the same global batch"
+                                    : "fewer activations at a time")});
+  }
+  if (to.train.loss.chunk_tokens != from.train.loss.chunk_tokens) {
+    PlanSetting s = from;
+    s.train.loss.chunk_tokens = to.train.loss.chunk_tokens;
+    advice.push_back(
+        {"workload.train.loss.chunk_tokens: " + std::to_string(to.train.loss.chunk_tokens),
+         effect(s, "never has all logits in memory")});
+  }
+  return advice;
+}
+
+}  // namespace
+
+std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>& blocks,
+                           const Device& device, double memory_bytes,
+                           const std::vector<std::string>& strategies) {
+  const Search search(blocks, device, memory_bytes, strategies);
+  if (const auto best = search.best(setting)) return differences(search, setting, *best);
+  PlanSetting larger = setting;
+  while (larger.nodes < kMaxNodes) {
+    larger.nodes *= 2;
+    // The global batch stays; where it cannot be divided that far, more nodes do not help.
+    if (larger.train.batch.global % larger.world_size() != 0) break;
+    larger.train.batch.micro = 1;
+    if (const auto best = search.best(larger)) {
+      return differences(search, setting, *best);
+    }
+  }
+  return {{"a device with more memory, or a larger workload.train.batch.global over more nodes",
+           text("no number of nodes that divides the global batch, no strategy and no "
+                "checkpointing fits into %.0f %% of %.0f GiB",
+                kUsableMemory * 100, gib(memory_bytes))}};
+}
+
+}  // namespace hpctl

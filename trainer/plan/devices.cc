@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/plan/devices.h"
+
+#include <array>
+
+namespace hpctl {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// A more special match comes first. p4d, p5, p5en and p6 instances: 400, 3200, 3200 and 3200 Gb/s
+// per 8 GPUs (p6-b200: 8 x 400).
+constexpr std::array<Device, 12> kDevices = {{
+    {"h100-nvl", "H100 NVL", 835e12, 94 * kGiB, 300e9, 50e9, 8},
+    {"h100-pcie", "H100 PCIe", 756e12, 80 * kGiB, 64e9, 50e9, 8},
+    {"h100", "H100", 989e12, 80 * kGiB, 450e9, 50e9, 8},
+    {"h200", "H200", 989e12, 141 * kGiB, 450e9, 50e9, 8},
+    {"h20", "H20", 148e12, 96 * kGiB, 450e9, 50e9, 8},
+    {"a100-40g", "A100-SXM4-40GB", 312e12, 40 * kGiB, 300e9, 6.25e9, 8},
+    {"a100", "A100", 312e12, 80 * kGiB, 300e9, 6.25e9, 8},
+    {"gb200", "GB200", 2.5e15, 186 * kGiB, 900e9, 50e9, 4},
+    {"b200", "B200", 2.25e15, 180 * kGiB, 900e9, 50e9, 8},
+    {"mi300x", "MI300X", 1300e12, 192 * kGiB, 448e9, 50e9, 8},
+    {"l40s", "L40S", 362e12, 48 * kGiB, 32e9, 12.5e9, 8},
+    {"a10g", "A10G", 70e12, 24 * kGiB, 32e9, 1.5e9, 4},
+}};
+
+}  // namespace
+
+std::span<const Device> devices() { return kDevices; }
+
+const Device* find_device(std::string_view name) {
+  for (const Device& device : kDevices) {
+    if (device.name == name) return &device;
+  }
+  return nullptr;
+}
+
+const Device* device_of_product(std::string_view product) {
+  for (const Device& device : kDevices) {
+    if (product.find(device.match) != std::string_view::npos) return &device;
+  }
+  return nullptr;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPU can do at best, for MFU and for plans. Peaks are dense bf16 without sparsity, those
+// that TorchTitan uses (`tools/utils.py:get_peak_flops`), so that shares compare; memory is what
+// the maker states; bandwidths are the makers' too, and only plans use them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace hpctl {
+
+struct Device {
+  std::string_view name;        // as `hpctl plan --gpu` takes it
+  std::string_view match;       // in the product name that the driver reports
+  double peak_flops = 0;        // per second, dense bf16
+  double memory_bytes = 0;      // 0 = the machine's
+  double link_bytes_per_s = 0;  // to the GPUs of the node, one direction
+  double net_bytes_per_s = 0;   // to other nodes, per GPU, in instances that AWS offers
+  int per_node = 8;
+};
+
+std::span<const Device> devices();
+// By the name of a plan; null when unknown.
+const Device* find_device(std::string_view name);
+// By product name, e.g. "NVIDIA H100 80GB HBM3"; null when unknown.
+const Device* device_of_product(std::string_view product);
+
+}  // namespace hpctl

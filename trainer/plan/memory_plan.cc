@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/plan/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace hpctl {
+namespace {
+
+constexpr double kFp32 = 4;
+
+double compute_bytes(const TrainSpec& train) { return train.precision == "fp32" ? 4 : 2; }
+
+double elements_of(const std::vector<Block>& blocks, int32_t shards) {
+  double sum = 0;
+  for (const Block& block : blocks) sum += static_cast<double>(shard_capacity(block.numel, shards));
+  return sum;
+}
+
+double largest_block(const std::vector<Block>& blocks) {
+  int64_t most = 0;
+  for (const Block& block : blocks) most = std::max(most, block.numel);
+  return static_cast<double>(most);
+}
+
+// Bytes that autograd keeps of one layer and micro-batch, and what its backward pass needs beside
+// them at its peak.
+struct LayerActivations {
+  double input = 0;  // always kept
+  double kept = 0;   // the rest, unless it is recomputed
+  double work = 0;
+};
+
+LayerActivations layer_activations(const PlanSetting& s) {
+  const ModelSpec& m = s.train.model;
+  const double c = compute_bytes(s.train);
+  const bool narrow = c < kFp32;
+  const auto tokens = static_cast<double>(s.train.batch.micro * s.train.data.seq_len);
+  const double wide_row = tokens * static_cast<double>(m.dim);
+  const double kv_row = wide_row * static_cast<double>(m.kv_heads) / static_cast<double>(m.heads);
+  const double ffn_row = tokens * static_cast<double>(m.ffn);
+  const double scores =
+      s.gpu ? 0 : tokens * static_cast<double>(m.heads) * static_cast<double>(s.train.data.seq_len);
+  LayerActivations a;
+  a.input = wide_row * c;
+  // Of each norm: its input in fp32 (the layer's own input serves when that is fp32), its square,
+  // the normalised value, the result.
+  const double norms = wide_row * (narrow ? 2 * (2 * kFp32 + 2 * c) : 7 * c);
+  const double attention =
+      wide_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
+  const double weights = scores * (narrow ? kFp32 + c : c);
+  const double fused = s.gpu ? tokens * static_cast<double>(m.heads) * kFp32 + wide_row * c : 0;
+  const double feed_forward = ffn_row * 4 * c;
+  // Scores before and after the mask are freed at once, and what the layer keeps later goes in
+  // their place; as much as that does not fill stays empty, since later layers need as much again.
+  const double holes = std::max(0.0, scores * (c + kFp32) - feed_forward);
+  a.kept = norms + attention + weights + holes + fused + feed_forward;
+  // The gradients of the scores (before and after softmax, and rounded), while the feed-forward
+  // part is done; or those of the three wide products of that part.
+  const double in_attention = scores * (2 * kFp32 + (narrow ? c : 0)) - feed_forward - holes;
+  a.work = std::max(in_attention, ffn_row * 3 * c) + wide_row * 2 * c;
+  return a;
+}
+
+bool recomputed(const TrainSpec& train, int64_t layer) {
+  const MemorySpec& memory = train.memory;
+  if (memory.activation_checkpointing == "full") return true;
+  return memory.activation_checkpointing == "selective" && memory.every > 0 &&
+         layer % memory.every == 0;
+}
+
+// The head at its peak: logits, their log-softmax and its gradients, in fp32.
+double head_bytes(const PlanSetting& s) {
+  const TrainSpec& t = s.train;
+  const int64_t all = t.batch.micro * t.data.seq_len;
+  const int64_t chunk = t.loss.chunk_tokens;
+  const auto rows = static_cast<double>(chunk > 0 ? std::min(chunk, all) : all);
+  return rows * static_cast<double>(t.model.vocab) * 3 * kFp32;
+}
+
+void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
+  const int32_t shards = shard_count(s);
+  const double shard = elements_of(blocks, shards);
+  const double copies = s.gpu ? 1 : 3;
+  const std::string of = " of 1/" + std::to_string(shards) + " of the parameters" +
+                         (s.gpu ? "" : ", two slots and the copy that a save writes");
+  plan.parts.push_back({"parameters", copies * shard * kFp32, "fp32" + of});
+  const double moment = s.train.optimizer.moments == "bf16" ? 2 : kFp32;
+  plan.parts.push_back(
+      {"moments", copies * shard * 2 * moment, "two in " + s.train.optimizer.moments + of});
+}
+
+void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
+  const int32_t shards = shard_count(s);
+  const double c = compute_bytes(s.train);
+  const double largest = largest_block(blocks);
+  const double whole = elements_of(blocks, 1);
+  const double shard = elements_of(blocks, shards);
+  const double partial =
+      static_cast<double>(shard_capacity(static_cast<int64_t>(largest), shards)) * kFp32;
+  if (keeps_gradients(s.train)) {
+    plan.parts.push_back({"gradients", whole * kFp32, "fp32, of all parameters"});
+  } else {
+    plan.parts.push_back(
+        {"gradients", shard * kFp32 + partial, "fp32 of 1/" + std::to_string(shards)});
+    plan.parts.push_back({"gradient buffers", 2 * largest * kFp32, "two blocks in fp32"});
+  }
+  if (keeps_parameters(s.train)) {
+    plan.parts.push_back({"gathered blocks", whole * c, "all, for the whole step"});
+  } else {
+    plan.parts.push_back({"gathered blocks", 2 * largest * c, "one in use, one under way"});
+  }
+}
+
+void add_activations(MemoryPlan& plan, const PlanSetting& s) {
+  const LayerActivations layer = layer_activations(s);
+  double kept = 0;
+  bool any_recomputed = false;
+  for (int64_t i = 0; i < s.train.model.layers; ++i) {
+    const bool again = recomputed(s.train, i);
+    any_recomputed = any_recomputed || again;
+    kept += layer.input + (again ? 0 : layer.kept);
+  }
+  const std::string of = std::to_string(s.train.model.layers) + " layers, " +
+                         std::to_string(s.train.batch.micro) + " x " +
+                         std::to_string(s.train.data.seq_len) + " tokens, checkpointing " +
+                         s.train.memory.activation_checkpointing;
+  plan.parts.push_back({"activations", kept, of});
+  // The head works before the first layer's backward: the larger of the two counts.
+  const double head = head_bytes(s);
+  const double work = layer.work + (any_recomputed ? layer.kept : 0);
+  const std::string chunk = s.train.loss.chunk_tokens > 0
+                                ? std::to_string(s.train.loss.chunk_tokens) + " tokens at a time"
+                                : "all tokens of a micro-batch";
+  if (head >= work) {
+    plan.parts.push_back({"logits", head, chunk + ", with softmax and gradient in fp32"});
+  } else {
+    plan.parts.push_back({"one layer's backward", work, "larger than the logits"});
+  }
+}
+
+}  // namespace
+
+double MemoryPlan::total() const {
+  return std::accumulate(parts.begin(), parts.end(), 0.0,
+                         [](double sum, const MemoryPart& part) { return sum + part.bytes; });
+}
+
+int32_t shard_count(const PlanSetting& setting) {
+  const TrainSpec& train = setting.train;
+  if (train.strategy == "no_shard") return 1;
+  if (train.strategy != "hybrid") return setting.world_size();
+  const int64_t group = train.shard_group > 0 ? train.shard_group : setting.workers_per_node;
+  return static_cast<int32_t>(std::min<int64_t>(group, setting.world_size()));
+}
+
+bool keeps_parameters(const TrainSpec& train) {
+  return train.strategy == "no_shard" || train.strategy == "optimizer" ||
+         train.strategy == "shard_grad_op" || train.reshard_after_forward == "never";
+}
+
+bool keeps_gradients(const TrainSpec& train) {
+  return train.strategy == "no_shard" || train.strategy == "optimizer";
+}
+
+MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
+  MemoryPlan plan;
+  add_state(plan, setting, blocks);
+  add_buffers(plan, setting, blocks);
+  add_activations(plan, setting);
+  return plan;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one worker's memory holds at the peak of a step, by component. The state and the buffers
+// follow from the layout exactly; activations are the tensors that autograd keeps, read off
+// model/llama.cc operation by operation. Everything else (the program and its libraries, allocator
+// rounding) is not in the plan. docs/decisions/1301-plan.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/train_spec.h"
+#include "trainer/parallel/block_layout.h"
+
+namespace hpctl {
+
+// What is planned: a training job on so many workers.
+struct PlanSetting {
+  TrainSpec train;
+  int32_t nodes = 1;
+  int32_t workers_per_node = 1;
+  // On a GPU attention is fused (its scores are never stored), and the state has one copy there; on
+  // a CPU it has two slots (docs/formats.md, State arena) and the copy that a save writes from.
+  bool gpu = false;
+
+  int32_t world_size() const { return nodes * workers_per_node; }
+};
+
+struct MemoryPart {
+  const char* name;  // "parameters", "gradients", "moments", ...
+  double bytes = 0;  // of one worker, at the peak of a step
+  std::string why;   // how it comes about, a few words
+};
+
+struct MemoryPlan {
+  std::vector<MemoryPart> parts;
+  double total() const;
+};
+
+// Workers that share one copy of parameters and moments.
+int32_t shard_count(const PlanSetting& setting);
+// Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step.
+bool keeps_parameters(const TrainSpec& train);
+bool keeps_gradients(const TrainSpec& train);
+
+MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks);
+
+}  // namespace hpctl

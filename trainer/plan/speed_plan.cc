@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/plan/speed_plan.h"
+
+#include <algorithm>
+
+namespace hpctl {
+namespace {
+
+// A quarter of forward and backward is the forward pass, run again for recomputed layers.
+double recompute_factor(const TrainSpec& train) {
+  const MemorySpec& memory = train.memory;
+  if (memory.activation_checkpointing == "full") return 4.0 / 3;
+  if (memory.activation_checkpointing != "selective") return 1;
+  if (memory.every <= 0) return 1.05;  // element-wise operations only
+  const int64_t layers = train.model.layers;
+  const int64_t again = (layers + memory.every - 1) / memory.every;
+  return 1 + static_cast<double>(again) / static_cast<double>(layers) / 3;
+}
+
+// Bytes a worker sends in a step: gathers in the compute type, reductions in fp32. A ring sends
+// (n-1)/n of the whole per collective.
+double bytes_sent(const PlanSetting& s, double parameters, double micro_batches) {
+  const double world = s.world_size();
+  const double shards = shard_count(s);
+  const double ring = (shards - 1) / shards;
+  const double c = s.train.precision == "fp32" ? 4 : 2;
+  const double gathers =
+      keeps_parameters(s.train) ? (shards > 1 ? 1 : 0) : 2 * micro_batches;  // forward, backward
+  const double reductions = keeps_gradients(s.train) ? 1 : micro_batches;
+  double bytes = ring * parameters * (gathers * c + reductions * 4);
+  // Replicas add up their shards: twice (n-1)/n of it.
+  const double replicas = world / shards;
+  bytes += 2 * (replicas - 1) / replicas * parameters / shards * 4;
+  return bytes;
+}
+
+}  // namespace
+
+SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks, const Device& device) {
+  SpeedPlan plan;
+  const BatchSpec& batch = s.train.batch;
+  const double world = s.world_size();
+  plan.flops = flops_per_token(s.train.model, blocks, s.train.data.seq_len);
+  plan.tokens_per_step = static_cast<double>(batch.global * s.train.data.seq_len);
+  plan.recompute = recompute_factor(s.train);
+  const double counted = plan.tokens_per_step * plan.flops.whole / world;
+  plan.compute_low_s = counted * plan.recompute / (device.peak_flops * kUsualMfuHigh);
+  plan.compute_high_s = counted * plan.recompute / (device.peak_flops * kUsualMfuLow);
+  const double micro_batches =
+      std::max(1.0, static_cast<double>(batch.global) / (static_cast<double>(batch.micro) * world));
+  plan.send_bytes = bytes_sent(s, static_cast<double>(parameter_count(blocks)), micro_batches);
+  const double link = s.nodes > 1 && shard_count(s) > s.workers_per_node ? device.net_bytes_per_s
+                                                                         : device.link_bytes_per_s;
+  // Three quarters of a link's bandwidth is what large collectives get.
+  plan.communication_s = plan.send_bytes / (0.75 * link);
+  plan.step_low_s = std::max(plan.compute_low_s, plan.communication_s);
+  plan.step_high_s = std::max(plan.compute_high_s, plan.communication_s);
+  plan.mfu_low = counted / (plan.step_high_s * device.peak_flops);
+  plan.mfu_high = counted / (plan.step_low_s * device.peak_flops);
+  return plan;
+}
+
+}  // namespace hpctl

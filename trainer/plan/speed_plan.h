@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a step should take on a known GPU: arithmetic at a share of the peak that is usual for
+// this kind of training, against the bytes that the strategy sends. A range, not a promise.
+#pragma once
+
+#include <string>
+
+#include "trainer/plan/devices.h"
+#include "trainer/plan/flops.h"
+#include "trainer/plan/memory_plan.h"
+
+namespace hpctl {
+
+// TorchTitan's convention. Sources: TorchTitan benchmarks, Llama-3 8B on H100 at 8192 tokens: 33.7
+// (eager) to 39.0 % (compiled) with FSDP and selective checkpointing; llm-foundry, 1B to 70B: 37 to
+// 46 %. The lower end allows for slower kernels, small models have less to gain.
+inline constexpr double kUsualMfuLow = 0.30;
+inline constexpr double kUsualMfuHigh = 0.45;
+inline constexpr const char* kUsualMfuSource =
+    "dense bf16 training of 1B to 70B models on H100 with FSDP reaches 34 to 46 % "
+    "(TorchTitan benchmarks 2024-12, MosaicML llm-foundry); 30 to 45 % is assumed";
+
+struct SpeedPlan {
+  FlopsPerToken flops;
+  double tokens_per_step = 0;
+  double recompute = 1;        // operations executed over those counted
+  double compute_low_s = 0;    // of a step, at the high end of the usual share
+  double compute_high_s = 0;   // at the low end
+  double send_bytes = 0;       // per worker and step
+  double communication_s = 0;  // of those on the slowest link they cross
+  double step_low_s = 0;       // communication hidden as far as computation lasts
+  double step_high_s = 0;
+  double mfu_low = 0;  // share of the peak that step_high_s and step_low_s mean
+  double mfu_high = 0;
+};
+
+SpeedPlan plan_speed(const PlanSetting& setting, const std::vector<Block>& blocks,
+                     const Device& device);
+
+}  // namespace hpctl
