@@ -115,7 +115,7 @@ for life in 1 2 3 4 5 6 7 8 9 10; do
   [ -z "$(verdict_of_job)" ] || break
   say "the controller ended with $status (life $life)"
   # 3: a successor on another node has taken over, the agents live as long as the job does.
-  # 5: Slurm requeues the job and ends everything here.
+  # 5: Slurm requeues the job and ends everything here, see below.
   if [ "$status" -eq 3 ] || [ "$status" -eq 5 ]; then break; fi
 done
 
@@ -128,6 +128,11 @@ if [ -n "$(verdict_of_job)" ]; then
 elif [ "$status" -eq 3 ]; then
   say "the job goes on under a controller on another node"
   wait_for "$agents"
+elif [ "$status" -eq 5 ]; then
+  # Were this script to end first, Slurm might take its exit status for the end of the job.
+  trap '' TERM
+  until=$((SECONDS + 120))
+  while [ $SECONDS -lt $until ]; do sleep 0.2; done
 fi
 verdict=$(verdict_of_job)
 say "job $job ends with ${verdict:=1}"

@@ -63,7 +63,7 @@ std::vector<std::string> own_addresses() {
 }
 
 std::string node_address() {
-  const std::string address = source_address(kAnywhere);
+  std::string address = source_address(kAnywhere);
   if (!address.empty()) return address;
   const auto addresses = own_addresses();
   return addresses.empty() ? kLoopback : addresses.front();

@@ -55,7 +55,8 @@ void on(Transition& t, const ActionFailed& e) {
     refuse_requeue(t, job, e.reason);
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
-    if (job.stage == PlanStage::kWaitNodes && t.has_ranks(node->key)) enter_wait_nodes(t, job);
+    const bool has_ranks = node != nullptr && t.has_ranks(node->key);
+    if (job.stage == PlanStage::kWaitNodes && has_ranks) enter_wait_nodes(t, job);
   } else if (node != nullptr && !t.has_ranks(node->key)) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
   } else if (e.node_fault && node != nullptr && !job.cancel_requested &&

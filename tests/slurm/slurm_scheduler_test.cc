@@ -247,7 +247,7 @@ TEST_F(SchedulerOnSlurm, WithoutTheRightToReplaceTheOperatorsCommandIsSaid) {
   const auto* failed = std::get_if<core::ActionFailed>(&answer);
   ASSERT_NE(failed, nullptr);
   EXPECT_THAT(failed->reason, HasSubstr("ask one to run: sudo scontrol update nodename=n2 "
-                                        "state=fail reason=\"Action:Replace\""));
+                                        "state=FAIL reason=\"Action:Replace\""));
   EXPECT_EQ(slurm_->nodes({"n2"})->front().reason, "");
 }
 
