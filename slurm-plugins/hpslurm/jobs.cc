@@ -30,6 +30,10 @@ char* mutable_text(const std::string& value) {
   return value.empty() ? nullptr : const_cast<char*>(value.c_str());
 }
 
+// Of a change to a job that has just been requeued: 8 s in all.
+constexpr int kUpdateAttempts = 32;
+constexpr useconds_t kUpdatePauseUs = 250'000;
+
 uint32_t job_id(const json& arguments) { return arguments.at("job").get<uint32_t>(); }
 std::string job_text(uint32_t id) { return "job " + std::to_string(id); }
 
@@ -236,9 +240,13 @@ Answer requeue(const json& arguments) {
   slurm_init_job_desc_msg(&change);
   const std::string list = join(excluded, ",");
   change.exc_nodes = mutable_text(list);
-  if (const auto updated = update(id, change, "excluded nodes"); !updated.ok()) {
-    return json{{"warning", updated.error().message}};
+  Outcome updated = update(id, change, "excluded nodes");
+  // slurmctld takes no change before it has registered the new life, which it does every 5 s.
+  for (int i = 0; !updated.ok() && errno == ESLURM_JOB_SETTING_DB_INX && i < kUpdateAttempts; ++i) {
+    ::usleep(kUpdatePauseUs);
+    updated = update(id, change, "excluded nodes");
   }
+  if (!updated.ok()) return json{{"warning", updated.error().message}};
   return json::object();
 }
 
