@@ -80,8 +80,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s is started by hpctl and hpcontroller, not by hand\n", argv[0]);
     return 2;
   }
-  // It ends when its client closes the stream. In a job Slurm's signals come to every process of the
-  // step: a requeue that we asked for would end the call before the nodes are excluded.
+  // It ends when its client closes the stream. In a job Slurm's signals come to every process of
+  // the step: a requeue that we asked for would end the call before the nodes are excluded.
   for (const int ignored : {SIGPIPE, SIGTERM, SIGINT}) ::signal(ignored, SIG_IGN);
   return hpctl::slurm::serve();
 }
