@@ -52,6 +52,7 @@ template <typename T>
 bool widen(const std::vector<uint8_t>& from, std::span<int64_t> out) {
   int64_t lowest = 0;
   for (size_t i = 0; i < out.size(); ++i) {
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): int8 is one of the format's numbers
     out[i] = static_cast<int64_t>(load<T>(from.data() + i * sizeof(T)));
     lowest = std::min(lowest, out[i]);
   }

@@ -80,8 +80,8 @@ Result<std::string> bytes_of(const std::string& text) {
 
 bool is_set(const json& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && !found->is_null() && *found != false && *found != "" &&
-         *found != 0.0;
+  if (found == object.end() || found->is_null() || *found == false || *found == 0.0) return false;
+  return !found->is_string() || !found->get_ref<const std::string&>().empty();
 }
 
 Result<int32_t> id_of(const json& value) {
@@ -266,7 +266,7 @@ class JsonEncoder : public Encoder {
     const size_t valid = valid_utf8_prefix(text);
     if (valid < text.size()) return not_utf8(valid);
     const size_t before = ids.size();
-    const Outcome done = encode_all(text, ids);
+    Outcome done = encode_all(text, ids);
     if (!done.ok()) ids.resize(before);
     return done;
   }
