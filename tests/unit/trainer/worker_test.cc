@@ -223,6 +223,9 @@ double planned_peak(const Job& job) {
 // What one layer with few words needs beyond its plan is the program with its libraries, which for
 // products of the same shapes take the same work space.
 TEST(Worker, PeakMemoryIsAsPlanned) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer keeps freed memory and pads what is in use";
+#endif
   for (const char* precision : {"fp32", "bf16"}) {
     const auto job_of = [&](Job& job, int64_t layers, int64_t vocab) {
       ModelSpec& model = job.workload.train.model;
