@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/process_stat.h"
 
 namespace hpctl::holder {
 namespace {
@@ -20,11 +21,8 @@ bool owner_lives(const std::string& path) {
   const auto text = read_file(path, 64);
   const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
   if (pid <= 0) return false;
-  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
-  if (!stat.ok()) return false;
-  // "PID (NAME) STATE ...": a zombie is dead, only not reaped by whoever started it.
-  const size_t name_end = stat->rfind(") ");
-  return name_end != std::string::npos && stat->compare(name_end + 2, 1, "Z") != 0;
+  const std::string state = process_stat(static_cast<pid_t>(pid), kStateField);
+  return !state.empty() && state != "Z";  // a zombie is dead, only not reaped by who started it
 }
 
 }  // namespace

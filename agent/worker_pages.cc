@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/worker_pages.h"
 
+#include "common/base/process_stat.h"
+
 namespace hpctl::agent {
 
 void WorkerPages::started(const holder::WorkerState& worker, const UniqueFd& page) {
@@ -31,7 +33,7 @@ void WorkerPages::describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t sti
     v1::WorkerProgress& worker = *heartbeat.add_workers();
     worker = to_message(StartedWorker{rank, page.generation, page.pid}, sample);
     if (page.still.sampled(sample.step, sample.collective, now_ms) >= still_limit_ms) {
-      worker.set_process_state(process_state(static_cast<pid_t>(page.pid)));
+      worker.set_process_state(process_stat(static_cast<pid_t>(page.pid), kStateField));
     }
   }
 }

@@ -11,7 +11,7 @@
 #include "agent/core/progress.h"
 #include "agent/holder_protocol.h"
 #include "agent/messages.h"
-#include "agent/process_state.h"
+#include "agent/still_watch.h"
 #include "agent/progress_view.h"
 #include "common/base/fd.h"
 

@@ -6,30 +6,24 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cstdlib>
 #include <set>
 
 #include "agent/worker_mark.h"
-#include "common/base/file.h"
+#include "common/base/process_stat.h"
 
 namespace hpctl::holder {
 namespace {
 
 constexpr int32_t kMaxLocalRank = 1'023;
 constexpr int64_t kKillAgainMs = 1'000;
-constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING, proc(5) stat field 9
+constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING
 
 // A process closes its sockets on its way out, so a peer's complaint, and with it an order to end
 // everybody, can arrive before this death is seen. Such a death was not requested.
 bool is_dying_already(pid_t pid) {
-  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
-  if (!stat.ok()) return false;
-  const auto name_end = stat->rfind(')');
-  if (name_end == std::string::npos) return false;
-  unsigned long flags = 0;
-  const int read =
-      std::sscanf(stat->c_str() + name_end + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags);
-  return read == 1 && (flags & kExitingFlag) != 0;
+  constexpr int kFlagsField = 9;
+  return (std::strtoul(process_stat(pid, kFlagsField).c_str(), nullptr, 10) & kExitingFlag) != 0;
 }
 
 }  // namespace

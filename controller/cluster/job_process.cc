@@ -9,11 +9,12 @@
 
 #include <array>
 #include <csignal>
-#include <sstream>
+#include <cstdlib>
 
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
 #include "common/base/pidfd.h"
+#include "common/base/process_stat.h"
 #include "common/rpc/spawn.h"
 #include "controller/cluster/child_protocol.h"
 #include "controller/cluster/identity.h"
@@ -23,16 +24,10 @@ namespace {
 
 constexpr timeval kOrderPatience = {5, 0};  // the child does nothing but read
 
-// Field 22 of /proc/PID/stat; 0 = no such process. The name, field 2, may hold anything.
+// When it was started; 0 = no such process.
 uint64_t start_ticks(pid_t pid) {
-  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
-  const size_t name_end = stat.ok() ? stat->rfind(')') : std::string::npos;
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(stat->substr(name_end + 1));
-  std::string skipped;
-  for (int field = 3; field < 22; ++field) fields >> skipped;
-  uint64_t ticks = 0;
-  return fields >> ticks ? ticks : 0;
+  constexpr int kStartTimeField = 22;
+  return std::strtoull(process_stat(pid, kStartTimeField).c_str(), nullptr, 10);
 }
 
 }  // namespace

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says about a process that does not move.
+// For how long a worker has shown nothing new.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <string>
 
 namespace hpctl::agent {
 
-// The state letter of /proc/PID/stat (R running, S sleeping, D uninterruptible, T stopped, ...);
-// "" when there is no such process.
-std::string process_state(pid_t pid);
-
-// For how long the progress of one worker has stood still.
+// The progress of one worker.
 class StillWatch {
  public:
   int64_t sampled(uint64_t step, uint64_t collective, int64_t now_ms) {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/process_stat.h"
+
+#include <sstream>
+
+#include "common/base/check.h"
+#include "common/base/file.h"
+
+namespace hpctl {
+
+std::string process_stat(pid_t pid, int field) {
+  HP_CHECK(field >= kStateField);
+  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  // Field 2, the name in parentheses, may hold anything, also spaces and parentheses.
+  const size_t name_end = stat.ok() ? stat->rfind(')') : std::string::npos;
+  if (name_end == std::string::npos) return "";
+  std::istringstream fields(stat->substr(name_end + 1));
+  std::string word;
+  for (int i = kStateField; i <= field; ++i) fields >> word;
+  return fields ? word : "";
+}
+
+}  // namespace hpctl

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel says of a process in /proc/PID/stat.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace hpctl {
+
+// R running, S sleeping, D uninterruptible, T stopped, Z a zombie, ...
+inline constexpr int kStateField = 3;
+
+// A field by its number in proc(5), from kStateField on; "" when there is no such process.
+std::string process_stat(pid_t pid, int field);
+
+}  // namespace hpctl
