@@ -11,8 +11,8 @@
 #include "agent/core/progress.h"
 #include "agent/holder_protocol.h"
 #include "agent/messages.h"
-#include "agent/still_watch.h"
 #include "agent/progress_view.h"
+#include "agent/still_watch.h"
 #include "common/base/fd.h"
 
 namespace hpctl::agent {
