@@ -144,7 +144,7 @@ Outcome TrainLoop::load_state() {
       TrainingState::create(arena_fd_, workload_, data, runtime_environment(train.precision));
   if (!state.ok()) return state.error();
   state_.emplace(std::move(state).value());
-  model_.emplace(train.model, train.data.seq_len, compute_type(train), train.loss.z_loss);
+  model_ = make_model(train.model, train.data.seq_len, compute_type(train), train.loss.z_loss);
   engine_ = std::make_unique<FullySharded>(*model_, state_->blocks(), *comms_, train, sharding_,
                                            compute_type(train));
   saver_ = std::make_unique<Saver>(workload_, *state_, comms_->world());

@@ -19,7 +19,7 @@
 #include "trainer/metrics/metrics_writer.h"
 #include "trainer/metrics/step_times.h"
 #include "trainer/metrics/trace.h"
-#include "trainer/model/llama.h"
+#include "trainer/model/model.h"
 #include "trainer/parallel/fsdp.h"
 #include "trainer/progress.h"
 #include "trainer/saver.h"
@@ -80,7 +80,7 @@ class TrainLoop {
   Sharding sharding_;
   std::optional<MeshCommunicators> comms_;
   std::optional<TrainingState> state_;
-  std::optional<Llama> model_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<FullySharded> engine_;
   std::unique_ptr<Saver> saver_;
   std::optional<LedgerWriter> ledger_;

@@ -59,7 +59,7 @@ void note(ScheduleTrace* trace, ScheduleEvent event, size_t block) {
 
 }  // namespace
 
-FullySharded::FullySharded(const Llama& model, const std::vector<Block>& blocks,
+FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
                            MeshCommunicators& comms, const TrainSpec& train,
                            const Sharding& sharding, at::ScalarType compute)
     : model_(model),
@@ -214,7 +214,7 @@ double FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& target
   std::vector<at::Tensor> parameters = blocks_[head_]->parameters();
   if (tied_) parameters.push_back(blocks_[kEmbed]->parameters().front());
   if (chunk_tokens_ == 0 || chunk_tokens_ >= targets.numel()) {
-    const Llama::Loss loss = model_.loss(model_.logits(parameters, x), targets);
+    const Model::Loss loss = model_.loss(model_.logits(parameters, x), targets);
     compat::backward(loss.objective * scale, {});
     return loss.entropy.item<double>();
   }
@@ -225,7 +225,7 @@ double FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& target
   for (int64_t first = 0; first < labels.numel(); first += chunk_tokens_) {
     const int64_t count = std::min(chunk_tokens_, labels.numel() - first);
     at::Tensor chunk = rows.narrow(0, first, count).detach().set_requires_grad(true);
-    const Llama::Loss loss =
+    const Model::Loss loss =
         model_.loss(model_.logits(parameters, chunk), labels.narrow(0, first, count));
     compat::backward(loss.objective * scale, {});
     loss_sum += loss.entropy.item<double>();

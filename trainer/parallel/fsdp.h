@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "trainer/comm/mesh_communicators.h"
-#include "trainer/model/llama.h"
+#include "trainer/model/model.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/buffer_pool.h"
 #include "trainer/parallel/gradient_reducer.h"
@@ -40,8 +40,8 @@ namespace hpctl {
 
 class FullySharded {
  public:
-  // `blocks` (llama_layout of the model) and the communicators outlive it.
-  FullySharded(const Llama& model, const std::vector<Block>& blocks, MeshCommunicators& comms,
+  // `blocks` (the layout of the model) and the communicators outlive it.
+  FullySharded(const Model& model, const std::vector<Block>& blocks, MeshCommunicators& comms,
                const TrainSpec& train, const Sharding& sharding, at::ScalarType compute);
 
   // Of a step of `micro_batches` calls of forward_backward; `shards[b]` is this rank's fp32 shard
@@ -88,7 +88,7 @@ class FullySharded {
   Outcome backward_layers(at::Tensor& gradient);
   Outcome reduce(size_t block);
 
-  const Llama& model_;
+  const Model& model_;
   Sharding sharding_;
   bool first_replica_;
   int64_t chunk_tokens_;

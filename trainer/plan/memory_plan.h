@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one worker's memory holds at the peak of a step, by component. The state and the buffers
 // follow from the layout exactly; activations are the tensors that autograd keeps, read off
-// model/llama.cc operation by operation. Everything else (the program and its libraries, allocator
+// model/ operation by operation. Everything else (the program and its libraries, allocator
 // rounding) is not in the plan. docs/decisions/1301-plan.md.
 #pragma once
 

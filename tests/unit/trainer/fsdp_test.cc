@@ -15,6 +15,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference_model.h"
 #include "trainer/model/initial_values.h"
+#include "trainer/model/llama.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/runtime.h"
 #include "trainer/training_state.h"

@@ -9,6 +9,7 @@
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference/golden_training.h"
+#include "trainer/model/llama.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/parallel/fsdp.h"

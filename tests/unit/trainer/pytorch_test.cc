@@ -235,7 +235,7 @@ class WideTraining {
   void step(uint64_t number) {
     const MicroBatch batch = comparison_.batch(number);
     const auto tokens = static_cast<double>(batch.tokens.numel());
-    const Llama::Loss loss = forward(batch);
+    const Model::Loss loss = forward(batch);
     compat::backward(loss.objective / tokens, {});
     curve.losses.push_back(loss.entropy.item<double>() / tokens);
     double squares = 0;
@@ -257,7 +257,7 @@ class WideTraining {
     std::vector<double> p, m, v, gradient;
   };
 
-  Llama::Loss forward(const MicroBatch& batch) {
+  Model::Loss forward(const MicroBatch& batch) {
     const std::vector<at::Tensor> embedding = leaves(0);
     at::Tensor x = model_.embed(embedding, batch.tokens);
     for (size_t b = 1; b + 1 < blocks_.size(); ++b) x = model_.layer(leaves(b), x);
