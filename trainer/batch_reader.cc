@@ -13,13 +13,18 @@ Result<std::vector<MicroBatch>> read_micro_batches(SampleReader& reader,
   std::vector<MicroBatch> batches;
   for (size_t first = 0; first < samples.size(); first += static_cast<size_t>(micro)) {
     const at::Tensor rows = at::empty({micro, window}, at::kLong);
+    const int64_t positioned = reader.resets_at_documents() ? window - 1 : 0;
+    const at::Tensor positions = at::empty({micro, positioned}, at::kLong);
     for (int64_t i = 0; i < micro; ++i) {
       int64_t* row = rows.data_ptr<int64_t>() + i * window;
+      int64_t* position = positions.data_ptr<int64_t>() + i * positioned;
       HP_TRY(reader.read_sample(samples[first + static_cast<size_t>(i)],
-                                std::span(row, static_cast<size_t>(window))));
+                                std::span(row, static_cast<size_t>(window)),
+                                std::span(position, static_cast<size_t>(positioned))));
     }
-    batches.push_back(
-        {rows.narrow(1, 0, window - 1).contiguous(), rows.narrow(1, 1, window - 1).contiguous()});
+    batches.push_back({rows.narrow(1, 0, window - 1).contiguous(),
+                       rows.narrow(1, 1, window - 1).contiguous(),
+                       positioned == 0 ? Documents() : documents_at(positions)});
   }
   return batches;
 }

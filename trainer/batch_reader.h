@@ -8,12 +8,14 @@
 #include "common/base/result.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/data/sample_reader.h"
+#include "trainer/model/documents.h"
 
 namespace hpctl {
 
 struct MicroBatch {
-  at::Tensor tokens;   // [micro, seq_len] int64
-  at::Tensor targets;  // [micro, seq_len] int64: the token that follows
+  at::Tensor tokens;    // [micro, seq_len] int64
+  at::Tensor targets;   // [micro, seq_len] int64: the token that follows
+  Documents documents;  // empty unless the data's spec resets at them
 };
 
 // Micro-batch m takes samples [m * micro, (m + 1) * micro); `micro` divides their number.

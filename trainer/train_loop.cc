@@ -225,7 +225,8 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
   const double scale = 1.0 / static_cast<double>(step_tokens_);
   double loss_sum = 0;
   for (const MicroBatch& batch : batches) {
-    HP_TRY_ASSIGN(const double loss, engine_->forward_backward(batch.tokens, batch.targets, scale));
+    HP_TRY_ASSIGN(const double loss,
+                  engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));
     loss_sum += loss;
   }
   times_.lap(StepPart::kCompute);

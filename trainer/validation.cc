@@ -52,7 +52,8 @@ Result<ValidationResult> Validation::run(FullySharded& engine, std::vector<const
     std::iota(samples.begin(), samples.end(), counts ? own * micro : 0);
     HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
                   read_micro_batches(reader_, samples, workload_->train.batch.micro));
-    HP_TRY_ASSIGN(const double loss, engine.evaluate(batches[0].tokens, batches[0].targets));
+    HP_TRY_ASSIGN(const double loss,
+                  engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents));
     if (counts) loss_sum += loss;
   }
   std::array<double, 1> sums = {loss_sum};

@@ -38,6 +38,7 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   out << Key << "split" << Value << YAML::Flow << YAML::BeginSeq;
   for (const double part : t.data.split) out << shortest(part);
   out << YAML::EndSeq;
+  put(out, "reset_at_documents", t.data.reset_at_documents);
   put(out, "seq_len", t.data.seq_len);
   out << EndMap << Key << "validation" << Value << BeginMap;
   put(out, "every_steps", t.validation.every_steps);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention over whole sequences, where groups of query heads may share a key head.
+// Causal attention within documents, where groups of query heads may share a key head.
 // Shapes: B sequences, T tokens each, H = heads, K = kv_heads, G = H / K, h = head dimension.
 #pragma once
 
@@ -7,6 +7,7 @@
 
 #include "common/base/job_spec.h"
 #include "trainer/compat/torch_compat.h"
+#include "trainer/model/documents.h"
 
 namespace hpctl {
 
@@ -16,14 +17,17 @@ class CausalAttention {
   CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute);
 
   // q: [B, T, H, h]; k, v: [B, T, K, h] -> [B, T, H * h]
-  at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
+  at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const Documents& documents) const;
 
  private:
+  at::Tensor whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
+
   at::ScalarType compute_;
   at::ScalarType wide_;
   int64_t group_;
   double scale_;
-  at::Tensor mask_;  // [G * T, T]: 0 where attention is allowed, -inf in the future
+  at::Tensor mask_;  // [T, T]: 0 where attention is allowed, -inf in the future
 };
 
 }  // namespace hpctl

@@ -30,7 +30,8 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
   sin_ = angle.sin().to(wide_);
 }
 
-Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens) const {
+Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
+                    const Documents&) const {
   return at::embedding(parameters[0], tokens);
 }
 
@@ -41,22 +42,27 @@ Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight) const {
 }
 
 // x: [B, T, heads, head_dim]
-Tensor Llama::rotate(const Tensor& x) const {
+Tensor Llama::rotate(const Tensor& x, const Documents& documents) const {
+  const auto at_positions = [&](const Tensor& table) {
+    return documents.empty() ? table
+                             : at::embedding(table.squeeze(1), documents.positions).unsqueeze(2);
+  };
   const Tensor wide = x.to(wide_);
   const std::vector<Tensor> halves = wide.chunk(2, -1);
   const Tensor turned = at::cat({-halves[1], halves[0]}, -1);
-  return (wide * cos_ + turned * sin_).to(compute_);
+  return (wide * at_positions(cos_) + turned * at_positions(sin_)).to(compute_);
 }
 
-Tensor Llama::layer(const std::vector<Tensor>& p, const Tensor& x) const {
+Tensor Llama::layer(const std::vector<Tensor>& p, const Tensor& x,
+                    const Documents& documents) const {
   const auto heads = [&](const Tensor& y, int64_t count) {
     return y.view({x.size(0), x.size(1), count, model_.dim / model_.heads});
   };
   const Tensor a = rms_norm(x, p[kInputNorm]);
-  const Tensor q = rotate(heads(at::linear(a, p[kQ]), model_.heads));
-  const Tensor k = rotate(heads(at::linear(a, p[kK]), model_.kv_heads));
+  const Tensor q = rotate(heads(at::linear(a, p[kQ]), model_.heads), documents);
+  const Tensor k = rotate(heads(at::linear(a, p[kK]), model_.kv_heads), documents);
   const Tensor v = heads(at::linear(a, p[kV]), model_.kv_heads);
-  const Tensor middle = x + at::linear(attention_(q, k, v), p[kO]);
+  const Tensor middle = x + at::linear(attention_(q, k, v, documents), p[kO]);
 
   const Tensor b = rms_norm(middle, p[kPostNorm]);
   const Tensor hidden = at::silu(at::linear(b, p[kGate])) * at::linear(b, p[kUp]);

@@ -18,14 +18,15 @@ class Llama : public Model {
   // As make_model().
   Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss = 0);
 
-  at::Tensor embed(const std::vector<at::Tensor>& parameters,
-                   const at::Tensor& tokens) const override;
-  at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const override;
+  at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
+                   const Documents& documents) const override;
+  at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
+                   const Documents& documents) const override;
   at::Tensor logits(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const override;
 
  private:
   at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight) const;
-  at::Tensor rotate(const at::Tensor& x) const;
+  at::Tensor rotate(const at::Tensor& x, const Documents& documents) const;
 
   ModelSpec model_;
   at::ScalarType compute_;

@@ -8,7 +8,7 @@
 // bf16, norms, positions, softmax and the loss are computed in fp32; in fp64 (for comparisons with
 // other implementations) everything is.
 //
-// Shapes: B sequences, T tokens each, D = dim.
+// Shapes: B sequences, T tokens each, D = dim. `documents` are those of the B * T tokens.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 
 #include "common/base/job_spec.h"
 #include "trainer/compat/torch_compat.h"
+#include "trainer/model/documents.h"
 
 namespace hpctl {
 
@@ -33,11 +34,11 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   // [B, T] int64 -> [B, T, D]
-  virtual at::Tensor embed(const std::vector<at::Tensor>& parameters,
-                           const at::Tensor& tokens) const = 0;
+  virtual at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
+                           const Documents& documents) const = 0;
   // [B, T, D] -> [B, T, D]
-  virtual at::Tensor layer(const std::vector<at::Tensor>& parameters,
-                           const at::Tensor& x) const = 0;
+  virtual at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
+                           const Documents& documents) const = 0;
   // Parameters: those of the final norm and the output projection (the embedding where that is
   // tied). [B, T, D] -> logits [B, T, vocab], fp32 or fp64
   virtual at::Tensor logits(const std::vector<at::Tensor>& parameters,

@@ -155,8 +155,9 @@ Outcome FullySharded::reduce(size_t block) {
 }
 
 Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
-                                              double scale) {
+                                              double scale, const Documents& documents) {
   HP_CHECK(micro_batches_left_ > 0);
+  documents_ = documents;
   HP_TRY(forward(tokens));
   double loss_sum = 0;
   at::Tensor gradient;
@@ -182,8 +183,8 @@ Outcome FullySharded::forward(const at::Tensor& tokens) {
     {
       const Traced span(trace_, ScheduleEvent::kForward, b);
       const at::AutoGradMode mode(!recompute_[b]);
-      outputs_[b] = b == kEmbed ? model_.embed(blocks_[b]->parameters(), tokens)
-                                : model_.layer(blocks_[b]->parameters(), inputs_[b]);
+      outputs_[b] = b == kEmbed ? model_.embed(blocks_[b]->parameters(), tokens, documents_)
+                                : model_.layer(blocks_[b]->parameters(), inputs_[b], documents_);
       inputs_[b + 1] = outputs_[b].detach().set_requires_grad(true);
       if (recompute_[b]) outputs_[b] = at::Tensor();
     }
@@ -241,7 +242,8 @@ Outcome FullySharded::backward_layers(at::Tensor& gradient) {
     HP_TRY(acquire());
     {
       const Traced span(trace_, ScheduleEvent::kBackward, b);
-      if (recompute_[b]) outputs_[b] = model_.layer(blocks_[b]->parameters(), inputs_[b]);
+      if (recompute_[b])
+        outputs_[b] = model_.layer(blocks_[b]->parameters(), inputs_[b], documents_);
       blocks_[b]->attach_gradient(reducer_.whole(b));
       compat::backward(outputs_[b], gradient);
       gradient = inputs_[b].grad();

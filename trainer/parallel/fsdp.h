@@ -50,13 +50,14 @@ class FullySharded {
 
   // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of the objective * scale.
   // Returns this rank's sum of the cross entropy.
-  Result<double> forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
-                                  double scale);
+  Result<double> forward_backward(const at::Tensor& tokens, const at::Tensor& targets, double scale,
+                                  const Documents& documents = {});
 
   // Between two steps: what evaluate() works with, until the next begin_step.
   void begin_evaluation(std::vector<const float*> shards);
   // This rank's sum of the cross entropy of one micro-batch, without gradients.
-  Result<double> evaluate(const at::Tensor& tokens, const at::Tensor& targets);
+  Result<double> evaluate(const at::Tensor& tokens, const at::Tensor& targets,
+                          const Documents& documents = {});
 
   // After the step's last micro-batch: this rank's shard of block b's gradient, summed over
   // micro-batches and all ranks.
@@ -99,6 +100,7 @@ class FullySharded {
   GradientReducer reducer_;
   std::vector<bool> recompute_;  // per block
   std::vector<const float*> shards_;
+  Documents documents_;              // of the micro-batch under way
   std::vector<at::Tensor> inputs_;   // of each block in a micro-batch, detached
   std::vector<at::Tensor> outputs_;  // of embed and layers, with their graphs
   std::vector<size_t> uses_;         // blocks in the order in which a micro-batch needs them

@@ -17,14 +17,15 @@ void FullySharded::begin_evaluation(std::vector<const float*> shards) {
   shards_ = std::move(shards);
 }
 
-Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor& targets) {
+Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor& targets,
+                                      const Documents& documents) {
   HP_CHECK(micro_batches_left_ == 0);
   const at::AutoGradMode mode(false);
   at::Tensor x = tokens;
   for (size_t b = 0; b < head_; ++b) {
     HP_TRY(gather(b));
     const std::vector<at::Tensor>& parameters = blocks_[b]->parameters();
-    x = b == 0 ? model_.embed(parameters, x) : model_.layer(parameters, x);
+    x = b == 0 ? model_.embed(parameters, x, documents) : model_.layer(parameters, x, documents);
     if (!sharding_.keep_parameters) release(b);
   }
   HP_TRY(gather(head_));

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -40,13 +41,15 @@ struct Setting {
   const char* reshard = "auto";
   at::ScalarType compute = at::kFloat;
   bool tied = false;
+  bool documents = false;  // attention and positions end with some_positions()
 };
 
 std::string name_of(const Setting& s) {
   std::string name = std::string(s.strategy) + " x" + std::to_string(s.world_size);
   if (s.shard_group > 0) name += " in groups of " + std::to_string(s.shard_group);
   return name + ", " + std::to_string(s.micros) + " micro-batches, recompute " + s.checkpointing +
-         ", chunk " + std::to_string(s.chunk_tokens) + ", reshard " + s.reshard;
+         ", chunk " + std::to_string(s.chunk_tokens) + ", reshard " + s.reshard +
+         (s.documents ? ", documents" : "");
 }
 
 Workload workload_of(const Setting& setting) {
@@ -73,6 +76,19 @@ at::Tensor some_tokens(int64_t salt) {
     tokens.data_ptr<int64_t>()[i] = (i * 37 + salt * 11 + i * i % 13) % 256;
   }
   return tokens;
+}
+
+// Documents of 1 to 9 tokens, other ones in every sequence.
+at::Tensor some_positions() {
+  at::Tensor positions = at::empty({kSequences, kTokens}, at::kLong);
+  for (int64_t row = 0; row < kSequences; ++row) {
+    int64_t* position = positions.data_ptr<int64_t>() + row * kTokens;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      const bool begins = t == 0 || (row + t * t) % 5 == 0;
+      position[t] = begins ? 0 : position[t - 1] + 1;
+    }
+  }
+  return positions;
 }
 
 // Whole blocks of floats, without padding.
@@ -119,9 +135,10 @@ class Rank {
     double loss = 0;
     for (int m = 0; m < setting_.micros; ++m) {
       const int64_t first = own * workload_.rank + rows * m;
-      const auto sum =
-          engine_->forward_backward(some_tokens(number).narrow(0, first, rows),
-                                    some_tokens(number + 7).narrow(0, first, rows), kScale);
+      const auto sum = engine_->forward_backward(
+          some_tokens(number).narrow(0, first, rows),
+          some_tokens(number + 7).narrow(0, first, rows), kScale,
+          setting_.documents ? documents_at(some_positions().narrow(0, first, rows)) : Documents());
       ASSERT_TRUE(sum.ok()) << sum.error().message;
       loss += *sum * kScale;
     }
@@ -224,8 +241,11 @@ const Training& one_rank() {
   return training;
 }
 
-TEST(FullySharded, OneRankMatchesThePlainModel) {
-  const ModelSpec spec = workload_of({}).train.model;
+using PlainLoss = std::function<at::Tensor(const ModelSpec&, const testing::ParameterMap&)>;
+
+// The first step of one rank of `setting` beside the plain model in fp64.
+void expect_the_plain_model(const Setting& setting, const PlainLoss& plain_loss) {
+  const ModelSpec spec = workload_of(setting).train.model;
   const std::vector<Block> blocks = llama_layout(spec);
   testing::ParameterMap parameters;
   for (const Block& block : blocks) {
@@ -237,7 +257,7 @@ TEST(FullySharded, OneRankMatchesThePlainModel) {
       parameters[tensor.name] = leaf.set_requires_grad(true);
     }
   }
-  const at::Tensor loss = testing::reference_loss(spec, parameters, some_tokens(1), some_tokens(8));
+  const at::Tensor loss = plain_loss(spec, parameters);
   compat::backward(loss, {});
   Blocks expected;
   for (const Block& block : blocks) {
@@ -249,10 +269,37 @@ TEST(FullySharded, OneRankMatchesThePlainModel) {
       }
     }
   }
-  const Training trained = train({}, 1);
+  const Training trained = train(setting, 1);
   EXPECT_NEAR(trained.losses[0], loss.item<double>(), 2e-6 * trained.losses[0]);
   EXPECT_LT(worst_difference(trained.gradients, expected), 2e-5);
   EXPECT_GT(trained.norms[0], kClip) << "these tests are meant to clip";
+}
+
+TEST(FullySharded, OneRankMatchesThePlainModel) {
+  expect_the_plain_model({}, [](const ModelSpec& spec, const testing::ParameterMap& parameters) {
+    return testing::reference_loss(spec, parameters, some_tokens(1), some_tokens(8));
+  });
+}
+
+// A sequence of several documents costs what they cost one by one, each weighted by its tokens.
+TEST(FullySharded, PackedDocumentsAreTrainedOnAsIfAlone) {
+  const auto one_by_one = [](const ModelSpec& spec, const testing::ParameterMap& parameters) {
+    const at::Tensor tokens = some_tokens(1).view({1, -1});
+    const at::Tensor targets = some_tokens(8).view({1, -1});
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    int64_t first = 0;
+    for (const int64_t length : documents_at(some_positions()).lengths) {
+      sum = sum + testing::reference_loss(spec, parameters, tokens.narrow(1, first, length),
+                                          targets.narrow(1, first, length)) *
+                      static_cast<double>(length);
+      first += length;
+    }
+    EXPECT_EQ(first, kSequences * kTokens);
+    return sum / static_cast<double>(first);
+  };
+  expect_the_plain_model({.documents = true}, one_by_one);
+  EXPECT_GT(std::abs(train({.documents = true}, 1).losses[0] - one_rank().losses[0]), 1e-4)
+      << "documents change the loss";
 }
 
 // Every strategy x accumulation x recomputation x chunks of logits, always with clipping.
@@ -308,6 +355,18 @@ TEST(FullySharded, AccumulationAndUnevenHybridGroupsAgreeWithOneRank) {
         Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 2, .reshard = "never"}}) {
     expect_agreement(train(s), one_rank(), name_of(s));
   }
+}
+
+TEST(FullySharded, DocumentsAgreeWithOneRank) {
+  const Training one = train({.documents = true});
+  for (const Setting& s :
+       {Setting{.world_size = 2, .micros = 2, .checkpointing = "full", .documents = true},
+        Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 2, .documents = true},
+        Setting{.world_size = 2, .strategy = "no_shard", .chunk_tokens = 7, .documents = true}}) {
+    expect_agreement(train(s), one, name_of(s));
+  }
+  const Setting recomputed = {.checkpointing = "full", .documents = true};
+  expect_same_bits(train(recomputed), one, name_of(recomputed));
 }
 
 // That one rank is right, pytorch_test.cc tells.

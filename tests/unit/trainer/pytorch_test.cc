@@ -259,8 +259,8 @@ class WideTraining {
 
   Model::Loss forward(const MicroBatch& batch) {
     const std::vector<at::Tensor> embedding = leaves(0);
-    at::Tensor x = model_.embed(embedding, batch.tokens);
-    for (size_t b = 1; b + 1 < blocks_.size(); ++b) x = model_.layer(leaves(b), x);
+    at::Tensor x = model_.embed(embedding, batch.tokens, batch.documents);
+    for (size_t b = 1; b + 1 < blocks_.size(); ++b) x = model_.layer(leaves(b), x, batch.documents);
     std::vector<at::Tensor> head = leaves(blocks_.size() - 1);
     if (train_.model.tied_embeddings) head.push_back(embedding.front());
     return model_.loss(model_.logits(head, x), batch.targets);
