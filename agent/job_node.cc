@@ -18,7 +18,9 @@
 namespace hpctl::holder {
 namespace {
 
-constexpr int kSuccessorPatienceMs = 30'000;
+// The controller bounds its end itself: up to 30 s for a node that does not answer (and its hooks),
+// 20 s for the batch script, 2 min for slurmctld. Left behind, nobody ends the allocation.
+constexpr int kSuccessorPatienceMs = 600'000;
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/container_options.h"
 #include "common/base/controller_beat.h"
+#include "common/base/exclusion.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
 #include "common/base/log.h"
@@ -201,13 +202,21 @@ std::optional<core::EventBody> JobMode::first_event() {
   adopted.backend = backend;
   adopted.cause = follows_.empty() ? "the job was requeued" : follows_ + " did not answer";
   core::fill_from_lineage(adopted, lineage_, SystemClock().wall_ms());
-  add_quarantined(adopted);
+  add_before_requeue(adopted);
   return adopted;
 }
 
-// The newest record may be older than what the life that asked for the requeue found out.
-void JobMode::add_quarantined(core::JobAdopted& adopted) const {
+// What the life before a requeue left: the newest record may be older than what it found out, and
+// Slurm may have given a node that it wanted excluded.
+void JobMode::add_before_requeue(core::JobAdopted& adopted) const {
   if (!follows_.empty() || restart_count_ == 0) return;
+  auto exclusion = read_exclusion(paths_.home(), restart_count_ - 1);
+  if (!exclusion.ok()) {
+    log_warning(exclusion.error().message + "; which nodes to do without is forgotten");
+  } else {
+    adopted.excluded = std::move(exclusion->nodes);
+    adopted.exclusion_attempt = exclusion->attempt;
+  }
   auto found = read_quarantined(paths_.home(), restart_count_ - 1);
   if (!found.ok()) {
     log_warning(found.error().message +

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "common/base/exclusion.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/base/lineage.h"
@@ -16,6 +17,8 @@ namespace {
 
 constexpr int64_t kBatchScriptMs = 20'000;  // to end the job itself once its agents have ended
 constexpr int64_t kLookAgainMs = 500;
+constexpr int64_t kCompleteMs = 120'000;  // while slurmctld does not answer
+constexpr int64_t kCompletePauseMs = 2'000;
 
 // Somebody wants the node replaced or rebooted.
 core::EventBody recovery_seen(const core::Node& node, const std::string& what) {
@@ -234,6 +237,10 @@ core::EventBody SlurmScheduler::requeue(ActionId id, const core::RequeueJob& act
   if (const auto kept = write_quarantined(paths_.home(), life, action.quarantined); !kept.ok()) {
     return core::ActionFailed{id, action.job, "", kept.error().message, true};
   }
+  if (const auto kept = write_exclusion(paths_.home(), life, {action.exclude, action.attempt});
+      !kept.ok()) {
+    return core::ActionFailed{id, action.job, "", kept.error().message, true};
+  }
   const auto done = slurm_.requeue(action.job, static_cast<uint32_t>(action.expected_restart_count),
                                    action.exclude);
   // Done before, by us or by others: what counts is that this life ends.
@@ -288,7 +295,15 @@ void SlurmScheduler::complete(int exit_code) {
   if (has_ended_by_itself()) return;
   log_info("no batch script is left to end job " + to_string(settings_.job) + ": ending it with " +
            std::to_string(exit_code));
-  if (const auto ended = slurm_.complete(settings_.job, exit_code); !ended.ok()) {
+  const SystemClock clock;
+  const int64_t deadline_ms = clock.monotonic_ms() + kCompleteMs;
+  Outcome ended = slurm_.complete(settings_.job, exit_code);
+  while (!ended.ok() && ended.error().code == ErrorCode::kUnavailable &&
+         clock.monotonic_ms() < deadline_ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(kCompletePauseMs));
+    ended = slurm_.complete(settings_.job, exit_code);
+  }
+  if (!ended.ok()) {
     log_error("the allocation of job " + to_string(settings_.job) +
               " is left behind; end it with " + "scancel " + to_string(settings_.job) + ": " +
               ended.error().message);

@@ -62,15 +62,24 @@ Job make_job(const Transition& t, const JobAdopted& e) {
   return job;
 }
 
-// The members' groups stay where they are; a group whose node the job no longer has goes to one
-// that has none.
+bool is_excluded(const JobAdopted& e, const std::string& node) {
+  return std::find(e.excluded.begin(), e.excluded.end(), node) != e.excluded.end();
+}
+
+// The members' groups stay where they are; a group whose node the job no longer has, or was not to
+// have, goes to one that has none. Nodes that were to be excluded come last.
 std::map<Rank, std::string> place_members(const JobAdopted& e) {
-  const std::set<std::string> present(e.nodes.begin(), e.nodes.end());
+  std::vector<std::string> nodes = e.nodes;
+  const auto unwanted = std::stable_partition(
+      nodes.begin(), nodes.end(), [&](const std::string& node) { return !is_excluded(e, node); });
+  const std::set<std::string> present(nodes.begin(), unwanted);
   std::set<std::string> bound;
-  for (const auto& [rank, node] : e.members) bound.insert(node);
+  for (const auto& [rank, node] : e.members) {
+    if (!is_excluded(e, node)) bound.insert(node);
+  }
   std::map<std::string, std::string> substitute;
   std::map<Rank, std::string> placed;
-  auto next = e.nodes.begin();
+  auto next = nodes.begin();
   for (const auto& [rank, node] : e.members) {
     if (!present.contains(node) && !substitute.contains(node)) {
       while (bound.contains(*next)) ++next;
@@ -110,7 +119,8 @@ void add_nodes(Transition& t, const JobAdopted& e) {
 
 bool lacks_members(const JobAdopted& e) {
   return std::any_of(e.members.begin(), e.members.end(), [&](const auto& member) {
-    return std::find(e.nodes.begin(), e.nodes.end(), member.second) == e.nodes.end();
+    return is_excluded(e, member.second) ||
+           std::find(e.nodes.begin(), e.nodes.end(), member.second) == e.nodes.end();
   });
 }
 
@@ -183,6 +193,7 @@ void on(Transition& t, const JobAdopted& e) {
   add_nodes(t, e);
   if (lacks_members(e)) {
     job.recovering_since_ms = t.now();
+    if (exclude_again(t, job, e.excluded, e.exclusion_attempt)) return;
     enter_wait_nodes(t, job);
   } else {
     enter_stage(t, job, PlanStage::kMeetNodes);

@@ -132,6 +132,7 @@ inline constexpr int64_t kLastingLifeMs = 600'000;     // of a spare: its launch
 inline constexpr int64_t kMaxLaunchAttempts = 8;       // of a node within one restart
 inline constexpr int64_t kMaxPlanAttempts = 8;         // directory failures within one restart
 inline constexpr int64_t kLaunchesBeforePolicy = 3;    // before shrink or requeue, if possible
+inline constexpr int64_t kExclusionAttempts = 2;       // requeues in a row without the same nodes
 inline constexpr int64_t kRequeueTimeoutMs = 120'000;  // RequeueJob -> the end of this life
 inline constexpr int64_t kWaitAgainMs = 300'000;       // quarantined and waited for: look again
 inline constexpr int64_t kAdoptGraceMs = 15'000;       // JobAdopted -> AgentRegistered

@@ -160,6 +160,16 @@ bool is_to_be_excluded(const Node& node, bool waits) {
   return is_lost(node) || is_quarantined(node);
 }
 
+void issue_requeue(Transition& t, Job& job, RequeueJob action) {
+  enter_stage(t, job, PlanStage::kRequeue);
+  const std::string text = action.exclude.empty()
+                               ? "the job is requeued and waits for its nodes"
+                               : "the job is requeued without " + join_some(action.exclude);
+  job.reason = text;
+  t.issue(std::move(action), text);
+  t.note_because(job.fault_seq, "RequeueJob", job, text);
+}
+
 // `waits`: for the very nodes that are lost.
 std::string try_requeue(Transition& t, Job& job, bool waits) {
   if (!job.backend.requeues) return "this scheduler cannot requeue the job";
@@ -172,13 +182,7 @@ std::string try_requeue(Transition& t, Job& job, bool waits) {
   for (const auto kind : {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration}) {
     t.withdraw_all(job.id, kind);
   }
-  enter_stage(t, job, PlanStage::kRequeue);
-  const std::string text = action.exclude.empty()
-                               ? "the job is requeued and waits for its nodes"
-                               : "the job is requeued without " + join_some(action.exclude);
-  job.reason = text;
-  t.issue(std::move(action), text);
-  t.note_because(job.fault_seq, "RequeueJob", job, text);
+  issue_requeue(t, job, std::move(action));
   return "";
 }
 
@@ -326,6 +330,26 @@ bool can_vacate(Transition& t, const Job& job, const Node& node) {
   const auto missing = static_cast<int32_t>(nodes_missing(t, job).size());
   return allows(job, kOnNodeLossShrink) &&
          largest_fit(job, job.spec.fewest_nodes(), job.nodes() - missing - 1) != 0;
+}
+
+bool exclude_again(Transition& t, Job& job, const std::vector<std::string>& nodes,
+                   int64_t attempts) {
+  std::vector<std::string> given;
+  for (const std::string& name : nodes) {
+    const Node* node = t.node(job.id, name);
+    if (node != nullptr && t.has_ranks(node->key)) given.push_back(name);
+  }
+  if (given.empty() || !job.backend.requeues) return false;
+  const std::string what = "the scheduler gave " + join_some(given) +
+                           " although the job was requeued without, and no spare is left";
+  if (attempts >= kExclusionAttempts) {
+    refuse_requeue(t, job, what + "; asked " + std::to_string(attempts) + " times");
+    return false;
+  }
+  t.note("ExclusionNotTaken", job, what);
+  issue_requeue(
+      t, job, {job.id, nodes, job.backend.restart_count, quarantined_nodes(t, job), attempts + 1});
+  return true;
 }
 
 void refuse_requeue(Transition& t, Job& job, const std::string& reason) {

@@ -57,6 +57,10 @@ void give_up_node(Transition& t, Job& job, Node& node, const Fault& fault);
 void vacate_quarantined(Transition& t, Job& job);
 // Could the job go on without that node?
 bool can_vacate(Transition& t, const Job& job, const Node& node);
+// After a requeue that was to exclude these nodes, `attempts` of them in a row: where the job has
+// some of them nevertheless and needs them, it is requeued once more. False = it goes on.
+bool exclude_again(Transition& t, Job& job, const std::vector<std::string>& nodes,
+                   int64_t attempts);
 void refuse_requeue(Transition& t, Job& job, const std::string& reason);
 
 // ---- adoption (adopt.cc) ------------------------------------------------------------------------

@@ -252,6 +252,7 @@ struct RequeueJob {
   std::vector<std::string> exclude;
   int64_t expected_restart_count = 0;
   std::vector<QuarantinedNode> quarantined = {};  // for the job's next life
+  int64_t attempt = 1;  // of as many requeues in a row that excluded the same nodes
 };
 // The operator of the cluster (HyperPod) puts another instance in the node's place. Precondition:
 // the node is still that instance, and nobody has asked yet. Acknowledged by
@@ -306,6 +307,10 @@ struct JobAdopted {
   std::vector<int64_t> restart_ages_ms;  // of the restarts in the lineage, oldest first
   int64_t restarts_without_progress = 0;
   uint64_t furthest_step = 0;
+  // Without whom the requeue was to go on, and how many requeues in a row asked for that. The
+  // scheduler may not have listened.
+  std::vector<std::string> excluded;
+  int64_t exclusion_attempt = 0;
 };
 struct CancelRequested {
   JobId job;

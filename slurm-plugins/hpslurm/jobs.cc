@@ -30,8 +30,8 @@ char* mutable_text(const std::string& value) {
   return value.empty() ? nullptr : const_cast<char*>(value.c_str());
 }
 
-// Of a change to a job that has just been requeued: 8 s in all.
-constexpr int kUpdateAttempts = 32;
+// Of a change to a job that has just been requeued: 2 s in all.
+constexpr int kUpdateAttempts = 8;
 constexpr useconds_t kUpdatePauseUs = 250'000;
 
 uint32_t job_id(const json& arguments) { return arguments.at("job").get<uint32_t>(); }
@@ -241,7 +241,8 @@ Answer requeue(const json& arguments) {
   const std::string list = join(excluded, ",");
   change.exc_nodes = mutable_text(list);
   Outcome updated = update(id, change, "excluded nodes");
-  // slurmctld takes no change before it has registered the new life, which it does every 5 s.
+  // With slurmdbd a moment helps: it just registers the job. Without, a job that has lost a node
+  // takes no change before its processes are gone, ours among them (docs/decisions/0903).
   for (int i = 0; !updated.ok() && errno == ESLURM_JOB_SETTING_DB_INX && i < kUpdateAttempts; ++i) {
     ::usleep(kUpdatePauseUs);
     updated = update(id, change, "excluded nodes");

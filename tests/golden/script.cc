@@ -81,6 +81,7 @@ class Script {
         {"restart", &Script::restart},
         {"why", &Script::why},
         {"successor", &Script::successor},
+        {"excluded", &Script::excluded},
         {"registers", &Script::registers},
         {"quarantine", &Script::quarantine},
         {"release", &Script::release},
@@ -304,7 +305,14 @@ class Script {
     adopted.cause = "the controller of n0 is gone";
     if (newest.generation != 0) fill_from_lineage(adopted, {newest}, shell_.now_ms);
     if (requeued) adopted.quarantined = newest.quarantined;
+    adopted.excluded = excluded_;
+    adopted.exclusion_attempt = excluded_attempt_;
     shell_.feed(adopted);
+  }
+  // excluded ATTEMPT [NODE ...]: what the requeue before the next successor asked for
+  void excluded(const Words& words) {
+    excluded_attempt_ = number(words, 1);
+    excluded_.assign(words.begin() + 2, words.end());
   }
   // registers NODE alive | empty | fresh [without RANK]
   void registers(const Words& words) {
@@ -340,6 +348,8 @@ class Script {
 
   FakeShell shell_;
   size_t told_ = 0;
+  std::vector<std::string> excluded_;
+  int64_t excluded_attempt_ = 0;
   JobSpec spec_;
   Backend backend_;
   JobId id_;

@@ -254,6 +254,12 @@ std::vector<core::JobAdopted> Cluster::find_jobs(const core::State& last_known) 
     adoption.backend = job.backend;
     adoption.cause = "the controller lost its rows";
     core::fill_from_lineage(adoption, directory(id).records(), agenda_.now());
+    for (const auto& [action, open] : last_known.outbox) {
+      const auto* order = std::get_if<core::RequeueJob>(&open.body);
+      if (order == nullptr || order->job != id) continue;
+      adoption.excluded = order->exclude;  // in vain: it is given every node again
+      adoption.exclusion_attempt = order->attempt;
+    }
     found.push_back(std::move(adoption));
   }
   return found;

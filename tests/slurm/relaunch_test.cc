@@ -16,7 +16,22 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 
-using Relaunch = SlurmTest;
+class Relaunch : public SlurmTest {
+ protected:
+  // Of no use to new jobs up to the end of the scope.
+  class DrainedNodes {
+   public:
+    explicit DrainedNodes(const std::string& names) : names_("nodename=" + names) {
+      slurm({"scontrol", "update", names_, "state=drain", "reason=test"});
+    }
+    ~DrainedNodes() { slurm({"scontrol", "update", names_, "state=resume"}); }
+    DrainedNodes(const DrainedNodes&) = delete;
+    DrainedNodes& operator=(const DrainedNodes&) = delete;
+
+   private:
+    const std::string names_;
+  };
+};
 
 TEST_F(Relaunch, KilledHolderIsLaunchedAgain) {
   const SlurmJob spec;
@@ -94,20 +109,32 @@ TEST_F(Relaunch, WithoutASpareTheRebootedNodeComesBack) {
   expect_exact_finish(job, spec);
 }
 
-// That Slurm takes the exclusion is shown by hpslurm_test; here slurmctld, without accounting, may
-// refuse it for longer than the controller lives (docs/testing-on-slurm.md).
-TEST_F(Relaunch, RequeueGoesOnWithoutTheLostNode) {
+// Slurm, without accounting, does not take the exclusion from a job that has lost a node (decision
+// 0903), and the node is back and the only one that is free: so the job gets it again, and asks
+// once more.
+TEST_F(Relaunch, RequeueGoesOnWithoutTheLostNodeThoughItComesBack) {
   const SlurmJob spec{.on_node_loss = "[requeue]"};
   const JobId job = start(spec);
   ASSERT_FALSE(HasFailure());
   const std::string victim = other_active_node(job);
   ASSERT_NE(victim, "");
-  cluster("kill", victim);
+  const auto shows = [&](const std::string& text) {
+    return slurm({"scontrol", "show", "job", to_string(job)}).out.find(text) != std::string::npos;
+  };
+  {
+    const DrainedNodes others("n3,n4");
+    ASSERT_TRUE(node_of(status(job), "n3").is_null() && node_of(status(job), "n4").is_null());
+    cluster("kill", victim);
+    EXPECT_TRUE(wait_until(
+        home_.directory(), [&] { return shows("Restarts=1"); }, seconds(90)));
+    cluster("heal", victim);
+    EXPECT_TRUE(wait_until(
+        home_.directory(), [&] { return shows("ExcNodeList=" + victim); }, seconds(90)));
+  }
   expect_exact_finish(job, spec);
-  EXPECT_TRUE(node_of(status(job), victim).is_null() ||
-              node_of(status(job), victim)["role"] != "active");
-  const auto shown = slurm({"scontrol", "show", "job", to_string(job)}).out;
-  EXPECT_NE(shown.find("Restarts=1"), std::string::npos) << shown;
+  EXPECT_TRUE(node_of(status(job), victim).is_null()) << status(job);
+  EXPECT_TRUE(shows("Restarts=2")) << slurm({"scontrol", "show", "job", to_string(job)}).out;
+  EXPECT_NE(causes(job, "ExclusionNotTaken"), "");
 }
 
 }  // namespace

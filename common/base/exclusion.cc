@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/exclusion.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/file.h"
+
+namespace hpctl {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exclusion, nodes, attempt)
+
+namespace {
+
+constexpr size_t kMaxBytes = 16U << 20;
+
+std::string exclusion_path(const std::string& job_dir, uint64_t restart_count) {
+  return job_dir + "/excluded-" + std::to_string(restart_count) + ".json";
+}
+
+}  // namespace
+
+Outcome write_exclusion(const std::string& job_dir, uint64_t restart_count,
+                        const Exclusion& exclusion) {
+  return write_file_atomic(exclusion_path(job_dir, restart_count),
+                           nlohmann::json(exclusion).dump(1) + "\n");
+}
+
+Result<Exclusion> read_exclusion(const std::string& job_dir, uint64_t restart_count) {
+  const std::string path = exclusion_path(job_dir, restart_count);
+  const auto text = read_file(path, kMaxBytes);
+  if (!text.ok() && text.error().code == ErrorCode::kNotFound) return Exclusion{};
+  if (!text.ok()) return text.error();
+  try {
+    return nlohmann::json::parse(*text).get<Exclusion>();
+  } catch (const nlohmann::json::exception& e) {
+    return Error{ErrorCode::kDataLoss, path + ": " + e.what()};
+  }
+}
+
+}  // namespace hpctl
