@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "hpctl/event_text.h"
+#include "hpctl/last_evaluations.h"
 
 namespace hpctl {
 namespace {
@@ -88,7 +89,8 @@ void ProgressDisplay::finish() {
   terminal_.out.flush();
 }
 
-void print_end(const Terminal& terminal, const JobView& job, const std::string& logs_dir) {
+void print_end(const Terminal& terminal, const JobView& job, const std::string& logs_dir,
+               const std::string& metrics_path) {
   const std::string id = std::to_string(job.job);
   std::ostream& out = terminal.out;
   out << "job " << id << " " << printable(job.name) << " "
@@ -100,6 +102,9 @@ void print_end(const Terminal& terminal, const JobView& job, const std::string& 
       << " lost\n";
   if (job.state == "FAILED" && !job.reason.empty()) {
     out << "  because      " << wrap(printable(job.reason), terminal.width, 15) << "\n";
+  }
+  for (const auto& [part, text] : last_evaluations(metrics_path)) {
+    out << "  " << part << std::string(13 - part.size(), ' ') << text << "\n";
   }
   if (job.checkpoint_step > 0) {
     out << "  checkpoint   step " << job.checkpoint_step << " in " << printable(job.checkpoint_dir)

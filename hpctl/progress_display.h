@@ -40,6 +40,7 @@ class ProgressDisplay {
 };
 
 // What is said at the end: how it went, and where to look.
-void print_end(const Terminal& terminal, const JobView& job, const std::string& logs_dir);
+void print_end(const Terminal& terminal, const JobView& job, const std::string& logs_dir,
+               const std::string& metrics_path);
 
 }  // namespace hpctl

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/file.h"
+#include "trainer/data/evaluation_part.h"
 #include "trainer/data/sample_reader.h"
 
 namespace hpctl {
@@ -100,10 +101,11 @@ Outcome check_directories(const JobSpec& spec, const HomePaths& paths) {
 }
 
 Outcome check_data(const TrainSpec& train) {
-  for (const DataPart part : {DataPart::kTrain, DataPart::kValidation}) {
-    if (part == DataPart::kValidation && train.validation.every_steps == 0) continue;
-    const auto data = SampleReader::open(train.data, train.seed, train.model.vocab, part);
-    if (!data.ok()) return data.error();
+  const auto data = SampleReader::open(train.data, train.seed, train.model.vocab);
+  if (!data.ok()) return data.error();
+  for (const DataPart part : {DataPart::kValidation, DataPart::kTest}) {
+    const auto evaluated = open_evaluation_part(train, part);
+    if (!evaluated.ok()) return evaluated.error();
   }
   return Ok{};
 }

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/last_evaluations.h"
 #include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 
@@ -108,6 +109,9 @@ int run(Invocation& invocation) {
     return kExitOk;
   }
   print_summary(terminal, status);
+  for (const auto& [part, text] : last_evaluations(job->paths.job_metrics(job->id))) {
+    print_field(terminal, part.c_str(), text);
+  }
   print_nodes(terminal, status);
   print_workers(terminal, status);
   return kExitOk;

@@ -140,7 +140,8 @@ int report_end(const Invocation& invocation, const HomePaths& paths, const JobVi
   if (invocation.json()) {
     invocation.terminal.out << to_json_text(job) << "\n";
   } else {
-    print_end(invocation.terminal, job, paths.job_logs(JobId{job.job}));
+    print_end(invocation.terminal, job, paths.job_logs(JobId{job.job}),
+              paths.job_metrics(JobId{job.job}));
   }
   if (job.state == "FINISHED") return kExitOk;
   const bool refused = read_refusal(paths, JobId{job.job}).status == kExitUsage;

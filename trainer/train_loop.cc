@@ -79,6 +79,7 @@ Outcome TrainLoop::run() {
   if (state_->step() >= last) {
     log_info("nothing to do: step " + std::to_string(state_->step()) + " of " +
              std::to_string(last) + " is done and durable");
+    HP_TRY(test());
     progress_.enter(WorkerPhase::kFinished);
     return Ok{};
   }
@@ -90,6 +91,7 @@ Outcome TrainLoop::run() {
   HP_TRY(saver_->finish());
   progress_.checkpoint_committed(saver_->committed_step());
   if (stopping_) return Ok{};
+  HP_TRY(test());
   progress_.enter(WorkerPhase::kFinished);
   return Ok{};
 }
@@ -100,7 +102,8 @@ Outcome TrainLoop::load_data() {
       SampleReader::open(workload_.train.data, workload_.train.seed, workload_.train.model.vocab);
   if (!reader.ok()) return reader.error();
   reader_ = std::move(reader).value();
-  HP_TRY_ASSIGN(validation_, Validation::open(workload_));
+  HP_TRY_ASSIGN(validation_, Validation::open(workload_, DataPart::kValidation));
+  HP_TRY_ASSIGN(test_, Validation::open(workload_, DataPart::kTest));
   log_phase("data");
   return Ok{};
 }
@@ -193,18 +196,28 @@ Outcome TrainLoop::step() {
   HP_TRY(saver_->at_boundary(sums.news, due));
   times_.lap(StepPart::kSave);
   progress_.checkpoint_committed(saver_->committed_step());
-  return validation_ && validation_->due(state_->step()) ? validate() : Outcome(Ok{});
+  return validation_ && validation_->due(state_->step()) ? evaluate(*validation_, "validation")
+                                                         : Outcome(Ok{});
 }
 
-Outcome TrainLoop::validate() {
+// The job is done and durable; a generation that finds it so evaluates again, as nobody knows
+// whether the one before came to it.
+Outcome TrainLoop::test() { return test_ ? evaluate(*test_, "test") : Outcome(Ok{}); }
+
+// `name` is "validation" or "test".
+Outcome TrainLoop::evaluate(Validation& part, const char* name) {
   const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const ValidationResult found,
-                validation_->run(*engine_, state_->parameter_shards(), comms_->world()));
+                part.run(*engine_, state_->parameter_shards(), comms_->world()));
   if (workload_.rank != 0) return Ok{};
-  metrics_->append_validation(state_->step(), workload_.generation, found.loss, found.sequences);
+  metrics_->append_evaluation({.part = name,
+                               .step = state_->step(),
+                               .generation = workload_.generation,
+                               .loss = found.loss,
+                               .sequences = found.sequences});
   std::array<char, 160> line{};
   std::snprintf(line.data(), line.size(),
-                "validation at step %llu loss %.4f perplexity %.2f over %llu sequences in %.1f s",
+                "%s at step %llu loss %.4f perplexity %.2f over %llu sequences in %.1f s", name,
                 static_cast<unsigned long long>(state_->step()), found.loss, std::exp(found.loss),
                 static_cast<unsigned long long>(found.sequences), seconds_since(began));
   log_info(line.data());

@@ -35,8 +35,8 @@ class TrainLoop {
 
   // Everything before the first step. kDataLoss: the checkpoint of the workload is damaged.
   Outcome start();
-  // All steps and the final checkpoint; or, once any rank was asked to stop, the step under way and
-  // a checkpoint of it.
+  // All steps, the final checkpoint, and the evaluation of the test part; or, once any rank was
+  // asked to stop, the step under way and a checkpoint of it.
   Outcome run();
   // run() has ended before the last step because of a request; step() is durable.
   bool is_stopped() const { return stopping_; }
@@ -66,7 +66,8 @@ class TrainLoop {
   void update(const StepSums& sums, const StepSamples& samples, double lr);
   void open_metrics();
   void report(const StepSums& sums, double lr);
-  Outcome validate();
+  Outcome test();
+  Outcome evaluate(Validation& part, const char* name);
   bool save_due(const StepSums& sums) const;
 
   uint64_t next_step() const { return state_->step() + 1; }
@@ -77,6 +78,7 @@ class TrainLoop {
   int arena_fd_;
   std::optional<SampleReader> reader_;
   std::optional<Validation> validation_;
+  std::optional<Validation> test_;
   Sharding sharding_;
   std::optional<MeshCommunicators> comms_;
   std::optional<TrainingState> state_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validation: the mean cross entropy of sequences that are not trained on
-// (job.yaml's validation).
+// Validation and test: the mean cross entropy of sequences that are not trained on
+// (evaluation_part.h).
 //
 // The sequences are the same every time and for every world size: whole
-// micro-batches of the validation part, in an order that depends on the seed
+// micro-batches of the part, in an order that depends on the seed
 // alone, micro-batch m evaluated by rank m mod W. Ranks without one in the last
 // round evaluate the first again and do not count it, so that all take part in
 // the collectives.
@@ -14,7 +14,7 @@
 
 #include "common/base/workload.h"
 #include "trainer/comm/communicator.h"
-#include "trainer/data/sample_reader.h"
+#include "trainer/data/evaluation_part.h"
 #include "trainer/parallel/fsdp.h"
 
 namespace hpctl {
@@ -26,10 +26,10 @@ struct ValidationResult {
 
 class Validation {
  public:
-  // nullopt: the job asks for none. Errors as SampleReader::open, for the
-  // validation part.
-  static Result<std::optional<Validation>> open(const Workload& workload);
+  // Results and errors as open_evaluation_part().
+  static Result<std::optional<Validation>> open(const Workload& workload, DataPart part);
 
+  // Of the validation part; the test part is for the end.
   bool due(uint64_t step) const;
   // All ranks at the same step, between two steps of the engine; `shards` as
   // for begin_step.
@@ -37,11 +37,10 @@ class Validation {
                                Communicator& comm);
 
  private:
-  Validation(const Workload& workload, SampleReader reader);
+  Validation(const Workload& workload, EvaluationPart part);
 
   const Workload* workload_;
-  SampleReader reader_;
-  uint64_t micro_batches_;
+  EvaluationPart part_;
 };
 
 }  // namespace hpctl

@@ -115,7 +115,8 @@ constexpr JobYamlKey kKeys[] = {
      "dataset first: `hpctl data prepare`.", HP_READ(train->data.tokenizer)},
     {"workload.train.data.split", kValue, "list of numbers", "[1, 0, 0]", "",
      "Parts of the documents for training, validation and test, such as [98, 2, 0]: the first are "
-     "trained on, the next are for validation. The files of a directory are its documents.",
+     "trained on, the next are for validation, and the last are evaluated once at the end. The "
+     "files of a directory are its documents.",
      [](YamlValue& v, JobSpec& s) { v.read_numbers(s.train->data.split); }},
     {"workload.train.data.reset_at_documents", kValue, "true or false", "false", "",
      "Attention does not cross the documents within a sequence, and positions begin again at each. "

@@ -98,16 +98,14 @@ void MetricsWriter::append_line(const StepMetrics& m) {
   write_line(line.dump() + "\n");
 }
 
-void MetricsWriter::append_validation(uint64_t step, uint64_t generation, double loss,
-                                      uint64_t sequences) {
+void MetricsWriter::append_evaluation(const EvaluationMetrics& m) {
+  const std::string tag = m.part + "_metrics/loss";
+  if (events_) append_scalars(m.step, {{tag.c_str(), m.loss}});
   if (!fd_.valid()) return;
   const nlohmann::ordered_json line = {
-      {"step", step},
-      {"generation", generation},
-      {"validation_loss", loss},
-      {"perplexity", std::exp(loss)},
-      {"sequences", sequences},
-      {"time", static_cast<double>(SystemClock().wall_ms()) / 1000.0},
+      {"step", m.step},           {"generation", m.generation},
+      {m.part + "_loss", m.loss}, {"perplexity", std::exp(m.loss)},
+      {"sequences", m.sequences}, {"time", static_cast<double>(SystemClock().wall_ms()) / 1000.0},
   };
   write_line(line.dump() + "\n");
 }
@@ -141,7 +139,11 @@ void MetricsWriter::append_events(const StepMetrics& m) {
     scalars.emplace_back("mfu(%)", throughput_.mfu_percent(tflops));
     scalars.emplace_back("mfu_causal(%)", throughput_.mfu_percent(causal));
   }
-  const Outcome written = events_->append(m.step, scalars);
+  append_scalars(m.step, scalars);
+}
+
+void MetricsWriter::append_scalars(uint64_t step, const Scalars& scalars) {
+  const Outcome written = events_->append(step, scalars);
   if (written.ok()) return;
   log_warning("no more TensorBoard events: " + written.error().message);
   events_.reset();

@@ -29,6 +29,15 @@ struct StepMetrics {
   int64_t peak_memory_bytes = 0;  // of rank 0, since its start
 };
 
+// Of sequences that are not trained on.
+struct EvaluationMetrics {
+  std::string part;  // validation | test
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  double loss = 0;  // mean cross entropy over the tokens, nats
+  uint64_t sequences = 0;
+};
+
 // What turns times into rates.
 struct Throughput {
   FlopsPerToken flops;
@@ -54,12 +63,13 @@ class MetricsWriter {
 
   void append(const StepMetrics& metrics);
   // After the line of the step.
-  void append_validation(uint64_t step, uint64_t generation, double loss, uint64_t sequences);
+  void append_evaluation(const EvaluationMetrics& metrics);
 
  private:
   void write_line(const std::string& line);
   void append_line(const StepMetrics& metrics);
   void append_events(const StepMetrics& metrics);
+  void append_scalars(uint64_t step, const Scalars& scalars);
 
   std::string path_;
   Throughput throughput_;

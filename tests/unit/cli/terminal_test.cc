@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/terminal.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <sstream>
 
 #include "hpctl/event_text.h"
 #include "hpctl/progress_display.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Text, NumbersAreShort) {
   EXPECT_EQ(short_number(0), "0");
@@ -118,6 +124,31 @@ TEST(Progress, PlainLinesAreSpaced) {
   EXPECT_EQ(out.str(),
             "step 30/60  loss 2.5000  gen 1  RUNNING\n"
             "step 32/60  loss 2.5000  gen 1  RUNNING\n");
+}
+
+TEST(Progress, TheEndTellsTheEvaluationsOfTheLastStep) {
+  const TemporaryDirectory dir;
+  const std::string metrics = dir / "metrics.jsonl";
+  std::ofstream(metrics)
+      << R"({"step":20,"generation":1,"test_loss":9.0,"perplexity":9,"sequences":9})"
+      << "\n"
+      << R"({"step":30,"generation":1,"loss":2.5})"
+      << "\n"
+      << R"({"step":30,"generation":1,"validation_loss":2.25,"perplexity":9.4877,"sequences":12})"
+      << "\n";
+  std::ostringstream out;
+  const Terminal terminal{out, out};
+  JobView job = running();
+  job.state = "FINISHED";
+  print_end(terminal, job, "logs", metrics);
+  EXPECT_THAT(out.str(),
+              HasSubstr("\n  validation   loss 2.2500, perplexity 9.49 over 12 sequences\n"));
+  EXPECT_THAT(out.str(), Not(HasSubstr("test "))) << "that was another step's";
+  std::ofstream(metrics, std::ios::app)
+      << R"({"step":30,"generation":2,"test_loss":2.5,"perplexity":12.18,"sequences":8})"
+      << "\n{";
+  print_end(terminal, job, "logs", metrics);
+  EXPECT_THAT(out.str(), HasSubstr("\n  test         loss 2.5000, perplexity 12.18 over 8"));
 }
 
 }  // namespace

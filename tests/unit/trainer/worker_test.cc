@@ -123,50 +123,6 @@ TEST(Worker, EveryWorldSizeLearnsTheSame) {
   EXPECT_NEAR(losses[2], losses[0], 1e-4);
 }
 
-std::vector<double> validation_losses(const Job& job) {
-  std::vector<double> losses;
-  for (const auto& line : job.metrics()) {
-    if (line.contains("validation_loss")) losses.push_back(line["validation_loss"]);
-  }
-  return losses;
-}
-
-// A blend of two directories of ten documents each, every fifth of them for validation.
-void use_blend(Job& job) {
-  for (const char* name : {"a", "b"}) {
-    ASSERT_TRUE(make_directories(job / name).ok());
-    for (int file = 0; file < 10; ++file) {
-      std::ofstream text(job / name + "/" + std::to_string(file));
-      for (int i = 0; i < 60; ++i)
-        text << name << " says " << i * file % 17 << " and " << i << "\n";
-    }
-  }
-  job.workload.train.data.path = "";
-  job.workload.train.data.blend = {{job / "a", 2}, {job / "b", 1}};
-  job.workload.train.data.split = {8, 2, 0};
-  job.workload.train.validation.sequences = 5;  // not a multiple of two workers
-}
-
-TEST(Worker, ValidationIsTheSameForEveryWorldSizeAndLeavesNoTrace) {
-  Job without(2);
-  use_blend(without);
-  ASSERT_THAT(without.run(), Each(kExitFinished)) << without.messages();
-  EXPECT_TRUE(validation_losses(without).empty());
-  std::vector<std::vector<double>> losses;
-  for (const int world_size : {1, 2}) {
-    Job job(world_size);
-    use_blend(job);
-    job.workload.train.validation.every_steps = 3;
-    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-    losses.push_back(validation_losses(job));
-    if (world_size == 1) continue;
-    EXPECT_EQ(job.digest("step-8.g1"), without.digest("step-8.g1"));
-  }
-  ASSERT_EQ(losses[0].size(), 3U) << "after steps 3 and 6, and after the last";
-  EXPECT_LT(losses[0].back(), losses[0].front());
-  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-4);
-}
-
 TEST(Worker, ResumesAtAnotherWorldSizeAndSaysThatItIsNotExact) {
   Job job(2);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole workers on blends, parts and documents: what is evaluated, and that it leaves no trace.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <vector>
+
+#include "common/base/file.h"
+#include "tests/unit/trainer/worker_job.h"
+
+namespace hpctl {
+namespace {
+
+using ::testing::Each;
+using testing::Job;
+
+// "validation_loss" or "test_loss".
+std::vector<double> losses_of(const Job& job, const char* key) {
+  std::vector<double> losses;
+  for (const auto& line : job.metrics()) {
+    if (line.contains(key)) losses.push_back(line[key]);
+  }
+  return losses;
+}
+
+// A blend of two directories of ten documents each, every fifth of them for validation.
+void use_blend(Job& job) {
+  for (const char* name : {"a", "b"}) {
+    ASSERT_TRUE(make_directories(job / name).ok());
+    for (int file = 0; file < 10; ++file) {
+      std::ofstream text(job / name + "/" + std::to_string(file));
+      for (int i = 0; i < 60; ++i)
+        text << name << " says " << i * file % 17 << " and " << i << "\n";
+    }
+  }
+  job.workload.train.data.path = "";
+  job.workload.train.data.blend = {{job / "a", 2}, {job / "b", 1}};
+  job.workload.train.data.split = {8, 2, 0};
+  job.workload.train.validation.sequences = 5;  // not a multiple of two workers
+}
+
+TEST(Worker, ValidationIsTheSameForEveryWorldSizeAndLeavesNoTrace) {
+  Job without(2);
+  use_blend(without);
+  ASSERT_THAT(without.run(), Each(kExitFinished)) << without.messages();
+  EXPECT_TRUE(losses_of(without, "validation_loss").empty());
+  std::vector<std::vector<double>> losses;
+  for (const int world_size : {1, 2}) {
+    Job job(world_size);
+    use_blend(job);
+    job.workload.train.validation.every_steps = 3;
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    losses.push_back(losses_of(job, "validation_loss"));
+    if (world_size == 1) continue;
+    EXPECT_EQ(job.digest("step-8.g1"), without.digest("step-8.g1"));
+  }
+  ASSERT_EQ(losses[0].size(), 3U) << "after steps 3 and 6, and after the last";
+  EXPECT_LT(losses[0].back(), losses[0].front());
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-4);
+}
+
+TEST(Worker, TheTestPartIsEvaluatedOnceAtTheEnd) {
+  std::vector<double> losses;
+  for (const int world_size : {1, 2}) {
+    Job job(world_size);
+    use_blend(job);
+    job.workload.train.data.split = {8, 1, 1};
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    ASSERT_EQ(losses_of(job, "test_loss").size(), 1U);
+    EXPECT_TRUE(losses_of(job, "validation_loss").empty()) << "not asked for";
+    const auto line = job.metrics().back();
+    EXPECT_EQ(line["step"], 8);
+    EXPECT_GT(line["sequences"], 10);
+    losses.push_back(line["test_loss"]);
+    EXPECT_NEAR(line["perplexity"], std::exp(losses.back()), 1e-9);
+    if (world_size == 1) continue;
+    job.resume("step-8.g1", 8);
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    EXPECT_EQ(losses_of(job, "test_loss"), std::vector<double>(2, losses.back()))
+        << "what was durable is evaluated again";
+  }
+  EXPECT_NEAR(losses[1], losses[0], 1e-4);
+}
+
+TEST(Worker, DocumentsAreKeptApartForEveryWorldSize) {
+  std::vector<std::vector<double>> losses;
+  for (const int world_size : {1, 2}) {
+    Job job(world_size);
+    use_blend(job);
+    job.workload.train.data.seq_len = 96;
+    job.workload.train.data.reset_at_documents = true;
+    job.workload.train.validation.every_steps = 8;
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    losses.push_back(losses_of(job, "validation_loss"));
+    losses.back().push_back(job.metrics().front()["loss"]);
+  }
+  Job across(1);
+  use_blend(across);
+  across.workload.train.data.seq_len = 96;
+  ASSERT_THAT(across.run(), Each(kExitFinished)) << across.messages();
+  EXPECT_NEAR(losses[1][0], losses[0][0], 1e-4);
+  EXPECT_NEAR(losses[1][1], losses[0][1], 1e-5);
+  EXPECT_NE(across.metrics().front()["loss"], losses[0][1]);
+}
+
+}  // namespace
+}  // namespace hpctl

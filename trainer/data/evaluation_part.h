@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which parts of the data a job evaluates, and how much of them: the validation part where
+// validation.every_steps is given, the test part where data.split has one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "common/base/train_spec.h"
+#include "trainer/data/sample_reader.h"
+
+namespace hpctl {
+
+struct EvaluationPart {
+  SampleReader reader;
+  uint64_t sequences = 0;  // the first so many are evaluated; a multiple of batch.micro, above 0
+};
+
+// nullopt: the job asks for no evaluation of `part` (validation or test). Errors as
+// SampleReader::open, or a part of less than a micro-batch.
+Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& train, DataPart part);
+
+}  // namespace hpctl
