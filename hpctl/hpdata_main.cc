@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpdata: what `hpctl data prepare` runs, with arguments that hpctl has checked. A program of its
-// own because libsentencepiece brings symbols of another protobuf than that of gRPC.
+// hpdata: what `hpctl data prepare` and `hpctl submit` run, with arguments that hpctl has checked.
+// A program of its own because libsentencepiece brings symbols of another protobuf than that of
+// gRPC.
 //
 //   hpdata prepare --tokenizer=T --out=PREFIX --json-key=KEY --workers=N [--append-eod] [--json]
 //          -- INPUT...
+//   hpdata cache ...   (hpdata_cache.h)
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "hpctl/exit_codes.h"
+#include "hpctl/hpdata_cache.h"
 #include "hpctl/prepare_display.h"
 #include "trainer/data/prepare/prepare.h"
 
@@ -25,12 +27,6 @@ struct Arguments {
   PrepareOptions options;
   bool json = false;
 };
-
-bool take(const std::string& word, const std::string& name, std::string& value) {
-  if (!word.starts_with(name + "=")) return false;
-  value = word.substr(name.size() + 1);
-  return true;
-}
 
 // False: not what hpctl says.
 bool parse(const std::vector<std::string>& words, Arguments& out) {
@@ -52,17 +48,11 @@ bool parse(const std::vector<std::string>& words, Arguments& out) {
          !out.options.out.empty() && out.options.workers >= 1;
 }
 
-int64_t now_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 int run(const Arguments& arguments) {
   const PrepareOptions& options = arguments.options;
-  PrepareDisplay display(std::cerr, ::isatty(STDERR_FILENO) == 1, now_ms());
+  PrepareDisplay display(std::cerr, ::isatty(STDERR_FILENO) == 1, monotonic_ms());
   const auto result = prepare_data(
-      options, [&](const PrepareProgress& progress) { display.update(progress, now_ms()); });
+      options, [&](const PrepareProgress& progress) { display.update(progress, monotonic_ms()); });
   display.finish();
   if (!result.ok()) {
     std::cerr << "hpctl: " << printable(result.error().message) << "\n";
@@ -88,8 +78,10 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words[0] == "cache") return hpctl::run_cache(words);
   hpctl::Arguments arguments;
-  if (!hpctl::parse({argv + 1, argv + argc}, arguments)) {
+  if (!hpctl::parse(words, arguments)) {
     std::cerr << "hpdata: not for people; use `hpctl data prepare`\n";
     return hpctl::kExitUsage;
   }

@@ -8,6 +8,7 @@
 #include "hpctl/cluster_placement.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
+#include "hpctl/prepare_at_submit.h"
 #include "hpctl/submit_checks.h"
 #include "hpctl/submit_to_slurm.h"
 #include "hpctl/verbs.h"
@@ -167,13 +168,16 @@ int run(Invocation& invocation) {
     terminal.err << describe_problems(printable(file), parsed.problems);
     return kExitUsage;
   }
-  const JobSpec& spec = *parsed.spec;
+  JobSpec spec = *parsed.spec;
   const bool local = invocation.has("--local");
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
     return report(terminal, ours.error());
+  }
+  if (const auto prepared = prepare_text(spec, *paths, terminal); !prepared.ok()) {
+    return report(terminal, prepared.error());
   }
   const auto checked =
       local ? check_before_submit(spec, *paths) : check_before_slurm_submit(spec, *paths);

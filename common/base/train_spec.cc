@@ -153,7 +153,10 @@ void check_data(const TrainSpec& t, SpecChecks& checks) {
     checks.fail(at + "data.path",
                 "expected a text file, a directory of text files or the prefix of a dataset");
   }
-  checks.one_of(at + "data.tokenizer", t.data.tokenizer, {"byte"});
+  if (t.data.tokenizer != "byte" && !t.data.tokenizer.starts_with('/')) {
+    checks.fail(at + "data.tokenizer",
+                "expected byte or the path of a SentencePiece model or a tokenizer.json");
+  }
   checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);
   check_split(t, checks);
   checks.range(at + "validation.every_steps", t.validation.every_steps, 0, kMaxSteps);

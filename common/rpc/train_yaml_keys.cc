@@ -52,6 +52,18 @@ void read_blend(YamlValue& value, JobSpec& spec) {
   for (auto& [path, weight] : parts) spec.train->data.blend.push_back({std::move(path), weight});
 }
 
+void read_tokenizer(YamlValue& value, JobSpec& spec) {
+  std::string& tokenizer = spec.train->data.tokenizer;
+  value.read(tokenizer);
+  if (tokenizer == "byte") return;
+  // The name of a method, say "bpe", is not a file that is missing.
+  if (tokenizer.find_first_of("./") == std::string::npos) {
+    tokenizer = "byte";
+    return value.fail_expected("byte, or the path of a SentencePiece model or a tokenizer.json");
+  }
+  value.read_path(tokenizer);
+}
+
 #define HP_READ(member) [](YamlValue& v, JobSpec& s) { v.read(s.member); }
 
 // clang-format off
@@ -110,9 +122,12 @@ constexpr JobYamlKey kKeys[] = {
      "in {data/web: 0.7, data/code: 0.3}. Training samples are taken from them in proportion, in "
      "an order that depends on seed alone; a source that is used up begins again in another "
      "order.", read_blend},
-    {"workload.train.data.tokenizer", kValue, "text", "byte", "byte",
-     "How text becomes tokens; byte: one token per byte. For others make the text into an indexed "
-     "dataset first: `hpctl data prepare`.", HP_READ(train->data.tokenizer)},
+    {"workload.train.data.tokenizer", kValue, "byte or path", "byte",
+     "byte, or a SentencePiece model or a tokenizer.json",
+     "How text becomes tokens; byte: one token per byte. Others: text of up to 64 MiB is prepared "
+     "by `hpctl submit` and kept in $HPCTL_HOME/data; for more it tells the `hpctl data prepare` "
+     "to run. An indexed dataset must have been prepared with the same tokenizer.",
+     read_tokenizer},
     {"workload.train.data.split", kValue, "list of numbers", "[1, 0, 0]", "",
      "Parts of the documents for training, validation and test, such as [98, 2, 0]: the first are "
      "trained on, the next are for validation, and the last are evaluated once at the end. The "

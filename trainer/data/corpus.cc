@@ -22,6 +22,7 @@ constexpr int kMaxDepth = 64;
 constexpr size_t kMaxOpenFiles = 128;
 constexpr size_t kProbedFiles = 256;
 constexpr size_t kProbeBytes = 4096;
+constexpr std::array kPreparedSuffixes = {".jsonl", ".ndjson", ".gz", ".xz", ".zst"};
 constexpr const char* kRemedy =
     "; set workload.train.data.path to a text file, a directory of text files or the prefix of "
     "PREFIX.bin and PREFIX.idx";
@@ -29,6 +30,12 @@ constexpr const char* kRemedy =
 Error with_remedy(Error error) {
   error.message += kRemedy;
   return error;
+}
+
+// Bytes that nobody means to train on, by the names that `hpctl data prepare` reads as more.
+bool needs_preparing(const std::string& path) {
+  return std::any_of(kPreparedSuffixes.begin(), kPreparedSuffixes.end(),
+                     [&](const char* suffix) { return path.ends_with(suffix); });
 }
 
 void hash_number(Sha256& hash, uint64_t value) {
@@ -98,6 +105,12 @@ Outcome Corpus::add_file(const std::string& path, const std::string& name, uint6
   if (::access(path.c_str(), R_OK) != 0)
     return with_remedy(errno_error("cannot read data " + path));
   if (size == 0) return Ok{};
+  if (needs_preparing(path)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "data " + path +
+                     " is compressed or JSON lines, not text; run `hpctl data prepare " + path_ +
+                     " --tokenizer byte --append-eod --out PREFIX` and set data.path to PREFIX"};
+  }
   if (files_.size() == kMaxFiles) {
     return Error{ErrorCode::kInvalidArgument, path_ + " has more than " +
                                                   std::to_string(kMaxFiles) +

@@ -4,8 +4,8 @@
 // A directory is walked recursively; its regular files are taken in bytewise order of their path
 // relative to it. Names that begin with '.' are left out; a symbolic link counts as the file it
 // leads to, links to directories are left out (no cycles), and a link that leads nowhere is an
-// error. Empty files contribute nothing. Between two files stands one separator token,
-// kSeparatorToken. Token = byte value.
+// error, and so is one whose name says JSON lines or compressed. Empty files contribute nothing.
+// Between two files stands one separator token, kSeparatorToken. Token = byte value.
 //
 // Opening costs one stat per file and a bounded number of small reads, whatever the size of the
 // corpus. Windows are read with pread, not mapped: a file cut short while training then is an

@@ -9,6 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/base/checksum.h"
+#include "common/base/file.h"
 #include "common/base/rng.h"
 #include "trainer/data/sample_order.h"
 
@@ -46,6 +47,16 @@ bool is_split(const std::vector<double>& split) {
   return std::any_of(split.begin() + 1, split.end(), [](double part) { return part > 0; });
 }
 
+// `hpctl submit` has prepared what is small; here is what it could not see.
+Error text_needs_preparing(const std::string& path, const DataSpec& spec) {
+  return Error{ErrorCode::kInvalidArgument,
+               "data " + path +
+                   " is text, and workers read what is prepared: run `hpctl data "
+                   "prepare " +
+                   path + " --tokenizer " + spec.tokenizer +
+                   " --append-eod --out PREFIX` and set data.path to PREFIX"};
+}
+
 }  // namespace
 
 const char* to_string(DataPart part) {
@@ -69,13 +80,14 @@ Result<SampleReader> SampleReader::open(const DataSpec& spec, uint64_t seed, int
                    "workload.train.data.blend: the weight of " + parts[d].path +
                        " is less than a 65536th of the sum; raise it or leave the source out"};
     }
-    HP_TRY(reader.add_source(parts[d].path, spec.split));
+    HP_TRY(reader.add_source(parts[d].path, spec));
   }
   reader.compute_fingerprint(spec);
   return reader;
 }
 
-Outcome SampleReader::add_source(const std::string& path, const std::vector<double>& split) {
+Outcome SampleReader::add_source(const std::string& path, const DataSpec& spec) {
+  if (spec.tokenizer != "byte" && path_exists(path)) return text_needs_preparing(path, spec);
   Source source;
   source.path = path;
   HP_TRY_ASSIGN(source.tokens, open_tokens(path));
@@ -88,13 +100,13 @@ Outcome SampleReader::add_source(const std::string& path, const std::vector<doub
                      "the tokenizer of the model"};
   }
   const auto part = static_cast<size_t>(part_);
-  const std::vector<uint64_t> bounds = split_documents(source.tokens->documents(), split);
+  const std::vector<uint64_t> bounds = split_documents(source.tokens->documents(), spec.split);
   HP_TRY_ASSIGN(source.begin, source.tokens->document_begin(bounds[part]));
   HP_TRY_ASSIGN(source.end, source.tokens->document_begin(bounds[part + 1]));
   const uint64_t tokens = source.end - source.begin;
   const auto needed = static_cast<uint64_t>(seq_len_) + 1;
   if (tokens < needed) {
-    const std::string of = is_split(split)
+    const std::string of = is_split(spec.split)
                                ? ", in the " + std::to_string(bounds[part + 1] - bounds[part]) +
                                      " of its " + std::to_string(source.tokens->documents()) +
                                      " documents that data.split gives to " + to_string(part_) + ","

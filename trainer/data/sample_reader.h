@@ -56,7 +56,7 @@ class SampleReader {
 
   SampleReader(int64_t seq_len, uint64_t seed, int64_t vocab, DataPart part,
                const std::vector<double>& weights);
-  Outcome add_source(const std::string& path, const std::vector<double>& split);
+  Outcome add_source(const std::string& path, const DataSpec& spec);
   void compute_fingerprint(const DataSpec& spec);
   std::pair<size_t, uint64_t> place(uint64_t sample) const;  // source and window
   static Outcome find_positions(Source& source, uint64_t begin, std::span<int64_t> positions);

@@ -49,9 +49,13 @@ Outcome refuse_half(const std::string& path) {
 
 }  // namespace
 
+bool is_prepared(const std::string& path) {
+  return !path_exists(path) && (path_exists(path + ".idx") || path_exists(path + ".bin"));
+}
+
 Result<std::unique_ptr<TokenSource>> open_tokens(const std::string& path) {
   HP_TRY(refuse_half(path));
-  if (!path_exists(path) && (path_exists(path + ".idx") || path_exists(path + ".bin"))) {
+  if (is_prepared(path)) {
     HP_TRY_ASSIGN(IndexedDataset data, IndexedDataset::open(path));
     return std::unique_ptr<TokenSource>(std::make_unique<IndexedDataset>(std::move(data)));
   }

@@ -29,6 +29,9 @@ class TokenSource {
   virtual Outcome read(uint64_t begin, std::span<int64_t> out) = 0;
 };
 
+// Whether the path of a job's data is the prefix of an indexed dataset rather than text.
+bool is_prepared(const std::string& path);
+
 // The files that job.yaml's data.path names: a text file, a directory of text files, or the prefix
 // of an indexed dataset PREFIX.bin and PREFIX.idx (indexed_dataset.h). Errors say what to do.
 Result<std::unique_ptr<TokenSource>> open_tokens(const std::string& path);

@@ -344,7 +344,8 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "strategy optimizer keeps whole parameters\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, tokenizer: bpe}\n"
              "    batch: {global: 1}\n    stepz: 1\n    precision: fp16\n"),
-       "j.yaml:5:33: workload.train.data.tokenizer: expected byte; found \"bpe\"\n"
+       "j.yaml:5:44: workload.train.data.tokenizer: expected byte, or the path of a SentencePiece "
+       "model or a tokenizer.json, found \"bpe\"\n"
        "j.yaml:7:5: workload.train: unknown key \"stepz\"; did you mean \"steps\"?\n"
        "j.yaml:8:5: workload.train.precision: expected one of bf16, fp32; found \"fp16\"\n"},
       {train("    model: {preset: tiny}\n"),

@@ -155,6 +155,37 @@ TEST_F(Submit, AControllerThatDoesNotStartIsExitThree) {
   EXPECT_THAT(result.err, HasSubstr("the controller did not start: no space left"));
 }
 
+TEST_F(Submit, SmallTextIsTokenisedHere) {
+  ScriptedController controller(home_.paths());
+  std::filesystem::copy_file(std::string(std::getenv("HPCTL_BIN")) + "/hpdata", bin() + "/hpdata");
+  write(home_.directory() + "/t.json",
+        R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},)"
+        R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}})");
+  write(home_.directory() + "/text", "abababababababababababababababababababab");
+  std::string job = train_job("text, tokenizer: t.json");
+  const CommandResult first = submit(job);
+  ASSERT_EQ(first.exit_code, kExitOk) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("data " + home_.directory() + "/text prepared as "));
+  const CommandResult second = submit(job);
+  ASSERT_EQ(second.exit_code, kExitOk) << second.err;
+  EXPECT_EQ(second.err, "") << "it is there";
+  ASSERT_EQ(controller.submits().size(), 2U);
+  const auto path = [&](size_t i) {
+    return job_spec_from_json(controller.submits()[i].spec_json())->train->data.path;
+  };
+  EXPECT_EQ(path(0), path(1));
+  EXPECT_TRUE(path_exists(path(0) + ".idx")) << path(0);
+
+  write(home_.directory() + "/other.json",
+        R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},)"
+        R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}})");
+  EXPECT_THAT(submit(train_job(path(0) + ", tokenizer: other.json")).err,
+              HasSubstr("was prepared with another tokenizer (t.json) than"));
+  EXPECT_EQ(submit(train_job(path(0) + ", tokenizer: t.json")).exit_code, kExitOk);
+  EXPECT_THAT(submit(train_job("text, tokenizer: missing.json")).err,
+              HasSubstr("missing.json: No such file"));
+}
+
 TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
   const ScriptedController controller(home_.paths());
   EXPECT_THAT(submit(train_job("missing")).err,

@@ -157,6 +157,18 @@ TEST(SampleReader, AWeightTooSmallToMatterIsRefused) {
   EXPECT_THAT(refused.error().message, HasSubstr("65536th"));
 }
 
+TEST(SampleReader, TextForAnotherTokenizerIsRefusedWithTheCommandToRun) {
+  const TemporaryDirectory dir;
+  std::ofstream(dir / "text") << "enough text for one sample";
+  DataSpec spec = spec_of(4);
+  spec.path = dir / "text";
+  spec.tokenizer = "/models/t.json";
+  const auto refused = SampleReader::open(spec, 3, 2000);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("`hpctl data prepare " + spec.path + " --tokenizer /models/t.json"));
+}
+
 TEST(SampleReader, PositionsBeginAgainAtEveryDocument) {
   const TemporaryDirectory dir;
   const std::vector<int32_t> lengths = {3, 1, 0, 9, 2, 2, 30, 5};

@@ -136,6 +136,10 @@ TEST(Corpus, ErrorsSayWhatToDo) {
   EXPECT_THAT(Corpus::open(dir / "none").error().message, HasSubstr("no text in"));
   EXPECT_THAT(Corpus::open(dir / "none/empty").error().message, HasSubstr("no text in"));
   EXPECT_THAT(Corpus::open("/dev/null").error().message, HasSubstr("not a regular file"));
+  ASSERT_TRUE(make_directories(dir / "mixed").ok());
+  std::ofstream(dir / "mixed/a.jsonl.zst") << "x";
+  EXPECT_THAT(Corpus::open(dir / "mixed").error().message,
+              HasSubstr("run `hpctl data prepare " + (dir / "mixed") + " --tokenizer byte"));
 
   ASSERT_EQ(symlink("gone", (dir / "none/dangling").c_str()), 0);
   EXPECT_THAT(Corpus::open(dir / "none").error().message, HasSubstr("dangling"));

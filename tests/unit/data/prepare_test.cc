@@ -21,6 +21,7 @@
 #include "common/base/rng.h"
 #include "tests/support/temporary_directory.h"
 #include "trainer/data/indexed_dataset.h"
+#include "trainer/data/prepare/cached.h"
 
 namespace hpctl {
 namespace {
@@ -291,6 +292,47 @@ TEST(Prepare, TextThatIsNotUtf8IsNamed) {
   PrepareOptions options = options_for({dir / "a.txt"}, dir / "out");
   options.tokenizer = HPCTL_SOURCE "/tests/unit/data/gpt2_subset.json";
   EXPECT_THAT(prepare(options).error().message, HasSubstr("a.txt: not UTF-8 at byte 2"));
+}
+
+Result<CachedData> cache(const CacheRequest& request) {
+  return prepare_cached(request, [](const PrepareProgress&) {});
+}
+
+TEST(PrepareCached, OncePerInputAndTokenizer) {
+  const TemporaryDirectory dir;
+  put(dir / "book", "one");
+  CacheRequest request{dir / "book", "byte", dir / "cache", 100, 256, 1};
+  const auto first = cache(request);
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  EXPECT_TRUE(first->is_new);
+  EXPECT_EQ(documents_of(first->prefix), std::vector<std::string>{std::string("one\0", 4)});
+  const auto again = cache(request);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_FALSE(again->is_new);
+  EXPECT_EQ(again->prefix, first->prefix);
+  put(dir / "book", "another");
+  EXPECT_NE(cache(request)->prefix, first->prefix);
+  put(dir / "tokenizer.json",
+      R"({"model": {"type": "BPE", "vocab": {"o": 0, "n": 1, "e": 2, "one": 3}, "merges": []},)"
+      R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}})");
+  put(dir / "book", "one");
+  request.tokenizer = dir / "tokenizer.json";
+  const auto other = cache(request);
+  ASSERT_TRUE(other.ok()) << other.error().message;
+  EXPECT_EQ(documents_of(other->prefix), std::vector<std::string>{std::string("\0\1\2", 3)});
+  request.max_vocabulary = 3;
+  EXPECT_THAT(cache(request).error().message, HasSubstr("has 4 ids, but the model has 3"));
+}
+
+TEST(PrepareCached, TooMuchTextIsRefusedWithTheCommandToRun) {
+  const TemporaryDirectory dir;
+  put(dir / "a", std::string(60, 'x'));
+  put(dir / "b", std::string(60, 'x'));
+  const auto refused = cache({dir.path(), "byte", dir / "cache", 100, 256, 1});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("run `hpctl data prepare " + dir.path() +
+                                                 " --tokenizer byte --append-eod --out PREFIX`"));
+  EXPECT_FALSE(path_exists(dir / "cache"));
 }
 
 }  // namespace

@@ -26,22 +26,6 @@ constexpr auto kProgressEvery = std::chrono::milliseconds(200);
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-std::string plan_text(const PrepareOptions& options, const std::vector<InputFile>& files,
-                      const std::string& tokenizer_hash) {
-  nlohmann::ordered_json plan = {{"format", "hpctl.prepare.1"},
-                                 {"tokenizer", base_name(options.tokenizer)},
-                                 {"tokenizer_hash", tokenizer_hash},
-                                 {"json_key", options.json_key},
-                                 {"append_eod", options.append_eod},
-                                 {"part_bytes", options.part_bytes},
-                                 {"inputs", nlohmann::ordered_json::array()}};
-  for (const InputFile& file : files) {
-    plan["inputs"].push_back(
-        {{"path", file.path}, {"bytes", file.bytes}, {"mtime", file.mtime_ns}});
-  }
-  return plan.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
 // The parts between the thread that cuts and those that encode. Bounded: at most two parts per
 // worker are in memory.
 class Pipeline {
@@ -220,6 +204,22 @@ Result<int32_t> end_of_document(const PrepareOptions& options, const Tokenizer& 
 
 }  // namespace
 
+std::string preparation_plan(const PrepareOptions& options, const std::vector<InputFile>& files,
+                             const std::string& tokenizer_hash) {
+  nlohmann::ordered_json plan = {{"format", "hpctl.prepare.1"},
+                                 {"tokenizer", base_name(options.tokenizer)},
+                                 {"tokenizer_hash", tokenizer_hash},
+                                 {"json_key", options.json_key},
+                                 {"append_eod", options.append_eod},
+                                 {"part_bytes", options.part_bytes},
+                                 {"inputs", nlohmann::ordered_json::array()}};
+  for (const InputFile& file : files) {
+    plan["inputs"].push_back(
+        {{"path", file.path}, {"bytes", file.bytes}, {"mtime", file.mtime_ns}});
+  }
+  return plan.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 Result<PrepareResult> prepare_data(const PrepareOptions& options,
                                    const std::function<void(const PrepareProgress&)>& on_progress) {
   PrepareResult result;
@@ -227,7 +227,7 @@ Result<PrepareResult> prepare_data(const PrepareOptions& options,
   HP_TRY_ASSIGN(const auto tokenizer, load_tokenizer(options.tokenizer, &note.tokenizer_hash));
   HP_TRY_ASSIGN(const int32_t end, end_of_document(options, *tokenizer));
   HP_TRY_ASSIGN(const std::vector<InputFile> files, find_inputs(options.inputs));
-  const std::string plan = plan_text(options, files, note.tokenizer_hash);
+  const std::string plan = preparation_plan(options, files, note.tokenizer_hash);
   if (path_exists(options.out + ".idx")) return finished_earlier(options, plan, files.size());
   HP_TRY_ASSIGN(PartStore store, PartStore::open(options.out + ".parts", plan));
   uint64_t raw_total = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "trainer/data/prepare/inputs.h"
 #include "trainer/data/prepared_note.h"
 
 namespace hpctl {
@@ -41,6 +42,10 @@ struct PrepareResult {
   uint64_t empty = 0;  // documents left out because they have no text
   uint64_t files = 0;
 };
+
+// All that the result depends on, as text.
+std::string preparation_plan(const PrepareOptions& options, const std::vector<InputFile>& files,
+                             const std::string& tokenizer_hash);
 
 // `on_progress` is called by the calling thread, after each part it has read and at the end.
 // kAlreadyExists: there is a dataset of that name. Of several mistakes in the input the first, in
