@@ -13,6 +13,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -251,6 +252,27 @@ TEST(Prepare, PartsOfAnotherRunAreNotTakenUp) {
   EXPECT_EQ(dataset(dir / "out"), dataset(dir / "again"));
 }
 
+// A bad line of the second file is mended: what the first gave stays.
+TEST(Prepare, GoesOnAfterAnInputWasEdited) {
+  const TemporaryDirectory dir;
+  put(dir / "a.jsonl", random_lines(5, 400));
+  const std::string good = random_lines(6, 60);
+  put(dir / "b.jsonl", good + "oops\n");
+  const PrepareOptions options = options_for({dir / "a.jsonl", dir / "b.jsonl"}, dir / "out");
+  ASSERT_THAT(prepare(options).error().message, HasSubstr("b.jsonl:"));
+  const auto part_was_made = [&] {
+    return std::filesystem::last_write_time(dir / "out.parts/0.json");
+  };
+  const auto before = part_was_made();
+  put(dir / "b.jsonl", good + "again oops\n");
+  ASSERT_THAT(prepare(options).error().message, HasSubstr("b.jsonl:"));
+  EXPECT_EQ(part_was_made(), before);
+  put(dir / "b.jsonl", good);
+  ASSERT_TRUE(prepare(options).ok());
+  ASSERT_TRUE(prepare(options_for(options.inputs, dir / "fresh")).ok());
+  EXPECT_EQ(dataset(dir / "out"), dataset(dir / "fresh"));
+}
+
 TEST(Prepare, AnExistingDatasetIsNotOverwritten) {
   const TemporaryDirectory dir;
   put(dir / "a.txt", "text");
@@ -272,7 +294,8 @@ TEST(Prepare, MistakesAreNamedByFileAndLine) {
   const std::string good = "{\"text\": \"some words\"}\n";
   std::string many;
   for (int i = 0; i < 100; ++i) many += good;
-  EXPECT_THAT(error_of("a.jsonl", good + "\n{\"text\": \n"), HasSubstr("a.jsonl:3: not JSON"));
+  EXPECT_THAT(error_of("a.jsonl", good + "\n{\"text\": \n"),
+              HasSubstr("a.jsonl:3: not JSON: column 10: "));
   EXPECT_THAT(error_of("a.jsonl", good + "[1]\n"), HasSubstr("a.jsonl:2: not a JSON object"));
   EXPECT_THAT(error_of("a.jsonl", good + "{\"x\": {\"text\": \"\"}}"),
               HasSubstr("a.jsonl:2: the object has no key \"text\""));

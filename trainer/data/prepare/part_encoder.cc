@@ -50,8 +50,12 @@ class KeyFinder : public json::json_sax_t {
     wanted_ = depth_ == 1 && name == key_;
     return true;
   }
+  // "[json.exception.parse_error.101] parse error at line 1, column 23: WHAT": the line is always
+  // the first, as there is only one.
   bool parse_error(size_t, const std::string&, const json::exception& e) override {
-    problem = e.what();
+    const std::string_view text = e.what();
+    const size_t column = text.find("column ");
+    problem = column == std::string_view::npos ? text : text.substr(column);
     return false;
   }
 

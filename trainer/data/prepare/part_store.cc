@@ -6,7 +6,9 @@
 
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "common/base/failpoint.h"
@@ -34,6 +36,24 @@ Error with_remedy(Error error) {
   return error;
 }
 
+// How many inputs two plans share before the first that was edited in between; nullopt where more
+// is different than sizes and times.
+std::optional<size_t> unedited_inputs(const std::string& before, const std::string& plan) {
+  auto a = nlohmann::json::parse(before, nullptr, false);
+  auto b = nlohmann::json::parse(plan, nullptr, false);
+  if (!a.is_object() || !a.contains("inputs")) return std::nullopt;
+  const nlohmann::json old_inputs = std::exchange(a["inputs"], nullptr);
+  const nlohmann::json inputs = std::exchange(b["inputs"], nullptr);
+  if (a != b || !old_inputs.is_array() || old_inputs.size() != inputs.size()) return std::nullopt;
+  std::optional<size_t> first;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!old_inputs[i].is_object() || !old_inputs[i].contains("path")) return std::nullopt;
+    if (old_inputs[i]["path"] != inputs[i]["path"]) return std::nullopt;
+    if (!first && old_inputs[i] != inputs[i]) first = i;
+  }
+  return first;
+}
+
 Outcome write_whole(const std::string& path, std::string_view bytes) {
   HP_TRY_ASSIGN(FileWriter file, FileWriter::create(path));
   HP_TRY(file.append(bytes));
@@ -57,13 +77,22 @@ Result<PartStore> PartStore::open(const std::string& directory, const std::strin
     return store;
   }
   HP_TRY_ASSIGN(const std::string before, read_file(plan_path, 1U << 30));
-  if (before != plan) {
+  HP_TRY(store.find_parts());
+  if (before == plan) return store;
+  const std::optional<size_t> unedited = unedited_inputs(before, plan);
+  if (!unedited) {
     return Error{ErrorCode::kFailedPrecondition,
                  directory +
                      " holds the parts of a run with other inputs, tokenizer or options; "
                      "remove it, or choose another --out"};
   }
-  HP_TRY(store.find_parts());
+  // Without its record a part does not exist; so these go before the plan that they contradict.
+  for (auto part = store.found_.begin(); part != store.found_.end();) {
+    const bool stays = part->second.place.file < *unedited;
+    if (!stays) HP_TRY(remove_tree(store.path(part->first, ".json")));
+    part = stays ? std::next(part) : store.found_.erase(part);
+  }
+  HP_TRY(write_file_atomic(plan_path, plan));
   return store;
 }
 

@@ -2,7 +2,8 @@
 // Finished parts of a run of `hpctl data prepare`, in the directory OUT.parts until all are there:
 //
 //   plan.json        what is being prepared: inputs with size and time, tokenizer, options. A run
-//                    goes on only where it is the same.
+//                    goes on only where it is the same, or where inputs were edited, say because a
+//                    bad line was: then with the parts of those before the first edited one.
 //   lock             held by the run (flock)
 //   N.bin, N.len     tokens, and i32 lengths of the documents, of part N
 //   N.json           where part N lies and what it gave; written last: without it there is no part
