@@ -86,7 +86,7 @@ Plan make_plan(const JobSpec& spec, const Device* device) {
                   .nodes = spec.nodes,
                   .workers_per_node = spec.workers_per_node,
                   .gpu = device != nullptr};
-  plan.blocks = llama_layout(spec.train->model);
+  plan.blocks = model_layout(spec.train->model);
   plan.memory = plan_memory(plan.setting, plan.blocks);
   plan.flops = flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len);
   if (device == nullptr) return plan;

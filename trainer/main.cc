@@ -23,7 +23,7 @@ namespace hpctl {
 namespace {
 
 constexpr char kUsage[] =
-    "hptrain - trains one rank of a Llama-architecture model\n"
+    "hptrain - trains one rank of a Llama or GPT model\n"
     "\n"
     "usage: hptrain                   started by an agent: workload, progress page and state\n"
     "                                 arena on descriptors 3, 4 and 5\n"

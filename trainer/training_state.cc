@@ -15,7 +15,7 @@ namespace hpctl {
 Result<TrainingState> TrainingState::create(int arena_fd, const Workload& workload,
                                             const DataIdentity& data,
                                             const Environment& environment) {
-  std::vector<Block> blocks = llama_layout(workload.train.model);
+  std::vector<Block> blocks = model_layout(workload.train.model);
   set_no_decay(blocks, workload.train.optimizer.no_decay);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);

@@ -11,9 +11,9 @@ namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RopeScalingSpec, factor, low_freq_factor,
                                                 high_freq_factor, original_max_len)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelSpec, preset, dim, layers, heads, kv_heads,
-                                                ffn, vocab, rope_theta, norm_eps, tied_embeddings,
-                                                rope_scaling)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelSpec, preset, arch, dim, layers, heads,
+                                                kv_heads, ffn, vocab, rope_theta, norm_eps,
+                                                tied_embeddings, rope_scaling, max_positions)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BlendPart, path, weight)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DataSpec, path, blend, tokenizer, split,
                                                 reset_at_documents, seq_len)

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named models. Sources of the dimensions: Llama 2 and Llama 3.x from the config.json files that
 // Meta published with the weights; debugmodel from TorchTitan (models/llama3/__init__.py at
-// b5bcd76); "tiny" is ours, for tests.
+// b5bcd76); the GPT-3 family from Megatron-LM's weak-scaling experiments (D. Narayanan et al.,
+// "Efficient Large-Scale Language Model Training on GPU Clusters", 2021, table 1: vocabulary
+// 51200, 2048 positions); "tiny" and
+// "tiny-gpt" are ours, for tests.
 #include <array>
 
 #include "common/base/train_spec.h"
@@ -33,6 +36,39 @@ constexpr std::array<Preset, 13> kPresets = {{
     {"llama3.2-3b", 3072, 28, 24, 8, 8192, 128256, 5e5, 32, true},
 }};
 
+struct GptPreset {
+  const char* name;
+  int64_t dim, layers, heads;
+  int64_t vocab = 51200;
+  int64_t max_positions = 2048;
+};
+constexpr std::array<GptPreset, 9> kGptPresets = {{
+    {"tiny-gpt", 64, 2, 4, 256, 128},
+    {"gpt3-1.7b", 2304, 24, 24},
+    {"gpt3-3.6b", 3072, 30, 32},
+    {"gpt3-7.5b", 4096, 36, 32},
+    {"gpt3-18.4b", 6144, 40, 48},
+    {"gpt3-39.1b", 8192, 48, 64},
+    {"gpt3-76.1b", 10240, 60, 80},
+    {"gpt3-145.6b", 12288, 80, 96},
+    {"gpt3-310b", 16384, 96, 128},
+}};
+
+ModelSpec gpt_of(const GptPreset& p) {
+  ModelSpec model;
+  model.preset = p.name;
+  model.arch = "gpt";
+  model.dim = p.dim;
+  model.layers = p.layers;
+  model.heads = p.heads;
+  model.kv_heads = p.heads;
+  model.ffn = 4 * p.dim;
+  model.vocab = p.vocab;
+  model.max_positions = p.max_positions;
+  model.tied_embeddings = true;
+  return model;
+}
+
 }  // namespace
 
 std::optional<ModelSpec> model_preset(const std::string& name) {
@@ -51,12 +87,16 @@ std::optional<ModelSpec> model_preset(const std::string& name) {
     model.tied_embeddings = p.tied;
     return model;
   }
+  for (const GptPreset& p : kGptPresets) {
+    if (name == p.name) return gpt_of(p);
+  }
   return std::nullopt;
 }
 
 std::vector<std::string> model_preset_names() {
   std::vector<std::string> names;
   for (const Preset& p : kPresets) names.emplace_back(p.name);
+  for (const GptPreset& p : kGptPresets) names.emplace_back(p.name);
   return names;
 }
 

@@ -10,6 +10,20 @@ namespace hpctl {
 
 namespace {
 
+void check_gpt(const ModelSpec& m, SpecChecks& checks) {
+  const std::string at = "workload.train.model.";
+  if (m.heads >= 1 && m.kv_heads >= 1 && m.kv_heads != m.heads) {
+    checks.fail(at + "kv_heads", "expected heads (" + std::to_string(m.heads) +
+                                     "): arch gpt does not share them; found " +
+                                     std::to_string(m.kv_heads));
+  }
+  checks.range(at + "max_positions", m.max_positions, 1, 1 << 24);
+  if (m.rope_theta != ModelSpec().rope_theta || m.rope_scaling.factor != 0) {
+    checks.fail(at + "rope_theta",
+                "expected neither it nor rope_scaling with arch gpt, whose positions are learned");
+  }
+}
+
 void check_model(const ModelSpec& m, SpecChecks& checks) {
   const std::string at = "workload.train.model.";
   const bool dim = checks.range(at + "dim", m.dim, 1, 1 << 20);
@@ -18,16 +32,25 @@ void check_model(const ModelSpec& m, SpecChecks& checks) {
   const bool kv_heads = checks.range(at + "kv_heads", m.kv_heads, 1, 1 << 16);
   checks.range(at + "ffn", m.ffn, 1, 1 << 22);
   checks.range(at + "vocab", m.vocab, 256, 1 << 24);
-  if (dim && heads && (m.dim % m.heads != 0 || (m.dim / m.heads) % 2 != 0)) {
-    checks.fail(at + "heads", "expected dim / heads to be an even whole number, found " +
+  // Rotary positions turn pairs.
+  const bool even = m.arch == "llama";
+  if (dim && heads && (m.dim % m.heads != 0 || (even && (m.dim / m.heads) % 2 != 0))) {
+    checks.fail(at + "heads", std::string("expected dim / heads to be ") +
+                                  (even ? "an even" : "a") + " whole number, found " +
                                   std::to_string(m.dim) + " / " + std::to_string(m.heads));
   }
-  if (heads && kv_heads && m.heads % m.kv_heads != 0) {
+  if (heads && kv_heads && m.arch != "gpt" && m.heads % m.kv_heads != 0) {
     checks.fail(at + "kv_heads", "expected a divisor of heads (" + std::to_string(m.heads) +
                                      "), found " + std::to_string(m.kv_heads));
   }
-  checks.number(at + "rope_theta", m.rope_theta, 1.0, 1e9);
   checks.number(at + "norm_eps", m.norm_eps, 1e-12, 1e-2);
+  if (checks.one_of(at + "arch", m.arch, {"llama", "gpt"}) && m.arch == "gpt") {
+    return check_gpt(m, checks);
+  }
+  if (m.max_positions != 0) {
+    checks.fail(at + "max_positions", "expected with arch gpt only: llama's positions are rotary");
+  }
+  checks.number(at + "rope_theta", m.rope_theta, 1.0, 1e9);
   const RopeScalingSpec& scaling = m.rope_scaling;
   if (scaling.factor == 0) return;
   checks.number(at + "rope_scaling.factor", scaling.factor, 1.0, 1e4);
@@ -157,7 +180,12 @@ void check_data(const TrainSpec& t, SpecChecks& checks) {
     checks.fail(at + "data.tokenizer",
                 "expected byte or the path of a SentencePiece model or a tokenizer.json");
   }
-  checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);
+  const bool length = checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);
+  if (length && t.model.max_positions > 0 && t.data.seq_len > t.model.max_positions) {
+    checks.fail(at + "data.seq_len", "expected at most model.max_positions (" +
+                                         std::to_string(t.model.max_positions) + "), found " +
+                                         std::to_string(t.data.seq_len));
+  }
   check_split(t, checks);
   checks.range(at + "validation.every_steps", t.validation.every_steps, 0, kMaxSteps);
   checks.range(at + "validation.sequences", t.validation.sequences, 0, kMaxSteps);

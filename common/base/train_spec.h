@@ -30,6 +30,7 @@ struct ModelSpec {
   double rope_theta = 500000.0;
   double norm_eps = 1e-5;
   bool tied_embeddings = false;  // the output projection is the embedding
+  int64_t max_positions = 0;     // gpt: rows of the learned position embedding
   RopeScalingSpec rope_scaling;
 };
 
@@ -135,7 +136,7 @@ struct TrainSpec {
   std::string precision = "bf16";  // bf16 | fp16 | fp32: compute; state and reductions are fp32
 };
 
-// Dimensions of a named model (sources: trainer-peers, TorchTitan llama3 flavors).
+// Dimensions of a named model.
 std::optional<ModelSpec> model_preset(const std::string& name);
 std::vector<std::string> model_preset_names();
 

@@ -69,32 +69,43 @@ void read_tokenizer(YamlValue& value, JobSpec& spec) {
 // clang-format off
 constexpr JobYamlKey kKeys[] = {
     {"workload.train.model", kSection, "section with preset or dimensions", "required", "",
-     "A Llama-3-architecture model: a preset, or all of dim, layers, heads, kv_heads, ffn and "
-     "vocab. With a preset, a dimension given as well overrides it.", nullptr},
+     "A model: a preset, or all of dim, layers, heads, kv_heads, ffn and vocab, and for arch gpt "
+     "max_positions. With a preset, a dimension given as well overrides it.", nullptr},
     {"workload.train.model.preset", kValue, "text", "",
      "tiny, debugmodel, llama2-7b, llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, "
-     "llama3.1-8b, llama3.1-70b, llama3.1-405b, llama3.2-1b, llama3.2-3b",
-     "Named dimensions.", read_preset},
+     "llama3.1-8b, llama3.1-70b, llama3.1-405b, llama3.2-1b, llama3.2-3b, tiny-gpt, gpt3-1.7b, "
+     "gpt3-3.6b, gpt3-7.5b, gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b",
+     "Named dimensions. gpt3-*: the family of Megatron-LM's published scaling runs (vocabulary "
+     "51200, 2048 positions, tied embeddings).", read_preset},
+    {"workload.train.model.arch", kValue, "text", "of the preset", "llama, gpt",
+     "llama (without a preset): RMSNorm, rotary positions, grouped queries, SwiGLU, no biases. "
+     "gpt: as GPT-2, and GPT-3 in Megatron-LM; LayerNorm, learned positions, GELU (tanh form), "
+     "biases; kv_heads = heads.", HP_READ(train->model.arch)},
     {"workload.train.model.dim", kValue, "integer", "of the preset", "1 to 1048576",
-     "Width of the residual stream; dim / heads is even.", HP_READ(train->model.dim)},
+     "Width of the residual stream; dim / heads is a whole number, for llama an even one.",
+     HP_READ(train->model.dim)},
     {"workload.train.model.layers", kValue, "integer", "of the preset", "1 to 10000",
      "Transformer blocks.", HP_READ(train->model.layers)},
     {"workload.train.model.heads", kValue, "integer", "of the preset", "1 to 65536",
      "Query heads; divide dim.", HP_READ(train->model.heads)},
     {"workload.train.model.kv_heads", kValue, "integer", "of the preset", "1 to 65536",
-     "Key and value heads; divide heads.", HP_READ(train->model.kv_heads)},
+     "Key and value heads; divide heads, for gpt equal them.", HP_READ(train->model.kv_heads)},
     {"workload.train.model.ffn", kValue, "integer", "of the preset", "1 to 4194304",
      "Hidden width of the feed-forward part.", HP_READ(train->model.ffn)},
     {"workload.train.model.vocab", kValue, "integer", "of the preset", "256 to 16777216",
      "Rows of the embedding; the byte tokenizer uses the first 256.",
      HP_READ(train->model.vocab)},
     {"workload.train.model.rope_theta", kValue, "number", "of the preset", "1 to 1e9",
-     "Base of the rotary embedding; 500000 without a preset.", HP_READ(train->model.rope_theta)},
+     "llama: base of the rotary embedding; 500000 without a preset.",
+     HP_READ(train->model.rope_theta)},
     {"workload.train.model.norm_eps", kValue, "number", "1e-05", "1e-12 to 0.01",
-     "Added under the root of RMSNorm.", HP_READ(train->model.norm_eps)},
+     "Added under the root of RMSNorm or LayerNorm.", HP_READ(train->model.norm_eps)},
     {"workload.train.model.tied_embeddings", kValue, "true or false", "of the preset", "",
      "The output projection is the embedding; false without a preset.",
      HP_READ(train->model.tied_embeddings)},
+    {"workload.train.model.max_positions", kValue, "integer", "of the preset", "1 to 16777216",
+     "gpt: rows of the learned position embedding; data.seq_len is at most that.",
+     HP_READ(train->model.max_positions)},
     {"workload.train.model.rope_scaling", kSection, "section with factor", "", "",
      "Llama 3.1's change of the rotary frequencies for long contexts.", nullptr},
     {"workload.train.model.rope_scaling.factor", kValue, "number", "of the preset",

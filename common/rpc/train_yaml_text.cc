@@ -12,6 +12,7 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   out << Key << "train" << Value << BeginMap;
   out << Key << "model" << Value << BeginMap;
   if (!t.model.preset.empty()) put(out, "preset", t.model.preset);
+  put(out, "arch", t.model.arch);
   put(out, "dim", t.model.dim);
   put(out, "layers", t.model.layers);
   put(out, "heads", t.model.heads);
@@ -21,6 +22,7 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "rope_theta", t.model.rope_theta);
   put(out, "norm_eps", t.model.norm_eps);
   put(out, "tied_embeddings", t.model.tied_embeddings);
+  if (t.model.max_positions > 0) put(out, "max_positions", t.model.max_positions);
   out << Key << "rope_scaling" << Value << BeginMap;
   put(out, "factor", t.model.rope_scaling.factor);
   put(out, "low_freq_factor", t.model.rope_scaling.low_freq_factor);

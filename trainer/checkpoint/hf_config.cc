@@ -8,7 +8,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kArchitecture = "LlamaForCausalLM";
+constexpr const char* kLlama = "LlamaForCausalLM";
+constexpr const char* kGpt = "GPT2LMHeadModel";
 
 // Reads keys and keeps the first thing that cannot be.
 class Keys {
@@ -35,11 +36,15 @@ class Keys {
     refuse(key, "expected text");
     return otherwise;
   }
-  bool flag(const char* key) {
-    if (!has(key)) return false;
+  bool flag_or(const char* key, bool otherwise) {
+    if (!has(key)) return otherwise;
     if (document_.at(key).is_boolean()) return document_.at(key).get<bool>();
     refuse(key, "expected true or false");
-    return false;
+    return otherwise;
+  }
+  void only(const char* key, bool value) {
+    if (flag_or(key, value) == value) return;
+    refuse(key, value ? "false is not supported" : "true is not supported");
   }
   int64_t refuse(const std::string& key, const std::string& why) {
     if (problem_.empty()) problem_ = key + ": " + why;
@@ -59,6 +64,8 @@ class Keys {
   const json& document_;
   std::string problem_;
 };
+
+constexpr const char* kNoBiases = "biases are not supported";
 
 void read_rope(Keys& keys, const json& document, ModelSpec& model) {
   // transformers 5 has one object with theta and scaling, earlier releases two keys.
@@ -85,20 +92,20 @@ void read_rope(Keys& keys, const json& document, ModelSpec& model) {
   if (!rope.problem().empty()) keys.refuse(name, rope.problem());
 }
 
-// What the built-in model does not compute.
-void refuse_unsupported(Keys& keys, const json& document, const ModelSpec& model) {
-  const std::string type = keys.text_or("model_type", "");
-  if (type != "llama") {
-    keys.refuse("model_type", "expected llama, found \"" + type + "\"");
-  }
-  if (keys.has("architectures") && document.at("architectures") != json::array({kArchitecture})) {
+void check_architecture(Keys& keys, const json& document, const char* expected) {
+  if (keys.has("architectures") && document.at("architectures") != json::array({expected})) {
     keys.refuse(
         "architectures",
-        std::string("expected [\"") + kArchitecture + "\"], found " +
+        std::string("expected [\"") + expected + "\"], found " +
             document.at("architectures").dump(-1, ' ', true, json::error_handler_t::replace));
   }
-  if (keys.flag("attention_bias")) keys.refuse("attention_bias", "biases are not supported");
-  if (keys.flag("mlp_bias")) keys.refuse("mlp_bias", "biases are not supported");
+}
+
+// What the built-in Llama does not compute.
+void refuse_unsupported(Keys& keys, const json& document, const ModelSpec& model) {
+  check_architecture(keys, document, kLlama);
+  if (keys.flag_or("attention_bias", false)) keys.refuse("attention_bias", kNoBiases);
+  if (keys.flag_or("mlp_bias", false)) keys.refuse("mlp_bias", kNoBiases);
   const std::string act = keys.text_or("hidden_act", "silu");
   if (act != "silu") keys.refuse("hidden_act", "expected silu, found \"" + act + "\"");
   if (model.heads < 1 || model.dim % model.heads != 0) {
@@ -108,16 +115,89 @@ void refuse_unsupported(Keys& keys, const json& document, const ModelSpec& model
   }
 }
 
+HfConfig read_llama(Keys& keys, const json& document) {
+  HfConfig config;
+  ModelSpec& m = config.model;
+  m.dim = keys.size("hidden_size");
+  m.ffn = keys.size("intermediate_size");
+  m.layers = keys.size("num_hidden_layers");
+  m.heads = keys.size("num_attention_heads");
+  m.kv_heads = keys.size_or("num_key_value_heads", m.heads);
+  m.vocab = keys.size("vocab_size");
+  m.norm_eps = keys.number_or("rms_norm_eps", 1e-6);
+  m.tied_embeddings = keys.flag_or("tie_word_embeddings", false);
+  config.max_len = keys.size_or("max_position_embeddings", 2048);
+  read_rope(keys, document, m);
+  refuse_unsupported(keys, document, m);
+  if (m.dim < 1 || m.ffn < 1 || m.layers < 1 || m.layers > 10'000 || m.kv_heads < 1 ||
+      m.vocab < 1 || config.max_len < 1) {
+    keys.refuse(
+        "hidden_size, intermediate_size, num_hidden_layers, num_key_value_heads, "
+        "vocab_size or max_position_embeddings",
+        "impossible value");
+  }
+  return config;
+}
+
+// Defaults are GPT2Config's.
+HfConfig read_gpt(Keys& keys, const json& document) {
+  HfConfig config;
+  ModelSpec& m = config.model;
+  m.arch = "gpt";
+  m.dim = keys.size("n_embd");
+  m.ffn = keys.size_or("n_inner", 4 * m.dim);
+  m.layers = keys.size("n_layer");
+  m.heads = keys.size("n_head");
+  m.kv_heads = m.heads;
+  m.vocab = keys.size("vocab_size");
+  m.norm_eps = keys.number_or("layer_norm_epsilon", 1e-5);
+  m.tied_embeddings = keys.flag_or("tie_word_embeddings", true);
+  m.max_positions = config.max_len = keys.size("n_positions");
+  check_architecture(keys, document, kGpt);
+  const std::string act = keys.text_or("activation_function", "gelu_new");
+  if (act != "gelu_new" && act != "gelu_pytorch_tanh") {
+    keys.refuse("activation_function", "expected gelu_new, found \"" + act + "\"");
+  }
+  keys.only("scale_attn_weights", true);
+  keys.only("scale_attn_by_inverse_layer_idx", false);
+  keys.only("add_cross_attention", false);
+  if (m.heads < 1 || m.dim % m.heads != 0) keys.refuse("n_head", "does not divide n_embd");
+  if (m.dim < 1 || m.ffn < 1 || m.layers < 1 || m.layers > 10'000 || m.vocab < 1 ||
+      m.max_positions < 1) {
+    keys.refuse("n_embd, n_inner, n_layer, vocab_size or n_positions", "impossible value");
+  }
+  return config;
+}
+
+std::string gpt_text(const HfConfig& config) {
+  const ModelSpec& m = config.model;
+  const nlohmann::ordered_json document = {{"architectures", {kGpt}},
+                                           {"model_type", "gpt2"},
+                                           {"n_embd", m.dim},
+                                           {"n_inner", m.ffn},
+                                           {"n_layer", m.layers},
+                                           {"n_head", m.heads},
+                                           {"n_positions", m.max_positions},
+                                           {"vocab_size", m.vocab},
+                                           {"activation_function", "gelu_new"},
+                                           {"layer_norm_epsilon", m.norm_eps},
+                                           {"tie_word_embeddings", m.tied_embeddings},
+                                           {"scale_attn_weights", true},
+                                           {"scale_attn_by_inverse_layer_idx", false},
+                                           {"attn_pdrop", 0.0},
+                                           {"embd_pdrop", 0.0},
+                                           {"resid_pdrop", 0.0},
+                                           {"torch_dtype", config.dtype},
+                                           {"use_cache", true}};
+  return document.dump(2) + "\n";
+}
+
 }  // namespace
 
-Result<std::string> to_hf_config_text(const HfConfig& config) {
+std::string to_hf_config_text(const HfConfig& config) {
   const ModelSpec& m = config.model;
-  if (m.arch != "llama") {
-    return Error{ErrorCode::kInvalidArgument,
-                 "a model of model.arch " + m.arch +
-                     " cannot be exported: only llama has a Hugging Face form here"};
-  }
-  nlohmann::ordered_json document = {{"architectures", {kArchitecture}},
+  if (m.arch == "gpt") return gpt_text(config);
+  nlohmann::ordered_json document = {{"architectures", {kLlama}},
                                      {"model_type", "llama"},
                                      {"hidden_size", m.dim},
                                      {"intermediate_size", m.ffn},
@@ -154,27 +234,12 @@ Result<HfConfig> hf_config_from_text(const std::string& text, const std::string&
     return Error{ErrorCode::kInvalidArgument, path + " is not a JSON object"};
   }
   Keys keys(document);
-  HfConfig config;
-  ModelSpec& m = config.model;
-  m.dim = keys.size("hidden_size");
-  m.ffn = keys.size("intermediate_size");
-  m.layers = keys.size("num_hidden_layers");
-  m.heads = keys.size("num_attention_heads");
-  m.kv_heads = keys.size_or("num_key_value_heads", m.heads);
-  m.vocab = keys.size("vocab_size");
-  m.norm_eps = keys.number_or("rms_norm_eps", 1e-6);
-  m.tied_embeddings = keys.flag("tie_word_embeddings");
-  config.max_len = keys.size_or("max_position_embeddings", 2048);
-  config.dtype = keys.text_or(keys.has("dtype") ? "dtype" : "torch_dtype", "");
-  read_rope(keys, document, m);
-  refuse_unsupported(keys, document, m);
-  if (m.dim < 1 || m.ffn < 1 || m.layers < 1 || m.layers > 10'000 || m.kv_heads < 1 ||
-      m.vocab < 1 || config.max_len < 1) {
-    keys.refuse(
-        "hidden_size, intermediate_size, num_hidden_layers, num_key_value_heads, "
-        "vocab_size or max_position_embeddings",
-        "impossible value");
+  const std::string type = keys.text_or("model_type", "");
+  if (type != "llama" && type != "gpt2") {
+    keys.refuse("model_type", "expected llama or gpt2, found \"" + type + "\"");
   }
+  HfConfig config = type == "gpt2" ? read_gpt(keys, document) : read_llama(keys, document);
+  config.dtype = keys.text_or(keys.has("dtype") ? "dtype" : "torch_dtype", "");
   if (keys.problem().empty()) return config;
   return Error{ErrorCode::kInvalidArgument, path + ": " + keys.problem()};
 }

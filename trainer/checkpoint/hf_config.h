@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of a Hugging Face model directory, for the Llama architecture
-// (transformers, LlamaConfig). Keys that would change the computation are checked, not ignored.
+// config.json of a Hugging Face model directory: transformers' LlamaConfig for model.arch llama,
+// GPT2Config for gpt. Keys that would change the computation are checked, not ignored; dropout, of
+// which the trainer has none, is not looked at.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,7 @@ struct HfConfig {
   std::string dtype;    // torch_dtype: "float32", "bfloat16", "" = not said
 };
 
-// kInvalidArgument for a model that has no such file (model.arch).
-Result<std::string> to_hf_config_text(const HfConfig& config);
+std::string to_hf_config_text(const HfConfig& config);
 
 // `path` names the document in errors. kInvalidArgument names the key whose value is not supported.
 Result<HfConfig> hf_config_from_text(const std::string& text, const std::string& path);

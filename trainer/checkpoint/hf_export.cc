@@ -244,10 +244,9 @@ int64_t longest_sequence(const Manifest& m) {
 Result<HfReport> export_huggingface(const std::string& step_dir, const std::string& out,
                                     const HfExportOptions& options) {
   HP_TRY_ASSIGN(Manifest manifest, read_manifest(step_dir));
-  HP_TRY_ASSIGN(const std::string config,
-                to_hf_config_text({.model = manifest.model,
-                                   .max_len = longest_sequence(manifest),
-                                   .dtype = options.bf16 ? "bfloat16" : "float32"}));
+  const std::string config = to_hf_config_text({.model = manifest.model,
+                                                .max_len = longest_sequence(manifest),
+                                                .dtype = options.bf16 ? "bfloat16" : "float32"});
   std::string target = out;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   if (path_exists(target)) {

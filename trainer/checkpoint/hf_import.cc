@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -78,12 +79,23 @@ class ModelFiles {
   }
 
   const std::map<std::string, size_t>& places() const { return places_; }
+
+  // What a file calls a tensor of the layout: published GPT-2 weights are those of the model
+  // without its head, whose names lack the prefix.
+  std::string stored_name(const std::string& name) const {
+    constexpr std::string_view kPrefix = "transformer.";
+    if (places_.contains(name) || !name.starts_with(kPrefix)) return name;
+    const std::string bare = name.substr(kPrefix.size());
+    return places_.contains(bare) ? bare : name;
+  }
+
   const SafetensorsFile& file_of(const std::string& tensor) const {
     return files_[places_.at(tensor)];
   }
 
-  // Elements [first, first + out.size()) of a tensor that check() has accepted.
-  Outcome read(const std::string& name, int64_t first, std::span<float> out) {
+  // Elements [first, first + out.size()) of a tensor of the layout that check_tensor() accepted.
+  Outcome read(const std::string& slot_name, int64_t first, std::span<float> out) {
+    const std::string name = stored_name(slot_name);
     const SafetensorsFile& file = file_of(name);
     const SafetensorsTensor& tensor = file.tensors().at(name);
     if (tensor.dtype == "F32") {
@@ -137,14 +149,15 @@ class ModelFiles {
 
 Outcome check_tensor(const ModelFiles& files, const TensorSlot& slot,
                      const std::string& model_dir) {
-  if (!files.places().contains(slot.name)) {
+  const std::string name = files.stored_name(slot.name);
+  if (!files.places().contains(name)) {
     return Error{ErrorCode::kInvalidArgument, "no file of " + model_dir + " has tensor " +
                                                   slot.name + " " + shape_text(slot.shape) +
                                                   ", which its config.json asks for"};
   }
-  const SafetensorsFile& file = files.file_of(slot.name);
-  const SafetensorsTensor& tensor = file.tensors().at(slot.name);
-  const std::string what = file.path() + ": tensor " + slot.name;
+  const SafetensorsFile& file = files.file_of(name);
+  const SafetensorsTensor& tensor = file.tensors().at(name);
+  const std::string what = file.path() + ": tensor " + name;
   if (tensor.dtype != "F32" && tensor.dtype != "BF16" && tensor.dtype != "F16") {
     return Error{ErrorCode::kInvalidArgument,
                  what + " has dtype " + tensor.dtype + ", expected F32, BF16 or F16"};
@@ -157,21 +170,26 @@ Outcome check_tensor(const ModelFiles& files, const TensorSlot& slot,
 }
 
 // A tensor that the model does not have means another architecture. Older files carry the rotary
-// frequencies, and those of tied embeddings sometimes the copy.
+// frequencies or, of GPT-2, the causal mask, and those of tied embeddings sometimes the copy.
 Outcome check_nothing_else(const ModelFiles& files, const ModelSpec& model,
                            const std::vector<Block>& blocks) {
   std::map<std::string, bool> known;
   for (const Block& block : blocks) {
-    for (const TensorSlot& slot : block.tensors) known[slot.name] = true;
+    for (const TensorSlot& slot : block.tensors) known[files.stored_name(slot.name)] = true;
   }
+  const bool gpt = model.arch == "gpt";
+  const auto constant = [&](const std::string& name) {
+    return gpt ? name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
+               : name.ends_with(".rotary_emb.inv_freq");
+  };
   for (const auto& [name, file] : files.places()) {
-    if (known.contains(name) || name.ends_with(".rotary_emb.inv_freq") ||
+    if (known.contains(name) || constant(name) ||
         (model.tied_embeddings && name == "lm_head.weight")) {
       continue;
     }
     return Error{ErrorCode::kInvalidArgument,
-                 files.file_of(name).path() + ": tensor " + name +
-                     " has no place in a Llama model: another architecture?"};
+                 files.file_of(name).path() + ": tensor " + name + " has no place in a " +
+                     (gpt ? "GPT-2" : "Llama") + " model: another architecture?"};
   }
   return Ok{};
 }
@@ -261,7 +279,7 @@ Result<HfReport> import_huggingface(const std::string& model_dir,
   manifest.weights_only = true;
   manifest.data.seq_len = config.max_len;
   manifest.created_wall_ms = SystemClock().wall_ms();
-  manifest.blocks = llama_layout(config.model);
+  manifest.blocks = model_layout(config.model);
   HP_TRY_ASSIGN(ModelFiles files, ModelFiles::open(model_dir));
   HfReport report;
   report.path = checkpoint_dir + "/" + kImported.name();

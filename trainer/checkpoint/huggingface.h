@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights in the form that Hugging Face tools read: a directory with config.json and either
 // model.safetensors or model-0000i-of-0000N.safetensors with model.safetensors.index.json.
-// Names, shapes and the order of rotary pairs are those of our own layout, so values are converted
-// between number types and never permuted. One tensor piece is in memory at a time.
+// Names, shapes and the order of rotary pairs (LlamaForCausalLM, GPT2LMHeadModel) are those of our
+// own layout, so values are converted between number types and never permuted. One tensor piece is
+// in memory at a time.
 #pragma once
 
 #include <cstdint>

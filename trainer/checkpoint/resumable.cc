@@ -15,6 +15,7 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
   const auto number = [](const char* what, auto there, auto here) {
     return there == here ? "" : difference(what, std::to_string(there), std::to_string(here)) + " ";
   };
+  if (a.arch != b.arch) return difference("model.arch", a.arch, b.arch);
   return number("model.dim", a.dim, b.dim) + number("model.layers", a.layers, b.layers) +
          number("model.heads", a.heads, b.heads) +
          number("model.kv_heads", a.kv_heads, b.kv_heads) + number("model.ffn", a.ffn, b.ffn) +
@@ -29,7 +30,7 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
                 b.rope_scaling.original_max_len) +
          number("model.norm_eps", a.norm_eps, b.norm_eps) +
          number("model.tied_embeddings", int{a.tied_embeddings}, int{b.tied_embeddings}) +
-         number("model.rope_scaling.factor", a.rope_scaling.factor, b.rope_scaling.factor);
+         number("model.max_positions", a.max_positions, b.max_positions);
 }
 
 // Weight decay may change from one run to the next: it is no part of what is stored.

@@ -27,7 +27,14 @@ int64_t layer_of(const Block& block) {
   return block.name.starts_with(kPrefix) ? std::stoll(block.name.substr(kPrefix.size())) : 0;
 }
 
+// GPT-2's: what writes to the residual stream is smaller by the number of such writes.
+Distribution gpt_distribution_of(const ModelSpec& model, const std::string& name) {
+  if (!name.ends_with("c_proj.weight")) return {0.02, 0, 1};
+  return {0.02 / std::sqrt(2.0 * static_cast<double>(model.layers)), 0, 1};
+}
+
 Distribution distribution_of(const ModelSpec& model, const Block& block, const std::string& name) {
+  if (model.arch == "gpt") return gpt_distribution_of(model, name);
   const bool embedding = name.ends_with("embed_tokens.weight");
   if (embedding && !model.tied_embeddings) return {1.0, 0, 1};
   if (embedding || name.ends_with("lm_head.weight")) {
@@ -105,7 +112,7 @@ void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t se
     if (part.empty()) continue;
     float* to = out + (part.begin - range.begin);
     if (tensor.shape.size() == 1) {
-      std::fill(to, to + part.size(), 1.0F);
+      std::fill(to, to + part.size(), tensor.name.ends_with(".bias") ? 0.0F : 1.0F);
       continue;
     }
     const Distribution d = distribution_of(model, block, tensor.name);

@@ -9,7 +9,14 @@
 //   o_proj, up_proj, down_proj     normal, std 0.02 / sqrt(2 * (layer + 1))
 //   other projections              normal, std 0.02
 //
-// (TorchTitan's Llama-3 rules; its cut of the projections at +-2, 100 std, never happens.)
+// (TorchTitan's Llama-3 rules; its cut of the projections at +-2, 100 std, never happens.) And gpt:
+//
+//   norms                          1
+//   biases                         0
+//   attn.c_proj, mlp.c_proj        normal, std 0.02 / sqrt(2 * layers)
+//   other matrices, embeddings     normal, std 0.02
+//
+// (As Megatron-LM with --init-method-std 0.02, and GPT2LMHeadModel of transformers.)
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #include "trainer/model/model.h"
 
 #include "common/base/check.h"
+#include "trainer/model/gpt.h"
 #include "trainer/model/llama.h"
 
 namespace hpctl {
@@ -16,7 +17,8 @@ Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) con
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
                                   double z_loss) {
-  HP_CHECK(model.arch == "llama");
+  HP_CHECK(model.arch == "llama" || model.arch == "gpt");
+  if (model.arch == "gpt") return std::make_unique<Gpt>(model, seq_len, compute, z_loss);
   return std::make_unique<Llama>(model, seq_len, compute, z_loss);
 }
 

@@ -26,6 +26,24 @@ Block layer_block(const ModelSpec& m, int64_t index) {
   return block;
 }
 
+Block gpt_layer_block(const ModelSpec& m, int64_t index) {
+  const std::string prefix = "transformer.h." + std::to_string(index) + ".";
+  Block block;
+  block.name = "layers." + std::to_string(index);
+  const auto append_pair = [&](const char* name, std::vector<int64_t> shape) {
+    const int64_t out = shape.back();
+    append_tensor(block, prefix + name + ".weight", std::move(shape));
+    append_tensor(block, prefix + name + ".bias", {out});
+  };
+  append_pair("ln_1", {m.dim});
+  append_pair("attn.c_attn", {m.dim, 3 * m.dim});
+  append_pair("attn.c_proj", {m.dim, m.dim});
+  append_pair("ln_2", {m.dim});
+  append_pair("mlp.c_fc", {m.dim, m.ffn});
+  append_pair("mlp.c_proj", {m.ffn, m.dim});
+  return block;
+}
+
 }  // namespace
 
 int64_t shard_capacity(int64_t block_numel, int32_t world_size) {
@@ -60,7 +78,10 @@ void set_no_decay(std::vector<Block>& blocks, const std::vector<std::string>& gr
   const auto group_of = [](const TensorSlot& tensor) -> const char* {
     if (tensor.name.ends_with(".bias")) return "biases";
     if (tensor.shape.size() < 2) return "norms";
-    return tensor.name.find(".embed_") != std::string::npos ? "embeddings" : "";
+    for (const char* embedding : {".embed_", ".wte.", ".wpe."}) {
+      if (tensor.name.find(embedding) != std::string::npos) return "embeddings";
+    }
+    return "";
   };
   for (Block& block : blocks) {
     for (TensorSlot& tensor : block.tensors) {
@@ -83,6 +104,29 @@ std::vector<Block> llama_layout(const ModelSpec& model) {
   if (!model.tied_embeddings) append_tensor(head, "lm_head.weight", {model.vocab, model.dim});
   blocks.push_back(std::move(head));
   return blocks;
+}
+
+std::vector<Block> gpt_layout(const ModelSpec& model) {
+  std::vector<Block> blocks;
+  blocks.reserve(static_cast<size_t>(model.layers) + 2);
+  Block embed;
+  embed.name = "embed";
+  append_tensor(embed, "transformer.wte.weight", {model.vocab, model.dim});
+  append_tensor(embed, "transformer.wpe.weight", {model.max_positions, model.dim});
+  blocks.push_back(std::move(embed));
+  for (int64_t i = 0; i < model.layers; ++i) blocks.push_back(gpt_layer_block(model, i));
+  Block head;
+  head.name = "head";
+  append_tensor(head, "transformer.ln_f.weight", {model.dim});
+  append_tensor(head, "transformer.ln_f.bias", {model.dim});
+  if (!model.tied_embeddings) append_tensor(head, "lm_head.weight", {model.vocab, model.dim});
+  blocks.push_back(std::move(head));
+  return blocks;
+}
+
+std::vector<Block> model_layout(const ModelSpec& model) {
+  HP_CHECK(model.arch == "llama" || model.arch == "gpt");
+  return model.arch == "gpt" ? gpt_layout(model) : llama_layout(model);
 }
 
 int64_t parameter_count(const std::vector<Block>& blocks) {

@@ -74,6 +74,16 @@ void set_no_decay(std::vector<Block>& blocks, const std::vector<std::string>& gr
 // Face's: [out, in].
 std::vector<Block> llama_layout(const ModelSpec& model);
 
+// GPT-2: "embed" (transformer.wte.weight, transformer.wpe.weight), "layers.0" ... (ln_1,
+// attn.c_attn, attn.c_proj, ln_2, mlp.c_fc, mlp.c_proj, each weight and bias), "head"
+// (transformer.ln_f.weight and bias; lm_head.weight unless tied). Shapes are Hugging Face's, whose
+// GPT-2 has its matrices as [in, out] (Conv1D), and queries, keys and values side by side in the
+// columns of c_attn.
+std::vector<Block> gpt_layout(const ModelSpec& model);
+
+// That of the model's arch.
+std::vector<Block> model_layout(const ModelSpec& model);
+
 // Sum of the tensors' elements, without alignment gaps.
 int64_t parameter_count(const std::vector<Block>& blocks);
 

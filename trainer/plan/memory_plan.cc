@@ -35,6 +35,7 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const ModelSpec& m = s.train.model;
   const double c = compute_bytes(s.train);
   const bool narrow = c < kFp32;
+  const bool gpt = m.arch == "gpt";
   const auto tokens = static_cast<double>(s.train.batch.micro * s.train.data.seq_len);
   const double wide_row = tokens * static_cast<double>(m.dim);
   const double kv_row = wide_row * static_cast<double>(m.kv_heads) / static_cast<double>(m.heads);
@@ -44,21 +45,22 @@ LayerActivations layer_activations(const PlanSetting& s) {
   LayerActivations a;
   a.input = wide_row * c;
   // Of each norm: its input in fp32 (the layer's own input serves when that is fp32), its square,
-  // the normalised value, the result.
-  const double norms = wide_row * (narrow ? 2 * (2 * kFp32 + 2 * c) : 7 * c);
+  // the normalised value, the result. gpt's norms are one operation: input and result.
+  const double norms = wide_row * (gpt ? 3 * c : narrow ? 2 * (2 * kFp32 + 2 * c) : 7 * c);
   const double attention =
       wide_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
   const double weights = scores * (narrow ? kFp32 + c : c);
   const double fused = s.gpu ? tokens * static_cast<double>(m.heads) * kFp32 + wide_row * c : 0;
-  const double feed_forward = ffn_row * 4 * c;
+  // Gate, its SiLU, the other half and their product; or before and after GELU.
+  const double feed_forward = ffn_row * (gpt ? 2 : 4) * c;
   // Scores before and after the mask are freed at once, and what the layer keeps later goes in
   // their place; as much as that does not fill stays empty, since later layers need as much again.
   const double holes = std::max(0.0, scores * (c + kFp32) - feed_forward);
   a.kept = norms + attention + weights + holes + fused + feed_forward;
   // The gradients of the scores (before and after softmax, and rounded), while the feed-forward
-  // part is done; or those of the three wide products of that part.
+  // part is done; or those of the wide products of that part.
   const double in_attention = scores * (2 * kFp32 + (narrow ? c : 0)) - feed_forward - holes;
-  a.work = std::max(in_attention, ffn_row * 3 * c) + wide_row * 2 * c;
+  a.work = std::max(in_attention, ffn_row * (gpt ? 2 : 3) * c) + wide_row * 2 * c;
   return a;
 }
 

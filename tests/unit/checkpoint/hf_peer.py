@@ -4,7 +4,11 @@ description alone: struct, json and hashlib.
 
   hf_peer.py read DIR               NAME DTYPE SHAPE SHA256-of-the-stored-bytes, one line per tensor
   hf_peer.py widen DIR              the same for the values in fp32
-  hf_peer.py write DIR DTYPE FILES  a Llama model directory with random weights, split into FILES
+  hf_peer.py write DIR DTYPE FILES [MODEL]
+                                    a model directory with random weights, split into FILES
+
+MODEL is llama, gpt2 (a GPT2LMHeadModel as transformers saves it) or gpt2-published (as the weights
+on the hub are: names without their prefix, the causal mask among the tensors).
 """
 import hashlib
 import json
@@ -21,8 +25,37 @@ CONFIG = {
     "max_position_embeddings": 64, "hidden_act": "silu", "tie_word_embeddings": False,
 }
 
+# The keys of the hub's gpt2/config.json that describe the model.
+GPT_CONFIG = {
+    "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+    "embd_pdrop": 0.1, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2", "n_ctx": 16, "n_embd": 12, "n_head": 2, "n_layer": 2, "n_positions": 16,
+    "resid_pdrop": 0.1, "vocab_size": 37,
+}
 
-def shapes():
+
+def gpt_shapes(published):
+    d, v, n = 12, 37, 16
+    p = "" if published else "transformer."
+    yield p + "wte.weight", [v, d]
+    yield p + "wpe.weight", [n, d]
+    for i in range(2):
+        h = f"{p}h.{i}."
+        if published:
+            yield h + "attn.bias", [1, 1, n, n]
+        for norm in ("ln_1", "ln_2"):
+            yield h + norm + ".weight", [d]
+            yield h + norm + ".bias", [d]
+        # transformers' Conv1D keeps its weight as [in, out].
+        for name, columns, rows in (("attn.c_attn", d, 3 * d), ("attn.c_proj", d, d),
+                                    ("mlp.c_fc", d, 4 * d), ("mlp.c_proj", 4 * d, d)):
+            yield h + name + ".weight", [columns, rows]
+            yield h + name + ".bias", [rows]
+    yield p + "ln_f.weight", [d]
+    yield p + "ln_f.bias", [d]
+
+
+def llama_shapes():
     d, f, v, kv = 12, 20, 37, 6
     yield "model.embed_tokens.weight", [v, d]
     for i in range(2):
@@ -85,11 +118,11 @@ def read(directory, change=lambda dtype, data: (dtype, data)):
             print(name, dtype, "x".join(map(str, shape)), hashlib.sha256(data).hexdigest())
 
 
-def write(directory, dtype, count):
+def write(directory, dtype, count, model="llama"):
     os.makedirs(directory)
     rng = random.Random(7)
     tensors = []
-    for name, shape in shapes():
+    for name, shape in llama_shapes() if model == "llama" else gpt_shapes(model != "gpt2"):
         numel = 1
         for extent in shape:
             numel *= extent
@@ -119,7 +152,7 @@ def write(directory, dtype, count):
             total = sum(len(data) for _, _, data in tensors)
             json.dump({"metadata": {"total_size": total}, "weight_map": weight_map}, f)
     with open(os.path.join(directory, "config.json"), "w") as f:
-        json.dump(CONFIG, f)
+        json.dump(CONFIG if model == "llama" else GPT_CONFIG, f)
 
 
 if __name__ == "__main__":
@@ -128,4 +161,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "widen":
         read(sys.argv[2], widened)
     else:
-        write(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        write(sys.argv[2], sys.argv[3], int(sys.argv[4]), *sys.argv[5:])

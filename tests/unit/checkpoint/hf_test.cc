@@ -118,6 +118,47 @@ TEST_F(HuggingFace, HalfPrecisionWidensExactly) {
   EXPECT_EQ(expected_lines(done->path), sorted_lines(peer("widen " + model).text));
 }
 
+// Lines of tensors, without the prefix that published weights lack, and without causal masks.
+std::vector<std::string> gpt_lines(const std::string& directory) {
+  std::vector<std::string> lines;
+  for (std::string line : sorted_lines(peer("read " + directory).text)) {
+    if (line.starts_with("transformer.")) line.erase(0, std::strlen("transformer."));
+    if (line.find(".attn.bias ") == std::string::npos) lines.push_back(line);
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+TEST_F(HuggingFace, GptWeightsComeBackBitByBit) {
+  for (const char* kind : {"F32 1 gpt2", "BF16 3 gpt2", "F32 2 gpt2-published"}) {
+    const TemporaryDirectory dir;
+    const std::string model = dir / "model";
+    ASSERT_EQ(peer("write " + model + " " + kind).status, 0);
+    const auto done = import_huggingface(model, dir / "in");
+    ASSERT_TRUE(done.ok()) << kind << ": " << done.error().message;
+    EXPECT_EQ(done->tensors, 28U);
+    const bool bf16 = kind[0] == 'B';
+    const std::string out = dir / "out";
+    ASSERT_TRUE(export_huggingface(done->path, out, {.bf16 = bf16}).ok());
+    EXPECT_EQ(gpt_lines(out), gpt_lines(model)) << kind;
+    EXPECT_EQ(gpt_lines(out).size(), 28U);
+    EXPECT_THAT(peer("read " + out).text, HasSubstr("transformer.h.1.attn.c_attn.weight "))
+        << "exported as transformers saves a GPT2LMHeadModel";
+    const auto config = nlohmann::json::parse(read_file(out + "/config.json").value());
+    const auto original = nlohmann::json::parse(read_file(model + "/config.json").value());
+    for (const char* key :
+         {"model_type", "architectures", "n_embd", "n_head", "n_layer", "n_positions", "vocab_size",
+          "activation_function", "layer_norm_epsilon"}) {
+      EXPECT_EQ(config[key], original[key]) << key;
+    }
+    EXPECT_EQ(config["n_inner"], 48);
+    EXPECT_EQ(config["tie_word_embeddings"], true) << "GPT2Config's default";
+    ASSERT_TRUE(import_huggingface(out, dir / "again").ok());
+    EXPECT_EQ(digest_checkpoint(dir / "again/step-0.g0").value(),
+              digest_checkpoint(done->path).value());
+  }
+}
+
 TEST_F(HuggingFace, ExportAndImportAreInverse) {
   const std::string step_dir = save(dir_, 2);
   ASSERT_TRUE(export_huggingface(step_dir, dir_ / "a", {}).ok());
@@ -250,13 +291,42 @@ TEST(HfConfigText, KeepsEverythingOfAModel) {
   config.model.preset.clear();
   config.model.tied_embeddings = true;
   config.model.rope_scaling = {8, 1, 4, 8192};
-  const auto back = hf_config_from_text(to_hf_config_text(config).value(), "config.json");
+  const auto back = hf_config_from_text(to_hf_config_text(config), "config.json");
   ASSERT_TRUE(back.ok()) << back.error().message;
-  EXPECT_EQ(to_hf_config_text(*back).value(), to_hf_config_text(config).value());
+  EXPECT_EQ(to_hf_config_text(*back), to_hf_config_text(config));
   EXPECT_EQ(back->model.rope_scaling.factor, 8);
   EXPECT_EQ(back->model.kv_heads, 8);
-  config.model.arch = "gpt";
-  EXPECT_THAT(to_hf_config_text(config).error().message, HasSubstr("gpt"));
+}
+
+TEST(HfConfigText, KeepsEverythingOfAGpt) {
+  HfConfig config{.model = *model_preset("gpt3-3.6b"), .max_len = 2048, .dtype = "float32"};
+  config.model.preset.clear();
+  config.model.tied_embeddings = false;
+  config.model.norm_eps = 1e-6;
+  config.model.ffn = 100;
+  const std::string text = to_hf_config_text(config);
+  const auto back = hf_config_from_text(text, "config.json");
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(to_hf_config_text(*back), text);
+  EXPECT_EQ(model_layout(back->model), model_layout(config.model));
+  EXPECT_EQ(back->model.norm_eps, 1e-6);
+  EXPECT_EQ(back->max_len, 2048);
+  const auto complaint = [&](const char* key, const nlohmann::json& value) {
+    auto document = nlohmann::json::parse(text);
+    document[key] = value;
+    const auto refused = hf_config_from_text(document.dump(), "config.json");
+    return refused.ok() ? "" : refused.error().message;
+  };
+  EXPECT_EQ(complaint("activation_function", "gelu"),
+            "config.json: activation_function: expected gelu_new, found \"gelu\"");
+  EXPECT_EQ(complaint("scale_attn_by_inverse_layer_idx", true),
+            "config.json: scale_attn_by_inverse_layer_idx: true is not supported");
+  EXPECT_EQ(complaint("scale_attn_weights", false),
+            "config.json: scale_attn_weights: false is not supported");
+  EXPECT_EQ(complaint("n_head", 5), "config.json: n_head: does not divide n_embd");
+  EXPECT_THAT(complaint("n_positions", 0), HasSubstr("n_positions: impossible value"));
+  EXPECT_THAT(complaint("architectures", {"GPT2Model"}), HasSubstr("architectures"));
+  EXPECT_EQ(complaint("attn_pdrop", 0.1), "") << "of training only";
 }
 
 TEST(HfConfigText, ReadsTheFormOfTransformers5) {

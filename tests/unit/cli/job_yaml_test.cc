@@ -319,7 +319,8 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    batch: {global: 1}\n    steps: 1\n"),
        "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama2-7b, "
        "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
-       "llama3.1-405b, llama3.2-1b, llama3.2-3b, found \"debugmodell\"\n"},
+       "llama3.1-405b, llama3.2-1b, llama3.2-3b, tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, "
+       "gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b, found \"debugmodell\"\n"},
       {train("    model: {preset: tiny, kv_heads: 3}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: zero3, "
              "shard_group: 2}\n"),
@@ -360,6 +361,31 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "16777216\n"},
   };
   for (const Case& c : cases) EXPECT_EQ(problems_of(c.text), c.problems) << c.text;
+}
+
+TEST(JobYaml, GptModels) {
+  const auto with = [](const std::string& model, const char* seq_len = "8") {
+    return "name: t\nworkload:\n  train:\n    model: {" + model +
+           "}\n    data: {path: x, seq_len: " + seq_len +
+           "}\n    batch: {global: 1}\n    steps: 3\n";
+  };
+  const JobSpec spec = good(with("preset: gpt3-1.7b", "2048"));
+  EXPECT_EQ(spec.train->model.arch, "gpt");
+  EXPECT_EQ(to_json_text(good(to_yaml(spec))), to_json_text(spec));
+  const std::string own = "arch: gpt, dim: 36, layers: 1, heads: 12, ffn: 8, vocab: 256";
+  EXPECT_EQ(good(with(own + ", kv_heads: 12, max_positions: 8")).train->model.max_positions, 8)
+      << "heads of odd width, too";
+  EXPECT_THAT(problems_of(with(own + ", kv_heads: 6, max_positions: 8")),
+              testing::HasSubstr("kv_heads: expected heads (12): arch gpt does not share them"));
+  EXPECT_THAT(problems_of(with(own + ", kv_heads: 12")), testing::HasSubstr("max_positions"));
+  EXPECT_THAT(problems_of(with("preset: gpt3-1.7b", "2049")),
+              testing::HasSubstr("data.seq_len: expected at most model.max_positions (2048)"));
+  EXPECT_THAT(problems_of(with("preset: tiny-gpt, rope_theta: 10000")),
+              testing::HasSubstr("whose positions are learned"));
+  EXPECT_THAT(problems_of(with("preset: tiny, max_positions: 64")),
+              testing::HasSubstr("expected with arch gpt only"));
+  EXPECT_THAT(problems_of(with("preset: tiny, arch: bert")),
+              testing::HasSubstr("expected one of llama, gpt; found \"bert\""));
 }
 
 TEST(JobYaml, LimitsWhatItReadsAndSays) {

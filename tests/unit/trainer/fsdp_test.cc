@@ -10,13 +10,14 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference_model.h"
 #include "trainer/model/initial_values.h"
-#include "trainer/model/llama.h"
+#include "trainer/model/model.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/runtime.h"
 #include "trainer/training_state.h"
@@ -42,10 +43,11 @@ struct Setting {
   at::ScalarType compute = at::kFloat;
   bool tied = false;
   bool documents = false;  // attention and positions end with some_positions()
+  const char* preset = "tiny";
 };
 
 std::string name_of(const Setting& s) {
-  std::string name = std::string(s.strategy) + " x" + std::to_string(s.world_size);
+  std::string name = std::string(s.preset) + " " + s.strategy + " x" + std::to_string(s.world_size);
   if (s.shard_group > 0) name += " in groups of " + std::to_string(s.shard_group);
   return name + ", " + std::to_string(s.micros) + " micro-batches, recompute " + s.checkpointing +
          ", chunk " + std::to_string(s.chunk_tokens) + ", reshard " + s.reshard +
@@ -55,7 +57,7 @@ std::string name_of(const Setting& s) {
 Workload workload_of(const Setting& setting) {
   Workload w;
   w.world_size = setting.world_size;
-  w.train.model = *model_preset("tiny");
+  w.train.model = *model_preset(setting.preset);
   w.train.model.layers = 3;
   w.train.model.tied_embeddings = setting.tied;
   w.train.seed = 3;
@@ -121,7 +123,7 @@ class Rank {
     auto state = TrainingState::create(-1, workload_, {}, {});
     HP_CHECK(state.ok());
     state_.emplace(std::move(state).value());
-    model_.emplace(workload_.train.model, kTokens, setting.compute);
+    model_ = make_model(workload_.train.model, kTokens, setting.compute);
     engine_.emplace(*model_, state_->blocks(), *comms_, workload_.train, *sharding,
                     setting.compute);
   }
@@ -173,7 +175,7 @@ class Rank {
   Workload workload_;
   std::optional<MeshCommunicators> comms_;
   std::optional<TrainingState> state_;
-  std::optional<Llama> model_;
+  std::unique_ptr<Model> model_;
   std::optional<FullySharded> engine_;
 };
 
@@ -181,7 +183,7 @@ Training train(const Setting& setting, int steps = 2) {
   signal(SIGPIPE, SIG_IGN);
   Training training;
   training.traces.resize(setting.world_size);
-  for (const Block& block : llama_layout(workload_of(setting).train.model)) {
+  for (const Block& block : model_layout(workload_of(setting).train.model)) {
     training.gradients.emplace_back(block.numel, -1.0F);
     training.parameters.emplace_back(block.numel, -1.0F);
   }
@@ -200,10 +202,11 @@ Training train(const Setting& setting, int steps = 2) {
   return training;
 }
 
-// Largest difference of any element, in units of the largest element of its tensor.
-double worst_difference(const Blocks& a, const Blocks& b, bool tied = false) {
+// Largest difference of any element, in units of the largest element of its tensor; the model is
+// that of `setting`.
+double worst_difference(const Blocks& a, const Blocks& b, const Setting& setting = {}) {
   double worst = 0;
-  const std::vector<Block> blocks = llama_layout(workload_of({.tied = tied}).train.model);
+  const std::vector<Block> blocks = model_layout(workload_of(setting).train.model);
   for (size_t i = 0; i < blocks.size(); ++i) {
     for (const TensorSlot& tensor : blocks[i].tensors) {
       double largest = 1e-12;
@@ -226,14 +229,15 @@ void expect_same_bits(const Training& a, const Training& b, const std::string& w
   EXPECT_EQ(a.parameters, b.parameters) << what;
 }
 
-void expect_agreement(const Training& a, const Training& b, const std::string& what,
-                      bool tied = false) {
+// `a` is what came of `s`.
+void expect_agreement(const Training& a, const Training& b, const Setting& s) {
+  const std::string what = name_of(s);
   for (size_t k = 0; k < a.losses.size(); ++k) {
     EXPECT_NEAR(a.losses[k], b.losses[k], 1e-6 * b.losses[k]) << what;
     EXPECT_NEAR(a.norms[k], b.norms[k], 1e-5 * b.norms[k]) << what;
   }
-  EXPECT_LT(worst_difference(a.gradients, b.gradients, tied), 1e-4) << what;
-  EXPECT_LT(worst_difference(a.parameters, b.parameters, tied), 1e-4) << what;
+  EXPECT_LT(worst_difference(a.gradients, b.gradients, s), 1e-4) << what;
+  EXPECT_LT(worst_difference(a.parameters, b.parameters, s), 1e-4) << what;
 }
 
 const Training& one_rank() {
@@ -246,7 +250,7 @@ using PlainLoss = std::function<at::Tensor(const ModelSpec&, const testing::Para
 // The first step of one rank of `setting` beside the plain model in fp64.
 void expect_the_plain_model(const Setting& setting, const PlainLoss& plain_loss) {
   const ModelSpec spec = workload_of(setting).train.model;
-  const std::vector<Block> blocks = llama_layout(spec);
+  const std::vector<Block> blocks = model_layout(spec);
   testing::ParameterMap parameters;
   for (const Block& block : blocks) {
     std::vector<float> flat(block.numel);
@@ -271,14 +275,17 @@ void expect_the_plain_model(const Setting& setting, const PlainLoss& plain_loss)
   }
   const Training trained = train(setting, 1);
   EXPECT_NEAR(trained.losses[0], loss.item<double>(), 2e-6 * trained.losses[0]);
-  EXPECT_LT(worst_difference(trained.gradients, expected), 2e-5);
+  EXPECT_LT(worst_difference(trained.gradients, expected, setting), 2e-5);
   EXPECT_GT(trained.norms[0], kClip) << "these tests are meant to clip";
 }
 
 TEST(FullySharded, OneRankMatchesThePlainModel) {
-  expect_the_plain_model({}, [](const ModelSpec& spec, const testing::ParameterMap& parameters) {
-    return testing::reference_loss(spec, parameters, some_tokens(1), some_tokens(8));
-  });
+  for (const char* preset : {"tiny", "tiny-gpt"}) {
+    expect_the_plain_model(
+        {.preset = preset}, [](const ModelSpec& spec, const testing::ParameterMap& parameters) {
+          return testing::reference_loss(spec, parameters, some_tokens(1), some_tokens(8));
+        });
+  }
 }
 
 // A sequence of several documents costs what they cost one by one, each weighted by its tokens.
@@ -298,6 +305,7 @@ TEST(FullySharded, PackedDocumentsAreTrainedOnAsIfAlone) {
     return sum / static_cast<double>(first);
   };
   expect_the_plain_model({.documents = true}, one_by_one);
+  expect_the_plain_model({.documents = true, .preset = "tiny-gpt"}, one_by_one);
   EXPECT_GT(std::abs(train({.documents = true}, 1).losses[0] - one_rank().losses[0]), 1e-4)
       << "documents change the loss";
 }
@@ -317,7 +325,7 @@ TEST_P(Strategies, AgreeWithOneRank) {
         Setting{.world_size = 4, .micros = 2, .checkpointing = "selective"}}) {
     s.strategy = GetParam();
     s.shard_group = group;
-    expect_agreement(train(s), one_rank(), name_of(s));
+    expect_agreement(train(s), one_rank(), s);
   }
 }
 
@@ -353,7 +361,7 @@ TEST(FullySharded, AccumulationAndUnevenHybridGroupsAgreeWithOneRank) {
         Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 4},
         Setting{.world_size = 2, .micros = 2, .reshard = "never"},
         Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 2, .reshard = "never"}}) {
-    expect_agreement(train(s), one_rank(), name_of(s));
+    expect_agreement(train(s), one_rank(), s);
   }
 }
 
@@ -363,7 +371,7 @@ TEST(FullySharded, DocumentsAgreeWithOneRank) {
        {Setting{.world_size = 2, .micros = 2, .checkpointing = "full", .documents = true},
         Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 2, .documents = true},
         Setting{.world_size = 2, .strategy = "no_shard", .chunk_tokens = 7, .documents = true}}) {
-    expect_agreement(train(s), one, name_of(s));
+    expect_agreement(train(s), one, s);
   }
   const Setting recomputed = {.checkpointing = "full", .documents = true};
   expect_same_bits(train(recomputed), one, name_of(recomputed));
@@ -378,17 +386,47 @@ TEST(FullySharded, TiedEmbeddingsAgreeWithOneRank) {
         Setting{.world_size = 2, .strategy = "optimizer", .chunk_tokens = 7, .tied = true},
         Setting{.world_size = 4, .strategy = "hybrid", .shard_group = 2, .tied = true},
         Setting{.micros = 4, .strategy = "no_shard", .checkpointing = "full", .tied = true}}) {
-    expect_agreement(train(s), one, name_of(s), true);
+    expect_agreement(train(s), one, s);
+  }
+}
+
+TEST_P(Strategies, OfAGptAgreeWithOneRank) {
+  const int64_t group = GetParam() == std::string("hybrid") ? 2 : 0;
+  for (const bool tied : {true, false}) {
+    static const std::array<Training, 2> one = {train({.preset = "tiny-gpt"}),
+                                                train({.tied = true, .preset = "tiny-gpt"})};
+    for (Setting s : {Setting{.world_size = 2, .micros = 2, .checkpointing = "full"},
+                      Setting{.world_size = 4, .checkpointing = "selective", .chunk_tokens = 7}}) {
+      s.strategy = GetParam();
+      s.shard_group = group;
+      s.tied = tied;
+      s.preset = "tiny-gpt";
+      expect_agreement(train(s), one[tied ? 1 : 0], s);
+    }
+  }
+}
+
+TEST(FullySharded, AGptHasTheSameBitsEveryTimeAndWhateverIsRecomputed) {
+  for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
+    Setting s = {.world_size = 2, .micros = 2, .compute = compute, .tied = true};
+    s.preset = "tiny-gpt";
+    const Training first = train(s);
+    expect_same_bits(train(s), first, name_of(s));
+    s.checkpointing = "full";
+    expect_same_bits(train(s), first, name_of(s));
   }
 }
 
 TEST(FullySharded, Bf16IsCloseToFp32) {
-  const Training wide = train({.world_size = 2}, 1);
-  const Training narrow = train({.world_size = 2, .compute = at::kBFloat16}, 1);
-  EXPECT_NEAR(narrow.losses[0], wide.losses[0], 0.01 * wide.losses[0]);
-  const double difference = worst_difference(wide.gradients, narrow.gradients);
-  EXPECT_LT(difference, 0.1);
-  EXPECT_GT(difference, 1e-5) << "bf16 was not used at all";
+  for (const char* preset : {"tiny", "tiny-gpt"}) {
+    const Setting s = {.world_size = 2, .preset = preset};
+    const Training wide = train(s, 1);
+    const Training narrow = train({.world_size = 2, .compute = at::kBFloat16, .preset = preset}, 1);
+    EXPECT_NEAR(narrow.losses[0], wide.losses[0], 0.01 * wide.losses[0]);
+    const double difference = worst_difference(wide.gradients, narrow.gradients, s);
+    EXPECT_LT(difference, 0.1) << preset;
+    EXPECT_GT(difference, 1e-5) << "bf16 was not used at all";
+  }
 }
 
 TEST(FullySharded, GathersNoMoreBlocksThanTheStrategyKeeps) {

@@ -4,13 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <deque>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/rng.h"
 #include "tests/support/program_output.h"
 #include "tests/support/temporary_directory.h"
 #include "trainer/metrics/event_file.h"
@@ -48,6 +53,21 @@ TEST(Flops, AreThoseThatTheFieldPublishes) {
   EXPECT_NEAR(giga("llama3-70b").second, 449.2, 0.05);
   EXPECT_NEAR(giga("llama3-405b").first, 2625, 0.5);
   EXPECT_NEAR(giga("llama3-405b").second, 2524, 0.5);
+}
+
+// Megatron-LM's formula without recomputation, and what biases and norms add.
+TEST(Flops, OfAGptAreThoseOfMegatronsFormula) {
+  for (const char* preset : {"gpt3-1.7b", "gpt3-18.4b", "gpt3-310b"}) {
+    const ModelSpec m = *model_preset(preset);
+    const auto l = static_cast<double>(m.layers);
+    const auto h = static_cast<double>(m.dim);
+    const auto v = static_cast<double>(m.vocab);
+    const double expected = 72 * l * h * h * (1 + 2048 / (6 * h) + v / (12 * l * h));
+    const FlopsPerToken flops = flops_per_token(m, model_layout(m), 2048);
+    EXPECT_NEAR(flops.whole, expected + 6 * (13 * l * h + 2 * h), 1) << preset;
+    EXPECT_NEAR(flops.whole / expected, 1, 1e-3) << preset;
+    EXPECT_NEAR(flops.whole - flops.causal, 6 * l * h * 2048, 1) << preset;
+  }
 }
 
 TEST(Flops, MfuIsTheShareOfTheDevicesPeak) {
@@ -103,6 +123,50 @@ TEST(EventFile, AnIndependentReaderFindsWhatWasWritten) {
   EXPECT_GT(lines[2]["wall_time"], 1.6e9);
   EXPECT_EQ(lines[3]["step"], far);
   EXPECT_EQ(lines[3]["scalars"]["loss"], "inf");
+}
+
+// Whatever tags, values and steps are written, the independent reader finds them; and whatever byte
+// of the file changes, it does not take the file for sound.
+TEST(EventFile, AnyScalarsComeBackAndAnyDamageIsSeen) {
+  if (!path_exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
+  const TemporaryDirectory dir;
+  Rng rng(4);
+  std::deque<std::string> tags;
+  std::string records;
+  json expected = json::array();
+  for (int i = 0; i < 100; ++i) {
+    Scalars scalars;
+    json values = json::object();
+    for (uint64_t n = rng.below(5); n > 0; --n) {
+      tags.push_back(std::to_string(tags.size()) + std::string(rng.below(300), 'a'));
+      const auto value = std::bit_cast<float>(static_cast<uint32_t>(rng.next()));
+      scalars.emplace_back(tags.back().c_str(), value);
+      if (std::isfinite(value)) values[tags.back()] = value;
+    }
+    const uint64_t step = rng.next() >> rng.below(64);
+    records += tf_record(scalars_event(static_cast<double>(i), step, scalars));
+    expected.push_back({step, values});
+  }
+  ASSERT_TRUE(write_file_atomic(dir / "events", records).ok());
+  const ProgramOutput found = run_program(kReader + (dir / "events"));
+  ASSERT_EQ(found.status, 0);
+  const std::string text = std::regex_replace(found.text, std::regex("NaN|-?Infinity"), "null");
+  const auto lines = read_lines(text);
+  ASSERT_EQ(lines.size(), expected.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i]["step"], expected[i][0]);
+    for (const auto& [tag, value] : expected[i][1].items()) {
+      EXPECT_EQ(lines[i]["scalars"][tag].get<float>(), value.get<float>()) << tag;
+    }
+  }
+  const std::string one = tf_record(scalars_event(1, 2, {{"loss", 3}}));
+  for (int round = 0; round < 8; ++round) {
+    std::string damaged = one;
+    char& byte = damaged[rng.below(one.size())];
+    byte = static_cast<char>(byte ^ (1 << rng.below(8)));
+    ASSERT_TRUE(write_file_atomic(dir / "damaged", damaged).ok());
+    EXPECT_NE(run_program(kReader + (dir / "damaged") + " 2>&1").status, 0);
+  }
 }
 
 TEST(EventFile, TensorBoardItselfReadsItAndForgetsRepeatedSteps) {

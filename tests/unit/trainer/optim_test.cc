@@ -237,6 +237,30 @@ TEST(Models, HaveAsManyParametersAsPublished) {
   }
 }
 
+// The sizes of table 1 of the paper that model_presets.cc names, in billions, and its formula
+// 12 l h^2 (1 + 13 / 12h + (V + s) / 12lh), which leaves the final norm out.
+TEST(Models, GptsHaveAsManyParametersAsPublished) {
+  const std::map<std::string, double> expected = {
+      {"gpt3-1.7b", 1.7},   {"gpt3-3.6b", 3.6},   {"gpt3-7.5b", 7.5},     {"gpt3-18.4b", 18.4},
+      {"gpt3-39.1b", 39.1}, {"gpt3-76.1b", 76.1}, {"gpt3-145.6b", 145.6}, {"gpt3-310b", 310.1}};
+  for (const auto& [name, billions] : expected) {
+    const ModelSpec m = *model_preset(name);
+    const int64_t count = parameter_count(model_layout(m));
+    EXPECT_NEAR(static_cast<double>(count) * 1e-9, billions, 0.05) << name;
+    EXPECT_EQ(count - 2 * m.dim, 12 * m.layers * m.dim * m.dim + 13 * m.layers * m.dim +
+                                     (m.vocab + m.max_positions) * m.dim);
+  }
+  // GPT-2 small, as transformers counts it.
+  ModelSpec gpt2 = *model_preset("tiny-gpt");
+  gpt2.dim = 768;
+  gpt2.layers = 12;
+  gpt2.heads = gpt2.kv_heads = 12;
+  gpt2.ffn = 3072;
+  gpt2.vocab = 50257;
+  gpt2.max_positions = 1024;
+  EXPECT_EQ(parameter_count(model_layout(gpt2)), 124'439'808);
+}
+
 // From Hugging Face's formula, by hand: 8192 / wavelength decides.
 TEST(Models, Llama31ScalesSlowRotations) {
   const ModelSpec plain = *model_preset("llama3-8b");
@@ -285,6 +309,27 @@ TEST(NoDecay, ByGroup) {
   EXPECT_TRUE(exempt().empty());
 }
 
+TEST(NoDecay, ByGroupOfAGpt) {
+  std::vector<Block> blocks = model_layout(*model_preset("tiny-gpt"));
+  const auto decaying = [&](std::vector<std::string> groups) {
+    set_no_decay(blocks, groups);
+    std::string names;
+    for (const size_t b : {size_t{0}, size_t{1}, blocks.size() - 1}) {
+      for (const TensorSlot& t : blocks[b].tensors) {
+        if (!t.no_decay) names += t.name.substr(t.name.find('.') + 1) + " ";
+      }
+    }
+    return names;
+  };
+  const std::string matrices =
+      "h.0.attn.c_attn.weight h.0.attn.c_proj.weight h.0.mlp.c_fc.weight h.0.mlp.c_proj.weight ";
+  EXPECT_EQ(decaying({"norms", "biases"}), "wte.weight wpe.weight " + matrices);
+  EXPECT_EQ(decaying({"norms", "biases", "embeddings"}), matrices);
+  EXPECT_EQ(decaying({"biases", "embeddings"}),
+            "h.0.ln_1.weight h.0.attn.c_attn.weight h.0.attn.c_proj.weight h.0.ln_2.weight "
+            "h.0.mlp.c_fc.weight h.0.mlp.c_proj.weight ln_f.weight ");
+}
+
 TEST(Bf16, RoundsToNearestEven) {
   const float infinity = std::numeric_limits<float>::infinity();
   const auto rounded = [](float x) {
@@ -308,9 +353,12 @@ TEST(InitialValues, QuantileInvertsTheNormalDistribution) {
   }
 }
 
-TEST(InitialValues, DoNotDependOnTheWorld) {
-  const ModelSpec model = *model_preset("tiny");
-  for (const Block& block : llama_layout(model)) {
+class Presets : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(InitialValues, Presets, ::testing::Values("tiny", "tiny-gpt"));
+
+TEST_P(Presets, DoNotDependOnTheWorld) {
+  const ModelSpec model = *model_preset(GetParam());
+  for (const Block& block : model_layout(model)) {
     std::vector<float> whole(block.numel);
     fill_initial_values(model, block, 7, {0, block.numel}, whole.data());
     for (const int32_t world : {2, 3, 8}) {
@@ -326,30 +374,65 @@ TEST(InitialValues, DoNotDependOnTheWorld) {
   }
 }
 
+std::vector<float> initial_values(const ModelSpec& model, const Block& block) {
+  std::vector<float> values(block.numel);
+  fill_initial_values(model, block, 1, {0, block.numel}, values.data());
+  return values;
+}
+
+// Mean 0, the standard deviation, and nothing larger than `most`.
+void expect_distribution(const ModelSpec& model, const Block& block, const std::string& suffix,
+                         double expected_std, double most) {
+  const std::vector<float> values = initial_values(model, block);
+  for (const TensorSlot& tensor : block.tensors) {
+    if (!tensor.name.ends_with(suffix)) continue;
+    double sum = 0;
+    double squares = 0;
+    double largest = 0;
+    for (int64_t i = 0; i < tensor.numel; ++i) {
+      const double x = values[tensor.offset + i];
+      sum += x;
+      squares += x * x;
+      largest = std::max(largest, std::abs(x));
+    }
+    const auto n = static_cast<double>(tensor.numel);
+    EXPECT_NEAR(sum / n, 0, 5 * expected_std / std::sqrt(n)) << tensor.name;
+    EXPECT_NEAR(std::sqrt(squares / n), expected_std, 0.01 * expected_std) << tensor.name;
+    EXPECT_LE(largest, most) << tensor.name;
+    return;
+  }
+  FAIL() << "no tensor " << suffix;
+}
+
+TEST(InitialValues, FollowTheRulesOfAGpt) {
+  ModelSpec model = *model_preset("tiny-gpt");
+  model.dim = 256;
+  model.ffn = 1024;
+  model.layers = 6;
+  model.tied_embeddings = false;
+  const std::vector<Block> blocks = model_layout(model);
+  expect_distribution(model, blocks[0], "wte.weight", 0.02, 0.14);
+  expect_distribution(model, blocks[0], "wpe.weight", 0.02, 0.14);
+  expect_distribution(model, blocks[1], "c_attn.weight", 0.02, 0.14);
+  expect_distribution(model, blocks[2], "c_fc.weight", 0.02, 0.14);
+  for (const size_t layer : {size_t{1}, size_t{6}}) {
+    expect_distribution(model, blocks[layer], "attn.c_proj.weight", 0.02 / std::sqrt(12.0), 0.05);
+    expect_distribution(model, blocks[layer], "mlp.c_proj.weight", 0.02 / std::sqrt(12.0), 0.05);
+  }
+  expect_distribution(model, blocks[7], "lm_head.weight", 0.02, 0.14);
+  const std::vector<float> values = initial_values(model, blocks[1]);
+  for (const TensorSlot& tensor : blocks[1].tensors) {
+    if (tensor.shape.size() > 1) continue;
+    const float expected = tensor.name.ends_with(".bias") ? 0 : 1;
+    for (int64_t i = 0; i < tensor.numel; ++i) ASSERT_EQ(values[tensor.offset + i], expected);
+  }
+}
+
 TEST(InitialValues, FollowTheRules) {
   const ModelSpec model = *model_preset("debugmodel");
   const std::vector<Block> blocks = llama_layout(model);
   const auto check = [&](size_t b, const std::string& suffix, double expected_std, double most) {
-    std::vector<float> values(blocks[b].numel);
-    fill_initial_values(model, blocks[b], 1, {0, blocks[b].numel}, values.data());
-    for (const TensorSlot& tensor : blocks[b].tensors) {
-      if (!tensor.name.ends_with(suffix)) continue;
-      double sum = 0;
-      double squares = 0;
-      double largest = 0;
-      for (int64_t i = 0; i < tensor.numel; ++i) {
-        const double x = values[tensor.offset + i];
-        sum += x;
-        squares += x * x;
-        largest = std::max(largest, std::abs(x));
-      }
-      const auto n = static_cast<double>(tensor.numel);
-      EXPECT_NEAR(sum / n, 0, 5 * expected_std / std::sqrt(n)) << tensor.name;
-      EXPECT_NEAR(std::sqrt(squares / n), expected_std, 0.01 * expected_std) << tensor.name;
-      EXPECT_LE(largest, most) << tensor.name;
-      return;
-    }
-    FAIL() << "no tensor " << suffix;
+    expect_distribution(model, blocks[b], suffix, expected_std, most);
   };
   check(0, "embed_tokens.weight", 1.0, 7);
   check(1, "q_proj.weight", 0.02, 0.14);
@@ -357,9 +440,7 @@ TEST(InitialValues, FollowTheRules) {
   check(6, "o_proj.weight", 0.02 / std::sqrt(12.0), 0.05);
   // Truncation at three standard deviations narrows the distribution by 0.98658.
   check(7, "lm_head.weight", 0.98658 / 16.0, 3.0 / 16.0);
-  std::vector<float> head(blocks[7].numel);
-  fill_initial_values(model, blocks[7], 1, {0, blocks[7].numel}, head.data());
-  EXPECT_EQ(head[0], 1.0F) << "norms start at one";
+  EXPECT_EQ(initial_values(model, blocks[7])[0], 1.0F) << "norms start at one";
 }
 
 TEST(InitialValues, SeedsAndTensorsDiffer) {

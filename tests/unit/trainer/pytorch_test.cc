@@ -21,7 +21,7 @@
 #include "trainer/batch_reader.h"
 #include "trainer/data/step_samples.h"
 #include "trainer/model/initial_values.h"
-#include "trainer/model/llama.h"
+#include "trainer/model/model.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
@@ -40,8 +40,8 @@ struct Curve {
 
 class Comparison {
  public:
-  // `other`: every setting that is not the default.
-  explicit Comparison(bool other) {
+  // "Default", "Other": a Llama with every setting that is not the default, "Gpt".
+  explicit Comparison(const std::string& settings) {
     std::ofstream text(dir_ / "text");
     for (int i = 0; i < 3000; ++i) text << "item " << i << " is " << i * i % 701 << " units\n";
     text.close();
@@ -66,7 +66,11 @@ class Comparison {
     train.optimizer.clip = 0.7;
     train.schedule.warmup_steps = 10;
     train.precision = "fp32";
-    if (!other) return;
+    if (settings == "Gpt") {
+      train.model = *model_preset("tiny-gpt");
+      return;
+    }
+    if (settings != "Other") return;
     train.model.tied_embeddings = true;
     train.model.rope_scaling = {
         .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_len = 64};
@@ -117,7 +121,7 @@ class Comparison {
   }
 
   std::vector<Block> blocks() const {
-    std::vector<Block> blocks = llama_layout(workload.train.model);
+    std::vector<Block> blocks = model_layout(workload.train.model);
     set_no_decay(blocks, workload.train.optimizer.no_decay);
     return blocks;
   }
@@ -223,7 +227,7 @@ class WideTraining {
       : comparison_(comparison),
         train_(comparison.workload.train),
         blocks_(comparison.blocks()),
-        model_(train_.model, train_.data.seq_len, at::kDouble, train_.loss.z_loss) {
+        model_(make_model(train_.model, train_.data.seq_len, at::kDouble, train_.loss.z_loss)) {
     for (const Block& block : blocks_) {
       std::vector<float> flat(static_cast<size_t>(block.numel));
       fill_initial_values(train_.model, block, train_.seed, {0, block.numel}, flat.data());
@@ -259,11 +263,12 @@ class WideTraining {
 
   Model::Loss forward(const MicroBatch& batch) {
     const std::vector<at::Tensor> embedding = leaves(0);
-    at::Tensor x = model_.embed(embedding, batch.tokens, batch.documents);
-    for (size_t b = 1; b + 1 < blocks_.size(); ++b) x = model_.layer(leaves(b), x, batch.documents);
+    at::Tensor x = model_->embed(embedding, batch.tokens, batch.documents);
+    for (size_t b = 1; b + 1 < blocks_.size(); ++b)
+      x = model_->layer(leaves(b), x, batch.documents);
     std::vector<at::Tensor> head = leaves(blocks_.size() - 1);
     if (train_.model.tied_embeddings) head.push_back(embedding.front());
-    return model_.loss(model_.logits(head, x), batch.targets);
+    return model_->loss(model_->logits(head, x), batch.targets);
   }
 
   std::vector<at::Tensor> leaves(size_t b) {
@@ -304,7 +309,7 @@ class WideTraining {
   const Comparison& comparison_;
   const TrainSpec& train_;
   std::vector<Block> blocks_;
-  Llama model_;
+  std::unique_ptr<Model> model_;
   std::vector<State> states_;
 };
 
@@ -313,10 +318,9 @@ class WideTraining {
     GTEST_SKIP() << "/usr/bin/python3 has no torch; install the package python3-torch"; \
   }
 
-class PyTorch : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Settings, PyTorch, ::testing::Bool(), [](const auto& info) {
-  return std::string(info.param ? "Other" : "Default");
-});
+class PyTorch : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Settings, PyTorch, ::testing::Values("Default", "Other", "Gpt"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST_P(PyTorch, WorkersInFp32Agree) {
   Comparison comparison(GetParam());
@@ -331,8 +335,8 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   MeshCommunicators comms({}, Mesh());
   const TrainSpec& train = comparison.workload.train;
   const std::vector<Block> blocks = comparison.blocks();
-  const Llama model(train.model, train.data.seq_len, at::kFloat, train.loss.z_loss);
-  FullySharded engine(model, blocks, comms, train, *sharding_of(train, 1), at::kFloat);
+  const auto model = make_model(train.model, train.data.seq_len, at::kFloat, train.loss.z_loss);
+  FullySharded engine(*model, blocks, comms, train, *sharding_of(train, 1), at::kFloat);
   std::vector<std::vector<float>> weights;
   std::vector<const float*> shards;
   for (const Block& block : blocks) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same mathematics as trainer/model/llama.cc, written the plain way: fp64, one graph,
-// parameters as separate leaves by name, key and value heads repeated. What sharding, cutting the
-// graph, stacking heads and freeing buffers must not change.
+// The same mathematics as trainer/model/llama.cc and gpt.cc, written the plain way: fp64, one
+// graph, parameters as separate leaves by name, key and value heads repeated. What sharding,
+// cutting the graph, stacking heads and freeing buffers must not change.
 #pragma once
 
 #include <cmath>
@@ -38,9 +38,52 @@ inline at::Tensor reference_rope(const at::Tensor& x, double theta) {
   return at::cat({at::stack(first, 3), at::stack(second, 3)}, 3);
 }
 
-// Mean cross entropy in fp64.
-inline at::Tensor reference_loss(const ModelSpec& m, const ParameterMap& p,
-                                 const at::Tensor& tokens, const at::Tensor& targets) {
+inline at::Tensor reference_layer_norm(const at::Tensor& x, const ParameterMap& p,
+                                       const std::string& name, double eps) {
+  const at::Tensor centred = x - at::mean(x, -1, true);
+  const at::Tensor deviation = at::sqrt(at::mean(centred * centred, -1, true) + eps);
+  return centred / deviation * p.at(name + ".weight") + p.at(name + ".bias");
+}
+
+// Logits [B, T, vocab] of arch gpt.
+inline at::Tensor reference_gpt_logits(const ModelSpec& m, const ParameterMap& p,
+                                       const at::Tensor& tokens) {
+  const int64_t batch = tokens.size(0);
+  const int64_t length = tokens.size(1);
+  const int64_t h = m.dim / m.heads;
+  at::Tensor x = p.at("transformer.wte.weight").index_select(0, tokens.reshape({-1}));
+  x = x.view({batch, length, m.dim}) +
+      p.at("transformer.wpe.weight").index_select(0, at::arange(length, at::kLong));
+  const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  for (int64_t layer = 0; layer < m.layers; ++layer) {
+    const std::string at_layer = "transformer.h." + std::to_string(layer) + ".";
+    const auto project = [&](const at::Tensor& y, const char* name) {
+      return at::matmul(y, p.at(at_layer + name + ".weight")) + p.at(at_layer + name + ".bias");
+    };
+    const at::Tensor qkv =
+        project(reference_layer_norm(x, p, at_layer + "ln_1", m.norm_eps), "attn.c_attn");
+    const auto heads = [&](int64_t part) {
+      const at::Tensor columns = qkv.slice(2, part * m.dim, (part + 1) * m.dim);
+      return columns.reshape({batch, length, m.heads, h}).transpose(1, 2);
+    };
+    at::Tensor scores =
+        at::matmul(heads(0), heads(1).transpose(2, 3)) / std::sqrt(static_cast<double>(h));
+    scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
+    const at::Tensor mixed = at::matmul(at::softmax(scores, -1), heads(2)).transpose(1, 2);
+    x = x + project(mixed.reshape({batch, length, m.dim}), "attn.c_proj");
+    const at::Tensor up =
+        project(reference_layer_norm(x, p, at_layer + "ln_2", m.norm_eps), "mlp.c_fc");
+    const at::Tensor inner = 0.7978845608028654 * (up + 0.044715 * up * up * up);  // sqrt(2 / pi)
+    x = x + project(0.5 * up * (1 + at::tanh(inner)), "mlp.c_proj");
+  }
+  x = reference_layer_norm(x, p, "transformer.ln_f", m.norm_eps);
+  const char* output = m.tied_embeddings ? "transformer.wte.weight" : "lm_head.weight";
+  return at::matmul(x, p.at(output).t());
+}
+
+// The same of arch llama.
+inline at::Tensor reference_llama_logits(const ModelSpec& m, const ParameterMap& p,
+                                         const at::Tensor& tokens) {
   const int64_t batch = tokens.size(0);
   const int64_t length = tokens.size(1);
   const int64_t h = m.dim / m.heads;
@@ -69,7 +112,15 @@ inline at::Tensor reference_loss(const ModelSpec& m, const ParameterMap& p,
     x = x + at::matmul(gate * at::sigmoid(gate) * up, weight("mlp.down_proj").t());
   }
   x = reference_norm(x, p.at("model.norm.weight"), m.norm_eps);
-  const at::Tensor logits = at::matmul(x, p.at("lm_head.weight").t()).view({-1, m.vocab});
+  return at::matmul(x, p.at("lm_head.weight").t());
+}
+
+// Mean cross entropy in fp64.
+inline at::Tensor reference_loss(const ModelSpec& m, const ParameterMap& p,
+                                 const at::Tensor& tokens, const at::Tensor& targets) {
+  const at::Tensor logits =
+      (m.arch == "gpt" ? reference_gpt_logits(m, p, tokens) : reference_llama_logits(m, p, tokens))
+          .view({-1, m.vocab});
   const at::Tensor chosen = logits.gather(1, targets.reshape({-1, 1})).squeeze(1);
   return (at::logsumexp(logits, {1}) - chosen).mean();
 }

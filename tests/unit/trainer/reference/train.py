@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a Llama in PyTorch from given weights and data, for pytorch_test.cc to compare with.
+"""Trains a Llama or a GPT in PyTorch from given weights and data, for pytorch_test.cc to compare
+with.
 
 Shares no code with the trainer: the model is written here on torch.nn.functional, optimizer and
 clipping are torch's own. Usage: train.py DIR float32|float64, where DIR holds
@@ -52,13 +53,45 @@ def rope(x, m):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
 
-def loss_of(p, m, rows, z_loss):
-    """(cross entropy, that plus the z-loss), means over the tokens."""
-    tokens, targets = rows[:, :-1], rows[:, 1:]
+def attention(q, k, v):
+    """Causal; q, k, v are [B, heads, T, h], the result is [B, T, heads * h]."""
+    batch, heads, length, h = q.shape
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(h)
+    mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
+    return mixed.transpose(1, 2).reshape(batch, length, heads * h)
+
+
+def layer_norm(x, weight, bias, eps):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + eps) * weight + bias
+
+
+def gelu_new(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x.pow(3))))
+
+
+def gpt_logits(p, m, tokens):
+    """As transformers defines GPT2LMHeadModel, without dropout; matrices are [in, out]."""
+    batch, length = tokens.shape
+    heads, dim = m["heads"], m["dim"]
+    x = p["transformer.wte.weight"][tokens] + p["transformer.wpe.weight"][torch.arange(length)]
+    for i in range(m["layers"]):
+        w = lambda part: p[f"transformer.h.{i}.{part}"]
+        norm = lambda y, part: layer_norm(y, w(part + ".weight"), w(part + ".bias"), m["norm_eps"])
+        conv1d = lambda y, part: y @ w(part + ".weight") + w(part + ".bias")
+        qkv = conv1d(norm(x, "ln_1"), "attn.c_attn").split(dim, -1)
+        q, k, v = (y.view(batch, length, heads, dim // heads).transpose(1, 2) for y in qkv)
+        x = x + conv1d(attention(q, k, v), "attn.c_proj")
+        x = x + conv1d(gelu_new(conv1d(norm(x, "ln_2"), "mlp.c_fc")), "mlp.c_proj")
+    x = layer_norm(x, p["transformer.ln_f.weight"], p["transformer.ln_f.bias"], m["norm_eps"])
+    return F.linear(x, p["transformer.wte.weight" if m["tied_embeddings"] else "lm_head.weight"])
+
+
+def llama_logits(p, m, tokens):
     batch, length = tokens.shape
     heads, kv = m["heads"], m["kv_heads"]
     hd = m["dim"] // heads
-    future = torch.ones(length, length, dtype=torch.bool).triu(1)
     x = F.embedding(tokens, p["model.embed_tokens.weight"])
     for i in range(m["layers"]):
         w = lambda part: p[f"model.layers.{i}.{part}.weight"]
@@ -68,15 +101,18 @@ def loss_of(p, m, rows, z_loss):
         k = rope(split(F.linear(a, w("self_attn.k_proj")), kv), m)
         v = split(F.linear(a, w("self_attn.v_proj")), kv)
         k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
-        scores = q @ k.transpose(-1, -2) / math.sqrt(hd)
-        mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
-        mixed = mixed.transpose(1, 2).reshape(batch, length, heads * hd)
-        x = x + F.linear(mixed, w("self_attn.o_proj"))
+        x = x + F.linear(attention(q, k, v), w("self_attn.o_proj"))
         b = norm(x, w("post_attention_layernorm"), m["norm_eps"])
         hidden = F.silu(F.linear(b, w("mlp.gate_proj"))) * F.linear(b, w("mlp.up_proj"))
         x = x + F.linear(hidden, w("mlp.down_proj"))
     output = p["model.embed_tokens.weight" if m["tied_embeddings"] else "lm_head.weight"]
-    logits = F.linear(norm(x, p["model.norm.weight"], m["norm_eps"]), output)
+    return F.linear(norm(x, p["model.norm.weight"], m["norm_eps"]), output)
+
+
+def loss_of(p, m, rows, z_loss):
+    """(cross entropy, that plus the z-loss), means over the tokens."""
+    tokens, targets = rows[:, :-1], rows[:, 1:]
+    logits = (gpt_logits if m["arch"] == "gpt" else llama_logits)(p, m, tokens)
     logits = logits.view(-1, m["vocab"])
     entropy = F.cross_entropy(logits, targets.reshape(-1))
     return entropy, entropy + z_loss * logits.logsumexp(-1).pow(2).mean()
@@ -96,6 +132,15 @@ def learning_rate(t, k):
         stable = t["steps"] - s["decay_steps"]
         part = 1 - math.sqrt(max(0, k - stable) / (s["decay_steps"] + 1))
     return t["optimizer"]["lr"] * (floor + (1 - floor) * part)
+
+
+def group_of(name):
+    """Of optimizer.no_decay."""
+    if name.endswith(".bias"):
+        return "biases"
+    if "norm" in name or ".ln_" in name:
+        return "norms"
+    return "embeddings" if any(e in name for e in ("embed", ".wte.", ".wpe.")) else "matrices"
 
 
 def read_weights(directory, tensors, dtype):
@@ -120,7 +165,7 @@ def main():
     with open(f"{directory}/tokens.bin", "rb") as f:
         tokens = torch.frombuffer(bytearray(f.read()), dtype=torch.int64)
     tokens = tokens.view(t["steps"], -1, t["seq_len"] + 1)
-    exempt = lambda name: "norm" in name or ("embed" in name and "embeddings" in o["no_decay"])
+    exempt = lambda name: group_of(name) in o["no_decay"]
     optimizer = torch.optim.AdamW(
         [{"params": [w for n, w in p.items() if not exempt(n)], "weight_decay": o["weight_decay"]},
          {"params": [w for n, w in p.items() if exempt(n)], "weight_decay": 0.0}],

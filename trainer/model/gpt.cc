@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/gpt.h"
+
+namespace hpctl {
+
+namespace {
+
+using at::Tensor;
+
+// Order of the parameters in gpt_layout(); a bias follows its weight.
+enum EmbedParameter { kTokens, kPositions };
+enum LayerParameter { kAttnNorm = 0, kQkv = 2, kAttnOut = 4, kMlpNorm = 6, kUp = 8, kDown = 10 };
+enum HeadParameter { kFinalNorm = 0, kOutput = 2 };
+
+// x: [..., in]; the weight at p[at] is [in, out].
+Tensor project(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = p[at].size(1);
+  return at::addmm(p[at + 1], x.reshape({-1, x.size(-1)}), p[at]).view(shape);
+}
+
+}  // namespace
+
+Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss)
+    : Model(z_loss),
+      model_(model),
+      wide_(wide_type(compute)),
+      attention_(model, seq_len, compute) {}
+
+Tensor Gpt::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
+                  const Documents& documents) const {
+  const Tensor& positions = parameters[kPositions];
+  return at::embedding(parameters[kTokens], tokens) +
+         (documents.empty() ? positions.narrow(0, 0, tokens.size(1))
+                            : at::embedding(positions, documents.positions));
+}
+
+Tensor Gpt::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+  return at::layer_norm(x, {model_.dim}, weight, bias, model_.norm_eps);
+}
+
+Tensor Gpt::attend(const std::vector<Tensor>& p, const Tensor& x,
+                   const Documents& documents) const {
+  const Tensor a = layer_norm(x, p[kAttnNorm], p[kAttnNorm + 1]);
+  const std::vector<Tensor> qkv = project(p, kQkv, a).chunk(3, -1);
+  const auto heads = [&](const Tensor& y) {
+    return y.view({x.size(0), x.size(1), model_.heads, model_.dim / model_.heads});
+  };
+  return attention_(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), documents);
+}
+
+Tensor Gpt::layer(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents) const {
+  const Tensor middle = x + project(p, kAttnOut, attend(p, x, documents));
+  const Tensor b = layer_norm(middle, p[kMlpNorm], p[kMlpNorm + 1]);
+  return middle + project(p, kDown, at::gelu(project(p, kUp, b), "tanh"));
+}
+
+Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
+  const Tensor normed = layer_norm(x, parameters[kFinalNorm], parameters[kFinalNorm + 1]);
+  return at::linear(normed, parameters[kOutput]).to(wide_);
+}
+
+}  // namespace hpctl
