@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long do a save and a load take on this disk?
 //
-//   bench_checkpoint [DIRECTORY] [RUNS]
+//   [HPCTL_BIN=DIR] bench_checkpoint [DIRECTORY] [RUNS]
 //
 // The state of debugmodel (74 MB) and of a model of 519 MB, saved by 4 threads as 4 ranks would,
 // with every fsync, then loaded at 4 ranks (one contiguous read per range) and at 3 (resharded),
@@ -9,14 +9,19 @@
 // Loads come from the page cache when memory allows, as they do after a restart on the same node;
 // "cold" ones come from the disk. What the disk can do is asked of fio, when it is installed: as
 // many bytes by as many jobs with O_DIRECT, in pieces of 1 MiB, 8 at a time.
-// Prints medians as a table, then one line of JSON.
+// And what training feels of it: with HPCTL_BIN, two ranks of hptrain save every 10 steps; the
+// stall is what rank 0 waits at the boundaries between steps, per save and as a share of the time
+// of all steps, and beside it the median step while a save is written in the background and when
+// none is. Prints medians as a table, then one line of JSON.
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -28,6 +33,7 @@
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "tests/bench/hptrain_rank.h"
 #include "tests/support/program_output.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/checkpoint/inspect.h"
@@ -210,8 +216,91 @@ nlohmann::json measure(const std::string& name, const ModelSpec& model, const st
     const double ours = megabytes / median(what == "write" ? save : cold);
     std::printf("  fio %s %.0f MB/s (ours %.0f %%)", what.c_str(), rate, 100 * ours / rate);
   }
-  std::printf("\n");
+  std::printf(row.contains("fio_read") ? "\n" : "  (skipped: fio, as it is absent or failed)\n");
   return row;
+}
+
+// A save may still be written in so many steps behind its boundary.
+constexpr int kStepsAfterSave = 3;
+constexpr int kSaveEvery = 10;
+
+Workload training(const std::string& dir, const ModelSpec& model) {
+  Workload w;
+  w.job = 1;
+  w.name = "bench";
+  w.generation = 1;
+  w.world_size = 2;
+  w.rendezvous_dir = dir + "/rdzv";
+  w.checkpoint_dir = dir + "/checkpoints";
+  w.metrics_path = dir + "/metrics.jsonl";
+  w.checkpoint.every_steps = kSaveEvery;
+  w.checkpoint.every_minutes = 0;
+  w.checkpoint.keep = 1;
+  w.train.model = model;
+  w.train.data.path = "/usr/share/common-licenses";
+  w.train.data.seq_len = 128;
+  w.train.batch.global = w.world_size;
+  w.train.steps = 4 * kSaveEvery + kStepsAfterSave + 1;
+  w.train.precision = "fp32";
+  return w;
+}
+
+// Adds to `row` what the metrics of a run tell.
+void read_stall(const std::string& metrics_path, nlohmann::json& row) {
+  double stall_ms = 0;
+  double all_ms = 0;
+  int saves = 0;
+  std::vector<double> writing;
+  std::vector<double> quiet;
+  std::ifstream metrics(metrics_path);
+  for (std::string line; std::getline(metrics, line);) {
+    const auto m = nlohmann::json::parse(line);
+    const int step = m["step"];
+    if (step <= kStepsAfterSave) continue;  // the first steps touch their memory for the first time
+    stall_ms += m["save_ms"].get<double>();
+    all_ms += m["save_ms"].get<double>() + m["step_ms"].get<double>();
+    if (step % kSaveEvery == 1) ++saves;
+    const bool behind_save = step > kSaveEvery && (step - 1) % kSaveEvery < kStepsAfterSave;
+    (behind_save ? writing : quiet).push_back(m["step_ms"]);
+  }
+  HP_CHECK(saves > 0);
+  row["stall_ms"] = stall_ms / saves;
+  row["stall_share"] = stall_ms / all_ms;
+  row["step_ms"] = median(quiet);
+  row["step_ms_while_writing"] = median(writing);
+  std::printf(
+      "%-12s stall %.1f ms per save, %.2f %% of the time at a save every %d steps; step "
+      "%.1f ms, while a save is written %.1f ms\n",
+      row["model"].get<std::string>().c_str(), stall_ms / saves, 100 * stall_ms / all_ms,
+      kSaveEvery, median(quiet), median(writing));
+}
+
+void measure_stall(const std::string& dir, const ModelSpec& model, nlohmann::json& row) {
+  const char* bin = std::getenv("HPCTL_BIN");
+  if (bin == nullptr) {
+    std::printf("skipped: the stall of training, as HPCTL_BIN is not set\n");
+    return;
+  }
+  Workload workload = training(dir, model);
+  std::vector<pid_t> ranks;
+  for (workload.rank = 0; workload.rank < workload.world_size; ++workload.rank) {
+    ranks.push_back(start_rank(std::string(bin) + "/hptrain", dir, workload));
+  }
+  bool good = true;
+  for (const pid_t pid : ranks) {
+    int status = 0;
+    good = ::waitpid(pid, &status, 0) == pid && status == 0 && good;
+  }
+  if (good) {
+    read_stall(workload.metrics_path, row);
+  } else {
+    const auto log = read_file(dir + "/rank-0.log");
+    std::printf("skipped: the stall of training, as hptrain failed:\n%s\n",
+                log.ok() ? log->c_str() : "");
+  }
+  must(remove_tree(workload.checkpoint_dir));
+  must(remove_tree(workload.metrics_path));
+  must(remove_tree(workload.rendezvous_dir));
 }
 
 int run(const std::string& parent, int runs) {
@@ -219,11 +308,13 @@ int run(const std::string& parent, int runs) {
   HP_CHECK(mkdtemp(dir.data()) != nullptr);
   nlohmann::json rows = nlohmann::json::array();
   rows.push_back(measure("debugmodel", *model_preset("debugmodel"), dir, runs));
+  measure_stall(dir, *model_preset("debugmodel"), rows.back());
   ModelSpec larger = *model_preset("debugmodel");
   larger.dim = 640;
   larger.layers = 8;
   larger.ffn = 1792;
   rows.push_back(measure("43M", larger, dir, runs));
+  measure_stall(dir, larger, rows.back());
   must(remove_tree(dir));
   std::printf(
       "%s\n",

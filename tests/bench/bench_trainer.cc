@@ -3,7 +3,6 @@
 // step takes at each strategy (debugmodel, 128 tokens, one sequence per worker and step), what full
 // sharding takes of memory beside what it should, and where the time from exec to the first step
 // goes.
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -23,6 +22,7 @@
 #include "common/base/check.h"
 #include "common/base/file.h"
 #include "common/base/workload.h"
+#include "tests/bench/hptrain_rank.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/pin_environment.h"
 
@@ -56,21 +56,6 @@ Workload workload_for(const std::string& dir, int world_size, const std::string&
   w.train.steps = kSteps;
   w.train.precision = precision;
   return w;
-}
-
-pid_t start_rank(const std::string& program, const std::string& dir, const Workload& workload) {
-  const std::string base = dir + "/rank-" + std::to_string(workload.rank);
-  const std::string document = base + ".json";
-  const std::string log = base + ".log";
-  std::ofstream(document) << to_json_text(workload);
-  const pid_t pid = fork();
-  HP_CHECK(pid >= 0);
-  if (pid != 0) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  dup2(fd, STDERR_FILENO);
-  execl(program.c_str(), "hptrain", "--workload", document.c_str(), static_cast<char*>(nullptr));
-  _exit(127);
 }
 
 // Milliseconds after the start of each "timing: WHAT done X ms after start".

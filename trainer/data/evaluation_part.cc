@@ -18,11 +18,11 @@ Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& trai
   const uint64_t sequences = wanted == 0 ? reader.windows() : std::min(wanted, reader.windows());
   const auto micro = static_cast<uint64_t>(train.batch.micro);
   if (sequences < micro) {
-    return Error{ErrorCode::kInvalidArgument,
-                 std::string("the ") + to_string(part) + " part has " + std::to_string(sequences) +
-                     " sequences to evaluate, less than batch.micro (" + std::to_string(micro) +
-                     "); " + (test ? "" : "raise validation.sequences, or ") +
-                     "give it more of data.split"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        std::string("the ") + to_string(part) + " part has " + std::to_string(sequences) +
+            " of the sequences that a micro-batch takes (batch.micro " + std::to_string(micro) +
+            "); " + (test ? "" : "raise validation.sequences, or ") + "give it more of data.split"};
   }
   return std::optional(EvaluationPart{std::move(reader), sequences / micro * micro});
 }

@@ -111,10 +111,12 @@ Outcome SampleReader::add_source(const std::string& path, const DataSpec& spec) 
                                      " of its " + std::to_string(source.tokens->documents()) +
                                      " documents that data.split gives to " + to_string(part_) + ","
                                : "";
-    return Error{ErrorCode::kInvalidArgument,
-                 "data " + path + " has" + of + " " + std::to_string(tokens) +
-                     " tokens, a sample needs seq_len + 1 = " + std::to_string(needed) +
-                     "; add text or lower workload.train.data.seq_len"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "data " + path + " has" + of + " " + std::to_string(tokens) +
+            " tokens, a sample needs seq_len + 1 = " + std::to_string(needed) +
+            (is_split(spec.split) ? "; give it more of data.split, add text" : "; add text") +
+            " or lower workload.train.data.seq_len"};
   }
   source.windows = (tokens - 1) / static_cast<uint64_t>(seq_len_);
   // The first source as if it were alone; sources of the same size in orders of their own.

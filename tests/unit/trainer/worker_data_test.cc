@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/base/lineage.h"
 #include "tests/unit/trainer/worker_job.h"
+#include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl {
 namespace {
@@ -103,6 +105,32 @@ TEST(Worker, DocumentsAreKeptApartForEveryWorldSize) {
   EXPECT_NEAR(losses[1][0], losses[0][0], 1e-4);
   EXPECT_NEAR(losses[1][1], losses[0][1], 1e-5);
   EXPECT_NE(across.metrics().front()["loss"], losses[0][1]);
+}
+
+// Steps of 4, 4, 4, 4, 4, 8, 8, 8 samples; after the third, four ranks go on for two.
+TEST(Worker, TheLedgerIsExactWhenRanksChangeWithinABlendAndARamp) {
+  Job job(2);
+  use_blend(job);
+  job.workload.train.batch = {.micro = 1, .global = 8, .ramp = {{20, 4}}};
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const double loss = job.metrics().back()["loss"];
+  // What the controller does before it starts a generation.
+  GenerationRecord record;
+  record.generation = 1;
+  ASSERT_TRUE(create_generation(job.workload.checkpoint_dir, record).ok());
+  record.generation = 2;
+  record.parent = 1;
+  record.start_step = 3;
+  record.checkpoint = "step-3.g1";
+  ASSERT_TRUE(create_generation(job.workload.checkpoint_dir, record).ok());
+  job.resume("step-3.g1", 3);
+  job.workload.world_size = 4;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_NEAR(job.metrics().back()["loss"], loss, 1e-4);
+  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  EXPECT_EQ(ledger->cursor, 44U);
 }
 
 }  // namespace
