@@ -136,6 +136,13 @@ void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {
       .Observe(seconds);
 }
 
+void Metrics::cluster(size_t jobs, size_t serving) {
+  parts_->set("hpctl_cluster_jobs", "Jobs of the cluster controller", {},
+              static_cast<double>(jobs));
+  parts_->set("hpctl_cluster_jobs_serving", "Those whose controller serves now", {},
+              static_cast<double>(serving));
+}
+
 void Metrics::controller(size_t agents, size_t outbox) {
   parts_->set("hpctl_controller_agents", "Agents connected", {}, static_cast<double>(agents));
   parts_->set("hpctl_controller_outbox", "Actions not yet acknowledged", {},

@@ -28,6 +28,8 @@ class Metrics {
   void job(const JobView& view);
   void recovery(uint64_t job, const std::string& name, double seconds);
   void controller(size_t agents, size_t outbox);
+  // Of a cluster controller, any thread: jobs, and those whose controller serves now.
+  void cluster(size_t jobs, size_t serving);
 
  private:
   struct Parts;

@@ -29,7 +29,7 @@ Result<int64_t> parse_number(const std::string& name, const std::string& text) {
 const char kControllerUsage[] =
     R"(usage: hpcontroller [--home DIR] [--metrics HOST:PORT] [--idle-exit SECONDS]
        hpcontroller --job-dir DIR --job N [--nodes LIST] [--successor] [...]
-       hpcontroller --cluster --listen IP:PORT [--state-dir DIR] [--node NAME]
+       hpcontroller --cluster --listen IP:PORT [--state-dir DIR] [--node NAME] [--metrics ...]
        hpcontroller --version | --help | --list-failpoints
 
 Decides what runs: starts the nodes of each job, watches them, and after a fault starts the next

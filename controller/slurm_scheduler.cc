@@ -15,7 +15,7 @@
 namespace hpctl {
 namespace {
 
-constexpr int64_t kBatchScriptMs = 20'000;  // to end the job itself once its agents have ended
+constexpr int64_t kBatchScriptMs = 10'000;  // to end the job itself once its agents have ended
 constexpr int64_t kLookAgainMs = 500;
 constexpr int64_t kCompleteMs = 120'000;  // while slurmctld does not answer
 constexpr int64_t kCompletePauseMs = 2'000;

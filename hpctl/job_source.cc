@@ -6,6 +6,7 @@
 
 #include "common/rpc/nearest_word.h"
 #include "hpctl/controller_client.h"
+#include "hpctl/job_lives.h"
 #include "hpctl/recorded_jobs.h"
 #include "hpctl/slurm_record.h"
 #include "hpctl/submit_directory.h"
@@ -85,7 +86,9 @@ std::unique_ptr<JobSource> open_source(const HomePaths& paths) {
 
 std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job) {
   if (!is_slurm_job(paths, job)) return open_local(paths);
-  if (auto client = ControllerClient::connect(paths, job)) return client;
+  if (auto client = ControllerClient::connect(paths, job)) {
+    return join_lives(std::move(client), open_record(paths, job));
+  }
   return open_record(paths, job);
 }
 

@@ -38,6 +38,10 @@ std::string RecordedJobs::notice(const JobView& job) const {
 
 Result<Explanation> RecordedJobs::why(JobId job) {
   HP_TRY_ASSIGN(const std::vector<EventView> events, read_events(paths_.job_events(job)));
+  return explain(events, job);
+}
+
+Explanation explain(const std::vector<EventView>& events, JobId job) {
   std::vector<core::LogEntry> log;
   for (const EventView& e : events) {
     log.push_back({Seq{e.seq}, e.type, JobId{e.job}, Generation{e.generation}, e.node, e.rank,

@@ -23,4 +23,7 @@ class RecordedJobs final : public JobSource {
   HomePaths paths_;
 };
 
+// The chain behind the job's present state, from its history.
+Explanation explain(const std::vector<EventView>& events, JobId job);
+
 }  // namespace hpctl

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kHelp = R"(
 The history of a job: what happened (WorkerExited, NodeLost, ...), what was decided (StartWorkers,
 RecordGeneration, ...) and every change of state (JobRunning, JobRecovering, ...). Times are UTC.
-Also answers after the controller has gone.
+On Slurm with what was before a requeue. Also answers after the controller has gone.
 
 Examples:
   hpctl events quickstart

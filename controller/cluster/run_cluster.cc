@@ -43,8 +43,13 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   HP_TRY_ASSIGN(const UniqueFd lock, lock_file(options.state_dir + "/lock"));
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   HP_TRY_ASSIGN(JobRows rows, JobRows::open(options.state_dir + "/jobs"));
+  std::unique_ptr<Metrics> metrics;
+  if (!options.metrics.empty()) {
+    HP_TRY_ASSIGN(metrics, Metrics::open(options.metrics));
+    log_info("metrics on " + metrics->address());
+  }
   Supervisor supervisor({programs + "/hpcontroller", options.node, listen_of_jobs(options.listen)},
-                        std::move(rows));
+                        std::move(rows), metrics.get());
   HP_TRY(supervisor.start());
   ClusterService service(supervisor, options.node);
   int port = 0;

@@ -39,9 +39,10 @@ std::string how_it_ended(std::optional<int> code) {
 
 }  // namespace
 
-Supervisor::Supervisor(JobProcessSettings settings, JobRows rows)
+Supervisor::Supervisor(JobProcessSettings settings, JobRows rows, Metrics* metrics)
     : settings_(std::move(settings)),
       rows_(std::move(rows)),
+      metrics_(metrics),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Supervisor::~Supervisor() { stop(); }
@@ -260,8 +261,17 @@ void Supervisor::run() {
   Lock lock(mutex_);
   while (!stopping_) {
     begin_due_lives();
+    show();
     await(lock, next_pause_ms());
   }
+}
+
+void Supervisor::show() const {
+  if (metrics_ == nullptr) return;
+  const auto serving = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+    return entry.second->process && entry.second->has_served;
+  });
+  metrics_->cluster(jobs_.size(), static_cast<size_t>(serving));
 }
 
 // Waits without the lock, then handles what has happened to the processes that were waited for.

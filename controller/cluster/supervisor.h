@@ -25,6 +25,7 @@
 #include "controller/cluster/job_process.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"
+#include "controller/metrics.h"
 #include "proto/hpctl/v1/cluster.pb.h"
 
 namespace hpctl::cluster {
@@ -35,7 +36,8 @@ inline constexpr size_t kMaxStartingOfUser = 4;  // at once
 
 class Supervisor {
  public:
-  Supervisor(JobProcessSettings settings, JobRows rows);
+  // `metrics` may be null; it is told how many jobs there are and outlives this.
+  Supervisor(JobProcessSettings settings, JobRows rows, Metrics* metrics);
   ~Supervisor();  // leaves the controllers alone
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
@@ -72,6 +74,7 @@ class Supervisor {
   void finish_life(const JobPtr& job);
   void begin_due_lives();
   void run();
+  void show() const;
   int next_pause_ms() const;
   void await(Lock& lock, int timeout_ms);
   v1::ClusterJob describe(const Job& job) const;
@@ -79,6 +82,7 @@ class Supervisor {
 
   const JobProcessSettings settings_;
   const JobRows rows_;
+  Metrics* const metrics_;
   const SystemClock clock_;
   const UniqueFd wake_;
   std::mutex mutex_;

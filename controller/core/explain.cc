@@ -24,6 +24,19 @@ bool is_told_at_the_end(const LogEntry& entry) {
   return false;
 }
 
+// The controller that asked for a requeue, or was lost in the middle of a recovery, left a story
+// that the adoption goes on with: its newest entry. Seq{} = there is none.
+Seq before_adoption(const std::map<Seq, std::vector<const LogEntry*>>& by_seq, Seq adoption) {
+  for (auto it = std::make_reverse_iterator(by_seq.lower_bound(adoption)); it != by_seq.rend();
+       ++it) {
+    for (const LogEntry* entry : it->second) {
+      if (entry->type == "RequeueJob" || entry->type == "JobRecovering") return it->first;
+      if (is_state_change(*entry)) return Seq{};
+    }
+  }
+  return Seq{};
+}
+
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
@@ -67,6 +80,7 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     for (const LogEntry* entry : by_seq.at(at)) {
       if (entry->type != "Refused" && entry->because < at)
         before = std::max(before, entry->because);
+      if (entry->type == "JobAdopted") before = std::max(before, before_adoption(by_seq, at));
     }
     at = before;
   }

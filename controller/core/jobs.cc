@@ -68,8 +68,11 @@ void end_node(Transition& t, const Job& job, Node& node) {
     node_ended(t, node, "was down when the job ended");
     return;
   }
+  // One that is just being launched has nothing to clean up; an adopted one may.
+  const bool works = node.state != NodeState::kLaunching || node.launches == 0;
   t.set_state(node, NodeState::kEnding, "the job has ended");
-  t.set_deadline(node, t.now() + kEndNodeTimeoutMs + job.spec.clean_up_ms());
+  t.set_deadline(node, t.now() + (works ? kEndNodeTimeoutMs + job.spec.clean_up_ms()
+                                        : kEndLaunchingTimeoutMs));
   t.issue(EndNode{job.id, node.key.name}, std::string("the job is ") + to_string(job.state));
 }
 

@@ -4,7 +4,9 @@
 #
 #   auto_resume.sh BUILD_DIRECTORY [STARTS] [KILLS]
 #
-# Overhead: `srun true` without the plugin, with it unused, and with it used, in turn (STARTS each).
+# Overhead: `srun true` without the plugin, with it unused, and with it used, in turn (STARTS
+# rounds, each in another order); the figure is the median of the differences within a round, with
+# their quartiles. Begun only once the machine is quiet, else left out.
 # Restart: the same DDP script on one node with 4 ranks loses a rank to SIGKILL; measured is kill ->
 # next completed step, for --auto-resume=1, for torchrun as it is (it looks every 5 s), and for
 # torchrun that looks every 0.1 s, in turn (KILLS each). Prints a table, then one line of JSON.
@@ -17,6 +19,7 @@ starts=${2:-30} kills=${3:-3} # 0 = overhead only
 python=/usr/bin/python3 text=/usr/share/common-licenses/GPL-3
 export GLOO_SOCKET_IFNAME=lo
 
+quantile() { sort -n | awk -v q="$1" '{v[NR] = $1} END {print v[int((NR - 1) * q) + 1]}'; }
 median() { sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 now_us() { local now=${EPOCHREALTIME/[.,]/}; echo "$now"; }
 
@@ -33,11 +36,36 @@ time_start() {
   begin "$1"
   from=$(now_us)
   srun -Q "${options[@]}" -n1 true
-  echo $((($(now_us) - from) / 10)) >>"$work/start.$1" # 10 us
+  took=$(($(now_us) - from))
 }
-for _ in $(seq "$starts"); do
-  for kind in without unused used; do time_start $kind; done
-done
+is_quiet() { # nine tenths of the processors' time idle within a second
+  local before after
+  before=$(awk '/^cpu /{print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9}' /proc/stat)
+  sleep 1
+  after=$(awk '/^cpu /{print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9}' /proc/stat)
+  awk -v b="$before" -v a="$after" \
+    'BEGIN {split(b, x); split(a, y); exit !(y[1] - x[1] >= 0.9 * (y[2] - x[2]))}'
+}
+await_quiet() {
+  local until=$((SECONDS + 120))
+  until is_quiet; do [ $SECONDS -lt $until ] || return 1; done
+}
+orders=("without unused used" "used without unused" "unused used without")
+if await_quiet; then
+  for kind in without unused used; do time_start $kind; done # warm
+  for round in $(seq "$starts"); do
+    declare -A us=()
+    for kind in ${orders[round % 3]}; do
+      time_start "$kind"
+      us[$kind]=$took
+    done
+    echo $((us[unused] - us[without])) >>"$work/start.unused"
+    echo $((us[used] - us[without])) >>"$work/start.used"
+    echo "${us[without]}" >>"$work/start.without"
+  done
+else
+  echo "overhead: skipped, the machine was busy for 120 s ($(cut -d' ' -f1-3 /proc/loadavg))" >&2
+fi
 begin used
 
 pid_of_last_step() { sed -nE '$s/.*"pid": ([0-9]+).*/\1/p' "$1/metrics.jsonl" 2>/dev/null || true; }
@@ -82,9 +110,16 @@ fi
 
 json="{\"benchmark\": \"auto_resume\", \"starts\": $starts, \"kills\": $kills"
 for kind in without unused used; do
-  value=$(median <"$work/start.$kind" | awk '{printf "%.2f", $1 / 100}')
-  printf 'srun true, plugin %-8s %8s ms (median of %s)\n' "$kind" "$value" "$starts"
-  json+=", \"start_${kind}_ms\": $value"
+  [ -e "$work/start.$kind" ] || continue
+  read -r value low high < <(for q in 0.5 0.25 0.75; do quantile $q <"$work/start.$kind"; done |
+    awk '{printf "%.2f ", $1 / 1000}')
+  what="more with the plugin $kind"
+  [ $kind != without ] || what="without the plugin"
+  printf 'srun true, %-28s %7s ms (%s rounds, quartiles %s to %s)\n' "$what" "$value" "$starts" \
+    "$low" "$high"
+  key=overhead_$kind
+  [ $kind != without ] || key=start_without
+  json+=", \"${key}_ms\": $value"
 done
 for kind in ours torchrun torchrun_fast; do
   [ -e "$work/restart.$kind" ] || continue

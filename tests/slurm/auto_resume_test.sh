@@ -131,6 +131,19 @@ wait $!
 check_has "a lost shim ends the step" "task 1 on n2 was lost" "$(cat "$work/told")"
 await_no_process "$work/sleeper"
 
+# --- another Slurm ------------------------------------------------------------------------------
+# What the plugin says about the Slurm it was built for lies where its symbol is.
+cp "$plugin" "$work/other.so"
+offset=$((16#$(nm -D "$plugin" | sed -n 's/ . plugin_version$//p')))
+printf '\0\0\x01\0' | dd of="$work/other.so" bs=1 seek=$offset conv=notrunc status=none
+plugins "$work/other.so"
+told=$(outcome srun -n1 true)
+check_has "built for another Slurm: said" "$work/other.so: Incompatible plugin version" "$told"
+check_has "and the program runs" "exit 0" "$told"
+check_has "without our option" "unrecognized option '--auto-resume" \
+  "$(outcome srun --auto-resume=1 -n1 true)"
+plugins "$plugin"
+
 # --- the plugins of others --------------------------------------------------------------------
 comm='cat /proc/$PPID/comm'
 plugins "$stand_ins/spank_other_auto_resume.so" "$plugin"

@@ -51,8 +51,8 @@ SlurmctldHost=$(hostname -s)($(head_address))
 SlurmctldPort=$port
 SlurmUser=root
 AuthType=auth/munge
-# A requeued job waits as long as a credential lives, 120 s by default.
-AuthInfo=socket=$dir/munge.socket,cred_expire=10
+# A requeued job waits as long as a credential lives, 120 s by default, 5 s at least.
+AuthInfo=socket=$dir/munge.socket,cred_expire=6
 CredType=cred/munge
 StateSaveLocation=$dir/state
 SlurmctldPidFile=$dir/slurmctld.pid

@@ -71,7 +71,8 @@ class ClusterController : public SlurmTest {
     ::setenv("HPCTL_HOME", home_.paths().home().c_str(), 1);
     const auto pid = spawn_in_new_session(
         {{variable("HPCTL_BIN") + "/hpcontroller", "--cluster", "--listen", address_, "--state-dir",
-          home_.directory() + "/state", "--node", kHead, "--ready-fd", std::to_string(kSpawnedFd)},
+          home_.directory() + "/state", "--node", kHead, "--metrics", "127.0.0.1:0", "--ready-fd",
+          std::to_string(kSpawnedFd)},
          log(),
          writer.get(),
          {"HPCTL_CLUSTER"}});
@@ -98,6 +99,17 @@ class ClusterController : public SlurmTest {
     EXPECT_TRUE(record.ok() && *record);
     return record.ok() && *record ? **record : ControllerRecord();
   }
+  // What the service that runs now answers on the path.
+  std::string http_get(const std::string& path) const {
+    const std::string said = read_file(log()).value();
+    const std::string mark = "metrics on 127.0.0.1:";
+    const size_t begin = said.rfind(mark) + mark.size();
+    const std::string port = said.substr(begin, said.find('\n', begin) - begin);
+    return slurm({"bash", "-c",
+                  "exec 3<>/dev/tcp/127.0.0.1/" + port + "; printf 'GET " + path +
+                      " HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"})
+        .out;
+  }
   void expect_node(JobId job, const std::string& node) const {
     EXPECT_EQ(controller(job).node, node) << read_file(log()).value();
   }
@@ -110,6 +122,8 @@ TEST_F(ClusterController, KilledServiceAndKilledController) {
   const SlurmJob spec{.training = kTraining};
   const JobId job = start(spec);
   ASSERT_FALSE(HasFailure());
+  EXPECT_THAT(http_get("/healthz"), HasSubstr("hpctl_controller_up 1"));
+  EXPECT_THAT(http_get("/metrics"), HasSubstr("hpctl_cluster_jobs_serving 1"));
   const json before = status(job);
   kill_service();
   start_service();

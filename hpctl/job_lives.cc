@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/job_lives.h"
+
+#include <algorithm>
+
+#include "hpctl/recorded_jobs.h"
+
+namespace hpctl {
+namespace {
+
+class JobLives final : public JobSource {
+ public:
+  JobLives(std::unique_ptr<JobSource> live, std::unique_ptr<JobSource> record)
+      : live_(std::move(live)), record_(std::move(record)) {}
+
+  Result<std::vector<JobLine>> list_jobs() override { return live_->list_jobs(); }
+  Result<JobView> get_job(JobId job) override { return live_->get_job(job); }
+  Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override {
+    HP_TRY_ASSIGN(std::vector<EventView> events, live_->events(job, after_seq));
+    if (events.empty()) return events;
+    auto before = record_->events(job, after_seq);
+    if (!before.ok()) return events;  // the record is best effort, the controller's word is not
+    const uint64_t first = events.front().seq;
+    std::erase_if(*before, [&](const EventView& event) { return event.seq >= first; });
+    events.insert(events.begin(), before->begin(), before->end());
+    return events;
+  }
+  Result<Explanation> why(JobId job) override {
+    HP_TRY_ASSIGN(const std::vector<EventView> all, events(job, 0));
+    return explain(all, job);
+  }
+  bool is_live() const override { return live_->is_live(); }
+  std::string notice(const JobView& job) const override { return live_->notice(job); }
+
+ private:
+  std::unique_ptr<JobSource> live_;
+  std::unique_ptr<JobSource> record_;
+};
+
+}  // namespace
+
+std::unique_ptr<JobSource> join_lives(std::unique_ptr<JobSource> live,
+                                      std::unique_ptr<JobSource> record) {
+  return std::make_unique<JobLives>(std::move(live), std::move(record));
+}
+
+}  // namespace hpctl
