@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/log.h"
+#include "trainer/device/torch_device.h"
 #include "trainer/runtime.h"
 #include "trainer/stop_request.h"
 #include "trainer/train_loop.h"
@@ -31,12 +32,17 @@ int exit_code_of(const Error& error) {
 
 // LibTorch and the standard library throw; here, around the steps, is where that ends.
 template <typename Body>
-Outcome without_exceptions(Body&& body) {
+auto without_exceptions(Body&& body) -> decltype(body()) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResourceExhausted,
                  "out of memory; use more workers, a smaller batch.micro or a shorter seq_len"};
+  } catch (const c10::OutOfMemoryError& e) {
+    return Error{ErrorCode::kResourceExhausted,
+                 std::string("out of GPU memory; use more workers, a smaller batch.micro or "
+                             "memory.activation_checkpointing: ") +
+                     e.what_without_backtrace()};
   } catch (const c10::Error& e) {
     return Error{ErrorCode::kInternal, std::string("LibTorch: ") + e.what_without_backtrace()};
   } catch (const std::exception& e) {
@@ -65,10 +71,13 @@ extern "C" __attribute__((visibility("default"))) int hptrain_run_engine(
   using namespace hpctl;  // NOLINT(google-build-using-namespace)
   set_log_component("rank " + std::to_string(workload.rank));
   prepare_runtime();
-  log_info("runtime: " + describe(runtime_environment(workload.train.precision)));
+  const Result<Device*> device =
+      without_exceptions([&] { return open_device(workload.local_rank); });
+  if (!device.ok()) return fail(progress, device.error());
+  log_info("runtime: " + describe(runtime_environment(workload.train.precision, **device)));
   // Never destroyed: after a failure a thread may still be writing a shard of a save that nobody
   // will commit, and waiting for the disk would delay the recovery.
-  auto* loop = std::make_unique<TrainLoop>(workload, progress, arena_fd).release();
+  auto* loop = std::make_unique<TrainLoop>(workload, progress, arena_fd, **device).release();
   const Outcome started = without_exceptions([&] { return loop->start(); });
   if (!started.ok()) return fail(progress, started.error());
   const Outcome finished = without_exceptions([&] { return loop->run(); });

@@ -14,6 +14,7 @@ void set_default(const char* name, const char* value) { setenv(name, value, /*ov
 void pin_environment() {
   set_default("OPENBLAS_NUM_THREADS", "1");
   set_default("OMP_NUM_THREADS", "1");
+  set_default("CUBLAS_WORKSPACE_CONFIG", ":4096:8");  // else cuBLAS adds in any order
 #ifdef __x86_64__
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");

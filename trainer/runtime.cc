@@ -54,9 +54,10 @@ void prepare_runtime() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-std::map<std::string, std::string> runtime_environment(const std::string& precision) {
+std::map<std::string, std::string> runtime_environment(const std::string& precision,
+                                                       const Device& device) {
   auto* blas_threads = openblas<int()>("openblas_get_num_threads");
-  return {
+  std::map<std::string, std::string> environment = {
       {"libtorch", compat::torch_version()},
       {"aten_threads", std::to_string(at::get_num_threads())},
       {"aten_isa", aten_isa()},
@@ -65,6 +66,8 @@ std::map<std::string, std::string> runtime_environment(const std::string& precis
       {"onednn_max_cpu_isa", variable_or("ONEDNN_MAX_CPU_ISA", "default")},
       {"precision", precision},
   };
+  environment.merge(device.environment());
+  return environment;
 }
 
 std::string describe(const std::map<std::string, std::string>& environment) {

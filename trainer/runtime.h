@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "trainer/device/device.h"
+
 namespace hpctl {
 
 // One ATen thread: more would change the order of sums in full reductions and norms. (OpenBLAS has
@@ -15,7 +17,8 @@ namespace hpctl {
 void prepare_runtime();
 
 // Names and values of everything that the bits of a result depend on besides the job itself.
-std::map<std::string, std::string> runtime_environment(const std::string& precision);
+std::map<std::string, std::string> runtime_environment(const std::string& precision,
+                                                       const Device& device);
 
 // The same as one line for the log.
 std::string describe(const std::map<std::string, std::string>& environment);

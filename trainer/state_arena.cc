@@ -72,7 +72,9 @@ size_t ArenaGeometry::slot_bytes() const {
   return static_cast<size_t>(shard_elements()) * (sizeof(float) + 2 * size_t{moment_bytes});
 }
 
-size_t ArenaGeometry::bytes() const { return kArenaHeaderBytes + 2 * slot_bytes(); }
+size_t ArenaGeometry::bytes() const {
+  return kArenaHeaderBytes + static_cast<size_t>(slots) * slot_bytes();
+}
 
 Result<StateArena> StateArena::create(int fd, const ArenaGeometry& geometry) {
   const size_t bytes = geometry.bytes();
@@ -86,8 +88,30 @@ Result<StateArena> StateArena::create(int fd, const ArenaGeometry& geometry) {
   return StateArena(geometry, memory);
 }
 
+StateArena StateArena::create(Device& device, const ArenaGeometry& geometry) {
+  return {geometry, device};
+}
+
 StateArena::StateArena(ArenaGeometry geometry, void* memory)
-    : geometry_(std::move(geometry)), header_(new (memory) ArenaHeader{}) {
+    : geometry_(std::move(geometry)),
+      device_(host_device()),
+      header_(new (memory) ArenaHeader{}),
+      state_(static_cast<std::byte*>(memory) + kArenaHeaderBytes) {
+  HP_CHECK(geometry_.slots == 2);
+  write_header();
+}
+
+StateArena::StateArena(ArenaGeometry geometry, Device& device)
+    : geometry_(std::move(geometry)),
+      device_(device),
+      own_header_(std::make_unique<ArenaHeader>()),
+      device_memory_(device, static_cast<size_t>(geometry_.slots) * geometry_.slot_bytes()),
+      header_(own_header_.get()),
+      state_(device_memory_.data()) {
+  write_header();
+}
+
+void StateArena::write_header() {
   int64_t begin = 0;
   for (const int64_t capacity : geometry_.block_capacity) {
     block_begin_.push_back(begin);
@@ -110,21 +134,25 @@ StateArena::StateArena(ArenaGeometry geometry, void* memory)
 StateArena::StateArena(StateArena&& other) noexcept
     : geometry_(std::move(other.geometry_)),
       block_begin_(std::move(other.block_begin_)),
-      header_(std::exchange(other.header_, nullptr)) {}
+      device_(other.device_),
+      own_header_(std::move(other.own_header_)),
+      device_memory_(std::move(other.device_memory_)),
+      header_(std::exchange(other.header_, nullptr)),
+      state_(other.state_) {}
 
 StateArena::~StateArena() {
-  if (header_ != nullptr) munmap(header_, geometry_.bytes());
+  if (header_ != nullptr && !own_header_) munmap(header_, geometry_.bytes());
 }
 
 void* StateArena::part(int slot, StateKind kind, size_t block) {
-  HP_CHECK(slot == 0 || slot == 1);
+  HP_CHECK(slot >= 0 && slot < geometry_.slots);
   const auto elements = static_cast<size_t>(geometry_.shard_elements());
   const size_t each = kind == StateKind::kParam ? sizeof(float) : geometry_.moment_bytes;
-  size_t at = kArenaHeaderBytes + static_cast<size_t>(slot) * geometry_.slot_bytes();
+  size_t at = static_cast<size_t>(slot) * geometry_.slot_bytes();
   if (kind != StateKind::kParam) at += elements * sizeof(float);
   if (kind == StateKind::kExpAvgSq) at += elements * geometry_.moment_bytes;
   at += static_cast<size_t>(block_begin_.at(block)) * each;
-  return reinterpret_cast<std::byte*>(header_) + at;
+  return state_ + at;
 }
 
 float* StateArena::state(int slot, StateKind kind, size_t block) {
@@ -139,20 +167,30 @@ uint16_t* StateArena::bf16_state(int slot, StateKind kind, size_t block) {
 
 void StateArena::read(int slot, StateKind kind, size_t block, int64_t first, std::span<float> out) {
   if (is_bf16(kind)) {
+    std::vector<uint16_t> copied;
     const uint16_t* from = bf16_state(slot, kind, block) + first;
+    if (!device_.is_host()) {
+      copied.resize(out.size());
+      device_.download(from, copied.data(), out.size() * sizeof(uint16_t));
+      from = copied.data();
+    }
     std::transform(from, from + out.size(), out.begin(), float_of_bf16);
   } else {
-    std::copy_n(state(slot, kind, block) + first, out.size(), out.begin());
+    device_.download(state(slot, kind, block) + first, out.data(), out.size_bytes());
   }
 }
 
 void StateArena::write(int slot, StateKind kind, size_t block, int64_t first,
                        std::span<const float> values) {
   if (is_bf16(kind)) {
-    round_to_bf16(values.data(), bf16_state(slot, kind, block) + first,
-                  static_cast<int64_t>(values.size()));
+    std::vector<uint16_t> rounded;
+    uint16_t* to = bf16_state(slot, kind, block) + first;
+    if (!device_.is_host()) rounded.resize(values.size());
+    uint16_t* const host = device_.is_host() ? to : rounded.data();
+    round_to_bf16(values.data(), host, static_cast<int64_t>(values.size()));
+    if (!device_.is_host()) device_.upload(host, to, rounded.size() * sizeof(uint16_t));
   } else {
-    std::copy(values.begin(), values.end(), state(slot, kind, block) + first);
+    device_.upload(values.data(), state(slot, kind, block) + first, values.size_bytes());
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state arena: this rank's shards of parameters and AdamW moments, in memory that outlives the
-// process when the holder hands over a memfd (worker_abi.h, kArenaFd).
+// process when the holder hands over a memfd (worker_abi.h, kArenaFd). On a GPU they are in its
+// memory, in one slot, which a step overwrites in place: its memory is dear, nothing of it outlives
+// the process, and what is known to be unfit is left out before the step.
 //
 // Bytes, native endianness, every part 64-byte aligned:
 //
@@ -21,11 +23,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/device/device.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/mesh.h"
 
@@ -68,6 +72,7 @@ struct ArenaGeometry {
   int32_t shard_index = 0;
   int32_t shard_count = 1;
   uint32_t moment_bytes = 4;
+  int32_t slots = 2;
   std::vector<int64_t> block_capacity;  // shard_capacity of each block at shard_count
   uint64_t layout_hash = 0;
 
@@ -84,14 +89,16 @@ class StateArena {
   // writes a header with both slots unsealed. All memory is reserved here, so that a lack of it is
   // an error with a remedy now and not SIGBUS in a later step.
   static Result<StateArena> create(int fd, const ArenaGeometry& geometry);
+  // In memory of a device, which outlives it. Throws as Device::allocate.
+  static StateArena create(Device& device, const ArenaGeometry& geometry);
   ~StateArena();
   StateArena(StateArena&& other) noexcept;
   StateArena(const StateArena&) = delete;
   StateArena& operator=(const StateArena&) = delete;
   StateArena& operator=(StateArena&&) = delete;
 
-  // Block b's part of one kind in one slot: geometry.block_capacity[b] floats. Not for bf16
-  // moments.
+  // Block b's part of one kind in one slot: geometry.block_capacity[b] floats, at an address of the
+  // device. Not for bf16 moments.
   float* state(int slot, StateKind kind, size_t block);
   // The same for moments that are bf16.
   uint16_t* bf16_state(int slot, StateKind kind, size_t block);
@@ -106,11 +113,14 @@ class StateArena {
   // After its last byte was written.
   void seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation);
 
+  Device& device() const { return device_; }
   const ArenaGeometry& geometry() const { return geometry_; }
   const ArenaHeader& header() const { return *header_; }
 
  private:
   StateArena(ArenaGeometry geometry, void* memory);
+  StateArena(ArenaGeometry geometry, Device& device);
+  void write_header();
   bool is_bf16(StateKind kind) const {
     return kind != StateKind::kParam && geometry_.moment_bytes == 2;
   }
@@ -118,7 +128,11 @@ class StateArena {
 
   ArenaGeometry geometry_;
   std::vector<int64_t> block_begin_;
+  Device& device_;
+  std::unique_ptr<ArenaHeader> own_header_;  // null = at the beginning of the mapping
+  DeviceArray<std::byte> device_memory_;     // empty = the mapping
   ArenaHeader* header_;
+  std::byte* state_;  // slot 0
 };
 
 }  // namespace hpctl

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/train_loop.h"
 
-#include <sys/resource.h>
-
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -49,19 +47,13 @@ std::string trace_path(const Workload& workload) {
          std::to_string(workload.rank) + ".json";
 }
 
-// Of this process so far; getrusage counts in KiB.
-int64_t peak_memory_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
-}
-
 }  // namespace
 
-TrainLoop::TrainLoop(const Workload& workload, Progress& progress, int arena_fd)
+TrainLoop::TrainLoop(const Workload& workload, Progress& progress, int arena_fd, Device& device)
     : workload_(workload),
       progress_(progress),
       arena_fd_(arena_fd),
+      device_(device),
       trace_(trace_path(workload), workload.rank, workload.train.metrics.trace_from,
              workload.train.metrics.trace_steps) {}
 
@@ -117,7 +109,12 @@ Outcome TrainLoop::meet_peers() {
   options.bind_address = workload_.bind_address;
   options.sequence = progress_.collective_counter();
   HP_TRY_ASSIGN(sharding_, sharding_of(workload_.train, workload_.world_size));
-  comms_.emplace(options, sharding_.mesh);
+  HP_TRY_ASSIGN(
+      MeshCommunicators comms,
+      MeshCommunicators::create(options, sharding_.mesh, [&](const CommunicatorOptions& group) {
+        return device_.make_communicator(group);
+      }));
+  comms_.emplace(std::move(comms));
   HP_TRY(comms_->connect());
   log_phase("rendezvous");
   return Ok{};
@@ -143,13 +140,14 @@ Outcome TrainLoop::load_state() {
   const TrainSpec& train = workload_.train;
   const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train.data.seq_len};
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
-  auto state =
-      TrainingState::create(arena_fd_, workload_, data, runtime_environment(train.precision));
+  auto state = TrainingState::create(arena_fd_, workload_, data,
+                                     runtime_environment(train.precision, device_), device_);
   if (!state.ok()) return state.error();
   state_.emplace(std::move(state).value());
-  model_ = make_model(train.model, train.data.seq_len, compute_type(train), train.loss.z_loss);
+  model_ = make_model(train.model, train.data.seq_len, compute_type(train), train.loss.z_loss,
+                      at::Device(device_.name()));
   engine_ = std::make_unique<FullySharded>(*model_, state_->blocks(), *comms_, train, sharding_,
-                                           compute_type(train));
+                                           compute_type(train), device_);
   saver_ = std::make_unique<Saver>(workload_, *state_, comms_->world());
   if (!workload_.ledger_dir.empty()) {
     HP_TRY_ASSIGN(ledger_,
@@ -298,7 +296,7 @@ void TrainLoop::report(const StepSums& sums, double lr) {
                                .comm_s = engine_->wait_seconds(),
                                .data_s = times_.seconds(StepPart::kData),
                                .save_s = times_.seconds(StepPart::kSave),
-                               .peak_memory_bytes = peak_memory_bytes()};
+                               .peak_memory_bytes = device_.peak_memory_bytes()};
   metrics_->append(metrics);
   // Every tenth step, the last one, and where steps are slow, one line per 5 s.
   const bool last = state_->step() == static_cast<uint64_t>(workload_.train.steps);

@@ -30,8 +30,8 @@ namespace hpctl {
 
 class TrainLoop {
  public:
-  // `workload` and `progress` outlive it; `arena_fd` as in StateArena::create.
-  TrainLoop(const Workload& workload, Progress& progress, int arena_fd);
+  // `workload`, `progress` and `device` outlive it; `arena_fd` as in TrainingState::create.
+  TrainLoop(const Workload& workload, Progress& progress, int arena_fd, Device& device);
 
   // Everything before the first step. kDataLoss: the checkpoint of the workload is damaged.
   Outcome start();
@@ -76,6 +76,7 @@ class TrainLoop {
   const Workload& workload_;
   Progress& progress_;
   int arena_fd_;
+  Device& device_;
   std::optional<SampleReader> reader_;
   std::optional<Validation> validation_;
   std::optional<Validation> test_;

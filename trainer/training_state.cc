@@ -14,15 +14,18 @@ namespace hpctl {
 
 Result<TrainingState> TrainingState::create(int arena_fd, const Workload& workload,
                                             const DataIdentity& data,
-                                            const Environment& environment) {
+                                            const Environment& environment, Device& device) {
   std::vector<Block> blocks = model_layout(workload.train.model);
   set_no_decay(blocks, workload.train.optimizer.no_decay);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);
   const bool bf16_moments = workload.train.optimizer.moments == "bf16";
   if (bf16_moments) geometry.moment_bytes = 2;
-  HP_TRY_ASSIGN(StateArena arena, StateArena::create(arena_fd, geometry));
-  TrainingState state(std::move(arena), workload, sharding.mesh, std::move(blocks));
+  geometry.slots = device.is_host() ? 2 : 1;
+  auto arena = device.is_host() ? StateArena::create(arena_fd, geometry)
+                                : Result<StateArena>(StateArena::create(device, geometry));
+  if (!arena.ok()) return arena.error();
+  TrainingState state(std::move(arena).value(), workload, sharding.mesh, std::move(blocks));
   state.data_ = data;
   state.environment_ = environment;
   if (bf16_moments) state.environment_["moments"] = "bf16";
@@ -54,12 +57,24 @@ ElementRange TrainingState::written(size_t block) const {
   return {shard.begin + part.begin, shard.begin + part.end};
 }
 
+std::span<float> TrainingState::host_part(StateKind kind, size_t block,
+                                          std::vector<float>& otherwise) {
+  const auto capacity = static_cast<size_t>(geometry().block_capacity[block]);
+  const bool fp32 = kind == StateKind::kParam || geometry().moment_bytes == sizeof(float);
+  if (fp32 && arena_.device().is_host()) return {arena_.state(slot_, kind, block), capacity};
+  otherwise.resize(capacity);
+  return otherwise;
+}
+
 void TrainingState::fill_from_seed() {
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    const int64_t capacity = geometry().block_capacity[b];
+    const auto capacity = static_cast<size_t>(geometry().block_capacity[b]);
+    std::vector<float> converted;
+    const std::span<float> values = host_part(StateKind::kParam, b, converted);
     fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, padded_shard(b),
-                        arena_.state(slot_, StateKind::kParam, b));
-    const std::vector<float> zeros(static_cast<size_t>(capacity), 0.0F);
+                        values.data());
+    if (!converted.empty()) arena_.write(slot_, StateKind::kParam, b, 0, values);
+    const std::vector<float> zeros(capacity, 0.0F);
     arena_.write(slot_, StateKind::kExpAvg, b, 0, zeros);
     arena_.write(slot_, StateKind::kExpAvgSq, b, 0, zeros);
   }
@@ -84,17 +99,13 @@ Outcome TrainingState::load(const std::string& checkpoint) {
     const ElementRange range =
         shard_range(blocks_[b].numel, geometry().shard_index, geometry().shard_count);
     for (const StateKind kind : kStateKinds) {
-      const bool direct = kind == StateKind::kParam || geometry().moment_bytes == sizeof(float);
-      const auto capacity = static_cast<size_t>(geometry().block_capacity[b]);
-      if (!direct) converted.resize(capacity);
-      const std::span<float> shard(direct ? arena_.state(slot_, kind, b) : converted.data(),
-                                   capacity);
+      const std::span<float> shard = host_part(kind, b, converted);
       const auto size = static_cast<size_t>(range.size());
       std::fill(shard.begin() + range.size(), shard.end(), 0.0F);
       if (size > 0) {
         HP_TRY(loader->load_range(static_cast<int32_t>(b), kind, range, shard.first(size)));
       }
-      if (!direct) arena_.write(slot_, kind, b, 0, shard);
+      if (shard.data() == converted.data()) arena_.write(slot_, kind, b, 0, shard);
     }
   }
   step_ = manifest.step;
@@ -138,17 +149,18 @@ std::vector<const float*> TrainingState::parameter_shards() {
 
 void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>& gradients,
                           uint64_t next_cursor) {
-  const int target = 1 - slot_;
+  const int target = (slot_ + 1) % geometry().slots;
   arena_.unseal(target);
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const ElementRange shard = padded_shard(b);
     const auto step_with = [&](auto moment, ElementRange part, bool decayed) {
       const int64_t at = part.begin - shard.begin;
-      adamw(adam, decayed, part.size(),
-            {arena_.state(slot_, StateKind::kParam, b) + at, moment(slot_, StateKind::kExpAvg) + at,
-             moment(slot_, StateKind::kExpAvgSq) + at, gradients[b] + at},
-            {arena_.state(target, StateKind::kParam, b) + at,
-             moment(target, StateKind::kExpAvg) + at, moment(target, StateKind::kExpAvgSq) + at});
+      arena_.device().adamw(
+          adam, decayed, part.size(),
+          {arena_.state(slot_, StateKind::kParam, b) + at, moment(slot_, StateKind::kExpAvg) + at,
+           moment(slot_, StateKind::kExpAvgSq) + at, gradients[b] + at},
+          {arena_.state(target, StateKind::kParam, b) + at, moment(target, StateKind::kExpAvg) + at,
+           moment(target, StateKind::kExpAvgSq) + at});
     };
     const auto update = [&](ElementRange part, bool decayed) {
       if (geometry().moment_bytes == sizeof(float)) {
@@ -183,8 +195,7 @@ void TrainingState::skip(const std::vector<SampleRange>& samples) {
 Outcome TrainingState::go_back(const std::string& checkpoint) {
   const std::vector<SampleRange> skipped = skipped_;
   const uint64_t skips = stability_.skips;
-  arena_.unseal(0);
-  arena_.unseal(1);
+  for (int slot = 0; slot < geometry().slots; ++slot) arena_.unseal(slot);
   if (checkpoint.empty()) {
     fill_from_seed();
     step_ = 0;

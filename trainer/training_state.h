@@ -25,18 +25,21 @@ class TrainingState {
  public:
   using Environment = std::map<std::string, std::string>;
 
-  // `arena_fd` as in StateArena::create. A checkpoint that is missing or damaged gives kDataLoss
-  // (another one may do); one of another model, data or seed kInvalidArgument. `environment` is
-  // what bit-exactness depends on; a difference to the checkpoint's is noted as inexact.
+  // `arena_fd` as in StateArena::create, for the host's memory only; the device outlives it. A
+  // checkpoint that is missing or damaged gives kDataLoss (another one may do); one of another
+  // model, data or seed kInvalidArgument. `environment` is what bit-exactness depends on; a
+  // difference to the checkpoint's is noted as inexact.
   static Result<TrainingState> create(int arena_fd, const Workload& workload,
-                                      const DataIdentity& data, const Environment& environment);
+                                      const DataIdentity& data, const Environment& environment,
+                                      Device& device = host_device());
 
   const std::vector<Block>& blocks() const { return blocks_; }
   uint64_t step() const { return step_; }
   uint64_t sample_cursor() const { return sample_cursor_; }
   const std::vector<SampleRange>& skipped() const { return skipped_; }
 
-  // This rank's parameter shard of each block, valid until the second apply() from now.
+  // This rank's parameter shard of each block, on the device. In host memory valid until the second
+  // apply() from now, elsewhere until the next.
   std::vector<const float*> parameter_shards();
   // Of the newest sealed state, elements `range` of a block, which this rank must hold.
   void read_sealed(StateKind kind, size_t block, ElementRange range, std::span<float> out) {
@@ -68,6 +71,9 @@ class TrainingState {
   TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
                 std::vector<Block> blocks);
 
+  // In host memory a block's part of the state itself, else `otherwise`, which must be written
+  // back.
+  std::span<float> host_part(StateKind kind, size_t block, std::vector<float>& otherwise);
   void fill_from_seed();
   Outcome load(const std::string& checkpoint);
   void note_inexact(const Manifest& loaded);

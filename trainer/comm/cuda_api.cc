@@ -28,6 +28,8 @@ Result<Api> open() {
   find("cudaMallocHost", api.host_malloc);
   find("cudaFreeHost", api.host_free);
   find("cudaMemcpyAsync", api.copy_async);
+  find("cudaDeviceGetAttribute", api.device_attribute);
+  find("cudaMemGetInfo", api.memory_info);
   find("cudaGetErrorString", api.error_string);
   HP_TRY(find.outcome());
   return api;

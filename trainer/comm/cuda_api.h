@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few functions of the CUDA runtime that the NCCL communicator needs, found at run time: every
+// The few functions of the CUDA runtime that we need, found at run time: every
 // build compiles this, and a machine without CUDA runs it. Declarations are ours; names, numbers
 // and meaning are those of the CUDA Runtime API reference. A process that has loaded a CUDA
 // LibTorch gets that very library.
@@ -19,7 +19,10 @@ using Stream = void*;                     // cudaStream_t; nullptr = the default
 using Event = void*;                      // cudaEvent_t
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
-inline constexpr int kCopyDefault = 4;  // cudaMemcpyDefault: by the addresses
+inline constexpr int kCopyDefault = 4;       // cudaMemcpyDefault: by the addresses
+inline constexpr int kMultiprocessors = 16;  // cudaDeviceAttr
+inline constexpr int kCapabilityMajor = 75;
+inline constexpr int kCapabilityMinor = 76;
 
 struct Api {
   Status (*set_device)(int device);
@@ -35,6 +38,8 @@ struct Api {
   Status (*host_malloc)(void**, size_t);  // page-locked: copies to and from it never block
   Status (*host_free)(void*);
   Status (*copy_async)(void* to, const void* from, size_t bytes, int kind, Stream);
+  Status (*device_attribute)(int* value, int attribute, int device);
+  Status (*memory_info)(size_t* free, size_t* total);
   const char* (*error_string)(Status);
 };
 

@@ -4,6 +4,7 @@
 // collectives of all three in the same order, as for one (communicator.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "trainer/comm/communicator.h"
@@ -11,10 +12,16 @@
 
 namespace hpctl {
 
+using CommunicatorFactory =
+    std::function<Result<std::unique_ptr<Communicator>>(const CommunicatorOptions&)>;
+
 class MeshCommunicators {
  public:
-  // `options.world_size` = mesh.world_size().
+  // `options.world_size` = mesh.world_size(). By make_communicator().
   MeshCommunicators(const CommunicatorOptions& options, const Mesh& mesh);
+  // The same with communicators of another kind, or the first error of their making.
+  static Result<MeshCommunicators> create(const CommunicatorOptions& options, const Mesh& mesh,
+                                          const CommunicatorFactory& make);
 
   // Meets the peers of all groups; call once, first.
   Outcome connect();
@@ -27,6 +34,8 @@ class MeshCommunicators {
   void abort();
 
  private:
+  MeshCommunicators() = default;
+
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Communicator> shard_;      // null = the world's
   std::unique_ptr<Communicator> replicate_;  // null = the world's

@@ -6,10 +6,15 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/api/include/torch/version.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <string>
+
+#define HP_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) ||     \
+   (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 namespace hpctl::compat {
 
@@ -18,15 +23,98 @@ inline std::string torch_version() {
          std::to_string(TORCH_VERSION_PATCH);
 }
 
+// A flat tensor of `count` elements over memory that it does not own. `device` as LibTorch writes
+// it; naming it spares LibTorch asking the driver.
+inline at::Tensor tensor_over(void* memory, int64_t count, at::ScalarType type,
+                              const std::string& device) {
+  const at::Device where(device);
+  return at::for_blob(memory, {count})
+      .deleter([](void*) {})
+      .options(at::TensorOptions(type).device(where))
+      .target_device(where)
+      .make_tensor();
+}
+
+// Host memory of a batch to a device, by way of page-locked memory, so that the host need not wait.
+inline at::Tensor to_device(const at::Tensor& tensor, const std::string& device) {
+  const at::Device where(device);
+  if (where == tensor.device()) return tensor;
+  return tensor.pin_memory().to(where, /*non_blocking=*/true);
+}
+
 // Points the storage under `tensor`, and so all its views, at other memory without telling
 // autograd. `memory` is not owned; null with 0 bytes takes the memory away, and a use of the
 // tensor then faults at address 0 instead of reading stale values.
 inline void set_storage_memory(const at::Tensor& tensor, void* memory, size_t bytes) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(at::DataPtr(
-      memory, nullptr, [](void*) {}, at::Device(at::kCPU)));
+      memory, nullptr, [](void*) {}, tensor.device()));
   storage->set_nbytes(bytes);
 }
+
+// On a GPU the same input shall give the same bits, and matrix products of fp32 shall be of fp32.
+// cuBLAS wants CUBLAS_WORKSPACE_CONFIG set for that (pin_environment.h). Not "warn only": flash
+// attention would take that for leave to add in any order.
+inline void compute_deterministically() {
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setBenchmarkCuDNN(false);
+  at::globalContext().setAllowTF32CuBLAS(false);
+#if HP_TORCH_AT_LEAST(2, 2)
+  // Else every new tensor is filled first.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+#endif
+}
+
+// Causal attention in one kernel that never has all the weights in memory. q: [B, T, H, h]; k, v:
+// [B, T, K, h], K divides H -> [B, T, H, h].
+#if HP_TORCH_AT_LEAST(2, 4)
+inline constexpr bool kHasFusedAttention = true;
+inline at::Tensor fused_causal_attention(const at::Tensor& q, const at::Tensor& k,
+                                         const at::Tensor& v, double scale) {
+  const int64_t group = q.size(2) / k.size(2);
+  const at::Tensor rows = q.transpose(1, 2);
+#if HP_TORCH_AT_LEAST(2, 5)
+  return at::scaled_dot_product_attention(rows, k.transpose(1, 2), v.transpose(1, 2), {}, 0.0,
+                                          /*is_causal=*/true, scale, /*enable_gqa=*/group > 1)
+      .transpose(1, 2);
+#else
+  const auto repeated = [&](const at::Tensor& x) {
+    return (group > 1 ? x.repeat_interleave(group, 2) : x).transpose(1, 2);
+  };
+  return at::scaled_dot_product_attention(rows, repeated(k), repeated(v), {}, 0.0,
+                                          /*is_causal=*/true, scale)
+      .transpose(1, 2);
+#endif
+}
+#else
+inline constexpr bool kHasFusedAttention = false;
+inline at::Tensor fused_causal_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                         double) {
+  TORCH_CHECK(false, "LibTorch ", torch_version(), " has no fused attention that we use");
+}
+#endif
+
+// One step of AdamW in place in one kernel, all tensors fp32 and on a GPU. `number` and
+// `inverse_scale` are fp32 scalars on that GPU: the step's number from 1, and what the gradient,
+// which is overwritten, is divided by.
+#if HP_TORCH_AT_LEAST(2, 1)
+inline constexpr bool kHasFusedAdamW = true;
+inline void fused_adamw(const at::Tensor& param, const at::Tensor& gradient,
+                        const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
+                        const at::Tensor& number, const at::Tensor& inverse_scale, double lr,
+                        double beta1, double beta2, double weight_decay, double eps) {
+  at::_fused_adamw_({param}, {gradient}, {exp_avg}, {exp_avg_sq}, {}, {number}, lr, beta1, beta2,
+                    weight_decay, eps, /*amsgrad=*/false, /*maximize=*/false, inverse_scale);
+}
+#else
+inline constexpr bool kHasFusedAdamW = false;
+inline void fused_adamw(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                        const at::Tensor&, const at::Tensor&, double, double, double, double,
+                        double) {
+  TORCH_CHECK(false, "LibTorch ", torch_version(), " has no fused AdamW");
+}
+#endif
 
 // Runs the graph behind `output` backwards from `gradient` (undefined for a scalar).
 inline void backward(const at::Tensor& output, const at::Tensor& gradient) {

@@ -9,12 +9,17 @@
 
 namespace hpctl {
 
-CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute)
+CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
+                                 at::Device device)
     : compute_(compute),
       wide_(wide_type(compute)),
       group_(model.heads / model.kv_heads),
-      scale_(1.0 / std::sqrt(static_cast<double>(model.dim / model.heads))) {
-  mask_ = at::full({seq_len, seq_len}, -std::numeric_limits<float>::infinity(), wide_).triu(1);
+      scale_(1.0 / std::sqrt(static_cast<double>(model.dim / model.heads))),
+      fused_(compat::kHasFusedAttention && device.is_cuda() && wide_ != compute) {
+  if (fused_) return;
+  mask_ = at::full({seq_len, seq_len}, -std::numeric_limits<float>::infinity(), wide_)
+              .triu(1)
+              .to(device);
 }
 
 // With documents, the tokens of all sequences are one row, cut by one operation: its gradient is
@@ -39,6 +44,7 @@ at::Tensor CausalAttention::operator()(const at::Tensor& q, const at::Tensor& k,
 // along the rows of one product, so keys and values are not copied per query head.
 at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k,
                                   const at::Tensor& v) const {
+  if (fused_) return compat::fused_causal_attention(q, k, v, scale_).flatten(2);
   const int64_t batch = q.size(0);
   const int64_t tokens = q.size(1);
   const int64_t kv_heads = k.size(2);

@@ -14,7 +14,8 @@ namespace hpctl {
 class CausalAttention {
  public:
   // For sequences of `seq_len` tokens; `compute` as in make_model().
-  CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute);
+  CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
+                  at::Device device = at::kCPU);
 
   // q: [B, T, H, h]; k, v: [B, T, K, h] -> [B, T, H * h]
   at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -27,6 +28,7 @@ class CausalAttention {
   at::ScalarType wide_;
   int64_t group_;
   double scale_;
+  bool fused_;       // by LibTorch's own kernel: on a GPU, in bf16 or fp16
   at::Tensor mask_;  // [T, T]: 0 where attention is allowed, -inf in the future
 };
 

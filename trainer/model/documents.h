@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "trainer/compat/torch_compat.h"
@@ -20,6 +21,10 @@ struct Documents {
                          // is empty
 
   bool empty() const { return lengths.empty(); }
+  // The same with `positions` where the model computes.
+  Documents on(const std::string& device) const {
+    return {lengths, empty() ? positions : compat::to_device(positions, device)};
+  }
 };
 
 // `positions` [B, T] begin again with 0 at every document and at every sequence.

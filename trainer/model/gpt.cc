@@ -21,11 +21,12 @@ Tensor project(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
 
 }  // namespace
 
-Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss)
+Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
+         at::Device device)
     : Model(z_loss),
       model_(model),
       wide_(wide_type(compute)),
-      attention_(model, seq_len, compute) {}
+      attention_(model, seq_len, compute, device) {}
 
 Tensor Gpt::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                   const Documents& documents) const {

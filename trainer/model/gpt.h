@@ -17,7 +17,8 @@ namespace hpctl {
 class Gpt : public Model {
  public:
   // As make_model().
-  Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss = 0);
+  Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss = 0,
+      at::Device device = at::kCPU);
 
   at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
                    const Documents& documents) const override;

@@ -15,19 +15,20 @@ enum HeadParameter { kFinalNorm, kOutput };
 
 }  // namespace
 
-Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss)
+Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
+             at::Device device)
     : Model(z_loss),
       model_(model),
       compute_(compute),
       wide_(wide_type(compute)),
-      attention_(model, seq_len, compute) {
+      attention_(model, seq_len, compute, device) {
   const at::NoGradGuard no_grad;
   // Angles in fp64, since fp32 loses whole turns at long positions.
   const Tensor frequency = at::tensor(rotary_frequencies(model), at::kDouble);
   const Tensor half = at::outer(at::arange(seq_len, at::kDouble), frequency);
   const Tensor angle = at::cat({half, half}, 1).unsqueeze(1);
-  cos_ = angle.cos().to(wide_);
-  sin_ = angle.sin().to(wide_);
+  cos_ = angle.cos().to(wide_).to(device);
+  sin_ = angle.sin().to(wide_).to(device);
 }
 
 Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,

@@ -16,7 +16,8 @@ namespace hpctl {
 class Llama : public Model {
  public:
   // As make_model().
-  Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss = 0);
+  Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss = 0,
+        at::Device device = at::kCPU);
 
   at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
                    const Documents& documents) const override;

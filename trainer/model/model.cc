@@ -16,10 +16,10 @@ Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) con
 }
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss) {
+                                  double z_loss, at::Device device) {
   HP_CHECK(model.arch == "llama" || model.arch == "gpt");
-  if (model.arch == "gpt") return std::make_unique<Gpt>(model, seq_len, compute, z_loss);
-  return std::make_unique<Llama>(model, seq_len, compute, z_loss);
+  if (model.arch == "gpt") return std::make_unique<Gpt>(model, seq_len, compute, z_loss, device);
+  return std::make_unique<Llama>(model, seq_len, compute, z_loss, device);
 }
 
 }  // namespace hpctl

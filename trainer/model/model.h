@@ -58,8 +58,8 @@ class Model {
 };
 
 // Of model.arch. `compute` is at::kFloat, at::kBFloat16 or at::kDouble, the type of parameters and
-// activations. `z_loss` as in LossSpec.
+// activations. `z_loss` as in LossSpec. Its own tensors, and what it is given, are on `device`.
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss = 0);
+                                  double z_loss = 0, at::Device device = at::kCPU);
 
 }  // namespace hpctl

@@ -50,7 +50,10 @@ void update(const AdamStep& s, bool decayed, int64_t count, const AdamSource<T, 
 
 AdamStep::AdamStep(const OptimizerSpec& spec, uint64_t step, double learning_rate,
                    double gradient_scale)
-    : beta1(spec.beta1),
+    : number(static_cast<double>(step)),
+      learning_rate(learning_rate),
+      weight_decay(spec.weight_decay),
+      beta1(spec.beta1),
       beta2(spec.beta2),
       eps(spec.eps),
       decay(1.0 - learning_rate * spec.weight_decay),

@@ -39,6 +39,8 @@ struct AdamTarget {
 struct AdamStep {
   AdamStep(const OptimizerSpec& spec, uint64_t step, double learning_rate, double gradient_scale);
 
+  double number;  // of the step
+  double learning_rate, weight_decay;
   double beta1, beta2, eps;
   double decay;      // 1 - lr * weight_decay
   double step_size;  // lr / (1 - beta1^t)

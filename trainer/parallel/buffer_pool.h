@@ -4,16 +4,19 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <vector>
+
+#include "trainer/device/device.h"
 
 namespace hpctl {
 
 class BufferPool {
  public:
-  explicit BufferPool(size_t bytes_each) : bytes_each_((bytes_each + 63) / 64 * 64) {}
+  // The device outlives it.
+  explicit BufferPool(size_t bytes_each, Device& device = host_device())
+      : bytes_each_(bytes_each), device_(device) {}
 
-  // 64-byte aligned, `bytes_each` long, contents undefined. Throws std::bad_alloc.
+  // 64-byte aligned, `bytes_each` long, contents undefined. Throws as Device::allocate.
   void* take();
   void give_back(void* buffer) { free_.push_back(buffer); }
 
@@ -21,12 +24,9 @@ class BufferPool {
   size_t made() const { return all_.size(); }
 
  private:
-  struct Release {
-    void operator()(void* buffer) const;
-  };
-
   size_t bytes_each_;
-  std::vector<std::unique_ptr<void, Release>> all_;
+  Device& device_;
+  std::vector<DeviceArray<std::byte>> all_;
   std::vector<void*> free_;
 };
 

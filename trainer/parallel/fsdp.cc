@@ -5,7 +5,6 @@
 #include <chrono>
 
 #include "common/base/check.h"
-#include "trainer/optim/grad_norm.h"
 
 namespace hpctl {
 
@@ -61,14 +60,15 @@ void note(ScheduleTrace* trace, ScheduleEvent event, size_t block) {
 
 FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
                            MeshCommunicators& comms, const TrainSpec& train,
-                           const Sharding& sharding, at::ScalarType compute)
+                           const Sharding& sharding, at::ScalarType compute, Device& device)
     : model_(model),
+      device_(device),
       sharding_(sharding),
       first_replica_(comms.replicate().rank() == 0),
       chunk_tokens_(train.loss.chunk_tokens),
       tied_(train.model.tied_embeddings),
       head_(blocks.size() - 1),
-      reducer_(elements_of(blocks), comms, sharding.whole_gradients) {
+      reducer_(elements_of(blocks), comms, sharding.whole_gradients, device) {
   HP_CHECK(blocks.size() >= 3);
   const int shards = comms.shard().world_size();
   size_t largest = 0;
@@ -79,10 +79,10 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
     if (sharding.keep_parameters || parameter_buffers_.empty()) {
       const size_t own = ShardedBlock::gather_bytes(block, shards, compute);
       parameter_buffers_.push_back(
-          std::make_unique<BufferPool>(sharding.keep_parameters ? own : largest));
+          std::make_unique<BufferPool>(sharding.keep_parameters ? own : largest, device));
     }
-    blocks_.push_back(
-        std::make_unique<ShardedBlock>(block, comms.shard(), compute, *parameter_buffers_.back()));
+    blocks_.push_back(std::make_unique<ShardedBlock>(block, comms.shard(), compute,
+                                                     *parameter_buffers_.back(), device));
   }
   for (size_t b = kEmbed; b <= head_; ++b) {
     uses_.push_back(b);
@@ -111,11 +111,12 @@ void FullySharded::begin_step(std::vector<const float*> shards, int micro_batche
 }
 
 double FullySharded::gradient_squares() const {
-  double squares = 0;
-  for (size_t b = kEmbed; first_replica_ && b <= head_; ++b) {
-    squares += sum_of_squares(gradient(b), gradient_elements(b));
+  if (!first_replica_) return 0;
+  std::vector<std::span<const float>> shards;
+  for (size_t b = kEmbed; b <= head_; ++b) {
+    shards.emplace_back(gradient(b), static_cast<size_t>(gradient_elements(b)));
   }
-  return squares;
+  return device_.sum_of_squares(shards);
 }
 
 Outcome FullySharded::begin_gather(size_t block) {
@@ -157,11 +158,11 @@ Outcome FullySharded::reduce(size_t block) {
 Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
                                               double scale, const Documents& documents) {
   HP_CHECK(micro_batches_left_ > 0);
-  documents_ = documents;
-  HP_TRY(forward(tokens));
-  double loss_sum = 0;
+  documents_ = documents.on(device_.name());
+  HP_TRY(forward(compat::to_device(tokens, device_.name())));
+  at::Tensor loss_sum;
   at::Tensor gradient;
-  HP_TRY(backward_head(targets, scale, loss_sum, gradient));
+  HP_TRY(backward_head(compat::to_device(targets, device_.name()), scale, loss_sum, gradient));
   HP_TRY(backward_layers(gradient));
   {
     const Traced span(trace_, ScheduleEvent::kBackward, kEmbed);
@@ -173,7 +174,8 @@ Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at
   const WaitTimer timer(wait_seconds_);
   HP_TRY(reducer_.finish_micro_batch());
   --micro_batches_left_;
-  return loss_sum;
+  // A GPU's work of this micro-batch is all ordered: only here does the host wait for it.
+  return loss_sum.item<double>();
 }
 
 // Leaves the head's input behind, and gathered what the head needs.
@@ -195,7 +197,7 @@ Outcome FullySharded::forward(const at::Tensor& tokens) {
   return acquire();
 }
 
-Outcome FullySharded::backward_head(const at::Tensor& targets, double scale, double& loss_sum,
+Outcome FullySharded::backward_head(const at::Tensor& targets, double scale, at::Tensor& loss_sum,
                                     at::Tensor& gradient) {
   {
     const Traced span(trace_, ScheduleEvent::kBackward, head_);
@@ -210,26 +212,27 @@ Outcome FullySharded::backward_head(const at::Tensor& targets, double scale, dou
   return reduce(head_);
 }
 
-// Loss and gradient of the head, `chunk_tokens` rows of logits at a time.
-double FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale) {
+// Sum of the loss, in fp64, and gradient of the head, `chunk_tokens` rows of logits at a time.
+at::Tensor FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& targets,
+                                       double scale) {
   std::vector<at::Tensor> parameters = blocks_[head_]->parameters();
   if (tied_) parameters.push_back(blocks_[kEmbed]->parameters().front());
   if (chunk_tokens_ == 0 || chunk_tokens_ >= targets.numel()) {
     const Model::Loss loss = model_.loss(model_.logits(parameters, x), targets);
     compat::backward(loss.objective * scale, {});
-    return loss.entropy.item<double>();
+    return loss.entropy.detach().to(at::kDouble);
   }
   const at::Tensor rows = x.detach().view({-1, x.size(-1)});
   const at::Tensor labels = targets.reshape({-1});
   at::Tensor gradient = at::empty_like(rows);
-  double loss_sum = 0;
+  at::Tensor loss_sum = at::zeros({}, x.options().dtype(at::kDouble));
   for (int64_t first = 0; first < labels.numel(); first += chunk_tokens_) {
     const int64_t count = std::min(chunk_tokens_, labels.numel() - first);
     at::Tensor chunk = rows.narrow(0, first, count).detach().set_requires_grad(true);
     const Model::Loss loss =
         model_.loss(model_.logits(parameters, chunk), labels.narrow(0, first, count));
     compat::backward(loss.objective * scale, {});
-    loss_sum += loss.entropy.item<double>();
+    loss_sum.add_(loss.entropy.detach().to(at::kDouble));
     gradient.narrow(0, first, count).copy_(chunk.grad());
   }
   x.mutable_grad() = gradient.view(x.sizes());

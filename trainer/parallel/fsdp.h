@@ -40,9 +40,11 @@ namespace hpctl {
 
 class FullySharded {
  public:
-  // `blocks` (the layout of the model) and the communicators outlive it.
+  // `blocks` (the layout of the model), the communicators and the device, on which the model
+  // computes, outlive it.
   FullySharded(const Model& model, const std::vector<Block>& blocks, MeshCommunicators& comms,
-               const TrainSpec& train, const Sharding& sharding, at::ScalarType compute);
+               const TrainSpec& train, const Sharding& sharding, at::ScalarType compute,
+               Device& device = host_device());
 
   // Of a step of `micro_batches` calls of forward_backward; `shards[b]` is this rank's fp32 shard
   // of block b, which stays as it is until the next begin_step.
@@ -83,13 +85,14 @@ class FullySharded {
   Outcome begin_gather(size_t block);
   void release(size_t block);
   Outcome forward(const at::Tensor& tokens);
-  Outcome backward_head(const at::Tensor& targets, double scale, double& loss_sum,
+  Outcome backward_head(const at::Tensor& targets, double scale, at::Tensor& loss_sum,
                         at::Tensor& gradient);
-  double backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale);
+  at::Tensor backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale);
   Outcome backward_layers(at::Tensor& gradient);
   Outcome reduce(size_t block);
 
   const Model& model_;
+  Device& device_;
   Sharding sharding_;
   bool first_replica_;
   int64_t chunk_tokens_;

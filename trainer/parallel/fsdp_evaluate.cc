@@ -21,11 +21,12 @@ Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor
                                       const Documents& documents) {
   HP_CHECK(micro_batches_left_ == 0);
   const at::AutoGradMode mode(false);
-  at::Tensor x = tokens;
+  const Documents here = documents.on(device_.name());
+  at::Tensor x = compat::to_device(tokens, device_.name());
   for (size_t b = 0; b < head_; ++b) {
     HP_TRY(gather(b));
     const std::vector<at::Tensor>& parameters = blocks_[b]->parameters();
-    x = b == 0 ? model_.embed(parameters, x, documents) : model_.layer(parameters, x, documents);
+    x = b == 0 ? model_.embed(parameters, x, here) : model_.layer(parameters, x, here);
     if (!sharding_.keep_parameters) release(b);
   }
   HP_TRY(gather(head_));
@@ -35,18 +36,19 @@ Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor
     parameters.push_back(blocks_[0]->parameters().front());
   }
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
-  const at::Tensor labels = targets.reshape({-1});
+  const at::Tensor labels = compat::to_device(targets, device_.name()).reshape({-1});
   const int64_t chunk = chunk_tokens_ == 0 ? labels.numel() : chunk_tokens_;
-  double loss_sum = 0;
+  at::Tensor loss_sum = at::zeros({}, x.options().dtype(at::kDouble));
   for (int64_t first = 0; first < labels.numel(); first += chunk) {
     const int64_t count = std::min(chunk, labels.numel() - first);
     const at::Tensor logits = model_.logits(parameters, rows.narrow(0, first, count));
-    loss_sum += model_.loss(logits, labels.narrow(0, first, count)).entropy.item<double>();
+    const Model::Loss loss = model_.loss(logits, labels.narrow(0, first, count));
+    loss_sum.add_(loss.entropy.to(at::kDouble));
   }
   parameters.clear();
   if (!sharding_.keep_parameters) release(head_);
   if (!sharding_.keep_parameters && tied_) release(0);
-  return loss_sum;
+  return loss_sum.item<double>();
 }
 
 // Waits for it, too.

@@ -17,11 +17,13 @@ int64_t largest(const std::vector<int64_t>& values) {
 }  // namespace
 
 GradientReducer::GradientReducer(const std::vector<int64_t>& elements, MeshCommunicators& comms,
-                                 bool whole_gradients)
+                                 bool whole_gradients, Device& device)
     : comms_(comms),
+      device_(device),
       whole_gradients_(whole_gradients),
       buffers_(static_cast<size_t>(shard_capacity(largest(elements), comms.shard().world_size())) *
-               comms.shard().world_size() * sizeof(float)),
+                   comms.shard().world_size() * sizeof(float),
+               device),
       blocks_(elements.size()) {
   const int shards = comms.shard().world_size();
   const int replicas = comms.replicate().world_size();
@@ -31,13 +33,18 @@ GradientReducer::GradientReducer(const std::vector<int64_t>& elements, MeshCommu
     BlockMemory& block = blocks_[b];
     block.shard_elements = shard_capacity(elements[b], shards);
     const int64_t padded = static_cast<int64_t>(replica_chunk(b)) * replicas;
-    block.kept.resize(whole_gradients ? std::max(padded, block.shard_elements * shards) : padded);
+    const int64_t kept = whole_gradients ? std::max(padded, block.shard_elements * shards) : padded;
+    block.kept = DeviceArray<float>(device, static_cast<size_t>(kept));
+    // What is behind the gradient takes part in the collectives.
+    device.zero(block.kept.data(), kept);
     block.shard = block.kept.data();
     if (!whole_gradients) continue;
     block.whole = block.kept.data();
     block.shard += block.shard_elements * comms.shard().rank();
   }
-  if (!whole_gradients) partial_.resize(shard_capacity(largest(elements), shards));
+  if (whole_gradients) return;
+  partial_ =
+      DeviceArray<float>(device, static_cast<size_t>(shard_capacity(largest(elements), shards)));
 }
 
 // What each replica adds up of a shard.
@@ -59,7 +66,7 @@ float* GradientReducer::whole(size_t block) {
     HP_CHECK(memory.whole == nullptr);
     memory.whole = static_cast<float*>(buffers_.take());
   }
-  if (!whole_gradients_ || micro_batch_ == 0) std::fill_n(memory.whole, elements, 0.0F);
+  if (!whole_gradients_ || micro_batch_ == 0) device_.zero(memory.whole, elements);
   return memory.whole;
 }
 
@@ -112,7 +119,7 @@ void GradientReducer::finish_scatter(size_t block) {
   buffers_.give_back(memory.whole);
   memory.whole = nullptr;
   if (micro_batch_ == 0) return;
-  for (int64_t i = 0; i < memory.shard_elements; ++i) memory.shard[i] += partial_[i];
+  device_.add(partial_.data(), memory.shard, memory.shard_elements);
 }
 
 Outcome GradientReducer::begin_replicas(Reduction& reduction) {

@@ -26,9 +26,9 @@ namespace hpctl {
 
 class GradientReducer {
  public:
-  // `elements[b]` = numel of block b. The communicators outlive it.
+  // `elements[b]` = numel of block b. The communicators and the device outlive it.
   GradientReducer(const std::vector<int64_t>& elements, MeshCommunicators& comms,
-                  bool whole_gradients);
+                  bool whole_gradients, Device& device);
 
   void begin_step(int micro_batches);
   // Where the backward pass of `block` in this micro-batch adds its gradient: the block's elements
@@ -47,7 +47,7 @@ class GradientReducer {
   enum class Stage { kScatter, kReplicas, kShare };
   struct BlockMemory {
     int64_t shard_elements = 0;
-    std::vector<float> kept;  // the whole gradient, or the shard of the sum
+    DeviceArray<float> kept;  // the whole gradient, or the shard of the sum
     float* shard = nullptr;   // in `kept`
     float* whole = nullptr;   // in `kept`, or a pool buffer while one is used
   };
@@ -64,10 +64,11 @@ class GradientReducer {
   void finish_scatter(size_t block);
 
   MeshCommunicators& comms_;
+  Device& device_;
   bool whole_gradients_;
   BufferPool buffers_;
   std::vector<BlockMemory> blocks_;
-  std::vector<float> partial_;  // reduced shard of the 2nd and later micro-batches
+  DeviceArray<float> partial_;  // reduced shard of the 2nd and later micro-batches
   std::deque<Reduction> under_way_;
   int micro_batch_ = 0;
   int micro_batches_ = 0;

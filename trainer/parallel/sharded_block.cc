@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/parallel/sharded_block.h"
 
-#include <cstring>
-
 #include "common/base/check.h"
-#include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
 
@@ -13,18 +10,18 @@ size_t ShardedBlock::gather_bytes(const Block& layout, int shards, at::ScalarTyp
 }
 
 ShardedBlock::ShardedBlock(const Block& layout, Communicator& comm, at::ScalarType type,
-                           BufferPool& parameter_buffers)
+                           BufferPool& parameter_buffers, Device& device)
     : comm_(comm),
       layout_(layout),
       type_(type),
       shard_elements_(shard_capacity(layout.numel, comm.world_size())),
-      parameter_buffers_(parameter_buffers) {
+      parameter_buffers_(parameter_buffers),
+      device_(device) {
   HP_CHECK(type == at::kFloat || type == at::kBFloat16);
   const at::NoGradGuard no_grad;
   // Views check their bounds when made, so the storage needs memory until they exist.
   void* memory = parameter_buffers_.take();
-  flat_ = at::from_blob(
-      memory, {shard_elements_ * comm.world_size()}, [](void*) {}, at::TensorOptions(type));
+  flat_ = compat::tensor_over(memory, shard_elements_ * comm.world_size(), type, device.name());
   for (const TensorSlot& slot : layout.tensors) {
     at::Tensor leaf = flat_.narrow(0, slot.offset, slot.numel).view(slot.shape).detach();
     leaf.set_requires_grad(true);
@@ -55,9 +52,9 @@ Outcome ShardedBlock::begin_gather(const float* shard) {
   const size_t chunk_bytes = static_cast<size_t>(shard_elements_) * at::elementSize(type_);
   std::byte* own = static_cast<std::byte*>(buffer_) + chunk_bytes * comm_.rank();
   if (type_ == at::kBFloat16) {
-    round_to_bf16(shard, reinterpret_cast<uint16_t*>(own), shard_elements_);
+    device_.round_to_bf16(shard, reinterpret_cast<uint16_t*>(own), shard_elements_);
   } else {
-    std::memcpy(own, shard, chunk_bytes);
+    device_.copy(shard, reinterpret_cast<float*>(own), shard_elements_);
   }
   HP_TRY_ASSIGN(gather_, comm_.begin_all_gather(buffer_, chunk_bytes));
   return Ok{};
@@ -84,8 +81,8 @@ void ShardedBlock::release() {
 
 void ShardedBlock::attach_gradient(float* whole) {
   const at::NoGradGuard no_grad;
-  const at::Tensor flat = at::from_blob(
-      whole, {shard_elements_ * comm_.world_size()}, [](void*) {}, at::TensorOptions(at::kFloat));
+  const at::Tensor flat =
+      compat::tensor_over(whole, shard_elements_ * comm_.world_size(), at::kFloat, device_.name());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const TensorSlot& slot = layout_.tensors[i];
     parameters_[i].mutable_grad() = flat.narrow(0, slot.offset, slot.numel).view(slot.shape);

@@ -31,9 +31,9 @@ class ShardedBlock {
   static size_t gather_bytes(const Block& layout, int shards, at::ScalarType type);
 
   // `type` is what parameters are gathered and used in; `comm` that of the shard group. The pool,
-  // the layout and the communicator outlive it.
+  // which is of `device`, the layout, the communicator and the device outlive it.
   ShardedBlock(const Block& layout, Communicator& comm, at::ScalarType type,
-               BufferPool& parameter_buffers);
+               BufferPool& parameter_buffers, Device& device = host_device());
   ~ShardedBlock();
   ShardedBlock(const ShardedBlock&) = delete;
   ShardedBlock& operator=(const ShardedBlock&) = delete;
@@ -64,6 +64,7 @@ class ShardedBlock {
   at::ScalarType type_;
   int64_t shard_elements_;
   BufferPool& parameter_buffers_;
+  Device& device_;
   at::Tensor flat_;                     // all shards; storage empty unless gathered
   std::vector<at::Tensor> parameters_;  // leaves: views of flat_
   State state_ = State::kReleased;

@@ -33,6 +33,9 @@ static_assert(cudaErrorNotReady == cuda::kNotReady);
 static_assert(cudaStreamNonBlocking == cuda::kStreamNonBlocking);
 static_assert(cudaEventDisableTiming == cuda::kEventDisableTiming);
 static_assert(cudaMemcpyDefault == cuda::kCopyDefault);
+static_assert(cudaDevAttrMultiProcessorCount == cuda::kMultiprocessors);
+static_assert(cudaDevAttrComputeCapabilityMajor == cuda::kCapabilityMajor);
+static_assert(cudaDevAttrComputeCapabilityMinor == cuda::kCapabilityMinor);
 
 // The functions take what we pass: handles are pointers, enumerations are ints.
 static_assert(sizeof(ncclResult_t) == sizeof(nccl::Status));

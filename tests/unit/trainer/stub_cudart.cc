@@ -138,6 +138,20 @@ int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void* stream)
   stream_of(stream).add([=] { std::memcpy(to, from, bytes); });
   return 0;
 }
+int cudaStreamSynchronize(void* stream) {
+  const auto mark = std::make_shared<Mark>();
+  stream_of(stream).add([mark] { mark->reach(); });
+  mark->wait();
+  return 0;
+}
+int cudaDeviceGetAttribute(int* value, int, int) {
+  *value = 0;
+  return 0;
+}
+int cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = *total = 0;
+  return 0;
+}
 const char* cudaGetErrorString(int status) {
   return status == 101 ? "invalid device ordinal" : "an error of the stub";
 }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a rank's state, gradients and gathered parameters lie, and what is done with them outside
+// the model: host memory and plain loops (host_device()), or a GPU through LibTorch's kernels
+// (torch_device.h). This interface is all that the sharding engine and the training state know of
+// the difference.
+//
+// Addresses are the device's: only a device of is_host() may have them read or written by other
+// code. Work is done in the order of the calls, from one thread, the step loop's; on a GPU a call
+// may return before its work is done, except where a value or host memory comes back. So whoever
+// gives a buffer back and takes it again needs no further care: both uses are in that order.
+//
+// Failures to get memory throw (std::bad_alloc, c10::OutOfMemoryError), as do LibTorch's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/optim/adamw.h"
+
+namespace hpctl {
+
+class Device {
+ public:
+  Device() = default;
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // As LibTorch writes it: "cpu", "cuda:3".
+  virtual std::string name() const = 0;
+  virtual bool is_host() const = 0;
+
+  // 64-byte aligned, contents undefined; released by release().
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
+
+  virtual void zero(float* to, int64_t count) = 0;
+  virtual void copy(const float* from, float* to, int64_t count) = 0;
+  virtual void add(const float* from, float* to, int64_t count) = 0;
+  // As bf16_rounding.h.
+  virtual void round_to_bf16(const float* from, uint16_t* to, int64_t count) = 0;
+  // Over all parts, in fp64, added in an order that depends on their sizes alone.
+  virtual double sum_of_squares(const std::vector<std::span<const float>>& parts) = 0;
+  // As adamw.h; source and target may be the same where the device is not the host.
+  virtual void adamw(const AdamStep& step, bool decayed, int64_t count,
+                     const AdamSource<float>& from, const AdamTarget<float>& to) = 0;
+  virtual void adamw(const AdamStep& step, bool decayed, int64_t count,
+                     const AdamSource<float, uint16_t>& from,
+                     const AdamTarget<float, uint16_t>& to) = 0;
+
+  // Between host and device memory; done on return.
+  virtual void upload(const void* host, void* to, size_t bytes) = 0;
+  virtual void download(const void* from, void* host, size_t bytes) = 0;
+
+  // Whose buffers are this device's memory.
+  virtual Result<std::unique_ptr<Communicator>> make_communicator(
+      const CommunicatorOptions& options) = 0;
+
+  // Most memory that this process has had, in bytes.
+  virtual int64_t peak_memory_bytes() const = 0;
+  // What the bits of a result depend on here, for the environment of a checkpoint.
+  virtual std::map<std::string, std::string> environment() const = 0;
+};
+
+// The one and only.
+Device& host_device();
+
+// `count` values of memory on a device.
+template <typename T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  DeviceArray(Device& device, size_t count)
+      : memory_(device.allocate(count * sizeof(T)), Release{&device}), count_(count) {}
+
+  T* data() const { return static_cast<T*>(memory_.get()); }
+  size_t size() const { return count_; }
+
+ private:
+  struct Release {
+    Device* device = nullptr;
+    void operator()(void* memory) const { device->release(memory); }
+  };
+  std::unique_ptr<void, Release> memory_;
+  size_t count_ = 0;
+};
+
+}  // namespace hpctl

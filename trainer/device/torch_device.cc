@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/device/torch_device.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "trainer/comm/cuda_api.h"
+#include "trainer/comm/nccl_api.h"
+#include "trainer/comm/nccl_communicator.h"
+
+namespace hpctl {
+
+namespace {
+
+// Elements at a time where intermediate results need memory.
+constexpr int64_t kChunk = int64_t{1} << 24;
+
+// How many GPUs LibTorch sees; -1 = it was built without.
+int gpu_count() {
+  if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) return -1;
+  return c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount();
+}
+
+template <typename M>
+constexpr at::ScalarType kMoment = std::is_same_v<M, float> ? at::kFloat : at::kBFloat16;
+
+// adamw.cc, operation by operation.
+void adamw_step(const AdamStep& s, bool decayed, const at::Tensor& gradient, const at::Tensor& p,
+                const at::Tensor& m, const at::Tensor& v, at::Tensor new_p, at::Tensor new_m,
+                at::Tensor new_v) {
+  const at::Tensor g = gradient * s.gradient_scale;
+  const at::Tensor next_m = m.to(at::kFloat) * s.beta1 + g * (1.0 - s.beta1);
+  const at::Tensor next_v = v.to(at::kFloat) * s.beta2 + g * (1.0 - s.beta2) * g;
+  const at::Tensor denominator = next_v.sqrt() * s.inverse_root_correction2 + s.eps;
+  const at::Tensor change = next_m / denominator * s.step_size;
+  new_p.copy_(p * (decayed ? s.decay : 1.0) - change);
+  new_m.copy_(next_m);
+  new_v.copy_(next_v);
+}
+
+}  // namespace
+
+TorchDevice::TorchDevice(at::Device device) : device_(device) {
+  if (!device_.is_cuda()) return;
+  c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
+  compat::compute_deterministically();
+}
+
+at::Tensor TorchDevice::view(const void* memory, int64_t count, at::ScalarType type) const {
+  return compat::tensor_over(const_cast<void*>(memory), count, type, name());
+}
+
+void* TorchDevice::allocate(size_t bytes) {
+  const auto size = std::max<int64_t>(64, static_cast<int64_t>(bytes));
+  const at::Tensor tensor = at::empty({size}, at::TensorOptions(at::kByte).device(device_));
+  void* const memory = tensor.data_ptr();
+  tensors_.emplace(memory, tensor);
+  return memory;
+}
+
+void TorchDevice::zero(float* to, int64_t count) { view(to, count, at::kFloat).zero_(); }
+
+void TorchDevice::copy(const float* from, float* to, int64_t count) {
+  view(to, count, at::kFloat).copy_(view(from, count, at::kFloat));
+}
+
+void TorchDevice::add(const float* from, float* to, int64_t count) {
+  view(to, count, at::kFloat).add_(view(from, count, at::kFloat));
+}
+
+void TorchDevice::round_to_bf16(const float* from, uint16_t* to, int64_t count) {
+  view(to, count, at::kBFloat16).copy_(view(from, count, at::kFloat));
+}
+
+double TorchDevice::sum_of_squares(const std::vector<std::span<const float>>& parts) {
+  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
+  for (const std::span<const float> part : parts) {
+    const auto count = static_cast<int64_t>(part.size());
+    for (int64_t first = 0; first < count; first += kChunk) {
+      const int64_t size = std::min(kChunk, count - first);
+      sum.add_(view(part.data() + first, size, at::kFloat).to(at::kDouble).square_().sum());
+    }
+  }
+  return sum.item<double>();
+}
+
+void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
+                        const AdamSource<float>& from, const AdamTarget<float>& to) {
+  const bool in_place = from.param == to.param;
+  if (device_.is_cuda() && in_place && compat::kHasFusedAdamW) {
+    const auto options = at::TensorOptions(at::kFloat).device(device_);
+    if (!number_.defined() || number_value_ != step.number) {
+      number_ = at::full({}, number_value_ = step.number, options);
+      inverse_scale_ = at::full({}, 1.0 / step.gradient_scale, options);
+    }
+    compat::fused_adamw(view(to.param, count, at::kFloat), view(from.gradient, count, at::kFloat),
+                        view(to.exp_avg, count, at::kFloat), view(to.exp_avg_sq, count, at::kFloat),
+                        number_, inverse_scale_, step.learning_rate, step.beta1, step.beta2,
+                        decayed ? step.weight_decay : 0.0, step.eps);
+    return;
+  }
+  for (int64_t at = 0; at < count; at += kChunk) {
+    const int64_t n = std::min(kChunk, count - at);
+    const auto part = [&](const float* memory) { return view(memory + at, n, at::kFloat); };
+    adamw_step(step, decayed, part(from.gradient), part(from.param), part(from.exp_avg),
+               part(from.exp_avg_sq), part(to.param), part(to.exp_avg), part(to.exp_avg_sq));
+  }
+}
+
+void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
+                        const AdamSource<float, uint16_t>& from,
+                        const AdamTarget<float, uint16_t>& to) {
+  for (int64_t at = 0; at < count; at += kChunk) {
+    const int64_t n = std::min(kChunk, count - at);
+    const auto part = [&](const float* memory) { return view(memory + at, n, at::kFloat); };
+    const auto moment = [&](const uint16_t* memory) { return view(memory + at, n, at::kBFloat16); };
+    adamw_step(step, decayed, part(from.gradient), part(from.param), moment(from.exp_avg),
+               moment(from.exp_avg_sq), part(to.param), moment(to.exp_avg), moment(to.exp_avg_sq));
+  }
+}
+
+void TorchDevice::upload(const void* host, void* to, size_t bytes) {
+  const auto count = static_cast<int64_t>(bytes);
+  view(to, count, at::kByte)
+      .copy_(compat::tensor_over(const_cast<void*>(host), count, at::kByte, "cpu"));
+}
+
+void TorchDevice::download(const void* from, void* host, size_t bytes) {
+  const auto count = static_cast<int64_t>(bytes);
+  compat::tensor_over(host, count, at::kByte, "cpu").copy_(view(from, count, at::kByte));
+}
+
+Result<std::unique_ptr<Communicator>> TorchDevice::make_communicator(
+    const CommunicatorOptions& options) {
+  if (!device_.is_cuda() || options.world_size == 1) return hpctl::make_communicator(options);
+  // The default stream is CUDA's null stream.
+  HP_TRY_ASSIGN(std::unique_ptr<Communicator> made,
+                NcclCommunicator::create(options, device_.index(), nullptr));
+  return made;
+}
+
+// Whatever of the GPU's memory is in use belongs to its one worker; LibTorch gives nothing back, so
+// what it has now is what it had at most.
+int64_t TorchDevice::peak_memory_bytes() const {
+  const auto cuda = cuda::load();
+  size_t free = 0;
+  size_t total = 0;
+  if (device_.is_cuda() && cuda.ok() && (*cuda)->memory_info(&free, &total) == cuda::kSuccess) {
+    peak_memory_ = std::max(peak_memory_, static_cast<int64_t>(total - free));
+  }
+  return peak_memory_;
+}
+
+std::map<std::string, std::string> TorchDevice::environment() const {
+  if (!device_.is_cuda()) return {};
+  std::map<std::string, std::string> environment;
+  if (const auto cuda = cuda::load(); cuda.ok()) {
+    const auto attribute = [&](int which) {
+      int value = 0;
+      static_cast<void>((*cuda)->device_attribute(&value, which, device_.index()));
+      return std::to_string(value);
+    };
+    environment["device"] = "cuda sm_" + attribute(cuda::kCapabilityMajor) +
+                            attribute(cuda::kCapabilityMinor) + " with " +
+                            attribute(cuda::kMultiprocessors) + " multiprocessors";
+  }
+  int version = 0;
+  if (const auto nccl = nccl::load(); nccl.ok()) (*nccl)->get_version(&version);
+  environment["nccl"] = version == 0 ? "none" : nccl::version_text(version);
+  return environment;
+}
+
+Result<Device*> open_device(int local_rank) {
+  const int count = gpu_count();
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (count < 0 || (visible != nullptr && *visible == '\0')) return &host_device();
+  if (local_rank >= count) {
+    return Error{ErrorCode::kInternal,
+                 "worker " + std::to_string(local_rank) + " of this node needs a GPU of its own, " +
+                     "and LibTorch sees " + std::to_string(count) +
+                     "; see nvidia-smi, or set CUDA_VISIBLE_DEVICES= to train on the CPU"};
+  }
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank));
+  return std::make_unique<TorchDevice>(device).release();
+}
+
+}  // namespace hpctl

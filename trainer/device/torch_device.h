@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device whose memory and arithmetic are LibTorch's: a GPU, or, for tests of exactly this code,
+// the CPU.
+//
+// Streams. Computation is on LibTorch's default stream of the device, and so is all that this class
+// does, in the order of the calls. Collectives are on the NCCL communicator's stream: one begins
+// when what the default stream was given before is done, and the default stream waits for it where
+// its Collective::wait() is called (nccl_communicator.h). Hence the engine's order of calls is the
+// schedule: the gather of block i+1 is begun before block i computes and waited for after it, so it
+// runs beside it, and a buffer that is taken again is first written behind its last use. Nothing
+// here needs record_stream. The host waits twice a step and micro-batch: for the loss, and for the
+// gradient's norm. docs/decisions/1402-device.md.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/compat/torch_compat.h"
+#include "trainer/device/device.h"
+
+namespace hpctl {
+
+class TorchDevice : public Device {
+ public:
+  // Makes it the calling thread's device. On a GPU, fixes everything that a result's bits depend
+  // on: no TF32, deterministic kernels only.
+  explicit TorchDevice(at::Device device);
+
+  std::string name() const override { return device_.str(); }
+  bool is_host() const override { return false; }
+  void* allocate(size_t bytes) override;
+  void release(void* memory) noexcept override { tensors_.erase(memory); }
+  void zero(float* to, int64_t count) override;
+  void copy(const float* from, float* to, int64_t count) override;
+  void add(const float* from, float* to, int64_t count) override;
+  void round_to_bf16(const float* from, uint16_t* to, int64_t count) override;
+  double sum_of_squares(const std::vector<std::span<const float>>& parts) override;
+  void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
+             const AdamTarget<float>& to) override;
+  void adamw(const AdamStep& step, bool decayed, int64_t count,
+             const AdamSource<float, uint16_t>& from,
+             const AdamTarget<float, uint16_t>& to) override;
+  void upload(const void* host, void* to, size_t bytes) override;
+  void download(const void* from, void* host, size_t bytes) override;
+  Result<std::unique_ptr<Communicator>> make_communicator(
+      const CommunicatorOptions& options) override;
+  int64_t peak_memory_bytes() const override;
+  std::map<std::string, std::string> environment() const override;
+
+ private:
+  at::Tensor view(const void* memory, int64_t count, at::ScalarType type) const;
+
+  at::Device device_;
+  std::map<void*, at::Tensor> tensors_;  // allocate()'s
+  mutable int64_t peak_memory_ = 0;
+  // Of the fused AdamW: scalars on the GPU, the same for all parts of one step.
+  at::Tensor number_;
+  at::Tensor inverse_scale_;
+  double number_value_ = 0;
+};
+
+// The GPU of the worker with this number on its node where LibTorch was built for GPUs, else
+// host_device(). Lives as long as the process. kInternal where LibTorch sees fewer GPUs than it
+// should: training on the CPU instead would look like a very slow node.
+Result<Device*> open_device(int local_rank);
+
+}  // namespace hpctl
