@@ -2,6 +2,10 @@
 # Packages (Debian bookworm names in scripts/packages.txt).
 find_package(Threads REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+if(HPCTL_TRAINER_ONLY)
+  find_package(GTest CONFIG)
+  return()
+endif()
 find_package(absl CONFIG REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)

@@ -12,7 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "trainer/checkpoint/commit.h"
-#include "trainer/checkpoint/shard_writer.h"
+#include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
 
@@ -48,7 +48,7 @@ Outcome prepare_checkpoint_directory(const std::string& checkpoint_dir) {
 }
 
 Saver::Saver(const Workload& workload, TrainingState& state, Communicator& comm)
-    : workload_(workload), state_(state), comm_(comm) {}
+    : workload_(workload), state_(state), comm_(comm), copy_(state.device()) {}
 
 Saver::~Saver() {
   if (thread_.joinable()) thread_.join();
@@ -110,32 +110,32 @@ void Saver::run(std::function<Result<std::string>()> work) {
   });
 }
 
-// Copies what this rank writes of the sealed state, since the optimizer step after next overwrites
-// its slot, and lets the thread write the copy.
+// Copies what this rank writes of the sealed state, since an optimizer step overwrites its slot
+// soon, and lets the thread write the copy. On a GPU the copy is made while training goes on.
 void Saver::begin() {
   pending_ = false;
   turn_ = Turn::kWriting;
   begun_step_ = state_.step();
   manifest_ = state_.manifest();
-  copy_.clear();
-  copy_.reserve(static_cast<size_t>(state_.geometry().shard_elements()) * kStateKinds.size());
   std::vector<ShardPart> parts;
+  size_t bytes = 0;
   for (const StateKind kind : kStateKinds) {
     for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
       const ElementRange range = state_.written(b);
       parts.push_back(
           {.block = static_cast<int32_t>(b), .kind = kind, .range = range, .values = {}});
-      const size_t end = copy_.size();
-      copy_.resize(end + static_cast<size_t>(range.size()));
-      state_.read_sealed(kind, b, range, std::span(copy_).subspan(end));
+      bytes += static_cast<size_t>(range.size()) * state_.element_bytes(kind);
     }
   }
-  run([this, parts = std::move(parts)]() mutable -> Result<std::string> {
-    const float* values = copy_.data();
-    for (ShardPart& part : parts) {
-      part.values = {values, static_cast<size_t>(part.range.size())};
-      values += part.range.size();
-    }
+  std::byte* const copy = copy_.reserve(bytes);
+  std::byte* to = copy;
+  for (const ShardPart& part : parts) {
+    state_.begin_read_sealed(part.kind, static_cast<size_t>(part.block), part.range, to);
+    to += static_cast<size_t>(part.range.size()) * state_.element_bytes(part.kind);
+  }
+  run([this, copy, parts = std::move(parts)]() mutable -> Result<std::string> {
+    state_.device().await_downloads();
+    give_values(copy, parts);
     const ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
                        .checkpoint = manifest_.ref(),
                        .rank = workload_.rank,
@@ -145,6 +145,28 @@ void Saver::begin() {
     HP_TRY_ASSIGN(const Receipt receipt, write_shard(job));
     return encode_receipt(receipt);
   });
+}
+
+// Points the parts at their values in the copy, widened where they are bf16.
+void Saver::give_values(const std::byte* copy, std::vector<ShardPart>& parts) {
+  size_t narrow = 0;
+  for (const ShardPart& part : parts) {
+    if (state_.element_bytes(part.kind) == 2) narrow += static_cast<size_t>(part.range.size());
+  }
+  widened_.resize(narrow);
+  float* wide = widened_.data();
+  for (ShardPart& part : parts) {
+    const auto count = static_cast<size_t>(part.range.size());
+    if (state_.element_bytes(part.kind) == sizeof(float)) {
+      part.values = {reinterpret_cast<const float*>(copy), count};
+    } else {
+      const auto* from = reinterpret_cast<const uint16_t*>(copy);
+      std::transform(from, from + count, wide, float_of_bf16);
+      part.values = {wide, count};
+      wide += count;
+    }
+    copy += count * state_.element_bytes(part.kind);
+  }
 }
 
 Outcome Saver::take_turn(const SaveNews& sum) {

@@ -26,6 +26,7 @@
 #include "common/base/result.h"
 #include "common/base/workload.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/shard_writer.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/training_state.h"
 
@@ -73,6 +74,7 @@ class Saver {
   enum class Turn { kIdle, kWriting, kCommitting };
 
   void begin();
+  void give_values(const std::byte* copy, std::vector<ShardPart>& parts);
   void run(std::function<Result<std::string>()> work);
   Outcome take_turn(const SaveNews& sum);
   Outcome exchange_receipts();
@@ -84,9 +86,10 @@ class Saver {
   TrainingState& state_;
   Communicator& comm_;
   Turn turn_ = Turn::kIdle;
-  bool pending_ = false;  // a save became due while another was under way
-  std::vector<float> copy_;
-  Manifest manifest_;  // of the save under way
+  bool pending_ = false;        // a save became due while another was under way
+  HostStaging copy_;            // of what this rank writes, as the arena keeps it
+  std::vector<float> widened_;  // of that, what is bf16 there
+  Manifest manifest_;           // of the save under way
   uint64_t begun_step_ = 0;
   uint64_t committed_step_ = 0;
   std::thread thread_;

@@ -180,6 +180,14 @@ void StateArena::read(int slot, StateKind kind, size_t block, int64_t first, std
   }
 }
 
+void StateArena::begin_read(int slot, StateKind kind, size_t block, int64_t first, int64_t count,
+                            std::byte* host) {
+  const size_t each = element_bytes(kind);
+  const auto* from = static_cast<const std::byte*>(part(slot, kind, block));
+  device_.begin_download(from + static_cast<size_t>(first) * each, host,
+                         static_cast<size_t>(count) * each);
+}
+
 void StateArena::write(int slot, StateKind kind, size_t block, int64_t first,
                        std::span<const float> values) {
   if (is_bf16(kind)) {

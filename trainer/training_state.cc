@@ -150,6 +150,7 @@ std::vector<const float*> TrainingState::parameter_shards() {
 void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>& gradients,
                           uint64_t next_cursor) {
   const int target = (slot_ + 1) % geometry().slots;
+  arena_.device().after_downloads();
   arena_.unseal(target);
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const ElementRange shard = padded_shard(b);

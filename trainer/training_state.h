@@ -45,6 +45,13 @@ class TrainingState {
   void read_sealed(StateKind kind, size_t block, ElementRange range, std::span<float> out) {
     arena_.read(slot_, kind, block, range.begin - padded_shard(block).begin, out);
   }
+  // The same as StateArena::begin_read; the copy is whole although apply() follows.
+  void begin_read_sealed(StateKind kind, size_t block, ElementRange range, std::byte* host) {
+    arena_.begin_read(slot_, kind, block, range.begin - padded_shard(block).begin, range.size(),
+                      host);
+  }
+  size_t element_bytes(StateKind kind) const { return arena_.element_bytes(kind); }
+  Device& device() const { return arena_.device(); }
   const ArenaGeometry& geometry() const { return arena_.geometry(); }
   // This rank's range of a block, with the padding behind the block's end.
   ElementRange padded_shard(size_t block) const;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#ifdef HPCTL_GLOO
 #include "trainer/comm/gloo_communicator.h"
+#endif
 
 namespace hpctl {
 
@@ -15,7 +17,13 @@ class SoloCommunicator final : public Communicator {
  public:
   using Communicator::Communicator;
 
-  Outcome connect() override { return Ok{}; }
+  Outcome connect() override {
+    if (world_size() == 1) return Ok{};
+    return Error{
+        ErrorCode::kFailedPrecondition,
+        "this hptrain was built without Gloo, so several workers need GPUs; build it where "
+        "Gloo is installed"};
+  }
 
   Result<CollectivePtr> begin_all_gather(void*, size_t) override {
     next_sequence();
@@ -89,7 +97,11 @@ Result<std::vector<std::string>> Communicator::all_gather_text(const std::string
 
 std::unique_ptr<Communicator> make_communicator(const CommunicatorOptions& options) {
   if (options.world_size == 1) return std::make_unique<SoloCommunicator>(options);
+#ifdef HPCTL_GLOO
   return std::make_unique<GlooCommunicator>(options);
+#else
+  return std::make_unique<SoloCommunicator>(options);  // says so when it is to connect
+#endif
 }
 
 }  // namespace hpctl

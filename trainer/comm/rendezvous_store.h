@@ -7,18 +7,17 @@
 // file systems whose remote changes inotify does not see (NFS, Lustre).
 #pragma once
 
-#include <gloo/rendezvous/store.h>
-
 #include <atomic>
 #include <chrono>
 #include <string>
 #include <vector>
 
 #include "common/base/fd.h"
+#include "trainer/compat/gloo_store.h"
 
 namespace hpctl {
 
-class RendezvousStore final : public gloo::rendezvous::Store {
+class RendezvousStore final : public compat::Store {
  public:
   // Creates `directory`. Like all members it throws std::runtime_error (Gloo calls them and knows
   // no other way to report failure).

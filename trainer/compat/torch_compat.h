@@ -6,6 +6,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/api/include/torch/version.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -52,14 +54,11 @@ inline void set_storage_memory(const at::Tensor& tensor, void* memory, size_t by
   storage->set_nbytes(bytes);
 }
 
-// On a GPU the same input shall give the same bits, and matrix products of fp32 shall be of fp32.
+// On a GPU the same input shall give the same bits. (Products of fp32 are of fp32 by default.)
 // cuBLAS wants CUBLAS_WORKSPACE_CONFIG set for that (pin_environment.h). Not "warn only": flash
 // attention would take that for leave to add in any order.
 inline void compute_deterministically() {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  at::globalContext().setDeterministicCuDNN(true);
-  at::globalContext().setBenchmarkCuDNN(false);
-  at::globalContext().setAllowTF32CuBLAS(false);
 #if HP_TORCH_AT_LEAST(2, 2)
   // Else every new tensor is filled first.
   at::globalContext().setDeterministicFillUninitializedMemory(false);

@@ -56,6 +56,15 @@ class Device {
                      const AdamSource<float, uint16_t>& from,
                      const AdamTarget<float, uint16_t>& to) = 0;
 
+  // Copies to host memory of allocate_host() beside the work that follows. It begins when all given
+  // before is done; what changes the memory calls after_downloads() first, so that it happens
+  // behind the copy; await_downloads(), on any thread, returns when the copies begun are there.
+  virtual void* allocate_host(size_t bytes) = 0;
+  virtual void release_host(void* memory) noexcept = 0;
+  virtual void begin_download(const void* from, void* host, size_t bytes) = 0;
+  virtual void after_downloads() = 0;
+  virtual void await_downloads() = 0;
+
   // Between host and device memory; done on return.
   virtual void upload(const void* host, void* to, size_t bytes) = 0;
   virtual void download(const void* from, void* host, size_t bytes) = 0;
@@ -72,6 +81,30 @@ class Device {
 
 // The one and only.
 Device& host_device();
+
+// Bytes of allocate_host(), which grow and do not shrink.
+class HostStaging {
+ public:
+  explicit HostStaging(Device& device) : device_(device) {}
+  ~HostStaging() { device_.release_host(memory_); }
+  HostStaging(const HostStaging&) = delete;
+  HostStaging& operator=(const HostStaging&) = delete;
+
+  // At least so many bytes; what was there is lost when they grow.
+  std::byte* reserve(size_t bytes) {
+    if (bytes > size_) {
+      device_.release_host(std::exchange(memory_, nullptr));
+      memory_ = device_.allocate_host(bytes);
+      size_ = bytes;
+    }
+    return static_cast<std::byte*>(memory_);
+  }
+
+ private:
+  Device& device_;
+  void* memory_ = nullptr;
+  size_t size_ = 0;
+};
 
 // `count` values of memory on a device.
 template <typename T>

@@ -53,6 +53,13 @@ class HostDevice final : public Device {
     hpctl::adamw(step, decayed, count, from, to);
   }
 
+  void* allocate_host(size_t bytes) override { return allocate(bytes); }
+  void release_host(void* memory) noexcept override { release(memory); }
+  void begin_download(const void* from, void* host, size_t bytes) override {
+    std::memcpy(host, from, bytes);
+  }
+  void after_downloads() override {}
+  void await_downloads() override {}
   void upload(const void* host, void* to, size_t bytes) override { std::memcpy(to, host, bytes); }
   void download(const void* from, void* host, size_t bytes) override {
     std::memcpy(host, from, bytes);

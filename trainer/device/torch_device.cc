@@ -44,6 +44,7 @@ TorchDevice::TorchDevice(at::Device device) : device_(device) {
   if (!device_.is_cuda()) return;
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
   compat::compute_deterministically();
+  copies_ = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device_);
 }
 
 at::Tensor TorchDevice::view(const void* memory, int64_t count, at::ScalarType type) const {
@@ -117,6 +118,38 @@ void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
     adamw_step(step, decayed, part(from.gradient), part(from.param), moment(from.exp_avg),
                moment(from.exp_avg_sq), part(to.param), moment(to.exp_avg), moment(to.exp_avg_sq));
   }
+}
+
+void* TorchDevice::allocate_host(size_t bytes) {
+  const auto options = at::TensorOptions(at::kByte).pinned_memory(device_.is_cuda());
+  const at::Tensor tensor =
+      at::empty({std::max<int64_t>(64, static_cast<int64_t>(bytes))}, options);
+  void* const memory = tensor.data_ptr();
+  host_tensors_.emplace(memory, tensor);
+  return memory;
+}
+
+void TorchDevice::begin_download(const void* from, void* host, size_t bytes) {
+  if (!copies_) return download(from, host, bytes);
+  const c10::impl::VirtualGuardImpl cuda(at::kCUDA);
+  c10::Event ready(at::kCUDA);
+  ready.record(cuda.getDefaultStream(device_));
+  ready.block(*copies_);
+  const c10::StreamGuard guard(*copies_);
+  const auto count = static_cast<int64_t>(bytes);
+  compat::tensor_over(host, count, at::kByte, "cpu")
+      .copy_(view(from, count, at::kByte), /*non_blocking=*/true);
+}
+
+void TorchDevice::after_downloads() {
+  if (!copies_) return;
+  c10::Event done(at::kCUDA);
+  done.record(*copies_);
+  done.block(c10::impl::VirtualGuardImpl(at::kCUDA).getDefaultStream(device_));
+}
+
+void TorchDevice::await_downloads() {
+  if (copies_) copies_->synchronize();
 }
 
 void TorchDevice::upload(const void* host, void* to, size_t bytes) {

@@ -5,15 +5,17 @@
 // Streams. Computation is on LibTorch's default stream of the device, and so is all that this class
 // does, in the order of the calls. Collectives are on the NCCL communicator's stream: one begins
 // when what the default stream was given before is done, and the default stream waits for it where
-// its Collective::wait() is called (nccl_communicator.h). Hence the engine's order of calls is the
-// schedule: the gather of block i+1 is begun before block i computes and waited for after it, so it
-// runs beside it, and a buffer that is taken again is first written behind its last use. Nothing
-// here needs record_stream. The host waits twice a step and micro-batch: for the loss, and for the
-// gradient's norm. docs/decisions/1402-device.md.
+// its Collective::wait() is called (nccl_communicator.h). A checkpoint's copies of the state are on
+// a third stream; the next change of the state waits for them. Hence the engine's order of calls is
+// the schedule: the gather of block i+1 is begun before block i computes and waited for after it,
+// so it runs beside it, and a buffer that is taken again is first written behind its last use.
+// Nothing here needs record_stream. The host waits twice a step and micro-batch: for the loss, and
+// for the gradient's norm. docs/decisions/1402-device.md.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +26,8 @@ namespace hpctl {
 
 class TorchDevice : public Device {
  public:
-  // Makes it the calling thread's device. On a GPU, fixes everything that a result's bits depend
-  // on: no TF32, deterministic kernels only.
+  // Makes it the calling thread's device. On a GPU, only deterministic kernels are used from here
+  // on.
   explicit TorchDevice(at::Device device);
 
   std::string name() const override { return device_.str(); }
@@ -42,6 +44,11 @@ class TorchDevice : public Device {
   void adamw(const AdamStep& step, bool decayed, int64_t count,
              const AdamSource<float, uint16_t>& from,
              const AdamTarget<float, uint16_t>& to) override;
+  void* allocate_host(size_t bytes) override;
+  void release_host(void* memory) noexcept override { host_tensors_.erase(memory); }
+  void begin_download(const void* from, void* host, size_t bytes) override;
+  void after_downloads() override;
+  void await_downloads() override;
   void upload(const void* host, void* to, size_t bytes) override;
   void download(const void* from, void* host, size_t bytes) override;
   Result<std::unique_ptr<Communicator>> make_communicator(
@@ -53,7 +60,9 @@ class TorchDevice : public Device {
   at::Tensor view(const void* memory, int64_t count, at::ScalarType type) const;
 
   at::Device device_;
-  std::map<void*, at::Tensor> tensors_;  // allocate()'s
+  std::map<void*, at::Tensor> tensors_;       // allocate()'s
+  std::map<void*, at::Tensor> host_tensors_;  // allocate_host()'s, page-locked
+  std::optional<c10::Stream> copies_;         // of a GPU: where downloads run
   mutable int64_t peak_memory_ = 0;
   // Of the fused AdamW: scalars on the GPU, the same for all parts of one step.
   at::Tensor number_;

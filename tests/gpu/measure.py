@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What run.sh runs once hptrain is built: checks on one card (and on several, where there are), then
+a benchmark beside PyTorch. Writes OUT/results.json and OUT/results.md; exit code 1 when a check
+failed. Each run is a whole hptrain process, started as by hand (hptrain --workload FILE).
+"""
+import argparse
+import array
+import json
+import os
+import platform
+import random
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def model(dim, layers, heads, kv_heads, ffn, vocab, tied=False):
+    return {"dim": dim, "layers": layers, "heads": heads, "kv_heads": kv_heads, "ffn": ffn,
+            "vocab": vocab, "tied": tied}
+
+
+# Llama 3.2 1B and 3B, Llama 3 8B (trainer: common/base/model_presets.cc).
+MODELS = {
+    "1B": model(2048, 16, 32, 8, 8192, 128256, tied=True),
+    "3B": model(3072, 28, 24, 8, 8192, 128256, tied=True),
+    "8B": model(4096, 32, 32, 8, 14336, 128256),
+}
+SMALL = model(256, 4, 8, 2, 768, 2048)
+# Dense bf16, TFLOP/s: vendors' data sheets.
+PEAK = {"H100 80GB HBM3": 989, "H100 SXM": 989, "H200": 989, "A100": 312, "B200": 2250}
+
+
+def write_dataset(prefix, tokens, vocab):
+    """Random tokens as a Megatron-LM indexed dataset (int32) of documents of 1000 tokens."""
+    source = random.Random(7)
+    values = array.array("i", (source.randrange(vocab) for _ in range(tokens)))
+    lengths = [1000] * (tokens // 1000)
+    with open(prefix + ".bin", "wb") as out:
+        values[:sum(lengths)].tofile(out)
+    n = len(lengths)
+    with open(prefix + ".idx", "wb") as out:
+        out.write(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 4, n, n + 1))
+        out.write(struct.pack(f"<{n}i", *lengths))
+        out.write(struct.pack(f"<{n}q", *(4000 * i for i in range(n))))
+        out.write(struct.pack(f"<{n + 1}q", *range(n + 1)))
+
+
+class Trainer:
+    def __init__(self, program, scratch):
+        self.program, self.scratch, self.count = program, scratch, 0
+        self.data = {}
+
+    def dataset(self, vocab):
+        if vocab not in self.data:
+            self.data[vocab] = os.path.join(self.scratch, f"tokens-{vocab}")
+            write_dataset(self.data[vocab], 1000000, vocab)
+        return self.data[vocab]
+
+    def workload(self, spec, directory):
+        m = spec["model"]
+        train = {
+            "model": {**{k: m[k] for k in ("dim", "layers", "heads", "kv_heads", "ffn", "vocab")},
+                      "tied_embeddings": m["tied"], "rope_theta": 5e5},
+            "data": {"path": self.dataset(m["vocab"]), "seq_len": spec["seq_len"]},
+            "batch": {"micro": spec["micro"], "global": spec.get("global", spec["micro"])},
+            "steps": spec["steps"], "seed": 3, "precision": spec["precision"],
+            "optimizer": {"lr": 1e-4, "moments": spec.get("moments", "fp32")},
+            "schedule": {"warmup_steps": 2}, "strategy": spec.get("strategy", "full"),
+            "loss": {"chunk_tokens": spec.get("chunk_tokens", 0)},
+            "memory": {"activation_checkpointing": spec.get("recompute", "none")},
+        }
+        return {
+            "job": 1, "name": "gpu", "generation": spec.get("generation", 1),
+            "parent_generation": 0, "node": "local", "world_size": spec.get("world_size", 1),
+            "rendezvous_dir": os.path.join(directory, "rdzv"), "bind_address": "127.0.0.1",
+            "resume_checkpoint": spec.get("resume", ""), "start_step": spec.get("start_step", 0),
+            "checkpoint_dir": os.path.join(directory, "checkpoints"), "ledger_dir": "",
+            "metrics_path": os.path.join(directory, "metrics.jsonl"),
+            "checkpoint": {"every_steps": spec.get("save_every", 0), "every_minutes": 0},
+            "train": train,
+        }
+
+    def run(self, spec, cpu=False, stop_after=0, limit_s=900):
+        """Metrics by step, and rank 0's log. `stop_after` > 0: ended, by SIGKILL and without a
+        checkpoint, after so many steps."""
+        self.count += 1
+        directory = os.path.join(self.scratch, f"run-{self.count}")
+        os.makedirs(directory)
+        environment = dict(os.environ)
+        if cpu:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        document = self.workload(spec, directory)
+        processes, logs = [], []
+        for rank in range(document["world_size"]):
+            path = os.path.join(directory, f"rank-{rank}.json")
+            with open(path, "w") as out:
+                json.dump({**document, "rank": rank, "local_rank": rank}, out)
+            logs.append(open(os.path.join(directory, f"rank-{rank}.log"), "w+"))
+            processes.append(subprocess.Popen([self.program, "--workload", path],
+                                              env=environment, stderr=logs[-1]))
+        metrics = document["metrics_path"]
+        until, stopped = time.monotonic() + limit_s, False
+        while any(p.poll() is None for p in processes):
+            done = os.path.exists(metrics) and sum(1 for _ in open(metrics))
+            if (stop_after and done >= stop_after) or time.monotonic() > until:
+                stopped = done >= stop_after > 0
+                for p in processes:
+                    p.send_signal(signal.SIGKILL)
+                    p.wait()
+            time.sleep(0.02)
+        logs[0].seek(0)
+        text = logs[0].read()
+        for log in logs:
+            log.close()
+        if not stopped and any(p.returncode != 0 for p in processes):
+            raise RuntimeError(text.strip().split("\n")[-1] if text else "no end within the limit")
+        with open(metrics) as lines:
+            steps = [json.loads(line) for line in lines if line.endswith("\n")]
+        return steps, text, document["checkpoint_dir"]
+
+
+def worst(a, b):
+    return max(abs(x["loss"] - y["loss"]) / abs(y["loss"]) for x, y in zip(a, b))
+
+
+def same(a, b):
+    numbers = lambda steps: [(s["step"], s["loss"], s["grad_norm"]) for s in steps]
+    return numbers(a) == numbers(b)
+
+
+def checks(trainer, device, cards):
+    """Yields (what, passed, detail)."""
+    spec = {"model": SMALL, "seq_len": 128, "micro": 2, "global": 4, "steps": 8,
+            "precision": "fp32", "save_every": 4}
+    first, log, saved = trainer.run(spec)
+    used = "cuda sm_" in log
+    yield "computes on the " + device, used == (device == "cuda"), \
+        next((line for line in log.split("\n") if "runtime:" in line), "no such line")
+    cpu, _, _ = trainer.run(spec, cpu=True)
+    yield "fp32: losses of the CPU, to 1e-4", worst(first, cpu) < 1e-4, f"{worst(first, cpu):.2g}"
+    again, _, _ = trainer.run(spec)
+    yield "fp32: the same bits run to run", same(first, again), "8 steps, losses and norms"
+    narrow, _, saved = trainer.run({**spec, "precision": "bf16"})
+    yield "bf16: losses of fp32, to 2e-2", worst(narrow, first) < 2e-2, f"{worst(narrow, first):.2g}"
+    again, _, _ = trainer.run({**spec, "precision": "bf16"})
+    yield "bf16: the same bits run to run", same(narrow, again), "8 steps, losses and norms"
+    resumed, _, _ = trainer.run({**spec, "precision": "bf16", "generation": 2, "start_step": 4,
+                                 "resume": os.path.join(saved, "step-4.g1")})
+    yield "bf16: goes on from a checkpoint with the same bits", same(resumed, narrow[4:]), \
+        "steps 5 to 8"
+    again, _, _ = trainer.run({**spec, "precision": "bf16", "recompute": "full"})
+    yield "bf16: recomputation gives the same bits", same(again, narrow), "8 steps"
+    chunked, _, _ = trainer.run({**spec, "precision": "bf16", "chunk_tokens": 48})
+    yield "bf16: loss in chunks, to 1e-3", worst(chunked, narrow) < 1e-3, \
+        f"{worst(chunked, narrow):.2g}"
+    if cards < 2:
+        yield "several cards over NCCL", None, f"{cards} card(s) here"
+        return
+    for strategy in ("full", "shard_grad_op", "optimizer", "no_shard"):
+        several, _, _ = trainer.run({**spec, "world_size": 2, "strategy": strategy})
+        yield f"fp32: {strategy} on 2 cards, to 1e-4", worst(several, first) < 1e-4, \
+            f"{worst(several, first):.2g}"
+
+
+def row_of(name, seq_len, who, step_ms, peak, flops, tokens, peak_tflops):
+    median = statistics.median(step_ms)
+    tflops = flops * tokens / median * 1e-9
+    return {"model": name, "seq_len": seq_len, "who": who, "step_ms": median,
+            "tokens_per_s": tokens / median * 1e3, "tflops": tflops,
+            "mfu": tflops / peak_tflops if peak_tflops else None, "peak_memory_bytes": peak}
+
+
+def benchmark(trainer, device, points, peak_tflops):
+    for name, m, seq_len, micro, steps, extra in points:
+        spec = {"model": m, "seq_len": seq_len, "micro": micro, "steps": 1000,
+                "precision": "bf16", **extra}
+        tokens, flops = micro * seq_len, None
+        skip = max(1, steps // 3)
+        try:
+            lines, _, _ = trainer.run(spec, stop_after=steps)
+            flops = lines[-1]["tflops"] * 1e12 / lines[-1]["tokens_per_s"]
+            note = ", ".join(f"{k} {v}" for k, v in extra.items())
+            yield row_of(name, seq_len, "hptrain" + (f" ({note})" if note else ""),
+                         [s["step_ms"] for s in lines[skip:steps]], lines[-1]["peak_memory_bytes"],
+                         flops, tokens, peak_tflops)
+        except RuntimeError as error:
+            yield {"model": name, "seq_len": seq_len, "who": "hptrain", "failed": str(error)}
+        for who, compiled in (("PyTorch eager", False), ("PyTorch compiled", True)):
+            peer = {"model": m, "seq_len": seq_len, "micro": micro, "steps": steps,
+                    "device": device, "compile": compiled}
+            done = subprocess.run([sys.executable, os.path.join(HERE, "peer.py"),
+                                   json.dumps(peer)], capture_output=True, text=True, timeout=1800)
+            said = done.stdout.strip().split("\n")[-1]
+            result = json.loads(said) if said.startswith("{") else \
+                {"failed": (done.stderr.strip().split("\n") or ["ended"])[-1]}
+            if "failed" in result or flops is None:
+                yield {"model": name, "seq_len": seq_len, "who": who,
+                       "failed": result.get("failed", "hptrain gave no operations to count by")}
+            else:
+                yield row_of(name, seq_len, who, result["step_ms"][skip:],
+                             result["peak_memory_bytes"], flops, tokens, peak_tflops)
+
+
+def markdown(results):
+    lines = ["# hptrain on " + results["machine"]["device"], "",
+             ", ".join(f"{k} {v}" for k, v in results["machine"].items()), "",
+             "| check | result | |", "| --- | --- | --- |"]
+    words = {True: "passed", False: "**FAILED**", None: "left out"}
+    for check in results["checks"]:
+        lines.append(f"| {check['what']} | {words[check['passed']]} | {check['detail']} |")
+    lines += ["", "Medians; operations counted as by hptrain (attention whole).", "",
+              "| model | seq | | step ms | tokens/s | TFLOP/s | MFU | peak GiB |",
+              "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for row in results["benchmark"]:
+        head = f"| {row['model']} | {row['seq_len']} | {row['who']} | "
+        if "failed" in row:
+            lines.append(head + f"none: {row['failed']} | | | | |")
+            continue
+        mfu = "" if row["mfu"] is None else f"{100 * row['mfu']:.1f} %"
+        lines.append(head + f"{row['step_ms']:.1f} | {row['tokens_per_s']:.0f} | "
+                     f"{row['tflops']:.4g} | {mfu} | {row['peak_memory_bytes'] / 2**30:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hptrain", required=True)
+    parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
+    parser.add_argument("--out", required=True)
+    args = parser.parse_args()
+    cuda = args.device == "cuda"
+    os.makedirs(args.out, exist_ok=True)
+    scratch = os.path.join(args.out, "scratch")
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch)
+    device = torch.cuda.get_device_name(0) if cuda else "CPU (" + platform.machine() + ")"
+    peak = next((v for k, v in PEAK.items() if k in device), None)
+    results = {"machine": {"device": device, "torch": torch.__version__,
+                           "cuda": str(torch.version.cuda), "python": platform.python_version()},
+               "checks": [], "benchmark": []}
+    trainer = Trainer(args.hptrain, scratch)
+    cards = torch.cuda.device_count() if cuda else 0
+    try:
+        for what, passed, detail in checks(trainer, args.device, cards):
+            print(f"{what}: {'left out' if passed is None else passed} ({detail})", flush=True)
+            results["checks"].append({"what": what, "passed": passed, "detail": detail})
+    except RuntimeError as error:
+        results["checks"].append({"what": "hptrain runs", "passed": False, "detail": str(error)})
+    points = [("small", SMALL, 128, 2, 6, {})]
+    if cuda:
+        points = [(name, MODELS[name], seq, 8192 // seq, 30, {})
+                  for name in ("1B", "3B") for seq in (2048, 8192)]
+        points += [("8B", MODELS["8B"], seq, 8192 // seq, 12,
+                    {"moments": "bf16", "recompute": "full"}) for seq in (2048, 8192)]
+    for row in benchmark(trainer, args.device, points, peak):
+        print(json.dumps(row), flush=True)
+        results["benchmark"].append(row)
+    shutil.rmtree(scratch)
+    for name, text in (("results.json", json.dumps(results, indent=1) + "\n"),
+                       ("results.md", markdown(results))):
+        with open(os.path.join(args.out, name), "w") as out:
+            out.write(text)
+    failed = [c["what"] for c in results["checks"] if c["passed"] is False]
+    print(("failed: " + "; ".join(failed)) if failed else "all checks passed; see results.md")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
