@@ -6,13 +6,13 @@
 // The state of debugmodel (74 MB) and of a model of 519 MB, saved by 4 threads as 4 ranks would,
 // with every fsync, then loaded at 4 ranks (one contiguous read per range) and at 3 (resharded),
 // verified and digested. Beside it the floor: the same bytes written with write() and fsync() only.
-// Loads come from the page cache when memory allows, as they do after a restart on the same node;
-// "cold" ones come from the disk. What the disk can do is asked of fio, when it is installed: as
-// many bytes by as many jobs with O_DIRECT, in pieces of 1 MiB, 8 at a time.
-// And what training feels of it: with HPCTL_BIN, two ranks of hptrain save every 10 steps; the
-// stall is what rank 0 waits at the boundaries between steps, per save and as a share of the time
-// of all steps, and beside it the median step while a save is written in the background and when
-// none is. Prints medians as a table, then one line of JSON.
+// The first load reads what was written past the page cache, the others what is in it when memory
+// allows; "cold" ones come from the disk. What the disk can do is asked of fio, when it is
+// installed: as many bytes by as many jobs with O_DIRECT, in pieces of 1 MiB, 8 at a time. And what
+// training feels of it: with HPCTL_BIN, two ranks of hptrain save every 10 steps; the stall is what
+// rank 0 waits at the boundaries between steps, per save and as a share of the time of all steps,
+// and beside it the median step while a save is written in the background and when none is. Prints
+// medians as a table, then one line of JSON.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

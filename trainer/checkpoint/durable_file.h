@@ -2,11 +2,14 @@
 // A file that appears under its name only when all of it is on disk: written to a temporary name
 // in the same directory, synced, renamed, its directory entry synced. Destroyed before
 // rename_into_place(), the temporary file is removed. For large files written piece by piece;
-// errors carry the remedy for a full or read-only disk.
+// errors carry the remedy for a full or read-only disk. All but the last part of a large file goes
+// past the page cache, where the file system can
+// (docs/decisions/1303-checkpoints-past-the-cache.md).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "common/base/fd.h"
@@ -22,6 +25,7 @@ class DurableFile {
   ~DurableFile();
 
   Outcome append(const void* data, size_t size);
+  // What was appended is on disk.
   Outcome sync();
   // After sync(). Replaces what has the name.
   Outcome rename_into_place();
@@ -30,11 +34,20 @@ class DurableFile {
   uint32_t crc32c() const { return crc32c_; }  // of everything appended
 
  private:
+  struct Free {
+    void operator()(char* memory) const;
+  };
+
   DurableFile(UniqueFd fd, std::string path, std::string temporary);
+  Outcome write_staged();
+  void set_direct(bool direct);
 
   UniqueFd fd_;
   std::string path_;
-  std::string temporary_;  // "" once renamed
+  std::string temporary_;                  // "" once renamed
+  std::unique_ptr<char[], Free> staging_;  // kChunk bytes, aligned for direct writes
+  size_t staged_ = 0;
+  bool direct_ = false;
   uint64_t bytes_ = 0;
   uint32_t crc32c_ = 0;
 };

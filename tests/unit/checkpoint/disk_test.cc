@@ -10,14 +10,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
 
+#include "common/base/checksum.h"
 #include "common/base/file.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
+#include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/inspect.h"
 
 namespace hpctl {
@@ -113,6 +117,31 @@ TEST(Disk, ADirectoryOfSomeoneElseIsReported) {
   ASSERT_EQ(chmod(dir.path().c_str(), 0755), 0);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kPermissionDenied);
+}
+
+// Direct writes of whole buffers, then a rest: pieces of every length, on a disk and in memory.
+TEST(Disk, LargeFilesPastThePageCacheHoldWhatWasAppended) {
+  std::string shared = "/dev/shm/hpctl-disk-test-XXXXXX";
+  ASSERT_NE(mkdtemp(shared.data()), nullptr);
+  const TemporaryDirectory dir;
+  std::string content(21'000'003, '\0');
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 2654435761U >> 13);
+  for (const std::string& path : {dir / "file", shared + "/file"}) {
+    auto file = DurableFile::create(path);
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    size_t at = 0;
+    for (size_t piece = 1; at < content.size(); piece = piece * 3 + 1) {
+      const size_t size = std::min(piece, content.size() - at);
+      ASSERT_TRUE(file->append(content.data() + at, size).ok());
+      at += size;
+    }
+    ASSERT_TRUE(file->sync().ok());
+    ASSERT_TRUE(file->rename_into_place().ok());
+    EXPECT_EQ(file->bytes(), content.size());
+    EXPECT_EQ(file->crc32c(), crc32c(content.data(), content.size()));
+    EXPECT_TRUE(read_file(path).value() == content) << path;
+  }
+  EXPECT_TRUE(remove_tree(shared).ok());
 }
 
 }  // namespace
