@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/checksum.h"
+#include "common/base/exclusion.h"
 #include "common/base/file.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
@@ -72,6 +73,19 @@ TEST(Lineage, NamesAreParsedStrictly) {
        {"step-40", "step-040.g2", "step--1.g2", "step-4.g2.tmp", "x", "step-.g"}) {
     EXPECT_FALSE(parse_checkpoint_name(bad)) << bad;
   }
+}
+
+TEST(Exclusion, IsReadByTheNextLifeAndDamageIsNamed) {
+  const TemporaryDirectory dir;
+  EXPECT_EQ(read_exclusion(dir.path(), 0)->attempt, 0);
+  ASSERT_TRUE(write_exclusion(dir.path(), 3, {{"n2", "n7"}, 1}).ok());
+  const auto found = read_exclusion(dir.path(), 3);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->nodes, (std::vector<std::string>{"n2", "n7"}));
+  EXPECT_EQ(found->attempt, 1);
+  EXPECT_TRUE(read_exclusion(dir.path(), 4)->nodes.empty());
+  ASSERT_TRUE(write_file_atomic(dir.path() + "/excluded-4.json", "{\"nodes\": 1}").ok());
+  EXPECT_EQ(read_exclusion(dir.path(), 4).error().code, ErrorCode::kDataLoss);
 }
 
 TEST(Lineage, RecordsRoundTripAndRaceHasOneWinner) {
