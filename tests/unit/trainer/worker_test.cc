@@ -65,12 +65,15 @@ TEST(Worker, KeepsItsContractWithTheHolder) {
   EXPECT_EQ(ledger->cursor, 32U);
 }
 
-class Precision : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Types, Precision, ::testing::Values("fp32", "bf16"));
+class Precision : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(Types, Precision,
+                         ::testing::Values(std::pair("tiny", "fp32"), std::pair("tiny", "bf16"),
+                                           std::pair("tiny-gpt", "bf16")));
 
 TEST_P(Precision, SameBitsAgainAndAfterResume) {
   Job job(2);
-  job.workload.train.precision = GetParam();
+  job.workload.train.model = *model_preset(GetParam().first);
+  job.workload.train.precision = GetParam().second;
   job.workload.train.batch.global = 8;  // two micro-batches
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   const std::string undisturbed = job.digest("step-8.g1");
@@ -137,10 +140,33 @@ TEST(Worker, ResumesAtAnotherWorldSizeAndSaysThatItIsNotExact) {
   EXPECT_EQ(manifest->inexact_reason, "world size changed from 2 to 4 after step 3");
 }
 
+TEST(Worker, AGptGoesOnWithOtherRanksAndAnotherStrategy) {
+  Job job(2);
+  job.workload.train.model = *model_preset("tiny-gpt");
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const double loss = job.metrics().back()["loss"];
+  EXPECT_LT(loss, job.metrics().front()["loss"]);
+  job.resume("step-3.g1", 3);
+  job.workload.world_size = 4;
+  job.workload.train.strategy = "no_shard";
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_NEAR(job.metrics().back()["loss"].get<double>(), loss, 1e-4);
+  // A checkpoint of the other architecture is named as such.
+  job.resume("step-8.g2", 8);
+  job.workload.train.steps = 9;
+  job.workload.train.model = *model_preset("tiny");
+  job.run();
+  EXPECT_THAT(job.messages(), HasSubstr("model.arch is gpt there and llama here"));
+}
+
 // With a learning rate of zero the first job keeps its first weights; so the second, which begins
 // with them by way of a Hugging Face directory, must see the same loss on the same samples.
-TEST(Worker, ImportedWeightsAreABeginning) {
+class Imported : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Weights, Imported, ::testing::Values("tiny", "tiny-gpt"));
+
+TEST_P(Imported, AreABeginning) {
   Job first(1);
+  first.workload.train.model = *model_preset(GetParam());
   first.workload.train.steps = 1;
   first.workload.train.optimizer.lr = 0;
   ASSERT_THAT(first.run(), Each(kExitFinished)) << first.messages();
@@ -148,6 +174,7 @@ TEST(Worker, ImportedWeightsAreABeginning) {
   ASSERT_TRUE(export_huggingface(saved, first / "model", {}).ok());
   ASSERT_TRUE(import_huggingface(first / "model", first / "weights").ok());
   Job second(2);
+  second.workload.train.model = *model_preset(GetParam());
   second.workload.resume_checkpoint = first / "weights/step-0.g0";
   second.workload.train.steps = 2;
   ASSERT_THAT(second.run(), Each(kExitFinished)) << second.messages();
@@ -173,7 +200,7 @@ double planned_peak(const Job& job) {
                                .nodes = 1,
                                .workers_per_node = job.workload.world_size,
                                .gpu = false};
-  return plan_memory(setting, llama_layout(setting.train.model)).total();
+  return plan_memory(setting, model_layout(setting.train.model)).total();
 }
 
 // What one layer with few words needs beyond its plan is the program with its libraries, which for
