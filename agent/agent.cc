@@ -64,6 +64,11 @@ NodePlace make_place(const AgentOptions& options) {
           options.program_directory, std::move(machine.variables)};
 }
 
+Reported reported_before(const holder::Hello& hello) {
+  return {{hello.committed_generation, hello.committed_step},
+          {hello.unfit_generation, hello.unfit_number}};
+}
+
 ActionKey key_of(const v1::StartWorkers& start) {
   return {start.action_seq(), start.action_index()};
 }
@@ -99,6 +104,7 @@ class Agent {
   v1::AgentMessage registration() const;
   void report(v1::AgentMessage message, uint64_t covers_exit = 0);
   void report_commit(Commit commit);
+  void report_unfit(const std::vector<UnfitNews>& steps);
   void deliver(const v1::AgentMessage& message);
 
   // Time.
@@ -150,8 +156,8 @@ Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memo
       place_(make_place(options)),
       supervisor_(hello_.generation_seen, hello_.ended_through),
       preparation_(loop_, place_, hello_.boot_id),
-      pages_(Commit{hello_.committed_generation, hello_.committed_step}),
-      reports_(hello_.last_report, Commit{hello_.committed_generation, hello_.committed_step},
+      pages_(reported_before(hello_)),
+      reports_(hello_.last_report, reported_before(hello_),
                [this](const holder::ToHolder& message) { holder_.tell(message); }),
       orphan_(clock_.monotonic_ms()),
       access_(make_controller_access(options.paths, options.job, options.node)) {
@@ -207,6 +213,9 @@ void Agent::on_exit(const holder::Exited& exit) {
   if (const auto commit = pages_.committed(exit.generation, exit.checkpoint_step)) {
     report_commit(*commit);
   }
+  // Before the exit, which it may explain; also where another rank ends first.
+  report_unfit(pages_.read_unfit());
+  report_unfit(pages_.unfit(exit));
   v1::AgentMessage message = this->message();
   *message.mutable_worker_exited() = to_message(exit);
   explain_exit(*message.mutable_worker_exited());
@@ -441,6 +450,14 @@ void Agent::report_commit(Commit commit) {
   deliver(reports_.keep_commit(std::move(message), commit));
 }
 
+void Agent::report_unfit(const std::vector<UnfitNews>& steps) {
+  for (const UnfitNews& news : steps) {
+    v1::AgentMessage message = this->message();
+    *message.mutable_unfit_step() = to_message(news);
+    deliver(reports_.keep_unfit(std::move(message), news.mark));
+  }
+}
+
 void Agent::deliver(const v1::AgentMessage& message) {
   if (!welcomed_) return;  // on_welcome() sends what waits
   if (acknowledge_by_ms_ == INT64_MAX) {
@@ -485,6 +502,7 @@ void Agent::read_pages() {
   const ProgressWatch::Findings findings = pages_.read();
   if (findings.first_step) heartbeat_at_ms_ = 0;
   if (findings.commit) report_commit(*findings.commit);
+  if (reports_.waiting().size() < ReportLog::kManyReports) report_unfit(pages_.read_unfit());
   read_pages_at_ms_ =
       clock_.monotonic_ms() + (pages_.awaits_first_step() ? kFirstStepPollMs : heartbeat_ms_);
 }

@@ -341,6 +341,8 @@ void Holder::on(KeepReport request) {
     memory_.committed_generation = request.committed_generation;
     memory_.committed_step = request.committed_step;
   }
+  memory_.unfit_generation = request.unfit_generation;
+  memory_.unfit_number = request.unfit_number;
   reports_[request.seq] = std::move(request.bytes);
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/holder_protocol.h"
 
+#include <algorithm>
+
 #include "common/base/packet_variant.h"
+#include "common/base/worker_abi.h"
 
 namespace hpctl::holder {
 
@@ -33,13 +36,15 @@ static void get(PacketReader& r, Kill& m) {
 
 static void put(PacketWriter& w, const KeepReport& m) {
   w.number(m.seq).number(m.covers_exit).number(m.committed_generation).number(m.committed_step);
-  w.text(m.bytes);
+  w.number(m.unfit_generation).number(m.unfit_number).text(m.bytes);
 }
 static void get(PacketReader& r, KeepReport& m) {
   r.into(m.seq);
   r.into(m.covers_exit);
   r.into(m.committed_generation);
   r.into(m.committed_step);
+  r.into(m.unfit_generation);
+  r.into(m.unfit_number);
   m.bytes = r.text();
 }
 
@@ -62,6 +67,7 @@ static void put(PacketWriter& w, const Hello& m) {
   w.number(m.version).text(m.boot_id).number(m.holder_pid).number(m.generation_seen);
   w.number(m.ended_through).number(m.last_report);
   w.number(m.committed_generation).number(m.committed_step);
+  w.number(m.unfit_generation).number(m.unfit_number);
 }
 static void get(PacketReader& r, Hello& m) {
   r.into(m.version);
@@ -72,6 +78,8 @@ static void get(PacketReader& r, Hello& m) {
   r.into(m.last_report);
   r.into(m.committed_generation);
   r.into(m.committed_step);
+  r.into(m.unfit_generation);
+  r.into(m.unfit_number);
 }
 
 static void put(PacketWriter& w, const WorkerState& m) {
@@ -95,10 +103,28 @@ static void get(PacketReader& r, SpawnFailed& m) {
   m.reason = r.text();
 }
 
+static void put(PacketWriter& w, const UnfitStep& m) {
+  w.number(m.number).number(m.step).number(m.resumed_step).number(m.samples);
+  w.number(static_cast<uint32_t>(m.finding)).number(static_cast<uint32_t>(m.verdict));
+  w.number(static_cast<uint32_t>(m.outcome)).number(m.blamed_rank).text(m.reason);
+}
+static void get(PacketReader& r, UnfitStep& m) {
+  r.into(m.number);
+  r.into(m.step);
+  r.into(m.resumed_step);
+  r.into(m.samples);
+  m.finding = static_cast<UnfitFinding>(r.number<uint32_t>());
+  m.verdict = static_cast<UnfitVerdict>(r.number<uint32_t>());
+  m.outcome = static_cast<UnfitOutcome>(r.number<uint32_t>());
+  r.into(m.blamed_rank);
+  m.reason = r.text();
+}
+
 static void put(PacketWriter& w, const Exited& m) {
   w.number(m.exit_id).number(m.generation).number(m.rank).number(m.pid).number(m.exit_code);
   w.number(m.signal).number(m.last_step).number(m.checkpoint_step).number(m.by_request);
-  w.text(m.message);
+  w.text(m.message).number(static_cast<uint32_t>(m.unfit.size()));
+  for (const UnfitStep& unfit : m.unfit) put(w, unfit);
 }
 static void get(PacketReader& r, Exited& m) {
   r.into(m.exit_id);
@@ -111,6 +137,9 @@ static void get(PacketReader& r, Exited& m) {
   r.into(m.checkpoint_step);
   r.into(m.by_request);
   m.message = r.text();
+  // Never more than the page has slots; a damaged count reads past the end and is refused.
+  m.unfit.resize(std::min<size_t>(r.number<uint32_t>(), kUnfitSlots));
+  for (UnfitStep& unfit : m.unfit) get(r, unfit);
 }
 
 static void put(PacketWriter& w, const StoredReport& m) { w.number(m.seq).text(m.bytes); }

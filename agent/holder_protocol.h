@@ -20,10 +20,11 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/unfit_step.h"
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 // Below the kernel's default socket buffer, so that any packet can be sent at all.
 inline constexpr size_t kMaxPacketBytes = 192U << 10;
 // The agent proper finds its end of the pair here.
@@ -53,13 +54,15 @@ struct Kill {
   uint32_t grace_ms = 0;
 };
 // Keep a report until acknowledged. In the same breath (one packet: all or nothing) drops the exit
-// record the report covers and notes the newest commit reported, so that no crash of the agent
-// makes it report either again.
+// record the report covers and notes the newest commit and unfit step reported, so that no crash of
+// the agent makes it report any of them again.
 struct KeepReport {
   uint64_t seq = 0;
   uint64_t covers_exit = 0;  // Exited::exit_id; 0 = none
   uint64_t committed_generation = 0;
   uint64_t committed_step = 0;
+  uint64_t unfit_generation = 0;
+  uint64_t unfit_number = 0;
   std::string bytes;
 };
 struct DropReport {
@@ -88,6 +91,8 @@ struct Hello {
   uint64_t last_report = 0;    // highest KeepReport::seq ever
   uint64_t committed_generation = 0;
   uint64_t committed_step = 0;
+  uint64_t unfit_generation = 0;
+  uint64_t unfit_number = 0;
 };
 // A worker that was spawned. With alive, its progress page travels beside.
 struct WorkerState {
@@ -114,6 +119,7 @@ struct Exited {
   uint64_t checkpoint_step = 0;
   uint8_t by_request = 0;  // Kill was received before it ended
   std::string message;     // last words on the progress page, else the last line it printed
+  std::vector<UnfitStep> unfit = {};  // that the progress page holds
 };
 struct StoredReport {
   uint64_t seq = 0;

@@ -44,6 +44,23 @@ v1::CheckpointCommitted to_message(const Commit& commit) {
   return message;
 }
 
+v1::UnfitStep to_message(const UnfitNews& news) {
+  const UnfitStep& step = news.step;
+  v1::UnfitStep message;
+  message.set_generation(news.mark.generation);
+  message.set_number(step.number);
+  message.set_step(step.step);
+  message.set_resumed_step(step.resumed_step);
+  message.set_samples(step.samples);
+  message.set_finding(static_cast<uint32_t>(step.finding));
+  message.set_verdict(static_cast<uint32_t>(step.verdict));
+  message.set_outcome(static_cast<uint32_t>(step.outcome));
+  message.set_blamed_rank(step.blamed_rank);
+  message.set_reason(step.reason);
+  message.set_missed(news.missed);
+  return message;
+}
+
 v1::RunningWorker to_message(const StartedWorker& worker) {
   v1::RunningWorker message;
   message.set_rank(worker.rank);
@@ -67,6 +84,19 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   message.set_checkpoint_step(sample.checkpoint_step);
   message.set_start_unix_ns(sample.start_unix_ns);
   message.set_first_step_unix_ns(sample.first_step_unix_ns);
+  if (sample.step == 0) return message;
+  const StepFigures& from = sample.figures;
+  v1::StepFigures& figures = *message.mutable_figures();
+  figures.set_learning_rate(from.learning_rate);
+  figures.set_flops(from.flops);
+  figures.set_flops_causal(from.flops_causal);
+  figures.set_mfu(from.mfu);
+  figures.set_mfu_causal(from.mfu_causal);
+  figures.set_peak_memory_bytes(from.peak_memory_bytes);
+  figures.set_compute_ns(from.compute_ns);
+  figures.set_data_wait_ns(from.data_wait_ns);
+  figures.set_communication_ns(from.communication_ns);
+  figures.set_communication_wait_ns(from.communication_wait_ns);
   return message;
 }
 

@@ -5,10 +5,39 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
+#include <utility>
 
 #include "agent/core/printable.h"
 
 namespace hpctl {
+namespace {
+
+float float_of(const std::atomic<uint32_t>& bits) {
+  return std::bit_cast<float>(bits.load(std::memory_order_relaxed));
+}
+
+// nullopt = it does not hold number `number`, or no longer.
+std::optional<UnfitStep> read_slot(const UnfitSlot& slot, uint64_t number) {
+  if (slot.number.load(std::memory_order_acquire) != number) return std::nullopt;
+  UnfitStep unfit;
+  unfit.number = number;
+  unfit.step = slot.step.load(std::memory_order_relaxed);
+  unfit.resumed_step = slot.resumed_step.load(std::memory_order_relaxed);
+  unfit.samples = slot.samples.load(std::memory_order_relaxed);
+  unfit.finding = static_cast<UnfitFinding>(slot.finding.load(std::memory_order_relaxed));
+  unfit.verdict = static_cast<UnfitVerdict>(slot.verdict.load(std::memory_order_relaxed));
+  unfit.outcome = static_cast<UnfitOutcome>(slot.outcome.load(std::memory_order_relaxed));
+  unfit.blamed_rank = slot.blamed_rank.load(std::memory_order_relaxed);
+  const size_t length =
+      std::min<size_t>(slot.reason_length.load(std::memory_order_relaxed), kUnfitReasonBytes);
+  unfit.reason = agent::printable_line(std::string(slot.reason, length), kUnfitReasonBytes);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (slot.number.load(std::memory_order_relaxed) != number) return std::nullopt;
+  return unfit;
+}
+
+}  // namespace
 
 ProgressView::ProgressView(int memfd) {
   void* address = ::mmap(nullptr, kProgressPageBytes, PROT_READ, MAP_SHARED, memfd, 0);
@@ -38,7 +67,31 @@ agent::ProgressSample ProgressView::sample() const {
   sample.checkpoint_step = page_->checkpoint_step.load(std::memory_order_relaxed);
   sample.start_unix_ns = page_->start_unix_ns.load(std::memory_order_relaxed);
   sample.first_step_unix_ns = page_->first_step_unix_ns.load(std::memory_order_relaxed);
+  StepFigures& figures = sample.figures;
+  figures.learning_rate = float_of(page_->learning_rate_bits);
+  figures.flops = float_of(page_->flops_bits);
+  figures.flops_causal = float_of(page_->flops_causal_bits);
+  figures.mfu = float_of(page_->mfu_bits);
+  figures.mfu_causal = float_of(page_->mfu_causal_bits);
+  figures.peak_memory_bytes = page_->peak_memory_bytes.load(std::memory_order_relaxed);
+  figures.compute_ns = page_->compute_ns.load(std::memory_order_relaxed);
+  figures.data_wait_ns = page_->data_wait_ns.load(std::memory_order_relaxed);
+  figures.communication_ns = page_->communication_ns.load(std::memory_order_relaxed);
+  figures.communication_wait_ns = page_->communication_wait_ns.load(std::memory_order_relaxed);
   return sample;
+}
+
+std::vector<UnfitStep> ProgressView::unfit_steps() const {
+  std::vector<UnfitStep> steps;
+  if (!written()) return steps;
+  const uint64_t newest = page_->unfit_steps.load(std::memory_order_acquire);
+  const uint64_t held = std::min<uint64_t>(newest, kUnfitSlots);
+  for (uint64_t number = newest - held + 1; number <= newest && held > 0; ++number) {
+    if (auto unfit = read_slot(page_->unfit[(number - 1) % kUnfitSlots], number)) {
+      steps.push_back(std::move(*unfit));
+    }
+  }
+  return steps;
 }
 
 std::string ProgressView::message() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "agent/core/progress.h"
 #include "common/base/worker_abi.h"
@@ -19,6 +20,8 @@ class ProgressView {
   ProgressView& operator=(const ProgressView&) = delete;
 
   agent::ProgressSample sample() const;
+  // The newest unfit steps that the page still holds, in order.
+  std::vector<UnfitStep> unfit_steps() const;
   // Why the worker is about to exit: one printable line; "" = it did not say.
   std::string message() const;
 

@@ -11,13 +11,19 @@ void ReportLog::restore(const holder::StoredReport& report) {
 
 const v1::AgentMessage& ReportLog::keep(v1::AgentMessage message, uint64_t covers_exit) {
   message.set_report_seq(++last_seq_);
-  to_holder_(holder::KeepReport{last_seq_, covers_exit, reported_.generation, reported_.step,
-                                message.SerializeAsString()});
+  to_holder_(holder::KeepReport{last_seq_, covers_exit, reported_.commit.generation,
+                                reported_.commit.step, reported_.unfit.generation,
+                                reported_.unfit.number, message.SerializeAsString()});
   return waiting_[last_seq_] = std::move(message);
 }
 
 const v1::AgentMessage& ReportLog::keep_commit(v1::AgentMessage message, Commit commit) {
-  reported_ = commit;
+  reported_.commit = commit;
+  return keep(std::move(message));
+}
+
+const v1::AgentMessage& ReportLog::keep_unfit(v1::AgentMessage message, UnfitMark unfit) {
+  reported_.unfit = unfit;
   return keep(std::move(message));
 }
 

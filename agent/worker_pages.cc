@@ -27,6 +27,12 @@ ProgressWatch::Findings WorkerPages::read() {
   return all;
 }
 
+std::vector<UnfitNews> WorkerPages::read_unfit() {
+  const auto page = pages_.find(0);
+  if (page == pages_.end()) return {};
+  return watch_.unfit(page->second.generation, 0, page->second.view->unfit_steps());
+}
+
 void WorkerPages::describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t still_limit_ms) {
   for (auto& [rank, page] : pages_) {
     const ProgressSample sample = page.view->sample();

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "agent/core/progress.h"
 #include "agent/holder_protocol.h"
@@ -19,8 +20,8 @@ namespace hpctl::agent {
 
 class WorkerPages {
  public:
-  // `reported`: the newest commit an earlier life of this agent has reported.
-  explicit WorkerPages(Commit reported) : watch_(reported) {}
+  // `reported`: what an earlier life of this agent has reported.
+  explicit WorkerPages(const Reported& reported) : watch_(reported) {}
 
   // `page`: descriptor of the worker's progress page; not kept.
   void started(const holder::WorkerState& worker, const UniqueFd& page);
@@ -28,9 +29,14 @@ class WorkerPages {
 
   // Reads every page.
   ProgressWatch::Findings read();
+  // The unfit steps on rank 0's page that were not told yet.
+  std::vector<UnfitNews> read_unfit();
   // The last words of a page in an exit record, where they are news.
   std::optional<Commit> committed(uint64_t generation, uint64_t step) {
     return watch_.committed(generation, step);
+  }
+  std::vector<UnfitNews> unfit(const holder::Exited& exit) {
+    return watch_.unfit(exit.generation, exit.rank, exit.unfit);
   }
   // Every page as it is now. Of a worker that has shown nothing new for `still_limit_ms` the kernel
   // is asked what its process does.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/agent_report.h"
 
+#include <algorithm>
+
 #include "controller/worker_order.h"
 
 namespace hpctl {
@@ -35,6 +37,47 @@ core::WorkerExited make_exit(const v1::AgentMessage& message) {
           bounded(exited.message()),
           exited.by_request(),
           exited.peer_lost()};
+}
+
+// Numbers of another release, or of a damaged page, become the nearest thing that is known.
+template <typename Enum>
+Enum known(uint32_t value, Enum first, Enum last) {
+  return static_cast<Enum>(
+      std::clamp(value, static_cast<uint32_t>(first), static_cast<uint32_t>(last)));
+}
+
+core::UnfitStepFound make_unfit_step(const v1::AgentMessage& message) {
+  const v1::UnfitStep& step = message.unfit_step();
+  return {JobId{message.job()},
+          message.node(),
+          Generation{step.generation()},
+          step.number(),
+          step.step(),
+          step.resumed_step(),
+          step.samples(),
+          known(step.finding(), UnfitFinding::kNotFinite, UnfitFinding::kGradientSpike),
+          known(step.verdict(), UnfitVerdict::kNotRepeated, UnfitVerdict::kOtherResult),
+          known(step.outcome(), UnfitOutcome::kSkipped, UnfitOutcome::kGaveUp),
+          step.blamed_rank(),
+          bounded(step.reason()),
+          step.missed()};
+}
+
+std::optional<StepFigures> make_figures(const v1::WorkerProgress& worker) {
+  if (!worker.has_figures()) return std::nullopt;
+  const v1::StepFigures& from = worker.figures();
+  StepFigures figures;
+  figures.learning_rate = from.learning_rate();
+  figures.flops = from.flops();
+  figures.flops_causal = from.flops_causal();
+  figures.mfu = from.mfu();
+  figures.mfu_causal = from.mfu_causal();
+  figures.peak_memory_bytes = from.peak_memory_bytes();
+  figures.compute_ns = from.compute_ns();
+  figures.data_wait_ns = from.data_wait_ns();
+  figures.communication_ns = from.communication_ns();
+  figures.communication_wait_ns = from.communication_wait_ns();
+  return figures;
 }
 
 // Text by that name, or "".
@@ -112,6 +155,8 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
                                 failed.permanent(), failed.node_fault(),
                                 failed.hardware()};
     }
+    case v1::AgentMessage::kUnfitStep:
+      return make_unfit_step(message);
     case v1::AgentMessage::kGoodbye:
       return core::NodeEnded{job, message.node(), message.boot_id()};
     case v1::AgentMessage::kRegisterAgent:
@@ -128,7 +173,8 @@ std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
     reports.push_back({worker.rank(), worker.generation(), worker.pid(), worker.phase(),
                        worker.step(), worker.collective(), worker.loss(), worker.tokens(),
                        worker.step_ns(), worker.first_step_unix_ns(),
-                       worker.process_state().substr(0, 1)});
+                       worker.process_state().substr(0, 1), worker.grad_norm(),
+                       make_figures(worker)});
   }
   return reports;
 }

@@ -278,13 +278,17 @@ void Controller::mirror_events(const Committed& batch) {
 }
 
 void Controller::show(const core::State& state, JobId id) {
-  const JobView view = make_job_view(state, id, progress_.of(id), mode_.node());
+  const JobProgress progress = progress_.of(id);
+  const JobView view = make_job_view(state, id, progress, mode_.node());
   Shown& shown = shown_[id];
   shown.at_ms = loop_->now_ms();
   shown.stale = false;
   shown.state = state.jobs.at(id).state;
   shown.generation = state.jobs.at(id).generation;
   if (metrics_) metrics_->job(view);
+  if (metrics_ && state.jobs.at(id).spec.train) {
+    metrics_->train(view, progress, state.jobs.at(id).unfit);
+  }
   mirror_->status(view);
 }
 

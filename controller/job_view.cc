@@ -54,6 +54,11 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.reason = job.reason;
   view.total_steps = job.spec.train ? static_cast<uint64_t>(job.spec.train->steps) : 0;
   view.tokens_per_second = job.state == core::JobState::kRunning ? progress.tokens_per_second : 0.0;
+  const auto rank0 = progress.ranks.find(0);
+  if (job.state == core::JobState::kRunning && rank0 != progress.ranks.end() &&
+      rank0->second.report.figures) {
+    view.mfu = rank0->second.report.figures->mfu;
+  }
   view.checkpoint_step = job.committed_step;
   view.checkpoint_dir = job.spec.checkpoint.dir;
   view.submitted_wall_ms = job.submitted_wall_ms;
@@ -108,6 +113,7 @@ void fill(const JobView& view, v1::JobStatus& status) {
   status.set_reason(view.reason);
   status.set_total_steps(view.total_steps);
   status.set_tokens_per_second(view.tokens_per_second);
+  status.set_mfu(view.mfu);
   status.set_checkpoint_step(view.checkpoint_step);
   status.set_checkpoint_dir(view.checkpoint_dir);
   status.set_submitted_wall_ms(view.submitted_wall_ms);

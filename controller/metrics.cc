@@ -7,9 +7,10 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
-#include <cmath>
 #include <exception>
 #include <vector>
+
+#include "controller/train_metrics.h"
 
 namespace hpctl {
 namespace {
@@ -52,6 +53,7 @@ std::shared_ptr<prometheus::Registry> make_health() {
 struct Metrics::Parts {
   explicit Parts(const std::string& address) : exposer(address, 1) {
     exposer.RegisterCollectable(registry, "/metrics");
+    exposer.RegisterCollectable(train, "/metrics");
     exposer.RegisterCollectable(health, "/healthz");
   }
 
@@ -65,6 +67,7 @@ struct Metrics::Parts {
 
   std::shared_ptr<prometheus::Registry> registry =
       std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
+  std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
   std::shared_ptr<prometheus::Registry> health = make_health();
   prometheus::Exposer exposer;  // last: its threads read the registries
 };
@@ -117,15 +120,17 @@ void Metrics::job(const JobView& view) {
   }
   parts_->set("hpctl_job_generation", "Newest generation", job,
               static_cast<double>(view.generation));
-  parts_->set("hpctl_job_step", "Last completed step", job, static_cast<double>(view.step));
-  if (std::isfinite(view.loss)) parts_->set("hpctl_job_loss", "Loss of that step", job, view.loss);
-  parts_->set("hpctl_job_tokens_per_second", "Of the last step", job, view.tokens_per_second);
   parts_->set("hpctl_job_restarts", "Recoveries begun", job, static_cast<double>(view.restarts));
   size_t up = 0;
   for (const NodeView& node : view.nodes) up += node.state == "up" ? 1 : 0;
   parts_->set("hpctl_job_nodes_up", "Nodes whose agent is up", job, static_cast<double>(up));
   parts_->set("hpctl_job_checkpoint_step", "Newest durable checkpoint", job,
               static_cast<double>(view.checkpoint_step));
+}
+
+void Metrics::train(const JobView& view, const JobProgress& progress,
+                    const core::UnfitRecord& unfit) {
+  parts_->train->show(view, progress, unfit);
 }
 
 void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {

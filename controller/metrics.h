@@ -9,6 +9,7 @@
 
 #include "common/base/result.h"
 #include "controller/mirror.h"
+#include "controller/progress.h"
 
 namespace hpctl {
 
@@ -26,6 +27,8 @@ class Metrics {
   // Owner thread.
   void transaction(double seconds, size_t events);
   void job(const JobView& view);
+  // Of jobs of the trainer.
+  void train(const JobView& view, const JobProgress& progress, const core::UnfitRecord& unfit);
   void recovery(uint64_t job, const std::string& name, double seconds);
   void controller(size_t agents, size_t outbox);
   // Of a cluster controller, any thread: jobs, and those whose controller serves now.

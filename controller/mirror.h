@@ -58,6 +58,7 @@ struct JobView {
   std::string reason;
   uint64_t total_steps = 0;  // 0 = unknown
   double tokens_per_second = 0;
+  double mfu = 0;  // 0..1, causal attention counted whole; 0 = unknown
   uint64_t checkpoint_step = 0;
   std::string checkpoint_dir;
   int64_t submitted_wall_ms = 0;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/step_figures.h"
 #include "controller/core/types.h"
 
 namespace hpctl {
@@ -36,6 +37,8 @@ struct RankReport {
   uint64_t step_ns = 0;
   uint64_t first_step_unix_ns = 0;
   std::string process_state;  // of /proc/PID/stat, of a worker that stands still; else ""
+  float grad_norm = 0;
+  std::optional<StepFigures> figures = {};  // absent before the first step
 };
 
 struct RankProgress {

@@ -78,6 +78,7 @@ JobView to_view(const v1::JobStatus& s) {
   view.reason = s.reason();
   view.total_steps = s.total_steps();
   view.tokens_per_second = s.tokens_per_second();
+  view.mfu = s.mfu();
   view.checkpoint_step = s.checkpoint_step();
   view.checkpoint_dir = s.checkpoint_dir();
   view.submitted_wall_ms = s.submitted_wall_ms();

@@ -41,10 +41,13 @@ std::string wrap(const std::string& text, size_t width, size_t indent) {
 
 Colour colour_of_event(const EventView& event) {
   if (is_one_of(event.type, {"WorkerExited", "NodeLost", "NodeDown", "HangDetected", "JobFailed",
-                             "CheckpointDamaged", "DeadlinePassed"})) {
+                             "CheckpointDamaged", "DeadlinePassed", "HardwareFaultSuspected",
+                             "TrainingStopped"})) {
     return Colour::kRed;
   }
-  if (is_one_of(event.type, {"JobRecovering", "ControllerResumed", "CauseFound", "BackOff"})) {
+  if (is_one_of(event.type,
+                {"JobRecovering", "ControllerResumed", "CauseFound", "BackOff", "NonFiniteFound",
+                 "LossSpiked", "GradientSpiked", "TrainingRolledBack"})) {
     return Colour::kYellow;
   }
   if (is_one_of(event.type, {"JobRunning", "JobFinished"})) return Colour::kGreen;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl status: one job, its nodes and its workers.
+#include <array>
 #include <cmath>
+#include <cstdio>
 
 #include "common/base/clock.h"
 #include "hpctl/event_text.h"
@@ -47,6 +49,11 @@ void print_summary(const Terminal& terminal, const JobView& job) {
   if (job.total_steps > 0) step += " of " + std::to_string(job.total_steps);
   if (std::isfinite(job.loss)) step += ", loss " + format_loss(job.loss);
   if (job.tokens_per_second > 0) step += ", " + short_number(job.tokens_per_second) + " tokens/s";
+  if (job.mfu > 0) {
+    std::array<char, 32> mfu{};
+    std::snprintf(mfu.data(), mfu.size(), ", MFU %.1f %%", 100 * job.mfu);
+    step += mfu.data();
+  }
   if (job.total_steps > 0 || job.step > 0) print_field(terminal, "step", step);
   print_field(terminal, "generation", std::to_string(job.generation));
   print_field(terminal, "faults",

@@ -57,6 +57,20 @@ void Progress::step_done(const StepProgress& done) {
   page_->grad_norm_bits.store(std::bit_cast<uint32_t>(done.grad_norm), std::memory_order_relaxed);
   page_->tokens.store(done.tokens, std::memory_order_relaxed);
   page_->step_ns.store(done.nanoseconds, std::memory_order_relaxed);
+  const StepFigures& f = done.figures;
+  const auto store_float = [](std::atomic<uint32_t>& bits, float value) {
+    bits.store(std::bit_cast<uint32_t>(value), std::memory_order_relaxed);
+  };
+  store_float(page_->learning_rate_bits, f.learning_rate);
+  store_float(page_->flops_bits, f.flops);
+  store_float(page_->flops_causal_bits, f.flops_causal);
+  store_float(page_->mfu_bits, f.mfu);
+  store_float(page_->mfu_causal_bits, f.mfu_causal);
+  page_->peak_memory_bytes.store(f.peak_memory_bytes, std::memory_order_relaxed);
+  page_->compute_ns.store(f.compute_ns, std::memory_order_relaxed);
+  page_->data_wait_ns.store(f.data_wait_ns, std::memory_order_relaxed);
+  page_->communication_ns.store(f.communication_ns, std::memory_order_relaxed);
+  page_->communication_wait_ns.store(f.communication_wait_ns, std::memory_order_relaxed);
   if (page_->first_step_unix_ns.load(std::memory_order_relaxed) == 0) {
     page_->first_step_unix_ns.store(unix_ns(), std::memory_order_relaxed);
   }
@@ -65,6 +79,24 @@ void Progress::step_done(const StepProgress& done) {
 
 void Progress::checkpoint_committed(uint64_t step) {
   page_->checkpoint_step.store(step, std::memory_order_release);
+}
+
+void Progress::unfit_step(const UnfitStep& unfit) {
+  const uint64_t number = page_->unfit_steps.load(std::memory_order_relaxed) + 1;
+  UnfitSlot& slot = page_->unfit[(number - 1) % kUnfitSlots];
+  slot.number.store(0, std::memory_order_release);
+  slot.step.store(unfit.step, std::memory_order_relaxed);
+  slot.resumed_step.store(unfit.resumed_step, std::memory_order_relaxed);
+  slot.samples.store(unfit.samples, std::memory_order_relaxed);
+  slot.finding.store(static_cast<uint32_t>(unfit.finding), std::memory_order_relaxed);
+  slot.verdict.store(static_cast<uint32_t>(unfit.verdict), std::memory_order_relaxed);
+  slot.outcome.store(static_cast<uint32_t>(unfit.outcome), std::memory_order_relaxed);
+  slot.blamed_rank.store(unfit.blamed_rank, std::memory_order_relaxed);
+  const size_t length = std::min<size_t>(unfit.reason.size(), kUnfitReasonBytes);
+  std::memcpy(slot.reason, unfit.reason.data(), length);
+  slot.reason_length.store(static_cast<uint32_t>(length), std::memory_order_relaxed);
+  slot.number.store(number, std::memory_order_release);
+  page_->unfit_steps.store(number, std::memory_order_release);
 }
 
 void Progress::last_words(std::string_view message) {

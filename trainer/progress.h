@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/base/step_figures.h"
+#include "common/base/unfit_step.h"
 #include "common/base/worker_abi.h"
 
 namespace hpctl {
@@ -18,6 +20,7 @@ struct StepProgress {
   uint64_t nanoseconds = 0;
   float loss = 0;
   float grad_norm = 0;
+  StepFigures figures = {};
 };
 
 class Progress {
@@ -34,6 +37,9 @@ class Progress {
   void enter(WorkerPhase phase);
   void step_done(const StepProgress& done);
   void checkpoint_committed(uint64_t step);
+  // For the job's history; its number is given here. The agent looks a few times a second: more
+  // than kUnfitSlots in between push out the oldest.
+  void unfit_step(const UnfitStep& unfit);
   // Why the process is about to exit: the first line of `message`, cut to what the page holds.
   void last_words(std::string_view message);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/train_loop.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -179,9 +180,9 @@ Outcome TrainLoop::step() {
   const double lr = learning_rate(workload_.train, next_step(), samples.next_cursor);
   HP_TRY_ASSIGN(const StepSums sums, compute_gradients(samples));
   const StabilitySpec& stability = workload_.train.stability;
-  const std::string problem =
+  const StabilityProblem problem =
       stability_problem(stability, state_->stability(), sums.loss, sums.grad_norm);
-  if (!problem.empty()) return leave_out(samples, problem);
+  if (!problem.reason.empty()) return leave_out(samples, problem);
   remember_step(stability, state_->stability(), sums.loss, sums.grad_norm);
   update(sums, samples, lr);
   times_.lap(StepPart::kOptimizer);
@@ -277,32 +278,41 @@ void TrainLoop::update(const StepSums& sums, const StepSamples& samples, double 
 }
 
 void TrainLoop::report(const StepSums& sums, double lr) {
-  const double seconds = seconds_since(times_.began());
+  const StepMetrics metrics = measure(sums, lr);
   const bool first = progress_.page().first_step_unix_ns.load() == 0;
-  progress_.step_done({.step = state_->step(),
-                       .tokens = step_tokens_,
-                       .nanoseconds = static_cast<uint64_t>(seconds * 1e9),
-                       .loss = static_cast<float>(sums.loss),
-                       .grad_norm = static_cast<float>(sums.grad_norm)});
+  progress_.step_done({.step = metrics.step,
+                       .tokens = metrics.tokens,
+                       .nanoseconds = static_cast<uint64_t>(metrics.step_s * 1e9),
+                       .loss = static_cast<float>(metrics.loss),
+                       .grad_norm = static_cast<float>(metrics.grad_norm),
+                       .figures = figures_of(metrics, throughput_)});
   if (first) log_phase("first step");
   if (workload_.rank != 0) return;
-  const StepMetrics metrics = {.step = state_->step(),
-                               .generation = workload_.generation,
-                               .loss = sums.loss,
-                               .grad_norm = sums.grad_norm,
-                               .lr = lr,
-                               .tokens = step_tokens_,
-                               .step_s = seconds,
-                               .comm_s = engine_->wait_seconds(),
-                               .data_s = times_.seconds(StepPart::kData),
-                               .save_s = times_.seconds(StepPart::kSave),
-                               .peak_memory_bytes = device_.peak_memory_bytes()};
   metrics_->append(metrics);
   // Every tenth step, the last one, and where steps are slow, one line per 5 s.
   const bool last = state_->step() == static_cast<uint64_t>(workload_.train.steps);
   if (state_->step() % 10 != 0 && !first && !last && seconds_since(last_log_) < 5) return;
   last_log_ = Clock::now();
   log_info(console_line(metrics, throughput_));
+}
+
+StepMetrics TrainLoop::measure(const StepSums& sums, double lr) const {
+  const double wait = engine_->wait_seconds();
+  // Elsewhere streams wait for collectives, not this thread.
+  const double under_way = device_.is_host() ? engine_->communication_seconds() : 0;
+  return {.step = state_->step(),
+          .generation = workload_.generation,
+          .loss = sums.loss,
+          .grad_norm = sums.grad_norm,
+          .lr = lr,
+          .tokens = step_tokens_,
+          .step_s = seconds_since(times_.began()),
+          .compute_s = std::max(0.0, times_.seconds(StepPart::kCompute) - wait),
+          .comm_s = wait,
+          .comm_under_way_s = under_way,
+          .data_s = times_.seconds(StepPart::kData),
+          .save_s = times_.seconds(StepPart::kSave),
+          .peak_memory_bytes = device_.peak_memory_bytes()};
 }
 
 bool TrainLoop::save_due(const StepSums& sums) const {

@@ -20,6 +20,7 @@
 #include "trainer/metrics/step_times.h"
 #include "trainer/metrics/trace.h"
 #include "trainer/model/model.h"
+#include "trainer/optim/stability.h"
 #include "trainer/parallel/fsdp.h"
 #include "trainer/progress.h"
 #include "trainer/saver.h"
@@ -60,12 +61,14 @@ class TrainLoop {
   Result<StepSums> compute_gradients(const StepSamples& samples);
   Result<StepSums> reduce(double loss_sum);
   // train_loop_stability.cc
-  Outcome leave_out(const StepSamples& samples, const std::string& problem);
-  Outcome reexecute(const StepSamples& samples, const std::string& what);
+  Outcome leave_out(const StepSamples& samples, const StabilityProblem& problem);
+  Outcome reexecute(const StepSamples& samples, const std::string& what, UnfitStep& unfit);
   Outcome go_back();
+  void tell(const UnfitStep& unfit);
   void update(const StepSums& sums, const StepSamples& samples, double lr);
   void open_metrics();
   void report(const StepSums& sums, double lr);
+  StepMetrics measure(const StepSums& sums, double lr) const;
   Outcome test();
   Outcome evaluate(Validation& part, const char* name);
   bool save_due(const StepSums& sums) const;

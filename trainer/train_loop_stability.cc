@@ -14,12 +14,18 @@
 namespace hpctl {
 
 // `samples` is what the step trained on; nothing of it was applied.
-Outcome TrainLoop::leave_out(const StepSamples& samples, const std::string& problem) {
+Outcome TrainLoop::leave_out(const StepSamples& samples, const StabilityProblem& problem) {
   const StabilitySpec& spec = workload_.train.stability;
   const uint64_t step = next_step();
-  const std::string what = "step " + std::to_string(step) + ": " + problem;
-  if (spec.reexecute) HP_TRY(reexecute(samples, what));
+  const std::string what = "step " + std::to_string(step) + ": " + problem.reason;
+  UnfitStep unfit;
+  unfit.step = step;
+  unfit.finding = problem.finding;
+  unfit.reason = problem.reason;
+  if (spec.reexecute) HP_TRY(reexecute(samples, what, unfit));
   if (spec.policy == "stop") {
+    unfit.outcome = UnfitOutcome::kStopped;
+    tell(unfit);
     // Executed twice with the same result, or left to the restart, which executes it again.
     const ErrorCode code = spec.reexecute ? ErrorCode::kFailedPrecondition : ErrorCode::kInternal;
     return Error{code, what + (spec.reexecute ? ", twice with the same result" : "") +
@@ -27,12 +33,16 @@ Outcome TrainLoop::leave_out(const StepSamples& samples, const std::string& prob
                            "the data of this step, or set stability.policy to skip or rollback"};
   }
   if (state_->stability().skips >= static_cast<uint64_t>(spec.max_skips)) {
+    unfit.outcome = UnfitOutcome::kGaveUp;
+    tell(unfit);
     return Error{ErrorCode::kFailedPrecondition,
                  what + "; stability.max_skips (" + std::to_string(spec.max_skips) +
                      ") batches were left out already: lower optimizer.lr or look at the data"};
   }
+  unfit.outcome = UnfitOutcome::kSkipped;
   std::vector<SampleRange> skipped = samples.ranges;
   if (spec.policy == "rollback") {
+    unfit.outcome = UnfitOutcome::kRolledBack;
     const uint64_t more = static_cast<uint64_t>(spec.skip_steps) *
                           global_batch(workload_.train.batch, samples.next_cursor);
     const StepSamples following = take_samples(samples.next_cursor, more, state_->skipped());
@@ -41,18 +51,27 @@ Outcome TrainLoop::leave_out(const StepSamples& samples, const std::string& prob
   }
   state_->skip(skipped);
   if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(skipped), state_->step()));
+  unfit.samples = sample_count(skipped);
+  unfit.resumed_step = state_->step();
+  tell(unfit);
   if (workload_.rank == 0) {
-    log_warning(what + "; " + std::to_string(sample_count(skipped)) +
+    log_warning(what + "; " + std::to_string(unfit.samples) +
                 " samples are left out for good, training goes on after step " +
-                std::to_string(state_->step()));
+                std::to_string(unfit.resumed_step));
   }
   return Ok{};
+}
+
+// The controller hears of it from rank 0: all ranks decided the same.
+void TrainLoop::tell(const UnfitStep& unfit) {
+  if (workload_.rank == 0) progress_.unfit_step(unfit);
 }
 
 // The same step once more, from the same state and data: a machine that computes rightly comes to
 // the same bits. Ok when all did; otherwise an error, on the rank to blame where one is known and
 // as its consequence (kPeerLost) on the others.
-Outcome TrainLoop::reexecute(const StepSamples& samples, const std::string& what) {
+Outcome TrainLoop::reexecute(const StepSamples& samples, const std::string& what,
+                             UnfitStep& unfit) {
   const std::array<double, 2> first = own_sums_;
   const auto again = compute_gradients(samples);
   if (!again.ok()) return again.error();
@@ -64,9 +83,14 @@ Outcome TrainLoop::reexecute(const StepSamples& samples, const std::string& what
                                                 : differs(1) ? "gradient"
                                                              : ""));
   bool same = true;
+  for (const std::string& answer : answers) same = same && answer.empty();
+  unfit.verdict = same ? UnfitVerdict::kSameResult : UnfitVerdict::kOtherResult;
+  if (same) return Ok{};
+  unfit.outcome = UnfitOutcome::kStopped;
   for (size_t rank = 0; rank < answers.size(); ++rank) {
-    same = same && answers[rank].empty();
     if (!answers[rank].starts_with("loss")) continue;
+    unfit.blamed_rank = static_cast<int32_t>(rank);
+    tell(unfit);
     const std::string verdict = what + "; executed again, rank " + std::to_string(rank) +
                                 " computed another loss from the same data and weights: a fault "
                                 "of the hardware of node " +
@@ -74,7 +98,7 @@ Outcome TrainLoop::reexecute(const StepSamples& samples, const std::string& what
     const bool mine = static_cast<int32_t>(rank) == workload_.rank;
     return Error{mine ? ErrorCode::kInternal : kPeerLost, verdict};
   }
-  if (same) return Ok{};
+  tell(unfit);
   return Error{ErrorCode::kInternal,
                what +
                    "; executed again, the gradients differ although every rank's loss is the "

@@ -29,9 +29,24 @@ ProgressWatch::Findings ProgressWatch::sampled(int32_t rank, uint64_t generation
 
 std::optional<Commit> ProgressWatch::committed(uint64_t generation, uint64_t step) {
   const Commit commit{generation, step};
-  if (step == 0 || commit <= reported_) return std::nullopt;
-  reported_ = commit;
+  if (step == 0 || commit <= reported_.commit) return std::nullopt;
+  reported_.commit = commit;
   return commit;
+}
+
+std::vector<UnfitNews> ProgressWatch::unfit(uint64_t generation, int32_t rank,
+                                            const std::vector<UnfitStep>& steps) {
+  std::vector<UnfitNews> news;
+  if (rank != 0) return news;
+  UnfitMark& last = reported_.unfit;
+  for (const UnfitStep& step : steps) {
+    const UnfitMark mark{generation, step.number};
+    if (step.number == 0 || mark <= last) continue;
+    const uint64_t seen = last.generation == generation ? last.number : 0;
+    news.push_back({mark, step, step.number - seen - 1});
+    last = mark;
+  }
+  return news;
 }
 
 bool ProgressWatch::awaits_first_step() const {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // From samples of progress pages to what the controller is told: heartbeats at their interval, one
-// at once when a worker completes its first step, and CheckpointCommitted when a page says so.
+// at once when a worker completes its first step, and CheckpointCommitted and UnfitStep when a page
+// says so.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
+
+#include "common/base/step_figures.h"
+#include "common/base/unfit_step.h"
 
 namespace hpctl::agent {
 
@@ -22,6 +27,7 @@ struct ProgressSample {
   uint64_t checkpoint_step = 0;
   uint64_t start_unix_ns = 0;
   uint64_t first_step_unix_ns = 0;
+  StepFigures figures = {};
 };
 
 struct Commit {
@@ -30,14 +36,33 @@ struct Commit {
   auto operator<=>(const Commit&) const = default;
 };
 
+// The newest unfit step of rank 0 that was told.
+struct UnfitMark {
+  uint64_t generation = 0;
+  uint64_t number = 0;  // UnfitStep::number
+  auto operator<=>(const UnfitMark&) const = default;
+};
+
+// What this node has reported so far and must not report again.
+struct Reported {
+  Commit commit;
+  UnfitMark unfit;
+};
+
+struct UnfitNews {
+  UnfitMark mark;
+  UnfitStep step;
+  uint64_t missed = 0;  // before it, pushed out of the page unseen
+};
+
 // Pages are read at this pace until every worker has completed its first step, so that recovery
 // time is not rounded up to a heartbeat; afterwards once per heartbeat.
 inline constexpr int64_t kFirstStepPollMs = 5;
 
 class ProgressWatch {
  public:
-  // `reported`: the newest commit an earlier life of this agent has reported.
-  explicit ProgressWatch(Commit reported = {}) : reported_(reported) {}
+  // `reported`: what an earlier life of this agent has reported.
+  explicit ProgressWatch(const Reported& reported = {}) : reported_(reported) {}
 
   void worker_started(int32_t rank, uint64_t generation);
   void worker_ended(int32_t rank, uint64_t generation);
@@ -49,6 +74,9 @@ class ProgressWatch {
   Findings sampled(int32_t rank, uint64_t generation, const ProgressSample& sample);
   // The same rule for the page's last words in an exit record.
   std::optional<Commit> committed(uint64_t generation, uint64_t step);
+  // Those of `steps`, the newest on rank 0's page in order, that are news. Only rank 0 tells.
+  std::vector<UnfitNews> unfit(uint64_t generation, int32_t rank,
+                               const std::vector<UnfitStep>& steps);
 
   // A worker that maps its page has not completed its first step yet.
   bool awaits_first_step() const;
@@ -59,7 +87,7 @@ class ProgressWatch {
     bool stepped = false;
   };
   std::map<int32_t, Watched> watched_;
-  Commit reported_;
+  Reported reported_;
 };
 
 }  // namespace hpctl::agent

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/file.h"
-#include "common/base/node_address.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,42 +9,20 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 
+#include "common/base/temporary_file.h"
+
 namespace hpctl {
 namespace {
 
-std::string parent_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-// Unique among the writers of one directory, also across hosts sharing it: pid, counter and
-// O_EXCL at creation.
-std::string temporary_name(const std::string& path) {
-  static std::atomic<uint64_t> counter{0};
-  return path + ".tmp." + host_name() + "." + std::to_string(getpid()) + "." +
-         std::to_string(counter.fetch_add(1));
-}
-
-Result<std::string> write_temporary(const std::string& path, std::string_view data) {
-  std::string temporary = temporary_name(path);
-  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!fd.valid()) return errno_error("cannot create " + temporary);
-  if (auto written = write_all(fd.get(), data, temporary); !written.ok()) {
-    ::unlink(temporary.c_str());
-    return written.error();
-  }
-  if (::fsync(fd.get()) != 0) {
-    const Error error = errno_error("cannot sync " + temporary);
-    ::unlink(temporary.c_str());
-    return error;
-  }
-  return temporary;
+Result<TemporaryFile> write_temporary(const std::string& path, std::string_view data) {
+  HP_TRY_ASSIGN(TemporaryFile file, TemporaryFile::create(path));
+  HP_TRY(file.append(data));
+  HP_TRY(file.sync());
+  return file;
 }
 
 }  // namespace
@@ -79,22 +56,13 @@ Outcome write_all(int fd, std::string_view data, const std::string& path_for_err
 }
 
 Outcome write_file_atomic(const std::string& path, std::string_view data) {
-  HP_TRY_ASSIGN(const std::string temporary, write_temporary(path, data));
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const Error error = errno_error("cannot rename " + temporary + " to " + path);
-    ::unlink(temporary.c_str());
-    return error;
-  }
-  return sync_directory(parent_of(path));
+  HP_TRY_ASSIGN(TemporaryFile file, write_temporary(path, data));
+  return file.rename_into_place();
 }
 
 Outcome create_file_exclusive(const std::string& path, std::string_view data) {
-  HP_TRY_ASSIGN(const std::string temporary, write_temporary(path, data));
-  const int rc = ::link(temporary.c_str(), path.c_str());
-  const int err = errno;
-  ::unlink(temporary.c_str());
-  if (rc != 0) return errno_error("cannot create " + path, err);
-  return sync_directory(parent_of(path));
+  HP_TRY_ASSIGN(TemporaryFile file, write_temporary(path, data));
+  return file.link_into_place();
 }
 
 Outcome make_directories(const std::string& path, unsigned mode) {

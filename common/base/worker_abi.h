@@ -13,6 +13,7 @@
 //              HPCTL_JOB_ID HPCTL_GENERATION HPCTL_NODE HPCTL_WORKER (agent/worker_mark.h).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -44,10 +45,27 @@ inline constexpr uint32_t kProgressMagic = 0x47504850;  // "HPPG"
 inline constexpr uint32_t kProgressVersion = 1;
 inline constexpr uint32_t kProgressPageBytes = 4096;
 inline constexpr uint32_t kProgressMessageBytes = 1024;
+inline constexpr size_t kUnfitSlots = 12;  // more than stability.max_skips by default
+inline constexpr size_t kUnfitReasonBytes = 112;
+
+// Like common/base/unfit_step.h.
+struct UnfitSlot {
+  std::atomic<uint64_t> number;  // 0 while the slot is written; stored last (release)
+  std::atomic<uint64_t> step;
+  std::atomic<uint64_t> resumed_step;
+  std::atomic<uint64_t> samples;
+  std::atomic<uint32_t> finding;
+  std::atomic<uint32_t> verdict;
+  std::atomic<uint32_t> outcome;
+  std::atomic<int32_t> blamed_rank;
+  std::atomic<uint32_t> reason_length;
+  char reason[kUnfitReasonBytes];
+};
 
 // One page per worker process, zero at start; written by the worker, read by its agent at any
 // time. Each field is written by one thread and is meaningful alone; readers must not assume that
-// two fields belong to the same step, except that `step` is stored last (release).
+// two fields belong to the same step, except that `step` is stored last (release). Fields are only
+// ever added at the end: an older worker leaves them zero, which means unknown.
 struct ProgressPage {
   std::atomic<uint32_t> magic;               // kProgressMagic once the worker has mapped the page
   std::atomic<uint32_t> version;             // kProgressVersion
@@ -64,6 +82,20 @@ struct ProgressPage {
   std::atomic<uint32_t> grad_norm_bits;      // fp32 bits
   std::atomic<uint32_t> message_length;      // bytes valid in message; stored last (release)
   char message[kProgressMessageBytes];       // why the worker is about to exit; one line
+  // Of the last step, of this rank: common/base/step_figures.h.
+  std::atomic<uint32_t> learning_rate_bits;  // fp32 bits, as the next four
+  std::atomic<uint32_t> flops_bits;
+  std::atomic<uint32_t> flops_causal_bits;
+  std::atomic<uint32_t> mfu_bits;
+  std::atomic<uint32_t> mfu_causal_bits;
+  std::atomic<uint64_t> peak_memory_bytes;
+  std::atomic<uint64_t> compute_ns;
+  std::atomic<uint64_t> data_wait_ns;
+  std::atomic<uint64_t> communication_ns;
+  std::atomic<uint64_t> communication_wait_ns;
+  // The newest unfit steps, number n at (n - 1) % kUnfitSlots; rank 0's only.
+  std::atomic<uint64_t> unfit_steps;  // how many there were; stored after its slot
+  std::array<UnfitSlot, kUnfitSlots> unfit;
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

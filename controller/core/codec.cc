@@ -43,13 +43,17 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, res
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence, hardware,
                                                 since_wall_ms, until_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UnfitRecord, generation, number, stopped_seq,
+                                                not_finite, loss_spikes, gradient_spikes,
+                                                same_results, hardware_suspected, skipped_steps,
+                                                skipped_samples, rollbacks, stops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, start_step, furthest_step, committed_step, damaged,
     restart_times_ms, restarts, progress_at_restart, restarts_without_progress, fault,
     fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts,
     requeue_refusal, scheduler_note, cancel_requested, cancel_reason, deadline_ms,
-    submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms)
+    submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms, unfit)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -118,6 +122,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantineRequested, job, node, 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReleaseRequested, job, node, uid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HardwareFaultFound, job, node, boot_id, reason,
                                                 evidence)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UnfitStepFound, job, node, generation, number, step,
+                                                resumed_step, samples, finding, verdict, outcome,
+                                                blamed_rank, reason, missed)
 void to_json(json& j, const Tick&) { j = json::object(); }
 void from_json(const json&, Tick&) {}
 
@@ -154,7 +161,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "NodeReturned",
     "QuarantineRequested",
     "ReleaseRequested",
-    "HardwareFaultFound"};
+    "HardwareFaultFound",
+    "UnfitStepFound"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};

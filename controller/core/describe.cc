@@ -25,6 +25,18 @@ std::string worker_list(const std::vector<LiveWorker>& workers) {
   return workers.size() > kShown ? text + " ..." : text;
 }
 
+const char* finding_name(UnfitFinding finding) {
+  switch (finding) {
+    case UnfitFinding::kLossSpike:
+      return "LossSpiked";
+    case UnfitFinding::kGradientSpike:
+      return "GradientSpiked";
+    case UnfitFinding::kNotFinite:
+      break;
+  }
+  return "NonFiniteFound";
+}
+
 struct Describe {
   const State& state;
   LogEntry& entry;
@@ -103,7 +115,12 @@ struct Describe {
   void operator()(const WorkerExited& e) {
     place(e.job, e.node, e.generation);
     entry.rank = e.rank.value;
-    if (e.by_request) planned(e.job);
+    if (e.by_request) {
+      planned(e.job);
+    } else if (const Job* row = find_job(state, e.job);
+               row != nullptr && row->unfit.generation == e.generation) {
+      entry.because = row->unfit.stopped_seq;
+    }
     entry.cause = "worker " + to_string(e.rank) + " on " + e.node + " (pid " +
                   std::to_string(e.pid) + ") " + (e.by_request ? "was ended by " : "ended with ") +
                   (e.signal != 0 ? signal_name(e.signal) : "code " + std::to_string(e.exit_code)) +
@@ -171,6 +188,14 @@ struct Describe {
   void operator()(const ReleaseRequested& e) {
     place(e.job, e.node);
     entry.cause = "uid " + std::to_string(e.uid) + " releases " + e.node;
+  }
+  void operator()(const UnfitStepFound& e) {
+    place(e.job, e.node, e.generation);
+    entry.rank = 0;
+    entry.type = finding_name(e.finding);
+    entry.cause = "step " + std::to_string(e.step) + " was not applied: " + e.reason;
+    if (e.verdict == UnfitVerdict::kSameResult) entry.cause += "; executed again, the same";
+    if (e.missed > 0) entry.cause += "; " + std::to_string(e.missed) + " before it were not seen";
   }
   void operator()(const HardwareFaultFound& e) {
     place(e.job, e.node);

@@ -17,8 +17,9 @@ bool is_state_change(const LogEntry& entry) {
 
 // Of a job that finished: how it began, and what it survived on the way.
 bool is_told_at_the_end(const LogEntry& entry) {
-  for (const char* type : {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering",
-                           "CauseFound", "ReplaceNode", "NodeReplaced", "NodeGivenBack"}) {
+  for (const char* type :
+       {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound", "ReplaceNode",
+        "NodeReplaced", "NodeGivenBack", "TrainingRolledBack"}) {
     if (entry.type == type) return true;
   }
   return false;

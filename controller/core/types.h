@@ -19,6 +19,7 @@
 #include "common/base/ids.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
+#include "common/base/unfit_step.h"
 
 namespace hpctl::core {
 
@@ -68,6 +69,23 @@ struct Backend {
   int64_t restart_count = 0;  // how often the job was requeued so far
 };
 
+// What the job's unfit steps (common/base/unfit_step.h) came to, as far as this controller heard; a
+// decision that a fault made necessary again counts again.
+struct UnfitRecord {
+  Generation generation;  // of the newest
+  uint64_t number = 0;    // of the newest
+  Seq stopped_seq;        // event of the one that ended the workers of `generation`; 0 = none did
+  uint64_t not_finite = 0;
+  uint64_t loss_spikes = 0;
+  uint64_t gradient_spikes = 0;
+  uint64_t same_results = 0;  // executed again
+  uint64_t hardware_suspected = 0;
+  uint64_t skipped_steps = 0;  // with those of rollbacks
+  uint64_t skipped_samples = 0;
+  uint64_t rollbacks = 0;
+  uint64_t stops = 0;
+};
+
 struct Job {
   JobId id;
   JobSpec spec;
@@ -107,6 +125,7 @@ struct Job {
   int64_t running_since_ms = 0;     // when it last became RUNNING; 0 = never
   int64_t recovering_since_ms = 0;  // 0 = not recovering
   int64_t lost_ms = 0;              // sum over finished recoveries
+  UnfitRecord unfit;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }
@@ -477,6 +496,23 @@ struct HardwareFaultFound {
   std::string reason;
   std::string evidence;
 };
+// A step was not applied, and the job's stability policy acted. Told in the history under the name
+// of what was found: NonFiniteFound, LossSpiked or GradientSpiked.
+struct UnfitStepFound {
+  JobId job;
+  std::string node;  // that reports it
+  Generation generation;
+  uint64_t number = 0;  // 1, 2, ... within the generation
+  uint64_t step = 0;
+  uint64_t resumed_step = 0;
+  uint64_t samples = 0;
+  UnfitFinding finding = UnfitFinding::kNotFinite;
+  UnfitVerdict verdict = UnfitVerdict::kNotRepeated;
+  UnfitOutcome outcome = UnfitOutcome::kStopped;
+  int32_t blamed_rank = -1;
+  std::string reason;
+  uint64_t missed = 0;  // so many before it were not seen
+};
 // The controller process started and loaded these rows, or its loop stalled for more than half a
 // heartbeat timeout: deadlines are re-armed, not fired.
 struct ControllerResumed {
@@ -491,7 +527,7 @@ using EventBody =
                  WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
                  CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
-                 QuarantineRequested, ReleaseRequested, HardwareFaultFound>;
+                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, UnfitStepFound>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -74,6 +74,7 @@ class Script {
         {"reconnect", &Script::reconnect},
         {"replaced", &Script::replaced},
         {"revenant", &Script::revenant},
+        {"unfit", &Script::unfit},
         {"hang", &Script::hang},
         {"cancel", &Script::cancel},
         {"taken", &Script::taken},
@@ -119,6 +120,16 @@ class Script {
       if (row.node.empty()) continue;  // the world is smaller now
       report_ += "rank " + to_string(key.rank) + " on " + row.node + " " + to_string(row.state) +
                  " g" + to_string(row.generation) + "\n";
+    }
+    const UnfitRecord& unfit = job().unfit;
+    if (unfit.number > 0) {
+      report_ += "unfit steps: " + std::to_string(unfit.not_finite) + " not finite, " +
+                 std::to_string(unfit.loss_spikes) + " loss, " +
+                 std::to_string(unfit.gradient_spikes) + " gradient; " +
+                 std::to_string(unfit.skipped_steps) + " skipped with " +
+                 std::to_string(unfit.skipped_samples) + " samples, " +
+                 std::to_string(unfit.rollbacks) + " rollbacks, " + std::to_string(unfit.stops) +
+                 " stops, " + std::to_string(unfit.hardware_suspected) + " suspicions\n";
     }
     for (const auto& [id, action] : shell_.state.outbox) {
       report_ += "open " + std::string(type_name(action.body)) + ": " + action.reason + "\n";
@@ -224,6 +235,34 @@ class Script {
   }
   AgentRegistered hello_from(const std::string& name, const std::string& boot_id) const {
     return {id_, name, "i-" + name, boot_id, 1, 2, job().generation, {}};
+  }
+  void unfit(const Words& words) {
+    static const std::map<std::string, UnfitFinding> kFindings = {
+        {"nan", UnfitFinding::kNotFinite},
+        {"loss", UnfitFinding::kLossSpike},
+        {"gradient", UnfitFinding::kGradientSpike}};
+    static const std::map<std::string, UnfitOutcome> kOutcomes = {
+        {"skipped", UnfitOutcome::kSkipped},
+        {"rolled-back", UnfitOutcome::kRolledBack},
+        {"stopped", UnfitOutcome::kStopped},
+        {"gave-up", UnfitOutcome::kGaveUp}};
+    UnfitStepFound e;
+    e.job = id_;
+    e.node = shell_.slot(id_, 0).node;
+    e.generation = job().generation;
+    e.number = static_cast<uint64_t>(number(words, 1));
+    e.step = static_cast<uint64_t>(number(words, 2));
+    e.finding = kFindings.at(words.at(3));
+    e.outcome = kOutcomes.at(words.at(4));
+    e.resumed_step = e.step - (e.outcome == UnfitOutcome::kRolledBack ? 5 : 1);
+    e.samples = e.outcome <= UnfitOutcome::kRolledBack ? 16 : 0;
+    e.reason = words[3] + " is unfit";
+    if (words.size() > 5 && words[5] == "same") e.verdict = UnfitVerdict::kSameResult;
+    if (words.size() > 6 && words[5] == "other") {
+      e.verdict = UnfitVerdict::kOtherResult;
+      e.blamed_rank = static_cast<int32_t>(number(words, 6));
+    }
+    shell_.feed(e);
   }
   void hang(const Words& words) {
     const Rank rank{static_cast<int32_t>(number(words, 1))};

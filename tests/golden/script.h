@@ -13,6 +13,7 @@
 //   lost NODE words ... | disconnect NODE | reconnect NODE [without RANK]
 //   replaced NODE             the node registers as another life
 //   revenant NODE             the life before the present one registers once more
+//   unfit NUMBER STEP nan|loss|gradient skipped|rolled-back|stopped|gave-up [same|other RANK]
 //   hang RANK words ... | cancel uid N
 //   taken                     another controller created the generation first
 //   fail KIND NODE|- [permanent] words ...

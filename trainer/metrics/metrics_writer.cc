@@ -39,6 +39,24 @@ double Throughput::tflops_causal(const StepMetrics& m) const {
   return tokens_per_s(m) * flops.causal / world_size * 1e-12;
 }
 
+StepFigures figures_of(const StepMetrics& m, const Throughput& t) {
+  const auto nanoseconds = [](double seconds) { return static_cast<uint64_t>(seconds * 1e9); };
+  StepFigures figures;
+  figures.learning_rate = static_cast<float>(m.lr);
+  figures.flops = static_cast<float>(t.tflops(m) * 1e12);
+  figures.flops_causal = static_cast<float>(t.tflops_causal(m) * 1e12);
+  if (t.peak_flops > 0) {
+    figures.mfu = static_cast<float>(t.mfu_percent(t.tflops(m)) / 100);
+    figures.mfu_causal = static_cast<float>(t.mfu_percent(t.tflops_causal(m)) / 100);
+  }
+  figures.peak_memory_bytes = static_cast<uint64_t>(m.peak_memory_bytes);
+  figures.compute_ns = nanoseconds(m.compute_s);
+  figures.data_wait_ns = nanoseconds(m.data_s);
+  figures.communication_ns = nanoseconds(m.comm_under_way_s);
+  figures.communication_wait_ns = nanoseconds(m.comm_s);
+  return figures;
+}
+
 std::string console_line(const StepMetrics& m, const Throughput& t) {
   std::string line;
   put(line, "step %llu loss %.4f grad_norm %.4f lr %.3g", static_cast<unsigned long long>(m.step),
@@ -49,6 +67,9 @@ std::string console_line(const StepMetrics& m, const Throughput& t) {
   }
   put(line, " memory %.2f GiB step %.1f ms comm %.1f %%",
       static_cast<double>(m.peak_memory_bytes) / kGiB, m.step_s * 1e3, percent(m.comm_s, m.step_s));
+  if (m.comm_under_way_s > 0) {
+    put(line, " overlap %.1f %%", 100 * overlap_share(m.comm_under_way_s, m.comm_s));
+  }
   put(line, " data %.1f %%", percent(m.data_s, m.step_s));
   return line;
 }
@@ -94,6 +115,10 @@ void MetricsWriter::append_line(const StepMetrics& m) {
     line["mfu"] = throughput_.mfu_percent(throughput_.tflops(m)) / 100;
     line["mfu_causal"] = throughput_.mfu_percent(throughput_.tflops_causal(m)) / 100;
   }
+  if (m.comm_under_way_s > 0) {
+    line["comm_under_way_ms"] = m.comm_under_way_s * 1e3;
+    line["comm_overlap"] = overlap_share(m.comm_under_way_s, m.comm_s);
+  }
   line["time"] = static_cast<double>(SystemClock().wall_ms()) / 1000.0;
   write_line(line.dump() + "\n");
 }
@@ -138,6 +163,10 @@ void MetricsWriter::append_events(const StepMetrics& m) {
   if (throughput_.peak_flops > 0) {
     scalars.emplace_back("mfu(%)", throughput_.mfu_percent(tflops));
     scalars.emplace_back("mfu_causal(%)", throughput_.mfu_percent(causal));
+  }
+  if (m.comm_under_way_s > 0) {
+    scalars.emplace_back("time_metrics/communication_overlap(%)",
+                         100 * overlap_share(m.comm_under_way_s, m.comm_s));
   }
   append_scalars(m.step, scalars);
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/base/fd.h"
+#include "common/base/step_figures.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/plan/flops.h"
 
@@ -23,10 +24,13 @@ struct StepMetrics {
   double lr = 0;
   uint64_t tokens = 0;  // of the step, all workers
   double step_s = 0;
-  double comm_s = 0;              // rank 0's waiting for collectives
-  double data_s = 0;              // rank 0's waiting for samples
-  double save_s = 0;              // rank 0's time for checkpoints at the boundary before the step
-  int64_t peak_memory_bytes = 0;  // of rank 0, since its start
+  // Of this rank.
+  double compute_s = 0;           // forward and backward, without waiting for collectives
+  double comm_s = 0;              // waiting for collectives
+  double comm_under_way_s = 0;    // at least one collective was begun and not yet waited for
+  double data_s = 0;              // waiting for samples
+  double save_s = 0;              // for checkpoints at the boundary before the step
+  int64_t peak_memory_bytes = 0;  // since its start
 };
 
 // Of sequences that are not trained on.
@@ -49,6 +53,9 @@ struct Throughput {
   double tflops_causal(const StepMetrics& m) const;  // per worker, its causal half
   double mfu_percent(double tflops) const { return tflops * 1e14 / peak_flops; }
 };
+
+// For the progress page.
+StepFigures figures_of(const StepMetrics& metrics, const Throughput& throughput);
 
 // "step 20 loss 2.1034 grad_norm 0.812 ...": the line of the log.
 std::string console_line(const StepMetrics& metrics, const Throughput& throughput);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 namespace hpctl {
@@ -36,15 +37,16 @@ std::string spike(const StabilitySpec& spec, const std::vector<double>& past, co
 
 }  // namespace
 
-std::string stability_problem(const StabilitySpec& spec, const StabilityRecord& record, double loss,
-                              double grad_norm) {
+StabilityProblem stability_problem(const StabilitySpec& spec, const StabilityRecord& record,
+                                   double loss, double grad_norm) {
   if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {
-    return "loss " + std::to_string(loss) + ", gradient norm " + std::to_string(grad_norm) +
-           " is not finite";
+    return {UnfitFinding::kNotFinite, "loss " + std::to_string(loss) + ", gradient norm " +
+                                          std::to_string(grad_norm) + " is not finite"};
   }
-  if (!spec.spikes) return "";
-  std::string problem = spike(spec, record.losses, "loss", loss);
-  return problem.empty() ? spike(spec, record.grad_norms, "gradient norm", grad_norm) : problem;
+  if (!spec.spikes) return {};
+  std::string high_loss = spike(spec, record.losses, "loss", loss);
+  if (!high_loss.empty()) return {UnfitFinding::kLossSpike, std::move(high_loss)};
+  return {UnfitFinding::kGradientSpike, spike(spec, record.grad_norms, "gradient norm", grad_norm)};
 }
 
 void remember_step(const StabilitySpec& spec, StabilityRecord& record, double loss,

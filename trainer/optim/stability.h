@@ -14,15 +14,20 @@
 #include <string>
 
 #include "common/base/train_spec.h"
+#include "common/base/unfit_step.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {
 
 inline constexpr size_t kFewestSteps = 16;
 
-// "" = fit, else what is wrong, for one line of text.
-std::string stability_problem(const StabilitySpec& spec, const StabilityRecord& record, double loss,
-                              double grad_norm);
+struct StabilityProblem {
+  UnfitFinding finding = UnfitFinding::kNotFinite;
+  std::string reason;  // what is wrong, for one line of text; "" = fit
+};
+
+StabilityProblem stability_problem(const StabilitySpec& spec, const StabilityRecord& record,
+                                   double loss, double grad_norm);
 
 // After the step was applied.
 void remember_step(const StabilitySpec& spec, StabilityRecord& record, double loss,

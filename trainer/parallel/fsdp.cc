@@ -68,7 +68,8 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       chunk_tokens_(train.loss.chunk_tokens),
       tied_(train.model.tied_embeddings),
       head_(blocks.size() - 1),
-      reducer_(elements_of(blocks), comms, sharding.whole_gradients, device) {
+      gathers_from_peers_(comms.shard().world_size() > 1),
+      reducer_(elements_of(blocks), comms, sharding.whole_gradients, device, under_way_) {
   HP_CHECK(blocks.size() >= 3);
   const int shards = comms.shard().world_size();
   size_t largest = 0;
@@ -108,6 +109,7 @@ void FullySharded::begin_step(std::vector<const float*> shards, int micro_batche
   micro_batches_left_ = micro_batches;
   reducer_.begin_step(micro_batches);
   wait_seconds_ = 0;
+  under_way_.reset();
 }
 
 double FullySharded::gradient_squares() const {
@@ -122,7 +124,14 @@ double FullySharded::gradient_squares() const {
 Outcome FullySharded::begin_gather(size_t block) {
   note(trace_, ScheduleEvent::kGatherBegun, block);
   peak_gathered_ = std::max(peak_gathered_, ++gathered_);
+  if (gathers_from_peers_) under_way_.begun();
   return blocks_[block]->begin_gather(shards_[block]);
+}
+
+Outcome FullySharded::finish_gather(size_t block) {
+  HP_TRY(blocks_[block]->finish_gather());
+  if (gathers_from_peers_) under_way_.waited_for();
+  return Ok{};
 }
 
 void FullySharded::release(size_t block) {
@@ -138,7 +147,7 @@ Outcome FullySharded::acquire() {
   const size_t block = uses_[next_use_];
   if (!blocks_[block]->gathered()) {
     if (!blocks_[block]->gathering()) HP_TRY(begin_gather(block));
-    HP_TRY(blocks_[block]->finish_gather());
+    HP_TRY(finish_gather(block));
     note(trace_, ScheduleEvent::kGathered, block);
   }
   next_use_ = (next_use_ + 1) % uses_.size();

@@ -35,6 +35,7 @@
 #include "trainer/parallel/mesh.h"
 #include "trainer/parallel/schedule_trace.h"
 #include "trainer/parallel/sharded_block.h"
+#include "trainer/parallel/under_way_clock.h"
 
 namespace hpctl {
 
@@ -75,6 +76,8 @@ class FullySharded {
 
   // Seconds this rank has waited for collectives since begin_step.
   double wait_seconds() const { return wait_seconds_; }
+  // Seconds since begin_step in which at least one collective was under way; 0 with one rank.
+  double communication_seconds() const { return under_way_.seconds(); }
 
   // Records what happens from now on, null = nothing; not owned.
   void set_trace(ScheduleTrace* trace) { trace_ = trace; }
@@ -83,6 +86,7 @@ class FullySharded {
   Outcome acquire();
   Outcome gather(size_t block);
   Outcome begin_gather(size_t block);
+  Outcome finish_gather(size_t block);
   void release(size_t block);
   Outcome forward(const at::Tensor& tokens);
   Outcome backward_head(const at::Tensor& targets, double scale, at::Tensor& loss_sum,
@@ -100,6 +104,8 @@ class FullySharded {
   size_t head_;  // index of the last block
   std::vector<std::unique_ptr<BufferPool>> parameter_buffers_;  // one, or one per kept block
   std::vector<std::unique_ptr<ShardedBlock>> blocks_;
+  bool gathers_from_peers_;
+  UnderWayClock under_way_;
   GradientReducer reducer_;
   std::vector<bool> recompute_;  // per block
   std::vector<const float*> shards_;

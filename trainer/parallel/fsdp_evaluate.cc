@@ -55,7 +55,7 @@ Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor
 Outcome FullySharded::gather(size_t block) {
   if (blocks_[block]->gathered()) return Ok{};
   HP_TRY(begin_gather(block));
-  return blocks_[block]->finish_gather();
+  return finish_gather(block);
 }
 
 }  // namespace hpctl

@@ -17,10 +17,11 @@ int64_t largest(const std::vector<int64_t>& values) {
 }  // namespace
 
 GradientReducer::GradientReducer(const std::vector<int64_t>& elements, MeshCommunicators& comms,
-                                 bool whole_gradients, Device& device)
+                                 bool whole_gradients, Device& device, UnderWayClock& clock)
     : comms_(comms),
       device_(device),
       whole_gradients_(whole_gradients),
+      clock_(clock),
       buffers_(static_cast<size_t>(shard_capacity(largest(elements), comms.shard().world_size())) *
                    comms.shard().world_size() * sizeof(float),
                device),
@@ -80,7 +81,7 @@ Outcome GradientReducer::reduce(size_t block) {
     HP_TRY_ASSIGN(reduction.collective,
                   comms_.shard().begin_reduce_scatter(
                       memory.whole, static_cast<size_t>(memory.shard_elements), sum));
-    under_way_.push_back(std::move(reduction));
+    put_under_way(std::move(reduction));
     return Ok{};
   }
   return begin_replicas(reduction);
@@ -92,12 +93,18 @@ Outcome GradientReducer::finish_micro_batch() {
   return Ok{};
 }
 
+void GradientReducer::put_under_way(Reduction reduction) {
+  under_way_.push_back(std::move(reduction));
+  clock_.begun();
+}
+
 // Moves every reduction one stage on.
 Outcome GradientReducer::advance() {
   for (size_t count = under_way_.size(); count > 0; --count) {
     Reduction reduction = std::move(under_way_.front());
     under_way_.pop_front();
     HP_TRY(reduction.collective->wait());
+    clock_.waited_for();
     reduction.collective.reset();
     if (reduction.stage == Stage::kScatter) {
       finish_scatter(reduction.block);
@@ -107,7 +114,7 @@ Outcome GradientReducer::advance() {
       HP_TRY_ASSIGN(reduction.collective, comms_.replicate().begin_all_gather(
                                               blocks_[reduction.block].shard,
                                               replica_chunk(reduction.block) * sizeof(float)));
-      under_way_.push_back(std::move(reduction));
+      put_under_way(std::move(reduction));
     }
   }
   return Ok{};
@@ -129,7 +136,7 @@ Outcome GradientReducer::begin_replicas(Reduction& reduction) {
   reduction.stage = Stage::kReplicas;
   HP_TRY_ASSIGN(reduction.collective, comms_.replicate().begin_reduce_scatter(
                                           shard, chunk, shard + chunk * comms_.replicate().rank()));
-  under_way_.push_back(std::move(reduction));
+  put_under_way(std::move(reduction));
   return Ok{};
 }
 

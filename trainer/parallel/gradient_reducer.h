@@ -21,14 +21,15 @@
 
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/parallel/buffer_pool.h"
+#include "trainer/parallel/under_way_clock.h"
 
 namespace hpctl {
 
 class GradientReducer {
  public:
-  // `elements[b]` = numel of block b. The communicators and the device outlive it.
+  // `elements[b]` = numel of block b. The communicators, the device and the clock outlive it.
   GradientReducer(const std::vector<int64_t>& elements, MeshCommunicators& comms,
-                  bool whole_gradients, Device& device);
+                  bool whole_gradients, Device& device, UnderWayClock& clock);
 
   void begin_step(int micro_batches);
   // Where the backward pass of `block` in this micro-batch adds its gradient: the block's elements
@@ -57,6 +58,7 @@ class GradientReducer {
     CollectivePtr collective;
   };
 
+  void put_under_way(Reduction reduction);
   bool last_micro_batch() const { return micro_batch_ + 1 == micro_batches_; }
   size_t replica_chunk(size_t block) const;
   Outcome advance();
@@ -66,6 +68,7 @@ class GradientReducer {
   MeshCommunicators& comms_;
   Device& device_;
   bool whole_gradients_;
+  UnderWayClock& clock_;
   BufferPool buffers_;
   std::vector<BlockMemory> blocks_;
   DeviceArray<float> partial_;  // reduced shard of the 2nd and later micro-batches

@@ -25,7 +25,7 @@ TEST(HolderProtocol, SpawnKeepsEveryField) {
 
 TEST(HolderProtocol, EveryKindIsReadAsItself) {
   const std::vector<ToHolder> requests = {
-      AcceptGeneration{9}, Spawn{},          Kill{4, 5}, KeepReport{1, 2, 3, 4, "x"},
+      AcceptGeneration{9}, Spawn{},          Kill{4, 5}, KeepReport{1, 2, 3, 4, 5, 6, "x"},
       DropReport{8},       End{1, 2, "why"}, Alive{3}};
   for (const ToHolder& request : requests) {
     const auto received = decode_to_holder(encode(request));
@@ -33,10 +33,19 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
     EXPECT_EQ(received->index(), request.index());
     EXPECT_EQ(encode(*received), encode(request));
   }
-  const std::vector<ToAgent> events = {Hello{1, "b", 2, 3, 4, 5, 6, 7},
+  const UnfitStep unfit{1,
+                        2,
+                        3,
+                        4,
+                        UnfitFinding::kLossSpike,
+                        UnfitVerdict::kOtherResult,
+                        UnfitOutcome::kRolledBack,
+                        5,
+                        "reason"};
+  const std::vector<ToAgent> events = {Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9},
                                        WorkerState{1, 2, 3, 4, 1},
                                        SpawnFailed{1, 2, 1, "no"},
-                                       Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last"},
+                                       Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last", {unfit, unfit}},
                                        StoredReport{1, "bytes"},
                                        HelloEnd{},
                                        AliveToo{}};

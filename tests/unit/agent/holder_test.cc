@@ -221,7 +221,7 @@ TEST_F(HolderTest, ExitRecordsOutliveTheAgentAndAreCoveredOnce) {
   EXPECT_EQ(exits[0].exit_code, 5);
 
   // The report takes the record's place even when its sender dies in the same instant.
-  tell(KeepReport{1, exits[0].exit_id, 3, 6, "report one"});
+  tell(KeepReport{1, exits[0].exit_id, 3, 6, 3, 2, "report one"});
   ::kill(agent_pid_, SIGKILL);
   accept_agent();
   EXPECT_TRUE(greeted<Exited>().empty());
@@ -230,6 +230,7 @@ TEST_F(HolderTest, ExitRecordsOutliveTheAgentAndAreCoveredOnce) {
   EXPECT_EQ(reports[0].bytes, "report one");
   EXPECT_EQ(hello_.last_report, 1U);
   EXPECT_EQ(hello_.committed_step, 6U);
+  EXPECT_EQ(hello_.unfit_number, 2U);
 
   tell(DropReport{1});
   ::kill(agent_pid_, SIGKILL);
@@ -383,7 +384,7 @@ size_t open_descriptors(pid_t pid) {
 TEST_F(HolderTest, ManyGenerationsLeakNothing) {
   start_holder();
   spawn(worker(1, 0, {"exit", "0"}));
-  tell(KeepReport{1, expect<Exited>().exit_id, 0, 0, "r"});
+  tell(KeepReport{1, expect<Exited>().exit_id, 0, 0, 0, 0, "r"});
   const size_t before = open_descriptors(holder_.pid());
   for (uint64_t generation = 2; generation <= 300; ++generation) {
     const WorkerState started = spawn(worker(generation, 0, {"stray", "hang"}));
@@ -395,14 +396,14 @@ TEST_F(HolderTest, ManyGenerationsLeakNothing) {
     }
     const Exited exited = expect<Exited>();
     ASSERT_EQ(exited.generation, generation);
-    tell(KeepReport{generation, exited.exit_id, 0, 0, "r"});
+    tell(KeepReport{generation, exited.exit_id, 0, 0, 0, 0, "r"});
     tell(DropReport{generation});
     tell(Alive{60'000});  // on a slow machine this takes longer than an agent may be silent
     expect<AliveToo>();
   }
   tell(AcceptGeneration{1});  // the holder has seen everything before once it answers what follows
   spawn(worker(301, 0, {"exit", "0"}));
-  tell(KeepReport{301, expect<Exited>().exit_id, 0, 0, "r"});
+  tell(KeepReport{301, expect<Exited>().exit_id, 0, 0, 0, 0, "r"});
   EXPECT_TRUE(eventually([&] { return open_descriptors(holder_.pid()) <= before; }));
   const std::string children = "/proc/" + std::to_string(holder_.pid()) + "/task/" +
                                std::to_string(holder_.pid()) + "/children";

@@ -4,6 +4,7 @@
 //   map               map the progress page
 //   step N            complete step N (the first one also stamps first_step_unix_ns)
 //   commit N          say that the checkpoint of step N is committed
+//   unfit N           step N was not applied, as rank 0 tells
 //   say TEXT          last words
 //   print TEXT        a line on stdout
 //   fill N            N lines of 100 bytes on stdout
@@ -30,6 +31,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/base/unfit_step.h"
 #include "common/base/worker_abi.h"
 
 namespace {
@@ -100,6 +102,18 @@ void step(uint64_t value) {
   page->step.store(value, std::memory_order_release);
 }
 
+void unfit(uint64_t step) {
+  const uint64_t number = page->unfit_steps + 1;
+  hpctl::UnfitSlot& slot = page->unfit[(number - 1) % hpctl::kUnfitSlots];
+  slot.step = step;
+  slot.finding = static_cast<uint32_t>(hpctl::UnfitFinding::kLossSpike);
+  slot.outcome = static_cast<uint32_t>(hpctl::UnfitOutcome::kSkipped);
+  std::memcpy(slot.reason, "high\a", 5);
+  slot.reason_length = 5;
+  slot.number.store(number, std::memory_order_release);
+  page->unfit_steps.store(number, std::memory_order_release);
+}
+
 void map_page() {
   page = static_cast<hpctl::ProgressPage*>(::mmap(nullptr, hpctl::kProgressPageBytes,
                                                   PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -123,6 +137,7 @@ int main(int argc, char** argv) {
     if (verb == "map") map_page();
     if (verb == "step") step(std::stoull(text()));
     if (verb == "commit") page->checkpoint_step = std::stoull(text());
+    if (verb == "unfit") unfit(std::stoull(text()));
     if (verb == "say") {
       const std::string words = text();
       std::memcpy(page->message, words.data(), words.size());

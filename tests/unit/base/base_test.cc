@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
+#include <utility>
 
 #include "common/base/checksum.h"
 #include "common/base/exclusion.h"
@@ -11,6 +13,7 @@
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
 #include "common/base/paths.h"
+#include "common/base/temporary_file.h"
 #include "common/base/workload.h"
 #include "tests/support/temporary_directory.h"
 
@@ -39,6 +42,45 @@ TEST(File, ExclusiveCreationHasOneWinner) {
   EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
   EXPECT_EQ(read_file(path).value(), "first");
   EXPECT_EQ(list_directory(dir.path())->size(), 1U) << "the loser must remove its temporary";
+}
+
+TEST(TemporaryFile, HasItsNameOnlyWhenAllOfItIsThere) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "file";
+  ASSERT_TRUE(write_file_atomic(path, "old").ok());
+  {
+    auto file = TemporaryFile::create(path);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(file->append("half").ok());
+    EXPECT_EQ(read_file(path).value(), "old");
+    EXPECT_EQ(list_directory(dir.path())->size(), 2U) << "beside it, on the same file system";
+  }
+  EXPECT_EQ(list_directory(dir.path())->size(), 1U) << "given up: removed";
+  auto file = TemporaryFile::create(path);
+  auto other = TemporaryFile::create(path);
+  ASSERT_TRUE(file.ok() && other.ok()) << "two writers of one name do not meet";
+  TemporaryFile moved = std::move(file).value();
+  ASSERT_TRUE(moved.append("new ").ok() && moved.append("content").ok() && moved.sync().ok());
+  ASSERT_TRUE(moved.rename_into_place().ok());
+  EXPECT_EQ(read_file(path).value(), "new content");
+  EXPECT_EQ(other->link_into_place().error().code, ErrorCode::kAlreadyExists);
+}
+
+TEST(TemporaryFile, StepsOverWhatAKilledProcessOfTheSameIdLeft) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "file";
+  std::string name;
+  {
+    const auto probe = TemporaryFile::create(path);
+    ASSERT_TRUE(probe.ok());
+    name = probe->name();
+  }
+  const size_t dot = name.rfind('.') + 1;
+  const std::string next = std::to_string(std::stoull(name.substr(dot)) + 1);
+  std::ofstream(name.substr(0, dot) + next) << "leftover";
+  const auto file = TemporaryFile::create(path);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_NE(file->name(), name.substr(0, dot) + next);
 }
 
 TEST(File, LockIsExclusive) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real hpcontroller: one per home, clean ends, clear errors, and who may ask what.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +13,7 @@
 #include "common/rpc/status.h"
 #include "controller/mirror.h"
 #include "tests/fault/live_controller.h"
+#include "tests/support/http_get.h"
 
 namespace hpctl {
 namespace {
@@ -40,24 +38,6 @@ std::vector<uint64_t> follow(v1::Controller::Stub& stub, const std::string& job)
   for (v1::Event event; stream->Read(&event);) seqs.push_back(event.seq());
   EXPECT_TRUE(stream->Finish().ok());
   return seqs;
-}
-
-// One GET on the loopback; the whole answer.
-std::string http_get(uint16_t port, const std::string& path) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return "";
-  EXPECT_TRUE(
-      write_all(fd.get(), "GET " + path + " HTTP/1.0\r\nHost: localhost\r\n\r\n", "http").ok());
-  std::string text;
-  char chunk[4096];
-  for (ssize_t n = 0; (n = ::read(fd.get(), chunk, sizeof chunk)) > 0;) {
-    text.append(chunk, static_cast<size_t>(n));
-  }
-  return text;
 }
 
 TEST(Controller, ASecondOneOnTheSameHomeIsRefusedWithThePidOfTheFirst) {

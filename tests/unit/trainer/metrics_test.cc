@@ -84,6 +84,16 @@ TEST(Flops, MfuIsTheShareOfTheDevicesPeak) {
       << "none where the peak is unknown";
 }
 
+TEST(Overlap, IsTheShareOfCommunicationThatNobodyWaitedFor) {
+  StepMetrics m{.tokens = 1, .step_s = 1, .comm_s = 0.1, .comm_under_way_s = 0.4};
+  EXPECT_THAT(console_line(m, {}), HasSubstr("comm 10.0 % overlap 75.0 %"));
+  const StepFigures figures = figures_of(m, {});
+  EXPECT_DOUBLE_EQ(overlap_share(figures.communication_ns, figures.communication_wait_ns), 0.75);
+  EXPECT_EQ(overlap_share(0.1, 0.4), 0) << "copies at the edges are waited for as well";
+  m.comm_under_way_s = 0;
+  EXPECT_THAT(console_line(m, {}), testing::Not(HasSubstr("overlap"))) << "one rank has no peers";
+}
+
 TEST(Devices, AreKnownByTheNamesThatDriversReport) {
   EXPECT_EQ(device_of_product("NVIDIA H100 80GB HBM3")->name, "h100");
   EXPECT_EQ(device_of_product("NVIDIA H100 PCIe")->name, "h100-pcie");
@@ -200,7 +210,9 @@ TEST(MetricsWriter, WritesLinesAndEventsOfTheSameValues) {
                  .lr = 1e-3,
                  .tokens = 100,
                  .step_s = 0.5,
+                 .compute_s = 0.25,
                  .comm_s = 0.1,
+                 .comm_under_way_s = 0.4,
                  .data_s = 0.05,
                  .save_s = 0.2,
                  .peak_memory_bytes = int64_t{3} << 30});
@@ -211,6 +223,8 @@ TEST(MetricsWriter, WritesLinesAndEventsOfTheSameValues) {
   EXPECT_DOUBLE_EQ(lines[0]["mfu"], 0.2);
   EXPECT_DOUBLE_EQ(lines[0]["mfu_causal"], 0.1);
   EXPECT_DOUBLE_EQ(lines[0]["save_ms"], 200);
+  EXPECT_DOUBLE_EQ(lines[0]["comm_under_way_ms"], 400);
+  EXPECT_DOUBLE_EQ(lines[0]["comm_overlap"], 0.75);
   if (!path_exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
   const std::string events = dir / "tb/" + list_directory(dir / "tb").value().at(0);
   const json scalars = read_lines(run_program(kReader + events).text).at(2)["scalars"];

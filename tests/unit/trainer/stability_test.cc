@@ -25,6 +25,11 @@ using testing::Job;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+std::string problem(const StabilitySpec& spec, const StabilityRecord& record, double loss,
+                    double grad_norm) {
+  return stability_problem(spec, record, loss, grad_norm).reason;
+}
+
 StabilitySpec watching() {
   StabilitySpec spec;
   spec.spikes = true;
@@ -42,33 +47,33 @@ StabilityRecord steady(size_t steps) {
 
 TEST(Stability, NotFiniteIsNeverFit) {
   const StabilitySpec spec;
-  EXPECT_EQ(stability_problem(spec, {}, 2.0, 1.0), "");
-  EXPECT_THAT(stability_problem(spec, {}, kNan, 1.0), HasSubstr("not finite"));
-  EXPECT_THAT(stability_problem(spec, {}, 2.0, HUGE_VAL), HasSubstr("not finite"));
+  EXPECT_EQ(problem(spec, {}, 2.0, 1.0), "");
+  EXPECT_THAT(problem(spec, {}, kNan, 1.0), HasSubstr("not finite"));
+  EXPECT_THAT(problem(spec, {}, 2.0, HUGE_VAL), HasSubstr("not finite"));
 }
 
 TEST(Stability, SpikesStandOutOfTheWindow) {
   const StabilityRecord record = steady(200);
   EXPECT_EQ(record.losses.size(), 128U) << "the window";
-  EXPECT_EQ(stability_problem(watching(), record, 2.3, 1.0), "");
-  EXPECT_EQ(stability_problem(watching(), record, 0.1, 0.0), "") << "low values are fine";
-  EXPECT_THAT(stability_problem(watching(), record, 4.0, 1.0), HasSubstr("loss 4"));
-  EXPECT_EQ(stability_problem(watching(), record, 2.0, 1.05), "") << "within 6 % of a flat curve";
-  EXPECT_THAT(stability_problem(watching(), record, 2.0, 1.07), HasSubstr("gradient norm 1.07"));
-  EXPECT_EQ(stability_problem(StabilitySpec{}, record, 4.0, 1.0), "") << "spikes are off";
+  EXPECT_EQ(problem(watching(), record, 2.3, 1.0), "");
+  EXPECT_EQ(problem(watching(), record, 0.1, 0.0), "") << "low values are fine";
+  EXPECT_THAT(problem(watching(), record, 4.0, 1.0), HasSubstr("loss 4"));
+  EXPECT_EQ(problem(watching(), record, 2.0, 1.05), "") << "within 6 % of a flat curve";
+  EXPECT_THAT(problem(watching(), record, 2.0, 1.07), HasSubstr("gradient norm 1.07"));
+  EXPECT_EQ(problem(StabilitySpec{}, record, 4.0, 1.0), "") << "spikes are off";
 }
 
 TEST(Stability, TheFactorIsALimitOfItsOwn) {
   StabilitySpec spec = watching();
   spec.z_score = 1e6;
   spec.factor = 1.5;
-  EXPECT_EQ(stability_problem(spec, steady(20), 2.9, 1.0), "");
-  EXPECT_NE(stability_problem(spec, steady(20), 3.2, 1.0), "");
+  EXPECT_EQ(problem(spec, steady(20), 2.9, 1.0), "");
+  EXPECT_NE(problem(spec, steady(20), 3.2, 1.0), "");
 }
 
 TEST(Stability, TheFirstStepsAreNoSpikes) {
-  EXPECT_EQ(stability_problem(watching(), steady(kFewestSteps - 1), 100.0, 1.0), "");
-  EXPECT_NE(stability_problem(watching(), steady(kFewestSteps), 100.0, 1.0), "");
+  EXPECT_EQ(problem(watching(), steady(kFewestSteps - 1), 100.0, 1.0), "");
+  EXPECT_NE(problem(watching(), steady(kFewestSteps), 100.0, 1.0), "");
 }
 
 // The loss of this rank is not a number when it is computed for the fifth time.
@@ -87,6 +92,22 @@ Manifest manifest_of(const Job& job, const std::string& name) {
   return manifest.ok() ? *manifest : Manifest{};
 }
 
+// What rank 0 told on its page, in order.
+std::vector<UnfitStep> told(const Job& job) {
+  std::vector<UnfitStep> steps;
+  const ProgressPage& page = job.workers.front()->page();
+  for (uint64_t n = 1; n <= page.unfit_steps.load(); ++n) {
+    const UnfitSlot& slot = page.unfit.at(n - 1);
+    EXPECT_EQ(slot.number.load(), n);
+    steps.push_back({n, slot.step.load(), slot.resumed_step.load(), slot.samples.load(),
+                     static_cast<UnfitFinding>(slot.finding.load()),
+                     static_cast<UnfitVerdict>(slot.verdict.load()),
+                     static_cast<UnfitOutcome>(slot.outcome.load()), slot.blamed_rank.load(),
+                     std::string(slot.reason, slot.reason_length.load())});
+  }
+  return steps;
+}
+
 TEST(UnfitSteps, AreSkippedByAllRanks) {
   Job job(2);
   job.workload.train.stability.policy = "skip";
@@ -99,6 +120,15 @@ TEST(UnfitSteps, AreSkippedByAllRanks) {
   EXPECT_EQ(manifest.stability.skips, 1U);
   EXPECT_EQ(job.metrics().size(), 8U);
   expect_exact_ledger(job);
+  ASSERT_EQ(told(job).size(), 1U);
+  const UnfitStep unfit = told(job).front();
+  EXPECT_EQ(unfit.finding, UnfitFinding::kNotFinite);
+  EXPECT_EQ(unfit.outcome, UnfitOutcome::kSkipped);
+  EXPECT_EQ(unfit.step, 5U);
+  EXPECT_EQ(unfit.resumed_step, 4U);
+  EXPECT_EQ(unfit.samples, 4U);
+  EXPECT_THAT(unfit.reason, HasSubstr("loss nan"));
+  EXPECT_EQ(job.workers[1]->page().unfit_steps.load(), 0U) << "rank 0 speaks for all";
 
   // What was skipped stays skipped, whoever goes on from where.
   const std::string digest = job.digest("step-8.g1");
@@ -122,6 +152,10 @@ TEST(UnfitSteps, RollBackToACheckpoint) {
   std::vector<uint64_t> steps;
   for (const auto& line : job.metrics()) steps.push_back(line.at("step"));
   EXPECT_EQ(steps, (std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 4, 5, 6, 7, 8}));
+  ASSERT_EQ(told(job).size(), 1U);
+  EXPECT_EQ(told(job).front().outcome, UnfitOutcome::kRolledBack);
+  EXPECT_EQ(told(job).front().resumed_step, 3U);
+  EXPECT_EQ(told(job).front().samples, 8U);
   expect_exact_ledger(job);
 }
 
@@ -141,6 +175,8 @@ TEST(UnfitSteps, StopWithAReason) {
   job.in_child = fifth_loss_is_wrong;
   EXPECT_THAT(job.run(), Each(1)) << "a restart executes the step again";
   EXPECT_THAT(job.messages(), HasSubstr("step 5: loss nan"));
+  ASSERT_EQ(told(job).size(), 1U);
+  EXPECT_EQ(told(job).front().outcome, UnfitOutcome::kStopped);
 }
 
 TEST(UnfitSteps, AreBoundedInNumber) {
@@ -150,6 +186,8 @@ TEST(UnfitSteps, AreBoundedInNumber) {
   job.in_child = fifth_loss_is_wrong;
   EXPECT_THAT(job.run(), Each(kExitDoNotRestart));
   EXPECT_THAT(job.messages(), HasSubstr("max_skips"));
+  ASSERT_EQ(told(job).size(), 1U);
+  EXPECT_EQ(told(job).front().outcome, UnfitOutcome::kGaveUp);
 }
 
 TEST(UnfitSteps, ExecutedAgainTellTheMachineFromTheData) {
@@ -162,6 +200,9 @@ TEST(UnfitSteps, ExecutedAgainTellTheMachineFromTheData) {
   EXPECT_EQ(job.run(), (std::vector<int>{kExitPeerLost, 1})) << "the faulty one is blamed";
   EXPECT_THAT(job.messages(), HasSubstr("rank 1 computed another loss"));
   EXPECT_THAT(job.messages(), HasSubstr("hardware of node n7"));
+  ASSERT_EQ(told(job).size(), 1U);
+  EXPECT_EQ(told(job).front().verdict, UnfitVerdict::kOtherResult);
+  EXPECT_EQ(told(job).front().blamed_rank, 1);
 }
 
 // One passage of noise in an orderly text: the loss of the step that takes it jumps.

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker measured in its last step, for the metrics of the controller: from the progress
+// page through heartbeats; soft, never stored. 0 = unknown.
+#pragma once
+
+#include <cstdint>
+
+namespace hpctl {
+
+struct StepFigures {
+  float learning_rate = 0;
+  // Operations per second of this worker, and their share of the device's peak (0..1): causal
+  // attention counted whole, and its half.
+  float flops = 0;
+  float flops_causal = 0;
+  float mfu = 0;
+  float mfu_causal = 0;
+  uint64_t peak_memory_bytes = 0;  // since the worker's start
+  uint64_t compute_ns = 0;         // forward and backward, without the waiting
+  uint64_t data_wait_ns = 0;
+  uint64_t communication_ns = 0;  // at least one collective was under way
+  uint64_t communication_wait_ns = 0;
+};
+
+// Share (0..1) of the time in which collectives were under way that the worker spent otherwise than
+// waiting for them. Precondition: communication > 0.
+constexpr double overlap_share(double communication, double wait) {
+  return wait < communication ? 1 - wait / communication : 0;
+}
+
+}  // namespace hpctl
