@@ -80,8 +80,6 @@ Result<v1::ClusterJobs> call(const std::string& cluster, Method method, const st
   v1::ClusterCall request;
   HP_TRY_ASSIGN(*request.mutable_credential(), munge_encode(payload, std::nullopt));
   grpc::ChannelArguments arguments = channel_arguments();
-  // How long one attempt to connect may take, too: a head node may be busy.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   const auto stub = v1::Cluster::NewStub(grpc::CreateCustomChannel(
       "dns:///" + cluster, grpc::InsecureChannelCredentials(), arguments));

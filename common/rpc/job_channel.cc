@@ -46,7 +46,9 @@ class TokenBearers final : public grpc::experimental::ClientInterceptorFactoryIn
 grpc::ChannelArguments channel_arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
+  // How long one attempt to connect may take, not how long the next one waits: the other side may
+  // be busy, and to a node that is off nothing answers.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   // Channels of one process do not share a connection: each has its own back-off and its own fate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -56,8 +58,6 @@ grpc::ChannelArguments channel_arguments() {
 std::shared_ptr<grpc::Channel> connect_address(const std::string& address,
                                                const std::string& token) {
   grpc::ChannelArguments arguments = channel_arguments();
-  // How long one attempt to connect may take, too: to a node that is off nothing answers.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // 0 = as many as needed

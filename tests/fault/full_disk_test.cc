@@ -94,7 +94,8 @@ TEST_F(FullDisk, TheControllerStopsAtTheFailedCommitAndLosesNothing) {
   ASSERT_EQ(::mkfifo(gate_path.c_str(), 0600), 0);
   const UniqueFd gate(::open(gate_path.c_str(), O_RDWR | O_CLOEXEC));
   uint64_t job = 0;
-  ASSERT_TRUE(submit(test::gated_job("lasting", home_ + "/journal", gate_path), job).ok());
+  const auto submitted = submit(test::gated_job("lasting", home_ + "/journal", gate_path), job);
+  ASSERT_TRUE(submitted.ok()) << submitted.error_message();
   const auto before = events_until(job, "JobRunning");
 
   fill();
