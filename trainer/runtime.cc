@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "trainer/compat/torch_compat.h"
+#include "trainer/host_memory.h"
 
 namespace hpctl {
 
@@ -50,6 +51,7 @@ std::string variable_or(const char* name, const char* otherwise) {
 
 void prepare_runtime() {
   at::set_num_threads(1);
+  use_host_memory_again();
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc accepts
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }

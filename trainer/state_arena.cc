@@ -208,9 +208,11 @@ void StateArena::unseal(int slot) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void StateArena::seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation) {
+void StateArena::seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation,
+                      const LossScaleRecord& loss_scale) {
   header_->slots[slot].sample_cursor = sample_cursor;
   header_->slots[slot].generation = generation;
+  header_->slots[slot].loss_scale = loss_scale;
   header_->slots[slot].step.store(step, std::memory_order_release);
 }
 

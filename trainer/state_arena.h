@@ -17,7 +17,8 @@
 // A step reads the slot with the newest state and writes the other one, which is unsealed first and
 // sealed last (its step stored with release order). So whenever the process dies, at least one slot
 // is sealed and complete: the state after the last step it finished. Slot headers carry the sample
-// cursor; all else of a snapshot (learning rate, data order) is a function of step and cursor.
+// cursor and fp16's loss scale; all else of a snapshot (learning rate, data order) is a function of
+// step and cursor.
 #pragma once
 
 #include <atomic>
@@ -44,7 +45,8 @@ struct ArenaSlotHeader {
   std::atomic<uint64_t> step;  // completed steps of the sealed state; kUnsealed = do not use
   uint64_t sample_cursor;      // next sample number; valid when sealed
   uint64_t generation;         // that sealed it
-  uint64_t reserved[5];
+  LossScaleRecord loss_scale;  // fp16, otherwise zero
+  uint64_t reserved;
 };
 static_assert(sizeof(ArenaSlotHeader) == 64);
 
@@ -115,7 +117,8 @@ class StateArena {
   // Before a slot's first byte is overwritten.
   void unseal(int slot);
   // After its last byte was written.
-  void seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation);
+  void seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation,
+            const LossScaleRecord& loss_scale = {});
 
   Device& device() const { return device_; }
   const ArenaGeometry& geometry() const { return geometry_; }

@@ -15,6 +15,7 @@
 #include "trainer/metrics/schedule_spans.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
+#include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/stability.h"
 #include "trainer/runtime.h"
@@ -35,6 +36,7 @@ std::string data_name(const DataSpec& data) {
 }
 
 at::ScalarType compute_type(const TrainSpec& train) {
+  if (train.precision == "fp16") return at::kHalf;
   return train.precision == "bf16" ? at::kBFloat16 : at::kFloat;
 }
 
@@ -179,12 +181,20 @@ Outcome TrainLoop::step() {
   step_tokens_ = sample_count(samples.ranges) * static_cast<uint64_t>(workload_.train.data.seq_len);
   const double lr = learning_rate(workload_.train, next_step(), samples.next_cursor);
   HP_TRY_ASSIGN(const StepSums sums, compute_gradients(samples));
+  LossScaleRecord& loss_scale = state_->loss_scale();
+  const uint64_t scale = loss_scale.scale;
+  if (is_overflow(loss_scale, sums.loss, sums.grad_norm) &&
+      lower_loss_scale(workload_.train.loss_scale, loss_scale)) {
+    return leave_out_overflow(samples, scale);
+  }
   const StabilitySpec& stability = workload_.train.stability;
   const StabilityProblem problem =
       stability_problem(stability, state_->stability(), sums.loss, sums.grad_norm);
   if (!problem.reason.empty()) return leave_out(samples, problem);
   remember_step(stability, state_->stability(), sums.loss, sums.grad_norm);
+  remember_good_step(workload_.train.loss_scale, loss_scale);
   update(sums, samples, lr);
+  HP_FAILPOINT("trainer.step.applied");
   times_.lap(StepPart::kOptimizer);
   if (ledger_) HP_TRY(ledger_->append(state_->step(), my_samples_));
   report(sums, lr);
@@ -223,8 +233,14 @@ Outcome TrainLoop::evaluate(Validation& part, const char* name) {
   return Ok{};
 }
 
+double TrainLoop::loss_factor() {
+  const uint64_t scale = state_->loss_scale().scale;
+  return scale == 0 ? 1.0 : static_cast<double>(scale);
+}
+
 // Forward and backward over this rank's micro-batches; the gradient of the mean loss over the
-// step's tokens is then in the engine's shards, whatever the number of ranks and micro-batches.
+// step's tokens, times loss_factor(), is then in the engine's shards, whatever the number of ranks
+// and micro-batches.
 Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samples) {
   my_samples_ = rank_part(samples.ranges, workload_.rank, workload_.world_size);
   HP_TRY_ASSIGN(
@@ -234,7 +250,7 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
   schedule_.clear();
   engine_->set_trace(trace_.active() ? &schedule_ : nullptr);
   engine_->begin_step(state_->parameter_shards(), static_cast<int>(batches.size()));
-  const double scale = 1.0 / static_cast<double>(step_tokens_);
+  const double scale = loss_factor() / static_cast<double>(step_tokens_);
   double loss_sum = 0;
   for (const MicroBatch& batch : batches) {
     HP_TRY_ASSIGN(const double loss,
@@ -261,7 +277,8 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
                                 news.finished, news.failed, is_stop_requested() ? 1.0 : 0.0};
   HP_TRY(comms_->world().all_reduce(sums));
   StepSums result;
-  result.grad_norm = std::sqrt(sums[0]);
+  result.loss_scale = loss_factor();
+  result.grad_norm = std::sqrt(sums[0]) / result.loss_scale;
   result.loss = sums[1] / static_cast<double>(step_tokens_);
   result.minutes_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
@@ -270,8 +287,8 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
 }
 
 void TrainLoop::update(const StepSums& sums, const StepSamples& samples, double lr) {
-  const AdamStep adam(workload_.train.optimizer, next_step(), lr,
-                      clip_factor(sums.grad_norm, workload_.train.optimizer.clip));
+  const double clip = clip_factor(sums.grad_norm, workload_.train.optimizer.clip);
+  const AdamStep adam(workload_.train.optimizer, next_step(), lr, clip / sums.loss_scale);
   std::vector<const float*> gradients;
   for (size_t b = 0; b < state_->blocks().size(); ++b) gradients.push_back(engine_->gradient(b));
   state_->apply(adam, gradients, samples.next_cursor);
@@ -312,7 +329,9 @@ StepMetrics TrainLoop::measure(const StepSums& sums, double lr) const {
           .comm_under_way_s = under_way,
           .data_s = times_.seconds(StepPart::kData),
           .save_s = times_.seconds(StepPart::kSave),
-          .peak_memory_bytes = device_.peak_memory_bytes()};
+          .peak_memory_bytes = device_.peak_memory_bytes(),
+          .loss_scale = state_->loss_scale().scale,
+          .overflows = state_->loss_scale().overflows};
 }
 
 bool TrainLoop::save_due(const StepSums& sums) const {

@@ -46,8 +46,9 @@ class TrainLoop {
  private:
   // What all ranks know after the one small all-reduce of a step.
   struct StepSums {
-    double loss = 0;       // mean cross entropy over the step's tokens
-    double grad_norm = 0;  // global, before clipping
+    double loss = 0;        // mean cross entropy over the step's tokens
+    double grad_norm = 0;   // global, before clipping
+    double loss_scale = 1;  // that the engine's gradients are multiplied by
     bool minutes_due = false;
     bool stop = false;  // some rank was asked to
     SaveNews news;
@@ -60,8 +61,10 @@ class TrainLoop {
   Outcome step();
   Result<StepSums> compute_gradients(const StepSamples& samples);
   Result<StepSums> reduce(double loss_sum);
+  double loss_factor();  // of the next step: the loss scale of fp16, otherwise 1
   // train_loop_stability.cc
   Outcome leave_out(const StepSamples& samples, const StabilityProblem& problem);
+  Outcome leave_out_overflow(const StepSamples& samples, uint64_t scale);
   Outcome reexecute(const StepSamples& samples, const std::string& what, UnfitStep& unfit);
   Outcome go_back();
   void tell(const UnfitStep& unfit);

@@ -50,6 +50,7 @@ Outcome TrainLoop::leave_out(const StepSamples& samples, const StabilityProblem&
     HP_TRY(go_back());
   }
   state_->skip(skipped);
+  ++state_->stability().skips;
   if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(skipped), state_->step()));
   unfit.samples = sample_count(skipped);
   unfit.resumed_step = state_->step();
@@ -65,6 +66,22 @@ Outcome TrainLoop::leave_out(const StepSamples& samples, const StabilityProblem&
 // The controller hears of it from rank 0: all ranks decided the same.
 void TrainLoop::tell(const UnfitStep& unfit) {
   if (workload_.rank == 0) progress_.unfit_step(unfit);
+}
+
+// fp16: nothing of the step was applied, and the next one is computed with another scale. Its
+// samples are gone, as in Megatron-LM and DeepSpeed; the step number is not.
+Outcome TrainLoop::leave_out_overflow(const StepSamples& samples, uint64_t scale) {
+  const uint64_t step = next_step();
+  state_->skip(samples.ranges);
+  if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(samples.ranges), state_->step()));
+  if (workload_.rank == 0) {
+    const LossScaleRecord& record = state_->loss_scale();
+    log_info("step " + std::to_string(step) + ": gradients overflow at loss scale " +
+             std::to_string(scale) + ", " + std::to_string(sample_count(samples.ranges)) +
+             " samples are left out; from here on " + std::to_string(record.scale) + " (overflow " +
+             std::to_string(record.overflows) + ")");
+  }
+  return Ok{};
 }
 
 // The same step once more, from the same state and data: a machine that computes rightly comes to

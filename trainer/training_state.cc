@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "trainer/checkpoint/loader.h"
 #include "trainer/model/initial_values.h"
+#include "trainer/optim/loss_scaler.h"
 
 namespace hpctl {
 
@@ -31,11 +32,12 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   if (bf16_moments) state.environment_["moments"] = "bf16";
   state.environment_["strategy"] = describe_sharding(workload.train);
   if (workload.resume_checkpoint.empty()) {
-    state.fill_from_seed();
+    state.begin_from_seed();
   } else {
     HP_TRY(state.load(workload.resume_checkpoint));
   }
-  state.arena_.seal(state.slot_, state.step_, state.sample_cursor_, workload.generation);
+  state.arena_.seal(state.slot_, state.step_, state.sample_cursor_, workload.generation,
+                    state.loss_scale_);
   return state;
 }
 
@@ -64,6 +66,15 @@ std::span<float> TrainingState::host_part(StateKind kind, size_t block,
   if (fp32 && arena_.device().is_host()) return {arena_.state(slot_, kind, block), capacity};
   otherwise.resize(capacity);
   return otherwise;
+}
+
+void TrainingState::begin_from_seed() {
+  fill_from_seed();
+  step_ = 0;
+  sample_cursor_ = 0;
+  skipped_.clear();
+  stability_ = {};
+  loss_scale_ = first_loss_scale(workload_.train);
 }
 
 void TrainingState::fill_from_seed() {
@@ -112,6 +123,9 @@ Outcome TrainingState::load(const std::string& checkpoint) {
   sample_cursor_ = manifest.sample_cursor;
   skipped_ = manifest.skipped;
   stability_ = manifest.stability;
+  // A job may change its precision when it resumes.
+  const bool scaled = workload_.train.precision == "fp16" && manifest.loss_scale.scale > 0;
+  loss_scale_ = scaled ? manifest.loss_scale : first_loss_scale(workload_.train);
   if (!manifest.weights_only) note_inexact(manifest);  // else this is a beginning
   return Ok{};
 }
@@ -183,33 +197,30 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
   }
   ++step_;
   sample_cursor_ = next_cursor;
-  arena_.seal(target, step_, sample_cursor_, workload_.generation);
+  arena_.seal(target, step_, sample_cursor_, workload_.generation, loss_scale_);
   slot_ = target;
 }
 
 void TrainingState::skip(const std::vector<SampleRange>& samples) {
   skipped_.insert(skipped_.end(), samples.begin(), samples.end());
   skipped_ = normalized(std::move(skipped_));
-  ++stability_.skips;
 }
 
 Outcome TrainingState::go_back(const std::string& checkpoint) {
   const std::vector<SampleRange> skipped = skipped_;
   const uint64_t skips = stability_.skips;
+  const uint64_t overflows = loss_scale_.overflows;
   for (int slot = 0; slot < geometry().slots; ++slot) arena_.unseal(slot);
   if (checkpoint.empty()) {
-    fill_from_seed();
-    step_ = 0;
-    sample_cursor_ = 0;
-    skipped_.clear();
-    stability_ = {};
+    begin_from_seed();
   } else {
     HP_TRY(load(checkpoint));
   }
   skipped_.insert(skipped_.end(), skipped.begin(), skipped.end());
   skipped_ = normalized(std::move(skipped_));
   stability_.skips = skips;
-  arena_.seal(slot_, step_, sample_cursor_, workload_.generation);
+  loss_scale_.overflows = overflows;
+  arena_.seal(slot_, step_, sample_cursor_, workload_.generation, loss_scale_);
   return Ok{};
 }
 
@@ -222,6 +233,7 @@ Manifest TrainingState::manifest() const {
   manifest.sample_cursor = sample_cursor_;
   manifest.skipped = skipped_;
   manifest.stability = stability_;
+  manifest.loss_scale = loss_scale_;
   manifest.data = data_;
   manifest.seed = workload_.train.seed;
   manifest.model = workload_.train.model;

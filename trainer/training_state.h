@@ -65,10 +65,12 @@ class TrainingState {
 
   // Numbers that the judgement of the next steps depends on; saved with the state.
   StabilityRecord& stability() { return stability_; }
-  // Puts samples on the skip list and counts it; the cursor passes over them.
+  // Likewise; scale 0 where the run is not in fp16.
+  LossScaleRecord& loss_scale() { return loss_scale_; }
+  // Puts samples on the skip list: the cursor passes over them.
   void skip(const std::vector<SampleRange>& samples);
   // To an earlier state of this history: a checkpoint, or the seed (""). The skip list and the
-  // count of skips stay. On an error the state is lost.
+  // counts of skips and overflows stay. On an error the state is lost.
   Outcome go_back(const std::string& checkpoint);
 
   // A manifest of this state without files and shards.
@@ -82,6 +84,7 @@ class TrainingState {
   // back.
   std::span<float> host_part(StateKind kind, size_t block, std::vector<float>& otherwise);
   void fill_from_seed();
+  void begin_from_seed();
   Outcome load(const std::string& checkpoint);
   void note_inexact(const Manifest& loaded);
 
@@ -96,6 +99,7 @@ class TrainingState {
   uint64_t sample_cursor_ = 0;
   std::vector<SampleRange> skipped_;
   StabilityRecord stability_;
+  LossScaleRecord loss_scale_;
   std::string inexact_reason_;  // "" = bit-exact
 };
 

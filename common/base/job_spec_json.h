@@ -30,10 +30,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StabilitySpec, policy, spikes, w
                                                 factor, rollback_steps, skip_steps, max_skips,
                                                 reexecute)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MetricsSpec, tensorboard, trace_from, trace_steps)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossScaleSpec, initial, growth_interval, hysteresis,
+                                                min)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, validation, batch, steps,
                                                 seed, optimizer, schedule, loss, stability,
                                                 strategy, shard_group, reshard_after_forward,
-                                                memory, metrics, precision)
+                                                memory, metrics, precision, loss_scale)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
                                                 keep, keep_every, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,

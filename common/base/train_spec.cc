@@ -83,6 +83,23 @@ void check_stability(const StabilitySpec& s, SpecChecks& checks) {
   checks.range(at + "max_skips", s.max_skips, 0, 1'000'000);
 }
 
+void check_loss_scale(const LossScaleSpec& s, SpecChecks& checks) {
+  const std::string at = "workload.train.loss_scale.";
+  const auto power_of_two = [&](const char* key, int64_t value) {
+    return value >= 1 && value <= kMaxLossScale && (value & (value - 1)) == 0
+               ? true
+               : checks.fail(at + key, "expected a power of two from 1 to " +
+                                           std::to_string(kMaxLossScale) + ", found " +
+                                           std::to_string(value));
+  };
+  if (power_of_two("initial", s.initial) && power_of_two("min", s.min) && s.min > s.initial) {
+    checks.fail(at + "min", "expected at most initial (" + std::to_string(s.initial) + "), found " +
+                                std::to_string(s.min));
+  }
+  checks.range(at + "growth_interval", s.growth_interval, 1, kMaxSteps);
+  checks.range(at + "hysteresis", s.hysteresis, 1, 1000);
+}
+
 // Each of them must be a whole number of micro-batches on every worker.
 void check_batch(const BatchSpec& batch, int64_t world_size, SpecChecks& checks) {
   const std::string at = "workload.train.batch.";
@@ -142,7 +159,7 @@ void check_parallelism(const TrainSpec& t, int64_t world_size, SpecChecks& check
   }
   const std::string memory = "workload.train.memory.";
   checks.one_of(memory + "activation_checkpointing", t.memory.activation_checkpointing,
-                {"none", "full", "selective"});
+                {"none", "operations", "selective", "full"});
   checks.range(memory + "every", t.memory.every, 1, 10'000);
 }
 
@@ -207,7 +224,8 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   check_parallelism(t, world_size, checks);
   checks.range(at + "metrics.trace_from", t.metrics.trace_from, 0, kMaxSteps);
   checks.range(at + "metrics.trace_steps", t.metrics.trace_steps, 0, 1000);
-  checks.one_of(at + "precision", t.precision, {"bf16", "fp32"});
+  checks.one_of(at + "precision", t.precision, {"bf16", "fp16", "fp32"});
+  check_loss_scale(t.loss_scale, checks);
 }
 
 }  // namespace hpctl

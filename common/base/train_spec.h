@@ -91,10 +91,20 @@ struct LossSpec {
   int64_t chunk_tokens = 0;  // logits in memory at a time; 0 = all of a micro-batch
 };
 
+// fp16: the factor of the loss that keeps small gradients from vanishing (trainer/optim/
+// loss_scaler.h). Powers of two.
+inline constexpr int64_t kMaxLossScale = int64_t{1} << 32;
+struct LossScaleSpec {
+  int64_t initial = 65536;
+  int64_t growth_interval = 1000;  // steps without overflow before it doubles
+  int64_t hysteresis = 2;          // overflows before it halves
+  int64_t min = 1;
+};
+
 // Which tensors a worker keeps, recomputes or moves to host memory.
 struct MemorySpec {
-  std::string activation_checkpointing = "none";  // none | full | selective
-  int64_t every = 2;                              // selective: every k-th block; 0 = per operation
+  std::string activation_checkpointing = "none";  // none | operations | selective | full
+  int64_t every = 2;                              // selective: every k-th block
   std::vector<std::string> offload;               // activations | optimizer | parameters
 };
 
@@ -134,6 +144,7 @@ struct TrainSpec {
   StabilitySpec stability;
   MetricsSpec metrics;
   std::string precision = "bf16";  // bf16 | fp16 | fp32: compute; state and reductions are fp32
+  LossScaleSpec loss_scale;        // fp16
 };
 
 // Dimensions of a named model.

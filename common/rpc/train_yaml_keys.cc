@@ -286,14 +286,31 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.memory", kSection, "section", "", "", "What is kept and what is recomputed.",
      nullptr},
     {"workload.train.memory.activation_checkpointing", kValue, "text", "none",
-     "none, full, selective",
-     "Blocks that keep only their input and are computed again in the backward pass, with the same "
-     "bits: none, all, or every k-th.", HP_READ(train->memory.activation_checkpointing)},
+     "none, operations, selective, full",
+     "What the backward pass computes again, with the same bits, instead of keeping it. operations: "
+     "norms, attention scores and what lies between the products of the feed-forward part; "
+     "selective: every k-th block but its input; full: every block but its input.", HP_READ(train->memory.activation_checkpointing)},
     {"workload.train.memory.every", kValue, "integer", "2", "1 to 10000",
      "k of selective.", HP_READ(train->memory.every)},
-    {"workload.train.precision", kValue, "text", "bf16", "bf16, fp32",
-     "Of the forward and backward pass; weights and reductions are fp32 always.",
+    {"workload.train.precision", kValue, "text", "bf16", "bf16, fp16, fp32",
+     "Of the forward and backward pass; weights and reductions are fp32 always. fp16 scales the "
+     "loss; on a CPU its products are computed in fp32 and rounded to fp16, which is slow.",
      HP_READ(train->precision)},
+
+    {"workload.train.loss_scale", kSection, "section", "", "",
+     "fp16: the factor of the loss that keeps small gradients from vanishing. Where a gradient "
+     "overflows, the step is left out, samples and all, and does not count as a step.", nullptr},
+    {"workload.train.loss_scale.initial", kValue, "integer", "65536", "power of two to 2^32",
+     "At the first step.", HP_READ(train->loss_scale.initial)},
+    {"workload.train.loss_scale.growth_interval", kValue, "integer", "1000", "1 to 2^40",
+     "It doubles after so many steps in a row without overflow.",
+     HP_READ(train->loss_scale.growth_interval)},
+    {"workload.train.loss_scale.hysteresis", kValue, "integer", "2", "1 to 1000",
+     "It halves at every overflow but the first so many less one since it last doubled.",
+     HP_READ(train->loss_scale.hysteresis)},
+    {"workload.train.loss_scale.min", kValue, "integer", "1", "power of two to 2^32",
+     "It does not become smaller: an overflow there is unfit in the sense of stability.",
+     HP_READ(train->loss_scale.min)},
 
     {"workload.train.metrics", kSection, "section", "", "",
      "Besides metrics.jsonl, which the job's directory always has.", nullptr},

@@ -96,6 +96,12 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   put(out, "every", t.memory.every);
   out << EndMap;
   put(out, "precision", t.precision);
+  out << Key << "loss_scale" << Value << BeginMap;
+  put(out, "initial", t.loss_scale.initial);
+  put(out, "growth_interval", t.loss_scale.growth_interval);
+  put(out, "hysteresis", t.loss_scale.hysteresis);
+  put(out, "min", t.loss_scale.min);
+  out << EndMap;
   out << Key << "metrics" << Value << BeginMap;
   put(out, "tensorboard", t.metrics.tensorboard);
   put(out, "trace_from", t.metrics.trace_from);

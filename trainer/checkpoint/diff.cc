@@ -55,7 +55,8 @@ Result<DiffReport> diff_checkpoints(const std::string& step_dir_a, const std::st
   DiffReport report;
   report.same_position =
       a.manifest.step == b.manifest.step && a.manifest.sample_cursor == b.manifest.sample_cursor &&
-      a.manifest.skipped == b.manifest.skipped && a.manifest.stability == b.manifest.stability;
+      a.manifest.skipped == b.manifest.skipped && a.manifest.stability == b.manifest.stability &&
+      a.manifest.loss_scale == b.manifest.loss_scale;
   const auto in_a = tensors_by_name(a.manifest);
   const auto in_b = tensors_by_name(b.manifest);
   for (size_t i = 0, j = 0; i < in_a.size() || j < in_b.size();) {

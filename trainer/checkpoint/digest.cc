@@ -4,7 +4,8 @@
 //   "hpctl digest 1\n", number of tensors, then per tensor in bytewise name order
 //   len(name) name len(dtype) dtype ndim dim... len(data) data,
 //   then step, sample cursor, number of skipped ranges, and begin and end of each; and where the
-//   manifest has it, len "stability", skips, then number and fp64 bits of losses and grad_norms.
+//   manifest has it, len "stability", skips, then number and fp64 bits of losses and grad_norms;
+//   likewise len "loss_scale", scale, good_steps, hysteresis_left, overflows.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -60,6 +61,14 @@ class Digester {
     }
   }
 
+  void loss_scale(const LossScaleRecord& record) {
+    text("loss_scale");
+    for (const uint64_t value :
+         {record.scale, record.good_steps, record.hysteresis_left, record.overflows}) {
+      number(value);
+    }
+  }
+
   std::string finish() { return hash_.hex_digest(); }
 
  private:
@@ -92,6 +101,7 @@ Result<std::string> digest_checkpoint(const std::string& step_dir) {
     digester.number(range.end);
   }
   if (manifest.stability != StabilityRecord{}) digester.stability(manifest.stability);
+  if (manifest.loss_scale != LossScaleRecord{}) digester.loss_scale(manifest.loss_scale);
   return digester.finish();
 }
 

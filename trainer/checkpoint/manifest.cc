@@ -181,6 +181,12 @@ std::string to_manifest_text(const Manifest& m) {
                              {"losses", m.stability.losses},
                              {"grad_norms", m.stability.grad_norms}};
   }
+  if (m.loss_scale != LossScaleRecord{}) {
+    document["loss_scale"] = {{"scale", m.loss_scale.scale},
+                              {"good_steps", m.loss_scale.good_steps},
+                              {"hysteresis_left", m.loss_scale.hysteresis_left},
+                              {"overflows", m.loss_scale.overflows}};
+  }
   // Names come from our own layout, labels from the environment: replace what is not UTF-8.
   std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
   text.pop_back();

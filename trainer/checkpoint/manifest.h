@@ -59,6 +59,15 @@ struct StabilityRecord {
   bool operator==(const StabilityRecord&) const = default;
 };
 
+// fp16: what the scale of the next step depends on (trainer/optim/loss_scaler.h).
+struct LossScaleRecord {
+  uint64_t scale = 0;            // a power of two; 0 = none: the run is not in fp16
+  uint64_t good_steps = 0;       // without overflow, since the last overflow or growth
+  uint64_t hysteresis_left = 0;  // overflows before it halves
+  uint64_t overflows = 0;        // so far
+  bool operator==(const LossScaleRecord&) const = default;
+};
+
 struct Manifest {
   uint64_t step = 0;
   uint64_t generation = 0;
@@ -67,6 +76,7 @@ struct Manifest {
   uint64_t sample_cursor = 0;        // next sample number (step_samples.h)
   std::vector<SampleRange> skipped;  // normalized
   StabilityRecord stability;         // not in the document when it says nothing
+  LossScaleRecord loss_scale;        // likewise
   DataIdentity data;
   uint64_t seed = 0;
   ModelSpec model;

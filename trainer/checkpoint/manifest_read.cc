@@ -2,6 +2,7 @@
 // Reads manifest.json as untrusted input: size, seal, types, ranges, and then every relation that
 // manifest_problem states. Nothing here throws outward and nothing is believed before it is
 // checked.
+#include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -175,6 +176,16 @@ void read_stability(Fields& fields, const json& document, StabilityRecord& recor
   record.grad_norms = read_numbers(fields, *found, "grad_norms");
 }
 
+void read_loss_scale(Fields& fields, const json& document, LossScaleRecord& record) {
+  const auto found = document.find("loss_scale");
+  if (found == document.end()) return;
+  record.scale = fields.number_member(*found, "scale", kMaxLossScale);
+  if (!std::has_single_bit(record.scale)) fields.fail("scale", "is not a power of two");
+  record.good_steps = fields.number_member(*found, "good_steps", kMaxI64);
+  record.hysteresis_left = fields.number_member(*found, "hysteresis_left", kMaxI64);
+  record.overflows = fields.number_member(*found, "overflows", kMaxI64);
+}
+
 Manifest read_document(Fields& fields, const json& document) {
   Manifest m;
   if (fields.text_member(document, "format") != kManifestFormat) {
@@ -194,6 +205,7 @@ Manifest read_document(Fields& fields, const json& document) {
         {fields.number(row[0], "skipped", kMaxI64), fields.number(row[1], "skipped", kMaxI64)});
   }
   if (document.is_object()) read_stability(fields, document, m.stability);
+  if (document.is_object()) read_loss_scale(fields, document, m.loss_scale);
   const json& data = fields.member(document, "data");
   m.data.fingerprint = fields.text_member(data, "fingerprint");
   m.data.tokens = fields.number_member(data, "tokens", kMaxI64);

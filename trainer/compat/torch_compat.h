@@ -115,6 +115,16 @@ inline void fused_adamw(const at::Tensor&, const at::Tensor&, const at::Tensor&,
 }
 #endif
 
+// Moves the memory of one storage under another one, likewise behind autograd's back. Both own what
+// they have.
+inline void move_storage_memory(const at::Tensor& from, const at::Tensor& to) {
+  c10::StorageImpl* source = from.storage().unsafeGetStorageImpl();
+  c10::StorageImpl* target = to.storage().unsafeGetStorageImpl();
+  target->set_nbytes(source->nbytes());
+  target->set_data_ptr_noswap(source->set_data_ptr(at::DataPtr(nullptr, source->device())));
+  source->set_nbytes(0);
+}
+
 // Runs the graph behind `output` backwards from `gradient` (undefined for a scalar).
 inline void backward(const at::Tensor& output, const at::Tensor& gradient) {
   torch::autograd::backward({output}, {gradient});

@@ -71,6 +71,10 @@ std::string console_line(const StepMetrics& m, const Throughput& t) {
     put(line, " overlap %.1f %%", 100 * overlap_share(m.comm_under_way_s, m.comm_s));
   }
   put(line, " data %.1f %%", percent(m.data_s, m.step_s));
+  if (m.loss_scale > 0) {
+    put(line, " loss_scale %llu overflows %llu", static_cast<unsigned long long>(m.loss_scale),
+        static_cast<unsigned long long>(m.overflows));
+  }
   return line;
 }
 
@@ -118,6 +122,10 @@ void MetricsWriter::append_line(const StepMetrics& m) {
   if (m.comm_under_way_s > 0) {
     line["comm_under_way_ms"] = m.comm_under_way_s * 1e3;
     line["comm_overlap"] = overlap_share(m.comm_under_way_s, m.comm_s);
+  }
+  if (m.loss_scale > 0) {
+    line["loss_scale"] = m.loss_scale;
+    line["overflows"] = m.overflows;
   }
   line["time"] = static_cast<double>(SystemClock().wall_ms()) / 1000.0;
   write_line(line.dump() + "\n");
@@ -167,6 +175,10 @@ void MetricsWriter::append_events(const StepMetrics& m) {
   if (m.comm_under_way_s > 0) {
     scalars.emplace_back("time_metrics/communication_overlap(%)",
                          100 * overlap_share(m.comm_under_way_s, m.comm_s));
+  }
+  if (m.loss_scale > 0) {
+    scalars.emplace_back("loss_scale", static_cast<double>(m.loss_scale));
+    scalars.emplace_back("overflows", static_cast<double>(m.overflows));
   }
   append_scalars(m.step, scalars);
 }

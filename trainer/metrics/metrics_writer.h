@@ -31,6 +31,8 @@ struct StepMetrics {
   double data_s = 0;              // waiting for samples
   double save_s = 0;              // for checkpoints at the boundary before the step
   int64_t peak_memory_bytes = 0;  // since its start
+  uint64_t loss_scale = 0;        // fp16, of the next step; 0 = another precision
+  uint64_t overflows = 0;         // fp16, steps left out so far
 };
 
 // Of sequences that are not trained on.

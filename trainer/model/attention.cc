@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainer/model/model.h"
+#include "trainer/model/ops.h"
 
 namespace hpctl {
 
@@ -25,8 +26,9 @@ CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::Sc
 // With documents, the tokens of all sequences are one row, cut by one operation: its gradient is
 // one concatenation, where a slice per document would have gradients as long as the row.
 at::Tensor CausalAttention::operator()(const at::Tensor& q, const at::Tensor& k,
-                                       const at::Tensor& v, const Documents& documents) const {
-  if (documents.empty()) return whole(q, k, v);
+                                       const at::Tensor& v, const Documents& documents,
+                                       Recomputed* recomputed) const {
+  if (documents.empty()) return whole(q, k, v, recomputed);
   const auto cut = [&](const at::Tensor& x) {
     return x.flatten(0, 1).unsqueeze(0).split_with_sizes(documents.lengths, 1);
   };
@@ -35,15 +37,15 @@ at::Tensor CausalAttention::operator()(const at::Tensor& q, const at::Tensor& k,
   const std::vector<at::Tensor> values = cut(v);
   std::vector<at::Tensor> mixed;
   for (size_t d = 0; d < queries.size(); ++d) {
-    mixed.push_back(whole(queries[d], keys[d], values[d]));
+    mixed.push_back(whole(queries[d], keys[d], values[d], recomputed));
   }
   return at::cat(mixed, 1).view({q.size(0), q.size(1), -1});
 }
 
 // Of sequences that are one document each. The G query heads that share a key head are stacked
 // along the rows of one product, so keys and values are not copied per query head.
-at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k,
-                                  const at::Tensor& v) const {
+at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  Recomputed* recomputed) const {
   if (fused_) return compat::fused_causal_attention(q, k, v, scale_).flatten(2);
   const int64_t batch = q.size(0);
   const int64_t tokens = q.size(1);
@@ -53,13 +55,16 @@ at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k,
                               .view({batch, tokens, kv_heads, group_, head_dim})
                               .permute({0, 2, 3, 1, 4})
                               .reshape({batch, kv_heads, group_ * tokens, head_dim});
-  const at::Tensor scores =
-      at::matmul(rows, k.permute({0, 2, 3, 1})).view({batch, kv_heads, group_, tokens, tokens});
-  const at::Tensor mask = mask_.narrow(0, 0, tokens).narrow(1, 0, tokens);
-  const at::Tensor weights = at::softmax(scores + mask, -1, wide_)
-                                 .to(compute_)
-                                 .view({batch, kv_heads, group_ * tokens, tokens});
-  const at::Tensor mixed = at::matmul(weights, v.transpose(1, 2));
+  // The scores grow with the square of the length: computed again, as fused kernels do.
+  const at::Tensor weights = run(recomputed, [=, this] {
+    const at::Tensor scores =
+        ops::matmul(rows, k.permute({0, 2, 3, 1})).view({batch, kv_heads, group_, tokens, tokens});
+    const at::Tensor mask = mask_.narrow(0, 0, tokens).narrow(1, 0, tokens);
+    const at::Tensor wide = at::softmax(scores + mask, -1, wide_);
+    return std::vector<at::Tensor>{
+        wide, wide.to(compute_).view({batch, kv_heads, group_ * tokens, tokens})};
+  });
+  const at::Tensor mixed = ops::matmul(weights, v.transpose(1, 2));
   return mixed.view({batch, kv_heads, group_, tokens, head_dim})
       .permute({0, 3, 1, 2, 4})
       .reshape({batch, tokens, kv_heads * group_ * head_dim});

@@ -8,6 +8,7 @@
 #include "common/base/job_spec.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/model/documents.h"
+#include "trainer/model/recomputed.h"
 
 namespace hpctl {
 
@@ -19,10 +20,11 @@ class CausalAttention {
 
   // q: [B, T, H, h]; k, v: [B, T, K, h] -> [B, T, H * h]
   at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const Documents& documents) const;
+                        const Documents& documents, Recomputed* recomputed = nullptr) const;
 
  private:
-  at::Tensor whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
+  at::Tensor whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                   Recomputed* recomputed) const;
 
   at::ScalarType compute_;
   at::ScalarType wide_;

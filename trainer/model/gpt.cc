@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/model/gpt.h"
 
+#include "trainer/model/ops.h"
+
 namespace hpctl {
 
 namespace {
@@ -16,7 +18,7 @@ enum HeadParameter { kFinalNorm = 0, kOutput = 2 };
 Tensor project(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = p[at].size(1);
-  return at::addmm(p[at + 1], x.reshape({-1, x.size(-1)}), p[at]).view(shape);
+  return ops::addmm(p[at + 1], x.reshape({-1, x.size(-1)}), p[at]).view(shape);
 }
 
 }  // namespace
@@ -36,29 +38,35 @@ Tensor Gpt::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                             : at::embedding(positions, documents.positions));
 }
 
-Tensor Gpt::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-  return at::layer_norm(x, {model_.dim}, weight, bias, model_.norm_eps);
+Tensor Gpt::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       Recomputed* recomputed) const {
+  return run(recomputed, [=, this] {
+    return std::vector<Tensor>{ops::layer_norm(x, weight, bias, model_.norm_eps)};
+  });
 }
 
-Tensor Gpt::attend(const std::vector<Tensor>& p, const Tensor& x,
-                   const Documents& documents) const {
-  const Tensor a = layer_norm(x, p[kAttnNorm], p[kAttnNorm + 1]);
+Tensor Gpt::attend(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
+                   Recomputed* recomputed) const {
+  const Tensor a = layer_norm(x, p[kAttnNorm], p[kAttnNorm + 1], recomputed);
   const std::vector<Tensor> qkv = project(p, kQkv, a).chunk(3, -1);
   const auto heads = [&](const Tensor& y) {
     return y.view({x.size(0), x.size(1), model_.heads, model_.dim / model_.heads});
   };
-  return attention_(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), documents);
+  return attention_(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), documents, recomputed);
 }
 
-Tensor Gpt::layer(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents) const {
-  const Tensor middle = x + project(p, kAttnOut, attend(p, x, documents));
-  const Tensor b = layer_norm(middle, p[kMlpNorm], p[kMlpNorm + 1]);
-  return middle + project(p, kDown, at::gelu(project(p, kUp, b), "tanh"));
+Tensor Gpt::layer(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
+                  Recomputed* recomputed) const {
+  const Tensor middle = x + project(p, kAttnOut, attend(p, x, documents, recomputed));
+  const Tensor b = layer_norm(middle, p[kMlpNorm], p[kMlpNorm + 1], recomputed);
+  const Tensor up = project(p, kUp, b);
+  const Tensor hidden = run(recomputed, [=] { return std::vector<Tensor>{ops::gelu(up)}; });
+  return middle + project(p, kDown, hidden);
 }
 
 Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
-  const Tensor normed = layer_norm(x, parameters[kFinalNorm], parameters[kFinalNorm + 1]);
-  return at::linear(normed, parameters[kOutput]).to(wide_);
+  const Tensor normed = layer_norm(x, parameters[kFinalNorm], parameters[kFinalNorm + 1], nullptr);
+  return ops::linear(normed, parameters[kOutput]).to(wide_);
 }
 
 }  // namespace hpctl

@@ -23,15 +23,15 @@ class Gpt : public Model {
   at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
                    const Documents& documents) const override;
   at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
-                   const Documents& documents) const override;
+                   const Documents& documents, Recomputed* recomputed) const override;
   at::Tensor logits(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const override;
 
  private:
-  at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight,
-                        const at::Tensor& bias) const;
+  at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        Recomputed* recomputed) const;
   // Norm, projections and attention: [B, T, D], before the output projection.
   at::Tensor attend(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
-                    const Documents& documents) const;
+                    const Documents& documents, Recomputed* recomputed) const;
 
   ModelSpec model_;
   at::ScalarType wide_;  // of the logits

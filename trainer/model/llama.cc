@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/model/llama.h"
 
+#include "trainer/model/ops.h"
 #include "trainer/model/rotary.h"
 
 namespace hpctl {
@@ -36,10 +37,16 @@ Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
   return at::embedding(parameters[0], tokens);
 }
 
-Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight) const {
-  const Tensor wide = x.to(wide_);
-  const Tensor inverse_rms = at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + model_.norm_eps);
-  return (wide * inverse_rms).to(compute_) * weight;
+Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomputed) const {
+  return run(recomputed, [=, this] {
+    const Tensor wide = x.to(wide_);
+    const Tensor inverse_rms =
+        at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + model_.norm_eps);
+    const Tensor normal = (wide * inverse_rms).to(compute_);
+    std::vector<Tensor> results = {normal, normal * weight};
+    if (!wide.is_same(x)) results.insert(results.begin(), wide);
+    return results;
+  });
 }
 
 // x: [B, T, heads, head_dim]
@@ -54,24 +61,29 @@ Tensor Llama::rotate(const Tensor& x, const Documents& documents) const {
   return (wide * at_positions(cos_) + turned * at_positions(sin_)).to(compute_);
 }
 
-Tensor Llama::layer(const std::vector<Tensor>& p, const Tensor& x,
-                    const Documents& documents) const {
+Tensor Llama::layer(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
+                    Recomputed* recomputed) const {
   const auto heads = [&](const Tensor& y, int64_t count) {
     return y.view({x.size(0), x.size(1), count, model_.dim / model_.heads});
   };
-  const Tensor a = rms_norm(x, p[kInputNorm]);
-  const Tensor q = rotate(heads(at::linear(a, p[kQ]), model_.heads), documents);
-  const Tensor k = rotate(heads(at::linear(a, p[kK]), model_.kv_heads), documents);
-  const Tensor v = heads(at::linear(a, p[kV]), model_.kv_heads);
-  const Tensor middle = x + at::linear(attention_(q, k, v, documents), p[kO]);
+  const Tensor a = rms_norm(x, p[kInputNorm], recomputed);
+  const Tensor q = rotate(heads(ops::linear(a, p[kQ]), model_.heads), documents);
+  const Tensor k = rotate(heads(ops::linear(a, p[kK]), model_.kv_heads), documents);
+  const Tensor v = heads(ops::linear(a, p[kV]), model_.kv_heads);
+  const Tensor middle = x + ops::linear(attention_(q, k, v, documents, recomputed), p[kO]);
 
-  const Tensor b = rms_norm(middle, p[kPostNorm]);
-  const Tensor hidden = at::silu(at::linear(b, p[kGate])) * at::linear(b, p[kUp]);
-  return middle + at::linear(hidden, p[kDown]);
+  const Tensor b = rms_norm(middle, p[kPostNorm], recomputed);
+  const Tensor gate = ops::linear(b, p[kGate]);
+  const Tensor up = ops::linear(b, p[kUp]);
+  const Tensor hidden = run(recomputed, [=] {
+    const Tensor active = ops::silu(gate);
+    return std::vector<Tensor>{active, active * up};
+  });
+  return middle + ops::linear(hidden, p[kDown]);
 }
 
 Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
-  return at::linear(rms_norm(x, parameters[kFinalNorm]), parameters[kOutput]).to(wide_);
+  return ops::linear(rms_norm(x, parameters[kFinalNorm], nullptr), parameters[kOutput]).to(wide_);
 }
 
 }  // namespace hpctl

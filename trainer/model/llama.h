@@ -22,11 +22,11 @@ class Llama : public Model {
   at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
                    const Documents& documents) const override;
   at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
-                   const Documents& documents) const override;
+                   const Documents& documents, Recomputed* recomputed) const override;
   at::Tensor logits(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const override;
 
  private:
-  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight) const;
+  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, Recomputed* recomputed) const;
   at::Tensor rotate(const at::Tensor& x, const Documents& documents) const;
 
   ModelSpec model_;

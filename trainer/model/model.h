@@ -5,8 +5,8 @@
 //
 // Pure functions of their arguments: the caller owns parameters, memory and the autograd graph.
 // Each function gets the parameters of its block in the order of its layout (block_layout.h). In
-// bf16, norms, positions, softmax and the loss are computed in fp32; in fp64 (for comparisons with
-// other implementations) everything is.
+// bf16 and fp16, norms, positions, softmax and the loss are computed in fp32; in fp64 (for
+// comparisons with other implementations) everything is.
 //
 // Shapes: B sequences, T tokens each, D = dim. `documents` are those of the B * T tokens.
 #pragma once
@@ -18,6 +18,7 @@
 #include "common/base/job_spec.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/model/documents.h"
+#include "trainer/model/recomputed.h"
 
 namespace hpctl {
 
@@ -36,9 +37,10 @@ class Model {
   // [B, T] int64 -> [B, T, D]
   virtual at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
                            const Documents& documents) const = 0;
-  // [B, T, D] -> [B, T, D]
+  // [B, T, D] -> [B, T, D]. With `recomputed`, what cheap operations gave can be given up between
+  // the forward and the backward pass.
   virtual at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
-                           const Documents& documents) const = 0;
+                           const Documents& documents, Recomputed* recomputed = nullptr) const = 0;
   // Parameters: those of the final norm and the output projection (the embedding where that is
   // tied). [B, T, D] -> logits [B, T, vocab], fp32 or fp64
   virtual at::Tensor logits(const std::vector<at::Tensor>& parameters,
@@ -57,8 +59,9 @@ class Model {
   double z_loss_;
 };
 
-// Of model.arch. `compute` is at::kFloat, at::kBFloat16 or at::kDouble, the type of parameters and
-// activations. `z_loss` as in LossSpec. Its own tensors, and what it is given, are on `device`.
+// Of model.arch. `compute` is at::kFloat, at::kBFloat16, at::kHalf or at::kDouble, the type of
+// parameters and activations. `z_loss` as in LossSpec. Its own tensors, and what it is given, are
+// on `device`.
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
                                   double z_loss = 0, at::Device device = at::kCPU);
 

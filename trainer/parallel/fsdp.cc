@@ -96,6 +96,7 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
   }
   if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
+  if (train.memory.activation_checkpointing == "operations") recomputed_.resize(blocks.size());
   inputs_.resize(blocks.size());
   outputs_.resize(blocks.size());
 }
@@ -195,9 +196,11 @@ Outcome FullySharded::forward(const at::Tensor& tokens) {
       const Traced span(trace_, ScheduleEvent::kForward, b);
       const at::AutoGradMode mode(!recompute_[b]);
       outputs_[b] = b == kEmbed ? model_.embed(blocks_[b]->parameters(), tokens, documents_)
-                                : model_.layer(blocks_[b]->parameters(), inputs_[b], documents_);
+                                : model_.layer(blocks_[b]->parameters(), inputs_[b], documents_,
+                                               recomputed_.empty() ? nullptr : &recomputed_[b]);
       inputs_[b + 1] = outputs_[b].detach().set_requires_grad(true);
       if (recompute_[b]) outputs_[b] = at::Tensor();
+      if (!recomputed_.empty()) recomputed_[b].give_up();
     }
     // The last layer is needed again as soon as the head is done.
     if (!sharding_.keep_parameters && b + 1 < head_) release(b);
@@ -256,6 +259,7 @@ Outcome FullySharded::backward_layers(at::Tensor& gradient) {
       const Traced span(trace_, ScheduleEvent::kBackward, b);
       if (recompute_[b])
         outputs_[b] = model_.layer(blocks_[b]->parameters(), inputs_[b], documents_);
+      if (!recomputed_.empty()) recomputed_[b].restore();
       blocks_[b]->attach_gradient(reducer_.whole(b));
       compat::backward(outputs_[b], gradient);
       gradient = inputs_[b].grad();

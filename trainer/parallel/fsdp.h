@@ -20,7 +20,8 @@
 //
 // A layer whose activations are not kept (memory.activation_checkpointing) runs forward without a
 // graph, and once more with one when its backward turn comes: the same operations on the same
-// bytes, so the same bits.
+// bytes, so the same bits. With `operations` every layer keeps its graph, but not what cheap
+// operations put into it (model/recomputed.h).
 #pragma once
 
 #include <cstdint>
@@ -107,7 +108,8 @@ class FullySharded {
   bool gathers_from_peers_;
   UnderWayClock under_way_;
   GradientReducer reducer_;
-  std::vector<bool> recompute_;  // per block
+  std::vector<bool> recompute_;         // per block
+  std::vector<Recomputed> recomputed_;  // per block; none unless cheap operations are done again
   std::vector<const float*> shards_;
   Documents documents_;              // of the micro-batch under way
   std::vector<at::Tensor> inputs_;   // of each block in a micro-batch, detached

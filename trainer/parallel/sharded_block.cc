@@ -17,7 +17,7 @@ ShardedBlock::ShardedBlock(const Block& layout, Communicator& comm, at::ScalarTy
       shard_elements_(shard_capacity(layout.numel, comm.world_size())),
       parameter_buffers_(parameter_buffers),
       device_(device) {
-  HP_CHECK(type == at::kFloat || type == at::kBFloat16);
+  HP_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
   const at::NoGradGuard no_grad;
   // Views check their bounds when made, so the storage needs memory until they exist.
   void* memory = parameter_buffers_.take();
@@ -53,6 +53,12 @@ Outcome ShardedBlock::begin_gather(const float* shard) {
   std::byte* own = static_cast<std::byte*>(buffer_) + chunk_bytes * comm_.rank();
   if (type_ == at::kBFloat16) {
     device_.round_to_bf16(shard, reinterpret_cast<uint16_t*>(own), shard_elements_);
+  } else if (type_ == at::kHalf) {
+    const at::NoGradGuard no_grad;
+    const auto part = [&](const void* values, at::ScalarType type) {
+      return compat::tensor_over(const_cast<void*>(values), shard_elements_, type, device_.name());
+    };
+    part(own, at::kHalf).copy_(part(shard, at::kFloat));
   } else {
     device_.copy(shard, reinterpret_cast<float*>(own), shard_elements_);
   }

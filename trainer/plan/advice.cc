@@ -67,7 +67,7 @@ class Search {
     for (const int64_t chunk : {given.train.loss.chunk_tokens, kChunkTokens}) {
       for (const std::string& strategy : strategies) {
         for (const int64_t micro : micros) {
-          for (const char* checkpointing : {"none", "selective", "full"}) {
+          for (const char* checkpointing : {"none", "operations", "selective", "full"}) {
             PlanSetting s = given;
             s.train.strategy = strategy;
             s.train.batch.micro = micro;

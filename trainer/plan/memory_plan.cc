@@ -26,8 +26,9 @@ double largest_block(const std::vector<Block>& blocks) {
 // Bytes that autograd keeps of one layer and micro-batch, and what its backward pass needs beside
 // them at its peak.
 struct LayerActivations {
-  double input = 0;  // always kept
-  double kept = 0;   // the rest, unless it is recomputed
+  double input = 0;     // always kept
+  double kept = 0;      // the rest, unless it is recomputed
+  double products = 0;  // what remains of that when cheap operations are done again
   double work = 0;
 };
 
@@ -53,13 +54,12 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const double fused = s.gpu ? tokens * static_cast<double>(m.heads) * kFp32 + wide_row * c : 0;
   // Gate, its SiLU, the other half and their product; or before and after GELU.
   const double feed_forward = ffn_row * (gpt ? 2 : 4) * c;
-  // Scores before and after the mask are freed at once, and what the layer keeps later goes in
-  // their place; as much as that does not fill stays empty, since later layers need as much again.
-  const double holes = std::max(0.0, scores * (c + kFp32) - feed_forward);
-  a.kept = norms + attention + weights + holes + fused + feed_forward;
+  a.kept = norms + attention + weights + fused + feed_forward;
+  // Instead of the second norm's part its input stays; and the keys beside their transposed copy.
+  a.products = wide_row * c + attention + kv_row * c + fused + ffn_row * (gpt ? 1 : 2) * c;
   // The gradients of the scores (before and after softmax, and rounded), while the feed-forward
   // part is done; or those of the wide products of that part.
-  const double in_attention = scores * (2 * kFp32 + (narrow ? c : 0)) - feed_forward - holes;
+  const double in_attention = scores * (2 * kFp32 + (narrow ? c : 0)) - feed_forward;
   a.work = std::max(in_attention, ffn_row * (gpt ? 2 : 3) * c) + wide_row * 2 * c;
   return a;
 }
@@ -117,11 +117,12 @@ void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block
 void add_activations(MemoryPlan& plan, const PlanSetting& s) {
   const LayerActivations layer = layer_activations(s);
   double kept = 0;
+  const bool operations = s.train.memory.activation_checkpointing == "operations";
   bool any_recomputed = false;
   for (int64_t i = 0; i < s.train.model.layers; ++i) {
     const bool again = recomputed(s.train, i);
     any_recomputed = any_recomputed || again;
-    kept += layer.input + (again ? 0 : layer.kept);
+    kept += layer.input + (again ? 0 : operations ? layer.products : layer.kept);
   }
   const std::string of = std::to_string(s.train.model.layers) + " layers, " +
                          std::to_string(s.train.batch.micro) + " x " +
@@ -130,7 +131,8 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
   plan.parts.push_back({"activations", kept, of});
   // The head works before the first layer's backward: the larger of the two counts.
   const double head = head_bytes(s);
-  const double work = layer.work + (any_recomputed ? layer.kept : 0);
+  const double work = layer.work + (any_recomputed ? layer.kept : 0) +
+                      (operations ? layer.kept - layer.products : 0);
   const std::string chunk = s.train.loss.chunk_tokens > 0
                                 ? std::to_string(s.train.loss.chunk_tokens) + " tokens at a time"
                                 : "all tokens of a micro-batch";

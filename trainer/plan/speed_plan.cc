@@ -10,8 +10,9 @@ namespace {
 double recompute_factor(const TrainSpec& train) {
   const MemorySpec& memory = train.memory;
   if (memory.activation_checkpointing == "full") return 4.0 / 3;
+  if (memory.activation_checkpointing == "operations")
+    return 1.05;  // limited by memory, not FLOP/s
   if (memory.activation_checkpointing != "selective") return 1;
-  if (memory.every <= 0) return 1.05;  // element-wise operations only
   const int64_t layers = train.model.layers;
   const int64_t again = (layers + memory.every - 1) / memory.every;
   return 1 + static_cast<double>(again) / static_cast<double>(layers) / 3;

@@ -184,6 +184,21 @@ TEST(RoundTrip, ManifestKeepsEveryField) {
             R"("skipped":[[3,4],[8,10]]})");
 }
 
+TEST(RoundTrip, ManifestKeepsTheLossScale) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(save_synthetic({dir.path(), {40, 3}, 2, 1, 2, {}}).ok());
+  Manifest manifest = read_manifest(dir / "step-40.g3").value();
+  EXPECT_THAT(to_manifest_text(manifest), testing::Not(HasSubstr("loss_scale"))) << "only in fp16";
+  manifest.loss_scale = {.scale = 1 << 20, .good_steps = 7, .hysteresis_left = 2, .overflows = 5};
+  const auto again = manifest_from_text(to_manifest_text(manifest), "text");
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->loss_scale, manifest.loss_scale);
+  manifest.loss_scale.scale = 3;
+  const auto odd = manifest_from_text(to_manifest_text(manifest), "text");
+  ASSERT_FALSE(odd.ok());
+  EXPECT_THAT(odd.error().message, HasSubstr("scale is not a power of two"));
+}
+
 TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {
   const SyntheticSave save{"", {40, 3}, 2, 1, 2, {}};
   const Manifest manifest = synthetic_manifest(save);

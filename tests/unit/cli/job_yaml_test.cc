@@ -64,7 +64,8 @@ workload:
     loss: {chunk_tokens: 100}
     parallelism: {strategy: hybrid, shard_group: 2, reshard_after_forward: never}
     memory: {activation_checkpointing: selective, every: 3}
-    precision: fp32
+    precision: fp16
+    loss_scale: {initial: 1024, growth_interval: 10, hysteresis: 1, min: 2}
     metrics: {tensorboard: true, trace_from: 5, trace_steps: 2}
 checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
 recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
@@ -82,6 +83,11 @@ debug: {ledger: true}
   EXPECT_EQ(spec.train->reshard_after_forward, "never");
   EXPECT_EQ(spec.train->memory.activation_checkpointing, "selective");
   EXPECT_EQ(spec.train->memory.every, 3);
+  EXPECT_EQ(spec.train->precision, "fp16");
+  EXPECT_EQ(spec.train->loss_scale.initial, 1024);
+  EXPECT_EQ(spec.train->loss_scale.growth_interval, 10);
+  EXPECT_EQ(spec.train->loss_scale.hysteresis, 1);
+  EXPECT_EQ(spec.train->loss_scale.min, 2);
   EXPECT_EQ(spec.train->seed, 18446744073709551615U);
   EXPECT_EQ(spec.checkpoint.dir, "/ckpt");
   EXPECT_EQ(spec.checkpoint.every_minutes, 1.5);
@@ -335,8 +341,8 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    memory: {activation_checkpointing: some, every: 0}\n"),
        "j.yaml:8:37: workload.train.parallelism.shard_group: expected a divisor of nodes x "
        "workers_per_node (1), found 2\n"
-       "j.yaml:9:14: workload.train.memory.activation_checkpointing: expected one of none, full, "
-       "selective; found \"some\"\n"
+       "j.yaml:9:14: workload.train.memory.activation_checkpointing: expected one of none, "
+       "operations, selective, full; found \"some\"\n"
        "j.yaml:9:46: workload.train.memory.every: expected 1 to 10000, found 0\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n"
@@ -344,11 +350,16 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "j.yaml:8:40: workload.train.parallelism.reshard_after_forward: expected auto or never: "
        "strategy optimizer keeps whole parameters\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, tokenizer: bpe}\n"
-             "    batch: {global: 1}\n    stepz: 1\n    precision: fp16\n"),
+             "    batch: {global: 1}\n    stepz: 1\n    precision: fp8\n"
+             "    loss_scale: {initial: 48, hysteresis: 0}\n"),
        "j.yaml:5:44: workload.train.data.tokenizer: expected byte, or the path of a SentencePiece "
        "model or a tokenizer.json, found \"bpe\"\n"
        "j.yaml:7:5: workload.train: unknown key \"stepz\"; did you mean \"steps\"?\n"
-       "j.yaml:8:5: workload.train.precision: expected one of bf16, fp32; found \"fp16\"\n"},
+       "j.yaml:8:5: workload.train.precision: expected one of bf16, fp16, fp32; found "
+       "\"fp8\"\n"
+       "j.yaml:9:18: workload.train.loss_scale.initial: expected a power of two from 1 to "
+       "4294967296, found 48\n"
+       "j.yaml:9:31: workload.train.loss_scale.hysteresis: expected 1 to 1000, found 0\n"},
       {train("    model: {preset: tiny}\n"),
        "j.yaml:3:3: workload.train.data: this key is required: expected section with path and "
        "seq_len\n"

@@ -44,6 +44,7 @@ struct Setting {
   bool tied = false;
   bool documents = false;  // attention and positions end with some_positions()
   const char* preset = "tiny";
+  double loss_scale = 1;
 };
 
 std::string name_of(const Setting& s) {
@@ -139,18 +140,18 @@ class Rank {
       const int64_t first = own * workload_.rank + rows * m;
       const auto sum = engine_->forward_backward(
           some_tokens(number).narrow(0, first, rows),
-          some_tokens(number + 7).narrow(0, first, rows), kScale,
+          some_tokens(number + 7).narrow(0, first, rows), kScale * setting_.loss_scale,
           setting_.documents ? documents_at(some_positions().narrow(0, first, rows)) : Documents());
       ASSERT_TRUE(sum.ok()) << sum.error().message;
       loss += *sum * kScale;
     }
     std::array<double, 2> sums = {engine_->gradient_squares(), loss};
     ASSERT_TRUE(comms_->world().all_reduce(sums).ok());
-    const double norm = std::sqrt(sums[0]);
+    const double norm = std::sqrt(sums[0]) / setting_.loss_scale;
     std::vector<const float*> gradients;
     for (size_t b = 0; b < state_->blocks().size(); ++b) gradients.push_back(engine_->gradient(b));
     state_->apply(AdamStep(workload_.train.optimizer, static_cast<uint64_t>(number), 1e-3,
-                           clip_factor(norm, kClip)),
+                           clip_factor(norm, kClip) / setting_.loss_scale),
                   gradients, 0);
     collect(gradients, training.gradients);
     collect(state_->parameter_shards(), training.parameters);
@@ -339,8 +340,10 @@ TEST_P(Strategies, SameBitsEveryTimeAndWhateverIsRecomputed) {
     s.compute = compute;
     const Training first = train(s);
     expect_same_bits(train(s), first, name_of(s));
-    s.checkpointing = "full";
-    expect_same_bits(train(s), first, name_of(s));
+    for (const char* checkpointing : {"full", "operations"}) {
+      s.checkpointing = checkpointing;
+      expect_same_bits(train(s), first, name_of(s));
+    }
   }
 }
 
@@ -373,8 +376,10 @@ TEST(FullySharded, DocumentsAgreeWithOneRank) {
         Setting{.world_size = 2, .strategy = "no_shard", .chunk_tokens = 7, .documents = true}}) {
     expect_agreement(train(s), one, s);
   }
-  const Setting recomputed = {.checkpointing = "full", .documents = true};
-  expect_same_bits(train(recomputed), one, name_of(recomputed));
+  for (const char* checkpointing : {"full", "operations"}) {
+    const Setting recomputed = {.checkpointing = checkpointing, .documents = true};
+    expect_same_bits(train(recomputed), one, name_of(recomputed));
+  }
 }
 
 // That one rank is right, pytorch_test.cc tells.
@@ -426,6 +431,38 @@ TEST(FullySharded, Bf16IsCloseToFp32) {
     const double difference = worst_difference(wide.gradients, narrow.gradients, s);
     EXPECT_LT(difference, 0.1) << preset;
     EXPECT_GT(difference, 1e-5) << "bf16 was not used at all";
+  }
+}
+
+// Closer than bf16 where the loss scale keeps small gradients out of the range in which fp16 has
+// few digits or none.
+TEST(FullySharded, Fp16IsCloserToFp32) {
+  for (const char* preset : {"tiny", "tiny-gpt"}) {
+    const Setting s = {.world_size = 2, .preset = preset};
+    const Training wide = train(s, 1);
+    const auto narrow = [&](at::ScalarType type, double scale, const char* checkpointing = "none") {
+      return train({.world_size = 2,
+                    .checkpointing = checkpointing,
+                    .compute = type,
+                    .preset = preset,
+                    .loss_scale = scale},
+                   1);
+    };
+    const auto difference = [&](Training training, float scale) {
+      for (std::vector<float>& block : training.gradients) {
+        for (float& gradient : block) gradient /= scale;
+      }
+      return worst_difference(wide.gradients, training.gradients, s);
+    };
+    const Training half = narrow(at::kHalf, 1);
+    const Training scaled = narrow(at::kHalf, 1024);
+    EXPECT_NEAR(scaled.losses[0], wide.losses[0], 0.001 * wide.losses[0]) << preset;
+    EXPECT_NEAR(scaled.norms[0], wide.norms[0], 0.001 * wide.norms[0]) << preset;
+    EXPECT_LT(difference(scaled, 1024), difference(narrow(at::kBFloat16, 1), 1) / 2) << preset;
+    EXPECT_LT(difference(scaled, 1024), difference(half, 1)) << preset;
+    EXPECT_GT(difference(scaled, 1024), 1e-5) << "fp16 was not used at all";
+    expect_same_bits(narrow(at::kHalf, 1024, "full"), scaled, "full");
+    expect_same_bits(narrow(at::kHalf, 1024, "operations"), scaled, "operations");
   }
 }
 

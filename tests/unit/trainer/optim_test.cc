@@ -15,6 +15,7 @@
 #include "trainer/model/rotary.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
+#include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/parallel/bf16_rounding.h"
 
@@ -208,6 +209,37 @@ TEST(Schedule, CountsSamplesWhereItShould) {
   EXPECT_DOUBLE_EQ(learning_rate(spec, 13, 115), 0.5) << "half of the 150 that follow";
   EXPECT_DOUBLE_EQ(learning_rate(spec, 20, 180), 10.0 / 150.0);
   EXPECT_DOUBLE_EQ(learning_rate(spec, 20, 1000), 0.0) << "skipped samples push beyond the end";
+}
+
+TEST(LossScale, HalvesOnOverflowAndDoublesAfterGoodSteps) {
+  TrainSpec train;
+  EXPECT_EQ(first_loss_scale(train).scale, 0U) << "bf16 needs none";
+  train.precision = "fp16";
+  train.loss_scale = {.initial = 8, .growth_interval = 3, .hysteresis = 2, .min = 4};
+  const LossScaleSpec& spec = train.loss_scale;
+  LossScaleRecord record = first_loss_scale(train);
+  EXPECT_EQ(record, (LossScaleRecord{.scale = 8, .good_steps = 0, .hysteresis_left = 2}));
+  remember_good_step(spec, record);
+  EXPECT_TRUE(lower_loss_scale(spec, record));
+  EXPECT_EQ(record, (LossScaleRecord{8, 0, 1, 1})) << "the first overflow is forgiven";
+  EXPECT_TRUE(lower_loss_scale(spec, record));
+  EXPECT_EQ(record, (LossScaleRecord{4, 0, 1, 2}));
+  EXPECT_FALSE(lower_loss_scale(spec, record)) << "the scale is not to blame";
+  EXPECT_EQ(record, (LossScaleRecord{4, 0, 1, 2}));
+  for (int i = 0; i < 3; ++i) remember_good_step(spec, record);
+  EXPECT_EQ(record, (LossScaleRecord{8, 0, 2, 2})) << "and forgiving again";
+  record.scale = kMaxLossScale;
+  for (int i = 0; i < 3; ++i) remember_good_step(spec, record);
+  EXPECT_EQ(record.scale, static_cast<uint64_t>(kMaxLossScale));
+}
+
+TEST(LossScale, OnlyAGradientOverflows) {
+  const LossScaleRecord scaled = {.scale = 8};
+  EXPECT_FALSE(is_overflow(scaled, 2.0, 1e30));
+  EXPECT_TRUE(is_overflow(scaled, 2.0, HUGE_VAL));
+  EXPECT_TRUE(is_overflow(scaled, 2.0, std::nan("")));
+  EXPECT_FALSE(is_overflow(scaled, std::nan(""), std::nan(""))) << "no scale makes the loss finite";
+  EXPECT_FALSE(is_overflow({}, 2.0, HUGE_VAL)) << "bf16 and fp32";
 }
 
 TEST(Ramp, DependsOnTheCursorAlone) {

@@ -64,11 +64,15 @@ TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
   EXPECT_LT(total["optimizer"], total["no_shard"]);
   PlanSetting s = setting_of("llama3-8b", 1, 8);
   const double none = parts_of(s)["activations"];
+  s.train.memory.activation_checkpointing = "operations";
+  const double operations = parts_of(s)["activations"];
+  EXPECT_LT(operations, 0.7 * none);
   s.train.memory.activation_checkpointing = "selective";
   const double selective = parts_of(s)["activations"];
   s.train.memory.activation_checkpointing = "full";
   const double full = parts_of(s)["activations"];
   EXPECT_EQ(full, 32.0 * 8192 * 4096 * 2) << "the inputs of the layers in bf16";
+  EXPECT_GT(operations, 2 * full);
   EXPECT_NEAR(selective, (none + full) / 2, 1) << "every second of 32 layers";
   s.train.loss.chunk_tokens = 1024;
   EXPECT_LT(plan_memory(s, llama_layout(s.train.model)).total(), total["full"]);

@@ -36,6 +36,7 @@ using testing::WorkerProcess;
 struct Curve {
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<double> scales;  // fp16, after the step
 };
 
 class Comparison {
@@ -94,6 +95,7 @@ class Comparison {
     const auto document = nlohmann::json::parse(file);
     document.at("losses").get_to(reference.losses);
     document.at("norms").get_to(reference.norms);
+    document.at("scales").get_to(reference.scales);
     std::ifstream gradient(dir_ / (type + ".gradient"), std::ios::binary);
     const auto elements = static_cast<size_t>(parameter_count(blocks()));
     first_gradient.resize(elements);
@@ -116,6 +118,7 @@ class Comparison {
       const auto metrics = nlohmann::json::parse(line);
       curve.losses.push_back(metrics.at("loss"));
       curve.norms.push_back(metrics.at("grad_norm"));
+      curve.scales.push_back(metrics.value("loss_scale", 0.0));
     }
     return curve;
   }
@@ -140,6 +143,7 @@ class Comparison {
   }
 
   Workload workload;
+  int64_t spare_batches = 0;  // that may be dropped
   Curve reference;
   std::vector<double> first_gradient;  // tensor after tensor, without gaps
 
@@ -150,10 +154,12 @@ class Comparison {
         {"model", train.model},
         {"train",
          {{"steps", train.steps},
+          {"sequences", train.batch.global},
           {"seq_len", train.data.seq_len},
           {"optimizer", train.optimizer},
           {"schedule", train.schedule},
-          {"z_loss", train.loss.z_loss}}},
+          {"z_loss", train.loss.z_loss},
+          {"loss_scale", train.loss_scale}}},
         {"tensors", nlohmann::json::array()},
     };
     document["train"]["optimizer"]["no_decay"] = train.optimizer.no_decay;
@@ -169,7 +175,7 @@ class Comparison {
     }
     std::ofstream(dir_ / "job.json") << document;
     std::ofstream tokens(dir_ / "tokens.bin", std::ios::binary);
-    for (int64_t step = 1; step <= train.steps; ++step) {
+    for (int64_t step = 1; step <= train.steps + spare_batches; ++step) {
       const MicroBatch rows = batch(static_cast<uint64_t>(step));
       const at::Tensor all =
           at::cat({rows.tokens, rows.targets.narrow(1, train.data.seq_len - 1, 1)}, 1).contiguous();
@@ -349,6 +355,25 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   const double scale = 1.0 / static_cast<double>(batch.tokens.numel());
   ASSERT_TRUE(engine.forward_backward(batch.tokens, batch.targets, scale).ok());
   EXPECT_LT(worst_gradient(blocks, dense(blocks, engine), comparison.first_gradient), 1e-5);
+}
+
+// Sums of two ranks' and two micro-batches' rounded gradients are not those of one batch; the loss
+// scale depends on the size of the largest gradient alone.
+TEST(PyTorchFp16, WorkersAgreeOverOverflowsAndGrowth) {
+  Comparison comparison(false);
+  TrainSpec& train = comparison.workload.train;
+  train.precision = "fp16";
+  train.loss_scale = {.initial = 1 << 26, .growth_interval = 20, .hysteresis = 2, .min = 1};
+  comparison.spare_batches = 40;
+  SKIP_WITHOUT_PYTORCH(comparison.run_pytorch("float16"));
+  const Curve curve = comparison.run_workers();
+  ASSERT_EQ(curve.losses.size(), 100U);
+  EXPECT_LT(worst_relative(curve.losses, comparison.reference.losses, 1), 1e-4);
+  EXPECT_LT(worst_relative(curve.losses, comparison.reference.losses, 100), 5e-3);
+  EXPECT_LT(worst_relative(curve.norms, comparison.reference.norms, 1), 1e-3);
+  EXPECT_EQ(curve.scales, comparison.reference.scales);
+  EXPECT_LT(curve.scales.front(), 1 << 26);
+  EXPECT_LT(curve.losses.back(), 0.8 * curve.losses.front()) << "it learns";
 }
 
 TEST_P(PyTorch, Fp64AgreesToTheLastDigits) {

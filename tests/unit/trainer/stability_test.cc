@@ -205,6 +205,65 @@ TEST(UnfitSteps, ExecutedAgainTellTheMachineFromTheData) {
   EXPECT_EQ(told(job).front().blamed_rank, 1);
 }
 
+// 2^28 over 128 tokens is beyond fp16 already where the loss is differentiated.
+void use_fp16(Job& job) {
+  job.workload.train.precision = "fp16";
+  job.workload.train.loss_scale = {
+      .initial = 1 << 28, .growth_interval = 3, .hysteresis = 2, .min = 1};
+}
+
+TEST(LossScale, FollowsOverflowsThatAreNoMatterOfStability) {
+  Job job(2);
+  use_fp16(job);
+  job.workload.train.stability.max_skips = 0;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const Manifest manifest = manifest_of(job, "step-8.g1");
+  const LossScaleRecord& record = manifest.loss_scale;
+  EXPECT_GT(record.overflows, 3U);
+  EXPECT_LT(record.scale, 1U << 28);
+  EXPECT_EQ(manifest.stability.skips, 0U);
+  EXPECT_EQ(sample_count(manifest.skipped), 4 * record.overflows);
+  EXPECT_EQ(manifest.sample_cursor, 4 * (8 + record.overflows)) << "eight steps all the same";
+  const auto lines = job.metrics();
+  ASSERT_EQ(lines.size(), 8U);
+  EXPECT_EQ(lines.back()["loss_scale"], record.scale);
+  EXPECT_EQ(lines.back()["overflows"], record.overflows);
+  EXPECT_GT(lines.front()["overflows"], 3) << "before the first step that fits";
+  EXPECT_GT(lines.back()["overflows"], lines.front()["overflows"]) << "it grows until it overflows";
+  EXPECT_LT(lines.front()["grad_norm"], 100) << "without the scale";
+  expect_exact_ledger(job);
+
+  // The overflows behind the checkpoint happen again.
+  const std::string digest = job.digest("step-8.g1");
+  job.resume("step-3.g1", 3);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(job.digest("step-8.g2"), digest);
+
+  // Another precision has no use for it.
+  job.resume("step-3.g1", 3);
+  job.workload.train.precision = "fp32";
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(manifest_of(job, "step-8.g3").loss_scale, LossScaleRecord{});
+}
+
+TEST(LossScale, AnUnfitLossAndAnOverflowAtTheLeastScaleAreLeftToStability) {
+  Job job(2);
+  use_fp16(job);
+  job.workload.train.stability.policy = "skip";
+  job.workload.train.loss_scale.initial = 1024;
+  job.prepared_rank = 1;
+  job.in_child = fifth_loss_is_wrong;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(manifest_of(job, "step-8.g1").stability.skips, 1U);
+  EXPECT_EQ(manifest_of(job, "step-8.g1").loss_scale.overflows, 0U);
+
+  Job low(1);
+  use_fp16(low);
+  low.workload.train.loss_scale.min = low.workload.train.loss_scale.initial;
+  EXPECT_THAT(low.run(), Each(1));
+  EXPECT_THAT(low.messages(), HasSubstr("is not finite"));
+}
+
 // One passage of noise in an orderly text: the loss of the step that takes it jumps.
 TEST(UnfitSteps, ASpikeInTheDataIsLeftOut) {
   Job job(2);

@@ -2,6 +2,9 @@
 // A job of real hptrain processes with small data and a small model, for tests of whole workers.
 #pragma once
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,10 +44,25 @@ class Job {
     workload.train.precision = "fp32";
   }
 
+  // One that has run undisturbed.
+  Job(int world_size, void (*prepare)(Job&)) : Job(world_size) {
+    prepare(*this);
+    EXPECT_THAT(run(), ::testing::Each(kExitFinished)) << messages();
+  }
+
   // Continues from a checkpoint of this job in a new generation.
   void resume(const std::string& checkpoint, uint64_t step) {
     workload.parent_generation = workload.generation++;
     workload.resume_checkpoint = workload.checkpoint_dir + "/" + checkpoint;
+    workload.start_step = step;
+  }
+
+  // Continues from one of another job, with its data.
+  void resume_from(const Job& other, const std::string& checkpoint, uint64_t step) {
+    workload.train.data.path = other.workload.train.data.path;
+    workload.parent_generation = other.workload.generation;
+    workload.generation = other.workload.generation + 1;
+    workload.resume_checkpoint = other.workload.checkpoint_dir + "/" + checkpoint;
     workload.start_step = step;
   }
 
@@ -93,5 +111,12 @@ class Job {
  private:
   TemporaryDirectory dir_;
 };
+
+// Two workers, eight steps. Run once per program, for tests to compare with and to go on from:
+// starting processes is what these tests spend their time on.
+inline const Job& calm_job() {
+  static const Job job(2, [](Job&) {});
+  return job;
+}
 
 }  // namespace hpctl::testing

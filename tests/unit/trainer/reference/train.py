@@ -4,13 +4,15 @@
 with.
 
 Shares no code with the trainer: the model is written here on torch.nn.functional, optimizer and
-clipping are torch's own. Usage: train.py DIR float32|float64, where DIR holds
+clipping are torch's own. With float16 the weights stay fp32, and what a GPU computes in fp16 is
+computed in fp32 from fp16 and rounded, forward and backward; the loss is scaled, and a batch whose
+gradients overflow is dropped. Usage: train.py DIR float16|float32|float64, where DIR holds
 
   job.json     {"model": {...}, "train": {...}, "tensors": [[name, shape], ...]} (keys of job.yaml)
   weights.bin  the tensors' elements one after the other, fp32
-  tokens.bin   int64 [steps, sequences, seq_len + 1]
+  tokens.bin   int64 [batches, sequences, seq_len + 1]; more than steps when some may be dropped
 
-Writes DIR/TYPE.json {"losses", "norms"}, one number per step, and DIR/TYPE.gradient: the gradient
+Writes DIR/TYPE.json {"losses", "norms", "scales"}, one number per step, and DIR/TYPE.gradient: the gradient
 of the first step, fp64, laid out as the weights. Exit code 77: no torch.
 """
 import json
@@ -24,8 +26,17 @@ except ImportError:
     sys.exit(77)
 
 
+def wide(x):
+    return x.float() if x.dtype == torch.float16 else x
+
+
+def linear(x, w):
+    return F.linear(wide(x), wide(w)).to(x.dtype)
+
+
 def norm(x, weight, eps):
-    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
+    y = wide(x)
+    return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype) * weight
 
 
 def llama31_frequencies(inverse, s):
@@ -48,17 +59,19 @@ def rope(x, m):
     if scaling["factor"]:
         inverse = llama31_frequencies(inverse, scaling)
     angle = torch.outer(torch.arange(x.shape[-2], dtype=torch.float64), inverse)
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+    y = wide(x)
+    cos, sin = angle.cos().to(y.dtype), angle.sin().to(y.dtype)
+    a, b = y[..., :half], y[..., half:]
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
 
 def attention(q, k, v):
     """Causal; q, k, v are [B, heads, T, h], the result is [B, T, heads * h]."""
     batch, heads, length, h = q.shape
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(h)
-    mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
+    scores = wide(q * (1 / math.sqrt(h))) @ wide(k).transpose(-1, -2)
+    scores = wide(scores.to(q.dtype)).masked_fill(future, float("-inf"))
+    mixed = (wide(scores.softmax(-1).to(q.dtype)) @ wide(v)).to(q.dtype)
     return mixed.transpose(1, 2).reshape(batch, length, heads * h)
 
 
@@ -97,23 +110,24 @@ def llama_logits(p, m, tokens):
         w = lambda part: p[f"model.layers.{i}.{part}.weight"]
         split = lambda y, n: y.view(batch, length, n, hd).transpose(1, 2)
         a = norm(x, w("input_layernorm"), m["norm_eps"])
-        q = rope(split(F.linear(a, w("self_attn.q_proj")), heads), m)
-        k = rope(split(F.linear(a, w("self_attn.k_proj")), kv), m)
-        v = split(F.linear(a, w("self_attn.v_proj")), kv)
+        q = rope(split(linear(a, w("self_attn.q_proj")), heads), m)
+        k = rope(split(linear(a, w("self_attn.k_proj")), kv), m)
+        v = split(linear(a, w("self_attn.v_proj")), kv)
         k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
-        x = x + F.linear(attention(q, k, v), w("self_attn.o_proj"))
+        x = x + linear(attention(q, k, v), w("self_attn.o_proj"))
         b = norm(x, w("post_attention_layernorm"), m["norm_eps"])
-        hidden = F.silu(F.linear(b, w("mlp.gate_proj"))) * F.linear(b, w("mlp.up_proj"))
-        x = x + F.linear(hidden, w("mlp.down_proj"))
+        gate, up = linear(b, w("mlp.gate_proj")), linear(b, w("mlp.up_proj"))
+        hidden = F.silu(wide(gate)).to(x.dtype) * up
+        x = x + linear(hidden, w("mlp.down_proj"))
     output = p["model.embed_tokens.weight" if m["tied_embeddings"] else "lm_head.weight"]
-    return F.linear(norm(x, p["model.norm.weight"], m["norm_eps"]), output)
+    return linear(norm(x, p["model.norm.weight"], m["norm_eps"]), output)
 
 
 def loss_of(p, m, rows, z_loss):
     """(cross entropy, that plus the z-loss), means over the tokens."""
     tokens, targets = rows[:, :-1], rows[:, 1:]
     logits = (gpt_logits if m["arch"] == "gpt" else llama_logits)(p, m, tokens)
-    logits = logits.view(-1, m["vocab"])
+    logits = wide(logits).view(-1, m["vocab"])
     entropy = F.cross_entropy(logits, targets.reshape(-1))
     return entropy, entropy + z_loss * logits.logsumexp(-1).pow(2).mean()
 
@@ -154,38 +168,70 @@ def read_weights(directory, tensors, dtype):
     return weights
 
 
+class LossScale:
+    """docs/job-yaml.md, workload.train.loss_scale."""
+
+    def __init__(self, settings):
+        self.settings, self.value = settings, settings["initial"]
+        self.forgiven, self.good = settings["hysteresis"] - 1, 0
+
+    def fits(self, finite):
+        if finite:
+            self.good += 1
+            if self.good == self.settings["growth_interval"]:
+                self.value, self.good = self.value * 2, 0
+                self.forgiven = self.settings["hysteresis"] - 1
+        else:
+            self.good = 0
+            if self.forgiven > 0:
+                self.forgiven -= 1
+            else:
+                self.value = max(self.value / 2, self.settings["min"])
+        return finite
+
+
 def main():
     directory, dtype = sys.argv[1], getattr(torch, sys.argv[2])
+    master = torch.float32 if dtype == torch.float16 else dtype
     torch.set_num_threads(1)
     with open(f"{directory}/job.json") as f:
         job = json.load(f)
     m, t = job["model"], job["train"]
     o = t["optimizer"]
-    p = read_weights(directory, job["tensors"], dtype)
+    p = read_weights(directory, job["tensors"], master)
     with open(f"{directory}/tokens.bin", "rb") as f:
         tokens = torch.frombuffer(bytearray(f.read()), dtype=torch.int64)
-    tokens = tokens.view(t["steps"], -1, t["seq_len"] + 1)
+    tokens = tokens.view(-1, t["sequences"], t["seq_len"] + 1)
     exempt = lambda name: group_of(name) in o["no_decay"]
     optimizer = torch.optim.AdamW(
         [{"params": [w for n, w in p.items() if not exempt(n)], "weight_decay": o["weight_decay"]},
          {"params": [w for n, w in p.items() if exempt(n)], "weight_decay": 0.0}],
         betas=(o["beta1"], o["beta2"]), eps=o["eps"])
-    losses, norms = [], []
-    for step in range(1, t["steps"] + 1):
+    losses, norms, scales = [], [], []
+    scale = LossScale(t["loss_scale"]) if dtype == torch.float16 else None
+    batches = iter(tokens)
+    while len(losses) < t["steps"]:
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(t, step)
+            group["lr"] = learning_rate(t, len(losses) + 1)
         optimizer.zero_grad()
-        entropy, loss = loss_of(p, m, tokens[step - 1], t["z_loss"])
-        loss.backward()
-        if step == 1:
+        used = {n: w.half() for n, w in p.items()} if scale else p
+        entropy, loss = loss_of(used, m, next(batches), t["z_loss"])
+        factor = scale.value if scale else 1
+        (loss * factor).backward()
+        for w in p.values():
+            w.grad /= factor
+        if scale and not scale.fits(all(w.grad.isfinite().all() for w in p.values())):
+            continue
+        if not losses:
             with open(f"{directory}/{sys.argv[2]}.gradient", "wb") as f:
                 for w in p.values():
                     f.write(w.grad.double().numpy().tobytes())
         norms.append(torch.nn.utils.clip_grad_norm_(list(p.values()), o["clip"]).item())
         losses.append(entropy.item())
+        scales.append(scale.value if scale else 0)
         optimizer.step()
     with open(f"{directory}/{sys.argv[2]}.json", "w") as f:
-        json.dump({"losses": losses, "norms": norms}, f)
+        json.dump({"losses": losses, "norms": norms, "scales": scales}, f)
 
 
 if __name__ == "__main__":

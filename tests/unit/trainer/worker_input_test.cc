@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole workers that are given what they cannot work with: an exit code that says what to do, and
+// one line that says why.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "tests/unit/trainer/worker_job.h"
+
+namespace hpctl {
+namespace {
+
+using testing::calm_job;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::Job;
+using testing::WorkerProcess;
+
+// What cannot be cured by a restart: 93 and one line that names the thing.
+struct BadInput {
+  const char* name;
+  void (*spoil)(Job&);
+  const char* message;
+};
+class Refuses : public ::testing::TestWithParam<BadInput> {};
+INSTANTIATE_TEST_SUITE_P(
+    BadInput, Refuses,
+    ::testing::Values(BadInput{"MissingData",
+                               [](Job& j) { j.workload.train.data.path = j / "nothing"; },
+                               "nothing"},
+                      BadInput{"EmptyData",
+                               [](Job& j) {
+                                 j.workload.train.data.path = j / "empty";
+                                 std::ofstream(j / "empty").close();
+                               },
+                               "empty"},
+                      BadInput{"ShortData",
+                               [](Job& j) {
+                                 j.workload.train.data.path = j / "short";
+                                 std::ofstream(j / "short") << "too short";
+                               },
+                               "short"},
+                      BadInput{"SmallVocabulary",
+                               [](Job& j) { j.workload.train.model.vocab = 255; },
+                               "workload.train.model.vocab"},
+                      BadInput{"CheckpointDirIsAFile",
+                               [](Job& j) {
+                                 std::ofstream(j / "file") << "x";
+                                 j.workload.checkpoint_dir = j / "file/checkpoints";
+                               },
+                               "file"},
+                      BadInput{"OtherModel",
+                               [](Job& j) {
+                                 j.resume_from(calm_job(), "step-8.g1", 8);
+                                 j.workload.train.model.ffn = 256;
+                                 j.workload.train.steps = 10;
+                               },
+                               "step-8.g1"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(Refuses, WithOneLine) {
+  Job job(1);
+  GetParam().spoil(job);
+  EXPECT_THAT(job.run(), Each(kExitDoNotRestart)) << job.messages();
+  EXPECT_THAT(job.workers[0]->message(), HasSubstr(GetParam().message));
+}
+
+TEST(Worker, DataThatDifferBetweenRanksAreRefusedByAll) {
+  Job job(2);
+  for (const char* name : {"here", "there"}) {
+    job.workload.train.data.path = job / name;
+    std::ofstream(job / name) << std::string(20'000, name[0]);
+    job.workload.rank = static_cast<int32_t>(job.workers.size());
+    job.workload.rendezvous_dir = job / "rdzv";
+    job.workers.push_back(std::make_unique<WorkerProcess>(job.workload));
+  }
+  for (const auto& worker : job.workers) {
+    EXPECT_EQ(worker->wait(), kExitDoNotRestart);
+    EXPECT_THAT(worker->message(), HasSubstr("differs between rank 0 and rank 1"));
+  }
+}
+
+TEST(Worker, NoMemoryForTheArena) {
+  Job job(1);
+  job.workload.rank = 0;
+  UniqueFd arena(memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(fcntl(arena.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
+  WorkerProcess worker(job.workload, std::move(arena));
+  EXPECT_EQ(worker.wait(), kExitDoNotRestart);
+  EXPECT_THAT(worker.message(), HasSubstr("cannot reserve"));
+}
+
+TEST(Worker, DamagedCheckpointIsNamed) {
+  Job job(2);
+  std::filesystem::copy(calm_job().workload.checkpoint_dir, job.workload.checkpoint_dir,
+                        std::filesystem::copy_options::recursive);
+  job.workload.train.data.path = calm_job().workload.train.data.path;
+  const std::string shard = job.workload.checkpoint_dir + "/step-3.g1/shard-00001.safetensors";
+  {
+    std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-100, std::ios::end);
+    file.put('x');
+  }
+  job.resume("step-3.g1", 3);
+  const std::vector<int> codes = job.run();
+  EXPECT_THAT(codes, ::testing::Contains(kExitCheckpointDamaged));
+  EXPECT_THAT(job.messages(), HasSubstr("shard-00001.safetensors"));
+  job.workload.resume_checkpoint += "x";
+  ++job.workload.generation;
+  EXPECT_THAT(job.run(), Each(kExitCheckpointDamaged)) << "a missing one is as bad";
+}
+
+// File systems that are visible to the worker alone.
+bool mount_privately(unsigned long flags, const char* options) {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("small", "/mnt", "tmpfs", flags, options) == 0;
+}
+bool small_disk() { return mount_privately(0, "size=256k"); }
+bool read_only_disk() { return mount_privately(MS_RDONLY, ""); }
+
+struct BadDisk {
+  const char* name;
+  bool (*in_child)();
+  const char* message;
+};
+class BadDisks : public ::testing::TestWithParam<BadDisk> {};
+INSTANTIATE_TEST_SUITE_P(Disk, BadDisks,
+                         ::testing::Values(BadDisk{"Full", small_disk, "No space left on device"},
+                                           BadDisk{"ReadOnly", read_only_disk,
+                                                   "Read-only file system"}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(BadDisks, StopTheJobWithAReason) {
+  Job job(1);
+  job.workload.rank = 0;
+  job.workload.checkpoint_dir = "/mnt";
+  WorkerProcess worker(job.workload, WorkerProcess::memory("arena", ""), GetParam().in_child);
+  const int code = worker.wait();
+  if (code == 77) GTEST_SKIP() << "a mount namespace needs privileges that this run lacks";
+  EXPECT_EQ(code, kExitDoNotRestart);
+  EXPECT_THAT(worker.message(), HasSubstr(GetParam().message));
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole workers that lose a peer, are killed or told to end, and go on from a checkpoint.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "common/base/lineage.h"
+#include "tests/unit/trainer/worker_job.h"
+#include "trainer/checkpoint/ledger_check.h"
+
+namespace hpctl {
+namespace {
+
+using testing::calm_job;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::Job;
+
+constexpr uint64_t kManySteps = 60;  // those left when a signal arrives
+
+const Job& long_job() {
+  static const Job job(2, [](Job& j) { j.workload.train.steps = kManySteps; });
+  return job;
+}
+
+TEST(Worker, ResumesAtAnotherWorldSizeAndSaysThatItIsNotExact) {
+  const double loss = calm_job().metrics().back()["loss"];
+  Job job(4);
+  job.resume_from(calm_job(), "step-3.g1", 3);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_NEAR(job.metrics().back()["loss"].get<double>(), loss, 1e-4);
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-8.g2");
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_FALSE(manifest->exact);
+  EXPECT_EQ(manifest->inexact_reason, "world size changed from 2 to 4 after step 3");
+}
+
+TEST(Worker, SurvivorOfAKilledPeerSaysSoAndExits) {
+  Job job(3);
+  job.workload.train.batch.global = 3;
+  job.workload.train.steps = 1'000'000;
+  job.workload.checkpoint.every_steps = 0;
+  job.start();
+  ASSERT_TRUE(job.workers[0]->wait_for_step(3)) << job.messages();
+  job.workers[1]->send(SIGKILL);
+  EXPECT_EQ(job.workers[1]->wait(), -SIGKILL);
+  for (const int survivor : {0, 2}) {
+    EXPECT_EQ(job.workers[survivor]->wait(), kExitPeerLost);
+    EXPECT_THAT(job.workers[survivor]->message(), HasSubstr("collective"));
+  }
+}
+
+// Time limit, scancel, preemption: one rank's SIGTERM is enough.
+TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
+  Job stopped(2);
+  stopped.workload.train = long_job().workload.train;
+  stopped.workload.checkpoint.every_steps = 0;
+  stopped.start();
+  ASSERT_TRUE(stopped.workers[0]->wait_for_step(3)) << stopped.messages();
+  stopped.workers[1]->send(SIGTERM);
+  stopped.workers[1]->send(SIGTERM);  // by Slurm and by the agent
+  for (const auto& worker : stopped.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  const uint64_t reached = stopped.workers[0]->page().step;
+  const auto saved = latest_valid_checkpoint(stopped.workload.checkpoint_dir, {});
+  ASSERT_TRUE(saved.ok() && *saved);
+  EXPECT_EQ((*saved)->step, reached);
+  ASSERT_LT(reached, kManySteps);
+  stopped.resume((*saved)->name(), reached);
+  ASSERT_THAT(stopped.run(), Each(kExitFinished)) << stopped.messages();
+  EXPECT_EQ(stopped.digest("step-60.g2"), long_job().digest("step-60.g1"));
+}
+
+// Two workers that share everything out are killed; four in groups of two go on.
+TEST(Worker, KilledThenGoesOnWithOtherRanksAndAnotherStrategy) {
+  const Job& calm = long_job();
+  Job job(2);
+  job.workload.train = calm.workload.train;
+  job.workload.checkpoint.every_steps = 2;
+  job.start();
+  ASSERT_TRUE(job.workers[0]->wait_for_step(8)) << job.messages();
+  for (const auto& worker : job.workers) worker->send(SIGKILL);
+  for (const auto& worker : job.workers) worker->wait();
+  const auto latest = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+  ASSERT_TRUE(latest.ok());
+  ASSERT_TRUE(*latest) << "eight steps are enough for a save every second one";
+  const uint64_t step = (*latest)->step;
+  ASSERT_LT(step, kManySteps);
+  // What the controller does before it starts a generation.
+  GenerationRecord record;
+  record.generation = 1;
+  ASSERT_TRUE(create_generation(job.workload.checkpoint_dir, record).ok());
+  record.generation = 2;
+  record.parent = 1;
+  record.start_step = step;
+  record.checkpoint = (*latest)->name();
+  ASSERT_TRUE(create_generation(job.workload.checkpoint_dir, record).ok());
+  job.resume((*latest)->name(), step);
+  job.workload.world_size = 4;
+  job.workload.train.strategy = "hybrid";
+  job.workload.train.shard_group = 2;
+  job.workload.train.memory.activation_checkpointing = "full";
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  // Each of the four wrote its own quarter.
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-60.g2");
+  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+  ASSERT_EQ(manifest->files.size(), 4U);
+  EXPECT_LT(manifest->files[0].bytes, 1.1 * static_cast<double>(manifest->files[3].bytes));
+  EXPECT_FALSE(manifest->exact);
+  const auto expected = calm.metrics();
+  for (const auto& line : job.metrics()) {
+    const double loss = expected.at(line["step"].get<size_t>() - 1)["loss"];
+    EXPECT_NEAR(line["loss"].get<double>(), loss, 1e-3 * loss) << line;
+  }
+  EXPECT_EQ(job.metrics().back()["step"], kManySteps);
+  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  EXPECT_EQ(ledger->cursor, 4 * kManySteps);
+}
+
+}  // namespace
+}  // namespace hpctl

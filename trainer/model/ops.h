@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// ATen's operations that a CPU does not have in fp16 in every release (1.13: none of these). There
+// they are computed in fp32 from the fp16 operands and rounded to fp16, forward and backward, which
+// is what the matrix units of a GPU do: products overflow and vanish as on those. All else is plain
+// ATen.
+#pragma once
+
+#include "trainer/compat/torch_compat.h"
+
+namespace hpctl::ops {
+
+// The batch dimensions of both are equal.
+at::Tensor matmul(const at::Tensor& a, const at::Tensor& b);
+// x [..., in], weight [out, in] -> [..., out]
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
+// bias [out], x [rows, in], weight [in, out] -> [rows, out]
+at::Tensor addmm(const at::Tensor& bias, const at::Tensor& x, const at::Tensor& weight);
+at::Tensor silu(const at::Tensor& x);
+// In its tanh form.
+at::Tensor gelu(const at::Tensor& x);
+// Over the last dimension.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double eps);
+
+}  // namespace hpctl::ops
