@@ -67,6 +67,7 @@ class TrainingState {
   StabilityRecord& stability() { return stability_; }
   // Likewise; scale 0 where the run is not in fp16.
   LossScaleRecord& loss_scale() { return loss_scale_; }
+  const LossScaleRecord& loss_scale() const { return loss_scale_; }
   // Puts samples on the skip list: the cursor passes over them.
   void skip(const std::vector<SampleRange>& samples);
   // To an earlier state of this history: a checkpoint, or the seed (""). The skip list and the
