@@ -360,7 +360,7 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
 // Sums of two ranks' and two micro-batches' rounded gradients are not those of one batch; the loss
 // scale depends on the size of the largest gradient alone.
 TEST(PyTorchFp16, WorkersAgreeOverOverflowsAndGrowth) {
-  Comparison comparison(false);
+  Comparison comparison("Default");
   TrainSpec& train = comparison.workload.train;
   train.precision = "fp16";
   train.loss_scale = {.initial = 1 << 26, .growth_interval = 20, .hysteresis = 2, .min = 1};
