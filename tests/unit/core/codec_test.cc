@@ -34,7 +34,9 @@ JobAdopted adoption() {
           2,
           {100, 50},
           1,
-          17};
+          17,
+          {"n2"},
+          1};
 }
 
 std::vector<EventBody> every_event() {

@@ -155,6 +155,7 @@ class Comparison {
         {"train",
          {{"steps", train.steps},
           {"sequences", train.batch.global},
+          {"micro", train.batch.micro},
           {"seq_len", train.data.seq_len},
           {"optimizer", train.optimizer},
           {"schedule", train.schedule},
@@ -357,8 +358,7 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   EXPECT_LT(worst_gradient(blocks, dense(blocks, engine), comparison.first_gradient), 1e-5);
 }
 
-// Sums of two ranks' and two micro-batches' rounded gradients are not those of one batch; the loss
-// scale depends on the size of the largest gradient alone.
+// Both sum the rounded gradients of the same micro-batches; the order within them is not the same.
 TEST(PyTorchFp16, WorkersAgreeOverOverflowsAndGrowth) {
   Comparison comparison("Default");
   TrainSpec& train = comparison.workload.train;

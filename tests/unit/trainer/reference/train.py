@@ -12,8 +12,8 @@ gradients overflow is dropped. Usage: train.py DIR float16|float32|float64, wher
   weights.bin  the tensors' elements one after the other, fp32
   tokens.bin   int64 [batches, sequences, seq_len + 1]; more than steps when some may be dropped
 
-Writes DIR/TYPE.json {"losses", "norms", "scales"}, one number per step, and DIR/TYPE.gradient: the gradient
-of the first step, fp64, laid out as the weights. Exit code 77: no torch.
+Writes DIR/TYPE.json {"losses", "norms", "scales"}, one number per step, and DIR/TYPE.gradient: the
+gradient of the first step, fp64, laid out as the weights. Exit code 77: no torch.
 """
 import json
 import math
@@ -214,10 +214,16 @@ def main():
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(t, len(losses) + 1)
         optimizer.zero_grad()
-        used = {n: w.half() for n, w in p.items()} if scale else p
-        entropy, loss = loss_of(used, m, next(batches), t["z_loss"])
         factor = scale.value if scale else 1
-        (loss * factor).backward()
+        rows = next(batches)
+        entropy = 0.0
+        # What overflows in fp16 is a micro-batch's part of a gradient; the sum is fp32.
+        for part in rows.split(t["micro"]) if scale else [rows]:
+            used = {n: w.half() for n, w in p.items()} if scale else p
+            share = len(part) / len(rows)
+            part_entropy, loss = loss_of(used, m, part, t["z_loss"])
+            (loss * (share * factor)).backward()
+            entropy += part_entropy.item() * share
         for w in p.values():
             w.grad /= factor
         if scale and not scale.fits(all(w.grad.isfinite().all() for w in p.values())):
@@ -227,7 +233,7 @@ def main():
                 for w in p.values():
                     f.write(w.grad.double().numpy().tobytes())
         norms.append(torch.nn.utils.clip_grad_norm_(list(p.values()), o["clip"]).item())
-        losses.append(entropy.item())
+        losses.append(entropy)
         scales.append(scale.value if scale else 0)
         optimizer.step()
     with open(f"{directory}/{sys.argv[2]}.json", "w") as f:
