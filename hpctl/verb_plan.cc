@@ -8,7 +8,7 @@
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
 #include "trainer/plan/advice.h"
-#include "trainer/plan/devices.h"
+#include "trainer/plan/gpu_models.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/plan/speed_plan.h"
 
@@ -44,7 +44,7 @@ Exit codes: 0 planned, 1 it does not fit, 2 wrong arguments or job file
 
 struct Plan {
   PlanSetting setting;
-  const Device* device = nullptr;  // null: a CPU
+  const GpuModel* device = nullptr;  // null: a CPU
   std::vector<Block> blocks;
   MemoryPlan memory;
   FlopsPerToken flops;
@@ -79,7 +79,7 @@ std::vector<std::string> known_strategies(const JobSpec& spec) {
   return known;
 }
 
-Plan make_plan(const JobSpec& spec, const Device* device) {
+Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   Plan plan;
   plan.device = device;
   plan.setting = {.train = *spec.train,
@@ -172,14 +172,14 @@ void print_text(const Terminal& terminal, const Plan& plan) {
 }
 
 // null with "" = a CPU.
-Result<const Device*> device_option(const Invocation& invocation) {
+Result<const GpuModel*> device_option(const Invocation& invocation) {
   const auto option = invocation.options.find("--gpu");
   if (option == invocation.options.end() || option->second == "cpu") {
-    return static_cast<const Device*>(nullptr);
+    return static_cast<const GpuModel*>(nullptr);
   }
-  if (const Device* device = find_device(option->second)) return device;
+  if (const GpuModel* device = find_gpu_model(option->second)) return device;
   std::string names = "cpu";
-  for (const Device& device : devices()) names += ", " + std::string(device.name);
+  for (const GpuModel& device : gpu_models()) names += ", " + std::string(device.name);
   return Error{ErrorCode::kInvalidArgument,
                "--gpu: expected one of " + names + "; found \"" + option->second + "\""};
 }

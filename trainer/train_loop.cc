@@ -18,6 +18,7 @@
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/stability.h"
+#include "trainer/plan/gpu_models.h"
 #include "trainer/runtime.h"
 #include "trainer/stop_request.h"
 
@@ -166,6 +167,9 @@ void TrainLoop::open_metrics() {
   const TrainSpec& train = workload_.train;
   throughput_.flops = flops_per_token(train.model, state_->blocks(), train.data.seq_len);
   throughput_.world_size = workload_.world_size;
+  if (const GpuModel* gpu = gpu_model_of_product(device_.product())) {
+    throughput_.peak_flops = gpu->peak_flops;
+  }
   const bool write = workload_.rank == 0 && !workload_.metrics_path.empty();
   metrics_.emplace(write ? workload_.metrics_path : "", throughput_);
   if (write && train.metrics.tensorboard) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/comm/cuda_api.h"
 
+#include <cstring>
+#include <memory>
+
 #include "common/base/library.h"
 #include "trainer/comm/required_functions.h"
 
@@ -29,6 +32,7 @@ Result<Api> open() {
   find("cudaFreeHost", api.host_free);
   find("cudaMemcpyAsync", api.copy_async);
   find("cudaDeviceGetAttribute", api.device_attribute);
+  find("cudaGetDeviceProperties", api.device_properties);
   find("cudaMemGetInfo", api.memory_info);
   find("cudaGetErrorString", api.error_string);
   HP_TRY(find.outcome());
@@ -41,6 +45,12 @@ Result<const Api*> load() {
   static const Result<Api> api = open();
   if (!api.ok()) return api.error();
   return &*api;
+}
+
+std::string product_name(const Api& api, int device) {
+  const auto properties = std::make_unique<DeviceProperties>();
+  if (api.device_properties(properties.get(), device) != kSuccess) return "";
+  return {properties->name, ::strnlen(properties->name, sizeof properties->name)};
 }
 
 Error error(const Api& api, const std::string& what, Status status) {

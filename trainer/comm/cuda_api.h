@@ -24,6 +24,12 @@ inline constexpr int kMultiprocessors = 16;  // cudaDeviceAttr
 inline constexpr int kCapabilityMajor = 75;
 inline constexpr int kCapabilityMinor = 76;
 
+// cudaDeviceProp begins with the product's name; what follows differs between releases.
+struct DeviceProperties {
+  char name[256];
+  char rest[64 * 1024];
+};
+
 struct Api {
   Status (*set_device)(int device);
   Status (*stream_create)(Stream*, unsigned flags);
@@ -39,12 +45,16 @@ struct Api {
   Status (*host_free)(void*);
   Status (*copy_async)(void* to, const void* from, size_t bytes, int kind, Stream);
   Status (*device_attribute)(int* value, int attribute, int device);
+  Status (*device_properties)(DeviceProperties*, int device);
   Status (*memory_info)(size_t* free, size_t* total);
   const char* (*error_string)(Status);
 };
 
 // Loaded once and kept. kNotFound where there is no CUDA runtime.
 Result<const Api*> load();
+
+// As the driver names it, "NVIDIA H100 80GB HBM3"; "" when it does not say.
+std::string product_name(const Api& api, int device);
 
 // "cannot WHAT: out of memory"
 Error error(const Api& api, const std::string& what, Status status);

@@ -37,6 +37,8 @@ class Device {
   // As LibTorch writes it: "cpu", "cuda:3".
   virtual std::string name() const = 0;
   virtual bool is_host() const = 0;
+  // The product, as its driver names it; "" where none is known.
+  virtual std::string product() const = 0;
 
   // 64-byte aligned, contents undefined; released by release().
   virtual void* allocate(size_t bytes) = 0;

@@ -18,6 +18,7 @@ class HostDevice final : public Device {
  public:
   std::string name() const override { return "cpu"; }
   bool is_host() const override { return true; }
+  std::string product() const override { return ""; }
 
   void* allocate(size_t bytes) override {
     void* made = std::aligned_alloc(64, std::max<size_t>(64, (bytes + 63) / 64 * 64));

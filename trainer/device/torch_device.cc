@@ -47,6 +47,11 @@ TorchDevice::TorchDevice(at::Device device) : device_(device) {
   copies_ = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device_);
 }
 
+std::string TorchDevice::product() const {
+  const auto cuda = cuda::load();
+  return device_.is_cuda() && cuda.ok() ? cuda::product_name(**cuda, device_.index()) : "";
+}
+
 at::Tensor TorchDevice::view(const void* memory, int64_t count, at::ScalarType type) const {
   return compat::tensor_over(const_cast<void*>(memory), count, type, name());
 }

@@ -32,6 +32,7 @@ class TorchDevice : public Device {
 
   std::string name() const override { return device_.str(); }
   bool is_host() const override { return false; }
+  std::string product() const override;
   void* allocate(size_t bytes) override;
   void release(void* memory) noexcept override { tensors_.erase(memory); }
   void zero(float* to, int64_t count) override;

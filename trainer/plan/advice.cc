@@ -25,7 +25,7 @@ double gib(double bytes) { return bytes / (1024.0 * 1024 * 1024); }
 
 class Search {
  public:
-  Search(const std::vector<Block>& blocks, const Device& device, double memory_bytes,
+  Search(const std::vector<Block>& blocks, const GpuModel& device, double memory_bytes,
          const std::vector<std::string>& strategies)
       : blocks_(blocks),
         device_(device),
@@ -82,7 +82,7 @@ class Search {
   }
 
   const std::vector<Block>& blocks_;
-  const Device& device_;
+  const GpuModel& device_;
   double usable_;
   const std::vector<std::string>& strategies_;
 };
@@ -139,7 +139,7 @@ std::vector<Advice> differences(const Search& search, const PlanSetting& from,
 }  // namespace
 
 std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>& blocks,
-                           const Device& device, double memory_bytes,
+                           const GpuModel& device, double memory_bytes,
                            const std::vector<std::string>& strategies) {
   const Search search(blocks, device, memory_bytes, strategies);
   if (const auto best = search.best(setting)) return differences(search, setting, *best);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/plan/devices.h"
+#include "trainer/plan/gpu_models.h"
 #include "trainer/plan/memory_plan.h"
 
 namespace hpctl {
@@ -24,7 +24,7 @@ inline constexpr double kUsableMemory = 0.90;
 // Empty when the job fits and nothing better was found. `strategies`: those to choose from.
 // `memory_bytes` of a worker.
 std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>& blocks,
-                           const Device& device, double memory_bytes,
+                           const GpuModel& device, double memory_bytes,
                            const std::vector<std::string>& strategies);
 
 }  // namespace hpctl

@@ -37,7 +37,8 @@ double bytes_sent(const PlanSetting& s, double parameters, double micro_batches)
 
 }  // namespace
 
-SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks, const Device& device) {
+SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
+                     const GpuModel& device) {
   SpeedPlan plan;
   const BatchSpec& batch = s.train.batch;
   const double world = s.world_size();

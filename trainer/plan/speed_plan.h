@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "trainer/plan/devices.h"
 #include "trainer/plan/flops.h"
+#include "trainer/plan/gpu_models.h"
 #include "trainer/plan/memory_plan.h"
 
 namespace hpctl {
@@ -35,6 +35,6 @@ struct SpeedPlan {
 };
 
 SpeedPlan plan_speed(const PlanSetting& setting, const std::vector<Block>& blocks,
-                     const Device& device);
+                     const GpuModel& device);
 
 }  // namespace hpctl

@@ -22,7 +22,7 @@
 #include "trainer/metrics/metrics_writer.h"
 #include "trainer/metrics/step_times.h"
 #include "trainer/metrics/trace.h"
-#include "trainer/plan/devices.h"
+#include "trainer/plan/gpu_models.h"
 
 namespace hpctl {
 namespace {
@@ -75,7 +75,7 @@ TEST(Flops, MfuIsTheShareOfTheDevicesPeak) {
   // AWS' figures for TorchTitan on p5: 6,785 tokens/s per H100 are 39.73 %.
   const Throughput t{.flops = flops_per_token(model, llama_layout(model), 8192),
                      .world_size = 32,
-                     .peak_flops = find_device("h100")->peak_flops};
+                     .peak_flops = find_gpu_model("h100")->peak_flops};
   const StepMetrics m{.tokens = 6785 * 32, .step_s = 1};
   EXPECT_NEAR(t.mfu_percent(t.tflops(m)), 39.73, 0.01);
   EXPECT_LT(t.mfu_percent(t.tflops_causal(m)), 36);
@@ -95,14 +95,14 @@ TEST(Overlap, IsTheShareOfCommunicationThatNobodyWaitedFor) {
 }
 
 TEST(Devices, AreKnownByTheNamesThatDriversReport) {
-  EXPECT_EQ(device_of_product("NVIDIA H100 80GB HBM3")->name, "h100");
-  EXPECT_EQ(device_of_product("NVIDIA H100 PCIe")->name, "h100-pcie");
-  EXPECT_EQ(device_of_product("NVIDIA H200")->name, "h200");
-  EXPECT_EQ(device_of_product("NVIDIA A100-SXM4-80GB")->name, "a100");
-  EXPECT_EQ(device_of_product("NVIDIA GB200")->name, "gb200");
-  EXPECT_EQ(device_of_product("NVIDIA B200")->name, "b200");
-  EXPECT_EQ(device_of_product("NVIDIA A10G")->name, "a10g");
-  EXPECT_EQ(device_of_product("Unheard Of 9000"), nullptr);
+  EXPECT_EQ(gpu_model_of_product("NVIDIA H100 80GB HBM3")->name, "h100");
+  EXPECT_EQ(gpu_model_of_product("NVIDIA H100 PCIe")->name, "h100-pcie");
+  EXPECT_EQ(gpu_model_of_product("NVIDIA H200")->name, "h200");
+  EXPECT_EQ(gpu_model_of_product("NVIDIA A100-SXM4-80GB")->name, "a100");
+  EXPECT_EQ(gpu_model_of_product("NVIDIA GB200")->name, "gb200");
+  EXPECT_EQ(gpu_model_of_product("NVIDIA B200")->name, "b200");
+  EXPECT_EQ(gpu_model_of_product("NVIDIA A10G")->name, "a10g");
+  EXPECT_EQ(gpu_model_of_product("Unheard Of 9000"), nullptr);
 }
 
 // Known answers of TFRecord: the record of an empty message.

@@ -167,6 +167,10 @@ TEST(Nccl, MissingPeerIsNamedAtTheDeadline) {
   EXPECT_THAT(connected.error().message, HasSubstr("rank 1 did not come to the rendezvous"));
 }
 
+TEST(Cuda, TheProductIsNamedAsTheDriverDoes) {
+  EXPECT_EQ(cuda::product_name(**cuda::load(), 0), "NVIDIA H100 80GB HBM3");
+}
+
 TEST(Nccl, AnotherGpuThanThereIsIsNamed) {
   const TemporaryDirectory dir;
   const auto made = NcclCommunicator::create(options_for(dir, 0, 1), 7, nullptr);

@@ -83,7 +83,7 @@ TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
 TEST(SpeedPlan, PublishedThroughputLiesInTheRange) {
   PlanSetting s = setting_of("llama3-8b", 1, 16);
   s.train.batch.micro = 2;
-  const SpeedPlan plan = plan_speed(s, llama_layout(s.train.model), *find_device("h100"));
+  const SpeedPlan plan = plan_speed(s, llama_layout(s.train.model), *find_gpu_model("h100"));
   const double low = plan.tokens_per_step / plan.step_high_s / 8;
   const double high = plan.tokens_per_step / plan.step_low_s / 8;
   EXPECT_LT(low, 5762);
@@ -94,14 +94,14 @@ TEST(SpeedPlan, PublishedThroughputLiesInTheRange) {
 TEST(SpeedPlan, SlowLinksAndRecomputationCost) {
   PlanSetting s = setting_of("llama3-8b", 4, 32);
   const auto blocks = llama_layout(s.train.model);
-  const SpeedPlan fast = plan_speed(s, blocks, *find_device("h100"));
-  const SpeedPlan slow = plan_speed(s, blocks, *find_device("a100"));
+  const SpeedPlan fast = plan_speed(s, blocks, *find_gpu_model("h100"));
+  const SpeedPlan slow = plan_speed(s, blocks, *find_gpu_model("a100"));
   EXPECT_GT(slow.communication_s, 4 * fast.communication_s);
   s.train.memory.activation_checkpointing = "full";
-  EXPECT_NEAR(plan_speed(s, blocks, *find_device("h100")).compute_low_s, fast.compute_low_s * 4 / 3,
-              1e-9);
+  EXPECT_NEAR(plan_speed(s, blocks, *find_gpu_model("h100")).compute_low_s,
+              fast.compute_low_s * 4 / 3, 1e-9);
   s.train.strategy = "no_shard";
-  EXPECT_NEAR(plan_speed(s, blocks, *find_device("h100")).send_bytes,
+  EXPECT_NEAR(plan_speed(s, blocks, *find_gpu_model("h100")).send_bytes,
               2.0 * 31 / 32 * 4 * static_cast<double>(parameter_count(blocks)), 1);
 }
 
@@ -110,7 +110,7 @@ double total_of(const PlanSetting& s) {
 }
 
 TEST(Advice, MakesAJobFitThatDidNot) {
-  const Device& device = *find_device("h100");
+  const GpuModel& device = *find_gpu_model("h100");
   const PlanSetting s = setting_of("llama3-70b", 1, 512);
   const auto blocks = llama_layout(s.train.model);
   ASSERT_GT(total_of(s), device.memory_bytes);
@@ -138,7 +138,7 @@ TEST(Advice, MakesAJobFitThatDidNot) {
 }
 
 TEST(Advice, SaysWhenNothingHelps) {
-  const Device& device = *find_device("a10g");
+  const GpuModel& device = *find_gpu_model("a10g");
   const PlanSetting s = setting_of("llama3-405b", 1, 8);
   const auto advice = advise(s, llama_layout(s.train.model), device, device.memory_bytes, kAll);
   ASSERT_EQ(advice.size(), 1U);
@@ -146,7 +146,7 @@ TEST(Advice, SaysWhenNothingHelps) {
 }
 
 TEST(Advice, LeavesAGoodJobAlone) {
-  const Device& device = *find_device("h200");
+  const GpuModel& device = *find_gpu_model("h200");
   PlanSetting s = setting_of("llama3-8b", 1, 8);
   const auto blocks = llama_layout(s.train.model);
   ASSERT_LE(total_of(s), device.memory_bytes * kUsableMemory);

@@ -148,6 +148,10 @@ int cudaDeviceGetAttribute(int* value, int, int) {
   *value = 0;
   return 0;
 }
+int cudaGetDeviceProperties(void* properties, int) {
+  std::strcpy(static_cast<char*>(properties), "NVIDIA H100 80GB HBM3");
+  return 0;
+}
 int cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total = 0;
   return 0;

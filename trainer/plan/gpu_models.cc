@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/plan/devices.h"
+#include "trainer/plan/gpu_models.h"
 
 #include <array>
 
@@ -10,7 +10,7 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // A more special match comes first. p4d, p5, p5en and p6 instances: 400, 3200, 3200 and 3200 Gb/s
 // per 8 GPUs (p6-b200: 8 x 400).
-constexpr std::array<Device, 12> kDevices = {{
+constexpr std::array<GpuModel, 12> kGpuModels = {{
     {"h100-nvl", "H100 NVL", 835e12, 94 * kGiB, 300e9, 50e9, 8},
     {"h100-pcie", "H100 PCIe", 756e12, 80 * kGiB, 64e9, 50e9, 8},
     {"h100", "H100", 989e12, 80 * kGiB, 450e9, 50e9, 8},
@@ -27,17 +27,17 @@ constexpr std::array<Device, 12> kDevices = {{
 
 }  // namespace
 
-std::span<const Device> devices() { return kDevices; }
+std::span<const GpuModel> gpu_models() { return kGpuModels; }
 
-const Device* find_device(std::string_view name) {
-  for (const Device& device : kDevices) {
+const GpuModel* find_gpu_model(std::string_view name) {
+  for (const GpuModel& device : kGpuModels) {
     if (device.name == name) return &device;
   }
   return nullptr;
 }
 
-const Device* device_of_product(std::string_view product) {
-  for (const Device& device : kDevices) {
+const GpuModel* gpu_model_of_product(std::string_view product) {
+  for (const GpuModel& device : kGpuModels) {
     if (product.find(device.match) != std::string_view::npos) return &device;
   }
   return nullptr;

@@ -9,7 +9,7 @@
 
 namespace hpctl {
 
-struct Device {
+struct GpuModel {
   std::string_view name;        // as `hpctl plan --gpu` takes it
   std::string_view match;       // in the product name that the driver reports
   double peak_flops = 0;        // per second, dense bf16
@@ -19,10 +19,10 @@ struct Device {
   int per_node = 8;
 };
 
-std::span<const Device> devices();
+std::span<const GpuModel> gpu_models();
 // By the name of a plan; null when unknown.
-const Device* find_device(std::string_view name);
+const GpuModel* find_gpu_model(std::string_view name);
 // By product name, e.g. "NVIDIA H100 80GB HBM3"; null when unknown.
-const Device* device_of_product(std::string_view product);
+const GpuModel* gpu_model_of_product(std::string_view product);
 
 }  // namespace hpctl
