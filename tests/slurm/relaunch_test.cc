@@ -109,9 +109,9 @@ TEST_F(Relaunch, WithoutASpareTheRebootedNodeComesBack) {
   expect_exact_finish(job, spec);
 }
 
-// Slurm, without accounting, does not take the exclusion from a job that has lost a node (decision
-// 0903), and the node is back and the only one that is free: so the job gets it again, and asks
-// once more.
+// Slurm, without accounting, takes no exclusion from a job that has lost a node before its last
+// process is gone (decision 0903). Where that was too late, the job gets the node again, which is
+// back and the only one that is free, and asks once more. Either way it goes on without.
 TEST_F(Relaunch, RequeueGoesOnWithoutTheLostNodeThoughItComesBack) {
   const SlurmJob spec{.on_node_loss = "[requeue]"};
   const JobId job = start(spec);
@@ -133,8 +133,9 @@ TEST_F(Relaunch, RequeueGoesOnWithoutTheLostNodeThoughItComesBack) {
   }
   expect_exact_finish(job, spec);
   EXPECT_TRUE(node_of(status(job), victim).is_null()) << status(job);
-  EXPECT_TRUE(shows("Restarts=2")) << slurm({"scontrol", "show", "job", to_string(job)}).out;
-  EXPECT_NE(causes(job, "ExclusionNotTaken"), "");
+  const bool asked_again = shows("Restarts=2");
+  EXPECT_TRUE(asked_again || shows("Restarts=1")) << slurm({"scontrol", "show", "job"}).out;
+  EXPECT_EQ(causes(job, "ExclusionNotTaken") != "", asked_again);
 }
 
 }  // namespace
