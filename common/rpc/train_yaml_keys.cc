@@ -287,9 +287,10 @@ constexpr JobYamlKey kKeys[] = {
      nullptr},
     {"workload.train.memory.activation_checkpointing", kValue, "text", "none",
      "none, operations, selective, full",
-     "What the backward pass computes again, with the same bits, instead of keeping it. operations: "
-     "norms, attention scores and what lies between the products of the feed-forward part; "
-     "selective: every k-th block but its input; full: every block but its input.", HP_READ(train->memory.activation_checkpointing)},
+     "What the backward pass computes again, with the same bits, instead of keeping it. "
+     "operations: norms, attention scores and what lies between the products of the feed-forward "
+     "part; selective: every k-th block but its input; full: every block but its input.",
+     HP_READ(train->memory.activation_checkpointing)},
     {"workload.train.memory.every", kValue, "integer", "2", "1 to 10000",
      "k of selective.", HP_READ(train->memory.every)},
     {"workload.train.precision", kValue, "text", "bf16", "bf16, fp16, fp32",
