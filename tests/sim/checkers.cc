@@ -23,6 +23,14 @@ std::vector<int64_t> recovery_times(const Store& store, JobId job) {
   return times;
 }
 
+// Whether a broken node of the job went into quarantine for good. Its history knows it also where
+// the controller died before anybody was told.
+bool has_broken_node(const Store& store, JobId job) {
+  return std::any_of(store.log().begin(), store.log().end(), [&](const core::LogEntry& entry) {
+    return entry.job == job && entry.type == "HardwareFaultFound";
+  });
+}
+
 }  // namespace
 
 void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t generation,
@@ -206,7 +214,7 @@ void Checkers::failure_justified(const Store& store, const core::Job& job,
   const auto recoveries = static_cast<int64_t>(recovery_times(store, job.id).size());
   const int64_t least =
       std::min(job.spec.recovery.max_restarts, int64_t{core::kMaxRestartsWithoutProgress});
-  const bool broken = broken_.contains(job.id) &&
+  const bool broken = (broken_.contains(job.id) || has_broken_node(store, job.id)) &&
                       job.reason.find("nothing can take its place") != std::string::npos;
   if (recoveries < least && !broken) {
     fail("job " + to_string(job.id) + " gave up after " + std::to_string(recoveries) +
