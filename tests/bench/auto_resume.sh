@@ -112,7 +112,7 @@ json="{\"benchmark\": \"auto_resume\", \"starts\": $starts, \"kills\": $kills"
 for kind in without unused used; do
   [ -e "$work/start.$kind" ] || continue
   read -r value low high < <(for q in 0.5 0.25 0.75; do quantile $q <"$work/start.$kind"; done |
-    awk '{printf "%.2f ", $1 / 1000}')
+    awk '{printf "%.2f ", $1 / 1000} END {print ""}')
   what="more with the plugin $kind"
   [ $kind != without ] || what="without the plugin"
   printf 'srun true, %-28s %7s ms (%s rounds, quartiles %s to %s)\n' "$what" "$value" "$starts" \
