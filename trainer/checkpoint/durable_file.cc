@@ -5,16 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/base/checksum.h"
-#include "common/base/file.h"
 
 namespace hpctl {
 namespace {
@@ -22,6 +18,11 @@ namespace {
 // Large enough for the full speed of a disk with one write at a time.
 constexpr size_t kChunk = 8U << 20;
 constexpr size_t kAlignment = 4096;
+
+Outcome remedied(const Outcome& outcome) {
+  if (outcome.ok()) return outcome;
+  return with_disk_remedy(outcome.error());
+}
 
 }  // namespace
 
@@ -37,35 +38,23 @@ Error with_disk_remedy(Error error) {
   return error;
 }
 
-DurableFile::DurableFile(UniqueFd fd, std::string path, std::string temporary)
-    : fd_(std::move(fd)), path_(std::move(path)), temporary_(std::move(temporary)) {}
-
 DurableFile::DurableFile(DurableFile&& other) noexcept
-    : fd_(std::move(other.fd_)),
-      path_(std::move(other.path_)),
-      temporary_(std::exchange(other.temporary_, "")),
+    : file_(std::move(other.file_)),
       staging_(std::move(other.staging_)),
       staged_(std::exchange(other.staged_, 0)),
       direct_(other.direct_),
       bytes_(other.bytes_),
       crc32c_(other.crc32c_) {}
 
-DurableFile::~DurableFile() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
-}
-
 Result<DurableFile> DurableFile::create(const std::string& path) {
-  static std::atomic<uint64_t> counter{0};
-  std::string temporary =
-      path + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!fd.valid()) return with_disk_remedy(errno_error("cannot create " + temporary));
-  return DurableFile(std::move(fd), path, std::move(temporary));
+  auto file = TemporaryFile::create(path);
+  if (!file.ok()) return with_disk_remedy(file.error());
+  return DurableFile(std::move(*file));
 }
 
 Outcome DurableFile::append(const void* data, size_t size) {
   if (!staging_) staging_.reset(static_cast<char*>(std::aligned_alloc(kAlignment, kChunk)));
-  if (!staging_) return Error{ErrorCode::kResourceExhausted, "no memory to write " + temporary_};
+  if (!staging_) return Error{ErrorCode::kResourceExhausted, "no memory to write " + file_.name()};
   crc32c_ = hpctl::crc32c(data, size, crc32c_);
   bytes_ += size;
   const char* from = static_cast<const char*>(data);
@@ -85,14 +74,14 @@ Outcome DurableFile::append(const void* data, size_t size) {
 // Without effect where the file system cannot.
 void DurableFile::set_direct(bool direct) {
   if (direct == direct_) return;
-  const int flags = ::fcntl(fd_.get(), F_GETFL);
+  const int flags = ::fcntl(file_.fd(), F_GETFL);
   const int wanted = direct ? flags | O_DIRECT : flags & ~O_DIRECT;
-  if (flags >= 0 && ::fcntl(fd_.get(), F_SETFL, wanted) == 0) direct_ = direct;
+  if (flags >= 0 && ::fcntl(file_.fd(), F_SETFL, wanted) == 0) direct_ = direct;
 }
 
 Outcome DurableFile::write_staged() {
   for (size_t done = 0; done < staged_;) {
-    const ssize_t n = ::write(fd_.get(), staging_.get() + done, staged_ - done);
+    const ssize_t n = ::write(file_.fd(), staging_.get() + done, staged_ - done);
     if (n > 0) done += static_cast<size_t>(n);
     if (n > 0 || (n < 0 && errno == EINTR)) continue;
     // Some take the flag and not the write, or wrote a part that is not aligned.
@@ -100,7 +89,7 @@ Outcome DurableFile::write_staged() {
       set_direct(false);
       if (!direct_) continue;
     }
-    return with_disk_remedy(errno_error("cannot write " + temporary_));
+    return with_disk_remedy(errno_error("cannot write " + file_.name()));
   }
   staged_ = 0;
   return Ok{};
@@ -109,17 +98,9 @@ Outcome DurableFile::write_staged() {
 Outcome DurableFile::sync() {
   set_direct(false);  // the rest is of any length
   HP_TRY(write_staged());
-  if (::fsync(fd_.get()) != 0) return with_disk_remedy(errno_error("cannot sync " + temporary_));
-  return Ok{};
+  return remedied(file_.sync());
 }
 
-Outcome DurableFile::rename_into_place() {
-  HP_CHECK(!temporary_.empty());
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return with_disk_remedy(errno_error("cannot rename " + temporary_ + " to " + path_));
-  }
-  temporary_.clear();
-  return sync_directory(path_.substr(0, path_.rfind('/')));
-}
+Outcome DurableFile::rename_into_place() { return remedied(file_.rename_into_place()); }
 
 }  // namespace hpctl

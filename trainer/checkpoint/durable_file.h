@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that appears under its name only when all of it is on disk: written to a temporary name
-// in the same directory, synced, renamed, its directory entry synced. Destroyed before
-// rename_into_place(), the temporary file is removed. For large files written piece by piece;
-// errors carry the remedy for a full or read-only disk. All but the last part of a large file goes
-// past the page cache, where the file system can
+// A temporary file (common/base/temporary_file.h) for large contents written piece by piece, with
+// their checksum; errors carry the remedy for a full or read-only disk. All but the last part of a
+// large file goes past the page cache, where the file system can
 // (docs/decisions/1303-checkpoints-past-the-cache.md).
 #pragma once
 
@@ -11,9 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
-#include "common/base/fd.h"
 #include "common/base/result.h"
+#include "common/base/temporary_file.h"
 
 namespace hpctl {
 
@@ -22,7 +21,6 @@ class DurableFile {
   static Result<DurableFile> create(const std::string& path);
   DurableFile(DurableFile&& other) noexcept;
   DurableFile& operator=(DurableFile&&) = delete;
-  ~DurableFile();
 
   Outcome append(const void* data, size_t size);
   // What was appended is on disk.
@@ -38,13 +36,11 @@ class DurableFile {
     void operator()(char* memory) const;
   };
 
-  DurableFile(UniqueFd fd, std::string path, std::string temporary);
+  explicit DurableFile(TemporaryFile file) : file_(std::move(file)) {}
   Outcome write_staged();
   void set_direct(bool direct);
 
-  UniqueFd fd_;
-  std::string path_;
-  std::string temporary_;                  // "" once renamed
+  TemporaryFile file_;
   std::unique_ptr<char[], Free> staging_;  // kChunk bytes, aligned for direct writes
   size_t staged_ = 0;
   bool direct_ = false;
