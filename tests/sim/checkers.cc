@@ -127,6 +127,12 @@ void Checkers::quarantined(const core::NodeKey& node, uint64_t through_seq, int6
   if (until_ms == INT64_MAX) broken_.insert(node.job);
 }
 
+void Checkers::registered(const core::NodeKey& node, const std::string& instance_id) {
+  std::string& known = instances_[node];
+  if (!known.empty() && known != instance_id) released(node);
+  known = instance_id;
+}
+
 void Checkers::bound(const core::NodeKey& node, ActionId order, int64_t now_ms) {
   const auto it = quarantined_.find(node);
   if (it == quarantined_.end()) return;

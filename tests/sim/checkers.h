@@ -47,6 +47,8 @@ class Checkers {
   // No rank goes to a quarantined node: by an order of a later event than the quarantine.
   void quarantined(const core::NodeKey& node, uint64_t through_seq, int64_t until_ms);
   void released(const core::NodeKey& node) { quarantined_.erase(node); }
+  // It belongs to the instance that the controller knows, and ends when another one registers.
+  void registered(const core::NodeKey& node, const std::string& instance_id);
   void bound(const core::NodeKey& node, ActionId order, int64_t now_ms);
   // Each at most once per cause, and a replacement only when the work has left.
   void requeued(const core::RequeueJob& order, ActionId id);
@@ -70,6 +72,7 @@ class Checkers {
   std::string violation_;
   std::map<std::tuple<JobId, int32_t, uint64_t>, core::NodeKey> owners_;
   std::map<core::NodeKey, std::pair<uint64_t, int64_t>> quarantined_;  // since, until
+  std::map<core::NodeKey, std::string> instances_;                     // as registered last
   std::set<JobId> broken_;  // had a node in quarantine for good
   std::set<JobId> adopted_;
   std::map<std::pair<JobId, int64_t>, ActionId> requeues_;

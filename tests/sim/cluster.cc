@@ -231,7 +231,6 @@ void Cluster::replace(const Action& action, const core::ReplaceNode& order) {
     checkers_.replaced(node.key, order, action.id, works);
     if (node.holder_alive) end_holder(node);
     node.instance += 1;
-    checkers_.released(node.key);
     agenda_.after(static_cast<int64_t>(1'000 + rng_.below(20'000)), [this, key = node.key] {
       controller_.post(core::NodeReturned{key.job, key.name, "another instance"});
     });
@@ -322,9 +321,8 @@ void Cluster::quarantine_node() {
   if (node == nullptr || !controller_.is_up()) return;
   const auto for_ms = static_cast<int64_t>(1'000 + rng_.below(30'000));
   const core::QuarantineRequested event{node->key.job, node->key.name, 1000, "a doubt", for_ms};
-  controller_.post(event, [this, node, was = node->instance, key = node->key,
-                           for_ms](const core::StepResult& result) {
-    if (!result.refusal.empty() || node->instance != was) return;
+  controller_.post(event, [this, key = node->key, for_ms](const core::StepResult& result) {
+    if (!result.refusal.empty()) return;
     checkers_.quarantined(key, controller_.store().last_seq(), agenda_.now() + for_ms);
   });
 }
@@ -334,11 +332,10 @@ void Cluster::break_hardware() {
   if (node == nullptr || !controller_.is_up()) return;
   const core::HardwareFaultFound event{node->key.job, node->key.name, node->boot_id, "ecc",
                                        "row 7"};
-  controller_.post(
-      event, [this, node, was = node->instance, key = node->key](const core::StepResult& result) {
-        if (!result.refusal.empty() || node->instance != was) return;
-        checkers_.quarantined(key, controller_.store().last_seq(), INT64_MAX);
-      });
+  controller_.post(event, [this, key = node->key](const core::StepResult& result) {
+    if (!result.refusal.empty()) return;
+    checkers_.quarantined(key, controller_.store().last_seq(), INT64_MAX);
+  });
 }
 
 void Cluster::heal() {

@@ -39,7 +39,9 @@ void Cluster::register_agent(SimNode& node) {
   after_in_life(node, delay(), [this, &node, stream, incarnation, hello] {
     if (incarnation != controller_.incarnation() || node.stream != stream) return;
     node.bound = stream;
-    controller_.post(hello, [this, &node, stream](const core::StepResult& result) {
+    controller_.post(hello, [this, &node, stream,
+                             instance_id = hello.instance_id](const core::StepResult& result) {
+      if (result.refusal.empty()) checkers_.registered(node.key, instance_id);
       registered(node, stream, result);
     });
     watch_silence(node, stream);
