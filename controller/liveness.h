@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/types.h"
+#include "controller/core/events.h"
 
 namespace hpctl {
 

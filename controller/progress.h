@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/step_figures.h"
+#include "controller/core/events.h"
 #include "controller/core/types.h"
 
 namespace hpctl {

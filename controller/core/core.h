@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/core/events.h"
 #include "controller/core/types.h"
 
 namespace hpctl::core {

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events of the controller core: what happened (past tense), and all that step() learns of the
+// world. Plain data; the log keeps the JSON of codec.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/job_spec.h"
+#include "common/base/lineage.h"
+#include "common/base/unfit_step.h"
+#include "controller/core/types.h"
+
+namespace hpctl::core {
+
+struct JobSubmitted {
+  JobSpec spec;
+  uint32_t uid = 0;
+  std::string submit_key;
+  JobId job = {};  // of the Slurm job; 0 = the next local number
+  // spec.all_nodes() names, those that train first; empty = local names.
+  std::vector<std::string> nodes = {};
+  Backend backend = {};
+};
+// A controller without the job's rows takes it over: from the job's document, the lineage and the
+// scheduler. The nodes are waited for; workers of `generation` that are alive go on undisturbed.
+// fill_from_lineage() fills in what the lineage knows; see seq_before_epoch() as well. Refused when
+// the job is known already.
+struct JobAdopted {
+  JobId job;
+  JobSpec spec;
+  uint32_t uid = 0;
+  std::string submit_key;
+  std::vector<std::string> nodes;  // that the job has now; may lack members of the generation
+  Backend backend;
+  std::string cause;      // why it is taken over
+  Generation generation;  // newest record of the lineage; 0 = none, then it begins
+  uint64_t start_step = 0;
+  std::string checkpoint;
+  std::vector<std::pair<Rank, std::string>> members;
+  std::vector<std::string> damaged;
+  std::vector<QuarantinedNode> quarantined;
+  int64_t restarts = 0;
+  std::vector<int64_t> restart_ages_ms;  // of the restarts in the lineage, oldest first
+  int64_t restarts_without_progress = 0;
+  uint64_t furthest_step = 0;
+  // Without whom the requeue was to go on, and how many requeues in a row asked for that. The
+  // scheduler may not have listened.
+  std::vector<std::string> excluded;
+  int64_t exclusion_attempt = 0;
+};
+struct CancelRequested {
+  JobId job;
+  uint32_t uid = 0;
+  std::string reason = {};  // "" = a person asked
+};
+struct NodeLaunched {
+  ActionId action;
+  JobId job;
+  std::string node;
+  uint64_t holder_pid = 0;
+};
+struct LiveWorker {
+  Rank rank;
+  Generation generation;
+  uint64_t pid = 0;
+};
+struct AgentRegistered {
+  JobId job;
+  std::string node;
+  std::string instance_id;
+  std::string boot_id;
+  uint64_t holder_pid = 0;
+  uint64_t agent_pid = 0;
+  Generation generation_seen;
+  std::vector<LiveWorker> workers;
+  std::string address = {};
+};
+// The stream closed. Not a loss by itself: the agent may have been killed and be coming back.
+struct AgentDisconnected {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+};
+// The node is gone: its holder exited, or its heartbeat deadline passed.
+struct NodeLost {
+  JobId job;
+  std::string node;
+  std::string boot_id;  // "" = whichever life is current
+  std::string cause;
+  bool taken = false;     // the scheduler took the node from the job: Node::taken
+  bool given_up = false;  // because it did not respond; not: an operator wanted it
+};
+struct NodeEnded {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+};
+struct CheckpointChosen {
+  ActionId action;
+  JobId job;
+  std::string checkpoint;  // "" = none: start from the seed
+  uint64_t step = 0;
+  Generation newest_generation;  // newest record in the directory; 0 = none
+};
+struct GenerationRecorded {
+  ActionId action;
+  JobId job;
+  Generation generation;
+};
+// Another controller created this generation with other content.
+struct GenerationTaken {
+  ActionId action;
+  JobId job;
+  Generation generation;
+};
+struct WorkersStarted {
+  ActionId action;
+  JobId job;
+  std::string node;
+  Generation generation;
+  std::vector<LiveWorker> workers;
+};
+struct WorkersStopped {
+  ActionId action;
+  JobId job;
+  std::string node;
+  Generation generation;
+};
+struct WorkerExited {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  Rank rank;
+  Generation generation;
+  uint64_t pid = 0;
+  int32_t exit_code = 0;
+  int32_t signal = 0;
+  uint64_t last_step = 0;
+  std::string message;
+  bool by_request = false;
+  bool peer_lost = false;  // by its own words a consequence of another death, as kExitPeerLost
+};
+// First completed step of a generation, seen by the progress table; repeated with a later step
+// when that is worth recording (before NodeLost and HangDetected, say).
+struct GenerationProgressed {
+  JobId job;
+  Generation generation;
+  uint64_t step = 0;
+};
+struct CheckpointCommitted {
+  JobId job;
+  Generation generation;
+  uint64_t step = 0;
+};
+// No step completed for the hang timeout; the progress table names the suspect and the evidence.
+struct HangDetected {
+  JobId job;
+  Generation generation;
+  std::string node;
+  Rank rank;
+  std::string evidence;
+};
+struct ActionFailed {
+  ActionId action;
+  JobId job;
+  std::string node;  // "" = none
+  std::string reason;
+  bool permanent = false;
+  bool node_fault = false;  // of StartWorkers: the node is unfit; another may do
+  bool hardware = false;    // of a node fault: a verdict on the hardware
+};
+// The scheduler accepted to requeue the job; its end follows.
+struct JobRequeued {
+  ActionId action;
+  JobId job;
+};
+// Whether by us, as asked for, or (no action) seen at a node that is known to be broken.
+struct NodeReplacementRequested {
+  ActionId action;
+  JobId job;
+  std::string node;
+  std::string what;  // in words of the scheduler
+};
+// A word of the scheduler for the history: a pending reason, a change of the allocation.
+struct SchedulerObserved {
+  JobId job;
+  std::string node;  // "" = none
+  std::string what;
+};
+// The scheduler can use the node again (rebooted, replaced, undrained).
+struct NodeReturned {
+  JobId job;
+  std::string node;
+  std::string cause;
+};
+struct QuarantineRequested {
+  JobId job;
+  std::string node;
+  uint32_t uid = 0;
+  std::string reason;
+  int64_t for_ms = 0;  // 0 = until released
+};
+struct ReleaseRequested {
+  JobId job;
+  std::string node;
+  uint32_t uid = 0;
+};
+// A verdict on the hardware of the node, with evidence (not: it was silent).
+struct HardwareFaultFound {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  std::string reason;
+  std::string evidence;
+};
+// A step was not applied, and the job's stability policy acted. Told in the history under the name
+// of what was found: NonFiniteFound, LossSpiked or GradientSpiked.
+struct UnfitStepFound {
+  JobId job;
+  std::string node;  // that reports it
+  Generation generation;
+  uint64_t number = 0;  // 1, 2, ... within the generation
+  uint64_t step = 0;
+  uint64_t resumed_step = 0;
+  uint64_t samples = 0;
+  UnfitFinding finding = UnfitFinding::kNotFinite;
+  UnfitVerdict verdict = UnfitVerdict::kNotRepeated;
+  UnfitOutcome outcome = UnfitOutcome::kStopped;
+  int32_t blamed_rank = -1;
+  std::string reason;
+  uint64_t missed = 0;  // so many before it were not seen
+};
+// The controller process started and loaded these rows, or its loop stalled for more than half a
+// heartbeat timeout: deadlines are re-armed, not fired.
+struct ControllerResumed {
+  bool restarted = false;  // false = stalled
+};
+// A deadline the core asked for has passed.
+struct Tick {};
+
+using EventBody =
+    std::variant<JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected,
+                 NodeLost, NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken,
+                 WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
+                 CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
+                 JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
+                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, UnfitStepFound>;
+
+struct Event {
+  Seq seq;              // assigned by the shell: State::last_seq + 1
+  int64_t now_ms = 0;   // persisted base + monotonic; never falls
+  int64_t wall_ms = 0;  // label
+  EventBody body;
+};
+
+}  // namespace hpctl::core
