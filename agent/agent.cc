@@ -83,7 +83,6 @@ class Agent {
   void on_holder();
   void on_worker(const holder::WorkerState& worker, const UniqueFd& page);
   void on_exit(const holder::Exited& exit);
-  void explain_exit(v1::WorkerExited& exited) const;
   void perform(const Decisions& decisions);
   void perform(const SpawnRank& decision);
   void answer(const Done& decision);
@@ -100,11 +99,7 @@ class Agent {
   void on_stop(const v1::StopWorkers& stop);
   void on_end(const v1::EndNode& end);
   void start_workers(const v1::StartWorkers& start);
-  v1::AgentMessage message() const;
   v1::AgentMessage registration() const;
-  void report(v1::AgentMessage message, uint64_t covers_exit = 0);
-  void report_commit(Commit commit);
-  void report_unfit(const std::vector<UnfitNews>& steps);
   void deliver(const v1::AgentMessage& message);
 
   // Time.
@@ -122,6 +117,7 @@ class Agent {
   const holder::Hello hello_;
   HolderLink holder_;
   const NodePlace place_;
+  const v1::AgentMessage envelope_;
   Rng rng_{random_seed()};
 
   Supervisor supervisor_;
@@ -154,11 +150,14 @@ Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memo
       hello_(memory.hello),
       holder_(std::move(holder), hello_.holder_pid),
       place_(make_place(options)),
+      envelope_(envelope(options.job.value, options.node, hello_.boot_id)),
       supervisor_(hello_.generation_seen, hello_.ended_through),
       preparation_(loop_, place_, hello_.boot_id),
       pages_(reported_before(hello_)),
-      reports_(hello_.last_report, reported_before(hello_),
-               [this](const holder::ToHolder& message) { holder_.tell(message); }),
+      reports_(
+          envelope_, hello_.last_report, reported_before(hello_),
+          [this](const holder::ToHolder& message) { holder_.tell(message); },
+          [this](const v1::AgentMessage& message) { deliver(message); }),
       orphan_(clock_.monotonic_ms()),
       access_(make_controller_access(options.paths, options.job, options.node)) {
   HP_CHECK(wake_.valid());
@@ -211,31 +210,16 @@ void Agent::on_exit(const holder::Exited& exit) {
   // Its page still holds the last step and loss, which are newer than the last heartbeat.
   if (welcomed_) heartbeat();
   if (const auto commit = pages_.committed(exit.generation, exit.checkpoint_step)) {
-    report_commit(*commit);
+    reports_.committed(*commit);
   }
   // Before the exit, which it may explain; also where another rank ends first.
-  report_unfit(pages_.read_unfit());
-  report_unfit(pages_.unfit(exit));
-  v1::AgentMessage message = this->message();
-  *message.mutable_worker_exited() = to_message(exit);
-  explain_exit(*message.mutable_worker_exited());
-  report(std::move(message), exit.exit_id);
+  reports_.unfit(pages_.read_unfit());
+  reports_.unfit(pages_.unfit(exit));
+  v1::WorkerExited exited = to_message(exit);
+  explain_exit(exited, place_);
+  reports_.exited(std::move(exited), exit.exit_id);
   pages_.ended(exit.rank, exit.generation);
   perform(supervisor_.exited(exit.generation, exit.rank));
-}
-
-// What the program itself recorded says more than its last line. Who recorded an error of its own
-// and then exited was not ended by the order that came meanwhile.
-void Agent::explain_exit(v1::WorkerExited& exited) const {
-  if (exited.exit_code() == 0) return;
-  const std::string cause =
-      read_error_file(error_file_path(place_, exited.generation(), exited.rank()));
-  const bool tells_peer = tells_lost_peer(cause.empty() ? exited.message() : cause);
-  if (!cause.empty()) {
-    exited.set_message(cause);
-    if (!tells_peer) exited.set_by_request(false);
-  }
-  exited.set_peer_lost(tells_peer);
 }
 
 void Agent::perform(const Decisions& decisions) {
@@ -262,42 +246,24 @@ void Agent::perform(const SpawnRank& decision) {
 
 void Agent::answer(const Done& decision) {
   spawns_.erase(decision.generation);
-  if (reports_.has_answer(decision.key)) return;
-  v1::AgentMessage message = this->message();
-  *message.mutable_action_done() = to_message(decision);
-  report(std::move(message));
+  reports_.answer(decision);
 }
 
 void Agent::answer(Failed decision) {
   spawns_.erase(decision.generation);
-  if (reports_.has_answer(decision.key)) return;
   decision.reason = printable_line(decision.reason, kReasonBytes);
-  log_error("generation " + std::to_string(decision.generation) + ": " + decision.reason);
-  v1::AgentMessage message = this->message();
-  *message.mutable_action_failed() = to_message(decision);
-  report(std::move(message));
+  reports_.answer(decision);
 }
 
 void Agent::say_goodbye() {
   leave_by_ms_ = clock_.monotonic_ms() + kGoodbyeTimeoutMs;
-  if (reports_.has_goodbye()) return;
-  v1::AgentMessage goodbye = message();
-  goodbye.mutable_goodbye()->set_reason("the job has ended");
-  report(std::move(goodbye));
+  reports_.goodbye();
 }
 
 // ---- the controller's side ----------------------------------------------------------------------
 
-v1::AgentMessage Agent::message() const {
-  v1::AgentMessage message;
-  message.set_job(options_.job.value);
-  message.set_node(options_.node);
-  message.set_boot_id(hello_.boot_id);
-  return message;
-}
-
 v1::AgentMessage Agent::registration() const {
-  v1::AgentMessage message = this->message();
+  v1::AgentMessage message = envelope_;
   v1::Register& registration = *message.mutable_register_agent();
   const NodeFacts facts = read_node_facts(options_.node);
   if (!facts.trouble.empty()) log_warning(facts.trouble);
@@ -439,25 +405,6 @@ void Agent::start_workers(const v1::StartWorkers& start) {
       supervisor_.start({key, start.generation(), {start.ranks().begin(), start.ranks().end()}}));
 }
 
-void Agent::report(v1::AgentMessage message, uint64_t covers_exit) {
-  deliver(reports_.keep(std::move(message), covers_exit));
-}
-
-void Agent::report_commit(Commit commit) {
-  if (reports_.waiting().size() >= ReportLog::kManyReports) return;
-  v1::AgentMessage message = this->message();
-  *message.mutable_checkpoint_committed() = to_message(commit);
-  deliver(reports_.keep_commit(std::move(message), commit));
-}
-
-void Agent::report_unfit(const std::vector<UnfitNews>& steps) {
-  for (const UnfitNews& news : steps) {
-    v1::AgentMessage message = this->message();
-    *message.mutable_unfit_step() = to_message(news);
-    deliver(reports_.keep_unfit(std::move(message), news.mark));
-  }
-}
-
 void Agent::deliver(const v1::AgentMessage& message) {
   if (!welcomed_) return;  // on_welcome() sends what waits
   if (acknowledge_by_ms_ == INT64_MAX) {
@@ -501,14 +448,14 @@ int64_t Agent::next_timeout_ms() const {
 void Agent::read_pages() {
   const ProgressWatch::Findings findings = pages_.read();
   if (findings.first_step) heartbeat_at_ms_ = 0;
-  if (findings.commit) report_commit(*findings.commit);
-  if (reports_.waiting().size() < ReportLog::kManyReports) report_unfit(pages_.read_unfit());
+  if (findings.commit) reports_.committed(*findings.commit);
+  if (!reports_.many_wait()) reports_.unfit(pages_.read_unfit());
   read_pages_at_ms_ =
       clock_.monotonic_ms() + (pages_.awaits_first_step() ? kFirstStepPollMs : heartbeat_ms_);
 }
 
 void Agent::heartbeat() {
-  v1::AgentMessage message = this->message();
+  v1::AgentMessage message = envelope_;
   const int64_t now = clock_.monotonic_ms();
   pages_.describe(*message.mutable_heartbeat(), now, still_limit_ms_);
   link_->send(message);

@@ -56,4 +56,17 @@ bool tells_lost_peer(std::string_view cause) {
   });
 }
 
+// Who recorded an error of its own and then exited was not ended by the order that came meanwhile.
+void explain_exit(v1::WorkerExited& exited, const NodePlace& place) {
+  if (exited.exit_code() == 0) return;
+  const std::string cause =
+      read_error_file(error_file_path(place, exited.generation(), exited.rank()));
+  const bool tells_peer = tells_lost_peer(cause.empty() ? exited.message() : cause);
+  if (!cause.empty()) {
+    exited.set_message(cause);
+    if (!tells_peer) exited.set_by_request(false);
+  }
+  exited.set_peer_lost(tells_peer);
+}
+
 }  // namespace hpctl::agent

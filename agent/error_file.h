@@ -10,6 +10,7 @@
 
 #include "agent/node_place.h"
 #include "common/base/result.h"
+#include "proto/hpctl/v1/hpctl.pb.h"
 
 namespace hpctl::agent {
 
@@ -24,5 +25,9 @@ std::string read_error_file(const std::string& path);
 // Whether the words of a dying program say that another rank went away first: then they tell a
 // consequence.
 bool tells_lost_peer(std::string_view cause);
+
+// Puts into `exited` what the program itself recorded of its end, which says more than its last
+// line, and whether that tells a consequence.
+void explain_exit(v1::WorkerExited& exited, const NodePlace& place);
 
 }  // namespace hpctl::agent

@@ -3,6 +3,14 @@
 
 namespace hpctl::agent {
 
+v1::AgentMessage envelope(uint64_t job, const std::string& node, const std::string& boot_id) {
+  v1::AgentMessage message;
+  message.set_job(job);
+  message.set_node(node);
+  message.set_boot_id(boot_id);
+  return message;
+}
+
 v1::WorkerExited to_message(const holder::Exited& exit) {
   v1::WorkerExited message;
   message.set_generation(exit.generation);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <string>
 
 #include "agent/core/progress.h"
 #include "agent/core/supervisor.h"
@@ -11,6 +11,9 @@
 #include "proto/hpctl/v1/hpctl.pb.h"
 
 namespace hpctl::agent {
+
+// What every message of a life of the node begins with.
+v1::AgentMessage envelope(uint64_t job, const std::string& node, const std::string& boot_id);
 
 v1::WorkerExited to_message(const holder::Exited& exit);
 v1::ActionDone to_message(const Done& done);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/report_log.h"
 
+#include <string>
+
+#include "agent/messages.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 
 namespace hpctl::agent {
 
@@ -9,30 +13,61 @@ void ReportLog::restore(const holder::StoredReport& report) {
   HP_CHECK(waiting_[report.seq].ParseFromString(report.bytes));
 }
 
-const v1::AgentMessage& ReportLog::keep(v1::AgentMessage message, uint64_t covers_exit) {
+void ReportLog::keep(v1::AgentMessage message, uint64_t covers_exit) {
   message.set_report_seq(++last_seq_);
   to_holder_(holder::KeepReport{last_seq_, covers_exit, reported_.commit.generation,
                                 reported_.commit.step, reported_.unfit.generation,
                                 reported_.unfit.number, message.SerializeAsString()});
-  return waiting_[last_seq_] = std::move(message);
+  to_controller_(waiting_[last_seq_] = std::move(message));
 }
 
-const v1::AgentMessage& ReportLog::keep_commit(v1::AgentMessage message, Commit commit) {
+void ReportLog::exited(v1::WorkerExited exited, uint64_t exit_id) {
+  v1::AgentMessage message = envelope_;
+  *message.mutable_worker_exited() = std::move(exited);
+  keep(std::move(message), exit_id);
+}
+
+void ReportLog::answer(const Done& done) {
+  if (has_answer(done.key)) return;
+  v1::AgentMessage message = envelope_;
+  *message.mutable_action_done() = to_message(done);
+  keep(std::move(message));
+}
+
+void ReportLog::answer(const Failed& failed) {
+  if (has_answer(failed.key)) return;
+  log_error("generation " + std::to_string(failed.generation) + ": " + failed.reason);
+  v1::AgentMessage message = envelope_;
+  *message.mutable_action_failed() = to_message(failed);
+  keep(std::move(message));
+}
+
+void ReportLog::committed(Commit commit) {
+  if (many_wait()) return;
   reported_.commit = commit;
-  return keep(std::move(message));
+  v1::AgentMessage message = envelope_;
+  *message.mutable_checkpoint_committed() = to_message(commit);
+  keep(std::move(message));
 }
 
-const v1::AgentMessage& ReportLog::keep_unfit(v1::AgentMessage message, UnfitMark unfit) {
-  reported_.unfit = unfit;
-  return keep(std::move(message));
+void ReportLog::unfit(const std::vector<UnfitNews>& steps) {
+  for (const UnfitNews& news : steps) {
+    reported_.unfit = news.mark;
+    v1::AgentMessage message = envelope_;
+    *message.mutable_unfit_step() = to_message(news);
+    keep(std::move(message));
+  }
+}
+
+void ReportLog::goodbye() {
+  if (!waiting_.empty() && waiting_.rbegin()->second.has_goodbye()) return;
+  v1::AgentMessage message = envelope_;
+  message.mutable_goodbye()->set_reason("the job has ended");
+  keep(std::move(message));
 }
 
 void ReportLog::acknowledged(uint64_t seq) {
   if (waiting_.erase(seq) > 0) to_holder_(holder::DropReport{seq});
-}
-
-bool ReportLog::has_goodbye() const {
-  return !waiting_.empty() && waiting_.rbegin()->second.has_goodbye();
 }
 
 bool ReportLog::has_answer(ActionKey key) const {
