@@ -8,33 +8,17 @@
 #include <cstdlib>
 
 #include "common/base/file.h"
-#include "common/base/rng.h"
 #include "common/rpc/job_yaml_keys.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/cli/job_yaml_text.h"
 
 namespace hpctl {
 namespace {
 
-constexpr const char* kMinimal = R"(name: t
-workload:
-  train:
-    model: {preset: debugmodel}
-    data: {path: text, seq_len: 128}
-    batch: {global: 4}
-    steps: 10
-)";
-
-std::string problems_of(const std::string& text) {
-  return describe_problems("j.yaml", parse_job_yaml(text, "/jobs").problems);
-}
-
-std::string with_line(const std::string& line) { return kMinimal + line + "\n"; }
-
-JobSpec good(const std::string& text) {
-  const JobYaml parsed = parse_job_yaml(text, "/jobs");
-  EXPECT_EQ(describe_problems("j.yaml", parsed.problems), "");
-  return parsed.spec.value_or(JobSpec{});
-}
+using test::good;
+using test::kMinimal;
+using test::problems_of;
+using test::with_line;
 
 TEST(JobYaml, FillsDefaults) {
   const JobSpec spec = good(kMinimal);
@@ -112,11 +96,6 @@ TEST(JobYaml, ReadsCommands) {
   EXPECT_EQ(good("name: c\nworkload: {command: [./run.sh, ./x]}\n").command,
             (std::vector<std::string>{"/jobs/run.sh", "./x"}));
 }
-
-struct Case {
-  std::string text;
-  std::string problems;
-};
 
 // Job files in a directory of the test's own.
 class JobYamlEnvironment : public ::testing::Test {
@@ -211,169 +190,6 @@ TEST(JobYaml, ReadsTheSlurmSection) {
   EXPECT_EQ(good(kMinimal).slurm.mem_mb, -1);
 }
 
-TEST(JobYaml, NamesEveryMistake) {
-  const std::vector<Case> cases = {
-      {"", "j.yaml: the file is empty; `hpctl submit --help` shows an example\n"},
-      {"- a\n", "j.yaml:1:1: expected keys such as \"name: my-job\", found a list\n"},
-      {"name: t\n\tnodes: 2\n", "j.yaml:2:1: a tab in the indentation; YAML allows spaces only\n"},
-      {"checkpoint:\n\tkeep: 2\n",
-       "j.yaml:2:1: a tab in the indentation; YAML allows spaces only\n"},
-      {"checkpoint:\n  keep: 2\n every_steps: 3\n",
-       "j.yaml:3:2: not valid YAML: wrong indentation: this line matches none of the levels above "
-       "it\n"},
-      {"name: a: b\n",
-       "j.yaml:1:8: not valid YAML: a \": \" where no value can stand; quote the text, or indent "
-       "by "
-       "the same number of spaces as the keys above\n"},
-      {with_line("---\nname: u"), "j.yaml:9:1: a second YAML document; a job file holds one job\n"},
-      {with_line("nodez: 2"), "j.yaml:8:1: unknown key \"nodez\"; did you mean \"nodes\"?\n"},
-      {with_line("seq_len: 2"),
-       "j.yaml:8:1: unknown key \"seq_len\"; did you mean workload.train.data.seq_len?\n"},
-      {with_line("debug: {frobnicate: 1}"),
-       "j.yaml:8:9: debug: unknown key \"frobnicate\"; expected one of ledger\n"},
-      {with_line("frobnicate: 1"),
-       "j.yaml:8:1: unknown key \"frobnicate\"; expected one of name, nodes, workers_per_node, "
-       "env, slurm, "
-       "workload, checkpoint, recovery, hooks, health, debug\n"},
-      {std::string(1200, '['), "j.yaml:1:1: not valid YAML: nested too deeply\n"},
-      {with_line("name: u"), "j.yaml:8:1: name: this key is given twice; the first is in line 1\n"},
-      {with_line("nodes: two"), "j.yaml:8:8: nodes: expected an integer, found \"two\"\n"},
-      {with_line("nodes: \"2\""), "j.yaml:8:8: nodes: expected an integer, found the text \"2\"\n"},
-      {with_line("nodes: 1.5"), "j.yaml:8:8: nodes: expected an integer, found \"1.5\"\n"},
-      {with_line("nodes: -1"), "j.yaml:8:1: nodes.count: expected 1 to 100000, found -1\n"},
-      {with_line("nodes: 99999999999"),
-       "j.yaml:8:8: nodes: expected a smaller number, found \"99999999999\"\n"},
-      {with_line("nodes: {count: 3}"),
-       "j.yaml:6:13: workload.train.batch.global: expected a multiple of micro x nodes x "
-       "workers_per_node (3), found 4\n"},
-      {with_line("nodes: {count: 2, min: 3, spares: -1}"),
-       "j.yaml:8:19: nodes.min: expected 1 to 2, found 3\n"
-       "j.yaml:8:27: nodes.spares: expected 0 to 100000, found -1\n"},
-      {with_line("slurm: {partiton: p5, time: 1 day, mem: 5X, exclusive: 1}"),
-       "j.yaml:8:9: slurm: unknown key \"partiton\"; did you mean \"partition\"?\n"
-       "j.yaml:8:29: slurm.time: expected minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, "
-       "or "
-       "a duration such as 30m or 7d; found \"1 day\"\n"
-       "j.yaml:8:41: slurm.mem: expected MiB or a number with K, M, G or T, such as 64G; found "
-       "\"5X\"\n"
-       "j.yaml:8:56: slurm.exclusive: expected true or false, found \"1\"\n"},
-      {with_line("slurm: {partition: a b, container: {mounts: [fsx]}}"),
-       "j.yaml:8:9: slurm.partition: expected one word; found \"a b\"\n"
-       "j.yaml:8:25: slurm.container.image: this key is required: expected text\n"
-       "j.yaml:8:37: slurm.container.mounts: expected absolute paths /SOURCE[:/TARGET[:FLAGS]] "
-       "without commas; found \"fsx\"\n"},
-      {with_line("health: {preflight: [gpu, nccl]}"),
-       "j.yaml:8:10: health.preflight: expected one of gpu, efa, net; found \"nccl\"\n"},
-      {with_line("health: {during: [xid]}"),
-       "j.yaml:8:10: health.during: not available yet in this version; remove this key\n"},
-      {with_line("hooks: {pre: [[a]], timeout: 5ms}"),
-       "j.yaml:8:15: hooks.pre: expected a text as item 1, found a list\n"
-       "j.yaml:8:21: hooks.timeout: expected 1s to 1h, found 5ms\n"},
-      {with_line("recovery: {on_node_loss: [spare, pray]}"),
-       "j.yaml:8:12: recovery.on_node_loss: expected one of spare, shrink, requeue, wait; found "
-       "\"pray\"\n"},
-      {with_line("recovery: {on_node_loss: [wait, requeue]}"),
-       "j.yaml:8:12: recovery.on_node_loss: expected wait as the last action, since it never ends; "
-       "found requeue after it\n"},
-      {with_line("recovery: {on_node_loss: spare}"),
-       "j.yaml:8:26: recovery.on_node_loss: expected a list such as [a, b], found \"spare\"\n"},
-      {with_line("env: {kind: conda}"),
-       "j.yaml:8:7: env.kind: expected one of auto, venv, uv, container, none; found \"conda\"\n"},
-      {with_line("env: {kind: uv}"),
-       "j.yaml:8:7: env.kind: \"uv\" is for workload.command; workload.train needs no Python\n"},
-      {with_line("env: {set: {RANK: 1, 1x: 2, A: [1]}}"),
-       "j.yaml:8:13: env.set: RANK is set by hpctl for every worker and cannot be set here\n"
-       "j.yaml:8:22: env.set: expected the name of an environment variable, found \"1x\"\n"
-       "j.yaml:8:29: env.set: expected a text as value of A, found a list\n"},
-      {with_line("recovery: {window: 5}"),
-       "j.yaml:8:20: recovery.window: expected a duration such as 500ms, 2s, 30m, 1h, 7d or "
-       "7-00:00:00; found \"5\"\n"},
-      {with_line("recovery: {heartbeat_timeout: 10ms}"),
-       "j.yaml:8:12: recovery.heartbeat_timeout: expected 100ms to 365d, found 10ms\n"},
-      {with_line("debug: {ledger: yes}"),
-       "j.yaml:8:17: debug.ledger: expected true or false, found \"yes\"\n"},
-      {with_line("checkpoint: {keep: 0, every_minutes: .inf, dir: ~/x}"),
-       "j.yaml:8:14: checkpoint.keep: expected 1 to 1000000, found 0\n"
-       "j.yaml:8:38: checkpoint.every_minutes: expected a number, found \".inf\"\n"
-       "j.yaml:8:49: checkpoint.dir: ~ is not expanded in job files; write the whole path instead "
-       "of \"~/x\"\n"},
-      {with_line("checkpoint:\n  keep:\n"),
-       "j.yaml:9:3: checkpoint.keep: expected an integer, found nothing\n"},
-      {with_line("checkpoint: 5"),
-       "j.yaml:8:13: checkpoint: expected a section with keys, found \"5\"\n"},
-      {"name: c\nworkload: {command: sh -c true}\n",
-       "j.yaml:2:21: workload.command: expected a list such as [program, argument], found \"sh -c "
-       "true\"\n"},
-      {"name: 12\nworkload: {command: [x]}\n",
-       "j.yaml:1:1: name: expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found "
-       "\"12\"\n"},
-      {"name: c\n",
-       "j.yaml:1:1: workload: this key is required: expected section, exactly one of "
-       "train and command\n"},
-      {"name: c\nworkload: {command: [x], train: {}}\n",
-       "j.yaml:2:1: workload: expected exactly one of train and command\n"},
-  };
-  for (const Case& c : cases) EXPECT_EQ(problems_of(c.text), c.problems) << c.text;
-}
-
-TEST(JobYaml, NamesMistakesOfTraining) {
-  const auto train = [](const std::string& body) {
-    return "name: t\nworkload:\n  train:\n" + body;
-  };
-  const std::vector<Case> cases = {
-      {train("    model: {preset: debugmodell}\n    data: {path: x, seq_len: 8}\n"
-             "    batch: {global: 1}\n    steps: 1\n"),
-       "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama2-7b, "
-       "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
-       "llama3.1-405b, llama3.2-1b, llama3.2-3b, tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, "
-       "gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b, found \"debugmodell\"\n"},
-      {train("    model: {preset: tiny, kv_heads: 3}\n    data: {path: x, seq_len: 8}\n"
-             "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: zero3, "
-             "shard_group: 2}\n"),
-       "j.yaml:4:27: workload.train.model.kv_heads: expected a divisor of heads (4), found 3\n"
-       "j.yaml:8:19: workload.train.parallelism.strategy: expected one of full, shard_grad_op, "
-       "optimizer, no_shard, hybrid; found \"zero3\"\n"
-       "j.yaml:8:36: workload.train.parallelism.shard_group: expected with strategy hybrid only, "
-       "found strategy zero3\n"},
-      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
-             "    batch: {global: 1}\n    steps: 1\n"
-             "    parallelism: {strategy: hybrid, shard_group: 2}\n"
-             "    memory: {activation_checkpointing: some, every: 0}\n"),
-       "j.yaml:8:37: workload.train.parallelism.shard_group: expected a divisor of nodes x "
-       "workers_per_node (1), found 2\n"
-       "j.yaml:9:14: workload.train.memory.activation_checkpointing: expected one of none, "
-       "operations, selective, full; found \"some\"\n"
-       "j.yaml:9:46: workload.train.memory.every: expected 1 to 10000, found 0\n"},
-      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
-             "    batch: {global: 1}\n    steps: 1\n"
-             "    parallelism: {strategy: optimizer, reshard_after_forward: always}\n"),
-       "j.yaml:8:40: workload.train.parallelism.reshard_after_forward: expected auto or never: "
-       "strategy optimizer keeps whole parameters\n"},
-      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, tokenizer: bpe}\n"
-             "    batch: {global: 1}\n    stepz: 1\n    precision: fp8\n"
-             "    loss_scale: {initial: 48, hysteresis: 0}\n"),
-       "j.yaml:5:44: workload.train.data.tokenizer: expected byte, or the path of a SentencePiece "
-       "model or a tokenizer.json, found \"bpe\"\n"
-       "j.yaml:7:5: workload.train: unknown key \"stepz\"; did you mean \"steps\"?\n"
-       "j.yaml:8:5: workload.train.precision: expected one of bf16, fp16, fp32; found "
-       "\"fp8\"\n"
-       "j.yaml:9:18: workload.train.loss_scale.initial: expected a power of two from 1 to "
-       "4294967296, found 48\n"
-       "j.yaml:9:31: workload.train.loss_scale.hysteresis: expected 1 to 1000, found 0\n"},
-      {train("    model: {preset: tiny}\n"),
-       "j.yaml:3:3: workload.train.data: this key is required: expected section with path and "
-       "seq_len\n"
-       "j.yaml:3:3: workload.train.batch: this key is required: expected section with global\n"
-       "j.yaml:3:3: workload.train.steps: this key is required: expected integer, 1 to 2^40\n"},
-      {train("    data: {path: x}\n    batch: {micro: 2, global: 2}\n    steps: 1\n"),
-       "j.yaml:3:3: workload.train.model: this key is required: expected section with preset or "
-       "dimensions\n"
-       "j.yaml:4:5: workload.train.data.seq_len: this key is required: expected integer, 2 to "
-       "16777216\n"},
-  };
-  for (const Case& c : cases) EXPECT_EQ(problems_of(c.text), c.problems) << c.text;
-}
-
 TEST(JobYaml, GptModels) {
   const auto with = [](const std::string& model, const char* seq_len = "8") {
     return "name: t\nworkload:\n  train:\n    model: {" + model +
@@ -397,21 +213,6 @@ TEST(JobYaml, GptModels) {
               testing::HasSubstr("expected with arch gpt only"));
   EXPECT_THAT(problems_of(with("preset: tiny, arch: bert")),
               testing::HasSubstr("expected one of llama, gpt; found \"bert\""));
-}
-
-TEST(JobYaml, LimitsWhatItReadsAndSays) {
-  std::string many = kMinimal;
-  for (int i = 0; i < 100; ++i) many += "zzzzzz" + std::to_string(i) + ": 1\n";
-  const std::string text = problems_of(many);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 21);
-  EXPECT_THAT(text, testing::HasSubstr("j.yaml: and 80 more\n"));
-  EXPECT_EQ(problems_of(std::string(kMaxJobYamlBytes + 1, '#')),
-            "j.yaml: larger than 256 KiB; a job file is a short text\n");
-  EXPECT_EQ(problems_of(std::string("name: t\0", 8)),
-            "j.yaml: not a text file (it has zero bytes); expected YAML\n");
-  EXPECT_NE(problems_of(std::string(100'000, '[')), "");
-  EXPECT_NE(problems_of("name: \"\\ud800\"\n"), "");
-  EXPECT_NE(problems_of(", name: t\n"), "") << "yaml-cpp reads documents from this without end";
 }
 
 TEST(JobYaml, BlendsAndSplits) {
@@ -503,43 +304,6 @@ TEST(JobYaml, ExamplesAreGood) {
   for (const std::string& name : *names) {
     if (!name.ends_with(".yaml")) continue;
     EXPECT_EQ(describe_problems(name, load_job_yaml(directory + "/" + name).problems), "");
-  }
-}
-
-// Damages a good file at random: never a crash, and always a spec or a located problem.
-TEST(JobYaml, SurvivesRandomDamage) {
-  const std::string seed_text = to_yaml(good(with_line("env: {set: {A: b}}")));
-  const std::string alphabet = " \t\n:-[]{}&*!|>'\"%@`#,?~0129.eaxz\\\x01\xff";
-  Rng rng(20261121);
-  for (int round = 0; round < 20'000; ++round) {
-    std::string text = seed_text;
-    for (uint64_t edits = 1 + rng.below(6); edits > 0 && !text.empty(); --edits) {
-      const size_t at = rng.below(text.size());
-      const size_t length = 1 + rng.below(8);
-      switch (rng.below(4)) {
-        case 0:
-          text.erase(at, length);
-          break;
-        case 1:
-          text.insert(at, 1, alphabet[rng.below(alphabet.size())]);
-          break;
-        case 2:
-          text[at] = alphabet[rng.below(alphabet.size())];
-          break;
-        default:
-          text.insert(rng.below(text.size()), text.substr(at, length));
-          break;
-      }
-    }
-    const JobYaml parsed = parse_job_yaml(text, "/jobs");
-    ASSERT_EQ(parsed.spec.has_value(), parsed.problems.empty()) << text;
-    if (parsed.spec) {
-      ASSERT_TRUE(job_spec_from_json(to_json_text(*parsed.spec)).ok()) << text;
-    }
-    for (const JobYamlProblem& p : parsed.problems) {
-      ASSERT_FALSE(p.message.empty()) << text;
-      ASSERT_TRUE(p.line > 0 || p.message.find("empty") != std::string::npos) << text;
-    }
   }
 }
 
