@@ -16,6 +16,9 @@
 
 namespace hpctl::sim {
 
+// Begins the reason of an unfit step; its number follows.
+inline const std::string kUnfitReason = "unfit step ";
+
 class Checkers {
  public:
   // The first violation; "" = none so far.
@@ -40,6 +43,11 @@ class Checkers {
                       int64_t searched_ms);
 
   void checkpoint_committed(JobId job, const CheckpointRef& ref, bool is_new);
+
+  // What became of a step that the trainer did not apply is told once, and nothing else is.
+  void unfit_step_met(const core::UnfitStepFound& e) { unfit_met_.insert(key_of(e)); }
+  // By a commit of the controller.
+  void unfit_step_acknowledged(const core::UnfitStepFound& e) { unfit_heard_.insert(key_of(e)); }
 
   // Orders reach the world only after their cause is durable, and carry a reason.
   void order_performed(const core::Action& action, const Store& store);
@@ -67,14 +75,23 @@ class Checkers {
   void history_complete(const core::Job& job, const JobPlan& plan, const Directory& directory);
   void everything_ended(const core::State& state);
   void explained(const Store& store, const core::Job& job);
+  // `in_order`: no report overtook another one of its stream.
+  void unfit_steps_told(const Store& store, const core::Job& job, bool in_order);
 
  private:
+  using UnfitKey = std::tuple<JobId, uint64_t, uint64_t>;  // generation, number
+  static UnfitKey key_of(const core::UnfitStepFound& e) {
+    return {e.job, e.generation.value, e.number};
+  }
+
   std::string violation_;
   std::map<std::tuple<JobId, int32_t, uint64_t>, core::NodeKey> owners_;
   std::map<core::NodeKey, std::pair<uint64_t, int64_t>> quarantined_;  // since, until
   std::map<core::NodeKey, std::string> instances_;                     // as registered last
   std::set<JobId> broken_;  // had a node in quarantine for good
   std::set<JobId> adopted_;
+  std::set<UnfitKey> unfit_met_;
+  std::set<UnfitKey> unfit_heard_;
   std::map<std::pair<JobId, int64_t>, ActionId> requeues_;
   std::map<std::pair<core::NodeKey, std::string>, ActionId> replacements_;
   std::map<core::NodeKey, uint64_t> newest_on_node_;

@@ -146,7 +146,11 @@ void Cluster::report(SimNode& node, core::EventBody body) {
 
 void Cluster::send_report(SimNode& node, uint64_t number) {
   const uint64_t life = node.life;
-  send_up(node, node.reports.at(number), [this, &node, life, number](const core::StepResult&) {
+  const core::EventBody& body = node.reports.at(number);
+  send_up(node, body, [this, &node, life, number, body](const core::StepResult&) {
+    if (const auto* unfit = std::get_if<core::UnfitStepFound>(&body)) {
+      checkers_.unfit_step_acknowledged(*unfit);
+    }
     if (node.life != life || node.bound == 0) return;
     send_down(node, [&node, number] { node.reports.erase(number); });
   });
