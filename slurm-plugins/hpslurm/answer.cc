@@ -26,7 +26,7 @@ ErrorCode classify(int code) {
     case ESLURM_JOB_FINISHED:
     case ESLURM_JOB_NOT_RUNNING:
     case ESLURM_JOB_NOT_PENDING:
-    case ESLURM_JOB_SETTING_DB_INX:
+    case kAwaitsAccountingIndex:
     case ESLURM_TRANSITION_STATE_NO_UPDATE:
     case ESLURM_DISABLED:
     case SLURM_PROTOCOL_VERSION_ERROR:

@@ -243,7 +243,7 @@ Answer requeue(const json& arguments) {
   Outcome updated = update(id, change, "excluded nodes");
   // With slurmdbd a moment helps: it just registers the job. Without, a job that has lost a node
   // takes no change before its processes are gone, ours among them (docs/decisions/0903).
-  for (int i = 0; !updated.ok() && errno == ESLURM_JOB_SETTING_DB_INX && i < kUpdateAttempts; ++i) {
+  for (int i = 0; !updated.ok() && errno == kAwaitsAccountingIndex && i < kUpdateAttempts; ++i) {
     ::usleep(kUpdatePauseUs);
     updated = update(id, change, "excluded nodes");
   }

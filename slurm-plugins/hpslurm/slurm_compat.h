@@ -49,6 +49,14 @@ inline uint32_t job_id_of(const submit_response_msg_t& answer) { return answer.j
 inline uint32_t job_id_of(const slurm_job_info_t& job) { return job.job_id; }
 #endif
 
+// What slurmctld answers to a change of a job whose accounting index it is waiting for; nothing
+// since 24.11, which numbers jobs itself.
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 11, 0)
+inline constexpr int kAwaitsAccountingIndex = -1;
+#else
+inline constexpr int kAwaitsAccountingIndex = ESLURM_JOB_SETTING_DB_INX;
+#endif
+
 // --gres=gpu:8 is gres:gpu:8 on the wire until 23.02 and gres/gpu:8 since.
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
 using HostList = hostlist_t*;
