@@ -3,7 +3,9 @@
 
 namespace hpctl {
 
-bool is_recovery_requested(const SlurmNode& node) { return node.reason.rfind("Action:", 0) == 0; }
+bool is_recovery_requested(const SlurmNode& node) {
+  return node.is_unusable() && node.reason.rfind("Action:", 0) == 0;
+}
 
 bool is_given_up(const SlurmNode& node) {
   return node.state == "DOWN" && node.reason.rfind("Not responding", 0) == 0;

@@ -95,7 +95,7 @@ TEST(NodeReplacement, StringsAreExact) {
 }
 
 TEST(NodeReplacement, IsAskedForOnceAndOnlyWhenWorkHasLeft) {
-  SlurmNode bad = node("n1", "MIXED");
+  SlurmNode bad = node("n1", "MIXED", {"FAIL"});
   bad.instance_id = "i-1";
   EXPECT_EQ(next_step(bad, "i-1", true), ReplacementStep::kWait);
   EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kAsk);
@@ -113,6 +113,12 @@ TEST(NodeReplacement, IsAskedForOnceAndOnlyWhenWorkHasLeft) {
   bad.reason = "Action:Replace";
   bad.instance_id = "i-2";
   EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kReplaced);
+}
+
+TEST(NodeReplacement, AReasonThatOutlivedItsFaultIsNoRequest) {
+  const SlurmNode back = node("n1", "IDLE", {}, "Action:Replace");
+  EXPECT_FALSE(is_recovery_requested(back));
+  EXPECT_EQ(next_step(back, "i-1", false), ReplacementStep::kAsk);
 }
 
 }  // namespace
