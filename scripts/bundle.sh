@@ -7,7 +7,7 @@
 #   (release, build/PRESET/hpctl-bundle.tar.gz, all programs that are built)
 #
 #   bin/        what to call: picks the way to run the program of the same name in libexec/
-#   libexec/    the programs; they find lib/ by a relative RPATH
+#   libexec/    the programs, the trainer's engine; they find lib/ by a relative RPATH
 #   lib/        their libraries; lib/glibc/ the C library with its loader, used only where the
 #               machine's own is older than the build's
 #   share/hpctl data files; src/ the sources of hpslurm and the SPANK plugin, which are compiled
@@ -52,13 +52,10 @@ is_glibc() {
 glibc_directory=
 is_static() { ! readelf -lW "$1" | grep -q ' INTERP '; }
 
-for program in "${programs[@]}"; do
-  if is_static "$bin/$program"; then  # Slurm executes the shim by descriptor, in any root
-    strip -o "$root/bin/$program" "$bin/$program"
-    continue
-  fi
-  strip -o "$root/libexec/$program" "$bin/$program"
-  patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$root/libexec/$program"
+add_libexec() {  # add_libexec NAME: with every library it needs
+  local path name
+  strip -o "$root/libexec/$1" "$bin/$1"
+  patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$root/libexec/$1"
   while read -r path; do
     name=$(basename "$path")
     if is_glibc "$name"; then
@@ -69,7 +66,16 @@ for program in "${programs[@]}"; do
       chmod u+w "$root/lib/$name"
       patchelf --force-rpath --set-rpath '$ORIGIN' "$root/lib/$name"
     fi
-  done < <(ldd "$bin/$program" | awk '/=> \// {print $3} /^\t\// {print $1}')
+  done < <(ldd "$bin/$1" | awk '/=> \// {print $3} /^\t\// {print $1}')
+}
+
+for program in "${programs[@]}"; do
+  if is_static "$bin/$program"; then  # Slurm executes the shim by descriptor, in any root
+    strip -o "$root/bin/$program" "$bin/$program"
+    continue
+  fi
+  add_libexec "$program"
+  [ "$program" != hptrain ] || add_libexec libhptrain_engine.so  # which it opens (decision 0203)
 done
 # Names of users and hosts are looked up by libraries that nobody links.
 for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
@@ -122,6 +128,12 @@ exec "\$root/lib/glibc/ld-linux-x86-64.so.2" --library-path "\$root/lib/glibc:\$
 EOF
   chmod +x "$root/bin/$program"
 done
+
+# Its version is that of the engine with LibTorch, which nothing else would miss here.
+[ ! -e "$root/bin/hptrain" ] || "$root/bin/hptrain" --version >/dev/null || {
+  echo "bundle.sh: hptrain does not run from the bundle (see above); none was made" >&2
+  exit 1
+}
 
 mkdir -p "$(dirname "$output")"
 tar -C "$stage" --owner=0 --group=0 -czf "$output.new" hpctl
