@@ -37,7 +37,7 @@ Options:
                "device_bytes", "fits", "flops_per_token", "flops_per_token_causal",
                "flops_per_step", "step_s": [low, high], "mfu": [low, high], "send_bytes",
                "advice": [{"change", "reason"}]}; without a GPU no device_bytes, fits, step_s, mfu
-               and advice
+               and advice; with memory.offload "host_memory", like "memory"
 
 Exit codes: 0 planned, 1 it does not fit, 2 wrong arguments or job file
 )";
@@ -96,18 +96,23 @@ Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   return plan;
 }
 
-void print_json(const Terminal& terminal, const Plan& plan) {
-  nlohmann::ordered_json memory = nlohmann::ordered_json::array();
-  for (const MemoryPart& part : plan.memory.parts) {
-    memory.push_back({{"name", part.name}, {"bytes", part.bytes}, {"why", part.why}});
+nlohmann::ordered_json json_of(const std::vector<MemoryPart>& parts) {
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const MemoryPart& part : parts) {
+    array.push_back({{"name", part.name}, {"bytes", part.bytes}, {"why", part.why}});
   }
+  return array;
+}
+
+void print_json(const Terminal& terminal, const Plan& plan) {
   nlohmann::ordered_json document = {{"parameters", parameter_count(plan.blocks)},
                                      {"world_size", plan.setting.world_size()},
-                                     {"memory", memory},
+                                     {"memory", json_of(plan.memory.parts)},
                                      {"total_bytes", plan.memory.total()},
                                      {"flops_per_token", plan.flops.whole},
                                      {"flops_per_token_causal", plan.flops.causal},
                                      {"flops_per_step", plan.flops.whole * plan.tokens_per_step()}};
+  if (!plan.memory.host.empty()) document["host_memory"] = json_of(plan.memory.host);
   if (plan.speed) {
     const SpeedPlan& s = *plan.speed;
     document["device_bytes"] = plan.device->memory_bytes;
@@ -135,9 +140,30 @@ void print_speed(const Terminal& terminal, const Plan& plan) {
                                    : std::string())
                << text(", communication %.3g s (%s GiB sent per worker)\n", s.communication_s,
                        gib(s.send_bytes).c_str())
+               << (s.offload_s > 0
+                       ? text("  offloaded state to the GPU and back %.3g s\n", s.offload_s)
+                       : std::string())
                << "  assumed: " << kUsualMfuSource << ";\n"
                << "  three quarters of a link's bandwidth; communication hidden behind computation "
                   "where that lasts longer\n";
+}
+
+// Whether it fits there, the plan cannot know.
+void print_host_memory(const Terminal& terminal, const Plan& plan) {
+  if (!plan.setting.train.memory.offload.empty() && plan.device == nullptr) {
+    terminal.out << "\nmemory.offload moves nothing here: a CPU's memory is the host's.\n";
+  }
+  if (plan.memory.host.empty()) return;
+  terminal.out << "\n";
+  Table table({"HOST MEMORY OF A WORKER", "GIB", "HOW"});
+  double total = 0;
+  for (const MemoryPart& part : plan.memory.host) {
+    table.add({part.name, gib(part.bytes), part.why});
+    total += part.bytes;
+  }
+  table.add({"total", gib(total),
+             "times " + std::to_string(plan.setting.workers_per_node) + " on each node"});
+  table.print(terminal);
 }
 
 void print_text(const Terminal& terminal, const Plan& plan) {
@@ -159,6 +185,7 @@ void print_text(const Terminal& terminal, const Plan& plan) {
   }
   table.add({"total", gib(plan.memory.total()), of}, plan.fits() ? Colour::kNone : Colour::kRed);
   table.print(terminal);
+  print_host_memory(terminal, plan);
   terminal.out << text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
                        plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
                << text("Operations per step:  %.4g TFLOP in %.0f tokens\n",

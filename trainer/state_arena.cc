@@ -89,7 +89,15 @@ Result<StateArena> StateArena::create(int fd, const ArenaGeometry& geometry) {
 }
 
 StateArena StateArena::create(Device& device, const ArenaGeometry& geometry) {
-  return {geometry, device};
+  return {
+      geometry, device,
+      DeviceArray<std::byte>(device, static_cast<size_t>(geometry.slots) * geometry.slot_bytes())};
+}
+
+StateArena StateArena::create_offloaded(Device& device, const ArenaGeometry& geometry) {
+  return {geometry, host_device(),
+          DeviceArray<std::byte>::on_host(
+              device, static_cast<size_t>(geometry.slots) * geometry.slot_bytes())};
 }
 
 StateArena::StateArena(ArenaGeometry geometry, void* memory)
@@ -101,11 +109,11 @@ StateArena::StateArena(ArenaGeometry geometry, void* memory)
   write_header();
 }
 
-StateArena::StateArena(ArenaGeometry geometry, Device& device)
+StateArena::StateArena(ArenaGeometry geometry, Device& device, DeviceArray<std::byte> memory)
     : geometry_(std::move(geometry)),
       device_(device),
       own_header_(std::make_unique<ArenaHeader>()),
-      device_memory_(device, static_cast<size_t>(geometry_.slots) * geometry_.slot_bytes()),
+      device_memory_(std::move(memory)),
       header_(own_header_.get()),
       state_(device_memory_.data()) {
   write_header();

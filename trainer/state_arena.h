@@ -2,7 +2,8 @@
 // The state arena: this rank's shards of parameters and AdamW moments, in memory that outlives the
 // process when the holder hands over a memfd (worker_abi.h, kArenaFd). On a GPU they are in its
 // memory, in one slot, which a step overwrites in place: its memory is dear, nothing of it outlives
-// the process, and what is known to be unfit is left out before the step.
+// the process, and what is known to be unfit is left out before the step. Where it is offloaded
+// (offloaded_state.h) that slot is in host memory from which the GPU copies.
 //
 // Bytes, native endianness, every part 64-byte aligned:
 //
@@ -93,6 +94,8 @@ class StateArena {
   static Result<StateArena> create(int fd, const ArenaGeometry& geometry);
   // In memory of a device, which outlives it. Throws as Device::allocate.
   static StateArena create(Device& device, const ArenaGeometry& geometry);
+  // In host memory from which that device copies (memory.offload); likewise.
+  static StateArena create_offloaded(Device& device, const ArenaGeometry& geometry);
   ~StateArena();
   StateArena(StateArena&& other) noexcept;
   StateArena(const StateArena&) = delete;
@@ -120,13 +123,14 @@ class StateArena {
   void seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation,
             const LossScaleRecord& loss_scale = {});
 
+  // Whose memory the state is in: the host's where it is offloaded.
   Device& device() const { return device_; }
   const ArenaGeometry& geometry() const { return geometry_; }
   const ArenaHeader& header() const { return *header_; }
 
  private:
   StateArena(ArenaGeometry geometry, void* memory);
-  StateArena(ArenaGeometry geometry, Device& device);
+  StateArena(ArenaGeometry geometry, Device& device, DeviceArray<std::byte> memory);
   void write_header();
   bool is_bf16(StateKind kind) const {
     return kind != StateKind::kParam && geometry_.moment_bytes == 2;

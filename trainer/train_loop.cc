@@ -19,6 +19,7 @@
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/stability.h"
 #include "trainer/plan/gpu_models.h"
+#include "trainer/plan/memory_plan.h"
 #include "trainer/runtime.h"
 #include "trainer/stop_request.h"
 
@@ -152,6 +153,7 @@ Outcome TrainLoop::load_state() {
                       at::Device(device_.name()));
   engine_ = std::make_unique<FullySharded>(*model_, state_->blocks(), *comms_, train, sharding_,
                                            compute_type(train), device_);
+  note_offload();
   saver_ = std::make_unique<Saver>(workload_, *state_, comms_->world());
   if (!workload_.ledger_dir.empty()) {
     HP_TRY_ASSIGN(ledger_,
@@ -161,6 +163,20 @@ Outcome TrainLoop::load_state() {
   last_save_began_ = Clock::now();
   log_phase("load");
   return Ok{};
+}
+
+void TrainLoop::note_offload() const {
+  if (workload_.rank != 0 || workload_.train.memory.offload.empty()) return;
+  const PlanSetting setting = {.train = workload_.train,
+                               .nodes = 1,
+                               .workers_per_node = workload_.world_size,
+                               .gpu = !device_.is_host()};
+  double bytes = 0;
+  for (const MemoryPart& part : plan_memory(setting, state_->blocks()).host) bytes += part.bytes;
+  log_info(device_.is_host()
+               ? "memory.offload moves nothing here: a CPU's memory is the host's"
+               : "memory.offload takes " + std::to_string(static_cast<int64_t>(bytes) >> 20) +
+                     " MiB of host memory per worker");
 }
 
 void TrainLoop::open_metrics() {
@@ -221,7 +237,7 @@ Outcome TrainLoop::test() { return test_ ? evaluate(*test_, "test") : Outcome(Ok
 Outcome TrainLoop::evaluate(Validation& part, const char* name) {
   const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const ValidationResult found,
-                part.run(*engine_, state_->parameter_shards(), comms_->world()));
+                part.run(*engine_, state_->weight_shards(), comms_->world()));
   if (workload_.rank != 0) return Ok{};
   metrics_->append_evaluation({.part = name,
                                .step = state_->step(),
@@ -253,7 +269,7 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
   times_.lap(StepPart::kData);
   schedule_.clear();
   engine_->set_trace(trace_.active() ? &schedule_ : nullptr);
-  engine_->begin_step(state_->parameter_shards(), static_cast<int>(batches.size()));
+  engine_->begin_step(state_->weight_shards(), static_cast<int>(batches.size()));
   const double scale = loss_factor() / static_cast<double>(step_tokens_);
   double loss_sum = 0;
   for (const MicroBatch& batch : batches) {

@@ -69,6 +69,7 @@ class TrainLoop {
   Outcome go_back();
   void tell(const UnfitStep& unfit);
   void update(const StepSums& sums, const StepSamples& samples, double lr);
+  void note_offload() const;
   void open_metrics();
   void report(const StepSums& sums, double lr);
   StepMetrics measure(const StepSums& sums, double lr) const;

@@ -10,6 +10,7 @@
 #include "trainer/checkpoint/loader.h"
 #include "trainer/model/initial_values.h"
 #include "trainer/optim/loss_scaler.h"
+#include "trainer/plan/memory_plan.h"
 
 namespace hpctl {
 
@@ -23,10 +24,12 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   const bool bf16_moments = workload.train.optimizer.moments == "bf16";
   if (bf16_moments) geometry.moment_bytes = 2;
   geometry.slots = device.is_host() ? 2 : 1;
-  auto arena = device.is_host() ? StateArena::create(arena_fd, geometry)
-                                : Result<StateArena>(StateArena::create(device, geometry));
+  auto arena = make_arena(arena_fd, geometry, workload.train, device);
   if (!arena.ok()) return arena.error();
   TrainingState state(std::move(arena).value(), workload, sharding.mesh, std::move(blocks));
+  if (!device.is_host() && offloads_optimizer(workload.train)) {
+    state.offloaded_ = std::make_unique<OffloadedState>(device, geometry, workload.train);
+  }
   state.data_ = data;
   state.environment_ = environment;
   if (bf16_moments) state.environment_["moments"] = "bf16";
@@ -36,14 +39,30 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   } else {
     HP_TRY(state.load(workload.resume_checkpoint));
   }
-  state.arena_.seal(state.slot_, state.step_, state.sample_cursor_, workload.generation,
-                    state.loss_scale_);
+  state.seal_filled();
   return state;
+}
+
+Result<StateArena> TrainingState::make_arena(int arena_fd, const ArenaGeometry& geometry,
+                                             const TrainSpec& train, Device& device) {
+  if (device.is_host()) return StateArena::create(arena_fd, geometry);
+  if (offloads_optimizer(train)) return StateArena::create_offloaded(device, geometry);
+  return StateArena::create(device, geometry);
+}
+
+// After a beginning or a checkpoint was put into the arena.
+void TrainingState::seal_filled() {
+  if (offloaded_) offloaded_->refresh(arena_);
+  arena_.seal(slot_, step_, sample_cursor_, workload_.generation, loss_scale_);
 }
 
 TrainingState::TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
                              std::vector<Block> blocks)
-    : arena_(std::move(arena)), workload_(workload), mesh_(mesh), blocks_(std::move(blocks)) {}
+    : arena_(std::move(arena)), workload_(workload), mesh_(mesh), blocks_(std::move(blocks)) {
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    decay_.push_back(decay_ranges(blocks_[b], padded_shard(b)));
+  }
+}
 
 ElementRange TrainingState::padded_shard(size_t block) const {
   const int64_t capacity = geometry().block_capacity[block];
@@ -153,10 +172,11 @@ void TrainingState::note_inexact(const Manifest& loaded) {
   }
 }
 
-std::vector<const float*> TrainingState::parameter_shards() {
-  std::vector<const float*> shards;
+WeightShards TrainingState::weight_shards() {
+  if (offloaded_) return offloaded_->weights(arena_);
+  WeightShards shards;
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    shards.push_back(arena_.state(slot_, StateKind::kParam, b));
+    shards.push_back({.values = arena_.state(slot_, StateKind::kParam, b)});
   }
   return shards;
 }
@@ -166,6 +186,19 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
   const int target = (slot_ + 1) % geometry().slots;
   arena_.device().after_downloads();
   arena_.unseal(target);
+  if (offloaded_) {
+    offloaded_->step(arena_, adam, decay_, gradients);
+  } else {
+    update_in_arena(target, adam, gradients);
+  }
+  ++step_;
+  sample_cursor_ = next_cursor;
+  arena_.seal(target, step_, sample_cursor_, workload_.generation, loss_scale_);
+  slot_ = target;
+}
+
+void TrainingState::update_in_arena(int target, const AdamStep& adam,
+                                    const std::vector<const float*>& gradients) {
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const ElementRange shard = padded_shard(b);
     const auto step_with = [&](auto moment, ElementRange part, bool decayed) {
@@ -177,28 +210,16 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
           {arena_.state(target, StateKind::kParam, b) + at, moment(target, StateKind::kExpAvg) + at,
            moment(target, StateKind::kExpAvgSq) + at});
     };
-    const auto update = [&](ElementRange part, bool decayed) {
+    for (const DecayRange& part : decay_[b]) {
       if (geometry().moment_bytes == sizeof(float)) {
-        step_with([&](int slot, StateKind kind) { return arena_.state(slot, kind, b); }, part,
-                  decayed);
+        step_with([&](int slot, StateKind kind) { return arena_.state(slot, kind, b); }, part.range,
+                  part.decayed);
       } else {
-        step_with([&](int slot, StateKind kind) { return arena_.bf16_state(slot, kind, b); }, part,
-                  decayed);
+        step_with([&](int slot, StateKind kind) { return arena_.bf16_state(slot, kind, b); },
+                  part.range, part.decayed);
       }
-    };
-    // Tensor by tensor, each with the gap behind it, whose zeros stay zeros.
-    for (const TensorSlot& tensor : blocks_[b].tensors) {
-      const ElementRange whole = {tensor.offset, align_elements(tensor.offset + tensor.numel)};
-      const ElementRange part = intersect(shard, whole);
-      if (!part.empty()) update(part, !tensor.no_decay);
     }
-    const ElementRange behind = intersect(shard, {blocks_[b].numel, shard.end});
-    if (!behind.empty()) update(behind, false);
   }
-  ++step_;
-  sample_cursor_ = next_cursor;
-  arena_.seal(target, step_, sample_cursor_, workload_.generation, loss_scale_);
-  slot_ = target;
 }
 
 void TrainingState::skip(const std::vector<SampleRange>& samples) {
@@ -220,7 +241,7 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
   skipped_ = normalized(std::move(skipped_));
   stability_.skips = skips;
   loss_scale_.overflows = overflows;
-  arena_.seal(slot_, step_, sample_cursor_, workload_.generation, loss_scale_);
+  seal_filled();
   return Ok{};
 }
 

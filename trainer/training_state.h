@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "common/base/workload.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/data/step_samples.h"
+#include "trainer/offloaded_state.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/mesh.h"
@@ -38,9 +40,9 @@ class TrainingState {
   uint64_t sample_cursor() const { return sample_cursor_; }
   const std::vector<SampleRange>& skipped() const { return skipped_; }
 
-  // This rank's parameter shard of each block, on the device. In host memory valid until the second
-  // apply() from now, elsewhere until the next.
-  std::vector<const float*> parameter_shards();
+  // This rank's shard of each block's weights, for FullySharded. In the host's arena valid until
+  // the second apply() from now, elsewhere until the next.
+  WeightShards weight_shards();
   // Of the newest sealed state, elements `range` of a block, which this rank must hold.
   void read_sealed(StateKind kind, size_t block, ElementRange range, std::span<float> out) {
     arena_.read(slot_, kind, block, range.begin - padded_shard(block).begin, out);
@@ -51,6 +53,7 @@ class TrainingState {
                       host);
   }
   size_t element_bytes(StateKind kind) const { return arena_.element_bytes(kind); }
+  // Whose memory the state is in: the host's where it is offloaded.
   Device& device() const { return arena_.device(); }
   const ArenaGeometry& geometry() const { return arena_.geometry(); }
   // This rank's range of a block, with the padding behind the block's end.
@@ -80,6 +83,8 @@ class TrainingState {
  private:
   TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
                 std::vector<Block> blocks);
+  static Result<StateArena> make_arena(int arena_fd, const ArenaGeometry& geometry,
+                                       const TrainSpec& train, Device& device);
 
   // In host memory a block's part of the state itself, else `otherwise`, which must be written
   // back.
@@ -87,12 +92,17 @@ class TrainingState {
   void fill_from_seed();
   void begin_from_seed();
   Outcome load(const std::string& checkpoint);
+  void seal_filled();
+  void update_in_arena(int target, const AdamStep& adam,
+                       const std::vector<const float*>& gradients);
   void note_inexact(const Manifest& loaded);
 
   StateArena arena_;
   Workload workload_;
   Mesh mesh_;
   std::vector<Block> blocks_;
+  std::vector<std::vector<DecayRange>> decay_;  // of this rank's shards
+  std::unique_ptr<OffloadedState> offloaded_;   // null = the state is where the device computes
   DataIdentity data_;
   Environment environment_;
   int slot_ = 0;  // of the newest sealed state

@@ -24,7 +24,7 @@ bool Validation::due(uint64_t step) const {
   return step % every == 0 || step == static_cast<uint64_t>(workload_->train.steps);
 }
 
-Result<ValidationResult> Validation::run(FullySharded& engine, std::vector<const float*> shards,
+Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shards,
                                          Communicator& comm) {
   const auto micro = static_cast<uint64_t>(workload_->train.batch.micro);
   const auto world = static_cast<uint64_t>(workload_->world_size);

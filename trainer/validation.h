@@ -33,8 +33,7 @@ class Validation {
   bool due(uint64_t step) const;
   // All ranks at the same step, between two steps of the engine; `shards` as
   // for begin_step.
-  Result<ValidationResult> run(FullySharded& engine, std::vector<const float*> shards,
-                               Communicator& comm);
+  Result<ValidationResult> run(FullySharded& engine, WeightShards shards, Communicator& comm);
 
  private:
   Validation(const Workload& workload, EvaluationPart part);

@@ -25,7 +25,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OptimizerSpec, lr, beta1, beta2,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ScheduleSpec, name, unit, warmup_steps, decay_steps,
                                                 decay, min_lr_ratio)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossSpec, z_loss, chunk_tokens)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemorySpec, activation_checkpointing, every)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemorySpec, activation_checkpointing, every,
+                                                offload)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StabilitySpec, policy, spikes, window, z_score,
                                                 factor, rollback_steps, skip_steps, max_skips,
                                                 reexecute)

@@ -161,6 +161,9 @@ void check_parallelism(const TrainSpec& t, int64_t world_size, SpecChecks& check
   checks.one_of(memory + "activation_checkpointing", t.memory.activation_checkpointing,
                 {"none", "operations", "selective", "full"});
   checks.range(memory + "every", t.memory.every, 1, 10'000);
+  for (const std::string& part : t.memory.offload) {
+    checks.one_of(memory + "offload", part, {"optimizer"});
+  }
 }
 
 void check_blend(const DataSpec& data, SpecChecks& checks) {

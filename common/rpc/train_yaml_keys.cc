@@ -293,6 +293,10 @@ constexpr JobYamlKey kKeys[] = {
      HP_READ(train->memory.activation_checkpointing)},
     {"workload.train.memory.every", kValue, "integer", "2", "1 to 10000",
      "k of selective.", HP_READ(train->memory.every)},
+    {"workload.train.memory.offload", kValue, "list", "[]", "optimizer",
+     "What a GPU leaves in host memory. optimizer: fp32 parameters and moments, which pass through "
+     "the GPU in pieces at each step; the bits stay the same. On a CPU there is nothing to move.",
+     [](YamlValue& v, JobSpec& s) { v.read_words(s.train->memory.offload); }},
     {"workload.train.precision", kValue, "text", "bf16", "bf16, fp16, fp32",
      "Of the forward and backward pass; weights and reductions are fp32 always. fp16 scales the "
      "loss; on a CPU its products are computed in fp32 and rounded to fp16, which is slow.",

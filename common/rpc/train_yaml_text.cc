@@ -94,6 +94,7 @@ void put_train(YAML::Emitter& out, const TrainSpec& t) {
   out << EndMap << Key << "memory" << Value << BeginMap;
   put(out, "activation_checkpointing", t.memory.activation_checkpointing);
   put(out, "every", t.memory.every);
+  out << Key << "offload" << Value << YAML::Flow << t.memory.offload;
   out << EndMap;
   put(out, "precision", t.precision);
   out << Key << "loss_scale" << Value << BeginMap;

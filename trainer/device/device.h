@@ -49,6 +49,7 @@ class Device {
   virtual void add(const float* from, float* to, int64_t count) = 0;
   // As bf16_rounding.h.
   virtual void round_to_bf16(const float* from, uint16_t* to, int64_t count) = 0;
+  virtual void round_to_fp16(const float* from, uint16_t* to, int64_t count) = 0;
   // Over all parts, in fp64, added in an order that depends on their sizes alone.
   virtual double sum_of_squares(const std::vector<std::span<const float>>& parts) = 0;
   // As adamw.h; source and target may be the same where the device is not the host.
@@ -58,14 +59,20 @@ class Device {
                      const AdamSource<float, uint16_t>& from,
                      const AdamTarget<float, uint16_t>& to) = 0;
 
-  // Copies to host memory of allocate_host() beside the work that follows. It begins when all given
-  // before is done; what changes the memory calls after_downloads() first, so that it happens
-  // behind the copy; await_downloads(), on any thread, returns when the copies begun are there.
+  // Copies to host memory of allocate_host(), which throws as allocate(), beside the work that
+  // follows. A copy begins when all given before is done; what changes the memory calls
+  // after_downloads() first, so that it happens behind the copy; await_downloads(), on any thread,
+  // returns when the copies begun are there.
   virtual void* allocate_host(size_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
   virtual void begin_download(const void* from, void* host, size_t bytes) = 0;
   virtual void after_downloads() = 0;
   virtual void await_downloads() = 0;
+  // The same from there to the device. A copy begins when all given before is done, and the
+  // downloads begun before; what uses the memory calls after_uploads() first. The host memory stays
+  // as it is until then.
+  virtual void begin_upload(const void* host, void* to, size_t bytes) = 0;
+  virtual void after_uploads() = 0;
 
   // Between host and device memory; done on return.
   virtual void upload(const void* host, void* to, size_t bytes) = 0;
@@ -108,13 +115,19 @@ class HostStaging {
   size_t size_ = 0;
 };
 
-// `count` values of memory on a device.
+// `count` values of memory on a device, or of its allocate_host().
 template <typename T>
 class DeviceArray {
  public:
   DeviceArray() = default;
   DeviceArray(Device& device, size_t count)
-      : memory_(device.allocate(count * sizeof(T)), Release{&device}), count_(count) {}
+      : memory_(device.allocate(count * sizeof(T)), Release{&device, false}), count_(count) {}
+  static DeviceArray on_host(Device& device, size_t count) {
+    DeviceArray made;
+    made.memory_ = {device.allocate_host(count * sizeof(T)), Release{&device, true}};
+    made.count_ = count;
+    return made;
+  }
 
   T* data() const { return static_cast<T*>(memory_.get()); }
   size_t size() const { return count_; }
@@ -122,7 +135,10 @@ class DeviceArray {
  private:
   struct Release {
     Device* device = nullptr;
-    void operator()(void* memory) const { device->release(memory); }
+    bool host = false;
+    void operator()(void* memory) const {
+      host ? device->release_host(memory) : device->release(memory);
+    }
   };
   std::unique_ptr<void, Release> memory_;
   size_t count_ = 0;

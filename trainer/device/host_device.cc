@@ -37,6 +37,9 @@ class HostDevice final : public Device {
   void round_to_bf16(const float* from, uint16_t* to, int64_t count) override {
     hpctl::round_to_bf16(from, to, count);
   }
+  void round_to_fp16(const float* from, uint16_t* to, int64_t count) override {
+    hpctl::round_to_fp16(from, to, count);
+  }
   double sum_of_squares(const std::vector<std::span<const float>>& parts) override {
     double sum = 0;
     for (const std::span<const float> part : parts) {
@@ -61,6 +64,10 @@ class HostDevice final : public Device {
   }
   void after_downloads() override {}
   void await_downloads() override {}
+  void begin_upload(const void* host, void* to, size_t bytes) override {
+    std::memcpy(to, host, bytes);
+  }
+  void after_uploads() override {}
   void upload(const void* host, void* to, size_t bytes) override { std::memcpy(to, host, bytes); }
   void download(const void* from, void* host, size_t bytes) override {
     std::memcpy(host, from, bytes);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 
+#include "common/base/log.h"
 #include "trainer/comm/cuda_api.h"
 #include "trainer/comm/nccl_api.h"
 #include "trainer/comm/nccl_communicator.h"
@@ -44,7 +46,9 @@ TorchDevice::TorchDevice(at::Device device) : device_(device) {
   if (!device_.is_cuda()) return;
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
   compat::compute_deterministically();
-  copies_ = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device_);
+  const c10::impl::VirtualGuardImpl cuda(at::kCUDA);
+  downloads_ = cuda.getStreamFromGlobalPool(device_);
+  uploads_ = cuda.getStreamFromGlobalPool(device_);
 }
 
 std::string TorchDevice::product() const {
@@ -78,6 +82,10 @@ void TorchDevice::round_to_bf16(const float* from, uint16_t* to, int64_t count) 
   view(to, count, at::kBFloat16).copy_(view(from, count, at::kFloat));
 }
 
+void TorchDevice::round_to_fp16(const float* from, uint16_t* to, int64_t count) {
+  view(to, count, at::kHalf).copy_(view(from, count, at::kFloat));
+}
+
 double TorchDevice::sum_of_squares(const std::vector<std::span<const float>>& parts) {
   at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
   for (const std::span<const float> part : parts) {
@@ -95,9 +103,9 @@ void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
   const bool in_place = from.param == to.param;
   if (device_.is_cuda() && in_place && compat::kHasFusedAdamW) {
     const auto options = at::TensorOptions(at::kFloat).device(device_);
-    if (!number_.defined() || number_value_ != step.number) {
+    if (!number_.defined() || number_value_ != step.number || scale_value_ != step.gradient_scale) {
       number_ = at::full({}, number_value_ = step.number, options);
-      inverse_scale_ = at::full({}, 1.0 / step.gradient_scale, options);
+      inverse_scale_ = at::full({}, 1.0 / (scale_value_ = step.gradient_scale), options);
     }
     compat::fused_adamw(view(to.param, count, at::kFloat), view(from.gradient, count, at::kFloat),
                         view(to.exp_avg, count, at::kFloat), view(to.exp_avg_sq, count, at::kFloat),
@@ -125,36 +133,73 @@ void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
   }
 }
 
+// Page-locked for a GPU, from its driver: LibTorch's own takes the next power of two.
 void* TorchDevice::allocate_host(size_t bytes) {
-  const auto options = at::TensorOptions(at::kByte).pinned_memory(device_.is_cuda());
-  const at::Tensor tensor =
-      at::empty({std::max<int64_t>(64, static_cast<int64_t>(bytes))}, options);
-  void* const memory = tensor.data_ptr();
+  const size_t size = std::max<size_t>(64, bytes);
+  void* memory = nullptr;
+  if (device_.is_cuda()) {
+    const auto cuda = cuda::load();
+    if (!cuda.ok() || (*cuda)->host_malloc(&memory, size) != cuda::kSuccess) {
+      log_error("no " + std::to_string(size >> 20) +
+                " MiB of page-locked host memory; a node with more memory, or less memory.offload");
+      throw std::bad_alloc();
+    }
+    return memory;
+  }
+  const at::Tensor tensor = at::empty({static_cast<int64_t>(size)}, at::TensorOptions(at::kByte));
+  memory = tensor.data_ptr();
   host_tensors_.emplace(memory, tensor);
   return memory;
 }
 
+void TorchDevice::release_host(void* memory) noexcept {
+  if (!device_.is_cuda()) {
+    host_tensors_.erase(memory);
+  } else if (const auto cuda = cuda::load(); cuda.ok()) {
+    (*cuda)->host_free(memory);
+  }
+}
+
+void TorchDevice::wait_for(const c10::Stream& first, const c10::Stream& then) const {
+  c10::Event done(at::kCUDA);
+  done.record(first);
+  done.block(then);
+}
+
+c10::Stream TorchDevice::computation() const {
+  return c10::impl::VirtualGuardImpl(at::kCUDA).getDefaultStream(device_);
+}
+
 void TorchDevice::begin_download(const void* from, void* host, size_t bytes) {
-  if (!copies_) return download(from, host, bytes);
-  const c10::impl::VirtualGuardImpl cuda(at::kCUDA);
-  c10::Event ready(at::kCUDA);
-  ready.record(cuda.getDefaultStream(device_));
-  ready.block(*copies_);
-  const c10::StreamGuard guard(*copies_);
+  if (!downloads_) return download(from, host, bytes);
+  wait_for(computation(), *downloads_);
+  const c10::StreamGuard guard(*downloads_);
   const auto count = static_cast<int64_t>(bytes);
   compat::tensor_over(host, count, at::kByte, "cpu")
       .copy_(view(from, count, at::kByte), /*non_blocking=*/true);
 }
 
 void TorchDevice::after_downloads() {
-  if (!copies_) return;
-  c10::Event done(at::kCUDA);
-  done.record(*copies_);
-  done.block(c10::impl::VirtualGuardImpl(at::kCUDA).getDefaultStream(device_));
+  if (downloads_) wait_for(*downloads_, computation());
 }
 
 void TorchDevice::await_downloads() {
-  if (copies_) copies_->synchronize();
+  if (downloads_) downloads_->synchronize();
+}
+
+void TorchDevice::begin_upload(const void* host, void* to, size_t bytes) {
+  if (!uploads_) return upload(host, to, bytes);
+  wait_for(computation(), *uploads_);
+  wait_for(*downloads_, *uploads_);
+  const c10::StreamGuard guard(*uploads_);
+  const auto count = static_cast<int64_t>(bytes);
+  view(to, count, at::kByte)
+      .copy_(compat::tensor_over(const_cast<void*>(host), count, at::kByte, "cpu"),
+             /*non_blocking=*/true);
+}
+
+void TorchDevice::after_uploads() {
+  if (uploads_) wait_for(*uploads_, computation());
 }
 
 void TorchDevice::upload(const void* host, void* to, size_t bytes) {

@@ -6,7 +6,8 @@
 // does, in the order of the calls. Collectives are on the NCCL communicator's stream: one begins
 // when what the default stream was given before is done, and the default stream waits for it where
 // its Collective::wait() is called (nccl_communicator.h). A checkpoint's copies of the state are on
-// a third stream; the next change of the state waits for them. Hence the engine's order of calls is
+// a third stream; the next change of the state waits for them. What comes from host memory
+// (memory.offload) is on a fourth. Hence the engine's order of calls is
 // the schedule: the gather of block i+1 is begun before block i computes and waited for after it,
 // so it runs beside it, and a buffer that is taken again is first written behind its last use.
 // Nothing here needs record_stream. The host waits twice a step and micro-batch: for the loss, and
@@ -39,6 +40,7 @@ class TorchDevice : public Device {
   void copy(const float* from, float* to, int64_t count) override;
   void add(const float* from, float* to, int64_t count) override;
   void round_to_bf16(const float* from, uint16_t* to, int64_t count) override;
+  void round_to_fp16(const float* from, uint16_t* to, int64_t count) override;
   double sum_of_squares(const std::vector<std::span<const float>>& parts) override;
   void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
              const AdamTarget<float>& to) override;
@@ -46,10 +48,12 @@ class TorchDevice : public Device {
              const AdamSource<float, uint16_t>& from,
              const AdamTarget<float, uint16_t>& to) override;
   void* allocate_host(size_t bytes) override;
-  void release_host(void* memory) noexcept override { host_tensors_.erase(memory); }
+  void release_host(void* memory) noexcept override;
   void begin_download(const void* from, void* host, size_t bytes) override;
   void after_downloads() override;
   void await_downloads() override;
+  void begin_upload(const void* host, void* to, size_t bytes) override;
+  void after_uploads() override;
   void upload(const void* host, void* to, size_t bytes) override;
   void download(const void* from, void* host, size_t bytes) override;
   Result<std::unique_ptr<Communicator>> make_communicator(
@@ -59,16 +63,21 @@ class TorchDevice : public Device {
 
  private:
   at::Tensor view(const void* memory, int64_t count, at::ScalarType type) const;
+  // On a GPU: what `then` is given from here on comes behind what `first` was given so far.
+  void wait_for(const c10::Stream& first, const c10::Stream& then) const;
+  c10::Stream computation() const;
 
   at::Device device_;
   std::map<void*, at::Tensor> tensors_;       // allocate()'s
-  std::map<void*, at::Tensor> host_tensors_;  // allocate_host()'s, page-locked
-  std::optional<c10::Stream> copies_;         // of a GPU: where downloads run
+  std::map<void*, at::Tensor> host_tensors_;  // allocate_host()'s without a GPU
+  std::optional<c10::Stream> downloads_;      // of a GPU
+  std::optional<c10::Stream> uploads_;        // of a GPU
   mutable int64_t peak_memory_ = 0;
   // Of the fused AdamW: scalars on the GPU, the same for all parts of one step.
   at::Tensor number_;
   at::Tensor inverse_scale_;
   double number_value_ = 0;
+  double scale_value_ = 0;
 };
 
 // The GPU of the worker with this number on its node where LibTorch was built for GPUs, else

@@ -101,7 +101,7 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
   outputs_.resize(blocks.size());
 }
 
-void FullySharded::begin_step(std::vector<const float*> shards, int micro_batches) {
+void FullySharded::begin_step(WeightShards shards, int micro_batches) {
   HP_CHECK(shards.size() == blocks_.size() && micro_batches_left_ == 0);
   for (size_t b = kEmbed; b <= head_; ++b) {
     if (blocks_[b]->gathered()) release(b);

@@ -48,9 +48,9 @@ class FullySharded {
                const TrainSpec& train, const Sharding& sharding, at::ScalarType compute,
                Device& device = host_device());
 
-  // Of a step of `micro_batches` calls of forward_backward; `shards[b]` is this rank's fp32 shard
-  // of block b, which stays as it is until the next begin_step.
-  void begin_step(std::vector<const float*> shards, int micro_batches);
+  // Of a step of `micro_batches` calls of forward_backward; `shards[b]` is this rank's shard of the
+  // weights of block b, which stays as it is until the next begin_step.
+  void begin_step(WeightShards shards, int micro_batches);
 
   // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of the objective * scale.
   // Returns this rank's sum of the cross entropy.
@@ -58,7 +58,7 @@ class FullySharded {
                                   const Documents& documents = {});
 
   // Between two steps: what evaluate() works with, until the next begin_step.
-  void begin_evaluation(std::vector<const float*> shards);
+  void begin_evaluation(WeightShards shards);
   // This rank's sum of the cross entropy of one micro-batch, without gradients.
   Result<double> evaluate(const at::Tensor& tokens, const at::Tensor& targets,
                           const Documents& documents = {});
@@ -110,7 +110,7 @@ class FullySharded {
   GradientReducer reducer_;
   std::vector<bool> recompute_;         // per block
   std::vector<Recomputed> recomputed_;  // per block; none unless cheap operations are done again
-  std::vector<const float*> shards_;
+  WeightShards shards_;
   Documents documents_;              // of the micro-batch under way
   std::vector<at::Tensor> inputs_;   // of each block in a micro-batch, detached
   std::vector<at::Tensor> outputs_;  // of embed and layers, with their graphs

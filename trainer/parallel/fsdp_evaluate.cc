@@ -9,7 +9,7 @@
 
 namespace hpctl {
 
-void FullySharded::begin_evaluation(std::vector<const float*> shards) {
+void FullySharded::begin_evaluation(WeightShards shards) {
   HP_CHECK(shards.size() == blocks_.size() && micro_batches_left_ == 0);
   for (size_t b = 0; b <= head_; ++b) {
     if (blocks_[b]->gathered()) release(b);

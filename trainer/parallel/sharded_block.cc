@@ -19,16 +19,15 @@ ShardedBlock::ShardedBlock(const Block& layout, Communicator& comm, at::ScalarTy
       device_(device) {
   HP_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
   const at::NoGradGuard no_grad;
-  // Views check their bounds when made, so the storage needs memory until they exist.
-  void* memory = parameter_buffers_.take();
-  flat_ = compat::tensor_over(memory, shard_elements_ * comm.world_size(), type, device.name());
+  // Views check their bounds when made, so the storage needs an address until they exist.
+  alignas(64) static std::byte nowhere;
+  flat_ = compat::tensor_over(&nowhere, shard_elements_ * comm.world_size(), type, device.name());
   for (const TensorSlot& slot : layout.tensors) {
     at::Tensor leaf = flat_.narrow(0, slot.offset, slot.numel).view(slot.shape).detach();
     leaf.set_requires_grad(true);
     parameters_.push_back(std::move(leaf));
   }
   point_at(nullptr, 0);
-  parameter_buffers_.give_back(memory);
 }
 
 ShardedBlock::~ShardedBlock() {
@@ -40,30 +39,38 @@ void ShardedBlock::point_at(void* memory, int64_t elements) {
   compat::set_storage_memory(flat_, memory, static_cast<size_t>(elements) * at::elementSize(type_));
 }
 
-Outcome ShardedBlock::begin_gather(const float* shard) {
+Outcome ShardedBlock::begin_gather(const WeightShard& shard) {
   HP_CHECK(state_ == State::kReleased);
   state_ = State::kGathering;
-  if (comm_.world_size() == 1 && type_ == at::kFloat) {
+  const bool whole = comm_.world_size() == 1;
+  if (whole && !shard.on_host && (shard.rounded || type_ == at::kFloat)) {
     // Only read: leaves are never written, and their gradients lie elsewhere.
-    point_at(const_cast<float*>(shard), shard_elements_);
+    point_at(const_cast<void*>(shard.values), shard_elements_);
     return Ok{};
   }
   buffer_ = parameter_buffers_.take();
   const size_t chunk_bytes = static_cast<size_t>(shard_elements_) * at::elementSize(type_);
-  std::byte* own = static_cast<std::byte*>(buffer_) + chunk_bytes * comm_.rank();
-  if (type_ == at::kBFloat16) {
-    device_.round_to_bf16(shard, reinterpret_cast<uint16_t*>(own), shard_elements_);
-  } else if (type_ == at::kHalf) {
-    const at::NoGradGuard no_grad;
-    const auto part = [&](const void* values, at::ScalarType type) {
-      return compat::tensor_over(const_cast<void*>(values), shard_elements_, type, device_.name());
-    };
-    part(own, at::kHalf).copy_(part(shard, at::kFloat));
-  } else {
-    device_.copy(shard, reinterpret_cast<float*>(own), shard_elements_);
-  }
+  fill(shard, static_cast<std::byte*>(buffer_) + chunk_bytes * comm_.rank(), chunk_bytes);
+  uploading_ = whole && shard.on_host;
+  // A collective begins behind the work of computation alone.
+  if (shard.on_host && !whole) device_.after_uploads();
   HP_TRY_ASSIGN(gather_, comm_.begin_all_gather(buffer_, chunk_bytes));
   return Ok{};
+}
+
+// This rank's part of the gathered block.
+void ShardedBlock::fill(const WeightShard& shard, std::byte* own, size_t bytes) {
+  const auto* values = static_cast<const float*>(shard.values);
+  if (shard.on_host) {
+    device_.begin_upload(shard.values, own, bytes);
+  } else if (shard.rounded || type_ == at::kFloat) {
+    // As bytes, which are a multiple of 32 in every type.
+    device_.copy(values, reinterpret_cast<float*>(own), static_cast<int64_t>(bytes / 4));
+  } else if (type_ == at::kBFloat16) {
+    device_.round_to_bf16(values, reinterpret_cast<uint16_t*>(own), shard_elements_);
+  } else {
+    device_.round_to_fp16(values, reinterpret_cast<uint16_t*>(own), shard_elements_);
+  }
 }
 
 Outcome ShardedBlock::finish_gather() {
@@ -71,6 +78,7 @@ Outcome ShardedBlock::finish_gather() {
   if (buffer_ != nullptr) {
     HP_TRY(gather_->wait());
     gather_.reset();
+    if (uploading_) device_.after_uploads();
     point_at(buffer_, flat_.numel());
   }
   state_ = State::kGathered;

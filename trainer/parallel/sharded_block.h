@@ -7,7 +7,8 @@
 // storage empty, although autograd keeps aliases of it for the backward pass; the next gather fills
 // it again with the same bytes. Tensors are never written through ATen in between, so autograd's
 // version counters see nothing to complain about. A shard that is the whole block, in the type of
-// computation, is used where it lies.
+// computation, is used where it lies. One in host memory (memory.offload) comes from there: before
+// the gather begins where there are peers, else beside the computation of the block before.
 //
 // Gradients gather in one flat fp32 buffer: each leaf's .grad is a view of it (fp32 also for bf16
 // leaves) and autograd adds in place.
@@ -22,6 +23,7 @@
 #include "trainer/compat/torch_compat.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/buffer_pool.h"
+#include "trainer/parallel/weight_shards.h"
 
 namespace hpctl {
 
@@ -40,8 +42,8 @@ class ShardedBlock {
 
   int64_t shard_elements() const { return shard_elements_; }
 
-  // `shard` holds shard_elements() fp32 values, which stay as they are until release.
-  Outcome begin_gather(const float* shard);
+  // `shard` holds shard_elements() values, which stay as they are until release.
+  Outcome begin_gather(const WeightShard& shard);
   Outcome finish_gather();
   // Valid to use between finish_gather and release, in the order of the layout's tensors.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
@@ -58,6 +60,7 @@ class ShardedBlock {
   enum class State { kReleased, kGathering, kGathered };
 
   void point_at(void* memory, int64_t elements);
+  void fill(const WeightShard& shard, std::byte* own, size_t bytes);
 
   Communicator& comm_;
   const Block& layout_;
@@ -70,6 +73,7 @@ class ShardedBlock {
   State state_ = State::kReleased;
   void* buffer_ = nullptr;  // of the pool, from begin_gather to release; null = shard used in place
   CollectivePtr gather_;
+  bool uploading_ = false;  // the gather is a copy from host memory
 };
 
 }  // namespace hpctl

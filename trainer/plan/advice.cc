@@ -34,6 +34,11 @@ class Search {
 
   bool fits(const PlanSetting& s) const { return memory(s) <= usable_; }
   double memory(const PlanSetting& s) const { return plan_memory(s, blocks_).total(); }
+  double host_memory(const PlanSetting& s) const {
+    double sum = 0;
+    for (const MemoryPart& part : plan_memory(s, blocks_).host) sum += part.bytes;
+    return sum * s.workers_per_node;
+  }
   double seconds(const PlanSetting& s) const {
     const SpeedPlan plan = plan_speed(s, blocks_, device_);
     return (plan.step_low_s + plan.step_high_s) / 2;
@@ -73,7 +78,10 @@ class Search {
             s.train.batch.micro = micro;
             s.train.loss.chunk_tokens = chunk;
             s.train.memory.activation_checkpointing = checkpointing;
-            all.push_back(std::move(s));
+            add(all, s);
+            if (s.train.memory.offload.empty()) continue;
+            s.train.memory.offload.clear();
+            add(all, s);
           }
         }
       }
@@ -81,11 +89,21 @@ class Search {
     return all;
   }
 
+  static void add(std::vector<PlanSetting>& all, const PlanSetting& s) {
+    if (!offloads_parameters(s.train) || !keeps_parameters(s.train)) all.push_back(s);
+  }
+
   const std::vector<Block>& blocks_;
   const GpuModel& device_;
   double usable_;
   const std::vector<std::string>& strategies_;
 };
+
+std::string list_of(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  return "[" + list + "]";
+}
 
 // One line per difference, each with its own effect on the given setting.
 std::vector<Advice> differences(const Search& search, const PlanSetting& from,
@@ -109,6 +127,12 @@ std::vector<Advice> differences(const Search& search, const PlanSetting& from,
                                     ? "there is room for parameters that stay gathered, which "
                                       "saves messages"
                                     : "shards more of what each worker holds")});
+  }
+  if (to.train.memory.offload != from.train.memory.offload) {
+    PlanSetting s = from;
+    s.train.memory.offload = to.train.memory.offload;
+    advice.push_back({"workload.train.memory.offload: " + list_of(to.train.memory.offload),
+                      effect(s, "nothing then travels between host and GPU")});
   }
   const std::string& checkpointing = to.train.memory.activation_checkpointing;
   if (checkpointing != from.train.memory.activation_checkpointing) {
@@ -136,6 +160,28 @@ std::vector<Advice> differences(const Search& search, const PlanSetting& from,
   return advice;
 }
 
+// What makes the job fit where it is, as one piece of advice: it is slower, and only the user knows
+// how much memory a node has.
+std::vector<Advice> offload_here(const Search& search, const PlanSetting& setting) {
+  for (const std::vector<std::string>& offload :
+       {std::vector<std::string>{"optimizer"}, {"optimizer", "parameters"}}) {
+    PlanSetting moved = setting;
+    moved.train.memory.offload = offload;
+    const auto best = search.best(moved);
+    if (!best) continue;
+    std::string change = "workload.train.memory.offload: " + list_of(offload);
+    for (const Advice& other : differences(search, moved, *best)) {
+      change += ", " + other.change.substr(std::string("workload.train.").size());
+    }
+    return {
+        {change, text("host memory %.0f GiB on each node: memory %.1f -> %.1f GiB, step %.3g -> "
+                      "%.3g s",
+                      gib(search.host_memory(*best)), gib(search.memory(setting)),
+                      gib(search.memory(*best)), search.seconds(setting), search.seconds(*best))}};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>& blocks,
@@ -143,6 +189,7 @@ std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>&
                            const std::vector<std::string>& strategies) {
   const Search search(blocks, device, memory_bytes, strategies);
   if (const auto best = search.best(setting)) return differences(search, setting, *best);
+  const std::vector<Advice> here = offload_here(search, setting);
   PlanSetting larger = setting;
   while (larger.nodes < kMaxNodes) {
     larger.nodes *= 2;
@@ -150,9 +197,12 @@ std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>&
     if (larger.train.batch.global % larger.world_size() != 0) break;
     larger.train.batch.micro = 1;
     if (const auto best = search.best(larger)) {
-      return differences(search, setting, *best);
+      std::vector<Advice> advice = differences(search, setting, *best);
+      for (const Advice& a : here) advice.push_back({"or instead " + a.change, a.reason});
+      return advice;
     }
   }
+  if (!here.empty()) return here;
   return {{"a device with more memory, or a larger workload.train.batch.global over more nodes",
            text("no number of nodes that divides the global batch, no strategy and no "
                 "checkpointing fits into %.0f %% of %.0f GiB",

@@ -16,6 +16,7 @@ struct GpuModel {
   double memory_bytes = 0;      // 0 = the machine's
   double link_bytes_per_s = 0;  // to the GPUs of the node, one direction
   double net_bytes_per_s = 0;   // to other nodes, per GPU, in instances that AWS offers
+  double host_bytes_per_s = 0;  // to the host's memory, one direction: PCIe 4, 5 or NVLink-C2C
   int per_node = 8;
 };
 

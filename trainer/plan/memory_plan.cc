@@ -71,6 +71,11 @@ bool recomputed(const TrainSpec& train, int64_t layer) {
          layer % memory.every == 0;
 }
 
+bool offloads(const TrainSpec& train, const char* what) {
+  const std::vector<std::string>& all = train.memory.offload;
+  return std::find(all.begin(), all.end(), what) != all.end();
+}
+
 // The head at its peak: logits, their log-softmax and its gradients, in fp32.
 double head_bytes(const PlanSetting& s) {
   const TrainSpec& t = s.train;
@@ -80,7 +85,31 @@ double head_bytes(const PlanSetting& s) {
   return rows * static_cast<double>(t.model.vocab) * 3 * kFp32;
 }
 
+// What remains of the state on a GPU whose optimizer is offloaded.
+void add_offloaded_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
+  const int32_t shards = shard_count(s);
+  const double shard = elements_of(blocks, shards);
+  const double c = compute_bytes(s.train);
+  const double state = kFp32 + (s.train.optimizer.moments == "bf16" ? 2 * 2 : 2 * kFp32);
+  const std::string of = " of 1/" + std::to_string(shards) + " of the parameters";
+  const bool weights_leave = offloads_parameters(s.train);
+  if (!weights_leave) {
+    plan.parts.push_back({"parameters", shard * c, s.train.precision + of});
+  } else if (c < kFp32) {
+    plan.host.push_back({"parameters", shard * c, s.train.precision + of});
+  }
+  const int64_t largest = shard_capacity(static_cast<int64_t>(largest_block(blocks)), shards);
+  const auto piece = static_cast<double>(std::min(kOffloadPiece, largest));
+  const double rounded = weights_leave && c < kFp32 ? c : 0;
+  plan.parts.push_back({"offloaded state", 2 * piece * (state + rounded),
+                        "two pieces on their way; the rest is in host memory"});
+  plan.host.push_back({"state", shard * state, "fp32 parameters and two moments" + of});
+  const double replicas = s.world_size() / shards;
+  plan.host.push_back({"save", shard * state / replicas, "the copy that a save writes"});
+}
+
 void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
+  if (s.gpu && offloads_optimizer(s.train)) return add_offloaded_state(plan, s, blocks);
   const int32_t shards = shard_count(s);
   const double shard = elements_of(blocks, shards);
   const double copies = s.gpu ? 1 : 3;
@@ -107,6 +136,10 @@ void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block
         {"gradients", shard * kFp32 + partial, "fp32 of 1/" + std::to_string(shards)});
     plan.parts.push_back({"gradient buffers", 2 * largest * kFp32, "two blocks in fp32"});
   }
+  // One shard in the type of computation is used where it lies.
+  const bool rounded = s.gpu && offloads_optimizer(s.train);
+  const bool here = !(s.gpu && offloads_parameters(s.train));
+  if (shards == 1 && here && (c == kFp32 || rounded)) return;
   if (keeps_parameters(s.train)) {
     plan.parts.push_back({"gathered blocks", whole * c, "all, for the whole step"});
   } else {
@@ -166,6 +199,12 @@ bool keeps_parameters(const TrainSpec& train) {
 bool keeps_gradients(const TrainSpec& train) {
   return train.strategy == "no_shard" || train.strategy == "optimizer";
 }
+
+bool offloads_optimizer(const TrainSpec& train) {
+  return offloads(train, "optimizer") || offloads_parameters(train);
+}
+
+bool offloads_parameters(const TrainSpec& train) { return offloads(train, "parameters"); }
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
   MemoryPlan plan;

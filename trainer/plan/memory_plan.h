@@ -26,6 +26,10 @@ struct PlanSetting {
   int32_t world_size() const { return nodes * workers_per_node; }
 };
 
+// Elements of an offloaded state that pass through a GPU at a time, at most: 16 MiB of fp32, enough
+// for a link's full bandwidth.
+inline constexpr int64_t kOffloadPiece = int64_t{1} << 22;
+
 struct MemoryPart {
   const char* name;  // "parameters", "gradients", "moments", ...
   double bytes = 0;  // of one worker, at the peak of a step
@@ -34,6 +38,7 @@ struct MemoryPart {
 
 struct MemoryPlan {
   std::vector<MemoryPart> parts;
+  std::vector<MemoryPart> host;  // what memory.offload has moved to the host's memory
   double total() const;
 };
 
@@ -42,6 +47,9 @@ int32_t shard_count(const PlanSetting& setting);
 // Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step.
 bool keeps_parameters(const TrainSpec& train);
 bool keeps_gradients(const TrainSpec& train);
+// What leaves a GPU for host memory (memory.offload); parameters never without the optimizer.
+bool offloads_optimizer(const TrainSpec& train);
+bool offloads_parameters(const TrainSpec& train);
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks);
 

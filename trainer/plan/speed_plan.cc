@@ -6,6 +6,9 @@
 namespace hpctl {
 namespace {
 
+// What large collectives and copies get of a link's bandwidth.
+constexpr double kLinkShare = 0.75;
+
 // A quarter of forward and backward is the forward pass, run again for recomputed layers.
 double recompute_factor(const TrainSpec& train) {
   const MemorySpec& memory = train.memory;
@@ -35,6 +38,13 @@ double bytes_sent(const PlanSetting& s, double parameters, double micro_batches)
   return bytes;
 }
 
+// The optimizer's state goes up and comes down at the same time, after the backward pass.
+double state_bytes_each_way(const PlanSetting& s, const std::vector<Block>& blocks) {
+  if (!offloads_optimizer(s.train)) return 0;
+  const double moments = s.train.optimizer.moments == "bf16" ? 4 : 8;
+  return static_cast<double>(parameter_count(blocks)) / shard_count(s) * (4 + moments);
+}
+
 }  // namespace
 
 SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
@@ -53,10 +63,10 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
   plan.send_bytes = bytes_sent(s, static_cast<double>(parameter_count(blocks)), micro_batches);
   const double link = s.nodes > 1 && shard_count(s) > s.workers_per_node ? device.net_bytes_per_s
                                                                          : device.link_bytes_per_s;
-  // Three quarters of a link's bandwidth is what large collectives get.
-  plan.communication_s = plan.send_bytes / (0.75 * link);
-  plan.step_low_s = std::max(plan.compute_low_s, plan.communication_s);
-  plan.step_high_s = std::max(plan.compute_high_s, plan.communication_s);
+  plan.communication_s = plan.send_bytes / (kLinkShare * link);
+  plan.offload_s = state_bytes_each_way(s, blocks) / (kLinkShare * device.host_bytes_per_s);
+  plan.step_low_s = std::max(plan.compute_low_s, plan.communication_s) + plan.offload_s;
+  plan.step_high_s = std::max(plan.compute_high_s, plan.communication_s) + plan.offload_s;
   plan.mfu_low = counted / (plan.step_high_s * device.peak_flops);
   plan.mfu_high = counted / (plan.step_low_s * device.peak_flops);
   return plan;

@@ -28,6 +28,7 @@ struct SpeedPlan {
   double compute_high_s = 0;   // at the low end
   double send_bytes = 0;       // per worker and step
   double communication_s = 0;  // of those on the slowest link they cross
+  double offload_s = 0;        // the state's way to the GPU and back (memory.offload)
   double step_low_s = 0;       // communication hidden as far as computation lasts
   double step_high_s = 0;
   double mfu_low = 0;  // share of the peak that step_high_s and step_low_s mean

@@ -47,7 +47,7 @@ workload:
     schedule: {name: cosine, warmup_steps: 5, min_lr_ratio: 0}
     loss: {chunk_tokens: 100}
     parallelism: {strategy: hybrid, shard_group: 2, reshard_after_forward: never}
-    memory: {activation_checkpointing: selective, every: 3}
+    memory: {activation_checkpointing: selective, every: 3, offload: [optimizer]}
     precision: fp16
     loss_scale: {initial: 1024, growth_interval: 10, hysteresis: 1, min: 2}
     metrics: {tensorboard: true, trace_from: 5, trace_steps: 2}
@@ -67,6 +67,7 @@ debug: {ledger: true}
   EXPECT_EQ(spec.train->reshard_after_forward, "never");
   EXPECT_EQ(spec.train->memory.activation_checkpointing, "selective");
   EXPECT_EQ(spec.train->memory.every, 3);
+  EXPECT_EQ(spec.train->memory.offload, std::vector<std::string>{"optimizer"});
   EXPECT_EQ(spec.train->precision, "fp16");
   EXPECT_EQ(spec.train->loss_scale.initial, 1024);
   EXPECT_EQ(spec.train->loss_scale.growth_interval, 10);
@@ -263,8 +264,8 @@ TEST(JobYaml, WritesWhatItReads) {
 
 std::string flow(const YAML::Node& list) {
   std::string text;
-  for (const YAML::Node& item : list) text += (text.empty() ? "[" : ", ") + item.Scalar();
-  return text + "]";
+  for (const YAML::Node& item : list) text += (text.empty() ? "" : ", ") + item.Scalar();
+  return "[" + text + "]";
 }
 
 TEST(JobYaml, DefaultsInTheTableAreTheDefaults) {

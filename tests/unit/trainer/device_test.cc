@@ -6,141 +6,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <optional>
-#include <thread>
+#include <limits>
 
-#include "tests/unit/trainer/worker_job.h"
-#include "trainer/comm/cuda_api.h"
-#include "trainer/comm/nccl_communicator.h"
+#include "tests/unit/trainer/torch_on_host.h"
 #include "trainer/parallel/bf16_rounding.h"
-#include "trainer/runtime.h"
-#include "trainer/train_loop.h"
-
-extern "C" int cudaStreamSynchronize(void* stream);  // the stub's
 
 namespace hpctl {
 namespace {
 
+using testing::expect_finished;
 using ::testing::HasSubstr;
-
-// NCCL's waits hold the compute stream; what a GPU would compute on it, this thread does, so it
-// waits for the stream.
-class OnHostMemory final : public Communicator {
- public:
-  explicit OnHostMemory(const CommunicatorOptions& options) : Communicator(options) {
-    const cuda::Api& cuda = **cuda::load();
-    HP_CHECK(cuda.stream_create(&compute_, 0) == cuda::kSuccess);
-    nccl_ = std::move(NcclCommunicator::create(options, 0, compute_)).value();
-  }
-  ~OnHostMemory() override {
-    nccl_.reset();
-    (*cuda::load())->stream_destroy(compute_);
-  }
-
-  Outcome connect() override { return nccl_->connect(); }
-  Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override {
-    return awaited(nccl_->begin_all_gather(buffer, chunk_bytes));
-  }
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override {
-    return awaited(nccl_->begin_reduce_scatter(input, chunk, output));
-  }
-  Outcome all_gather(void* buffer, size_t chunk_bytes) override {
-    return nccl_->all_gather(buffer, chunk_bytes);
-  }
-  void abort() override { nccl_->abort(); }
-
- private:
-  struct Awaited final : Collective {
-    Awaited(CollectivePtr of, cuda::Stream stream) : inner(std::move(of)), compute(stream) {}
-    Outcome wait() override {
-      Outcome outcome = inner->wait();
-      cudaStreamSynchronize(compute);
-      return outcome;
-    }
-    CollectivePtr inner;
-    cuda::Stream compute;
-  };
-  Result<CollectivePtr> awaited(Result<CollectivePtr> begun) {
-    if (!begun.ok()) return begun.error();
-    return CollectivePtr(std::make_unique<Awaited>(std::move(*begun), compute_));
-  }
-
-  cuda::Stream compute_ = nullptr;
-  std::unique_ptr<NcclCommunicator> nccl_;
-};
-
-class TorchOnHost final : public TorchDevice {
- public:
-  explicit TorchOnHost(bool nccl) : TorchDevice(at::kCPU), nccl_(nccl) {}
-  Result<std::unique_ptr<Communicator>> make_communicator(
-      const CommunicatorOptions& options) override {
-    if (!nccl_ || options.world_size == 1) return TorchDevice::make_communicator(options);
-    return std::unique_ptr<Communicator>(std::make_unique<OnHostMemory>(options));
-  }
-
- private:
-  bool nccl_;
-};
-
-enum class Kind { kHost, kTorch, kTorchNccl };
-
-// Trains the job to its end; what its ranks said.
-std::vector<Outcome> train(const testing::Job& job, Kind kind) {
-  signal(SIGPIPE, SIG_IGN);
-  std::vector<Outcome> outcomes(static_cast<size_t>(job.workload.world_size), Outcome(Ok{}));
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < job.workload.world_size; ++r) {
-    ranks.emplace_back([&, r] {
-      prepare_runtime();
-      Workload workload = job.workload;
-      workload.rank = workload.local_rank = r;
-      workload.rendezvous_dir = job / ("rdzv-g" + std::to_string(workload.generation));
-      auto progress = Progress::attach(-1);
-      HP_CHECK(progress.ok());
-      TorchOnHost torch(kind == Kind::kTorchNccl);
-      Device& device = kind == Kind::kHost ? host_device() : torch;
-      TrainLoop loop(workload, *progress, -1, device);
-      Outcome& outcome = outcomes[static_cast<size_t>(r)];
-      outcome = loop.start();
-      if (outcome.ok()) outcome = loop.run();
-    });
-  }
-  for (std::thread& t : ranks) t.join();
-  return outcomes;
-}
-
-void expect_finished(const std::vector<Outcome>& outcomes) {
-  for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.ok()) << outcome.error().message;
-}
-
-std::vector<double> losses(const testing::Job& job) {
-  std::vector<double> values;
-  for (const auto& line : job.metrics()) values.push_back(line.at("loss").get<double>());
-  return values;
-}
-
-struct Variant {
-  const char* strategy;
-  const char* precision = "fp32";
-  const char* moments = "fp32";
-};
-
-class VariantJob : public testing::Job {
- public:
-  explicit VariantJob(const Variant& variant)
-      : Job(std::string(variant.strategy) == "hybrid" ? 4 : 2) {
-    TrainSpec& spec = workload.train;
-    spec.strategy = variant.strategy;
-    spec.precision = variant.precision;
-    spec.optimizer.moments = variant.moments;
-    if (workload.world_size == 4) spec.shard_group = 2;
-  }
-};
+using testing::Kind;
+using testing::losses;
+using testing::RankEnd;
+using testing::train;
+using testing::Variant;
+using testing::VariantJob;
 
 class OverNccl : public ::testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(Variants, OverNccl,
@@ -180,12 +65,12 @@ TEST(TorchDevice, GoesOnFromItsCheckpointWithTheSameBits) {
 TEST(TorchDevice, AFailedCollectiveIsALostPeerToEveryRank) {
   const VariantJob job({"full"});
   setenv("STUB_NCCL_ERROR_AT", "40", 1);
-  const std::vector<Outcome> outcomes = train(job, Kind::kTorchNccl);
+  const std::vector<RankEnd> ends = train(job, Kind::kTorchNccl);
   unsetenv("STUB_NCCL_ERROR_AT");
-  for (const Outcome& outcome : outcomes) {
-    ASSERT_FALSE(outcome.ok());
-    EXPECT_EQ(outcome.error().code, kPeerLost);
-    EXPECT_THAT(outcome.error().message, HasSubstr("NCCL: unhandled system error"));
+  for (const RankEnd& end : ends) {
+    ASSERT_FALSE(end.outcome.ok());
+    EXPECT_EQ(end.outcome.error().code, kPeerLost);
+    EXPECT_THAT(end.outcome.error().message, HasSubstr("NCCL: unhandled system error"));
   }
 }
 
@@ -214,7 +99,7 @@ class TorchOperations : public ::testing::Test {
   TorchDevice device_{at::kCPU};
 };
 
-TEST_F(TorchOperations, CopyAddZeroRoundAndSum) {
+TEST_F(TorchOperations, CopyAddZeroAndSum) {
   const std::vector<float> x = values(3);
   const DeviceArray<float> a = on_device(x);
   const DeviceArray<float> b(device_, kCount);
@@ -223,16 +108,39 @@ TEST_F(TorchOperations, CopyAddZeroRoundAndSum) {
   std::vector<float> twice = x;
   for (float& value : twice) value += value;
   EXPECT_EQ(on_host(b), twice);
-  const DeviceArray<uint16_t> rounded(device_, kCount);
-  device_.round_to_bf16(a.data(), rounded.data(), kCount);
-  std::vector<uint16_t> expected(kCount);
-  round_to_bf16(x.data(), expected.data(), kCount);
-  EXPECT_EQ(on_host(rounded), expected);
   const std::vector<std::span<const float>> parts = {{a.data(), 600}, {a.data() + 600, 400}};
   const double sum = host_device().sum_of_squares({{x.data(), kCount}});
   EXPECT_NEAR(device_.sum_of_squares(parts), sum, 1e-12 * sum);
   device_.zero(b.data(), kCount);
   EXPECT_EQ(on_host(b), std::vector<float>(kCount, 0.0F));
+}
+
+// Every exponent, with the bits that decide the rounding: ties, just beside them, all ones.
+TEST_F(TorchOperations, RoundingIsTheHosts) {
+  std::vector<float> x;
+  for (uint32_t exponent = 0; exponent < 0xff; ++exponent) {
+    for (const uint32_t mantissa : {0U, 1U, 0xfffU, 0x1000U, 0x1001U, 0x2fffU, 0x3000U, 0x7fffU,
+                                    0x8000U, 0x8001U, 0x18000U, 0x400000U, 0x7fffffU}) {
+      x.push_back(std::bit_cast<float>(exponent << 23 | mantissa));
+      x.push_back(-x.back());
+    }
+  }
+  x.push_back(std::numeric_limits<float>::infinity());
+  x.push_back(-std::numeric_limits<float>::infinity());
+  const auto count = static_cast<int64_t>(x.size());
+  const DeviceArray<float> a = on_device(x);
+  const DeviceArray<uint16_t> rounded(device_, x.size());
+  std::vector<uint16_t> expected(x.size());
+  device_.round_to_bf16(a.data(), rounded.data(), count);
+  round_to_bf16(x.data(), expected.data(), count);
+  EXPECT_EQ(on_host(rounded), expected);
+  device_.round_to_fp16(a.data(), rounded.data(), count);
+  round_to_fp16(x.data(), expected.data(), count);
+  EXPECT_EQ(on_host(rounded), expected);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  round_to_fp16(&nan, expected.data(), 1);
+  EXPECT_EQ(expected[0] & 0x7c00U, 0x7c00U);
+  EXPECT_NE(expected[0] & 0x3ffU, 0U);
 }
 
 TEST_F(TorchOperations, AdamWInPlaceIsTheHosts) {

@@ -132,7 +132,7 @@ class Rank {
   // Every rank writes its part of `training`; scalars are rank 0's.
   void step(int64_t number, Training& training) {
     engine_->set_trace(&training.traces[workload_.rank]);
-    engine_->begin_step(state_->parameter_shards(), setting_.micros);
+    engine_->begin_step(state_->weight_shards(), setting_.micros);
     const int64_t own = kSequences / setting_.world_size;
     const int64_t rows = own / setting_.micros;
     double loss = 0;
@@ -154,7 +154,11 @@ class Rank {
                            clip_factor(norm, kClip) / setting_.loss_scale),
                   gradients, 0);
     collect(gradients, training.gradients);
-    collect(state_->parameter_shards(), training.parameters);
+    std::vector<const float*> parameters;
+    for (const WeightShard& shard : state_->weight_shards()) {
+      parameters.push_back(static_cast<const float*>(shard.values));
+    }
+    collect(parameters, training.parameters);
     ASSERT_TRUE(comms_->world().barrier().ok());
     if (workload_.rank != 0) return;
     training.losses.push_back(sums[1]);
@@ -525,7 +529,7 @@ TEST(ShardedBlock, ReleasedParametersHaveNoMemory) {
     ShardedBlock sharded(block, *comm, type, parameters);
     const std::vector<float> shard(sharded.shard_elements(), 2.0F);
     EXPECT_EQ(sharded.parameters()[1].storage().nbytes(), 0U);
-    ASSERT_TRUE(sharded.begin_gather(shard.data()).ok());
+    ASSERT_TRUE(sharded.begin_gather({.values = shard.data()}).ok());
     ASSERT_TRUE(sharded.finish_gather().ok());
     EXPECT_EQ(sharded.parameters()[1].sum().item<float>(), 2.0F * 64 * 64);
     EXPECT_EQ(sharded.parameters()[0].data_ptr() == shard.data(), type == at::kFloat)

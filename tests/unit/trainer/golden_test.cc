@@ -54,7 +54,7 @@ TEST(Golden, FiveStepsAgreeWithPyTorch) {
                       at::kFloat);
   for (size_t i = 0; i < testing::kGoldenLosses.size(); ++i) {
     const uint64_t step = i + 1;
-    engine.begin_step(state.parameter_shards(), 1);
+    engine.begin_step(state.weight_shards(), 1);
     const at::Tensor rows = window(static_cast<int64_t>(step));
     const auto loss = engine.forward_backward(rows.narrow(1, 0, kLength),
                                               rows.narrow(1, 1, kLength), 1.0 / (kBatch * kLength));
@@ -72,11 +72,12 @@ TEST(Golden, FiveStepsAgreeWithPyTorch) {
                 gradients, step * kBatch);
   }
   std::map<std::string, double> sums;
-  const std::vector<const float*> shards = state.parameter_shards();
+  const WeightShards shards = state.weight_shards();
   for (size_t b = 0; b < shards.size(); ++b) {
+    const auto* const values = static_cast<const float*>(shards[b].values);
     for (const TensorSlot& tensor : state.blocks()[b].tensors) {
       double& sum = sums[tensor.name];
-      for (int64_t k = 0; k < tensor.numel; ++k) sum += std::abs(shards[b][tensor.offset + k]);
+      for (int64_t k = 0; k < tensor.numel; ++k) sum += std::abs(values[tensor.offset + k]);
     }
   }
   for (const auto& [name, expected] : testing::kGoldenSums) {

@@ -78,6 +78,25 @@ TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
   EXPECT_LT(plan_memory(s, llama_layout(s.train.model)).total(), total["full"]);
 }
 
+// 8 bytes of moments and 4 - 2 of weights less per parameter of the shard, more of host memory.
+TEST(MemoryPlan, OffloadMovesTheStateToTheHost) {
+  PlanSetting s = setting_of("llama3-8b", 1, 8);
+  const auto blocks = llama_layout(s.train.model);
+  const double parameters = static_cast<double>(parameter_count(blocks)) / 8;
+  const double without = plan_memory(s, blocks).total();
+  EXPECT_TRUE(plan_memory(s, blocks).host.empty());
+  s.train.memory.offload = {"optimizer"};
+  const MemoryPlan plan = plan_memory(s, blocks);
+  const double pieces = 2.0 * kOffloadPiece * 12;
+  EXPECT_NEAR((without - plan.total() + pieces) / (10 * parameters), 1, 1e-3);
+  ASSERT_EQ(plan.host.size(), 2U);
+  EXPECT_NEAR(plan.host[0].bytes / (12 * parameters), 1, 1e-3);
+  const SpeedPlan speed = plan_speed(s, blocks, *find_gpu_model("h100"));
+  EXPECT_NEAR(speed.offload_s, 12 * parameters / (0.75 * 64e9), 1e-3);
+  s.gpu = false;
+  EXPECT_TRUE(plan_memory(s, blocks).host.empty()) << "nothing to move on a CPU";
+}
+
 // TorchTitan's own table, 8B on 8 H100 with full sharding, batch 2, selective checkpointing, eager:
 // 5,762 tokens/s per GPU. The range must hold it.
 TEST(SpeedPlan, PublishedThroughputLiesInTheRange) {
@@ -135,6 +154,19 @@ TEST(Advice, MakesAJobFitThatDidNot) {
                   .at(0)
                   .change.starts_with("nodes: "))
       << "half as many do not do, whatever else is changed";
+}
+
+TEST(Advice, NamesOffloadWhereMoreNodesWouldDo) {
+  const GpuModel& device = *find_gpu_model("h100");
+  PlanSetting s = setting_of("llama3-8b", 1, 8);
+  s.workers_per_node = 1;
+  const auto blocks = llama_layout(s.train.model);
+  const auto advice = advise(s, blocks, device, device.memory_bytes, kAll);
+  ASSERT_FALSE(advice.empty());
+  EXPECT_TRUE(advice.front().change.starts_with("nodes: "));
+  EXPECT_THAT(advice.back().change,
+              HasSubstr("or instead workload.train.memory.offload: [optimizer"));
+  EXPECT_THAT(advice.back().reason, HasSubstr("host memory "));
 }
 
 TEST(Advice, SaysWhenNothingHelps) {

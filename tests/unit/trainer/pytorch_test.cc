@@ -345,11 +345,11 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   const auto model = make_model(train.model, train.data.seq_len, at::kFloat, train.loss.z_loss);
   FullySharded engine(*model, blocks, comms, train, *sharding_of(train, 1), at::kFloat);
   std::vector<std::vector<float>> weights;
-  std::vector<const float*> shards;
+  WeightShards shards;
   for (const Block& block : blocks) {
     weights.emplace_back(static_cast<size_t>(block.numel));
     fill_initial_values(train.model, block, train.seed, {0, block.numel}, weights.back().data());
-    shards.push_back(weights.back().data());
+    shards.push_back({.values = weights.back().data()});
   }
   engine.begin_step(shards, 1);
   const MicroBatch batch = comparison.batch(1);

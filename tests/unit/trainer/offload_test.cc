@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// memory.offload on the stand-in for a GPU, which knows device memory from host memory and counts
+// both: the bits of a run without it, less device memory by what the plan says, and checkpoints
+// that do not know of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/trainer/torch_on_host.h"
+#include "trainer/plan/memory_plan.h"
+
+namespace hpctl {
+namespace {
+
+using testing::expect_finished;
+using testing::Kind;
+using testing::losses;
+using testing::RankEnd;
+using testing::train;
+using testing::Variant;
+using testing::VariantJob;
+using Offload = std::vector<std::string>;
+
+const Offload kOptimizer = {"optimizer"};
+
+MemoryPlan plan_of(const testing::Job& job) {
+  const PlanSetting setting = {.train = job.workload.train,
+                               .nodes = 1,
+                               .workers_per_node = job.workload.world_size,
+                               .gpu = true};
+  return plan_memory(setting, model_layout(setting.train.model));
+}
+
+double sum_of(const std::vector<MemoryPart>& parts) {
+  double sum = 0;
+  for (const MemoryPart& part : parts) sum += part.bytes;
+  return sum;
+}
+
+double most(const std::vector<RankEnd>& ends, size_t RankEnd::*what) {
+  size_t most = 0;
+  for (const RankEnd& end : ends) most = std::max(most, end.*what);
+  return static_cast<double>(most);
+}
+
+class Offloaded : public ::testing::TestWithParam<Variant> {};
+INSTANTIATE_TEST_SUITE_P(Variants, Offloaded,
+                         ::testing::Values(Variant{"full", "fp32", "fp32", kOptimizer},
+                                           Variant{"full", "bf16", "bf16", kOptimizer},
+                                           Variant{"full", "fp16", "fp32", kOptimizer},
+                                           Variant{"shard_grad_op", "bf16", "fp32", kOptimizer},
+                                           Variant{"optimizer", "fp32", "bf16", kOptimizer},
+                                           Variant{"no_shard", "bf16", "fp32", kOptimizer},
+                                           Variant{"hybrid", "bf16", "fp32", kOptimizer}));
+
+// The stand-in's pieces are whole shards, so the plan's two pieces would be most of the state; many
+// layers make them few.
+TEST_P(Offloaded, SameBitsAndLessDeviceMemoryAsPlanned) {
+  VariantJob without(GetParam());
+  without.workload.train.memory.offload.clear();
+  VariantJob with(GetParam());
+  for (VariantJob* job : {&without, &with}) {
+    job->workload.train.model.layers = 8;
+    job->workload.train.loss_scale.initial = 1024;
+  }
+  const std::vector<RankEnd> whole = train(without, Kind::kTorch);
+  const std::vector<RankEnd> offloaded = train(with, Kind::kTorch);
+  expect_finished(whole);
+  expect_finished(offloaded);
+  ASSERT_EQ(without.digest("step-8.g1").size(), 64U) << without.digest("step-8.g1");
+  EXPECT_EQ(with.digest("step-8.g1"), without.digest("step-8.g1"));
+  EXPECT_EQ(losses(with), losses(without));
+
+  const double saved = most(whole, &RankEnd::peak_bytes) - most(offloaded, &RankEnd::peak_bytes);
+  const double planned = plan_of(without).total() - plan_of(with).total();
+  EXPECT_GT(planned, 0.05 * most(whole, &RankEnd::peak_bytes)) << "there is something to see";
+  EXPECT_NEAR(saved / planned, 1, 0.1) << saved << " bytes saved, " << planned << " planned";
+  // A save then copies within the host's memory, which the device does not see.
+  const double host =
+      most(offloaded, &RankEnd::peak_host_bytes) + most(whole, &RankEnd::peak_host_bytes);
+  const double planned_host = sum_of(plan_of(with).host);
+  EXPECT_NEAR(host / planned_host, 1, 0.01) << host << " bytes, " << planned_host << " planned";
+}
+
+TEST(Offload, CheckpointsAreOfEitherKind) {
+  const Variant plain = {"full", "bf16", "bf16"};
+  Variant offloaded = plain;
+  offloaded.offload = kOptimizer;
+  const VariantJob whole(plain);
+  expect_finished(train(whole, Kind::kTorch));
+  const VariantJob first(offloaded);
+  expect_finished(train(first, Kind::kTorchNccl));
+  const auto resume = [](const VariantJob& from, VariantJob& job) {
+    job.resume_from(from, "step-3.g1", 3);
+    expect_finished(train(job, Kind::kTorchNccl));
+    return job.digest("step-8.g2");
+  };
+  VariantJob on(offloaded);
+  VariantJob off(plain);
+  EXPECT_EQ(resume(whole, on), whole.digest("step-8.g1"));
+  EXPECT_EQ(resume(first, off), whole.digest("step-8.g1"));
+  EXPECT_TRUE(read_manifest(on.workload.checkpoint_dir + "/step-8.g2").value().exact);
+}
+
+// Going back fills the state anew, and with it the weights that the gathers begin from.
+TEST(Offload, GoingBackRenewsTheWeights) {
+  VariantJob job({"full", "bf16", "fp32", kOptimizer});
+  job.workload.world_size = 1;
+  testing::TorchOnHost device(false);
+  auto state = TrainingState::create(-1, job.workload, {}, {}, device);
+  ASSERT_TRUE(state.ok()) << state.error().message;
+  const auto weights = [&] {
+    std::vector<uint16_t> copy(static_cast<size_t>(state->geometry().block_capacity[1]));
+    const WeightShard shard = state->weight_shards()[1];
+    EXPECT_TRUE(shard.rounded);
+    device.download(shard.values, copy.data(), copy.size() * sizeof(uint16_t));
+    return copy;
+  };
+  const std::vector<uint16_t> first = weights();
+  std::vector<DeviceArray<float>> ones;
+  std::vector<const float*> gradients;
+  for (const int64_t capacity : state->geometry().block_capacity) {
+    const std::vector<float> values(static_cast<size_t>(capacity), 1.0F);
+    ones.emplace_back(device, values.size());
+    device.upload(values.data(), ones.back().data(), values.size() * sizeof(float));
+    gradients.push_back(ones.back().data());
+  }
+  state->apply(AdamStep(job.workload.train.optimizer, 1, 1e-1, 1.0), gradients, 4);
+  EXPECT_NE(weights(), first);
+  ASSERT_TRUE(state->go_back("").ok());
+  EXPECT_EQ(weights(), first);
+}
+
+TEST(Offload, MovesNothingOnAHost) {
+  VariantJob without({"full"});
+  VariantJob with({"full", "fp32", "fp32", kOptimizer});
+  expect_finished(train(without, Kind::kHost));
+  const std::vector<RankEnd> ends = train(with, Kind::kHost);
+  expect_finished(ends);
+  EXPECT_EQ(with.digest("step-8.g1"), without.digest("step-8.g1"));
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU's engine on a machine without one: TorchDevice on the CPU, over Gloo or over the stubs of
+// NCCL and of the CUDA runtime. Device memory is counted, and every operation is told where its
+// addresses have to lie: a GPU would fault where this only sees host memory.
+#pragma once
+
+#include <signal.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "tests/unit/trainer/worker_job.h"
+#include "trainer/comm/cuda_api.h"
+#include "trainer/comm/nccl_communicator.h"
+#include "trainer/device/torch_device.h"
+#include "trainer/runtime.h"
+#include "trainer/train_loop.h"
+
+extern "C" int cudaStreamSynchronize(void* stream);  // the stub's
+
+namespace hpctl::testing {
+
+// NCCL's waits hold the compute stream; what a GPU would compute on it, this thread does, so it
+// waits for the stream.
+class OnHostMemory final : public Communicator {
+ public:
+  explicit OnHostMemory(const CommunicatorOptions& options) : Communicator(options) {
+    const cuda::Api& cuda = **cuda::load();
+    HP_CHECK(cuda.stream_create(&compute_, 0) == cuda::kSuccess);
+    nccl_ = std::move(NcclCommunicator::create(options, 0, compute_)).value();
+  }
+  ~OnHostMemory() override {
+    nccl_.reset();
+    (*cuda::load())->stream_destroy(compute_);
+  }
+
+  Outcome connect() override { return nccl_->connect(); }
+  Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override {
+    return awaited(nccl_->begin_all_gather(buffer, chunk_bytes));
+  }
+  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
+                                             float* output) override {
+    return awaited(nccl_->begin_reduce_scatter(input, chunk, output));
+  }
+  Outcome all_gather(void* buffer, size_t chunk_bytes) override {
+    return nccl_->all_gather(buffer, chunk_bytes);
+  }
+  void abort() override { nccl_->abort(); }
+
+ private:
+  struct Awaited final : Collective {
+    Awaited(CollectivePtr of, cuda::Stream stream) : inner(std::move(of)), compute(stream) {}
+    Outcome wait() override {
+      Outcome outcome = inner->wait();
+      cudaStreamSynchronize(compute);
+      return outcome;
+    }
+    CollectivePtr inner;
+    cuda::Stream compute;
+  };
+  Result<CollectivePtr> awaited(Result<CollectivePtr> begun) {
+    if (!begun.ok()) return begun.error();
+    return CollectivePtr(std::make_unique<Awaited>(std::move(*begun), compute_));
+  }
+
+  cuda::Stream compute_ = nullptr;
+  std::unique_ptr<NcclCommunicator> nccl_;
+};
+
+// Memory handed out, by address.
+class Regions {
+ public:
+  void add(void* memory, size_t bytes) {
+    regions_[static_cast<char*>(memory)] = bytes;
+    live_ += bytes;
+    peak_ = std::max(peak_, live_);
+  }
+  void remove(void* memory) {
+    const auto found = regions_.find(static_cast<char*>(memory));
+    if (found == regions_.end()) return;
+    live_ -= found->second;
+    regions_.erase(found);
+  }
+  void expect(const void* memory, size_t bytes) const {
+    const auto* const begin = static_cast<const char*>(memory);
+    auto after = regions_.upper_bound(const_cast<char*>(begin));
+    HP_CHECK(after != regions_.begin());
+    --after;
+    HP_CHECK(begin + bytes <= after->first + after->second);
+  }
+  size_t peak() const { return peak_; }
+
+ private:
+  std::map<char*, size_t> regions_;
+  size_t live_ = 0;
+  size_t peak_ = 0;
+};
+
+class TorchOnHost final : public TorchDevice {
+ public:
+  explicit TorchOnHost(bool nccl) : TorchDevice(at::kCPU), nccl_(nccl) {}
+
+  void* allocate(size_t bytes) override {
+    void* const made = TorchDevice::allocate(bytes);
+    device_.add(made, bytes);
+    return made;
+  }
+  void release(void* memory) noexcept override {
+    device_.remove(memory);
+    TorchDevice::release(memory);
+  }
+  void* allocate_host(size_t bytes) override {
+    void* const made = TorchDevice::allocate_host(bytes);
+    host_.add(made, bytes);
+    return made;
+  }
+  void release_host(void* memory) noexcept override {
+    host_.remove(memory);
+    TorchDevice::release_host(memory);
+  }
+  void copy(const float* from, float* to, int64_t count) override {
+    here(from, count);
+    here(to, count);
+    TorchDevice::copy(from, to, count);
+  }
+  void round_to_bf16(const float* from, uint16_t* to, int64_t count) override {
+    here(from, count);
+    here(to, count);
+    TorchDevice::round_to_bf16(from, to, count);
+  }
+  void round_to_fp16(const float* from, uint16_t* to, int64_t count) override {
+    here(from, count);
+    here(to, count);
+    TorchDevice::round_to_fp16(from, to, count);
+  }
+  void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
+             const AdamTarget<float>& to) override {
+    all_here(from, to, count);
+    TorchDevice::adamw(step, decayed, count, from, to);
+  }
+  void adamw(const AdamStep& step, bool decayed, int64_t count,
+             const AdamSource<float, uint16_t>& from,
+             const AdamTarget<float, uint16_t>& to) override {
+    all_here(from, to, count);
+    TorchDevice::adamw(step, decayed, count, from, to);
+  }
+  void begin_download(const void* from, void* host, size_t bytes) override {
+    device_.expect(from, bytes);
+    host_.expect(host, bytes);
+    TorchDevice::begin_download(from, host, bytes);
+  }
+  void begin_upload(const void* host, void* to, size_t bytes) override {
+    device_.expect(to, bytes);
+    host_.expect(host, bytes);
+    TorchDevice::begin_upload(host, to, bytes);
+  }
+  void upload(const void* host, void* to, size_t bytes) override {
+    device_.expect(to, bytes);
+    TorchDevice::upload(host, to, bytes);
+  }
+  void download(const void* from, void* host, size_t bytes) override {
+    device_.expect(from, bytes);
+    TorchDevice::download(from, host, bytes);
+  }
+  Result<std::unique_ptr<Communicator>> make_communicator(
+      const CommunicatorOptions& options) override {
+    if (!nccl_ || options.world_size == 1) return TorchDevice::make_communicator(options);
+    return std::unique_ptr<Communicator>(std::make_unique<OnHostMemory>(options));
+  }
+
+  // Bytes of allocate() and allocate_host(), at most.
+  size_t peak_bytes() const { return device_.peak(); }
+  size_t peak_host_bytes() const { return host_.peak(); }
+
+ private:
+  template <typename T>
+  void here(const T* memory, int64_t count) const {
+    device_.expect(memory, static_cast<size_t>(count) * sizeof(T));
+  }
+  template <typename M>
+  void all_here(const AdamSource<float, M>& from, const AdamTarget<float, M>& to,
+                int64_t count) const {
+    here(from.param, count);
+    here(from.exp_avg, count);
+    here(from.exp_avg_sq, count);
+    here(from.gradient, count);
+    here(to.param, count);
+    here(to.exp_avg, count);
+    here(to.exp_avg_sq, count);
+  }
+
+  bool nccl_;
+  Regions device_;
+  Regions host_;
+};
+
+enum class Kind { kHost, kTorch, kTorchNccl };
+
+// What became of one rank.
+struct RankEnd {
+  Outcome outcome = Ok{};
+  size_t peak_bytes = 0;
+  size_t peak_host_bytes = 0;
+};
+
+// Trains the job to its end.
+inline std::vector<RankEnd> train(const Job& job, Kind kind) {
+  signal(SIGPIPE, SIG_IGN);
+  std::vector<RankEnd> ends(static_cast<size_t>(job.workload.world_size));
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < job.workload.world_size; ++r) {
+    ranks.emplace_back([&, r] {
+      prepare_runtime();
+      Workload workload = job.workload;
+      workload.rank = workload.local_rank = r;
+      workload.rendezvous_dir = job / ("rdzv-g" + std::to_string(workload.generation));
+      auto progress = Progress::attach(-1);
+      HP_CHECK(progress.ok());
+      TorchOnHost torch(kind == Kind::kTorchNccl);
+      Device& device = kind == Kind::kHost ? host_device() : torch;
+      TrainLoop loop(workload, *progress, -1, device);
+      RankEnd& end = ends[static_cast<size_t>(r)];
+      end.outcome = loop.start();
+      if (end.outcome.ok()) end.outcome = loop.run();
+      end.peak_bytes = torch.peak_bytes();
+      end.peak_host_bytes = torch.peak_host_bytes();
+    });
+  }
+  for (std::thread& t : ranks) t.join();
+  return ends;
+}
+
+inline void expect_finished(const std::vector<RankEnd>& ends) {
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.outcome.ok()) << end.outcome.error().message;
+}
+
+inline std::vector<double> losses(const Job& job) {
+  std::vector<double> values;
+  for (const auto& line : job.metrics()) values.push_back(line.at("loss").get<double>());
+  return values;
+}
+
+struct Variant {
+  const char* strategy;
+  const char* precision = "fp32";
+  const char* moments = "fp32";
+  std::vector<std::string> offload = {};
+};
+
+class VariantJob : public Job {
+ public:
+  explicit VariantJob(const Variant& variant)
+      : Job(std::string(variant.strategy) == "hybrid" ? 4 : 2) {
+    TrainSpec& spec = workload.train;
+    spec.strategy = variant.strategy;
+    spec.precision = variant.precision;
+    spec.optimizer.moments = variant.moments;
+    spec.memory.offload = variant.offload;
+    if (workload.world_size == 4) spec.shard_group = 2;
+  }
+};
+
+}  // namespace hpctl::testing
