@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster controller of this test's own, with a munged of its own, and one job of two nodes.
+#pragma once
+
+#include <fcntl.h>
+#include <grpcpp/create_channel.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/file.h"
+#include "common/base/job_files.h"
+#include "common/rpc/cluster_client.h"
+#include "common/rpc/controller_process.h"
+#include "common/rpc/job_channel.h"
+#include "common/rpc/munge.h"
+#include "common/rpc/spawn.h"
+#include "proto/hpctl/v1/cluster.grpc.pb.h"
+#include "tests/fault/job_cluster.h"
+#include "tests/fault/live_controller.h"
+
+namespace hpctl::test {
+
+inline constexpr int kPatienceMs = 60'000;
+inline constexpr std::chrono::seconds kCall{30};
+inline constexpr uid_t kNobody = 65534;
+inline constexpr char kHead[] = "head";
+inline constexpr char kMunged[] = "/usr/sbin/munged";
+
+inline JobSpec gated_job() {
+  JobSpec spec;
+  spec.name = "cluster";
+  spec.nodes = 2;
+  spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
+  return spec;
+}
+
+// A munged of this test's own, and the environment that names it.
+class Munged {
+ public:
+  explicit Munged(JobCluster& cluster) : cluster_(cluster) {
+    EXPECT_EQ(::chmod(directory_.path().c_str(), 0711), 0);
+    EXPECT_TRUE(write_file_atomic(directory_ / "key", std::string(128, 'k')).ok());
+    EXPECT_EQ(::chmod((directory_ / "key").c_str(), 0600), 0);
+    ::setenv("HPCTL_MUNGE_SOCKET", socket().c_str(), 1);
+    start();
+  }
+  ~Munged() { stop(); }
+  Munged(const Munged&) = delete;
+  Munged& operator=(const Munged&) = delete;
+
+  std::string socket() const { return directory_ / "socket"; }
+  void start() {
+    pid_ = cluster_.spawn({kMunged, "--foreground", "--force", "--socket=" + socket(),
+                           "--key-file=" + directory_ / "key", "--pid-file=" + directory_ / "pid",
+                           "--log-file=" + directory_ / "log", "--seed-file=" + directory_ / "seed",
+                           "--num-threads=2"},
+                          directory_ / "out");
+    const auto answers = [] { return munge_encode("x", std::nullopt).ok(); };
+    ASSERT_TRUE(eventually(answers, kPatienceMs)) << read_file(directory_ / "out").value();
+  }
+  void stop() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    EXPECT_TRUE(cluster_.wait_for(pid_, kPatienceMs));
+    pid_ = -1;
+  }
+
+ private:
+  JobCluster& cluster_;
+  TemporaryDirectory directory_;
+  pid_t pid_ = -1;
+};
+
+class ClusterController : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::access(kMunged, X_OK) != 0) GTEST_SKIP() << "no " << kMunged << ": the package munge";
+    munged_.emplace(cluster_);
+    start_service();
+  }
+  void TearDown() override {
+    if (HasFailure()) {
+      for (const std::string& path : {log(), paths().controller_log()}) {
+        const auto text = read_file(path);
+        if (text.ok()) std::printf("== %s\n%s\n", path.c_str(), text->c_str());
+      }
+    }
+  }
+
+  // The service's own controller of the job has its state here.
+  HomePaths paths() const { return cluster_.paths(kHead); }
+  std::string log() const { return directory_ / "service.log"; }
+  std::string log_text() const { return read_file(log()).value(); }
+
+  void start_service(const std::vector<std::string>& before = {}) {
+    std::array<int, 2> pipe_fds{};
+    ASSERT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC), 0);
+    const UniqueFd reader(pipe_fds[0]);
+    UniqueFd writer(pipe_fds[1]);
+    std::vector<std::string> argv = before;
+    for (const std::string& word :
+         {program("hpcontroller"), std::string("--cluster"), std::string("--listen"), address_,
+          std::string("--state-dir"), directory_ / "state", std::string("--node"),
+          std::string(kHead), std::string("--ready-fd"), std::to_string(kSpawnedFd)}) {
+      argv.push_back(word);
+    }
+    const size_t had = path_exists(log()) ? log_text().size() : 0;
+    service_ = cluster_.spawn(argv, log(), writer.get());
+    writer.reset();
+    char byte = 0;
+    ASSERT_EQ(::read(reader.get(), &byte, 1), 1) << log_text();
+    ASSERT_EQ(byte, kControllerReady);
+    // "... cluster controller on IP:PORT, state in ..."; a later start takes the same port.
+    const std::string said = log_text().substr(had);
+    const std::string mark = "cluster controller on ";
+    const size_t begin = said.find(mark) + mark.size();
+    address_ = said.substr(begin, said.find(',', begin) - begin);
+  }
+  void kill_service() {
+    ::kill(service_, SIGKILL);
+    ASSERT_TRUE(cluster_.wait_for(service_, kPatienceMs));
+  }
+
+  v1::Admission admission() const {
+    v1::Admission admission;
+    admission.set_job(cluster_.job().value);
+    admission.set_job_dir(cluster_.job_dir());
+    for (const std::string& node : cluster_.nodes()) admission.add_nodes(node);
+    admission.set_scheduler("none");
+    return admission;
+  }
+  Result<v1::ClusterJob> admit() const { return admit_to_cluster(address_, admission(), kCall); }
+  v1::ClusterJob listed() const {
+    const auto list = list_cluster_jobs(address_, kCall);
+    EXPECT_TRUE(list.ok()) << list.error().message;
+    return list.ok() && list->jobs_size() == 1 ? list->jobs(0) : v1::ClusterJob();
+  }
+  // One call with this credential, as a stranger could make it.
+  grpc::Status ask_with(const std::string& credential) const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCall);
+    v1::ClusterCall call;
+    call.set_credential(credential);
+    v1::ClusterAnswer answer;
+    return v1::Cluster::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()))
+        ->ListJobs(&context, call, &answer);
+  }
+  static std::string question(std::optional<uid_t> reader = std::nullopt) {
+    v1::ClusterQuestion question;
+    question.set_nonce("n");
+    return munge_encode(question.SerializeAsString(), reader).value();
+  }
+  static bool accepts(const std::string& address, const std::string& token) {
+    const auto deadline = std::chrono::steady_clock::now() + kCall;
+    return ping_controller(*connect_address(address, token), deadline, true).ok();
+  }
+
+  bool runs() const {
+    return cluster_.wait_for_status(
+        [](const v1::JobStatus& status) {
+          return status.state() == "RUNNING" &&
+                 std::all_of(status.nodes().begin(), status.nodes().end(),
+                             [](const auto& node) { return node.state() == "up"; });
+        },
+        kPatienceMs);
+  }
+  void start_job() {
+    const auto job = admit();
+    ASSERT_TRUE(job.ok()) << job.error().message;
+    for (const std::string& node : cluster_.nodes()) cluster_.start_agent(node);
+    ASSERT_TRUE(runs()) << cluster_.logs();
+  }
+  void expect_finish_undisturbed() {
+    ASSERT_TRUE(runs()) << cluster_.logs();
+    EXPECT_EQ(cluster_.status()->generation(), 1U);
+    ASSERT_TRUE(write_file_atomic(cluster_.job_dir() + "/gate", "").ok());
+    EXPECT_TRUE(eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
+    EXPECT_EQ(cluster_.verdict(), kVerdictFinished) << cluster_.logs();
+    const auto forgotten = [&] { return listed().job() == 0; };
+    EXPECT_TRUE(eventually(forgotten, kPatienceMs)) << log_text();
+  }
+
+  // Goes after the processes that use it.
+  struct StateOnHead {
+    ~StateOnHead() {
+      const JobId job{static_cast<uint64_t>(::getpid())};  // as JobCluster has it
+      EXPECT_TRUE(remove_tree(HomePaths::of_job("/", job, kHead).state()).ok());
+    }
+  };
+
+  TemporaryDirectory directory_;
+  StateOnHead state_;
+  JobCluster cluster_{gated_job()};
+  std::optional<Munged> munged_;
+  std::string address_ = "127.0.0.1:0";
+  pid_t service_ = -1;
+};
+
+}  // namespace hpctl::test
