@@ -10,38 +10,21 @@
 #include <thread>
 
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/trainer/comm_world.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/rendezvous_store.h"
 
 namespace hpctl {
 namespace {
 
+using test::options_for;
 using ::testing::HasSubstr;
 
-CommunicatorOptions options_for(const TemporaryDirectory& dir, int rank, int world_size) {
-  CommunicatorOptions options;
-  options.rank = rank;
-  options.world_size = world_size;
-  options.rendezvous_dir = dir / "rdzv";
-  return options;
-}
-
-// Runs `body` on every rank of a connected world, each in a thread of its own.
+// Runs `body` on every rank of a connected world.
 void with_world(int world_size, const std::function<void(Communicator&)>& body) {
-  signal(SIGPIPE, SIG_IGN);
-  const TemporaryDirectory dir;
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < world_size; ++r) {
-    ranks.emplace_back([&, r] {
-      const auto comm = make_communicator(options_for(dir, r, world_size));
-      const Outcome connected = comm->connect();
-      ASSERT_TRUE(connected.ok()) << connected.error().message;
-      body(*comm);
-      // A rank that left early would look like a lost peer to one still inside `body`.
-      ASSERT_TRUE(comm->barrier().ok());
-    });
-  }
-  for (std::thread& t : ranks) t.join();
+  test::on_every_rank(world_size, [&](const CommunicatorOptions& options) {
+    test::take_part(*make_communicator(options), body);
+  });
 }
 
 class Worlds : public ::testing::TestWithParam<int> {};

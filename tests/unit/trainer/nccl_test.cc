@@ -16,20 +16,14 @@
 #include <thread>
 
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/trainer/comm_world.h"
 
 namespace hpctl {
 namespace {
 
+using test::options_for;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-CommunicatorOptions options_for(const TemporaryDirectory& dir, int rank, int world_size) {
-  CommunicatorOptions options;
-  options.rank = rank;
-  options.world_size = world_size;
-  options.rendezvous_dir = dir / "rdzv";
-  return options;
-}
 
 std::unique_ptr<NcclCommunicator> make(const CommunicatorOptions& options,
                                        cuda::Stream compute = nullptr) {
@@ -59,20 +53,11 @@ int live_communicators() {
 }
 
 void with_world(int world_size, const std::function<void(Communicator&)>& body) {
-  const TemporaryDirectory dir;
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < world_size; ++r) {
-    ranks.emplace_back([&, r] {
-      // Ranks of one process would wait for each other on the default stream.
-      const ComputeStream compute;
-      const auto comm = make(options_for(dir, r, world_size), compute.get());
-      const Outcome connected = comm->connect();
-      ASSERT_TRUE(connected.ok()) << connected.error().message;
-      body(*comm);
-      ASSERT_TRUE(comm->barrier().ok());
-    });
-  }
-  for (std::thread& t : ranks) t.join();
+  test::on_every_rank(world_size, [&](const CommunicatorOptions& options) {
+    // Ranks of one process would wait for each other on the default stream.
+    const ComputeStream compute;
+    test::take_part(*make(options, compute.get()), body);
+  });
 }
 
 class NcclWorlds : public ::testing::TestWithParam<int> {};
