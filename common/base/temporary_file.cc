@@ -25,13 +25,13 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+}  // namespace
+
 std::string temporary_name(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
   return path + ".tmp." + host_name() + "." + std::to_string(getpid()) + "." +
          std::to_string(counter.fetch_add(1));
 }
-
-}  // namespace
 
 TemporaryFile::TemporaryFile(UniqueFd fd, std::string path, std::string name)
     : fd_(std::move(fd)), path_(std::move(path)), name_(std::move(name)) {}

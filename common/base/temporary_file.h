@@ -14,6 +14,9 @@
 
 namespace hpctl {
 
+// A name beside `path` that no other writer of that directory takes, on whatever host.
+std::string temporary_name(const std::string& path);
+
 class TemporaryFile {
  public:
   // Beside `path`, the name to be.

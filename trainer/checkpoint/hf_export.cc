@@ -3,8 +3,6 @@
 // ascending order; so one pass over the ranges gives the tensors, and each range's checksum is
 // complete when its last element has passed. Everything is written to a directory beside `out`,
 // which gets its name last.
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -16,6 +14,7 @@
 
 #include "common/base/checksum.h"
 #include "common/base/file.h"
+#include "common/base/temporary_file.h"
 #include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/hf_config.h"
 #include "trainer/checkpoint/huggingface.h"
@@ -256,7 +255,7 @@ Result<HfReport> export_huggingface(const std::string& step_dir, const std::stri
                    target + " exists and is not an empty directory; nothing was written"};
     }
   }
-  UnfinishedDirectory unfinished(target + ".tmp." + std::to_string(::getpid()));
+  UnfinishedDirectory unfinished(temporary_name(target));
   if (auto made = make_directories(unfinished.path()); !made.ok()) {
     return with_disk_remedy(made.error());
   }

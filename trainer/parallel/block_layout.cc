@@ -9,11 +9,10 @@
 namespace hpctl {
 namespace {
 
-Block layer_block(const ModelSpec& m, int64_t index) {
+Block llama_layer(const ModelSpec& m, int64_t index) {
   const int64_t head_dim = m.dim / m.heads;
   const std::string prefix = "model.layers." + std::to_string(index) + ".";
   Block block;
-  block.name = "layers." + std::to_string(index);
   append_tensor(block, prefix + "input_layernorm.weight", {m.dim});
   append_tensor(block, prefix + "self_attn.q_proj.weight", {m.heads * head_dim, m.dim});
   append_tensor(block, prefix + "self_attn.k_proj.weight", {m.kv_heads * head_dim, m.dim});
@@ -26,10 +25,9 @@ Block layer_block(const ModelSpec& m, int64_t index) {
   return block;
 }
 
-Block gpt_layer_block(const ModelSpec& m, int64_t index) {
+Block gpt_layer(const ModelSpec& m, int64_t index) {
   const std::string prefix = "transformer.h." + std::to_string(index) + ".";
   Block block;
-  block.name = "layers." + std::to_string(index);
   const auto append_pair = [&](const char* name, std::vector<int64_t> shape) {
     const int64_t out = shape.back();
     append_tensor(block, prefix + name + ".weight", std::move(shape));
@@ -42,6 +40,23 @@ Block gpt_layer_block(const ModelSpec& m, int64_t index) {
   append_pair("mlp.c_fc", {m.dim, m.ffn});
   append_pair("mlp.c_proj", {m.ffn, m.dim});
   return block;
+}
+
+// Names the blocks; the output projection is in the head unless it is the embedding.
+std::vector<Block> stack_blocks(const ModelSpec& m, Block embed,
+                                Block (*layer)(const ModelSpec&, int64_t), Block head) {
+  std::vector<Block> blocks;
+  blocks.reserve(static_cast<size_t>(m.layers) + 2);
+  embed.name = "embed";
+  blocks.push_back(std::move(embed));
+  for (int64_t i = 0; i < m.layers; ++i) {
+    blocks.push_back(layer(m, i));
+    blocks.back().name = "layers." + std::to_string(i);
+  }
+  head.name = "head";
+  if (!m.tied_embeddings) append_tensor(head, "lm_head.weight", {m.vocab, m.dim});
+  blocks.push_back(std::move(head));
+  return blocks;
 }
 
 }  // namespace
@@ -91,37 +106,21 @@ void set_no_decay(std::vector<Block>& blocks, const std::vector<std::string>& gr
 }
 
 std::vector<Block> llama_layout(const ModelSpec& model) {
-  std::vector<Block> blocks;
-  blocks.reserve(static_cast<size_t>(model.layers) + 2);
   Block embed;
-  embed.name = "embed";
   append_tensor(embed, "model.embed_tokens.weight", {model.vocab, model.dim});
-  blocks.push_back(std::move(embed));
-  for (int64_t i = 0; i < model.layers; ++i) blocks.push_back(layer_block(model, i));
   Block head;
-  head.name = "head";
   append_tensor(head, "model.norm.weight", {model.dim});
-  if (!model.tied_embeddings) append_tensor(head, "lm_head.weight", {model.vocab, model.dim});
-  blocks.push_back(std::move(head));
-  return blocks;
+  return stack_blocks(model, std::move(embed), llama_layer, std::move(head));
 }
 
 std::vector<Block> gpt_layout(const ModelSpec& model) {
-  std::vector<Block> blocks;
-  blocks.reserve(static_cast<size_t>(model.layers) + 2);
   Block embed;
-  embed.name = "embed";
   append_tensor(embed, "transformer.wte.weight", {model.vocab, model.dim});
   append_tensor(embed, "transformer.wpe.weight", {model.max_positions, model.dim});
-  blocks.push_back(std::move(embed));
-  for (int64_t i = 0; i < model.layers; ++i) blocks.push_back(gpt_layer_block(model, i));
   Block head;
-  head.name = "head";
   append_tensor(head, "transformer.ln_f.weight", {model.dim});
   append_tensor(head, "transformer.ln_f.bias", {model.dim});
-  if (!model.tied_embeddings) append_tensor(head, "lm_head.weight", {model.vocab, model.dim});
-  blocks.push_back(std::move(head));
-  return blocks;
+  return stack_blocks(model, std::move(embed), gpt_layer, std::move(head));
 }
 
 std::vector<Block> model_layout(const ModelSpec& model) {
