@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/trainer/sharded_training.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "common/base/check.h"
+#include "tests/support/temporary_directory.h"
+#include "trainer/model/model.h"
+#include "trainer/optim/grad_norm.h"
+#include "trainer/runtime.h"
+#include "trainer/training_state.h"
+
+namespace hpctl::test {
+
+std::string name_of(const Setting& s) {
+  std::string name = std::string(s.preset) + " " + s.strategy + " x" + std::to_string(s.world_size);
+  if (s.shard_group > 0) name += " in groups of " + std::to_string(s.shard_group);
+  return name + ", " + std::to_string(s.micros) + " micro-batches, recompute " + s.checkpointing +
+         ", chunk " + std::to_string(s.chunk_tokens) + ", reshard " + s.reshard +
+         (s.documents ? ", documents" : "");
+}
+
+ModelSpec model_of(const Setting& setting) {
+  ModelSpec model = *model_preset(setting.preset);
+  model.layers = 3;
+  model.tied_embeddings = setting.tied;
+  return model;
+}
+
+at::Tensor some_tokens(int64_t salt) {
+  at::Tensor tokens = at::empty({kSequences, kTokens}, at::kLong);
+  for (int64_t i = 0; i < tokens.numel(); ++i) {
+    tokens.data_ptr<int64_t>()[i] = (i * 37 + salt * 11 + i * i % 13) % 256;
+  }
+  return tokens;
+}
+
+at::Tensor some_positions() {
+  at::Tensor positions = at::empty({kSequences, kTokens}, at::kLong);
+  for (int64_t row = 0; row < kSequences; ++row) {
+    int64_t* position = positions.data_ptr<int64_t>() + row * kTokens;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      const bool begins = t == 0 || (row + t * t) % 5 == 0;
+      position[t] = begins ? 0 : position[t - 1] + 1;
+    }
+  }
+  return positions;
+}
+
+namespace {
+
+Workload workload_of(const Setting& setting) {
+  Workload w;
+  w.world_size = setting.world_size;
+  w.train.model = model_of(setting);
+  w.train.seed = 3;
+  // Smaller, and an element whose gradient is all rounding would move as far as any other.
+  w.train.optimizer.eps = 1e-3;
+  w.train.strategy = setting.strategy;
+  w.train.shard_group = setting.shard_group;
+  w.train.reshard_after_forward = setting.reshard;
+  w.train.memory.activation_checkpointing = setting.checkpointing;
+  w.train.memory.every = setting.every;
+  w.train.loss.chunk_tokens = setting.chunk_tokens;
+  return w;
+}
+
+// One rank of a training run: what TrainLoop does, without files.
+class Rank {
+ public:
+  Rank(const Setting& setting, int rank, const std::string& rendezvous_dir)
+      : setting_(setting), workload_(workload_of(setting)) {
+    prepare_runtime();
+    workload_.rank = rank;
+    CommunicatorOptions options;
+    options.rank = rank;
+    options.world_size = setting.world_size;
+    options.rendezvous_dir = rendezvous_dir;
+    const auto sharding = sharding_of(workload_.train, setting.world_size);
+    HP_CHECK(sharding.ok());
+    comms_.emplace(options, sharding->mesh);
+    HP_CHECK(comms_->connect().ok());
+    auto state = TrainingState::create(-1, workload_, {}, {});
+    HP_CHECK(state.ok());
+    state_.emplace(std::move(state).value());
+    model_ = make_model(workload_.train.model, kTokens, setting.compute);
+    engine_.emplace(*model_, state_->blocks(), *comms_, workload_.train, *sharding,
+                    setting.compute);
+  }
+
+  // Every rank writes its part of `training`; scalars are rank 0's.
+  void step(int64_t number, Training& training) {
+    engine_->set_trace(&training.traces[workload_.rank]);
+    engine_->begin_step(state_->weight_shards(), setting_.micros);
+    const int64_t own = kSequences / setting_.world_size;
+    const int64_t rows = own / setting_.micros;
+    double loss = 0;
+    for (int m = 0; m < setting_.micros; ++m) {
+      const int64_t first = own * workload_.rank + rows * m;
+      const auto sum = engine_->forward_backward(
+          some_tokens(number).narrow(0, first, rows),
+          some_tokens(number + 7).narrow(0, first, rows), kScale * setting_.loss_scale,
+          setting_.documents ? documents_at(some_positions().narrow(0, first, rows)) : Documents());
+      ASSERT_TRUE(sum.ok()) << sum.error().message;
+      loss += *sum * kScale;
+    }
+    std::array<double, 2> sums = {engine_->gradient_squares(), loss};
+    ASSERT_TRUE(comms_->world().all_reduce(sums).ok());
+    const double norm = std::sqrt(sums[0]) / setting_.loss_scale;
+    std::vector<const float*> gradients;
+    for (size_t b = 0; b < state_->blocks().size(); ++b) gradients.push_back(engine_->gradient(b));
+    state_->apply(AdamStep(workload_.train.optimizer, static_cast<uint64_t>(number), 1e-3,
+                           clip_factor(norm, kClip) / setting_.loss_scale),
+                  gradients, 0);
+    collect(gradients, training.gradients);
+    std::vector<const float*> parameters;
+    for (const WeightShard& shard : state_->weight_shards()) {
+      parameters.push_back(static_cast<const float*>(shard.values));
+    }
+    collect(parameters, training.parameters);
+    ASSERT_TRUE(comms_->world().barrier().ok());
+    if (workload_.rank != 0) return;
+    training.losses.push_back(sums[1]);
+    training.norms.push_back(norm);
+    training.peak_gathered_blocks = engine_->peak_gathered_blocks();
+  }
+
+ private:
+  // What this rank would write to a checkpoint: together the ranks must cover everything.
+  void collect(const std::vector<const float*>& shards, Blocks& blocks) {
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      const ElementRange part = state_->written(b);
+      std::copy_n(shards[b] + (part.begin - state_->padded_shard(b).begin), part.size(),
+                  blocks[b].data() + part.begin);
+    }
+  }
+
+  Setting setting_;
+  Workload workload_;
+  std::optional<MeshCommunicators> comms_;
+  std::optional<TrainingState> state_;
+  std::unique_ptr<Model> model_;
+  std::optional<FullySharded> engine_;
+};
+
+}  // namespace
+
+Training train(const Setting& setting, int steps) {
+  signal(SIGPIPE, SIG_IGN);
+  Training training;
+  training.traces.resize(setting.world_size);
+  for (const Block& block : model_layout(model_of(setting))) {
+    training.gradients.emplace_back(block.numel, -1.0F);
+    training.parameters.emplace_back(block.numel, -1.0F);
+  }
+  const TemporaryDirectory dir;
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < setting.world_size; ++r) {
+    ranks.emplace_back([&, r] {
+      Rank rank(setting, r, dir / "rdzv");
+      for (int k = 1; k <= steps; ++k) {
+        training.traces[r].clear();
+        rank.step(k, training);
+      }
+    });
+  }
+  for (std::thread& t : ranks) t.join();
+  return training;
+}
+
+const Training& one_rank() {
+  static const Training training = train({});
+  return training;
+}
+
+double worst_difference(const Blocks& a, const Blocks& b, const Setting& setting) {
+  double worst = 0;
+  const std::vector<Block> blocks = model_layout(model_of(setting));
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    for (const TensorSlot& tensor : blocks[i].tensors) {
+      double largest = 1e-12;
+      double difference = 0;
+      for (int64_t k = tensor.offset; k < tensor.offset + tensor.numel; ++k) {
+        const double x = a[i][k];
+        const double y = b[i][k];
+        largest = std::max(largest, std::abs(x));
+        difference = std::max(difference, std::abs(x - y));
+      }
+      worst = std::max(worst, difference / largest);
+    }
+  }
+  return worst;
+}
+
+void expect_same_bits(const Training& a, const Training& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.gradients, b.gradients) << what;
+  EXPECT_EQ(a.parameters, b.parameters) << what;
+}
+
+void expect_agreement(const Training& a, const Training& b, const Setting& s) {
+  const std::string what = name_of(s);
+  for (size_t k = 0; k < a.losses.size(); ++k) {
+    EXPECT_NEAR(a.losses[k], b.losses[k], 1e-6 * b.losses[k]) << what;
+    EXPECT_NEAR(a.norms[k], b.norms[k], 1e-5 * b.norms[k]) << what;
+  }
+  EXPECT_LT(worst_difference(a.gradients, b.gradients, s), 1e-4) << what;
+  EXPECT_LT(worst_difference(a.parameters, b.parameters, s), 1e-4) << what;
+}
+
+}  // namespace hpctl::test

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small trainings as TrainLoop does them, without files: the ranks are threads, the numbers of
+// steps and tokens small enough for every strategy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/job_spec.h"
+#include "trainer/compat/torch_compat.h"
+#include "trainer/parallel/fsdp.h"
+
+namespace hpctl::test {
+
+inline constexpr int64_t kSequences = 8;  // per step, over all ranks
+inline constexpr int64_t kTokens = 16;
+inline constexpr double kScale = 1.0 / (kSequences * kTokens);
+inline constexpr double kClip = 0.5;  // below every gradient norm of these tests
+
+// What a test varies; the defaults are plain full sharding.
+struct Setting {
+  int world_size = 1;
+  int micros = 1;
+  const char* strategy = "full";
+  int64_t shard_group = 0;
+  const char* checkpointing = "none";
+  int64_t every = 2;
+  int64_t chunk_tokens = 0;
+  const char* reshard = "auto";
+  at::ScalarType compute = at::kFloat;
+  bool tied = false;
+  bool documents = false;  // attention and positions end with some_positions()
+  const char* preset = "tiny";
+  double loss_scale = 1;
+};
+
+std::string name_of(const Setting& setting);
+ModelSpec model_of(const Setting& setting);
+
+// Tokens of a step's global batch, [kSequences, kTokens].
+at::Tensor some_tokens(int64_t salt);
+// Documents of 1 to 9 tokens, other ones in every sequence.
+at::Tensor some_positions();
+
+// Whole blocks of floats, without padding.
+using Blocks = std::vector<std::vector<float>>;
+
+struct Training {
+  std::vector<double> losses;  // mean over the global batch, per step
+  std::vector<double> norms;
+  Blocks gradients;   // of the last step
+  Blocks parameters;  // after it
+  size_t peak_gathered_blocks = 0;
+  std::vector<ScheduleTrace> traces;  // per rank, of the last step
+};
+
+Training train(const Setting& setting, int steps = 2);
+// Of the defaults.
+const Training& one_rank();
+
+// Largest difference of any element, in units of the largest element of its tensor; the model is
+// that of `setting`.
+double worst_difference(const Blocks& a, const Blocks& b, const Setting& setting = {});
+void expect_same_bits(const Training& a, const Training& b, const std::string& what);
+// `a` is what came of `s`.
+void expect_agreement(const Training& a, const Training& b, const Setting& s);
+
+}  // namespace hpctl::test
