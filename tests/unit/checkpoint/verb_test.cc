@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include "common/base/file.h"
-#include "hpctl/command_line.h"
+#include "tests/support/command_run.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
 #include "trainer/checkpoint/inspect.h"
@@ -19,13 +20,8 @@ namespace hpctl {
 namespace {
 
 using nlohmann::json;
+using test::CommandRun;
 using testing::HasSubstr;
-
-struct Answer {
-  int status = 0;
-  std::string out;
-  std::string err;
-};
 
 class CheckpointVerb : public testing::Test {
  protected:
@@ -33,13 +29,9 @@ class CheckpointVerb : public testing::Test {
     ASSERT_TRUE(save_synthetic({dir_.path(), {20, 1}, 2, 1, 0, {}}).ok());
     ASSERT_TRUE(save_synthetic({dir_.path(), {40, 1}, 3, 2, 0, {{5, 7}}}).ok());
   }
-  static Answer call(std::vector<std::string> words) {
-    std::ostringstream out;
-    std::ostringstream err;
-    Terminal terminal{out, err};
+  static CommandRun call(std::vector<std::string> words) {
     words.insert(words.begin(), "checkpoint");
-    const int status = run_command_line(words, terminal);
-    return {status, out.str(), err.str()};
+    return test::run_hpctl(words);
   }
   void damage(const std::string& file) {
     const std::string bytes = read_file(dir_ / file).value();
@@ -52,7 +44,7 @@ class CheckpointVerb : public testing::Test {
 
 TEST_F(CheckpointVerb, LsShowsEveryOneAndWhetherItCounts) {
   ASSERT_TRUE(write_synthetic_shard({dir_.path(), {60, 1}, 2, 1, 0, {}}, 0).ok());
-  const Answer text = call({"ls", dir_.path()});
+  const CommandRun text = call({"ls", dir_.path()});
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("step-20.g1"));
   EXPECT_THAT(text.out, HasSubstr("incomplete"));
@@ -73,7 +65,7 @@ TEST_F(CheckpointVerb, ShowMeansTheNewestValidOneOrTheOneNamed) {
 }
 
 TEST_F(CheckpointVerb, DigestPrintsOneLineOfHex) {
-  const Answer answer = call({"digest", dir_ / "step-20.g1"});
+  const CommandRun answer = call({"digest", dir_ / "step-20.g1"});
   EXPECT_EQ(answer.status, 0);
   EXPECT_EQ(answer.out, digest_checkpoint(dir_ / "step-20.g1").value() + "\n");
 }
@@ -81,13 +73,13 @@ TEST_F(CheckpointVerb, DigestPrintsOneLineOfHex) {
 TEST_F(CheckpointVerb, VerifySaysUndamagedOrNamesTheDamage) {
   EXPECT_THAT(call({"verify", dir_.path()}).out, HasSubstr("step-40.g1: undamaged, "));
   damage("step-40.g1/shard-00002.safetensors");
-  const Answer damaged = call({"verify", dir_.path()});
+  const CommandRun damaged = call({"verify", dir_.path()});
   EXPECT_EQ(damaged.status, 1);
   EXPECT_THAT(damaged.err, HasSubstr("shard-00002.safetensors: head exp_avg_sq"));
-  const Answer document = call({"verify", dir_.path(), "--json"});
+  const CommandRun document = call({"verify", dir_.path(), "--json"});
   EXPECT_EQ(document.status, 1);
   EXPECT_EQ(json::parse(document.out)["problems"].size(), 1U);
-  const Answer digest = call({"digest", dir_.path()});
+  const CommandRun digest = call({"digest", dir_.path()});
   EXPECT_EQ(digest.status, 1);
   EXPECT_EQ(digest.out, "") << "no digest of damaged bytes";
   damage("step-40.g1/manifest.json");
@@ -95,12 +87,12 @@ TEST_F(CheckpointVerb, VerifySaysUndamagedOrNamesTheDamage) {
 }
 
 TEST_F(CheckpointVerb, ExportAndImportSayWhatTheyWrote) {
-  const Answer exported =
+  const CommandRun exported =
       call({"export", dir_.path(), dir_ / "model", "--dtype", "bf16", "--json"});
   ASSERT_EQ(exported.status, 0) << exported.err;
   EXPECT_EQ(json::parse(exported.out)["tensors"], 21);
   EXPECT_EQ(call({"export", dir_.path(), dir_ / "model"}).status, 1) << "it is there already";
-  const Answer imported = call({"import", dir_ / "model", dir_ / "weights"});
+  const CommandRun imported = call({"import", dir_ / "model", dir_ / "weights"});
   ASSERT_EQ(imported.status, 0) << imported.err;
   EXPECT_THAT(imported.out, HasSubstr("checkpoint.resume: " + (dir_ / "weights/step-0.g0")));
   EXPECT_THAT(call({"show", dir_ / "weights"}).out, HasSubstr("parameters only, imported"));
@@ -111,7 +103,7 @@ TEST_F(CheckpointVerb, ExportAndImportSayWhatTheyWrote) {
 
 TEST_F(CheckpointVerb, DiffTellsSameFromDifferent) {
   EXPECT_EQ(call({"diff", dir_ / "step-40.g1", dir_.path()}).status, 0);
-  const Answer different = call({"diff", dir_ / "step-20.g1", dir_ / "step-40.g1"});
+  const CommandRun different = call({"diff", dir_ / "step-20.g1", dir_ / "step-40.g1"});
   EXPECT_EQ(different.status, 1);
   EXPECT_THAT(different.out, HasSubstr("lm_head.weight.exp_avg"));
   EXPECT_FALSE(json::parse(call({"diff", dir_ / "step-20.g1", dir_.path(), "--json"}).out)["same"]);
@@ -122,7 +114,7 @@ TEST_F(CheckpointVerb, LedgerProvesOrNamesWhatIsMissing) {
   auto writer = LedgerWriter::create(dir_ / "ledger", 1, 0);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE(writer->append(1, {{0, 5}, {7, 319}}).ok());
-  const Answer missing = call({"ledger", dir_.path()});
+  const CommandRun missing = call({"ledger", dir_.path()});
   EXPECT_EQ(missing.status, 1);
   EXPECT_THAT(missing.err, HasSubstr("sample 319 never counted"));
   ASSERT_TRUE(writer->append(2, {{319, 320}}).ok());
@@ -134,11 +126,11 @@ TEST_F(CheckpointVerb, WrongArgumentsAreStatus2) {
   EXPECT_EQ(call({"ls"}).status, 2);
   EXPECT_EQ(call({"diff", dir_.path()}).status, 2);
   EXPECT_EQ(call({"ls", dir_.path(), dir_.path()}).status, 2);
-  const Answer unknown = call({"verfy", dir_.path()});
+  const CommandRun unknown = call({"verfy", dir_.path()});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.err,
               HasSubstr("expected ls, show, verify, digest, diff, ledger, export or import"));
-  const Answer gone = call({"verify", dir_ / "gone"});
+  const CommandRun gone = call({"verify", dir_ / "gone"});
   EXPECT_EQ(gone.status, 1);
   EXPECT_THAT(gone.err, HasSubstr("No such file or directory"));
 }

@@ -3,27 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include "common/base/file.h"
-#include "hpctl/command_line.h"
+#include "tests/support/command_run.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {
 
 using nlohmann::json;
+using test::CommandRun;
 using testing::HasSubstr;
-
-struct Answer {
-  int status = 0;
-  std::string out;
-  std::string err;
-};
 
 class PlanVerb : public testing::Test {
  protected:
-  Answer plan(const std::string& preset, std::vector<std::string> options) {
+  CommandRun plan(const std::string& preset, std::vector<std::string> options) {
     const std::string file = dir_ / "job.yaml";
     EXPECT_TRUE(write_file_atomic(file,
                                   "name: p\nnodes: 1\nworkers_per_node: 8\nworkload:\n"
@@ -34,23 +30,19 @@ class PlanVerb : public testing::Test {
                     .ok());
     std::vector<std::string> words = {"plan", file};
     words.insert(words.end(), options.begin(), options.end());
-    std::ostringstream out;
-    std::ostringstream err;
-    Terminal terminal{out, err};
-    const int status = run_command_line(words, terminal);
-    return {status, out.str(), err.str()};
+    return test::run_hpctl(words);
   }
   TemporaryDirectory dir_;
 };
 
 TEST_F(PlanVerb, SaysWhatFitsAndWhatItTakes) {
-  const Answer text = plan("llama3-8b", {"--gpu", "h200"});
+  const CommandRun text = plan("llama3-8b", {"--gpu", "h200"});
   EXPECT_EQ(text.status, 0) << text.err;
   for (const char* word : {"8.03e+09 parameters", "moments", "activations", "logits", "total",
                            "57.91 GFLOP", "51.47", "MFU", "TorchTitan benchmarks"}) {
     EXPECT_THAT(text.out, HasSubstr(word));
   }
-  const Answer document = plan("llama3-8b", {"--gpu=h200", "--json"});
+  const CommandRun document = plan("llama3-8b", {"--gpu=h200", "--json"});
   const json plan = json::parse(document.out);
   EXPECT_EQ(plan["fits"], true);
   double sum = 0;
@@ -60,16 +52,16 @@ TEST_F(PlanVerb, SaysWhatFitsAndWhatItTakes) {
 }
 
 TEST_F(PlanVerb, WhatDoesNotFitIsStatus1WithAdvice) {
-  const Answer text = plan("llama3-70b", {"--gpu", "h100"});
+  const CommandRun text = plan("llama3-70b", {"--gpu", "h100"});
   EXPECT_EQ(text.status, 1);
   EXPECT_THAT(text.out, HasSubstr("does NOT fit"));
   EXPECT_THAT(text.out, HasSubstr("nodes: "));
-  const Answer larger = plan("llama3-70b", {"--gpu", "h200", "--nodes", "16"});
+  const CommandRun larger = plan("llama3-70b", {"--gpu", "h200", "--nodes", "16"});
   EXPECT_THAT(larger.out, HasSubstr("activation_checkpointing: full"));
 }
 
 TEST_F(PlanVerb, OnACpuThereIsNoGuessOfTime) {
-  const Answer text = plan("debugmodel", {});
+  const CommandRun text = plan("debugmodel", {});
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("two slots"));
   EXPECT_THAT(text.out, testing::Not(HasSubstr("MFU")));

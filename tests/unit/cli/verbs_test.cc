@@ -9,32 +9,17 @@
 #include <sstream>
 
 #include "controller/mirror.h"
-#include "hpctl/command_line.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
+#include "tests/support/command_run.h"
 #include "tests/unit/cli/scripted_controller.h"
 
 namespace hpctl::testing {
 namespace {
 
+using test::CommandRun;
+using test::run_hpctl;
 using ::testing::HasSubstr;
-
-struct Ran {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
-Ran run(const std::vector<std::string>& words) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Terminal terminal{out, err};
-  Ran ran;
-  ran.status = run_command_line(words, terminal);
-  ran.out = out.str();
-  ran.err = err.str();
-  return ran;
-}
 
 constexpr const char* kStatusJson =
     R"({"checkpoint_dir":"/ckpt","checkpoint_step":30,"controller":{"node":"here","pid":100},)"
@@ -50,19 +35,19 @@ TEST(Verbs, StatusAndPsFromTheController) {
   const ScopedHome home;
   ScriptedController controller(home.paths());
   controller.jobs = {running_job(1, "quick"), running_job(2, "other")};
-  EXPECT_EQ(run({"status", "1", "--json"}).out, kStatusJson);
-  EXPECT_EQ(run({"--json", "status", "quick"}).out, kStatusJson);
-  EXPECT_EQ(run({"ps", "--json"}).out,
+  EXPECT_EQ(run_hpctl({"status", "1", "--json"}).out, kStatusJson);
+  EXPECT_EQ(run_hpctl({"--json", "status", "quick"}).out, kStatusJson);
+  EXPECT_EQ(run_hpctl({"ps", "--json"}).out,
             "{\"jobs\":[{\"job\":1,\"name\":\"quick\",\"state\":\"RUNNING\"},"
             "{\"job\":2,\"name\":\"other\",\"state\":\"RUNNING\"}]}\n");
-  EXPECT_EQ(run({"ps"}).out,
+  EXPECT_EQ(run_hpctl({"ps"}).out,
             "JOB  NAME   STATE\n"
             "1    quick  RUNNING\n"
             "2    other  RUNNING\n");
-  EXPECT_EQ(run({"nodes", "quick"}).out,
+  EXPECT_EQ(run_hpctl({"nodes", "quick"}).out,
             "JOB  NODE  ROLE    STATE  HOLDER  AGENT  INSTANCE\n"
             "1    n0    active  up     11      12     i-0\n");
-  const Ran status = run({"status", "quick"});
+  const CommandRun status = run_hpctl({"status", "quick"});
   EXPECT_EQ(status.status, kExitOk);
   EXPECT_THAT(status.out, HasSubstr("job 1 quick  RUNNING\n"
                                     "  step        34 of 60, loss 2.5000, 12.3k tokens/s\n"
@@ -77,15 +62,15 @@ TEST(Verbs, UnknownAndAmbiguousJobs) {
   const ScopedHome home;
   ScriptedController controller(home.paths());
   controller.jobs = {running_job(1, "quick"), running_job(2, "same"), running_job(3, "same")};
-  Ran ran = run({"status", "quikc"});
+  CommandRun ran = run_hpctl({"status", "quikc"});
   EXPECT_EQ(ran.status, kExitFailed);
   EXPECT_EQ(ran.err, "hpctl: no job \"quikc\"; did you mean \"quick\"? `hpctl ps` lists all\n");
-  ran = run({"why", "same"});
+  ran = run_hpctl({"why", "same"});
   EXPECT_EQ(ran.status, kExitFailed);
   EXPECT_EQ(ran.err,
             "hpctl: 2 jobs are named \"same\"; give an id (the newest: 2 RUNNING, 3 RUNNING)\n");
-  EXPECT_EQ(run({"status", "9"}).status, kExitFailed);
-  EXPECT_THAT(run({"status", "\x1b[2J"}).err, HasSubstr("no job \"?[2J\""));
+  EXPECT_EQ(run_hpctl({"status", "9"}).status, kExitFailed);
+  EXPECT_THAT(run_hpctl({"status", "\x1b[2J"}).err, HasSubstr("no job \"?[2J\""));
 }
 
 TEST(Verbs, EventsAndWhy) {
@@ -96,20 +81,20 @@ TEST(Verbs, EventsAndWhy) {
                         event(6, "JobRecovering", "a worker died\x1b[31m", 5)};
   controller.explanation.set_summary("RUNNING: it began with: worker 3 on n1 died");
   *controller.explanation.add_chain() = controller.history[0];
-  EXPECT_EQ(run({"events", "1"}).out,
+  EXPECT_EQ(run_hpctl({"events", "1"}).out,
             "04:40:05.000  WorkerExited          worker 3 on n1 died of SIGKILL\n"
             "04:40:06.000  JobRecovering         a worker died?[31m\n");
-  const std::string events = run({"events", "1", "--json"}).out;
+  const std::string events = run_hpctl({"events", "1", "--json"}).out;
   const auto line = nlohmann::json::parse(events.substr(0, events.find('\n')));
   EXPECT_EQ(line, nlohmann::json::parse(R"({"seq":5,"time":"2025-11-21T04:40:05.000Z",
       "type":"WorkerExited","job":1,"generation":1,"node":"","rank":-1,
       "cause":"worker 3 on n1 died of SIGKILL","because":0})"));
-  const Ran why = run({"why", "1"});
+  const CommandRun why = run_hpctl({"why", "1"});
   EXPECT_EQ(why.out,
             "job 1 quick is RUNNING\n"
             "RUNNING: it began with: worker 3 on n1 died\n\n"
             "04:40:05.000  WorkerExited          worker 3 on n1 died of SIGKILL\n");
-  EXPECT_EQ(run({"why", "1", "--json"}).out,
+  EXPECT_EQ(run_hpctl({"why", "1", "--json"}).out,
             R"({"job":1,"state":"RUNNING","summary":"RUNNING: it began with: worker 3 on n1 died",)"
             R"("chain":[{"seq":5,"time":"2025-11-21T04:40:05.000Z","type":"WorkerExited",)"
             R"("generation":1,"node":"","rank":-1,"reason":"worker 3 on n1 died of SIGKILL",)"
@@ -123,7 +108,7 @@ TEST(Verbs, FollowingEventsEndsWithTheJob) {
   controller.jobs = {running_job(1, "quick")};
   controller.history = {event(5, "JobRunning", "it trains")};
   controller.polls_until_end = 2;
-  const Ran ran = run({"events", "1", "-f"});
+  const CommandRun ran = run_hpctl({"events", "1", "-f"});
   EXPECT_EQ(ran.status, kExitOk);
   EXPECT_EQ(ran.out, "04:40:05.000  JobRunning            it trains\n");
 }
@@ -133,9 +118,9 @@ TEST(Verbs, Cancel) {
   ScriptedController controller(home.paths());
   controller.jobs = {running_job(1, "quick"), running_job(2, "done")};
   controller.jobs[1].set_state("FINISHED");
-  EXPECT_EQ(run({"cancel", "quick", "--json"}).out, "{\"job\":1,\"state\":\"CANCELLED\"}\n");
+  EXPECT_EQ(run_hpctl({"cancel", "quick", "--json"}).out, "{\"job\":1,\"state\":\"CANCELLED\"}\n");
   EXPECT_THAT(controller.cancelled(), ::testing::ElementsAre("1"));
-  const Ran ended = run({"cancel", "done"});
+  const CommandRun ended = run_hpctl({"cancel", "done"});
   EXPECT_EQ(ended.status, kExitFailed);
   EXPECT_EQ(ended.err, "hpctl: job 2 has already FINISHED\n");
 }
@@ -148,7 +133,7 @@ TEST(Verbs, WaitShowsFaultsAndTheEnd) {
   controller.history = {event(5, "WorkersStarted", "not worth telling"),
                         event(6, "JobRecovering", "worker 3 on n1 died of SIGKILL")};
   controller.polls_until_end = 3;
-  const Ran ran = run({"wait", "1"});
+  const CommandRun ran = run_hpctl({"wait", "1"});
   EXPECT_EQ(ran.status, kExitOk);
   EXPECT_EQ(ran.out,
             "04:40:06.000  JobRecovering         worker 3 on n1 died of SIGKILL\n"
@@ -167,18 +152,20 @@ TEST(Verbs, QuarantineAndRelease) {
   ScriptedController controller(home.paths());
   controller.jobs = {running_job(1, "quick")};
   for (const char* name : {"n0", "n1"}) controller.jobs[0].add_nodes()->set_name(name);
-  const Ran ran = run({"nodes", "quarantine", "n1", "--reason", "link flaps", "--for", "2h"});
+  const CommandRun ran =
+      run_hpctl({"nodes", "quarantine", "n1", "--reason", "link flaps", "--for", "2h"});
   EXPECT_EQ(ran.out, "n1 of job 1 is quarantined\n") << ran.err;
-  EXPECT_EQ(run({"nodes", "release", "n1", "--job", "quick"}).out, "n1 of job 1 is released\n");
+  EXPECT_EQ(run_hpctl({"nodes", "release", "n1", "--job", "quick"}).out,
+            "n1 of job 1 is released\n");
   EXPECT_THAT(controller.orders(),
               ::testing::ElementsAre("quarantine 1 n1 link flaps 7200000", "release 1 n1"));
-  const Ran refused = run({"nodes", "quarantine", "n0"});
+  const CommandRun refused = run_hpctl({"nodes", "quarantine", "n0"});
   EXPECT_EQ(refused.status, kExitFailed);
   EXPECT_THAT(refused.err, ::testing::HasSubstr("n0 has ranks"));
-  EXPECT_THAT(run({"nodes", "quarantine", "n7"}).err,
+  EXPECT_THAT(run_hpctl({"nodes", "quarantine", "n7"}).err,
               ::testing::HasSubstr("no live job has a node n7"));
-  EXPECT_EQ(run({"nodes", "quarantine", "n1", "--for", "soon"}).status, kExitUsage);
-  EXPECT_EQ(run({"nodes", "bless", "n1"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"nodes", "quarantine", "n1", "--for", "soon"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"nodes", "bless", "n1"}).status, kExitUsage);
 }
 
 TEST(Verbs, AnInterruptEndsTheWaitingOnly) {
@@ -188,7 +175,7 @@ TEST(Verbs, AnInterruptEndsTheWaitingOnly) {
   // The verb itself asks once; by the second question it waits and the handler is in place.
   controller.on_get_job = [] { ::kill(::getpid(), SIGINT); };
   controller.calls_before_hook = 1;
-  const Ran ran = run({"wait", "1"});
+  const CommandRun ran = run_hpctl({"wait", "1"});
   EXPECT_EQ(ran.status, kExitInterrupted);
   EXPECT_EQ(ran.err, "job 1 goes on; `hpctl status 1` shows it, `hpctl cancel 1` ends it\n");
   EXPECT_TRUE(controller.cancelled().empty());
@@ -196,9 +183,9 @@ TEST(Verbs, AnInterruptEndsTheWaitingOnly) {
 
 TEST(Verbs, VersionOfTheController) {
   const ScopedHome home;
-  EXPECT_THAT(run({"version", "--json"}).out, HasSubstr("\"controller\":null"));
+  EXPECT_THAT(run_hpctl({"version", "--json"}).out, HasSubstr("\"controller\":null"));
   const ScriptedController controller(home.paths());
-  EXPECT_THAT(run({"version", "--json"}).out,
+  EXPECT_THAT(run_hpctl({"version", "--json"}).out,
               HasSubstr(R"("controller":{"version":"9.9.9","pid":4242,"node":"here",)"));
 }
 
@@ -230,14 +217,14 @@ class Offline : public ::testing::Test {
 };
 
 TEST_F(Offline, AnswersFromTheRecord) {
-  EXPECT_EQ(run({"ps"}).out, "JOB  NAME  STATE\n3    gone  RUNNING\n");
-  const Ran status = run({"status", "gone", "--json"});
+  EXPECT_EQ(run_hpctl({"ps"}).out, "JOB  NAME  STATE\n3    gone  RUNNING\n");
+  const CommandRun status = run_hpctl({"status", "gone", "--json"});
   EXPECT_EQ(status.status, kExitOk);
   EXPECT_EQ(nlohmann::json::parse(status.out).at("step"), 12);
   EXPECT_THAT(status.err, HasSubstr("no controller runs for " + home_.paths().home()));
-  EXPECT_THAT(run({"events", "3"}).out, HasSubstr("00:00:05.000  JobRunning"));
-  EXPECT_THAT(run({"nodes"}).out, HasSubstr("3    n0    active  up"));
-  const Ran why = run({"why", "3"});
+  EXPECT_THAT(run_hpctl({"events", "3"}).out, HasSubstr("00:00:05.000  JobRunning"));
+  EXPECT_THAT(run_hpctl({"nodes"}).out, HasSubstr("3    n0    active  up"));
+  const CommandRun why = run_hpctl({"why", "3"});
   EXPECT_THAT(why.out, HasSubstr("RUNNING: it trains; it began with: by uid 0\n"));
   EXPECT_THAT(why.out, HasSubstr("JobStarting"));
   EXPECT_FALSE(path_exists(home_.paths().controller_socket()));
@@ -245,50 +232,53 @@ TEST_F(Offline, AnswersFromTheRecord) {
 
 TEST_F(Offline, DamagedRecordsAreNamed) {
   std::ofstream(home_.paths().job_status(JobId{3})) << "{";
-  const Ran ran = run({"status", "3"});
+  const CommandRun ran = run_hpctl({"status", "3"});
   EXPECT_EQ(ran.status, kExitFailed);
   EXPECT_THAT(ran.err, HasSubstr(home_.paths().job_status(JobId{3})));
-  EXPECT_EQ(run({"ps"}).out, "JOB  NAME  STATE\n3    ?     UNKNOWN\n");
+  EXPECT_EQ(run_hpctl({"ps"}).out, "JOB  NAME  STATE\n3    ?     UNKNOWN\n");
 }
 
 TEST_F(Offline, Logs) {
-  EXPECT_THAT(run({"logs", "3"}).err, HasSubstr("job 3 (RUNNING) has no logs yet in "));
-  EXPECT_THAT(run({"logs", "3", "--rank", "4"}).err,
+  EXPECT_THAT(run_hpctl({"logs", "3"}).err, HasSubstr("job 3 (RUNNING) has no logs yet in "));
+  EXPECT_THAT(run_hpctl({"logs", "3", "--rank", "4"}).err,
               HasSubstr("job 3 has no rank 4; its ranks are 0 to 0"));
   write_log(0, "old 1\nold 2\n", ".1");
   write_log(0, "a\nb\nunfinished");
   write_log(1, "other\n");
-  EXPECT_EQ(run({"logs", "3"}).out,
+  EXPECT_EQ(run_hpctl({"logs", "3"}).out,
             "rank 0 | old 1\nrank 0 | old 2\nrank 0 | a\nrank 0 | b\n"
             "rank 0 | unfinished\nrank 1 | other\n");
-  EXPECT_EQ(run({"logs", "3", "--rank", "0", "--tail", "3"}).out, "old 2\na\nb\nunfinished\n");
-  EXPECT_EQ(run({"logs", "3", "--rank=1", "--json"}).out, "{\"rank\":1,\"line\":\"other\"}\n");
+  EXPECT_EQ(run_hpctl({"logs", "3", "--rank", "0", "--tail", "3"}).out,
+            "old 2\na\nb\nunfinished\n");
+  EXPECT_EQ(run_hpctl({"logs", "3", "--rank=1", "--json"}).out,
+            "{\"rank\":1,\"line\":\"other\"}\n");
 }
 
 TEST(Verbs, WrongUse) {
   const ScopedHome home;
-  EXPECT_EQ(run({}).status, kExitUsage);
-  EXPECT_EQ(run({"stats"}).err,
+  EXPECT_EQ(run_hpctl({}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"stats"}).err,
             "hpctl: unknown verb \"stats\"; did you mean status? `hpctl --help` lists all\n");
-  EXPECT_EQ(run({"status"}).err,
+  EXPECT_EQ(run_hpctl({"status"}).err,
             "hpctl status: too few arguments; usage: hpctl status JOB (`hpctl status --help` "
             "explains)\n");
-  EXPECT_EQ(run({"ps", "x"}).status, kExitUsage);
-  EXPECT_EQ(run({"logs", "1", "--tial", "3"}).err,
+  EXPECT_EQ(run_hpctl({"ps", "x"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"logs", "1", "--tial", "3"}).err,
             "hpctl logs: unknown option --tial; did you mean --tail? (`hpctl logs --help` "
             "explains)\n");
-  EXPECT_EQ(run({"logs", "1", "--tail"}).status, kExitUsage);
-  EXPECT_EQ(run({"logs", "1", "--tail", "-1"}).status, kExitUsage);
-  EXPECT_EQ(run({"ps", "--json=1"}).status, kExitUsage);
-  EXPECT_EQ(run({"data", "frob", "x"}).status, kExitUsage);
-  EXPECT_EQ(run({"data", "prepare", "x", "--out", "y"}).status, kExitUsage);
-  EXPECT_EQ(run({"data", "prepare", "x", "--out=y", "--tokenizer=byte", "--workers=0"}).status,
-            kExitUsage);
-  EXPECT_EQ(run({"data", "show", "x", "--out=y"}).status, kExitUsage);
-  EXPECT_EQ(run({"data", "show", "/nonexistent"}).status, kExitFailed);
-  EXPECT_EQ(run({"checkpoint", "frob", "x"}).status, kExitUsage);
-  EXPECT_EQ(run({"checkpoint", "show", "/nonexistent"}).status, kExitFailed);
-  EXPECT_EQ(run({"status", "1"}).err, "hpctl: no job \"1\": there is no job here yet\n");
+  EXPECT_EQ(run_hpctl({"logs", "1", "--tail"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"logs", "1", "--tail", "-1"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"ps", "--json=1"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"data", "frob", "x"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"data", "prepare", "x", "--out", "y"}).status, kExitUsage);
+  EXPECT_EQ(
+      run_hpctl({"data", "prepare", "x", "--out=y", "--tokenizer=byte", "--workers=0"}).status,
+      kExitUsage);
+  EXPECT_EQ(run_hpctl({"data", "show", "x", "--out=y"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"data", "show", "/nonexistent"}).status, kExitFailed);
+  EXPECT_EQ(run_hpctl({"checkpoint", "frob", "x"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"checkpoint", "show", "/nonexistent"}).status, kExitFailed);
+  EXPECT_EQ(run_hpctl({"status", "1"}).err, "hpctl: no job \"1\": there is no job here yet\n");
 }
 
 // docs/cli.md holds what --help prints, verb by verb.
@@ -299,9 +289,9 @@ TEST(Verbs, HelpIsInTheDocs) {
   ASSERT_TRUE(doc.ok()) << doc.error().message;
   std::string wanted;
   for (const Verb& verb : verbs()) {
-    const Ran help = run({verb.name, "--help"});
+    const CommandRun help = run_hpctl({verb.name, "--help"});
     EXPECT_EQ(help.status, kExitOk);
-    EXPECT_EQ(help.out, run({"help", verb.name}).out);
+    EXPECT_EQ(help.out, run_hpctl({"help", verb.name}).out);
     EXPECT_THAT(help.out, HasSubstr("Exit codes:"));
     const std::string section =
         std::string("### ") + verb.name + "\n```text\n" + help.out + "```\n";
@@ -309,8 +299,8 @@ TEST(Verbs, HelpIsInTheDocs) {
     std::istringstream lines(help.out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
   }
-  EXPECT_NE(doc->find(run({"--help"}).out), std::string::npos) << "docs/cli.md lacks:\n"
-                                                               << run({"--help"}).out;
+  EXPECT_NE(doc->find(run_hpctl({"--help"}).out), std::string::npos) << "docs/cli.md lacks:\n"
+                                                                     << run_hpctl({"--help"}).out;
 }
 
 }  // namespace
