@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/rpc/spawn.h"
+#include "hpctl/prepared_data.h"
 #include "trainer/data/prepared_note.h"
 #include "trainer/data/token_source.h"
 
@@ -65,12 +67,12 @@ Result<std::string> run_hpdata(const std::vector<std::string>& words) {
 }
 
 Result<std::string> prepare_one(const std::string& path, const TrainSpec& train,
-                                const HomePaths& paths, const Terminal& terminal) {
+                                const PreparedData& prepared, const Terminal& terminal) {
   HP_TRY_ASSIGN(const std::string directory, program_directory());
   HP_TRY_ASSIGN(
       const std::string text,
       run_hpdata({directory + "/hpdata", "cache", "--tokenizer=" + train.data.tokenizer,
-                  "--directory=" + paths.home() + "/data",
+                  "--directory=" + prepared.directory(),
                   "--max-bytes=" + std::to_string(kMaxPreparedAtSubmit),
                   "--vocabulary=" + std::to_string(train.model.vocab),
                   "--workers=" + std::to_string(std::max(1U, std::thread::hardware_concurrency())),
@@ -98,12 +100,21 @@ Outcome prepare_text(JobSpec& spec, const HomePaths& paths, const Terminal& term
   std::vector<std::string*> places;
   if (data.blend.empty()) places.push_back(&data.path);
   for (BlendPart& part : data.blend) places.push_back(&part.path);
-  for (std::string* path : places) {
-    if (is_prepared(*path)) {
-      HP_TRY(check_tokenizer(*path, data.tokenizer));
-    } else if (path_exists(*path)) {
-      HP_TRY_ASSIGN(*path, prepare_one(*path, *spec.train, paths, terminal));
+  const PreparedData prepared(paths);
+  {
+    const UniqueFd held = prepared.hold();
+    for (std::string* path : places) {
+      if (is_prepared(*path)) {
+        HP_TRY(check_tokenizer(*path, data.tokenizer));
+      } else if (path_exists(*path)) {
+        HP_TRY_ASSIGN(*path, prepare_one(*path, *spec.train, prepared, terminal));
+      }
+      prepared.mark_used(*path);
     }
+  }
+  for (const std::string& prefix : prepared.remove_unused(::time(nullptr))) {
+    terminal.err << "hpctl: data " << printable(prefix) << " removed: no job has used it for "
+                 << kUnusedDataSeconds / (24 * 60 * 60) << " days" << std::endl;
   }
   return Ok{};
 }
