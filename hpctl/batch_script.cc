@@ -176,6 +176,19 @@ std::string directives(const SlurmSubmission& s) {
   return text;
 }
 
+// `text` as one word of a shell command.
+std::string shell_quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
 std::string checkpoint_directory(const JobSpec& spec, const BatchSettings& settings) {
   const std::string& given = spec.checkpoint.dir;
   return given.empty() ? settings.directory.path + "/checkpoints" : given;
@@ -204,18 +217,6 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
 }
 
 }  // namespace
-
-std::string shell_quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
-}
 
 SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& settings) {
   const SlurmSpec& slurm = spec.slurm;

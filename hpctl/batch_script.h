@@ -27,7 +27,4 @@ struct BatchSettings {
 // Everything but the environment, which the caller adds.
 SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& settings);
 
-// `text` as one word of a shell command.
-std::string shell_quoted(const std::string& text);
-
 }  // namespace hpctl

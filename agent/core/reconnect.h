@@ -55,7 +55,6 @@ class OrphanWatch {
 
   void set_plan(const StartPlan& plan) { plan_ = plan; }
 
-  bool has_controller() const { return present_; }
   // True at most once in StartPlan::every_ms: start one now.
   bool start_controller_now(int64_t now_ms);
   // Nobody controls this job any more: end everything.

@@ -15,7 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kResourceConfig = "/opt/ml/config/resource_config.json";
-constexpr const char* kProvisioningParameters = "/opt/ml/config/provisioning_parameters.json";
 constexpr const char* kDmi = "/sys/devices/virtual/dmi/id/";
 constexpr size_t kMaxConfigBytes = 16U << 20;  // a thousand instances take about half a megabyte
 constexpr size_t kMaxLineBytes = 4096;
@@ -149,35 +148,6 @@ const HyperpodInstance* find_instance(const HyperpodCluster& cluster,
     if (instance.instance_id == instance_id) return &instance;
   }
   return nullptr;
-}
-
-HyperpodRole HyperpodLayout::role_of(const std::string& group) const {
-  if (!group.empty() && group == controller_group) return HyperpodRole::kController;
-  if (!group.empty() && group == login_group) return HyperpodRole::kLogin;
-  return HyperpodRole::kCompute;
-}
-
-Result<HyperpodLayout> parse_provisioning_parameters(std::string_view text,
-                                                     const std::string& path) {
-  HP_TRY_ASSIGN(const json document, parse_object(text, path));
-  HyperpodLayout layout;
-  layout.controller_group = text_of(document, "controller_group");
-  layout.login_group = text_of(document, "login_group");
-  layout.multi_controller = member(document, "slurm_configurations").is_object();
-  const json& groups = member(document, "worker_groups");
-  if (!groups.is_array()) return layout;
-  for (const json& entry : groups) {
-    HyperpodLayout::WorkerGroup group{text_of(entry, "instance_group_name"),
-                                      text_of(entry, "partition_name")};
-    if (!group.group.empty()) layout.worker_groups.push_back(std::move(group));
-  }
-  return layout;
-}
-
-Result<HyperpodLayout> read_provisioning_parameters() {
-  const std::string path = system_path(kProvisioningParameters);
-  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxConfigBytes));
-  return parse_provisioning_parameters(text, path);
 }
 
 MachineIdentity identify_machine() {

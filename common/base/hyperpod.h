@@ -47,26 +47,6 @@ const HyperpodInstance* find_instance(const HyperpodCluster& cluster,
                                       const std::vector<std::string>& addresses,
                                       const std::string& instance_id);
 
-enum class HyperpodRole { kController, kLogin, kCompute };
-
-// provisioning_parameters.json: which groups play which part. Clusters set up through the newer
-// interface have no such file.
-struct HyperpodLayout {
-  struct WorkerGroup {
-    std::string group;
-    std::string partition;
-  };
-  std::string controller_group;
-  std::string login_group;  // "" = none
-  std::vector<WorkerGroup> worker_groups;
-  bool multi_controller = false;
-
-  HyperpodRole role_of(const std::string& group) const;
-};
-Result<HyperpodLayout> parse_provisioning_parameters(std::string_view text,
-                                                     const std::string& path);
-Result<HyperpodLayout> read_provisioning_parameters();
-
 // Which machine this is, from the best source that knows.
 struct MachineIdentity {
   // resource_config.json, else the DMI asset tag of an EC2 machine, else $HPCTL_INSTANCE_ID, else

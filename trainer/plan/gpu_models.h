@@ -17,7 +17,6 @@ struct GpuModel {
   double link_bytes_per_s = 0;  // to the GPUs of the node, one direction
   double net_bytes_per_s = 0;   // to other nodes, per GPU, in instances that AWS offers
   double host_bytes_per_s = 0;  // to the host's memory, one direction: PCIe 4, 5 or NVLink-C2C
-  int per_node = 8;
 };
 
 std::span<const GpuModel> gpu_models();

@@ -81,26 +81,6 @@ TEST(ResourceConfig, DamagedIsSaidSo) {
   }
 }
 
-TEST(ProvisioningParameters, RolesOfGroups) {
-  const auto layout = parse_provisioning_parameters(R"({
-    "version": "1.0.0", "workload_manager": "slurm", "controller_group": "head",
-    "login_group": "login", "fsx_dns_name": "x", "fsx_mountname": "y",
-    "worker_groups": [{"instance_group_name": "p5", "partition_name": "ml.p5.48xlarge"}, {}],
-    "slurm_configurations": {"slurm_shared_directory": "/opt"}})",
-                                                    "f");
-  ASSERT_TRUE(layout.ok()) << layout.error().message;
-  EXPECT_EQ(layout->role_of("head"), HyperpodRole::kController);
-  EXPECT_EQ(layout->role_of("login"), HyperpodRole::kLogin);
-  EXPECT_EQ(layout->role_of("p5"), HyperpodRole::kCompute);
-  EXPECT_TRUE(layout->multi_controller);
-  ASSERT_EQ(layout->worker_groups.size(), 1U);
-  EXPECT_EQ(layout->worker_groups[0].partition, "ml.p5.48xlarge");
-  const auto plain = parse_provisioning_parameters("{\"worker_groups\": null}", "f");
-  ASSERT_TRUE(plain.ok());
-  EXPECT_EQ(plain->role_of(""), HyperpodRole::kCompute) << "no login group is not the group \"\"";
-  EXPECT_FALSE(parse_provisioning_parameters("nonsense", "f").ok());
-}
-
 // A machine whose system files are the test's.
 class Machine : public ::testing::Test {
  protected:
