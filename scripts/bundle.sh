@@ -81,7 +81,8 @@ done
 for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
   cp -Lu "$glibc_directory/$name" "$root/lib/glibc/" 2>/dev/null || true
 done
-cp deploy/environment.json deploy/instances.json LICENSE "$root/share/hpctl/"
+cp deploy/environment.json deploy/instances.json deploy/systemd/hpctl-tmpfiles.conf LICENSE \
+  "$root/share/hpctl/"
 
 # The plugin's and hpslurm's sources, with what they need of ours, found by their #include lines,
 # and the headers of nlohmann-json.

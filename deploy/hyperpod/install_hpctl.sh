@@ -32,6 +32,7 @@ root=${HPCTL_ROOT:-}
 root=${root%/}
 prefix=$root/opt/hpctl
 plugin=$prefix/lib/hpctl_auto_resume.so
+tmpfiles=$root/etc/tmpfiles.d/hpctl.conf
 links=("$root/usr/local/bin/hpctl" "$root/usr/local/bin/hpagent")
 changes=0
 changed() { changes=$((changes + 1)); say "$*"; }
@@ -255,6 +256,15 @@ install_programs() {
   done
 }
 
+# Without it systemd-tmpfiles takes from /tmp what a job of weeks has not touched for days.
+install_tmpfiles() {
+  local wanted=$prefix/share/hpctl/hpctl-tmpfiles.conf
+  [ -d "$(dirname "$tmpfiles")" ] && [ -r "$wanted" ] || return 0
+  ! cmp -s "$wanted" "$tmpfiles" || return 0
+  replace_file "$tmpfiles" <"$wanted"
+  changed "$tmpfiles keeps what running jobs have in /tmp"
+}
+
 # --- commands ---------------------------------------------------------------------------------
 
 install() {
@@ -262,6 +272,7 @@ install() {
   bundle=$(readlink -e "$bundle") ||
     fail "no bundle; make it with scripts/bundle.sh, or see --bundle"
   install_programs
+  install_tmpfiles
   if [ -z "$slurm" ]; then
     say "no Slurm headers here (looked for include/slurm/spank.h and libslurm.so in" \
       "${SLURM_PREFIX:-/opt/slurm, /usr}): neither plugin nor hpslurm;" \
@@ -291,6 +302,10 @@ uninstall() {
     rm -f "$link"
     changed "$link is gone"
   done
+  if [ -e "$tmpfiles" ]; then
+    rm -f "$tmpfiles"
+    changed "$tmpfiles is gone"
+  fi
   if [ -L "$prefix" ]; then
     rm -rf "$prefix" "$prefix"-*
     changed "$prefix is gone; jobs that run on it cannot start further processes"

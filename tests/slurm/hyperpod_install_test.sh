@@ -16,6 +16,7 @@ rm -f "$HPCTL_TEST_CLUSTER"/plugstack.d/*
 mkdir -p "$work"/made/hpctl/{bin,lib,libexec,share/hpctl/src/{slurm-plugins,common}}
 printf '#!/bin/sh\necho runs\n' | tee "$work"/made/hpctl/bin/{hpctl,hpagent} >/dev/null
 chmod +x "$work"/made/hpctl/bin/*
+cp "$repo/deploy/systemd/hpctl-tmpfiles.conf" "$work/made/hpctl/share/hpctl/"
 bundle=$work/made/hpctl-bundle.tar.gz
 tar -C "$work/made" -czf "$bundle" hpctl
 
@@ -116,14 +117,19 @@ check_has "--first again" "no change" "$(step "$root" --first)"
 # --- a directory for plugins, each node with its own configuration ------------------------------
 node debian
 mv "$root/opt/slurm/etc" "$root/etc" && mkdir "$root/etc/slurm" "$root/etc/slurm/plugstack.conf.d"
+mkdir "$root/etc/tmpfiles.d"  # this one has systemd
 touch "$root/etc/slurm/slurm.conf"
 echo 'include /etc/slurm/plugstack.conf.d/*.conf' >"$root/etc/slurm/plugstack.conf"
 step "$root" >/dev/null
 check "a file of its own" 1 "$(lines "$root/etc/slurm/plugstack.conf.d/hpctl.conf")"
 check "the main file is as it was" 0 "$(lines "$root/etc/slurm/plugstack.conf")"
+check "jobs' files in /tmp are kept" "x /tmp/hpctl-*" \
+  "$(grep -v '^#' "$root/etc/tmpfiles.d/hpctl.conf")"
 check_has "the second time" "no change" "$(step "$root")"
+echo '# an older one' >"$root/etc/tmpfiles.d/hpctl.conf"
+check_has "brought up to date" "hpctl.conf keeps what running jobs have" "$(step "$root")"
 step "$root" uninstall >/dev/null
-check "gone" "" "$(ls "$root/etc/slurm/plugstack.conf.d")"
+check "gone" "" "$(find "$root"/etc/{slurm/plugstack.conf.d,tmpfiles.d} -type f)"
 
 # --- configless: the node's copy is slurmd's ----------------------------------------------------
 node compute
