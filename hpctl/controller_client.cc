@@ -27,32 +27,6 @@ SteadyTime after(std::chrono::milliseconds timeout) {
   return std::chrono::steady_clock::now() + timeout;
 }
 
-ErrorCode code_of(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kInvalidArgument:
-      return ErrorCode::kInvalidArgument;
-    case absl::StatusCode::kNotFound:
-      return ErrorCode::kNotFound;
-    case absl::StatusCode::kAlreadyExists:
-      return ErrorCode::kAlreadyExists;
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-      return ErrorCode::kPermissionDenied;
-    case absl::StatusCode::kFailedPrecondition:
-      return ErrorCode::kFailedPrecondition;
-    case absl::StatusCode::kResourceExhausted:
-      return ErrorCode::kResourceExhausted;
-    case absl::StatusCode::kDataLoss:
-      return ErrorCode::kDataLoss;
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kCancelled:
-      return ErrorCode::kUnavailable;
-    default:
-      return ErrorCode::kInternal;
-  }
-}
-
 NodeView to_view(const v1::NodeStatus& n) {
   return {n.name(),    n.role(),       n.state(),    n.instance_id(),
           n.boot_id(), n.holder_pid(), n.agent_pid()};
@@ -107,7 +81,7 @@ Result<std::unique_ptr<ControllerClient>> ControllerClient::ensure(const HomePat
   HP_TRY(check_home_is_ours(paths));
   auto channel = ensure_controller(paths, after(kStartTimeout));
   if (!channel.ok()) {
-    return Error{code_of(channel.status().code()), message_of(channel.status())};
+    return Error{error_code(channel.status()), message_of(channel.status())};
   }
   return std::make_unique<ControllerClient>(paths, std::move(*channel));
 }
@@ -129,7 +103,7 @@ std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& pat
 
 Outcome ControllerClient::check(const grpc::Status& status) const {
   if (status.ok()) return Ok{};
-  const ErrorCode code = code_of(from_grpc(status).code());
+  const ErrorCode code = error_code(from_grpc(status));
   if (code != ErrorCode::kUnavailable) return Error{code, status.error_message()};
   return Error{code, "the controller of " + home_ + " does not answer: " + status.error_message() +
                          " (its log: " + log_ + ")"};

@@ -39,24 +39,6 @@ Result<std::string> checked_address(const std::string& text, const std::string& 
                where + ": the cluster controller's address is HOST:PORT, not \"" + text + "\""};
 }
 
-ErrorCode code_of(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::ALREADY_EXISTS:
-      return ErrorCode::kAlreadyExists;
-    case grpc::StatusCode::PERMISSION_DENIED:
-    case grpc::StatusCode::UNAUTHENTICATED:
-      return ErrorCode::kPermissionDenied;
-    case grpc::StatusCode::INVALID_ARGUMENT:
-      return ErrorCode::kInvalidArgument;
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return ErrorCode::kResourceExhausted;
-    case grpc::StatusCode::FAILED_PRECONDITION:
-      return ErrorCode::kFailedPrecondition;
-    default:
-      return ErrorCode::kUnavailable;
-  }
-}
-
 // The answer's credential, opened. An impostor at the address could have made it of his own.
 Result<v1::ClusterJobs> open_answer(const v1::ClusterAnswer& answer, const std::string& nonce,
                                     const std::string& whose) {
@@ -88,7 +70,7 @@ Result<v1::ClusterJobs> call(const std::string& cluster, Method method, const st
   v1::ClusterAnswer answer;
   const grpc::Status status = ((*stub).*method)(&context, request, &answer);
   if (!status.ok()) {
-    const ErrorCode code = code_of(status.error_code());
+    const ErrorCode code = error_code(from_grpc(status));
     const char* verb = code == ErrorCode::kUnavailable ? " does not answer: " : ": ";
     return Error{code, whose + verb + status.error_message()};
   }

@@ -34,6 +34,32 @@ absl::Status to_absl(const Error& error) {
   return absl::Status(code_of(error.code), error.message);
 }
 
+ErrorCode error_code(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return ErrorCode::kInvalidArgument;
+    case absl::StatusCode::kNotFound:
+      return ErrorCode::kNotFound;
+    case absl::StatusCode::kAlreadyExists:
+      return ErrorCode::kAlreadyExists;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return ErrorCode::kPermissionDenied;
+    case absl::StatusCode::kFailedPrecondition:
+      return ErrorCode::kFailedPrecondition;
+    case absl::StatusCode::kResourceExhausted:
+      return ErrorCode::kResourceExhausted;
+    case absl::StatusCode::kDataLoss:
+      return ErrorCode::kDataLoss;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
+      return ErrorCode::kUnavailable;
+    default:
+      return ErrorCode::kInternal;
+  }
+}
+
 // absl and gRPC number the canonical codes alike.
 grpc::Status to_grpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;

@@ -24,6 +24,10 @@ absl::StatusOr<T> to_absl(Result<T> result) {
   return std::move(result).value();
 }
 
+// The kind of an error that came over the wire. Who was not reached in time, or gave up, is
+// unavailable; what we never send is internal.
+ErrorCode error_code(const absl::Status& status);
+
 grpc::Status to_grpc(const absl::Status& status);
 absl::Status from_grpc(const grpc::Status& status);
 
