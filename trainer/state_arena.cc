@@ -173,21 +173,6 @@ uint16_t* StateArena::bf16_state(int slot, StateKind kind, size_t block) {
   return static_cast<uint16_t*>(part(slot, kind, block));
 }
 
-void StateArena::read(int slot, StateKind kind, size_t block, int64_t first, std::span<float> out) {
-  if (is_bf16(kind)) {
-    std::vector<uint16_t> copied;
-    const uint16_t* from = bf16_state(slot, kind, block) + first;
-    if (!device_.is_host()) {
-      copied.resize(out.size());
-      device_.download(from, copied.data(), out.size() * sizeof(uint16_t));
-      from = copied.data();
-    }
-    std::transform(from, from + out.size(), out.begin(), float_of_bf16);
-  } else {
-    device_.download(state(slot, kind, block) + first, out.data(), out.size_bytes());
-  }
-}
-
 void StateArena::begin_read(int slot, StateKind kind, size_t block, int64_t first, int64_t count,
                             std::byte* host) {
   const size_t each = element_bytes(kind);

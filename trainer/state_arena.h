@@ -108,10 +108,8 @@ class StateArena {
   // The same for moments that are bf16.
   uint16_t* bf16_state(int slot, StateKind kind, size_t block);
 
-  // Elements from `first` on of block b's part, in whichever type they are kept. What was read from
-  // bf16 is written back without loss.
-  void read(int slot, StateKind kind, size_t block, int64_t first, std::span<float> out);
-  // The same as bytes, bf16 or fp32 as they are kept, as Device::begin_download.
+  // `count` elements from `first` on of block b's part as bytes, bf16 or fp32 as they are kept, as
+  // Device::begin_download. What was read from bf16 is written back without loss.
   void begin_read(int slot, StateKind kind, size_t block, int64_t first, int64_t count,
                   std::byte* host);
   size_t element_bytes(StateKind kind) const { return is_bf16(kind) ? 2 : sizeof(float); }

@@ -43,11 +43,8 @@ class TrainingState {
   // This rank's shard of each block's weights, for FullySharded. In the host's arena valid until
   // the second apply() from now, elsewhere until the next.
   WeightShards weight_shards();
-  // Of the newest sealed state, elements `range` of a block, which this rank must hold.
-  void read_sealed(StateKind kind, size_t block, ElementRange range, std::span<float> out) {
-    arena_.read(slot_, kind, block, range.begin - padded_shard(block).begin, out);
-  }
-  // The same as StateArena::begin_read; the copy is whole although apply() follows.
+  // Of the newest sealed state, elements `range` of a block, which this rank must hold, as
+  // StateArena::begin_read; the copy is whole although apply() follows.
   void begin_read_sealed(StateKind kind, size_t block, ElementRange range, std::byte* host) {
     arena_.begin_read(slot_, kind, block, range.begin - padded_shard(block).begin, range.size(),
                       host);
