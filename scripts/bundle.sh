@@ -75,7 +75,9 @@ for program in "${programs[@]}"; do
     continue
   fi
   add_libexec "$program"
-  [ "$program" != hptrain ] || add_libexec libhptrain_engine.so  # which it opens (decision 0203)
+  [ "$program" = hptrain ] || continue
+  add_libexec libhptrain_engine.so  # which it opens beside what is called (decision 0203)
+  ln -s ../libexec/libhptrain_engine.so "$root/bin/"
 done
 # Names of users and hosts are looked up by libraries that nobody links.
 for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do

@@ -18,13 +18,19 @@ void add_data(const DataSpec& data, std::vector<std::string>& paths) {
   }
 }
 
+// A bundle's programs need what lies beside their directory (scripts/bundle.sh).
+std::string with_libraries(const std::string& programs) {
+  const std::string above = programs.substr(0, programs.rfind('/'));
+  return path_exists(above + "/libexec/hpagent") ? above : programs;
+}
+
 }  // namespace
 
 std::vector<std::string> container_options(const JobSpec& spec, const std::string& programs,
                                            const std::string& home) {
   const ContainerSpec& container = spec.slurm.container;
   if (container.image.empty()) return {};
-  std::vector<std::string> paths = {programs, home};
+  std::vector<std::string> paths = {with_libraries(programs), home};
   if (!spec.checkpoint.dir.empty()) paths.push_back(spec.checkpoint.dir);
   if (spec.train) add_data(spec.train->data, paths);
   paths.insert(paths.end(), container.mounts.begin(), container.mounts.end());

@@ -10,8 +10,8 @@
 namespace hpctl {
 
 // --container-image and --container-mounts; none without a container. Besides the mounts of the job
-// file the container sees what hpctl needs: `programs` (the directory of its programs), `home`
-// (HPCTL_HOME, which holds the job's directory), data and checkpoints.
+// file the container sees what hpctl needs: `programs` (the directory of its programs; the whole of
+// a bundle), `home` (HPCTL_HOME, which holds the job's directory), data and checkpoints.
 std::vector<std::string> container_options(const JobSpec& spec, const std::string& programs,
                                            const std::string& home);
 

@@ -95,10 +95,16 @@ Result<std::string> program_directory() {
   const ssize_t n = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
   if (n <= 0) return errno_error("cannot read /proc/self/exe");
   const std::filesystem::path program(std::string(buffer.data(), static_cast<size_t>(n)));
-  // Of a bundle that brings its own C library (scripts/bundle.sh), the running program is the
-  // loader, BUNDLE/lib/glibc/ld-linux-x86-64.so.2, and the programs to call are in BUNDLE/bin.
+  // The programs to call in a bundle (scripts/bundle.sh) are in BUNDLE/bin, which suit any machine;
+  // the running one is BUNDLE/libexec/NAME or, where the bundle's own C library is needed, the
+  // loader, BUNDLE/lib/glibc/ld-linux-x86-64.so.2.
   if (program.filename().string().starts_with("ld-linux")) {
     return (program.parent_path().parent_path().parent_path() / "bin").string();
+  }
+  const std::filesystem::path callable =
+      program.parent_path().parent_path() / "bin" / program.filename();
+  if (program.parent_path().filename() == "libexec" && ::access(callable.c_str(), X_OK) == 0) {
+    return callable.parent_path().string();
   }
   return program.parent_path().string();
 }

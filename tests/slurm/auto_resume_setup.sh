@@ -16,6 +16,9 @@ exports=$("$cluster" up --nodes "$2" --netns --owner $$ ${cluster_options:-}) ||
 eval "$exports"
 work=$HPCTL_TEST_CLUSTER/work
 mkdir -p "$work"
+# The step controllers of this cluster: by the step that they are told, whose job is of its slot.
+slot=$(sed -n 's/^slot=//p' "$HPCTL_TEST_CLUSTER/settings")
+controllers="/hpcontroller-step 3 4 $slot[0-9]{3}[.]"
 trap '"$cluster" down' EXIT
 failures=0
 
@@ -56,7 +59,7 @@ await_file() {
     sleep 0.02
   done
 }
-await_no_process() { # await_no_process PATTERN: of this build
+await_no_process() { # await_no_process PATTERN: of this test
   local until=$((SECONDS + 60))
   while pgrep -f "$1" >/dev/null; do
     [ $SECONDS -lt $until ] || { check "no process $1" "" "$(pgrep -af "$1")"; return 0; }
@@ -65,7 +68,7 @@ await_no_process() { # await_no_process PATTERN: of this build
   echo "ok: no $1 left"
 }
 finish() {
-  await_no_process "$build/bin/hpcontroller-step"
+  await_no_process "$controllers"
   [ "$failures" -eq 0 ] || { echo "$failures checks failed" >&2; exit 1; }
 }
 plugins "$plugin"

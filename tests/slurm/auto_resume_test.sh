@@ -112,7 +112,7 @@ outcome step -n2 sh -c 'touch '"$work"'/life.$SLURM_PROCID
   until [ -e '"$work"'/go ]; do sleep 0.02; done; exit 5' >"$work/told" &
 await_file "$work/life.0"
 await_file "$work/life.1"
-pkill -KILL -f "$build/bin/hpcontroller-step"
+pkill -KILL -f "$controllers"
 touch "$work/go"
 wait $!
 check_has "a controller that dies" "the step's controller is gone" "$(cat "$work/told")"
@@ -138,7 +138,8 @@ offset=$((16#$(nm -D "$plugin" | sed -n 's/ . plugin_version$//p')))
 printf '\0\0\x01\0' | dd of="$work/other.so" bs=1 seek=$offset conv=notrunc status=none
 plugins "$work/other.so"
 told=$(outcome srun -n1 true)
-check_has "built for another Slurm: said" "$work/other.so: Incompatible plugin version" "$told"
+check_has "built for another Slurm: said" "Incompatible" "$told"
+check_has "of which plugin" "$work/other.so" "$told"
 check_has "and the program runs" "exit 0" "$told"
 check_has "without our option" "unrecognized option '--auto-resume" \
   "$(outcome srun --auto-resume=1 -n1 true)"

@@ -180,6 +180,9 @@ printf 'name: x\nnodes: 1\nslurm: {partition: nowhere}\nworkload: {command: ["tr
   >"$work/x.yaml"
 check_has "hpslurm reaches Slurm" "nvalid partition" \
   "$(HPCTL_HOME=$work/home outcome "$root/usr/local/bin/hpctl" submit "$work/x.yaml")"
+told=$(HPCTL_HOME=$work/home outcome "$root/usr/local/bin/hpctl" submit "$work/x.yaml" --dry-run)
+check_has "jobs call what runs on any node" "$(realpath "$root/opt/hpctl")/bin" "$told"
+check_lacks "and not what suits this one alone" "/libexec" "$told"
 check "hpctl runs" 0 "$("$root/usr/local/bin/hpctl" --help >/dev/null; echo $?)"
 once=$(tree "$root/opt" | cksum)$(cksum <"$stack")
 check_has "installed again" "no change" "$(real --bundle "$bundle")"

@@ -66,10 +66,13 @@ leave() {
 }
 
 make_root() {
+  local scripts newer=()  # for a release newer than debootstrap itself
   if [ ! -e "$root/etc/debian_version" ]; then
     command -v debootstrap >/dev/null || skip "no debootstrap: install the package debootstrap"
     say "debootstrap of $release"
-    debootstrap --variant=minbase "$release" "$root" >"$stage/log" 2>&1 || {
+    scripts=/usr/share/debootstrap/scripts
+    [ -e "$scripts/$release" ] || newer=("" "$scripts/sid")
+    debootstrap --variant=minbase "$release" "$root" "${newer[@]}" >"$stage/log" 2>&1 || {
       tail -n 5 "$stage/log" >&2
       skip "debootstrap $release failed (is its mirror reachable?)"
     }

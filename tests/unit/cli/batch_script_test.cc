@@ -249,6 +249,11 @@ TEST_F(BatchScript, HandsContainersToPyxis) {
   program("hpcontroller", ends(0));
   EXPECT_EQ(run().exit_code, 0);
   EXPECT_THAT(log_text("srun"), HasSubstr("--container-image=/fsx/a b.sqsh --container-mounts="));
+  const std::string bundle = settings_.home + "/bundle";
+  ASSERT_TRUE(make_directories(bundle + "/libexec").ok());
+  ASSERT_TRUE(write_file_atomic(bundle + "/libexec/hpagent", "").ok());
+  EXPECT_THAT(container_options(spec_, bundle + "/bin", "/home").back(),
+              HasSubstr("-mounts=" + bundle + ":" + bundle + ",/home:/home,"));
 }
 
 }  // namespace
