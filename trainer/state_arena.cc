@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <new>
 #include <numeric>
 #include <string>
