@@ -37,13 +37,13 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
     entry.shown.step = job.start_step;
     entry.shown.loss = loss;
     entry.shown.tokens_per_second = tokens_per_second;
-    entry.step_seen_ms = now_ms;
+    entry.moved_ms = now_ms;
     // After a restart of the controller the core may know already that it runs.
     entry.progressed = job.spec.train.has_value() && job.state == core::JobState::kRunning;
   }
   Entry& entry = jobs_[job.id];
   const bool running = job.state == core::JobState::kRunning && job.stage == core::PlanStage::kNone;
-  if (running && !entry.running) entry.step_seen_ms = now_ms;
+  if (running && !entry.running) entry.moved_ms = now_ms;
   entry.running = running;
   entry.told_step = std::max(entry.told_step, job.furthest_step);
   entry.configured_hang_ms = job.spec.recovery.hang_timeout_ms;
@@ -68,13 +68,13 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
     const auto before = entry.shown.ranks.find(report.rank);
     if (before != entry.shown.ranks.end() && before->second.report.step > report.step) {
       entry.shown.step = report.step;  // went back to leave out samples
-      entry.step_seen_ms = now_ms;
+      entry.moved_ms = now_ms;
     }
-    entry.shown.ranks[report.rank] = {report, node};
+    take(entry, node, report);
     if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
     if (report.step > entry.shown.step) {
       entry.shown.step = report.step;
-      entry.step_seen_ms = now_ms;
+      entry.moved_ms = now_ms;
       if (report.step_ns > 0) {
         entry.step_ns.push_back(report.step_ns);
         if (entry.step_ns.size() > kMedianSteps) entry.step_ns.pop_front();
@@ -88,7 +88,22 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
     entry.told_step = std::max(entry.told_step, report.step);
     transition = core::GenerationProgressed{job, Generation{report.generation}, report.step};
   }
+  if (!entry.ranks_by_collectives.empty()) {
+    const uint64_t fewest = entry.ranks_by_collectives.begin()->first;
+    if (fewest > entry.fewest_collectives) entry.moved_ms = now_ms;
+    entry.fewest_collectives = fewest;
+  }
   return transition;
+}
+
+void ProgressTable::take(Entry& entry, const std::string& node, const RankReport& report) {
+  const auto [rank, is_new] = entry.shown.ranks.try_emplace(report.rank);
+  if (!is_new) {
+    const auto former = entry.ranks_by_collectives.find(rank->second.report.collective);
+    if (--former->second == 0) entry.ranks_by_collectives.erase(former);
+  }
+  ++entry.ranks_by_collectives[report.collective];
+  rank->second = {report, node};
 }
 
 std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
@@ -175,7 +190,7 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
     if (!entry.running || !entry.progressed || entry.hang_reported || entry.shown.ranks.empty()) {
       continue;
     }
-    const int64_t silent_ms = now_ms - entry.step_seen_ms;
+    const int64_t silent_ms = now_ms - entry.moved_ms;
     if (silent_ms <= hang_limit_ms(entry)) continue;
     entry.hang_reported = true;
     hangs.push_back(accuse(job, entry, silent_ms));
@@ -185,7 +200,7 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
 
 void ProgressTable::rearm(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& [job, entry] : jobs_) entry.step_seen_ms = now_ms;
+  for (auto& [job, entry] : jobs_) entry.moved_ms = now_ms;
 }
 
 JobProgress ProgressTable::of(JobId job) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far each rank is, from heartbeats: a soft table, never stored. Two transitions of it are
-// events: the first completed step of a generation, and a hang (no step completed by any rank for
-// too long). The suspect of a hang is a rank whose process is stopped; else the rank that began the
-// fewest collectives, because the others wait for it inside one; else, where all began the same, a
-// rank that sleeps uninterruptibly in the kernel. Clocks of hosts are never compared.
+// events: the first completed step of a generation, and a hang: for too long no rank completed a
+// step, and not all ranks went on to another collective, as they do in evaluations and in steps
+// that are left out (fp16's overflows). The suspect of a hang is a rank whose process is stopped;
+// else the rank that began the fewest collectives, because the others wait for it inside one; else,
+// where all began the same, a rank that sleeps uninterruptibly in the kernel. Clocks of hosts are
+// never compared.
 #pragma once
 
 #include <cmath>
@@ -83,10 +85,13 @@ class ProgressTable {
     bool hang_reported = false;
     uint64_t told_step = 0;  // furthest step the core knows
     int64_t configured_hang_ms = 0;
-    int64_t step_seen_ms = 0;  // when `shown.step` last rose
+    int64_t moved_ms = 0;  // when `shown.step` or `fewest_collectives` last rose
+    uint64_t fewest_collectives = 0;
+    std::map<uint64_t, size_t> ranks_by_collectives;  // how many ranks began so many
     std::deque<uint64_t> step_ns;
   };
 
+  static void take(Entry& entry, const std::string& node, const RankReport& report);
   static int64_t hang_limit_ms(const Entry& entry);
   static core::HangDetected accuse(JobId job, const Entry& entry, int64_t silent_ms);
 

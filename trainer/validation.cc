@@ -42,6 +42,7 @@ Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shar
     HP_TRY_ASSIGN(const double loss,
                   engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents));
     if (counts) loss_sum += loss;
+    HP_TRY(comm.barrier());  // where nothing is gathered, too: collectives are the sign of life
   }
   std::array<double, 1> sums = {loss_sum};
   HP_TRY(comm.all_reduce(sums));

@@ -177,8 +177,9 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "A node silent for this long is lost.",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.heartbeat_timeout_ms); }},
     {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
-     "Ranks that complete no step for this long hang. auto (or 0s): three times the median step, "
-     "at least 60s.", read_hang_timeout},
+     "Ranks that complete no step for this long hang, unless all of them go on to other "
+     "collectives (evaluations, steps that are left out). auto (or 0s): three times the median "
+     "step, at least 60s.", read_hang_timeout},
     {"recovery.on_node_loss", kValue, "list", "[spare, shrink, requeue]",
      "spare, shrink, requeue, wait; each once, wait last",
      "What is done about a lost node, the first that is possible. spare: an idle node takes its "

@@ -145,6 +145,27 @@ TEST(Progress, AStoppedProcessIsBlamedBeforeAnyNumber) {
             std::string::npos);
 }
 
+// As fp16's overflows and evaluations do; whoever waits for another rank begins no more than one.
+TEST(Progress, StepsThatAreLeftOutAreNoHangWhileAllRanksGoOn) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  job.spec.recovery.hang_timeout_ms = 5'000;
+  table.observe(job, 0);
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  for (uint64_t i = 0; i < 10; ++i) {
+    const int64_t now_ms = static_cast<int64_t>(i) * 4'000;
+    table.report(job.id, "n0", {at_step(0, 1, 5, 50 + i)}, now_ms);
+    table.report(job.id, "n1", {at_step(1, 1, 5, 51 + i)}, now_ms);
+    EXPECT_TRUE(table.take_hangs(now_ms + 4'000).empty()) << i;
+  }
+  table.report(job.id, "n1", {at_step(1, 1, 5, 61)}, 40'000);  // rank 0 stays at 59
+  EXPECT_TRUE(table.take_hangs(41'000).empty());
+  const auto hangs = table.take_hangs(41'001);
+  ASSERT_EQ(hangs.size(), 1U);
+  EXPECT_EQ(hangs[0].rank, Rank{0});
+}
+
 TEST(Progress, SlowStepsAndSavingHaveLongerLimits) {
   ProgressTable table;
   core::Job job = running_job(1, 0);
