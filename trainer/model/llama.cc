@@ -23,7 +23,7 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
       compute_(compute),
       wide_(wide_type(compute)),
       attention_(model, seq_len, compute, device) {
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   // Angles in fp64, since fp32 loses whole turns at long positions.
   const Tensor frequency = at::tensor(rotary_frequencies(model), at::kDouble);
   const Tensor half = at::outer(at::arange(seq_len, at::kDouble), frequency);

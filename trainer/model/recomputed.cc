@@ -21,7 +21,7 @@ void Recomputed::give_up() {
 }
 
 void Recomputed::restore() {
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   for (Region& region : regions_) {
     const std::vector<at::Tensor> again = region.function();
     HP_CHECK(again.size() == region.results.size());

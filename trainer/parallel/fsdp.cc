@@ -194,7 +194,7 @@ Outcome FullySharded::forward(const at::Tensor& tokens) {
     HP_TRY(acquire());
     {
       const Traced span(trace_, ScheduleEvent::kForward, b);
-      const at::AutoGradMode mode(!recompute_[b]);
+      const c10::AutoGradMode mode(!recompute_[b]);
       outputs_[b] = b == kEmbed ? model_.embed(blocks_[b]->parameters(), tokens, documents_)
                                 : model_.layer(blocks_[b]->parameters(), inputs_[b], documents_,
                                                recomputed_.empty() ? nullptr : &recomputed_[b]);

@@ -20,7 +20,7 @@ void FullySharded::begin_evaluation(WeightShards shards) {
 Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor& targets,
                                       const Documents& documents) {
   HP_CHECK(micro_batches_left_ == 0);
-  const at::AutoGradMode mode(false);
+  const c10::AutoGradMode mode(false);
   const Documents here = documents.on(device_.name());
   at::Tensor x = compat::to_device(tokens, device_.name());
   for (size_t b = 0; b < head_; ++b) {

@@ -18,7 +18,7 @@ ShardedBlock::ShardedBlock(const Block& layout, Communicator& comm, at::ScalarTy
       parameter_buffers_(parameter_buffers),
       device_(device) {
   HP_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   // Views check their bounds when made, so the storage needs an address until they exist.
   alignas(64) static std::byte nowhere;
   flat_ = compat::tensor_over(&nowhere, shard_elements_ * comm.world_size(), type, device.name());
@@ -94,7 +94,7 @@ void ShardedBlock::release() {
 }
 
 void ShardedBlock::attach_gradient(float* whole) {
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   const at::Tensor flat =
       compat::tensor_over(whole, shard_elements_ * comm_.world_size(), at::kFloat, device_.name());
   for (size_t i = 0; i < parameters_.size(); ++i) {
