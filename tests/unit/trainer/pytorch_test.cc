@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,7 +42,7 @@ struct Curve {
 
 class Comparison {
  public:
-  // "Default", "Other": a Llama with every setting that is not the default, "Gpt".
+  // "Default", "Other": a Llama with every setting that is not the default, "Gpt", "GptDocuments".
   explicit Comparison(const std::string& settings) {
     std::ofstream text(dir_ / "text");
     for (int i = 0; i < 3000; ++i) text << "item " << i << " is " << i * i % 701 << " units\n";
@@ -67,10 +68,8 @@ class Comparison {
     train.optimizer.clip = 0.7;
     train.schedule.warmup_steps = 10;
     train.precision = "fp32";
-    if (settings == "Gpt") {
-      train.model = *model_preset("tiny-gpt");
-      return;
-    }
+    if (settings.starts_with("Gpt")) train.model = *model_preset("tiny-gpt");
+    if (settings == "GptDocuments" || settings == "Other") use_documents();
     if (settings != "Other") return;
     train.model.tied_embeddings = true;
     train.model.rope_scaling = {
@@ -148,6 +147,19 @@ class Comparison {
   std::vector<double> first_gradient;  // tensor after tensor, without gaps
 
  private:
+  // From 5 to 80 tokens each: none, one or several borders in a sequence.
+  void use_documents() {
+    const std::string directory = dir_ / "documents";
+    std::filesystem::create_directory(directory);
+    for (int i = 0; i < 700; ++i) {
+      std::string text;
+      for (int j = i; text.size() < 80; ++j) text += std::to_string(j * j % 701) + " units of it\n";
+      std::ofstream(directory + "/" + std::to_string(i)) << text.substr(0, 5 + i * i % 76);
+    }
+    workload.train.data.path = directory;
+    workload.train.data.reset_at_documents = true;
+  }
+
   void write_job() const {
     const TrainSpec& train = workload.train;
     nlohmann::json document = {
@@ -160,6 +172,7 @@ class Comparison {
           {"optimizer", train.optimizer},
           {"schedule", train.schedule},
           {"z_loss", train.loss.z_loss},
+          {"documents", train.data.reset_at_documents},
           {"loss_scale", train.loss_scale}}},
         {"tensors", nlohmann::json::array()},
     };
@@ -176,13 +189,19 @@ class Comparison {
     }
     std::ofstream(dir_ / "job.json") << document;
     std::ofstream tokens(dir_ / "tokens.bin", std::ios::binary);
+    std::ofstream positions(dir_ / "positions.bin", std::ios::binary);
     for (int64_t step = 1; step <= train.steps + spare_batches; ++step) {
       const MicroBatch rows = batch(static_cast<uint64_t>(step));
       const at::Tensor all =
           at::cat({rows.tokens, rows.targets.narrow(1, train.data.seq_len - 1, 1)}, 1).contiguous();
-      tokens.write(static_cast<const char*>(all.data_ptr()),
-                   all.numel() * static_cast<int64_t>(sizeof(int64_t)));
+      write(tokens, all);
+      if (train.data.reset_at_documents) write(positions, rows.documents.positions.contiguous());
     }
+  }
+
+  static void write(std::ofstream& file, const at::Tensor& numbers) {
+    file.write(static_cast<const char*>(numbers.data_ptr()),
+               numbers.numel() * static_cast<int64_t>(sizeof(int64_t)));
   }
 
   TemporaryDirectory dir_;
@@ -326,7 +345,8 @@ class WideTraining {
   }
 
 class PyTorch : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Settings, PyTorch, ::testing::Values("Default", "Other", "Gpt"),
+INSTANTIATE_TEST_SUITE_P(Settings, PyTorch,
+                         ::testing::Values("Default", "Other", "Gpt", "GptDocuments"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(PyTorch, WorkersInFp32Agree) {
@@ -354,7 +374,7 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   engine.begin_step(shards, 1);
   const MicroBatch batch = comparison.batch(1);
   const double scale = 1.0 / static_cast<double>(batch.tokens.numel());
-  ASSERT_TRUE(engine.forward_backward(batch.tokens, batch.targets, scale).ok());
+  ASSERT_TRUE(engine.forward_backward(batch.tokens, batch.targets, scale, batch.documents).ok());
   EXPECT_LT(worst_gradient(blocks, dense(blocks, engine), comparison.first_gradient), 1e-5);
 }
 

@@ -188,19 +188,26 @@ TEST(Worker, PeakMemoryIsAsPlanned) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the address sanitizer keeps freed memory and pads what is in use";
 #endif
-  using Setting = std::pair<const char*, const char*>;
+  struct Setting {
+    const char* preset;
+    const char* precision;
+    const char* checkpointing;
+  };
   double none = 0;
-  for (const auto& [precision, checkpointing] :
-       {Setting{"fp32", "none"}, Setting{"fp32", "operations"}, Setting{"bf16", "none"},
-        Setting{"fp16", "none"}}) {
+  for (const auto& [preset, precision, checkpointing] :
+       {Setting{"tiny", "fp32", "none"}, Setting{"tiny", "fp32", "operations"},
+        Setting{"tiny", "bf16", "none"}, Setting{"tiny", "fp16", "none"},
+        Setting{"tiny-gpt", "fp32", "none"}}) {
     const auto job_of = [&](Job& job, int64_t layers, int64_t vocab) {
       ModelSpec& model = job.workload.train.model;
+      model = *model_preset(preset);
       model.dim = 256;
       model.layers = layers;
       model.heads = 8;
-      model.kv_heads = 4;
+      model.kv_heads = model.arch == "gpt" ? 8 : 4;
       model.ffn = 1024;
       model.vocab = vocab;
+      if (model.arch == "gpt") model.max_positions = 384;
       job.workload.train.precision = precision;
       job.workload.train.loss_scale.initial = 1024;
       job.workload.train.memory.activation_checkpointing = checkpointing;
@@ -215,9 +222,10 @@ TEST(Worker, PeakMemoryIsAsPlanned) {
     job_of(job, 6, 4096);
     const double measured = measured_peak(job) - program;
     const double planned = planned_peak(job);
-    RecordProperty(std::string(precision) + "_" + checkpointing,
+    const std::string what =
+        std::string(preset) + " in " + precision + ", checkpointing " + checkpointing;
+    RecordProperty(std::string(preset) + "_" + precision + "_" + checkpointing,
                    std::to_string(measured / planned));
-    const std::string what = std::string(precision) + ", checkpointing " + checkpointing;
     EXPECT_GT(planned, 2 * planned_peak(small)) << "most of the plan is under test: " << what;
     EXPECT_NEAR(measured / planned, 1, 0.1) << what << ": " << measured << " bytes measured, "
                                             << planned << " planned, program " << program;

@@ -11,6 +11,8 @@ gradients overflow is dropped. Usage: train.py DIR float16|float32|float64, wher
   job.json     {"model": {...}, "train": {...}, "tensors": [[name, shape], ...]} (keys of job.yaml)
   weights.bin  the tensors' elements one after the other, fp32
   tokens.bin   int64 [batches, sequences, seq_len + 1]; more than steps when some may be dropped
+  positions.bin  with "documents" in "train": int64 [batches, sequences, seq_len], each token's
+               position in its document, which attention does not leave
 
 Writes DIR/TYPE.json {"losses", "norms", "scales"}, one number per step, and DIR/TYPE.gradient: the
 gradient of the first step, fp64, laid out as the weights. Exit code 77: no torch.
@@ -51,24 +53,26 @@ def llama31_frequencies(inverse, s):
     return torch.where((wavelength <= low) & (wavelength >= high), between, result)
 
 
-def rope(x, m):
+def rope(x, m, positions):
     """Rotates the pairs (i, i + h/2) of x [B, heads, T, h] (the order of Hugging Face)."""
     half = x.shape[-1] // 2
     inverse = m["rope_theta"] ** (-torch.arange(0, half, dtype=torch.float64) / half)
     scaling = m["rope_scaling"]
     if scaling["factor"]:
         inverse = llama31_frequencies(inverse, scaling)
-    angle = torch.outer(torch.arange(x.shape[-2], dtype=torch.float64), inverse)
+    angle = positions.double()[:, None, :, None] * inverse
     y = wide(x)
     cos, sin = angle.cos().to(y.dtype), angle.sin().to(y.dtype)
     a, b = y[..., :half], y[..., half:]
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
 
-def attention(q, k, v):
+def attention(q, k, v, positions):
     """Causal; q, k, v are [B, heads, T, h], the result is [B, T, heads * h]."""
     batch, heads, length, h = q.shape
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    document = (positions == 0).cumsum(-1)
+    future = future | (document[:, None, :, None] != document[:, None, None, :])
     scores = wide(q * (1 / math.sqrt(h))) @ wide(k).transpose(-1, -2)
     scores = wide(scores.to(q.dtype)).masked_fill(future, float("-inf"))
     mixed = (wide(scores.softmax(-1).to(q.dtype)) @ wide(v)).to(q.dtype)
@@ -84,24 +88,24 @@ def gelu_new(x):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x.pow(3))))
 
 
-def gpt_logits(p, m, tokens):
+def gpt_logits(p, m, tokens, positions):
     """As transformers defines GPT2LMHeadModel, without dropout; matrices are [in, out]."""
     batch, length = tokens.shape
     heads, dim = m["heads"], m["dim"]
-    x = p["transformer.wte.weight"][tokens] + p["transformer.wpe.weight"][torch.arange(length)]
+    x = p["transformer.wte.weight"][tokens] + p["transformer.wpe.weight"][positions]
     for i in range(m["layers"]):
         w = lambda part: p[f"transformer.h.{i}.{part}"]
         norm = lambda y, part: layer_norm(y, w(part + ".weight"), w(part + ".bias"), m["norm_eps"])
         conv1d = lambda y, part: y @ w(part + ".weight") + w(part + ".bias")
         qkv = conv1d(norm(x, "ln_1"), "attn.c_attn").split(dim, -1)
         q, k, v = (y.view(batch, length, heads, dim // heads).transpose(1, 2) for y in qkv)
-        x = x + conv1d(attention(q, k, v), "attn.c_proj")
+        x = x + conv1d(attention(q, k, v, positions), "attn.c_proj")
         x = x + conv1d(gelu_new(conv1d(norm(x, "ln_2"), "mlp.c_fc")), "mlp.c_proj")
     x = layer_norm(x, p["transformer.ln_f.weight"], p["transformer.ln_f.bias"], m["norm_eps"])
     return F.linear(x, p["transformer.wte.weight" if m["tied_embeddings"] else "lm_head.weight"])
 
 
-def llama_logits(p, m, tokens):
+def llama_logits(p, m, tokens, positions):
     batch, length = tokens.shape
     heads, kv = m["heads"], m["kv_heads"]
     hd = m["dim"] // heads
@@ -110,11 +114,11 @@ def llama_logits(p, m, tokens):
         w = lambda part: p[f"model.layers.{i}.{part}.weight"]
         split = lambda y, n: y.view(batch, length, n, hd).transpose(1, 2)
         a = norm(x, w("input_layernorm"), m["norm_eps"])
-        q = rope(split(linear(a, w("self_attn.q_proj")), heads), m)
-        k = rope(split(linear(a, w("self_attn.k_proj")), kv), m)
+        q = rope(split(linear(a, w("self_attn.q_proj")), heads), m, positions)
+        k = rope(split(linear(a, w("self_attn.k_proj")), kv), m, positions)
         v = split(linear(a, w("self_attn.v_proj")), kv)
         k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
-        x = x + linear(attention(q, k, v), w("self_attn.o_proj"))
+        x = x + linear(attention(q, k, v, positions), w("self_attn.o_proj"))
         b = norm(x, w("post_attention_layernorm"), m["norm_eps"])
         gate, up = linear(b, w("mlp.gate_proj")), linear(b, w("mlp.up_proj"))
         hidden = F.silu(wide(gate)).to(x.dtype) * up
@@ -123,10 +127,10 @@ def llama_logits(p, m, tokens):
     return linear(norm(x, p["model.norm.weight"], m["norm_eps"]), output)
 
 
-def loss_of(p, m, rows, z_loss):
+def loss_of(p, m, rows, positions, z_loss):
     """(cross entropy, that plus the z-loss), means over the tokens."""
     tokens, targets = rows[:, :-1], rows[:, 1:]
-    logits = (gpt_logits if m["arch"] == "gpt" else llama_logits)(p, m, tokens)
+    logits = (gpt_logits if m["arch"] == "gpt" else llama_logits)(p, m, tokens, positions)
     logits = wide(logits).view(-1, m["vocab"])
     entropy = F.cross_entropy(logits, targets.reshape(-1))
     return entropy, entropy + z_loss * logits.logsumexp(-1).pow(2).mean()
@@ -155,6 +159,11 @@ def group_of(name):
     if "norm" in name or ".ln_" in name:
         return "norms"
     return "embeddings" if any(e in name for e in ("embed", ".wte.", ".wpe.")) else "matrices"
+
+
+def read_numbers(path, shape):
+    with open(path, "rb") as f:
+        return torch.frombuffer(bytearray(f.read()), dtype=torch.int64).view(-1, *shape)
 
 
 def read_weights(directory, tensors, dtype):
@@ -199,9 +208,12 @@ def main():
     m, t = job["model"], job["train"]
     o = t["optimizer"]
     p = read_weights(directory, job["tensors"], master)
-    with open(f"{directory}/tokens.bin", "rb") as f:
-        tokens = torch.frombuffer(bytearray(f.read()), dtype=torch.int64)
-    tokens = tokens.view(-1, t["sequences"], t["seq_len"] + 1)
+    shape = (t["sequences"], t["seq_len"])
+    tokens = read_numbers(f"{directory}/tokens.bin", (shape[0], shape[1] + 1))
+    if t["documents"]:
+        positions = read_numbers(f"{directory}/positions.bin", shape)
+    else:
+        positions = torch.arange(shape[1]).expand(len(tokens), *shape)
     exempt = lambda name: group_of(name) in o["no_decay"]
     optimizer = torch.optim.AdamW(
         [{"params": [w for n, w in p.items() if not exempt(n)], "weight_decay": o["weight_decay"]},
@@ -209,19 +221,20 @@ def main():
         betas=(o["beta1"], o["beta2"]), eps=o["eps"])
     losses, norms, scales = [], [], []
     scale = LossScale(t["loss_scale"]) if dtype == torch.float16 else None
-    batches = iter(tokens)
+    batches = zip(tokens, positions)
     while len(losses) < t["steps"]:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(t, len(losses) + 1)
         optimizer.zero_grad()
         factor = scale.value if scale else 1
-        rows = next(batches)
+        rows, row_positions = next(batches)
         entropy = 0.0
         # What overflows in fp16 is a micro-batch's part of a gradient; the sum is fp32.
-        for part in rows.split(t["micro"]) if scale else [rows]:
+        size = t["micro"] if scale else len(rows)
+        for part, where in zip(rows.split(size), row_positions.split(size)):
             used = {n: w.half() for n, w in p.items()} if scale else p
             share = len(part) / len(rows)
-            part_entropy, loss = loss_of(used, m, part, t["z_loss"])
+            part_entropy, loss = loss_of(used, m, part, where, t["z_loss"])
             (loss * (share * factor)).backward()
             entropy += part_entropy.item() * share
         for w in p.values():
