@@ -15,7 +15,7 @@ inline constexpr char kReplaceReason[] = "Action:Replace";
 inline constexpr char kRebootReason[] = "Action:Reboot";
 
 // Somebody has asked for this node to be replaced or rebooted. A node that is back may still show
-// the reason: since 24.11 Slurm keeps it until the next job gets the node.
+// the reason: Slurm 24.11 keeps it until the next job gets the node.
 bool is_recovery_requested(const SlurmNode& node);
 
 // slurmd was silent for SlurmdTimeout. An operator who takes a node down gives another reason.

@@ -88,8 +88,7 @@ CONF
   done >>"$dir/slurm.conf"
   echo "PartitionName=main Nodes=$names Default=YES MaxTime=INFINITE State=UP
 PartitionName=other Nodes=$names MaxTime=INFINITE State=UP" >>"$dir/slurm.conf"
-  echo "CgroupAutomount=no
-ConstrainRAMSpace=yes" >"$dir/cgroup.conf"
+  echo "ConstrainRAMSpace=yes" >"$dir/cgroup.conf"
   echo "include $dir/plugstack.d/*.conf" >"$dir/plugstack.conf"
   cat >"$dir/task_prolog" <<PROLOG
 #!/bin/sh

@@ -228,7 +228,7 @@ TEST_F(Hpslurm, ANodeIsMarkedByteForByte) {
 }
 
 TEST_F(Hpslurm, WhoMayNotChangeANodeLearnsWhatToAsk) {
-  const SlurmNode before = node("n2");  // its reason may be a test's before, since Slurm 24.11
+  const SlurmNode before = node("n2");  // Slurm 24.11 still shows the reason of a test before
   int fds[2];
   ASSERT_EQ(::pipe(fds), 0);
   const pid_t child = ::fork();

@@ -60,8 +60,11 @@ kill_inside() {  # what still runs in the system; nothing, if its clusters went 
 
 leave() {
   kill_inside
-  umount -lR "$root" 2>/dev/null || true
   rm -rf "$stage"
+  # Nothing is removed through a mount: this repository is one of them.
+  while mountpoint -q "$root"; do
+    umount -lR "$root" || { say "warning: $root cannot be unmounted and stays"; return 0; }
+  done
   $keep || rm -rf --one-file-system "$root"
 }
 
@@ -77,6 +80,10 @@ make_root() {
       skip "debootstrap $release failed (is its mirror reachable?)"
     }
   fi
+  chmod 755 "$root"
+}
+
+install_packages() {
   # Daemons are started by the tests, on their own sockets.
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
   chmod +x "$root/usr/sbin/policy-rc.d"
@@ -137,6 +144,7 @@ trap leave EXIT
 trap 'exit 1' INT TERM HUP
 make_root
 enter_root
+install_packages
 install_programs
 install_tests
 say "$release: Slurm $(inside slurmctld -V), $(inside cc --version | head -n 1)"
