@@ -369,7 +369,8 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
 void Agent::on_start(const v1::StartWorkers& start) {
   const auto ready = [this](const v1::StartWorkers& held, const Unfitness& unfit) {
     if (unfit.reason.empty()) return start_workers(held);
-    answer(Failed{key_of(held), held.generation(), unfit.reason, false, true, unfit.hardware});
+    answer(Failed{key_of(held), held.generation(), unfit.reason, false, true, unfit.hardware,
+                  unfit.reboot});
   };
   if (preparation_.is_ready(start, ready)) start_workers(start);
 }

@@ -42,6 +42,7 @@ v1::ActionFailed to_message(const Failed& failed) {
   message.set_permanent(failed.permanent);
   message.set_node_fault(failed.node_fault);
   message.set_hardware(failed.hardware);
+  message.set_reboot(failed.reboot);
   return message;
 }
 

@@ -69,9 +69,12 @@ bool NodePreparation::is_ready(const v1::StartWorkers& start, Ready ready) {
 Unfitness NodePreparation::judge(const std::vector<StepFailure>& failures) const {
   if (failures.empty()) return {};
   const StepFailure& first = failures.front();
-  const bool is_verdict = first.step < checks_.size() && first.exit_code == kExitUnhealthy;
+  const bool reboot = first.exit_code == kExitNeedsReboot;
+  const bool is_verdict =
+      first.step < checks_.size() && (reboot || first.exit_code == kExitUnhealthy);
   // The network between machines is not the machine's own.
-  return {first.text, is_verdict && checks_[first.step] != "net"};
+  const bool hardware = is_verdict && checks_[first.step] != "net";
+  return {first.text, hardware, hardware && reboot};
 }
 
 void NodePreparation::prepared(const std::vector<StepFailure>& failures) {

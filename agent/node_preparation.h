@@ -24,6 +24,7 @@ namespace hpctl::agent {
 struct Unfitness {
   std::string reason;     // one line with the evidence; "" = it is fit
   bool hardware = false;  // a check of its own devices failed; false: a hook, or the check itself
+  bool reboot = false;    // which may mend them
 };
 
 class NodePreparation {

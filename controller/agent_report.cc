@@ -153,7 +153,7 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
       return core::ActionFailed{action->id,         job,
                                 message.node(),     bounded(failed.reason()),
                                 failed.permanent(), failed.node_fault(),
-                                failed.hardware()};
+                                failed.hardware(),  failed.reboot()};
     }
     case v1::AgentMessage::kUnfitStep:
       return make_unfit_step(message);

@@ -7,24 +7,32 @@ bool is_recovery_requested(const SlurmNode& node) {
   return node.is_unusable() && node.reason.rfind("Action:", 0) == 0;
 }
 
+bool is_reboot_requested(const SlurmNode& node) {
+  return is_recovery_requested(node) && node.reason.rfind(kRebootReason, 0) == 0;
+}
+
 bool is_given_up(const SlurmNode& node) {
   return node.state == "DOWN" && node.reason.rfind("Not responding", 0) == 0;
 }
 
-ReplacementStep next_step(const SlurmNode& node, const std::string& instance_id, bool has_work) {
-  const bool both_known = !instance_id.empty() && !node.instance_id.empty();
-  if (both_known && node.instance_id != instance_id) return ReplacementStep::kReplaced;
+ReplacementStep next_step(const SlurmNode& node, const RecoveryOrder& order, bool has_work) {
+  const bool both_known = !order.instance_id.empty() && !node.instance_id.empty();
+  if (both_known && node.instance_id != order.instance_id) return ReplacementStep::kReplaced;
+  if (order.reboot && order.since_wall_ms > 0 && node.boot_time_s * 1000 > order.since_wall_ms) {
+    return ReplacementStep::kRebooted;
+  }
   if (is_recovery_requested(node)) return ReplacementStep::kStandBack;
   return has_work ? ReplacementStep::kWait : ReplacementStep::kAsk;
 }
 
 Result<ReplacementStep> request_recovery(SlurmClient& slurm, const std::string& node,
-                                         const char* reason, const std::string& instance_id,
-                                         bool has_work) {
+                                         const RecoveryOrder& order, bool has_work) {
   HP_TRY_ASSIGN(const auto found, slurm.nodes({node}));
-  switch (next_step(found.front(), instance_id, has_work)) {
+  switch (next_step(found.front(), order, has_work)) {
     case ReplacementStep::kStandBack:
       return ReplacementStep::kStandBack;
+    case ReplacementStep::kRebooted:
+      return ReplacementStep::kRebooted;
     case ReplacementStep::kReplaced:
       return Error{ErrorCode::kFailedPrecondition,
                    node + " is another machine by now (" + found.front().instance_id + ")"};
@@ -33,7 +41,8 @@ Result<ReplacementStep> request_recovery(SlurmClient& slurm, const std::string& 
     case ReplacementStep::kAsk:
       break;
   }
-  HP_TRY(slurm.update_node(node, SlurmNodeState::kFail, reason));
+  HP_TRY(slurm.update_node(node, SlurmNodeState::kFail,
+                           order.reboot ? kRebootReason : kReplaceReason));
   return ReplacementStep::kAsk;
 }
 

@@ -14,9 +14,10 @@ namespace hpctl {
 inline constexpr char kReplaceReason[] = "Action:Replace";
 inline constexpr char kRebootReason[] = "Action:Reboot";
 
-// Somebody has asked for this node to be replaced or rebooted. A node that is back may still show
-// the reason: Slurm 24.11 keeps it until the next job gets the node.
+// Somebody has asked for this node to be replaced or rebooted; to be rebooted. A node that is back
+// may still show the reason: Slurm 24.11 keeps it until the next job gets the node.
 bool is_recovery_requested(const SlurmNode& node);
+bool is_reboot_requested(const SlurmNode& node);
 
 // slurmd was silent for SlurmdTimeout. An operator who takes a node down gives another reason.
 bool is_given_up(const SlurmNode& node);
@@ -26,14 +27,19 @@ enum class ReplacementStep {
   kWait,       // work has not left the node
   kStandBack,  // somebody has asked already
   kReplaced,   // it is another machine by now
+  kRebooted,   // it has booted since the reboot was wanted
 };
-// `instance_id` is that of the machine that is bad; "" = unknown, then kReplaced is not seen.
-ReplacementStep next_step(const SlurmNode& node, const std::string& instance_id, bool has_work);
+struct RecoveryOrder {
+  bool reboot = false;
+  std::string instance_id;  // of the machine that is bad; "" = unknown, then kReplaced is not seen
+  int64_t since_wall_ms = 0;  // since when a reboot is wanted; 0 = unknown
+};
+ReplacementStep next_step(const SlurmNode& node, const RecoveryOrder& order, bool has_work);
 
-// kAsk: asked for now; kStandBack: somebody had asked before. kFailedPrecondition when work is
-// still there or another machine is; kPermissionDenied with the command for an operator.
+// kAsk: asked for now; kStandBack: somebody had asked before; kRebooted: nothing is to be asked.
+// kFailedPrecondition when work is still there or another machine is; kPermissionDenied with the
+// command for an operator.
 Result<ReplacementStep> request_recovery(SlurmClient& slurm, const std::string& node,
-                                         const char* reason, const std::string& instance_id,
-                                         bool has_work);
+                                         const RecoveryOrder& order, bool has_work);
 
 }  // namespace hpctl

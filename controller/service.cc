@@ -202,6 +202,18 @@ grpc::ServerUnaryReactor* ControllerService::ReleaseNode(grpc::CallbackServerCon
       [](const core::Job&) {});
 }
 
+grpc::ServerUnaryReactor* ControllerService::RecoverNode(grpc::CallbackServerContext* context,
+                                                         const v1::RecoverNodeRequest* request,
+                                                         v1::RecoverNodeResponse*) {
+  return order(
+      context, request->job(),
+      [node = request->node(), reason = request->reason().substr(0, kMaxReasonBytes),
+       reboot = request->reboot()](JobId job, uint32_t uid) {
+        return core::RecoveryRequested{job, node, uid, reason, reboot};
+      },
+      [](const core::Job&) {});
+}
+
 grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(
     grpc::CallbackServerContext* context, const v1::WatchEventsRequest* request) {
   // A reactor that only says no.

@@ -44,6 +44,9 @@ class ControllerService final : public v1::Controller::CallbackService {
   grpc::ServerUnaryReactor* ReleaseNode(grpc::CallbackServerContext* context,
                                         const v1::ReleaseNodeRequest* request,
                                         v1::ReleaseNodeResponse* response) override;
+  grpc::ServerUnaryReactor* RecoverNode(grpc::CallbackServerContext* context,
+                                        const v1::RecoverNodeRequest* request,
+                                        v1::RecoverNodeResponse* response) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelRequest* request,
                                    v1::CancelResponse* response) override;

@@ -32,7 +32,8 @@ void SlurmObserver::compare_job(const SlurmJob& job, std::vector<SlurmObservatio
 void SlurmObserver::compare_node(const SlurmNode* before, const SlurmNode& node, bool in_allocation,
                                  std::vector<SlurmObservation>& out) const {
   const auto say = [&](Kind kind, const std::string& what) {
-    out.push_back({kind, node.name, what, in_allocation, is_recovery_requested(node)});
+    out.push_back({kind, node.name, what, in_allocation, is_recovery_requested(node), false,
+                   is_reboot_requested(node)});
   };
   const bool was_unusable = before != nullptr && before->is_unusable();
   const bool was_failing = before != nullptr && before->has_flag("FAIL");

@@ -25,6 +25,7 @@ struct SlurmObservation {
   bool in_allocation = true;        // the node
   bool recovery_requested = false;  // the node is to be replaced or rebooted (node_replacement.h)
   bool unresponsive = false;        // of kTaken: Slurm gave the node up because it was silent
+  bool reboot_requested = false;    // of recovery_requested: to be rebooted
   auto operator<=>(const SlurmObservation&) const = default;
 };
 

@@ -21,12 +21,20 @@ constexpr int64_t kCompleteMs = 120'000;  // while slurmctld does not answer
 constexpr int64_t kCompletePauseMs = 2'000;
 
 // Somebody wants the node replaced or rebooted.
-core::EventBody recovery_seen(const core::Node& node, const std::string& what) {
+core::EventBody recovery_seen(const core::Node& node, const std::string& what, bool reboot) {
   if (node.quarantine.hardware) {
-    return core::NodeReplacementRequested{{}, node.key.job, node.key.name, what};
+    return core::NodeReplacementRequested{{}, node.key.job, node.key.name, what, reboot};
   }
-  return core::HardwareFaultFound{node.key.job, node.key.name, node.boot_id,
-                                  "it is to be replaced or rebooted", what};
+  return core::HardwareFaultFound{
+      node.key.job, node.key.name,
+      node.boot_id, reboot ? "it is to be rebooted" : "it is to be replaced",
+      what,         reboot};
+}
+
+std::string what_was_done(const core::ReplaceNode& action, ReplacementStep step) {
+  if (step == ReplacementStep::kStandBack) return "somebody has asked before; hpctl stands back";
+  if (step == ReplacementStep::kRebooted) return "it has rebooted since; nothing is asked for";
+  return std::string("state FAIL, reason ") + (action.reboot ? kRebootReason : kReplaceReason);
 }
 
 std::string minutes_text(int64_t ms) {
@@ -214,7 +222,7 @@ void SlurmScheduler::tell(const SlurmObservation& observation) {
                             what,    true,     observation.unresponsive};
     }
     if (observation.kind == Kind::kMarked && observation.recovery_requested && known && !ended) {
-      return recovery_seen(row->second, what);
+      return recovery_seen(row->second, what, observation.reboot_requested);
     }
     const bool expected = known && row->second.recovery_wall_ms != 0;
     if (observation.kind == Kind::kReturned && observation.in_allocation && (over || expected)) {
@@ -251,16 +259,14 @@ core::EventBody SlurmScheduler::requeue(ActionId id, const core::RequeueJob& act
 }
 
 core::EventBody SlurmScheduler::replace(ActionId id, const core::ReplaceNode& action) {
-  const auto asked =
-      request_recovery(slurm_, action.node, kReplaceReason, action.instance_id, false);
+  const auto asked = request_recovery(
+      slurm_, action.node, {action.reboot, action.instance_id, action.since_wall_ms}, false);
   if (!asked.ok()) {
     return core::ActionFailed{id, action.job, action.node, asked.error().message, true};
   }
   if (action.leaves) let_go(action.node);
-  const std::string what = *asked == ReplacementStep::kAsk
-                               ? std::string("state FAIL, reason ") + kReplaceReason
-                               : "somebody has asked before; hpctl stands back";
-  return core::NodeReplacementRequested{id, action.job, action.node, what};
+  return core::NodeReplacementRequested{id, action.job, action.node, what_was_done(action, *asked),
+                                        action.reboot};
 }
 
 void SlurmScheduler::let_go(const std::string& node) {

@@ -47,7 +47,8 @@ class SlurmScheduler final : public Scheduler {
   core::EventBody launch(ActionId id, const core::LaunchNode& action) override;
   void registered(const core::NodeKey& node, uint64_t holder_pid) override;
   core::EventBody requeue(ActionId id, const core::RequeueJob& action) override;
-  // Asks HyperPod for another machine, and lets the node go, because that is what it waits for.
+  // Asks HyperPod for another machine, or a reboot, and lets the node go: that is what it waits
+  // for.
   core::EventBody replace(ActionId id, const core::ReplaceNode& action) override;
   // Where no batch script is left to report the verdict, the allocation is ended with it.
   void complete(int exit_code) override;

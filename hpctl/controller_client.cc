@@ -202,6 +202,19 @@ Outcome ControllerClient::release_node(JobId job, const std::string& node) {
   return check(stub_->ReleaseNode(&context, request, &response));
 }
 
+Outcome ControllerClient::recover_node(JobId job, const std::string& node,
+                                       const std::string& reason, bool reboot) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::RecoverNodeRequest request;
+  request.set_job(to_string(job));
+  request.set_node(node);
+  request.set_reason(reason);
+  request.set_reboot(reboot);
+  v1::RecoverNodeResponse response;
+  return check(stub_->RecoverNode(&context, request, &response));
+}
+
 Result<v1::GetVersionResponse> ControllerClient::version() {
   grpc::ClientContext context;
   set_deadline(context);

@@ -36,6 +36,8 @@ class ControllerClient final : public JobSource {
   // for_ms 0 = until released.
   Outcome quarantine_node(JobId job, const std::string& node, const std::string& reason,
                           int64_t for_ms);
+  // Once its work has left: a reboot, or another machine in its place.
+  Outcome recover_node(JobId job, const std::string& node, const std::string& reason, bool reboot);
   Outcome release_node(JobId job, const std::string& node);
   Result<v1::GetVersionResponse> version();
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpctl nodes: the nodes of one job or of all jobs that have not ended; quarantine and release.
+// hpctl nodes: the nodes of one job or of all jobs that have not ended; and what may be done with
+// them.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -23,16 +24,23 @@ recovery.on_node_loss allows happens. Without --job this concerns every live job
 quarantine belongs to the instance, outlives the controller, and ends by release, by --for, or when
 another instance takes the node's place.
 
+reboot and replace quarantine a node and, once its work has left, mark it for HyperPod with
+state=fail and reason Action:Reboot (the same machine, minutes; its instance store is lost) or
+Action:Replace (another machine, half an hour). The quarantine ends when the node is back. Where the
+job's user is no Slurm operator, hpctl why JOB says the command to hand to one. A verdict on the
+hardware does the same by itself: a reboot first, where the check says that it may help.
+
 Examples:
   hpctl nodes
   hpctl nodes quickstart --json
   hpctl nodes quarantine p5-17 --reason "link flaps" --for 12h
   hpctl nodes release p5-17
+  hpctl nodes reboot p5-17 --reason "the driver hangs"
 
 Options:
-  --job JOB      the job meant by quarantine or release
+  --job JOB      the job meant, of those that have the node
   --reason TEXT  why, for the history
-  --for TIME     such as 30m or 2d; without it until released
+  --for TIME     of quarantine, such as 30m or 2d; without it until released
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
           "agent_pid"}]}
 
@@ -118,20 +126,30 @@ Result<std::vector<JobId>> jobs_with(const HomePaths& paths, const Invocation& i
   return Error{ErrorCode::kNotFound, "no live job has a node " + node + "; see hpctl nodes"};
 }
 
+// What follows "NODE of job JOB"; "" = there is no such order.
+std::string answer_to(const std::string& word) {
+  if (word == "quarantine") return "is quarantined";
+  if (word == "release") return "is released";
+  if (word == "reboot") return "is to be rebooted once its work has left";
+  return word == "replace" ? "is to be replaced once its work has left" : "";
+}
+
 Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_ms) {
+  const std::string& word = invocation.arguments[0];
   const std::string& node = invocation.arguments[1];
   const std::string reason = invocation.has("--reason") ? invocation.options.at("--reason") : "";
   HP_TRY_ASSIGN(const std::vector<JobId> jobs, jobs_with(paths, invocation, node));
   for (const JobId job : jobs) {
     HP_TRY_ASSIGN(const auto client, controller_of(paths, job));
-    if (invocation.arguments[0] == "quarantine") {
+    if (word == "quarantine") {
       HP_TRY(client->quarantine_node(job, node, reason, for_ms));
-    } else {
+    } else if (word == "release") {
       HP_TRY(client->release_node(job, node));
+    } else {
+      HP_TRY(client->recover_node(job, node, reason, word == "reboot"));
     }
-    invocation.terminal.out << node << " of job " << to_string(job)
-                            << (invocation.arguments[0] == "quarantine" ? " is quarantined\n"
-                                                                        : " is released\n");
+    invocation.terminal.out << node << " of job " << to_string(job) << " " << answer_to(word)
+                            << "\n";
   }
   return Ok{};
 }
@@ -139,9 +157,10 @@ Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_
 int run_order(const Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string& word = invocation.arguments[0];
-  if (word != "quarantine" && word != "release") {
-    return report_usage(terminal, "nodes",
-                        "expected quarantine NODE, release NODE or JOB; found \"" + word + "\"");
+  if (answer_to(word).empty()) {
+    return report_usage(
+        terminal, "nodes",
+        "expected quarantine, release, reboot or replace NODE, or JOB; found \"" + word + "\"");
   }
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
@@ -182,8 +201,8 @@ int run(Invocation& invocation) {
 
 Verb nodes_verb() {
   return {"nodes",
-          "[JOB | quarantine NODE | release NODE]",
-          "list nodes; put one in quarantine",
+          "[JOB | quarantine NODE | release NODE | reboot NODE | replace NODE]",
+          "list nodes; put one in quarantine, have it rebooted or replaced",
           kHelp,
           0,
           2,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verdicts on what probes found: rules without I/O.
 //
+// A finding that fails names its remedy where the fault is of the node's own parts: a reboot, which
+// also resets its devices, or another machine. The source is the data file's classes of Xids, and
+// for devices that are missing or do not answer HyperPod's own health agent, which reboots.
+//
 // A probe answers every question it knows with a Finding. What could not be asked is `skipped` with
 // the reason, never left out. A check's verdict is its worst finding; a check of which everything
 // was skipped is skipped.
@@ -20,14 +24,20 @@ namespace hpctl::agent {
 enum class Verdict { kSkipped, kPass, kWarn, kFail };
 const char* to_string(Verdict verdict);  // "skipped", ...
 
+enum class Remedy { kNone, kReboot, kReplace };
+const char* to_string(Remedy remedy);  // "none", ...
+
 struct Finding {
   std::string check;  // "gpu.count"
   Verdict verdict = Verdict::kSkipped;
   std::string reason;  // one line
   std::map<std::string, std::string> evidence;
+  Remedy remedy = Remedy::kNone;  // of kFail
 };
 
 Verdict worst(const std::vector<Finding>& findings);
+// What mends everything that fails.
+Remedy remedy_of(const std::vector<Finding>& findings);
 
 // What the data file instances.json says.
 enum class XidMeaning { kApp, kIgnore, kReset, kReboot, kReplace };

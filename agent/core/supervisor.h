@@ -67,6 +67,7 @@ struct Failed {
   bool permanent = false;
   bool node_fault = false;  // the node is unfit for the job; another may do
   bool hardware = false;    // of a node fault: a check of its devices failed
+  bool reboot = false;      // of that: a reboot may mend them
 };
 // No worker is left and the job has ended: say Goodbye, which answers EndNode, and go.
 struct NodeIsDone {};

@@ -30,11 +30,14 @@ with its reason. Nothing is changed.
   net   addresses, and a message through the provider that libfabric chooses
   gpu   the NVIDIA driver, GPUs against the instance type, ECC, remapped rows, Xids (as root)
 
-  --json  {"verdict", "instance_type", "findings": [{"check", "verdict", "reason", "evidence"}]}
+  --json  {"verdict", "remedy", "instance_type",
+          "findings": [{"check", "verdict", "remedy", "reason", "evidence"}]}; the remedy of what
+          fails: reboot, replace (another machine) or none (not the machine's own fault)
   --deadline  of all together, 1 to 50 (50): a probe that hangs is a finding, too
 
-Exit codes: 0 nothing failed (pass, warn, skipped), 1 something failed, 2 wrong usage. Fit for
-Slurm's HealthCheckProgram, which has to set the node's state itself.
+Exit codes: 0 nothing failed (pass, warn, skipped), 1 something failed, 2 wrong usage, 3 something
+failed that a reboot may mend. Fit for Slurm's HealthCheckProgram, which has to set the node's state
+itself.
 )";
 
 struct Probe {
@@ -50,12 +53,18 @@ constexpr unsigned kDeadlineSeconds = 50;
 struct Farewell {
   std::array<char, 512> text{};
   size_t size = 0;
+  int exit_code = kExitUnhealthy;
 };
 Farewell farewell;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 extern "C" void on_deadline(int) {
   [[maybe_unused]] const ssize_t n = ::write(STDOUT_FILENO, farewell.text.data(), farewell.size);
-  ::_exit(kExitUnhealthy);
+  ::_exit(farewell.exit_code);
+}
+
+int exit_code_of(const std::vector<Finding>& findings) {
+  if (worst(findings) != Verdict::kFail) return kExitHealthy;
+  return remedy_of(findings) == Remedy::kReboot ? kExitNeedsReboot : kExitUnhealthy;
 }
 
 std::string to_json(const std::vector<Finding>& findings, const std::string& type) {
@@ -63,10 +72,12 @@ std::string to_json(const std::vector<Finding>& findings, const std::string& typ
   for (const Finding& finding : findings) {
     list.push_back({{"check", finding.check},
                     {"verdict", to_string(finding.verdict)},
+                    {"remedy", to_string(remedy_of({finding}))},
                     {"reason", finding.reason},
                     {"evidence", finding.evidence}});
   }
   const nlohmann::ordered_json document = {{"verdict", to_string(worst(findings))},
+                                           {"remedy", to_string(remedy_of(findings))},
                                            {"instance_type", type},
                                            {"findings", std::move(list)}};
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -81,7 +92,7 @@ std::string to_text(const std::vector<Finding>& findings) {
   }
   const Verdict verdict = worst(findings);
   for (const Finding& finding : findings) {
-    if (finding.verdict != verdict) continue;
+    if (finding.verdict != verdict || remedy_of({finding}) != remedy_of(findings)) continue;
     return text + to_string(verdict) + ": " + finding.check + ": " + finding.reason + "\n";
   }
   return text;
@@ -123,10 +134,12 @@ void expect_answer_of(const std::string& probe, const std::string& type, const O
   const Finding late{probe + ".deadline",
                      Verdict::kFail,
                      "no answer within " + std::to_string(options.deadline_s) + " s",
-                     {}};
+                     {},
+                     probe == "net" ? Remedy::kNone : Remedy::kReboot};
   const std::string text = in_form({late}, type, options.json);
   farewell.size = std::min(text.size(), farewell.text.size());
   std::copy_n(text.begin(), farewell.size, farewell.text.begin());
+  farewell.exit_code = exit_code_of({late});
 }
 
 Result<HealthTable> read_table(const std::string& program_directory) {
@@ -170,7 +183,7 @@ int run_check(const std::vector<std::string>& arguments, const std::string& prog
   }
   ::alarm(0);
   std::fputs(in_form(findings, context.instance_type, options->json).c_str(), stdout);
-  return worst(findings) == Verdict::kFail ? kExitUnhealthy : kExitHealthy;
+  return exit_code_of(findings);
 }
 
 }  // namespace hpctl::agent

@@ -59,6 +59,7 @@ Finding judge_ports(const std::vector<std::string>& devices) {
   }
   if (inactive.empty()) return finding;
   finding.verdict = Verdict::kFail;
+  finding.remedy = Remedy::kReplace;
   finding.reason = "not active: " + inactive;
   return finding;
 }
@@ -99,6 +100,7 @@ Finding judge_transfers(const std::vector<FabricDomain>& domains) {
                    std::to_string(domains.size()) + " domains carried a message";
   if (failed.empty()) return finding;
   finding.verdict = Verdict::kFail;
+  finding.remedy = Remedy::kReplace;
   finding.reason = failed;
   return finding;
 }
@@ -119,8 +121,9 @@ std::vector<Finding> ask_libfabric(bool has_devices) {
   const std::string reason =
       domains.error().message +
       (is_fault ? "; collectives would fall back to TCP: see fi_info -p efa" : "");
-  return {{"efa.provider", is_fault ? Verdict::kFail : Verdict::kSkipped, reason, {}},
-          {"efa.transfer", Verdict::kSkipped, "there is no domain of the efa provider", {}}};
+  return {
+      {"efa.provider", is_fault ? Verdict::kFail : Verdict::kSkipped, reason, {}, Remedy::kReplace},
+      {"efa.transfer", Verdict::kSkipped, "there is no domain of the efa provider", {}}};
 }
 
 }  // namespace

@@ -28,8 +28,10 @@ std::vector<Finding> without_nvml(const Error& error, std::optional<int> expecte
   const std::string why = error.code == ErrorCode::kNotFound
                               ? "no NVIDIA driver library: " + error.message
                               : error.message;
+  // What is not installed does not come by a reboot.
+  const Remedy remedy = error.code == ErrorCode::kNotFound ? Remedy::kReplace : Remedy::kReboot;
   std::vector<Finding> findings = {
-      {"gpu.driver", is_broken ? Verdict::kFail : Verdict::kSkipped, why, {}}};
+      {"gpu.driver", is_broken ? Verdict::kFail : Verdict::kSkipped, why, {}, remedy}};
   for (const char* check : {"gpu.count", "gpu.answer", "gpu.ecc", "gpu.rows"}) {
     findings.push_back({check, Verdict::kSkipped, "there is no working driver to ask", {}});
   }

@@ -11,7 +11,7 @@ namespace hpctl {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationMember, rank, node, instance_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_id, by, reason,
                                                 hardware, since_wall_ms, until_wall_ms,
-                                                recovery_wall_ms)
+                                                recovery_wall_ms, reboot, rebooted_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
                                    job, job_name, members, reason, restarts_used, damaged,
                                    created_wall_ms, quarantined)

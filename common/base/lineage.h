@@ -26,7 +26,8 @@ struct GenerationMember {
   std::string instance_id;
 };
 
-// A node that must not be given ranks, as long as it is the same instance.
+// What a successor must know of a node, as long as it is the same instance: that it must not be
+// given ranks, or (`by` empty) only that it was rebooted lately.
 struct QuarantinedNode {
   std::string node;
   std::string instance_id;
@@ -38,6 +39,8 @@ struct QuarantinedNode {
   // Since then the cluster is asked to replace or reboot it; 0 = not. Where the job was requeued
   // and has the node again, that has happened.
   int64_t recovery_wall_ms = 0;
+  bool reboot = false;           // of hardware: a reboot is wanted
+  int64_t rebooted_wall_ms = 0;  // when its newest reboot was asked for; 0 = none lately
 };
 
 struct GenerationRecord {

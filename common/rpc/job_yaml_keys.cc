@@ -210,7 +210,7 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "Checks of `hpagent check` on every node before its first workers, and again where a worker "
      "failed, at most 60s each. A verdict of fail makes the node unfit for the job, with the "
      "evidence as the reason; of gpu and efa it is a hardware fault: on HyperPod the node is "
-     "replaced.",
+     "rebooted or replaced.",
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.health.preflight); }},
     {"health.during", kUnavailable, "", "", "", "Checks while the job runs.", nullptr},
     {"debug", kSection, "section", "", "", "For tests and investigations.", nullptr},

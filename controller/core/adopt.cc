@@ -110,8 +110,9 @@ void add_nodes(Transition& t, const JobAdopted& e) {
       if (q.node != name) continue;
       row.instance_id = q.instance_id;
       row.recovery_wall_ms = q.recovery_wall_ms;
+      row.rebooted_wall_ms = q.rebooted_wall_ms;
       if (q.recovery_wall_ms != 0) continue;
-      row.quarantine = {q.by, q.reason, "", q.hardware, q.since_wall_ms, q.until_wall_ms};
+      row.quarantine = {q.by, q.reason, "", q.hardware, q.since_wall_ms, q.until_wall_ms, q.reboot};
     }
     t.set_deadline(t.add(std::move(row)), t.now() + kAdoptGraceMs);
   }

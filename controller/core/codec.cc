@@ -27,7 +27,7 @@ void from_json(const json& j, ActionId& id) {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_id, by, reason,
                                                 hardware, since_wall_ms, until_wall_ms,
-                                                recovery_wall_ms)
+                                                recovery_wall_ms, reboot, rebooted_wall_ms)
 
 void to_json(json& j, const JobSpec& spec) { j = json::parse(to_json_text(spec)); }
 void from_json(const json& j, JobSpec& spec) {
@@ -41,7 +41,7 @@ namespace core {
 // Rows.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, restart_count)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence, hardware,
-                                                since_wall_ms, until_wall_ms)
+                                                since_wall_ms, until_wall_ms, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UnfitRecord, generation, number, stopped_seq,
                                                 not_finite, loss_spikes, gradient_spikes,
@@ -59,9 +59,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, b
                                                 holder_pid, agent_pid, connected, launches,
                                                 launched_for, launch_attempts, launched_ms,
                                                 launch_seq, generation_seen, quarantine,
-                                                fault_times_ms, replaced_instance, recovery_wall_ms,
-                                                taken, former_boot_ids, deadline_ms, deadline_seq,
-                                                reason)
+                                                fault_times_ms, replaced_instance, rebooted_wall_ms,
+                                                recovery_wall_ms, taken, former_boot_ids,
+                                                deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
                                                 signal, unaccounted)
@@ -78,7 +78,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StopWorkers, job, node, generati
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndNode, job, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RequeueJob, job, exclude, expected_restart_count,
                                                 quarantined, attempt)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance_id, reason, leaves)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance_id, reason, leaves,
+                                                reboot, since_wall_ms)
 
 // Events.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid)
@@ -107,7 +108,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationProgressed, job, gener
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointCommitted, job, generation, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangDetected, job, generation, node, rank, evidence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node, reason, permanent,
-                                                node_fault, hardware)
+                                                node_fault, hardware, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ControllerResumed, restarted)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobAdopted, job, spec, uid, submit_key, nodes,
                                                 backend, cause, generation, start_step, checkpoint,
@@ -115,13 +116,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobAdopted, job, spec, uid, subm
                                                 restart_ages_ms, restarts_without_progress,
                                                 furthest_step, excluded, exclusion_attempt)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRequeued, action, job)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeReplacementRequested, action, job, node, what)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeReplacementRequested, action, job, node, what,
+                                                reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SchedulerObserved, job, node, what)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeReturned, job, node, cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantineRequested, job, node, uid, reason, for_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReleaseRequested, job, node, uid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HardwareFaultFound, job, node, boot_id, reason,
-                                                evidence)
+                                                evidence, reboot)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoveryRequested, job, node, uid, reason, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UnfitStepFound, job, node, generation, number, step,
                                                 resumed_step, samples, finding, verdict, outcome,
                                                 blamed_rank, reason, missed)
@@ -162,7 +165,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "QuarantineRequested",
     "ReleaseRequested",
     "HardwareFaultFound",
-    "UnfitStepFound"};
+    "UnfitStepFound",
+    "RecoveryRequested"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};

@@ -141,6 +141,7 @@ inline constexpr int64_t kAdoptGraceMs = 15'000;       // JobAdopted -> AgentReg
 inline constexpr int64_t kQuarantineFaults = 3;        // in a row on one instance, within
 inline constexpr int64_t kQuarantineWindowMs = 3'600'000;
 inline constexpr int64_t kQuarantineForMs = 86'400'000;    // after that it may try again
+inline constexpr int64_t kRebootWindowMs = 86'400'000;     // broken again after a reboot: replaced
 inline constexpr int64_t kBackoffBaseMs = 500;             // doubles with each restart that brought
 inline constexpr int64_t kBackoffMaxMs = 30'000;           // no progress
 inline constexpr int64_t kMaxRestartsWithoutProgress = 3;  // then FAILED with a diagnosis

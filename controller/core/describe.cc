@@ -169,8 +169,8 @@ struct Describe {
   void operator()(const NodeReplacementRequested& e) {
     place(e.job, e.node);
     entry.because = e.action.seq;
-    entry.cause =
-        "the replacement of " + e.node + " is asked for" + (e.what.empty() ? "" : ": " + e.what);
+    entry.cause = std::string(e.reboot ? "a reboot" : "the replacement") + " of " + e.node +
+                  " is asked for" + (e.what.empty() ? "" : ": " + e.what);
   }
   void operator()(const SchedulerObserved& e) {
     place(e.job, e.node);
@@ -184,6 +184,12 @@ struct Describe {
     place(e.job, e.node);
     entry.cause = "uid " + std::to_string(e.uid) + " quarantines " + e.node +
                   (e.reason.empty() ? "" : ": " + e.reason);
+  }
+  void operator()(const RecoveryRequested& e) {
+    place(e.job, e.node);
+    entry.cause = "uid " + std::to_string(e.uid) +
+                  (e.reboot ? " wants a reboot" : " wants another machine in place") + " of " +
+                  e.node + (e.reason.empty() ? "" : ": " + e.reason);
   }
   void operator()(const ReleaseRequested& e) {
     place(e.job, e.node);

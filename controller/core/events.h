@@ -173,6 +173,7 @@ struct ActionFailed {
   bool permanent = false;
   bool node_fault = false;  // of StartWorkers: the node is unfit; another may do
   bool hardware = false;    // of a node fault: a verdict on the hardware
+  bool reboot = false;      // of that: a reboot may mend it
 };
 // The scheduler accepted to requeue the job; its end follows.
 struct JobRequeued {
@@ -185,6 +186,7 @@ struct NodeReplacementRequested {
   JobId job;
   std::string node;
   std::string what;  // in words of the scheduler
+  bool reboot = false;
 };
 // A word of the scheduler for the history: a pending reason, a change of the allocation.
 struct SchedulerObserved {
@@ -217,6 +219,15 @@ struct HardwareFaultFound {
   std::string boot_id;
   std::string reason;
   std::string evidence;
+  bool reboot = false;  // which may mend it
+};
+// Somebody wants the node rebooted or replaced once its work has left.
+struct RecoveryRequested {
+  JobId job;
+  std::string node;
+  uint32_t uid = 0;
+  std::string reason;
+  bool reboot = false;
 };
 // A step was not applied, and the job's stability policy acted. Told in the history under the name
 // of what was found: NonFiniteFound, LossSpiked or GradientSpiked.
@@ -249,7 +260,8 @@ using EventBody =
                  WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
                  CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
-                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, UnfitStepFound>;
+                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, UnfitStepFound,
+                 RecoveryRequested>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -19,7 +19,7 @@ bool is_state_change(const LogEntry& entry) {
 bool is_told_at_the_end(const LogEntry& entry) {
   for (const char* type :
        {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound", "ReplaceNode",
-        "NodeReplaced", "NodeGivenBack", "TrainingRolledBack"}) {
+        "RebootNode", "NodeReplaced", "NodeGivenBack", "TrainingRolledBack"}) {
     if (entry.type == type) return true;
   }
   return false;

@@ -26,7 +26,7 @@ const char* what_failed(ActionKind kind) {
     case ActionKind::kRequeueJob:
       return "the job could not be requeued";
     case ActionKind::kReplaceNode:
-      return "could not be marked for replacement";
+      return "could not be marked to be replaced or rebooted";
   }
   return "failed";
 }
@@ -61,7 +61,7 @@ void on(Transition& t, const ActionFailed& e) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
   } else if (e.node_fault && node != nullptr && !job.cancel_requested &&
              can_vacate(t, job, *node)) {
-    condemn(t, job, *node, e.reason, e.hardware);
+    condemn(t, job, *node, e);
   } else if ((e.permanent || e.node_fault) && !job.cancel_requested) {
     end_job(t, job, JobState::kFailed, cause);
   } else if (target.kind == ActionKind::kLaunchNode || target.kind == ActionKind::kStopWorkers) {

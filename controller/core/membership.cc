@@ -142,14 +142,14 @@ std::string try_shrink(Transition& t, Job& job) {
   t.note("WorldShrunk", job,
          "goes on with " + std::to_string(nodes) + " of " + std::to_string(before) +
              " nodes; the global batch stays as it is");
-  for (Node* node : vacated) replace_hardware(t, job, *node, true);
+  for (Node* node : vacated) recover_hardware(t, job, *node, true);
   return "";
 }
 
 // Broken nodes are to be replaced, also those that keep their ranks. True while an answer to that
 // is awaited, which leads back to the policy.
 bool asks_for_replacements(Transition& t, Job& job) {
-  for (Node* node : nodes_missing(t, job)) replace_hardware(t, job, *node, false);
+  for (Node* node : nodes_missing(t, job)) recover_hardware(t, job, *node, false);
   return t.any_open(job.id, ActionKind::kReplaceNode);
 }
 
@@ -266,7 +266,7 @@ void promote_spares(Transition& t, Job& job) {
                              vacated[i]->key.name + " (" + why_vacated(*vacated[i]) + ")";
     bind_all(t, slots, spares[i]->key.name);
     t.note("SparePromoted", job, text, spares[i]->key.name);
-    replace_hardware(t, job, *vacated[i], true);
+    recover_hardware(t, job, *vacated[i], true);
   }
 }
 

@@ -72,22 +72,35 @@ void end_meeting(Transition& t, Job& job);
 
 // ---- quarantine (quarantine.cc) -----------------------------------------------------------------
 
+void quarantine(Transition& t, const Job& job, Node& node, const Quarantine& why);
+// The ranks of a node that was quarantined go elsewhere, in a new generation.
+void vacate(Transition& t, Job& job, Node& node, const std::string& cause);
+// Why `uid` may not order something about the node; "" = it may.
+std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name,
+                           uint32_t uid);
 void expire_quarantines(Transition& t, const Job& job);
-// The node registered as this instance; another one than before has no history.
-void change_instance(Transition& t, const Job& job, Node& node, const std::string& instance_id);
 // A worker on a node is to blame; too often in a row, and the node is quarantined.
 void count_fault(Transition& t, Job& job, const Fault& fault);
 // The node said itself that it is unfit: quarantined, its ranks go elsewhere.
-void condemn(Transition& t, Job& job, Node& node, const std::string& reason, bool hardware);
-// The scheduler got no answer of the node for so long that this is a verdict on the machine.
-void give_up_hardware(Transition& t, Job& job, Node& node, const std::string& evidence);
-// Asks for another instance, once, when the hardware is broken and the work has left: `leaves` when
-// its ranks are to have other nodes, else its workers have ended and the ranks stay.
-void replace_hardware(Transition& t, Job& job, Node& node, bool leaves);
-// The node is the same instance as before and can be used again, as was asked for (a reboot).
-void give_back(Transition& t, const Job& job, Node& node);
+void condemn(Transition& t, Job& job, Node& node, const ActionFailed& e);
 // A successor, and the job's next life, must know them.
 std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job);
+
+// ---- broken nodes (hardware.cc) -----------------------------------------------------------------
+
+// The node registered as this instance; another one than before has no history.
+void change_instance(Transition& t, const Job& job, Node& node, const std::string& instance_id);
+// A reboot was asked for lately: it is the same instance, and needs more than another one.
+bool was_rebooted(const Transition& t, const Node& node);
+// Completes a verdict on the hardware: a reboot, where that may help, first.
+void choose_remedy(const Transition& t, const Node& node, bool reboot, Quarantine& why);
+// The scheduler got no answer of the node for so long that this is a verdict on the machine.
+void give_up_hardware(Transition& t, Job& job, Node& node, const std::string& evidence);
+// Asks for a reboot or another instance, once, when the hardware is broken and the work has left:
+// `leaves` when its ranks are to have other nodes, else its workers have ended and the ranks stay.
+void recover_hardware(Transition& t, Job& job, Node& node, bool leaves);
+// The node is the same instance as before and can be used again, as was asked for (a reboot).
+void give_back(Transition& t, const Job& job, Node& node);
 
 // ---- faults (recovery.cc) -----------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ void on(Transition& t, const JobAdopted& e);
 // quarantine.cc
 void on(Transition& t, const QuarantineRequested& e);
 void on(Transition& t, const ReleaseRequested& e);
+// hardware.cc
+void on(Transition& t, const RecoveryRequested& e);
 void on(Transition& t, const HardwareFaultFound& e);
 void on(Transition& t, const NodeReplacementRequested& e);
 // membership.cc

@@ -146,9 +146,10 @@ struct Quarantine {
   std::string by;  // "uid 1000", "hpctl"; "" = not quarantined
   std::string reason;
   std::string evidence;
-  bool hardware = false;  // a verdict on the hardware: worth replacing
+  bool hardware = false;  // a verdict on the hardware: worth a replacement, or a reboot
   int64_t since_wall_ms = 0;
   int64_t until_wall_ms = 0;  // 0 = until released
+  bool reboot = false;        // of hardware: the same machine is to be rebooted
 };
 
 struct NodeKey {
@@ -173,7 +174,8 @@ struct Node {
   Generation generation_seen;   // newest that its agent said it had accepted
   Quarantine quarantine;
   std::vector<int64_t> fault_times_ms;  // faults of its workers, while it is the same instance
-  std::string replaced_instance;        // instance id whose replacement was asked for
+  std::string replaced_instance;        // instance id whose replacement or reboot was asked for
+  int64_t rebooted_wall_ms = 0;         // when its newest reboot was asked for; 0 = never
   // Somebody's request to replace or reboot the node stands since then; 0 = none does.
   int64_t recovery_wall_ms = 0;
   bool taken = false;  // the scheduler took it from the job: in this allocation it does not return
@@ -273,15 +275,17 @@ struct RequeueJob {
   std::vector<QuarantinedNode> quarantined = {};  // for the job's next life
   int64_t attempt = 1;  // of as many requeues in a row that excluded the same nodes
 };
-// The operator of the cluster (HyperPod) puts another instance in the node's place. Precondition:
-// the node is still that instance, and nobody has asked yet. Acknowledged by
-// NodeReplacementRequested or ActionFailed.
+// The operator of the cluster (HyperPod) puts another instance in the node's place, or reboots it.
+// Precondition: the node is still that instance, has not booted since `since_wall_ms`, and nobody
+// has asked yet. Acknowledged by NodeReplacementRequested or ActionFailed.
 struct ReplaceNode {
   JobId job;
   std::string node;
   std::string instance_id;
   std::string reason;
   bool leaves = true;  // its ranks have gone elsewhere: the job lets go of it
+  bool reboot = false;
+  int64_t since_wall_ms = 0;  // of the verdict
 };
 
 using ActionBody = std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers,

@@ -87,6 +87,8 @@ class Script {
         {"quarantine", &Script::quarantine},
         {"release", &Script::release},
         {"hardware", &Script::hardware},
+        {"unfit-node", &Script::unfit_node},
+        {"recover", &Script::recover},
         {"observed", &Script::observed},
         {"returned", &Script::returned},
         {"instance", &Script::instance},
@@ -324,9 +326,10 @@ class Script {
     for (const auto& [key, row] : shell_.state.nodes) {
       if (words.size() == 1) names.insert(key.name);
       const Quarantine& q = row.quarantine;
-      if (q.by.empty()) continue;
+      if (q.by.empty() && row.rebooted_wall_ms == 0) continue;
       newest.quarantined.push_back({key.name, row.instance_id, q.by, q.reason, q.hardware,
-                                    q.since_wall_ms, q.until_wall_ms, row.recovery_wall_ms});
+                                    q.since_wall_ms, q.until_wall_ms, row.recovery_wall_ms,
+                                    q.reboot, row.rebooted_wall_ms});
     }
     FakeShell next;
     next.now_ms = shell_.now_ms;
@@ -371,9 +374,26 @@ class Script {
         QuarantineRequested{id_, words.at(1), 1000, join(words, 3), number(words, 2) * 1000});
   }
   void release(const Words& words) { shell_.feed(ReleaseRequested{id_, words.at(1), 1000}); }
+  // hardware NODE [reboot] REASON EVIDENCE
   void hardware(const Words& words) {
-    shell_.feed(HardwareFaultFound{id_, words.at(1), node(words.at(1)).boot_id, words.at(2),
-                                   join(words, 3)});
+    const bool reboot = words.at(2) == "reboot";
+    const size_t at = reboot ? 3 : 2;
+    shell_.feed(HardwareFaultFound{id_, words.at(1), node(words.at(1)).boot_id, words.at(at),
+                                   join(words, at + 1), reboot});
+  }
+  // unfit-node NODE reboot | replace REASON: a check before its workers start
+  void unfit_node(const Words& words) {
+    for (const Action* action : shell_.open(ActionKind::kStartWorkers)) {
+      if (std::get<StartWorkers>(action->body).node != words.at(1)) continue;
+      shell_.feed(ActionFailed{action->id, id_, words.at(1), join(words, 3), false, true, true,
+                               words.at(2) == "reboot"});
+      return;
+    }
+    throw std::invalid_argument("it starts no workers");
+  }
+  // recover NODE reboot | replace REASON: a person wants it
+  void recover(const Words& words) {
+    shell_.feed(RecoveryRequested{id_, words.at(1), 1000, join(words, 3), words.at(2) == "reboot"});
   }
   void observed(const Words& words) { shell_.feed(SchedulerObserved{id_, "", join(words, 1)}); }
   void returned(const Words& words) { shell_.feed(NodeReturned{id_, words.at(1), join(words, 2)}); }

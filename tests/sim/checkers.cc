@@ -29,7 +29,8 @@ std::vector<int64_t> recovery_times(const Store& store, JobId job) {
 // the controller died before anybody was told.
 bool has_broken_node(const Store& store, JobId job) {
   return std::any_of(store.log().begin(), store.log().end(), [&](const core::LogEntry& entry) {
-    return entry.job == job && entry.type == "HardwareFaultFound";
+    const bool broken = entry.type == "HardwareFaultFound" || entry.type == "RecoveryRequested";
+    return entry.job == job && broken;
   });
 }
 
@@ -148,9 +149,14 @@ void Checkers::requeued(const core::RequeueJob& order, ActionId id) {
   if (!is_new && it->second != id) fail("job " + to_string(order.job) + " was requeued twice");
 }
 
-void Checkers::replaced(const core::NodeKey& node, const core::ReplaceNode& order, ActionId id,
-                        bool still_works) {
-  if (still_works) fail(at(node) + " was replaced while it had workers");
+void Checkers::recovered(const core::NodeKey& node, const core::ReplaceNode& order, ActionId id,
+                         bool still_works) {
+  if (still_works) fail(at(node) + " was taken away while it had workers");
+  if (order.reboot) {
+    const bool again = !reboots_.emplace(node, order.instance_id).second;
+    if (again && order.reason != kPersonAsks) fail(order.instance_id + " was rebooted twice");
+    return;
+  }
   const auto [it, is_new] = replacements_.emplace(std::pair(node, order.instance_id), id);
   if (!is_new && it->second != id) fail(order.instance_id + " was replaced twice");
 }
@@ -162,6 +168,7 @@ void Checkers::rows_lost(const std::set<JobId>& adopted) {
   quarantined_.clear();
   requeues_.clear();
   replacements_.clear();
+  reboots_.clear();
 }
 
 void Checkers::rows_committed(const core::State& state, const core::Dirty& dirty) {

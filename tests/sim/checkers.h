@@ -18,6 +18,8 @@ namespace hpctl::sim {
 
 // Begins the reason of an unfit step; its number follows.
 inline const std::string kUnfitReason = "unfit step ";
+// The reason of a RecoveryRequested.
+inline constexpr char kPersonAsks[] = "a person asks";
 
 class Checkers {
  public:
@@ -58,10 +60,11 @@ class Checkers {
   // It belongs to the instance that the controller knows, and ends when another one registers.
   void registered(const core::NodeKey& node, const std::string& instance_id);
   void bound(const core::NodeKey& node, ActionId order, int64_t now_ms);
-  // Each at most once per cause, and a replacement only when the work has left.
+  // Each at most once per cause, and a replacement or reboot only when the work has left. An
+  // instance is rebooted once, then replaced, unless a person asks.
   void requeued(const core::RequeueJob& order, ActionId id);
-  void replaced(const core::NodeKey& node, const core::ReplaceNode& order, ActionId id,
-                bool still_works);
+  void recovered(const core::NodeKey& node, const core::ReplaceNode& order, ActionId id,
+                 bool still_works);
   // A successor starts without rows: what is not in the lineage is forgotten.
   void rows_lost(const std::set<JobId>& adopted);
 
@@ -94,6 +97,7 @@ class Checkers {
   std::set<UnfitKey> unfit_heard_;
   std::map<std::pair<JobId, int64_t>, ActionId> requeues_;
   std::map<std::pair<core::NodeKey, std::string>, ActionId> replacements_;
+  std::set<std::pair<core::NodeKey, std::string>> reboots_;
   std::map<core::NodeKey, uint64_t> newest_on_node_;
   std::map<JobId, uint64_t> newest_trained_;
   std::map<JobId, uint64_t> newest_recorded_;

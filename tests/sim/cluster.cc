@@ -124,9 +124,11 @@ void Cluster::start_holder(SimNode& node, ActionId by) {
   const uint64_t life = node.life + 1;
   const int64_t cut = node.cut_until_ms;
   const uint64_t instance = node.instance;
+  const int64_t booted_ms = node.booted_ms;
   node = SimNode{};
   node.key = key;
   node.instance = instance;
+  node.booted_ms = booted_ms;
   node.life = life;
   node.cut_until_ms = cut;
   node.launched_by = by;
@@ -220,22 +222,27 @@ void Cluster::requeue(const Action& action, const core::RequeueJob& order) {
   });
 }
 
-// Another instance comes under the node's name; what ran there is gone.
+// Another instance comes under the node's name, or the same one boots; what ran there is gone.
 void Cluster::replace(const Action& action, const core::ReplaceNode& order) {
   SimNode& node = nodes_.at({order.job, order.node});
-  if (instance_id(node) == order.instance_id) {
+  const bool done = order.reboot && node.booted_ms > order.since_wall_ms;
+  if (instance_id(node) == order.instance_id && !done) {
     const auto& records = directory(order.job).records();
     const uint64_t newest = records.empty() ? 0 : records.back().generation;
     const bool works = std::any_of(node.workers.begin(), node.workers.end(),
                                    [&](const auto& w) { return w.second.generation == newest; });
-    checkers_.replaced(node.key, order, action.id, works);
+    checkers_.recovered(node.key, order, action.id, works);
     if (node.holder_alive) end_holder(node);
-    node.instance += 1;
-    agenda_.after(static_cast<int64_t>(1'000 + rng_.below(20'000)), [this, key = node.key] {
-      controller_.post(core::NodeReturned{key.job, key.name, "another instance"});
+    node.instance += order.reboot ? 0 : 1;
+    node.booted_ms = agenda_.now();
+    const bool same = order.reboot;
+    agenda_.after(static_cast<int64_t>(1'000 + rng_.below(20'000)), [this, same, key = node.key] {
+      if (same) checkers_.released(key);
+      controller_.post(core::NodeReturned{key.job, key.name, same ? "rebooted" : "another one"});
     });
   }
-  controller_.post(core::NodeReplacementRequested{action.id, order.job, order.node, ""});
+  controller_.post(
+      core::NodeReplacementRequested{action.id, order.job, order.node, "", order.reboot});
 }
 
 std::vector<core::JobAdopted> Cluster::find_jobs(const core::State& last_known) {
@@ -330,8 +337,13 @@ void Cluster::quarantine_node() {
 void Cluster::break_hardware() {
   SimNode* node = random_node(false);
   if (node == nullptr || !controller_.is_up()) return;
-  const core::HardwareFaultFound event{node->key.job, node->key.name, node->boot_id, "ecc",
-                                       "row 7"};
+  const core::NodeKey& at = node->key;
+  const bool reboot = rng_.below(2) == 0;
+  core::EventBody event =
+      core::HardwareFaultFound{at.job, at.name, node->boot_id, "ecc", "row 7", reboot};
+  if (rng_.below(4) == 0) {
+    event = core::RecoveryRequested{at.job, at.name, 1000, kPersonAsks, reboot};
+  }
   controller_.post(event, [this, key = node->key](const core::StepResult& result) {
     if (!result.refusal.empty()) return;
     checkers_.quarantined(key, controller_.store().last_seq(), INT64_MAX);

@@ -38,6 +38,7 @@ struct SimNode {
   bool agent_alive = false;
   std::string boot_id;
   uint64_t instance = 1;
+  int64_t booted_ms = 0;  // of the machine; 0 = before everything
   ActionId launched_by;
   uint64_t holder_pid = 0;
   uint64_t agent_pid = 0;

@@ -17,6 +17,8 @@ namespace {
 
 using nlohmann::json;
 using std::chrono::seconds;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -89,21 +91,27 @@ class Replacement : public SlurmTest {
     }
     return reasons;
   }
+  // Those after the first `told`.
+  static std::vector<std::string> reasons_set(const std::string& node, size_t told) {
+    const auto all = reasons_set(node);
+    return {all.begin() + static_cast<ptrdiff_t>(told), all.end()};
+  }
   // "taken n2 PROGRAMS"
   std::vector<std::string> service_says(const std::string& what) const {
     return matching_lines(log_, what);
   }
   void expect_no_work_on_taken(const std::string& node) const {
     const auto taken = service_says("taken " + node);
-    ASSERT_EQ(taken.size(), 1U);
-    EXPECT_THAT(taken[0], Not(HasSubstr("hptrain"))) << "work had not left";
+    EXPECT_FALSE(taken.empty());
+    EXPECT_THAT(taken, Each(Not(HasSubstr("hptrain")))) << "work had not left";
   }
 
   std::string log_;
   pid_t service_ = 0;
 };
 
-TEST_F(Replacement, BrokenDevicesAfterACrash) {
+// Devices that are missing: first a reboot, which does not bring them, then another machine.
+TEST_F(Replacement, ARebootThatDoesNotMendIsFollowedByAReplacement) {
   const SlurmJob spec = two_nodes();
   const JobId job = start(spec);
   ASSERT_FALSE(HasFailure());
@@ -112,16 +120,17 @@ TEST_F(Replacement, BrokenDevicesAfterACrash) {
   const size_t told = reasons_set(victim).size();
   break_devices(victim);
   kill_a_worker_on(job, victim);
-  expect_exact_finish(job, spec, kWithReplacement);
+  expect_exact_finish(job, spec, 2 * kWithReplacement);
 
-  auto reasons = reasons_set(victim);
-  reasons.erase(reasons.begin(), reasons.begin() + static_cast<ptrdiff_t>(told));
-  EXPECT_EQ(reasons, std::vector<std::string>{"Action:Replace"});
+  EXPECT_THAT(reasons_set(victim, told), ElementsAre("Action:Reboot", "Action:Replace"));
   expect_no_work_on_taken(victim);
   const json after = node_of(status(job), victim);
   EXPECT_EQ(after["instance_id"], instance_of(victim));
   EXPECT_NE(after["instance_id"], before);
-  EXPECT_THAT(causes(job, "NodeQuarantined"), HasSubstr("preflight efa: exit code 1: fail: efa."));
+  EXPECT_THAT(causes(job, "NodeQuarantined"), HasSubstr("preflight efa: exit code 3: fail: efa."));
+  EXPECT_THAT(causes(job, "NodeQuarantined"), HasSubstr("its reboot was asked for"));
+  EXPECT_THAT(causes(job, "RebootNode"), HasSubstr(victim + " (" + before + ") is to be rebooted"));
+  EXPECT_THAT(causes(job, "NodeGivenBack"), HasSubstr("the same instance"));
   EXPECT_THAT(causes(job, "ReplaceNode"),
               HasSubstr(victim + " (" + before + ") is to be replaced"));
   EXPECT_THAT(causes(job, "NodeReplaced"), HasSubstr(" s after it was marked"));
@@ -141,6 +150,26 @@ TEST_F(Replacement, NodeWithoutPower) {
   EXPECT_EQ(service_says("marked " + victim + " Action:Replace").size(), 1U);
   EXPECT_NE(node_of(status(job), victim)["instance_id"], before);
   EXPECT_THAT(causes(job, "NodeReplaced"), HasSubstr(before + " before"));
+}
+
+TEST_F(Replacement, AnOperatorHasANodeRebooted) {
+  const SlurmJob spec = two_nodes();
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = other_active_node(job);
+  const std::string before = instance_of(victim);
+  const size_t told = reasons_set(victim).size();
+  const auto asked = home_.hpctl({"nodes", "reboot", victim, "--reason", "a new driver"});
+  EXPECT_EQ(asked.out,
+            victim + " of job " + to_string(job) + " is to be rebooted once its work has left\n")
+      << asked.err;
+  expect_exact_finish(job, spec, kWithReplacement);
+  EXPECT_THAT(reasons_set(victim, told), ElementsAre("Action:Reboot"));
+  expect_no_work_on_taken(victim);
+  const json after = node_of(status(job), victim);
+  EXPECT_EQ(after["instance_id"], before);
+  EXPECT_THAT(causes(job, "RecoveryRequested"), HasSubstr("wants a reboot"));
+  EXPECT_THAT(causes(job, "NodeGivenBack"), HasSubstr("the same instance"));
 }
 
 // By an operator, or by HyperPod's own health agent: hpctl vacates the node and writes nothing.

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "controller/node_replacement.h"
 #include "controller/slurm_scheduler.h"
@@ -222,18 +223,33 @@ TEST_F(SchedulerOnSlurm, AVerdictOfFailureIsTheJobsExitCode) {
 
 TEST_F(SchedulerOnSlurm, AReplacementIsAskedForOnce) {
   const auto reason = [&] { return slurm_->nodes({"n2"})->front().reason; };
-  const auto too_early = request_recovery(*slurm_, "n2", kReplaceReason, "", true);
+  const auto too_early = request_recovery(*slurm_, "n2", {}, true);
   ASSERT_FALSE(too_early.ok());
   EXPECT_EQ(too_early.error().code, ErrorCode::kFailedPrecondition);
   EXPECT_EQ(reason(), "");
-  const auto asked = request_recovery(*slurm_, "n2", kReplaceReason, "", false);
+  const auto asked = request_recovery(*slurm_, "n2", {}, false);
   ASSERT_TRUE(asked.ok()) << asked.error().message;
   EXPECT_EQ(*asked, ReplacementStep::kAsk);
   EXPECT_EQ(reason(), "Action:Replace");
-  const auto again = request_recovery(*slurm_, "n2", kRebootReason, "", false);
+  const auto again = request_recovery(*slurm_, "n2", {true, "", 0}, false);
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(*again, ReplacementStep::kStandBack);
   EXPECT_EQ(reason(), "Action:Replace") << "whoever asked first is left alone";
+}
+
+TEST_F(SchedulerOnSlurm, ARebootIsAskedForOnceAndNotAfterOne) {
+  const SlurmNode node = slurm_->nodes({"n2"})->front();
+  ASSERT_GT(node.boot_time_s, 0);
+  const RecoveryOrder of_before{true, "", (node.boot_time_s - 1) * 1000};
+  const auto done = request_recovery(*slurm_, "n2", of_before, false);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(*done, ReplacementStep::kRebooted);
+  EXPECT_EQ(slurm_->nodes({"n2"})->front().reason, "");
+  const RecoveryOrder of_now{true, "", SystemClock().wall_ms()};
+  const auto asked = request_recovery(*slurm_, "n2", of_now, false);
+  ASSERT_TRUE(asked.ok()) << asked.error().message;
+  EXPECT_EQ(*asked, ReplacementStep::kAsk);
+  EXPECT_EQ(slurm_->nodes({"n2"})->front().reason, "Action:Reboot");
 }
 
 // As a user who is no Slurm operator.

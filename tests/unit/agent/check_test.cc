@@ -84,12 +84,13 @@ TEST_F(Check, GpusAgainstTheInstanceType) {
             "gpu.xid=pass ");
   EXPECT_EQ(found["instance_type"], "p5.48xlarge");
   EXPECT_EQ(found["findings"][0]["evidence"]["driver"], "570.86");
-  EXPECT_EQ(document("gpu", 1, "ggggggg")["verdict"], "fail") << "seven of eight";
-  found = document("gpu", 1, "gggglgge");
+  EXPECT_EQ(document("gpu", 3, "ggggggg")["verdict"], "fail") << "seven of eight";
+  found = document("gpu", 3, "gggglgge");
   EXPECT_EQ(found["findings"][2]["reason"], "GPU 4: GPU is lost");
   EXPECT_EQ(found["findings"][3]["verdict"], "fail");
+  EXPECT_EQ(found["remedy"], "reboot") << "all that fails";
   EXPECT_EQ(document("gpu", 0, "gggggggp")["verdict"], "warn");
-  found = document("gpu", 1, "!");
+  found = document("gpu", 3, "!");
   EXPECT_EQ(found["findings"][0]["reason"], "NVML does not start: Driver Not Loaded");
 }
 
@@ -100,13 +101,18 @@ TEST_F(Check, XidsOfTheLastHourCount) {
   put("/dev/kmsg",
       "6,1,3600000001,-;NVRM: Xid (PCI:0000:53:00): 79, pid=1, GPU has fallen off the bus.\n"
       " SUBSYSTEM=pci\n6,2,7100000000,-;usb 1-1: new device\n");
-  const json found = document("gpu", 1, "g");
+  const json found = document("gpu", 3, "g");
   EXPECT_EQ(found["findings"][5]["reason"], "Xid 79 (reboot) on PCI:0000:53:00");
+  EXPECT_EQ(found["findings"][5]["remedy"], "reboot");
+  put("/dev/kmsg",
+      "6,1,3600000001,-;NVRM: Xid (PCI:0000:53:00): 79, pid=1\n"
+      "6,2,3600000002,-;NVRM: Xid (PCI:0000:53:00): 54, pid=1\n");
+  EXPECT_EQ(document("gpu", 1, "g")["remedy"], "replace") << "a reboot mends only the one";
 }
 
 TEST_F(Check, EfaDevicesPortsAndCounters) {
   be("p4d.24xlarge");
-  EXPECT_EQ(document("efa", 1)["findings"][0]["reason"],
+  EXPECT_EQ(document("efa", 3)["findings"][0]["reason"],
             "0 of 4 EFA devices of an instance p4d.24xlarge found");
   for (const char* name : {"rdmap0s0", "rdmap1s0", "rdmap2s0"}) add_efa(name, "4: ACTIVE");
   add_efa("rdmap3s0", "1: DOWN");
@@ -114,6 +120,7 @@ TEST_F(Check, EfaDevicesPortsAndCounters) {
   const json found = document("efa", 1);
   EXPECT_EQ(found["findings"][0]["verdict"], "pass");
   EXPECT_EQ(found["findings"][1]["reason"], "not active: rdmap3s0 1: DOWN");
+  EXPECT_EQ(found["remedy"], "replace");
   EXPECT_EQ(found["findings"][2]["evidence"]["rx_drops"], "12");
   EXPECT_FALSE(found["findings"][2]["evidence"].contains("retrans_timeout_events"))
       << "a counter that the driver lacks is not zero";
@@ -123,7 +130,7 @@ TEST_F(Check, EfaDevicesPortsAndCounters) {
 TEST_F(Check, AHangingDriverIsAFindingToo) {
   install_nvml();
   const auto result = run({"gpu", "--deadline", "1"}, "h");
-  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.exit_code, 3);
   EXPECT_NE(result.out.find("fail: gpu.deadline: no answer within 1 s"), std::string::npos)
       << result.out;
 }

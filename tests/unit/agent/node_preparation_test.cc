@@ -150,6 +150,7 @@ TEST_F(Preparation, PreflightRefusesAnUnfitNode) {
   const v1::ActionFailed failure = failed(1);
   EXPECT_TRUE(failure.node_fault());
   EXPECT_TRUE(failure.hardware());
+  EXPECT_TRUE(failure.reboot()) << "devices that are missing";
   EXPECT_NE(
       failure.reason().find("efa.devices: 0 of 32 EFA devices of an instance p5.48xlarge found"),
       std::string::npos)

@@ -141,6 +141,13 @@ class ScriptedController final : public v1::Controller::Service {
     orders_.push_back("release " + request->job() + " " + request->node());
     return grpc::Status::OK;
   }
+  grpc::Status RecoverNode(grpc::ServerContext*, const v1::RecoverNodeRequest* request,
+                           v1::RecoverNodeResponse*) override {
+    const std::lock_guard lock(mutex_);
+    orders_.push_back((request->reboot() ? "reboot " : "replace ") + request->job() + " " +
+                      request->node() + " " + request->reason());
+    return grpc::Status::OK;
+  }
   grpc::Status WatchEvents(grpc::ServerContext*, const v1::WatchEventsRequest* request,
                            grpc::ServerWriter<v1::Event>* writer) override {
     const std::lock_guard lock(mutex_);

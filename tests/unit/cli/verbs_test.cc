@@ -157,8 +157,13 @@ TEST(Verbs, QuarantineAndRelease) {
   EXPECT_EQ(ran.out, "n1 of job 1 is quarantined\n") << ran.err;
   EXPECT_EQ(run_hpctl({"nodes", "release", "n1", "--job", "quick"}).out,
             "n1 of job 1 is released\n");
+  EXPECT_EQ(run_hpctl({"nodes", "reboot", "n1", "--reason", "it hangs"}).out,
+            "n1 of job 1 is to be rebooted once its work has left\n");
+  EXPECT_EQ(run_hpctl({"nodes", "replace", "n1"}).out,
+            "n1 of job 1 is to be replaced once its work has left\n");
   EXPECT_THAT(controller.orders(),
-              ::testing::ElementsAre("quarantine 1 n1 link flaps 7200000", "release 1 n1"));
+              ::testing::ElementsAre("quarantine 1 n1 link flaps 7200000", "release 1 n1",
+                                     "reboot 1 n1 it hangs", "replace 1 n1 "));
   const CommandRun refused = run_hpctl({"nodes", "quarantine", "n0"});
   EXPECT_EQ(refused.status, kExitFailed);
   EXPECT_THAT(refused.err, ::testing::HasSubstr("n0 has ranks"));

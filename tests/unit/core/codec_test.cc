@@ -58,19 +58,20 @@ std::vector<EventBody> every_event() {
       GenerationProgressed{kJob, Generation{4}, 17},
       CheckpointCommitted{kJob, Generation{4}, 17},
       HangDetected{kJob, Generation{4}, "n1", Rank{1}, "evidence"},
-      ActionFailed{kId, kJob, "n1", "why", true, true, true},
+      ActionFailed{kId, kJob, "n1", "why", true, true, true, true},
       ControllerResumed{true},
       Tick{},
       adoption(),
       JobRequeued{kId, kJob},
-      NodeReplacementRequested{kId, kJob, "n1", "what"},
+      NodeReplacementRequested{kId, kJob, "n1", "what", true},
       SchedulerObserved{kJob, "n1", "what"},
       NodeReturned{kJob, "n1", "cause"},
       QuarantineRequested{kJob, "n1", 1000, "reason", 5000},
       ReleaseRequested{kJob, "n1", 1000},
-      HardwareFaultFound{kJob, "n1", "boot", "reason", "evidence"},
+      HardwareFaultFound{kJob, "n1", "boot", "reason", "evidence", true},
       UnfitStepFound{kJob, "n1", Generation{4}, 3, 18, 10, 24, UnfitFinding::kGradientSpike,
                      UnfitVerdict::kSameResult, UnfitOutcome::kRolledBack, 1, "reason", 2},
+      RecoveryRequested{kJob, "n1", 1000, "reason", true},
   };
 }
 
@@ -92,7 +93,7 @@ std::vector<ActionBody> every_action() {
       StopWorkers{kJob, "n1", Generation{4}, true},
       EndNode{kJob, "n1"},
       RequeueJob{kJob, {"n1"}, 2, {kQuarantined}},
-      ReplaceNode{kJob, "n1", "i-1", "why", false},
+      ReplaceNode{kJob, "n1", "i-1", "why", false, true, 5678},
   };
 }
 

@@ -39,7 +39,7 @@ void FakeShell::answer(const Action& action) {
   } else if (const auto* a = std::get_if<RequeueJob>(&action.body)) {
     feed(JobRequeued{action.id, a->job});
   } else if (const auto* a = std::get_if<ReplaceNode>(&action.body)) {
-    feed(NodeReplacementRequested{action.id, a->job, a->node, ""});
+    feed(NodeReplacementRequested{action.id, a->job, a->node, "", a->reboot});
   } else if (const auto* a = std::get_if<EndNode>(&action.body)) {
     const std::string boot = node(a->job, a->node).boot_id;
     if (!boot.empty()) {

@@ -97,28 +97,34 @@ TEST(NodeReplacement, StringsAreExact) {
 TEST(NodeReplacement, IsAskedForOnceAndOnlyWhenWorkHasLeft) {
   SlurmNode bad = node("n1", "MIXED", {"FAIL"});
   bad.instance_id = "i-1";
-  EXPECT_EQ(next_step(bad, "i-1", true), ReplacementStep::kWait);
-  EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kAsk);
-  EXPECT_EQ(next_step(bad, "", false), ReplacementStep::kAsk) << "identity unknown";
+  EXPECT_EQ(next_step(bad, {false, "i-1"}, true), ReplacementStep::kWait);
+  EXPECT_EQ(next_step(bad, {false, "i-1"}, false), ReplacementStep::kAsk);
+  EXPECT_EQ(next_step(bad, {}, false), ReplacementStep::kAsk) << "identity unknown";
   for (const char* reason :
        {"Action:Replace", "Action:Reboot", "Action:Replace : Not responding"}) {
     bad.reason = reason;
-    EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kStandBack) << reason;
-    EXPECT_EQ(next_step(bad, "i-1", true), ReplacementStep::kStandBack) << reason;
+    EXPECT_EQ(next_step(bad, {false, "i-1"}, false), ReplacementStep::kStandBack) << reason;
+    EXPECT_EQ(next_step(bad, {false, "i-1"}, true), ReplacementStep::kStandBack) << reason;
   }
   for (const char* reason : {"action:replace", "Not responding", " Action:Replace"}) {
     bad.reason = reason;
-    EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kAsk) << reason;
+    EXPECT_EQ(next_step(bad, {false, "i-1"}, false), ReplacementStep::kAsk) << reason;
   }
+  bad.reason = "";
+  bad.boot_time_s = 1'000;
+  EXPECT_EQ(next_step(bad, {true, "i-1", 1'000'000}, false), ReplacementStep::kAsk);
+  EXPECT_EQ(next_step(bad, {true, "i-1", 999'000}, false), ReplacementStep::kRebooted);
+  EXPECT_EQ(next_step(bad, {false, "i-1", 999'000}, false), ReplacementStep::kAsk)
+      << "a reboot is not what was wanted";
   bad.reason = "Action:Replace";
   bad.instance_id = "i-2";
-  EXPECT_EQ(next_step(bad, "i-1", false), ReplacementStep::kReplaced);
+  EXPECT_EQ(next_step(bad, {false, "i-1"}, false), ReplacementStep::kReplaced);
 }
 
 TEST(NodeReplacement, AReasonThatOutlivedItsFaultIsNoRequest) {
   const SlurmNode back = node("n1", "IDLE", {}, "Action:Replace");
   EXPECT_FALSE(is_recovery_requested(back));
-  EXPECT_EQ(next_step(back, "i-1", false), ReplacementStep::kAsk);
+  EXPECT_EQ(next_step(back, {false, "i-1"}, false), ReplacementStep::kAsk);
 }
 
 }  // namespace
