@@ -13,7 +13,6 @@
 #include "common/base/clock.h"
 #include "common/base/container_options.h"
 #include "common/base/controller_beat.h"
-#include "common/base/exclusion.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
 #include "common/base/log.h"
@@ -22,6 +21,7 @@
 #include "common/rpc/hpslurm.h"
 #include "common/rpc/job_channel.h"
 #include "controller/expecting_scheduler.h"
+#include "controller/former_life.h"
 #include "controller/slurm_scheduler.h"
 
 namespace hpctl {
@@ -191,6 +191,7 @@ std::optional<core::EventBody> JobMode::first_event() {
     submitted.job = job_;
     submitted.nodes = record_.nodes;
     submitted.backend = backend;
+    submitted.former = read_former_life(paths_.home(), job_, restart_count_, lineage_);
     return submitted;
   }
   core::JobAdopted adopted;
@@ -202,28 +203,10 @@ std::optional<core::EventBody> JobMode::first_event() {
   adopted.backend = backend;
   adopted.cause = follows_.empty() ? "the job was requeued" : follows_ + " did not answer";
   core::fill_from_lineage(adopted, lineage_, SystemClock().wall_ms());
-  add_before_requeue(adopted);
+  auto former = read_former_life(paths_.home(), job_, restart_count_, lineage_);
+  if (former.quarantined.empty()) former.quarantined = std::move(adopted.former.quarantined);
+  adopted.former = std::move(former);
   return adopted;
-}
-
-// What the life before a requeue left: the newest record may be older than what it found out, and
-// Slurm may have given a node that it wanted excluded.
-void JobMode::add_before_requeue(core::JobAdopted& adopted) const {
-  if (!follows_.empty() || restart_count_ == 0) return;
-  auto exclusion = read_exclusion(paths_.home(), restart_count_ - 1);
-  if (!exclusion.ok()) {
-    log_warning(exclusion.error().message + "; which nodes to do without is forgotten");
-  } else {
-    adopted.excluded = std::move(exclusion->nodes);
-    adopted.exclusion_attempt = exclusion->attempt;
-  }
-  auto found = read_quarantined(paths_.home(), restart_count_ - 1);
-  if (!found.ok()) {
-    log_warning(found.error().message +
-                "; the quarantine of nodes before the requeue is forgotten");
-  } else if (!found->empty()) {
-    adopted.quarantined = std::move(found).value();
-  }
 }
 
 void JobMode::refused(const std::string& reason) {

@@ -69,7 +69,6 @@ class JobMode final : public ControllerMode {
   bool answers(const ControllerRecord& controller) const;
   bool is_gone_from_here(const ControllerRecord& controller) const;
   Outcome take_over_rows(const std::optional<ControllerRecord>& newest);
-  void add_before_requeue(core::JobAdopted& adopted) const;
   std::string own_epoch_path() const { return paths_.state() + "/epoch"; }
 
   const HomePaths paths_;

@@ -93,7 +93,9 @@ GenerationRecord make_record(const core::RecordGeneration& action, const core::S
   record.start_step = action.start_step;
   record.checkpoint = action.checkpoint;
   record.job = action.job.value;
-  record.job_name = state.jobs.at(action.job).spec.name;
+  const core::Job& job = state.jobs.at(action.job);
+  record.job_name = job.spec.name;
+  record.restart_count = static_cast<uint64_t>(job.backend.restart_count);
   for (const auto& [rank, node] : action.members) {
     const auto row = state.nodes.find({action.job, node});
     record.members.push_back(

@@ -14,7 +14,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
                                    job, job_name, members, reason, restarts_used, damaged,
-                                   created_wall_ms, quarantined)
+                                   created_wall_ms, restart_count, quarantined)
 
 namespace {
 
@@ -70,6 +70,7 @@ Result<GenerationRecord> generation_record_from_json(const std::string& text) {
     nlohmann::json record = nlohmann::json::parse(text);
     // Records from before there were quarantines.
     if (record.is_object()) record.emplace("quarantined", nlohmann::json::array());
+    if (record.is_object()) record.emplace("restart_count", 0);
     return record.get<GenerationRecord>();
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not a generation record: ") + e.what()};

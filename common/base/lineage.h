@@ -55,6 +55,7 @@ struct GenerationRecord {
   int64_t restarts_used = 0;         // restart budget consumed so far
   std::vector<std::string> damaged;  // checkpoints found damaged and no longer to be used
   int64_t created_wall_ms = 0;       // label only
+  uint64_t restart_count = 0;        // of the Slurm job, when this was recorded
   std::vector<QuarantinedNode> quarantined;
 };
 

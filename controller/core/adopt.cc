@@ -63,7 +63,8 @@ Job make_job(const Transition& t, const JobAdopted& e) {
 }
 
 bool is_excluded(const JobAdopted& e, const std::string& node) {
-  return std::find(e.excluded.begin(), e.excluded.end(), node) != e.excluded.end();
+  return std::find(e.former.excluded.begin(), e.former.excluded.end(), node) !=
+         e.former.excluded.end();
 }
 
 // The members' groups stay where they are; a group whose node the job no longer has, or was not to
@@ -106,14 +107,7 @@ void add_nodes(Transition& t, const JobAdopted& e) {
     row.key = {e.job, name};
     row.reason = "expected since the job was taken over";
     row.launch_seq = t.seq();
-    for (const QuarantinedNode& q : e.quarantined) {
-      if (q.node != name) continue;
-      row.instance_id = q.instance_id;
-      row.recovery_wall_ms = q.recovery_wall_ms;
-      row.rebooted_wall_ms = q.rebooted_wall_ms;
-      if (q.recovery_wall_ms != 0) continue;
-      row.quarantine = {q.by, q.reason, "", q.hardware, q.since_wall_ms, q.until_wall_ms, q.reboot};
-    }
+    remember_node(row, e.former.quarantined);
     t.set_deadline(t.add(std::move(row)), t.now() + kAdoptGraceMs);
   }
 }
@@ -159,9 +153,9 @@ void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>
   }
   std::sort(adoption.members.begin(), adoption.members.end());
   adoption.damaged = newest.damaged;
-  adoption.quarantined = newest.quarantined;
+  adoption.former.quarantined = newest.quarantined;
   // Whether that has been done, a record does not know.
-  for (QuarantinedNode& node : adoption.quarantined) node.recovery_wall_ms = 0;
+  for (QuarantinedNode& node : adoption.former.quarantined) node.recovery_wall_ms = 0;
   adoption.restarts = newest.restarts_used;
   const auto chain = chain_of_newest(records);  // newest first
   int64_t used = newest.restarts_used;
@@ -185,7 +179,7 @@ void on(Transition& t, const JobAdopted& e) {
     return;
   }
   if (e.generation == Generation{}) {
-    on(t, JobSubmitted{e.spec, e.uid, e.submit_key, e.job, e.nodes, e.backend});
+    on(t, JobSubmitted{e.spec, e.uid, e.submit_key, e.job, e.nodes, e.backend, e.former});
     return;
   }
   Job& job = t.add(make_job(t, e));
@@ -194,7 +188,7 @@ void on(Transition& t, const JobAdopted& e) {
   add_nodes(t, e);
   if (lacks_members(e)) {
     job.recovering_since_ms = t.now();
-    if (exclude_again(t, job, e.excluded, e.exclusion_attempt)) return;
+    if (exclude_again(t, job, e.former)) return;
     enter_wait_nodes(t, job);
   } else {
     enter_stage(t, job, PlanStage::kMeetNodes);

@@ -17,6 +17,14 @@
 
 namespace hpctl::core {
 
+// What the life of a job before its requeue left behind.
+struct FormerLife {
+  // Without whom it was to go on, and how many requeues in a row asked for that. The scheduler may
+  // not have listened.
+  std::vector<std::string> excluded = {};
+  int64_t exclusion_attempt = 0;
+  std::vector<QuarantinedNode> quarantined = {};
+};
 struct JobSubmitted {
   JobSpec spec;
   uint32_t uid = 0;
@@ -25,6 +33,7 @@ struct JobSubmitted {
   // spec.all_nodes() names, those that train first; empty = local names.
   std::vector<std::string> nodes = {};
   Backend backend = {};
+  FormerLife former = {};
 };
 // A controller without the job's rows takes it over: from the job's document, the lineage and the
 // scheduler. The nodes are waited for; workers of `generation` that are alive go on undisturbed.
@@ -43,15 +52,11 @@ struct JobAdopted {
   std::string checkpoint;
   std::vector<std::pair<Rank, std::string>> members;
   std::vector<std::string> damaged;
-  std::vector<QuarantinedNode> quarantined;
   int64_t restarts = 0;
   std::vector<int64_t> restart_ages_ms;  // of the restarts in the lineage, oldest first
   int64_t restarts_without_progress = 0;
   uint64_t furthest_step = 0;
-  // Without whom the requeue was to go on, and how many requeues in a row asked for that. The
-  // scheduler may not have listened.
-  std::vector<std::string> excluded;
-  int64_t exclusion_attempt = 0;
+  FormerLife former = {};  // its quarantines are those of the lineage where there was no requeue
 };
 struct CancelRequested {
   JobId job;

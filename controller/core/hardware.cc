@@ -28,6 +28,17 @@ std::string since_asked(const Transition& t, const Node& node) {
 
 }  // namespace
 
+void remember_node(Node& row, const std::vector<QuarantinedNode>& known) {
+  for (const QuarantinedNode& q : known) {
+    if (q.node != row.key.name) continue;
+    row.instance_id = q.instance_id;
+    row.recovery_wall_ms = q.recovery_wall_ms;
+    row.rebooted_wall_ms = q.rebooted_wall_ms;
+    if (q.recovery_wall_ms != 0) continue;  // which has been done when the job has the node again
+    row.quarantine = {q.by, q.reason, "", q.hardware, q.since_wall_ms, q.until_wall_ms, q.reboot};
+  }
+}
+
 bool was_rebooted(const Transition& t, const Node& node) {
   return node.rebooted_wall_ms != 0 && t.event().wall_ms < node.rebooted_wall_ms + kRebootWindowMs;
 }

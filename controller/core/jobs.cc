@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job begins and ends here.
+#include <algorithm>
 #include <set>
 
 #include "controller/core/plan.h"
@@ -62,6 +63,16 @@ void bind_slots(Transition& t, const Job& job, const std::vector<std::string>& n
   }
 }
 
+// Nodes that were to be excluded come last: they are the spares.
+std::vector<std::string> names_of(const Job& job, const JobSubmitted& e) {
+  auto names = e.nodes.empty() ? local_node_names(job.spec.all_nodes()) : e.nodes;
+  const auto& excluded = e.former.excluded;
+  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) {
+    return std::find(excluded.begin(), excluded.end(), name) == excluded.end();
+  });
+  return names;
+}
+
 // Leaves the node to end by itself or asks it to.
 void end_node(Transition& t, const Job& job, Node& node) {
   if (node.state == NodeState::kDown) {
@@ -108,7 +119,7 @@ void on(Transition& t, const JobSubmitted& e) {
   if (e.job == JobId{}) t.state().last_local_job = job.id;
   t.result().submitted = job.id;
   t.result().log.back().job = job.id;
-  const auto names = e.nodes.empty() ? local_node_names(job.spec.all_nodes()) : e.nodes;
+  const auto names = names_of(job, e);
   bind_slots(t, job, names);
   t.note("JobStarting", job,
          std::to_string(job.spec.nodes) + " nodes with " +
@@ -118,8 +129,10 @@ void on(Transition& t, const JobSubmitted& e) {
     Node node;
     node.key = {job.id, name};
     node.state = NodeState::kDown;
+    remember_node(node, e.former.quarantined);
     launch(t, job, t.add(std::move(node)), "the job needs it");
   }
+  if (exclude_again(t, job, e.former)) return;
   enter_wait_nodes(t, job);
 }
 

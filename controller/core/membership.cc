@@ -332,23 +332,23 @@ bool can_vacate(Transition& t, const Job& job, const Node& node) {
          largest_fit(job, job.spec.fewest_nodes(), job.nodes() - missing - 1) != 0;
 }
 
-bool exclude_again(Transition& t, Job& job, const std::vector<std::string>& nodes,
-                   int64_t attempts) {
+bool exclude_again(Transition& t, Job& job, const FormerLife& former) {
   std::vector<std::string> given;
-  for (const std::string& name : nodes) {
+  for (const std::string& name : former.excluded) {
     const Node* node = t.node(job.id, name);
     if (node != nullptr && t.has_ranks(node->key)) given.push_back(name);
   }
   if (given.empty() || !job.backend.requeues) return false;
   const std::string what = "the scheduler gave " + join_some(given) +
                            " although the job was requeued without, and no spare is left";
-  if (attempts >= kExclusionAttempts) {
-    refuse_requeue(t, job, what + "; asked " + std::to_string(attempts) + " times");
+  if (former.exclusion_attempt >= kExclusionAttempts) {
+    refuse_requeue(t, job, what + "; asked " + std::to_string(former.exclusion_attempt) + " times");
     return false;
   }
   t.note("ExclusionNotTaken", job, what);
-  issue_requeue(
-      t, job, {job.id, nodes, job.backend.restart_count, quarantined_nodes(t, job), attempts + 1});
+  issue_requeue(t, job,
+                {job.id, former.excluded, job.backend.restart_count, quarantined_nodes(t, job),
+                 former.exclusion_attempt + 1});
   return true;
 }
 

@@ -57,10 +57,9 @@ void give_up_node(Transition& t, Job& job, Node& node, const Fault& fault);
 void vacate_quarantined(Transition& t, Job& job);
 // Could the job go on without that node?
 bool can_vacate(Transition& t, const Job& job, const Node& node);
-// After a requeue that was to exclude these nodes, `attempts` of them in a row: where the job has
-// some of them nevertheless and needs them, it is requeued once more. False = it goes on.
-bool exclude_again(Transition& t, Job& job, const std::vector<std::string>& nodes,
-                   int64_t attempts);
+// After a requeue that was to exclude nodes: where the job has some of them nevertheless and needs
+// them, it is requeued once more. False = it goes on.
+bool exclude_again(Transition& t, Job& job, const FormerLife& former);
 void refuse_requeue(Transition& t, Job& job, const std::string& reason);
 
 // ---- adoption (adopt.cc) ------------------------------------------------------------------------
@@ -88,6 +87,8 @@ std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job);
 
 // ---- broken nodes (hardware.cc) -----------------------------------------------------------------
 
+// A row that begins: what was known of the node before a requeue, or by another controller.
+void remember_node(Node& row, const std::vector<QuarantinedNode>& known);
 // The node registered as this instance; another one than before has no history.
 void change_instance(Transition& t, const Job& job, Node& node, const std::string& instance_id);
 // A reboot was asked for lately: it is the same instance, and needs more than another one.

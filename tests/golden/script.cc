@@ -346,9 +346,9 @@ class Script {
     adopted.backend = backend_;
     adopted.cause = "the controller of n0 is gone";
     if (newest.generation != 0) fill_from_lineage(adopted, {newest}, shell_.now_ms);
-    if (requeued) adopted.quarantined = newest.quarantined;
-    adopted.excluded = excluded_;
-    adopted.exclusion_attempt = excluded_attempt_;
+    if (requeued) adopted.former.quarantined = newest.quarantined;
+    adopted.former.excluded = excluded_;
+    adopted.former.exclusion_attempt = excluded_attempt_;
     shell_.feed(adopted);
   }
   // excluded ATTEMPT [NODE ...]: what the requeue before the next successor asked for

@@ -263,8 +263,8 @@ std::vector<core::JobAdopted> Cluster::find_jobs(const core::State& last_known) 
     for (const auto& [action, open] : last_known.outbox) {
       const auto* order = std::get_if<core::RequeueJob>(&open.body);
       if (order == nullptr || order->job != id) continue;
-      adoption.excluded = order->exclude;  // in vain: it is given every node again
-      adoption.exclusion_attempt = order->attempt;
+      adoption.former.excluded = order->exclude;  // in vain: it is given every node again
+      adoption.former.exclusion_attempt = order->attempt;
     }
     found.push_back(std::move(adoption));
   }

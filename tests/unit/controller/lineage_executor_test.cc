@@ -7,7 +7,9 @@
 
 #include <fstream>
 
+#include "common/base/exclusion.h"
 #include "common/base/file.h"
+#include "controller/former_life.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -93,6 +95,31 @@ TEST_F(Lineage, ADamagedRecordIsNamedAndPermanent) {
   ASSERT_NE(failed, nullptr);
   EXPECT_TRUE(failed->permanent);
   EXPECT_NE(failed->reason.find("generations/1.json"), std::string::npos);
+}
+
+// Until a generation of this life is on record, whichever controller it is that asks.
+TEST(FormerLife, IsKnownUntilAGenerationOfThisLifeIsOnRecord) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(write_exclusion(dir.path(), 1, {{"n2"}, 1}).ok());
+  ASSERT_TRUE(write_quarantined(dir.path(), 1, {{"n3", "i-3", "hpctl", "ecc", true}}).ok());
+  const auto found = [&](uint64_t life, const std::vector<GenerationRecord>& lineage) {
+    return read_former_life(dir.path(), JobId{7}, life, lineage);
+  };
+  GenerationRecord newest;
+  newest.job = 7;
+  newest.restart_count = 1;
+  for (const auto& lineage : {std::vector<GenerationRecord>{}, {newest}}) {
+    EXPECT_EQ(found(2, lineage).excluded, std::vector<std::string>{"n2"});
+    EXPECT_EQ(found(2, lineage).exclusion_attempt, 1);
+    ASSERT_EQ(found(2, lineage).quarantined.size(), 1U);
+    EXPECT_EQ(found(2, lineage).quarantined[0].instance_id, "i-3");
+  }
+  newest.restart_count = 2;
+  EXPECT_TRUE(found(2, {newest}).excluded.empty()) << "it has been dealt with";
+  newest.job = 6;
+  EXPECT_FALSE(found(2, {newest}).excluded.empty()) << "another job's record";
+  EXPECT_TRUE(found(1, {}).excluded.empty());
+  EXPECT_TRUE(found(0, {}).quarantined.empty());
 }
 
 }  // namespace

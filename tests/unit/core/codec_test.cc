@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 const ActionId kId{Seq{7}, 2};
 const JobId kJob{3};
 
-const QuarantinedNode kQuarantined{"n1", "i-1", "uid 7", "reason", true, 5, 6, 7};
+const QuarantinedNode kQuarantined{"n1", "i-1", "uid 7", "reason", true, 5, 6, 7, true, 8};
 
 JobAdopted adoption() {
   return {kJob,
@@ -30,13 +30,11 @@ JobAdopted adoption() {
           "step-10.g2",
           {{Rank{0}, "n0"}, {Rank{1}, "n1"}},
           {"step-12.g2"},
-          {kQuarantined},
           2,
           {100, 50},
           1,
           17,
-          {"n2"},
-          1};
+          {{"n2"}, 1, {kQuarantined}}};
 }
 
 std::vector<EventBody> every_event() {
