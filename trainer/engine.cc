@@ -40,8 +40,8 @@ auto without_exceptions(Body&& body) -> decltype(body()) {
                  "out of memory; use more workers, a smaller batch.micro or a shorter seq_len"};
   } catch (const c10::OutOfMemoryError& e) {
     return Error{ErrorCode::kResourceExhausted,
-                 std::string("out of GPU memory; use more workers, a smaller batch.micro or "
-                             "memory.activation_checkpointing: ") +
+                 std::string("out of GPU memory; use more workers, a smaller batch.micro, "
+                             "memory.activation_checkpointing or memory.offload: ") +
                      e.what_without_backtrace()};
   } catch (const c10::Error& e) {
     return Error{ErrorCode::kInternal, std::string("LibTorch: ") + e.what_without_backtrace()};

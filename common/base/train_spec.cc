@@ -162,7 +162,21 @@ void check_parallelism(const TrainSpec& t, int64_t world_size, SpecChecks& check
                 {"none", "operations", "selective", "full"});
   checks.range(memory + "every", t.memory.every, 1, 10'000);
   for (const std::string& part : t.memory.offload) {
-    checks.one_of(memory + "offload", part, {"optimizer"});
+    checks.one_of(memory + "offload", part, {"activations", "optimizer", "parameters"});
+    const bool frees =
+        (t.strategy == "full" || t.strategy == "hybrid") && t.reshard_after_forward != "never";
+    if (part == "parameters" && !frees) {
+      checks.fail(memory + "offload",
+                  "parameters expected with strategy full or hybrid, not with "
+                  "reshard_after_forward never: whole parameters stay on the GPU here; "
+                  "offload optimizer alone");
+    }
+    if (part == "activations" && t.memory.activation_checkpointing != "full" &&
+        t.memory.activation_checkpointing != "selective") {
+      checks.fail(memory + "offload",
+                  "activations expected with activation_checkpointing full or selective: what "
+                  "leaves are the inputs of recomputed layers");
+    }
   }
 }
 

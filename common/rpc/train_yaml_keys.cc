@@ -293,9 +293,12 @@ constexpr JobYamlKey kKeys[] = {
      HP_READ(train->memory.activation_checkpointing)},
     {"workload.train.memory.every", kValue, "integer", "2", "1 to 10000",
      "k of selective.", HP_READ(train->memory.every)},
-    {"workload.train.memory.offload", kValue, "list", "[]", "optimizer",
-     "What a GPU leaves in host memory. optimizer: fp32 parameters and moments, which pass through "
-     "the GPU in pieces at each step; the bits stay the same. On a CPU there is nothing to move.",
+    {"workload.train.memory.offload", kValue, "list", "[]", "optimizer, parameters, activations",
+     "What a GPU leaves in host memory, with the same bits. optimizer: fp32 parameters and "
+     "moments, which pass through the GPU in pieces at each step. parameters: the same, and the "
+     "weights that blocks are gathered from; with strategies full and hybrid. activations: the "
+     "inputs of recomputed layers; with activation_checkpointing full and selective. On a CPU "
+     "there is nothing to move.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.train->memory.offload); }},
     {"workload.train.precision", kValue, "text", "bf16", "bf16, fp16, fp32",
      "Of the forward and backward pass; weights and reductions are fp32 always. fp16 scales the "

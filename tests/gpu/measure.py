@@ -76,7 +76,8 @@ class Trainer:
             "optimizer": {"lr": 1e-4, "moments": spec.get("moments", "fp32")},
             "schedule": {"warmup_steps": 2}, "strategy": spec.get("strategy", "full"),
             "loss": {"chunk_tokens": spec.get("chunk_tokens", 0)},
-            "memory": {"activation_checkpointing": spec.get("recompute", "none")},
+            "memory": {"activation_checkpointing": spec.get("recompute", "none"),
+                       "offload": spec.get("offload", [])},
         }
         return {
             "job": 1, "name": "gpu", "generation": spec.get("generation", 1),
@@ -159,6 +160,10 @@ def checks(trainer, device, cards):
         "steps 5 to 8"
     again, _, _ = trainer.run({**spec, "precision": "bf16", "recompute": "full"})
     yield "bf16: recomputation gives the same bits", same(again, narrow), "8 steps"
+    for precision, whole in (("bf16", narrow), ("fp32", first)):
+        moved, _, _ = trainer.run({**spec, "precision": precision, "recompute": "full",
+                                   "offload": ["optimizer", "parameters", "activations"]})
+        yield f"{precision}: offload gives the same bits", same(moved, whole), "8 steps"
     chunked, _, _ = trainer.run({**spec, "precision": "bf16", "chunk_tokens": 48})
     yield "bf16: loss in chunks, to 1e-3", worst(chunked, narrow) < 1e-3, \
         f"{worst(chunked, narrow):.2g}"
@@ -169,6 +174,10 @@ def checks(trainer, device, cards):
         several, _, _ = trainer.run({**spec, "world_size": 2, "strategy": strategy})
         yield f"fp32: {strategy} on 2 cards, to 1e-4", worst(several, first) < 1e-4, \
             f"{worst(several, first):.2g}"
+        moved, _, _ = trainer.run({**spec, "world_size": 2, "strategy": strategy,
+                                   "offload": ["parameters" if strategy == "full" else "optimizer"]})
+        yield f"fp32: {strategy} on 2 cards, offloaded: the same bits", same(moved, several), \
+            "8 steps"
 
 
 def row_of(name, seq_len, who, step_ms, peak, flops, tokens, peak_tflops):
@@ -261,6 +270,8 @@ def main():
                   for name in ("1B", "3B") for seq in (2048, 8192)]
         points += [("8B", MODELS["8B"], seq, 8192 // seq, 12,
                     {"moments": "bf16", "recompute": "full"}) for seq in (2048, 8192)]
+        points.append(("8B", MODELS["8B"], 8192, 1, 6,
+                       {"moments": "bf16", "recompute": "full", "offload": ["optimizer"]}))
     for row in benchmark(trainer, args.device, points, peak):
         print(json.dumps(row), flush=True)
         results["benchmark"].append(row)

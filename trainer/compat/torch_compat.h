@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <string>
+#include <utility>
 
 #define HP_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) ||     \
@@ -43,6 +44,12 @@ inline at::Tensor to_device(const at::Tensor& tensor, const std::string& device)
   const at::Device where(device);
   if (where == tensor.device()) return tensor;
   return tensor.pin_memory().to(where, /*non_blocking=*/true);
+}
+
+// All of the memory under `tensor`, whatever part of it the tensor shows.
+inline std::pair<void*, size_t> storage_memory(const at::Tensor& tensor) {
+  const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  return {storage->data_ptr().get(), storage->nbytes()};
 }
 
 // Points the storage under `tensor`, and so all its views, at other memory without telling

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "common/base/check.h"
+#include "trainer/plan/memory_plan.h"
 
 namespace hpctl {
 
@@ -56,6 +57,21 @@ void note(ScheduleTrace* trace, ScheduleEvent event, size_t block) {
   const Traced now(trace, event, block);
 }
 
+std::vector<bool> recomputed_blocks(const TrainSpec& train, size_t blocks) {
+  std::vector<bool> recomputed(blocks, false);
+  for (size_t b = kEmbed + 1; b + 1 < blocks; ++b) {
+    recomputed[b] = is_recomputed(train, static_cast<int64_t>(b) - 1);
+  }
+  return recomputed;
+}
+
+std::vector<bool> leaving_inputs(const TrainSpec& train, size_t blocks, const Device& device) {
+  if (device.is_host() || !offloads_activations(train)) return std::vector<bool>(blocks, false);
+  std::vector<bool> leaves = recomputed_blocks(train, blocks);
+  leaves[blocks - 2] = false;
+  return leaves;
+}
+
 }  // namespace
 
 FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
@@ -69,7 +85,9 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       tied_(train.model.tied_embeddings),
       head_(blocks.size() - 1),
       gathers_from_peers_(comms.shard().world_size() > 1),
-      reducer_(elements_of(blocks), comms, sharding.whole_gradients, device, under_way_) {
+      reducer_(elements_of(blocks), comms, sharding.whole_gradients, device, under_way_),
+      recompute_(recomputed_blocks(train, blocks.size())),
+      offloaded_inputs_(leaving_inputs(train, blocks.size(), device), device) {
   HP_CHECK(blocks.size() >= 3);
   const int shards = comms.shard().world_size();
   size_t largest = 0;
@@ -85,15 +103,7 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
     blocks_.push_back(std::make_unique<ShardedBlock>(block, comms.shard(), compute,
                                                      *parameter_buffers_.back(), device));
   }
-  for (size_t b = kEmbed; b <= head_; ++b) {
-    uses_.push_back(b);
-    const bool layer = b > kEmbed && b < head_;
-    const auto number = static_cast<int64_t>(b) - 1;
-    const MemorySpec& memory = train.memory;
-    recompute_.push_back(
-        layer && (memory.activation_checkpointing == "full" ||
-                  (memory.activation_checkpointing == "selective" && number % memory.every == 0)));
-  }
+  for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
   if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
   if (train.memory.activation_checkpointing == "operations") recomputed_.resize(blocks.size());
@@ -195,12 +205,14 @@ Outcome FullySharded::forward(const at::Tensor& tokens) {
     {
       const Traced span(trace_, ScheduleEvent::kForward, b);
       const c10::AutoGradMode mode(!recompute_[b]);
+      if (offloaded_inputs_.leaves(b)) offloaded_inputs_.begin_leave(b, inputs_[b]);
       outputs_[b] = b == kEmbed ? model_.embed(blocks_[b]->parameters(), tokens, documents_)
                                 : model_.layer(blocks_[b]->parameters(), inputs_[b], documents_,
                                                recomputed_.empty() ? nullptr : &recomputed_[b]);
       inputs_[b + 1] = outputs_[b].detach().set_requires_grad(true);
       if (recompute_[b]) outputs_[b] = at::Tensor();
       if (!recomputed_.empty()) recomputed_[b].give_up();
+      if (offloaded_inputs_.leaves(b)) offloaded_inputs_.leave(inputs_[b]);
     }
     // The last layer is needed again as soon as the head is done.
     if (!sharding_.keep_parameters && b + 1 < head_) release(b);
@@ -257,12 +269,15 @@ Outcome FullySharded::backward_layers(at::Tensor& gradient) {
     HP_TRY(acquire());
     {
       const Traced span(trace_, ScheduleEvent::kBackward, b);
+      if (offloaded_inputs_.leaves(b)) offloaded_inputs_.finish_return(b, inputs_[b]);
+      if (offloaded_inputs_.leaves(b - 1)) offloaded_inputs_.begin_return(b - 1);
       if (recompute_[b])
         outputs_[b] = model_.layer(blocks_[b]->parameters(), inputs_[b], documents_);
       if (!recomputed_.empty()) recomputed_[b].restore();
       blocks_[b]->attach_gradient(reducer_.whole(b));
       compat::backward(outputs_[b], gradient);
       gradient = inputs_[b].grad();
+      if (offloaded_inputs_.leaves(b)) offloaded_inputs_.forget(inputs_[b]);
       // The block's activations.
       outputs_[b] = at::Tensor();
       inputs_[b] = at::Tensor();

@@ -20,8 +20,9 @@
 //
 // A layer whose activations are not kept (memory.activation_checkpointing) runs forward without a
 // graph, and once more with one when its backward turn comes: the same operations on the same
-// bytes, so the same bits. With `operations` every layer keeps its graph, but not what cheap
-// operations put into it (model/recomputed.h).
+// bytes, so the same bits. Its input may wait in host memory (offloaded_inputs.h). With
+// `operations` every layer keeps its graph, but not what cheap operations put into it
+// (model/recomputed.h).
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,7 @@
 #include "trainer/parallel/buffer_pool.h"
 #include "trainer/parallel/gradient_reducer.h"
 #include "trainer/parallel/mesh.h"
+#include "trainer/parallel/offloaded_inputs.h"
 #include "trainer/parallel/schedule_trace.h"
 #include "trainer/parallel/sharded_block.h"
 #include "trainer/parallel/under_way_clock.h"
@@ -110,6 +112,7 @@ class FullySharded {
   GradientReducer reducer_;
   std::vector<bool> recompute_;         // per block
   std::vector<Recomputed> recomputed_;  // per block; none unless cheap operations are done again
+  OffloadedInputs offloaded_inputs_;
   WeightShards shards_;
   Documents documents_;              // of the micro-batch under way
   std::vector<at::Tensor> inputs_;   // of each block in a micro-batch, detached

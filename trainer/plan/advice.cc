@@ -90,7 +90,11 @@ class Search {
   }
 
   static void add(std::vector<PlanSetting>& all, const PlanSetting& s) {
-    if (!offloads_parameters(s.train) || !keeps_parameters(s.train)) all.push_back(s);
+    const std::string& checkpointing = s.train.memory.activation_checkpointing;
+    const bool inputs_alone = checkpointing == "selective" || checkpointing == "full";
+    if (offloads_parameters(s.train) && keeps_parameters(s.train)) return;
+    if (offloads_activations(s.train) && !inputs_alone) return;
+    all.push_back(s);
   }
 
   const std::vector<Block>& blocks_;
@@ -163,8 +167,9 @@ std::vector<Advice> differences(const Search& search, const PlanSetting& from,
 // What makes the job fit where it is, as one piece of advice: it is slower, and only the user knows
 // how much memory a node has.
 std::vector<Advice> offload_here(const Search& search, const PlanSetting& setting) {
-  for (const std::vector<std::string>& offload :
-       {std::vector<std::string>{"optimizer"}, {"optimizer", "parameters"}}) {
+  for (const std::vector<std::string>& offload : {std::vector<std::string>{"optimizer"},
+                                                  {"optimizer", "parameters"},
+                                                  {"optimizer", "parameters", "activations"}}) {
     PlanSetting moved = setting;
     moved.train.memory.offload = offload;
     const auto best = search.best(moved);

@@ -64,13 +64,6 @@ LayerActivations layer_activations(const PlanSetting& s) {
   return a;
 }
 
-bool recomputed(const TrainSpec& train, int64_t layer) {
-  const MemorySpec& memory = train.memory;
-  if (memory.activation_checkpointing == "full") return true;
-  return memory.activation_checkpointing == "selective" && memory.every > 0 &&
-         layer % memory.every == 0;
-}
-
 bool offloads(const TrainSpec& train, const char* what) {
   const std::vector<std::string>& all = train.memory.offload;
   return std::find(all.begin(), all.end(), what) != all.end();
@@ -150,12 +143,20 @@ void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block
 void add_activations(MemoryPlan& plan, const PlanSetting& s) {
   const LayerActivations layer = layer_activations(s);
   double kept = 0;
+  double leaving = 0;
   const bool operations = s.train.memory.activation_checkpointing == "operations";
   bool any_recomputed = false;
   for (int64_t i = 0; i < s.train.model.layers; ++i) {
-    const bool again = recomputed(s.train, i);
+    const bool again = is_recomputed(s.train, i);
     any_recomputed = any_recomputed || again;
     kept += layer.input + (again ? 0 : operations ? layer.products : layer.kept);
+    // The last layer's input stays.
+    const bool leaves = s.gpu && offloads_activations(s.train) && again;
+    if (leaves && i + 1 < s.train.model.layers) leaving += layer.input;
+  }
+  if (leaving > 0) {
+    kept -= leaving - std::min(leaving, 2 * layer.input);
+    plan.host.push_back({"activations", leaving, "inputs of recomputed layers but the last"});
   }
   const std::string of = std::to_string(s.train.model.layers) + " layers, " +
                          std::to_string(s.train.batch.micro) + " x " +
@@ -200,11 +201,20 @@ bool keeps_gradients(const TrainSpec& train) {
   return train.strategy == "no_shard" || train.strategy == "optimizer";
 }
 
+bool is_recomputed(const TrainSpec& train, int64_t layer) {
+  const MemorySpec& memory = train.memory;
+  if (memory.activation_checkpointing == "full") return true;
+  return memory.activation_checkpointing == "selective" && memory.every > 0 &&
+         layer % memory.every == 0;
+}
+
 bool offloads_optimizer(const TrainSpec& train) {
   return offloads(train, "optimizer") || offloads_parameters(train);
 }
 
 bool offloads_parameters(const TrainSpec& train) { return offloads(train, "parameters"); }
+
+bool offloads_activations(const TrainSpec& train) { return offloads(train, "activations"); }
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
   MemoryPlan plan;

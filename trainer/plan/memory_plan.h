@@ -47,9 +47,12 @@ int32_t shard_count(const PlanSetting& setting);
 // Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step.
 bool keeps_parameters(const TrainSpec& train);
 bool keeps_gradients(const TrainSpec& train);
+// Whether a layer (from 0) runs forward once more in the backward pass.
+bool is_recomputed(const TrainSpec& train, int64_t layer);
 // What leaves a GPU for host memory (memory.offload); parameters never without the optimizer.
 bool offloads_optimizer(const TrainSpec& train);
 bool offloads_parameters(const TrainSpec& train);
+bool offloads_activations(const TrainSpec& train);
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks);
 

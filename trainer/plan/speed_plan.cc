@@ -65,8 +65,15 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
                                                                          : device.link_bytes_per_s;
   plan.communication_s = plan.send_bytes / (kLinkShare * link);
   plan.offload_s = state_bytes_each_way(s, blocks) / (kLinkShare * device.host_bytes_per_s);
-  plan.step_low_s = std::max(plan.compute_low_s, plan.communication_s) + plan.offload_s;
-  plan.step_high_s = std::max(plan.compute_high_s, plan.communication_s) + plan.offload_s;
+  double inputs = 0;
+  for (const MemoryPart& part : plan_memory(s, blocks).host) {
+    if (part.name == std::string_view("activations")) inputs += part.bytes;
+  }
+  // Down in the forward pass and up in the backward pass, beside computation.
+  const double hidden = std::max(
+      plan.communication_s, 2 * inputs * micro_batches / (kLinkShare * device.host_bytes_per_s));
+  plan.step_low_s = std::max(plan.compute_low_s, hidden) + plan.offload_s;
+  plan.step_high_s = std::max(plan.compute_high_s, hidden) + plan.offload_s;
   plan.mfu_low = counted / (plan.step_high_s * device.peak_flops);
   plan.mfu_high = counted / (plan.step_low_s * device.peak_flops);
   return plan;

@@ -158,6 +158,22 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "operations, selective, full; found \"some\"\n"
        "j.yaml:9:46: workload.train.memory.every: expected 1 to 10000, found 0\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: optimizer}\n"
+             "    memory: {offload: [parameters]}\n"),
+       "j.yaml:9:14: workload.train.memory.offload: parameters expected with strategy full or "
+       "hybrid, not with reshard_after_forward never: whole parameters stay on the GPU here; "
+       "offload optimizer alone\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    memory: {offload: [moments]}\n"),
+       "j.yaml:8:14: workload.train.memory.offload: expected one of activations, optimizer, "
+       "parameters; found "
+       "\"moments\"\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    memory: {offload: [activations]}\n"),
+       "j.yaml:8:14: workload.train.memory.offload: activations expected with "
+       "activation_checkpointing full or selective: what leaves are the inputs of recomputed "
+       "layers\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n"
              "    parallelism: {strategy: optimizer, reshard_after_forward: always}\n"),
        "j.yaml:8:40: workload.train.parallelism.reshard_after_forward: expected auto or never: "

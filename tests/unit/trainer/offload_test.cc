@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "tests/unit/trainer/tensor_memory.h"
 #include "tests/unit/trainer/torch_on_host.h"
 #include "trainer/plan/memory_plan.h"
 
@@ -21,6 +25,8 @@ using testing::VariantJob;
 using Offload = std::vector<std::string>;
 
 const Offload kOptimizer = {"optimizer"};
+const Offload kParameters = {"parameters"};  // and so the optimizer
+const Offload kAll = {"optimizer", "parameters", "activations"};
 
 MemoryPlan plan_of(const testing::Job& job) {
   const PlanSetting setting = {.train = job.workload.train,
@@ -42,6 +48,17 @@ double most(const std::vector<RankEnd>& ends, size_t RankEnd::*what) {
   return static_cast<double>(most);
 }
 
+// A part of the data for validation is one of whole documents.
+std::string documents_for(const testing::Job& job) {
+  const std::string directory = job / "texts";
+  std::filesystem::create_directory(directory);
+  for (int i = 0; i < 10; ++i) {
+    std::ofstream text(directory + "/" + std::to_string(i));
+    for (int k = 0; k < 50; ++k) text << "line " << k << " of " << k * k % (i + 7) << " things\n";
+  }
+  return directory;
+}
+
 class Offloaded : public ::testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(Variants, Offloaded,
                          ::testing::Values(Variant{"full", "fp32", "fp32", kOptimizer},
@@ -50,7 +67,12 @@ INSTANTIATE_TEST_SUITE_P(Variants, Offloaded,
                                            Variant{"shard_grad_op", "bf16", "fp32", kOptimizer},
                                            Variant{"optimizer", "fp32", "bf16", kOptimizer},
                                            Variant{"no_shard", "bf16", "fp32", kOptimizer},
-                                           Variant{"hybrid", "bf16", "fp32", kOptimizer}));
+                                           Variant{"hybrid", "bf16", "fp32", kOptimizer},
+                                           Variant{"full", "fp32", "bf16", kParameters},
+                                           Variant{"full", "bf16", "fp32", kParameters},
+                                           Variant{"hybrid", "bf16", "fp32", kParameters},
+                                           Variant{"full", "fp32", "fp32", kParameters, 1},
+                                           Variant{"full", "bf16", "bf16", kParameters, 1}));
 
 // The stand-in's pieces are whole shards, so the plan's two pieces would be most of the state; many
 // layers make them few.
@@ -59,16 +81,22 @@ TEST_P(Offloaded, SameBitsAndLessDeviceMemoryAsPlanned) {
   without.workload.train.memory.offload.clear();
   VariantJob with(GetParam());
   for (VariantJob* job : {&without, &with}) {
-    job->workload.train.model.layers = 8;
-    job->workload.train.loss_scale.initial = 1024;
+    TrainSpec& spec = job->workload.train;
+    spec.model.layers = 8;
+    spec.loss_scale.initial = 1024;
+    spec.steps = 3;
+    job->workload.checkpoint.every_steps = 0;
+    spec.data.path = documents_for(*job);
+    spec.data.split = {0.8, 0.2, 0};
+    spec.validation = {.every_steps = 3, .sequences = 2};
   }
   const std::vector<RankEnd> whole = train(without, Kind::kTorch);
   const std::vector<RankEnd> offloaded = train(with, Kind::kTorch);
   expect_finished(whole);
   expect_finished(offloaded);
-  ASSERT_EQ(without.digest("step-8.g1").size(), 64U) << without.digest("step-8.g1");
-  EXPECT_EQ(with.digest("step-8.g1"), without.digest("step-8.g1"));
-  EXPECT_EQ(losses(with), losses(without));
+  ASSERT_EQ(without.digest("step-3.g1").size(), 64U) << without.digest("step-3.g1");
+  EXPECT_EQ(with.digest("step-3.g1"), without.digest("step-3.g1"));
+  EXPECT_EQ(losses(with), losses(without)) << "of training and validation";
 
   const double saved = most(whole, &RankEnd::peak_bytes) - most(offloaded, &RankEnd::peak_bytes);
   const double planned = plan_of(without).total() - plan_of(with).total();
@@ -81,30 +109,87 @@ TEST_P(Offloaded, SameBitsAndLessDeviceMemoryAsPlanned) {
   EXPECT_NEAR(host / planned_host, 1, 0.01) << host << " bytes, " << planned_host << " planned";
 }
 
+class OffloadedActivations : public ::testing::TestWithParam<Variant> {};
+INSTANTIATE_TEST_SUITE_P(
+    Variants, OffloadedActivations,
+    ::testing::Values(Variant{"full", "fp32", "fp32", {"activations"}, 2, "selective"},
+                      Variant{"full", "bf16", "bf16", kAll, 2, "full"},
+                      Variant{"no_shard", "fp16", "fp32", {"activations", "optimizer"}, 2, "full"},
+                      Variant{"hybrid", "bf16", "fp32", kAll, 4, "selective"}));
+
+TEST_P(OffloadedActivations, SameBits) {
+  VariantJob without(GetParam());
+  without.workload.train.memory.offload.clear();
+  VariantJob with(GetParam());
+  for (VariantJob* job : {&without, &with}) {
+    job->workload.train.model.layers = 5;
+    job->workload.train.steps = 3;
+    job->workload.checkpoint.every_steps = 0;
+    job->workload.train.loss_scale.initial = 1024;
+  }
+  expect_finished(train(without, Kind::kTorch));
+  const std::vector<RankEnd> ends = train(with, Kind::kTorchNccl);
+  expect_finished(ends);
+  ASSERT_EQ(without.digest("step-3.g1").size(), 64U) << without.digest("step-3.g1");
+  EXPECT_EQ(with.digest("step-3.g1"), without.digest("step-3.g1"));
+  EXPECT_EQ(losses(with), losses(without));
+  for (const char* part : {"activations", "state"}) {
+    for (const MemoryPart& planned : plan_of(with).host) {
+      if (planned.name != std::string(part)) continue;
+      EXPECT_GE(most(ends, &RankEnd::peak_host_bytes), planned.bytes) << part << " left";
+    }
+  }
+}
+
+// All tensors of one worker, on its device but for a batch's few words.
+TEST(Offload, ActivationsTakeLessAsPlanned) {
+  const auto peak_of = [](const Offload& offload, MemoryPlan& plan) {
+    VariantJob job({"full", "fp32", "fp32", offload, 1, "full"});
+    TrainSpec& spec = job.workload.train;
+    spec.model.layers = 16;
+    spec.data.seq_len = 128;
+    spec.batch.micro = 4;
+    spec.loss.chunk_tokens = 64;
+    spec.steps = 2;
+    plan = plan_of(job);
+    testing::TensorMemory& memory = testing::TensorMemory::counted();
+    memory.begin();
+    expect_finished(train(job, Kind::kTorch));
+    return static_cast<double>(memory.peak());
+  };
+  MemoryPlan whole;
+  MemoryPlan offloaded;
+  const double saved = peak_of({}, whole) - peak_of({"activations"}, offloaded);
+  const double planned = whole.total() - offloaded.total();
+  EXPECT_NEAR(planned, sum_of(offloaded.host) * 13 / 15, 1) << "15 of 16 leave, two are on the way";
+  EXPECT_NEAR(saved / planned, 1, 0.1) << saved << " bytes saved, " << planned << " planned";
+}
+
 TEST(Offload, CheckpointsAreOfEitherKind) {
   const Variant plain = {"full", "bf16", "bf16"};
-  Variant offloaded = plain;
-  offloaded.offload = kOptimizer;
   const VariantJob whole(plain);
   expect_finished(train(whole, Kind::kTorch));
-  const VariantJob first(offloaded);
-  expect_finished(train(first, Kind::kTorchNccl));
-  const auto resume = [](const VariantJob& from, VariantJob& job) {
-    job.resume_from(from, "step-3.g1", 3);
-    expect_finished(train(job, Kind::kTorchNccl));
-    return job.digest("step-8.g2");
-  };
-  VariantJob on(offloaded);
-  VariantJob off(plain);
-  EXPECT_EQ(resume(whole, on), whole.digest("step-8.g1"));
-  EXPECT_EQ(resume(first, off), whole.digest("step-8.g1"));
-  EXPECT_TRUE(read_manifest(on.workload.checkpoint_dir + "/step-8.g2").value().exact);
+  for (const Offload& offload : {kOptimizer, kParameters}) {
+    Variant offloaded = plain;
+    offloaded.offload = offload;
+    const VariantJob first(offloaded);
+    expect_finished(train(first, Kind::kTorchNccl));
+    const auto resume = [](const VariantJob& from, VariantJob& job) {
+      job.resume_from(from, "step-3.g1", 3);
+      expect_finished(train(job, Kind::kTorchNccl));
+      return job.digest("step-8.g2");
+    };
+    VariantJob on(offloaded);
+    VariantJob off(plain);
+    EXPECT_EQ(resume(whole, on), whole.digest("step-8.g1"));
+    EXPECT_EQ(resume(first, off), whole.digest("step-8.g1"));
+    EXPECT_TRUE(read_manifest(on.workload.checkpoint_dir + "/step-8.g2").value().exact);
+  }
 }
 
 // Going back fills the state anew, and with it the weights that the gathers begin from.
 TEST(Offload, GoingBackRenewsTheWeights) {
-  VariantJob job({"full", "bf16", "fp32", kOptimizer});
-  job.workload.world_size = 1;
+  VariantJob job({"full", "bf16", "fp32", kOptimizer, 1});
   testing::TorchOnHost device(false);
   auto state = TrainingState::create(-1, job.workload, {}, {}, device);
   ASSERT_TRUE(state.ok()) << state.error().message;
@@ -132,7 +217,7 @@ TEST(Offload, GoingBackRenewsTheWeights) {
 
 TEST(Offload, MovesNothingOnAHost) {
   VariantJob without({"full"});
-  VariantJob with({"full", "fp32", "fp32", kOptimizer});
+  VariantJob with({"full", "fp32", "fp32", kAll, 2, "full"});
   expect_finished(train(without, Kind::kHost));
   const std::vector<RankEnd> ends = train(with, Kind::kHost);
   expect_finished(ends);

@@ -93,6 +93,11 @@ TEST(MemoryPlan, OffloadMovesTheStateToTheHost) {
   EXPECT_NEAR(plan.host[0].bytes / (12 * parameters), 1, 1e-3);
   const SpeedPlan speed = plan_speed(s, blocks, *find_gpu_model("h100"));
   EXPECT_NEAR(speed.offload_s, 12 * parameters / (0.75 * 64e9), 1e-3);
+  s.train.memory.offload = {"parameters"};
+  const MemoryPlan more = plan_memory(s, blocks);
+  const double rounded = 2.0 * kOffloadPiece * 2;
+  EXPECT_NEAR((plan.total() - more.total() + rounded) / (2 * parameters), 1, 1e-3) << "the weights";
+  ASSERT_EQ(more.host.size(), 3U);
   s.gpu = false;
   EXPECT_TRUE(plan_memory(s, blocks).host.empty()) << "nothing to move on a CPU";
 }

@@ -88,13 +88,14 @@ class Regions {
     live_ -= found->second;
     regions_.erase(found);
   }
-  void expect(const void* memory, size_t bytes) const {
+  bool holds(const void* memory, size_t bytes = 1) const {
     const auto* const begin = static_cast<const char*>(memory);
     auto after = regions_.upper_bound(const_cast<char*>(begin));
-    HP_CHECK(after != regions_.begin());
+    if (after == regions_.begin()) return false;
     --after;
-    HP_CHECK(begin + bytes <= after->first + after->second);
+    return begin + bytes <= after->first + after->second;
   }
+  void expect(const void* memory, size_t bytes) const { HP_CHECK(holds(memory, bytes)); }
   size_t peak() const { return peak_; }
 
  private:
@@ -117,13 +118,14 @@ class TorchOnHost final : public TorchDevice {
     TorchDevice::release(memory);
   }
   void* allocate_host(size_t bytes) override {
-    void* const made = TorchDevice::allocate_host(bytes);
+    // Not LibTorch's: what is counted of that is the device's.
+    void* const made = host_device().allocate(bytes);
     host_.add(made, bytes);
     return made;
   }
   void release_host(void* memory) noexcept override {
     host_.remove(memory);
-    TorchDevice::release_host(memory);
+    host_device().release(memory);
   }
   void copy(const float* from, float* to, int64_t count) override {
     here(from, count);
@@ -152,7 +154,6 @@ class TorchOnHost final : public TorchDevice {
     TorchDevice::adamw(step, decayed, count, from, to);
   }
   void begin_download(const void* from, void* host, size_t bytes) override {
-    device_.expect(from, bytes);
     host_.expect(host, bytes);
     TorchDevice::begin_download(from, host, bytes);
   }
@@ -166,7 +167,7 @@ class TorchOnHost final : public TorchDevice {
     TorchDevice::upload(host, to, bytes);
   }
   void download(const void* from, void* host, size_t bytes) override {
-    device_.expect(from, bytes);
+    HP_CHECK(!host_.holds(from));  // an activation, or of allocate()
     TorchDevice::download(from, host, bytes);
   }
   Result<std::unique_ptr<Communicator>> make_communicator(
@@ -243,7 +244,9 @@ inline void expect_finished(const std::vector<RankEnd>& ends) {
 
 inline std::vector<double> losses(const Job& job) {
   std::vector<double> values;
-  for (const auto& line : job.metrics()) values.push_back(line.at("loss").get<double>());
+  for (const auto& line : job.metrics()) {
+    values.push_back(line.at(line.contains("loss") ? "loss" : "validation_loss").get<double>());
+  }
   return values;
 }
 
@@ -252,17 +255,20 @@ struct Variant {
   const char* precision = "fp32";
   const char* moments = "fp32";
   std::vector<std::string> offload = {};
+  int workers = 2;  // 4 of hybrid
+  const char* checkpointing = "none";
 };
 
 class VariantJob : public Job {
  public:
   explicit VariantJob(const Variant& variant)
-      : Job(std::string(variant.strategy) == "hybrid" ? 4 : 2) {
+      : Job(std::string(variant.strategy) == "hybrid" ? 4 : variant.workers) {
     TrainSpec& spec = workload.train;
     spec.strategy = variant.strategy;
     spec.precision = variant.precision;
     spec.optimizer.moments = variant.moments;
     spec.memory.offload = variant.offload;
+    spec.memory.activation_checkpointing = variant.checkpointing;
     if (workload.world_size == 4) spec.shard_group = 2;
   }
 };
