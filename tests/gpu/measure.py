@@ -248,7 +248,7 @@ def main():
     args = parser.parse_args()
     cuda = args.device == "cuda"
     os.makedirs(args.out, exist_ok=True)
-    scratch = os.path.join(args.out, "scratch")
+    scratch = os.path.join(os.path.abspath(args.out), "scratch")
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch)
     device = torch.cuda.get_device_name(0) if cuda else "CPU (" + platform.machine() + ")"

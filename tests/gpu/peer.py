@@ -142,7 +142,7 @@ def main():
     try:
         print(json.dumps(run(spec)))
     except Exception as error:  # out of memory, mostly
-        print(json.dumps({"failed": str(error).split("\n")[0]}))
+        print(json.dumps({"failed": " ".join(str(error).split("\n")[:2])}))
 
 
 if __name__ == "__main__":

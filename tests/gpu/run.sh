@@ -6,10 +6,11 @@
 #   tests/gpu/run.sh [--out DIR] [--build DIR] [--python PROGRAM] [--cpu]
 #
 # Writes DIR/results.json and DIR/results.md (build/gpu/results by default). Needs a C++20 compiler,
-# CMake, Ninja or make, OpenSSL's and nlohmann json's headers, and a Python with torch 2.4 or newer;
-# no protobuf, no gRPC, no Gloo. --cpu runs the same steps with a small model and without a GPU,
-# also with an older torch, to try the script itself. Exit codes: 0 all checks passed, 1 a check
-# failed, 2 something is missing or wrong usage.
+# CMake 3.18, Ninja or make, OpenSSL's and nlohmann json's headers, and a Python
+# with torch 2.4 or newer, of either C++ ABI; no CUDA toolkit, no protobuf, no gRPC, no Gloo. --cpu
+# runs the same steps with a small model and without a GPU, also with an older torch, to try the
+# script itself. Exit codes: 0 all checks passed, 1 a check failed, 2 something is missing or does
+# not build, or wrong usage.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -38,7 +39,16 @@ out=${out:-$build/results}
 
 missing=()
 need() { missing+=("$1"); }
-torch() { "$python" -c "import torch; print($1)" 2>/dev/null; }
+# Prints its version, whether that is new enough, its C++ ABI (1 = C++11's), whether it sees a GPU,
+# and .../torch/share/cmake.
+ask_torch() {
+  "$python" - 2>/dev/null <<'EOF'
+import torch
+recent = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4)
+print(torch.__version__, "new" if recent else "old", int(torch._C._GLIBCXX_USE_CXX11_ABI),
+      torch.cuda.is_available(), torch.utils.cmake_prefix_path)
+EOF
+}
 
 compiler=${CXX:-c++}
 if command -v "$compiler" >/dev/null; then
@@ -49,31 +59,36 @@ if command -v "$compiler" >/dev/null; then
 else
   need "a C++20 compiler ($compiler is not there; set CXX)"
 fi
-command -v cmake >/dev/null || need "cmake"
+cmake_version=$({ cmake --version 2>/dev/null || true; } | sed -n 's/^cmake version //p')
+[ "$(printf '%s\n' 3.18 "${cmake_version:-0}" | sort -V | head -n 1)" = 3.18 ] ||
+  need "cmake 3.18 or newer (${cmake_version:-none} is there; pip install cmake)"
 generator=Ninja
 command -v ninja >/dev/null || generator="Unix Makefiles"
 [ "$generator" = Ninja ] || command -v make >/dev/null || need "ninja or make"
 
-version=$(torch "torch.__version__") || need "torch in $python (--python PROGRAM names another)"
-if [ -n "$version" ] && [ "$device" = cuda ]; then
-  numbers="tuple(map(int, torch.__version__.split('.')[:2]))"
-  [ "$(torch "$numbers >= (2, 4)")" = True ] ||
-    need "torch 2.4 or newer ($python has $version)"
-  [ "$(torch "torch._C._GLIBCXX_USE_CXX11_ABI")" = True ] ||
-    need "a torch of the C++11 ABI ($version is not; wheels are since 2.7)"
-  [ "$(torch "torch.cuda.is_available()")" = True ] ||
-    need "an NVIDIA GPU that torch sees (torch.cuda.is_available() is False; see nvidia-smi)"
+if read -r version age abi sees_gpu torch_cmake < <(ask_torch); then
+  if [ "$device" = cuda ]; then
+    [ "$age" = new ] || need "torch 2.4 or newer ($python has $version)"
+    [ "$sees_gpu" = True ] ||
+      need "an NVIDIA GPU that torch sees (torch.cuda.is_available() is False; see nvidia-smi)"
+  fi
+else
+  need "torch in $python (--python PROGRAM names another)"
 fi
 if [ ${#missing[@]} -gt 0 ]; then
   printf 'tests/gpu/run.sh: missing: %s\n' "${missing[@]}" >&2
   exit 2
 fi
 
-# .../torch/share/cmake
-prefix=$(dirname "$(dirname "$(torch "torch.utils.cmake_prefix_path")")")
+# Wheels up to 2.6 are of the old C++ ABI, mostly; what we link beside LibTorch is C.
+flags="-O2 -g1"
+[ "$abi" = 1 ] || flags+=" -D_GLIBCXX_USE_CXX11_ABI=0"
+# A wheel's LibTorch has a Gloo inside, and another one beside it would clash. Several ranks are
+# tried on GPUs only.
 cmake -S "$root" -B "$build" -G "$generator" -DHPCTL_TRAINER_ONLY=ON -DCMAKE_BUILD_TYPE=Release \
-  "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -g1" "-DCMAKE_PREFIX_PATH=$prefix"
-cmake --build "$build" --parallel --target hptrain hptrain_engine
+  "-DCMAKE_CXX_FLAGS_RELEASE=$flags" "-DCMAKE_PREFIX_PATH=${torch_cmake%/share/cmake}" \
+  -DGLOO_INCLUDE_DIR= -DGLOO_LIBRARY= || exit 2
+cmake --build "$build" --parallel --target hptrain hptrain_engine || exit 2
 "$build/bin/hptrain" --version
 "$python" "$root/tests/gpu/measure.py" --hptrain "$build/bin/hptrain" --device "$device" \
   --out "$out"
