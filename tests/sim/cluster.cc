@@ -229,8 +229,13 @@ void Cluster::replace(const Action& action, const core::ReplaceNode& order) {
   if (instance_id(node) == order.instance_id && !done) {
     const auto& records = directory(order.job).records();
     const uint64_t newest = records.empty() ? 0 : records.back().generation;
-    const bool works = std::any_of(node.workers.begin(), node.workers.end(),
-                                   [&](const auto& w) { return w.second.generation == newest; });
+    // A silent node may train on; declared lost, its ranks are elsewhere and it is refused.
+    const auto row = controller_.state().nodes.find(node.key);
+    const bool is_up =
+        row != controller_.state().nodes.end() && row->second.state == core::NodeState::kUp;
+    const bool works =
+        is_up && std::any_of(node.workers.begin(), node.workers.end(),
+                             [&](const auto& w) { return w.second.generation == newest; });
     checkers_.recovered(node.key, order, action.id, works);
     if (node.holder_alive) end_holder(node);
     node.instance += order.reboot ? 0 : 1;
@@ -329,7 +334,7 @@ void Cluster::quarantine_node() {
   const auto for_ms = static_cast<int64_t>(1'000 + rng_.below(30'000));
   const core::QuarantineRequested event{node->key.job, node->key.name, 1000, "a doubt", for_ms};
   controller_.post(event, [this, key = node->key, for_ms](const core::StepResult& result) {
-    if (!result.refusal.empty()) return;
+    if (!result.refusal.empty() || !faults_) return;  // healed meanwhile: released again
     checkers_.quarantined(key, controller_.store().last_seq(), agenda_.now() + for_ms);
   });
 }
@@ -345,7 +350,7 @@ void Cluster::break_hardware() {
     event = core::RecoveryRequested{at.job, at.name, 1000, kPersonAsks, reboot};
   }
   controller_.post(event, [this, key = node->key](const core::StepResult& result) {
-    if (!result.refusal.empty()) return;
+    if (!result.refusal.empty() || !faults_) return;
     checkers_.quarantined(key, controller_.store().last_seq(), INT64_MAX);
   });
 }

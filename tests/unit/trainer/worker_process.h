@@ -80,13 +80,17 @@ class WorkerProcess {
   std::string message() const { return {page_->message, page_->message_length.load()}; }
   // Until `step` is done; false when the process ends before that.
   bool wait_for_step(uint64_t step) {
-    while (page_->step.load() < step) {
+    return wait_until([&] { return page_->step.load() >= step; });
+  }
+  // Until `happened`; false when the process ends before that.
+  bool wait_until(const std::function<bool()>& happened) {
+    while (!happened()) {
       siginfo_t info{};
       if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
           info.si_pid != 0) {
         return false;
       }
-      usleep(500);  // shared memory has no event to wait for
+      usleep(500);  // neither shared memory nor a directory of another process has an event
     }
     return true;
   }
