@@ -69,7 +69,7 @@ leave() {
 }
 
 make_root() {
-  local scripts newer=()  # for a release newer than debootstrap itself
+  local scripts newer=()  # its own mirror, for a release that it does not know
   if [ ! -e "$root/etc/debian_version" ]; then
     command -v debootstrap >/dev/null || skip "no debootstrap: install the package debootstrap"
     say "debootstrap of $release"
