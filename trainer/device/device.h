@@ -91,30 +91,6 @@ class Device {
 // The one and only.
 Device& host_device();
 
-// Bytes of allocate_host(), which grow and do not shrink.
-class HostStaging {
- public:
-  explicit HostStaging(Device& device) : device_(device) {}
-  ~HostStaging() { device_.release_host(memory_); }
-  HostStaging(const HostStaging&) = delete;
-  HostStaging& operator=(const HostStaging&) = delete;
-
-  // At least so many bytes; what was there is lost when they grow.
-  std::byte* reserve(size_t bytes) {
-    if (bytes > size_) {
-      device_.release_host(std::exchange(memory_, nullptr));
-      memory_ = device_.allocate_host(bytes);
-      size_ = bytes;
-    }
-    return static_cast<std::byte*>(memory_);
-  }
-
- private:
-  Device& device_;
-  void* memory_ = nullptr;
-  size_t size_ = 0;
-};
-
 // `count` values of memory on a device, or of its allocate_host().
 template <typename T>
 class DeviceArray {
@@ -142,6 +118,27 @@ class DeviceArray {
   };
   std::unique_ptr<void, Release> memory_;
   size_t count_ = 0;
+};
+
+// Bytes of allocate_host(), which grow and do not shrink.
+class HostStaging {
+ public:
+  explicit HostStaging(Device& device) : device_(device) {}
+
+  // At least so many bytes; what was there is lost when they grow.
+  std::byte* reserve(size_t bytes) {
+    if (bytes > memory_.size()) {
+      memory_ = {};  // both at once may be too much
+      memory_ = DeviceArray<std::byte>::on_host(device_, bytes);
+    }
+    return memory_.data();
+  }
+  std::byte* data() const { return memory_.data(); }
+  size_t size() const { return memory_.size(); }
+
+ private:
+  Device& device_;
+  DeviceArray<std::byte> memory_;
 };
 
 }  // namespace hpctl

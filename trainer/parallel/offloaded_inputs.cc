@@ -8,18 +8,14 @@
 namespace hpctl {
 
 OffloadedInputs::OffloadedInputs(std::vector<bool> leaves, Device& device)
-    : leaves_(std::move(leaves)),
-      device_(device),
-      host_(leaves_.size()),
-      buffer_of_(leaves_.size()) {}
+    : leaves_(std::move(leaves)), device_(device), buffer_of_(leaves_.size()) {
+  host_.reserve(leaves_.size());
+  for (size_t b = 0; b < leaves_.size(); ++b) host_.emplace_back(device);
+}
 
 void OffloadedInputs::begin_leave(size_t block, const at::Tensor& input) {
   const auto [memory, bytes] = compat::storage_memory(input);
-  if (host_[block].size() < bytes) {
-    host_[block] = {};
-    host_[block] = DeviceArray<std::byte>::on_host(device_, bytes);
-  }
-  device_.begin_download(memory, host_[block].data(), bytes);
+  device_.begin_download(memory, host_[block].reserve(bytes), bytes);
 }
 
 void OffloadedInputs::leave(const at::Tensor& input) {

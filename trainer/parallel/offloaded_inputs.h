@@ -39,7 +39,7 @@ class OffloadedInputs {
  private:
   std::vector<bool> leaves_;
   Device& device_;
-  std::vector<DeviceArray<std::byte>> host_;       // per block
+  std::vector<HostStaging> host_;                  // per block
   std::array<DeviceArray<std::byte>, 2> buffers_;  // taken in turn
   std::vector<size_t> buffer_of_;                  // per block, since begin_return
   size_t returns_ = 0;
