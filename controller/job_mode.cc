@@ -85,6 +85,13 @@ Outcome JobMode::take_over_rows(const std::optional<ControllerRecord>& newest) {
   return Ok{};
 }
 
+Outcome JobMode::refuse_ended_job() const {
+  HP_TRY_ASSIGN(const auto verdict, standing_verdict(paths_.home(), restart_count_));
+  if (!verdict) return Ok{};
+  return Error{ErrorCode::kAlreadyExists,
+               "the job has ended before with " + std::to_string(*verdict)};
+}
+
 Outcome JobMode::prepare() {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   programs_ = options_.programs.empty() ? programs : options_.programs;
@@ -119,6 +126,7 @@ Outcome JobMode::prepare() {
                        ") serves most of the job's nodes, but does not answer here: this node is "
                        "cut off"};
     }
+    HP_TRY(refuse_ended_job());  // it may have ended, and its controller with it, meanwhile
     follows_ = "controller " + std::to_string(newest->epoch) + " on " + newest->node;
     if (record_.nodes.empty()) record_.nodes = newest->nodes;
     if (record_.scheduler.empty()) record_.scheduler = newest->scheduler;

@@ -68,6 +68,7 @@ class JobMode final : public ControllerMode {
   bool is_superseded();
   bool answers(const ControllerRecord& controller) const;
   bool is_gone_from_here(const ControllerRecord& controller) const;
+  Outcome refuse_ended_job() const;
   Outcome take_over_rows(const std::optional<ControllerRecord>& newest);
   std::string own_epoch_path() const { return paths_.state() + "/epoch"; }
 

@@ -68,9 +68,10 @@ Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir
 Result<GenerationRecord> generation_record_from_json(const std::string& text) {
   try {
     nlohmann::json record = nlohmann::json::parse(text);
-    // Records from before there were quarantines.
-    if (record.is_object()) record.emplace("quarantined", nlohmann::json::array());
-    if (record.is_object()) record.emplace("restart_count", 0);
+    if (record.is_object()) {  // maybe of a release that did not write these
+      record.emplace("quarantined", nlohmann::json::array());
+      record.emplace("restart_count", 0);
+    }
     return record.get<GenerationRecord>();
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not a generation record: ") + e.what()};

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Controllers of a job come and go: nobody starts one again but the agents, and the workers must
 // not notice.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <csignal>
 #include <set>
+#include <thread>
 
 #include "common/base/controller_beat.h"
+#include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "controller/job_mode.h"
@@ -180,6 +184,38 @@ TEST_F(Succession, AnAgentWhoseJobHasEndedEndsItsNode) {
   EXPECT_TRUE(test::eventually([&] { return cluster_.processes().empty(); }, kPatienceMs))
       << cluster_.logs();
   EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U) << "nobody succeeded";
+}
+
+// A successor looks at the one before it for seconds, time enough for that one to end the job.
+TEST_F(Succession, NobodySucceedsAControllerThatEndsTheJobMeanwhile) {
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const timeval patience{kPatienceMs / 1000, 0};
+  ASSERT_EQ(::setsockopt(listener.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ControllerRecord first;
+  first.epoch = 1;
+  first.address = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  first.node = "n0";
+  first.nodes = cluster_.nodes();
+  first.scheduler = "none";
+  ASSERT_TRUE(create_controller_record(cluster_.job_dir(), first).ok());
+  std::thread ending([&] {
+    const UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
+    EXPECT_TRUE(asked.valid()) << "the successor did not ask";
+    EXPECT_TRUE(write_verdict(cluster_.job_dir(), kVerdictFinished, 0).ok());
+  });
+  const pid_t successor = cluster_.start_controller("n1", {"--successor"});
+  ending.join();
+  EXPECT_EQ(cluster_.wait_for(successor, kPatienceMs), kExitSuperseded);
+  EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U);
+  EXPECT_NE(cluster_.logs().find("the job has ended before with 0"), std::string::npos)
+      << cluster_.logs();
 }
 
 }  // namespace
