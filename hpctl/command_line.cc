@@ -45,9 +45,13 @@ void print_overview(std::ostream& out) {
   out << kOverviewEnd;
 }
 
+std::string usage_of(const Verb& verb) {
+  const std::string arguments = verb.arguments;
+  return std::string("hpctl ") + verb.name + (arguments.empty() ? "" : " " + arguments);
+}
+
 void print_help(const Verb& verb, std::ostream& out) {
-  out << "hpctl " << verb.name << ": " << verb.summary << "\n\nUsage: hpctl " << verb.name << " "
-      << verb.arguments << "\n"
+  out << "hpctl " << verb.name << ": " << verb.summary << "\n\nUsage: " << usage_of(verb) << "\n"
       << verb.help;
 }
 
@@ -80,7 +84,7 @@ int run_unknown_verb(const std::string& word, const Terminal& terminal) {
   for (const Verb& verb : verbs()) names.emplace_back(verb.name);
   const auto nearest = nearest_word(word, names);
   terminal.err << "hpctl: unknown verb \"" << printable(word) << "\""
-               << (nearest ? "; did you mean " + *nearest + "?" : "")
+               << (nearest ? "; did you mean " + *nearest + "?" : ";")
                << " `hpctl --help` lists all\n";
   return kExitUsage;
 }
@@ -120,12 +124,11 @@ Outcome parse_arguments(const Verb& verb, const std::vector<std::string>& words,
   }
   if (invocation.has("--help")) return Ok{};
   if (invocation.arguments.size() < verb.min_arguments) {
-    return usage(std::string("too few arguments; usage: hpctl ") + verb.name + " " +
-                 verb.arguments);
+    return usage("too few arguments; usage: " + usage_of(verb));
   }
   if (invocation.arguments.size() > verb.max_arguments) {
     return usage("unexpected argument \"" + printable(invocation.arguments[verb.max_arguments]) +
-                 "\"; usage: hpctl " + verb.name + " " + verb.arguments);
+                 "\"; usage: " + usage_of(verb));
   }
   return Ok{};
 }

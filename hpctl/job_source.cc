@@ -19,14 +19,17 @@ std::string quoted(const std::string& word) { return "\"" + printable(word) + "\
 
 Error no_such_job(const std::string& word, const std::vector<JobLine>& jobs) {
   if (jobs.empty()) {
-    return Error{ErrorCode::kNotFound, "no job " + quoted(word) + ": there is no job here yet"};
+    // Who forgot to set HPCTL_HOME sees it here.
+    const auto paths = home_from_environment();
+    return Error{ErrorCode::kNotFound, "no job " + quoted(word) + ": there is no job in " +
+                                           (paths.ok() ? paths->home() : "HPCTL_HOME") + " yet"};
   }
   std::vector<std::string> names;
   for (const auto& job : jobs) names.push_back(job.name);
   const auto nearest = nearest_word(word, names);
   return Error{ErrorCode::kNotFound,
                "no job " + quoted(word) +
-                   (nearest ? "; did you mean " + quoted(*nearest) + "?" : "") +
+                   (nearest ? "; did you mean " + quoted(*nearest) + "?" : ";") +
                    " `hpctl ps` lists all"};
 }
 

@@ -156,12 +156,6 @@ Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_
 
 int run_order(const Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const std::string& word = invocation.arguments[0];
-  if (answer_to(word).empty()) {
-    return report_usage(
-        terminal, "nodes",
-        "expected quarantine, release, reboot or replace NODE, or JOB; found \"" + word + "\"");
-  }
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
   int64_t for_ms = 0;
@@ -175,9 +169,30 @@ int run_order(const Invocation& invocation) {
   return done.ok() ? kExitOk : report(terminal, done.error());
 }
 
+// "" = well put. What would be ignored was meant to do something.
+std::string misuse(const Invocation& invocation) {
+  const std::vector<std::string>& words = invocation.arguments;
+  const std::string word = words.empty() ? "" : words[0];
+  const bool is_order = !answer_to(word).empty();
+  if (words.size() == 2 && !is_order) {
+    return "expected quarantine, release, reboot or replace NODE, or JOB; found \"" + word + "\"";
+  }
+  if (words.size() == 1 && is_order) return "expected the name of a node after " + word;
+  for (const std::string option : {"--job", "--reason", "--for"}) {
+    const bool fits = is_order && (word == "quarantine" || option != "--for") &&
+                      (word != "release" || option != "--reason");
+    if (invocation.has(option) && !fits) {
+      return option + " has no meaning for " + (is_order ? word : "a list of nodes");
+    }
+  }
+  return "";
+}
+
 int run(Invocation& invocation) {
-  if (invocation.arguments.size() == 2) return run_order(invocation);
   const Terminal& terminal = invocation.terminal;
+  const std::string wrong = misuse(invocation);
+  if (!wrong.empty()) return report_usage(terminal, "nodes", wrong);
+  if (invocation.arguments.size() == 2) return run_order(invocation);
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
   const auto source = open_source(*paths);

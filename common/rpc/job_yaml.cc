@@ -120,7 +120,8 @@ class JobYamlReader {
     } else {
       for (const JobYamlKey& key : job_yaml_keys()) {
         if (key.name() != name || key.kind == KeyKind::kUnavailable) continue;
-        hint = "; did you mean " + std::string(key.path) + "?";
+        hint = key.path == name ? "; it belongs into the first column: is the indentation right?"
+                                : "; did you mean " + std::string(key.path) + "?";
         suggested_.insert(std::string(key.path));
         break;
       }
@@ -190,11 +191,19 @@ class JobYamlReader {
     }
     const Place place = present.empty() ? Place{start_of_file(), true} : places_.at(present);
     JobYamlProblem result{place.mark.line + 1, place.mark.column + 1, problem.key, problem.message};
-    if (present != problem.key && place.is_section) {
+    if (present != problem.key && place.is_section && !has_preset(key)) {
       result.key = key;
       result.message = "this key is required" + expectation(key);
     }
     return result;
+  }
+
+  // Not in the file, but not missing either: its preset gave the value that does not fit.
+  bool has_preset(const std::string& path) const {
+    return places_.contains("workload.train.model.preset") &&
+           std::any_of(job_yaml_keys().begin(), job_yaml_keys().end(), [&](const JobYamlKey& key) {
+             return key.path == path && key.initial == "of the preset";
+           });
   }
 
   static std::string expectation(const std::string& path) {

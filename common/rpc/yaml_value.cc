@@ -80,7 +80,7 @@ bool is_plain_text(std::string_view text) {
 }
 
 std::string describe_node(const YAML::Node& node) {
-  if (node.IsSequence()) return "a list";
+  if (node.IsSequence()) return node.size() == 0 ? "an empty list" : "a list";
   if (node.IsMap()) return "a mapping";
   if (!node.IsScalar()) return "nothing";
   constexpr size_t kShown = 40;

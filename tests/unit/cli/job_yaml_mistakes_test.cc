@@ -42,6 +42,9 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("nodez: 2"), "j.yaml:8:1: unknown key \"nodez\"; did you mean \"nodes\"?\n"},
       {with_line("seq_len: 2"),
        "j.yaml:8:1: unknown key \"seq_len\"; did you mean workload.train.data.seq_len?\n"},
+      {with_line("  nodes: 2"),
+       "j.yaml:8:3: workload: unknown key \"nodes\"; it belongs into the first column: is the "
+       "indentation right?\n"},
       {with_line("debug: {frobnicate: 1}"),
        "j.yaml:8:9: debug: unknown key \"frobnicate\"; expected one of ledger\n"},
       {with_line("frobnicate: 1"),
@@ -140,6 +143,9 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
        "llama3.1-405b, llama3.2-1b, llama3.2-3b, tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, "
        "gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b, found \"debugmodell\"\n"},
+      {train("    model: {preset: tiny, heads: 1}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n"),
+       "j.yaml:4:5: workload.train.model.kv_heads: expected a divisor of heads (1), found 2\n"},
       {train("    model: {preset: tiny, kv_heads: 3}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: zero3, "
              "shard_group: 2}\n"),

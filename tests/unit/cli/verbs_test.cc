@@ -69,7 +69,7 @@ TEST(Verbs, UnknownAndAmbiguousJobs) {
   EXPECT_EQ(ran.status, kExitFailed);
   EXPECT_EQ(ran.err,
             "hpctl: 2 jobs are named \"same\"; give an id (the newest: 2 RUNNING, 3 RUNNING)\n");
-  EXPECT_EQ(run_hpctl({"status", "9"}).status, kExitFailed);
+  EXPECT_EQ(run_hpctl({"status", "9"}).err, "hpctl: no job \"9\"; `hpctl ps` lists all\n");
   EXPECT_THAT(run_hpctl({"status", "\x1b[2J"}).err, HasSubstr("no job \"?[2J\""));
 }
 
@@ -264,10 +264,13 @@ TEST(Verbs, WrongUse) {
   EXPECT_EQ(run_hpctl({}).status, kExitUsage);
   EXPECT_EQ(run_hpctl({"stats"}).err,
             "hpctl: unknown verb \"stats\"; did you mean status? `hpctl --help` lists all\n");
+  EXPECT_EQ(run_hpctl({"frobnicate"}).err,
+            "hpctl: unknown verb \"frobnicate\"; `hpctl --help` lists all\n");
   EXPECT_EQ(run_hpctl({"status"}).err,
             "hpctl status: too few arguments; usage: hpctl status JOB (`hpctl status --help` "
             "explains)\n");
-  EXPECT_EQ(run_hpctl({"ps", "x"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"ps", "x"}).err,
+            "hpctl ps: unexpected argument \"x\"; usage: hpctl ps (`hpctl ps --help` explains)\n");
   EXPECT_EQ(run_hpctl({"logs", "1", "--tial", "3"}).err,
             "hpctl logs: unknown option --tial; did you mean --tail? (`hpctl logs --help` "
             "explains)\n");
@@ -283,7 +286,23 @@ TEST(Verbs, WrongUse) {
   EXPECT_EQ(run_hpctl({"data", "show", "/nonexistent"}).status, kExitFailed);
   EXPECT_EQ(run_hpctl({"checkpoint", "frob", "x"}).status, kExitUsage);
   EXPECT_EQ(run_hpctl({"checkpoint", "show", "/nonexistent"}).status, kExitFailed);
-  EXPECT_EQ(run_hpctl({"status", "1"}).err, "hpctl: no job \"1\": there is no job here yet\n");
+  EXPECT_EQ(run_hpctl({"status", "1"}).err,
+            "hpctl: no job \"1\": there is no job in " + home.paths().home() + " yet\n");
+}
+
+TEST(Verbs, WhatNodesWouldIgnoreIsRefused) {
+  const ScopedHome home;
+  const CommandRun no_node = run_hpctl({"nodes", "quarantine"});
+  EXPECT_EQ(no_node.status, kExitUsage);
+  EXPECT_THAT(no_node.err, HasSubstr("expected the name of a node after quarantine"));
+  EXPECT_THAT(run_hpctl({"nodes", "frob", "n1"}).err, HasSubstr("found \"frob\""));
+  const CommandRun reboot = run_hpctl({"nodes", "reboot", "n1", "--for", "2h"});
+  EXPECT_EQ(reboot.status, kExitUsage);
+  EXPECT_THAT(reboot.err, HasSubstr("--for has no meaning for reboot"));
+  EXPECT_THAT(run_hpctl({"nodes", "release", "n1", "--reason=x"}).err,
+              HasSubstr("--reason has no meaning for release"));
+  EXPECT_THAT(run_hpctl({"nodes", "--job", "1"}).err,
+              HasSubstr("--job has no meaning for a list of nodes"));
 }
 
 // docs/cli.md holds what --help prints, verb by verb.
