@@ -152,12 +152,13 @@ Outcome Controller::build_server() {
 }
 
 Outcome Controller::open_door() {
-  HP_TRY_ASSIGN(
-      listener_,
-      LocalListener::open(paths_.controller_socket(), [this](UniqueFd connection, uid_t uid) {
-        callers_->local().remember(connection.get(), uid);
-        grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
-      }));
+  HP_TRY_ASSIGN(listener_,
+                LocalListener::open(
+                    paths_.controller_socket(), [this] { return prepare_socket_directory(paths_); },
+                    [this](UniqueFd connection, uid_t uid) {
+                      callers_->local().remember(connection.get(), uid);
+                      grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+                    }));
   return Ok{};
 }
 

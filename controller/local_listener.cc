@@ -16,6 +16,7 @@ namespace hpctl {
 namespace {
 
 constexpr int kRetryAfterMs = 100;  // accept failed for want of descriptors or memory
+constexpr int kLookMs = 1000;       // without a connection, until we look whether one can come
 
 Result<UniqueFd> bind_socket(const std::string& path) {
   sockaddr_un address{};
@@ -28,14 +29,20 @@ Result<UniqueFd> bind_socket(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno_error("cannot create a socket");
-  ::unlink(path.c_str());
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     return errno_error("cannot bind " + path);
   }
   if (::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
-    return errno_error("cannot listen on " + path);
+    const Error error = errno_error("cannot listen on " + path);
+    ::unlink(path.c_str());
+    return error;
   }
   return fd;
+}
+
+std::optional<ino_t> inode_at(const std::string& path) {
+  struct stat st {};
+  return ::lstat(path.c_str(), &st) == 0 ? std::optional<ino_t>(st.st_ino) : std::nullopt;
 }
 
 }  // namespace
@@ -52,22 +59,24 @@ std::optional<uid_t> PeerUids::of(const std::string& peer) const {
 }
 
 Result<std::unique_ptr<LocalListener>> LocalListener::open(const std::string& path,
+                                                           PrepareDirectory prepare,
                                                            Accepted accepted) {
-  HP_TRY_ASSIGN(UniqueFd socket, bind_socket(path));
   UniqueFd stop_event(::eventfd(0, EFD_CLOEXEC));
   if (!stop_event.valid()) return errno_error("cannot create an eventfd");
-  return std::unique_ptr<LocalListener>(
-      new LocalListener(path, std::move(socket), std::move(stop_event), std::move(accepted)));
+  std::unique_ptr<LocalListener> listener(
+      new LocalListener(path, std::move(stop_event), std::move(prepare), std::move(accepted)));
+  ::unlink(path.c_str());
+  HP_TRY(listener->bind());
+  listener->thread_ = std::thread([made = listener.get()] { made->run(); });
+  return listener;
 }
 
-LocalListener::LocalListener(std::string path, UniqueFd socket, UniqueFd stop_event,
+LocalListener::LocalListener(std::string path, UniqueFd stop_event, PrepareDirectory prepare,
                              Accepted accepted)
     : path_(std::move(path)),
-      socket_(std::move(socket)),
       stop_event_(std::move(stop_event)),
-      accepted_(std::move(accepted)) {
-  thread_ = std::thread([this] { run(); });
-}
+      prepare_(std::move(prepare)),
+      accepted_(std::move(accepted)) {}
 
 LocalListener::~LocalListener() { stop(); }
 
@@ -75,7 +84,28 @@ void LocalListener::stop() {
   if (!thread_.joinable()) return;
   ::eventfd_write(stop_event_.get(), 1);
   thread_.join();
-  ::unlink(path_.c_str());
+  if (inode_at(path_) == inode_) ::unlink(path_.c_str());
+}
+
+Outcome LocalListener::bind() {
+  HP_TRY_ASSIGN(socket_, bind_socket(path_));
+  inode_ = inode_at(path_).value_or(0);
+  return Ok{};
+}
+
+// Who tidies /tmp takes our file along, and then nobody could ever reach us, or take our place. A
+// file that is not ours is left alone: it is a successor's.
+void LocalListener::restore() {
+  if (inode_at(path_)) return;
+  Outcome restored = prepare_();
+  if (restored.ok()) restored = bind();
+  const std::string problem = restored.ok() ? "" : restored.error().message;
+  if (problem.empty()) {
+    log_warning(path_ + " had been removed; it is there again");
+  } else if (problem != last_problem_) {
+    log_warning(path_ + " was removed and cannot be made again: " + problem);
+  }
+  last_problem_ = problem;
 }
 
 void LocalListener::accept_one() {
@@ -107,7 +137,9 @@ void LocalListener::accept_one() {
 void LocalListener::run() {
   for (;;) {
     std::array<pollfd, 2> ready{{{socket_.get(), POLLIN, 0}, {stop_event_.get(), POLLIN, 0}}};
-    if (::poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return;
+    const int n = ::poll(ready.data(), ready.size(), kLookMs);
+    if (n < 0 && errno != EINTR) return;
+    if (n == 0) restore();
     if (ready[1].revents != 0) return;
     if (ready[0].revents != 0) accept_one();
   }

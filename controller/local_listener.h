@@ -38,25 +38,36 @@ class LocalListener {
   // On the listener's thread; takes over the descriptor (non-blocking, close-on-exec).
   using Accepted = std::function<void(UniqueFd connection, uid_t uid)>;
 
+  // Makes the socket's directory as it must be.
+  using PrepareDirectory = std::function<Outcome()>;
+
   // Binds `path` (a stale socket file is replaced: the caller holds the home's lock) with mode 0600
-  // and begins to accept. kInvalidArgument when the path is longer than a socket address holds.
-  static Result<std::unique_ptr<LocalListener>> open(const std::string& path, Accepted accepted);
+  // and begins to accept. kInvalidArgument when the path is longer than a socket address holds. A
+  // socket file that somebody removes, with its directory or without, is there again after a
+  // second.
+  static Result<std::unique_ptr<LocalListener>> open(const std::string& path,
+                                                     PrepareDirectory prepare, Accepted accepted);
   ~LocalListener();  // as stop()
   LocalListener(const LocalListener&) = delete;
   LocalListener& operator=(const LocalListener&) = delete;
 
-  // Stops accepting and removes the socket file.
+  // Stops accepting and removes the socket file, unless it is another's.
   void stop();
 
  private:
-  LocalListener(std::string path, UniqueFd socket, UniqueFd stop_event, Accepted accepted);
+  LocalListener(std::string path, UniqueFd stop_event, PrepareDirectory prepare, Accepted accepted);
+  Outcome bind();
   void run();
   void accept_one();
+  void restore();
 
   const std::string path_;
-  const UniqueFd socket_;
   const UniqueFd stop_event_;
+  const PrepareDirectory prepare_;
   const Accepted accepted_;
+  UniqueFd socket_;
+  ino_t inode_ = 0;  // of our socket file
+  std::string last_problem_;
   std::thread thread_;
 };
 

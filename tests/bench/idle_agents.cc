@@ -189,7 +189,8 @@ AgentServer::AgentServer(const std::string& home, int agents)
   parts.loop->post(core::JobSubmitted{spec, ::geteuid(), "bench"});
   HP_CHECK(prepare_socket_directory(parts.paths).ok());
   auto listener = LocalListener::open(
-      parts.paths.controller_socket(), [&parts](UniqueFd connection, uid_t uid) {
+      parts.paths.controller_socket(), [&parts] { return prepare_socket_directory(parts.paths); },
+      [&parts](UniqueFd connection, uid_t uid) {
         parts.callers.local().remember(connection.get(), uid);
         grpc::AddInsecureChannelFromFd(parts.server.get(), connection.release());
       });

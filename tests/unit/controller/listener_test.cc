@@ -2,15 +2,17 @@
 // Who may connect: the kernel's word for the peer's uid, not file permissions, is what decides.
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
-#include <future>
 
+#include "common/base/file.h"
 #include "controller/local_listener.h"
 #include "tests/support/temporary_directory.h"
 
@@ -41,13 +43,23 @@ int connect_as(uid_t uid, const std::string& path) {
 class Listener : public testing::Test {
  protected:
   void SetUp() override {
-    auto opened = LocalListener::open(path(), [](UniqueFd connection, uid_t) {
-      EXPECT_EQ(::write(connection.get(), "x", 1), 1);
-    });
+    ASSERT_TRUE(make_directories(directory()).ok());
+    auto opened = LocalListener::open(
+        path(), [this] { return make_directories(directory()); },
+        [](UniqueFd connection, uid_t) { EXPECT_EQ(::write(connection.get(), "x", 1), 1); });
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     listener_ = std::move(*opened);
   }
-  std::string path() const { return dir_.path() + "/socket"; }
+  std::string directory() const { return dir_.path() + "/sockets"; }
+  std::string path() const { return directory() + "/socket"; }
+  bool is_served_within_10_s() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (::access(path().c_str(), F_OK) != 0 || connect_as(::geteuid(), path()) != 1) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      ::poll(nullptr, 0, 10);
+    }
+    return true;
+  }
 
   TemporaryDirectory dir_;
   std::unique_ptr<LocalListener> listener_;
@@ -59,6 +71,7 @@ TEST_F(Listener, AnotherUidIsRefusedEvenWhereFilesAllowIt) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   EXPECT_EQ(connect_as(kNobody, path()), 2) << "the directory and the socket keep it out";
   ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
+  ASSERT_EQ(::chmod(directory().c_str(), 0777), 0);
   ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
   EXPECT_EQ(connect_as(kNobody, path()), 0) << "the connection must be closed without a word";
   EXPECT_EQ(connect_as(0, path()), 1);
@@ -67,6 +80,20 @@ TEST_F(Listener, AnotherUidIsRefusedEvenWhereFilesAllowIt) {
 TEST_F(Listener, TheSocketIsGoneAfterwards) {
   listener_->stop();
   EXPECT_NE(::access(path().c_str(), F_OK), 0);
+}
+
+TEST_F(Listener, ARemovedSocketIsThereAgain) {
+  ASSERT_EQ(::unlink(path().c_str()), 0);
+  EXPECT_TRUE(is_served_within_10_s());
+  ASSERT_TRUE(remove_tree(directory()).ok());
+  EXPECT_TRUE(is_served_within_10_s());
+}
+
+TEST_F(Listener, TheFileOfASuccessorIsLeftAlone) {
+  ASSERT_EQ(::unlink(path().c_str()), 0);
+  ASSERT_TRUE(write_file_atomic(path(), "another's").ok());
+  listener_->stop();
+  EXPECT_EQ(::access(path().c_str(), F_OK), 0);
 }
 
 TEST(PeerUids, UnknownPeersAreNobody) {
@@ -79,7 +106,7 @@ TEST(PeerUids, UnknownPeersAreNobody) {
 }
 
 TEST(ListenerPath, TooLongIsAnError) {
-  const auto opened = LocalListener::open("/tmp/" + std::string(200, 'x'), {});
+  const auto opened = LocalListener::open("/tmp/" + std::string(200, 'x'), {}, {});
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
 }
