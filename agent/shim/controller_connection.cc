@@ -55,20 +55,20 @@ std::string own_address(int fd) {
   return text;
 }
 
-Outcome wait_for(int fd, short events, int64_t deadline_ms, const std::string& what) {
+Outcome wait_for(int fd, short events, int64_t patience_ms, const std::string& what) {
   const SystemClock clock;
+  const int64_t deadline_ms = clock.monotonic_ms() + patience_ms;
   for (;;) {
     pollfd wait{fd, events, 0};
     const int64_t left = std::max<int64_t>(0, deadline_ms - clock.monotonic_ms());
     const int ready = ::poll(&wait, 1, static_cast<int>(left));
     if (ready > 0) return Ok{};
     if (ready < 0 && errno == EINTR) continue;
-    return Error{ErrorCode::kUnavailable,
-                 what + " within " + std::to_string(step::kStepPatienceMs) + " ms"};
+    return Error{ErrorCode::kUnavailable, what + " within " + std::to_string(patience_ms) + " ms"};
   }
 }
 
-Result<UniqueFd> connect_to(const Address& address, int64_t deadline_ms) {
+Result<UniqueFd> connect_to(const Address& address) {
   const int family = address.storage.ss_family;
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno_error("cannot create a socket");
@@ -79,7 +79,7 @@ Result<UniqueFd> connect_to(const Address& address, int64_t deadline_ms) {
   if (::connect(fd.get(), target, address.length) != 0 && errno != EINPROGRESS) {
     return errno_error("cannot connect");
   }
-  HP_TRY(wait_for(fd.get(), POLLOUT, deadline_ms, "no connection"));
+  HP_TRY(wait_for(fd.get(), POLLOUT, step::kConnectPatienceMs, "no connection"));
   int error = 0;
   socklen_t size = sizeof(error);
   ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -90,9 +90,8 @@ Result<UniqueFd> connect_to(const Address& address, int64_t deadline_ms) {
 }  // namespace
 
 Result<FrameStream> join_step(const TaskSettings& settings) {
-  const int64_t deadline = SystemClock().monotonic_ms() + step::kStepPatienceMs;
   HP_TRY_ASSIGN(const Address address, parse_address(settings.host, settings.port));
-  HP_TRY_ASSIGN(UniqueFd fd, connect_to(address, deadline));
+  HP_TRY_ASSIGN(UniqueFd fd, connect_to(address));
   step::Hello hello;
   hello.token = settings.token;
   hello.task = settings.rank;
@@ -104,7 +103,7 @@ Result<FrameStream> join_step(const TaskSettings& settings) {
   FrameStream stream(std::move(fd));
   HP_TRY(stream.send(step::encode(step::ToController(hello))));
   for (;;) {
-    HP_TRY(wait_for(stream.fd(), POLLIN, deadline, "no answer"));
+    HP_TRY(wait_for(stream.fd(), POLLIN, step::kAnswerPatienceMs, "no answer"));
     HP_TRY_ASSIGN(const auto packet, stream.receive());
     if (!packet) continue;
     HP_TRY_ASSIGN(const step::ToShim message, step::decode_to_shim(*packet));

@@ -10,8 +10,8 @@
 
 namespace hpctl::shim {
 
-// Connects, says Hello and waits for Welcome; all within step::kStepPatienceMs. The error says what
-// did not answer.
+// Connects, says Hello and waits for Welcome, each within its time (common/base/step_protocol.h).
+// The error says what did not answer.
 Result<FrameStream> join_step(const TaskSettings& settings);
 
 // A TCP port that is free on this node at this moment; 0 when there is none.

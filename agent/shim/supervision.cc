@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kFinishGraceMs = 1'000;
 constexpr int64_t kSweepTimeoutMs = 3'000;
+constexpr int64_t kSweepAgainMs = 100;
 
 bool from_slurm(const signalfd_siginfo& info) {
   return static_cast<pid_t>(info.ssi_pid) == ::getppid();
@@ -54,12 +55,14 @@ void Supervision::run() {
     wait();
     read_signals();
     kill_overdue();
+    if (has_unconfirmed_stop()) confirm_stop();
   }
 }
 
 void Supervision::wait() {
   int64_t timeout = -1;
   if (kill_at_ms_ != 0) timeout = std::max<int64_t>(0, kill_at_ms_ - clock_.monotonic_ms());
+  if (has_unconfirmed_stop()) timeout = kSweepAgainMs;
   pollfd waits[2] = {{signals_.get(), POLLIN, 0}, {-1, POLLIN, 0}};
   if (controller_) {
     waits[1].fd = controller_->fd();
@@ -138,11 +141,9 @@ void Supervision::on(const step::Release& order) {
   release();
 }
 
+// What does not die at once is looked for again, up to the controller's own deadline.
 void Supervision::confirm_stop() {
-  if (!kill_marked(mark(), kSweepTimeoutMs)) {
-    say("processes of generation " + std::to_string(generation_) + " cannot be ended");
-    return;  // the controller's own deadline decides
-  }
+  if (!kill_marked(mark(), kSweepTimeoutMs)) return;
   const uint64_t generation = *std::exchange(stopping_, std::nullopt);
   const uint16_t port = settings_.rank == 0 ? find_free_port() : 0;
   report(step::Stopped{generation, port});

@@ -45,6 +45,7 @@ class Supervision {
   void program_ended(int status);
   void end_program(int64_t grace_ms);
   void kill_overdue();
+  bool has_unconfirmed_stop() const { return stopping_ && pid_ <= 0; }
   void confirm_stop();
   [[noreturn]] void finish();
   void release();

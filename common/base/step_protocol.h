@@ -5,7 +5,7 @@
 //
 //   shim                          controller
 //   Hello{token, ...}      ->
-//                          <-     Welcome           within kStepPatienceMs, else the shim does
+//                          <-     Welcome           within kAnswerPatienceMs, else the shim does
 //                          without
 //                          <-     Start{1}          once every task of the step has said Hello
 //   Started                ->
@@ -27,8 +27,10 @@
 namespace hpctl::step {
 
 inline constexpr uint32_t kProtocolVersion = 1;
-// How long a task waits for its step's controller before it runs without supervision.
-inline constexpr int64_t kStepPatienceMs = 1'000;
+// How long a task waits for its step's controller before it runs without supervision: for a
+// connection, which the kernel accepts, and for the answer, which a busy machine may delay.
+inline constexpr int64_t kConnectPatienceMs = 1'000;
+inline constexpr int64_t kAnswerPatienceMs = 5'000;
 
 // Environment by which plugin, shim and controller find each other; the program does not see it.
 // The first two travel from srun to the nodes, which with --export=NONE only SLURM_* does.

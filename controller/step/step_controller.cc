@@ -49,6 +49,13 @@ std::string StepController::hello(const Hello& hello, int64_t now_ms) {
   return "";
 }
 
+void StepController::gave_up(const Hello& hello) {
+  if (begun_ || released_) return;
+  const std::string who = "task " + std::to_string(hello.task) + " on " + hello.node;
+  outlet_.say(who + " was not answered in time; the step runs without restarts");
+  release(who + " runs without supervision");
+}
+
 void StepController::begin(int64_t now_ms) {
   begun_ = true;
   JobSpec spec;
@@ -149,13 +156,21 @@ void StepController::tick(int64_t now_ms) {
     outlet_.say(missing + " tasks of the step did not report within " +
                 std::to_string(kAssemblyTimeoutMs / 1000) + " s; the step runs without restarts");
   }
-  const auto due = begun_ ? core::next_deadline(state_) : std::nullopt;
+  const auto due = begun_ ? core_deadline() : std::nullopt;
   if (due && now_ms >= *due) feed(core::Tick{}, now_ms);
+}
+
+std::optional<int64_t> StepController::core_deadline() const {
+  auto due = core::next_deadline(state_);
+  for (const auto& [number, task] : tasks_) {
+    if (due && task.connected && task.stop) due = std::max(*due, task.stop_until_ms);
+  }
+  return due;
 }
 
 std::optional<int64_t> StepController::next_deadline() const {
   if (tasks_.empty() || released_) return std::nullopt;
-  return begun_ ? core::next_deadline(state_) : std::optional<int64_t>(assembly_deadline_ms_);
+  return begun_ ? core_deadline() : std::optional<int64_t>(assembly_deadline_ms_);
 }
 
 // ---- the core -----------------------------------------------------------------------------------
@@ -190,7 +205,7 @@ void StepController::step(core::EventBody body, int64_t now_ms) {
     return;
   }
   tell_change(state_before, restarts_before);
-  for (const core::Action& action : result.actions) perform(action);
+  for (const core::Action& action : result.actions) perform(action, now_ms);
 }
 
 void StepController::tell_change(core::JobState before, int64_t restarts_before) {
@@ -219,7 +234,7 @@ void StepController::tell_change(core::JobState before, int64_t restarts_before)
   }
 }
 
-void StepController::perform(const core::Action& action) {
+void StepController::perform(const core::Action& action, int64_t now_ms) {
   if (const auto* launch_order = std::get_if<core::LaunchNode>(&action.body)) {
     launch(action, launch_order->node);
   } else if (std::holds_alternative<core::FindCheckpoint>(action.body)) {
@@ -229,7 +244,7 @@ void StepController::perform(const core::Action& action) {
   } else if (const auto* start_order = std::get_if<core::StartWorkers>(&action.body)) {
     start(action, *start_order);
   } else if (const auto* stop_order = std::get_if<core::StopWorkers>(&action.body)) {
-    stop(action, *stop_order);
+    stop(action, *stop_order, now_ms);
   } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
     outlet_.send(task_of(end->node),
                  Finish{job().state == core::JobState::kFinished ? 0 : decisive_.exit_code});
@@ -263,9 +278,11 @@ void StepController::start(const core::Action& action, const core::StartWorkers&
                            settings_.run_id, first.hello.address, first.free_port});
 }
 
-void StepController::stop(const core::Action& action, const core::StopWorkers& order) {
+void StepController::stop(const core::Action& action, const core::StopWorkers& order,
+                          int64_t now_ms) {
   const int32_t task = task_of(order.node);
   tasks_.at(task).stop = action.id;
+  tasks_.at(task).stop_until_ms = now_ms + kStopPatienceMs;
   outlet_.send(task, Stop{order.generation.value, kStopGraceMs});
 }
 

@@ -14,7 +14,7 @@
 namespace hpctl::step {
 namespace {
 
-constexpr int64_t kHelloTimeoutMs = 2'000;
+constexpr int64_t kHelloTimeoutMs = 5'000;
 
 bool same_token(const std::string& a, const std::string& b) {
   if (a.size() != b.size()) return false;
@@ -120,6 +120,8 @@ void StepServer::on_hello(Peer& peer, const std::string& packet) {
   peer.broken = true;
   if (hello == nullptr || !same_token(hello->token, token_)) return;  // a stranger; say nothing
   if (descriptors_.contains(hello->task)) return;
+  // A shim that waits says no more before it is welcome.
+  if (!peer.stream.receive().ok()) return controller_.gave_up(*hello);
   peer.task = hello->task;
   descriptors_[hello->task] = peer.stream.fd();
   peer.broken = false;

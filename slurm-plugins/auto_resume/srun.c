@@ -20,7 +20,7 @@
 #include "slurm-plugins/auto_resume/clash.h"
 #include "slurm-plugins/auto_resume/options.h"
 
-enum { TOKEN_BYTES = 32, LISTENER_FD = 3, LIFELINE_FD = 4, FIRST_FREE_FD = 5, PATIENCE_MS = 1000 };
+enum { TOKEN_BYTES = 32, LISTENER_FD = 3, LIFELINE_FD = 4, FIRST_FREE_FD = 5, PATIENCE_MS = 5000 };
 
 // srun's end of the lifeline: kept open, and closed by nobody but the end of srun.
 static int lifeline = -1;

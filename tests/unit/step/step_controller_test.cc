@@ -43,6 +43,16 @@ class Step : public Outlet {
     controller_.lost(task, now_);
     settle();
   }
+  // Its program is ended by nobody.
+  void make_deaf(int32_t task) { deaf_ = task; }
+  void give_up(int32_t task) {
+    Hello hello;
+    hello.task = task;
+    hello.node = "node0";
+    controller_.gave_up(hello);
+    settle();
+  }
+  int64_t now() const { return now_; }
   void end_by_slurm(int32_t task) {
     controller_.message(task, Ending{15}, now_);
     settle();
@@ -78,7 +88,7 @@ class Step : public Outlet {
       if (const auto* start = std::get_if<Start>(&message)) {
         generation_[task] = start->generation;
         controller_.message(task, Started{start->generation, pid(task)}, now_);
-      } else if (const auto* stop = std::get_if<Stop>(&message)) {
+      } else if (const auto* stop = std::get_if<Stop>(&message); stop != nullptr && task != deaf_) {
         const auto port = static_cast<uint16_t>(task == 0 ? 5000 + stop->generation : 0);
         controller_.message(task, Stopped{stop->generation, port}, now_);
       }
@@ -91,6 +101,7 @@ class Step : public Outlet {
   std::vector<std::pair<int32_t, ToShim>> pending_;
   std::vector<std::string> said_;
   int64_t now_ = 1'000;
+  int32_t deaf_ = -1;
 };
 
 TEST(StepControllerTest, NothingStartsBeforeTheLastTaskIsThere) {
@@ -212,6 +223,31 @@ TEST(StepControllerTest, ATaskThatNeverReportsReleasesTheOthers) {
   EXPECT_THAT(step.said(), ElementsAre(HasSubstr("1 tasks of the step did not report")));
   step.hello(1);  // late
   EXPECT_EQ(step.got<Release>(1).size(), 1);
+}
+
+TEST(StepControllerTest, ATaskThatGaveUpWaitingReleasesTheOthers) {
+  Step step(3);
+  step.hello(0);
+  step.give_up(2);
+  EXPECT_EQ(step.got<Release>(0).size(), 1);
+  EXPECT_THAT(step.said(), ElementsAre(HasSubstr("task 2 on node0 was not answered in time")));
+  step.hello(1);
+  EXPECT_EQ(step.got<Release>(1).size(), 1);
+  EXPECT_TRUE(step.got<Start>(1).empty());
+}
+
+// It cannot be brought back, unlike a node.
+TEST(StepControllerTest, AProgramMayTakeAMinuteToDie) {
+  Step step(2);
+  step.hello_all();
+  step.make_deaf(1);
+  const int64_t ordered = step.now();
+  step.exit(0, 3);
+  ASSERT_EQ(step.got<Stop>(1).size(), 1);
+  step.next_deadline();
+  EXPECT_EQ(step.now() - ordered, kStopPatienceMs);
+  for (int i = 0; i < 4 && step.got<Finish>(0).empty(); ++i) step.next_deadline();
+  EXPECT_EQ(step.got<Finish>(0).size(), 1);
 }
 
 TEST(StepControllerTest, ALostShimEndsTheStepBecauseSlurmStartsItOnlyOnce) {

@@ -30,11 +30,13 @@ class StepServerTest : public ::testing::Test {
     srun_.reset(ends[1]);
     server_ = std::make_unique<StepServer>(std::move(listener), UniqueFd(ends[0]), "right",
                                            StepSettings{"7.0", 20});
-    thread_ = std::thread([this] { server_->run(); });
   }
   void TearDown() override {
     srun_.reset();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
+  }
+  void serve() {
+    thread_ = std::thread([this] { server_->run(); });
   }
 
   FrameStream connect() {
@@ -68,6 +70,7 @@ class StepServerTest : public ::testing::Test {
   sockaddr* generic() { return reinterpret_cast<sockaddr*>(&address_); }
 
   static inline const int kWelcome = static_cast<int>(ToShim(Welcome{}).index());
+  static inline const int kRelease = static_cast<int>(ToShim(Release{}).index());
   static inline const int kStart = static_cast<int>(ToShim(Start{}).index());
   sockaddr_in address_{};
   UniqueFd srun_;
@@ -76,6 +79,7 @@ class StepServerTest : public ::testing::Test {
 };
 
 TEST_F(StepServerTest, WhoeverDoesNotBeginWithTheTokenIsClosed) {
+  serve();
   FrameStream silent = connect();
   for (const std::string& first : {hello("wrong", 0), hello("", 0), hello("right!", 0),
                                    encode(ToController(Started{1, 1})), std::string("garbage")}) {
@@ -87,6 +91,7 @@ TEST_F(StepServerTest, WhoeverDoesNotBeginWithTheTokenIsClosed) {
 }
 
 TEST_F(StepServerTest, StrangersDoNotDisturbTheStep) {
+  serve();
   FrameStream first = connect();
   ASSERT_TRUE(first.send(hello("right", 0)).ok());
   EXPECT_EQ(next(first), kWelcome);
@@ -100,7 +105,21 @@ TEST_F(StepServerTest, StrangersDoNotDisturbTheStep) {
   EXPECT_EQ(next(second), kStart);
 }
 
+// The last one's Hello is read after that task has gone on without us.
+TEST_F(StepServerTest, AnAnswerThatIsTooLateDoesNotBeginTheStep) {
+  FrameStream first = connect();
+  ASSERT_TRUE(first.send(hello("right", 0)).ok());
+  {
+    FrameStream second = connect();
+    ASSERT_TRUE(second.send(hello("right", 1)).ok());
+  }
+  serve();
+  EXPECT_EQ(next(first), kWelcome);
+  EXPECT_EQ(next(first), kRelease);
+}
+
 TEST_F(StepServerTest, EndsWithSrun) {
+  serve();
   FrameStream task = connect();
   ASSERT_TRUE(task.send(hello("right", 0)).ok());
   EXPECT_EQ(next(task), kWelcome);
@@ -108,7 +127,6 @@ TEST_F(StepServerTest, EndsWithSrun) {
   thread_.join();
   server_.reset();
   EXPECT_EQ(next(task), -1);
-  thread_ = std::thread([] {});
 }
 
 }  // namespace
