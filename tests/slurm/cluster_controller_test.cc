@@ -27,7 +27,8 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 constexpr char kHead[] = "head";
-const TrainingJob kTraining{.name = "slurm", .steps = 80, .checkpoint_every = 10};
+const TrainingJob kTraining{
+    .name = "slurm", .steps = 80, .checkpoint_every = 10, .hang_timeout = "10m"};
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -122,16 +123,20 @@ TEST_F(ClusterController, KilledServiceAndKilledController) {
   const SlurmJob spec{.training = kTraining};
   const JobId job = start(spec);
   ASSERT_FALSE(HasFailure());
-  EXPECT_THAT(http_get("/healthz"), HasSubstr("hpctl_controller_up 1"));
-  EXPECT_THAT(http_get("/metrics"), HasSubstr("hpctl_cluster_jobs_serving 1"));
-  const json before = status(job);
-  kill_service();
-  start_service();
-  EXPECT_EQ(controller(job).epoch, 1U) << "started twice";
-  ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
-  const auto succeeded = [&] { return controller(job).epoch == 2; };
-  EXPECT_TRUE(wait_until(home_.directory(), succeeded, seconds(30)));
-  expect_node(job, kHead);
+  json before;
+  {
+    const HeldTraining held = hold(job);
+    EXPECT_THAT(http_get("/healthz"), HasSubstr("hpctl_controller_up 1"));
+    EXPECT_THAT(http_get("/metrics"), HasSubstr("hpctl_cluster_jobs_serving 1"));
+    before = status(job);
+    kill_service();
+    start_service();
+    EXPECT_EQ(controller(job).epoch, 1U) << "started twice";
+    ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+    const auto succeeded = [&] { return controller(job).epoch == 2; };
+    EXPECT_TRUE(wait_until(home_.directory(), succeeded, seconds(30)));
+    expect_node(job, kHead);
+  }
   expect_exact_finish(job, spec);
   EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
   EXPECT_EQ(controller(job).epoch, 2U);
@@ -143,8 +148,13 @@ TEST_F(ClusterController, LostHead) {
   const JobId job = start(spec);
   ASSERT_FALSE(HasFailure());
   const json before = status(job);
-  kill_service();
-  ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+  {
+    const HeldTraining held = hold(job);
+    kill_service();
+    ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+    const auto succeeded = [&] { return controller(job).node != kHead; };
+    EXPECT_TRUE(wait_until(home_.directory(), succeeded, seconds(60)));
+  }
   expect_exact_finish(job, spec);
   EXPECT_NE(controller(job).node, kHead);
   EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
@@ -215,7 +225,9 @@ TEST_F(ClusterController, CancelledBySlurm) {
   slurm({"scancel", to_string(job)});
   const auto gone = [&] { return slurm_state(job).empty(); };
   EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(60))) << slurm_state(job);
-  EXPECT_EQ(status(job)["state"], "CANCELLED");
+  // Slurm, which leaves the job 5 s, may be done before its controller here.
+  const auto cancelled = [&] { return status(job)["state"] == "CANCELLED"; };
+  EXPECT_TRUE(wait_until(home_.directory(), cancelled, seconds(60))) << status(job);
   const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
   EXPECT_TRUE(wait_until(home_.directory(), ended, seconds(60))) << read_file(log()).value();
 }
@@ -241,9 +253,11 @@ TEST_F(ClusterController, TwoUsersSubmitTrainFinishAtOnce) {
   ASSERT_EQ(::mkdir(theirs.c_str(), 0700), 0);
   ASSERT_EQ(::chown(theirs.c_str(), kNobody, kNobody), 0);
   const std::string file = home_.directory() + "/nobody.yaml";
+  const std::string gate = home_.directory() + "/gate";
   ASSERT_TRUE(write_file_atomic(file,
                                 "name: nobodys\nnodes: 2\nslurm: {partition: main}\n"
-                                "workload: {command: [sh, -c, 'id -u; sleep 5']}\n")
+                                "workload: {command: [sh, -c, 'until [ -e " +
+                                    gate + " ]; do sleep 0.1; done']}\n")
                   .ok());
   ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
   const auto hpctl = [&](std::vector<std::string> words) {
@@ -272,6 +286,7 @@ TEST_F(ClusterController, TwoUsersSubmitTrainFinishAtOnce) {
   ASSERT_EQ(::stat(("/proc/" + pid).c_str(), &process), 0);
   const std::string credentials = read_file("/proc/" + pid + "/status").value();
   EXPECT_THAT(credentials, HasSubstr("Uid:\t65534\t65534\t65534\t65534"));
+  ASSERT_TRUE(write_file_atomic(gate, "").ok());
   const auto finished = [&] { return state()["state"] == "FINISHED"; };
   EXPECT_TRUE(wait_until(theirs, finished, seconds(60))) << state();
   for (const char* node : {"n1", "n2", "n3", "n4"}) {  // of root alone each node has its own

@@ -155,13 +155,11 @@ TEST_F(Hpslurm, ARequeueIsDoneOnceAndKeepsAwayFromTheNode) {
 
 TEST_F(Hpslurm, SignalsReachTheBatchScriptOrTheSteps) {
   auto submission = batch(
-      "trap 'echo script' USR1; srun sh -c 'trap \"echo step\" USR1; while :; do sleep .1; "
-      "done' & while :; do sleep .1; done");
+      "trap 'echo script' USR1; srun sh -c 'trap \"echo step\" USR1; echo ready; "
+      "while :; do sleep .1; done' & while :; do sleep .1; done");
   const JobId id = submit(submission);
   ASSERT_TRUE(await_state(id, "RUNNING"));
-  ASSERT_TRUE(await([&] {
-    return run_command("squeue -hs -j " + to_string(id)).out.find(".0") != std::string::npos;
-  }));
+  ASSERT_TRUE(await([&] { return output(id) == "ready\n"; })) << output(id);
   ASSERT_TRUE(await([&] {
     EXPECT_TRUE(client_.signal(id, SIGUSR1, true).ok());
     return output(id).find("script") != std::string::npos;

@@ -40,13 +40,16 @@ TEST_F(SlurmJobs, KilledWorkerAndAgent) {
   ASSERT_TRUE(home_.wait_for_step(job, 50, seconds(90)));
   EXPECT_NE(causes(job, "WorkerExited").find("SIGKILL"), std::string::npos);
   // The agent proper: its holder starts it again, and training does not notice.
-  const json second = status(job);
-  ASSERT_TRUE(end_process(node_pid(second, 0, "agent_pid")));
-  const auto another_agent = [&] {
-    return node_pid(status(job), 0, "agent_pid") != node_pid(second, 0, "agent_pid");
-  };
-  EXPECT_TRUE(wait_until(home_.directory(), another_agent, seconds(90)));
-  EXPECT_EQ(status(job)["generation"], second["generation"]);
+  {
+    const HeldTraining held = hold(job);
+    const json second = status(job);
+    ASSERT_TRUE(end_process(node_pid(second, 0, "agent_pid")));
+    const auto another_agent = [&] {
+      return node_pid(status(job), 0, "agent_pid") != node_pid(second, 0, "agent_pid");
+    };
+    EXPECT_TRUE(wait_until(home_.directory(), another_agent, seconds(90)));
+    EXPECT_EQ(status(job)["generation"], second["generation"]);
+  }
   expect_exact_finish(job, spec);
 }
 
@@ -79,12 +82,15 @@ TEST_F(SlurmJobs, CancelByHpctlAndByScancel) {
 TEST_F(SlurmJobs, TwoAtOnceOneOfThemAtItsTimeLimit) {
   const std::string checkpoints = home_.directory() + "/checkpoints";
   const SlurmJob endless{.training = {.name = "endless", .steps = 1000000},
-                         .slurm = "{partition: other, time: 1}",
+                         .slurm = "{partition: other, time: 5}",
                          .checkpoint_dir = checkpoints};
   const JobId limited = start(endless, 1);
   const SlurmJob spec;
   const JobId job = start(spec);
   ASSERT_FALSE(HasFailure());
+  // Of a limit of 1 min Slurm warns at any moment of its first 30 s, also before the first step.
+  ASSERT_EQ(slurm({"scontrol", "update", "jobid=" + to_string(limited), "TimeLimit=1"}).exit_code,
+            0);
   expect_exact_finish(job, spec);
   const auto gone = [&] { return slurm_state(limited).empty(); };
   EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(110))) << slurm_state(limited);

@@ -2,7 +2,9 @@
 // Lost nodes on a real Slurm: a spare takes over, a node that was cut off comes back, and
 // the batch node is lost both ways.
 #include <gtest/gtest.h>
+#include <poll.h>
 
+#include "common/base/pidfd.h"
 #include "tests/slurm/slurm_test.h"
 
 namespace hpctl::testing {
@@ -33,13 +35,29 @@ TEST_F(NodeLoss, CutAndHealedNodeNeverContinuesTheOldGeneration) {
   ASSERT_FALSE(HasFailure());
   const std::string victim = other_active_node(job);
   ASSERT_NE(victim, "");
+  std::vector<UniqueFd> old_workers;
+  for (const json& worker : workers_on(status(job), victim)) {
+    old_workers.push_back(open_pidfd(worker["pid"].get<pid_t>()));
+  }
+  ASSERT_EQ(old_workers.size(), 2U);
   cluster("cut", victim);
-  const auto moved_on = [&] { return status(job)["generation"].get<int>() >= 2; };
-  EXPECT_TRUE(wait_until(home_.directory(), moved_on, seconds(60)));
-  // Not an awaited event but the fault itself: the node is away for 30 s.
-  wait_until(
-      home_.directory(), [] { return false; }, seconds(30));
-  cluster("heal", victim);
+  const auto moved_on = [&] {
+    const json now = status(job);
+    return now["generation"].get<int>() >= 2 && now["state"] == "RUNNING";
+  };
+  ASSERT_TRUE(wait_until(home_.directory(), moved_on, seconds(60)));
+  {
+    const HeldTraining held = hold(job);
+    // Not an awaited event but the fault itself: the node is away for 30 s.
+    wait_until(
+        home_.directory(), [] { return false; }, seconds(30));
+    cluster("heal", victim);
+    for (const UniqueFd& worker : old_workers) {
+      pollfd ended{worker.get(), POLLIN, 0};
+      EXPECT_EQ(::poll(&ended, 1, 90'000), 1) << "a worker of the old generation runs on";
+    }
+    EXPECT_EQ(status(job)["state"], "RUNNING") << "that was to be seen during the next generation";
+  }
   expect_exact_finish(job, spec);
   expect_only_slurmd_on(victim);
 }

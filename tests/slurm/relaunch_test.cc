@@ -78,15 +78,10 @@ TEST_F(Relaunch, SlurmctldIsAwayWhenAHolderDies) {
   SlurmJob spec;
   const JobId job = start(spec);
   ASSERT_FALSE(HasFailure());
+  const HeldTraining held = hold(job);
   const json before = status(job);
-  // slurmctld saves its state every 5 s; killed before, it has never heard of the job.
-  const auto saved = [&] {
-    return slurm({"sh", "-c",
-                  "find \"$HPCTL_TEST_CLUSTER/state/job_state\" -newer '" + home_.directory() +
-                      "/job.yaml'"})
-               .out.find("job_state") != std::string::npos;
-  };
-  ASSERT_TRUE(wait_until(home_.directory(), saved, seconds(20)));
+  await_saved(job);
+  ASSERT_FALSE(HasFailure());
   {
     const StoppedDaemon slurmctld("slurmctld");
     ASSERT_TRUE(end_process(node_pid(before, 1, "holder_pid")));

@@ -118,6 +118,7 @@ TEST_F(Replacement, ARebootThatDoesNotMendIsFollowedByAReplacement) {
   const std::string victim = other_active_node(job);
   const std::string before = instance_of(victim);
   const size_t told = reasons_set(victim).size();
+  const HeldTraining held = hold(job);
   break_devices(victim);
   kill_a_worker_on(job, victim);
   expect_exact_finish(job, spec, 2 * kWithReplacement);
@@ -159,6 +160,7 @@ TEST_F(Replacement, AnOperatorHasANodeRebooted) {
   const std::string victim = other_active_node(job);
   const std::string before = instance_of(victim);
   const size_t told = reasons_set(victim).size();
+  const HeldTraining held = hold(job);
   const auto asked = home_.hpctl({"nodes", "reboot", victim, "--reason", "a new driver"});
   EXPECT_EQ(asked.out,
             victim + " of job " + to_string(job) + " is to be rebooted once its work has left\n")
@@ -180,6 +182,7 @@ TEST_F(Replacement, SomebodyElseWantsARebootOfTheBatchNode) {
   const std::string victim = batch_node(job);
   const std::string before = instance_of(victim);
   const size_t told = reasons_set(victim).size();
+  const HeldTraining held = hold(job);
   ASSERT_EQ(
       slurm({"scontrol", "update", "nodename=" + victim, "state=fail", "reason=Action:Reboot"})
           .exit_code,

@@ -3,12 +3,14 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/pidfd.h"
 #include "tests/slurm/slurm_cluster.h"
 
 namespace hpctl::testing {
@@ -51,6 +53,14 @@ json node_of(const json& status, const std::string& name) {
   return nullptr;
 }
 
+std::vector<json> workers_on(const json& status, const std::string& node) {
+  std::vector<json> workers;
+  for (const json& worker : status["workers"]) {
+    if (worker["node"] == node && worker["state"] == "running") workers.push_back(worker);
+  }
+  return workers;
+}
+
 void SlurmTest::bring_up(const std::string& options) {
   g_cluster = std::make_unique<test::SlurmCluster>("--nodes " + std::to_string(kNodes) +
                                                    " --netns --slurmd-timeout 20 " + options);
@@ -81,6 +91,12 @@ void SlurmTest::TearDown() {
   EXPECT_TRUE(wait_until(home_.directory(), clean, kLong))
       << slurm({"sinfo", "-N"}).out << slurm({"squeue"}).out;
 }
+
+HeldTraining::HeldTraining(pid_t worker) : process_(open_pidfd(worker)) {
+  EXPECT_EQ(signal_pidfd(process_, SIGSTOP), 0) << "worker " << worker;
+}
+
+HeldTraining::~HeldTraining() { signal_pidfd(process_, SIGCONT); }
 
 StoppedDaemon::StoppedDaemon(const std::string& name) : name_(name) {
   test::SlurmCluster::must("stop " + name_);
@@ -125,6 +141,16 @@ std::string SlurmTest::slurm_state(JobId job) {
   if (!lines.empty()) return lines[0];
   const bool unknown = answer.err.find("Invalid job id specified") != std::string::npos;
   return answer.exit_code == 0 || unknown ? "" : "?";
+}
+
+void SlurmTest::await_saved(JobId job) const {
+  const auto saved = [] {
+    return slurm({"sh", "-c", "stat -c %y \"$HPCTL_TEST_CLUSTER/state/job_state\""}).out;
+  };
+  const std::string before = saved();
+  ASSERT_EQ(slurm({"scontrol", "update", "jobid=" + to_string(job), "nice=1"}).exit_code, 0);
+  ASSERT_TRUE(wait_until(
+      home_.directory(), [&] { return saved() != before; }, seconds(60)));
 }
 
 std::string SlurmTest::undisturbed_digest(const SlurmJob& job) {
@@ -184,6 +210,15 @@ void SlurmTest::expect_exact_finish(JobId job, const SlurmJob& spec, seconds lim
   };
   EXPECT_TRUE(wait_until(home_.directory(), gone, kLong))
       << "Slurm still has the job as " << slurm_state(job);
+}
+
+HeldTraining SlurmTest::hold(JobId job) const {
+  const json now = status(job);
+  for (const json& worker : now["workers"]) {
+    if (worker["state"] == "running") return HeldTraining(worker["pid"].get<pid_t>());
+  }
+  ADD_FAILURE() << "no worker runs: " << now;
+  return HeldTraining(0);
 }
 
 std::string SlurmTest::diagnosis(JobId job) const {

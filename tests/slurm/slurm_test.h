@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/fd.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 
@@ -16,7 +17,9 @@ namespace hpctl::testing {
 
 // The job that Slurm tests run: the one of the integration tests, with sections for Slurm.
 struct SlurmJob {
-  TrainingJob training{.name = "slurm", .steps = 160, .checkpoint_every = 10};
+  // One that a test holds does not hang (HeldTraining).
+  TrainingJob training{
+      .name = "slurm", .steps = 160, .checkpoint_every = 10, .hang_timeout = "10m"};
   std::string nodes = "2";
   std::string slurm = "{partition: main, exclusive: true}";
   std::string on_node_loss = {};  // "" = the default
@@ -24,6 +27,19 @@ struct SlurmJob {
   std::string more = {};  // further sections
 
   std::string yaml() const;
+};
+
+// Training stands still, however fast the machine is, up to the end of the scope: a worker is
+// stopped, and the others wait for it. A restart ends it with its generation.
+class HeldTraining {
+ public:
+  explicit HeldTraining(pid_t worker);
+  ~HeldTraining();
+  HeldTraining(const HeldTraining&) = delete;
+  HeldTraining& operator=(const HeldTraining&) = delete;
+
+ private:
+  UniqueFd process_;
 };
 
 class SlurmTest : public ::testing::Test {
@@ -49,6 +65,9 @@ class SlurmTest : public ::testing::Test {
   // JobState as squeue prints it with %T; "" = Slurm has no such job in its queue any more; "?" =
   // it did not answer.
   static std::string slurm_state(JobId job);
+  // slurmctld saves its state every few seconds, and one that is killed before has never heard of
+  // what is newer. Waits until it has saved the job as it is now.
+  void await_saved(JobId job) const;
   // Digest of the newest checkpoint after an undisturbed local run of `job`; computed once per
   // number of steps.
   static std::string undisturbed_digest(const SlurmJob& job);
@@ -63,6 +82,8 @@ class SlurmTest : public ::testing::Test {
   // FINISHED, with the weights of an undisturbed run, and Slurm has let go of the nodes.
   void expect_exact_finish(JobId job, const SlurmJob& spec,
                            std::chrono::seconds limit = std::chrono::seconds(120));
+  // By one of the workers that train now.
+  HeldTraining hold(JobId job) const;
   // All that a person would look at.
   std::string diagnosis(JobId job) const;
   // Causes of all events of this type, a line each.
@@ -86,5 +107,7 @@ class StoppedDaemon {
 
 // The node of the status document with this name; null when there is none.
 nlohmann::json node_of(const nlohmann::json& status, const std::string& name);
+// The workers of the status document that run on this node.
+std::vector<nlohmann::json> workers_on(const nlohmann::json& status, const std::string& node);
 
 }  // namespace hpctl::testing
