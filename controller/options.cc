@@ -56,6 +56,7 @@ For one job of a cluster, in place of --home:
   --listen IP:PORT       where agents and hpctl reach it with the job's token, DIR/token (default:
                          this node's address, any free port)
   --successor            take over from a controller that does not answer; an agent starts it so
+  --told-to-end          as if SIGTERM came at once: the batch script got one before this ran
   --at HOST:PORT         have the cluster controller there run it, and stay in its place: until the
                          job's verdict, cancelling the job on SIGTERM; where that one does not
                          answer, run it here
@@ -137,6 +138,8 @@ bool take_flag(ControllerOptions& options, const std::string& name) {
     options.detach = true;
   } else if (name == "--successor") {
     options.successor = true;
+  } else if (name == "--told-to-end") {
+    options.told_to_end = true;
   } else if (name == "--cluster") {
     options.cluster = true;
   } else {

@@ -23,6 +23,7 @@ struct ControllerOptions {
   std::vector<std::string> nodes;  // of the job; empty = as its last controller had them
   std::string scheduler;           // kSchedulerSlurm, kSchedulerNone; "" = as the last one, slurm
   std::string listen;              // IP:PORT; "" = the node's address, any port
+  bool told_to_end = false;        // a signal that was meant for it came before it did
   bool successor = false;          // of a controller that does not answer; never the first
   std::string programs;            // where the job's nodes find hpagent; "" = beside this program
   std::string cluster_at;  // HOST:PORT of the cluster controller that is to run it; "" = here

@@ -146,6 +146,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
 int run_controller(const ControllerOptions& options) {
   set_log_component("controller");
   const UniqueFd signals = take_signals();
+  if (options.told_to_end) ::kill(::getpid(), SIGTERM);
   if (options.job_dir.empty()) return run_home(options, signals);
   if (!options.cluster_at.empty()) {
     if (const auto exit_code = stand_in(options, signals)) return *exit_code;

@@ -23,6 +23,15 @@ refuse() {
   exit "$status"
 }
 
+controller=
+agents=
+status=
+told=
+# The time limit comes near, or somebody signals the job: the controller ends it in order, also one
+# that is yet to start, or the next one where this one was too young for a signal.
+trap 'told=--told-to-end; [ -z "$controller" ] || kill -TERM "$controller"' TERM
+trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
+
 # `hpctl submit` makes the same link; whoever comes first. An earlier job of this cluster with this
 # id is one that Slurm has forgotten (hpctl/submit_directory.h).
 link=$HPCTL_HOME/jobs/$job
@@ -67,13 +76,6 @@ blind=$(on_all_nodes /bin/sh -c 'cannot() { echo "node $SLURMD_NODENAME cannot $
 rm -f "$nonce_file"
 [ -z "$blind" ] || refuse 2 "$(echo "$blind" | sort | paste -sd';' | sed 's/;/; /g')"
 
-controller=
-agents=
-status=
-# The time limit comes near, or somebody signals the job: the controller ends it in order.
-trap '[ -z "$controller" ] || kill -TERM "$controller"' TERM
-trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
-
 # One srun for the agents of all nodes; the controller brings single ones back later.
 start_agents() {
   on_all_nodes ${container[@]+"${container[@]}"} /bin/sh -c \
@@ -105,9 +107,11 @@ verdict_of_job() {
 }
 
 for life in 1 2 3 4 5 6 7 8 9 10; do
+  passed=$told
   "$programs/hpcontroller" --job-dir "$job_dir" --job "$job" --nodes "$nodes" \
-    ${HPCTL_CLUSTER:+--at "$HPCTL_CLUSTER"} &
+    ${HPCTL_CLUSTER:+--at "$HPCTL_CLUSTER"} $passed &
   controller=$!
+  [ "$told" = "$passed" ] || kill -TERM "$controller"
   [ -n "$agents" ] || start_agents
   wait_for "$controller"
   status=$?

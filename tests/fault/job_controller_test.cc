@@ -73,6 +73,15 @@ TEST(JobController, ASignalCancelsTheJob) {
   EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs));
 }
 
+// The batch script was signalled before it.
+TEST(JobController, OneThatIsToldToEndFromTheStartCancelsTheJob) {
+  test::JobCluster cluster(gated_job());
+  const pid_t controller = cluster.start_controller("n0", {"--told-to-end"});
+  for (const std::string& node : cluster.nodes()) cluster.start_agent(node);
+  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
+  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs));
+}
+
 // As the batch script does it.
 TEST(JobController, StartedAgainOnItsNodeItGoesOnWithItsRows) {
   test::JobCluster cluster(gated_job());

@@ -18,6 +18,7 @@ namespace hpctl::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -134,6 +135,22 @@ TEST_F(BatchScript, HandsSignalsToTheController) {
   const CommandResult result = run();
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
   EXPECT_EQ(log_text("signal"), "TERM\n");
+}
+
+// During the look at the shared directories, and as the controller's process begins.
+TEST_F(BatchScript, ASignalBeforeTheControllerIsHandedToItWhenItStarts) {
+  program("hpcontroller", "echo \"$@\" >> " + log("controller") + "\n" + ends(1));
+  program("mkdir", "kill -TERM $PPID; exec /bin/mkdir \"$@\"");
+  EXPECT_EQ(run().exit_code, 1);
+  EXPECT_THAT(log_text("controller"), EndsWith(" --nodes n1,n2 --told-to-end\n"));
+}
+
+TEST_F(BatchScript, AControllerThatASignalKillsIsFollowedByOneThatIsTold) {
+  program("hpcontroller", "echo \"$@\" >> " + log("controller") +
+                              "\n[[ $* == *--told-to-end ]] && { " + ends(1) +
+                              "; }\nkill -TERM $PPID; exec sleep 60");
+  EXPECT_EQ(run().exit_code, 1);
+  EXPECT_THAT(log_text("controller"), EndsWith(" --nodes n1,n2 --told-to-end\n"));
 }
 
 TEST_F(BatchScript, AFailureBeforeARequeueCountsForNothing) {
