@@ -40,10 +40,8 @@ class FullDisk : public testing::Test {
   }
   void TearDown() override {
     stub_.reset();
+    if (!home_.empty()) ::umount2(home_.c_str(), MNT_DETACH);
     controller_.reset();
-    if (home_.empty()) return;
-    ::umount2(home_.c_str(), MNT_DETACH);
-    ::rmdir(home_.c_str());
   }
 
   void fill() {

@@ -19,19 +19,13 @@
 #include "common/rpc/job_channel.h"
 #include "common/rpc/spawn.h"
 #include "tests/fault/live_controller.h"
+#include "tests/support/processes.h"
 
 namespace hpctl::test {
 namespace {
 
 constexpr char kMark[] = "HPCTL_TEST_CLUSTER";
-constexpr int kEndTimeoutMs = 10'000;
-
-bool is_running(pid_t pid) {
-  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
-  if (!stat.ok()) return false;
-  const size_t name_end = stat->rfind(") ");
-  return name_end != std::string::npos && (*stat)[name_end + 2] != 'Z';
-}
+constexpr auto kCallTimeout = std::chrono::seconds(30);
 
 pid_t pid_in(const std::string& path) {
   const auto text = read_file(path, 64);
@@ -64,13 +58,9 @@ JobCluster::JobCluster(const JobSpec& spec)
 }
 
 JobCluster::~JobCluster() {
-  const auto none_left = [this] {
-    for (const pid_t pid : processes()) ::kill(pid, SIGKILL);
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    return processes().empty();
-  };
-  HP_CHECK(eventually(none_left, kEndTimeoutMs));
+  HP_CHECK(end_marked_processes(mark()));
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
   for (const std::string& node : nodes()) {
     [[maybe_unused]] const auto removed = remove_tree(paths(node).state());
   }
@@ -143,16 +133,13 @@ void JobCluster::kill_controller(uint64_t epoch) {
   HP_CHECK(text.ok());
   const auto record = controller_record_from_json(*text);
   HP_CHECK(record.ok());
-  const auto pid = static_cast<pid_t>(record->pid);
-  ::kill(pid, SIGKILL);
-  HP_CHECK(eventually([pid] { return !is_running(pid); }, kEndTimeoutMs));
+  HP_CHECK(kill_process(static_cast<pid_t>(record->pid)));
 }
 
 void JobCluster::kill_holder(const std::string& node) {
   const pid_t pid = pid_in(paths(node).node_lock(job_, node));
   HP_CHECK(pid > 0);
-  ::kill(pid, SIGKILL);
-  HP_CHECK(eventually([pid] { return !is_running(pid); }, kEndTimeoutMs));
+  HP_CHECK(kill_process(pid));
 }
 
 std::optional<int> JobCluster::wait_for(pid_t child, int timeout_ms) {
@@ -182,7 +169,7 @@ std::unique_ptr<v1::Controller::Stub> JobCluster::stub() const {
 
 std::optional<v1::JobStatus> JobCluster::status() const {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
   v1::GetJobRequest request;
   request.set_job(to_string(job_));
   v1::JobStatus status;
@@ -205,20 +192,9 @@ std::optional<int> JobCluster::verdict() const {
   return verdict.ok() ? *verdict : std::nullopt;
 }
 
-std::vector<pid_t> JobCluster::processes() const {
-  std::vector<pid_t> found;
-  const std::string wanted = std::string(kMark) + "=" + job_dir_;
-  const auto names = list_directory("/proc");
-  if (!names.ok()) return found;
-  for (const std::string& name : *names) {
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const auto environment = read_file("/proc/" + name + "/environ");
-    if (!environment.ok() || environment->find(wanted + '\0') == std::string::npos) continue;
-    const auto pid = static_cast<pid_t>(std::stoi(name));
-    if (is_running(pid)) found.push_back(pid);
-  }
-  return found;
-}
+std::string JobCluster::mark() const { return std::string(kMark) + "=" + job_dir_; }
+
+std::vector<pid_t> JobCluster::processes() const { return marked_processes(mark()); }
 
 std::string JobCluster::logs() const {
   std::string text;

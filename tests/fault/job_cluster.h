@@ -62,6 +62,8 @@ class JobCluster {
   std::string logs() const;              // of controllers and agents, for a failed test
 
  private:
+  std::string mark() const;
+
   TemporaryDirectory directory_;
   const JobSpec spec_;
   const JobId job_;

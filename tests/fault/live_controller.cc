@@ -2,7 +2,7 @@
 #include "tests/fault/live_controller.h"
 
 #include <fcntl.h>
-#include <poll.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,15 +13,12 @@
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/pidfd.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/spawn.h"
+#include "tests/support/processes.h"
 
 namespace hpctl::test {
 namespace {
-
-constexpr int kEndTimeoutMs = 10'000;
-constexpr int kEndRounds = 5;
 
 std::string make_home() {
   std::string pattern = "/tmp/hpctl-fault-XXXXXX";
@@ -34,36 +31,6 @@ pid_t pid_in(const std::string& path) {
   return text.ok() ? static_cast<pid_t>(std::strtol(text->c_str(), nullptr, 10)) : 0;
 }
 
-// Waits for the end of a process that need not be our child; false when it goes on.
-bool wait_until_gone(pid_t pid) {
-  const UniqueFd fd = open_pidfd(pid);
-  if (!fd.valid()) return true;
-  pollfd ended{fd.get(), POLLIN, 0};
-  return ::poll(&ended, 1, kEndTimeoutMs) == 1;
-}
-
-// True when there was any.
-bool kill_holders(const HomePaths& paths) {
-  bool any = false;
-  const auto jobs = list_directory(paths.home() + "/jobs");
-  if (!jobs.ok()) return any;
-  for (const std::string& job : *jobs) {
-    const std::string nodes = paths.home() + "/jobs/" + job + "/nodes";
-    const auto names = list_directory(nodes);
-    if (!names.ok()) continue;
-    for (const std::string& name : *names) {
-      const std::string lock = nodes + "/" + name + "/lock";
-      if (lock_file(lock).ok()) continue;  // nobody holds it
-      const pid_t pid = pid_in(lock);
-      if (pid <= 0) continue;
-      any = true;
-      ::kill(pid, SIGKILL);
-      wait_until_gone(pid);
-    }
-  }
-  return any;
-}
-
 }  // namespace
 
 std::string program(const std::string& name) {
@@ -72,21 +39,20 @@ std::string program(const std::string& name) {
   return std::string(directory) + "/" + name;
 }
 
-LiveController::LiveController() : paths_(make_home()) { ::signal(SIGPIPE, SIG_IGN); }
+// A name of each home's own: whoever is started while there are two belongs to both.
+LiveController::LiveController()
+    : paths_(make_home()), mark_("HPCTL_TEST_" + paths_.home().substr(paths_.home().size() - 6)) {
+  ::signal(SIGPIPE, SIG_IGN);
+  ::setenv(mark_.c_str(), "1", 1);
+}
 
 LiveController::~LiveController() {
-  // An agent may start another controller while we end the others: until nobody is left.
-  for (int round = 0; round < kEndRounds; ++round) {
-    const pid_t controller = present_pid();
-    if (controller > 0) {
-      ::kill(controller, SIGKILL);
-      wait_until_gone(controller);
-    }
-    if (!kill_holders(paths_) && controller <= 0) break;
-  }
+  ::unsetenv(mark_.c_str());
+  // Also a controller that an agent has just started, and that holds no lock yet.
+  EXPECT_TRUE(end_marked_processes(mark_ + "=1"));
   if (child_ > 0) wait_for_end();
-  [[maybe_unused]] const auto socket = remove_tree(paths_.socket_directory());
-  [[maybe_unused]] const auto home = remove_tree(paths_.home());
+  EXPECT_TRUE(remove_tree(paths_.socket_directory()).ok());
+  EXPECT_TRUE(remove_tree(paths_.home()).ok());
 }
 
 void LiveController::start(const std::string& failpoint, std::vector<std::string> arguments) {
@@ -133,8 +99,9 @@ pid_t LiveController::present_pid() const {
 void LiveController::terminate() {
   const pid_t pid = present_pid();
   if (pid <= 0) return;
-  ::kill(pid, SIGTERM);
-  HP_CHECK(wait_until_gone(pid));
+  const UniqueFd process = open_pidfd(pid);
+  signal_pidfd(process, SIGTERM);
+  HP_CHECK(await_end(process));
 }
 
 std::unique_ptr<v1::Controller::Stub> LiveController::stub() const {

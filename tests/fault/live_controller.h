@@ -21,7 +21,7 @@ std::string program(const std::string& name);  // in HPCTL_BIN
 class LiveController {
  public:
   LiveController();
-  // Ends the controller and every holder of this home, then removes the home.
+  // Ends whatever was started since the constructor, then removes the home.
   ~LiveController();
   LiveController(const LiveController&) = delete;
   LiveController& operator=(const LiveController&) = delete;
@@ -46,6 +46,7 @@ class LiveController {
   pid_t present_pid() const;
 
   HomePaths paths_;
+  const std::string mark_;  // in the environment of all that this test starts
   pid_t child_ = -1;
 };
 

@@ -16,6 +16,7 @@
 
 #include "common/base/file.h"
 #include "common/base/pidfd.h"
+#include "tests/support/processes.h"
 
 namespace hpctl::testing {
 namespace {
@@ -124,19 +125,15 @@ bool wait_until(const std::string& directory, const std::function<bool()>& done,
 LocalCluster::LocalCluster() : paths_(directory_.path() + "/home") {}
 
 LocalCluster::~LocalCluster() {
-  // Holders first: their death takes agents and workers along, and nobody starts anything anew.
-  for (int round = 0; round < 100 && !processes().empty(); ++round) {
-    for (const pid_t pid : processes()) kill(pid, SIGKILL);
-    poll(nullptr, 0, 20);
-  }
-  [[maybe_unused]] const auto removed = remove_tree(paths_.socket_directory());
+  EXPECT_TRUE(end_marked_processes(mark()));
+  EXPECT_TRUE(remove_tree(paths_.socket_directory()).ok());
 }
 
 CommandResult LocalCluster::hpctl(const std::vector<std::string>& args,
                                   milliseconds deadline) const {
   std::vector<std::string> argv = {program("hpctl")};
   argv.insert(argv.end(), args.begin(), args.end());
-  return run_command(argv, {"HPCTL_HOME=" + paths_.home()}, deadline);
+  return run_command(argv, {mark()}, deadline);
 }
 
 JobId LocalCluster::submit(const std::string& yaml) {
@@ -201,20 +198,9 @@ std::string LocalCluster::digest(JobId job) const {
   return result.out;
 }
 
-std::vector<pid_t> LocalCluster::processes() const {
-  std::vector<pid_t> found;
-  const std::string wanted = "HPCTL_HOME=" + paths_.home();
-  const auto names = list_directory("/proc");
-  if (!names.ok()) return found;
-  for (const std::string& name : *names) {
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const auto environment = read_file("/proc/" + name + "/environ");
-    if (!environment.ok()) continue;
-    const std::string padded = '\0' + *environment + '\0';
-    if (padded.find('\0' + wanted + '\0') != std::string::npos) found.push_back(std::stoi(name));
-  }
-  return found;
-}
+std::string LocalCluster::mark() const { return "HPCTL_HOME=" + paths_.home(); }
+
+std::vector<pid_t> LocalCluster::processes() const { return marked_processes(mark()); }
 
 std::vector<pid_t> LocalCluster::stop_and_list_leftovers(milliseconds deadline) {
   const auto text = read_file(paths_.controller_json());

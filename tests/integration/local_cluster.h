@@ -60,12 +60,14 @@ class LocalCluster {
   // The SHA-256 line of `hpctl checkpoint digest` of the job's newest checkpoint.
   std::string digest(JobId job) const;
 
-  // Live processes that carry this cluster's HPCTL_HOME.
+  // Running processes that carry this cluster's HPCTL_HOME.
   std::vector<pid_t> processes() const;
   // Asks the controller to stop and waits for every process to be gone; returns those left.
   std::vector<pid_t> stop_and_list_leftovers(milliseconds deadline);
 
  private:
+  std::string mark() const;
+
   TemporaryDirectory directory_;
   HomePaths paths_;
 };
