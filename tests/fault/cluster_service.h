@@ -2,9 +2,12 @@
 // A cluster controller of this test's own, with a munged of its own, and one job of two nodes.
 #pragma once
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/rpc/cluster_client.h"
@@ -44,6 +48,28 @@ inline JobSpec gated_job() {
   spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
   return spec;
 }
+
+// A port of the loopback that nobody else is given while no service listens on it: bound, which
+// keeps it from those who ask for any port, and not listening, which lets a server have it.
+class ReservedPort {
+ public:
+  ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    EXPECT_EQ(::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  const UniqueFd fd_;
+  std::string address_;
+};
 
 // A munged of this test's own, and the environment that names it.
 class Munged {
@@ -115,17 +141,11 @@ class ClusterController : public testing::Test {
           std::string(kHead), std::string("--ready-fd"), std::to_string(kSpawnedFd)}) {
       argv.push_back(word);
     }
-    const size_t had = path_exists(log()) ? log_text().size() : 0;
     service_ = cluster_.spawn(argv, log(), writer.get());
     writer.reset();
     char byte = 0;
     ASSERT_EQ(::read(reader.get(), &byte, 1), 1) << log_text();
     ASSERT_EQ(byte, kControllerReady);
-    // "... cluster controller on IP:PORT, state in ..."; a later start takes the same port.
-    const std::string said = log_text().substr(had);
-    const std::string mark = "cluster controller on ";
-    const size_t begin = said.find(mark) + mark.size();
-    address_ = said.substr(begin, said.find(',', begin) - begin);
   }
   void kill_service() {
     ::kill(service_, SIGKILL);
@@ -203,7 +223,8 @@ class ClusterController : public testing::Test {
   StateOnHead state_;
   JobCluster cluster_{gated_job()};
   std::optional<Munged> munged_;
-  std::string address_ = "127.0.0.1:0";
+  const ReservedPort port_;
+  const std::string address_ = port_.address();  // of every start
   pid_t service_ = -1;
 };
 

@@ -16,6 +16,7 @@
 #include "controller/job_mode.h"
 #include "controller/stand_in.h"
 #include "tests/fault/cluster_service.h"
+#include "tests/support/processes.h"
 
 namespace hpctl {
 namespace {
@@ -60,8 +61,10 @@ TEST_F(StandIn, EndsWithTheVerdict) {
 TEST_F(StandIn, ManyJobsAtOnce) {
   constexpr uint64_t kJobs = 7;
   std::vector<std::string> directories;
+  std::vector<pid_t> stand_ins;
   for (uint64_t i = 1; i <= kJobs; ++i) {
-    const std::string job = std::to_string(cluster_.job().value + i);
+    // Not the number of another test, which is its process id.
+    const std::string job = std::to_string(cluster_.job().value + (i << 22));
     directories.push_back(directory_ / ("job-" + job));
     ASSERT_EQ(::mkdir(directories.back().c_str(), 0700), 0);
     for (const char* name : {"/token", "/job.json"}) {
@@ -69,9 +72,10 @@ TEST_F(StandIn, ManyJobsAtOnce) {
       ASSERT_TRUE(write_file_atomic(directories.back() + name, text).ok());
       ASSERT_EQ(::chmod((directories.back() + name).c_str(), 0600), 0);
     }
-    cluster_.spawn({test::program("hpcontroller"), "--job-dir", directories.back(), "--job", job,
-                    "--node", "n0", "--nodes", "n0,n1", "--scheduler", "none", "--at", address_},
-                   directory_ / "stand-in.log");
+    stand_ins.push_back(cluster_.spawn(
+        {test::program("hpcontroller"), "--job-dir", directories.back(), "--job", job, "--node",
+         "n0", "--nodes", "n0,n1", "--scheduler", "none", "--at", address_},
+        directory_ / "stand-in.log"));
   }
   for (const std::string& job_dir : directories) {
     const auto begun = [&] { return newest_controller_epoch(job_dir).value() == 1; };
@@ -81,9 +85,11 @@ TEST_F(StandIn, ManyJobsAtOnce) {
   const auto list = list_cluster_jobs(address_, kCall);
   ASSERT_TRUE(list.ok()) << list.error().message;
   EXPECT_EQ(list->jobs_size(), static_cast<int>(kJobs));
+  // One that has no answer yet would begin a controller here, which leaves its directory.
+  for (const pid_t stand_in : stand_ins) ASSERT_TRUE(kill_process(stand_in));
   kill_service();
   for (const v1::ClusterJob& job : list->jobs()) {
-    ::kill(static_cast<pid_t>(job.pid()), SIGSTOP);  // it is not to make its directory again
+    ASSERT_TRUE(kill_process(static_cast<pid_t>(job.pid())));
     EXPECT_TRUE(remove_tree("/tmp/hpctl-" + std::to_string(::geteuid()) + "/job-" +
                             std::to_string(job.job()) + "-" + kHead)
                     .ok());
@@ -186,7 +192,7 @@ TEST_F(StandIn, JobsOfTwoUsersRunAsTheirOwners) {
   const std::string state = "/tmp/hpctl-65534/job-" + to_string(other.job()) + "-" + kHead;
   ASSERT_TRUE(path_exists(state));
   kill_service();
-  ::kill(static_cast<pid_t>(second->pid), SIGSTOP);  // it is not to make its directory again
+  ASSERT_TRUE(kill_process(static_cast<pid_t>(second->pid)));
   EXPECT_TRUE(remove_tree(state).ok());
 }
 

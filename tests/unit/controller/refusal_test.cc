@@ -33,11 +33,12 @@ class Refusal : public testing::Test {
     ::chmod(dir_.path().c_str(), 0755);
     ASSERT_TRUE(write_file_atomic(job_, "name: refused\nworkload:\n  command: [\"true\"]\n").ok());
   }
+  void TearDown() override { EXPECT_TRUE(remove_tree(HomePaths(home_).socket_directory()).ok()); }
   Ran shell(const std::string& script) const {
     const std::string out = dir_ / "out";
     const std::string path = dir_ / "script";
     EXPECT_TRUE(write_file_atomic(path, script).ok());
-    const int status = std::system(("timeout 20 sh " + path + " > " + out + " 2>&1").c_str());
+    const int status = std::system(("timeout 60 sh " + path + " > " + out + " 2>&1").c_str());
     return {WEXITSTATUS(status), read_file(out).value()};
   }
   // `script` where the home is a fresh tmpfs of 4 pages, mounted with `options` and seen by nobody
