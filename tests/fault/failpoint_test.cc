@@ -27,7 +27,7 @@ namespace {
 using test::LiveController;
 using EventKey = std::tuple<uint64_t, std::string, std::string, int32_t>;
 
-constexpr auto kCallTimeout = std::chrono::seconds(20);
+constexpr auto kCallTimeout = std::chrono::seconds(60);
 
 EventKey key_of(const v1::Event& event) {
   return {event.seq(), event.type(), event.node(), event.rank()};

@@ -39,7 +39,7 @@ inline std::string product_program(const std::string& name) {
          name;
 }
 
-inline bool eventually(const std::function<bool()>& condition, int timeout_ms = 20'000) {
+inline bool eventually(const std::function<bool()>& condition, int timeout_ms = 60'000) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
@@ -96,7 +96,7 @@ class Child {
   }
   pid_t pid() const { return pid_; }
   // Exit code, 256 + signal, or -1 when it did not end in time.
-  int wait_for_end(int timeout_ms = 20'000) {
+  int wait_for_end(int timeout_ms = 60'000) {
     int status = 0;
     if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, timeout_ms)) {
       return -1;

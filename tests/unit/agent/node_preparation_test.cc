@@ -17,7 +17,7 @@ class Preparation : public ::testing::Test, public test::NodeUnderTest {
  protected:
   v1::ControllerMessage start_with(uint64_t seq, uint64_t generation,
                                    const std::vector<std::string>& hooks,
-                                   uint32_t timeout_ms = 20'000) const {
+                                   uint32_t timeout_ms = 60'000) const {
     v1::ControllerMessage message = start_workers(seq, generation, {0}, {"hang"});
     v1::Preparation& preparation = *message.mutable_start_workers()->mutable_preparation();
     preparation.mutable_hooks()->Add(hooks.begin(), hooks.end());
@@ -80,8 +80,8 @@ TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
 
 TEST_F(Preparation, AHookPastItsDeadlineIsEndedWithAllItStarted) {
   connect();
-  controller_.send(start_with(1, 1, {"sleep 1000 & echo $! > " + marker("pid") + "; wait"}, 1'000));
-  EXPECT_EQ(failed(1).reason(), "hooks.pre 1: no end within 1 s");
+  controller_.send(start_with(1, 1, {"sleep 1000 & echo $! > " + marker("pid") + "; wait"}, 4'000));
+  EXPECT_EQ(failed(1).reason(), "hooks.pre 1: no end within 4 s");
   const pid_t child = std::stoi(text_of(marker("pid")));
   EXPECT_TRUE(eventually([&] { return !is_running(child); }));
 }
@@ -122,7 +122,7 @@ TEST_F(Preparation, PostHooksRunAfterTheLastWorkerAndOnlyWarn) {
   order.add_hooks("test -d /proc/" + std::to_string(worker) + " && echo early >> " +
                   marker("told") + "; echo broken; exit 1");
   order.add_hooks(append_to("told", "post"));
-  order.set_hook_timeout_ms(20'000);
+  order.set_hook_timeout_ms(60'000);
   controller_.send(end);
   controller_.take(AgentMessage::kGoodbye);
   EXPECT_EQ(text_of(marker("told")), "post\n");

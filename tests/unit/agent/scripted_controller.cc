@@ -64,7 +64,7 @@ v1::AgentMessage ScriptedController::take(
     const std::function<bool(const v1::AgentMessage&)>& fits) {
   std::unique_lock lock(mutex_);
   v1::AgentMessage taken;
-  const bool found = changed_.wait_for(lock, std::chrono::seconds(20), [&] {
+  const bool found = changed_.wait_for(lock, std::chrono::seconds(60), [&] {
     const auto it = std::find_if(received_.begin(), received_.end(), fits);
     if (it == received_.end()) return false;
     taken = *it;

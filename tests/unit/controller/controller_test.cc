@@ -20,7 +20,7 @@ namespace {
 
 using test::LiveController;
 
-constexpr auto kCallTimeout = std::chrono::seconds(20);
+constexpr auto kCallTimeout = std::chrono::seconds(60);
 
 void set_deadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);

@@ -52,8 +52,8 @@ class Listener : public testing::Test {
   }
   std::string directory() const { return dir_.path() + "/sockets"; }
   std::string path() const { return directory() + "/socket"; }
-  bool is_served_within_10_s() const {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  bool is_served_soon() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (::access(path().c_str(), F_OK) != 0 || connect_as(::geteuid(), path()) != 1) {
       if (std::chrono::steady_clock::now() >= deadline) return false;
       ::poll(nullptr, 0, 10);
@@ -84,9 +84,9 @@ TEST_F(Listener, TheSocketIsGoneAfterwards) {
 
 TEST_F(Listener, ARemovedSocketIsThereAgain) {
   ASSERT_EQ(::unlink(path().c_str()), 0);
-  EXPECT_TRUE(is_served_within_10_s());
+  EXPECT_TRUE(is_served_soon());
   ASSERT_TRUE(remove_tree(directory()).ok());
-  EXPECT_TRUE(is_served_within_10_s());
+  EXPECT_TRUE(is_served_soon());
 }
 
 TEST_F(Listener, TheFileOfASuccessorIsLeftAlone) {

@@ -15,7 +15,7 @@
 namespace hpctl {
 namespace {
 
-constexpr int64_t kPatienceMs = 20'000;
+constexpr int64_t kPatienceMs = 60'000;
 
 class LocalSchedulerTest : public testing::Test {
  protected:

@@ -21,10 +21,10 @@
 namespace hpctl {
 namespace {
 
-constexpr int kPatienceMs = 20'000;
+constexpr int kPatienceMs = 60'000;
 
 void set_deadline(grpc::ClientContext& context) {
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
   context.set_wait_for_ready(true);  // who may call is the question here, not who may dial
 }
 

@@ -28,7 +28,7 @@ class Client : public testing::Test {
   static SlurmClientOptions options() {
     SlurmClientOptions options;
     options.program = std::string(std::getenv("HPCTL_BIN")) + "/../tests/fake_hpslurm";
-    options.call_deadline_ms = 300;
+    options.call_deadline_ms = 3'000;  // also for a start of the program
     options.submit_attempts = 3;
     options.submit_pause_ms = 1;
     return options;

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kPatience = std::chrono::seconds(60);
 
 class Launcher : public testing::Test {
  protected:
@@ -29,7 +29,7 @@ class Launcher : public testing::Test {
     settings_.program = {"hpagent"};
     settings_.log_path = [this](const std::string& node) { return directory_ / (node + ".log"); };
     settings_.first_pause_ms = 5;
-    settings_.patience_ms = 5'000;
+    settings_.patience_ms = 60'000;
   }
   std::unique_ptr<SrunLauncher> make() {
     return std::make_unique<SrunLauncher>(
@@ -97,7 +97,7 @@ TEST_F(Launcher, AnAbsentSlurmctldIsWaitedFor) {
 }
 
 TEST_F(Launcher, PatienceEnds) {
-  settings_.patience_ms = 50;
+  settings_.patience_ms = 2'000;  // for more than one
   when("n1", "last", "echo 'srun: error: Socket timed out on send/recv operation' >&2; exit 1");
   const auto launcher = make();
   launcher->launch("n1");

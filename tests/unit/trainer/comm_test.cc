@@ -121,7 +121,7 @@ TEST(Communicator, AbortEndsTheRendezvous) {
   const auto comm = make_communicator(options_for(dir, 0, 2));
   auto connected = std::async(std::launch::async, [&] { return comm->connect(); });
   // Rank 0 has published its addresses and waits for rank 1.
-  RendezvousStore(dir / "rdzv", std::chrono::milliseconds(10'000)).wait({"0"});
+  RendezvousStore(dir / "rdzv", std::chrono::milliseconds(60'000)).wait({"0"});
   comm->abort();
   const Outcome outcome = connected.get();
   ASSERT_FALSE(outcome.ok());
