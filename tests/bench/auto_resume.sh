@@ -15,6 +15,15 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/slurm/auto_resume_setup.sh
 . "$here/../slurm/auto_resume_setup.sh" "$1" 1
+end() { # interrupted: an srun would wait for its step, which goes with the cluster
+  local srun
+  for srun in $(jobs -pr); do
+    pkill -KILL -P "$srun" || true
+    kill -KILL "$srun" 2>/dev/null || true
+  done
+  "$cluster" down
+}
+trap end EXIT
 starts=${2:-30} kills=${3:-3} # 0 = overhead only
 python=/usr/bin/python3 text=/usr/share/common-licenses/GPL-3
 export GLOO_SOCKET_IFNAME=lo
@@ -77,7 +86,11 @@ await() {
     read -rt 0.005 <> <(:) || true # a pause without a process
   done
 }
-has_steps() { [ "$(steps "$1")" -ge "$2" ]; }
+has_steps() { # nothing was counted where a signal ended wc
+  local count
+  count=$(steps "$1")
+  [ "${count:-0}" -ge "$2" ]
+}
 is_another_life() { local pid; pid=$(pid_of_last_step "$1"); [ -n "$pid" ] && [ "$pid" != "$2" ]; }
 time_restart() { # time_restart KIND RUN
   local out=$work/$1.$2 command=() life from
