@@ -38,6 +38,10 @@ v1::ControllerMessage make_refusal(uint64_t job, const std::string& reason) {
   return message;
 }
 
+std::pair<core::NodeKey, std::string> life_of(const AgentSession& session) {
+  return {session.identity().node, session.identity().boot_id};
+}
+
 }  // namespace
 
 AgentLink::AgentLink(const HomePaths& paths, const Callers& callers, OwnerLoop& loop,
@@ -92,18 +96,23 @@ void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& me
   session.set_identity({{JobId{message.job()}, message.node()}, message.boot_id()});
   HP_FAILPOINT("controller.register.received");
   const auto shared = session.shared_from_this();
-  loop_.post(make_registration(message),
-             [this, shared, holder_pid = message.register_agent().holder_pid()](
-                 const core::StepResult* result, const core::State* state) {
-               if (result == nullptr) {
-                 shared->close({grpc::StatusCode::UNAVAILABLE, "the controller is stopping"});
-               } else if (!result->refusal.empty()) {
-                 shared->send(make_refusal(shared->identity().node.job.value, result->refusal));
-                 shared->close(grpc::Status::OK);
-               } else {
-                 attach(shared, *state, holder_pid);
-               }
-             });
+  loop_.post(
+      [this, shared, registration = make_registration(message)](
+          const core::State&) -> std::optional<core::EventBody> {
+        newest_[life_of(*shared)] = shared.get();
+        return registration;
+      },
+      [this, shared, holder_pid = message.register_agent().holder_pid()](
+          const core::StepResult* result, const core::State* state) {
+        if (result == nullptr) {
+          shared->close({grpc::StatusCode::UNAVAILABLE, "the controller is stopping"});
+        } else if (!result->refusal.empty()) {
+          shared->send(make_refusal(shared->identity().node.job.value, result->refusal));
+          shared->close(grpc::Status::OK);
+        } else {
+          attach(shared, *state, holder_pid);
+        }
+      });
 }
 
 void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core::State& state,
@@ -115,18 +124,17 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     is_over = session->is_over;
-    if (!is_over) former = std::exchange(sessions_[node], session);
+    if (!is_over) {
+      former = std::exchange(sessions_[node], session);
+      liveness_.watch(node, session->identity().boot_id, job.spec.recovery.heartbeat_timeout_ms,
+                      loop_.now_ms());
+    }
   }
   scheduler_.registered(node, holder_pid);
-  if (is_over) {  // the stream ended while its registration was being committed
-    loop_.post(core::AgentDisconnected{node.job, node.name, session->identity().boot_id});
-    return;
-  }
+  if (is_over) return;  // the stream ended while its registration was being committed
   if (former != nullptr) {
     former->close({grpc::StatusCode::ABORTED, "a newer stream of this node took over"});
   }
-  liveness_.watch(node, session->identity().boot_id, job.spec.recovery.heartbeat_timeout_ms,
-                  loop_.now_ms());
   HP_FAILPOINT("controller.welcome.before");
   session->send(make_welcome(job));
   HP_FAILPOINT("controller.welcome.after");
@@ -135,24 +143,30 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
   }
 }
 
+// The end of a stream and the registration of the next one of the same life come by different
+// threads, in any order. Only the owner thread knows which stream the rows speak of.
 void AgentLink::closed(AgentSession& session) {
   const AgentSession::Identity& who = session.identity();
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    session.is_over = true;
-    const auto it = sessions_.find(who.node);
-    if (it == sessions_.end() || it->second.get() != &session) return;
-    sessions_.erase(it);
-  }
-  liveness_.forget(who.node, who.boot_id);
+  if (who.boot_id.empty()) return;  // it has not registered
   if (const auto news = progress_.news(who.node.job)) loop_.post(*news);
-  loop_.post([who](const core::State& state) -> std::optional<core::EventBody> {
+  loop_.post([this, shared = session.shared_from_this()](
+                 const core::State& state) -> std::optional<core::EventBody> {
+    const AgentSession::Identity& who = shared->identity();
+    const auto newest = newest_.find(life_of(*shared));
+    if (newest == newest_.end() || newest->second != shared.get()) return std::nullopt;
+    newest_.erase(newest);
     const auto row = state.nodes.find(who.node);
     const bool present =
         row != state.nodes.end() && row->second.connected && row->second.boot_id == who.boot_id;
     if (!present) return std::nullopt;  // it said Goodbye, or is known to be lost
     return core::AgentDisconnected{who.node.job, who.node.name, who.boot_id};
   });
+  const std::lock_guard<std::mutex> lock(mutex_);
+  session.is_over = true;
+  const auto it = sessions_.find(who.node);
+  if (it == sessions_.end() || it->second.get() != &session) return;
+  liveness_.forget(who.node, who.boot_id);
+  sessions_.erase(it);
 }
 
 void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat) {

@@ -64,6 +64,9 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   std::atomic<uint64_t> heartbeats_{0};
   mutable std::mutex mutex_;
   std::map<core::NodeKey, std::shared_ptr<AgentSession>> sessions_;
+  // By life of a node, the stream whose registration was taken up last, until it has ended. Owner
+  // thread only.
+  std::map<std::pair<core::NodeKey, std::string>, const AgentSession*> newest_;
 };
 
 }  // namespace hpctl

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams of agents that end and begin in awkward orders; orders that come at an awkward time.
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <future>
+
+#include "common/rpc/job_channel.h"
+#include "controller/agent_link.h"
+#include "controller/local_scheduler.h"
+#include "controller/service.h"
+#include "controller/tcp_access.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+constexpr std::chrono::seconds kPatience{20};
+constexpr JobId kJob{1};
+constexpr char kToken[] = "token";
+
+// Nothing is performed. A test may hold the owner thread between a commit and its answers.
+class HeldEffects final : public OwnerEffects {
+ public:
+  void committed(const Committed&) override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!armed_) return;
+    held_ = true;
+    changed_.notify_all();
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [this] { return !armed_; }));
+  }
+  void perform(const core::Action&, const core::State&) override {}
+  std::vector<core::EventBody> sweep(int64_t) override { return {}; }
+  void stalled(int64_t) override {}
+
+  // From the next commit on, until release().
+  void hold() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    armed_ = true;
+  }
+  bool wait_until_held() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [this] { return held_; });
+  }
+  void release() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    armed_ = false;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool armed_ = false;
+  bool held_ = false;
+};
+
+class AwkwardCalls : public testing::Test {
+ protected:
+  AwkwardCalls() {
+    auto store = Store::open(paths_.database(), Store::Mode::kOwner);
+    EXPECT_TRUE(store.ok()) << store.error().message;
+    auto reader = Store::open(paths_.database(), Store::Mode::kReader);
+    EXPECT_TRUE(reader.ok()) << reader.error().message;
+    feed_ = std::make_unique<EventFeed>(std::move(*reader));
+    loop_ = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, clock_, effects_);
+    link_ = std::make_unique<AgentLink>(paths_, callers_, *loop_, liveness_, progress_, scheduler_);
+    service_ = std::make_unique<ControllerService>(paths_, ControllerIdentity{"", "n0", "", false},
+                                                   callers_, *loop_, *feed_, progress_);
+    grpc::ServerBuilder builder;
+    builder.RegisterService(link_.get());
+    builder.RegisterService(service_.get());
+    int port = 0;
+    add_tcp_listener(builder, "127.0.0.1:0", port);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+    loop_->start();
+  }
+  ~AwkwardCalls() override {
+    link_->close_all();
+    loop_->stop();
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  JobSpec spec() const {
+    JobSpec spec;
+    spec.name = "job";
+    spec.command = {"true"};
+    spec.checkpoint.dir = "/checkpoints";
+    return spec;
+  }
+  void submit() {
+    core::JobSubmitted submitted;
+    submitted.spec = spec();
+    submitted.job = kJob;
+    loop_->post(submitted);
+  }
+  // What the rows say of the node, when all that was posted before has been taken up.
+  bool is_connected() {
+    std::promise<bool> answer;
+    loop_->ask([&](const core::State* state) {
+      answer.set_value(state->nodes.at({kJob, "n0"}).connected);
+    });
+    return answer.get_future().get();
+  }
+  bool wait_for_streams(size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (link_->connected() != count) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  const TemporaryDirectory directory_;
+  const HomePaths paths_{directory_.path()};
+  const SystemClock clock_;
+  const Callers callers_{{kToken}, ::geteuid()};
+  HeldEffects effects_;
+  Liveness liveness_;
+  ProgressTable progress_;
+  LocalScheduler scheduler_{paths_, "", [](JobId, const Scheduler::MakeEvent&) {}};
+  std::unique_ptr<OwnerLoop> loop_;
+  std::unique_ptr<EventFeed> feed_;
+  std::unique_ptr<AgentLink> link_;
+  std::unique_ptr<ControllerService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+// One stream of the only life of node n0, over a connection of its own.
+class Stream {
+ public:
+  explicit Stream(const std::string& address)
+      : channel_(connect_address(address, kToken)), stub_(v1::AgentLink::NewStub(channel_)) {
+    context_.set_deadline(std::chrono::system_clock::now() + kPatience);
+    stream_ = stub_->Connect(&context_);
+    v1::AgentMessage message;
+    message.set_job(kJob.value);
+    message.set_node("n0");
+    message.set_boot_id("life");
+    message.mutable_register_agent()->set_agent_pid(1);
+    EXPECT_TRUE(stream_->Write(message));
+  }
+  ~Stream() { end(); }
+  bool is_welcomed() {
+    v1::ControllerMessage answer;
+    return stream_->Read(&answer) && answer.has_welcome();
+  }
+  void end() {
+    if (stream_ == nullptr) return;
+    context_.TryCancel();
+    stream_->Finish();
+    stream_.reset();
+  }
+
+ private:
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::AgentLink::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AgentMessage, v1::ControllerMessage>> stream_;
+};
+
+// Both are on their way when the controller was away for a moment: an agent that was killed, and
+// its successor. Taken for the end of the new one, the node is lost 2 s later, in full health.
+TEST_F(AwkwardCalls, TheEndOfAFormerStreamIsNotThatOfTheNext) {
+  submit();
+  Stream former(address_);
+  ASSERT_TRUE(former.is_welcomed());
+  effects_.hold();
+  Stream next(address_);
+  ASSERT_TRUE(effects_.wait_until_held());
+  former.end();
+  ASSERT_TRUE(wait_for_streams(0));
+  effects_.release();
+  ASSERT_TRUE(next.is_welcomed());
+  EXPECT_TRUE(is_connected());
+  EXPECT_EQ(liveness_.heard_nodes(kJob).size(), 1U);
+  next.end();
+  ASSERT_TRUE(wait_for_streams(0));
+  EXPECT_FALSE(is_connected());
+  EXPECT_TRUE(liveness_.heard_nodes(kJob).empty());
+}
+
+TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnected) {
+  submit();
+  EXPECT_FALSE(is_connected());  // begun
+  effects_.hold();
+  {
+    Stream brief(address_);
+    ASSERT_TRUE(effects_.wait_until_held());
+  }
+  Stream lasting(address_);  // after it: its registration comes behind the end of the other
+  effects_.release();
+  ASSERT_TRUE(lasting.is_welcomed());
+  lasting.end();
+  ASSERT_TRUE(wait_for_streams(0));
+  EXPECT_FALSE(is_connected());
+  EXPECT_TRUE(liveness_.heard_nodes(kJob).empty());
+}
+
+}  // namespace
+}  // namespace hpctl
