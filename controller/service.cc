@@ -150,6 +150,12 @@ grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* 
        make = std::move(make)](const core::State& state) -> std::optional<core::EventBody> {
         *found = find_job(state, job, uid);
         if (!found->ok()) return std::nullopt;
+        // What its next life is to know has been written down, and it may be the queue's by now.
+        if (state.jobs.at(**found).stage == core::PlanStage::kRequeue) {
+          *found = absl::UnavailableError("job " + to_string(**found) +
+                                          " is being requeued; say it again when it has started");
+          return std::nullopt;
+        }
         return make(**found, uid);
       },
       [found, reactor, answer = std::move(answer)](const core::StepResult* result,

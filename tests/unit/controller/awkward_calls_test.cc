@@ -202,5 +202,48 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnecte
   EXPECT_TRUE(liveness_.heard_nodes(kJob).empty());
 }
 
+// The scheduler may have done it already: what changes the rows now, nobody will ever see.
+TEST_F(AwkwardCalls, AnOrderDuringARequeueIsRefusedAndNotForgotten) {
+  core::JobAdopted adopted;
+  adopted.job = kJob;
+  adopted.spec = spec();
+  adopted.nodes = {"n0"};
+  adopted.backend.requeues = true;
+  adopted.former.excluded = {"n0"};  // given again: it is requeued at once
+  adopted.former.exclusion_attempt = 1;
+  loop_->post(adopted);
+  const auto stub = v1::Controller::NewStub(connect_address(address_, kToken));
+  const auto quarantine = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    v1::QuarantineNodeRequest request;
+    request.set_job(to_string(kJob));
+    request.set_node("n0");
+    v1::QuarantineNodeResponse response;
+    return stub->QuarantineNode(&context, request, &response);
+  };
+  const auto cancel = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    v1::CancelRequest request;
+    request.set_job(to_string(kJob));
+    v1::CancelResponse response;
+    return stub->Cancel(&context, request, &response);
+  };
+  EXPECT_EQ(quarantine().error_code(), grpc::StatusCode::UNAVAILABLE);
+  const grpc::Status refused = cancel();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE) << "hpctl then asks Slurm";
+  EXPECT_NE(refused.error_message().find("is being requeued"), std::string::npos);
+  loop_->post([](const core::State& state) -> std::optional<core::EventBody> {
+    for (const auto& [id, action] : state.outbox) {
+      if (!std::holds_alternative<core::RequeueJob>(action.body)) continue;
+      return core::ActionFailed{id, kJob, "", "not allowed", true};
+    }
+    ADD_FAILURE() << "it is not being requeued";
+    return std::nullopt;
+  });
+  EXPECT_TRUE(cancel().ok()) << "the job goes on here";
+}
+
 }  // namespace
 }  // namespace hpctl
