@@ -35,6 +35,11 @@ std::string port_path(const HomePaths& paths, JobId job, Generation generation) 
   return paths.rendezvous(job, generation) + ".port";
 }
 
+// N of "gN" and "gN.port"; 0 for any other name.
+uint64_t generation_in(const std::string& name) {
+  return name.starts_with('g') ? std::strtoull(name.c_str() + 1, nullptr, 10) : 0;
+}
+
 Outcome prepare_rendezvous(const HomePaths& paths, JobId job, Generation generation) {
   const std::string directory = paths.rendezvous(job, generation);
   const std::string parent = directory.substr(0, directory.rfind('/'));
@@ -47,8 +52,8 @@ Outcome prepare_rendezvous(const HomePaths& paths, JobId job, Generation generat
   }
   HP_TRY_ASSIGN(const auto names, list_directory(parent));
   for (const std::string& name : names) {
-    const std::string path = parent + "/" + name;
-    if (path != directory && path != port_file) HP_TRY(remove_tree(path));
+    // A newer one is of a controller that has taken over: its workers meet there.
+    if (generation_in(name) < generation.value) HP_TRY(remove_tree(parent + "/" + name));
   }
   return Ok{};
 }

@@ -51,6 +51,14 @@ TEST_F(Lineage, ARepeatedRecordIsOurs) {
       << "the same but for its time: an attempt of ours before a crash";
 }
 
+// A controller that was away between asking and doing.
+TEST_F(Lineage, TheRendezvousOfANewerGenerationStays) {
+  record(action(10, 9, 0));
+  record(action(9, 8, 0));
+  EXPECT_TRUE(path_exists(paths_.rendezvous(JobId{1}, Generation{10})));
+  EXPECT_NE(rendezvous_port(paths_, JobId{1}, Generation{10}), 0);
+}
+
 TEST_F(Lineage, AnothersRecordIsTaken) {
   EXPECT_TRUE(std::holds_alternative<core::GenerationRecorded>(record(action(1, 0, 0))));
   EXPECT_TRUE(std::holds_alternative<core::GenerationTaken>(record(action(1, 0, 7))));
