@@ -63,6 +63,9 @@ Result<JobView> SlurmRecord::get_job(JobId job) {
   auto recorded = read_status(paths_, job);
   if (recorded.ok() && has_ended(recorded->state)) return recorded;
   const auto slurm = ask_slurm(job);
+  // Its end is recorded before Slurm knows of it, and may have been while Slurm was asked.
+  if (!slurm.ok() || slurm->has_ended()) recorded = read_status(paths_, job);
+  if (recorded.ok() && has_ended(recorded->state)) return recorded;
   HP_TRY_ASSIGN(JobView view, recorded.ok() ? recorded : submitted_view(paths_, job));
   if (!recorded.ok()) view.state = "PENDING";
   if (slurm.ok()) {

@@ -207,6 +207,24 @@ TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
   EXPECT_EQ(state_of("100"), "FINISHED ");
 }
 
+// The controller records the end, Slurm learns of it, and both are after hpctl has read the record.
+TEST_F(SlurmSubmit, AJobThatEndsWhileSlurmIsAskedHasEndedAsItsControllerSays) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  JobView view;
+  view.job = 100;
+  view.name = "c";
+  view.state = "CANCELLED";
+  view.reason = "cancelled by its owner or an operator";
+  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  const std::string record = home_.paths().job_status(JobId{100});
+  std::filesystem::rename(record, record + ".final");
+  view.state = "RUNNING";
+  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  slurm_says("FAILED", "NonZeroExitCode");
+  write(slurm() + "/faults", "job meanwhile mv " + record + ".final " + record + "\n");
+  EXPECT_EQ(state_of("100"), "CANCELLED cancelled by its owner or an operator");
+}
+
 TEST_F(SlurmSubmit, ASilentSlurmIsExitThreeWhereNothingIsRecorded) {
   ASSERT_EQ(submit().exit_code, kExitOk);
   write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");

@@ -103,6 +103,7 @@ bool happen(const std::string& fault, const json& arguments) {
   std::string rest;
   std::getline(in >> std::ws, rest);
   if (kind == "hang") ::pause();
+  if (kind == "meanwhile") HP_CHECK(std::system(rest.c_str()) == 0);  // then the ordinary answer
   if (kind == "die") die(rest);
   if (kind == "accept-and-die") {
     accept_job(arguments);
