@@ -28,7 +28,6 @@ constexpr std::chrono::seconds kCallTimeout{5};
 constexpr int kLookMs = 500;   // a file on a shared file system tells nobody that it is there
 constexpr int kAskMs = 5'000;  // whether the job still has a controller
 constexpr int64_t kNodesEndMs = 120'000;
-constexpr int kCancelAttempts = 6;  // a controller may just be started again
 
 void set_deadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
@@ -82,10 +81,7 @@ bool cancel(const ControllerOptions& options) {
   v1::CancelRequest request;
   request.set_job(std::to_string(options.job));
   v1::CancelResponse response;
-  const grpc::Status status =
-      v1::Controller::NewStub(found->channel)->Cancel(&context, request, &response);
-  if (!status.ok()) log_warning("the job's controller does not answer: " + status.error_message());
-  return status.ok();
+  return v1::Controller::NewStub(found->channel)->Cancel(&context, request, &response).ok();
 }
 
 bool controller_answers(const ControllerOptions& options) {
@@ -124,7 +120,7 @@ std::optional<int> stand_in(const ControllerOptions& options, const UniqueFd& si
     return std::nullopt;
   }
   if (!asked.ok()) log_info(asked.error().message);
-  int to_cancel = 0;  // attempts that are left
+  bool to_cancel = false;  // until a controller has been told; one may just be started again
   const SystemClock clock;
   int64_t heard_ms = clock.monotonic_ms();
   int64_t ask_ms = heard_ms;
@@ -141,9 +137,9 @@ std::optional<int> stand_in(const ControllerOptions& options, const UniqueFd& si
         return kExitRequeued;
       }
       log_info("cancelling the job: asked by a signal");
-      to_cancel = kCancelAttempts;
+      to_cancel = true;
     }
-    if (to_cancel > 0) to_cancel = cancel(options) ? 0 : to_cancel - 1;
+    to_cancel = to_cancel && !cancel(options);
     const int64_t now = clock.monotonic_ms();
     if (now < ask_ms) continue;
     ask_ms = now + std::min(kAskMs, silence_ms);

@@ -106,6 +106,19 @@ TEST_F(StandIn, ASignalCancelsTheJob) {
   EXPECT_EQ(cluster_.verdict(), kVerdictFailed);
 }
 
+// It comes once, and there is no controller for some seconds: the next one is told.
+TEST_F(StandIn, ASignalBetweenTwoControllersCancelsTheJob) {
+  const pid_t stand_in = start_stand_in(address_);
+  ASSERT_TRUE(cluster_.wait_for_epoch(1, kPatienceMs)) << log_text();
+  for (const std::string& node : cluster_.nodes()) cluster_.start_agent(node);
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  kill_service();
+  cluster_.kill_controller(1);
+  ::kill(stand_in, SIGTERM);
+  ASSERT_TRUE(cluster_.wait_for_epoch(2, kPatienceMs)) << cluster_.logs();
+  EXPECT_EQ(cluster_.wait_for(stand_in, kPatienceMs), kVerdictFailed) << cluster_.logs();
+}
+
 // Nobody is left to write a verdict: the batch script must not wait for one until the time limit.
 TEST_F(StandIn, GivesAJobBackThatHasNoController) {
   ControllerOptions options;
