@@ -99,7 +99,7 @@ Outcome Controller::start() {
 void Controller::build(core::State state, std::unique_ptr<Store> store,
                        std::unique_ptr<Store> reader) {
   feed_ = std::make_unique<EventFeed>(std::move(reader));
-  mirror_ = std::make_unique<MirrorWriter>(paths_);
+  mirror_ = std::make_unique<MirrorWriter>(paths_, [this] { return !mode_.is_superseded(); });
   tasks_ = std::make_unique<TaskThreads>(kTaskThreads);
   recall(state);
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
@@ -196,6 +196,7 @@ void Controller::stop() {
 }
 
 void Controller::perform(const core::Action& action, const core::State& state) {
+  if (mode_.stands_back()) return;
   if (agent_of(action)) {
     agents_->perform(action, state);
     return;
@@ -296,6 +297,7 @@ void Controller::show(const core::State& state, JobId id) {
 // When the job's end is complete, rendezvous files are of no more use.
 void Controller::conclude(const core::State& state, JobId id) {
   mode_.job_ended(state.jobs.at(id), make_job_view(state, id, progress_.of(id), mode_.node()));
+  if (mode_.stands_back()) return;
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
        ++it) {
     if (it->second.state != core::NodeState::kEnded) return;

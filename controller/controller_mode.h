@@ -43,6 +43,11 @@ class ControllerMode {
   virtual void refused(const std::string& /*reason*/) {}
   // Not on the owner thread. False: another controller has taken over, nothing may be decided.
   virtual bool may_record() { return true; }
+  // Another controller has taken over; nothing may be told or done any more. Any thread; looks on a
+  // shared file system.
+  virtual bool is_superseded() { return false; }
+  // Whether that has been found out before. Any thread.
+  virtual bool stands_back() const { return false; }
   // Owner thread, after the commit and before any node is told to end.
   virtual void job_ended(const core::Job&, const JobView&) {}
   // Owner thread; may come again.

@@ -101,6 +101,11 @@ Outcome JobMode::prepare() {
     document_.spec.checkpoint.dir = paths_.default_checkpoints(job_);
   }
   HP_TRY_ASSIGN(const auto newest, newest_controller(paths_.home()));
+  if (newest && newest->restart_count > restart_count_) {
+    return Error{ErrorCode::kAlreadyExists,
+                 "the job was requeued and has a controller on " + newest->node +
+                     ": what is started here belongs to its start before that"};
+  }
   const bool follows = newest && newest->restart_count == restart_count_;
   if (options_.successor && !follows) {
     return Error{ErrorCode::kFailedPrecondition,
@@ -181,6 +186,7 @@ Outcome JobMode::claim(const std::string& address) {
     return Error{ErrorCode::kAlreadyExists,
                  "another controller became number " + std::to_string(record_.epoch)};
   }
+  HP_TRY(refuse_ended_job());  // who writes a verdict from now on finds our record first
   log_info("controller " + std::to_string(record_.epoch) + " of job " + to_string(job_) + " on " +
            node_ + " (" + address + ")");
   return write_file_atomic(own_epoch_path(), epoch_text(record_.epoch, restart_count_));
@@ -219,6 +225,8 @@ std::optional<core::EventBody> JobMode::first_event() {
 
 void JobMode::refused(const std::string& reason) {
   log_error("job " + to_string(job_) + " cannot start: " + reason);
+  ends_ = true;
+  if (is_superseded()) return;
   if (const auto written = write_verdict(paths_.home(), kVerdictFailedForGood, restart_count_);
       !written.ok()) {
     log_error(written.error().message);
@@ -227,20 +235,37 @@ void JobMode::refused(const std::string& reason) {
 }
 
 bool JobMode::is_superseded() {
+  if (stands_back()) return true;
+  if (verdict_written_) return false;  // whoever follows finds it
   const auto newest = newest_controller_epoch(paths_.home());
   if (!newest.ok() || *newest <= record_.epoch) return false;
-  log_warning("controller " + std::to_string(*newest) + " has taken over; this one, number " +
-              std::to_string(record_.epoch) + ", stands back");
-  over(kExitSuperseded);
+  if (over(kExitSuperseded)) {
+    log_warning("controller " + std::to_string(*newest) + " has taken over; this one, number " +
+                std::to_string(record_.epoch) + ", stands back");
+  }
+  return stands_back();
+}
+
+bool JobMode::is_ended_by_another() {
+  const auto verdict = standing_verdict(paths_.home(), restart_count_);
+  if (!verdict.ok() || !*verdict || ends_) return false;  // in this order
+  if (over(**verdict)) {
+    log_warning("a controller before this one has ended the job with " + std::to_string(**verdict));
+  }
   return true;
 }
 
-bool JobMode::may_record() { return exit_code_ < 0 && !is_superseded(); }
+bool JobMode::may_record() { return exit_code_ < 0 && !is_superseded() && !is_ended_by_another(); }
 
+// Whether to go on is asked before each file, since writing one may take as long as this node is
+// cut off from its file system.
 void JobMode::job_ended(const core::Job& job, const JobView& view) {
   if (verdict_written_) return;
+  ends_ = true;
   verdict_ = verdict_of(job);
+  if (is_superseded()) return;
   const Outcome shown = write_status(paths_, view);
+  if (is_superseded()) return;
   const Outcome written = write_verdict(paths_.home(), verdict_, restart_count_);
   verdict_written_ = written.ok();
   for (const Outcome& outcome : {shown, written}) {
@@ -266,16 +291,17 @@ void JobMode::beat(const std::set<std::string>& heard) {
   if (!written.ok()) log_warning(written.error().message);
 }
 
-void JobMode::over(int exit_code) {
+bool JobMode::over(int exit_code) {
   int goes_on = -1;
-  exit_code_.compare_exchange_strong(goes_on, exit_code);  // the first reason counts
+  const bool is_first = exit_code_.compare_exchange_strong(goes_on, exit_code);
   ::eventfd_write(wake_.get(), 1);
+  return is_first;
 }
 
 std::optional<int> JobMode::wait(int interrupt, int timeout_ms) {
   std::array<pollfd, 2> ready{{{wake_.get(), POLLIN, 0}, {interrupt, POLLIN, 0}}};
   ::poll(ready.data(), ready.size(), timeout_ms);
-  if (exit_code_ < 0) is_superseded();
+  if (exit_code_ < 0 && !is_superseded()) is_ended_by_another();
   return exit_code_ < 0 ? std::nullopt : std::optional<int>(exit_code_);
 }
 

@@ -8,6 +8,10 @@
 // the newest epoch when it is started again; any other start is built from the job's document, the
 // lineage and what the agents report, and numbers its events after core::seq_before_epoch(K),
 // because agents know actions by these numbers.
+//
+// The verdict is the last word on the job. Who has been succeeded does not say it; who finds it
+// said by another, which was succeeded in that moment, ends with it. So the one looks for a higher
+// epoch right before it writes, the other for the verdict after its claim and from then on.
 #pragma once
 
 #include <atomic>
@@ -47,6 +51,8 @@ class JobMode final : public ControllerMode {
   bool accepts_jobs() const override { return false; }
   void refused(const std::string& reason) override;
   bool may_record() override;
+  bool is_superseded() override;
+  bool stands_back() const override { return exit_code_ == kExitSuperseded; }
   void job_ended(const core::Job& job, const JobView& view) override;
   void nodes_ended(JobId job) override;
 
@@ -60,12 +66,12 @@ class JobMode final : public ControllerMode {
   // The cancellation that a signal asks for.
   core::EventBody cancellation() const;
   // Waits at most `timeout_ms`, or until `interrupt` is readable; looks whether another controller
-  // has taken over. The exit code once this process has nothing more to do.
+  // has taken over, or has ended the job. The exit code once this process has nothing more to do.
   std::optional<int> wait(int interrupt, int timeout_ms);
 
  private:
-  void over(int exit_code);
-  bool is_superseded();
+  bool over(int exit_code);  // the first reason counts; false = this is another
+  bool is_ended_by_another();
   bool answers(const ControllerRecord& controller) const;
   bool is_gone_from_here(const ControllerRecord& controller) const;
   Outcome refuse_ended_job() const;
@@ -86,8 +92,9 @@ class JobMode final : public ControllerMode {
   std::string follows_;  // whom, for people; "" = the first of this allocation
   uint64_t beats_ = 0;
   int verdict_ = kVerdictFailed;
-  bool verdict_written_ = false;
-  std::atomic<int> exit_code_{-1};  // -1 = goes on
+  std::atomic<bool> ends_{false};             // the verdict in the directory may be ours
+  std::atomic<bool> verdict_written_{false};  // it is
+  std::atomic<int> exit_code_{-1};            // -1 = goes on
 };
 
 }  // namespace hpctl

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/mirror_writer.h"
 
+#include <utility>
+
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
 namespace hpctl {
 
-MirrorWriter::MirrorWriter(const HomePaths& paths) : paths_(paths) {
+MirrorWriter::MirrorWriter(const HomePaths& paths, MayWrite may_write)
+    : paths_(paths), may_write_(std::move(may_write)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -59,6 +62,7 @@ void MirrorWriter::run() {
     std::map<JobId, Pending> work;
     work.swap(pending_);
     lock.unlock();
+    if (!may_write_()) continue;
     for (const auto& [job, pending] : work) write(job, pending);
   }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the mirror (mirror.h) up to date from a thread of its own, because its files may be on slow
 // or shared disks. Best effort: what cannot be written is said once per job in the log and dropped.
-// Of a status only the newest waits; events wait in order, at most kMirrorBacklog per job.
+// Of a status only the newest waits; events wait in order, at most kMirrorBacklog per job. What a
+// controller has to say that was succeeded is dropped: its files are the successor's.
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -22,7 +24,9 @@ inline constexpr size_t kMirrorBacklog = 50'000;
 
 class MirrorWriter {
  public:
-  explicit MirrorWriter(const HomePaths& paths);
+  using MayWrite = std::function<bool()>;  // called on the writer's thread
+
+  MirrorWriter(const HomePaths& paths, MayWrite may_write);
   ~MirrorWriter();  // as stop()
   MirrorWriter(const MirrorWriter&) = delete;
   MirrorWriter& operator=(const MirrorWriter&) = delete;
@@ -47,6 +51,7 @@ class MirrorWriter {
   void complain(JobId job, const Outcome& outcome);
 
   const HomePaths paths_;
+  const MayWrite may_write_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::map<JobId, Pending> pending_;

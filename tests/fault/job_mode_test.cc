@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may say the last word on a job, where one controller follows another: every order of the two.
+#include "controller/job_mode.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "common/base/file.h"
+#include "tests/fault/job_cluster.h"
+
+namespace hpctl {
+namespace {
+
+JobSpec job() {
+  JobSpec spec;
+  spec.name = "last-word";
+  spec.command = {"true"};
+  return spec;
+}
+
+class LastWord : public testing::Test {
+ protected:
+  // A controller on `node`, as far as the job's directory knows it.
+  std::unique_ptr<JobMode> controller(const std::string& node) {
+    ControllerOptions options;
+    options.job_dir = cluster_.job_dir();
+    options.job = cluster_.job().value;
+    options.node = node;
+    options.nodes = cluster_.nodes();
+    options.scheduler = kSchedulerNone;
+    EXPECT_TRUE(make_directories(cluster_.paths(node).state()).ok());
+    return std::make_unique<JobMode>(cluster_.paths(node), options);
+  }
+  std::unique_ptr<JobMode> serving(const std::string& node) {
+    auto mode = controller(node);
+    EXPECT_TRUE(mode->prepare().ok());
+    EXPECT_TRUE(mode->claim("127.0.0.1:1").ok());
+    return mode;
+  }
+  void end(JobMode& mode, core::JobState state) {
+    core::Job row;
+    row.id = cluster_.job();
+    row.state = state;
+    JobView view;
+    view.job = row.id.value;
+    view.state = to_string(state);
+    mode.job_ended(row, view);
+  }
+  bool has_record() const { return path_exists(cluster_.job_dir() + "/status.json"); }
+
+  test::JobCluster cluster_{job()};
+};
+
+TEST_F(LastWord, IsNotOfOneThatWasSucceeded) {
+  const auto first = serving("n0");
+  const auto second = serving("n1");
+  EXPECT_FALSE(first->stands_back());
+  end(*first, core::JobState::kFailed);
+  EXPECT_TRUE(first->stands_back());
+  EXPECT_FALSE(cluster_.verdict());
+  EXPECT_FALSE(has_record());
+  EXPECT_EQ(first->wait(-1, 0), kExitSuperseded);
+  EXPECT_EQ(second->wait(-1, 0), std::nullopt) << "the job goes on";
+}
+
+TEST_F(LastWord, StandsWhoeverFollows) {
+  const auto first = serving("n0");
+  const auto second = controller("n1");
+  ASSERT_TRUE(second->prepare().ok());
+  end(*first, core::JobState::kFinished);
+  EXPECT_EQ(cluster_.verdict(), kVerdictFinished);
+  const Outcome claimed = second->claim("127.0.0.1:1");
+  ASSERT_FALSE(claimed.ok()) << "the job ended between its last look and its claim";
+  EXPECT_EQ(claimed.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_FALSE(first->is_superseded());
+  EXPECT_EQ(first->wait(-1, 0), std::nullopt) << "its nodes are still to be ended";
+  first->nodes_ended(cluster_.job());
+  EXPECT_EQ(first->wait(-1, 0), kVerdictFinished);
+}
+
+TEST_F(LastWord, OfOneThatWasSucceededMeanwhileIsTakenOver) {
+  const auto first = serving("n0");
+  const auto second = serving("n1");
+  ASSERT_TRUE(write_verdict(cluster_.job_dir(), kVerdictFailed, 0).ok());  // was under way
+  EXPECT_FALSE(second->may_record());
+  EXPECT_EQ(second->wait(-1, 0), kVerdictFailed);
+}
+
+TEST_F(LastWord, OfAnEarlierStartCountsNoMore) {
+  ASSERT_TRUE(write_verdict(cluster_.job_dir(), kVerdictFailed, 0).ok());
+  ::setenv("SLURM_RESTART_COUNT", "1", 1);
+  const auto mode = serving("n0");
+  ::unsetenv("SLURM_RESTART_COUNT");
+  EXPECT_TRUE(mode->may_record());
+  EXPECT_EQ(mode->wait(-1, 0), std::nullopt);
+}
+
+// A cluster controller that comes back after the job was requeued and runs elsewhere starts what it
+// had before.
+TEST_F(LastWord, NobodySucceedsTheControllerOfALaterStart) {
+  ::setenv("SLURM_RESTART_COUNT", "1", 1);
+  const auto later = serving("n1");
+  ::unsetenv("SLURM_RESTART_COUNT");
+  const Outcome prepared = controller("n0")->prepare();
+  ASSERT_FALSE(prepared.ok());
+  EXPECT_EQ(prepared.error().code, ErrorCode::kAlreadyExists) << prepared.error().message;
+  EXPECT_FALSE(later->is_superseded());
+}
+
+}  // namespace
+}  // namespace hpctl
