@@ -30,6 +30,12 @@ std::string why_ended(const SlurmJob& job) {
   } else if (job.exit_code != 0) {
     text += ", exit status " + std::to_string(job.exit_code);
   }
+  // Slurm's sign that the batch script's output file could not be opened on its node.
+  if (job.reason == "JobLaunchFailure" && job.exit_signal == 53) {
+    text +=
+        ": its node cannot write to the job's directory; HPCTL_HOME must be on a file system "
+        "that all nodes see";
+  }
   return text;
 }
 

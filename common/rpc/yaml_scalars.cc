@@ -77,7 +77,7 @@ Result<int64_t> parse_duration_ms(std::string_view text) {
 Result<int64_t> parse_time_limit_minutes(std::string_view text) {
   const Error wrong{ErrorCode::kInvalidArgument,
                     "expected minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, or a duration "
-                    "such as 30m or 7d"};
+                    "such as 30m or 7d, at most 365d"};
   if (const auto ms = parse_duration_ms(text); ms.ok() && !all_digits(text)) {
     return (*ms + 59'999) / 60'000;
   }

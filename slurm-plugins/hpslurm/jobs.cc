@@ -163,7 +163,10 @@ Answer submit(const json& arguments) {
 
   submit_response_msg_t* raw = nullptr;
   if (slurm_submit_batch_job(&description, &raw) != SLURM_SUCCESS || raw == nullptr) {
-    return last_error("Slurm does not accept the job");
+    Error refused = last_error("Slurm does not accept the job");
+    // A node that the job names and Slurm does not know is a mistake of the job.
+    if (refused.code == ErrorCode::kNotFound) refused.code = ErrorCode::kInvalidArgument;
+    return refused;
   }
   const uint32_t id = job_id_of(*raw);
   slurm_free_submit_response_response_msg(raw);

@@ -124,6 +124,11 @@ TEST_F(Hpslurm, WhatSlurmRefusesIsSaidInItsWords) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(refused.error().message, HasSubstr("Invalid partition name specified"));
+  auto nowhere = batch("true");
+  nowhere.nodelist = "n99";
+  const auto unknown_node = client_.submit(nowhere);
+  ASSERT_FALSE(unknown_node.ok());
+  EXPECT_EQ(unknown_node.error().code, ErrorCode::kInvalidArgument);
   const auto absent = client_.job(JobId{999'999});
   ASSERT_FALSE(absent.ok());
   EXPECT_EQ(absent.error().code, ErrorCode::kNotFound);

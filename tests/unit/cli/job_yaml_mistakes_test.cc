@@ -69,7 +69,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:9: slurm: unknown key \"partiton\"; did you mean \"partition\"?\n"
        "j.yaml:8:29: slurm.time: expected minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, "
        "or "
-       "a duration such as 30m or 7d; found \"1 day\"\n"
+       "a duration such as 30m or 7d, at most 365d; found \"1 day\"\n"
        "j.yaml:8:41: slurm.mem: expected MiB or a number with K, M, G or T, such as 64G; found "
        "\"5X\"\n"
        "j.yaml:8:56: slurm.exclusive: expected true or false, found \"1\"\n"},

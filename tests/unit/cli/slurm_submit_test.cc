@@ -13,6 +13,7 @@
 #include "common/base/slurm_messages_json.h"
 #include "controller/mirror.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/slurm_record.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/unit/cli/scripted_controller.h"
 
@@ -114,10 +115,12 @@ TEST_F(SlurmSubmit, ALostAnswerDoesNotDoubleTheJob) {
 
 TEST_F(SlurmSubmit, ARefusalLeavesNothing) {
   write(slurm() + "/faults", "submit refuse invalid_argument Invalid partition name specified\n");
-  write(home_.directory() + "/job.yaml", std::string(kJob) + "slurm: {partition: p9, gres: x}\n");
+  write(home_.directory() + "/job.yaml",
+        std::string(kJob) + "slurm: {partition: p9, gres: x, mem: 900G}\n");
   const CommandResult result = submit();
   EXPECT_EQ(result.exit_code, kExitFailed);
-  EXPECT_EQ(result.err, "hpctl: Invalid partition name specified (slurm: partition p9, gres x)\n");
+  EXPECT_EQ(result.err,
+            "hpctl: Invalid partition name specified (slurm: partition p9, gres x, mem 921600M)\n");
   EXPECT_TRUE(job_directories().empty());
 }
 
@@ -184,6 +187,15 @@ TEST_F(SlurmSubmit, TellsWhatSlurmSaysWhileNoControllerAnswers) {
   EXPECT_EQ(state_of("100"), "FAILED Slurm ended the job: NODE_FAIL, NodeDown");
   slurm_says("CANCELLED");
   EXPECT_EQ(state_of("100"), "CANCELLED Slurm ended the job: CANCELLED");
+}
+
+TEST_F(SlurmSubmit, AHomeThatNodesDoNotSeeIsNamed) {
+  SlurmJob job;
+  job.state = "FAILED";
+  job.reason = "JobLaunchFailure";
+  job.exit_signal = 53;
+  EXPECT_THAT(with_slurm_state(JobView{}, job).reason,
+              HasSubstr("HPCTL_HOME must be on a file system that all nodes see"));
 }
 
 TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
