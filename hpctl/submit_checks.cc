@@ -14,6 +14,7 @@
 #include "common/base/file.h"
 #include "trainer/data/evaluation_part.h"
 #include "trainer/data/sample_reader.h"
+#include "trainer/plan/fit.h"
 
 namespace hpctl {
 namespace {
@@ -110,12 +111,22 @@ Outcome check_data(const TrainSpec& train) {
   return Ok{};
 }
 
+// All nodes are this machine. Where it has GPUs the trainer's state is theirs.
+Outcome check_memory(const JobSpec& spec) {
+  if (path_exists("/dev/nvidiactl")) return Ok{};
+  const PlanSetting setting = {
+      .train = *spec.train, .nodes = spec.nodes, .workers_per_node = spec.workers_per_node};
+  const MemoryPlan plan = plan_memory(setting, model_layout(spec.train->model));
+  return check_fit(plan, setting.world_size(), machine_memory_bytes());
+}
+
 }  // namespace
 
 Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
   HP_TRY(check_programs(spec));
   HP_TRY(check_directories(spec, paths));
   if (!spec.train) return check_command(spec);
+  HP_TRY(check_memory(spec));
   return check_data(*spec.train);
 }
 

@@ -18,8 +18,8 @@
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/stability.h"
+#include "trainer/plan/fit.h"
 #include "trainer/plan/gpu_models.h"
-#include "trainer/plan/memory_plan.h"
 #include "trainer/runtime.h"
 #include "trainer/stop_request.h"
 
@@ -63,6 +63,7 @@ TrainLoop::TrainLoop(const Workload& workload, Progress& progress, int arena_fd,
              workload.train.metrics.trace_steps) {}
 
 Outcome TrainLoop::start() {
+  HP_TRY(check_memory());
   HP_TRY(load_data());
   HP_TRY(meet_peers());
   HP_TRY(agree_on_data());
@@ -103,6 +104,20 @@ Outcome TrainLoop::load_data() {
   HP_TRY_ASSIGN(test_, Validation::open(workload_, DataPart::kTest));
   log_phase("data");
   return Ok{};
+}
+
+PlanSetting TrainLoop::plan_setting() const {
+  return {.train = workload_.train,
+          .nodes = 1,
+          .workers_per_node = workload_.world_size,
+          .gpu = !device_.is_host()};
+}
+
+// A GPU says itself when it is full.
+Outcome TrainLoop::check_memory() const {
+  if (!device_.is_host()) return Ok{};
+  const MemoryPlan plan = plan_memory(plan_setting(), model_layout(workload_.train.model));
+  return check_fit(plan, 1, machine_memory_bytes());
 }
 
 Outcome TrainLoop::meet_peers() {
@@ -167,12 +182,9 @@ Outcome TrainLoop::load_state() {
 
 void TrainLoop::note_offload() const {
   if (workload_.rank != 0 || workload_.train.memory.offload.empty()) return;
-  const PlanSetting setting = {.train = workload_.train,
-                               .nodes = 1,
-                               .workers_per_node = workload_.world_size,
-                               .gpu = !device_.is_host()};
   double bytes = 0;
-  for (const MemoryPart& part : plan_memory(setting, state_->blocks()).host) bytes += part.bytes;
+  const MemoryPlan plan = plan_memory(plan_setting(), state_->blocks());
+  for (const MemoryPart& part : plan.host) bytes += part.bytes;
   log_info(device_.is_host()
                ? "memory.offload moves nothing here: a CPU's memory is the host's"
                : "memory.offload takes " + std::to_string(static_cast<int64_t>(bytes) >> 20) +

@@ -22,6 +22,7 @@
 #include "trainer/model/model.h"
 #include "trainer/optim/stability.h"
 #include "trainer/parallel/fsdp.h"
+#include "trainer/plan/memory_plan.h"
 #include "trainer/progress.h"
 #include "trainer/saver.h"
 #include "trainer/training_state.h"
@@ -54,6 +55,8 @@ class TrainLoop {
     SaveNews news;
   };
 
+  PlanSetting plan_setting() const;
+  Outcome check_memory() const;
   Outcome load_data();
   Outcome meet_peers();
   Outcome agree_on_data();

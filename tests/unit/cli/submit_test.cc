@@ -206,6 +206,18 @@ TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
               HasSubstr("\"no-such-program-here\" is not in PATH"));
 }
 
+TEST_F(Submit, WhatThisMachineCannotHoldIsNotStarted) {
+  ScriptedController controller(home_.paths());
+  write(home_.directory() + "/text", "enough text for one sample");
+  std::string job = train_job("text");
+  job.replace(job.find("preset: tiny"), 12, "preset: llama3.1-405b");
+  const CommandResult result = submit(job);
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("out of memory: 1 worker needs"), HasSubstr("moments"),
+                                HasSubstr("smaller workload.train.model")));
+  EXPECT_TRUE(controller.submits().empty());
+}
+
 // A job belongs to its user: somebody else is told so, and nothing is created for them.
 TEST_F(Submit, AnotherUserIsTold) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "trainer/plan/advice.h"
+#include "trainer/plan/fit.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/plan/speed_plan.h"
 
@@ -104,6 +105,22 @@ TEST(MemoryPlan, OffloadMovesTheStateToTheHost) {
 
 // TorchTitan's own table, 8B on 8 H100 with full sharding, batch 2, selective checkpointing, eager:
 // 5,762 tokens/s per GPU. The range must hold it.
+TEST(Fit, NamesTheLargestPartAndWhatToChange) {
+  MemoryPlan plan;
+  plan.parts = {{"moments", 4 * kGiB, ""}, {"activations", 2 * kGiB, ""}};
+  EXPECT_TRUE(check_fit(plan, 2, 12 * kGiB).ok());
+  const Outcome state = check_fit(plan, 2, 11 * kGiB);
+  ASSERT_FALSE(state.ok());
+  EXPECT_THAT(
+      state.error().message,
+      HasSubstr("out of memory: 2 workers need 12.0 GiB and this machine has 11.0 GiB; most "
+                "of it is moments, 4.0 GiB of each; use a smaller"));
+  plan.parts[1].bytes = 5 * kGiB;
+  EXPECT_THAT(check_fit(plan, 1, kGiB).error().message,
+              HasSubstr("lower workload.train.batch.micro"));
+  EXPECT_GT(machine_memory_bytes(), 64.0 * 1024 * 1024);
+}
+
 TEST(SpeedPlan, PublishedThroughputLiesInTheRange) {
   PlanSetting s = setting_of("llama3-8b", 1, 16);
   s.train.batch.micro = 2;

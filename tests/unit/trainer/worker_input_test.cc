@@ -86,6 +86,13 @@ TEST(Worker, DataThatDifferBetweenRanksAreRefusedByAll) {
   }
 }
 
+TEST(Worker, AModelThatTheMachineCannotHoldIsRefusedAtOnce) {
+  Job job(1);
+  job.workload.train.model = *model_preset("llama3.1-405b");
+  EXPECT_THAT(job.run(), Each(kExitDoNotRestart)) << job.messages();
+  EXPECT_THAT(job.workers[0]->message(), HasSubstr("out of memory: 1 worker needs"));
+}
+
 TEST(Worker, NoMemoryForTheArena) {
   Job job(1);
   job.workload.rank = 0;

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does a plan fit into a machine's memory? What cannot is refused before it is tried: the kernel
+// would end the worker without a word, and until then take memory from whatever else runs there.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/result.h"
+#include "trainer/plan/memory_plan.h"
+
+namespace hpctl {
+
+// Of this machine, swap included.
+double machine_memory_bytes();
+
+// `workers` of them on a machine with `memory_bytes`. kResourceExhausted: what needs most, and what
+// to change.
+Outcome check_fit(const MemoryPlan& plan, int64_t workers, double memory_bytes);
+
+}  // namespace hpctl
