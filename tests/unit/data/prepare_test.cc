@@ -252,6 +252,16 @@ TEST(Prepare, PartsOfAnotherRunAreNotTakenUp) {
   EXPECT_EQ(dataset(dir / "out"), dataset(dir / "again"));
 }
 
+TEST(Prepare, ARunThatMadeNothingDoesNotStandInTheWay) {
+  const TemporaryDirectory dir;
+  put(dir / "empty.txt", "");
+  put(dir / "a.txt", "text");
+  EXPECT_THAT(prepare(options_for({dir / "empty.txt"}, dir / "out")).error().message,
+              HasSubstr("no text in"));
+  const auto prepared = prepare(options_for({dir / "a.txt"}, dir / "out"));
+  EXPECT_TRUE(prepared.ok()) << prepared.error().message;
+}
+
 // A bad line of the second file is mended: what the first gave stays.
 TEST(Prepare, GoesOnAfterAnInputWasEdited) {
   const TemporaryDirectory dir;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <iterator>
@@ -79,7 +80,11 @@ Result<PartStore> PartStore::open(const std::string& directory, const std::strin
   HP_TRY_ASSIGN(const std::string before, read_file(plan_path, 1U << 30));
   HP_TRY(store.find_parts());
   if (before == plan) return store;
-  const std::optional<size_t> unedited = unedited_inputs(before, plan);
+  // A run that found no text has nothing that another one must not lose.
+  const bool has_tokens = std::any_of(store.found_.begin(), store.found_.end(),
+                                      [](const auto& part) { return part.second.token_bytes > 0; });
+  const std::optional<size_t> unedited =
+      has_tokens ? unedited_inputs(before, plan) : std::optional<size_t>(0);
   if (!unedited) {
     return Error{ErrorCode::kFailedPrecondition,
                  directory +
