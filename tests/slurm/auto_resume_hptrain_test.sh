@@ -54,16 +54,18 @@ chmod +x "$work/rank"
 mkdir "$work/plain" "$work/killed"
 
 digest() { "$build/bin/hpctl" checkpoint digest "$work/$1/checkpoints"; }
-last_step() {
-  sed -nE '$s/.*"step": ?([0-9]+).*/\1/p' "$work/$1/metrics.jsonl" 2>/dev/null || true
+# Durable later than its step, by as much as the disk is slow.
+last_checkpoint() {
+  find "$work/$1/checkpoints" -path '*/step-*/manifest.json' 2>/dev/null |
+    sed -nE 's|.*/step-0*([0-9]+).*|\1|p' | sort -n | tail -1
 }
 
 check_has "undisturbed" "exit 0" \
   "$(outcome plain -N2 -n4 --ntasks-per-node=2 "$work/rank" "$work/plain")"
 outcome step -N2 -n4 --ntasks-per-node=2 "$work/rank" "$work/killed" >"$work/told" &
 until_=$((SECONDS + 60))
-until now=$(last_step killed) && [ "${now:-0}" -ge 25 ]; do
-  [ $SECONDS -lt $until_ ] || { check "step 25" "reached in time" "step ${now:-none}"; break; }
+until now=$(last_checkpoint killed) && [ "${now:-0}" -ge 20 ]; do
+  [ $SECONDS -lt $until_ ] || { check "checkpoint 20" "there in time" "${now:-none}"; break; }
   sleep 0.02
 done
 kill -KILL "$(cat "$work/killed/pid-3")"

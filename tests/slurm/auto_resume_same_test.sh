@@ -85,15 +85,17 @@ check "no such program" "$(outcome plain -w n1 -n1 /nowhere | sed 's/.*error/err
 
 # --- signals ----------------------------------------------------------------------------------
 signalled() { # signalled SUBJECT SIGNAL: the program counts what it gets
-  rm -f "$work"/up.*
+  rm -f "$work"/up.* "$work"/got.*
   (outcome "$1" -w n1 -n2 -J "signal-$1" bash -c '
-    got=0; trap "got=\$((got+1))" USR1; trap "echo term \$got; exit 5" TERM
+    got=0; trap "got=\$((got+1)); touch '"$work"'/got.$SLURM_PROCID" USR1
+    trap "echo term \$got; exit 5" TERM
     touch '"$work"'/up.$SLURM_PROCID; while :; do read -rt 0.05 <> <(:) || :; done' | sort) &
   local srun=$!
   await_file "$work/up.0"
   await_file "$work/up.1"
   scancel --signal=USR1 -n "signal-$1"
-  sleep 0.5 # not to be merged with the next one; nothing tells when a signal has arrived
+  await_file "$work/got.0"
+  await_file "$work/got.1"
   scancel --signal="$2" -n "signal-$1"
   wait $srun
 }

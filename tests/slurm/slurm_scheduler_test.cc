@@ -174,7 +174,8 @@ TEST_F(SchedulerOnSlurm, ARelaunchWaitsForSlurmctld) {
   ASSERT_TRUE(await([&] { return saved() != before; }));
   SlurmCluster::must("stop slurmctld");
   launch("n3", 1);
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  ASSERT_TRUE(await(
+      [&] { return run_command("pgrep -f '[s]run --jobid=" + to_string(job_) + "'").code == 0; }));
   SlurmCluster::must("start slurmctld");
   ASSERT_TRUE(await([&] { return !agents().empty(); }, 60))
       << (lost("n3") ? lost("n3")->cause : "");

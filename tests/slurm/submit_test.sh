@@ -43,12 +43,10 @@ await is_state "$job" RUNNING
 hpctl wait "$job" >"$work/waited" 2>&1 &
 waiter=$!
 scontrol requeue "$job"
+scontrol hold "$job"  # else it starts again within seconds, however long we take to look
 await is_state "$job" PENDING
 says "requeued by Slurm" "$(hpctl status "$job")"
-# Slurm holds a requeued job back for two minutes, so that the end of its first start is over.
-await eval '[ "$(squeue -h -j "$job" -o %T)" = PENDING ]'
-await eval '! pgrep -f "job$job/slurm_script" >"$work/left"'
-scontrol update "JobId=$job" StartTime=now
+scontrol release "$job"
 wait "$waiter" || die "wait ended with $?: $(cat "$work/waited")"
 is_state "$job" FINISHED || die "state $(state "$job")"
 says "start 2" "$(cat "$HPCTL_HOME/jobs/$job"/slurm-*.out)"
