@@ -23,7 +23,6 @@ namespace hpctl::testing {
 namespace {
 
 using nlohmann::json;
-using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 constexpr char kHead[] = "head";
@@ -134,7 +133,7 @@ TEST_F(ClusterController, KilledServiceAndKilledController) {
     EXPECT_EQ(controller(job).epoch, 1U) << "started twice";
     ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
     const auto succeeded = [&] { return controller(job).epoch == 2; };
-    EXPECT_TRUE(wait_until(home_.directory(), succeeded, seconds(30)));
+    EXPECT_TRUE(wait_until(home_.directory(), succeeded, kPatience));
     expect_node(job, kHead);
   }
   expect_exact_finish(job, spec);
@@ -153,7 +152,7 @@ TEST_F(ClusterController, LostHead) {
     kill_service();
     ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
     const auto succeeded = [&] { return controller(job).node != kHead; };
-    EXPECT_TRUE(wait_until(home_.directory(), succeeded, seconds(60)));
+    EXPECT_TRUE(wait_until(home_.directory(), succeeded, kPatience));
   }
   expect_exact_finish(job, spec);
   EXPECT_NE(controller(job).node, kHead);
@@ -183,7 +182,7 @@ TEST_F(ClusterController, ANodeThatIsStartedAgainHasTheJobsEnvironment) {
                                     seen + "; sleep 1000']}\n")
                   .ok());
   ::setenv("HPCTL_TEST_VARIABLE", "of the shell", 1);
-  const auto result = home_.hpctl({"submit", "--json", file}, seconds(60));
+  const auto result = home_.hpctl({"submit", "--json", file}, kPatience);
   ::unsetenv("HPCTL_TEST_VARIABLE");
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const JobId job{json::parse(result.out)["job"].get<uint64_t>()};
@@ -199,7 +198,7 @@ TEST_F(ClusterController, ANodeThatIsStartedAgainHasTheJobsEnvironment) {
   };
   const auto both = [&](int generation) {
     return wait_until(
-        home_.directory(), [&] { return lines_of(generation).size() == 2; }, seconds(60));
+        home_.directory(), [&] { return lines_of(generation).size() == 2; }, kPatience);
   };
   ASSERT_TRUE(both(1)) << diagnosis(job);
   ASSERT_TRUE(end_process(node_of(status(job), "n2")["holder_pid"].get<pid_t>()));
@@ -224,12 +223,12 @@ TEST_F(ClusterController, CancelledBySlurm) {
   ASSERT_FALSE(HasFailure());
   slurm({"scancel", to_string(job)});
   const auto gone = [&] { return slurm_state(job).empty(); };
-  EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(60))) << slurm_state(job);
+  EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
   // Slurm, which leaves the job 5 s, may be done before its controller here.
   const auto cancelled = [&] { return status(job)["state"] == "CANCELLED"; };
-  EXPECT_TRUE(wait_until(home_.directory(), cancelled, seconds(60))) << status(job);
+  EXPECT_TRUE(wait_until(home_.directory(), cancelled, kPatience)) << status(job);
   const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
-  EXPECT_TRUE(wait_until(home_.directory(), ended, seconds(60))) << read_file(log()).value();
+  EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience)) << read_file(log()).value();
 }
 
 TEST_F(ClusterController, WithoutItTheJobHasAControllerOfItsOwn) {
@@ -241,7 +240,7 @@ TEST_F(ClusterController, WithoutItTheJobHasAControllerOfItsOwn) {
   EXPECT_THAT(result.err, HasSubstr("will run on its first node"));
   const JobId job{json::parse(result.out)["job"].get<uint64_t>()};
   jobs_.push_back(job);
-  EXPECT_EQ(home_.wait_for_end(job, seconds(120)), "FINISHED");
+  EXPECT_EQ(home_.wait_for_end(job, kPatience), "FINISHED");
   EXPECT_NE(controller(job).node, kHead);
 }
 
@@ -263,7 +262,7 @@ TEST_F(ClusterController, TwoUsersSubmitTrainFinishAtOnce) {
   const auto hpctl = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534",
                                  "--clear-groups", variable("HPCTL_BIN") + "/hpctl"});
-    return run_command(words, {"HPCTL_HOME=" + theirs, "HOME=" + theirs}, seconds(60));
+    return run_command(words, {"HPCTL_HOME=" + theirs, "HOME=" + theirs}, kPatience);
   };
   const SlurmJob spec{.training = kTraining};
   const JobId job = start(spec);
@@ -278,7 +277,7 @@ TEST_F(ClusterController, TwoUsersSubmitTrainFinishAtOnce) {
     return document.is_discarded() ? json() : document;
   };
   const auto runs = [&] { return state()["state"] == "RUNNING"; };
-  EXPECT_TRUE(wait_until(theirs, runs, seconds(60))) << state();
+  EXPECT_TRUE(wait_until(theirs, runs, kPatience)) << state();
   const json running = state();
   EXPECT_EQ(running["controller"]["node"], kHead);
   struct stat process {};
@@ -288,7 +287,7 @@ TEST_F(ClusterController, TwoUsersSubmitTrainFinishAtOnce) {
   EXPECT_THAT(credentials, HasSubstr("Uid:\t65534\t65534\t65534\t65534"));
   ASSERT_TRUE(write_file_atomic(gate, "").ok());
   const auto finished = [&] { return state()["state"] == "FINISHED"; };
-  EXPECT_TRUE(wait_until(theirs, finished, seconds(60))) << state();
+  EXPECT_TRUE(wait_until(theirs, finished, kPatience)) << state();
   for (const char* node : {"n1", "n2", "n3", "n4"}) {  // of root alone each node has its own
     EXPECT_TRUE(remove_tree("/tmp/hpctl-65534/job-" + other + "-" + node).ok());
   }

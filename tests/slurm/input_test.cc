@@ -9,7 +9,6 @@
 namespace hpctl::testing {
 namespace {
 
-using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 class BadInput : public SlurmTest {
@@ -66,7 +65,7 @@ TEST_F(BadInput, CheckpointDirectoryIsNotShared) {
       [] {
         return slurm({"squeue", "-h"}).out.empty();
       },
-      seconds(30)))
+      kPatience))
       << slurm({"squeue"}).out;
 }
 

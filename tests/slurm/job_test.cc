@@ -9,7 +9,6 @@ namespace hpctl::testing {
 namespace {
 
 using nlohmann::json;
-using std::chrono::seconds;
 
 using SlurmJobs = SlurmTest;
 
@@ -37,7 +36,7 @@ TEST_F(SlurmJobs, KilledWorkerAndAgent) {
   ASSERT_FALSE(HasFailure());
   const json before = status(job);
   ASSERT_TRUE(end_process(worker_pid(before, 2)));
-  ASSERT_TRUE(home_.wait_for_step(job, 50, seconds(90)));
+  ASSERT_TRUE(home_.wait_for_step(job, 50, kPatience));
   EXPECT_NE(causes(job, "WorkerExited").find("SIGKILL"), std::string::npos);
   // The agent proper: its holder starts it again, and training does not notice.
   {
@@ -47,7 +46,7 @@ TEST_F(SlurmJobs, KilledWorkerAndAgent) {
     const auto another_agent = [&] {
       return node_pid(status(job), 0, "agent_pid") != node_pid(second, 0, "agent_pid");
     };
-    EXPECT_TRUE(wait_until(home_.directory(), another_agent, seconds(90)));
+    EXPECT_TRUE(wait_until(home_.directory(), another_agent, kPatience));
     EXPECT_EQ(status(job)["generation"], second["generation"]);
   }
   expect_exact_finish(job, spec);
@@ -73,7 +72,7 @@ TEST_F(SlurmJobs, CancelByHpctlAndByScancel) {
       EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
     }
     const auto gone = [&] { return slurm_state(job).empty(); };
-    EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(60))) << slurm_state(job);
+    EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
     EXPECT_EQ(status(job)["state"], "CANCELLED");
     for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
   }
@@ -93,7 +92,7 @@ TEST_F(SlurmJobs, TwoAtOnceOneOfThemAtItsTimeLimit) {
             0);
   expect_exact_finish(job, spec);
   const auto gone = [&] { return slurm_state(limited).empty(); };
-  EXPECT_TRUE(wait_until(home_.directory(), gone, seconds(110))) << slurm_state(limited);
+  EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(limited);
   // It was warned in time and has saved all that it had; Slurm has the script's exit status 1.
   const json after = status(limited);
   EXPECT_EQ(after["state"], "CANCELLED") << after;
@@ -106,7 +105,7 @@ TEST_F(SlurmJobs, TwoAtOnceOneOfThemAtItsTimeLimit) {
   // The same again goes on from there.
   const JobId next = start(endless, reached + 1);
   EXPECT_EQ(home_.hpctl({"cancel", to_string(next)}).exit_code, 0);
-  EXPECT_EQ(home_.wait_for_end(next, seconds(60)), "CANCELLED");
+  EXPECT_EQ(home_.wait_for_end(next, kPatience), "CANCELLED");
   const json last = json::parse(home_.hpctl({"checkpoint", "show", checkpoints, "--json"}).out);
   EXPECT_GT(last["step"], reached);
   EXPECT_EQ(last["parent"], saved["generation"]);

@@ -22,6 +22,9 @@ TEST_F(NodeLoss, SpareTakesTheRanksAtOnce) {
   const std::string victim = other_active_node(job);
   ASSERT_NE(victim, "");
   cluster("kill", victim);
+  EXPECT_EQ(home_.wait_for_end(job, kPatience), "FINISHED");
+  cluster("heal",
+          victim);  // else Slurm keeps the job for the dead node's sake, up to SlurmdTimeout
   expect_exact_finish(job, spec);
   const json after = status(job);
   EXPECT_EQ(after["generation"], 2) << causes(job, "JobRecovering");
@@ -45,7 +48,7 @@ TEST_F(NodeLoss, CutAndHealedNodeNeverContinuesTheOldGeneration) {
     const json now = status(job);
     return now["generation"].get<int>() >= 2 && now["state"] == "RUNNING";
   };
-  ASSERT_TRUE(wait_until(home_.directory(), moved_on, seconds(60)));
+  ASSERT_TRUE(wait_until(home_.directory(), moved_on, kPatience));
   {
     const HeldTraining held = hold(job);
     // Not an awaited event but the fault itself: the node is away for 30 s.
@@ -54,7 +57,8 @@ TEST_F(NodeLoss, CutAndHealedNodeNeverContinuesTheOldGeneration) {
     cluster("heal", victim);
     for (const UniqueFd& worker : old_workers) {
       pollfd ended{worker.get(), POLLIN, 0};
-      EXPECT_EQ(::poll(&ended, 1, 90'000), 1) << "a worker of the old generation runs on";
+      EXPECT_EQ(::poll(&ended, 1, static_cast<int>(milliseconds(kPatience).count())), 1)
+          << "a worker of the old generation runs on";
     }
     EXPECT_EQ(status(job)["state"], "RUNNING") << "that was to be seen during the next generation";
   }

@@ -14,7 +14,6 @@ namespace hpctl::testing {
 namespace {
 
 using nlohmann::json;
-using std::chrono::seconds;
 
 class Relaunch : public SlurmTest {
  protected:
@@ -69,7 +68,7 @@ TEST_F(Relaunch, AContainerIsEnteredAgain) {
     const pid_t holder = node_pid(status(job), 1, "holder_pid");
     return holder != node_pid(before, 1, "holder_pid") && in_image(holder);
   };
-  EXPECT_TRUE(wait_until(home_.directory(), again, seconds(60)));
+  EXPECT_TRUE(wait_until(home_.directory(), again, kPatience));
   expect_exact_finish(job, spec);
   EXPECT_EQ(std::remove(plugin.c_str()), 0);
 }
@@ -86,7 +85,7 @@ TEST_F(Relaunch, SlurmctldIsAwayWhenAHolderDies) {
     const StoppedDaemon slurmctld("slurmctld");
     ASSERT_TRUE(end_process(node_pid(before, 1, "holder_pid")));
     const auto noticed = [&] { return status(job)["state"] == "RECOVERING"; };
-    EXPECT_TRUE(wait_until(home_.directory(), noticed, seconds(20)));
+    EXPECT_TRUE(wait_until(home_.directory(), noticed, kPatience));
   }
   expect_exact_finish(job, spec);
 }
@@ -99,7 +98,7 @@ TEST_F(Relaunch, WithoutASpareTheRebootedNodeComesBack) {
   ASSERT_NE(victim, "");
   cluster("kill", victim);
   const auto noticed = [&] { return status(job)["state"] == "RECOVERING"; };
-  EXPECT_TRUE(wait_until(home_.directory(), noticed, seconds(20)));
+  EXPECT_TRUE(wait_until(home_.directory(), noticed, kPatience));
   cluster("heal", victim);
   expect_exact_finish(job, spec);
 }
@@ -121,10 +120,10 @@ TEST_F(Relaunch, RequeueGoesOnWithoutTheLostNodeThoughItComesBack) {
     ASSERT_TRUE(node_of(status(job), "n3").is_null() && node_of(status(job), "n4").is_null());
     cluster("kill", victim);
     EXPECT_TRUE(wait_until(
-        home_.directory(), [&] { return shows("Restarts=1"); }, seconds(90)));
+        home_.directory(), [&] { return shows("Restarts=1"); }, kPatience));
     cluster("heal", victim);
     EXPECT_TRUE(wait_until(
-        home_.directory(), [&] { return shows("ExcNodeList=" + victim); }, seconds(90)));
+        home_.directory(), [&] { return shows("ExcNodeList=" + victim); }, kPatience));
   }
   expect_exact_finish(job, spec);
   EXPECT_TRUE(node_of(status(job), victim).is_null()) << status(job);

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Slurm gives a node up, the service works, the queue moves, and the job trains.
-constexpr seconds kWithReplacement{240};
+constexpr seconds kWithReplacement{400};
 
 std::string cluster_directory() { return std::getenv("HPCTL_TEST_CLUSTER"); }
 

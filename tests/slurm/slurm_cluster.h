@@ -36,7 +36,7 @@ inline CommandResult run_command(const std::string& command) {
 }
 
 // Polls for a state of Slurm's, which has no event to wait on.
-inline bool await(const std::function<bool()>& reached, int seconds = 30) {
+inline bool await(const std::function<bool()>& reached, int seconds = 120) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (!reached()) {
     if (std::chrono::steady_clock::now() >= deadline) return false;

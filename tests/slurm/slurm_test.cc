@@ -20,7 +20,6 @@ using nlohmann::json;
 using std::chrono::seconds;
 
 constexpr int kNodes = 4;
-constexpr seconds kLong{120};
 
 std::unique_ptr<test::SlurmCluster> g_cluster;
 
@@ -88,7 +87,7 @@ void SlurmTest::TearDown() {
     return nodes == std::vector<std::string>(kNodes, "idle") && jobs.exit_code == 0 &&
            jobs.out.empty();
   };
-  EXPECT_TRUE(wait_until(home_.directory(), clean, kLong))
+  EXPECT_TRUE(wait_until(home_.directory(), clean, kPatience))
       << slurm({"sinfo", "-N"}).out << slurm({"squeue"}).out;
 }
 
@@ -116,7 +115,7 @@ bool SlurmTest::has_network_namespaces() {
 CommandResult SlurmTest::slurm(const std::vector<std::string>& command) {
   std::vector<std::string> argv = {"/usr/bin/env"};
   argv.insert(argv.end(), command.begin(), command.end());
-  return run_command(argv, {}, seconds(20));
+  return run_command(argv, {}, seconds(60));
 }
 
 std::vector<pid_t> SlurmTest::processes_on(const std::string& node) {
@@ -128,7 +127,7 @@ std::vector<pid_t> SlurmTest::processes_on(const std::string& node) {
 
 void SlurmTest::expect_only_slurmd_on(const std::string& node) const {
   const auto only_slurmd = [&] { return processes_on(node).size() == 1; };
-  if (wait_until(home_.directory(), only_slurmd, kLong)) return;
+  if (wait_until(home_.directory(), only_slurmd, kPatience)) return;
   ADD_FAILURE() << "more than slurmd is left on " << node << ":\n"
                 << slurm({"sh", "-c", "ps -o pid=,stat=,args= -p \"$0\"",
                           test::SlurmCluster::command("pids " + node).out})
@@ -150,7 +149,7 @@ void SlurmTest::await_saved(JobId job) const {
   const std::string before = saved();
   ASSERT_EQ(slurm({"scontrol", "update", "jobid=" + to_string(job), "nice=1"}).exit_code, 0);
   ASSERT_TRUE(wait_until(
-      home_.directory(), [&] { return saved() != before; }, seconds(60)));
+      home_.directory(), [&] { return saved() != before; }, kPatience));
 }
 
 std::string SlurmTest::undisturbed_digest(const SlurmJob& job) {
@@ -159,9 +158,9 @@ std::string SlurmTest::undisturbed_digest(const SlurmJob& job) {
   if (digest.empty()) {
     LocalCluster local;
     const JobId id = local.submit(job.training.yaml());
-    EXPECT_EQ(local.wait_for_end(id, kLong), "FINISHED");
+    EXPECT_EQ(local.wait_for_end(id, kPatience), "FINISHED");
     digest = local.digest(id);
-    EXPECT_TRUE(local.stop_and_list_leftovers(seconds(20)).empty());
+    EXPECT_TRUE(local.stop_and_list_leftovers(kPatience).empty());
   }
   return digest;
 }
@@ -171,7 +170,7 @@ CommandResult SlurmTest::submit(const SlurmJob& job, const std::vector<std::stri
   EXPECT_TRUE(write_file_atomic(file, job.yaml()).ok());
   std::vector<std::string> args = {"submit", "--json", file};
   args.insert(args.end(), options.begin(), options.end());
-  return home_.hpctl(args, kLong);
+  return home_.hpctl(args, kPatience);
 }
 
 JobId SlurmTest::start(const SlurmJob& job, uint64_t step) {
@@ -182,7 +181,7 @@ JobId SlurmTest::start(const SlurmJob& job, uint64_t step) {
   const json& id = answer["job"];
   const JobId started{id.is_string() ? std::stoull(id.get<std::string>()) : id.get<uint64_t>()};
   jobs_.push_back(started);
-  EXPECT_TRUE(home_.wait_for_step(started, step, kLong)) << "no step " << step;
+  EXPECT_TRUE(home_.wait_for_step(started, step, kPatience)) << "no step " << step;
   return started;
 }
 
@@ -208,7 +207,7 @@ void SlurmTest::expect_exact_finish(JobId job, const SlurmJob& spec, seconds lim
     const std::string state = slurm_state(job);
     return state.empty() || state == "COMPLETED";
   };
-  EXPECT_TRUE(wait_until(home_.directory(), gone, kLong))
+  EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience))
       << "Slurm still has the job as " << slurm_state(job);
 }
 

@@ -15,6 +15,9 @@
 
 namespace hpctl::testing {
 
+// For what comes sooner or later; how soon is the machine's affair, which may be busy.
+inline constexpr std::chrono::seconds kPatience{300};
+
 // The job that Slurm tests run: the one of the integration tests, with sections for Slurm.
 struct SlurmJob {
   // One that a test holds does not hang (HeldTraining).
@@ -57,7 +60,7 @@ class SlurmTest : public ::testing::Test {
   // `cluster VERB ARGUMENT`, which must succeed.
   static void cluster(const std::string& verb, const std::string& argument);
   static bool has_network_namespaces();
-  // A program of Slurm, at most 20 s.
+  // A program of Slurm, at most 60 s.
   static CommandResult slurm(const std::vector<std::string>& command);
   static std::vector<pid_t> processes_on(const std::string& node);
   // The job has ended; its last process, which Slurm has ended too, may still be exiting.
@@ -80,8 +83,7 @@ class SlurmTest : public ::testing::Test {
   // A node of the job that trains and does not run the batch script; "" = there is none.
   std::string other_active_node(JobId job) const;
   // FINISHED, with the weights of an undisturbed run, and Slurm has let go of the nodes.
-  void expect_exact_finish(JobId job, const SlurmJob& spec,
-                           std::chrono::seconds limit = std::chrono::seconds(120));
+  void expect_exact_finish(JobId job, const SlurmJob& spec, std::chrono::seconds limit = kPatience);
   // By one of the workers that train now.
   HeldTraining hold(JobId job) const;
   // All that a person would look at.
