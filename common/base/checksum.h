@@ -13,6 +13,8 @@ namespace hpctl {
 
 // Extends `crc` (0 to begin) over `size` bytes. Uses the SSE4.2 instruction where the CPU has it.
 uint32_t crc32c(const void* data, size_t size, uint32_t crc = 0);
+// Of the last `size` bytes alone, from the checksums of all bytes and of those before the last.
+uint32_t crc32c_of_end(uint32_t begin, uint32_t whole, uint64_t size);
 
 class Sha256 {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A temporary file (common/base/temporary_file.h) for large contents written piece by piece, with
-// their checksum; errors carry the remedy for a full or read-only disk. All but the last part of a
+// their checksum; errors carry the remedy for a full or read-only disk. All but the last page of a
 // large file goes past the page cache, where the file system can
 // (docs/decisions/1303-checkpoints-past-the-cache.md).
 #pragma once
@@ -32,16 +32,16 @@ class DurableFile {
   uint32_t crc32c() const { return crc32c_; }  // of everything appended
 
  private:
-  struct Free {
+  struct Unmap {
     void operator()(char* memory) const;
   };
 
   explicit DurableFile(TemporaryFile file) : file_(std::move(file)) {}
-  Outcome write_staged();
+  Outcome write_staged(size_t size);
   void set_direct(bool direct);
 
   TemporaryFile file_;
-  std::unique_ptr<char[], Free> staging_;  // kChunk bytes, aligned for direct writes
+  std::unique_ptr<char[], Unmap> staging_;  // kChunk bytes, aligned for direct writes
   size_t staged_ = 0;
   bool direct_ = false;
   uint64_t bytes_ = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/checkpoint/shard_writer.h"
 
-#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -35,28 +34,12 @@ std::string shard_header(const ShardJob& job) {
   return safetensors_header(shard_metadata(job.checkpoint, job.rank, job.world_size), tensors);
 }
 
-Outcome prepare_directory(const ShardJob& job, const std::string& step_dir) {
+Outcome prepare_directory(const std::string& step_dir) {
   if (auto made = make_directories(step_dir); !made.ok()) return with_disk_remedy(made.error());
   if (path_exists(step_dir + "/manifest.json")) {
     return Error{ErrorCode::kAlreadyExists, step_dir + " is a committed checkpoint already"};
   }
-  // The new directory's own entry must be durable before the commit; every rank makes sure of it,
-  // because none knows which of them created it.
-  return sync_directory(job.checkpoint_dir);
-}
-
-// Returns the checksum of the values alone. In pieces: the file's own checksum and the write then
-// find them in the cache.
-Result<uint32_t> append_values(DurableFile& file, std::span<const float> values) {
-  constexpr size_t kPiece = 1U << 18;
-  uint32_t crc = 0;
-  while (!values.empty()) {
-    const auto piece = values.first(std::min(values.size(), kPiece));
-    crc = crc32c(piece.data(), piece.size_bytes(), crc);
-    HP_TRY(file.append(piece.data(), piece.size_bytes()));
-    values = values.subspan(piece.size());
-  }
-  return crc;
+  return Ok{};
 }
 
 }  // namespace
@@ -76,7 +59,7 @@ Result<Receipt> write_shard(const ShardJob& job) {
   Receipt receipt;
   receipt.rank = job.rank;
   receipt.file.file = shard_file_name(job.rank);
-  HP_TRY(prepare_directory(job, step_dir));
+  HP_TRY(prepare_directory(step_dir));
   HP_FAILPOINT("checkpoint.shard.before_create");
   HP_TRY_ASSIGN(DurableFile file, DurableFile::create(step_dir + "/" + receipt.file.file));
   HP_FAILPOINT("checkpoint.shard.created");
@@ -86,11 +69,17 @@ Result<Receipt> write_shard(const ShardJob& job) {
     if (part.range.empty()) continue;
     HP_CHECK(part.values.size() == static_cast<size_t>(part.range.size()));
     ShardEntry entry{part.block, part.kind, part.range, job.rank, file.bytes(), 0};
-    HP_TRY_ASSIGN(entry.crc32c, append_values(file, part.values));
+    const uint32_t before = file.crc32c();
+    HP_TRY(file.append(part.values.data(), part.values.size_bytes()));
+    entry.crc32c = crc32c_of_end(before, file.crc32c(), part.values.size_bytes());
     receipt.entries.push_back(entry);
     HP_FAILPOINT("checkpoint.shard.range_written");
   }
   HP_TRY(file.sync());
+  // The new directory's own entry must be durable before the commit; every rank makes sure of it,
+  // because none knows which of them created it. Not sooner: a sync waits for all that the disk is
+  // writing, so before the data it would wait for the other ranks' data.
+  HP_TRY(sync_directory(job.checkpoint_dir));
   HP_FAILPOINT("checkpoint.shard.before_rename");
   HP_TRY(file.rename_into_place());
   HP_FAILPOINT("checkpoint.shard.renamed");

@@ -27,6 +27,29 @@ TEST(Checksum, Crc32cMatchesRfc3720) {
   EXPECT_EQ(crc32c("6789", 4, crc32c("12345", 5)), 0xe3069283U);
 }
 
+// Long inputs are taken in lanes side by side, single bytes never are.
+TEST(Checksum, Crc32cOfLongInputsIsThatOfTheirBytes) {
+  std::string bytes(100'003, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761U >> 13);
+  uint32_t expected = 0;
+  for (size_t size = 1; size <= bytes.size(); ++size) {
+    expected = crc32c(&bytes[size - 1], 1, expected);
+    if (size % 8192 > 1 && size % 9973 != 0 && size != bytes.size()) continue;
+    EXPECT_EQ(crc32c(bytes.data(), size), expected) << size;
+  }
+}
+
+TEST(Checksum, Crc32cOfTheEndAlone) {
+  const std::string bytes = "the beginning, and the end";
+  const uint32_t whole = crc32c(bytes.data(), bytes.size());
+  for (size_t begin = 0; begin <= bytes.size(); ++begin) {
+    const size_t rest = bytes.size() - begin;
+    EXPECT_EQ(crc32c_of_end(crc32c(bytes.data(), begin), whole, rest),
+              crc32c(bytes.data() + begin, rest))
+        << begin;
+  }
+}
+
 TEST(Checksum, Sha256MatchesFips180) {
   Sha256 hash;
   hash.update("abc");
