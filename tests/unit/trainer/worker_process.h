@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,7 +71,9 @@ class WorkerProcess {
   // Exit code, or -N after signal N.
   int wait() {
     int status = 0;
-    HP_CHECK(waitpid(pid_, &status, 0) == pid_);
+    rusage usage{};
+    HP_CHECK(wait4(pid_, &status, 0, &usage) == pid_);
+    peak_memory_bytes_ = int64_t{usage.ru_maxrss} * 1024;
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
@@ -94,6 +97,7 @@ class WorkerProcess {
     }
     return true;
   }
+  int64_t peak_memory_bytes() const { return peak_memory_bytes_; }  // of one that has ended
   int arena_fd() const { return arena_fd_.get(); }
 
   static UniqueFd memory(const char* name, const std::string& content) {
@@ -109,6 +113,7 @@ class WorkerProcess {
   UniqueFd page_fd_;
   UniqueFd arena_fd_;
   const ProgressPage* page_ = nullptr;
+  int64_t peak_memory_bytes_ = 0;
   pid_t pid_ = -1;
 };
 
