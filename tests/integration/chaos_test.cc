@@ -81,7 +81,7 @@ std::string run(uint64_t seed, bool disturb, std::string* story) {
     EXPECT_EQ(ledger->cursor, kSteps * kGlobalBatch) << *story;
   }
   const std::string digest = cluster.digest(job);
-  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(20)).empty()) << *story;
+  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty()) << *story;
   return digest;
 }
 

@@ -25,6 +25,7 @@ JobSpec training_spec() {
   TrainingJob job;
   job.name = "succession";
   job.steps = kSteps;
+  job.heartbeat_timeout = "10s";  // busy with LibTorch, a machine may leave an agent no time
   const JobYaml parsed = parse_job_yaml(job.yaml(), "/");
   HP_CHECK(parsed.spec.has_value());
   return *parsed.spec;

@@ -18,6 +18,7 @@ struct TrainingJob {
   int keep = 3;
   int max_restarts = 50;
   std::string hang_timeout = "auto";
+  std::string heartbeat_timeout = "2s";
   std::string precision = "fp32";
 
   std::string yaml() const {
@@ -44,6 +45,7 @@ struct TrainingJob {
            "}\n"
            "recovery: {max_restarts: " +
            std::to_string(max_restarts) + ", hang_timeout: " + hang_timeout +
+           ", heartbeat_timeout: " + heartbeat_timeout +
            "}\n"
            "debug: {ledger: true}\n";
   }
