@@ -186,7 +186,10 @@ Outcome JobMode::claim(const std::string& address) {
     return Error{ErrorCode::kAlreadyExists,
                  "another controller became number " + std::to_string(record_.epoch)};
   }
-  HP_TRY(refuse_ended_job());  // who writes a verdict from now on finds our record first
+  // What the one before us was about to write comes too late from here on, or is there.
+  HP_TRY(remove_unfinished(paths_.job_status(job_)));
+  HP_TRY(remove_unfinished(verdict_path(paths_.home())));
+  HP_TRY(refuse_ended_job());
   log_info("controller " + std::to_string(record_.epoch) + " of job " + to_string(job_) + " on " +
            node_ + " (" + address + ")");
   return write_file_atomic(own_epoch_path(), epoch_text(record_.epoch, restart_count_));
@@ -226,11 +229,7 @@ std::optional<core::EventBody> JobMode::first_event() {
 void JobMode::refused(const std::string& reason) {
   log_error("job " + to_string(job_) + " cannot start: " + reason);
   ends_ = true;
-  if (is_superseded()) return;
-  if (const auto written = write_verdict(paths_.home(), kVerdictFailedForGood, restart_count_);
-      !written.ok()) {
-    log_error(written.error().message);
-  }
+  say_last_word(kVerdictFailedForGood);
   over(kVerdictFailedForGood);
 }
 
@@ -257,20 +256,25 @@ bool JobMode::is_ended_by_another() {
 
 bool JobMode::may_record() { return exit_code_ < 0 && !is_superseded() && !is_ended_by_another(); }
 
-// Whether to go on is asked before each file, since writing one may take as long as this node is
-// cut off from its file system.
+void JobMode::say_last_word(int verdict) {
+  const auto written =
+      write_verdict(paths_.home(), verdict, restart_count_, [this] { return !is_superseded(); });
+  if (!written.ok()) {
+    log_error(written.error().message);
+  } else if (*written) {
+    verdict_written_ = true;
+  } else {
+    over(kExitSuperseded);
+  }
+}
+
 void JobMode::job_ended(const core::Job& job, const JobView& view) {
   if (verdict_written_) return;
   ends_ = true;
   verdict_ = verdict_of(job);
-  if (is_superseded()) return;
-  const Outcome shown = write_status(paths_, view);
-  if (is_superseded()) return;
-  const Outcome written = write_verdict(paths_.home(), verdict_, restart_count_);
-  verdict_written_ = written.ok();
-  for (const Outcome& outcome : {shown, written}) {
-    if (!outcome.ok()) log_error(outcome.error().message);
-  }
+  const auto shown = write_status(paths_, view, [this] { return !is_superseded(); });
+  if (!shown.ok()) log_error(shown.error().message);
+  say_last_word(verdict_);
 }
 
 void JobMode::nodes_ended(JobId) { over(verdict_); }

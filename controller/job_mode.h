@@ -9,9 +9,11 @@
 // lineage and what the agents report, and numbers its events after core::seq_before_epoch(K),
 // because agents know actions by these numbers.
 //
-// The verdict is the last word on the job. Who has been succeeded does not say it; who finds it
-// said by another, which was succeeded in that moment, ends with it. So the one looks for a higher
-// epoch right before it writes, the other for the verdict after its claim and from then on.
+// The verdict is the last word on the job. It and the record are fenced
+// (common/base/fenced_file.h): who has been succeeded does not write them any more, and who follows
+// finds what was written. That rests on a file system that shows a directory as it is; where
+// listings are cached it may be wrong for as long, and a controller that finds the job ended by
+// another ends with it.
 #pragma once
 
 #include <atomic>
@@ -72,6 +74,7 @@ class JobMode final : public ControllerMode {
  private:
   bool over(int exit_code);  // the first reason counts; false = this is another
   bool is_ended_by_another();
+  void say_last_word(int verdict);
   bool answers(const ControllerRecord& controller) const;
   bool is_gone_from_here(const ControllerRecord& controller) const;
   Outcome refuse_ended_job() const;

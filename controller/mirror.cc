@@ -135,9 +135,9 @@ Result<EventView> event_view_from_json(const std::string& text) {
   }
 }
 
-Outcome write_status(const HomePaths& paths, const JobView& view) {
+Result<bool> write_status(const HomePaths& paths, const JobView& view, const IsOurs& is_ours) {
   HP_TRY(make_directories(paths.job(JobId{view.job})));
-  return write_file_atomic(paths.job_status(JobId{view.job}), to_json_text(view) + "\n");
+  return replace_fenced(paths.job_status(JobId{view.job}), to_json_text(view) + "\n", is_ours);
 }
 
 Result<JobView> read_status(const HomePaths& paths, JobId job) {

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/fenced_file.h"
 #include "common/base/ids.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
@@ -86,7 +87,9 @@ std::string to_json_text(const EventView& event);
 Result<JobView> job_view_from_json(const std::string& text);
 Result<EventView> event_view_from_json(const std::string& text);
 
-Outcome write_status(const HomePaths& paths, const JobView& view);
+// False: a newer controller has the job (common/base/fenced_file.h).
+Result<bool> write_status(
+    const HomePaths& paths, const JobView& view, const IsOurs& is_ours = [] { return true; });
 Result<JobView> read_status(const HomePaths& paths, JobId job);
 
 // Appends one line per event to `path`; the directory must exist. Not synced: best effort.

@@ -9,8 +9,8 @@
 
 namespace hpctl {
 
-MirrorWriter::MirrorWriter(const HomePaths& paths, MayWrite may_write)
-    : paths_(paths), may_write_(std::move(may_write)) {
+MirrorWriter::MirrorWriter(const HomePaths& paths, IsOurs is_ours)
+    : paths_(paths), is_ours_(std::move(is_ours)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -62,7 +62,7 @@ void MirrorWriter::run() {
     std::map<JobId, Pending> work;
     work.swap(pending_);
     lock.unlock();
-    if (!may_write_()) continue;
+    if (!is_ours_()) continue;
     for (const auto& [job, pending] : work) write(job, pending);
   }
 }
@@ -86,7 +86,11 @@ void MirrorWriter::write(JobId job, const Pending& pending) {
       complain(job, append_events(pending.checkpoint_dir + "/events.jsonl", pending.events));
     }
   }
-  if (pending.status) complain(job, write_status(paths_, *pending.status));
+  if (pending.status) {
+    if (const auto shown = write_status(paths_, *pending.status, is_ours_); !shown.ok()) {
+      complain(job, shown.error());
+    }
+  }
   HP_FAILPOINT("controller.mirror.after");
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -24,9 +23,8 @@ inline constexpr size_t kMirrorBacklog = 50'000;
 
 class MirrorWriter {
  public:
-  using MayWrite = std::function<bool()>;  // called on the writer's thread
-
-  MirrorWriter(const HomePaths& paths, MayWrite may_write);
+  // `is_ours` is called on the writer's thread.
+  MirrorWriter(const HomePaths& paths, IsOurs is_ours);
   ~MirrorWriter();  // as stop()
   MirrorWriter(const MirrorWriter&) = delete;
   MirrorWriter& operator=(const MirrorWriter&) = delete;
@@ -51,7 +49,7 @@ class MirrorWriter {
   void complain(JobId job, const Outcome& outcome);
 
   const HomePaths paths_;
-  const MayWrite may_write_;
+  const IsOurs is_ours_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::map<JobId, Pending> pending_;

@@ -20,9 +20,10 @@ constexpr size_t kTokenDigits = 64;
 constexpr size_t kMaxEnvironmentBytes = 16U << 20;
 
 std::string environment_path(const std::string& job_dir) { return job_dir + "/environment"; }
-std::string verdict_path(const std::string& job_dir) { return job_dir + "/verdict"; }
 
 }  // namespace
+
+std::string verdict_path(const std::string& job_dir) { return job_dir + "/verdict"; }
 
 Result<JobDocument> read_job_document(const std::string& job_dir) {
   const std::string path = job_dir + "/job.json";
@@ -92,9 +93,11 @@ Outcome take_job_environment(const std::string& job_dir) {
   return Ok{};
 }
 
-Outcome write_verdict(const std::string& job_dir, int verdict, uint64_t restart_count) {
-  return write_file_atomic(verdict_path(job_dir),
-                           std::to_string(verdict) + " " + std::to_string(restart_count) + "\n");
+Result<bool> write_verdict(const std::string& job_dir, int verdict, uint64_t restart_count,
+                           const IsOurs& is_ours) {
+  return replace_fenced(verdict_path(job_dir),
+                        std::to_string(verdict) + " " + std::to_string(restart_count) + "\n",
+                        is_ours);
 }
 
 Result<std::optional<int>> standing_verdict(const std::string& job_dir, uint64_t restart_count) {

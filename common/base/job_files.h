@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/fenced_file.h"
 #include "common/base/job_spec.h"
 
 namespace hpctl {
@@ -48,7 +49,11 @@ Outcome write_job_environment(const std::string& job_dir);
 // Precondition: one thread.
 Outcome take_job_environment(const std::string& job_dir);
 
-Outcome write_verdict(const std::string& job_dir, int verdict, uint64_t restart_count);
+// False: a newer controller has the job (common/base/fenced_file.h).
+Result<bool> write_verdict(
+    const std::string& job_dir, int verdict, uint64_t restart_count,
+    const IsOurs& is_ours = [] { return true; });
+std::string verdict_path(const std::string& job_dir);
 // The verdict of a job that needs no controller any more: it ended in this life, or it ended such
 // that a requeue must not run it again. nullopt = it goes on: a failure before a requeue is over.
 Result<std::optional<int>> standing_verdict(const std::string& job_dir, uint64_t restart_count);

@@ -29,7 +29,7 @@ std::string parent_of(const std::string& path) {
 
 std::string temporary_name(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
-  return path + ".tmp." + host_name() + "." + std::to_string(getpid()) + "." +
+  return path + kTemporaryInfix + host_name() + "." + std::to_string(getpid()) + "." +
          std::to_string(counter.fetch_add(1));
 }
 

@@ -14,7 +14,9 @@
 
 namespace hpctl {
 
-// A name beside `path` that no other writer of that directory takes, on whatever host.
+// A name beside `path` that no other writer of that directory takes, on whatever host: `path`,
+// this, and what tells it from others.
+inline constexpr char kTemporaryInfix[] = ".tmp.";
 std::string temporary_name(const std::string& path);
 
 class TemporaryFile {

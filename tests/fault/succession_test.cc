@@ -159,6 +159,23 @@ TEST_F(Succession, AControllerThatComesBackStandsBack) {
   expect_finish();
 }
 
+// It shows what it has, which is old, as the first thing after it was away, or has been stopped in
+// the middle of that.
+TEST_F(Succession, AControllerThatComesBackAfterTheEndLeavesTheRecordAlone) {
+  start();
+  ASSERT_EQ(::kill(first_, SIGSTOP), 0);
+  ASSERT_TRUE(cluster_.wait_for_epoch(2, kPatienceMs)) << cluster_.logs();
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  open_gate();
+  const auto only_first = [&] { return cluster_.processes() == std::vector<pid_t>{first_}; };
+  ASSERT_TRUE(test::eventually(only_first, kPatienceMs)) << cluster_.logs();
+  const auto record = read_file(cluster_.job_dir() + "/status.json");
+  ASSERT_TRUE(record.ok());
+  ASSERT_EQ(::kill(first_, SIGCONT), 0);
+  EXPECT_EQ(cluster_.wait_for(first_, kPatienceMs), kExitSuperseded);
+  EXPECT_EQ(read_file(cluster_.job_dir() + "/status.json").value(), *record);
+}
+
 // The batch node: its controller and its agent die together.
 TEST_F(Succession, TheControllersNodeIsLostWithIt) {
   start();
