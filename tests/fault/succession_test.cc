@@ -196,8 +196,9 @@ TEST_F(Succession, TheControllersNodeIsLostWithIt) {
 
 TEST_F(Succession, AnAgentWhoseJobHasEndedEndsItsNode) {
   start();
-  cluster_.kill_controller(1);
+  ASSERT_EQ(::kill(first_, SIGSTOP), 0);
   ASSERT_TRUE(write_verdict(cluster_.job_dir(), kVerdictFailedForGood, 0).ok());
+  cluster_.kill_controller(1);
   EXPECT_TRUE(test::eventually([&] { return cluster_.processes().empty(); }, kPatienceMs))
       << cluster_.logs();
   EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U) << "nobody succeeded";
