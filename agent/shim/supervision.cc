@@ -28,6 +28,11 @@ bool ends_step(int signal) {
   return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT || signal == SIGHUP;
 }
 
+// A signal of Slurm's may have been the cause.
+bool may_be_slurms(const step::Exited& exited) {
+  return exited.signal != 0 ? ends_step(exited.signal) : exited.exit_code != 0;
+}
+
 // An interactive program may have taken the terminal for a process group that has gone.
 void retake_terminal() {
   if (::isatty(STDIN_FILENO) == 1) ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
@@ -55,13 +60,16 @@ void Supervision::run() {
     wait();
     read_signals();
     kill_overdue();
+    report_overdue_exit();
     if (has_unconfirmed_stop()) confirm_stop();
   }
 }
 
 void Supervision::wait() {
   int64_t timeout = -1;
-  if (kill_at_ms_ != 0) timeout = std::max<int64_t>(0, kill_at_ms_ - clock_.monotonic_ms());
+  for (const int64_t due_ms : {kill_at_ms_, unreported_ ? report_at_ms_ : 0}) {  // one at a time
+    if (due_ms != 0) timeout = std::max<int64_t>(0, due_ms - clock_.monotonic_ms());
+  }
   if (has_unconfirmed_stop()) timeout = kSweepAgainMs;
   pollfd waits[2] = {{signals_.get(), POLLIN, 0}, {-1, POLLIN, 0}};
   if (controller_) {
@@ -123,6 +131,7 @@ void Supervision::on(const step::Start& order) {
 
 void Supervision::on(const step::Stop& order) {
   stopping_ = order.generation;
+  unreported_.reset();  // the generation ends anyway
   if (pid_ > 0) {
     end_program(order.grace_ms);
   } else {
@@ -205,7 +214,18 @@ void Supervision::program_ended(int status) {
   step::Exited exited{generation_, pid, 0, 0};
   (WIFSIGNALED(status) ? exited.signal : exited.exit_code) =
       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-  report(exited);
+  unreported_ = exited;
+  report_at_ms_ = clock_.monotonic_ms();
+  if (settings_.signals_all != 0 && may_be_slurms(exited)) {
+    report_at_ms_ += settings_.own_signal_ms;
+  }
+  report_overdue_exit();
+}
+
+// Slurm's own signal, should it come first, ends the task instead.
+void Supervision::report_overdue_exit() {
+  if (!unreported_ || clock_.monotonic_ms() < report_at_ms_) return;
+  report(*std::exchange(unreported_, std::nullopt));
 }
 
 // ---- signals ------------------------------------------------------------------------------------

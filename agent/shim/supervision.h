@@ -43,6 +43,7 @@ class Supervision {
   bool has_reached_program(const signalfd_siginfo& info) const;
   void reap();
   void program_ended(int status);
+  void report_overdue_exit();
   void end_program(int64_t grace_ms);
   void kill_overdue();
   bool has_unconfirmed_stop() const { return stopping_ && pid_ <= 0; }
@@ -61,9 +62,11 @@ class Supervision {
   uint64_t generation_ = 0;
   std::string run_id_;
   pid_t pid_ = -1;
-  std::optional<int> status_;           // of the last program that ended
-  bool by_request_ = false;             // it was ended by an order
-  int64_t kill_at_ms_ = 0;              // SIGKILL is due then; 0 = not asked to end
+  std::optional<int> status_;  // of the last program that ended
+  bool by_request_ = false;    // it was ended by an order
+  int64_t kill_at_ms_ = 0;     // SIGKILL is due then; 0 = not asked to end
+  std::optional<step::Exited> unreported_;
+  int64_t report_at_ms_ = 0;
   std::optional<uint64_t> stopping_;    // generation of a Stop to confirm
   std::optional<int32_t> finish_code_;  // Finish was received
   bool released_ = false;

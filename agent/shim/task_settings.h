@@ -23,6 +23,9 @@ struct TaskSettings {
   int32_t node_rank = 0;
   int32_t nodes = 0;
   int32_t signals_all = 0;  // Slurm's signals reach the program without the shim
+  // It then signals one process after the other, and the program's end may be seen before the shim
+  // has the signal that ended it: for so long.
+  int64_t own_signal_ms = 500;
 
   // Speaks for its node, so that a notice appears once per node and not per task.
   bool is_speaker() const { return local_rank == 0; }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shim's supervision in a process of its own, whose parent stands in for slurmstepd and for the
+// step's controller.
+#include "agent/shim/supervision.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <optional>
+#include <variant>
+
+#include "common/base/step_protocol.h"
+
+namespace hpctl::shim {
+namespace {
+
+constexpr int kPatienceMs = 60'000;
+
+bool is_ready(int fd) {
+  pollfd waiting{fd, POLLIN, 0};
+  return ::poll(&waiting, 1, kPatienceMs) == 1;
+}
+
+class SupervisionTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    if (shim_ <= 0) return;
+    ::kill(shim_, SIGKILL);
+    ::waitpid(shim_, nullptr, 0);
+  }
+
+  // The task's program is `sh -c SCRIPT`, and Slurm's signals go to every process of the step.
+  void start(const char* script, int64_t own_signal_ms) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    shim_ = ::fork();
+    ASSERT_GE(shim_, 0);
+    if (shim_ == 0) supervise(script, own_signal_ms, ends[1]);
+    ::close(ends[1]);
+    controller_.emplace(UniqueFd(ends[0]));
+    step::Start order;
+    order.generation = 1;
+    order.run_id = "supervision-test";
+    ASSERT_TRUE(controller_->send(step::encode(step::ToShim(order))).ok());
+  }
+  // What the shim says next; nullopt = nothing any more.
+  std::optional<step::ToController> next() {
+    for (;;) {
+      auto packet = controller_->receive();
+      if (!packet.ok()) return std::nullopt;
+      if (packet->has_value()) return step::decode_to_controller(**packet).value();
+      if (!is_ready(controller_->fd())) return std::nullopt;
+    }
+  }
+
+  // The shim has seen its end.
+  static void await_reaped(pid_t program) {
+    while (::kill(program, 0) == 0) ::poll(nullptr, 0, 1);
+  }
+  int status_of_shim() {
+    int status = 0;
+    EXPECT_EQ(::waitpid(shim_, &status, 0), shim_);
+    shim_ = -1;
+    return status;
+  }
+
+  pid_t shim_ = -1;
+  std::optional<FrameStream> controller_;
+
+ private:
+  [[noreturn]] static void supervise(const char* script, int64_t own_signal_ms, int controller) {
+    ProgramPlan plan;
+    sigset_t all;
+    ::sigfillset(&all);
+    ::sigprocmask(SIG_BLOCK, &all, &plan.signals.mask);
+    struct sigaction standard {};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &standard, &plan.signals.child);
+    plan.program = "/bin/sh";
+    std::array<char*, 4> argv{const_cast<char*>("sh"), const_cast<char*>("-c"),
+                              const_cast<char*>(script), nullptr};
+    plan.argv = argv.data();
+    TaskSettings settings;
+    settings.tasks = 1;
+    settings.local_tasks = 1;
+    settings.signals_all = 1;
+    settings.own_signal_ms = own_signal_ms;
+    Supervision(settings, plan, FrameStream(UniqueFd(controller)),
+                UniqueFd(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK)))
+        .run();
+  }
+};
+
+TEST_F(SupervisionTest, TheEndOfAProgramThatSlurmEndsIsNotTakenForItsOwn) {
+  for (const char* script : {"kill -TERM $$", "exit 5"}) {
+    start(script, kPatienceMs);
+    ASSERT_FALSE(HasFatalFailure());
+    const auto started = next();
+    ASSERT_TRUE(started && std::holds_alternative<step::Started>(*started));
+    await_reaped(static_cast<pid_t>(std::get<step::Started>(*started).pid));
+    ASSERT_EQ(::kill(shim_, SIGTERM), 0);
+    const auto said = next();
+    ASSERT_TRUE(said.has_value());
+    EXPECT_TRUE(std::holds_alternative<step::Ending>(*said)) << script << " " << said->index();
+    EXPECT_FALSE(next()) << "the controller would start the step again";
+    const int status = status_of_shim();
+    EXPECT_EQ(WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status),
+              script[0] == 'k' ? -SIGTERM : 5);
+  }
+}
+
+TEST_F(SupervisionTest, AProgramThatEndsByItselfIsReported) {
+  start("kill -TERM $$", 1);
+  ASSERT_FALSE(HasFatalFailure());
+  const auto started = next();
+  ASSERT_TRUE(started && std::holds_alternative<step::Started>(*started));
+  const auto said = next();
+  ASSERT_TRUE(said && std::holds_alternative<step::Exited>(*said));
+  EXPECT_EQ(std::get<step::Exited>(*said).signal, SIGTERM);
+}
+
+}  // namespace
+}  // namespace hpctl::shim
