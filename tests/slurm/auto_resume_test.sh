@@ -13,7 +13,8 @@ stand_ins=$build/tests/plugins
 cat >"$work/task" <<'SCRIPT'
 #!/bin/bash
 echo "$RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $WORLD_SIZE $SLURMD_NODENAME $MASTER_ADDR:$MASTER_PORT" \
-  >>"$LIVES/g$HPCTL_GENERATION.$RANK"
+  >"$LIVES/.g$HPCTL_GENERATION.$RANK"
+mv "$LIVES/.g$HPCTL_GENERATION.$RANK" "$LIVES/g$HPCTL_GENERATION.$RANK" # who sees it may end us
 [ "$TORCHELASTIC_RESTART_COUNT" -lt "$2" ] || exit 0
 [ "$RANK" = "$1" ] || exec sleep 60
 until [ "$(ls "$LIVES" | grep -c "^g$HPCTL_GENERATION\.")" -eq "$WORLD_SIZE" ]; do sleep 0.02; done
