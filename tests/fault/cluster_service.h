@@ -2,12 +2,9 @@
 // A cluster controller of this test's own, with a munged of its own, and one job of two nodes.
 #pragma once
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +29,7 @@
 #include "proto/hpctl/v1/cluster.grpc.pb.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/fault/live_controller.h"
+#include "tests/support/loopback_port.h"
 
 namespace hpctl::test {
 
@@ -48,28 +46,6 @@ inline JobSpec gated_job() {
   spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
   return spec;
 }
-
-// A port of the loopback that nobody else is given while no service listens on it: bound, which
-// keeps it from those who ask for any port, and not listening, which lets a server have it.
-class ReservedPort {
- public:
-  ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int on = 1;
-    EXPECT_EQ(::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  }
-  const std::string& address() const { return address_; }
-
- private:
-  const UniqueFd fd_;
-  std::string address_;
-};
 
 // A munged of this test's own, and the environment that names it.
 class Munged {
@@ -223,7 +199,7 @@ class ClusterController : public testing::Test {
   StateOnHead state_;
   JobCluster cluster_{gated_job()};
   std::optional<Munged> munged_;
-  const ReservedPort port_;
+  const LoopbackPort port_;
   const std::string address_ = port_.address();  // of every start
   pid_t service_ = -1;
 };

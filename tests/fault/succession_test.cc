@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Controllers of a job come and go: nobody starts one again but the agents, and the workers must
 // not notice.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -15,6 +14,7 @@
 #include "common/base/job_files.h"
 #include "controller/job_mode.h"
 #include "tests/fault/job_cluster.h"
+#include "tests/support/loopback_port.h"
 
 namespace hpctl {
 namespace {
@@ -206,25 +206,19 @@ TEST_F(Succession, AnAgentWhoseJobHasEndedEndsItsNode) {
 
 // A successor looks at the one before it for seconds, time enough for that one to end the job.
 TEST_F(Succession, NobodySucceedsAControllerThatEndsTheJobMeanwhile) {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
+  const test::LoopbackPort silent;
   const timeval patience{kPatienceMs / 1000, 0};
-  ASSERT_EQ(::setsockopt(listener.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ASSERT_EQ(::setsockopt(silent.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+  ASSERT_EQ(::listen(silent.fd(), 1), 0);
   ControllerRecord first;
   first.epoch = 1;
-  first.address = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  first.address = silent.address();
   first.node = "n0";
   first.nodes = cluster_.nodes();
   first.scheduler = "none";
   ASSERT_TRUE(create_controller_record(cluster_.job_dir(), first).ok());
   std::thread ending([&] {
-    const UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
+    const UniqueFd asked(::accept(silent.fd(), nullptr, nullptr));
     EXPECT_TRUE(asked.valid()) << "the successor did not ask";
     EXPECT_TRUE(write_verdict(cluster_.job_dir(), kVerdictFinished, 0).ok());
   });

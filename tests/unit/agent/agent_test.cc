@@ -15,7 +15,6 @@ namespace {
 
 using test::AgentMessage;
 using test::eventually;
-using test::is_running;
 using test::kJob;
 using test::number_after;
 using test::text_of;
@@ -199,7 +198,7 @@ TEST_F(AgentTest, KilledAgentDisturbsNoWorkerAndLosesNoExit) {
   EXPECT_EQ(registration_.register_agent().generation_seen(), 4U);
   ASSERT_EQ(registration_.register_agent().workers_size(), 1);
   EXPECT_EQ(registration_.register_agent().workers(0).pid(), started.workers(0).pid());
-  EXPECT_TRUE(is_running(static_cast<pid_t>(started.workers(0).pid())));
+  EXPECT_TRUE(process_runs(static_cast<pid_t>(started.workers(0).pid())));
   const v1::WorkerExited report = exited();
   EXPECT_EQ(report.rank(), 1);
   EXPECT_EQ(report.signal(), SIGKILL);
@@ -220,7 +219,7 @@ TEST_F(AgentTest, HungAgentIsReplaced) {
   registration_ = controller_.take(AgentMessage::kRegisterAgent);
   EXPECT_NE(agent_pid(), hung);
   ASSERT_EQ(registration_.register_agent().workers_size(), 1);
-  EXPECT_TRUE(is_running(static_cast<pid_t>(started.workers(0).pid())));
+  EXPECT_TRUE(process_runs(static_cast<pid_t>(started.workers(0).pid())));
 }
 
 TEST_F(AgentTest, StopEndsWorkersFirstAndAnswersThen) {
@@ -241,16 +240,16 @@ TEST_F(AgentTest, LeftoversAreGoneBeforeTheNextGenerationStarts) {
   connect();
   const v1::ActionDone old = start(1, 1, {0}, {"deaf", "hang"});
   const v1::ActionDone next = start(2, 2, {0}, {"hang"});
-  EXPECT_FALSE(is_running(static_cast<pid_t>(old.workers(0).pid())));
+  EXPECT_FALSE(process_runs(static_cast<pid_t>(old.workers(0).pid())));
   const v1::WorkerExited report = exited();
   EXPECT_EQ(report.generation(), 1U);
   EXPECT_TRUE(report.by_request());
-  EXPECT_TRUE(is_running(static_cast<pid_t>(next.workers(0).pid())));
+  EXPECT_TRUE(process_runs(static_cast<pid_t>(next.workers(0).pid())));
   controller_.send(start_workers(3, 1, {0}, {"hang"}));
   const v1::ActionFailed stale = failed(3);
   EXPECT_NE(stale.reason().find("stale"), std::string::npos);
   EXPECT_FALSE(stale.permanent());
-  EXPECT_TRUE(is_running(static_cast<pid_t>(next.workers(0).pid())));
+  EXPECT_TRUE(process_runs(static_cast<pid_t>(next.workers(0).pid())));
 }
 
 TEST_F(AgentTest, FailureOfOneRankEndsTheOthersAndNamesTheCause) {
@@ -277,7 +276,7 @@ TEST_F(AgentTest, TrainingGoesOnWithoutControllerAndTheNextOneLearnsAll) {
   controller_.stop();
   EXPECT_TRUE(write_file_atomic(marker("go"), "").ok());
   for (const v1::RunningWorker& worker : started.workers()) {
-    EXPECT_TRUE(eventually([&] { return !is_running(static_cast<pid_t>(worker.pid())); }));
+    EXPECT_TRUE(eventually([&] { return !process_runs(static_cast<pid_t>(worker.pid())); }));
   }
   controller_.start();
   registration_ = controller_.take(AgentMessage::kRegisterAgent);
@@ -298,8 +297,8 @@ TEST_F(AgentTest, WithoutAnyControllerTheNodeEndsAfterTheOrphanTimeout) {
   const auto stray = static_cast<pid_t>(number_after(log_of(0), "sleeper"));
   controller_.stop();
   EXPECT_EQ(wait_for_node_end(), 1);
-  EXPECT_FALSE(is_running(static_cast<pid_t>(started.workers(0).pid())));
-  EXPECT_FALSE(is_running(stray));
+  EXPECT_FALSE(process_runs(static_cast<pid_t>(started.workers(0).pid())));
+  EXPECT_FALSE(process_runs(stray));
 }
 
 TEST_F(AgentTest, StartsAControllerWhenNoneAnswers) {
@@ -342,7 +341,7 @@ TEST_F(AgentTest, KilledHolderLeavesNothing) {
   ::kill(holder_.pid, SIGKILL);
   EXPECT_EQ(wait_for_node_end(), 256 + SIGKILL);
   for (const pid_t pid : {agent_pid(), static_cast<pid_t>(started.workers(0).pid()), stray}) {
-    EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << pid;
+    EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
   }
 }
 
@@ -352,7 +351,7 @@ TEST_F(AgentTest, AStoppedHolderIsFoundAndItsNodeLost) {
   ::kill(holder_.pid, SIGSTOP);
   EXPECT_EQ(wait_for_node_end(), 256 + SIGKILL);
   for (const pid_t pid : {agent_pid(), static_cast<pid_t>(started.workers(0).pid())}) {
-    EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << pid;
+    EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
   }
 }
 

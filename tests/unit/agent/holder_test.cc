@@ -21,7 +21,6 @@ namespace hpctl::holder {
 namespace {
 
 using test::eventually;
-using test::is_running;
 using test::number_after;
 using test::text_of;
 
@@ -210,7 +209,7 @@ TEST_F(HolderTest, ExitRecordsOutliveTheAgentAndAreCoveredOnce) {
 
   ::kill(agent_pid_, SIGKILL);
   accept_agent();
-  EXPECT_TRUE(is_running(static_cast<pid_t>(running.pid))) << "workers are not disturbed";
+  EXPECT_TRUE(process_runs(static_cast<pid_t>(running.pid))) << "workers are not disturbed";
   EXPECT_EQ(hello_.generation_seen, 3U);
   const auto workers = greeted<WorkerState>();
   ASSERT_EQ(workers.size(), 2U);
@@ -272,7 +271,7 @@ TEST_F(HolderTest, AFaultJustBeforeTheRequestToEndIsNotByRequest) {
   const WorkerState one = spawn(worker(2, 0, {"hang"}));
   ::kill(holder_.pid(), SIGSTOP);  // so that it finds death and request at the same time
   ::kill(static_cast<pid_t>(one.pid), SIGSEGV);
-  ASSERT_TRUE(eventually([&] { return !is_running(static_cast<pid_t>(one.pid)); }));
+  ASSERT_TRUE(eventually([&] { return !process_runs(static_cast<pid_t>(one.pid)); }));
   tell(Kill{2, 0});
   ::kill(holder_.pid(), SIGCONT);
   EXPECT_EQ(expect<Exited>().by_request, 0);
@@ -305,11 +304,11 @@ TEST_F(HolderTest, WhatAWorkerStartedGoesWithIt) {
   const pid_t stray = logged_pid(1, "sleeper");
   ::kill(static_cast<pid_t>(one.pid), SIGKILL);
   EXPECT_EQ(expect<Exited>().rank, 0);
-  EXPECT_TRUE(eventually([&] { return !is_running(child); }));
-  EXPECT_TRUE(is_running(stray)) << "another worker's";
+  EXPECT_TRUE(eventually([&] { return !process_runs(child); }));
+  EXPECT_TRUE(process_runs(stray)) << "another worker's";
   ::kill(static_cast<pid_t>(two.pid), SIGKILL);
   EXPECT_EQ(expect<Exited>().rank, 1);
-  EXPECT_TRUE(eventually([&] { return !is_running(stray); }));
+  EXPECT_TRUE(eventually([&] { return !process_runs(stray); }));
 }
 
 TEST_F(HolderTest, NothingSurvivesTheHolder) {
@@ -321,7 +320,7 @@ TEST_F(HolderTest, NothingSurvivesTheHolder) {
   ::kill(holder_.pid(), SIGKILL);
   for (const pid_t pid :
        {static_cast<pid_t>(one.pid), static_cast<pid_t>(two.pid), child, stray, agent_pid_}) {
-    EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << pid;
+    EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
   }
   // A free lock means that nothing is left, so whoever comes next waits for the guardian.
   EXPECT_EQ(holder_.wait_for_end(), 256 + SIGKILL);
@@ -338,9 +337,9 @@ TEST_F(HolderTest, SigtermEndsTheWorkersThenTheHolder) {
   ::kill(holder_.pid(), SIGHUP);
   ::kill(holder_.pid(), SIGTERM);
   EXPECT_EQ(holder_.wait_for_end(), 0);
-  EXPECT_FALSE(is_running(static_cast<pid_t>(one.pid)));
-  EXPECT_FALSE(is_running(stray));
-  EXPECT_FALSE(is_running(agent_pid_));
+  EXPECT_FALSE(process_runs(static_cast<pid_t>(one.pid)));
+  EXPECT_FALSE(process_runs(stray));
+  EXPECT_FALSE(process_runs(agent_pid_));
 }
 
 TEST_F(HolderTest, EndCommandSetsTheExitCode) {
@@ -355,7 +354,7 @@ TEST_F(HolderTest, SecondHolderOfANodeLeavesQuietly) {
   EXPECT_EQ(text_of(home_.paths().node_lock(kJob, "n0")), std::to_string(holder_.pid()) + "\n");
   test::Child second([this] { return run_holder(options()); });
   EXPECT_EQ(second.wait_for_end(), 0);
-  EXPECT_TRUE(is_running(holder_.pid()));
+  EXPECT_TRUE(process_runs(holder_.pid()));
 }
 
 TEST_F(HolderTest, GivesUpWhenTheAgentCannotBeKeptAlive) {

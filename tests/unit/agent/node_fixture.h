@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -20,6 +19,7 @@
 
 #include "common/base/file.h"
 #include "common/base/paths.h"
+#include "tests/support/processes.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::test {
@@ -46,15 +46,6 @@ inline bool eventually(const std::function<bool()>& condition, int timeout_ms = 
     ::poll(nullptr, 0, 1);
   }
   return true;
-}
-
-// Neither gone nor a zombie.
-inline bool is_running(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(stat, text);
-  const size_t name_end = text.rfind(") ");
-  return name_end != std::string::npos && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
 }
 
 inline std::string text_of(const std::string& path) {

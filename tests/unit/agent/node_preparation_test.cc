@@ -9,7 +9,6 @@ namespace {
 
 using test::AgentMessage;
 using test::eventually;
-using test::is_running;
 using test::kJob;
 using test::text_of;
 
@@ -83,7 +82,7 @@ TEST_F(Preparation, AHookPastItsDeadlineIsEndedWithAllItStarted) {
   controller_.send(start_with(1, 1, {"sleep 1000 & echo $! > " + marker("pid") + "; wait"}, 4'000));
   EXPECT_EQ(failed(1).reason(), "hooks.pre 1: no end within 4 s");
   const pid_t child = std::stoi(text_of(marker("pid")));
-  EXPECT_TRUE(eventually([&] { return !is_running(child); }));
+  EXPECT_TRUE(eventually([&] { return !process_runs(child); }));
 }
 
 TEST_F(Preparation, AnOrderToStopDoesNotWaitForTheHooks) {

@@ -67,6 +67,15 @@ class SlurmSubmit : public ::testing::Test {
     job.end_time_s = 1'763'700'000;
     write(slurm() + "/job-100.json", nlohmann::json(job).dump());
   }
+  // What the controller of job 100 has written of it last.
+  void controller_says(const std::string& state, const std::string& reason = "") {
+    JobView view;
+    view.job = 100;
+    view.name = "c";
+    view.state = state;
+    view.reason = reason;
+    ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  }
   std::string state_of(const std::string& job) {
     const CommandResult result = hpctl({"status", job, "--json"});
     if (result.exit_code != 0) return result.err;
@@ -200,11 +209,7 @@ TEST_F(SlurmSubmit, AHomeThatNodesDoNotSeeIsNamed) {
 
 TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
   ASSERT_EQ(submit().exit_code, kExitOk);
-  JobView view;
-  view.job = 100;
-  view.name = "c";
-  view.state = "RUNNING";
-  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  controller_says("RUNNING");
   slurm_says("RUNNING");
   EXPECT_EQ(state_of("100"), "RUNNING ");
   slurm_says("PENDING", "BeginTime");
@@ -214,24 +219,17 @@ TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
   write(slurm() + "/faults", "job refuse not_found no such job\n");
   EXPECT_EQ(state_of("100"),
             "FAILED Slurm does not know the job any more; its last recorded state was RUNNING");
-  view.state = "FINISHED";
-  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  controller_says("FINISHED");
   EXPECT_EQ(state_of("100"), "FINISHED ");
 }
 
 // The controller records the end, Slurm learns of it, and both are after hpctl has read the record.
 TEST_F(SlurmSubmit, AJobThatEndsWhileSlurmIsAskedHasEndedAsItsControllerSays) {
   ASSERT_EQ(submit().exit_code, kExitOk);
-  JobView view;
-  view.job = 100;
-  view.name = "c";
-  view.state = "CANCELLED";
-  view.reason = "cancelled by its owner or an operator";
-  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  controller_says("CANCELLED", "cancelled by its owner or an operator");
   const std::string record = home_.paths().job_status(JobId{100});
   std::filesystem::rename(record, record + ".final");
-  view.state = "RUNNING";
-  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  controller_says("RUNNING");
   slurm_says("FAILED", "NonZeroExitCode");
   write(slurm() + "/faults", "job meanwhile mv " + record + ".final " + record + "\n");
   EXPECT_EQ(state_of("100"), "CANCELLED cancelled by its owner or an operator");
@@ -243,11 +241,7 @@ TEST_F(SlurmSubmit, ASilentSlurmIsExitThreeWhereNothingIsRecorded) {
   const CommandResult silent = hpctl({"status", "100"});
   EXPECT_EQ(silent.exit_code, kExitNoController);
   EXPECT_THAT(silent.err, StartsWith("hpctl: slurmctld at ctl1,ctl2 does not answer"));
-  JobView view;
-  view.job = 100;
-  view.name = "c";
-  view.state = "RUNNING";
-  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  controller_says("RUNNING");
   write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");
   const CommandResult recorded = hpctl({"status", "100"});
   EXPECT_EQ(recorded.exit_code, kExitOk);
