@@ -66,7 +66,7 @@ NodePlace make_place(const AgentOptions& options) {
 
 Reported reported_before(const holder::Hello& hello) {
   return {{hello.committed_generation, hello.committed_step},
-          {hello.unfit_generation, hello.unfit_number}};
+          {hello.bad_step_generation, hello.bad_step_number}};
 }
 
 ActionKey key_of(const v1::StartWorkers& start) {
@@ -213,8 +213,8 @@ void Agent::on_exit(const holder::Exited& exit) {
     reports_.committed(*commit);
   }
   // Before the exit, which it may explain; also where another rank ends first.
-  reports_.unfit(pages_.read_unfit());
-  reports_.unfit(pages_.unfit(exit));
+  reports_.bad_step(pages_.read_bad_step());
+  reports_.bad_step(pages_.bad_step(exit));
   v1::WorkerExited exited = to_message(exit);
   explain_exit(exited, place_);
   reports_.exited(std::move(exited), exit.exit_id);
@@ -367,10 +367,10 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
 }
 
 void Agent::on_start(const v1::StartWorkers& start) {
-  const auto ready = [this](const v1::StartWorkers& held, const Unfitness& unfit) {
-    if (unfit.reason.empty()) return start_workers(held);
-    answer(Failed{key_of(held), held.generation(), unfit.reason, false, true, unfit.hardware,
-                  unfit.reboot});
+  const auto ready = [this](const v1::StartWorkers& held, const Unfitness& bad_step) {
+    if (bad_step.reason.empty()) return start_workers(held);
+    answer(Failed{key_of(held), held.generation(), bad_step.reason, false, true, bad_step.hardware,
+                  bad_step.reboot});
   };
   if (preparation_.is_ready(start, ready)) start_workers(start);
 }
@@ -450,7 +450,7 @@ void Agent::read_pages() {
   const ProgressWatch::Findings findings = pages_.read();
   if (findings.first_step) heartbeat_at_ms_ = 0;
   if (findings.commit) reports_.committed(*findings.commit);
-  if (!reports_.many_wait()) reports_.unfit(pages_.read_unfit());
+  if (!reports_.many_wait()) reports_.bad_step(pages_.read_bad_step());
   read_pages_at_ms_ =
       clock_.monotonic_ms() + (pages_.awaits_first_step() ? kFirstStepPollMs : heartbeat_ms_);
 }

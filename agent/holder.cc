@@ -341,8 +341,8 @@ void Holder::on(KeepReport request) {
     memory_.committed_generation = request.committed_generation;
     memory_.committed_step = request.committed_step;
   }
-  memory_.unfit_generation = request.unfit_generation;
-  memory_.unfit_number = request.unfit_number;
+  memory_.bad_step_generation = request.bad_step_generation;
+  memory_.bad_step_number = request.bad_step_number;
   reports_[request.seq] = std::move(request.bytes);
 }
 

@@ -36,15 +36,15 @@ static void get(PacketReader& r, Kill& m) {
 
 static void put(PacketWriter& w, const KeepReport& m) {
   w.number(m.seq).number(m.covers_exit).number(m.committed_generation).number(m.committed_step);
-  w.number(m.unfit_generation).number(m.unfit_number).text(m.bytes);
+  w.number(m.bad_step_generation).number(m.bad_step_number).text(m.bytes);
 }
 static void get(PacketReader& r, KeepReport& m) {
   r.into(m.seq);
   r.into(m.covers_exit);
   r.into(m.committed_generation);
   r.into(m.committed_step);
-  r.into(m.unfit_generation);
-  r.into(m.unfit_number);
+  r.into(m.bad_step_generation);
+  r.into(m.bad_step_number);
   m.bytes = r.text();
 }
 
@@ -67,7 +67,7 @@ static void put(PacketWriter& w, const Hello& m) {
   w.number(m.version).text(m.boot_id).number(m.holder_pid).number(m.generation_seen);
   w.number(m.ended_through).number(m.last_report);
   w.number(m.committed_generation).number(m.committed_step);
-  w.number(m.unfit_generation).number(m.unfit_number);
+  w.number(m.bad_step_generation).number(m.bad_step_number);
 }
 static void get(PacketReader& r, Hello& m) {
   r.into(m.version);
@@ -78,8 +78,8 @@ static void get(PacketReader& r, Hello& m) {
   r.into(m.last_report);
   r.into(m.committed_generation);
   r.into(m.committed_step);
-  r.into(m.unfit_generation);
-  r.into(m.unfit_number);
+  r.into(m.bad_step_generation);
+  r.into(m.bad_step_number);
 }
 
 static void put(PacketWriter& w, const WorkerState& m) {
@@ -103,19 +103,19 @@ static void get(PacketReader& r, SpawnFailed& m) {
   m.reason = r.text();
 }
 
-static void put(PacketWriter& w, const UnfitStep& m) {
+static void put(PacketWriter& w, const BadStep& m) {
   w.number(m.number).number(m.step).number(m.resumed_step).number(m.samples);
   w.number(static_cast<uint32_t>(m.finding)).number(static_cast<uint32_t>(m.verdict));
   w.number(static_cast<uint32_t>(m.outcome)).number(m.blamed_rank).text(m.reason);
 }
-static void get(PacketReader& r, UnfitStep& m) {
+static void get(PacketReader& r, BadStep& m) {
   r.into(m.number);
   r.into(m.step);
   r.into(m.resumed_step);
   r.into(m.samples);
-  m.finding = static_cast<UnfitFinding>(r.number<uint32_t>());
-  m.verdict = static_cast<UnfitVerdict>(r.number<uint32_t>());
-  m.outcome = static_cast<UnfitOutcome>(r.number<uint32_t>());
+  m.finding = static_cast<BadStepFinding>(r.number<uint32_t>());
+  m.verdict = static_cast<BadStepVerdict>(r.number<uint32_t>());
+  m.outcome = static_cast<BadStepOutcome>(r.number<uint32_t>());
   r.into(m.blamed_rank);
   m.reason = r.text();
 }
@@ -123,8 +123,8 @@ static void get(PacketReader& r, UnfitStep& m) {
 static void put(PacketWriter& w, const Exited& m) {
   w.number(m.exit_id).number(m.generation).number(m.rank).number(m.pid).number(m.exit_code);
   w.number(m.signal).number(m.last_step).number(m.checkpoint_step).number(m.by_request);
-  w.text(m.message).number(static_cast<uint32_t>(m.unfit.size()));
-  for (const UnfitStep& unfit : m.unfit) put(w, unfit);
+  w.text(m.message).number(static_cast<uint32_t>(m.bad_step.size()));
+  for (const BadStep& bad_step : m.bad_step) put(w, bad_step);
 }
 static void get(PacketReader& r, Exited& m) {
   r.into(m.exit_id);
@@ -138,8 +138,8 @@ static void get(PacketReader& r, Exited& m) {
   r.into(m.by_request);
   m.message = r.text();
   // Never more than the page has slots; a damaged count reads past the end and is refused.
-  m.unfit.resize(std::min<size_t>(r.number<uint32_t>(), kUnfitSlots));
-  for (UnfitStep& unfit : m.unfit) get(r, unfit);
+  m.bad_step.resize(std::min<size_t>(r.number<uint32_t>(), kBadStepSlots));
+  for (BadStep& bad_step : m.bad_step) get(r, bad_step);
 }
 
 static void put(PacketWriter& w, const StoredReport& m) { w.number(m.seq).text(m.bytes); }

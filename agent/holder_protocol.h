@@ -19,8 +19,8 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/bad_step.h"
 #include "common/base/result.h"
-#include "common/base/unfit_step.h"
 
 namespace hpctl::holder {
 
@@ -54,15 +54,15 @@ struct Kill {
   uint32_t grace_ms = 0;
 };
 // Keep a report until acknowledged. In the same breath (one packet: all or nothing) drops the exit
-// record the report covers and notes the newest commit and unfit step reported, so that no crash of
+// record the report covers and notes the newest commit and bad step reported, so that no crash of
 // the agent makes it report any of them again.
 struct KeepReport {
   uint64_t seq = 0;
   uint64_t covers_exit = 0;  // Exited::exit_id; 0 = none
   uint64_t committed_generation = 0;
   uint64_t committed_step = 0;
-  uint64_t unfit_generation = 0;
-  uint64_t unfit_number = 0;
+  uint64_t bad_step_generation = 0;
+  uint64_t bad_step_number = 0;
   std::string bytes;
 };
 struct DropReport {
@@ -91,8 +91,8 @@ struct Hello {
   uint64_t last_report = 0;    // highest KeepReport::seq ever
   uint64_t committed_generation = 0;
   uint64_t committed_step = 0;
-  uint64_t unfit_generation = 0;
-  uint64_t unfit_number = 0;
+  uint64_t bad_step_generation = 0;
+  uint64_t bad_step_number = 0;
 };
 // A worker that was spawned. With alive, its progress page travels beside.
 struct WorkerState {
@@ -119,7 +119,7 @@ struct Exited {
   uint64_t checkpoint_step = 0;
   uint8_t by_request = 0;  // Kill was received before it ended
   std::string message;     // last words on the progress page, else the last line it printed
-  std::vector<UnfitStep> unfit = {};  // that the progress page holds
+  std::vector<BadStep> bad_step = {};  // that the progress page holds
 };
 struct StoredReport {
   uint64_t seq = 0;

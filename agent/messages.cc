@@ -53,9 +53,9 @@ v1::CheckpointCommitted to_message(const Commit& commit) {
   return message;
 }
 
-v1::UnfitStep to_message(const UnfitNews& news) {
-  const UnfitStep& step = news.step;
-  v1::UnfitStep message;
+v1::BadStep to_message(const BadStepNews& news) {
+  const BadStep& step = news.step;
+  v1::BadStep message;
   message.set_generation(news.mark.generation);
   message.set_number(step.number);
   message.set_step(step.step);

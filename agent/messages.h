@@ -19,7 +19,7 @@ v1::WorkerExited to_message(const holder::Exited& exit);
 v1::ActionDone to_message(const Done& done);
 v1::ActionFailed to_message(const Failed& failed);
 v1::CheckpointCommitted to_message(const Commit& commit);
-v1::UnfitStep to_message(const UnfitNews& news);
+v1::BadStep to_message(const BadStepNews& news);
 v1::RunningWorker to_message(const StartedWorker& worker);
 v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample& sample);
 

@@ -18,23 +18,23 @@ float float_of(const std::atomic<uint32_t>& bits) {
 }
 
 // nullopt = it does not hold number `number`, or no longer.
-std::optional<UnfitStep> read_slot(const UnfitSlot& slot, uint64_t number) {
+std::optional<BadStep> read_slot(const BadStepSlot& slot, uint64_t number) {
   if (slot.number.load(std::memory_order_acquire) != number) return std::nullopt;
-  UnfitStep unfit;
-  unfit.number = number;
-  unfit.step = slot.step.load(std::memory_order_relaxed);
-  unfit.resumed_step = slot.resumed_step.load(std::memory_order_relaxed);
-  unfit.samples = slot.samples.load(std::memory_order_relaxed);
-  unfit.finding = static_cast<UnfitFinding>(slot.finding.load(std::memory_order_relaxed));
-  unfit.verdict = static_cast<UnfitVerdict>(slot.verdict.load(std::memory_order_relaxed));
-  unfit.outcome = static_cast<UnfitOutcome>(slot.outcome.load(std::memory_order_relaxed));
-  unfit.blamed_rank = slot.blamed_rank.load(std::memory_order_relaxed);
+  BadStep bad_step;
+  bad_step.number = number;
+  bad_step.step = slot.step.load(std::memory_order_relaxed);
+  bad_step.resumed_step = slot.resumed_step.load(std::memory_order_relaxed);
+  bad_step.samples = slot.samples.load(std::memory_order_relaxed);
+  bad_step.finding = static_cast<BadStepFinding>(slot.finding.load(std::memory_order_relaxed));
+  bad_step.verdict = static_cast<BadStepVerdict>(slot.verdict.load(std::memory_order_relaxed));
+  bad_step.outcome = static_cast<BadStepOutcome>(slot.outcome.load(std::memory_order_relaxed));
+  bad_step.blamed_rank = slot.blamed_rank.load(std::memory_order_relaxed);
   const size_t length =
-      std::min<size_t>(slot.reason_length.load(std::memory_order_relaxed), kUnfitReasonBytes);
-  unfit.reason = agent::printable_line(std::string(slot.reason, length), kUnfitReasonBytes);
+      std::min<size_t>(slot.reason_length.load(std::memory_order_relaxed), kBadStepReasonBytes);
+  bad_step.reason = agent::printable_line(std::string(slot.reason, length), kBadStepReasonBytes);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (slot.number.load(std::memory_order_relaxed) != number) return std::nullopt;
-  return unfit;
+  return bad_step;
 }
 
 }  // namespace
@@ -81,14 +81,14 @@ agent::ProgressSample ProgressView::sample() const {
   return sample;
 }
 
-std::vector<UnfitStep> ProgressView::unfit_steps() const {
-  std::vector<UnfitStep> steps;
+std::vector<BadStep> ProgressView::bad_steps() const {
+  std::vector<BadStep> steps;
   if (!written()) return steps;
-  const uint64_t newest = page_->unfit_steps.load(std::memory_order_acquire);
-  const uint64_t held = std::min<uint64_t>(newest, kUnfitSlots);
+  const uint64_t newest = page_->bad_steps.load(std::memory_order_acquire);
+  const uint64_t held = std::min<uint64_t>(newest, kBadStepSlots);
   for (uint64_t number = newest - held + 1; number <= newest && held > 0; ++number) {
-    if (auto unfit = read_slot(page_->unfit[(number - 1) % kUnfitSlots], number)) {
-      steps.push_back(std::move(*unfit));
+    if (auto bad_step = read_slot(page_->bad_step[(number - 1) % kBadStepSlots], number)) {
+      steps.push_back(std::move(*bad_step));
     }
   }
   return steps;

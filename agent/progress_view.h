@@ -20,8 +20,8 @@ class ProgressView {
   ProgressView& operator=(const ProgressView&) = delete;
 
   agent::ProgressSample sample() const;
-  // The newest unfit steps that the page still holds, in order.
-  std::vector<UnfitStep> unfit_steps() const;
+  // The newest bad steps that the page still holds, in order.
+  std::vector<BadStep> bad_steps() const;
   // Why the worker is about to exit: one printable line; "" = it did not say.
   std::string message() const;
 

@@ -16,8 +16,8 @@ void ReportLog::restore(const holder::StoredReport& report) {
 void ReportLog::keep(v1::AgentMessage message, uint64_t covers_exit) {
   message.set_report_seq(++last_seq_);
   to_holder_(holder::KeepReport{last_seq_, covers_exit, reported_.commit.generation,
-                                reported_.commit.step, reported_.unfit.generation,
-                                reported_.unfit.number, message.SerializeAsString()});
+                                reported_.commit.step, reported_.bad_step.generation,
+                                reported_.bad_step.number, message.SerializeAsString()});
   to_controller_(waiting_[last_seq_] = std::move(message));
 }
 
@@ -50,11 +50,11 @@ void ReportLog::committed(Commit commit) {
   keep(std::move(message));
 }
 
-void ReportLog::unfit(const std::vector<UnfitNews>& steps) {
-  for (const UnfitNews& news : steps) {
-    reported_.unfit = news.mark;
+void ReportLog::bad_step(const std::vector<BadStepNews>& steps) {
+  for (const BadStepNews& news : steps) {
+    reported_.bad_step = news.mark;
     v1::AgentMessage message = envelope_;
-    *message.mutable_unfit_step() = to_message(news);
+    *message.mutable_bad_step() = to_message(news);
     keep(std::move(message));
   }
 }

@@ -40,13 +40,13 @@ class ReportLog {
   void answer(const Failed& failed);
   // Dropped while many reports wait: the next commit says as much.
   void committed(Commit commit);
-  void unfit(const std::vector<UnfitNews>& steps);
+  void bad_step(const std::vector<BadStepNews>& steps);
   // Once.
   void goodbye();
 
   void acknowledged(uint64_t seq);
   const std::map<uint64_t, v1::AgentMessage>& waiting() const { return waiting_; }
-  // More should not be made of what can be told later. Of unfit steps, the next one tells how many
+  // More should not be made of what can be told later. Of bad steps, the next one tells how many
   // there were.
   bool many_wait() const { return waiting_.size() >= kManyReports; }
 

@@ -97,7 +97,7 @@ Exited exit_record(Worker& worker, int code, int status) {
   const agent::ProgressSample sample = page.sample();
   record.last_step = sample.step;
   record.checkpoint_step = sample.checkpoint_step;
-  record.unfit = page.unfit_steps();
+  record.bad_step = page.bad_steps();
   worker.log->drain();
   record.message = page.message();
   // Who was told to go has nothing to say; its last line would only mislead.

@@ -27,10 +27,10 @@ ProgressWatch::Findings WorkerPages::read() {
   return all;
 }
 
-std::vector<UnfitNews> WorkerPages::read_unfit() {
+std::vector<BadStepNews> WorkerPages::read_bad_step() {
   const auto page = pages_.find(0);
   if (page == pages_.end()) return {};
-  return watch_.unfit(page->second.generation, 0, page->second.view->unfit_steps());
+  return watch_.bad_step(page->second.generation, 0, page->second.view->bad_steps());
 }
 
 void WorkerPages::describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t still_limit_ms) {

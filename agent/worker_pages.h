@@ -29,14 +29,14 @@ class WorkerPages {
 
   // Reads every page.
   ProgressWatch::Findings read();
-  // The unfit steps on rank 0's page that were not told yet.
-  std::vector<UnfitNews> read_unfit();
+  // The bad steps on rank 0's page that were not told yet.
+  std::vector<BadStepNews> read_bad_step();
   // The last words of a page in an exit record, where they are news.
   std::optional<Commit> committed(uint64_t generation, uint64_t step) {
     return watch_.committed(generation, step);
   }
-  std::vector<UnfitNews> unfit(const holder::Exited& exit) {
-    return watch_.unfit(exit.generation, exit.rank, exit.unfit);
+  std::vector<BadStepNews> bad_step(const holder::Exited& exit) {
+    return watch_.bad_step(exit.generation, exit.rank, exit.bad_step);
   }
   // Every page as it is now. Of a worker that has shown nothing new for `still_limit_ms` the kernel
   // is asked what its process does.

@@ -14,11 +14,11 @@
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "controller/job_view.h"
-#include "controller/lineage_executor.h"
-#include "controller/process_watch.h"
-#include "controller/tcp_access.h"
-#include "controller/worker_order.h"
+#include "controller/access/tcp_access.h"
+#include "controller/agents/worker_order.h"
+#include "controller/engine/checkpoint_dir_actions.h"
+#include "controller/publish/job_view.h"
+#include "controller/schedulers/process_watch.h"
 
 namespace hpctl {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 constexpr int kTaskThreads = 4;
 constexpr int64_t kDeadOwnerMs = 2'000;
 constexpr int kLockRetryMs = 5;
-constexpr int64_t kProgressMirrorMs = 1'000;
+constexpr int64_t kProgressFileMs = 1'000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -99,7 +99,8 @@ Outcome Controller::start() {
 void Controller::build(core::State state, std::unique_ptr<Store> store,
                        std::unique_ptr<Store> reader) {
   feed_ = std::make_unique<EventFeed>(std::move(reader));
-  mirror_ = std::make_unique<MirrorWriter>(paths_, [this] { return !mode_.is_superseded(); });
+  status_files_ =
+      std::make_unique<StatusFileWriter>(paths_, [this] { return !mode_.is_superseded(); });
   tasks_ = std::make_unique<TaskThreads>(kTaskThreads);
   recall(state);
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
@@ -108,16 +109,16 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
     loop_->post(std::move(make));
   });
   const ControllerMode::Access access = mode_.access();
-  callers_ = std::make_unique<Callers>(access.tokens, access.owner);
-  agents_ =
-      std::make_unique<AgentLink>(paths_, *callers_, *loop_, liveness_, progress_, *scheduler_);
+  authenticator_ = std::make_unique<Authenticator>(access.tokens, access.owner);
+  agents_ = std::make_unique<AgentLink>(paths_, *authenticator_, *loop_, liveness_, progress_,
+                                        *scheduler_);
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
-  service_ =
-      std::make_unique<ControllerService>(paths_, identity, *callers_, *loop_, *feed_, progress_);
+  service_ = std::make_unique<ControllerService>(paths_, identity, *authenticator_, *loop_, *feed_,
+                                                 progress_);
 }
 
-// What is only in the mirror: values of the last step, for display until heartbeats come.
+// What is only in the status files: values of the last step, for display until heartbeats come.
 void Controller::recall(const core::State& state) {
   feed_->load(state);
   for (const auto& [id, job] : state.jobs) {
@@ -156,7 +157,7 @@ Outcome Controller::open_door() {
                 LocalListener::open(
                     paths_.controller_socket(), [this] { return prepare_socket_directory(paths_); },
                     [this](UniqueFd connection, uid_t uid) {
-                      callers_->local().remember(connection.get(), uid);
+                      authenticator_->local().remember(connection.get(), uid);
                       grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
                     }));
   return Ok{};
@@ -192,7 +193,7 @@ void Controller::stop() {
     server_->Wait();
     server_.reset();
   }
-  if (mirror_) mirror_->stop();
+  if (status_files_) status_files_->stop();
 }
 
 void Controller::perform(const core::Action& action, const core::State& state) {
@@ -238,10 +239,10 @@ void Controller::committed(const Committed& batch) {
     const bool transition = shown.state != job.state || shown.generation != job.generation ||
                             core::has_ended(job.state);
     const int64_t now = loop_ ? loop_->now_ms() : 0;
-    if (transition || now - shown.at_ms >= kProgressMirrorMs) show(batch.state, id);
+    if (transition || now - shown.at_ms >= kProgressFileMs) show(batch.state, id);
     if (core::has_ended(job.state)) conclude(batch.state, id);
   }
-  mirror_events(batch);
+  append_event_files(batch);
   if (agents_) agents_->refuse_former_lives(batch.state, batch.dirty);
   has_work_ = !batch.state.outbox.empty() || !batch.state.index.deadlines.empty() ||
               std::any_of(batch.state.jobs.begin(), batch.state.jobs.end(),
@@ -258,7 +259,7 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   progress_.observe(job, loop_->now_ms());
   Shown& shown = shown_[id];
   if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
-    mirror_->spec(id, job.spec);
+    status_files_->spec(id, job.spec);
   }
   if (metrics_ && job.lost_ms > shown.lost_ms && job.state == core::JobState::kRunning) {
     metrics_->recovery(id.value, job.spec.name,
@@ -267,7 +268,7 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   shown.lost_ms = job.lost_ms;
 }
 
-void Controller::mirror_events(const Committed& batch) {
+void Controller::append_event_files(const Committed& batch) {
   std::map<JobId, std::vector<EventView>> by_job;
   for (const StoredEntry& stored : batch.entries) {
     by_job[stored.entry.job].push_back(make_event_view(stored));
@@ -275,7 +276,7 @@ void Controller::mirror_events(const Committed& batch) {
   for (auto& [id, events] : by_job) {
     const auto job = batch.state.jobs.find(id);
     if (job == batch.state.jobs.end()) continue;
-    mirror_->events(id, job->second.spec.checkpoint.dir, std::move(events));
+    status_files_->events(id, job->second.spec.checkpoint.dir, std::move(events));
   }
 }
 
@@ -289,9 +290,9 @@ void Controller::show(const core::State& state, JobId id) {
   shown.generation = state.jobs.at(id).generation;
   if (metrics_) metrics_->job(view);
   if (metrics_ && state.jobs.at(id).spec.train) {
-    metrics_->train(view, progress, state.jobs.at(id).unfit);
+    metrics_->train(view, progress, state.jobs.at(id).bad_step);
   }
-  mirror_->status(view);
+  status_files_->status(view);
 }
 
 // When the job's end is complete, rendezvous files are of no more use.
@@ -320,11 +321,11 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
     if (const auto news = progress_.news(hang.job)) events.emplace_back(*news);
     events.emplace_back(std::move(hang));
   }
-  // Steps go on without any commit: once a second the mirror follows.
+  // Steps go on without any commit: once a second the status files follow.
   loop_->ask([this, now_ms](const core::State* state) {
     if (state == nullptr) return;
     for (auto& [id, shown] : shown_) {
-      if (now_ms - shown.at_ms < kProgressMirrorMs) continue;
+      if (now_ms - shown.at_ms < kProgressFileMs) continue;
       const bool live = !core::has_ended(state->jobs.at(id).state);
       if (live || shown.stale) show(*state, id);
     }

@@ -13,20 +13,20 @@
 #include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "common/base/paths.h"
-#include "controller/agent_link.h"
-#include "controller/callers.h"
-#include "controller/controller_mode.h"
-#include "controller/event_feed.h"
-#include "controller/liveness.h"
-#include "controller/local_listener.h"
-#include "controller/metrics.h"
-#include "controller/mirror_writer.h"
+#include "controller/access/authenticator.h"
+#include "controller/access/local_listener.h"
+#include "controller/agents/agent_link.h"
+#include "controller/agents/liveness.h"
+#include "controller/agents/progress.h"
+#include "controller/api/event_feed.h"
+#include "controller/api/service.h"
+#include "controller/engine/owner_loop.h"
+#include "controller/engine/task_threads.h"
+#include "controller/leadership/controller_mode.h"
 #include "controller/options.h"
-#include "controller/owner_loop.h"
-#include "controller/progress.h"
-#include "controller/scheduler.h"
-#include "controller/service.h"
-#include "controller/task_threads.h"
+#include "controller/publish/metrics.h"
+#include "controller/publish/status_file_writer.h"
+#include "controller/schedulers/scheduler.h"
 
 namespace hpctl {
 
@@ -66,7 +66,7 @@ class Controller final : public OwnerEffects {
   Outcome publish() const;
   void recall(const core::State& state);
   void observe_job(const Committed& batch, JobId id);
-  void mirror_events(const Committed& batch);
+  void append_event_files(const Committed& batch);
   void show(const core::State& state, JobId id);
   void conclude(const core::State& state, JobId id);
   const HomePaths paths_;
@@ -92,13 +92,13 @@ class Controller final : public OwnerEffects {
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 
   std::unique_ptr<Metrics> metrics_;
-  std::unique_ptr<MirrorWriter> mirror_;
+  std::unique_ptr<StatusFileWriter> status_files_;
   std::unique_ptr<EventFeed> feed_;
   std::unique_ptr<TaskThreads> tasks_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;
   std::unique_ptr<AgentLink> agents_;
-  std::unique_ptr<Callers> callers_;
+  std::unique_ptr<Authenticator> authenticator_;
   std::unique_ptr<ControllerService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<LocalListener> listener_;

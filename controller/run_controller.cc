@@ -11,9 +11,9 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "controller/controller.h"
-#include "controller/home_mode.h"
-#include "controller/job_mode.h"
-#include "controller/stand_in.h"
+#include "controller/leadership/batch_proxy.h"
+#include "controller/leadership/home_mode.h"
+#include "controller/leadership/job_mode.h"
 #include "controller/starter.h"
 
 namespace hpctl {
@@ -149,7 +149,7 @@ int run_controller(const ControllerOptions& options) {
   if (options.told_to_end) ::kill(::getpid(), SIGTERM);
   if (options.job_dir.empty()) return run_home(options, signals);
   if (!options.cluster_at.empty()) {
-    if (const auto exit_code = stand_in(options, signals)) return *exit_code;
+    if (const auto exit_code = batch_proxy(options, signals)) return *exit_code;
   }
   return run_job(options, signals);
 }

@@ -3,9 +3,9 @@
 // --dry-run` prints exactly what would be submitted.
 //
 // The script runs on the first node. It starts the job's controller, or asks the cluster's for it
-// (controller/stand_in.h), and, with one srun, an agent on every node, and ends with the
-// controller's verdict: 0 finished, 1 failed, 93 failed and not to be requeued. A controller that
-// crashes is started again; one that stands back for a successor on another node is no longer
+// (controller/leadership/batch_proxy.h), and, with one srun, an agent on every node, and ends with
+// the controller's verdict: 0 finished, 1 failed, 93 failed and not to be requeued. A controller
+// that crashes is started again; one that stands back for a successor on another node is no longer
 // waited for, the job is.
 #pragma once
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 #include "hpctl/terminal.h"
 
 namespace hpctl {

@@ -11,7 +11,7 @@
 #include "common/base/ids.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 
 namespace hpctl {
 

@@ -14,7 +14,7 @@
 
 #include "common/base/file.h"
 #include "common/base/job_spec.h"
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 #include "hpctl/job_source.h"
 
 namespace hpctl {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 #include "hpctl/terminal.h"
 
 namespace hpctl {

@@ -11,7 +11,7 @@ namespace hpctl {
 
 Result<std::vector<JobLine>> RecordedJobs::list_jobs() {
   HP_TRY(check_home_is_readable(paths_));
-  HP_TRY_ASSIGN(const std::vector<JobId> ids, mirrored_jobs(paths_));
+  HP_TRY_ASSIGN(const std::vector<JobId> ids, jobs_with_status_files(paths_));
   std::vector<JobLine> jobs;
   for (const JobId id : ids) {
     if (is_slurm_job(paths_, id)) continue;

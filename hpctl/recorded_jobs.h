@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a controller left under HPCTL_HOME (controller/mirror.h): the answers of the time after it.
+// What a controller left under HPCTL_HOME (controller/publish/status_files.h): the answers of the
+// time after it.
 #pragma once
 
 #include <vector>

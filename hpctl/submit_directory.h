@@ -13,7 +13,7 @@
 #include "common/base/job_spec.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 
 namespace hpctl {
 

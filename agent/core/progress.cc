@@ -34,13 +34,13 @@ std::optional<Commit> ProgressWatch::committed(uint64_t generation, uint64_t ste
   return commit;
 }
 
-std::vector<UnfitNews> ProgressWatch::unfit(uint64_t generation, int32_t rank,
-                                            const std::vector<UnfitStep>& steps) {
-  std::vector<UnfitNews> news;
+std::vector<BadStepNews> ProgressWatch::bad_step(uint64_t generation, int32_t rank,
+                                                 const std::vector<BadStep>& steps) {
+  std::vector<BadStepNews> news;
   if (rank != 0) return news;
-  UnfitMark& last = reported_.unfit;
-  for (const UnfitStep& step : steps) {
-    const UnfitMark mark{generation, step.number};
+  BadStepMark& last = reported_.bad_step;
+  for (const BadStep& step : steps) {
+    const BadStepMark mark{generation, step.number};
     if (step.number == 0 || mark <= last) continue;
     const uint64_t seen = last.generation == generation ? last.number : 0;
     news.push_back({mark, step, step.number - seen - 1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From samples of progress pages to what the controller is told: heartbeats at their interval, one
-// at once when a worker completes its first step, and CheckpointCommitted and UnfitStep when a page
+// at once when a worker completes its first step, and CheckpointCommitted and BadStep when a page
 // says so.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/bad_step.h"
 #include "common/base/step_figures.h"
-#include "common/base/unfit_step.h"
 
 namespace hpctl::agent {
 
@@ -36,22 +36,22 @@ struct Commit {
   auto operator<=>(const Commit&) const = default;
 };
 
-// The newest unfit step of rank 0 that was told.
-struct UnfitMark {
+// The newest bad step of rank 0 that was told.
+struct BadStepMark {
   uint64_t generation = 0;
-  uint64_t number = 0;  // UnfitStep::number
-  auto operator<=>(const UnfitMark&) const = default;
+  uint64_t number = 0;  // BadStep::number
+  auto operator<=>(const BadStepMark&) const = default;
 };
 
 // What this node has reported so far and must not report again.
 struct Reported {
   Commit commit;
-  UnfitMark unfit;
+  BadStepMark bad_step;
 };
 
-struct UnfitNews {
-  UnfitMark mark;
-  UnfitStep step;
+struct BadStepNews {
+  BadStepMark mark;
+  BadStep step;
   uint64_t missed = 0;  // before it, pushed out of the page unseen
 };
 
@@ -75,8 +75,8 @@ class ProgressWatch {
   // The same rule for the page's last words in an exit record.
   std::optional<Commit> committed(uint64_t generation, uint64_t step);
   // Those of `steps`, the newest on rank 0's page in order, that are news. Only rank 0 tells.
-  std::vector<UnfitNews> unfit(uint64_t generation, int32_t rank,
-                               const std::vector<UnfitStep>& steps);
+  std::vector<BadStepNews> bad_step(uint64_t generation, int32_t rank,
+                                    const std::vector<BadStep>& steps);
 
   // A worker that maps its page has not completed its first step yet.
   bool awaits_first_step() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the controller and the agents of a job of a cluster find in its directory, besides the
-// controllers' records (common/base/endpoint.h) and the mirror (docs/formats.md). All nodes of the
-// job see it. `hpctl submit` writes the first three.
+// controllers' records (common/base/endpoint.h) and the status files (docs/formats.md). All nodes
+// of the job see it. `hpctl submit` writes the first three.
 //
 //   JOBDIR/job.json   the job's spec with "uid" and "submit_key"
 //   JOBDIR/cluster    ClusterName of the Slurm that the job was submitted to, and a newline

@@ -45,11 +45,11 @@ inline constexpr uint32_t kProgressMagic = 0x47504850;  // "HPPG"
 inline constexpr uint32_t kProgressVersion = 1;
 inline constexpr uint32_t kProgressPageBytes = 4096;
 inline constexpr uint32_t kProgressMessageBytes = 1024;
-inline constexpr size_t kUnfitSlots = 12;  // more than stability.max_skips by default
-inline constexpr size_t kUnfitReasonBytes = 112;
+inline constexpr size_t kBadStepSlots = 12;  // more than stability.max_skips by default
+inline constexpr size_t kBadStepReasonBytes = 112;
 
-// Like common/base/unfit_step.h.
-struct UnfitSlot {
+// Like common/base/bad_step.h.
+struct BadStepSlot {
   std::atomic<uint64_t> number;  // 0 while the slot is written; stored last (release)
   std::atomic<uint64_t> step;
   std::atomic<uint64_t> resumed_step;
@@ -59,7 +59,7 @@ struct UnfitSlot {
   std::atomic<uint32_t> outcome;
   std::atomic<int32_t> blamed_rank;
   std::atomic<uint32_t> reason_length;
-  char reason[kUnfitReasonBytes];
+  char reason[kBadStepReasonBytes];
 };
 
 // One page per worker process, zero at start; written by the worker, read by its agent at any
@@ -93,9 +93,9 @@ struct ProgressPage {
   std::atomic<uint64_t> data_wait_ns;
   std::atomic<uint64_t> communication_ns;
   std::atomic<uint64_t> communication_wait_ns;
-  // The newest unfit steps, number n at (n - 1) % kUnfitSlots; rank 0's only.
-  std::atomic<uint64_t> unfit_steps;  // how many there were; stored after its slot
-  std::array<UnfitSlot, kUnfitSlots> unfit;
+  // The newest bad steps, number n at (n - 1) % kBadStepSlots; rank 0's only.
+  std::atomic<uint64_t> bad_steps;  // how many there were; stored after its slot
+  std::array<BadStepSlot, kBadStepSlots> bad_step;
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

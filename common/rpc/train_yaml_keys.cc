@@ -226,7 +226,7 @@ constexpr JobYamlKey kKeys[] = {
      HP_READ(train->loss.chunk_tokens)},
 
     {"workload.train.stability", kSection, "section", "", "",
-     "What is done about a step whose loss or gradient norm is unfit. Such a step is never "
+     "What is done about a step whose loss or gradient norm is bad. Such a step is never "
      "applied.", nullptr},
     {"workload.train.stability.policy", kValue, "text", "stop", "stop, skip, rollback",
      "For values that are not finite. stop: the workers end, and the job is restarted by its "
@@ -317,7 +317,7 @@ constexpr JobYamlKey kKeys[] = {
      "It halves at every overflow but the first so many less one since it last doubled.",
      HP_READ(train->loss_scale.hysteresis)},
     {"workload.train.loss_scale.min", kValue, "integer", "1", "power of two to 2^32",
-     "It does not become smaller: an overflow there is unfit in the sense of stability.",
+     "It does not become smaller: an overflow there is bad in the sense of stability.",
      HP_READ(train->loss_scale.min)},
 
     {"workload.train.metrics", kSection, "section", "", "",

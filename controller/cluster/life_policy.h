@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "common/base/job_files.h"
-#include "controller/job_mode.h"
+#include "controller/leadership/job_mode.h"
 
 namespace hpctl::cluster {
 

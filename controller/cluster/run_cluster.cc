@@ -10,9 +10,9 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/paths.h"
+#include "controller/access/tcp_access.h"
 #include "controller/cluster/service.h"
 #include "controller/starter.h"
-#include "controller/tcp_access.h"
 
 namespace hpctl::cluster {
 namespace {

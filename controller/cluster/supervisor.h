@@ -25,7 +25,7 @@
 #include "controller/cluster/job_process.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"
-#include "controller/metrics.h"
+#include "controller/publish/metrics.h"
 #include "proto/hpctl/v1/cluster.pb.h"
 
 namespace hpctl::cluster {

@@ -43,7 +43,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, res
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence, hardware,
                                                 since_wall_ms, until_wall_ms, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UnfitRecord, generation, number, stopped_seq,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, number, stopped_seq,
                                                 not_finite, loss_spikes, gradient_spikes,
                                                 same_results, hardware_suspected, skipped_steps,
                                                 skipped_samples, rollbacks, stops)
@@ -53,7 +53,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     restart_times_ms, restarts, progress_at_restart, restarts_without_progress, fault,
     fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts,
     requeue_refusal, scheduler_note, cancel_requested, cancel_reason, deadline_ms,
-    submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms, unfit)
+    submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms, bad_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -83,7 +83,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance
 
 // Events.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FormerLife, excluded, exclusion_attempt,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RequeueCarryover, excluded, exclusion_attempt,
                                                 quarantined)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSubmitted, spec, uid, submit_key, job, nodes,
                                                 backend, former)
@@ -126,7 +126,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReleaseRequested, job, node, uid
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HardwareFaultFound, job, node, boot_id, reason,
                                                 evidence, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoveryRequested, job, node, uid, reason, reboot)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UnfitStepFound, job, node, generation, number, step,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepFound, job, node, generation, number, step,
                                                 resumed_step, samples, finding, verdict, outcome,
                                                 blamed_rank, reason, missed)
 void to_json(json& j, const Tick&) { j = json::object(); }
@@ -166,7 +166,7 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "QuarantineRequested",
     "ReleaseRequested",
     "HardwareFaultFound",
-    "UnfitStepFound",
+    "BadStepFound",
     "RecoveryRequested"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",

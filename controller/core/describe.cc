@@ -25,13 +25,13 @@ std::string worker_list(const std::vector<LiveWorker>& workers) {
   return workers.size() > kShown ? text + " ..." : text;
 }
 
-const char* finding_name(UnfitFinding finding) {
+const char* finding_name(BadStepFinding finding) {
   switch (finding) {
-    case UnfitFinding::kLossSpike:
+    case BadStepFinding::kLossSpike:
       return "LossSpiked";
-    case UnfitFinding::kGradientSpike:
+    case BadStepFinding::kGradientSpike:
       return "GradientSpiked";
-    case UnfitFinding::kNotFinite:
+    case BadStepFinding::kNotFinite:
       break;
   }
   return "NonFiniteFound";
@@ -118,8 +118,8 @@ struct Describe {
     if (e.by_request) {
       planned(e.job);
     } else if (const Job* row = find_job(state, e.job);
-               row != nullptr && row->unfit.generation == e.generation) {
-      entry.because = row->unfit.stopped_seq;
+               row != nullptr && row->bad_step.generation == e.generation) {
+      entry.because = row->bad_step.stopped_seq;
     }
     entry.cause = "worker " + to_string(e.rank) + " on " + e.node + " (pid " +
                   std::to_string(e.pid) + ") " + (e.by_request ? "was ended by " : "ended with ") +
@@ -195,12 +195,12 @@ struct Describe {
     place(e.job, e.node);
     entry.cause = "uid " + std::to_string(e.uid) + " releases " + e.node;
   }
-  void operator()(const UnfitStepFound& e) {
+  void operator()(const BadStepFound& e) {
     place(e.job, e.node, e.generation);
     entry.rank = 0;
     entry.type = finding_name(e.finding);
     entry.cause = "step " + std::to_string(e.step) + " was not applied: " + e.reason;
-    if (e.verdict == UnfitVerdict::kSameResult) entry.cause += "; executed again, the same";
+    if (e.verdict == BadStepVerdict::kSameResult) entry.cause += "; executed again, the same";
     if (e.missed > 0) entry.cause += "; " + std::to_string(e.missed) + " before it were not seen";
   }
   void operator()(const HardwareFaultFound& e) {

@@ -9,16 +9,16 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/bad_step.h"
 #include "common/base/ids.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
-#include "common/base/unfit_step.h"
 #include "controller/core/types.h"
 
 namespace hpctl::core {
 
 // What the life of a job before its requeue left behind.
-struct FormerLife {
+struct RequeueCarryover {
   // Without whom it was to go on, and how many requeues in a row asked for that. The scheduler may
   // not have listened.
   std::vector<std::string> excluded = {};
@@ -33,7 +33,7 @@ struct JobSubmitted {
   // spec.all_nodes() names, those that train first; empty = local names.
   std::vector<std::string> nodes = {};
   Backend backend = {};
-  FormerLife former = {};
+  RequeueCarryover former = {};
 };
 // A controller without the job's rows takes it over: from the job's document, the lineage and the
 // scheduler. The nodes are waited for; workers of `generation` that are alive go on undisturbed.
@@ -56,7 +56,8 @@ struct JobAdopted {
   std::vector<int64_t> restart_ages_ms;  // of the restarts in the lineage, oldest first
   int64_t restarts_without_progress = 0;
   uint64_t furthest_step = 0;
-  FormerLife former = {};  // its quarantines are those of the lineage where there was no requeue
+  RequeueCarryover former =
+      {};  // its quarantines are those of the lineage where there was no requeue
 };
 struct CancelRequested {
   JobId job;
@@ -236,7 +237,7 @@ struct RecoveryRequested {
 };
 // A step was not applied, and the job's stability policy acted. Told in the history under the name
 // of what was found: NonFiniteFound, LossSpiked or GradientSpiked.
-struct UnfitStepFound {
+struct BadStepFound {
   JobId job;
   std::string node;  // that reports it
   Generation generation;
@@ -244,9 +245,9 @@ struct UnfitStepFound {
   uint64_t step = 0;
   uint64_t resumed_step = 0;
   uint64_t samples = 0;
-  UnfitFinding finding = UnfitFinding::kNotFinite;
-  UnfitVerdict verdict = UnfitVerdict::kNotRepeated;
-  UnfitOutcome outcome = UnfitOutcome::kStopped;
+  BadStepFinding finding = BadStepFinding::kNotFinite;
+  BadStepVerdict verdict = BadStepVerdict::kNotRepeated;
+  BadStepOutcome outcome = BadStepOutcome::kStopped;
   int32_t blamed_rank = -1;
   std::string reason;
   uint64_t missed = 0;  // so many before it were not seen
@@ -265,7 +266,7 @@ using EventBody =
                  WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
                  CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
-                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, UnfitStepFound,
+                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested>;
 
 struct Event {

@@ -332,7 +332,7 @@ bool can_vacate(Transition& t, const Job& job, const Node& node) {
          largest_fit(job, job.spec.fewest_nodes(), job.nodes() - missing - 1) != 0;
 }
 
-bool exclude_again(Transition& t, Job& job, const FormerLife& former) {
+bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former) {
   std::vector<std::string> given;
   for (const std::string& name : former.excluded) {
     const Node* node = t.node(job.id, name);

@@ -59,7 +59,7 @@ void vacate_quarantined(Transition& t, Job& job);
 bool can_vacate(Transition& t, const Job& job, const Node& node);
 // After a requeue that was to exclude nodes: where the job has some of them nevertheless and needs
 // them, it is requeued once more. False = it goes on.
-bool exclude_again(Transition& t, Job& job, const FormerLife& former);
+bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former);
 void refuse_requeue(Transition& t, Job& job, const std::string& reason);
 
 // ---- adoption (adopt.cc) ------------------------------------------------------------------------

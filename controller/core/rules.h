@@ -39,8 +39,8 @@ void on(Transition& t, const WorkersStarted& e);
 void on(Transition& t, const WorkersStopped& e);
 void on(Transition& t, const WorkerExited& e);
 void on(Transition& t, const HangDetected& e);
-// unfit_steps.cc
-void on(Transition& t, const UnfitStepFound& e);
+// bad_steps.cc
+void on(Transition& t, const BadStepFound& e);
 // failures.cc
 void on(Transition& t, const ActionFailed& e);
 // timers.cc

@@ -69,9 +69,9 @@ struct Backend {
   int64_t restart_count = 0;  // how often the job was requeued so far
 };
 
-// What the job's unfit steps (common/base/unfit_step.h) came to, as far as this controller heard; a
+// What the job's bad steps (common/base/bad_step.h) came to, as far as this controller heard; a
 // decision that a fault made necessary again counts again.
-struct UnfitRecord {
+struct BadStepRecord {
   Generation generation;  // of the newest
   uint64_t number = 0;    // of the newest
   Seq stopped_seq;        // event of the one that ended the workers of `generation`; 0 = none did
@@ -125,7 +125,7 @@ struct Job {
   int64_t running_since_ms = 0;     // when it last became RUNNING; 0 = never
   int64_t recovering_since_ms = 0;  // 0 = not recovering
   int64_t lost_ms = 0;              // sum over finished recoveries
-  UnfitRecord unfit;
+  BadStepRecord bad_step;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }

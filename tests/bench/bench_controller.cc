@@ -10,7 +10,7 @@
 #include <future>
 
 #include "common/base/file.h"
-#include "controller/store.h"
+#include "controller/engine/store.h"
 #include "tests/bench/idle_agents.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/core/fake_shell.h"

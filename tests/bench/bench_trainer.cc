@@ -24,7 +24,7 @@
 #include "common/base/workload.h"
 #include "tests/bench/hptrain_rank.h"
 #include "trainer/parallel/block_layout.h"
-#include "trainer/pin_environment.h"
+#include "trainer/process/pin_environment.h"
 
 namespace hpctl {
 namespace {

@@ -17,9 +17,9 @@
 
 #include "common/base/check.h"
 #include "common/rpc/controller_process.h"
-#include "controller/agent_link.h"
-#include "controller/local_listener.h"
-#include "controller/local_scheduler.h"
+#include "controller/access/local_listener.h"
+#include "controller/agents/agent_link.h"
+#include "controller/schedulers/local/local_scheduler.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::bench {
@@ -159,7 +159,7 @@ struct AgentServer::Parts final : OwnerEffects {
   Liveness liveness;
   ProgressTable progress;
   LocalScheduler scheduler;
-  Callers callers{{}, 0};
+  Authenticator authenticator{{}, 0};
   std::mutex mutex;
   std::condition_variable changed;
   std::set<core::NodeKey> connected;
@@ -176,8 +176,8 @@ AgentServer::AgentServer(const std::string& home, int agents)
   auto store = Store::open(parts.paths.database(), Store::Mode::kOwner);
   HP_CHECK(store.ok());
   parts.loop = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, parts.clock, parts);
-  parts.link = std::make_unique<AgentLink>(parts.paths, parts.callers, *parts.loop, parts.liveness,
-                                           parts.progress, parts.scheduler);
+  parts.link = std::make_unique<AgentLink>(parts.paths, parts.authenticator, *parts.loop,
+                                           parts.liveness, parts.progress, parts.scheduler);
   grpc::ServerBuilder builder;
   builder.RegisterService(parts.link.get());
   parts.server = builder.BuildAndStart();
@@ -191,7 +191,7 @@ AgentServer::AgentServer(const std::string& home, int agents)
   auto listener = LocalListener::open(
       parts.paths.controller_socket(), [&parts] { return prepare_socket_directory(parts.paths); },
       [&parts](UniqueFd connection, uid_t uid) {
-        parts.callers.local().remember(connection.get(), uid);
+        parts.authenticator.local().remember(connection.get(), uid);
         grpc::AddInsecureChannelFromFd(parts.server.get(), connection.release());
       });
   HP_CHECK(listener.ok());

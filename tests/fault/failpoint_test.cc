@@ -133,7 +133,7 @@ class GatedRun {
     }
   }
 
-  // Fail-points after the end of the job (its last mirror, its last answers) still come.
+  // Fail-points after the end of the job (its last status files, its last answers) still come.
   void settle() {
     if (deaths_ > 0) return;
     grpc::ClientContext context;

@@ -16,7 +16,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
-#include "controller/owner_loop.h"
+#include "controller/engine/owner_loop.h"
 #include "tests/fault/live_controller.h"
 
 namespace hpctl {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may say the last word on a job, where one controller follows another: every order of the two.
-#include "controller/job_mode.h"
+#include "controller/leadership/job_mode.h"
 
 #include <gtest/gtest.h>
 

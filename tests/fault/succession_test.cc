@@ -12,7 +12,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
-#include "controller/job_mode.h"
+#include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/support/loopback_port.h"
 

@@ -74,7 +74,7 @@ class Script {
         {"reconnect", &Script::reconnect},
         {"replaced", &Script::replaced},
         {"revenant", &Script::revenant},
-        {"unfit", &Script::unfit},
+        {"bad_step", &Script::bad_step},
         {"hang", &Script::hang},
         {"cancel", &Script::cancel},
         {"taken", &Script::taken},
@@ -123,15 +123,16 @@ class Script {
       report_ += "rank " + to_string(key.rank) + " on " + row.node + " " + to_string(row.state) +
                  " g" + to_string(row.generation) + "\n";
     }
-    const UnfitRecord& unfit = job().unfit;
-    if (unfit.number > 0) {
-      report_ += "unfit steps: " + std::to_string(unfit.not_finite) + " not finite, " +
-                 std::to_string(unfit.loss_spikes) + " loss, " +
-                 std::to_string(unfit.gradient_spikes) + " gradient; " +
-                 std::to_string(unfit.skipped_steps) + " skipped with " +
-                 std::to_string(unfit.skipped_samples) + " samples, " +
-                 std::to_string(unfit.rollbacks) + " rollbacks, " + std::to_string(unfit.stops) +
-                 " stops, " + std::to_string(unfit.hardware_suspected) + " suspicions\n";
+    const BadStepRecord& bad_step = job().bad_step;
+    if (bad_step.number > 0) {
+      report_ += "bad steps: " + std::to_string(bad_step.not_finite) + " not finite, " +
+                 std::to_string(bad_step.loss_spikes) + " loss, " +
+                 std::to_string(bad_step.gradient_spikes) + " gradient; " +
+                 std::to_string(bad_step.skipped_steps) + " skipped with " +
+                 std::to_string(bad_step.skipped_samples) + " samples, " +
+                 std::to_string(bad_step.rollbacks) + " rollbacks, " +
+                 std::to_string(bad_step.stops) + " stops, " +
+                 std::to_string(bad_step.hardware_suspected) + " suspicions\n";
     }
     for (const auto& [id, action] : shell_.state.outbox) {
       report_ += "open " + std::string(type_name(action.body)) + ": " + action.reason + "\n";
@@ -238,17 +239,17 @@ class Script {
   AgentRegistered hello_from(const std::string& name, const std::string& boot_id) const {
     return {id_, name, "i-" + name, boot_id, 1, 2, job().generation, {}};
   }
-  void unfit(const Words& words) {
-    static const std::map<std::string, UnfitFinding> kFindings = {
-        {"nan", UnfitFinding::kNotFinite},
-        {"loss", UnfitFinding::kLossSpike},
-        {"gradient", UnfitFinding::kGradientSpike}};
-    static const std::map<std::string, UnfitOutcome> kOutcomes = {
-        {"skipped", UnfitOutcome::kSkipped},
-        {"rolled-back", UnfitOutcome::kRolledBack},
-        {"stopped", UnfitOutcome::kStopped},
-        {"gave-up", UnfitOutcome::kGaveUp}};
-    UnfitStepFound e;
+  void bad_step(const Words& words) {
+    static const std::map<std::string, BadStepFinding> kFindings = {
+        {"nan", BadStepFinding::kNotFinite},
+        {"loss", BadStepFinding::kLossSpike},
+        {"gradient", BadStepFinding::kGradientSpike}};
+    static const std::map<std::string, BadStepOutcome> kOutcomes = {
+        {"skipped", BadStepOutcome::kSkipped},
+        {"rolled-back", BadStepOutcome::kRolledBack},
+        {"stopped", BadStepOutcome::kStopped},
+        {"gave-up", BadStepOutcome::kGaveUp}};
+    BadStepFound e;
     e.job = id_;
     e.node = shell_.slot(id_, 0).node;
     e.generation = job().generation;
@@ -256,12 +257,12 @@ class Script {
     e.step = static_cast<uint64_t>(number(words, 2));
     e.finding = kFindings.at(words.at(3));
     e.outcome = kOutcomes.at(words.at(4));
-    e.resumed_step = e.step - (e.outcome == UnfitOutcome::kRolledBack ? 5 : 1);
-    e.samples = e.outcome <= UnfitOutcome::kRolledBack ? 16 : 0;
+    e.resumed_step = e.step - (e.outcome == BadStepOutcome::kRolledBack ? 5 : 1);
+    e.samples = e.outcome <= BadStepOutcome::kRolledBack ? 16 : 0;
     e.reason = words[3] + " is unfit";
-    if (words.size() > 5 && words[5] == "same") e.verdict = UnfitVerdict::kSameResult;
+    if (words.size() > 5 && words[5] == "same") e.verdict = BadStepVerdict::kSameResult;
     if (words.size() > 6 && words[5] == "other") {
-      e.verdict = UnfitVerdict::kOtherResult;
+      e.verdict = BadStepVerdict::kOtherResult;
       e.blamed_rank = static_cast<int32_t>(number(words, 6));
     }
     shell_.feed(e);

@@ -133,8 +133,7 @@ TEST_F(Telemetry, ASkippedBatchIsToldAndCountedOnce) {
   EXPECT_THAT(told(job, "BatchSkipped"), ElementsAre(HasSubstr("4 samples are left out")));
   const std::string text = metrics();
   const std::string labels = "{job=\"" + to_string(job) + "\",name=\"noisy\"";
-  EXPECT_EQ(value_of(text, "hpctl_train_unfit_steps_total" + labels + ",finding=\"loss_spike\""),
-            1);
+  EXPECT_EQ(value_of(text, "hpctl_train_bad_steps_total" + labels + ",finding=\"loss_spike\""), 1);
   EXPECT_EQ(value_of(text, "hpctl_train_skipped_steps_total" + labels), 1);
   EXPECT_EQ(value_of(text, "hpctl_train_skipped_samples_total" + labels), 4);
   EXPECT_EQ(value_of(text, "hpctl_train_stability_stops_total" + labels), 0);

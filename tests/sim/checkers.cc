@@ -11,7 +11,7 @@ namespace hpctl::sim {
 
 namespace {
 
-const std::set<std::string> kUnfitEntries = {"NonFiniteFound", "LossSpiked", "GradientSpiked"};
+const std::set<std::string> kBadEntries = {"NonFiniteFound", "LossSpiked", "GradientSpiked"};
 
 std::string at(const core::NodeKey& node) { return to_string(node.job) + "/" + node.name; }
 
@@ -282,25 +282,25 @@ void Checkers::explained(const Store& store, const core::Job& job) {
   }
 }
 
-void Checkers::unfit_steps_told(const Store& store, const core::Job& job, bool in_order) {
+void Checkers::bad_steps_told(const Store& store, const core::Job& job, bool in_order) {
   if (adopted_.contains(job.id)) return;  // a successor does not know what was told before it
-  std::set<UnfitKey> told;
+  std::set<BadStepKey> told;
   for (const auto& entry : store.log()) {
-    if (entry.job != job.id || !kUnfitEntries.contains(entry.type)) continue;
-    const size_t at = entry.cause.find(kUnfitReason);
-    const uint64_t number = std::stoull(entry.cause.substr(at + kUnfitReason.size()));
-    const UnfitKey key{job.id, entry.generation.value, number};
-    if (!unfit_met_.contains(key))
-      fail("job " + to_string(job.id) + " told of no unfit step: " + entry.cause);
+    if (entry.job != job.id || !kBadEntries.contains(entry.type)) continue;
+    const size_t at = entry.cause.find(kBadReason);
+    const uint64_t number = std::stoull(entry.cause.substr(at + kBadReason.size()));
+    const BadStepKey key{job.id, entry.generation.value, number};
+    if (!bad_steps_met_.contains(key))
+      fail("job " + to_string(job.id) + " told of no bad step: " + entry.cause);
     if (!told.insert(key).second) fail("job " + to_string(job.id) + " told twice: " + entry.cause);
   }
-  const core::UnfitRecord& counts = job.unfit;
+  const core::BadStepRecord& counts = job.bad_step;
   if (counts.not_finite + counts.loss_spikes + counts.gradient_spikes != told.size()) {
-    fail("job " + to_string(job.id) + " counts other unfit steps than its history has");
+    fail("job " + to_string(job.id) + " counts other bad steps than its history has");
   }
-  for (const UnfitKey& key : unfit_heard_) {
+  for (const BadStepKey& key : bad_steps_heard_) {
     if (std::get<0>(key) != job.id || !in_order || told.contains(key)) continue;
-    fail("job " + to_string(job.id) + " g" + std::to_string(std::get<1>(key)) + ": unfit step " +
+    fail("job " + to_string(job.id) + " g" + std::to_string(std::get<1>(key)) + ": bad step " +
          std::to_string(std::get<2>(key)) + " was acknowledged and never told");
   }
 }

@@ -16,8 +16,8 @@
 
 namespace hpctl::sim {
 
-// Begins the reason of an unfit step; its number follows.
-inline const std::string kUnfitReason = "unfit step ";
+// Begins the reason of an bad step; its number follows.
+inline const std::string kBadReason = "bad step ";
 // The reason of a RecoveryRequested.
 inline constexpr char kPersonAsks[] = "a person asks";
 
@@ -47,9 +47,9 @@ class Checkers {
   void checkpoint_committed(JobId job, const CheckpointRef& ref, bool is_new);
 
   // What became of a step that the trainer did not apply is told once, and nothing else is.
-  void unfit_step_met(const core::UnfitStepFound& e) { unfit_met_.insert(key_of(e)); }
+  void bad_step_met(const core::BadStepFound& e) { bad_steps_met_.insert(key_of(e)); }
   // By a commit of the controller.
-  void unfit_step_acknowledged(const core::UnfitStepFound& e) { unfit_heard_.insert(key_of(e)); }
+  void bad_step_acknowledged(const core::BadStepFound& e) { bad_steps_heard_.insert(key_of(e)); }
 
   // Orders reach the world only after their cause is durable, and carry a reason.
   void order_performed(const core::Action& action, const Store& store);
@@ -79,11 +79,11 @@ class Checkers {
   void everything_ended(const core::State& state);
   void explained(const Store& store, const core::Job& job);
   // `in_order`: no report overtook another one of its stream.
-  void unfit_steps_told(const Store& store, const core::Job& job, bool in_order);
+  void bad_steps_told(const Store& store, const core::Job& job, bool in_order);
 
  private:
-  using UnfitKey = std::tuple<JobId, uint64_t, uint64_t>;  // generation, number
-  static UnfitKey key_of(const core::UnfitStepFound& e) {
+  using BadStepKey = std::tuple<JobId, uint64_t, uint64_t>;  // generation, number
+  static BadStepKey key_of(const core::BadStepFound& e) {
     return {e.job, e.generation.value, e.number};
   }
 
@@ -93,8 +93,8 @@ class Checkers {
   std::map<core::NodeKey, std::string> instances_;                     // as registered last
   std::set<JobId> broken_;  // had a node in quarantine for good
   std::set<JobId> adopted_;
-  std::set<UnfitKey> unfit_met_;
-  std::set<UnfitKey> unfit_heard_;
+  std::set<BadStepKey> bad_steps_met_;
+  std::set<BadStepKey> bad_steps_heard_;
   std::map<std::pair<JobId, int64_t>, ActionId> requeues_;
   std::map<std::pair<core::NodeKey, std::string>, ActionId> replacements_;
   std::set<std::pair<core::NodeKey, std::string>> reboots_;

@@ -64,7 +64,7 @@ struct Run {
   uint64_t start_step = 0;
   std::string checkpoint;
   uint64_t step = 0;
-  uint64_t unfit_steps = 0;
+  uint64_t bad_steps = 0;
   std::set<int32_t> alive;
   std::map<int32_t, core::NodeKey> homes;  // by rank
   bool broken = false;                     // a worker is gone: nobody completes a step any more
@@ -153,7 +153,7 @@ class Cluster final : public World {
   void form_run(Run& run);
   void schedule_step(Run& run);
   void complete_step(Run& run);
-  void meet_unfit_step(Run& run);
+  void meet_bad_step(Run& run);
   void commit_checkpoint(Run& run);
   void watch_job(JobId job);
   Run& run_of(JobId job, uint64_t generation) { return runs_[{job, generation}]; }

@@ -148,8 +148,8 @@ void Cluster::send_report(SimNode& node, uint64_t number) {
   const uint64_t life = node.life;
   const core::EventBody& body = node.reports.at(number);
   send_up(node, body, [this, &node, life, number, body](const core::StepResult&) {
-    if (const auto* unfit = std::get_if<core::UnfitStepFound>(&body)) {
-      checkers_.unfit_step_acknowledged(*unfit);
+    if (const auto* bad_step = std::get_if<core::BadStepFound>(&body)) {
+      checkers_.bad_step_acknowledged(*bad_step);
     }
     if (node.life != life || node.bound == 0) return;
     send_down(node, [&node, number] { node.reports.erase(number); });

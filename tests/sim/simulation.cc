@@ -153,8 +153,8 @@ class Simulation {
       checkers_.failure_justified(controller_.store(), job, false);
       checkers_.history_complete(job, cluster_.plan(id), cluster_.directory(id));
       checkers_.explained(controller_.store(), job);
-      checkers_.unfit_steps_told(controller_.store(), job,
-                                 !swarm_.reorder && swarm_.late_message == 0);
+      checkers_.bad_steps_told(controller_.store(), job,
+                               !swarm_.reorder && swarm_.late_message == 0);
       const bool undisturbed = swarm_.training_is_undisturbed();
       if (undisturbed && job.state != core::JobState::kFinished) {
         checkers_.fail("job " + to_string(id) + " did not finish undisturbed: " + job.reason);

@@ -23,7 +23,7 @@ class Store {
   // Rows in memory that differ from the committed ones; "" = none.
   std::string difference(const core::State& state) const;
 
-  // The rows are gone with the disk they were on; the history was mirrored elsewhere.
+  // The rows are gone with the disk they were on; the history was written elsewhere.
   void lose_rows();
 
   uint64_t last_seq() const { return committed_.last_seq.value; }

@@ -46,8 +46,7 @@ bool Swarm::training_is_undisturbed() const {
          partition == 0 && burst == 0 && controller_stall == 0 && late_message == 0 &&
          quarantine == 0 && hardware_fault == 0 && lost_database == 0 && launch_fails == 0 &&
          launch_silent == 0 && start_fails == 0 && directory_fails == 0 && cancel == 0 &&
-         poison_step == 0 && unfit_step == 0 && damaged_checkpoint == 0 && duplicate == 0 &&
-         !reorder;
+         poison_step == 0 && bad_step == 0 && damaged_checkpoint == 0 && duplicate == 0 && !reorder;
 }
 
 Swarm draw_swarm(Rng& rng) {
@@ -81,7 +80,7 @@ Swarm draw_swarm(Rng& rng) {
   s.directory_fails = draw_probability(rng, 0.1);
   s.cancel = draw_probability(rng, 0.2);
   s.poison_step = draw_probability(rng, 0.2);
-  s.unfit_step = draw_probability(rng, 0.05);
+  s.bad_step = draw_probability(rng, 0.05);
   s.reorder = rng.below(4) == 0;
   s.quarantine = draw_interval(rng, 3'000, 30'000);
   s.hardware_fault = draw_interval(rng, 10'000, 60'000);

@@ -44,7 +44,7 @@ struct Swarm {
   double requeue_refused = 0;
   double cancel = 0;       // per job
   double poison_step = 0;  // per job: one step always crashes
-  double unfit_step = 0;   // per step: the trainer does not apply it
+  double bad_step = 0;     // per step: the trainer does not apply it
   bool reorder = false;    // messages of one stream overtake each other
   bool scheduler_sees_exit = true;
   bool scheduler_fences = true;   // ends a holder that is in the way of a launch

@@ -172,8 +172,8 @@ void Cluster::complete_step(Run& run) {
     worker_ends(node, 0, node.workers.at(0).pid, 1, 0, false, true);
     return;
   }
-  if (!plan.is_command && strikes(swarm_.unfit_step)) {
-    meet_unfit_step(run);
+  if (!plan.is_command && strikes(swarm_.bad_step)) {
+    meet_bad_step(run);
     return;
   }
   ++run.step;
@@ -185,30 +185,30 @@ void Cluster::complete_step(Run& run) {
 }
 
 // A step that the trainer does not apply, and what its policy does then: rank 0 speaks for all.
-void Cluster::meet_unfit_step(Run& run) {
+void Cluster::meet_bad_step(Run& run) {
   SimNode& node = node_of(run, 0);
   const JobPlan& plan = plans_.at(run.job);
-  core::UnfitStepFound found;
+  core::BadStepFound found;
   found.job = run.job;
   found.node = node.key.name;
   found.generation = {run.generation};
-  found.number = ++run.unfit_steps;
+  found.number = ++run.bad_steps;
   found.step = run.step + 1;
-  found.finding = static_cast<UnfitFinding>(1 + rng_.below(3));
-  found.verdict = static_cast<UnfitVerdict>(rng_.below(3));
-  found.outcome = found.verdict == UnfitVerdict::kOtherResult
-                      ? UnfitOutcome::kStopped
-                      : static_cast<UnfitOutcome>(1 + rng_.below(4));
-  if (found.outcome == UnfitOutcome::kRolledBack) {
+  found.finding = static_cast<BadStepFinding>(1 + rng_.below(3));
+  found.verdict = static_cast<BadStepVerdict>(rng_.below(3));
+  found.outcome = found.verdict == BadStepVerdict::kOtherResult
+                      ? BadStepOutcome::kStopped
+                      : static_cast<BadStepOutcome>(1 + rng_.below(4));
+  if (found.outcome == BadStepOutcome::kRolledBack) {
     run.step = std::max(run.start_step, run.step - run.step % plan.checkpoint_every);
   }
   found.resumed_step = run.step;
   found.blamed_rank = static_cast<int32_t>(rng_.below(world_size(run) + 1)) - 1;
   const bool goes_on =
-      found.outcome == UnfitOutcome::kSkipped || found.outcome == UnfitOutcome::kRolledBack;
+      found.outcome == BadStepOutcome::kSkipped || found.outcome == BadStepOutcome::kRolledBack;
   found.samples = goes_on ? 1 : 0;
-  found.reason = kUnfitReason + std::to_string(found.number);
-  checkers_.unfit_step_met(found);
+  found.reason = kBadReason + std::to_string(found.number);
+  checkers_.bad_step_met(found);
   report(node, found);
   if (goes_on) {
     run.last_progress_ms = agenda_.now();

@@ -13,8 +13,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "controller/node_replacement.h"
-#include "controller/slurm_scheduler.h"
+#include "controller/schedulers/slurm/node_replacement.h"
+#include "controller/schedulers/slurm/slurm_scheduler.h"
 #include "tests/slurm/slurm_cluster.h"
 #include "tests/support/temporary_directory.h"
 

@@ -40,13 +40,14 @@ std::string spike(const StabilitySpec& spec, const std::vector<double>& past, co
 StabilityProblem stability_problem(const StabilitySpec& spec, const StabilityRecord& record,
                                    double loss, double grad_norm) {
   if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {
-    return {UnfitFinding::kNotFinite, "loss " + std::to_string(loss) + ", gradient norm " +
-                                          std::to_string(grad_norm) + " is not finite"};
+    return {BadStepFinding::kNotFinite, "loss " + std::to_string(loss) + ", gradient norm " +
+                                            std::to_string(grad_norm) + " is not finite"};
   }
   if (!spec.spikes) return {};
   std::string high_loss = spike(spec, record.losses, "loss", loss);
-  if (!high_loss.empty()) return {UnfitFinding::kLossSpike, std::move(high_loss)};
-  return {UnfitFinding::kGradientSpike, spike(spec, record.grad_norms, "gradient norm", grad_norm)};
+  if (!high_loss.empty()) return {BadStepFinding::kLossSpike, std::move(high_loss)};
+  return {BadStepFinding::kGradientSpike,
+          spike(spec, record.grad_norms, "gradient norm", grad_norm)};
 }
 
 void remember_step(const StabilitySpec& spec, StabilityRecord& record, double loss,

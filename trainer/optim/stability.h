@@ -13,8 +13,8 @@
 
 #include <string>
 
+#include "common/base/bad_step.h"
 #include "common/base/train_spec.h"
-#include "common/base/unfit_step.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {
@@ -22,7 +22,7 @@ namespace hpctl {
 inline constexpr size_t kFewestSteps = 16;
 
 struct StabilityProblem {
-  UnfitFinding finding = UnfitFinding::kNotFinite;
+  BadStepFinding finding = BadStepFinding::kNotFinite;
   std::string reason;  // what is wrong, for one line of text; "" = fit
 };
 

@@ -29,8 +29,8 @@
 #include <memory>
 #include <vector>
 
+#include "trainer/arch/model.h"
 #include "trainer/comm/mesh_communicators.h"
-#include "trainer/model/model.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/buffer_pool.h"
 #include "trainer/parallel/gradient_reducer.h"

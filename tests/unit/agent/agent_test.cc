@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
+#include "common/base/bad_step.h"
 #include "common/base/rng.h"
-#include "common/base/unfit_step.h"
 #include "tests/unit/agent/node_under_test.h"
 
 namespace hpctl::agent {
@@ -103,41 +103,41 @@ TEST_F(AgentTest, HeartbeatsCarryProgressAndCommitsAreReportedOnce) {
   EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end()));
 }
 
-TEST_F(AgentTest, UnfitStepsAreReportedOnceAndBeforeTheExitThatTheyExplain) {
+TEST_F(AgentTest, BadStepsAreReportedOnceAndBeforeTheExitThatTheyExplain) {
   controller_.behaviour.heartbeat_ms = 20;
   connect();
-  const std::vector<std::string> script = {"map",        "step",  "4", "unfit", "5", "wait",
-                                           marker("go"), "unfit", "6", "exit",  "1"};
+  const std::vector<std::string> script = {"map",        "step",     "4", "bad_step", "5", "wait",
+                                           marker("go"), "bad_step", "6", "exit",     "1"};
   start(1, 1, {0}, script);
-  const AgentMessage report = controller_.take(AgentMessage::kUnfitStep);
+  const AgentMessage report = controller_.take(AgentMessage::kBadStep);
   EXPECT_NE(report.report_seq(), 0U);
-  EXPECT_EQ(report.unfit_step().generation(), 1U);
-  EXPECT_EQ(report.unfit_step().number(), 1U);
-  EXPECT_EQ(report.unfit_step().step(), 5U);
-  EXPECT_EQ(report.unfit_step().finding(), static_cast<uint32_t>(UnfitFinding::kLossSpike));
-  EXPECT_EQ(report.unfit_step().reason(), "high?") << "only printable";
+  EXPECT_EQ(report.bad_step().generation(), 1U);
+  EXPECT_EQ(report.bad_step().number(), 1U);
+  EXPECT_EQ(report.bad_step().step(), 5U);
+  EXPECT_EQ(report.bad_step().finding(), static_cast<uint32_t>(BadStepFinding::kLossSpike));
+  EXPECT_EQ(report.bad_step().reason(), "high?") << "only printable";
 
   kill_agent();  // its successor finds the page as it was
   EXPECT_TRUE(write_file_atomic(marker("go"), "").ok());
   const AgentMessage next = controller_.take([&](const AgentMessage& message) {
     const bool repeated = message.report_seq() == report.report_seq();  // not acknowledged in time
-    return !repeated && (message.has_unfit_step() || message.has_worker_exited());
+    return !repeated && (message.has_bad_step() || message.has_worker_exited());
   });
-  EXPECT_EQ(next.unfit_step().number(), 2U) << "neither the first anew nor the exit before it";
-  EXPECT_EQ(next.unfit_step().missed(), 0U);
+  EXPECT_EQ(next.bad_step().number(), 2U) << "neither the first anew nor the exit before it";
+  EXPECT_EQ(next.bad_step().missed(), 0U);
   EXPECT_EQ(exited().exit_code(), 1);
 }
 
-TEST_F(AgentTest, AnUnfitStepThatNoAgentSawIsInTheExitRecord) {
+TEST_F(AgentTest, AnBadStepThatNoAgentSawIsInTheExitRecord) {
   connect();
   const v1::ActionDone started =
-      start(1, 1, {0}, {"map", "wait", marker("go"), "unfit", "5", "exit", "1"});
+      start(1, 1, {0}, {"map", "wait", marker("go"), "bad_step", "5", "exit", "1"});
   ::kill(agent_pid(), SIGSTOP);
   EXPECT_TRUE(write_file_atomic(marker("go"), "").ok());
   const auto worker = static_cast<pid_t>(started.workers(0).pid());
   ASSERT_TRUE(eventually([&] { return ::kill(worker, 0) != 0; }));  // only the holder has seen it
   kill_agent();
-  EXPECT_EQ(controller_.take(AgentMessage::kUnfitStep).unfit_step().step(), 5U);
+  EXPECT_EQ(controller_.take(AgentMessage::kBadStep).bad_step().step(), 5U);
   EXPECT_EQ(exited().exit_code(), 1);
 }
 

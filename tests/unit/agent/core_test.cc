@@ -101,8 +101,8 @@ TEST(ProgressWatch, CommitsAreReportedOnceAndOnlyWhenNewer) {
   EXPECT_FALSE(watch.committed(1, 40)) << "the chain has gone on without it";
 }
 
-std::vector<UnfitStep> unfit_steps(uint64_t first, uint64_t last) {
-  std::vector<UnfitStep> steps;
+std::vector<BadStep> bad_steps(uint64_t first, uint64_t last) {
+  std::vector<BadStep> steps;
   for (uint64_t number = first; number <= last; ++number) {
     steps.emplace_back();
     steps.back().number = number;
@@ -111,21 +111,21 @@ std::vector<UnfitStep> unfit_steps(uint64_t first, uint64_t last) {
   return steps;
 }
 
-TEST(ProgressWatch, UnfitStepsAreToldOnceAndMissedOnesCounted) {
-  ProgressWatch watch(Reported{{}, UnfitMark{1, 2}});
-  const auto first = watch.unfit(1, 0, unfit_steps(1, 3));
+TEST(ProgressWatch, BadStepsAreToldOnceAndMissedOnesCounted) {
+  ProgressWatch watch(Reported{{}, BadStepMark{1, 2}});
+  const auto first = watch.bad_step(1, 0, bad_steps(1, 3));
   ASSERT_EQ(first.size(), 1U) << "an earlier life reported two";
-  EXPECT_EQ(first[0].mark, (UnfitMark{1, 3}));
+  EXPECT_EQ(first[0].mark, (BadStepMark{1, 3}));
   EXPECT_EQ(first[0].step.step, 30U);
   EXPECT_EQ(first[0].missed, 0U);
-  EXPECT_TRUE(watch.unfit(1, 0, unfit_steps(1, 3)).empty());
-  const auto later = watch.unfit(1, 0, unfit_steps(6, 7));
+  EXPECT_TRUE(watch.bad_step(1, 0, bad_steps(1, 3)).empty());
+  const auto later = watch.bad_step(1, 0, bad_steps(6, 7));
   ASSERT_EQ(later.size(), 2U);
   EXPECT_EQ(later[0].missed, 2U) << "the page no longer held 4 and 5";
   EXPECT_EQ(later[1].missed, 0U);
-  EXPECT_TRUE(watch.unfit(2, 1, unfit_steps(1, 1)).empty()) << "rank 0 speaks for all";
-  EXPECT_EQ(watch.unfit(2, 0, unfit_steps(1, 1)).size(), 1U) << "a new generation counts anew";
-  EXPECT_TRUE(watch.unfit(1, 0, unfit_steps(8, 8)).empty()) << "the chain has gone on without it";
+  EXPECT_TRUE(watch.bad_step(2, 1, bad_steps(1, 1)).empty()) << "rank 0 speaks for all";
+  EXPECT_EQ(watch.bad_step(2, 0, bad_steps(1, 1)).size(), 1U) << "a new generation counts anew";
+  EXPECT_TRUE(watch.bad_step(1, 0, bad_steps(8, 8)).empty()) << "the chain has gone on without it";
 }
 
 }  // namespace

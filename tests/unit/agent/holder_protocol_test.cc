@@ -33,22 +33,23 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
     EXPECT_EQ(received->index(), request.index());
     EXPECT_EQ(encode(*received), encode(request));
   }
-  const UnfitStep unfit{1,
-                        2,
-                        3,
-                        4,
-                        UnfitFinding::kLossSpike,
-                        UnfitVerdict::kOtherResult,
-                        UnfitOutcome::kRolledBack,
-                        5,
-                        "reason"};
-  const std::vector<ToAgent> events = {Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9},
-                                       WorkerState{1, 2, 3, 4, 1},
-                                       SpawnFailed{1, 2, 1, "no"},
-                                       Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last", {unfit, unfit}},
-                                       StoredReport{1, "bytes"},
-                                       HelloEnd{},
-                                       AliveToo{}};
+  const BadStep bad_step{1,
+                         2,
+                         3,
+                         4,
+                         BadStepFinding::kLossSpike,
+                         BadStepVerdict::kOtherResult,
+                         BadStepOutcome::kRolledBack,
+                         5,
+                         "reason"};
+  const std::vector<ToAgent> events = {
+      Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9},
+      WorkerState{1, 2, 3, 4, 1},
+      SpawnFailed{1, 2, 1, "no"},
+      Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last", {bad_step, bad_step}},
+      StoredReport{1, "bytes"},
+      HelloEnd{},
+      AliveToo{}};
   for (const ToAgent& event : events) {
     const auto received = decode_to_agent(encode(event));
     ASSERT_TRUE(received.ok());

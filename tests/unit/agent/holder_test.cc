@@ -231,7 +231,7 @@ TEST_F(HolderTest, ExitRecordsOutliveTheAgentAndAreCoveredOnce) {
   EXPECT_EQ(reports[0].bytes, "report one");
   EXPECT_EQ(hello_.last_report, 1U);
   EXPECT_EQ(hello_.committed_step, 6U);
-  EXPECT_EQ(hello_.unfit_number, 2U);
+  EXPECT_EQ(hello_.bad_step_number, 2U);
 
   tell(DropReport{1});
   ::kill(agent_pid_, SIGKILL);

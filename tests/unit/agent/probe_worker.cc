@@ -31,7 +31,7 @@
 #include <fstream>
 #include <string>
 
-#include "common/base/unfit_step.h"
+#include "common/base/bad_step.h"
 #include "common/base/worker_abi.h"
 
 namespace {
@@ -102,16 +102,16 @@ void step(uint64_t value) {
   page->step.store(value, std::memory_order_release);
 }
 
-void unfit(uint64_t step) {
-  const uint64_t number = page->unfit_steps + 1;
-  hpctl::UnfitSlot& slot = page->unfit[(number - 1) % hpctl::kUnfitSlots];
+void bad_step(uint64_t step) {
+  const uint64_t number = page->bad_steps + 1;
+  hpctl::BadStepSlot& slot = page->bad_step[(number - 1) % hpctl::kBadStepSlots];
   slot.step = step;
-  slot.finding = static_cast<uint32_t>(hpctl::UnfitFinding::kLossSpike);
-  slot.outcome = static_cast<uint32_t>(hpctl::UnfitOutcome::kSkipped);
+  slot.finding = static_cast<uint32_t>(hpctl::BadStepFinding::kLossSpike);
+  slot.outcome = static_cast<uint32_t>(hpctl::BadStepOutcome::kSkipped);
   std::memcpy(slot.reason, "high\a", 5);
   slot.reason_length = 5;
   slot.number.store(number, std::memory_order_release);
-  page->unfit_steps.store(number, std::memory_order_release);
+  page->bad_steps.store(number, std::memory_order_release);
 }
 
 void map_page() {
@@ -137,7 +137,7 @@ int main(int argc, char** argv) {
     if (verb == "map") map_page();
     if (verb == "step") step(std::stoull(text()));
     if (verb == "commit") page->checkpoint_step = std::stoull(text());
-    if (verb == "unfit") unfit(std::stoull(text()));
+    if (verb == "bad_step") bad_step(std::stoull(text()));
     if (verb == "say") {
       const std::string words = text();
       std::memcpy(page->message, words.data(), words.size());

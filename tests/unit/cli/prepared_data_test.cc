@@ -10,7 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/job_spec.h"
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 #include "tests/unit/cli/job_yaml_text.h"
 #include "tests/unit/cli/scripted_controller.h"
 

@@ -11,7 +11,7 @@
 
 #include "common/base/job_spec.h"
 #include "common/base/slurm_messages_json.h"
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/slurm_record.h"
 #include "tests/integration/local_cluster.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
 #include "tests/support/command_run.h"

@@ -8,10 +8,10 @@
 #include <future>
 
 #include "common/rpc/job_channel.h"
-#include "controller/agent_link.h"
-#include "controller/local_scheduler.h"
-#include "controller/service.h"
-#include "controller/tcp_access.h"
+#include "controller/access/tcp_access.h"
+#include "controller/agents/agent_link.h"
+#include "controller/api/service.h"
+#include "controller/schedulers/local/local_scheduler.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -66,9 +66,10 @@ class AwkwardCalls : public testing::Test {
     EXPECT_TRUE(reader.ok()) << reader.error().message;
     feed_ = std::make_unique<EventFeed>(std::move(*reader));
     loop_ = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, clock_, effects_);
-    link_ = std::make_unique<AgentLink>(paths_, callers_, *loop_, liveness_, progress_, scheduler_);
+    link_ = std::make_unique<AgentLink>(paths_, authenticator_, *loop_, liveness_, progress_,
+                                        scheduler_);
     service_ = std::make_unique<ControllerService>(paths_, ControllerIdentity{"", "n0", "", false},
-                                                   callers_, *loop_, *feed_, progress_);
+                                                   authenticator_, *loop_, *feed_, progress_);
     grpc::ServerBuilder builder;
     builder.RegisterService(link_.get());
     builder.RegisterService(service_.get());
@@ -118,7 +119,7 @@ class AwkwardCalls : public testing::Test {
   const TemporaryDirectory directory_;
   const HomePaths paths_{directory_.path()};
   const SystemClock clock_;
-  const Callers callers_{{kToken}, ::geteuid()};
+  const Authenticator authenticator_{{kToken}, ::geteuid()};
   HeldEffects effects_;
   Liveness liveness_;
   ProgressTable progress_;

@@ -11,7 +11,7 @@
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/status.h"
-#include "controller/mirror.h"
+#include "controller/publish/status_files.h"
 #include "tests/fault/live_controller.h"
 #include "tests/support/http_get.h"
 
@@ -153,7 +153,7 @@ TEST(Controller, SubmitIsIdempotentAndBadInputIsNamed) {
   EXPECT_EQ(stub->GetJob(&unknown, get, &status).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-TEST(Controller, AJobEndsInTheMirrorToo) {
+TEST(Controller, AJobEndsInTheStatusFilesToo) {
   LiveController controller;
   controller.start();
   const auto stub = controller.stub();

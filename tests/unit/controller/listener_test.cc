@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "common/base/file.h"
-#include "controller/local_listener.h"
+#include "controller/access/local_listener.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

@@ -8,8 +8,8 @@
 #include <csignal>
 
 #include "common/base/clock.h"
-#include "controller/holder_process.h"
-#include "controller/local_scheduler.h"
+#include "controller/schedulers/local/holder_process.h"
+#include "controller/schedulers/local/local_scheduler.h"
 #include "tests/fault/live_controller.h"
 
 namespace hpctl {

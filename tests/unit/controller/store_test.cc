@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store: rows survive, entries are kept in order and bounded, failures name path and remedy.
-#include "controller/store.h"
+#include "controller/engine/store.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

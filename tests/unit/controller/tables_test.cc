@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "common/base/worker_abi.h"
-#include "controller/liveness.h"
-#include "controller/progress.h"
+#include "controller/agents/liveness.h"
+#include "controller/agents/progress.h"
 
 namespace hpctl {
 namespace {

@@ -14,8 +14,8 @@
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/rpc/job_channel.h"
-#include "controller/job_mode.h"
-#include "controller/tcp_access.h"
+#include "controller/access/tcp_access.h"
+#include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
 
 namespace hpctl {

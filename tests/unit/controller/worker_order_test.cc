@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Addresses in StartWorkers: where rank 0 is, and where each node's own workers listen.
-#include "controller/worker_order.h"
+#include "controller/agents/worker_order.h"
 
 #include <gtest/gtest.h>
 
 #include "common/base/workload.h"
-#include "controller/lineage_executor.h"
+#include "controller/engine/checkpoint_dir_actions.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

@@ -67,8 +67,8 @@ std::vector<EventBody> every_event() {
       QuarantineRequested{kJob, "n1", 1000, "reason", 5000},
       ReleaseRequested{kJob, "n1", 1000},
       HardwareFaultFound{kJob, "n1", "boot", "reason", "evidence", true},
-      UnfitStepFound{kJob, "n1", Generation{4}, 3, 18, 10, 24, UnfitFinding::kGradientSpike,
-                     UnfitVerdict::kSameResult, UnfitOutcome::kRolledBack, 1, "reason", 2},
+      BadStepFound{kJob, "n1", Generation{4}, 3, 18, 10, 24, BadStepFinding::kGradientSpike,
+                   BadStepVerdict::kSameResult, BadStepOutcome::kRolledBack, 1, "reason", 2},
       RecoveryRequested{kJob, "n1", 1000, "reason", true},
   };
 }

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/node_replacement.h"
-#include "controller/slurm_observer.h"
+#include "controller/schedulers/slurm/node_replacement.h"
+#include "controller/schedulers/slurm/slurm_observer.h"
 
 namespace hpctl {
 namespace {

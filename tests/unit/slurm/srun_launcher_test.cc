@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "common/base/file.h"
-#include "controller/srun_launcher.h"
+#include "controller/schedulers/slurm/srun_launcher.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/unit/trainer/sharded_training.h"
-#include "trainer/model/model.h"
+#include "trainer/arch/model.h"
 #include "trainer/parallel/fsdp.h"
 
 namespace hpctl::test {

@@ -10,8 +10,8 @@
 
 #include "tests/unit/trainer/reference_model.h"
 #include "tests/unit/trainer/sharded_training.h"
-#include "trainer/model/initial_values.h"
-#include "trainer/model/model.h"
+#include "trainer/arch/initial_values.h"
+#include "trainer/arch/model.h"
 
 namespace hpctl::test {
 namespace {

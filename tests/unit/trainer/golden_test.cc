@@ -9,11 +9,11 @@
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference/golden_training.h"
-#include "trainer/model/llama.h"
+#include "trainer/arch/llama.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/parallel/fsdp.h"
-#include "trainer/training_state.h"
+#include "trainer/state/training_state.h"
 
 namespace hpctl {
 namespace {

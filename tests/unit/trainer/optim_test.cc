@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "trainer/arch/initial_values.h"
+#include "trainer/arch/rotary.h"
 #include "trainer/data/batch_ramp.h"
-#include "trainer/model/initial_values.h"
-#include "trainer/model/rotary.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/loss_scaler.h"

@@ -13,10 +13,10 @@
 
 #include "common/base/check.h"
 #include "tests/support/temporary_directory.h"
-#include "trainer/model/model.h"
+#include "trainer/arch/model.h"
 #include "trainer/optim/grad_norm.h"
-#include "trainer/runtime.h"
-#include "trainer/training_state.h"
+#include "trainer/process/runtime.h"
+#include "trainer/state/training_state.h"
 
 namespace hpctl::test {
 

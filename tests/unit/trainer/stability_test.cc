@@ -93,22 +93,22 @@ Manifest manifest_of(const Job& job, const std::string& name) {
 }
 
 // What rank 0 told on its page, in order.
-std::vector<UnfitStep> told(const Job& job) {
-  std::vector<UnfitStep> steps;
+std::vector<BadStep> told(const Job& job) {
+  std::vector<BadStep> steps;
   const ProgressPage& page = job.workers.front()->page();
-  for (uint64_t n = 1; n <= page.unfit_steps.load(); ++n) {
-    const UnfitSlot& slot = page.unfit.at(n - 1);
+  for (uint64_t n = 1; n <= page.bad_steps.load(); ++n) {
+    const BadStepSlot& slot = page.bad_step.at(n - 1);
     EXPECT_EQ(slot.number.load(), n);
     steps.push_back({n, slot.step.load(), slot.resumed_step.load(), slot.samples.load(),
-                     static_cast<UnfitFinding>(slot.finding.load()),
-                     static_cast<UnfitVerdict>(slot.verdict.load()),
-                     static_cast<UnfitOutcome>(slot.outcome.load()), slot.blamed_rank.load(),
+                     static_cast<BadStepFinding>(slot.finding.load()),
+                     static_cast<BadStepVerdict>(slot.verdict.load()),
+                     static_cast<BadStepOutcome>(slot.outcome.load()), slot.blamed_rank.load(),
                      std::string(slot.reason, slot.reason_length.load())});
   }
   return steps;
 }
 
-TEST(UnfitSteps, AreSkippedByAllRanks) {
+TEST(BadSteps, AreSkippedByAllRanks) {
   Job job(2);
   job.workload.train.stability.policy = "skip";
   job.prepared_rank = 1;
@@ -121,14 +121,14 @@ TEST(UnfitSteps, AreSkippedByAllRanks) {
   EXPECT_EQ(job.metrics().size(), 8U);
   expect_exact_ledger(job);
   ASSERT_EQ(told(job).size(), 1U);
-  const UnfitStep unfit = told(job).front();
-  EXPECT_EQ(unfit.finding, UnfitFinding::kNotFinite);
-  EXPECT_EQ(unfit.outcome, UnfitOutcome::kSkipped);
-  EXPECT_EQ(unfit.step, 5U);
-  EXPECT_EQ(unfit.resumed_step, 4U);
-  EXPECT_EQ(unfit.samples, 4U);
-  EXPECT_THAT(unfit.reason, HasSubstr("loss nan"));
-  EXPECT_EQ(job.workers[1]->page().unfit_steps.load(), 0U) << "rank 0 speaks for all";
+  const BadStep bad_step = told(job).front();
+  EXPECT_EQ(bad_step.finding, BadStepFinding::kNotFinite);
+  EXPECT_EQ(bad_step.outcome, BadStepOutcome::kSkipped);
+  EXPECT_EQ(bad_step.step, 5U);
+  EXPECT_EQ(bad_step.resumed_step, 4U);
+  EXPECT_EQ(bad_step.samples, 4U);
+  EXPECT_THAT(bad_step.reason, HasSubstr("loss nan"));
+  EXPECT_EQ(job.workers[1]->page().bad_steps.load(), 0U) << "rank 0 speaks for all";
 
   // What was skipped stays skipped, whoever goes on from where.
   const std::string digest = job.digest("step-8.g1");
@@ -138,7 +138,7 @@ TEST(UnfitSteps, AreSkippedByAllRanks) {
   EXPECT_EQ(job.digest("step-8.g2"), digest);
 }
 
-TEST(UnfitSteps, RollBackToACheckpoint) {
+TEST(BadSteps, RollBackToACheckpoint) {
   Job job(2);
   job.workload.train.stability.policy = "rollback";
   job.workload.train.stability.rollback_steps = 2;
@@ -153,13 +153,13 @@ TEST(UnfitSteps, RollBackToACheckpoint) {
   for (const auto& line : job.metrics()) steps.push_back(line.at("step"));
   EXPECT_EQ(steps, (std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 4, 5, 6, 7, 8}));
   ASSERT_EQ(told(job).size(), 1U);
-  EXPECT_EQ(told(job).front().outcome, UnfitOutcome::kRolledBack);
+  EXPECT_EQ(told(job).front().outcome, BadStepOutcome::kRolledBack);
   EXPECT_EQ(told(job).front().resumed_step, 3U);
   EXPECT_EQ(told(job).front().samples, 8U);
   expect_exact_ledger(job);
 }
 
-TEST(UnfitSteps, RollBackToTheSeedWhenThereIsNothingElse) {
+TEST(BadSteps, RollBackToTheSeedWhenThereIsNothingElse) {
   Job job(1);
   job.workload.checkpoint.every_steps = 0;
   job.workload.train.stability.policy = "rollback";
@@ -170,16 +170,16 @@ TEST(UnfitSteps, RollBackToTheSeedWhenThereIsNothingElse) {
   expect_exact_ledger(job);
 }
 
-TEST(UnfitSteps, StopWithAReason) {
+TEST(BadSteps, StopWithAReason) {
   Job job(2);
   job.in_child = fifth_loss_is_wrong;
   EXPECT_THAT(job.run(), Each(1)) << "a restart executes the step again";
   EXPECT_THAT(job.messages(), HasSubstr("step 5: loss nan"));
   ASSERT_EQ(told(job).size(), 1U);
-  EXPECT_EQ(told(job).front().outcome, UnfitOutcome::kStopped);
+  EXPECT_EQ(told(job).front().outcome, BadStepOutcome::kStopped);
 }
 
-TEST(UnfitSteps, AreBoundedInNumber) {
+TEST(BadSteps, AreBoundedInNumber) {
   Job job(1);
   job.workload.train.stability.policy = "skip";
   job.workload.train.stability.max_skips = 0;
@@ -187,10 +187,10 @@ TEST(UnfitSteps, AreBoundedInNumber) {
   EXPECT_THAT(job.run(), Each(kExitDoNotRestart));
   EXPECT_THAT(job.messages(), HasSubstr("max_skips"));
   ASSERT_EQ(told(job).size(), 1U);
-  EXPECT_EQ(told(job).front().outcome, UnfitOutcome::kGaveUp);
+  EXPECT_EQ(told(job).front().outcome, BadStepOutcome::kGaveUp);
 }
 
-TEST(UnfitSteps, ExecutedAgainTellTheMachineFromTheData) {
+TEST(BadSteps, ExecutedAgainTellTheMachineFromTheData) {
   Job job(2);
   job.workload.node = "n7";
   job.workload.train.stability.policy = "skip";
@@ -201,7 +201,7 @@ TEST(UnfitSteps, ExecutedAgainTellTheMachineFromTheData) {
   EXPECT_THAT(job.messages(), HasSubstr("rank 1 computed another loss"));
   EXPECT_THAT(job.messages(), HasSubstr("hardware of node n7"));
   ASSERT_EQ(told(job).size(), 1U);
-  EXPECT_EQ(told(job).front().verdict, UnfitVerdict::kOtherResult);
+  EXPECT_EQ(told(job).front().verdict, BadStepVerdict::kOtherResult);
   EXPECT_EQ(told(job).front().blamed_rank, 1);
 }
 
@@ -265,7 +265,7 @@ TEST(LossScale, AnUnfitLossAndAnOverflowAtTheLeastScaleAreLeftToStability) {
 }
 
 // One passage of noise in an orderly text: the loss of the step that takes it jumps.
-TEST(UnfitSteps, ASpikeInTheDataIsLeftOut) {
+TEST(BadSteps, ASpikeInTheDataIsLeftOut) {
   Job job(2);
   TrainSpec& train = job.workload.train;
   constexpr uint64_t kWindows = 400;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arena's bytes, its seal, and what happens when there is no memory.
-#include "trainer/state_arena.h"
+#include "trainer/state/state_arena.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -20,8 +20,8 @@
 #include "trainer/comm/cuda_api.h"
 #include "trainer/comm/nccl_communicator.h"
 #include "trainer/device/torch_device.h"
-#include "trainer/runtime.h"
-#include "trainer/train_loop.h"
+#include "trainer/loop/train_loop.h"
+#include "trainer/process/runtime.h"
 
 extern "C" int cudaStreamSynchronize(void* stream);  // the stub's
 

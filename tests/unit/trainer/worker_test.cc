@@ -19,7 +19,7 @@
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/ledger_check.h"
 #include "trainer/plan/memory_plan.h"
-#include "trainer/state_arena.h"
+#include "trainer/state/state_arena.h"
 
 namespace hpctl {
 namespace {

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/access/local_listener.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cstring>
+
+#include "common/base/log.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int kRetryAfterMs = 100;  // accept failed for want of descriptors or memory
+constexpr int kLookMs = 1000;       // without a connection, until we look whether one can come
+
+Result<UniqueFd> bind_socket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return Error{ErrorCode::kInvalidArgument, "socket path " + path + " is longer than " +
+                                                  std::to_string(sizeof address.sun_path - 1) +
+                                                  " bytes"};
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return errno_error("cannot create a socket");
+  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    return errno_error("cannot bind " + path);
+  }
+  if (::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
+    const Error error = errno_error("cannot listen on " + path);
+    ::unlink(path.c_str());
+    return error;
+  }
+  return fd;
+}
+
+std::optional<ino_t> inode_at(const std::string& path) {
+  struct stat st {};
+  return ::lstat(path.c_str(), &st) == 0 ? std::optional<ino_t>(st.st_ino) : std::nullopt;
+}
+
+}  // namespace
+
+void PeerUids::remember(int fd, uid_t uid) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  uids_["fd:" + std::to_string(fd)] = uid;
+}
+
+std::optional<uid_t> PeerUids::of(const std::string& peer) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = uids_.find(peer);
+  return it == uids_.end() ? std::nullopt : std::optional<uid_t>(it->second);
+}
+
+Result<std::unique_ptr<LocalListener>> LocalListener::open(const std::string& path,
+                                                           PrepareDirectory prepare,
+                                                           Accepted accepted) {
+  UniqueFd stop_event(::eventfd(0, EFD_CLOEXEC));
+  if (!stop_event.valid()) return errno_error("cannot create an eventfd");
+  std::unique_ptr<LocalListener> listener(
+      new LocalListener(path, std::move(stop_event), std::move(prepare), std::move(accepted)));
+  ::unlink(path.c_str());
+  HP_TRY(listener->bind());
+  listener->thread_ = std::thread([made = listener.get()] { made->run(); });
+  return listener;
+}
+
+LocalListener::LocalListener(std::string path, UniqueFd stop_event, PrepareDirectory prepare,
+                             Accepted accepted)
+    : path_(std::move(path)),
+      stop_event_(std::move(stop_event)),
+      prepare_(std::move(prepare)),
+      accepted_(std::move(accepted)) {}
+
+LocalListener::~LocalListener() { stop(); }
+
+void LocalListener::stop() {
+  if (!thread_.joinable()) return;
+  ::eventfd_write(stop_event_.get(), 1);
+  thread_.join();
+  if (inode_at(path_) == inode_) ::unlink(path_.c_str());
+}
+
+Outcome LocalListener::bind() {
+  HP_TRY_ASSIGN(socket_, bind_socket(path_));
+  inode_ = inode_at(path_).value_or(0);
+  return Ok{};
+}
+
+// Who tidies /tmp takes our file along, and then nobody could ever reach us, or take our place. A
+// file that is not ours is left alone: it is a successor's.
+void LocalListener::restore() {
+  if (inode_at(path_)) return;
+  Outcome restored = prepare_();
+  if (restored.ok()) restored = bind();
+  const std::string problem = restored.ok() ? "" : restored.error().message;
+  if (problem.empty()) {
+    log_warning(path_ + " had been removed; it is there again");
+  } else if (problem != last_problem_) {
+    log_warning(path_ + " was removed and cannot be made again: " + problem);
+  }
+  last_problem_ = problem;
+}
+
+void LocalListener::accept_one() {
+  UniqueFd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!connection.valid()) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+      log_warning("cannot accept a connection: " + std::string(std::strerror(errno)) +
+                  "; raise the limit of open files (ulimit -n)");
+      pollfd stop{stop_event_.get(), POLLIN, 0};
+      ::poll(&stop, 1, kRetryAfterMs);
+    }
+    return;
+  }
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    log_warning("refused a connection: its peer is unknown: " + std::string(std::strerror(errno)));
+    return;
+  }
+  if (!may_connect(peer.uid, ::geteuid())) {
+    log_warning("refused a connection of uid " + std::to_string(peer.uid) + " (pid " +
+                std::to_string(peer.pid) + "): this controller serves uid " +
+                std::to_string(::geteuid()));
+    return;
+  }
+  accepted_(std::move(connection), peer.uid);
+}
+
+void LocalListener::run() {
+  for (;;) {
+    std::array<pollfd, 2> ready{{{socket_.get(), POLLIN, 0}, {stop_event_.get(), POLLIN, 0}}};
+    const int n = ::poll(ready.data(), ready.size(), kLookMs);
+    if (n < 0 && errno != EINTR) return;
+    if (n == 0) restore();
+    if (ready[1].revents != 0) return;
+    if (ready[0].revents != 0) accept_one();
+  }
+}
+
+}  // namespace hpctl

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The TCP side of a job's controller, and what a stranger can cost it: whoever is on the cluster's
+// network may connect. Without the token a call is answered at once and nothing is kept of it
+// (authenticator.h); a connection that does nothing is closed, messages and calls per connection
+// are bounded, and pings find out who is gone.
+#pragma once
+
+#include <grpcpp/server_builder.h>
+
+#include <string>
+
+namespace hpctl {
+
+inline constexpr int kMaxMessageBytes = 1 << 20;   // the largest real one is a heartbeat, some KiB
+inline constexpr int kMaxMetadataBytes = 8 << 10;  // headers of a call
+inline constexpr int kMaxCallsPerConnection = 32;  // at once
+inline constexpr int kHandshakeTimeoutMs = 5'000;  // connected and silent
+inline constexpr int kIdleConnectionMs = 15'000;   // without a call
+inline constexpr int kServerPingMs = 5'000;        // of a silent peer; as long for its answer
+
+// `port` is set when the server has been built; 0 = could not listen. `address` is "IP:PORT".
+void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address, int& port);
+
+}  // namespace hpctl

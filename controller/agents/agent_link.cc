@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/agents/agent_link.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "controller/agents/agent_report.h"
+#include "controller/agents/worker_order.h"
+
+namespace hpctl {
+namespace {
+
+// Heartbeats per heartbeat timeout: three may be late or lost before a node counts as lost.
+constexpr int64_t kHeartbeatsPerTimeout = 4;
+constexpr int64_t kMinHeartbeatMs = 20;
+
+v1::ControllerMessage make_welcome(const core::Job& job) {
+  v1::ControllerMessage message;
+  message.set_job(job.id.value);
+  v1::Welcome& welcome = *message.mutable_welcome();
+  welcome.set_controller_pid(static_cast<uint64_t>(::getpid()));
+  welcome.set_heartbeat_interval_ms(static_cast<uint32_t>(
+      std::max(kMinHeartbeatMs, job.spec.recovery.heartbeat_timeout_ms / kHeartbeatsPerTimeout)));
+  welcome.set_orphan_timeout_ms(kOrphanTimeoutMs);
+  const int64_t hang_ms = job.spec.recovery.hang_timeout_ms;
+  welcome.set_hang_timeout_ms(static_cast<uint32_t>(hang_ms > 0 ? hang_ms : kHangFloorMs));
+  return message;
+}
+
+v1::ControllerMessage make_refusal(uint64_t job, const std::string& reason) {
+  v1::ControllerMessage message;
+  message.set_job(job);
+  message.mutable_refused()->set_reason(reason);
+  message.mutable_refused()->set_permanent(true);
+  return message;
+}
+
+std::pair<core::NodeKey, std::string> life_of(const AgentSession& session) {
+  return {session.identity().node, session.identity().boot_id};
+}
+
+}  // namespace
+
+AgentLink::AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
+                     Liveness& liveness, ProgressTable& progress, Scheduler& scheduler)
+    : paths_(paths),
+      authenticator_(authenticator),
+      loop_(loop),
+      liveness_(liveness),
+      progress_(progress),
+      scheduler_(scheduler) {}
+
+grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Connect(
+    grpc::CallbackServerContext* context) {
+  // A reactor that only says no.
+  class Refusal final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage> {
+   public:
+    Refusal() { Finish(unauthenticated()); }
+    void OnDone() override { delete this; }
+  };
+  if (!authenticator_.of(*context)) return new Refusal;
+  const auto session = std::make_shared<AgentSession>(
+      [this](AgentSession& s, const v1::AgentMessage& m) { received(s, m); },
+      [this](AgentSession& s) { closed(s); });
+  session->start();
+  return session.get();
+}
+
+void AgentLink::received(AgentSession& session, const v1::AgentMessage& message) {
+  if (session.identity().boot_id.empty()) {
+    register_agent(session, message);
+    return;
+  }
+  const AgentSession::Identity& who = session.identity();
+  if (message.job() != who.node.job.value || message.node() != who.node.name ||
+      message.boot_id() != who.boot_id || message.has_register_agent()) {
+    session.close({grpc::StatusCode::INVALID_ARGUMENT, "one stream is one life of one node"});
+    return;
+  }
+  liveness_.heard(who.node, who.boot_id, loop_.now_ms());
+  if (message.has_heartbeat()) {
+    heartbeat(session, message.heartbeat());
+  } else {
+    report(session, message);
+  }
+}
+
+void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& message) {
+  if (const std::string problem = find_registration_problem(message); !problem.empty()) {
+    session.close({grpc::StatusCode::INVALID_ARGUMENT, problem});
+    return;
+  }
+  session.set_identity({{JobId{message.job()}, message.node()}, message.boot_id()});
+  HP_FAILPOINT("controller.register.received");
+  const auto shared = session.shared_from_this();
+  loop_.post(
+      [this, shared, registration = make_registration(message)](
+          const core::State&) -> std::optional<core::EventBody> {
+        newest_[life_of(*shared)] = shared.get();
+        return registration;
+      },
+      [this, shared, holder_pid = message.register_agent().holder_pid()](
+          const core::StepResult* result, const core::State* state) {
+        if (result == nullptr) {
+          shared->close({grpc::StatusCode::UNAVAILABLE, "the controller is stopping"});
+        } else if (!result->refusal.empty()) {
+          shared->send(make_refusal(shared->identity().node.job.value, result->refusal));
+          shared->close(grpc::Status::OK);
+        } else {
+          attach(shared, *state, holder_pid);
+        }
+      });
+}
+
+void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core::State& state,
+                       uint64_t holder_pid) {
+  const core::NodeKey& node = session->identity().node;
+  const core::Job& job = state.jobs.at(node.job);
+  std::shared_ptr<AgentSession> former;
+  bool is_over = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_over = session->is_over;
+    if (!is_over) {
+      former = std::exchange(sessions_[node], session);
+      liveness_.watch(node, session->identity().boot_id, job.spec.recovery.heartbeat_timeout_ms,
+                      loop_.now_ms());
+    }
+  }
+  scheduler_.registered(node, holder_pid);
+  if (is_over) return;  // the stream ended while its registration was being committed
+  if (former != nullptr) {
+    former->close({grpc::StatusCode::ABORTED, "a newer stream of this node took over"});
+  }
+  HP_FAILPOINT("controller.welcome.before");
+  session->send(make_welcome(job));
+  HP_FAILPOINT("controller.welcome.after");
+  for (const auto& [id, action] : state.outbox) {
+    if (agent_of(action) == node) perform(action, state);
+  }
+}
+
+// The end of a stream and the registration of the next one of the same life come by different
+// threads, in any order. Only the owner thread knows which stream the rows speak of.
+void AgentLink::closed(AgentSession& session) {
+  const AgentSession::Identity& who = session.identity();
+  if (who.boot_id.empty()) return;  // it has not registered
+  if (const auto news = progress_.news(who.node.job)) loop_.post(*news);
+  loop_.post([this, shared = session.shared_from_this()](
+                 const core::State& state) -> std::optional<core::EventBody> {
+    const AgentSession::Identity& who = shared->identity();
+    const auto newest = newest_.find(life_of(*shared));
+    if (newest == newest_.end() || newest->second != shared.get()) return std::nullopt;
+    newest_.erase(newest);
+    const auto row = state.nodes.find(who.node);
+    const bool present =
+        row != state.nodes.end() && row->second.connected && row->second.boot_id == who.boot_id;
+    if (!present) return std::nullopt;  // it said Goodbye, or is known to be lost
+    return core::AgentDisconnected{who.node.job, who.node.name, who.boot_id};
+  });
+  const std::lock_guard<std::mutex> lock(mutex_);
+  session.is_over = true;
+  const auto it = sessions_.find(who.node);
+  if (it == sessions_.end() || it->second.get() != &session) return;
+  liveness_.forget(who.node, who.boot_id);
+  sessions_.erase(it);
+}
+
+void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat) {
+  ++heartbeats_;
+  const core::NodeKey& node = session.identity().node;
+  const auto transition =
+      progress_.report(node.job, node.name, make_rank_reports(heartbeat), loop_.now_ms());
+  if (transition) loop_.post(*transition);
+}
+
+void AgentLink::report(AgentSession& session, const v1::AgentMessage& message) {
+  if (message.has_action_done() || message.has_action_failed()) {
+    HP_FAILPOINT("controller.acknowledgement.received");
+  }
+  HP_FAILPOINT("controller.report.received");
+  const auto shared = session.shared_from_this();
+  loop_.post([message](const core::State& state) { return make_event(message, state); },
+             [shared, job = message.job(), seq = message.report_seq()](const core::StepResult*,
+                                                                       const core::State* state) {
+               if (state == nullptr || seq == 0) return;  // not committed, or not durable
+               v1::ControllerMessage ack;
+               ack.set_job(job);
+               ack.mutable_report_ack()->set_report_seq(seq);
+               HP_FAILPOINT("controller.report_ack.before");
+               shared->send(std::move(ack));
+               HP_FAILPOINT("controller.report_ack.after");
+             });
+}
+
+std::shared_ptr<AgentSession> AgentLink::session_of(const core::NodeKey& node) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = sessions_.find(node);
+  return it == sessions_.end() ? nullptr : it->second;
+}
+
+void AgentLink::perform(const core::Action& action, const core::State& state) {
+  if (const auto session = session_of(*agent_of(action))) {
+    HP_FAILPOINT("controller.order.before");
+    session->send(make_order(action, state, paths_));
+    HP_FAILPOINT("controller.order.after");
+  }
+}
+
+void AgentLink::refuse_former_lives(const core::State& state, const core::Dirty& dirty) {
+  for (const core::NodeKey& key : dirty.nodes) {
+    const auto& former = state.nodes.at(key).former_boot_ids;
+    const auto session = former.empty() ? nullptr : session_of(key);
+    if (session == nullptr) continue;
+    const std::string& boot_id = session->identity().boot_id;
+    if (std::find(former.begin(), former.end(), boot_id) == former.end()) continue;
+    session->send(make_refusal(key.job.value, "this life of " + key.name + " was declared lost"));
+    session->close(grpc::Status::OK);
+  }
+}
+
+size_t AgentLink::connected() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return sessions_.size();
+}
+
+void AgentLink::close_all() {
+  std::map<core::NodeKey, std::shared_ptr<AgentSession>> sessions;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sessions.swap(sessions_);
+  }
+  for (const auto& [node, session] : sessions) {
+    session->close({grpc::StatusCode::UNAVAILABLE, "the controller is stopping"});
+  }
+}
+
+}  // namespace hpctl

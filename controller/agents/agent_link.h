@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agents' side of the controller: which stream belongs to which node, what their messages mean
+// to the core, and how actions reach them.
+//
+// An agent is connected from the commit of its registration until its stream ends; a newer stream
+// of the same node replaces the older. Actions are sent when they are decided and, because that
+// may have met no stream, again after every registration: all that the outbox holds for the node.
+// Durable reports are acknowledged after their commit, also when the core refused them as repeated.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "common/base/paths.h"
+#include "controller/access/authenticator.h"
+#include "controller/agents/agent_session.h"
+#include "controller/agents/liveness.h"
+#include "controller/agents/progress.h"
+#include "controller/engine/owner_loop.h"
+#include "controller/schedulers/scheduler.h"
+
+namespace hpctl {
+
+// An agent that reaches no controller for this long ends its workers and itself.
+inline constexpr uint32_t kOrphanTimeoutMs = 60'000;
+
+class AgentLink final : public v1::AgentLink::CallbackService {
+ public:
+  AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
+            Liveness& liveness, ProgressTable& progress, Scheduler& scheduler);
+
+  grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Connect(
+      grpc::CallbackServerContext* context) override;
+
+  // Owner thread. Sends the action if its agent is connected. Precondition: agent_of(action).
+  void perform(const core::Action& action, const core::State& state);
+
+  // Owner thread, after a commit: cuts off lives that the core gave up; such an agent ends its
+  // workers and itself.
+  void refuse_former_lives(const core::State& state, const core::Dirty& dirty);
+
+  size_t connected() const;
+  uint64_t heartbeats() const { return heartbeats_; }
+  void close_all();
+
+ private:
+  void received(AgentSession& session, const v1::AgentMessage& message);
+  void closed(AgentSession& session);
+  void register_agent(AgentSession& session, const v1::AgentMessage& message);
+  void attach(const std::shared_ptr<AgentSession>& session, const core::State& state,
+              uint64_t holder_pid);
+  void heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat);
+  void report(AgentSession& session, const v1::AgentMessage& message);
+  std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
+
+  const HomePaths paths_;
+  const Authenticator& authenticator_;
+  OwnerLoop& loop_;
+  Liveness& liveness_;
+  ProgressTable& progress_;
+  Scheduler& scheduler_;
+  std::atomic<uint64_t> heartbeats_{0};
+  mutable std::mutex mutex_;
+  std::map<core::NodeKey, std::shared_ptr<AgentSession>> sessions_;
+  // By life of a node, the stream whose registration was taken up last, until it has ended. Owner
+  // thread only.
+  std::map<std::pair<core::NodeKey, std::string>, const AgentSession*> newest_;
+};
+
+}  // namespace hpctl

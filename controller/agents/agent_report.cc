@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/agents/agent_report.h"
+
+#include <algorithm>
+
+#include "controller/agents/worker_order.h"
+
+namespace hpctl {
+namespace {
+
+constexpr size_t kMaxNameBytes = 256;
+constexpr size_t kMaxTextBytes = 4096;
+
+// Text from an agent ends up in the log of every reader: bounded.
+std::string bounded(const std::string& text) { return text.substr(0, kMaxTextBytes); }
+
+template <typename Workers>
+std::vector<core::LiveWorker> make_workers(const Workers& running) {
+  std::vector<core::LiveWorker> workers;
+  for (const v1::RunningWorker& worker : running) {
+    workers.push_back({Rank{worker.rank()}, Generation{worker.generation()}, worker.pid()});
+  }
+  return workers;
+}
+
+core::WorkerExited make_exit(const v1::AgentMessage& message) {
+  const v1::WorkerExited& exited = message.worker_exited();
+  return {JobId{message.job()},
+          message.node(),
+          message.boot_id(),
+          Rank{exited.rank()},
+          Generation{exited.generation()},
+          exited.pid(),
+          exited.exit_code(),
+          exited.signal(),
+          exited.last_step(),
+          bounded(exited.message()),
+          exited.by_request(),
+          exited.peer_lost()};
+}
+
+// Numbers of another release, or of a damaged page, become the nearest thing that is known.
+template <typename Enum>
+Enum known(uint32_t value, Enum first, Enum last) {
+  return static_cast<Enum>(
+      std::clamp(value, static_cast<uint32_t>(first), static_cast<uint32_t>(last)));
+}
+
+core::BadStepFound make_bad_step(const v1::AgentMessage& message) {
+  const v1::BadStep& step = message.bad_step();
+  return {JobId{message.job()},
+          message.node(),
+          Generation{step.generation()},
+          step.number(),
+          step.step(),
+          step.resumed_step(),
+          step.samples(),
+          known(step.finding(), BadStepFinding::kNotFinite, BadStepFinding::kGradientSpike),
+          known(step.verdict(), BadStepVerdict::kNotRepeated, BadStepVerdict::kOtherResult),
+          known(step.outcome(), BadStepOutcome::kSkipped, BadStepOutcome::kGaveUp),
+          step.blamed_rank(),
+          bounded(step.reason()),
+          step.missed()};
+}
+
+std::optional<StepFigures> make_figures(const v1::WorkerProgress& worker) {
+  if (!worker.has_figures()) return std::nullopt;
+  const v1::StepFigures& from = worker.figures();
+  StepFigures figures;
+  figures.learning_rate = from.learning_rate();
+  figures.flops = from.flops();
+  figures.flops_causal = from.flops_causal();
+  figures.mfu = from.mfu();
+  figures.mfu_causal = from.mfu_causal();
+  figures.peak_memory_bytes = from.peak_memory_bytes();
+  figures.compute_ns = from.compute_ns();
+  figures.data_wait_ns = from.data_wait_ns();
+  figures.communication_ns = from.communication_ns();
+  figures.communication_wait_ns = from.communication_wait_ns();
+  return figures;
+}
+
+// Text by that name, or "".
+std::string capability(const v1::Register& agent, const std::string& name) {
+  const auto it = agent.capabilities().find(name);
+  return it == agent.capabilities().end() ? "" : it->second.substr(0, kMaxNameBytes);
+}
+
+// The open action that the agent of this message was asked to perform.
+template <typename Answer>
+const core::Action* find_action(const Answer& answer, const v1::AgentMessage& message,
+                                const core::State& state) {
+  const auto it = state.outbox.find(ActionId{Seq{answer.action_seq()}, answer.action_index()});
+  if (it == state.outbox.end()) return nullptr;
+  const auto agent = agent_of(it->second);
+  return agent == core::NodeKey{JobId{message.job()}, message.node()} ? &it->second : nullptr;
+}
+
+std::optional<core::EventBody> make_done(const v1::AgentMessage& message,
+                                         const core::State& state) {
+  const v1::ActionDone& done = message.action_done();
+  const core::Action* action = find_action(done, message, state);
+  if (action == nullptr) return std::nullopt;
+  const JobId job{message.job()};
+  if (std::holds_alternative<core::StartWorkers>(action->body)) {
+    return core::WorkersStarted{action->id, job, message.node(), Generation{done.generation()},
+                                make_workers(done.workers())};
+  }
+  if (std::holds_alternative<core::StopWorkers>(action->body)) {
+    return core::WorkersStopped{action->id, job, message.node(), Generation{done.generation()}};
+  }
+  return core::NodeEnded{job, message.node(), message.boot_id()};
+}
+
+}  // namespace
+
+std::string find_registration_problem(const v1::AgentMessage& message) {
+  if (!message.has_register_agent()) return "the first message must be Register";
+  if (message.job() == 0) return "Register names no job";
+  if (message.node().empty() || message.node().size() > kMaxNameBytes) return "bad node name";
+  if (message.boot_id().empty() || message.boot_id().size() > kMaxNameBytes) return "bad boot id";
+  return "";
+}
+
+core::AgentRegistered make_registration(const v1::AgentMessage& message) {
+  const v1::Register& agent = message.register_agent();
+  return {JobId{message.job()},
+          message.node(),
+          agent.instance_id().substr(0, kMaxNameBytes),
+          message.boot_id(),
+          agent.holder_pid(),
+          agent.agent_pid(),
+          Generation{agent.generation_seen()},
+          make_workers(agent.workers()),
+          capability(agent, "address")};
+}
+
+std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
+                                          const core::State& state) {
+  const JobId job{message.job()};
+  switch (message.kind_case()) {
+    case v1::AgentMessage::kWorkerExited:
+      return make_exit(message);
+    case v1::AgentMessage::kCheckpointCommitted:
+      return core::CheckpointCommitted{job, Generation{message.checkpoint_committed().generation()},
+                                       message.checkpoint_committed().step()};
+    case v1::AgentMessage::kActionDone:
+      return make_done(message, state);
+    case v1::AgentMessage::kActionFailed: {
+      const v1::ActionFailed& failed = message.action_failed();
+      const core::Action* action = find_action(failed, message, state);
+      if (action == nullptr) return std::nullopt;
+      return core::ActionFailed{action->id,         job,
+                                message.node(),     bounded(failed.reason()),
+                                failed.permanent(), failed.node_fault(),
+                                failed.hardware(),  failed.reboot()};
+    }
+    case v1::AgentMessage::kBadStep:
+      return make_bad_step(message);
+    case v1::AgentMessage::kGoodbye:
+      return core::NodeEnded{job, message.node(), message.boot_id()};
+    case v1::AgentMessage::kRegisterAgent:
+    case v1::AgentMessage::kHeartbeat:
+    case v1::AgentMessage::KIND_NOT_SET:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
+  std::vector<RankReport> reports;
+  for (const v1::WorkerProgress& worker : heartbeat.workers()) {
+    reports.push_back({worker.rank(), worker.generation(), worker.pid(), worker.phase(),
+                       worker.step(), worker.collective(), worker.loss(), worker.tokens(),
+                       worker.step_ns(), worker.first_step_unix_ns(),
+                       worker.process_state().substr(0, 1), worker.grad_norm(),
+                       make_figures(worker)});
+  }
+  return reports;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/agents/progress.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "common/base/worker_abi.h"
+
+namespace hpctl {
+
+std::string phase_name(uint32_t phase) {
+  switch (static_cast<WorkerPhase>(phase)) {
+    case WorkerPhase::kStarting:
+      return "starting";
+    case WorkerPhase::kLoading:
+      return "loading";
+    case WorkerPhase::kRendezvous:
+      return "rendezvous";
+    case WorkerPhase::kTraining:
+      return "training";
+    case WorkerPhase::kSaving:
+      return "saving";
+    case WorkerPhase::kFinished:
+      return "finished";
+  }
+  return "starting";
+}
+
+void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (jobs_[job.id].shown.generation != job.generation.value) {
+    const double loss = jobs_[job.id].shown.loss;
+    const double tokens_per_second = jobs_[job.id].shown.tokens_per_second;
+    jobs_.erase(job.id);
+    Entry& entry = jobs_[job.id];
+    entry.shown.generation = job.generation.value;
+    entry.shown.step = job.start_step;
+    entry.shown.loss = loss;
+    entry.shown.tokens_per_second = tokens_per_second;
+    entry.moved_ms = now_ms;
+    // After a restart of the controller the core may know already that it runs.
+    entry.progressed = job.spec.train.has_value() && job.state == core::JobState::kRunning;
+  }
+  Entry& entry = jobs_[job.id];
+  const bool running = job.state == core::JobState::kRunning && job.stage == core::PlanStage::kNone;
+  if (running && !entry.running) entry.moved_ms = now_ms;
+  entry.running = running;
+  entry.told_step = std::max(entry.told_step, job.furthest_step);
+  entry.configured_hang_ms = job.spec.recovery.hang_timeout_ms;
+  if (core::has_ended(job.state)) entry.shown.step = job.furthest_step;
+}
+
+void ProgressTable::remember(JobId job, double loss, double tokens_per_second) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  jobs_[job].shown.loss = loss;
+  jobs_[job].shown.tokens_per_second = tokens_per_second;
+}
+
+std::optional<core::GenerationProgressed> ProgressTable::report(
+    JobId job, const std::string& node, const std::vector<RankReport>& ranks, int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return std::nullopt;
+  Entry& entry = it->second;
+  std::optional<core::GenerationProgressed> transition;
+  for (const RankReport& report : ranks) {
+    if (report.generation != entry.shown.generation) continue;
+    const auto before = entry.shown.ranks.find(report.rank);
+    if (before != entry.shown.ranks.end() && before->second.report.step > report.step) {
+      entry.shown.step = report.step;  // went back to leave out samples
+      entry.moved_ms = now_ms;
+    }
+    take(entry, node, report);
+    if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
+    if (report.step > entry.shown.step) {
+      entry.shown.step = report.step;
+      entry.moved_ms = now_ms;
+      if (report.step_ns > 0) {
+        entry.step_ns.push_back(report.step_ns);
+        if (entry.step_ns.size() > kMedianSteps) entry.step_ns.pop_front();
+        entry.shown.tokens_per_second =
+            static_cast<double>(report.tokens) * 1e9 / static_cast<double>(report.step_ns);
+      }
+    }
+    if (report.step == entry.shown.step) entry.shown.loss = report.loss;
+    if (entry.progressed) continue;
+    entry.progressed = true;
+    entry.told_step = std::max(entry.told_step, report.step);
+    transition = core::GenerationProgressed{job, Generation{report.generation}, report.step};
+  }
+  if (!entry.ranks_by_collectives.empty()) {
+    const uint64_t fewest = entry.ranks_by_collectives.begin()->first;
+    if (fewest > entry.fewest_collectives) entry.moved_ms = now_ms;
+    entry.fewest_collectives = fewest;
+  }
+  return transition;
+}
+
+void ProgressTable::take(Entry& entry, const std::string& node, const RankReport& report) {
+  const auto [rank, is_new] = entry.shown.ranks.try_emplace(report.rank);
+  if (!is_new) {
+    const auto former = entry.ranks_by_collectives.find(rank->second.report.collective);
+    if (--former->second == 0) entry.ranks_by_collectives.erase(former);
+  }
+  ++entry.ranks_by_collectives[report.collective];
+  rank->second = {report, node};
+}
+
+std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end() || !it->second.running || it->second.shown.step <= it->second.told_step) {
+    return std::nullopt;
+  }
+  it->second.told_step = it->second.shown.step;
+  return core::GenerationProgressed{job, Generation{it->second.shown.generation},
+                                    it->second.shown.step};
+}
+
+int64_t ProgressTable::hang_limit_ms(const Entry& entry) {
+  int64_t limit = entry.configured_hang_ms;
+  if (limit == 0) {
+    std::vector<uint64_t> steps(entry.step_ns.begin(), entry.step_ns.end());
+    limit = kHangFloorMs;
+    if (!steps.empty()) {
+      const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+      std::nth_element(steps.begin(), middle, steps.end());
+      limit = std::max(limit, static_cast<int64_t>(3 * *middle / 1'000'000));
+    }
+  }
+  const bool saving =
+      std::any_of(entry.shown.ranks.begin(), entry.shown.ranks.end(), [](const auto& rank) {
+        return rank.second.report.phase >= static_cast<uint32_t>(WorkerPhase::kSaving);
+      });
+  return saving ? std::max(limit, kSavingLimitMs) : limit;
+}
+
+namespace {
+
+bool is_stopped(const RankReport& report) {
+  return report.process_state == "T" || report.process_state == "t";
+}
+
+// Greater = more suspect: stopped, then the fewest collectives, then asleep in the kernel, then the
+// lowest rank.
+auto suspicion(const RankReport& report) {
+  return std::tuple(is_stopped(report), ~report.collective, report.process_state == "D",
+                    -report.rank);
+}
+
+std::string evidence_against(const RankReport& report, uint64_t most) {
+  const std::string began = " began collective " + std::to_string(report.collective);
+  const std::string who = "rank " + std::to_string(report.rank);
+  const std::string process = who + " (pid " + std::to_string(report.pid) + ")";
+  if (is_stopped(report)) return process + " is stopped (state T) and" + began;
+  if (most > report.collective) {
+    return who + began + ", others are waiting in " + std::to_string(most);
+  }
+  if (report.process_state == "D") {
+    return process + " sleeps uninterruptibly in the kernel (state D); all ranks" + began;
+  }
+  return who + began + ", as did all others: nothing tells them apart";
+}
+
+}  // namespace
+
+core::HangDetected ProgressTable::accuse(JobId job, const Entry& entry, int64_t silent_ms) {
+  const auto suspect = std::max_element(
+      entry.shown.ranks.begin(), entry.shown.ranks.end(), [](const auto& a, const auto& b) {
+        return suspicion(a.second.report) < suspicion(b.second.report);
+      });
+  uint64_t most = 0;
+  for (const auto& [rank, progress] : entry.shown.ranks) {
+    most = std::max(most, progress.report.collective);
+  }
+  const RankReport& report = suspect->second.report;
+  const std::string evidence = "no step completed for " + std::to_string(silent_ms / 1000) +
+                               " s after step " + std::to_string(entry.shown.step) + "; " +
+                               evidence_against(report, most) + " (phase " +
+                               phase_name(report.phase) + ")";
+  return {job, Generation{entry.shown.generation}, suspect->second.node, Rank{report.rank},
+          evidence};
+}
+
+std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
+  std::vector<core::HangDetected> hangs;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [job, entry] : jobs_) {
+    // Before the first step the core's own limit applies.
+    if (!entry.running || !entry.progressed || entry.hang_reported || entry.shown.ranks.empty()) {
+      continue;
+    }
+    const int64_t silent_ms = now_ms - entry.moved_ms;
+    if (silent_ms <= hang_limit_ms(entry)) continue;
+    entry.hang_reported = true;
+    hangs.push_back(accuse(job, entry, silent_ms));
+  }
+  return hangs;
+}
+
+void ProgressTable::rearm(int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [job, entry] : jobs_) entry.moved_ms = now_ms;
+}
+
+JobProgress ProgressTable::of(JobId job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? JobProgress{} : it->second.shown;
+}
+
+}  // namespace hpctl

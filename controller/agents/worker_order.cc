@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/agents/worker_order.h"
+
+#include "common/base/check.h"
+#include "common/base/lineage.h"
+#include "common/base/workload.h"
+#include "controller/engine/checkpoint_dir_actions.h"
+
+namespace hpctl {
+namespace {
+
+std::string checkpoint_path(const core::Job& job, const std::string& checkpoint) {
+  if (checkpoint.empty() || checkpoint.front() == '/') return checkpoint;
+  return job.spec.checkpoint.dir + "/" + checkpoint;
+}
+
+// Where other nodes reach the node. Virtual nodes of the local backend tell none: they share this
+// machine's loopback.
+std::string address_of(const core::State& state, const core::NodeKey& node) {
+  const auto row = state.nodes.find(node);
+  if (row == state.nodes.end() || row->second.address.empty()) return "127.0.0.1";
+  return row->second.address;
+}
+
+// Of the node that has rank 0 in this generation.
+std::string master_address(const core::State& state, JobId job) {
+  const auto slot = state.slots.find(core::SlotKey{job, Rank{0}});
+  HP_CHECK(slot != state.slots.end());
+  return address_of(state, core::NodeKey{job, slot->second.node});
+}
+
+Workload make_workload(const core::StartWorkers& action, const core::Job& job,
+                       const core::State& state, const HomePaths& paths) {
+  Workload workload;
+  workload.job = job.id.value;
+  workload.name = job.spec.name;
+  workload.generation = action.generation.value;
+  const auto name =
+      parse_checkpoint_name(action.checkpoint.substr(action.checkpoint.rfind('/') + 1));
+  workload.parent_generation = name ? name->generation : 0;
+  workload.world_size = job.world_size();
+  workload.bind_address = address_of(state, core::NodeKey{job.id, action.node});
+  workload.rendezvous_dir = paths.rendezvous(job.id, action.generation);
+  workload.resume_checkpoint = checkpoint_path(job, action.checkpoint);
+  workload.start_step = action.start_step;
+  workload.checkpoint_dir = job.spec.checkpoint.dir;
+  if (job.spec.ledger) workload.ledger_dir = job.spec.checkpoint.dir + "/ledger";
+  workload.metrics_path = paths.job_metrics(job.id);
+  workload.checkpoint = job.spec.checkpoint;
+  if (job.spec.train) workload.train = *job.spec.train;
+  if (workload.train.strategy == "hybrid" && workload.train.shard_group == 0) {
+    workload.train.shard_group = job.spec.workers_per_node;
+  }
+  return workload;
+}
+
+std::vector<std::string> launched_command(const JobSpec& spec) {
+  if (spec.command.empty() || spec.environment.kind != "uv") return spec.command;
+  std::vector<std::string> command = {"uv", "run", "--project", spec.environment.path, "--"};
+  command.insert(command.end(), spec.command.begin(), spec.command.end());
+  return command;
+}
+
+// The newest fault was that of a worker there.
+bool is_suspect(const core::Job& job, const std::string& node) {
+  if (job.recent_faults.empty()) return false;
+  const core::Fault& newest = job.recent_faults.back();
+  return newest.rank >= 0 && newest.node == node;
+}
+
+void set_preparation(v1::Preparation& preparation, const JobSpec& spec, bool suspect) {
+  preparation.set_suspect(suspect);
+  preparation.mutable_preflight()->Add(spec.health.preflight.begin(), spec.health.preflight.end());
+  preparation.mutable_hooks()->Add(spec.hooks.pre.begin(), spec.hooks.pre.end());
+  preparation.set_hook_timeout_ms(static_cast<uint32_t>(spec.hooks.timeout_ms));
+}
+
+void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::State& state,
+          const HomePaths& paths) {
+  const core::Job& job = state.jobs.at(action.job);
+  order.set_generation(action.generation.value);
+  order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
+  for (const Rank rank : action.ranks) order.add_ranks(rank.value);
+  order.set_world_size(job.world_size());
+  order.set_restart_count(static_cast<int32_t>(job.restarts));
+  order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));
+  for (const std::string& argument : launched_command(job.spec)) order.add_command(argument);
+  if (job.spec.environment.kind == "venv") order.set_venv(job.spec.environment.path);
+  set_preparation(*order.mutable_preparation(), job.spec, is_suspect(job, action.node));
+  order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
+  order.set_log_dir(paths.job_logs(job.id));
+  order.set_master_addr(master_address(state, job.id));
+  order.set_master_port(rendezvous_port(paths, job.id, action.generation));
+  order.set_group_world_size(job.world_size() / job.spec.workers_per_node);
+  // Ranks are bound to nodes in blocks of workers_per_node.
+  if (!action.ranks.empty()) {
+    order.set_group_rank(action.ranks.front().value / job.spec.workers_per_node);
+  }
+}
+
+template <typename Order>
+void set_action(Order& order, ActionId id) {
+  order.set_action_seq(id.seq.value);
+  order.set_action_index(id.index);
+}
+
+}  // namespace
+
+std::optional<core::NodeKey> agent_of(const core::Action& action) {
+  if (const auto* start = std::get_if<core::StartWorkers>(&action.body)) {
+    return core::NodeKey{start->job, start->node};
+  }
+  if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
+    return core::NodeKey{stop->job, stop->node};
+  }
+  if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
+    return core::NodeKey{end->job, end->node};
+  }
+  return std::nullopt;
+}
+
+v1::ControllerMessage make_order(const core::Action& action, const core::State& state,
+                                 const HomePaths& paths) {
+  v1::ControllerMessage message;
+  if (const auto* start = std::get_if<core::StartWorkers>(&action.body)) {
+    message.set_job(start->job.value);
+    set_action(*message.mutable_start_workers(), action.id);
+    fill(*message.mutable_start_workers(), *start, state, paths);
+  } else if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
+    message.set_job(stop->job.value);
+    v1::StopWorkers& order = *message.mutable_stop_workers();
+    set_action(order, action.id);
+    order.set_generation(stop->generation.value);
+    order.set_grace_ms(stop->graceful ? kStopGraceMs : 0);
+    order.set_reason(action.reason);
+  } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
+    message.set_job(end->job.value);
+    v1::EndNode& order = *message.mutable_end_node();
+    set_action(order, action.id);
+    order.set_reason(action.reason);
+    const HooksSpec& hooks = state.jobs.at(end->job).spec.hooks;
+    order.mutable_hooks()->Add(hooks.post.begin(), hooks.post.end());
+    order.set_hook_timeout_ms(static_cast<uint32_t>(hooks.timeout_ms));
+  }
+  return message;
+}
+
+}  // namespace hpctl

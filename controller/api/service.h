@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The people's side of the controller: each call is authenticated (authenticator.h), sees the jobs
+// of its uid (root: all), and is answered from the state between two commits.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/base/paths.h"
+#include "controller/access/authenticator.h"
+#include "controller/agents/progress.h"
+#include "controller/api/event_feed.h"
+#include "controller/engine/owner_loop.h"
+#include "proto/hpctl/v1/hpctl.grpc.pb.h"
+
+namespace hpctl {
+
+struct ControllerIdentity {
+  std::string version;
+  std::string node;     // host name
+  std::string metrics;  // HOST:PORT or ""
+  bool accepts_jobs;    // else it has one and takes no other
+};
+
+class ControllerService final : public v1::Controller::CallbackService {
+ public:
+  ControllerService(const HomePaths& paths, ControllerIdentity identity,
+                    const Authenticator& authenticator, OwnerLoop& loop, EventFeed& feed,
+                    ProgressTable& progress);
+
+  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
+                                   const v1::SubmitRequest* request,
+                                   v1::SubmitResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request,
+                                   v1::JobStatus* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* QuarantineNode(grpc::CallbackServerContext* context,
+                                           const v1::QuarantineNodeRequest* request,
+                                           v1::QuarantineNodeResponse* response) override;
+  grpc::ServerUnaryReactor* ReleaseNode(grpc::CallbackServerContext* context,
+                                        const v1::ReleaseNodeRequest* request,
+                                        v1::ReleaseNodeResponse* response) override;
+  grpc::ServerUnaryReactor* RecoverNode(grpc::CallbackServerContext* context,
+                                        const v1::RecoverNodeRequest* request,
+                                        v1::RecoverNodeResponse* response) override;
+  grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
+                                   const v1::CancelRequest* request,
+                                   v1::CancelResponse* response) override;
+  grpc::ServerWriteReactor<v1::Event>* WatchEvents(grpc::CallbackServerContext* context,
+                                                   const v1::WatchEventsRequest* request) override;
+  grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest* request,
+                                v1::WhyResponse* response) override;
+  grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
+                                      const v1::ListNodesRequest* request,
+                                      v1::ListNodesResponse* response) override;
+  grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
+                                       const v1::GetVersionRequest* request,
+                                       v1::GetVersionResponse* response) override;
+
+  // Rises with every call: the idle end looks whether it moved.
+  uint64_t calls() const { return calls_; }
+
+ private:
+  using Answer = std::function<grpc::Status(const core::State& state)>;
+
+  // Who calls; nullopt = nobody we accepted.
+  std::optional<uint32_t> caller(grpc::CallbackServerContext* context);
+  // Waits for the owner thread.
+  absl::StatusOr<JobId> look_up(const std::string& text, uint32_t uid);
+  // Answers from the state, on the owner thread.
+  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, Answer answer);
+  // An order about one job: an event, and what is answered once the core has accepted it.
+  using MakeOrder = std::function<core::EventBody(JobId job, uint32_t uid)>;
+  using AnswerOrder = std::function<void(const core::Job& job)>;
+  grpc::ServerUnaryReactor* order(grpc::CallbackServerContext* context, const std::string& job,
+                                  MakeOrder make, AnswerOrder answer);
+  // Answers at once.
+  grpc::ServerUnaryReactor* reply(grpc::CallbackServerContext* context, grpc::Status status);
+
+  const HomePaths paths_;
+  const ControllerIdentity identity_;
+  const Authenticator& authenticator_;
+  OwnerLoop& loop_;
+  EventFeed& feed_;
+  ProgressTable& progress_;
+  std::atomic<uint64_t> calls_{0};
+};
+
+}  // namespace hpctl

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that the trainer did not apply. It has decided and acted already; here its decision becomes
+// history and counts. Repetitions are known by generation and number, and told once.
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+void count(BadStepRecord& record, const BadStepFound& e) {
+  switch (e.finding) {
+    case BadStepFinding::kNotFinite:
+      ++record.not_finite;
+      break;
+    case BadStepFinding::kLossSpike:
+      ++record.loss_spikes;
+      break;
+    case BadStepFinding::kGradientSpike:
+      ++record.gradient_spikes;
+      break;
+  }
+  if (e.verdict == BadStepVerdict::kSameResult) ++record.same_results;
+  if (e.verdict == BadStepVerdict::kOtherResult) ++record.hardware_suspected;
+  record.skipped_samples += e.samples;
+  switch (e.outcome) {
+    case BadStepOutcome::kRolledBack:
+      ++record.rollbacks;
+      ++record.skipped_steps;
+      break;
+    case BadStepOutcome::kSkipped:
+      ++record.skipped_steps;
+      break;
+    case BadStepOutcome::kStopped:
+    case BadStepOutcome::kGaveUp:
+      ++record.stops;
+      break;
+  }
+}
+
+bool ends_workers(const BadStepFound& e) {
+  return e.outcome == BadStepOutcome::kStopped || e.outcome == BadStepOutcome::kGaveUp;
+}
+
+void tell_suspect(Transition& t, const Job& job, const BadStepFound& e) {
+  const Slot* slot = t.slot(job.id, Rank{e.blamed_rank});
+  const std::string node = slot == nullptr ? "" : slot->node;
+  t.note("HardwareFaultSuspected", job,
+         slot == nullptr
+             ? "executed again, the step gave other gradients on some node although the losses are "
+               "the same"
+             : "executed again, rank " + std::to_string(e.blamed_rank) + " on " + node +
+                   " computed another loss from the same data and weights",
+         node, e.blamed_rank);
+}
+
+void tell_outcome(Transition& t, const Job& job, const BadStepFound& e) {
+  const std::string left_out = std::to_string(e.samples) + " samples are left out for good";
+  const std::string after = "training goes on after step " + std::to_string(e.resumed_step);
+  switch (e.outcome) {
+    case BadStepOutcome::kSkipped:
+      t.note("BatchSkipped", job, left_out + "; " + after);
+      break;
+    case BadStepOutcome::kRolledBack:
+      t.note("TrainingRolledBack", job,
+             "from step " + std::to_string(e.step) + " back; " + after + "; " + left_out);
+      break;
+    case BadStepOutcome::kGaveUp:
+      t.note("TrainingStopped", job, "stability.max_skips batches were left out already");
+      break;
+    case BadStepOutcome::kStopped:
+      t.note("TrainingStopped", job,
+             e.verdict == BadStepVerdict::kOtherResult
+                 ? "the workers end: results of a faulty machine are not trained on"
+                 : "the workers end, as stability.policy has it");
+      break;
+  }
+}
+
+}  // namespace
+
+void on(Transition& t, const BadStepFound& e) {
+  Job* job = t.job(e.job);
+  if (job == nullptr || e.generation > job->generation) {
+    t.refuse(e.job, "an bad step of a generation that is not known", e.node);
+    return;
+  }
+  BadStepRecord& record = job->bad_step;
+  const bool newer = e.generation == record.generation ? e.number > record.number
+                                                       : e.generation > record.generation;
+  if (!newer) {
+    t.result().refusal = "bad step " + std::to_string(e.number) + " of generation " +
+                         to_string(e.generation) + " was known";
+    t.result().log.clear();
+    return;
+  }
+  record.generation = e.generation;
+  record.number = e.number;
+  record.stopped_seq = ends_workers(e) ? t.seq() : Seq{};
+  count(record, e);
+  t.changed(*job);
+  if (e.verdict == BadStepVerdict::kOtherResult) tell_suspect(t, *job, e);
+  tell_outcome(t, *job, e);
+  // The exit that it explains was reported first, by another node.
+  const bool failed = job->state == JobState::kFailed;
+  if (ends_workers(e) && e.generation == job->generation && (failed || is_preparing(*job))) {
+    t.note_because(failed ? job->plan_seq : job->fault_seq, "CauseFound", *job,
+                   "step " + std::to_string(e.step) + ": " + e.reason +
+                       "; this explains: " + (failed ? job->reason : job->fault));
+  }
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/engine/checkpoint_dir_actions.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "common/base/failpoint.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/port.h"
+
+namespace hpctl {
+namespace {
+
+constexpr size_t kMaxManifestBytes = 256U << 20;
+
+core::ActionFailed failed(ActionId id, JobId job, const Error& error) {
+  // Damage, missing rights and wrong names need a person; the rest may pass.
+  const bool permanent = error.code == ErrorCode::kDataLoss ||
+                         error.code == ErrorCode::kPermissionDenied ||
+                         error.code == ErrorCode::kInvalidArgument;
+  return {id, job, "", error.message, permanent};
+}
+
+// Only that the manifest is whole; the workers verify every shard when they load.
+Outcome check_manifest(const std::string& path) {
+  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxManifestBytes));
+  if (!nlohmann::json::accept(text)) {
+    return Error{ErrorCode::kDataLoss, path + " is damaged: it is not JSON"};
+  }
+  return Ok{};
+}
+
+std::string port_path(const HomePaths& paths, JobId job, Generation generation) {
+  return paths.rendezvous(job, generation) + ".port";
+}
+
+// N of "gN" and "gN.port"; 0 for any other name.
+uint64_t generation_in(const std::string& name) {
+  return name.starts_with('g') ? std::strtoull(name.c_str() + 1, nullptr, 10) : 0;
+}
+
+Outcome prepare_rendezvous(const HomePaths& paths, JobId job, Generation generation) {
+  const std::string directory = paths.rendezvous(job, generation);
+  const std::string parent = directory.substr(0, directory.rfind('/'));
+  HP_TRY(make_directories(directory));
+  const std::string port_file = port_path(paths, job, generation);
+  if (!path_exists(port_file)) {
+    // Free here; the agent of rank 0's node, which may be another, tries it once more.
+    HP_TRY_ASSIGN(const uint16_t port, choose_free_port());
+    HP_TRY(write_file_atomic(port_file, std::to_string(port) + "\n"));
+  }
+  HP_TRY_ASSIGN(const auto names, list_directory(parent));
+  for (const std::string& name : names) {
+    // A newer one is of a controller that has taken over: its workers meet there.
+    if (generation_in(name) < generation.value) HP_TRY(remove_tree(parent + "/" + name));
+  }
+  return Ok{};
+}
+
+bool same_record(GenerationRecord a, const GenerationRecord& b) {
+  a.created_wall_ms = b.created_wall_ms;
+  return to_json_text(a) == to_json_text(b);
+}
+
+}  // namespace
+
+core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
+                                const JobSpec& spec) {
+  const std::string& directory = spec.checkpoint.dir;
+  core::CheckpointChosen chosen{id, action.job, "", 0, {}};
+  const auto records = read_lineage(directory);
+  if (!records.ok()) return failed(id, action.job, records.error());
+  if (!records->empty()) chosen.newest_generation.value = records->back().generation;
+  std::vector<std::string> exclude = action.exclude;
+  for (;;) {
+    const auto newest = latest_valid_checkpoint(directory, exclude);
+    if (!newest.ok()) return failed(id, action.job, newest.error());
+    if (!newest->has_value()) return chosen;
+    const std::string name = (*newest)->name();
+    const auto whole = check_manifest(directory + "/" + name + "/manifest.json");
+    if (whole.ok()) {
+      chosen.checkpoint = name;
+      chosen.step = (*newest)->step;
+      return chosen;
+    }
+    log_warning("job " + to_string(action.job) + ": skipping checkpoint " + name + ": " +
+                whole.error().message);
+    exclude.push_back(name);
+  }
+}
+
+GenerationRecord make_record(const core::RecordGeneration& action, const core::State& state,
+                             int64_t wall_ms) {
+  GenerationRecord record;
+  record.generation = action.generation.value;
+  record.parent = action.parent.value;
+  record.start_step = action.start_step;
+  record.checkpoint = action.checkpoint;
+  record.job = action.job.value;
+  const core::Job& job = state.jobs.at(action.job);
+  record.job_name = job.spec.name;
+  record.restart_count = static_cast<uint64_t>(job.backend.restart_count);
+  for (const auto& [rank, node] : action.members) {
+    const auto row = state.nodes.find({action.job, node});
+    record.members.push_back(
+        {rank.value, node, row == state.nodes.end() ? "" : row->second.instance_id});
+  }
+  record.reason = action.reason;
+  record.restarts_used = action.restarts_used;
+  record.damaged = action.damaged;
+  record.created_wall_ms = wall_ms;
+  record.quarantined = action.quarantined;
+  return record;
+}
+
+core::EventBody record_generation(ActionId id, const core::RecordGeneration& action,
+                                  const GenerationRecord& record, const std::string& directory,
+                                  const HomePaths& paths) {
+  if (const auto ready = prepare_rendezvous(paths, action.job, action.generation); !ready.ok()) {
+    return failed(id, action.job, ready.error());
+  }
+  HP_FAILPOINT("controller.record.before");
+  const auto created = create_generation(directory, record);
+  HP_FAILPOINT("controller.record.after");
+  if (created.ok()) return core::GenerationRecorded{id, action.job, action.generation};
+  if (created.error().code != ErrorCode::kAlreadyExists) {
+    return failed(id, action.job, created.error());
+  }
+  const auto existing = read_generation(directory, record.generation);
+  if (!existing.ok()) return failed(id, action.job, existing.error());
+  if (same_record(*existing, record)) {
+    // The earlier attempt may have died between creating the name and making it durable.
+    for (const std::string& path : {directory + "/generations", directory}) {
+      if (const auto synced = sync_directory(path); !synced.ok()) {
+        return failed(id, action.job, synced.error());
+      }
+    }
+    return core::GenerationRecorded{id, action.job, action.generation};
+  }
+  return core::GenerationTaken{id, action.job, action.generation};
+}
+
+uint16_t rendezvous_port(const HomePaths& paths, JobId job, Generation generation) {
+  const auto text = read_file(port_path(paths, job, generation), 64);
+  const unsigned long port = text.ok() ? std::strtoul(text->c_str(), nullptr, 10) : 0;
+  return port <= 65'535 ? static_cast<uint16_t>(port) : 0;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller's rows in SQLite on a local disk (WAL, synchronous=FULL): what a commit returned
+// for survives the machine. One transaction per batch of events writes their log entries, the rows
+// they changed and the outbox; the rows are the codec's JSON, a row per key, so that the cost is
+// proportional to what changed.
+//
+//   meta    schema_version, last_seq, now_ms, last_local_job
+//   jobs    job -> row          nodes  (job, name) -> row       slots  (job, rank) -> row
+//   outbox  (seq, idx) -> row   events id -> (seq, wall_ms, job, entry)
+//
+// Of each job the newest kEventsKeptPerJob log entries are kept (and all of them in the status
+// files). A failed call leaves the database as the last commit left it; the caller must then stop.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "controller/core/core.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace hpctl {
+
+inline constexpr int64_t kEventsKeptPerJob = 20'000;
+inline constexpr int kStoreSchemaVersion = 1;
+
+// A log entry as it is kept: the core's entry and the label the shell gave it.
+struct StoredEntry {
+  int64_t id = 0;  // ascending in order of the log
+  int64_t wall_ms = 0;
+  core::LogEntry entry;
+};
+
+// Owned by one thread at a time.
+class Store {
+ public:
+  enum class Mode { kOwner, kReader };
+
+  // kOwner creates the database where there is none. Both refuse another schema version.
+  static Result<std::unique_ptr<Store>> open(const std::string& path, Mode mode);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // All rows, with the index rebuilt.
+  Result<core::State> load();
+
+  // Writes the dirty rows as they are in `state` (absent = deleted), and the log entries, which get
+  // their ids. One transaction.
+  Outcome commit(const core::State& state, const core::Dirty& dirty,
+                 std::vector<StoredEntry>& entries);
+
+  // At most `limit` entries of the job after `after_id`, oldest first.
+  Result<std::vector<StoredEntry>> entries_after(JobId job, int64_t after_id, int64_t limit);
+
+  // Id of the job's last entry with a seq <= `seq`; 0 = none.
+  Result<int64_t> last_id_up_to(JobId job, Seq seq);
+
+  // Moves the write-ahead log into the database; for a clean end.
+  Outcome checkpoint();
+
+ private:
+  class Statement;
+
+  explicit Store(std::string path);
+  Outcome initialise(Mode mode);
+  Outcome execute(const char* sql);
+  Error failure(const std::string& what) const;
+  Result<Statement> statement(const char* sql);
+  Outcome commit_rows(const core::State& state, const core::Dirty& dirty);
+  Outcome commit_entries(std::vector<StoredEntry>& entries);
+  Outcome put_meta(const char* key, uint64_t value);
+  Outcome prune(JobId job);
+
+  std::string path_;
+  sqlite3* database_ = nullptr;
+  std::map<std::string, sqlite3_stmt*> statements_;  // prepared on first use
+  int64_t last_entry_id_ = 0;
+  std::map<JobId, int64_t> added_since_prune_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What differs between the controller of a home (home_mode.h: many jobs on one machine) and that of
+// one job of a cluster (job_mode.h). Controller calls; each call says on which thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/paths.h"
+#include "controller/publish/status_files.h"
+#include "controller/schedulers/scheduler.h"
+
+namespace hpctl {
+
+class ControllerMode {
+ public:
+  // How the controller may be reached besides its local socket.
+  struct Access {
+    std::string listen;               // "IP:PORT", port 0 = any free one; "" = not at all
+    std::vector<std::string> tokens;  // one of which every call must carry there
+    uid_t owner = 0;                  // whom they stand for
+  };
+
+  virtual ~ControllerMode() = default;
+  ControllerMode(const ControllerMode&) = delete;
+  ControllerMode& operator=(const ControllerMode&) = delete;
+
+  // At the start, on the caller's thread, in this order. The lock on the state is held.
+  virtual Outcome prepare() { return Ok{}; }  // before the rows are read
+  virtual void adjust(core::State&) {}        // the rows, as they were read
+  virtual Access access() const { return {}; }
+  virtual std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post post) = 0;
+  // Calls to `address` are accepted and wait. kAlreadyExists: another controller is the one.
+  virtual Outcome claim(const std::string& /*address*/) { return Ok{}; }
+  // What happens first where there are no rows of a job.
+  virtual std::optional<core::EventBody> first_event() { return std::nullopt; }
+
+  virtual std::string node() const = 0;   // this machine's name, for people
+  virtual bool accepts_jobs() const = 0;  // from clients; also: the job's spec is ours to write
+  // First event refused. Owner thread.
+  virtual void refused(const std::string& /*reason*/) {}
+  // Not on the owner thread. False: another controller has taken over, nothing may be decided.
+  virtual bool may_record() { return true; }
+  // Another controller has taken over; nothing may be told or done any more. Any thread; looks on a
+  // shared file system.
+  virtual bool is_superseded() { return false; }
+  // Whether that has been found out before. Any thread.
+  virtual bool stands_back() const { return false; }
+  // Owner thread, after the commit and before any node is told to end.
+  virtual void job_ended(const core::Job&, const JobView&) {}
+  // Owner thread; may come again.
+  virtual void nodes_ended(JobId) {}
+
+ protected:
+  ControllerMode() = default;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/leadership/home_mode.h"
+
+#include "common/base/node_address.h"
+#include "controller/schedulers/local/local_scheduler.h"
+
+namespace hpctl {
+HomeMode::HomeMode(const HomePaths& paths, std::string agent_program)
+    : paths_(paths), agent_program_(std::move(agent_program)), host_(host_name()) {}
+
+std::unique_ptr<Scheduler> HomeMode::make_scheduler(Scheduler::Post post) {
+  return std::make_unique<LocalScheduler>(paths_, agent_program_, std::move(post));
+}
+
+}  // namespace hpctl

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The local backend: one controller per home, for as many jobs as its user submits; nodes are
+// processes of this machine.
+#pragma once
+
+#include "controller/leadership/controller_mode.h"
+
+namespace hpctl {
+
+class HomeMode final : public ControllerMode {
+ public:
+  HomeMode(const HomePaths& paths, std::string agent_program);
+
+  std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post post) override;
+  std::string node() const override { return host_; }
+  bool accepts_jobs() const override { return true; }
+
+ private:
+  const HomePaths paths_;
+  const std::string agent_program_;
+  const std::string host_;
+};
+
+}  // namespace hpctl

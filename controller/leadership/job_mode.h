@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller of one job of a cluster: `hpcontroller --job-dir DIR --job N`, started by the
+// batch script, or by a surviving agent as the successor of one that does not answer.
+//
+// Which process is the controller is decided by the job's directory: each start claims the next
+// epoch K (common/base/endpoint.h) after it listens and before it decides anything, and who finds a
+// higher K than its own stands back. The rows on this node's disk are of use only to the holder of
+// the newest epoch when it is started again; any other start is built from the job's document, the
+// lineage and what the agents report, and numbers its events after core::seq_before_epoch(K),
+// because agents know actions by these numbers.
+//
+// The verdict is the last word on the job. It and the record are fenced
+// (common/base/fenced_file.h): who has been succeeded does not write them any more, and who follows
+// finds what was written. That rests on a file system that shows a directory as it is; where
+// listings are cached it may be wrong for as long, and a controller that finds the job ended by
+// another ends with it.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "common/base/endpoint.h"
+#include "common/base/fd.h"
+#include "common/base/job_files.h"
+#include "common/base/lineage.h"
+#include "controller/engine/owner_loop.h"
+#include "controller/leadership/controller_mode.h"
+#include "controller/options.h"
+
+namespace hpctl {
+
+// Exit codes besides the job's verdict (common/base/job_files.h).
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitSuperseded = 3;            // another controller has the job
+inline constexpr int kExitFault = kExitStoreFailed;  // of this process; start it again
+inline constexpr int kExitRequeued = 5;  // Slurm will start the job again, in a new allocation
+
+// Asks Slurm, for at most some seconds; false when it does not answer.
+bool slurm_requeues(JobId job);
+
+class JobMode final : public ControllerMode {
+ public:
+  JobMode(const HomePaths& paths, const ControllerOptions& options);
+
+  Outcome prepare() override;
+  void adjust(core::State& state) override;
+  Access access() const override;
+  std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post post) override;
+  Outcome claim(const std::string& address) override;
+  std::optional<core::EventBody> first_event() override;
+  std::string node() const override { return node_; }
+  bool accepts_jobs() const override { return false; }
+  void refused(const std::string& reason) override;
+  bool may_record() override;
+  bool is_superseded() override;
+  bool stands_back() const override { return exit_code_ == kExitSuperseded; }
+  void job_ended(const core::Job& job, const JobView& view) override;
+  void nodes_ended(JobId job) override;
+
+  // "IP:PORT"; after claim().
+  const std::string& address() const { return record_.address; }
+  // Whether Slurm has put the job back into its queue, and ends its processes for that.
+  bool is_requeued() const;
+  // Shows that this controller is alive where it hears most of the job's nodes, so that a node that
+  // is cut off does not take over (common/base/controller_beat.h).
+  void beat(const std::set<std::string>& heard);
+  // The cancellation that a signal asks for.
+  core::EventBody cancellation() const;
+  // Waits at most `timeout_ms`, or until `interrupt` is readable; looks whether another controller
+  // has taken over, or has ended the job. The exit code once this process has nothing more to do.
+  std::optional<int> wait(int interrupt, int timeout_ms);
+
+ private:
+  bool over(int exit_code);  // the first reason counts; false = this is another
+  bool is_ended_by_another();
+  void say_last_word(int verdict);
+  bool answers(const ControllerRecord& controller) const;
+  bool is_gone_from_here(const ControllerRecord& controller) const;
+  Outcome refuse_ended_job() const;
+  Outcome take_over_rows(const std::optional<ControllerRecord>& newest);
+  std::string own_epoch_path() const { return paths_.state() + "/epoch"; }
+
+  const HomePaths paths_;
+  const ControllerOptions options_;
+  const JobId job_;
+  const std::string node_;
+  const uint64_t restart_count_;
+  const UniqueFd wake_;
+  JobDocument document_;
+  std::string token_;
+  std::string programs_;     // directory
+  ControllerRecord record_;  // ours
+  std::vector<GenerationRecord> lineage_;
+  std::string follows_;  // whom, for people; "" = the first of this allocation
+  uint64_t beats_ = 0;
+  int verdict_ = kVerdictFailed;
+  std::atomic<bool> ends_{false};             // the verdict in the directory may be ours
+  std::atomic<bool> verdict_written_{false};  // it is
+  std::atomic<int> exit_code_{-1};            // -1 = goes on
+};
+
+}  // namespace hpctl

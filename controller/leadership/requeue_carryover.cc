@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/leadership/requeue_carryover.h"
+
+#include <utility>
+
+#include "common/base/exclusion.h"
+#include "common/base/log.h"
+
+namespace hpctl {
+
+core::RequeueCarryover read_former_life(const std::string& job_dir, JobId job,
+                                        uint64_t restart_count,
+                                        const std::vector<GenerationRecord>& lineage) {
+  core::RequeueCarryover former;
+  const bool has_begun = !lineage.empty() && lineage.back().job == job.value &&
+                         lineage.back().restart_count == restart_count;
+  if (restart_count == 0 || has_begun) return former;
+  auto exclusion = read_exclusion(job_dir, restart_count - 1);
+  if (!exclusion.ok()) {
+    log_warning(exclusion.error().message + "; which nodes to do without is forgotten");
+  } else {
+    former.excluded = std::move(exclusion->nodes);
+    former.exclusion_attempt = exclusion->attempt;
+  }
+  auto found = read_quarantined(job_dir, restart_count - 1);
+  if (!found.ok()) {
+    log_warning(found.error().message +
+                "; the quarantine of nodes before the requeue is forgotten");
+  } else {
+    former.quarantined = std::move(found).value();
+  }
+  return former;
+}
+
+}  // namespace hpctl

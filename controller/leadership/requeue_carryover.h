@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a life of a Slurm job finds of the one before its requeue: the newest record may be older
+// than what that one found out, and Slurm may have given a node that was to be excluded
+// (docs/decisions/0903).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/lineage.h"
+#include "controller/core/events.h"
+
+namespace hpctl {
+
+// Empty in the first life, and once a generation of this life is on record: then it has been dealt
+// with. What cannot be read is logged and left out.
+core::RequeueCarryover read_former_life(const std::string& job_dir, JobId job,
+                                        uint64_t restart_count,
+                                        const std::vector<GenerationRecord>& lineage);
+
+}  // namespace hpctl

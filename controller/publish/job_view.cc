@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/publish/job_view.h"
+
+#include <unistd.h>
+
+namespace hpctl {
+namespace {
+
+WorkerView make_worker_view(const core::Slot& slot, const JobProgress& progress) {
+  WorkerView view;
+  view.rank = slot.key.rank.value;
+  view.node = slot.node;
+  view.pid = slot.pid;
+  view.generation = slot.generation.value;
+  view.state = core::to_string(slot.state);
+  const auto rank = progress.ranks.find(view.rank);
+  if (rank != progress.ranks.end() && rank->second.report.generation == view.generation) {
+    view.phase = phase_name(rank->second.report.phase);
+    view.step = rank->second.report.step;
+  } else {
+    view.phase = "starting";
+  }
+  if (slot.state == core::SlotState::kExited && slot.exit_code == 0 && slot.signal == 0) {
+    view.phase = "finished";
+  }
+  return view;
+}
+
+}  // namespace
+
+NodeView make_node_view(const core::State& state, const core::Node& node) {
+  return {node.key.name,
+          core::to_string(core::role_of(state, node)),
+          core::to_string(node.state),
+          node.instance_id,
+          node.boot_id,
+          node.holder_pid,
+          node.agent_pid};
+}
+
+JobView make_job_view(const core::State& state, JobId id, const JobProgress& progress,
+                      const std::string& controller_node) {
+  const core::Job& job = state.jobs.at(id);
+  JobView view;
+  view.job = id.value;
+  view.name = job.spec.name;
+  view.state = core::to_string(job.state);
+  view.generation = job.generation.value;
+  view.step = progress.step;
+  view.loss = progress.loss;
+  view.restarts = job.restarts;
+  view.controller_pid = static_cast<uint64_t>(::getpid());
+  view.controller_node = controller_node;
+  view.reason = job.reason;
+  view.total_steps = job.spec.train ? static_cast<uint64_t>(job.spec.train->steps) : 0;
+  view.tokens_per_second = job.state == core::JobState::kRunning ? progress.tokens_per_second : 0.0;
+  const auto rank0 = progress.ranks.find(0);
+  if (job.state == core::JobState::kRunning && rank0 != progress.ranks.end() &&
+      rank0->second.report.figures) {
+    view.mfu = rank0->second.report.figures->mfu;
+  }
+  view.checkpoint_step = job.committed_step;
+  view.checkpoint_dir = job.spec.checkpoint.dir;
+  view.submitted_wall_ms = job.submitted_wall_ms;
+  view.ended_wall_ms = job.ended_wall_ms;
+  view.lost_ms = job.lost_ms;
+  view.faults = static_cast<int32_t>(job.restarts);
+  view.owner = std::to_string(job.owner_uid);
+  for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
+       ++it) {
+    view.nodes.push_back(make_node_view(state, it->second));
+  }
+  for (auto it = state.slots.lower_bound({id, Rank{0}});
+       it != state.slots.end() && it->first.job == id; ++it) {
+    if (it->second.node.empty()) continue;  // the world is smaller now
+    view.workers.push_back(make_worker_view(it->second, progress));
+  }
+  return view;
+}
+
+void fill(const NodeView& view, uint64_t job, v1::NodeStatus& status) {
+  status.set_name(view.name);
+  status.set_role(view.role);
+  status.set_state(view.state);
+  status.set_instance_id(view.instance_id);
+  status.set_boot_id(view.boot_id);
+  status.set_holder_pid(view.holder_pid);
+  status.set_agent_pid(view.agent_pid);
+  status.set_job(job);
+}
+
+void fill(const JobView& view, v1::JobStatus& status) {
+  status.set_job(view.job);
+  status.set_name(view.name);
+  status.set_state(view.state);
+  status.set_generation(view.generation);
+  status.set_step(view.step);
+  status.set_loss(view.loss);
+  status.set_restarts(view.restarts);
+  status.set_controller_pid(view.controller_pid);
+  status.set_controller_node(view.controller_node);
+  for (const NodeView& node : view.nodes) fill(node, view.job, *status.add_nodes());
+  for (const WorkerView& worker : view.workers) {
+    v1::WorkerStatus& row = *status.add_workers();
+    row.set_rank(worker.rank);
+    row.set_node(worker.node);
+    row.set_pid(worker.pid);
+    row.set_generation(worker.generation);
+    row.set_state(worker.state);
+    row.set_phase(worker.phase);
+    row.set_step(worker.step);
+  }
+  status.set_reason(view.reason);
+  status.set_total_steps(view.total_steps);
+  status.set_tokens_per_second(view.tokens_per_second);
+  status.set_mfu(view.mfu);
+  status.set_checkpoint_step(view.checkpoint_step);
+  status.set_checkpoint_dir(view.checkpoint_dir);
+  status.set_submitted_wall_ms(view.submitted_wall_ms);
+  status.set_ended_wall_ms(view.ended_wall_ms);
+  status.set_lost_ms(view.lost_ms);
+  status.set_faults(view.faults);
+  status.set_owner(view.owner);
+}
+
+EventView make_event_view(const StoredEntry& stored) {
+  const core::LogEntry& entry = stored.entry;
+  return {entry.seq.value, stored.wall_ms, entry.type,  entry.job.value,    entry.generation.value,
+          entry.node,      entry.rank,     entry.cause, entry.because.value};
+}
+
+void fill(const StoredEntry& stored, v1::Event& event) {
+  const core::LogEntry& entry = stored.entry;
+  event.set_seq(entry.seq.value);
+  event.set_wall_ms(stored.wall_ms);
+  event.set_type(entry.type);
+  event.set_job(entry.job.value);
+  event.set_generation(entry.generation.value);
+  event.set_node(entry.node);
+  event.set_rank(entry.rank);
+  event.set_cause(entry.cause);
+  event.set_because_seq(entry.because.value);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One picture of a job, from its rows and the progress table; the RPC answer, the status files and
+// the metrics all show this one.
+#pragma once
+
+#include <string>
+
+#include "controller/agents/progress.h"
+#include "controller/core/core.h"
+#include "controller/engine/store.h"
+#include "controller/publish/status_files.h"
+#include "proto/hpctl/v1/hpctl.pb.h"
+
+namespace hpctl {
+
+// Precondition: the job exists.
+JobView make_job_view(const core::State& state, JobId job, const JobProgress& progress,
+                      const std::string& controller_node);
+NodeView make_node_view(const core::State& state, const core::Node& node);
+
+void fill(const JobView& view, v1::JobStatus& status);
+void fill(const NodeView& view, uint64_t job, v1::NodeStatus& status);
+void fill(const StoredEntry& stored, v1::Event& event);
+EventView make_event_view(const StoredEntry& stored);
+
+}  // namespace hpctl

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/publish/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <exception>
+#include <vector>
+
+#include "controller/publish/train_metrics.h"
+
+namespace hpctl {
+namespace {
+
+using prometheus::Histogram;
+using Labels = std::map<std::string, std::string>;
+
+const std::vector<std::string>& job_states() {
+  static const std::vector<std::string> names = {"PENDING",  "STARTING", "RUNNING",  "RECOVERING",
+                                                 "FINISHED", "FAILED",   "CANCELLED"};
+  return names;
+}
+
+const Histogram::BucketBoundaries& seconds_buckets() {
+  static const Histogram::BucketBoundaries bounds = {0.05, 0.1, 0.25, 0.5, 1,  2,
+                                                     5,    10,  30,   60,  300};
+  return bounds;
+}
+
+const Histogram::BucketBoundaries& commit_buckets() {
+  static const Histogram::BucketBoundaries bounds = {0.0002, 0.0005, 0.001, 0.002, 0.005,
+                                                     0.01,   0.05,   0.1,   0.5,   1};
+  return bounds;
+}
+
+// A page that says that the process answers; its own registry holds one gauge.
+std::shared_ptr<prometheus::Registry> make_health() {
+  auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildGauge()
+      .Name("hpctl_controller_up")
+      .Help("1 while the controller answers")
+      .Register(*registry)
+      .Add({})
+      .Set(1);
+  return registry;
+}
+
+}  // namespace
+
+struct Metrics::Parts {
+  explicit Parts(const std::string& address) : exposer(address, 1) {
+    exposer.RegisterCollectable(registry, "/metrics");
+    exposer.RegisterCollectable(train, "/metrics");
+    exposer.RegisterCollectable(health, "/healthz");
+  }
+
+  template <typename Builder>
+  auto& family(Builder builder, const char* name, const char* help) {
+    return builder.Name(name).Help(help).Register(*registry);
+  }
+  void set(const char* name, const char* help, const Labels& labels, double value) {
+    family(prometheus::BuildGauge(), name, help).Add(labels).Set(value);
+  }
+
+  std::shared_ptr<prometheus::Registry> registry =
+      std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
+  std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
+  std::shared_ptr<prometheus::Registry> health = make_health();
+  prometheus::Exposer exposer;  // last: its threads read the registries
+};
+
+Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return Error{ErrorCode::kInvalidArgument, "--metrics wants HOST:PORT, got \"" + address + "\""};
+  }
+  try {
+    auto parts = std::make_unique<Parts>(address);
+    const auto ports = parts->exposer.GetListeningPorts();
+    if (!ports.empty()) {
+      const std::string bound = address.substr(0, colon + 1) + std::to_string(ports.front());
+      return std::unique_ptr<Metrics>(new Metrics(bound, std::move(parts)));
+    }
+  } catch (const std::exception&) {
+    // civetweb says no more than that it failed.
+  }
+  return Error{ErrorCode::kUnavailable,
+               "cannot serve metrics on " + address +
+                   ": the port is in use or the address is not of this machine; choose another, or "
+                   "port 0 for any free one"};
+}
+
+Metrics::Metrics(std::string address, std::unique_ptr<Parts> parts)
+    : address_(std::move(address)), parts_(std::move(parts)) {}
+
+Metrics::~Metrics() = default;
+
+void Metrics::transaction(double seconds, size_t events) {
+  parts_
+      ->family(prometheus::BuildHistogram(), "hpctl_controller_transaction_seconds",
+               "Duration of one commit")
+      .Add({}, commit_buckets())
+      .Observe(seconds);
+  parts_
+      ->family(prometheus::BuildCounter(), "hpctl_controller_events_total",
+               "Events through the core")
+      .Add({})
+      .Increment(static_cast<double>(events));
+}
+
+void Metrics::job(const JobView& view) {
+  const Labels job = {{"job", std::to_string(view.job)}, {"name", view.name}};
+  for (const std::string& state : job_states()) {
+    Labels labels = job;
+    labels["state"] = state;
+    parts_->set("hpctl_job_state", "1 for the job's present state", labels, state == view.state);
+  }
+  parts_->set("hpctl_job_generation", "Newest generation", job,
+              static_cast<double>(view.generation));
+  parts_->set("hpctl_job_restarts", "Recoveries begun", job, static_cast<double>(view.restarts));
+  size_t up = 0;
+  for (const NodeView& node : view.nodes) up += node.state == "up" ? 1 : 0;
+  parts_->set("hpctl_job_nodes_up", "Nodes whose agent is up", job, static_cast<double>(up));
+  parts_->set("hpctl_job_checkpoint_step", "Newest durable checkpoint", job,
+              static_cast<double>(view.checkpoint_step));
+}
+
+void Metrics::train(const JobView& view, const JobProgress& progress,
+                    const core::BadStepRecord& bad_step) {
+  parts_->train->show(view, progress, bad_step);
+}
+
+void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {
+  parts_
+      ->family(prometheus::BuildHistogram(), "hpctl_job_recovery_seconds",
+               "From a fault to the next completed step")
+      .Add({{"job", std::to_string(job)}, {"name", name}}, seconds_buckets())
+      .Observe(seconds);
+}
+
+void Metrics::cluster(size_t jobs, size_t serving) {
+  parts_->set("hpctl_cluster_jobs", "Jobs of the cluster controller", {},
+              static_cast<double>(jobs));
+  parts_->set("hpctl_cluster_jobs_serving", "Those whose controller serves now", {},
+              static_cast<double>(serving));
+}
+
+void Metrics::controller(size_t agents, size_t outbox) {
+  parts_->set("hpctl_controller_agents", "Agents connected", {}, static_cast<double>(agents));
+  parts_->set("hpctl_controller_outbox", "Actions not yet acknowledged", {},
+              static_cast<double>(outbox));
+}
+
+}  // namespace hpctl

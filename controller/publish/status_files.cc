@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/publish/status_files.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+
+namespace hpctl {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeView, name, role, state, instance_id, boot_id,
+                                                holder_pid, agent_pid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
+                                                phase, step)
+
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxStatusFileBytes = 256U << 20;
+
+// The inverse of format_wall_ms; 0 for anything else.
+int64_t parse_wall_ms(const std::string& text) {
+  tm utc{};
+  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &utc);
+  int milliseconds = 0;
+  if (rest == nullptr || std::sscanf(rest, ".%3dZ", &milliseconds) != 1) return 0;
+  return static_cast<int64_t>(::timegm(&utc)) * 1000 + milliseconds;
+}
+
+// Text that came from a worker need not be UTF-8.
+std::string dump(const json& document) {
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_json_text(const JobView& view) {
+  json document = {{"job", view.job},
+                   {"name", view.name},
+                   {"state", view.state},
+                   {"generation", view.generation},
+                   {"step", view.step},
+                   {"loss", nullptr},
+                   {"restarts", view.restarts},
+                   {"controller", {{"pid", view.controller_pid}, {"node", view.controller_node}}},
+                   {"nodes", view.nodes},
+                   {"workers", view.workers},
+                   {"reason", view.reason},
+                   {"total_steps", view.total_steps},
+                   {"tokens_per_second", view.tokens_per_second},
+                   {"mfu", view.mfu},
+                   {"checkpoint_step", view.checkpoint_step},
+                   {"checkpoint_dir", view.checkpoint_dir},
+                   {"submitted_wall_ms", view.submitted_wall_ms},
+                   {"ended_wall_ms", view.ended_wall_ms},
+                   {"lost_ms", view.lost_ms},
+                   {"faults", view.faults},
+                   {"owner", view.owner}};
+  if (std::isfinite(view.loss)) document["loss"] = view.loss;
+  return dump(document);
+}
+
+Result<JobView> job_view_from_json(const std::string& text) {
+  try {
+    const json document = json::parse(text);
+    JobView view;
+    document.at("job").get_to(view.job);
+    document.at("name").get_to(view.name);
+    document.at("state").get_to(view.state);
+    view.generation = document.value("generation", uint64_t{0});
+    view.step = document.value("step", uint64_t{0});
+    if (const auto loss = document.find("loss"); loss != document.end() && loss->is_number()) {
+      view.loss = loss->get<double>();
+    }
+    view.restarts = document.value("restarts", int64_t{0});
+    if (const auto controller = document.find("controller"); controller != document.end()) {
+      view.controller_pid = controller->value("pid", uint64_t{0});
+      view.controller_node = controller->value("node", "");
+    }
+    view.nodes = document.value("nodes", std::vector<NodeView>{});
+    view.workers = document.value("workers", std::vector<WorkerView>{});
+    view.reason = document.value("reason", "");
+    view.total_steps = document.value("total_steps", uint64_t{0});
+    view.tokens_per_second = document.value("tokens_per_second", 0.0);
+    view.mfu = document.value("mfu", 0.0);
+    view.checkpoint_step = document.value("checkpoint_step", uint64_t{0});
+    view.checkpoint_dir = document.value("checkpoint_dir", "");
+    view.submitted_wall_ms = document.value("submitted_wall_ms", int64_t{0});
+    view.ended_wall_ms = document.value("ended_wall_ms", int64_t{0});
+    view.lost_ms = document.value("lost_ms", int64_t{0});
+    view.faults = document.value("faults", int32_t{0});
+    view.owner = document.value("owner", "");
+    return view;
+  } catch (const json::exception& e) {
+    return Error{ErrorCode::kDataLoss, std::string("not a job status: ") + e.what()};
+  }
+}
+
+std::string to_json_text(const EventView& event) {
+  return dump(json{{"seq", event.seq},
+                   {"time", format_wall_ms(event.wall_ms)},
+                   {"type", event.type},
+                   {"job", event.job},
+                   {"generation", event.generation},
+                   {"node", event.node},
+                   {"rank", event.rank},
+                   {"cause", event.cause},
+                   {"because", event.because}});
+}
+
+Result<EventView> event_view_from_json(const std::string& text) {
+  try {
+    const json document = json::parse(text);
+    EventView event;
+    document.at("seq").get_to(event.seq);
+    document.at("type").get_to(event.type);
+    event.wall_ms = parse_wall_ms(document.value("time", ""));
+    event.job = document.value("job", uint64_t{0});
+    event.generation = document.value("generation", uint64_t{0});
+    event.node = document.value("node", "");
+    event.rank = document.value("rank", int32_t{-1});
+    event.cause = document.value("cause", "");
+    event.because = document.value("because", uint64_t{0});
+    return event;
+  } catch (const json::exception& e) {
+    return Error{ErrorCode::kDataLoss, std::string("not an event: ") + e.what()};
+  }
+}
+
+Result<bool> write_status(const HomePaths& paths, const JobView& view, const IsOurs& is_ours) {
+  HP_TRY(make_directories(paths.job(JobId{view.job})));
+  return replace_fenced(paths.job_status(JobId{view.job}), to_json_text(view) + "\n", is_ours);
+}
+
+Result<JobView> read_status(const HomePaths& paths, JobId job) {
+  const std::string path = paths.job_status(job);
+  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxStatusFileBytes));
+  auto view = job_view_from_json(text);
+  if (!view.ok()) return Error{view.error().code, path + ": " + view.error().message};
+  return view;
+}
+
+Outcome append_events(const std::string& path, const std::vector<EventView>& events) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!fd.valid()) return errno_error("cannot open " + path);
+  std::string lines;
+  for (const EventView& event : events) lines += to_json_text(event) + "\n";
+  return write_all(fd.get(), lines, path);
+}
+
+Result<std::vector<EventView>> read_events(const std::string& path) {
+  std::vector<EventView> events;
+  if (!path_exists(path)) return events;
+  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxStatusFileBytes));
+  std::set<std::tuple<uint64_t, std::string, std::string, int32_t, std::string>> seen;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;
+    auto event = event_view_from_json(text.substr(begin, end - begin));
+    begin = end + 1;
+    if (!event.ok()) continue;  // torn by a crash, then continued by the next controller
+    if (seen.emplace(event->seq, event->type, event->node, event->rank, event->cause).second) {
+      events.push_back(std::move(*event));
+    }
+  }
+  return events;
+}
+
+Result<std::vector<JobId>> jobs_with_status_files(const HomePaths& paths) {
+  std::vector<JobId> jobs;
+  const std::string directory = paths.jobs();
+  if (!path_exists(directory)) return jobs;
+  HP_TRY_ASSIGN(const auto names, list_directory(directory));
+  for (const std::string& name : names) {
+    if (name.empty() || name.size() > 18 ||
+        name.find_first_not_of("0123456789") != std::string::npos) {
+      continue;
+    }
+    const JobId job{std::stoull(name)};
+    if (path_exists(paths.job_status(job))) jobs.push_back(job);
+  }
+  std::sort(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+}  // namespace hpctl

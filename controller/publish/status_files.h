@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people and tools see of a job, and its copy on disk: `hpctl status|events|why` answer from
+// these files when no controller runs, with the same fields as when one does (design §13).
+//
+//   HOME/jobs/J/status.json    one JobView, replaced atomically
+//   HOME/jobs/J/events.jsonl   one EventView per line, appended; also CHECKPOINT_DIR/events.jsonl
+//   HOME/jobs/J/job.json       the job's spec (common/base/job_spec.h), written once
+//
+// Status files are best effort: the store is the truth. No gRPC and no SQLite here, so that hpctl
+// can use it offline. Free functions without state; safe from any thread.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/fenced_file.h"
+#include "common/base/ids.h"
+#include "common/base/paths.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct NodeView {
+  std::string name;
+  std::string role;   // active | spare | lost | quarantined
+  std::string state;  // launching | up | down | ending | ended
+  std::string instance_id;
+  std::string boot_id;
+  uint64_t holder_pid = 0;
+  uint64_t agent_pid = 0;
+};
+
+struct WorkerView {
+  int32_t rank = 0;
+  std::string node;
+  uint64_t pid = 0;
+  uint64_t generation = 0;
+  std::string state;  // pending | running | exited
+  std::string phase;  // starting | loading | rendezvous | training | saving | finished
+  uint64_t step = 0;
+};
+
+struct JobView {
+  uint64_t job = 0;
+  std::string name;
+  std::string state;  // PENDING ...
+  uint64_t generation = 0;
+  uint64_t step = 0;
+  double loss = NAN;  // NaN before the first step; null in JSON
+  int64_t restarts = 0;
+  uint64_t controller_pid = 0;
+  std::string controller_node;
+  std::vector<NodeView> nodes;
+  std::vector<WorkerView> workers;
+  // Beyond design §13.
+  std::string reason;
+  uint64_t total_steps = 0;  // 0 = unknown
+  double tokens_per_second = 0;
+  double mfu = 0;  // 0..1, causal attention counted whole; 0 = unknown
+  uint64_t checkpoint_step = 0;
+  std::string checkpoint_dir;
+  int64_t submitted_wall_ms = 0;
+  int64_t ended_wall_ms = 0;  // 0 = not ended
+  int64_t lost_ms = 0;
+  int32_t faults = 0;
+  std::string owner;  // uid as text
+};
+
+struct EventView {
+  uint64_t seq = 0;
+  int64_t wall_ms = 0;  // "time" in JSON: "2026-11-21T09:30:00.123Z"
+  std::string type;
+  uint64_t job = 0;
+  uint64_t generation = 0;  // 0 = none
+  std::string node;         // "" = none
+  int32_t rank = -1;        // -1 = none
+  std::string cause;
+  uint64_t because = 0;  // seq of the event that led to this one; 0 = outside
+};
+
+// One JSON object each, without a newline. The inverse accepts what was written.
+std::string to_json_text(const JobView& view);
+std::string to_json_text(const EventView& event);
+Result<JobView> job_view_from_json(const std::string& text);
+Result<EventView> event_view_from_json(const std::string& text);
+
+// False: a newer controller has the job (common/base/fenced_file.h).
+Result<bool> write_status(
+    const HomePaths& paths, const JobView& view, const IsOurs& is_ours = [] { return true; });
+Result<JobView> read_status(const HomePaths& paths, JobId job);
+
+// Appends one line per event to `path`; the directory must exist. Not synced: best effort.
+Outcome append_events(const std::string& path, const std::vector<EventView>& events);
+// All whole lines of the file; a torn last line (a crash while appending) is left out, and so are
+// repetitions of a (seq, type, node, rank, cause) written again after a crash. A missing file is an
+// empty list.
+Result<std::vector<EventView>> read_events(const std::string& path);
+
+// Jobs that have a status.json, ascending.
+Result<std::vector<JobId>> jobs_with_status_files(const HomePaths& paths);
+
+}  // namespace hpctl

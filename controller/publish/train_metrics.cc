@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/publish/train_metrics.h"
+
+#include <prometheus/metric_family.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace hpctl {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+double seconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+double share(uint64_t part, uint64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+class Families {
+ public:
+  // What is not a finite number is left out.
+  void gauge(const char* name, const char* help, const Labels& labels, double value) {
+    if (!std::isfinite(value)) return;
+    ClientMetric metric;
+    metric.label = labels;
+    metric.gauge.value = value;
+    family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
+  }
+  void counter(const char* name, const char* help, const Labels& labels, uint64_t value) {
+    ClientMetric metric;
+    metric.label = labels;
+    metric.counter.value = static_cast<double>(value);
+    family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
+  }
+  std::vector<MetricFamily> take() {
+    std::vector<MetricFamily> all;
+    for (auto& [name, family] : by_name_) all.push_back(std::move(family));
+    return all;
+  }
+
+ private:
+  MetricFamily& family(const char* name, const char* help, MetricType type) {
+    MetricFamily& family = by_name_[name];
+    family.name = name;
+    family.help = help;
+    family.type = type;
+    return family;
+  }
+  std::map<std::string, MetricFamily> by_name_;
+};
+
+Labels with(Labels labels, const char* name, const std::string& value) {
+  labels.push_back({name, value});
+  return labels;
+}
+
+// Of the whole job, as rank 0 knows it.
+void add_job(Families& out, const Labels& job, const RankReport& rank, const StepFigures& figures) {
+  out.gauge("hpctl_train_gradient_norm", "Global norm before clipping", job, rank.grad_norm);
+  out.gauge("hpctl_train_learning_rate", "Of the last step", job, figures.learning_rate);
+  out.gauge("hpctl_train_step_seconds", "Duration of the last step", job, seconds(rank.step_ns));
+  const Labels whole = with(job, "attention", "whole");
+  const Labels causal = with(job, "attention", "causal");
+  constexpr auto kFlopsHelp = "Operations of the model per second and worker";
+  out.gauge("hpctl_train_flops_per_second", kFlopsHelp, whole, figures.flops);
+  out.gauge("hpctl_train_flops_per_second", kFlopsHelp, causal, figures.flops_causal);
+  if (figures.mfu <= 0) return;  // the device's peak is unknown
+  constexpr auto kMfuHelp = "Share of the device's peak that the model's operations are";
+  out.gauge("hpctl_train_mfu_ratio", kMfuHelp, whole, figures.mfu);
+  out.gauge("hpctl_train_mfu_ratio", kMfuHelp, causal, figures.mfu_causal);
+}
+
+void add_rank(Families& out, const Labels& rank, const RankReport& report,
+              const StepFigures& figures) {
+  out.gauge("hpctl_train_peak_memory_bytes", "Of the worker since its start", rank,
+            static_cast<double>(figures.peak_memory_bytes));
+  out.gauge("hpctl_train_compute_seconds", "Forward and backward of the last step, without waiting",
+            rank, seconds(figures.compute_ns));
+  if (report.step_ns == 0) return;
+  out.gauge("hpctl_train_data_wait_ratio", "Share of the last step spent waiting for samples", rank,
+            share(figures.data_wait_ns, report.step_ns));
+  out.gauge("hpctl_train_communication_wait_ratio",
+            "Share of the last step spent waiting for collectives", rank,
+            share(figures.communication_wait_ns, report.step_ns));
+  if (figures.communication_ns == 0) return;
+  out.gauge(
+      "hpctl_train_communication_overlap_ratio",
+      "Share of the time with collectives under way that was not spent waiting for them", rank,
+      overlap_share(seconds(figures.communication_ns), seconds(figures.communication_wait_ns)));
+}
+
+void add_bad_step(Families& out, const Labels& job, const core::BadStepRecord& bad_step) {
+  constexpr auto kHelp = "Steps that were not applied, by what was wrong with them";
+  for (const auto& [finding, count] :
+       {std::pair{"not_finite", bad_step.not_finite}, std::pair{"loss_spike", bad_step.loss_spikes},
+        std::pair{"gradient_spike", bad_step.gradient_spikes}}) {
+    out.counter("hpctl_train_bad_steps_total", kHelp, with(job, "finding", finding), count);
+  }
+  out.counter("hpctl_train_skipped_steps_total", "Bad steps whose samples were left out", job,
+              bad_step.skipped_steps);
+  out.counter("hpctl_train_skipped_samples_total", "Samples left out for good", job,
+              bad_step.skipped_samples);
+  out.counter("hpctl_train_rollbacks_total", "Times training went back because of an bad step", job,
+              bad_step.rollbacks);
+  out.counter("hpctl_train_stability_stops_total", "Times an bad step ended the workers", job,
+              bad_step.stops);
+  out.counter("hpctl_train_reproduced_steps_total",
+              "Bad steps that gave the same result when executed again", job,
+              bad_step.same_results);
+  out.counter("hpctl_train_hardware_faults_suspected_total",
+              "Bad steps that gave another result when executed again", job,
+              bad_step.hardware_suspected);
+}
+
+}  // namespace
+
+void TrainMetrics::show(const JobView& view, const JobProgress& progress,
+                        const core::BadStepRecord& bad_step) {
+  const std::lock_guard lock(mutex_);
+  jobs_[view.job] = {view, progress, bad_step};
+}
+
+std::vector<MetricFamily> TrainMetrics::Collect() const {
+  Families out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, shown] : jobs_) {
+    const Labels job = {{"job", std::to_string(id)}, {"name", shown.view.name}};
+    out.gauge("hpctl_train_step", "Last completed step", job, static_cast<double>(shown.view.step));
+    out.gauge("hpctl_train_loss", "Loss of that step", job, shown.view.loss);
+    add_bad_step(out, job, shown.bad_step);
+    if (shown.view.state != "RUNNING") continue;  // what was measured is over
+    out.gauge("hpctl_train_tokens_per_second", "Of the whole job in the last step", job,
+              shown.view.tokens_per_second);
+    for (const auto& [number, rank] : shown.progress.ranks) {
+      if (!rank.report.figures) continue;
+      if (number == 0) add_job(out, job, rank.report, *rank.report.figures);
+      const Labels labels = with(with(job, "rank", std::to_string(number)), "node", rank.node);
+      add_rank(out, labels, rank.report, *rank.report.figures);
+    }
+  }
+  return out.take();
+}
+
+}  // namespace hpctl

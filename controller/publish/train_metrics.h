@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the trainer measures, for /metrics (docs/metrics.md). Made anew at every scrape from the
+// newest picture of each job, so that a series ends with the rank, the node or the job it is of.
+#pragma once
+
+#include <prometheus/collectable.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "controller/agents/progress.h"
+#include "controller/core/types.h"
+#include "controller/publish/status_files.h"
+
+namespace hpctl {
+
+class TrainMetrics final : public prometheus::Collectable {
+ public:
+  // The job as it is now. Any thread.
+  void show(const JobView& view, const JobProgress& progress, const core::BadStepRecord& bad_step);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  struct Shown {
+    JobView view;
+    JobProgress progress;
+    core::BadStepRecord bad_step;
+  };
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Shown> jobs_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Actions on the checkpoint directory: repetition is harmless, another's record is not ours, and a
+// damaged manifest is skipped.
+#include "controller/engine/checkpoint_dir_actions.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "common/base/exclusion.h"
+#include "common/base/file.h"
+#include "controller/leadership/requeue_carryover.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+const ActionId kId{Seq{5}, 0};
+
+class Lineage : public testing::Test {
+ protected:
+  Lineage() : paths_(dir_ / "home") { spec_.checkpoint.dir = dir_ / "ckpt"; }
+
+  core::RecordGeneration action(uint64_t generation, uint64_t parent, uint64_t start_step) const {
+    core::RecordGeneration action;
+    action.job = JobId{1};
+    action.generation = Generation{generation};
+    action.parent = Generation{parent};
+    action.start_step = start_step;
+    return action;
+  }
+  core::EventBody record(const core::RecordGeneration& wanted, int64_t wall_ms = 1) {
+    core::State state;
+    state.jobs[JobId{1}].spec.name = "t";
+    return record_generation(kId, wanted, make_record(wanted, state, wall_ms), spec_.checkpoint.dir,
+                             paths_);
+  }
+  void commit_checkpoint(const std::string& name, const std::string& manifest) {
+    ASSERT_TRUE(make_directories(spec_.checkpoint.dir + "/" + name).ok());
+    std::ofstream(spec_.checkpoint.dir + "/" + name + "/manifest.json") << manifest;
+  }
+
+  TemporaryDirectory dir_;
+  HomePaths paths_;
+  JobSpec spec_;
+};
+
+TEST_F(Lineage, ARepeatedRecordIsOurs) {
+  EXPECT_TRUE(std::holds_alternative<core::GenerationRecorded>(record(action(1, 0, 0), 1)));
+  EXPECT_TRUE(std::holds_alternative<core::GenerationRecorded>(record(action(1, 0, 0), 2)))
+      << "the same but for its time: an attempt of ours before a crash";
+}
+
+// A controller that was away between asking and doing.
+TEST_F(Lineage, TheRendezvousOfANewerGenerationStays) {
+  record(action(10, 9, 0));
+  record(action(9, 8, 0));
+  EXPECT_TRUE(path_exists(paths_.rendezvous(JobId{1}, Generation{10})));
+  EXPECT_NE(rendezvous_port(paths_, JobId{1}, Generation{10}), 0);
+}
+
+TEST_F(Lineage, AnothersRecordIsTaken) {
+  EXPECT_TRUE(std::holds_alternative<core::GenerationRecorded>(record(action(1, 0, 0))));
+  EXPECT_TRUE(std::holds_alternative<core::GenerationTaken>(record(action(1, 0, 7))));
+}
+
+TEST_F(Lineage, ThePortOfAGenerationStaysAndOlderRendezvousGo) {
+  record(action(1, 0, 0));
+  const uint16_t port = rendezvous_port(paths_, JobId{1}, Generation{1});
+  EXPECT_NE(port, 0);
+  record(action(1, 0, 0));
+  EXPECT_EQ(rendezvous_port(paths_, JobId{1}, Generation{1}), port);
+  record(action(2, 1, 0));
+  EXPECT_FALSE(path_exists(paths_.rendezvous(JobId{1}, Generation{1})));
+  EXPECT_TRUE(path_exists(paths_.rendezvous(JobId{1}, Generation{2})));
+}
+
+TEST_F(Lineage, TheNewestWholeCheckpointIsChosen) {
+  record(action(1, 0, 0));
+  commit_checkpoint("step-20.g1", "{}");
+  commit_checkpoint("step-30.g1", "{\"torn\":");
+  commit_checkpoint("step-40.g1", "{}");
+  core::FindCheckpoint find{JobId{1}, {"step-40.g1"}};
+  const auto event = find_checkpoint(kId, find, spec_);
+  const auto* chosen = std::get_if<core::CheckpointChosen>(&event);
+  ASSERT_NE(chosen, nullptr);
+  EXPECT_EQ(chosen->checkpoint, "step-20.g1");
+  EXPECT_EQ(chosen->step, 20U);
+  EXPECT_EQ(chosen->newest_generation, Generation{1});
+}
+
+TEST_F(Lineage, AnEmptyDirectoryMeansTheSeed) {
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
+  ASSERT_TRUE(std::holds_alternative<core::CheckpointChosen>(event));
+  EXPECT_EQ(std::get<core::CheckpointChosen>(event).checkpoint, "");
+}
+
+TEST_F(Lineage, ADamagedRecordIsNamedAndPermanent) {
+  record(action(1, 0, 0));
+  std::ofstream(spec_.checkpoint.dir + "/generations/1.json") << "{";
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
+  const auto* failed = std::get_if<core::ActionFailed>(&event);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_TRUE(failed->permanent);
+  EXPECT_NE(failed->reason.find("generations/1.json"), std::string::npos);
+}
+
+// Until a generation of this life is on record, whichever controller it is that asks.
+TEST(RequeueCarryover, IsKnownUntilAGenerationOfThisLifeIsOnRecord) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(write_exclusion(dir.path(), 1, {{"n2"}, 1}).ok());
+  ASSERT_TRUE(write_quarantined(dir.path(), 1, {{"n3", "i-3", "hpctl", "ecc", true}}).ok());
+  const auto found = [&](uint64_t life, const std::vector<GenerationRecord>& lineage) {
+    return read_former_life(dir.path(), JobId{7}, life, lineage);
+  };
+  GenerationRecord newest;
+  newest.job = 7;
+  newest.restart_count = 1;
+  for (const auto& lineage : {std::vector<GenerationRecord>{}, {newest}}) {
+    EXPECT_EQ(found(2, lineage).excluded, std::vector<std::string>{"n2"});
+    EXPECT_EQ(found(2, lineage).exclusion_attempt, 1);
+    ASSERT_EQ(found(2, lineage).quarantined.size(), 1U);
+    EXPECT_EQ(found(2, lineage).quarantined[0].instance_id, "i-3");
+  }
+  newest.restart_count = 2;
+  EXPECT_TRUE(found(2, {newest}).excluded.empty()) << "it has been dealt with";
+  newest.job = 6;
+  EXPECT_FALSE(found(2, {newest}).excluded.empty()) << "another job's record";
+  EXPECT_TRUE(found(1, {}).excluded.empty());
+  EXPECT_TRUE(found(0, {}).quarantined.empty());
+}
+
+}  // namespace
+}  // namespace hpctl

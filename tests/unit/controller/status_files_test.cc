@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The status files: fields by the names that tools rely on, round trips, torn and repeated lines.
+#include "controller/publish/status_files.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+JobView sample() {
+  JobView view;
+  view.job = 3;
+  view.name = "t";
+  view.state = "RUNNING";
+  view.step = 7;
+  view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11});
+  view.workers.push_back({0, "n0", 12, 1, "running", "training", 7});
+  return view;
+}
+
+EventView event(uint64_t seq, const std::string& type) {
+  EventView view;
+  view.seq = seq;
+  view.wall_ms = 1'795'000'000'123;
+  view.type = type;
+  view.job = 3;
+  view.cause = "because of \"quotes\" and \xff";
+  return view;
+}
+
+TEST(StatusFiles, StatusHasTheFieldsThatToolsRelyOn) {
+  const auto json = nlohmann::json::parse(to_json_text(sample()));
+  for (const char* key : {"job", "name", "state", "generation", "step", "loss", "restarts",
+                          "controller", "nodes", "workers"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_TRUE(json["loss"].is_null()) << "no step yet";
+  for (const char* key :
+       {"name", "role", "state", "instance_id", "boot_id", "holder_pid", "agent_pid"}) {
+    EXPECT_TRUE(json["nodes"][0].contains(key)) << key;
+  }
+  for (const char* key : {"rank", "node", "pid", "generation", "state", "phase", "step"}) {
+    EXPECT_TRUE(json["workers"][0].contains(key)) << key;
+  }
+}
+
+TEST(StatusFiles, StatusRoundTripsThroughItsFile) {
+  const TemporaryDirectory dir;
+  const HomePaths paths(dir.path());
+  ASSERT_TRUE(write_status(paths, sample()).ok());
+  const auto back = read_status(paths, JobId{3});
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(to_json_text(*back), to_json_text(sample()));
+  EXPECT_EQ(jobs_with_status_files(paths).value(), std::vector<JobId>{JobId{3}});
+}
+
+TEST(StatusFiles, TornAndRepeatedLinesAreLeftOut) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/events.jsonl";
+  ASSERT_TRUE(append_events(path, {event(1, "A"), event(2, "B")}).ok());
+  ASSERT_TRUE(append_events(path, {event(2, "B"), event(3, "C")}).ok());
+  std::ofstream(path, std::ios::app) << R"({"seq":4,"type":"D)";
+  const auto events = read_events(path);
+  ASSERT_TRUE(events.ok());
+  ASSERT_EQ(events->size(), 3U);
+  EXPECT_EQ(events->at(2).type, "C");
+  EXPECT_EQ(events->at(0).wall_ms, 1'795'000'000'123);
+  EXPECT_EQ(nlohmann::json::parse(to_json_text(events->at(0)))["time"].get<std::string>().back(),
+            'Z');
+}
+
+TEST(StatusFiles, AMissingHistoryIsEmptyAndADamagedStatusIsNamed) {
+  const TemporaryDirectory dir;
+  EXPECT_TRUE(read_events(dir.path() + "/none").value().empty());
+  const HomePaths paths(dir.path());
+  ASSERT_TRUE(write_status(paths, sample()).ok());
+  std::ofstream(paths.job_status(JobId{3})) << "{";
+  EXPECT_NE(read_status(paths, JobId{3}).error().message.find("status.json"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/attention.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "trainer/arch/model.h"
+#include "trainer/arch/ops.h"
+
+namespace hpctl {
+
+CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
+                                 at::Device device)
+    : compute_(compute),
+      wide_(wide_type(compute)),
+      group_(model.heads / model.kv_heads),
+      scale_(1.0 / std::sqrt(static_cast<double>(model.dim / model.heads))),
+      fused_(compat::kHasFusedAttention && device.is_cuda() && wide_ != compute) {
+  if (fused_) return;
+  mask_ = at::full({seq_len, seq_len}, -std::numeric_limits<float>::infinity(), wide_)
+              .triu(1)
+              .to(device);
+}
+
+// With documents, the tokens of all sequences are one row, cut by one operation: its gradient is
+// one concatenation, where a slice per document would have gradients as long as the row.
+at::Tensor CausalAttention::operator()(const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const Documents& documents,
+                                       Recomputed* recomputed) const {
+  if (documents.empty()) return whole(q, k, v, recomputed);
+  const auto cut = [&](const at::Tensor& x) {
+    return x.flatten(0, 1).unsqueeze(0).split_with_sizes(documents.lengths, 1);
+  };
+  const std::vector<at::Tensor> queries = cut(q);
+  const std::vector<at::Tensor> keys = cut(k);
+  const std::vector<at::Tensor> values = cut(v);
+  std::vector<at::Tensor> mixed;
+  for (size_t d = 0; d < queries.size(); ++d) {
+    mixed.push_back(whole(queries[d], keys[d], values[d], recomputed));
+  }
+  return at::cat(mixed, 1).view({q.size(0), q.size(1), -1});
+}
+
+// Of sequences that are one document each. The G query heads that share a key head are stacked
+// along the rows of one product, so keys and values are not copied per query head.
+at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  Recomputed* recomputed) const {
+  if (fused_) return compat::fused_causal_attention(q, k, v, scale_).flatten(2);
+  const int64_t batch = q.size(0);
+  const int64_t tokens = q.size(1);
+  const int64_t kv_heads = k.size(2);
+  const int64_t head_dim = q.size(3);
+  const at::Tensor rows = (q * scale_)
+                              .view({batch, tokens, kv_heads, group_, head_dim})
+                              .permute({0, 2, 3, 1, 4})
+                              .reshape({batch, kv_heads, group_ * tokens, head_dim});
+  // The scores grow with the square of the length: computed again, as fused kernels do.
+  const at::Tensor weights = run(recomputed, [=, this] {
+    const at::Tensor scores =
+        ops::matmul(rows, k.permute({0, 2, 3, 1})).view({batch, kv_heads, group_, tokens, tokens});
+    const at::Tensor mask = mask_.narrow(0, 0, tokens).narrow(1, 0, tokens);
+    const at::Tensor wide = at::softmax(scores + mask, -1, wide_);
+    return std::vector<at::Tensor>{
+        wide, wide.to(compute_).view({batch, kv_heads, group_ * tokens, tokens})};
+  });
+  const at::Tensor mixed = ops::matmul(weights, v.transpose(1, 2));
+  return mixed.view({batch, kv_heads, group_, tokens, head_dim})
+      .permute({0, 3, 1, 2, 4})
+      .reshape({batch, tokens, kv_heads * group_ * head_dim});
+}
+
+}  // namespace hpctl

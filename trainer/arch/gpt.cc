@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/gpt.h"
+
+#include "trainer/arch/ops.h"
+
+namespace hpctl {
+
+namespace {
+
+using at::Tensor;
+
+// Order of the parameters in gpt_layout(); a bias follows its weight.
+enum EmbedParameter { kTokens, kPositions };
+enum LayerParameter { kAttnNorm = 0, kQkv = 2, kAttnOut = 4, kMlpNorm = 6, kUp = 8, kDown = 10 };
+enum HeadParameter { kFinalNorm = 0, kOutput = 2 };
+
+// x: [..., in]; the weight at p[at] is [in, out].
+Tensor project(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = p[at].size(1);
+  return ops::addmm(p[at + 1], x.reshape({-1, x.size(-1)}), p[at]).view(shape);
+}
+
+}  // namespace
+
+Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
+         at::Device device)
+    : Model(z_loss),
+      model_(model),
+      wide_(wide_type(compute)),
+      attention_(model, seq_len, compute, device) {}
+
+Tensor Gpt::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
+                  const Documents& documents) const {
+  const Tensor& positions = parameters[kPositions];
+  return at::embedding(parameters[kTokens], tokens) +
+         (documents.empty() ? positions.narrow(0, 0, tokens.size(1))
+                            : at::embedding(positions, documents.positions));
+}
+
+Tensor Gpt::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       Recomputed* recomputed) const {
+  return run(recomputed, [=, this] {
+    return std::vector<Tensor>{ops::layer_norm(x, weight, bias, model_.norm_eps)};
+  });
+}
+
+Tensor Gpt::attend(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
+                   Recomputed* recomputed) const {
+  const Tensor a = layer_norm(x, p[kAttnNorm], p[kAttnNorm + 1], recomputed);
+  const std::vector<Tensor> qkv = project(p, kQkv, a).chunk(3, -1);
+  const auto heads = [&](const Tensor& y) {
+    return y.view({x.size(0), x.size(1), model_.heads, model_.dim / model_.heads});
+  };
+  return attention_(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), documents, recomputed);
+}
+
+Tensor Gpt::layer(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
+                  Recomputed* recomputed) const {
+  const Tensor middle = x + project(p, kAttnOut, attend(p, x, documents, recomputed));
+  const Tensor b = layer_norm(middle, p[kMlpNorm], p[kMlpNorm + 1], recomputed);
+  const Tensor up = project(p, kUp, b);
+  const Tensor hidden = run(recomputed, [=] { return std::vector<Tensor>{ops::gelu(up)}; });
+  return middle + project(p, kDown, hidden);
+}
+
+Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
+  const Tensor normed = layer_norm(x, parameters[kFinalNorm], parameters[kFinalNorm + 1], nullptr);
+  return ops::linear(normed, parameters[kOutput]).to(wide_);
+}
+
+}  // namespace hpctl

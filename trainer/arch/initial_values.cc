@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/initial_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "common/base/rng.h"
+
+namespace hpctl {
+
+namespace {
+
+struct Distribution {
+  double std = 0;
+  // Probabilities between which the quantile function is evaluated: (0, 1) for no truncation.
+  double low = 0;
+  double high = 1;
+};
+
+double lower_tail(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
+
+// "layers.7" -> 7
+int64_t layer_of(const Block& block) {
+  constexpr std::string_view kPrefix = "layers.";
+  return block.name.starts_with(kPrefix) ? std::stoll(block.name.substr(kPrefix.size())) : 0;
+}
+
+// GPT-2's: what writes to the residual stream is smaller by the number of such writes.
+Distribution gpt_distribution_of(const ModelSpec& model, const std::string& name) {
+  if (!name.ends_with("c_proj.weight")) return {0.02, 0, 1};
+  return {0.02 / std::sqrt(2.0 * static_cast<double>(model.layers)), 0, 1};
+}
+
+Distribution distribution_of(const ModelSpec& model, const Block& block, const std::string& name) {
+  if (model.arch == "gpt") return gpt_distribution_of(model, name);
+  const bool embedding = name.ends_with("embed_tokens.weight");
+  if (embedding && !model.tied_embeddings) return {1.0, 0, 1};
+  if (embedding || name.ends_with("lm_head.weight")) {
+    return {1.0 / std::sqrt(static_cast<double>(model.dim)), lower_tail(-3), lower_tail(3)};
+  }
+  const bool scaled = name.ends_with("o_proj.weight") || name.ends_with("up_proj.weight") ||
+                      name.ends_with("down_proj.weight");
+  if (!scaled) return {0.02, 0, 1};
+  return {0.02 / std::sqrt(2.0 * static_cast<double>(layer_of(block) + 1)), 0, 1};
+}
+
+// FNV-1a, then mixed with the seed: every tensor draws from a stream of its own.
+uint64_t stream_key(uint64_t seed, std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : name) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3ULL;
+  }
+  return mix64(mix64(seed) ^ hash);
+}
+
+// The middle of the i-th of 2^53 equal parts of (0, 1), i drawn from (key, element).
+double uniform_of(uint64_t key, int64_t element) {
+  const uint64_t bits = mix64(key + static_cast<uint64_t>(element) * 0x9e3779b97f4a7c15ULL);
+  return (static_cast<double>(bits >> 11) + 0.5) * 0x1.0p-53;
+}
+
+double tail_quantile(double q) {
+  const double numerator =
+      ((((-7.784894002430293e-03 * q - 3.223964580411365e-01) * q - 2.400758277161838e+00) * q -
+        2.549732539343734e+00) *
+           q +
+       4.374664141464968e+00) *
+          q +
+      2.938163982698783e+00;
+  const double denominator =
+      (((7.784695709041462e-03 * q + 3.224671290700398e-01) * q + 2.445134137142996e+00) * q +
+       3.754408661907416e+00) *
+          q +
+      1.0;
+  return numerator / denominator;
+}
+
+}  // namespace
+
+double normal_quantile(double p) {
+  constexpr double kTail = 0.02425;
+  if (p < kTail) return tail_quantile(std::sqrt(-2.0 * std::log(p)));
+  if (p > 1.0 - kTail) return -tail_quantile(std::sqrt(-2.0 * std::log1p(-p)));
+  const double q = p - 0.5;
+  const double r = q * q;
+  const double numerator =
+      (((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r +
+         1.383577518672690e+02) *
+            r -
+        3.066479806614716e+01) *
+           r +
+       2.506628277459239e+00) *
+      q;
+  const double denominator =
+      ((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r +
+        6.680131188771972e+01) *
+           r -
+       1.328068155288572e+01) *
+          r +
+      1.0;
+  return numerator / denominator;
+}
+
+void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t seed,
+                         ElementRange range, float* out) {
+  std::fill(out, out + range.size(), 0.0F);
+  for (const TensorSlot& tensor : block.tensors) {
+    const ElementRange part = intersect(range, {tensor.offset, tensor.offset + tensor.numel});
+    if (part.empty()) continue;
+    float* to = out + (part.begin - range.begin);
+    if (tensor.shape.size() == 1) {
+      std::fill(to, to + part.size(), tensor.name.ends_with(".bias") ? 0.0F : 1.0F);
+      continue;
+    }
+    const Distribution d = distribution_of(model, block, tensor.name);
+    const uint64_t key = stream_key(seed, tensor.name);
+    for (int64_t i = 0; i < part.size(); ++i) {
+      const double u = uniform_of(key, part.begin - tensor.offset + i);
+      to[i] = static_cast<float>(d.std * normal_quantile(d.low + (d.high - d.low) * u));
+    }
+  }
+}
+
+}  // namespace hpctl

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoder-only language model, block by block: token embedding, layers, and head (final norm,
+// output projection, cross entropy). What differs between architectures is in the derived classes
+// (llama.h, gpt.h); the engine (parallel/fsdp.h) knows this interface only.
+//
+// Pure functions of their arguments: the caller owns parameters, memory and the autograd graph.
+// Each function gets the parameters of its block in the order of its layout (block_layout.h). In
+// bf16 and fp16, norms, positions, softmax and the loss are computed in fp32; in fp64 (for
+// comparisons with other implementations) everything is.
+//
+// Shapes: B sequences, T tokens each, D = dim. `documents` are those of the B * T tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/base/job_spec.h"
+#include "trainer/arch/documents.h"
+#include "trainer/arch/recomputed.h"
+#include "trainer/compat/torch_compat.h"
+
+namespace hpctl {
+
+// The type of norms, positions, softmax and loss where parameters and activations have type
+// `compute`.
+inline at::ScalarType wide_type(at::ScalarType compute) {
+  return compute == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  // [B, T] int64 -> [B, T, D]
+  virtual at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
+                           const Documents& documents) const = 0;
+  // [B, T, D] -> [B, T, D]. With `recomputed`, what cheap operations gave can be given up between
+  // the forward and the backward pass.
+  virtual at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
+                           const Documents& documents, Recomputed* recomputed = nullptr) const = 0;
+  // Parameters: those of the final norm and the output projection (the embedding where that is
+  // tied). [B, T, D] -> logits [B, T, vocab], fp32 or fp64
+  virtual at::Tensor logits(const std::vector<at::Tensor>& parameters,
+                            const at::Tensor& x) const = 0;
+  // Sums over all tokens; `targets` is [B, T] int64.
+  struct Loss {
+    at::Tensor entropy;    // cross entropy: what is reported
+    at::Tensor objective;  // what is minimised: that plus the z-loss
+  };
+  Loss loss(const at::Tensor& logits, const at::Tensor& targets) const;
+
+ protected:
+  explicit Model(double z_loss) : z_loss_(z_loss) {}
+
+ private:
+  double z_loss_;
+};
+
+// Of model.arch. `compute` is at::kFloat, at::kBFloat16, at::kHalf or at::kDouble, the type of
+// parameters and activations. `z_loss` as in LossSpec. Its own tensors, and what it is given, are
+// on `device`.
+std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
+                                  double z_loss = 0, at::Device device = at::kCPU);
+
+}  // namespace hpctl

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/ops.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace hpctl::ops {
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+bool is_half_on_cpu(const Tensor& x) { return x.scalar_type() == at::kHalf && x.device().is_cpu(); }
+Tensor wide(const Tensor& x) { return x.to(at::kFloat); }
+Tensor half(const Tensor& x) { return x.to(at::kHalf); }
+
+// A node of its own, because autograd would keep the widened operands: of a weight they would
+// outlive its release after the forward pass.
+struct HalfProduct : torch::autograd::Function<HalfProduct> {
+  static Tensor forward(AutogradContext* context, const Tensor& a, const Tensor& b) {
+    context->save_for_backward({a, b});
+    return half(at::matmul(wide(a), wide(b)));
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor gradient = wide(gradients[0]);
+    return {half(at::matmul(gradient, wide(saved[1]).transpose(-1, -2))),
+            half(at::matmul(wide(saved[0]).transpose(-1, -2), gradient))};
+  }
+};
+
+struct HalfGelu : torch::autograd::Function<HalfGelu> {
+  static Tensor forward(AutogradContext* context, const Tensor& x) {
+    context->save_for_backward({x});
+    return half(at::gelu(wide(x), "tanh"));
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Tensor x = wide(context->get_saved_variables()[0]);
+    return {half(at::gelu_backward(wide(gradients[0]), x, "tanh"))};
+  }
+};
+
+struct HalfSilu : torch::autograd::Function<HalfSilu> {
+  static Tensor forward(AutogradContext* context, const Tensor& x) {
+    context->save_for_backward({x});
+    return half(at::silu(wide(x)));
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Tensor x = wide(context->get_saved_variables()[0]);
+    return {half(at::silu_backward(wide(gradients[0]), x))};
+  }
+};
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  return is_half_on_cpu(a) ? HalfProduct::apply(a, b) : at::matmul(a, b);
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight) {
+  if (!is_half_on_cpu(x)) return at::linear(x, weight);
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = weight.size(0);
+  return HalfProduct::apply(x.reshape({-1, x.size(-1)}), weight.t()).view(shape);
+}
+
+Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& weight) {
+  return is_half_on_cpu(x) ? HalfProduct::apply(x, weight) + bias : at::addmm(bias, x, weight);
+}
+
+Tensor gelu(const Tensor& x) {
+  return is_half_on_cpu(x) ? HalfGelu::apply(x) : at::gelu(x, "tanh");
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  const std::vector<int64_t> shape = {x.size(-1)};
+  if (!is_half_on_cpu(x)) return at::layer_norm(x, shape, weight, bias, eps);
+  return half(at::layer_norm(wide(x), shape, wide(weight), wide(bias), eps));
+}
+
+Tensor silu(const Tensor& x) { return is_half_on_cpu(x) ? HalfSilu::apply(x) : at::silu(x); }
+
+}  // namespace hpctl::ops

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of one rank's part of a step, from sample numbers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/result.h"
+#include "trainer/arch/documents.h"
+#include "trainer/compat/torch_compat.h"
+#include "trainer/data/sample_reader.h"
+
+namespace hpctl {
+
+struct MicroBatch {
+  at::Tensor tokens;    // [micro, seq_len] int64
+  at::Tensor targets;   // [micro, seq_len] int64: the token that follows
+  Documents documents;  // empty unless the data's spec resets at them
+};
+
+// Micro-batch m takes samples [m * micro, (m + 1) * micro); `micro` divides their number.
+Result<std::vector<MicroBatch>> read_micro_batches(SampleReader& reader,
+                                                   const std::vector<uint64_t>& samples,
+                                                   int64_t micro);
+
+}  // namespace hpctl

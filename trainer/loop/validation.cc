@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/loop/validation.h"
+
+#include <array>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "trainer/loop/batch_reader.h"
+
+namespace hpctl {
+
+Validation::Validation(const Workload& workload, EvaluationPart part)
+    : workload_(&workload), part_(std::move(part)) {}
+
+Result<std::optional<Validation>> Validation::open(const Workload& workload, DataPart part) {
+  HP_TRY_ASSIGN(std::optional<EvaluationPart> found, open_evaluation_part(workload.train, part));
+  if (!found) return std::optional<Validation>();
+  return std::optional(Validation(workload, std::move(*found)));
+}
+
+bool Validation::due(uint64_t step) const {
+  const auto every = static_cast<uint64_t>(workload_->train.validation.every_steps);
+  return step % every == 0 || step == static_cast<uint64_t>(workload_->train.steps);
+}
+
+Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shards,
+                                         Communicator& comm) {
+  const auto micro = static_cast<uint64_t>(workload_->train.batch.micro);
+  const auto world = static_cast<uint64_t>(workload_->world_size);
+  const uint64_t micro_batches = part_.sequences / micro;
+  const uint64_t rounds = (micro_batches + world - 1) / world;
+  engine.begin_evaluation(std::move(shards));
+  double loss_sum = 0;
+  for (uint64_t round = 0; round < rounds; ++round) {
+    const uint64_t own = round * world + static_cast<uint64_t>(workload_->rank);
+    const bool counts = own < micro_batches;
+    std::vector<uint64_t> samples(micro);
+    std::iota(samples.begin(), samples.end(), counts ? own * micro : 0);
+    HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
+                  read_micro_batches(part_.reader, samples, workload_->train.batch.micro));
+    HP_TRY_ASSIGN(const double loss,
+                  engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents));
+    if (counts) loss_sum += loss;
+    HP_TRY(comm.barrier());  // where nothing is gathered, too: collectives are the sign of life
+  }
+  std::array<double, 1> sums = {loss_sum};
+  HP_TRY(comm.all_reduce(sums));
+  const auto tokens =
+      static_cast<double>(part_.sequences * static_cast<uint64_t>(part_.reader.seq_len()));
+  return ValidationResult{sums[0] / tokens, part_.sequences};
+}
+
+}  // namespace hpctl

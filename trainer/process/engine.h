@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The boundary between hptrain (main.cc, no LibTorch) and the library with everything that needs
+// LibTorch. hptrain loads it with dlopen after it has set the environment that OpenBLAS and OpenMP
+// read in their constructors, and after the agent can see the process on its progress page.
+#pragma once
+
+#include "common/base/workload.h"
+#include "trainer/process/progress.h"
+
+namespace hpctl {
+
+inline constexpr char kEngineLibrary[] = "libhptrain_engine.so";
+inline constexpr char kEngineEntry[] = "hptrain_run_engine";
+inline constexpr char kEngineVersionEntry[] = "hptrain_engine_versions";
+
+// Trains to the end of the job; the exit code is one of worker_abi.h, and on failure the reason is
+// in the log and on the progress page. The caller ends the process with it at once (_exit): after
+// a failure, threads may still be at work on memory of the engine.
+using EngineFunction = int(const Workload& workload, Progress& progress, int arena_fd);
+
+// "LibTorch 1.13.0": for --version.
+using EngineVersionFunction = const char*();
+
+}  // namespace hpctl

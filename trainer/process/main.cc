@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// hptrain: one worker of a training job. Started by an agent (descriptors of worker_abi.h) or by
+// hand (--workload FILE). This program is small and starts at once: it shows itself on the progress
+// page, reads the workload, fixes the environment, and only then loads LibTorch with the engine.
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/paths.h"
+#include "common/base/workload.h"
+#include "trainer/process/engine.h"
+#include "trainer/process/pin_environment.h"
+#include "trainer/process/progress.h"
+#include "trainer/process/workload_check.h"
+
+namespace hpctl {
+namespace {
+
+constexpr char kUsage[] =
+    "hptrain - trains one rank of a Llama or GPT model\n"
+    "\n"
+    "usage: hptrain                   started by an agent: workload, progress page and state\n"
+    "                                 arena on descriptors 3, 4 and 5\n"
+    "       hptrain --workload FILE   by hand: FILE is the JSON document of one rank; start one\n"
+    "                                 process per rank, all with the same rendezvous_dir\n"
+    "       hptrain --version | --help\n"
+    "\n"
+    "exit codes: 0 finished, 93 do not restart (wrong input, disk full, no memory),\n"
+    "            94 the checkpoint is damaged, 95 a peer went away, other: unknown fault\n"
+    "SIGTERM to any rank: all end after the step under way with a checkpoint of it, by SIGTERM\n";
+
+// The engine library beside this program, or an error.
+Result<void*> load_engine() {
+  HP_TRY_ASSIGN(const std::string directory, program_directory());
+  const std::string path = directory + "/" + kEngineLibrary;
+  void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) {
+    return Error{ErrorCode::kFailedPrecondition, std::string("cannot load the training engine: ") +
+                                                     dlerror() +
+                                                     "; install LibTorch and Gloo, or build again"};
+  }
+  return library;
+}
+
+template <typename Function>
+Result<Function*> entry(void* library, const char* name) {
+  auto* function = reinterpret_cast<Function*>(dlsym(library, name));
+  if (function == nullptr) {
+    return Error{ErrorCode::kFailedPrecondition, std::string(kEngineLibrary) + " has no " + name +
+                                                     "; it belongs to another release"};
+  }
+  return function;
+}
+
+int print_version() {
+  pin_environment();
+  const auto library = load_engine();
+  if (!library.ok()) log_error(library.error().message);
+  if (!library.ok()) return 1;
+  const auto versions = entry<EngineVersionFunction>(*library, kEngineVersionEntry);
+  std::printf("hptrain %s, %s\n", HPCTL_VERSION, versions.ok() ? (*versions)() : "unknown engine");
+  return 0;
+}
+
+Result<Workload> read_workload(const std::string& path) {
+  HP_TRY_ASSIGN(const std::string text, read_file(path));
+  return workload_from_json(text);
+}
+
+Result<int> train(const std::string& workload_file, Progress& progress) {
+  const bool by_hand = !workload_file.empty();
+  HP_TRY_ASSIGN(const Workload workload,
+                read_workload(by_hand ? workload_file : "/proc/self/fd/3"));
+  HP_TRY(check_workload(workload));
+  set_log_component("rank " + std::to_string(workload.rank));
+  pin_environment();
+  HP_TRY_ASSIGN(void* library, load_engine());
+  HP_TRY_ASSIGN(EngineFunction* const run, entry<EngineFunction>(library, kEngineEntry));
+  return run(workload, progress, by_hand ? -1 : kArenaFd);
+}
+
+int main_with(const std::string& workload_file) {
+  auto progress = Progress::attach(workload_file.empty() ? kProgressFd : -1);
+  if (!progress.ok()) {
+    log_error(progress.error().message + "; to start hptrain by hand, use --workload FILE");
+    return kExitDoNotRestart;
+  }
+  const Result<int> code = train(workload_file, *progress);
+  if (code.ok()) return *code;
+  log_error(code.error().message);
+  progress->last_words(code.error().message);
+  return kExitDoNotRestart;
+}
+
+}  // namespace
+}  // namespace hpctl
+
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);
+  hpctl::set_log_component("hptrain");
+  const std::string_view option = argc > 1 ? argv[1] : "";
+  const bool help = argc == 2 && (option == "--help" || option == "-h");
+  if (help) return std::fputs(hpctl::kUsage, stdout) < 0 ? 1 : 0;
+  if (argc == 2 && option == "--version") return hpctl::print_version();
+  const bool by_hand = argc == 3 && option == "--workload";
+  if (argc != 1 && !by_hand) {
+    std::fprintf(stderr, "hptrain: unexpected argument; see hptrain --help\n");
+    return hpctl::kExitDoNotRestart;
+  }
+  const int code = hpctl::main_with(by_hand ? argv[2] : "");
+  // At once: no destructors of LibTorch, which take long and serve nothing here.
+  _exit(code);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/process/pin_environment.h"
+
+#include <cstdlib>
+
+namespace hpctl {
+
+namespace {
+
+void set_default(const char* name, const char* value) { setenv(name, value, /*overwrite=*/0); }
+
+}  // namespace
+
+void pin_environment() {
+  set_default("OPENBLAS_NUM_THREADS", "1");
+  set_default("OMP_NUM_THREADS", "1");
+  set_default("CUBLAS_WORKSPACE_CONFIG", ":4096:8");  // else cuBLAS adds in any order
+#ifdef __x86_64__
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (avx512) {
+    set_default("OPENBLAS_CORETYPE", "SkylakeX");
+  } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    set_default("OPENBLAS_CORETYPE", "Haswell");
+  }
+#endif
+}
+
+}  // namespace hpctl

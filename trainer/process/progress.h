@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's side of the progress page (common/base/worker_abi.h): what the agent can see of this
+// process at any time without asking it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "common/base/bad_step.h"
+#include "common/base/result.h"
+#include "common/base/step_figures.h"
+#include "common/base/worker_abi.h"
+
+namespace hpctl {
+
+struct StepProgress {
+  uint64_t step = 0;
+  uint64_t tokens = 0;  // of the whole job
+  uint64_t nanoseconds = 0;
+  float loss = 0;
+  float grad_norm = 0;
+  StepFigures figures = {};
+};
+
+class Progress {
+ public:
+  // Maps the page behind `fd` (-1 = private memory, for runs without an agent) and introduces this
+  // process on it.
+  static Result<Progress> attach(int fd);
+  ~Progress();
+  Progress(Progress&& other) noexcept;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  Progress& operator=(Progress&&) = delete;
+
+  void enter(WorkerPhase phase);
+  void step_done(const StepProgress& done);
+  void checkpoint_committed(uint64_t step);
+  // For the job's history; its number is given here. The agent looks a few times a second: more
+  // than kBadStepSlots in between push out the oldest.
+  void bad_step(const BadStep& bad_step);
+  // Why the process is about to exit: the first line of `message`, cut to what the page holds.
+  void last_words(std::string_view message);
+
+  // Communicator counts its collectives here.
+  std::atomic<uint64_t>* collective_counter() { return &page_->collective; }
+  const ProgressPage& page() const { return *page_; }
+
+ private:
+  explicit Progress(ProgressPage* page) : page_(page) {}
+  ProgressPage* page_;
+};
+
+}  // namespace hpctl

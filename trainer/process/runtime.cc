@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/process/runtime.h"
+
+#include <ATen/Version.h>
+#include <dlfcn.h>
+#include <malloc.h>
+
+#include <cstdlib>
+
+#include "trainer/compat/torch_compat.h"
+#include "trainer/device/host_memory.h"
+
+namespace hpctl {
+
+namespace {
+
+// A function of the loaded OpenBLAS, or null when the BLAS is another one. Looked up at run time:
+// linking OpenBLAS directly would force it on builds whose LibTorch brings its own BLAS.
+template <typename Function>
+Function* openblas(const char* name) {
+  void* library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  auto* function = reinterpret_cast<Function*>(dlsym(library, name));
+  dlclose(library);  // gives back the reference; the library stays loaded
+  return function;
+}
+
+std::string blas_name() {
+  if (auto* core = openblas<char*()>("openblas_get_corename")) {
+    return std::string("OpenBLAS ") + core();
+  }
+  return at::hasMKL() ? "MKL" : "unknown";
+}
+
+// "CPU capability usage: AVX2" is where every release says which of its kernels it runs.
+std::string aten_isa() {
+  const std::string config = at::show_config();
+  const std::string label = "CPU capability usage: ";
+  const size_t begin = config.find(label);
+  if (begin == std::string::npos) return "unknown";
+  const size_t value = begin + label.size();
+  return config.substr(value, config.find('\n', value) - value);
+}
+
+std::string variable_or(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+}  // namespace
+
+void prepare_runtime() {
+  at::set_num_threads(1);
+  use_host_memory_again();
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc accepts
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+std::map<std::string, std::string> runtime_environment(const std::string& precision,
+                                                       const Device& device) {
+  auto* blas_threads = openblas<int()>("openblas_get_num_threads");
+  std::map<std::string, std::string> environment = {
+      {"libtorch", compat::torch_version()},
+      {"aten_threads", std::to_string(at::get_num_threads())},
+      {"aten_isa", aten_isa()},
+      {"blas", blas_name()},
+      {"blas_threads", blas_threads != nullptr ? std::to_string(blas_threads()) : "unknown"},
+      {"onednn_max_cpu_isa", variable_or("ONEDNN_MAX_CPU_ISA", "default")},
+      {"precision", precision},
+  };
+  environment.merge(device.environment());
+  return environment;
+}
+
+std::string describe(const std::map<std::string, std::string>& environment) {
+  std::string line;
+  for (const auto& [key, value] : environment) {
+    line += (line.empty() ? "" : ", ") + key + " " + value;
+  }
+  return line;
+}
+
+}  // namespace hpctl

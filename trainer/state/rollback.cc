@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/state/rollback.h"
+
+#include <optional>
+
+#include "common/base/file.h"
+#include "common/base/lineage.h"
+
+namespace hpctl {
+
+Result<std::string> rollback_source(const Workload& workload, uint64_t target) {
+  HP_TRY_ASSIGN(const auto complete, list_checkpoints(workload.checkpoint_dir));
+  std::optional<CheckpointRef> best;    // newest at or before the target
+  std::optional<CheckpointRef> oldest;  // of this generation
+  for (const CheckpointRef& ref : complete) {
+    if (ref.generation != workload.generation) continue;
+    if (!oldest) oldest = ref;
+    if (ref.step <= target) best = ref;
+  }
+  const auto path = [&](const CheckpointRef& ref) {
+    return workload.checkpoint_dir + "/" + ref.name();
+  };
+  if (best) return path(*best);
+  if (workload.resume_checkpoint.empty()) return std::string();
+  if (path_exists(workload.resume_checkpoint + "/manifest.json")) return workload.resume_checkpoint;
+  if (oldest) return path(*oldest);
+  return Error{ErrorCode::kFailedPrecondition,
+               "cannot go back to step " + std::to_string(target) +
+                   ": no checkpoint of this run is left; keep more (checkpoint.keep) or save more "
+                   "often (checkpoint.every_steps)"};
+}
+
+}  // namespace hpctl

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/state/training_state.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "trainer/arch/initial_values.h"
+#include "trainer/checkpoint/loader.h"
+#include "trainer/optim/loss_scaler.h"
+#include "trainer/plan/memory_plan.h"
+
+namespace hpctl {
+
+Result<TrainingState> TrainingState::create(int arena_fd, const Workload& workload,
+                                            const DataIdentity& data,
+                                            const Environment& environment, Device& device) {
+  std::vector<Block> blocks = model_layout(workload.train.model);
+  set_no_decay(blocks, workload.train.optimizer.no_decay);
+  HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
+  ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);
+  const bool bf16_moments = workload.train.optimizer.moments == "bf16";
+  if (bf16_moments) geometry.moment_bytes = 2;
+  geometry.slots = device.is_host() ? 2 : 1;
+  auto arena = make_arena(arena_fd, geometry, workload.train, device);
+  if (!arena.ok()) return arena.error();
+  TrainingState state(std::move(arena).value(), workload, sharding.mesh, std::move(blocks));
+  if (!device.is_host() && offloads_optimizer(workload.train)) {
+    state.offloaded_ = std::make_unique<OffloadedState>(device, geometry, workload.train);
+  }
+  state.data_ = data;
+  state.environment_ = environment;
+  if (bf16_moments) state.environment_["moments"] = "bf16";
+  state.environment_["strategy"] = describe_sharding(workload.train);
+  if (workload.resume_checkpoint.empty()) {
+    state.begin_from_seed();
+  } else {
+    HP_TRY(state.load(workload.resume_checkpoint));
+  }
+  state.seal_filled();
+  return state;
+}
+
+Result<StateArena> TrainingState::make_arena(int arena_fd, const ArenaGeometry& geometry,
+                                             const TrainSpec& train, Device& device) {
+  if (device.is_host()) return StateArena::create(arena_fd, geometry);
+  if (offloads_optimizer(train)) return StateArena::create_offloaded(device, geometry);
+  return StateArena::create(device, geometry);
+}
+
+// After a beginning or a checkpoint was put into the arena.
+void TrainingState::seal_filled() {
+  if (offloaded_) offloaded_->refresh(arena_);
+  arena_.seal(slot_, step_, sample_cursor_, workload_.generation, loss_scale_);
+}
+
+TrainingState::TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
+                             std::vector<Block> blocks)
+    : arena_(std::move(arena)), workload_(workload), mesh_(mesh), blocks_(std::move(blocks)) {
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    decay_.push_back(decay_ranges(blocks_[b], padded_shard(b)));
+  }
+}
+
+ElementRange TrainingState::padded_shard(size_t block) const {
+  const int64_t capacity = geometry().block_capacity[block];
+  return {capacity * geometry().shard_index, capacity * (geometry().shard_index + 1)};
+}
+
+ElementRange TrainingState::written(size_t block) const {
+  const ElementRange shard =
+      shard_range(blocks_[block].numel, geometry().shard_index, geometry().shard_count);
+  const ElementRange part =
+      shard_range(shard.size(), mesh_.coordinate(workload_.rank, MeshDim::kDpReplicate),
+                  mesh_.degree(MeshDim::kDpReplicate));
+  return {shard.begin + part.begin, shard.begin + part.end};
+}
+
+std::span<float> TrainingState::host_part(StateKind kind, size_t block,
+                                          std::vector<float>& otherwise) {
+  const auto capacity = static_cast<size_t>(geometry().block_capacity[block]);
+  const bool fp32 = kind == StateKind::kParam || geometry().moment_bytes == sizeof(float);
+  if (fp32 && arena_.device().is_host()) return {arena_.state(slot_, kind, block), capacity};
+  otherwise.resize(capacity);
+  return otherwise;
+}
+
+void TrainingState::begin_from_seed() {
+  fill_from_seed();
+  step_ = 0;
+  sample_cursor_ = 0;
+  skipped_.clear();
+  stability_ = {};
+  loss_scale_ = first_loss_scale(workload_.train);
+}
+
+void TrainingState::fill_from_seed() {
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const auto capacity = static_cast<size_t>(geometry().block_capacity[b]);
+    std::vector<float> converted;
+    const std::span<float> values = host_part(StateKind::kParam, b, converted);
+    fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, padded_shard(b),
+                        values.data());
+    if (!converted.empty()) arena_.write(slot_, StateKind::kParam, b, 0, values);
+    const std::vector<float> zeros(capacity, 0.0F);
+    arena_.write(slot_, StateKind::kExpAvg, b, 0, zeros);
+    arena_.write(slot_, StateKind::kExpAvgSq, b, 0, zeros);
+  }
+}
+
+Outcome TrainingState::load(const std::string& checkpoint) {
+  const RunIdentity run = {.model = workload_.train.model,
+                           .blocks = blocks_,
+                           .data = data_,
+                           .seed = workload_.train.seed};
+  auto loader = CheckpointLoader::open(checkpoint);
+  if (!loader.ok()) {
+    Error error = loader.error();
+    // For the one who chose it, a checkpoint that is not there is as bad as a damaged one.
+    if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kDataLoss;
+    return error;
+  }
+  const Manifest& manifest = loader->manifest();
+  HP_TRY(check_resumable(manifest, run, checkpoint));
+  std::vector<float> converted;
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const ElementRange range =
+        shard_range(blocks_[b].numel, geometry().shard_index, geometry().shard_count);
+    for (const StateKind kind : kStateKinds) {
+      const std::span<float> shard = host_part(kind, b, converted);
+      const auto size = static_cast<size_t>(range.size());
+      std::fill(shard.begin() + range.size(), shard.end(), 0.0F);
+      if (size > 0) {
+        HP_TRY(loader->load_range(static_cast<int32_t>(b), kind, range, shard.first(size)));
+      }
+      if (shard.data() == converted.data()) arena_.write(slot_, kind, b, 0, shard);
+    }
+  }
+  step_ = manifest.step;
+  sample_cursor_ = manifest.sample_cursor;
+  skipped_ = manifest.skipped;
+  stability_ = manifest.stability;
+  // A job may change its precision when it resumes.
+  const bool scaled = workload_.train.precision == "fp16" && manifest.loss_scale.scale > 0;
+  loss_scale_ = scaled ? manifest.loss_scale : first_loss_scale(workload_.train);
+  if (!manifest.weights_only) note_inexact(manifest);  // else this is a beginning
+  return Ok{};
+}
+
+// The promise of bit-exactness holds while the same machine code adds in the same order.
+void TrainingState::note_inexact(const Manifest& loaded) {
+  if (!loaded.exact) {
+    inexact_reason_ = loaded.inexact_reason;
+  } else if (loaded.world_size != workload_.world_size) {
+    inexact_reason_ = "world size changed from " + std::to_string(loaded.world_size) + " to " +
+                      std::to_string(workload_.world_size) + " after step " +
+                      std::to_string(loaded.step);
+  } else {
+    for (const auto& [key, value] : environment_) {
+      const auto before = loaded.environment.find(key);
+      if (before != loaded.environment.end() && before->second == value) continue;
+      inexact_reason_ = key + " changed from " +
+                        (before == loaded.environment.end() ? "(not recorded)" : before->second) +
+                        " to " + value + " after step " + std::to_string(loaded.step);
+      break;
+    }
+  }
+  if (!inexact_reason_.empty() && workload_.rank == 0) {
+    log_warning("from here on not bit-exact with an undisturbed run: " + inexact_reason_);
+  }
+}
+
+WeightShards TrainingState::weight_shards() {
+  if (offloaded_) return offloaded_->weights(arena_);
+  WeightShards shards;
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    shards.push_back({.values = arena_.state(slot_, StateKind::kParam, b)});
+  }
+  return shards;
+}
+
+void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>& gradients,
+                          uint64_t next_cursor) {
+  const int target = (slot_ + 1) % geometry().slots;
+  arena_.device().after_downloads();
+  arena_.unseal(target);
+  if (offloaded_) {
+    offloaded_->step(arena_, adam, decay_, gradients);
+  } else {
+    update_in_arena(target, adam, gradients);
+  }
+  ++step_;
+  sample_cursor_ = next_cursor;
+  arena_.seal(target, step_, sample_cursor_, workload_.generation, loss_scale_);
+  slot_ = target;
+}
+
+void TrainingState::update_in_arena(int target, const AdamStep& adam,
+                                    const std::vector<const float*>& gradients) {
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const ElementRange shard = padded_shard(b);
+    const auto step_with = [&](auto moment, ElementRange part, bool decayed) {
+      const int64_t at = part.begin - shard.begin;
+      arena_.device().adamw(
+          adam, decayed, part.size(),
+          {arena_.state(slot_, StateKind::kParam, b) + at, moment(slot_, StateKind::kExpAvg) + at,
+           moment(slot_, StateKind::kExpAvgSq) + at, gradients[b] + at},
+          {arena_.state(target, StateKind::kParam, b) + at, moment(target, StateKind::kExpAvg) + at,
+           moment(target, StateKind::kExpAvgSq) + at});
+    };
+    for (const DecayRange& part : decay_[b]) {
+      if (geometry().moment_bytes == sizeof(float)) {
+        step_with([&](int slot, StateKind kind) { return arena_.state(slot, kind, b); }, part.range,
+                  part.decayed);
+      } else {
+        step_with([&](int slot, StateKind kind) { return arena_.bf16_state(slot, kind, b); },
+                  part.range, part.decayed);
+      }
+    }
+  }
+}
+
+void TrainingState::skip(const std::vector<SampleRange>& samples) {
+  skipped_.insert(skipped_.end(), samples.begin(), samples.end());
+  skipped_ = normalized(std::move(skipped_));
+}
+
+Outcome TrainingState::go_back(const std::string& checkpoint) {
+  const std::vector<SampleRange> skipped = skipped_;
+  const uint64_t skips = stability_.skips;
+  const uint64_t overflows = loss_scale_.overflows;
+  for (int slot = 0; slot < geometry().slots; ++slot) arena_.unseal(slot);
+  if (checkpoint.empty()) {
+    begin_from_seed();
+  } else {
+    HP_TRY(load(checkpoint));
+  }
+  skipped_.insert(skipped_.end(), skipped.begin(), skipped.end());
+  skipped_ = normalized(std::move(skipped_));
+  stability_.skips = skips;
+  loss_scale_.overflows = overflows;
+  seal_filled();
+  return Ok{};
+}
+
+Manifest TrainingState::manifest() const {
+  Manifest manifest;
+  manifest.step = step_;
+  manifest.generation = workload_.generation;
+  manifest.parent = workload_.parent_generation;
+  manifest.world_size = workload_.world_size;
+  manifest.sample_cursor = sample_cursor_;
+  manifest.skipped = skipped_;
+  manifest.stability = stability_;
+  manifest.loss_scale = loss_scale_;
+  manifest.data = data_;
+  manifest.seed = workload_.train.seed;
+  manifest.model = workload_.train.model;
+  manifest.environment = environment_;
+  manifest.exact = inexact_reason_.empty();
+  manifest.inexact_reason = inexact_reason_;
+  manifest.created_wall_ms = SystemClock().wall_ms();
+  manifest.blocks = blocks_;
+  return manifest;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training run is, beyond its configuration: this rank's parameters and moments in the state
+// arena, the completed step, the sample cursor and the skip list. Starts from the seed or from a
+// checkpoint of any world size; an optimizer step moves it to the other slot of the arena.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/workload.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/data/step_samples.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/parallel/block_layout.h"
+#include "trainer/parallel/mesh.h"
+#include "trainer/state/offloaded_state.h"
+#include "trainer/state/state_arena.h"
+
+namespace hpctl {
+
+class TrainingState {
+ public:
+  using Environment = std::map<std::string, std::string>;
+
+  // `arena_fd` as in StateArena::create, for the host's memory only; the device outlives it. A
+  // checkpoint that is missing or damaged gives kDataLoss (another one may do); one of another
+  // model, data or seed kInvalidArgument. `environment` is what bit-exactness depends on; a
+  // difference to the checkpoint's is noted as inexact.
+  static Result<TrainingState> create(int arena_fd, const Workload& workload,
+                                      const DataIdentity& data, const Environment& environment,
+                                      Device& device = host_device());
+
+  const std::vector<Block>& blocks() const { return blocks_; }
+  uint64_t step() const { return step_; }
+  uint64_t sample_cursor() const { return sample_cursor_; }
+  const std::vector<SampleRange>& skipped() const { return skipped_; }
+
+  // This rank's shard of each block's weights, for FullySharded. In the host's arena valid until
+  // the second apply() from now, elsewhere until the next.
+  WeightShards weight_shards();
+  // Of the newest sealed state, elements `range` of a block, which this rank must hold, as
+  // StateArena::begin_read; the copy is whole although apply() follows.
+  void begin_read_sealed(StateKind kind, size_t block, ElementRange range, std::byte* host) {
+    arena_.begin_read(slot_, kind, block, range.begin - padded_shard(block).begin, range.size(),
+                      host);
+  }
+  size_t element_bytes(StateKind kind) const { return arena_.element_bytes(kind); }
+  // Whose memory the state is in: the host's where it is offloaded.
+  Device& device() const { return arena_.device(); }
+  const ArenaGeometry& geometry() const { return arena_.geometry(); }
+  // This rank's range of a block, with the padding behind the block's end.
+  ElementRange padded_shard(size_t block) const;
+  // The part of a block's range that this rank writes to checkpoints: all of its shard, or, where
+  // replicas have the same one, its part of it. Empty for some ranks when the block is small.
+  ElementRange written(size_t block) const;
+
+  // One AdamW step with gradients[b] = block b's gradient shard; afterwards step() is one more.
+  void apply(const AdamStep& adam, const std::vector<const float*>& gradients,
+             uint64_t next_cursor);
+
+  // Numbers that the judgement of the next steps depends on; saved with the state.
+  StabilityRecord& stability() { return stability_; }
+  // Likewise; scale 0 where the run is not in fp16.
+  LossScaleRecord& loss_scale() { return loss_scale_; }
+  const LossScaleRecord& loss_scale() const { return loss_scale_; }
+  // Puts samples on the skip list: the cursor passes over them.
+  void skip(const std::vector<SampleRange>& samples);
+  // To an earlier state of this history: a checkpoint, or the seed (""). The skip list and the
+  // counts of skips and overflows stay. On an error the state is lost.
+  Outcome go_back(const std::string& checkpoint);
+
+  // A manifest of this state without files and shards.
+  Manifest manifest() const;
+
+ private:
+  TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
+                std::vector<Block> blocks);
+  static Result<StateArena> make_arena(int arena_fd, const ArenaGeometry& geometry,
+                                       const TrainSpec& train, Device& device);
+
+  // In host memory a block's part of the state itself, else `otherwise`, which must be written
+  // back.
+  std::span<float> host_part(StateKind kind, size_t block, std::vector<float>& otherwise);
+  void fill_from_seed();
+  void begin_from_seed();
+  Outcome load(const std::string& checkpoint);
+  void seal_filled();
+  void update_in_arena(int target, const AdamStep& adam,
+                       const std::vector<const float*>& gradients);
+  void note_inexact(const Manifest& loaded);
+
+  StateArena arena_;
+  Workload workload_;
+  Mesh mesh_;
+  std::vector<Block> blocks_;
+  std::vector<std::vector<DecayRange>> decay_;  // of this rank's shards
+  std::unique_ptr<OffloadedState> offloaded_;   // null = the state is where the device computes
+  DataIdentity data_;
+  Environment environment_;
+  int slot_ = 0;  // of the newest sealed state
+  uint64_t step_ = 0;
+  uint64_t sample_cursor_ = 0;
+  std::vector<SampleRange> skipped_;
+  StabilityRecord stability_;
+  LossScaleRecord loss_scale_;
+  std::string inexact_reason_;  // "" = bit-exact
+};
+
+}  // namespace hpctl
