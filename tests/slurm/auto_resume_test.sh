@@ -6,7 +6,7 @@
 set -euo pipefail
 # shellcheck source=tests/slurm/auto_resume_setup.sh
 . "$(dirname "$(realpath "$0")")/auto_resume_setup.sh" "$1" 2
-batch_proxies=$build/tests/plugins
+stand_ins=$build/tests/plugins
 
 # A task that writes down each of its lives; `FAILING TIMES HOW` ends rank FAILING so in its first
 # TIMES lives, while the others wait to be ended.
@@ -148,13 +148,13 @@ plugins "$plugin"
 
 # --- the plugins of others --------------------------------------------------------------------
 comm='cat /proc/$PPID/comm'
-plugins "$batch_proxies/spank_other_auto_resume.so" "$plugin"
+plugins "$stand_ins/spank_other_auto_resume.so" "$plugin"
 told=$(srun --auto-resume=1 -n1 sh -c "$comm" 2>&1)
 check_has "another owner has the option" "other plugin: auto-resume=1" "$told"
-check_has "explained" "--auto-resume belongs to $batch_proxies/spank_other_auto_resume.so" "$told"
+check_has "explained" "--auto-resume belongs to $stand_ins/spank_other_auto_resume.so" "$told"
 check_has "and left to it" "slurmstepd" "$told"
 check "--hpctl-resume is ours" hpagent-shim "$(srun -Q --hpctl-resume=1 -n1 sh -c "$comm")"
-plugins "$plugin" "$batch_proxies/spank_other_auto_resume.so"
+plugins "$plugin" "$stand_ins/spank_other_auto_resume.so"
 told=$(srun --auto-resume=1 -n1 sh -c "$comm" 2>&1)
 check_has "we have the option" "--auto-resume is hpctl's here" "$told"
 check_has "and use it" "hpagent-shim" "$told"
@@ -162,7 +162,7 @@ check_has "and use it" "hpagent-shim" "$told"
 root=$HPCTL_TEST_CLUSTER/root # shows nothing of the build directory
 mkdir -p "$root"/{bin,etc,usr,lib,lib64,proc,dev,tmp}
 touch "$root/etc/in-the-container"
-container="$batch_proxies/spank_container.so $root"
+container="$stand_ins/spank_container.so $root"
 # Rank 0 fails in its first life, when both have spoken.
 inside='cat /proc/$PPID/comm; ls /etc; touch '"$work"'/in.$HPCTL_GENERATION.$RANK
   [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0; [ "$RANK" = 0 ] || exec sleep 60

@@ -21,20 +21,20 @@ bundle=$work/made/hpctl-bundle.tar.gz
 tar -C "$work/made" -czf "$bundle" hpctl
 
 # Both compilers: what they are to write is there, and no more.
-mkdir "$work/batch_proxies"
-cat >"$work/batch_proxies/cc" <<'CC'
+mkdir "$work/stand_ins"
+cat >"$work/stand_ins/cc" <<'CC'
 #!/bin/sh
 while [ "$1" != -o ]; do shift; done
 echo compiled >"$2"
 chmod +x "$2"
 CC
-chmod +x "$work/batch_proxies/cc"
-cp "$work/batch_proxies/cc" "$work/batch_proxies/c++"
+chmod +x "$work/stand_ins/cc"
+cp "$work/stand_ins/cc" "$work/stand_ins/c++"
 
 step() { # step ROOT ARGUMENTS...: as a node's lifecycle script calls it
   local root=$1
   shift
-  HPCTL_ROOT=$root SLURM_CONF='' PATH=$work/batch_proxies:$PATH \
+  HPCTL_ROOT=$root SLURM_CONF='' PATH=$work/stand_ins:$PATH \
     outcome "$repo/deploy/hyperpod/install_hpctl.sh" "$@" --bundle "$bundle"
 }
 node() { # node NAME: a root with Slurm's headers and library
@@ -86,7 +86,7 @@ check "the line is there once" 1 "$(lines "$etc/plugstack.conf")"
 check "the version before stays for jobs" yes \
   "$([ -d "$root/opt/$old" ] && [ "$(readlink "$root/opt/hpctl")" != "$old" ] && echo yes)"
 : >"$root/opt/slurm/include/slurm/slurm_version.h"
-printf '#!/bin/sh\necho "no such header" >&2\nexit 1\n' >"$work/batch_proxies/cc"
+printf '#!/bin/sh\necho "no such header" >&2\nexit 1\n' >"$work/stand_ins/cc"
 was=$(tree "$root/opt")
 head -c 100 "$bundle" >"$work/cut.tar.gz"
 check_has "half a bundle" "cannot be unpacked" "$(bundle=$work/cut.tar.gz step "$root")"
@@ -95,7 +95,7 @@ told=$(bundle=$work/other.tar.gz step "$root")
 check_has "it does not compile: said" "do not compile" "$told"
 check_has "and a failure" "exit 1" "$told"
 check "that changes nothing" "$was" "$(tree "$root/opt")"
-cp "$work/batch_proxies/c++" "$work/batch_proxies/cc"
+cp "$work/stand_ins/c++" "$work/stand_ins/cc"
 step "$root" uninstall >/dev/null
 rmdir "$root/usr/local/bin" "$root/usr/local" "$root/usr"
 check "uninstalled: as before" "$before" "$(tree "$root")"

@@ -121,16 +121,16 @@ install_programs() {
 }
 
 install_tests() {
-  local there=$root$build/tests program batch_proxy
+  local there=$root$build/tests program plugin
   mkdir -p "$there"/{plugins,slurm}
   cp "$build/tests/slurm/CTestTestfile.cmake" "$there/slurm/"
   for program in "$build"/tests/{hpslurm_test,slurm_*_test}; do
     strip -o "$there/$(basename "$program")" "$program"
     patchelf --force-rpath --set-rpath /opt/hpctl/lib "$there/$(basename "$program")"
   done
-  for batch_proxy in container other_auto_resume; do
-    inside cc -std=gnu11 -O2 -fPIC -shared "$repo/tests/slurm/plugins/$batch_proxy.c" \
-      -o "$build/tests/plugins/spank_$batch_proxy.so"
+  for plugin in container other_auto_resume; do
+    inside cc -std=gnu11 -O2 -fPIC -shared "$repo/tests/slurm/plugins/$plugin.c" \
+      -o "$build/tests/plugins/spank_$plugin.so"
   done
 }
 
