@@ -259,7 +259,7 @@ class Script {
     e.outcome = kOutcomes.at(words.at(4));
     e.resumed_step = e.step - (e.outcome == BadStepOutcome::kRolledBack ? 5 : 1);
     e.samples = e.outcome <= BadStepOutcome::kRolledBack ? 16 : 0;
-    e.reason = words[3] + " is unfit";
+    e.reason = words[3] + " is bad";
     if (words.size() > 5 && words[5] == "same") e.verdict = BadStepVerdict::kSameResult;
     if (words.size() > 6 && words[5] == "other") {
       e.verdict = BadStepVerdict::kOtherResult;
