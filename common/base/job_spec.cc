@@ -36,6 +36,20 @@ void check_checkpoint(const CheckpointSpec& c, SpecChecks& checks) {
   }
 }
 
+// Without a checkpoint so far back, a rollback would stop short of what it is to leave behind.
+void check_rollback(const StabilitySpec& s, const CheckpointSpec& c, SpecChecks& checks) {
+  if (s.policy != "rollback" || c.keep_every > 0 || c.keep < 1 || c.every_steps < 0) return;
+  // The product itself may be too large.
+  const int64_t needed = s.rollback_steps / c.keep + (s.rollback_steps % c.keep != 0 ? 1 : 0);
+  if (c.every_steps >= needed) return;
+  checks.fail(
+      "workload.train.stability.rollback_steps",
+      "expected at most checkpoint.keep x checkpoint.every_steps (" + std::to_string(c.keep) +
+          " x " + std::to_string(c.every_steps) + " = " + std::to_string(c.keep * c.every_steps) +
+          "), since older checkpoints are gone; " + "found " + std::to_string(s.rollback_steps) +
+          "; raise checkpoint.keep or every_steps, give checkpoint.keep_every, or lower it");
+}
+
 void check_on_node_loss(const std::vector<std::string>& actions, SpecChecks& checks) {
   const std::string key = "recovery.on_node_loss";
   if (actions.empty()) {
@@ -210,6 +224,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
     check_train(*spec.train, nodes && workers ? spec.world_size() : 0, checks);
   }
   check_checkpoint(spec.checkpoint, checks);
+  if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
   check_slurm(spec.slurm, checks);
   check_around(spec, checks);

@@ -244,7 +244,8 @@ constexpr JobYamlKey kKeys[] = {
      "A spike is also what exceeds this many times the median; 0 = off.",
      HP_READ(train->stability.factor)},
     {"workload.train.stability.rollback_steps", kValue, "integer", "100", "1 to 2^40",
-     "rollback: at least so far back, to a checkpoint or to where the workers started.",
+     "rollback: at least so far back, to a checkpoint or to where the workers started. At most "
+     "checkpoint.keep x checkpoint.every_steps, unless checkpoint.keep_every is given.",
      HP_READ(train->stability.rollback_steps)},
     {"workload.train.stability.skip_steps", kValue, "integer", "0", "0 to 1000000",
      "rollback: batches left out in addition, those that follow.",

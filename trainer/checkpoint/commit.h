@@ -31,14 +31,17 @@ struct RetentionReport {
 
 // Keeps the newest `keep` (>= 1) checkpoints that are valid by lineage, and those whose step is a
 // multiple of `keep_every` (0 = none), and deletes, manifest first: other valid ones, checkpoints
-// of a history that was given up, and partial saves of older generations. Checkpoints recorded as
-// damaged stay for inspection. Only the newest generation deletes: when the lineage has a newer one
-// than `generation`, nothing happens. The newest valid checkpoint is never deleted.
+// of a history that was given up or undone, and partial saves of older generations. Checkpoints
+// recorded as damaged stay for inspection. Only the newest generation deletes: when the lineage has
+// a newer one than `generation`, nothing happens. The newest valid checkpoint is never deleted.
 Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
                                     uint64_t generation, int64_t keep_every = 0);
 
-// Removes this generation's own checkpoints behind `step`, newest first: their history was undone
-// by going back. An error when the lineage has a newer generation.
+// Takes this generation's own checkpoints behind `step` out of the history, newest first, since it
+// was undone by going back: step-N.gG becomes undone-step-N.gG, which nobody resumes from. They
+// are deleted by keep_newest() after the next commit, not before: until then the state that
+// training went back to may be the only other one. An error when the lineage has a newer
+// generation.
 Outcome undo_checkpoints(const std::string& checkpoint_dir, uint64_t generation, uint64_t step);
 
 }  // namespace hpctl

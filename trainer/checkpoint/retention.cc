@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "common/base/failpoint.h"
@@ -18,6 +19,8 @@
 
 namespace hpctl {
 namespace {
+
+constexpr const char* kUndone = "undone-";  // before the name of a checkpoint
 
 std::string superseded(const std::vector<GenerationRecord>& records, uint64_t generation) {
   if (records.empty() || records.back().generation <= generation) return "";
@@ -66,6 +69,9 @@ Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64
   }
   std::vector<std::string> result;
   for (const CheckpointRef& ref : doomed) result.push_back(ref.name());
+  for (const std::string& name : names) {
+    if (name.starts_with(kUndone)) result.push_back(name);
+  }
   return result;
 }
 
@@ -97,9 +103,14 @@ Outcome undo_checkpoints(const std::string& checkpoint_dir, uint64_t generation,
     HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
     const std::string newer = superseded(records, generation);
     if (!newer.empty()) return Error{ErrorCode::kUnavailable, "cannot go back: " + newer};
-    HP_TRY(delete_checkpoint(checkpoint_dir, ref.name()));
+    const std::string from = checkpoint_dir + "/" + ref.name();
+    const std::string to = checkpoint_dir + "/" + kUndone + ref.name();
+    HP_TRY(remove_tree(to));  // of an earlier rollback, which retention could not remove
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      return with_disk_remedy(errno_error("cannot rename " + from + " to " + to));
+    }
   }
-  return Ok{};
+  return sync_directory(checkpoint_dir);
 }
 
 }  // namespace hpctl

@@ -137,10 +137,16 @@ Outcome TrainLoop::go_back() {
     return Error{ErrorCode::kFailedPrecondition, texts[0].substr(1)};
   }
   HP_TRY(state_->go_back(texts[0].substr(1)));
+  // What is newer stays as it is until every rank has read all of its part.
+  HP_TRY(comms_->world().barrier());
   if (workload_.rank == 0) {
+    if (state_->step() > target) {
+      log_warning("went back to step " + std::to_string(state_->step()) + ", not to " +
+                  std::to_string(target) + ": the oldest checkpoint left; raise checkpoint.keep");
+    }
     HP_TRY(undo_checkpoints(workload_.checkpoint_dir, workload_.generation, state_->step()));
   }
-  // Nobody writes a checkpoint of a name that is about to be deleted.
+  // Nobody writes a checkpoint of a name that is about to be taken away.
   HP_TRY(comms_->world().barrier());
   saver_->forget_after(state_->step());
   return Ok{};

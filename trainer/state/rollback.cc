@@ -21,9 +21,15 @@ Result<std::string> rollback_source(const Workload& workload, uint64_t target) {
     return workload.checkpoint_dir + "/" + ref.name();
   };
   if (best) return path(*best);
-  if (workload.resume_checkpoint.empty()) return std::string();
-  if (path_exists(workload.resume_checkpoint + "/manifest.json")) return workload.resume_checkpoint;
-  if (oldest) return path(*oldest);
+  const bool from_seed = workload.resume_checkpoint.empty();
+  const bool start = !from_seed && path_exists(workload.resume_checkpoint + "/manifest.json");
+  // All of this generation's own lie behind the target, and the start lies before them.
+  const auto start_is_nearer = [&] {
+    const uint64_t first = workload.start_step;
+    return first >= target || target - first <= oldest->step - target;
+  };
+  if (oldest && !(start && start_is_nearer())) return path(*oldest);
+  if (start || from_seed) return workload.resume_checkpoint;
   return Error{ErrorCode::kFailedPrecondition,
                "cannot go back to step " + std::to_string(target) +
                    ": no checkpoint of this run is left; keep more (checkpoint.keep) or save more "

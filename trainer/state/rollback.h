@@ -3,8 +3,10 @@
 //
 // A generation's checkpoints count from its start step on (docs/formats.md, "Validity is lineage"),
 // so it never goes back behind the state it started from. Its own checkpoints behind the target
-// belong to a history that is undone and are deleted before training goes on; a crash in between
-// leaves a history that comes to the same decision again.
+// belong to a history that is undone: once every rank has read the state to go on from, they get
+// other names, and they are deleted when a new checkpoint is durable (undo_checkpoints() and
+// keep_newest() in trainer/checkpoint/commit.h). A crash in between leaves a history that comes to
+// the same decision again.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +17,10 @@
 
 namespace hpctl {
 
-// The newest state that is at most at step `target`: path of a checkpoint of this generation, or
-// what the generation started from ("" = the seed); if that was deleted, the generation's oldest
-// checkpoint. kFailedPrecondition when nothing is left. Rank 0 asks, all do the same.
+// Path of this generation's newest checkpoint that is at most at step `target`. Without one the
+// nearer to the target of its oldest checkpoint and the checkpoint it started from: with few kept,
+// the latter may be most of a run away. "" = the seed, only where it started there and no
+// checkpoint is left. kFailedPrecondition when nothing is left. Rank 0 asks, all do the same.
 Result<std::string> rollback_source(const Workload& workload, uint64_t target);
 
 }  // namespace hpctl

@@ -168,6 +168,27 @@ TEST(Retention, OnlyTheNewestGenerationDeletes) {
   EXPECT_EQ(checkpoints_in(dir).size(), 2U);
 }
 
+// The state that training went back to may be the only other one: nothing goes before the next is
+// durable, and nothing of the undone history is resumed from meanwhile.
+TEST(Retention, UndoneCheckpointsGoWithTheNextCommit) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  for (const uint64_t step : {10, 20, 30}) save(dir, step, 1);
+  ASSERT_TRUE(undo_checkpoints(dir.path(), 1, 10).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-10.g1"));
+  EXPECT_EQ(list_directory(dir.path()).value(),
+            (std::vector<std::string>{"generations", "step-10.g1", "undone-step-20.g1",
+                                      "undone-step-30.g1"}));
+  const auto whole = verify_checkpoint(dir / "undone-step-30.g1");
+  EXPECT_TRUE(whole.ok() && whole->problems.empty());
+  save(dir, 20, 1);
+  ASSERT_TRUE(undo_checkpoints(dir.path(), 1, 10).ok()) << "the same name again";
+  save(dir, 20, 1);
+  ASSERT_TRUE(keep_newest(dir.path(), 3, 1).ok());
+  EXPECT_EQ(list_directory(dir.path()).value(),
+            (std::vector<std::string>{"generations", "step-10.g1", "step-20.g1"}));
+}
+
 TEST(Retention, PartialSavesOfOlderGenerationsGoOwnOnesStay) {
   const TemporaryDirectory dir;
   record(dir, 1, 0);

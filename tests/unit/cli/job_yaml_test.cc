@@ -245,6 +245,20 @@ TEST(JobYaml, BlendsAndSplits) {
               testing::HasSubstr("data.split: this key is required"));
 }
 
+TEST(JobYaml, RefusesARollbackBehindTheOldestCheckpoint) {
+  const auto with = [](const std::string& checkpoint, int rollback_steps) {
+    return std::string(kMinimal) +
+           "    stability: {policy: rollback, rollback_steps: " + std::to_string(rollback_steps) +
+           "}\ncheckpoint: {" + checkpoint + "}\n";
+  };
+  EXPECT_EQ(problems_of(with("keep: 3, every_steps: 10", 30)), "");
+  EXPECT_THAT(problems_of(with("keep: 3, every_steps: 10", 31)),
+              testing::HasSubstr("stability.rollback_steps: expected at most checkpoint.keep x "
+                                 "checkpoint.every_steps (3 x 10 = 30)"));
+  EXPECT_NE(problems_of(with("every_steps: 0", 100)), "");
+  EXPECT_EQ(problems_of(with("keep: 3, every_steps: 10, keep_every: 50", 31)), "");
+}
+
 TEST(JobYaml, ReportsUnreadableFiles) {
   EXPECT_THAT(load_job_yaml("/nonexistent/j.yaml").problems.at(0).message,
               testing::HasSubstr("No such file"));

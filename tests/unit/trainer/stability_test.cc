@@ -9,10 +9,13 @@
 #include <fstream>
 #include <limits>
 
+#include "common/base/file.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
 #include "trainer/data/sample_order.h"
 #include "trainer/optim/stability.h"
+#include "trainer/state/rollback.h"
 
 namespace hpctl {
 namespace {
@@ -161,13 +164,78 @@ TEST(BadSteps, RollBackToACheckpoint) {
 
 TEST(BadSteps, RollBackToTheSeedWhenThereIsNothingElse) {
   Job job(1);
-  job.workload.checkpoint.every_steps = 0;
+  job.workload.checkpoint.every_steps = 20;
   job.workload.train.stability.policy = "rollback";
   job.in_child = fifth_loss_is_wrong;
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   EXPECT_EQ(manifest_of(job, "step-8.g1").skipped, (std::vector<SampleRange>{{16, 20}}));
   EXPECT_EQ(job.metrics().size(), 4U + 8U);
   expect_exact_ledger(job);
+}
+
+// The only checkpoint left is less than rollback_steps away.
+TEST(BadSteps, RollBackToTheOldestCheckpointRatherThanToTheSeed) {
+  Job job(2);
+  job.workload.checkpoint.every_steps = 2;
+  job.workload.checkpoint.keep = 1;
+  job.workload.train.stability.policy = "rollback";
+  job.workload.train.stability.rollback_steps = 2;
+  job.in_child = seventh_loss_is_wrong;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  ASSERT_EQ(told(job).size(), 1U);
+  EXPECT_GT(told(job).front().resumed_step, 0U);
+  EXPECT_LT(job.metrics().size(), 6U + 8U) << "not from the seed";
+  EXPECT_THAT(list_directory(job.workload.checkpoint_dir).value(),
+              Each(::testing::Not(::testing::StartsWith("undone-"))));
+  expect_exact_ledger(job);
+}
+
+class RollbackSource : public ::testing::Test {
+ protected:
+  RollbackSource() {
+    workload_.checkpoint_dir = dir_ / "checkpoints";
+    workload_.generation = 2;
+  }
+  std::string add(const std::string& name) {
+    const std::string path = workload_.checkpoint_dir + "/" + name;
+    EXPECT_TRUE(make_directories(path).ok());
+    EXPECT_TRUE(write_file_atomic(path + "/manifest.json", "{}").ok());
+    return path;
+  }
+  void start_from(const std::string& name, uint64_t step) {
+    workload_.resume_checkpoint = add(name);
+    workload_.start_step = step;
+  }
+  std::string source(uint64_t target) const {
+    const auto found = rollback_source(workload_, target);
+    return found.ok() ? found->substr(found->rfind('/') + 1) : found.error().message;
+  }
+
+  TemporaryDirectory dir_;
+  Workload workload_;
+};
+
+TEST_F(RollbackSource, IsTheSeedOnlyWhenNothingElseIsLeft) {
+  EXPECT_EQ(source(900), "");
+  add("step-1000.g1");
+  EXPECT_EQ(source(900), "") << "of another generation";
+  add("step-1000.g2");
+  add("step-1010.g2");
+  EXPECT_EQ(source(900), "step-1000.g2");
+  EXPECT_EQ(source(1009), "step-1000.g2");
+  EXPECT_EQ(source(1010), "step-1010.g2");
+}
+
+TEST_F(RollbackSource, IsTheStartOnlyWhereThatIsNearer) {
+  start_from("step-800.g1", 800);
+  EXPECT_EQ(source(700), "step-800.g1");
+  add("step-49980.g2");
+  add("step-49990.g2");
+  EXPECT_EQ(source(49900), "step-49980.g2") << "not 49,100 steps back";
+  EXPECT_EQ(source(900), "step-800.g1");
+  EXPECT_EQ(source(700), "step-800.g1");
+  ASSERT_TRUE(remove_tree(workload_.resume_checkpoint).ok());
+  EXPECT_EQ(source(900), "step-49980.g2");
 }
 
 TEST(BadSteps, StopWithAReason) {
