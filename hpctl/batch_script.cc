@@ -9,8 +9,6 @@
 namespace hpctl {
 namespace {
 
-constexpr uint32_t kWarningSeconds = 60;  // before the time limit
-
 constexpr const char* kScriptBody = R"sh(
 say() { echo "$(date -u +%H:%M:%SZ) hpctl: $*"; }
 # refuse STATUS WORDS: 2 = the job cannot run as it was described, 93 = do not requeue. hpctl tells
@@ -145,11 +143,30 @@ exit "$verdict"
 
 uint32_t as_count(int64_t n) { return static_cast<uint32_t>(n); }
 
+// `text` as one word of a shell command.
+std::string shell_quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+// sbatch reads quotes as the shell does; without them a # would begin a comment.
+std::string directive(const std::string& option) {
+  const bool plain = option.find_first_of(" '\"\\#") == std::string::npos;
+  return "#SBATCH " + (plain ? option : shell_quoted(option)) + "\n";
+}
+
 // The options of sbatch that ask for the same; the script can be submitted by hand with them.
 std::string directives(const SlurmSubmission& s) {
   std::string text;
   const auto add = [&](const std::string& option, const std::string& value) {
-    text += "#SBATCH --" + option + (value.empty() ? "" : "=" + value) + "\n";
+    text += directive("--" + option + (value.empty() ? "" : "=" + value));
   };
   const auto add_if = [&](const char* option, const std::string& value) {
     if (!value.empty()) add(option, value);
@@ -177,20 +194,8 @@ std::string directives(const SlurmSubmission& s) {
   add("signal", "B:TERM@" + std::to_string(s.warning_seconds));
   if (s.requeue) add("requeue", "");
   if (s.no_kill) add("no-kill", "");
+  for (const std::string& option : s.options) text += directive(option);
   return text;
-}
-
-// `text` as one word of a shell command.
-std::string shell_quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
 }
 
 std::string checkpoint_directory(const JobSpec& spec, const BatchSettings& settings) {
@@ -226,7 +231,7 @@ SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& setti
   const SlurmSpec& slurm = spec.slurm;
   SlurmSubmission s;
   s.name = spec.name;
-  s.comment = settings.directory.name();
+  s.comment = settings.directory.name() + (slurm.comment.empty() ? "" : " " + slurm.comment);
   s.work_dir = settings.directory.path;
   s.output = settings.directory.path + "/slurm-%j.out";
   s.partition = slurm.partition;
@@ -238,13 +243,15 @@ SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& setti
   s.nodelist = slurm.nodelist;
   s.exclude = slurm.exclude;
   s.nodes_min = as_count(spec.all_nodes());
-  s.cpus_per_task = slurm.exclusive ? 0 : as_count(spec.workers_per_node);
+  const int64_t cpus = slurm.cpus_per_task == 0 && !slurm.exclusive ? 1 : slurm.cpus_per_task;
+  s.cpus_per_task = as_count(cpus * spec.workers_per_node);
   s.time_minutes = as_count(slurm.time_minutes);
   s.exclusive = slurm.exclusive;
   s.all_memory = slurm.mem_mb == 0 || (slurm.mem_mb < 0 && slurm.exclusive);
   s.memory_mb = slurm.mem_mb > 0 ? static_cast<uint64_t>(slurm.mem_mb) : 0;
   s.warning_signal = SIGTERM;
-  s.warning_seconds = kWarningSeconds;
+  s.warning_seconds = as_count(slurm.warning_seconds);
+  s.options = sbatch_options(slurm);
   s.script = batch_script(s, spec, settings);
   return s;
 }

@@ -102,6 +102,8 @@ std::string asked_for(const SlurmSpec& slurm) {
   add("reservation", slurm.reservation);
   add("nodelist", slurm.nodelist);
   add("exclude", slurm.exclude);
+  for (const std::string& option : sbatch_options(slurm))
+    text += (text.empty() ? "" : ", ") + option;
   if (slurm.mem_mb > 0) add("mem", std::to_string(slurm.mem_mb) + "M");
   return text.empty() ? "" : " (slurm: " + text + ")";
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl submit: from a job file to a running job.
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -9,6 +11,7 @@
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
 #include "hpctl/prepare_at_submit.h"
+#include "hpctl/slurm_environment.h"
 #include "hpctl/submit_checks.h"
 #include "hpctl/submit_to_slurm.h"
 #include "hpctl/verbs.h"
@@ -52,6 +55,10 @@ Where HPCTL_CLUSTER=HOST:PORT (or that line in /etc/hpctl/cluster.conf) names a 
 it runs the job's controller; where that one does not answer, or HPCTL_CLUSTER is empty, it runs on
 the job's first node.
 
+SBATCH_ACCOUNT, _CONSTRAINT, _GRES, _PARTITION, _QOS, _RESERVATION and _TIMELIMIT count where the job
+file leaves out the key of that name; other SBATCH_* variables that would change a job are refused,
+and so is a submission from inside a Slurm job (SLURM_JOB_ID).
+
 Exit codes: 0 submitted (with --wait: finished), 1 not accepted (with --wait: failed or cancelled),
 2 bad job file, 3 no controller or scheduler answers, 130 interrupted while waiting
 )";
@@ -79,6 +86,20 @@ Result<std::string> choose_cluster(const Terminal& terminal) {
   HP_TRY_ASSIGN(const Placement placement, place_controller());
   if (!placement.notice.empty()) terminal.err << "hpctl: " << placement.notice << std::endl;
   return placement.cluster;
+}
+
+// Aloud: what this shell says changes the job.
+Outcome take_environment(const Terminal& terminal, JobSpec& spec) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  HP_TRY_ASSIGN(const auto notices, take_slurm_environment(variables, spec.slurm));
+  for (const std::string& notice : notices) terminal.err << "hpctl: " << notice << std::endl;
+  // A value of the environment is checked as one of the job file.
+  if (const auto problems = find_problems(spec); !problems.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 problems.front().key + ": " + problems.front().message};
+  }
+  return Ok{};
 }
 
 // A person at a prompt is told soon; who waits for the job's end can wait for Slurm too.
@@ -172,6 +193,11 @@ int run(Invocation& invocation) {
   const bool local = invocation.has("--local");
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
+  if (!local) {
+    if (const auto taken = take_environment(terminal, spec); !taken.ok()) {
+      return report(terminal, taken.error());
+    }
+  }
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
     return report(terminal, ours.error());

@@ -88,43 +88,6 @@ void check_recovery(const RecoverySpec& r, SpecChecks& checks) {
   check_on_node_loss(r.on_node_loss, checks);
 }
 
-// Ends up in command lines and in Slurm's request: one line without control characters.
-bool is_one_line(const std::string& text) {
-  return text.find_first_of("\n\r\t") == std::string::npos;
-}
-
-void check_slurm(const SlurmSpec& s, SpecChecks& checks) {
-  const auto word = [&](const char* key, const std::string& text) {
-    if (is_one_line(text) && text.find(' ') == std::string::npos && text.size() <= 4096) return;
-    checks.fail(std::string("slurm.") + key, "expected one word; found \"" + text + "\"");
-  };
-  word("partition", s.partition);
-  word("account", s.account);
-  word("qos", s.qos);
-  checks.range("slurm.time", s.time_minutes, 0, kMaxDurationMs / 60'000);
-  word("gres", s.gres);
-  word("constraint", s.constraint);
-  word("reservation", s.reservation);
-  word("nodelist", s.nodelist);
-  word("exclude", s.exclude);
-  checks.range("slurm.mem", s.mem_mb, -1, int64_t{1} << 40);
-  if (!is_one_line(s.container.image)) {
-    checks.fail("slurm.container.image", "expected a path or an image name on one line");
-  }
-  for (const std::string& mount : s.container.mounts) {
-    const bool good = !mount.empty() && mount[0] == '/' && is_one_line(mount) &&
-                      mount.find(',') == std::string::npos;
-    if (good) continue;
-    checks.fail("slurm.container.mounts",
-                "expected absolute paths /SOURCE[:/TARGET[:FLAGS]] without commas; found \"" +
-                    mount + "\"");
-    break;
-  }
-  if (s.container.image.empty() && !s.container.mounts.empty()) {
-    checks.fail("slurm.container.image", "expected an image, since mounts are given");
-  }
-}
-
 void check_around(const JobSpec& spec, SpecChecks& checks) {
   checks.one_of("env.kind", spec.environment.kind, {"auto", "venv", "uv", "container", "none"});
   const int64_t timeout = spec.hooks.timeout_ms;
@@ -227,6 +190,9 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
   check_slurm(spec.slurm, checks);
+  if (workers && spec.slurm.cpus_per_task * spec.workers_per_node > 65'535) {
+    checks.fail("slurm.cpus_per_task", "expected at most 65535 on a node, times workers_per_node");
+  }
   check_around(spec, checks);
   return checks.take();
 }

@@ -59,7 +59,23 @@ struct SlurmSpec {
   // MiB per node; 0 = all; -1 = all with exclusive, else the cluster's default.
   int64_t mem_mb = -1;
   ContainerSpec container;
+  int64_t cpus_per_task = 0;  // of each worker; 0 = one without exclusive, else not asked for
+  // How long before the time limit the job is told to end (slurm.signal: B:TERM@SECONDS).
+  int64_t warning_seconds = 60;
+  // As sbatch takes them, by the option of the same name.
+  std::string dependency;
+  std::string begin;
+  std::string mail_user;
+  std::string mail_type;
+  std::string licenses;
+  int64_t nice = 0;
+  std::string comment;             // added to hpctl's own
+  std::vector<std::string> extra;  // further options of sbatch, "--NAME[=VALUE]"
 };
+
+// Slurm's own options of a job, as sbatch takes them: dependency, begin, mail, nice, licenses, then
+// extra.
+std::vector<std::string> sbatch_options(const SlurmSpec& slurm);
 
 // How the program of workload.command is run (env.kind and env.path). `auto` is replaced when the
 // job is submitted (common/rpc/python_environment.h).

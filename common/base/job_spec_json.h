@@ -44,7 +44,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, wind
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ContainerSpec, image, mounts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmSpec, partition, account, qos, time_minutes,
                                                 exclusive, gres, constraint, reservation, nodelist,
-                                                exclude, mem_mb, container)
+                                                exclude, mem_mb, container, cpus_per_task,
+                                                warning_seconds, dependency, begin, mail_user,
+                                                mail_type, licenses, nice, comment, extra)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EnvironmentSpec, kind, path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HooksSpec, pre, post, timeout_ms)

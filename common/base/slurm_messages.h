@@ -44,6 +44,9 @@ struct SlurmSubmission {
   uint32_t warning_seconds = 0;
   bool requeue = true;
   bool no_kill = true;  // the allocation survives the loss of a node
+  // Further options, as sbatch takes them. Where there are any the script is given to sbatch, which
+  // reads what is asked for from the #SBATCH lines of the script.
+  std::vector<std::string> options;
 };
 
 struct SlurmJob {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranges written here are for people; find_problems() in common/base/job_spec.cc enforces them.
 #include "common/rpc/job_yaml_keys.h"
+
+#include <charconv>
+
 #include "common/base/join.h"
 
 namespace hpctl {
@@ -45,6 +48,22 @@ void read_memory_or_auto(YamlValue& value, JobSpec& spec) {
   } else {
     value.read_memory(spec.slurm.mem_mb);
   }
+}
+
+// "[B:]TERM@SECONDS": what hpctl does at the limit begins with SIGTERM to the batch script.
+void read_signal(YamlValue& value, JobSpec& spec) {
+  std::string text;
+  value.read(text);
+  std::string_view rest = text;
+  if (rest.starts_with("B:")) rest.remove_prefix(2);
+  const bool known = rest.starts_with("TERM@") || rest.starts_with("15@");
+  rest.remove_prefix(known ? rest.find('@') + 1 : 0);
+  const char* end = rest.data() + rest.size();
+  const auto parsed = std::from_chars(rest.data(), end, spec.slurm.warning_seconds);
+  if (known && parsed.ec == std::errc() && parsed.ptr == end) return;
+  value.fail_expected(
+      "B:TERM@SECONDS (hpctl ends a job in order on SIGTERM to its batch script; "
+      "no other signal can be asked for)");
 }
 
 void read_image(YamlValue& value, JobSpec& spec) {
@@ -102,12 +121,16 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"slurm.qos", kValue, "text", "", "", "Quality of service.", HP_READ(slurm.qos)},
     {"slurm.time", kValue, "time limit", "0", "0 to 365d",
      "Time limit as sbatch takes it, minutes or D-HH:MM:SS, or a duration such as 7d. 0: the "
-     "partition's default. A minute before the limit the job is ended in order (SIGTERM first).",
+     "partition's default. A minute before the limit (see signal) the job is ended in order "
+     "(SIGTERM first).",
      [](YamlValue& v, JobSpec& s) { v.read_time_limit(s.slurm.time_minutes); }},
     {"slurm.exclusive", kValue, "true or false", "true", "",
      "Whole nodes, shared with no other job.", HP_READ(slurm.exclusive)},
     {"slurm.gres", kValue, "text", "", "", "Generic resources of each node, such as gpu:8.",
      HP_READ(slurm.gres)},
+    {"slurm.cpus_per_task", kValue, "integer", "0", "0 to 65535",
+     "CPUs of each worker: a node is asked for this times workers_per_node. 0: one for each worker "
+     "where exclusive is false, else whatever the nodes have.", HP_READ(slurm.cpus_per_task)},
     {"slurm.constraint", kValue, "text", "", "", "Node features that are required.",
      HP_READ(slurm.constraint)},
     {"slurm.reservation", kValue, "text", "", "", "Reservation to run in.",
@@ -120,6 +143,30 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"slurm.mem", kValue, "memory or auto", "auto", "",
      "Memory of each node, in MiB or with K, M, G or T; 0 = all of it. `auto`: all with exclusive, "
      "else the cluster's default.", read_memory_or_auto},
+    {"slurm.dependency", kValue, "text", "", "",
+     "As sbatch --dependency takes it, such as afterok:123.", HP_READ(slurm.dependency)},
+    {"slurm.begin", kValue, "text", "", "",
+     "Not before this time, as sbatch --begin takes it: 2026-01-20T12:34:00, 16:00, now+1hour.",
+     HP_READ(slurm.begin)},
+    {"slurm.mail_user", kValue, "text", "", "", "Who gets Slurm's mails. Default: the user.",
+     HP_READ(slurm.mail_user)},
+    {"slurm.mail_type", kValue, "text or list", "", "",
+     "When Slurm sends a mail, as sbatch --mail-type takes it: BEGIN, END, FAIL, REQUEUE, ALL.",
+     [](YamlValue& v, JobSpec& s) { read_joined(v, s.slurm.mail_type); }},
+    {"slurm.nice", kValue, "integer", "0", "+-2147483645",
+     "Lowers the job's priority; below 0, for operators only, raises it.", HP_READ(slurm.nice)},
+    {"slurm.licenses", kValue, "text or list", "", "", "Licenses, as sbatch --licenses takes them.",
+     [](YamlValue& v, JobSpec& s) { read_joined(v, s.slurm.licenses); }},
+    {"slurm.comment", kValue, "text", "", "",
+     "Follows hpctl's own words in the comment that Slurm keeps of the job.",
+     HP_READ(slurm.comment)},
+    {"slurm.signal", kValue, "text", "B:TERM@60", "[B:]TERM@30 to [B:]TERM@65535",
+     "How many seconds before the time limit the job is told to end, which it does in order. No "
+     "other signal can be asked for.", read_signal},
+    {"slurm.extra", kValue, "text or list", "", "--NAME[=VALUE], at most 64",
+     "Further options of sbatch, such as --wckey=x. Those that hpctl sets itself, and those that "
+     "have a key of their own, are refused by name.",
+     [](YamlValue& v, JobSpec& s) { v.read_texts(s.slurm.extra); }},
     {"slurm.container", kSection, "section with image", "", "",
      "Run in a container, by the Pyxis plugin of the cluster.", nullptr},
     {"slurm.container.image", kValue, "text", "", "",

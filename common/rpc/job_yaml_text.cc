@@ -14,6 +14,12 @@ using YAML::EndMap;
 using YAML::Key;
 using YAML::Value;
 
+void put_texts(YAML::Emitter& out, const char* key, const std::vector<std::string>& texts) {
+  out << Key << key << Value << YAML::Flow << YAML::BeginSeq;
+  for (const std::string& text : texts) out << YAML::DoubleQuoted << text;
+  out << YAML::EndSeq;
+}
+
 void put_slurm(YAML::Emitter& out, const SlurmSpec& s) {
   out << Key << "slurm" << Value << BeginMap;
   put(out, "partition", s.partition);
@@ -22,16 +28,25 @@ void put_slurm(YAML::Emitter& out, const SlurmSpec& s) {
   put(out, "time", s.time_minutes == 0 ? "0" : format_time_limit(s.time_minutes));
   put(out, "exclusive", s.exclusive);
   put(out, "gres", s.gres);
+  put(out, "cpus_per_task", s.cpus_per_task);
   put(out, "constraint", s.constraint);
   put(out, "reservation", s.reservation);
   put(out, "nodelist", s.nodelist);
   put(out, "exclude", s.exclude);
   put(out, "mem", s.mem_mb < 0 ? std::string("auto") : std::to_string(s.mem_mb));
+  put(out, "dependency", s.dependency);
+  put(out, "begin", s.begin);
+  put(out, "mail_user", s.mail_user);
+  put(out, "mail_type", s.mail_type);
+  put(out, "nice", s.nice);
+  put(out, "licenses", s.licenses);
+  put(out, "comment", s.comment);
+  put(out, "signal", "B:TERM@" + std::to_string(s.warning_seconds));
+  put_texts(out, "extra", s.extra);
   out << Key << "container" << Value << BeginMap;
   put(out, "image", s.container.image);
-  out << Key << "mounts" << Value << YAML::Flow << YAML::BeginSeq;
-  for (const std::string& mount : s.container.mounts) out << YAML::DoubleQuoted << mount;
-  out << YAML::EndSeq << EndMap << EndMap;
+  put_texts(out, "mounts", s.container.mounts);
+  out << EndMap << EndMap;
 }
 
 void put_checkpoint(YAML::Emitter& out, const CheckpointSpec& c) {
@@ -56,12 +71,6 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
   out << Key << "on_node_loss" << Value << YAML::Flow << YAML::BeginSeq;
   for (const std::string& action : r.on_node_loss) out << action;
   out << YAML::EndSeq << EndMap;
-}
-
-void put_texts(YAML::Emitter& out, const char* key, const std::vector<std::string>& texts) {
-  out << Key << key << Value << YAML::Flow << YAML::BeginSeq;
-  for (const std::string& text : texts) out << YAML::DoubleQuoted << text;
-  out << YAML::EndSeq;
 }
 
 void put_around(YAML::Emitter& out, const JobSpec& spec) {

@@ -45,4 +45,16 @@ Error last_error(const std::string& what) {
   return Error{classify(code), what + ": " + ::slurm_strerror(code)};
 }
 
+Error error_in_words(const std::string& what, const std::string& words) {
+  // Between Slurm's first number and the end of those that any release has.
+  for (int code = SLURM_UNEXPECTED_MSG_ERROR; code < 10'000; ++code) {
+    const std::string known = ::slurm_strerror(code);
+    if (known.empty() || known.starts_with("Unknown error")) continue;
+    if (words.find(known) != std::string::npos) {
+      return Error{classify(code), what + ": " + words};
+    }
+  }
+  return Error{ErrorCode::kInvalidArgument, what + ": " + words};
+}
+
 }  // namespace hpctl::slurm

@@ -13,5 +13,7 @@ using Answer = Result<nlohmann::json>;
 
 // The error of the libslurm call that has just failed: "WHAT: Slurm's own words".
 Error last_error(const std::string& what);
+// The same where a command of Slurm has printed the words: "WHAT: WORDS".
+Error error_in_words(const std::string& what, const std::string& words);
 
 }  // namespace hpctl::slurm

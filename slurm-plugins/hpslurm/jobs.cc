@@ -13,6 +13,7 @@
 #include "common/base/node_address.h"
 #include "common/base/slurm_messages_json.h"
 #include "slurm-plugins/hpslurm/names.h"
+#include "slurm-plugins/hpslurm/sbatch.h"
 #include "slurm-plugins/hpslurm/slurm_compat.h"
 
 namespace hpctl::slurm {
@@ -133,6 +134,7 @@ Outcome update(uint32_t id, job_desc_msg_t& change, const std::string& what) {
 
 Answer submit(const json& arguments) {
   const auto submission = arguments.get<SlurmSubmission>();
+  if (!submission.options.empty()) return submit_by_sbatch(submission);
   const std::string gres = complete_gres(submission.tres_per_node);
   const std::vector<std::string> environment = submission_environment(submission);
   std::vector<char*> variables;

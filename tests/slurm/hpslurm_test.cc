@@ -117,6 +117,54 @@ TEST_F(Hpslurm, ASubmittedJobRunsAsItWasDescribed) {
   EXPECT_EQ(found->front().id, id);
 }
 
+TEST_F(Hpslurm, OptionsOfSbatchAreWhatSbatchMakesOfThem) {
+  ::setenv("SBATCH_PARTITION", "nowhere", 1);  // of the one who submits, and not to count
+  auto submission = batch("echo $COLOUR");
+  submission.options = {"--nice=7", "--begin=now+1hour", "--mail-type=END", "--hold"};
+  submission.environment.push_back("SBATCH_PARTITION=nowhere");
+  submission.environment.push_back("SLURM_CONF=" + std::string(std::getenv("SLURM_CONF")));
+  const std::string lines = "#SBATCH --job-name=options\n#SBATCH '--comment=" + submission.comment +
+                            "'\n#SBATCH --chdir=" + directory_.path() +
+                            "\n#SBATCH --output=" + directory_ / "out-%j.log" + "\n";
+  submission.script = "#!/bin/sh\n" + lines;
+  for (const std::string& option : submission.options) {
+    submission.script += "#SBATCH " + option + "\n";
+  }
+  submission.script += "echo $COLOUR\n";
+  const JobId id = submit(submission);
+  ::unsetenv("SBATCH_PARTITION");
+  const auto found = client_.jobs_by_comment(submission.comment);
+  ASSERT_TRUE(found.ok());
+  ASSERT_EQ(found->size(), 1U);
+  EXPECT_EQ(found->front().id, id);
+  EXPECT_EQ(found->front().name, "options");
+  const std::string shown = run_command("scontrol show job " + to_string(id)).out;
+  for (const char* part : {"Nice=7", "JobState=PENDING", "MailType=END", "Reason=JobHeldUser"}) {
+    EXPECT_THAT(shown, HasSubstr(part));
+  }
+  EXPECT_EQ(run_command("scontrol update job=" + to_string(id) + " starttime=now").code, 0);
+  EXPECT_EQ(run_command("scontrol release " + to_string(id)).code, 0);
+  ASSERT_TRUE(await_state(id, "COMPLETED")) << job(id).state;
+  EXPECT_EQ(output(id), "blue\n");
+}
+
+TEST_F(Hpslurm, WhatSbatchRefusesIsSaidInItsWords) {
+  const auto refusal = [&](const std::string& option) {
+    auto submission = batch("true");
+    submission.options = {option};
+    submission.environment.push_back("SLURM_CONF=" + std::string(std::getenv("SLURM_CONF")));
+    submission.script = "#!/bin/sh\n#SBATCH " + option + "\ntrue\n";
+    const auto refused = client_.submit(submission);
+    if (refused.ok()) return "job " + to_string(*refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    return refused.error().message;
+  };
+  EXPECT_EQ(refusal("--partition=nowhere"),
+            "Slurm does not accept the job: Invalid partition name specified");
+  EXPECT_THAT(refusal("--begin=whenever"), HasSubstr("Invalid --begin specification"));
+  EXPECT_THAT(refusal("--frobnicate"), HasSubstr("unrecognized option '--frobnicate'"));
+}
+
 TEST_F(Hpslurm, WhatSlurmRefusesIsSaidInItsWords) {
   auto unknown = batch("true");
   unknown.partition = "nowhere";

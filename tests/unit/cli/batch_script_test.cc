@@ -254,6 +254,36 @@ TEST_F(BatchScript, AsksSlurmForWhatTheJobFileSays) {
   EXPECT_TRUE(slurm_submission(spec_, settings_).all_memory);
 }
 
+TEST_F(BatchScript, AsksSlurmForItsOwnOptionsInItsOwnWords) {
+  spec_.workers_per_node = 2;
+  SlurmSpec& slurm = spec_.slurm;
+  EXPECT_THAT(slurm_submission(spec_, settings_).options, IsEmpty());
+  slurm.cpus_per_task = 3;
+  slurm.warning_seconds = 300;
+  slurm.dependency = "afterok:12";
+  slurm.begin = "now+1hour";
+  slurm.mail_user = "a@b.c";
+  slurm.mail_type = "END,FAIL";
+  slurm.nice = 5;
+  slurm.licenses = "fast:2";
+  slurm.comment = "for the paper #3";
+  slurm.extra = {"--wckey=x", "--hold"};
+  const SlurmSubmission s = slurm_submission(spec_, settings_);
+  EXPECT_THAT(s.options, ElementsAre("--dependency=afterok:12", "--begin=now+1hour",
+                                     "--mail-user=a@b.c", "--mail-type=END,FAIL", "--nice=5",
+                                     "--licenses=fast:2", "--wckey=x", "--hold"));
+  EXPECT_EQ(s.cpus_per_task, 6U);
+  EXPECT_EQ(s.warning_seconds, 300U);
+  EXPECT_EQ(s.comment, "submit-k for the paper #3");
+  for (const std::string& option : s.options) {
+    EXPECT_THAT(s.script, HasSubstr("\n#SBATCH " + option + "\n"));
+  }
+  for (const char* line :
+       {"--cpus-per-task=6", "--signal=B:TERM@300", "'--comment=submit-k for the paper #3'"}) {
+    EXPECT_THAT(s.script, HasSubstr(std::string("\n#SBATCH ") + line + "\n"));
+  }
+}
+
 TEST_F(BatchScript, HandsContainersToPyxis) {
   const auto options = [&] { return container_options(spec_, settings_.programs, settings_.home); };
   EXPECT_THAT(options(), IsEmpty());

@@ -78,6 +78,25 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:25: slurm.container.image: this key is required: expected text\n"
        "j.yaml:8:37: slurm.container.mounts: expected absolute paths /SOURCE[:/TARGET[:FLAGS]] "
        "without commas; found \"fsx\"\n"},
+      {with_line(
+           "slurm: {nice: 3e9, signal: USR1@60, begin: a b, extra: [--wckey=x, --array=1-3]}"),
+       "j.yaml:8:15: slurm.nice: expected an integer, found \"3e9\"\n"
+       "j.yaml:8:28: slurm.signal: expected B:TERM@SECONDS (hpctl ends a job in order on SIGTERM "
+       "to "
+       "its batch script; no other signal can be asked for), found \"USR1@60\"\n"
+       "j.yaml:8:37: slurm.begin: expected one word; found \"a b\"\n"
+       "j.yaml:8:49: slurm.extra: --array cannot be given here: hpctl recovers one job by its id; "
+       "submit a job for each index\n"},
+      {with_line("slurm: {signal: TERM@5, extra: [--part=x]}"),
+       "j.yaml:8:9: slurm.signal: expected 30 to 65535, found 5\n"
+       "j.yaml:8:25: slurm.extra: --part, which sbatch may take for --partition cannot be given "
+       "here: use slurm.partition\n"},
+      {with_line("slurm: {extra: -p x}"),
+       "j.yaml:8:9: slurm.extra: expected long options of sbatch, --NAME or --NAME=VALUE; found "
+       "\"-p x\"\n"},
+      {with_line("slurm: {extra: --wckey x}"),
+       "j.yaml:8:9: slurm.extra: expected --NAME=VALUE, with = between name and value; found "
+       "\"--wckey x\"\n"},
       {with_line("health: {preflight: [gpu, nccl]}"),
        "j.yaml:8:10: health.preflight: expected one of gpu, efa, net; found \"nccl\"\n"},
       {with_line("health: {during: [xid]}"),

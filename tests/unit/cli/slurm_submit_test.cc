@@ -53,10 +53,13 @@ class SlurmSubmit : public ::testing::Test {
     words.insert(words.begin(), bin() + "/hpctl");
     return run_command(words, {"FAKE_HPSLURM=" + slurm()});
   }
-  CommandResult submit(const std::vector<std::string>& options = {}) {
-    std::vector<std::string> words = {"submit", home_.directory() + "/job.yaml"};
+  CommandResult submit(const std::vector<std::string>& options = {},
+                       const std::vector<std::string>& environment = {}) {
+    std::vector<std::string> words = {bin() + "/hpctl", "submit", home_.directory() + "/job.yaml"};
     words.insert(words.end(), options.begin(), options.end());
-    return hpctl(words);
+    std::vector<std::string> variables = {"FAKE_HPSLURM=" + slurm()};
+    variables.insert(variables.end(), environment.begin(), environment.end());
+    return run_command(words, variables);
   }
   // What Slurm says of job 100 from now on.
   void slurm_says(const std::string& state, const std::string& reason = "None") {
@@ -158,6 +161,47 @@ TEST_F(SlurmSubmit, AClusterControllerThatDoesNotAnswerIsDoneWithout) {
   EXPECT_THAT(wrong.err, HasSubstr("HPCTL_CLUSTER: the cluster controller's address is HOST:PORT"));
   ::unsetenv("HPCTL_CLUSTER");
   ::unsetenv("HPCTL_MUNGE_SOCKET");
+}
+
+// Neither is submitted, nor shown as what would be.
+TEST_F(SlurmSubmit, WhatTheShellSaysOfAnotherJobIsRefused) {
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"SBATCH_ARRAY_INX=1-4",
+       "SBATCH_ARRAY_INX is set, which hpctl submit does not take: hpctl "
+       "recovers one job by its id; submit a job for each index"},
+      {"SBATCH_DEPENDENCY=afterok:7", "write slurm.dependency in the job file"},
+      {"SBATCH_HINT=x", "as slurm.extra: [--NAME=VALUE] (unset SBATCH_HINT"},
+      {"SBATCH_TIMELIMIT=soon", "SBATCH_TIMELIMIT=soon is set"},
+      {"SBATCH_PARTITION=a b", "slurm.partition: expected one word"},
+      {"SLURM_JOB_ID=7", "this shell is inside Slurm job 7"},
+  };
+  for (const auto& [variable, words] : refused) {
+    for (const std::vector<std::string>& options :
+         {std::vector<std::string>{}, std::vector<std::string>{"--dry-run"}}) {
+      const CommandResult result = submit(options, {variable});
+      EXPECT_EQ(result.exit_code, kExitFailed) << variable;
+      EXPECT_THAT(result.err, HasSubstr(words));
+      EXPECT_EQ(result.out, "");
+    }
+  }
+  EXPECT_FALSE(path_exists(slurm() + "/jobs"));
+}
+
+TEST_F(SlurmSubmit, WhatTheShellSaysOfKeysCountsWhereTheJobFileIsSilent) {
+  write(home_.directory() + "/job.yaml",
+        std::string(kJob) + "slurm: {partition: p5, nice: 3, extra: [--wckey=x]}\n");
+  const CommandResult result = submit({}, {"SBATCH_ACCOUNT=physics", "SBATCH_PARTITION=p9",
+                                           "SBATCH_TIMELIMIT=90", "SBATCH_DEBUG=1", "SBATCH_QOS="});
+  ASSERT_EQ(result.exit_code, kExitOk) << result.err;
+  EXPECT_EQ(result.err,
+            "hpctl: SBATCH_ACCOUNT=physics counts as slurm.account\n"
+            "hpctl: SBATCH_PARTITION=p9 does not count: the job file says slurm.partition: p5\n"
+            "hpctl: SBATCH_TIMELIMIT=90 counts as slurm.time\n");
+  const auto submission = nlohmann::json::parse(text_of(slurm() + "/submission"));
+  EXPECT_EQ(submission.at("account"), "physics");
+  EXPECT_EQ(submission.at("partition"), "p5");
+  EXPECT_EQ(submission.at("time_minutes"), 90);
+  EXPECT_EQ(submission.at("options"), (std::vector<std::string>{"--nice=3", "--wckey=x"}));
 }
 
 TEST_F(SlurmSubmit, AnIdThatIsTakenEndsTheNewJob) {

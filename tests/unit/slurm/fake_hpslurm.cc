@@ -3,7 +3,7 @@
 // file, and faults. Both lie in $FAKE_HPSLURM: `jobs` holds "ID COMMENT" lines, `job-ID.json` what
 // is known of a job that does not just wait, `faults` lines "CALL FAULT …"; the first one that
 // names a call is taken away and happens instead of the answer. Every call's name is appended to
-// `calls`.
+// `calls`; `submission` is the newest.
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,6 +52,7 @@ std::string take_fault(const std::string& call) {
 
 uint64_t accept_job(const json& arguments) {
   const uint64_t id = 100 + lines("jobs").size();
+  HP_CHECK(write_file_atomic(path("submission"), arguments.dump()).ok());
   append("jobs", std::to_string(id) + " " + arguments.at("comment").get<std::string>());
   return id;
 }
