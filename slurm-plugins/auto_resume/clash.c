@@ -15,19 +15,47 @@
 
 static const char OPTION[] = "auto-resume";
 
-bool hp_command_line_has(const char* option) {
-  char text[64 << 10];
-  const size_t length = strlen(option);
+// The arguments of this process, each ended by a zero byte; how many bytes, 0 when they cannot be
+// read.
+static size_t read_command_line(char* text, size_t size) {
   const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const ssize_t size = read(fd, text, sizeof(text) - 1);
+  if (fd < 0) return 0;
+  const ssize_t length = read(fd, text, size - 1);
   close(fd);
-  if (size <= 0) return false;
-  text[size] = '\0';
-  for (const char* argument = text; argument < text + size; argument += strlen(argument) + 1) {
-    if (strcmp(argument, "--") == 0) return false;
-    if (strncmp(argument, option, length) != 0) continue;
-    if (argument[length] == '\0' || argument[length] == '=') return true;
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  return (size_t)length;
+}
+
+// The value behind OPTION=, "" for OPTION alone, NULL for another argument.
+static const char* value_of(const char* argument, const char* option) {
+  const size_t length = strlen(option);
+  if (strncmp(argument, option, length) != 0) return NULL;
+  if (argument[length] == '=') return argument + length + 1;
+  return argument[length] == '\0' ? "" : NULL;
+}
+
+static char command_line[64 << 10];
+
+bool hp_command_line_has(const char* option) {
+  const size_t size = read_command_line(command_line, sizeof(command_line));
+  for (const char* at = command_line; at < command_line + size; at += strlen(at) + 1) {
+    if (strcmp(at, "--") == 0) return false;
+    if (value_of(at, option) != NULL) return true;
+  }
+  return false;
+}
+
+bool hp_command_line_has_components(void) {
+  static const char* const groups[] = {"--het-group", "--pack-group"};
+  const size_t size = read_command_line(command_line, sizeof(command_line));
+  for (const char* at = command_line; at < command_line + size; at += strlen(at) + 1) {
+    if (strcmp(at, ":") == 0) return true;  // srun has no way to give it to a program
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); ++i) {
+      const char* value = value_of(at, groups[i]);
+      if (value != NULL && *value == '\0') value = at + strlen(at) + 1;  // the next argument
+      if (value != NULL && value < command_line + size && strpbrk(value, ",-") != NULL) return true;
+    }
   }
   return false;
 }

@@ -10,3 +10,7 @@ void hp_explain_clash(void);
 
 // True when srun was called with this option, alone or as OPTION=VALUE.
 bool hp_command_line_has(const char* option);
+
+// True when srun was called for a step of several components: with " : " between them, or with
+// several groups of a heterogeneous job.
+bool hp_command_line_has_components(void);

@@ -151,6 +151,12 @@ void hp_srun_start_controller(spank_t spank) {
     hp_say("--multi-prog steps cannot be restarted; running without auto-resume");
     return;
   }
+  if (hp_command_line_has_components()) {
+    hp_say(
+        "a heterogeneous step (components with \" : \" between them, or several groups) cannot be "
+        "restarted; running without auto-resume");
+    return;
+  }
   struct launch launch = {.listener = -1};
   char token[2 * TOKEN_BYTES + 1] = "";
   char port_text[8];

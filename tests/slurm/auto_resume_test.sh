@@ -87,6 +87,9 @@ told=$(outcome step -n2 --multi-prog "$work/multi")
 check_has "--multi-prog is refused aloud" "--multi-prog steps cannot be restarted" "$told"
 check_has "and runs" "exit 0" "$told"
 check_lacks "without our variables" "HPCTL_STEP" "$told"
+told=$(outcome step -n1 sh -c "$supervised" : -n1 sh -c "$supervised")
+check "components are refused aloud, once" 1 "$(grep -c 'a heterogeneous step' <<<"$told")"
+check "and run, all of them" 2 "$(grep -cx no <<<"$told")"
 told=$(PMIX_RANK=0 outcome step -w n1 -n2 sh -c "$supervised")
 check "PMI is refused aloud, once for the node" 1 "$(grep -c 'uses PMI' <<<"$told")"
 check "and runs" 2 "$(grep -cx no <<<"$told")"
@@ -130,6 +133,7 @@ await_file "$work/life.1"
 kill -KILL "$(cat "$work/life.1")"
 wait $!
 check_has "a lost shim ends the step" "task 1 on n2 was lost" "$(cat "$work/told")"
+check_lacks "and nothing else is promised" "start again" "$(cat "$work/told")"
 await_no_process "$work/sleeper"
 
 # --- another Slurm ------------------------------------------------------------------------------
