@@ -77,6 +77,9 @@ void check_on_node_loss(const std::vector<std::string>& actions, SpecChecks& che
 
 void check_recovery(const RecoverySpec& r, SpecChecks& checks) {
   checks.range("recovery.max_restarts", r.max_restarts, 0, 1'000'000);
+  if (r.grace_ms < 0 || r.grace_ms > 300'000) {
+    checks.fail("recovery.grace", "expected 0s to 5m, found " + std::to_string(r.grace_ms) + "ms");
+  }
   const auto duration = [&](const char* key, int64_t ms, int64_t low_ms) {
     if (ms >= low_ms && ms <= kMaxDurationMs) return;
     checks.fail(key, "expected " + std::to_string(low_ms) + "ms to 365d, found " +

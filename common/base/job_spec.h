@@ -34,7 +34,9 @@ struct RecoverySpec {
   int64_t max_restarts = 20;  // within window_ms; counted durably
   int64_t window_ms = 3'600'000;
   int64_t heartbeat_timeout_ms = 2000;
-  int64_t hang_timeout_ms = 0;  // 0 = auto: max(3 x median step, 60 s)
+  // 0 = auto: max(3 x median step, 60 s); of a command's last ranks, half an hour
+  int64_t hang_timeout_ms = 0;
+  int64_t grace_ms = 1000;  // between SIGTERM and SIGKILL to the survivors of a command
   std::vector<std::string> on_node_loss = {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue};
 };
 
@@ -122,6 +124,9 @@ struct JobSpec {
     return static_cast<int64_t>(hooks.pre.size()) * hooks.timeout_ms +
            static_cast<int64_t>(health.preflight.size()) * kPreflightTimeoutMs;
   }
+  // After a fault, between SIGTERM and SIGKILL to the workers that are left. The built-in trainer
+  // saves nothing then, and its state lies in the agent's memory.
+  int64_t stop_grace_ms() const { return train ? 0 : recovery.grace_ms; }
   int64_t clean_up_ms() const { return static_cast<int64_t>(hooks.post.size()) * hooks.timeout_ms; }
 };
 

@@ -40,7 +40,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, validati
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
                                                 keep, keep_every, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,
-                                                heartbeat_timeout_ms, hang_timeout_ms, on_node_loss)
+                                                heartbeat_timeout_ms, hang_timeout_ms, grace_ms,
+                                                on_node_loss)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ContainerSpec, image, mounts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmSpec, partition, account, qos, time_minutes,
                                                 exclusive, gres, constraint, reservation, nodelist,

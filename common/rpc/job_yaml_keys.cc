@@ -226,7 +226,12 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
      "Ranks that complete no step for this long hang, unless all of them go on to other "
      "collectives (evaluations, steps that are left out). auto (or 0s): three times the median "
-     "step, at least 60s.", read_hang_timeout},
+     "step, at least 60s. Of a command no step is seen: there it is only how long its last ranks "
+     "may go on after another has exited with code 0; auto: 30m.", read_hang_timeout},
+    {"recovery.grace", kValue, "duration", "1s", "0s to 5m",
+     "After a fault, the other ranks of a command get SIGTERM, and SIGKILL this much later. The "
+     "built-in trainer needs no warning and gets none.",
+     [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.grace_ms); }},
     {"recovery.on_node_loss", kValue, "list", "[spare, shrink, requeue]",
      "spare, shrink, requeue, wait; each once, wait last",
      "What is done about a lost node, the first that is possible. spare: an idle node takes its "

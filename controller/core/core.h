@@ -124,6 +124,7 @@ inline constexpr int64_t kStopWorkersTimeoutMs = 5'000;    // then the node coun
 inline constexpr int64_t kStartWorkersTimeoutMs = 10'000;  // then the node counts as lost
 inline constexpr int64_t kCheckpointTimeoutMs = 60'000;    // FindCheckpoint, RecordGeneration
 inline constexpr int64_t kFirstStepTimeoutMs = 600'000;    // started -> first step
+inline constexpr int64_t kLastRanksTimeoutMs = 1'800'000;  // of a command: others done -> all done
 inline constexpr int64_t kCancelTimeoutMs = 30'000;        // graceful stop, then CANCELLED anyway
 inline constexpr int64_t kEndNodeTimeoutMs = 30'000;       // then the node counts as ended
 inline constexpr int64_t kReportTimeoutMs = 2'000;       // reconnect -> report of a missing worker

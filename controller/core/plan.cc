@@ -63,7 +63,8 @@ std::string join_some(const std::vector<std::string>& names) {
 int64_t stage_deadline(const Job& job, int64_t now_ms) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
-      return now_ms + (job.cancel_requested ? kCancelTimeoutMs : kStopWorkersTimeoutMs);
+      return now_ms + (job.cancel_requested ? kCancelTimeoutMs
+                                            : kStopWorkersTimeoutMs + job.spec.stop_grace_ms());
     case PlanStage::kWaitNodes:
       return job.not_before_ms > now_ms ? job.not_before_ms : 0;
     case PlanStage::kFindCheckpoint:
@@ -80,6 +81,28 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
   }
   const bool waits_for_step = !has_ended(job.state) && job.state != JobState::kRunning;
   return waits_for_step ? now_ms + kFirstStepTimeoutMs : 0;
+}
+
+int64_t last_ranks_limit_ms(const Job& job) {
+  const int64_t given = job.spec.recovery.hang_timeout_ms;
+  return given > 0 ? given : kLastRanksTimeoutMs;
+}
+
+std::vector<Rank> unfinished_ranks(const Transition& t, const Job& job) {
+  std::vector<Rank> ranks;
+  const auto& unfinished = t.state().index.unfinished;
+  for (auto it = unfinished.lower_bound({job.id, Rank{0}});
+       it != unfinished.end() && it->job == job.id; ++it) {
+    ranks.push_back(it->rank);
+  }
+  return ranks;
+}
+
+int64_t last_ranks_deadline(const Transition& t, const Job& job) {
+  const bool runs = job.state == JobState::kRunning && job.stage == PlanStage::kNone;
+  if (job.spec.train || !runs || job.cancel_requested) return 0;
+  const auto left = static_cast<int32_t>(unfinished_ranks(t, job).size());
+  return left > 0 && left < job.world_size() ? t.now() + last_ranks_limit_ms(job) : 0;
 }
 
 void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
@@ -188,7 +211,7 @@ void enter_running(Transition& t, Job& job, const std::string& reason) {
   job.running_since_ms = t.now();
   job.reason = reason;
   job.plan_seq = t.seq();
-  if (job.stage == PlanStage::kNone) t.set_deadline(job, 0);
+  if (job.stage == PlanStage::kNone) t.set_deadline(job, last_ranks_deadline(t, job));
   t.changed(job);
   t.note("JobRunning", job, reason);
 }

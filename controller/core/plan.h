@@ -32,6 +32,12 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason);
 void enter_running(Transition& t, Job& job, const std::string& reason);
 // How long the present stage may take, as a deadline; 0 = it has none.
 int64_t stage_deadline(const Job& job, int64_t now_ms);
+// Of a running command some ranks of which have exited with 0: until when the others must follow;
+// 0 = it has no such limit. Nothing else shows that a rank of a command hangs.
+int64_t last_ranks_deadline(const Transition& t, const Job& job);
+int64_t last_ranks_limit_ms(const Job& job);
+// The ranks that have not exited with 0, in order.
+std::vector<Rank> unfinished_ranks(const Transition& t, const Job& job);
 // "n1, n3, ...": at most a few names.
 std::string join_some(const std::vector<std::string>& names);
 

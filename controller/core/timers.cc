@@ -42,6 +42,25 @@ void lose_late_nodes(Transition& t, Job& job, ActionKind kind, const std::string
   }
 }
 
+// The command's other ranks are done. One that alone is left is to blame; of several nobody knows.
+void last_ranks_are_late(Transition& t, Job& job) {
+  const std::vector<Rank> ranks = unfinished_ranks(t, job);
+  const Slot& first = *t.slot(job.id, ranks.front());
+  std::vector<std::string> names;
+  for (const Rank rank : ranks) names.push_back(to_string(rank));
+  const bool alone = ranks.size() == 1;
+  const std::string who = alone ? "worker " + names[0] + " on " + first.node + " has"
+                                : "workers " + join_some(names) + " have";
+  const std::string what = who + " not ended " + duration_text(last_ranks_limit_ms(job)) +
+                           " after the last of the others exited with code 0 "
+                           "(recovery.hang_timeout)";
+  passed(t, job, what);
+  fault_seen(
+      t, job,
+      Fault{what, alone ? first.node : "", alone ? ranks[0].value : -1, job.furthest_step, t.seq()},
+      FaultKind::kCause);
+}
+
 void job_deadline(Transition& t, Job& job) {
   t.set_deadline(job, 0);
   switch (job.stage) {
@@ -52,7 +71,8 @@ void job_deadline(Transition& t, Job& job) {
         return;
       }
       lose_late_nodes(t, job, ActionKind::kStopWorkers,
-                      "did not stop the workers within " + duration_text(kStopWorkersTimeoutMs));
+                      "did not stop the workers within " +
+                          duration_text(kStopWorkersTimeoutMs + job.spec.stop_grace_ms()));
       return;
     case PlanStage::kStartWorkers:
       lose_late_nodes(t, job, ActionKind::kStartWorkers,
@@ -80,6 +100,7 @@ void job_deadline(Transition& t, Job& job) {
     case PlanStage::kMeetNodes:
       return;
     case PlanStage::kNone: {
+      if (job.state == JobState::kRunning) return last_ranks_are_late(t, job);
       const std::string what = "generation " + to_string(job.generation) +
                                " completed no step within " + duration_text(kFirstStepTimeoutMs);
       passed(t, job, what);
@@ -157,8 +178,9 @@ void on(Transition& t, const ControllerResumed& e) {
     if (has_ended(job.state)) continue;
     // The end of a back-off may have passed unseen: look once more at what is waited for.
     const bool waits = job.stage == PlanStage::kWaitNodes;
-    t.set_deadline(job,
-                   waits ? std::max(job.not_before_ms, t.now() + 1) : stage_deadline(job, t.now()));
+    const int64_t due =
+        waits ? std::max(job.not_before_ms, t.now() + 1) : stage_deadline(job, t.now());
+    t.set_deadline(job, std::max(due, last_ranks_deadline(t, job)));
   }
 }
 

@@ -17,6 +17,7 @@ class Transition {
       : state_(state), event_(event), result_(result) {}
 
   State& state() { return state_; }
+  const State& state() const { return state_; }
   const Event& event() const { return event_; }
   StepResult& result() { return result_; }
   int64_t now() const { return event_.now_ms; }

@@ -77,11 +77,6 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
   }
 }
 
-bool all_finished(const std::set<SlotKey>& unfinished, JobId job) {
-  const auto it = unfinished.lower_bound({job, Rank{0}});
-  return it == unfinished.end() || it->job != job;
-}
-
 }  // namespace
 
 void on(Transition& t, const WorkersStarted& e) {
@@ -142,11 +137,13 @@ void on(Transition& t, const WorkerExited& e) {
     fault_seen(t, job, Fault{what, e.node, e.rank.value, e.last_step, t.seq()}, FaultKind::kCause);
   } else if (e.exit_code != 0 || e.signal != 0) {
     exit_with_fault(t, job, e);
-  } else if (!job.cancel_requested && all_finished(t.state().index.unfinished, e.job)) {
+  } else if (!job.cancel_requested && unfinished_ranks(t, job).empty()) {
     end_job(t, job, JobState::kFinished,
             "every worker finished; last step " + std::to_string(job.furthest_step));
   } else if (job.stage == PlanStage::kMeetNodes) {
     advance(t, job);  // it may have waited for this report
+  } else if (const int64_t until = last_ranks_deadline(t, job); until != 0) {
+    t.set_deadline(job, until);
   }
 }
 

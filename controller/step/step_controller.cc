@@ -7,6 +7,8 @@ namespace hpctl::step {
 namespace {
 
 constexpr uint32_t kUid = 0;  // of the only job here; nobody else can ask for anything
+// Of tasks whose end differs Slurm does not think ill either (srun --wait says otherwise).
+constexpr int64_t kNoHangTimeoutMs = int64_t{365} * 86'400'000;
 constexpr char kNoReplay[] = "; standard input that was read is not given again";
 
 int32_t task_of(const std::string& node) { return std::stoi(node.substr(1)); }
@@ -64,6 +66,7 @@ void StepController::begin(int64_t now_ms) {
   spec.command = {"program"};  // each shim knows its own
   spec.checkpoint.dir = "/";   // unused: a step's programs load what they saved
   spec.recovery.max_restarts = settings_.max_restarts;
+  spec.recovery.hang_timeout_ms = kNoHangTimeoutMs;
   feed(core::JobSubmitted{spec, kUid, ""}, now_ms);
 }
 
@@ -212,7 +215,9 @@ void StepController::tell_change(core::JobState before, int64_t restarts_before)
   const core::Job& now = job();
   const bool failed = now.state != before && now.state == core::JobState::kFailed;
   if (failed || now.restarts > restarts_before) decisive_ = reported_;
-  if (now.restarts > restarts_before) {
+  // Slurm does not start a lost task again: what follows is the end.
+  const bool complete = connected_ == tasks_.size();
+  if (now.restarts > restarts_before && complete) {
     const std::string who = tasks_.size() == 1
                                 ? "; it starts again"
                                 : "; all " + std::to_string(tasks_.size()) + " tasks start again";

@@ -154,6 +154,7 @@ class Script {
       if (key == "workers") spec.workers_per_node = static_cast<int32_t>(number(words, ++i));
       if (key == "resume") spec.checkpoint.resume = words.at(++i);
       if (key == "max-restarts") spec.recovery.max_restarts = number(words, ++i);
+      if (key == "hang-s") spec.recovery.hang_timeout_ms = number(words, ++i) * 1000;
       if (key == "window-s") spec.recovery.window_ms = number(words, ++i) * 1000;
       if (key == "uid") uid = number(words, ++i);
       if (key == "spares") spec.spares = static_cast<int32_t>(number(words, ++i));

@@ -2,7 +2,8 @@
 // Scenario scripts for the core: a line per thing that happens to a job, and a report of what the
 // core made of it, which reads like an incident report. One job per script.
 //
-//   submit [nodes N] [workers N] [command] [resume none|PATH] [max-restarts N] [window-s N] [uid N]
+//   submit [nodes N] [workers N] [command] [resume none|PATH] [max-restarts N] [window-s N]
+//     [hang-s N] [uid N]
 //   settle                    a healthy cluster carries out every open action
 //   settle KIND               only the open actions of that kind (LaunchNode, ...)
 //   wait MS                   time passes; deadlines on the way fire

@@ -202,6 +202,49 @@ TEST_F(CommandEnvironment, HooksRunAroundTheCommandOnEveryNode) {
   EXPECT_TRUE(lines().starts_with("pre\n"));
 }
 
+// Rank 1 fails once both are ready; rank 0 closes its files when it is told to end.
+TEST(CommandExit, ASurvivorMayCloseItsFiles) {
+  LocalCluster cluster;
+  const std::string out = cluster.directory() + "/out";
+  ASSERT_TRUE(make_directories(out).ok());
+  const std::string script = out + "/script";
+  ASSERT_TRUE(write_file_atomic(script,
+                                "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0\n"
+                                "cd " +
+                                    out +
+                                    "\n"
+                                    "if [ $RANK = 1 ]; then\n"
+                                    "  until [ -e ready ]; do sleep 0.05; done; exit 5\n"
+                                    "fi\n"
+                                    "trap 'echo closed > file; exit 1' TERM\n"
+                                    "echo > ready\n"
+                                    "while :; do sleep 0.05; done\n")
+                  .ok());
+  const JobId job = cluster.submit(
+      "name: closes\nworkers_per_node: 2\nrecovery: {grace: 30s}\nworkload: {command: [/bin/sh, " +
+      script + "]}\n");
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_TRUE(path_exists(out + "/file"));
+  EXPECT_EQ(cluster.status(job)["restarts"], 1);
+}
+
+// The last rank of the first generation never ends by itself.
+TEST(CommandExit, TheLastRankThatHangsIsAFault) {
+  LocalCluster cluster;
+  const JobId job = cluster.submit(
+      "name: lingers\nworkers_per_node: 2\nrecovery: {hang_timeout: 1s}\n"
+      "workload: {command: [/bin/sh, -c, 'test $RANK.$TORCHELASTIC_RESTART_COUNT != 1.0 || sleep "
+      "1000']}\n");
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  const std::string events = cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_NE(events.find("worker 1 on n0 has not ended 1 s after the last of the others exited with "
+                        "code 0 (recovery.hang_timeout)"),
+            std::string::npos)
+      << events;
+}
+
 TEST(CommandExit, Code93EndsTheJobWithoutARestart) {
   LocalCluster cluster;
   const JobId job = cluster.submit(

@@ -88,5 +88,20 @@ TEST_F(WorkerOrder, AllNodesAreToldTheSamePort) {
   EXPECT_EQ(order("n1", {Rank{2}, Rank{3}}).master_port(), first.master_port());
 }
 
+// A command may have something to close; the built-in trainer recovers the faster.
+TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
+  const auto grace = [&](bool graceful) {
+    const core::StopWorkers stop{kJob, "n0", Generation{3}, graceful};
+    return make_order({{Seq{5}, 1}, "a peer died", stop}, state_, paths_).stop_workers().grace_ms();
+  };
+  JobSpec& spec = state_.jobs[kJob].spec;
+  EXPECT_EQ(grace(false), 1'000U);
+  spec.recovery.grace_ms = 20'000;
+  EXPECT_EQ(grace(false), 20'000U);
+  spec.train.emplace();
+  EXPECT_EQ(grace(false), 0U);
+  EXPECT_EQ(grace(true), kStopGraceMs);
+}
+
 }  // namespace
 }  // namespace hpctl
