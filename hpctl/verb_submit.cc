@@ -55,9 +55,9 @@ Where HPCTL_CLUSTER=HOST:PORT (or that line in /etc/hpctl/cluster.conf) names a 
 it runs the job's controller; where that one does not answer, or HPCTL_CLUSTER is empty, it runs on
 the job's first node.
 
-SBATCH_ACCOUNT, _CONSTRAINT, _GRES, _PARTITION, _QOS, _RESERVATION and _TIMELIMIT count where the job
-file leaves out the key of that name; other SBATCH_* variables that would change a job are refused,
-and so is a submission from inside a Slurm job (SLURM_JOB_ID).
+SBATCH_ACCOUNT, _CONSTRAINT, _GRES, _PARTITION, _QOS, _RESERVATION and _TIMELIMIT count where the
+job file leaves out the key of that name; other SBATCH_* variables that would change a job are
+refused, and so is a submission from inside a Slurm job (SLURM_JOB_ID).
 
 Exit codes: 0 submitted (with --wait: finished), 1 not accepted (with --wait: failed or cancelled),
 2 bad job file, 3 no controller or scheduler answers, 130 interrupted while waiting

@@ -9,16 +9,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 dir=deploy/prometheus
 
+is_served() { grep -rqF --include=*.cc "\"$1\"" controller; }
 jq -er '.panels | length > 0' "$dir/hpctl-dashboard.json" >/dev/null
 jq -r '.panels[].targets[].expr' "$dir/hpctl-dashboard.json" >"$work/queries"
 grep -oh 'hpctl_[a-z_]*' "$work/queries" "$dir/hpctl-rules.yml" | sed 's/_bucket$//' | sort -u |
   while read -r name; do
     grep -q "\`$name[\`{]" docs/metrics.md || { echo "$name: not in docs/metrics.md"; exit 1; }
-    grep -rqF --include=*.cc "\"$name\"" controller || { echo "$name: not served by the controller"; exit 1; }
+    is_served "$name" || { echo "$name: not served by the controller"; exit 1; }
   done
 # And what the table promises is served.
 grep -oh '`hpctl_[a-z_]*' docs/metrics.md | tr -d '`' | sort -u | while read -r name; do
-  grep -rqF --include=*.cc "\"$name\"" controller || { echo "$name: documented, not served"; exit 1; }
+  is_served "$name" || { echo "$name: documented, not served"; exit 1; }
 done
 
 if ! command -v promtool >/dev/null; then
