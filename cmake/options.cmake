@@ -4,7 +4,9 @@
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   # Paths below the source tree count relative to it: another checkout finds the same objects.
-  set(ccache_launcher env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+  # The sloppiness is what it asks for before it looks at precompiled headers.
+  set(ccache_launcher env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${ccache_launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_launcher})
 endif()
@@ -56,6 +58,8 @@ function(hp_test name)
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE hp_options ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_compile_options(${name} PRIVATE -O1)
+  target_precompile_headers(${name} REUSE_FROM hp_test_headers)
   if(HPCTL_SANITIZE MATCHES thread)
     add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/tsan/run $<TARGET_FILE:${name}>)
   else()
