@@ -159,8 +159,7 @@ TEST_F(Hpslurm, WhatSbatchRefusesIsSaidInItsWords) {
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
     return refused.error().message;
   };
-  EXPECT_EQ(refusal("--partition=nowhere"),
-            "Slurm does not accept the job: Invalid partition name specified");
+  EXPECT_THAT(refusal("--partition=nowhere"), HasSubstr("Invalid partition name specified"));
   EXPECT_THAT(refusal("--begin=whenever"), HasSubstr("Invalid --begin specification"));
   EXPECT_THAT(refusal("--frobnicate"), HasSubstr("unrecognized option '--frobnicate'"));
 }

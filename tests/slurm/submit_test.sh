@@ -51,6 +51,16 @@ wait "$waiter" || die "wait ended with $?: $(cat "$work/waited")"
 is_state "$job" FINISHED || die "state $(state "$job")"
 says "start 2" "$(cat "$HPCTL_HOME/jobs/$job"/slurm-*.out)"
 
+echo "a job with options that only sbatch knows runs as any other"
+sed -i 's/exclusive: false/exclusive: false, nice: 5, begin: now+1, comment: "for x #1"/' \
+  "$(job_file options 'exit $((SLURM_JOB_NUM_NODES - 2))')"
+says "SBATCH --begin=now+1" "$(hpctl submit "$work/options.yaml" --dry-run)"
+options=$(submit "$work/options.yaml")
+shown=$(scontrol show job "$options")
+says "Nice=5" "$shown"
+says " for x #1" "$shown"
+hpctl wait "$options" >/dev/null || die "a job with options ended with $?"
+
 echo "a job that waits says why, and leaves the queue when it is cancelled"
 first=$(submit "$(job_file first 'sleep 300' 'checkpoint: {keep: 1}')")
 sed -i 's/exclusive: false/exclusive: true/; s/nodes: 2/nodes: 3/' "$(job_file waits 'true')"
