@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/core/printable.h"
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
 namespace hpctl::agent {
@@ -39,7 +40,7 @@ Outcome prepare_error_file(const NodePlace& place, uint64_t generation, int32_t 
 std::string read_error_file(const std::string& path) {
   const auto text = read_file(path, kMaxBytes);
   if (!text.ok()) return "";
-  const auto document = nlohmann::json::parse(*text, nullptr, false);
+  const auto document = parse_json_or_discard(*text);
   if (!document.is_object() || !document.contains("message")) return "";
   const nlohmann::json* message = &document["message"];
   if (message->is_object() && message->contains("message")) message = &(*message)["message"];

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/base/bounded_json.h"
 #include "hpctl/log_file.h"
 
 namespace hpctl {
@@ -38,7 +39,7 @@ std::vector<std::pair<std::string, std::string>> last_evaluations(const std::str
   const std::vector<std::string> texts = LogFile(metrics_path).read_last(kLinesOfAStep);
   std::vector<nlohmann::json> lines;
   for (const std::string& text : texts) {
-    auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    auto line = parse_json_or_discard(text);
     if (!line.is_object() || !line.contains("step")) continue;
     if (!lines.empty() && lines.back()["step"] != line["step"]) lines.clear();
     lines.push_back(std::move(line));

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/bounded_json.h"
 #include "common/base/checksum.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
@@ -77,7 +78,7 @@ Result<std::string> prepare_one(const std::string& path, const TrainSpec& train,
                   "--vocabulary=" + std::to_string(train.model.vocab),
                   "--workers=" + std::to_string(std::max(1U, std::thread::hardware_concurrency())),
                   "--", path}));
-  const auto answer = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto answer = parse_json_or_discard(text);
   if (answer.is_object() && answer.contains("error")) {
     return Error{ErrorCode::kFailedPrecondition, answer["error"].get<std::string>()};
   }

@@ -10,6 +10,7 @@
 #include <climits>
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/random_hex.h"
@@ -29,7 +30,7 @@ Outcome write_secret(const std::string& path, const std::string& text) {
 }
 
 std::string job_document(const JobSpec& spec, const std::string& key) {
-  auto document = nlohmann::json::parse(to_json_text(spec));
+  auto document = parse_json(to_json_text(spec));
   document["uid"] = ::geteuid();
   document["submit_key"] = key;
   return document.dump() + "\n";

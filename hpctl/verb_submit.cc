@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/base/bounded_json.h"
 #include "common/base/random_hex.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/cluster_placement.h"
@@ -159,7 +160,7 @@ int dry_run(const Invocation& invocation, const HomePaths& paths, const JobSpec&
   const auto submission = describe_submission(spec, paths, *cluster);
   if (!submission.ok()) return report(terminal, submission.error());
   if (invocation.json()) {
-    auto document = nlohmann::json::parse(to_json_text(spec));
+    auto document = parse_json(to_json_text(spec));
     document["batch_script"] = submission->script;
     terminal.out << document.dump() << "\n";
     return kExitOk;

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
+
 namespace hpctl::agent {
 namespace {
 
@@ -69,7 +71,7 @@ Result<std::vector<EnvironmentRule>> parse_environment_rules(std::string_view te
                                                              const std::string& path) {
   try {
     std::vector<EnvironmentRule> rules;
-    const json document = json::parse(text);
+    const json document = parse_json(text);
     for (const json& rule : document.at("rules")) rules.push_back(parse_rule(rule));
     return rules;
   } catch (const json::exception& e) {

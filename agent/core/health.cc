@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "common/base/join.h"
 
 namespace hpctl::agent {
@@ -135,7 +136,7 @@ Remedy remedy_of(const std::vector<Finding>& findings) {
 
 Result<HealthTable> parse_health_table(std::string_view text, const std::string& path) {
   try {
-    const json document = json::parse(text);
+    const json document = parse_json(text);
     HealthTable table;
     for (const auto& [type, parts] : document.at("instances").items()) {
       table.instances[type] = {number_in(parts, "gpus"), number_in(parts, "efa")};

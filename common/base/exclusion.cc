@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
 namespace hpctl {
@@ -31,7 +32,7 @@ Result<Exclusion> read_exclusion(const std::string& job_dir, uint64_t restart_co
   if (!text.ok() && text.error().code == ErrorCode::kNotFound) return Exclusion{};
   if (!text.ok()) return text.error();
   try {
-    return nlohmann::json::parse(*text).get<Exclusion>();
+    return parse_json(*text).get<Exclusion>();
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, path + ": " + e.what()};
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 #include "common/base/node_address.h"
 
@@ -40,7 +41,7 @@ Error damaged(const std::string& path, const std::string& why) {
 }
 
 Result<json> parse_object(std::string_view text, const std::string& path) {
-  json document = json::parse(text, nullptr, false);
+  json document = parse_json_or_discard(text);
   if (document.is_discarded()) return damaged(path, "it is not JSON (cut short?)");
   if (!document.is_object()) return damaged(path, "expected a JSON object");
   return document;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
 namespace hpctl {
@@ -33,7 +34,7 @@ Result<JobDocument> read_job_document(const std::string& job_dir) {
   if (!spec.ok()) return Error{ErrorCode::kDataLoss, path + ": " + spec.error().message};
   document.spec = std::move(*spec);
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = parse_json(text);
     json.at("uid").get_to(document.uid);
     json.at("submit_key").get_to(document.submit_key);
   } catch (const nlohmann::json::exception& e) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
 #include "common/base/spec_checks.h"
 
@@ -146,7 +147,7 @@ std::string to_json_text(const JobSpec& spec) {
 
 Result<JobSpec> job_spec_from_json(const std::string& text) {
   try {
-    const json j = json::parse(text);
+    const json j = parse_json(text);
     JobSpec spec;
     j.at("name").get_to(spec.name);
     j.at("nodes").get_to(spec.nodes);

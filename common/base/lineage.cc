@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/plausible.h"
 
 namespace hpctl {
 
@@ -39,6 +41,23 @@ std::optional<uint64_t> parse_number(const std::string& text) {
   return value;
 }
 
+// Why the record cannot be one that a controller wrote; "" = it can.
+std::string find_problem(const GenerationRecord& record) {
+  if (record.generation == 0 || record.generation > kMaxGeneration) {
+    return "there is no generation " + std::to_string(record.generation);
+  }
+  if (record.parent >= record.generation) {
+    return "generation " + std::to_string(record.parent) + " cannot be its parent";
+  }
+  if (record.start_step > kMaxStep) {
+    return "there is no step " + std::to_string(record.start_step);
+  }
+  if (record.restarts_used < 0 || record.restarts_used > kMaxRestartsRecorded) {
+    return "there were not " + std::to_string(record.restarts_used) + " restarts";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string to_json_text(const GenerationRecord& record) {
@@ -59,7 +78,7 @@ Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir
     return std::vector<QuarantinedNode>{};
   if (!text.ok()) return text.error();
   try {
-    return nlohmann::json::parse(*text).get<std::vector<QuarantinedNode>>();
+    return parse_json(*text).get<std::vector<QuarantinedNode>>();
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, path + ": " + e.what()};
   }
@@ -67,19 +86,25 @@ Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir
 
 Result<GenerationRecord> generation_record_from_json(const std::string& text) {
   try {
-    nlohmann::json record = nlohmann::json::parse(text);
+    nlohmann::json record = parse_json(text);
     if (record.is_object()) {  // maybe of a release that did not write these
       record.emplace("quarantined", nlohmann::json::array());
       record.emplace("restart_count", 0);
     }
-    return record.get<GenerationRecord>();
+    auto parsed = record.get<GenerationRecord>();
+    if (const std::string problem = find_problem(parsed); !problem.empty()) {
+      return Error{ErrorCode::kDataLoss, "not a generation record: " + problem};
+    }
+    return parsed;
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not a generation record: ") + e.what()};
   }
 }
 
 Outcome create_generation(const std::string& checkpoint_dir, const GenerationRecord& record) {
-  HP_CHECK(record.generation > 0);
+  if (const std::string problem = find_problem(record); !problem.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "not a generation record: " + problem};
+  }
   HP_TRY(make_directories(checkpoint_dir + "/generations"));
   HP_TRY(
       create_file_exclusive(record_path(checkpoint_dir, record.generation), to_json_text(record)));
@@ -136,7 +161,7 @@ std::optional<CheckpointRef> parse_checkpoint_name(const std::string& name) {
   if (name.rfind("step-", 0) != 0 || dot == std::string::npos) return std::nullopt;
   const auto step = parse_number(name.substr(5, dot - 5));
   const auto generation = parse_number(name.substr(dot + 2));
-  if (!step || !generation) return std::nullopt;
+  if (!step || !generation || *step > kMaxStep || *generation > kMaxGeneration) return std::nullopt;
   return CheckpointRef{*step, *generation};
 }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
 
 namespace hpctl {
@@ -16,7 +17,7 @@ std::string to_json_text(const Workload& workload) { return nlohmann::json(workl
 
 Result<Workload> workload_from_json(const std::string& text) {
   try {
-    return nlohmann::json::parse(text).get<Workload>();
+    return parse_json(text).get<Workload>();
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kInvalidArgument, std::string("not a workload document: ") + e.what()};
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -28,7 +29,7 @@ bool mentions_munge(const std::string& text) {
 
 // What a well-formed answer holds; every other answer is an error of the same kind as no answer.
 Result<json> decode(const std::string& text) {
-  const json answer = json::parse(text, nullptr, false);
+  const json answer = parse_json_or_discard(text);
   if (answer.is_object() && answer.contains("result")) return answer.at("result");
   try {
     const json& error = answer.at("error");

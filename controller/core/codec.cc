@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
 
 using nlohmann::json;
@@ -29,7 +30,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 hardware, since_wall_ms, until_wall_ms,
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 
-void to_json(json& j, const JobSpec& spec) { j = json::parse(to_json_text(spec)); }
+void to_json(json& j, const JobSpec& spec) { j = parse_json(to_json_text(spec)); }
 void from_json(const json& j, JobSpec& spec) {
   auto parsed = job_spec_from_json(j.dump());
   if (!parsed.ok()) throw json::other_error::create(501, parsed.error().message, nullptr);
@@ -197,7 +198,7 @@ Variant named_body(const json& j, const std::array<const char*, N>& names) {
 template <typename T>
 Result<T> decode(const std::string& text, const char* what) {
   try {
-    return json::parse(text).get<T>();
+    return parse_json(text).get<T>();
   } catch (const json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not a stored ") + what + ": " + e.what()};
   }

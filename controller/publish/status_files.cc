@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 
@@ -70,7 +71,7 @@ std::string to_json_text(const JobView& view) {
 
 Result<JobView> job_view_from_json(const std::string& text) {
   try {
-    const json document = json::parse(text);
+    const json document = parse_json(text);
     JobView view;
     document.at("job").get_to(view.job);
     document.at("name").get_to(view.name);
@@ -118,7 +119,7 @@ std::string to_json_text(const EventView& event) {
 
 Result<EventView> event_view_from_json(const std::string& text) {
   try {
-    const json document = json::parse(text);
+    const json document = parse_json(text);
     EventView event;
     document.at("seq").get_to(event.seq);
     document.at("type").get_to(event.type);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <map>
 
+#include "common/base/bounded_json.h"
 #include "common/base/fd.h"
 #include "common/base/frame.h"
 #include "common/base/slurm_messages_json.h"
@@ -38,7 +39,7 @@ Answer perform(const std::string& request) {
       {"reservations", load_reservations},
   };
   try {
-    const json message = json::parse(request);
+    const json message = parse_json(request);
     const auto name = message.at("call").get<std::string>();
     const auto call = calls.find(name);
     if (call == calls.end()) {

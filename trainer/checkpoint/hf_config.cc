@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
+
 namespace hpctl {
 namespace {
 
@@ -229,7 +231,7 @@ std::string to_hf_config_text(const HfConfig& config) {
 }
 
 Result<HfConfig> hf_config_from_text(const std::string& text, const std::string& path) {
-  const json document = json::parse(text, nullptr, false);
+  const json document = parse_json_or_discard(text);
   if (!document.is_object()) {
     return Error{ErrorCode::kInvalidArgument, path + " is not a JSON object"};
   }

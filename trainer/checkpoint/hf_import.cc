@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/bounded_json.h"
 #include "common/base/checksum.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -111,7 +112,7 @@ class ModelFiles {
  private:
   static Result<std::map<std::string, std::string>> weight_map(const std::string& text,
                                                                const std::string& path) {
-    const auto document = nlohmann::json::parse(text, nullptr, false);
+    const auto document = parse_json_or_discard(text);
     std::map<std::string, std::string> names;
     if (document.is_object() && document.contains("weight_map") &&
         document["weight_map"].is_object()) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 #include "common/base/job_spec_json.h"
 #include "trainer/checkpoint/manifest.h"
@@ -238,7 +239,8 @@ Result<Manifest> manifest_from_text(const std::string& text, const std::string& 
   if (manifest_seal(body) != text.substr(body.size())) {
     return damaged(path_for_errors, "its bytes do not match its crc32c");
   }
-  const json document = json::parse(text, nullptr, false);
+  const json document = parse_json_or_discard(
+      text, {.bytes = kMaxManifestBytes, .depth = 16, .values = kMaxManifestBytes / 2});
   if (document.is_discarded()) return damaged(path_for_errors, "not JSON");
   Fields fields;
   Manifest manifest = read_document(fields, document);

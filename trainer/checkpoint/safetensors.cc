@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "common/base/check.h"
 
 namespace hpctl {
@@ -74,13 +75,11 @@ std::string read_entry(const json& entry, uint64_t data_bytes, SafetensorsTensor
 
 // Parses one JSON object; nullopt when it is none or has a name twice.
 std::optional<json> parse_object(std::string_view text) {
-  size_t names = 0;
-  const auto count = [&names](int depth, json::parse_event_t event, json& /*parsed*/) {
-    if (depth == 1 && event == json::parse_event_t::key) ++names;
-    return true;
-  };
-  json document = json::parse(text.begin(), text.end(), count, false);
-  if (!document.is_object() || document.size() != names) return std::nullopt;
+  json document = parse_json_or_discard(text, {.bytes = kMaxHeaderBytes,
+                                               .depth = 8,
+                                               .values = kMaxHeaderBytes / 2,
+                                               .distinct_names = true});
+  if (!document.is_object()) return std::nullopt;
   return document;
 }
 

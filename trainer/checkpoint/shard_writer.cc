@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "common/base/check.h"
 #include "common/base/checksum.h"
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "trainer/checkpoint/durable_file.h"
+#include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace hpctl {
@@ -104,7 +106,8 @@ std::string encode_receipt(const Receipt& receipt) {
 
 Result<Receipt> decode_receipt(const std::string& bytes) {
   try {
-    const json document = json::parse(bytes);
+    const json document = parse_json(
+        bytes, {.bytes = kMaxManifestBytes, .depth = 8, .values = kMaxManifestBytes / 2});
     Receipt receipt;
     receipt.rank = document.at("rank").get<int32_t>();
     receipt.file = {document.at("file").get<std::string>(), document.at("bytes").get<uint64_t>(),

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
 namespace hpctl {
@@ -38,7 +39,7 @@ bool parse_ranges(const json& list, std::vector<SampleRange>& ranges) {
 }
 
 std::optional<Line> parse_line(std::string_view text) {
-  const json document = json::parse(text, nullptr, false);
+  const json document = parse_json_or_discard(text);
   if (!document.is_object()) return std::nullopt;
   try {
     Line line;

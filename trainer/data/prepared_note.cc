@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
 namespace hpctl {
@@ -15,7 +16,7 @@ Result<std::optional<PreparedNote>> read_prepared_note(const std::string& prefix
   if (!path_exists(path)) return std::optional<PreparedNote>();
   HP_TRY_ASSIGN(const std::string text, read_file(path, 1 << 20));
   try {
-    return std::optional(nlohmann::json::parse(text).get<PreparedNote>());
+    return std::optional(parse_json(text).get<PreparedNote>());
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, path + " is not a note of hpctl data prepare (" + e.what() +
                                            "); prepare the dataset again, or remove the file"};

@@ -165,6 +165,24 @@ TEST(Lineage, RecordsRoundTripAndRaceHasOneWinner) {
   EXPECT_EQ(to_json_text(*back), to_json_text(r));
 }
 
+TEST(Lineage, ARecordWithNumbersThatCannotBeIsDamaged) {
+  const TemporaryDirectory dir;
+  const auto problem = [&](const GenerationRecord& r) {
+    const auto parsed = generation_record_from_json(to_json_text(r));
+    EXPECT_FALSE(create_generation(dir.path(), r).ok());
+    return parsed.ok() ? "" : parsed.error().message;
+  };
+  GenerationRecord r = record(3, 2, 17);
+  r.restarts_used = INT64_MAX;  // one line of the restart budget each
+  EXPECT_NE(problem(r).find("there were not 9223372036854775807 restarts"), std::string::npos);
+  for (const GenerationRecord& wrong :
+       {record(0, 0, 0), record(UINT64_MAX, 2, 17), record(3, 3, 17), record(3, 2, UINT64_MAX)}) {
+    EXPECT_NE(problem(wrong).find("not a generation record: "), std::string::npos);
+  }
+  EXPECT_FALSE(parse_checkpoint_name("step-999999999999999999.g1"));
+  EXPECT_FALSE(parse_checkpoint_name("step-1.g999999999999999999"));
+}
+
 JobSpec valid_spec() {
   JobSpec spec;
   spec.name = "t";

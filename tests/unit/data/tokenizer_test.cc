@@ -222,6 +222,15 @@ TEST(TokenizerJson, MergesByRankAndAddedTokensFirst) {
   EXPECT_EQ(encode_small(document, "a<x>b<x><x>"), (Ids{0, 9, 1, 9, 9}));
 }
 
+TEST(TokenizerJson, ADeepDocumentIsRefusedAndNotFollowed) {
+  const std::string text = "{\"normalizer\": " + std::string(80'000, '[') +
+                           std::string(80'000, ']') + ", \"model\": {}}";
+  const auto tokenizer = parse_tokenizer_json(text, "t.json");
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_NE(tokenizer.error().message.find("t.json"), std::string::npos);
+  EXPECT_NE(tokenizer.error().message.find("nested deeper than 64 levels"), std::string::npos);
+}
+
 TEST(TokenizerJson, TheLongestAddedTokenWins) {
   json document = small_tokenizer();
   document["added_tokens"].push_back({{"id", 10}, {"content", "<x>a"}});

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "trainer/data/file_writer.h"
@@ -40,8 +41,8 @@ Error with_remedy(Error error) {
 // How many inputs two plans share before the first that was edited in between; nullopt where more
 // is different than sizes and times.
 std::optional<size_t> unedited_inputs(const std::string& before, const std::string& plan) {
-  auto a = nlohmann::json::parse(before, nullptr, false);
-  auto b = nlohmann::json::parse(plan, nullptr, false);
+  auto a = parse_json_or_discard(before);
+  auto b = parse_json_or_discard(plan);
   if (!a.is_object() || !a.contains("inputs")) return std::nullopt;
   const nlohmann::json old_inputs = std::exchange(a["inputs"], nullptr);
   const nlohmann::json inputs = std::exchange(b["inputs"], nullptr);
@@ -108,7 +109,7 @@ Outcome PartStore::find_parts() {
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
     if (error != std::errc() || std::string_view(end) != ".json") continue;
     HP_TRY_ASSIGN(const std::string text, read_file(directory_ + "/" + name));
-    const auto document = nlohmann::json::parse(text, nullptr, false);
+    const auto document = parse_json_or_discard(text);
     StoredPart part;
     try {
       part = document.get<StoredPart>();

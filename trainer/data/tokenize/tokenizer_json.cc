@@ -17,6 +17,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "trainer/data/tokenize/bpe.h"
 #include "trainer/data/tokenize/splitter.h"
 #include "trainer/data/tokenize/tokenizer.h"
@@ -27,6 +28,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxId = 1 << 24;
+constexpr size_t kMaxTokenizerBytes = 1U << 30;
 
 struct AddedToken {
   std::string text;
@@ -328,7 +330,7 @@ std::unique_ptr<Encoder> JsonTokenizer::make_encoder() const {
 Result<Parts> read_parts(const std::string& text) {
   Parts parts;
   try {
-    const json document = json::parse(text);
+    const json document = parse_json(text, {.bytes = kMaxTokenizerBytes, .values = 32'000'000});
     if (!document.is_object()) return wrong("not an object");
     if (is_set(document, "normalizer")) {
       return wrong("normalizer " + document.at("normalizer").dump() + " is not known");

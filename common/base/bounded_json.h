@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one way in for JSON that somebody else wrote: files of users and of other programs, records
+// on shared disks, messages. A document is refused while it is read once it is larger, deeper or
+// made of more values than its reader needs; nothing beyond the limits is ever built. (What is
+// built is copied, compared and printed by recursion, so depth costs stack, and a byte can become a
+// value of sixteen.)
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace hpctl {
+
+struct JsonLimits {
+  size_t bytes = 64U << 20;
+  size_t depth = 64;  // arrays and objects within each other
+  size_t values = 4'000'000;
+  bool distinct_names = false;  // an object that has a name twice is refused; else the last counts
+};
+
+// As json::parse(text): throws json::exception, also for a document beyond the limits.
+nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {});
+// As json::parse(text, nullptr, false): a discarded value instead.
+nlohmann::json parse_json_or_discard(std::string_view text, const JsonLimits& limits = {});
+
+}  // namespace hpctl

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The greatest numbers that hpctl believes from a worker's page, an agent or a file. A greater one
+// is damage or malice, and whoever reads it says so instead of counting with it. Below them there
+// is room for one more, for a sum, and for nanoseconds in a signed number.
+#pragma once
+
+#include <cstdint>
+
+namespace hpctl {
+
+inline constexpr uint64_t kMaxGeneration = 1'000'000'000'000;
+// Steps of training, and other things that a worker counts.
+inline constexpr uint64_t kMaxStep = 1'000'000'000'000'000;
+inline constexpr uint64_t kMaxDurationNs = 1'000'000'000'000'000'000;  // 31 years
+inline constexpr int64_t kMaxRestartsRecorded = 1'000'000;
+
+}  // namespace hpctl
