@@ -80,6 +80,12 @@ void AgentLink::received(AgentSession& session, const v1::AgentMessage& message)
     session.close({grpc::StatusCode::INVALID_ARGUMENT, "one stream is one life of one node"});
     return;
   }
+  if (const std::string problem = find_report_problem(message); !problem.empty()) {
+    log_warning("the agent of " + who.node.name + " of job " + to_string(who.node.job) +
+                " is not heard any more: " + problem);
+    session.close({grpc::StatusCode::INVALID_ARGUMENT, problem});
+    return;
+  }
   liveness_.heard(who.node, who.boot_id, loop_.now_ms());
   if (message.has_heartbeat()) {
     heartbeat(session, message.heartbeat());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/base/plausible.h"
 #include "controller/agents/worker_order.h"
 
 namespace hpctl {
@@ -10,9 +11,55 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxTextBytes = 4096;
+constexpr int kMaxWorkers = 4096;  // of one node, with those of generations that are over
 
-// Text from an agent ends up in the log of every reader: bounded.
-std::string bounded(const std::string& text) { return text.substr(0, kMaxTextBytes); }
+// Text from an agent ends up in the log of every reader: bounded, and cut between characters,
+// because what is not UTF-8 cannot be sent on.
+std::string bounded(const std::string& text, size_t most = kMaxTextBytes) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return text.substr(0, end);
+}
+
+std::string beyond(const char* what, uint64_t value) {
+  return "no job has " + std::string(what) + " " + std::to_string(value);
+}
+
+std::string find_generation_problem(uint64_t generation) {
+  return generation > kMaxGeneration ? beyond("a generation", generation) : "";
+}
+
+std::string find_step_problem(uint64_t generation, uint64_t step) {
+  if (step > kMaxStep) return beyond("a step", step);
+  return find_generation_problem(generation);
+}
+
+template <typename Workers>
+std::string find_workers_problem(const Workers& workers) {
+  if (workers.size() > kMaxWorkers) return "too many workers for one node";
+  for (const auto& worker : workers) {
+    if (worker.rank() < 0) return "rank " + std::to_string(worker.rank());
+    std::string problem = find_generation_problem(worker.generation());
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
+  for (const v1::WorkerProgress& worker : heartbeat.workers()) {
+    if (worker.step() > kMaxStep) return beyond("a step", worker.step());
+    if (worker.step_ns() > kMaxDurationNs) return beyond("a step of ns", worker.step_ns());
+  }
+  return find_workers_problem(heartbeat.workers());
+}
+
+std::string find_bad_step_problem(const v1::BadStep& step) {
+  for (const uint64_t count : {step.number(), step.resumed_step(), step.samples(), step.missed()}) {
+    if (count > kMaxStep) return beyond("bad steps with", count);
+  }
+  return find_step_problem(step.generation(), step.step());
+}
 
 template <typename Workers>
 std::vector<core::LiveWorker> make_workers(const Workers& running) {
@@ -83,7 +130,7 @@ std::optional<StepFigures> make_figures(const v1::WorkerProgress& worker) {
 // Text by that name, or "".
 std::string capability(const v1::Register& agent, const std::string& name) {
   const auto it = agent.capabilities().find(name);
-  return it == agent.capabilities().end() ? "" : it->second.substr(0, kMaxNameBytes);
+  return it == agent.capabilities().end() ? "" : bounded(it->second, kMaxNameBytes);
 }
 
 // The open action that the agent of this message was asked to perform.
@@ -119,6 +166,31 @@ std::string find_registration_problem(const v1::AgentMessage& message) {
   if (message.job() == 0) return "Register names no job";
   if (message.node().empty() || message.node().size() > kMaxNameBytes) return "bad node name";
   if (message.boot_id().empty() || message.boot_id().size() > kMaxNameBytes) return "bad boot id";
+  const v1::Register& agent = message.register_agent();
+  std::string problem = find_generation_problem(agent.generation_seen());
+  return problem.empty() ? find_workers_problem(agent.workers()) : problem;
+}
+
+std::string find_report_problem(const v1::AgentMessage& message) {
+  switch (message.kind_case()) {
+    case v1::AgentMessage::kHeartbeat:
+      return find_heartbeat_problem(message.heartbeat());
+    case v1::AgentMessage::kWorkerExited:
+      return find_step_problem(message.worker_exited().generation(),
+                               message.worker_exited().last_step());
+    case v1::AgentMessage::kCheckpointCommitted:
+      return find_step_problem(message.checkpoint_committed().generation(),
+                               message.checkpoint_committed().step());
+    case v1::AgentMessage::kBadStep:
+      return find_bad_step_problem(message.bad_step());
+    case v1::AgentMessage::kActionDone:
+      return find_workers_problem(message.action_done().workers());
+    case v1::AgentMessage::kActionFailed:
+    case v1::AgentMessage::kGoodbye:
+    case v1::AgentMessage::kRegisterAgent:
+    case v1::AgentMessage::KIND_NOT_SET:
+      return "";
+  }
   return "";
 }
 
@@ -126,7 +198,7 @@ core::AgentRegistered make_registration(const v1::AgentMessage& message) {
   const v1::Register& agent = message.register_agent();
   return {JobId{message.job()},
           message.node(),
-          agent.instance_id().substr(0, kMaxNameBytes),
+          bounded(agent.instance_id(), kMaxNameBytes),
           message.boot_id(),
           agent.holder_pid(),
           agent.agent_pid(),

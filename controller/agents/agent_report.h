@@ -15,6 +15,10 @@ namespace hpctl {
 std::string find_registration_problem(const v1::AgentMessage& message);
 core::AgentRegistered make_registration(const v1::AgentMessage& message);
 
+// Why a later message cannot come from a sound agent; "" = it can. Such an agent is not heard: a
+// number that no job reaches would be added to, compared with and stored.
+std::string find_report_problem(const v1::AgentMessage& message);
+
 // The event of a durable report, in the state it meets; nullopt when it means nothing any more (an
 // acknowledgement of an action that is closed or another node's) and needs no event.
 std::optional<core::EventBody> make_event(const v1::AgentMessage& message,

@@ -46,6 +46,7 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   if (running && !entry.running) entry.moved_ms = now_ms;
   entry.running = running;
   entry.told_step = std::max(entry.told_step, job.furthest_step);
+  entry.world_size = job.world_size();
   entry.configured_hang_ms = job.spec.recovery.hang_timeout_ms;
   if (core::has_ended(job.state)) entry.shown.step = job.furthest_step;
 }
@@ -65,6 +66,7 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
   std::optional<core::GenerationProgressed> transition;
   for (const RankReport& report : ranks) {
     if (report.generation != entry.shown.generation) continue;
+    if (report.rank < 0 || report.rank >= entry.world_size) continue;  // the table stays bounded
     const auto before = entry.shown.ranks.find(report.rank);
     if (before != entry.shown.ranks.end() && before->second.report.step > report.step) {
       entry.shown.step = report.step;  // went back to leave out samples

@@ -84,6 +84,7 @@ class ProgressTable {
     bool progressed = false;  // GenerationProgressed was made
     bool hang_reported = false;
     uint64_t told_step = 0;  // furthest step the core knows
+    int32_t world_size = 0;
     int64_t configured_hang_ms = 0;
     int64_t moved_ms = 0;  // when `shown.step` or `fewest_collectives` last rose
     uint64_t fewest_collectives = 0;

@@ -16,6 +16,24 @@ namespace hpctl::core {
 
 namespace {
 
+// The members must be what the rules make: ranks 0, 1, ..., a node for each block of
+// workers_per_node. They come from a file.
+std::string find_member_problem(const JobAdopted& e) {
+  std::set<std::string> seen;
+  for (size_t i = 0; i < e.members.size(); ++i) {
+    const auto& [rank, node] = e.members[i];
+    if (rank != Rank{static_cast<int32_t>(i)}) return "its ranks are not 0, 1, ...";
+    const size_t first = i - i % static_cast<size_t>(e.spec.workers_per_node);
+    if (node != e.members[first].second) {
+      return "rank " + to_string(rank) + " is on " + node + ", apart from its group";
+    }
+    if (i == first && (node.empty() || !seen.insert(node).second)) {
+      return "'" + node + "' has more than one group";
+    }
+  }
+  return "";
+}
+
 std::string find_conflict(const State& state, const JobAdopted& e) {
   if (e.job == JobId{}) return "an adopted job needs its number";
   if (state.jobs.contains(e.job)) return "job " + to_string(e.job) + " is known here";
@@ -23,6 +41,9 @@ std::string find_conflict(const State& state, const JobAdopted& e) {
   if (!problems.empty()) return problems.front().key + ": " + problems.front().message;
   const std::set<std::string> names(e.nodes.begin(), e.nodes.end());
   if (names.size() != e.nodes.size() || names.contains("")) return "node names must differ";
+  if (const std::string problem = find_member_problem(e); !problem.empty()) {
+    return "the record of generation " + to_string(e.generation) + " is damaged: " + problem;
+  }
   const auto world = static_cast<int32_t>(e.members.size());
   if (world > e.spec.world_size() || world % e.spec.workers_per_node != 0) {
     return "the record of generation " + to_string(e.generation) + " has " + std::to_string(world) +

@@ -66,6 +66,13 @@ struct State {
 // Tick before it would fire deadlines that passed while nobody was there.
 void rebuild_index(State& state);
 
+// Rows that belong to no job are taken out of `state`, before its index is made; returns what they
+// were, in words.
+std::vector<std::string> drop_strays(State& state);
+// What the stored rows of a job lack that every rule relies on; "" = nothing. ControllerResumed
+// ends such a job as FAILED: rows come from a file, which may be damaged.
+std::string find_damage(const State& state, const Job& job);
+
 // What the shell owes the core besides: after a commit it refuses and closes a stream whose boot id
 // is among Node::former_boot_ids of a row that changed (the core gave that life up, for instance
 // because it did not stop its workers in time); the agent then ends its workers and itself.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/lineage.h"
+#include "common/base/plausible.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -47,10 +48,19 @@ std::string describe_origin(const Job& job, const std::string& checkpoint) {
 }
 
 void enter_record_generation(Transition& t, Job& job, const Origin& origin) {
+  const Generation newest = std::max(job.generation, job.directory_generation);
+  if (newest.value >= kMaxGeneration) {
+    end_job(t, job, JobState::kFailed,
+            "no generation can follow " + to_string(newest) + ", which an agent or a record in " +
+                job.spec.checkpoint.dir +
+                "/generations names; submit again with an empty checkpoint.dir, or with "
+                "checkpoint.resume");
+    return;
+  }
   enter_stage(t, job, PlanStage::kRecordGeneration);
   RecordGeneration action;
   action.job = job.id;
-  action.generation = {std::max(job.generation, job.directory_generation).value + 1};
+  action.generation = {newest.value + 1};
   action.parent = origin.parent;
   action.start_step = origin.step;
   action.checkpoint = origin.checkpoint;
@@ -169,7 +179,7 @@ void on(Transition& t, const GenerationProgressed& e) {
     t.refuse(e.job, "step " + std::to_string(e.step) + " was known");
     return;
   }
-  job->furthest_step = std::max(job->furthest_step, e.step);
+  learn_step(*job, e.step);
   t.changed(*job);
   if (job->state == JobState::kRunning) return;
   enter_running(
@@ -190,7 +200,7 @@ void on(Transition& t, const CheckpointCommitted& e) {
     return;
   }
   job->committed_step = e.step;
-  job->furthest_step = std::max(job->furthest_step, e.step);
+  learn_step(*job, e.step);
   t.changed(*job);
 }
 

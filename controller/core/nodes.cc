@@ -3,6 +3,7 @@
 // lost never comes back; what it still says is refused, and its node gets a new life.
 #include <algorithm>
 
+#include "common/base/plausible.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -19,6 +20,10 @@ bool is_former(const Node& node, const std::string& boot_id) {
 std::string find_conflict(const Job* job, const Node* node, const AgentRegistered& e) {
   if (job == nullptr) return "there is no job " + to_string(e.job);
   if (node == nullptr) return "job " + to_string(e.job) + " has no node " + e.node;
+  if (e.generation_seen.value > kMaxGeneration) {
+    return "the agent of " + e.node + " names generation " + to_string(e.generation_seen) +
+           ", which no job reaches";
+  }
   if (e.boot_id.empty()) return "the agent of " + e.node + " sent no boot id";
   if (is_former(*node, e.boot_id)) {
     return "this life of " + e.node + " (boot id " + e.boot_id + ") was declared lost";

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "common/base/check.h"
+#include "common/base/plausible.h"
 
 namespace hpctl::core {
 
@@ -44,6 +44,11 @@ void enter_stage(Transition& t, Job& job, PlanStage stage) {
   job.stage = stage;
   job.plan_seq = t.seq();
   t.set_deadline(job, stage_deadline(job, t.now()));
+}
+
+void learn_step(Job& job, uint64_t step) {
+  const uint64_t last = job.spec.train ? static_cast<uint64_t>(job.spec.train->steps) : kMaxStep;
+  if (step <= last) job.furthest_step = std::max(job.furthest_step, step);
 }
 
 bool is_preparing(const Job& job) {

@@ -168,9 +168,27 @@ void resume_node(Transition& t, const Job& job, Node& node, bool restarted) {
   }
 }
 
+// The rules cannot work on rows that lack what they rely on; other jobs go on.
+void end_damaged_jobs(Transition& t) {
+  for (auto& [id, job] : t.state().jobs) {
+    if (has_ended(job.state)) continue;
+    const std::string damage = find_damage(t.state(), job);
+    if (damage.empty()) continue;
+    std::vector<ActionId> open;
+    for (const auto& [action_id, action] : t.state().outbox) {
+      if (target_of(action.body).job == id) open.push_back(action_id);
+    }
+    for (const ActionId action : open) t.close(action);
+    end_job(t, job, JobState::kFailed,
+            "what the controller has stored of the job is damaged (" + damage +
+                "); submit it again, it resumes from its checkpoints");
+  }
+}
+
 }  // namespace
 
 void on(Transition& t, const ControllerResumed& e) {
+  if (e.restarted) end_damaged_jobs(t);
   for (auto& [key, node] : t.state().nodes) {
     if (node.state != NodeState::kEnded) resume_node(t, *t.job(key.job), node, e.restarted);
   }

@@ -127,7 +127,7 @@ void on(Transition& t, const WorkerExited& e) {
   Job& job = *t.job(e.job);
   t.set_slot(*t.slot(e.job, e.rank), SlotState::kExited, e.generation, e.pid, e.exit_code,
              e.signal);
-  job.furthest_step = std::max(job.furthest_step, e.last_step);
+  learn_step(job, e.last_step);
   t.changed(job);
   const bool stopping = is_preparing(job) || job.cancel_requested;
   if (e.by_request) {

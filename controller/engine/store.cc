@@ -6,12 +6,14 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "controller/core/codec.h"
 
 namespace hpctl {
 namespace {
 
 constexpr int64_t kPruneEvery = 1'000;
+constexpr int64_t kMaxClockMs = 1'000'000'000'000'000;  // leaves room for any deadline
 constexpr int kBusyTimeoutMs = 5'000;
 
 constexpr char kSchema[] = R"(
@@ -176,6 +178,12 @@ Result<core::State> Store::load() {
       HP_TRY_ASSIGN(const bool more, query.next());
       if (!more) break;
       const std::string key = query.text(0);
+      if (query.integer(1) < 0 || (key == "now_ms" && query.integer(1) > kMaxClockMs)) {
+        return Error{ErrorCode::kDataLoss, path_ + " is damaged: " + key + " is " +
+                                               std::to_string(query.integer(1)) +
+                                               "; move it away: jobs can be submitted again and "
+                                               "resume from their checkpoints"};
+      }
       if (key == "last_seq") state.last_seq.value = static_cast<uint64_t>(query.integer(1));
       if (key == "now_ms") state.now_ms = query.integer(1);
       if (key == "last_local_job") {
@@ -204,6 +212,9 @@ Result<core::State> Store::load() {
               [&](core::Slot row) { state.slots.emplace(row.key, std::move(row)); }));
   HP_TRY(read("SELECT row FROM outbox", core::decode_action,
               [&](core::Action row) { state.outbox.emplace(row.id, std::move(row)); }));
+  for (const std::string& stray : core::drop_strays(state)) {
+    log_warning(path_ + " is damaged: " + stray + " is left out");
+  }
   core::rebuild_index(state);
   return state;
 }
