@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "agent/core/respawn.h"
 #include "agent/event_loop.h"
@@ -52,6 +53,7 @@ bool is_permanent(ErrorCode code) {
 struct Kept {
   std::optional<SpawnedProcess> process;
   agent::RespawnPolicy policy;
+  bool hung = false;  // it was ended for that
   int64_t started_ms = 0;
   int64_t start_at_ms = 0;  // due start while no process runs
 };
@@ -205,9 +207,12 @@ void Holder::kept_ended(Kept& kept, const std::string& what) {
   kept.process.reset();
   if (exit_code_) return;
   const int64_t now = clock_.monotonic_ms();
-  const auto pause = kept.policy.pause_after(now - kept.started_ms);
+  const bool hung = std::exchange(kept.hung, false);
+  const auto pause = kept.policy.pause_after(now - kept.started_ms, hung);
   if (!pause) {
-    begin_end(1, 0, "the " + what + " process cannot be kept alive");
+    begin_end(
+        1, 0,
+        "the " + what + " process " + (hung ? "hangs again and again" : "cannot be kept alive"));
     return;
   }
   kept.start_at_ms = now + *pause;
@@ -361,6 +366,7 @@ void Holder::end_hung_agent() {
   if (!agent_.process || clock_.monotonic_ms() < agent_hangs_at_ms_) return;
   log_warning("agent process " + std::to_string(agent_.process->pid) + " hangs; ending it");
   ::kill(agent_.process->pid, SIGKILL);
+  agent_.hung = true;
   agent_hangs_at_ms_ = INT64_MAX;
 }
 

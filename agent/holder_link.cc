@@ -6,7 +6,6 @@
 #include <csignal>
 #include <string>
 
-#include "common/base/check.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {
@@ -39,7 +38,11 @@ std::optional<HolderLink::Incoming> HolderLink::receive() {
     }
     if (!packet->has_value()) return std::nullopt;
     auto event = holder::decode_to_agent((*packet)->bytes);
-    HP_CHECK(event.ok());
+    if (!event.ok()) {
+      log_error(event.error().message);
+      broken_ = true;
+      return std::nullopt;
+    }
     if (!std::holds_alternative<holder::AliveToo>(*event)) {
       return Incoming{*std::move(event), std::move((*packet)->descriptor)};
     }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "agent/core/printable.h"
+#include "common/base/plausible.h"
 
 namespace hpctl {
 namespace {
@@ -17,7 +18,26 @@ float float_of(const std::atomic<uint32_t>& bits) {
   return std::bit_cast<float>(bits.load(std::memory_order_relaxed));
 }
 
-// nullopt = it does not hold number `number`, or no longer.
+template <typename Enum>
+bool is_one_of(Enum value, Enum first, Enum last) {
+  return value >= first && value <= last;
+}
+
+bool is_plausible(const BadStep& bad_step) {
+  return std::max({bad_step.step, bad_step.resumed_step, bad_step.samples}) <= kMaxStep &&
+         is_one_of(bad_step.finding, BadStepFinding::kNotFinite, BadStepFinding::kGradientSpike) &&
+         is_one_of(bad_step.verdict, BadStepVerdict::kNotRepeated, BadStepVerdict::kOtherResult) &&
+         is_one_of(bad_step.outcome, BadStepOutcome::kSkipped, BadStepOutcome::kGaveUp);
+}
+
+bool is_plausible(const agent::ProgressSample& sample) {
+  return sample.phase <= static_cast<uint32_t>(WorkerPhase::kFinished) &&
+         std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens}) <=
+             kMaxStep &&
+         sample.step_ns <= kMaxDurationNs;
+}
+
+// nullopt = it does not hold number `number`, no longer, or not what a trainer writes.
 std::optional<BadStep> read_slot(const BadStepSlot& slot, uint64_t number) {
   if (slot.number.load(std::memory_order_acquire) != number) return std::nullopt;
   BadStep bad_step;
@@ -34,6 +54,7 @@ std::optional<BadStep> read_slot(const BadStepSlot& slot, uint64_t number) {
   bad_step.reason = agent::printable_line(std::string(slot.reason, length), kBadStepReasonBytes);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (slot.number.load(std::memory_order_relaxed) != number) return std::nullopt;
+  if (!is_plausible(bad_step)) return std::nullopt;
   return bad_step;
 }
 
@@ -78,15 +99,20 @@ agent::ProgressSample ProgressView::sample() const {
   figures.data_wait_ns = page_->data_wait_ns.load(std::memory_order_relaxed);
   figures.communication_ns = page_->communication_ns.load(std::memory_order_relaxed);
   figures.communication_wait_ns = page_->communication_wait_ns.load(std::memory_order_relaxed);
-  return sample;
+  sample.damaged = page_->bad_steps.load(std::memory_order_relaxed) > kMaxStep;
+  if (is_plausible(sample)) return sample;
+  agent::ProgressSample damaged;
+  damaged.damaged = true;
+  return damaged;
 }
 
 std::vector<BadStep> ProgressView::bad_steps() const {
   std::vector<BadStep> steps;
   if (!written()) return steps;
   const uint64_t newest = page_->bad_steps.load(std::memory_order_acquire);
+  if (newest > kMaxStep) return steps;
   const uint64_t held = std::min<uint64_t>(newest, kBadStepSlots);
-  for (uint64_t number = newest - held + 1; number <= newest && held > 0; ++number) {
+  for (uint64_t number = newest - held + 1; number <= newest; ++number) {
     if (auto bad_step = read_slot(page_->bad_step[(number - 1) % kBadStepSlots], number)) {
       steps.push_back(std::move(*bad_step));
     }

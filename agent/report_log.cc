@@ -4,13 +4,14 @@
 #include <string>
 
 #include "agent/messages.h"
-#include "common/base/check.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {
 
 void ReportLog::restore(const holder::StoredReport& report) {
-  HP_CHECK(waiting_[report.seq].ParseFromString(report.bytes));
+  if (waiting_[report.seq].ParseFromString(report.bytes)) return;
+  log_error("the holder kept a report that cannot be read; it is dropped");
+  acknowledged(report.seq);
 }
 
 void ReportLog::keep(v1::AgentMessage message, uint64_t covers_exit) {

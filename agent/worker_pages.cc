@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/worker_pages.h"
 
+#include "common/base/log.h"
 #include "common/base/process_stat.h"
 
 namespace hpctl::agent {
 
 void WorkerPages::started(const holder::WorkerState& worker, const UniqueFd& page) {
-  pages_[worker.rank] =
-      Page{worker.generation, worker.pid, std::make_unique<ProgressView>(page.get()), {}};
+  pages_[worker.rank] = Page{
+      worker.generation, worker.pid, std::make_unique<ProgressView>(page.get()), {}, {}, false};
   watch_.worker_started(worker.rank, worker.generation);
 }
 
@@ -19,12 +20,25 @@ void WorkerPages::ended(int32_t rank, uint64_t generation) {
 
 ProgressWatch::Findings WorkerPages::read() {
   ProgressWatch::Findings all;
-  for (const auto& [rank, page] : pages_) {
-    const auto findings = watch_.sampled(rank, page.generation, page.view->sample());
+  for (auto& [rank, page] : pages_) {
+    const auto findings = watch_.sampled(rank, page.generation, look(rank, page));
     all.first_step |= findings.first_step;
     if (findings.commit) all.commit = findings.commit;
   }
   return all;
+}
+
+const ProgressSample& WorkerPages::look(int32_t rank, Page& page) {
+  const ProgressSample sample = page.view->sample();
+  if (sample.mapped || !sample.damaged) page.sound = sample;
+  if (sample.damaged && !page.damage_told) {
+    page.damage_told = true;
+    log_warning("the progress page of rank " + std::to_string(rank) + " (pid " +
+                std::to_string(page.pid) +
+                ") holds what no trainer writes, which is left out; something in that process "
+                "writes where it should not");
+  }
+  return page.sound;
 }
 
 std::vector<BadStepNews> WorkerPages::read_bad_step() {
@@ -35,7 +49,7 @@ std::vector<BadStepNews> WorkerPages::read_bad_step() {
 
 void WorkerPages::describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t still_limit_ms) {
   for (auto& [rank, page] : pages_) {
-    const ProgressSample sample = page.view->sample();
+    const ProgressSample& sample = look(rank, page);
     v1::WorkerProgress& worker = *heartbeat.add_workers();
     worker = to_message(StartedWorker{rank, page.generation, page.pid}, sample);
     if (page.still.sampled(sample.step, sample.collective, now_ms) >= still_limit_ms) {

@@ -51,7 +51,12 @@ class WorkerPages {
     uint64_t pid = 0;
     std::unique_ptr<ProgressView> view;
     StillWatch still;
+    ProgressSample sound = {};  // the newest that can be
+    bool damage_told = false;
   };
+
+  // What the page says; while it is damaged, what it said before.
+  static const ProgressSample& look(int32_t rank, Page& page);
 
   ProgressWatch watch_;
   std::map<int32_t, Page> pages_;  // by rank

@@ -16,7 +16,8 @@ namespace hpctl::agent {
 
 // One reading of a progress page (common/base/worker_abi.h).
 struct ProgressSample {
-  bool mapped = false;  // the worker has written its magic number
+  bool mapped = false;   // the worker has written its magic number, and what follows can be
+  bool damaged = false;  // something on the page cannot be
   uint32_t phase = 0;
   float loss = 0;
   float grad_norm = 0;

@@ -141,6 +141,30 @@ TEST_F(AgentTest, AnBadStepThatNoAgentSawIsInTheExitRecord) {
   EXPECT_EQ(exited().exit_code(), 1);
 }
 
+TEST_F(AgentTest, AWorkerThatWritesIntoItsPageHarmsNobody) {
+  controller_.behaviour.heartbeat_ms = 20;
+  connect();
+  const pid_t agent = agent_pid();
+  start(1, 1, {0},
+        {"map", "step", "4", "scribble", "step", "5", "wait", marker("go"), "overwrite", "file",
+         marker("done"), "wait", marker("end"), "exit", "0"});
+  const auto heartbeat_at = [&](uint64_t step) {
+    return controller_.take([step](const AgentMessage& message) {
+      return message.has_heartbeat() && message.heartbeat().workers_size() == 1 &&
+             message.heartbeat().workers(0).step() == step;
+    });
+  };
+  heartbeat_at(5);  // what is sound on the page still counts
+  EXPECT_TRUE(write_file_atomic(marker("go"), "").ok());
+  ASSERT_TRUE(eventually([&] { return path_exists(marker("done")); }));
+  heartbeat_at(5);  // and where nothing is, the last that was
+  EXPECT_TRUE(write_file_atomic(marker("end"), "").ok());
+  EXPECT_EQ(exited().exit_code(), 0);
+  EXPECT_EQ(agent_pid(), agent) << "nobody had to replace it";
+  EXPECT_EQ(controller_.count(AgentMessage::kBadStep), 0U);
+  EXPECT_EQ(controller_.count(AgentMessage::kCheckpointCommitted), 0U);
+}
+
 TEST_F(AgentTest, AWorkerThatStandsStillIsShownWithTheStateOfItsProcess) {
   controller_.behaviour.hang_timeout_ms = 400;
   connect();

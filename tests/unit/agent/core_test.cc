@@ -52,6 +52,23 @@ TEST(RespawnPolicy, AUsefulLifeStartsTheCountAnew) {
   }
 }
 
+TEST(RespawnPolicy, AProcessThatHangsAgainAndAgainIsGivenUp) {
+  RespawnPolicy policy;
+  const int64_t life = 3 * RespawnPolicy::kUsefulLifeMs;  // useful, but for the hang
+  for (int i = 0; i < RespawnPolicy::kMaxHungLives; ++i) {
+    EXPECT_TRUE(policy.pause_after(life, true)) << i;
+  }
+  EXPECT_FALSE(policy.pause_after(life, true));
+}
+
+TEST(RespawnPolicy, ALongLifeBeforeTheHangStartsTheCountAnew) {
+  RespawnPolicy policy;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(policy.pause_after(RespawnPolicy::kUsefulLifeMs, true));
+    EXPECT_TRUE(policy.pause_after(RespawnPolicy::kLifeWithoutHangMs, true));
+  }
+}
+
 ProgressSample sample(uint64_t step, uint64_t checkpoint = 0) {
   ProgressSample result;
   result.mapped = true;

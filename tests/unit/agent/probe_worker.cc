@@ -5,6 +5,8 @@
 //   step N            complete step N (the first one also stamps first_step_unix_ns)
 //   commit N          say that the checkpoint of step N is committed
 //   unfit N           step N was not applied, as rank 0 tells
+//   scribble          one store into the page that says 2^64-1 steps were not applied
+//   overwrite         the page's steps say what no trainer reaches
 //   say TEXT          last words
 //   print TEXT        a line on stdout
 //   fill N            N lines of 100 bytes on stdout
@@ -137,6 +139,8 @@ int main(int argc, char** argv) {
     if (verb == "map") map_page();
     if (verb == "step") step(std::stoull(text()));
     if (verb == "commit") page->checkpoint_step = std::stoull(text());
+    if (verb == "scribble") page->bad_steps = UINT64_MAX;
+    if (verb == "overwrite") page->step = page->checkpoint_step = UINT64_MAX;
     if (verb == "bad_step") bad_step(std::stoull(text()));
     if (verb == "say") {
       const std::string words = text();
