@@ -93,7 +93,6 @@ Result<FrameStream> join_step(const TaskSettings& settings) {
   HP_TRY_ASSIGN(const Address address, parse_address(settings.host, settings.port));
   HP_TRY_ASSIGN(UniqueFd fd, connect_to(address));
   step::Hello hello;
-  hello.token = settings.token;
   hello.task = settings.rank;
   hello.tasks = settings.tasks;
   hello.node = settings.node;
@@ -101,6 +100,7 @@ Result<FrameStream> join_step(const TaskSettings& settings) {
   hello.address = own_address(fd.get());
   if (settings.rank == 0) hello.free_port = find_free_port();
   FrameStream stream(std::move(fd));
+  HP_TRY(stream.authenticate(settings.token, FrameStream::Side::kDialled));
   HP_TRY(stream.send(step::encode(step::ToController(hello))));
   for (;;) {
     HP_TRY(wait_for(stream.fd(), POLLIN, step::kAnswerPatienceMs, "no answer"));

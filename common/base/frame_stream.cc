@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/frame_stream.h"
 
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <cstring>
+#include <utility>
+
+#include "common/base/hmac.h"
 
 namespace hpctl {
 namespace {
@@ -14,16 +18,74 @@ uint32_t frame_length(const std::string& bytes) {
   return length;
 }
 
+constexpr size_t kNonceBytes = 32;
+
+std::string tag_of(const std::string& key, uint64_t number, std::string_view packet) {
+  std::string text(reinterpret_cast<const char*>(&number), sizeof(number));
+  return hmac_sha256(key, text.append(packet));
+}
+
+Error not_proven(const char* what) {
+  return Error{ErrorCode::kPermissionDenied,
+               std::string("the peer does not know the secret of this connection (") + what + ")"};
+}
+
 }  // namespace
 
+Outcome FrameStream::authenticate(const std::string& secret, Side side) {
+  proof_.emplace();
+  proof_->secret = secret;
+  proof_->side = side;
+  if (side == Side::kAccepted) return Ok{};
+  std::string nonce(kNonceBytes, '\0');
+  if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
+    return errno_error("cannot get random bytes");
+  }
+  make_keys(nonce);
+  put(nonce);
+  return flush();
+}
+
+// They differ by direction, so that nothing can be sent back to whom it came from.
+void FrameStream::make_keys(const std::string& nonce) {
+  proof_->nonce = nonce;
+  proof_->send_key = hmac_sha256(proof_->secret, "hpctl to the accepting end " + nonce);
+  proof_->receive_key = hmac_sha256(proof_->secret, "hpctl to the dialling end " + nonce);
+  if (proof_->side == Side::kAccepted) std::swap(proof_->send_key, proof_->receive_key);
+  proof_->secret.clear();
+}
+
+Result<std::string> FrameStream::open(std::string frame) {
+  if (frame.size() < kHmacBytes) return not_proven("a packet without proof");
+  const size_t size = frame.size() - kHmacBytes;
+  const std::string_view packet(frame.data(), size);
+  const std::string tag = tag_of(proof_->receive_key, proof_->received++, packet);
+  if (!same_bytes(tag, std::string_view(frame).substr(size))) {
+    return not_proven("a packet with a wrong proof");
+  }
+  frame.resize(size);
+  return frame;
+}
+
+void FrameStream::put(std::string_view frame) {
+  const auto length = static_cast<uint32_t>(frame.size());
+  unsent_.append(reinterpret_cast<const char*>(&length), sizeof(length));
+  unsent_.append(frame);
+}
+
 Outcome FrameStream::send(std::string_view packet) {
-  if (packet.size() > kMaxStreamFrameBytes) {
+  const size_t most = kMaxStreamFrameBytes - (proof_ ? kHmacBytes : 0);
+  if (packet.size() > most) {
     return Error{ErrorCode::kInvalidArgument,
                  "a packet of " + std::to_string(packet.size()) + " bytes is too large"};
   }
-  const auto length = static_cast<uint32_t>(packet.size());
-  unsent_.append(reinterpret_cast<const char*>(&length), sizeof(length));
-  unsent_.append(packet);
+  if (!proof_) {
+    put(packet);
+  } else if (proof_->send_key.empty()) {
+    return Error{ErrorCode::kFailedPrecondition, "the peer has not begun"};
+  } else {
+    put(std::string(packet) + tag_of(proof_->send_key, proof_->sent++, packet));
+  }
   return flush();
 }
 
@@ -58,7 +120,16 @@ Result<std::optional<std::string>> FrameStream::receive() {
     if (received_.size() >= sizeof(uint32_t) && frame_length(received_) > kMaxStreamFrameBytes) {
       return Error{ErrorCode::kInvalidArgument, "the peer sent a frame that is too large"};
     }
-    if (auto packet = take_frame()) return packet;
+    if (auto frame = take_frame()) {
+      if (!proof_) return frame;
+      if (!proof_->send_key.empty()) {
+        HP_TRY_ASSIGN(std::string packet, open(std::move(*frame)));
+        return std::optional<std::string>(std::move(packet));
+      }
+      if (frame->size() != kNonceBytes) return not_proven("it does not begin as one who does");
+      make_keys(*frame);
+      continue;
+    }
     char bytes[16U << 10];
     const ssize_t n = ::recv(fd_.get(), bytes, sizeof(bytes), 0);
     if (n < 0 && errno == EINTR) continue;

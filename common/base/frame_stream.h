@@ -4,6 +4,13 @@
 // For event loops; common/base/frame.h waits instead. The descriptor must be non-blocking. Neither
 // end ever waits here: send() keeps what the kernel does not take for flush(), and receive() gives
 // what has arrived. One thread.
+//
+// Two ends that share a secret can prove it to each other (authenticate()). The secret does not
+// cross the wire: the end that dialled begins with 32 random bytes, from which and the secret both
+// make a key for either direction, and every packet carries an HMAC-SHA-256 of its number and its
+// bytes. Who does not know the secret can make no packet, change none and leave none out, and a
+// packet that is received proves its sender. What is said can be read by others, and played back to
+// the accepting end from its beginning, which peer_nonce() shows.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +30,15 @@ inline constexpr size_t kMaxUnsentBytes = 1U << 20;
 
 class FrameStream {
  public:
+  enum class Side { kDialled, kAccepted };
+
   explicit FrameStream(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  // Before the first packet, on both ends; the accepting end does not speak first. From then on
+  // receive() gives kPermissionDenied for a packet of one who does not know the secret.
+  Outcome authenticate(const std::string& secret, Side side);
+  // The random bytes of the end that dialled; of an accepted stream once a packet was received.
+  const std::string& peer_nonce() const { return proof_->nonce; }
 
   int fd() const { return fd_.get(); }
   // kUnavailable when the peer is gone, kResourceExhausted when it does not read.
@@ -34,11 +49,26 @@ class FrameStream {
   Result<std::optional<std::string>> receive();
 
  private:
+  // Of an authenticated stream.
+  struct Proof {
+    std::string secret;  // until there are keys
+    Side side = Side::kDialled;
+    std::string nonce;  // of the end that dialled
+    std::string send_key;
+    std::string receive_key;
+    uint64_t sent = 0;  // packets
+    uint64_t received = 0;
+  };
+
+  void put(std::string_view frame);
+  void make_keys(const std::string& nonce);
+  Result<std::string> open(std::string frame);
   std::optional<std::string> take_frame();
 
   UniqueFd fd_;
   std::string unsent_;
   std::string received_;
+  std::optional<Proof> proof_;
 };
 
 }  // namespace hpctl

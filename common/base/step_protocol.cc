@@ -6,12 +6,11 @@
 namespace hpctl::step {
 
 static void put(PacketWriter& w, const Hello& m) {
-  w.number(m.version).text(m.token).number(m.task).number(m.tasks).text(m.node);
+  w.number(m.version).number(m.task).number(m.tasks).text(m.node);
   w.number(m.pid).text(m.address).number(m.free_port);
 }
 static void get(PacketReader& r, Hello& m) {
   r.into(m.version);
-  m.token = r.text();
   r.into(m.task);
   r.into(m.tasks);
   m.node = r.text();

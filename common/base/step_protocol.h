@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the shim of a task (agent/shim) and the controller of its step (controller/step) say to each
 // other over one TCP connection per task. One frame (common/base/frame_stream.h) is one message: u8
-// kind, then the fields in the order of the struct.
+// kind, then the fields in the order of the struct. Both ends have the step's token and prove it to
+// each other before a message counts; it does not cross the wire.
 //
 //   shim                          controller
-//   Hello{token, ...}      ->
+//   Hello                  ->
 //                          <-     Welcome           within kAnswerPatienceMs, else the shim does
 //                          without
 //                          <-     Start{1}          once every task of the step has said Hello
@@ -26,7 +27,7 @@
 
 namespace hpctl::step {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 // How long a task waits for its step's controller before it runs without supervision: for a
 // connection, which the kernel accepts, and for the answer, which a busy machine may delay.
 inline constexpr int64_t kConnectPatienceMs = 1'000;
@@ -45,7 +46,6 @@ inline constexpr char kProgramName[] = "HPCTL_STEP_PROGRAM";  // argv[0] that th
 
 struct Hello {
   uint32_t version = kProtocolVersion;
-  std::string token;
   int32_t task = 0;
   int32_t tasks = 0;
   std::string node;

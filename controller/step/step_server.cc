@@ -16,15 +16,6 @@ namespace {
 
 constexpr int64_t kHelloTimeoutMs = 5'000;
 
-bool same_token(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  }
-  return difference == 0;
-}
-
 // A node that vanishes without a word is noticed within about 20 s.
 void watch_peer(int fd) {
   const auto set = [fd](int level, int option, int value) {
@@ -87,8 +78,10 @@ void StepServer::accept_all() {
     if (!fd.valid()) return;
     watch_peer(fd.get());
     const int number = fd.get();
-    peers_[number] =
-        std::make_unique<Peer>(Peer{FrameStream(std::move(fd)), clock_.monotonic_ms()});
+    auto peer = std::make_unique<Peer>(Peer{FrameStream(std::move(fd)), clock_.monotonic_ms()});
+    // A stranger gets no further than receive().
+    if (!peer->stream.authenticate(token_, FrameStream::Side::kAccepted).ok()) continue;
+    peers_[number] = std::move(peer);
   }
 }
 
@@ -118,7 +111,7 @@ void StepServer::on_hello(Peer& peer, const std::string& packet) {
   const auto message = decode_to_controller(packet);
   const Hello* hello = message.ok() ? std::get_if<Hello>(&*message) : nullptr;
   peer.broken = true;
-  if (hello == nullptr || !same_token(hello->token, token_)) return;  // a stranger; say nothing
+  if (hello == nullptr || !begun_.insert(peer.stream.peer_nonce()).second) return;  // played back
   if (descriptors_.contains(hello->task)) return;
   // A shim that waits says no more before it is welcome.
   if (!peer.stream.receive().ok()) return controller_.gave_up(*hello);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sockets and the loop of a step's controller. srun made the listener and holds the other end
 // of the lifeline; when that closes, srun has gone and so does this process. Connections that do
-// not say a proper Hello in time are closed; the token is compared in constant time.
+// not prove that they know the step's token, and say a proper Hello, in time are closed.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "common/base/clock.h"
@@ -47,6 +48,7 @@ class StepServer final : public Outlet {
   StepController controller_;
   std::map<int, std::unique_ptr<Peer>> peers_;  // by descriptor
   std::map<int32_t, int> descriptors_;          // by task
+  std::set<std::string> begun_;                 // what proven connections began with
   bool srun_gone_ = false;
 };
 

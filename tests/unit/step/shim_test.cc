@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <map>
+#include <thread>
 
+#include "agent/shim/controller_connection.h"
 #include "agent/shim/launcher_environment.h"
+#include "common/base/step_protocol.h"
+#include "tests/support/loopback_port.h"
 
 namespace hpctl::shim {
 namespace {
@@ -62,6 +68,40 @@ TEST(LauncherEnvironment, WithoutAPortThereIsNoMaster) {
   for (const auto& [name, value] : launcher_environment({}, {})) {
     EXPECT_FALSE(name.starts_with("MASTER_")) << name;
   }
+}
+
+// Who took over the port of a step's controller that has died.
+TEST(JoinStep, AnImpostorIsNotToldTheTokenAndNotBelieved) {
+  const test::LoopbackPort port;
+  ASSERT_EQ(::listen(port.fd(), 1), 0);
+  std::string heard;
+  std::thread impostor([&] {
+    UniqueFd fd(::accept4(port.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FrameStream stream(std::move(fd));
+    for (int i = 0; i < 2;) {  // its random bytes, and its Hello
+      pollfd wait{stream.fd(), POLLIN, 0};
+      ::poll(&wait, 1, 10'000);
+      const auto frame = stream.receive();
+      if (!frame.ok()) return;
+      if (!frame->has_value()) continue;
+      heard += **frame;
+      ++i;
+    }
+    EXPECT_TRUE(stream.send(step::encode(step::ToShim(step::Welcome{}))).ok());
+    pollfd gone{stream.fd(), POLLIN, 0};
+    ::poll(&gone, 1, 10'000);
+  });
+  TaskSettings settings;
+  settings.host = "127.0.0.1";
+  settings.port = static_cast<uint16_t>(std::stoul(port.address().substr(10)));
+  settings.token = "the token of this step";
+  settings.tasks = 1;
+  const auto joined = join_step(settings);
+  const ErrorCode code = joined.ok() ? ErrorCode::kInternal : joined.error().code;
+  EXPECT_EQ(code, ErrorCode::kPermissionDenied);
+  impostor.join();
+  EXPECT_GT(heard.size(), 32U);
+  EXPECT_EQ(heard.find(settings.token), std::string::npos);
 }
 
 }  // namespace

@@ -39,15 +39,16 @@ class StepServerTest : public ::testing::Test {
     thread_ = std::thread([this] { server_->run(); });
   }
 
-  FrameStream connect() {
+  FrameStream connect(const std::string& token = "right") {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(fd.get(), generic(), sizeof(address_)), 0);
     EXPECT_EQ(::fcntl(fd.get(), F_SETFL, O_NONBLOCK), 0);
-    return FrameStream(std::move(fd));
+    FrameStream stream(std::move(fd));
+    EXPECT_TRUE(stream.authenticate(token, FrameStream::Side::kDialled).ok());
+    return stream;
   }
-  static std::string hello(const std::string& token, int32_t task) {
+  static std::string hello(int32_t task) {
     Hello hello;
-    hello.token = token;
     hello.task = task;
     hello.tasks = 2;
     hello.node = "n1";
@@ -78,28 +79,65 @@ class StepServerTest : public ::testing::Test {
   std::thread thread_;
 };
 
-TEST_F(StepServerTest, WhoeverDoesNotBeginWithTheTokenIsClosed) {
+TEST_F(StepServerTest, WhoeverDoesNotProveThatItKnowsTheTokenIsClosed) {
   serve();
   FrameStream silent = connect();
-  for (const std::string& first : {hello("wrong", 0), hello("", 0), hello("right!", 0),
-                                   encode(ToController(Started{1, 1})), std::string("garbage")}) {
-    FrameStream stranger = connect();
-    ASSERT_TRUE(stranger.send(first).ok());
-    EXPECT_EQ(next(stranger), -1);
+  for (const std::string token : {"wrong", "", "right!"}) {
+    FrameStream stranger = connect(token);
+    ASSERT_TRUE(stranger.send(hello(0)).ok());
+    EXPECT_EQ(next(stranger), -1) << token;
+  }
+  for (const std::string& first :
+       {encode(ToController(Started{1, 1})), std::string("garbage"), std::string()}) {
+    FrameStream odd = connect();
+    ASSERT_TRUE(odd.send(first).ok());
+    EXPECT_EQ(next(odd), -1);
   }
   EXPECT_EQ(next(silent), -1);
+}
+
+// Who takes over the port of a dead controller can write down what shims say, and say it again.
+TEST_F(StepServerTest, WhatWasSaidIsNotTakenTwice) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd eavesdropper(ends[0]);
+  FrameStream task{UniqueFd(ends[1])};
+  ASSERT_TRUE(task.authenticate("right", FrameStream::Side::kDialled).ok());
+  ASSERT_TRUE(task.send(hello(0)).ok());
+  std::string said(4096, '\0');
+  const ssize_t size = ::read(eavesdropper.get(), said.data(), said.size());
+  ASSERT_GT(size, 0);
+  said.resize(static_cast<size_t>(size));
+  EXPECT_EQ(said.find("right"), std::string::npos);
+  serve();
+  const auto play = [&] {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(fd.get(), generic(), sizeof(address_)), 0);
+    EXPECT_EQ(::write(fd.get(), said.data(), said.size()), size);
+    return fd;
+  };
+  const auto answers = [](const UniqueFd& fd) {
+    char byte = 0;
+    pollfd wait{fd.get(), POLLIN, 0};
+    return ::poll(&wait, 1, kPatienceMs) == 1 && ::read(fd.get(), &byte, 1) == 1;
+  };
+  {
+    const UniqueFd once = play();
+    EXPECT_TRUE(answers(once));
+  }
+  EXPECT_FALSE(answers(play()));
 }
 
 TEST_F(StepServerTest, StrangersDoNotDisturbTheStep) {
   serve();
   FrameStream first = connect();
-  ASSERT_TRUE(first.send(hello("right", 0)).ok());
+  ASSERT_TRUE(first.send(hello(0)).ok());
   EXPECT_EQ(next(first), kWelcome);
   FrameStream impostor = connect();
-  ASSERT_TRUE(impostor.send(hello("right", 0)).ok());  // its task is here already
+  ASSERT_TRUE(impostor.send(hello(0)).ok());  // its task is here already
   EXPECT_EQ(next(impostor), -1);
   FrameStream second = connect();
-  ASSERT_TRUE(second.send(hello("right", 1)).ok());
+  ASSERT_TRUE(second.send(hello(1)).ok());
   EXPECT_EQ(next(second), kWelcome);
   EXPECT_EQ(next(first), kStart);
   EXPECT_EQ(next(second), kStart);
@@ -108,10 +146,10 @@ TEST_F(StepServerTest, StrangersDoNotDisturbTheStep) {
 // The last one's Hello is read after that task has gone on without us.
 TEST_F(StepServerTest, AnAnswerThatIsTooLateDoesNotBeginTheStep) {
   FrameStream first = connect();
-  ASSERT_TRUE(first.send(hello("right", 0)).ok());
+  ASSERT_TRUE(first.send(hello(0)).ok());
   {
     FrameStream second = connect();
-    ASSERT_TRUE(second.send(hello("right", 1)).ok());
+    ASSERT_TRUE(second.send(hello(1)).ok());
   }
   serve();
   EXPECT_EQ(next(first), kWelcome);
@@ -121,7 +159,7 @@ TEST_F(StepServerTest, AnAnswerThatIsTooLateDoesNotBeginTheStep) {
 TEST_F(StepServerTest, EndsWithSrun) {
   serve();
   FrameStream task = connect();
-  ASSERT_TRUE(task.send(hello("right", 0)).ok());
+  ASSERT_TRUE(task.send(hello(0)).ok());
   EXPECT_EQ(next(task), kWelcome);
   srun_.reset();
   thread_.join();
