@@ -125,11 +125,11 @@ class Agent {
   v1::EndNode end_order_;
   WorkerPages pages_;
   ReportLog reports_;
+  const std::unique_ptr<ControllerAccess> access_;
   OrphanWatch orphan_;
   Backoff backoff_;
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
 
-  const std::unique_ptr<ControllerAccess> access_;
   std::unique_ptr<ControllerLink> link_;
   bool welcomed_ = false;
   std::string last_trouble_;  // with the controller; logged when it changes
@@ -158,8 +158,8 @@ Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memo
           envelope_, hello_.last_report, reported_before(hello_),
           [this](const holder::ToHolder& message) { holder_.tell(message); },
           [this](const v1::AgentMessage& message) { deliver(message); }),
-      orphan_(clock_.monotonic_ms()),
-      access_(make_controller_access(options.paths, options.job, options.node)) {
+      access_(make_controller_access(options.paths, options.job, options.node)),
+      orphan_(clock_.monotonic_ms(), access_->orphan_timeout_ms()) {
   HP_CHECK(wake_.valid());
   for (const holder::StoredReport& stored : memory.reports) reports_.restore(stored);
   for (const auto& [worker, page] : memory.workers) on_worker(worker, page);

@@ -30,6 +30,7 @@ class HomeAccess final : public ControllerAccess {
 
   Result<std::shared_ptr<grpc::Channel>> connect() override { return connect_controller(paths_); }
   StartPlan start_plan() const override { return {}; }
+  int64_t orphan_timeout_ms() const override { return local_limits().orphan_ms; }
   Outcome start() override {
     return to_outcome(
         ensure_controller(paths_, std::chrono::steady_clock::now() + kStartTimeout).status());
@@ -65,6 +66,11 @@ class JobAccess final : public ControllerAccess {
     return std::move(found.channel);
   }
   StartPlan start_plan() const override { return plan_; }
+  int64_t orphan_timeout_ms() const override {
+    const auto document = read_job_document(paths_.home());
+    const Limits wanted = document.ok() ? document->spec.limits : Limits{};
+    return resolve(wanted, cluster_limits(false)).orphan_ms;
+  }
   // A cluster controller is asked first, since the job's may only be gone for a moment, and only
   // once about each: if nobody has followed by the next time, this node does.
   Outcome start() override {

@@ -26,6 +26,8 @@ class ControllerAccess {
   virtual Result<std::shared_ptr<grpc::Channel>> connect() = 0;
   // Of the last connect().
   virtual StartPlan start_plan() const = 0;
+  // How long the job allows an agent to be without any controller, which a Welcome repeats.
+  virtual int64_t orphan_timeout_ms() const = 0;
   // Starts a controller and waits until it serves, at most some seconds.
   virtual Outcome start() = 0;
   // This node's address as the controller and other nodes reach it; "" = no other node does.

@@ -405,6 +405,10 @@ void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why)
   if (!exit_code_) {
     log_info("node ends: " + why);
     exit_code_ = exit_code;
+    const std::string path = options_.paths.node_lock(options_.job, options_.node);
+    if (const auto said = say_that_we_end(lock_, path); !said.ok()) {
+      log_warning(said.error().message);
+    }
   }
   reap_children();
   workers_.end(UINT64_MAX, grace_ms);
@@ -459,14 +463,18 @@ int run_holder(const HolderOptions& options) {
     }
   }
   auto signals = take_signals();
-  auto lock = take_node_lock(options.paths.node_lock(options.job, options.node));
-  if (!signals.ok() || !lock.ok()) {
-    log_error(!signals.ok() ? signals.error().message : lock.error().message);
+  if (!signals.ok()) {
+    log_error(signals.error().message);
+    return 1;
+  }
+  auto lock = take_node_lock(options.paths.node_lock(options.job, options.node), *signals);
+  if (!lock.ok()) {
+    log_error(lock.error().message);
     return 1;
   }
   if (!lock->has_value()) {
     log_info("node " + options.node + " of job " + to_string(options.job) +
-             " already has a holder; nothing to do");
+             " already has a holder, or this one was asked to end before it began");
     return 0;
   }
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {

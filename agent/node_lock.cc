@@ -14,35 +14,54 @@
 namespace hpctl::holder {
 namespace {
 
-// Longer than a guardian needs, and than the moment between taking the lock and writing the id.
-constexpr int64_t kPatienceMs = 12'000;
+constexpr int kLookAgainMs = 10;
+// What an agent needs to hear that its life was given up, and to tell its holder.
+constexpr int64_t kNewsMs = 5'000;
+constexpr char kEnding[] = " ending";
 
-bool owner_lives(const std::string& path) {
+enum class Owner { kDead, kLives, kEnds };
+
+// As its words in the file say, and the process table.
+Owner owner_of(const std::string& path) {
   const auto text = read_file(path, 64);
   const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
-  if (pid <= 0) return false;
+  if (pid <= 0) return Owner::kDead;
   const std::string state = process_stat(static_cast<pid_t>(pid), kStateField);
-  return !state.empty() && state != "Z";  // a zombie is dead, only not reaped by who started it
+  // A zombie is dead, only not reaped by who started it.
+  if (state.empty() || state == "Z") return Owner::kDead;
+  return text->find(kEnding) == std::string::npos ? Owner::kLives : Owner::kEnds;
+}
+
+Outcome write_words(const UniqueFd& lock, const std::string& words, const std::string& path) {
+  if (::ftruncate(lock.get(), 0) != 0 || ::lseek(lock.get(), 0, SEEK_SET) != 0) {
+    return errno_error("cannot write " + path);
+  }
+  return write_all(lock.get(), std::to_string(::getpid()) + words + "\n", path);
 }
 
 }  // namespace
 
-Result<std::optional<UniqueFd>> take_node_lock(const std::string& path) {
+Result<std::optional<UniqueFd>> take_node_lock(const std::string& path, const UniqueFd& stop) {
   HP_TRY(make_directories(std::filesystem::path(path).parent_path().string()));
   const SystemClock clock;
-  const int64_t deadline = clock.monotonic_ms() + kPatienceMs;
+  int64_t lives_until_ms = clock.monotonic_ms() + kNewsMs;
   for (;;) {
     auto lock = lock_file(path);
     if (lock.ok()) {
-      const std::string content = std::to_string(::getpid()) + "\n";
-      if (::ftruncate(lock->get(), 0) != 0) return errno_error("cannot write " + path);
-      HP_TRY(write_all(lock->get(), content, path));
+      HP_TRY(write_words(*lock, "", path));
       return std::optional<UniqueFd>(std::move(lock).value());
     }
     if (lock.error().code != ErrorCode::kAlreadyExists) return lock.error();
-    if (owner_lives(path) || clock.monotonic_ms() >= deadline) return std::optional<UniqueFd>();
-    ::poll(nullptr, 0, 10);
+    const int64_t now = clock.monotonic_ms();
+    if (owner_of(path) != Owner::kLives) lives_until_ms = now + kNewsMs;
+    if (now >= lives_until_ms) return std::optional<UniqueFd>();
+    pollfd asked{stop.get(), POLLIN, 0};
+    if (::poll(&asked, 1, kLookAgainMs) > 0) return std::optional<UniqueFd>();
   }
+}
+
+Outcome say_that_we_end(const UniqueFd& lock, const std::string& path) {
+  return write_words(lock, kEnding, path);
 }
 
 }  // namespace hpctl::holder

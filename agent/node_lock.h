@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lock by which one holder at a time is the node.
+//
+// A holder whose node ends keeps the lock until nothing of the node is left, and says so in the
+// file: its workers may take minutes to die. Whoever is to be the node next waits for that, because
+// a holder that does not come up would be taken for a broken node.
 #pragma once
 
 #include <optional>
@@ -10,8 +14,11 @@
 
 namespace hpctl::holder {
 
-// Takes the lock and writes our process id into the file. nullopt when a living holder has it. A
-// dead holder's guardian may have it for another moment; that is waited for.
-Result<std::optional<UniqueFd>> take_node_lock(const std::string& path);
+// Takes the lock and writes our process id into the file. Waits while the holder that has it ends,
+// or is dead and its guardian still cleans up. nullopt: a holder has it that goes on living, or
+// `stop` became readable meanwhile.
+Result<std::optional<UniqueFd>> take_node_lock(const std::string& path, const UniqueFd& stop);
+// For those who wait.
+Outcome say_that_we_end(const UniqueFd& lock, const std::string& path);
 
 }  // namespace hpctl::holder

@@ -15,9 +15,9 @@ namespace hpctl {
 namespace {
 
 constexpr const char* kHelp = R"(
-Lists nodes with their role (active, spare, lost, quarantined) and state (launching, up, down,
-ended). Without JOB: the nodes of all jobs that have not ended. On the local backend a node is a
-virtual one, n0, n1, ...: a holder process and its agent on this machine.
+Lists nodes with their role (active, spare, lost, quarantined) and state (launching, up, stopping,
+down, ended). Without JOB: the nodes of all jobs that have not ended. On the local backend a node
+is a virtual one, n0, n1, ...: a holder process and its agent on this machine.
 
 A quarantined node gets no ranks: a spare takes those it has, in a new generation, or what
 recovery.on_node_loss allows happens. Without --job this concerns every live job with that node. The

@@ -44,9 +44,9 @@ struct StartPlan {
 // Times are monotonic milliseconds.
 class OrphanWatch {
  public:
-  static constexpr int64_t kDefaultTimeoutMs = 60'000;  // before any Welcome
-
-  explicit OrphanWatch(int64_t now_ms) : absent_since_ms_(now_ms) {}
+  // `timeout_ms`: before any Welcome.
+  OrphanWatch(int64_t now_ms, int64_t timeout_ms)
+      : absent_since_ms_(now_ms), timeout_ms_(timeout_ms) {}
 
   // A controller has welcomed us and says how long we may be without one.
   void welcomed(int64_t timeout_ms);
@@ -65,7 +65,7 @@ class OrphanWatch {
  private:
   bool present_ = false;
   int64_t absent_since_ms_;
-  int64_t timeout_ms_ = kDefaultTimeoutMs;
+  int64_t timeout_ms_;
   int64_t next_start_ms_ = 0;  // 0 = StartPlan::after_ms after the loss
   StartPlan plan_;
 };

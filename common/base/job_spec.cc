@@ -92,6 +92,15 @@ void check_recovery(const RecoverySpec& r, SpecChecks& checks) {
   check_on_node_loss(r.on_node_loss, checks);
 }
 
+void check_limits(const Limits& limits, SpecChecks& checks) {
+  for (const LimitKey& key : kLimitKeys) {
+    const int64_t ms = limits.*key.ms;
+    if (ms == 0 || (ms >= kLeastLimitMs && ms <= kMostLimitMs)) continue;
+    checks.fail(std::string("limits.") + key.name,
+                "expected auto or 100ms to 30d, found " + std::to_string(ms) + "ms");
+  }
+}
+
 void check_around(const JobSpec& spec, SpecChecks& checks) {
   checks.one_of("env.kind", spec.environment.kind, {"auto", "venv", "uv", "container", "none"});
   const int64_t timeout = spec.hooks.timeout_ms;
@@ -136,6 +145,7 @@ std::string to_json_text(const JobSpec& spec) {
             {"command", spec.command},
             {"checkpoint", spec.checkpoint},
             {"recovery", spec.recovery},
+            {"limits", spec.limits},
             {"slurm", spec.slurm},
             {"environment", spec.environment},
             {"hooks", spec.hooks},
@@ -158,6 +168,7 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     j.at("command").get_to(spec.command);
     j.at("checkpoint").get_to(spec.checkpoint);
     j.at("recovery").get_to(spec.recovery);
+    if (j.contains("limits")) j.at("limits").get_to(spec.limits);
     if (j.contains("slurm")) j.at("slurm").get_to(spec.slurm);  // absent in older stores
     if (j.contains("environment")) j.at("environment").get_to(spec.environment);
     if (j.contains("hooks")) j.at("hooks").get_to(spec.hooks);
@@ -193,6 +204,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   check_checkpoint(spec.checkpoint, checks);
   if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
+  check_limits(spec.limits, checks);
   check_slurm(spec.slurm, checks);
   if (workers && spec.slurm.cpus_per_task * spec.workers_per_node > 65'535) {
     checks.fail("slurm.cpus_per_task", "expected at most 65535 on a node, times workers_per_node");

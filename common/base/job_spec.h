@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/limits.h"
 #include "common/base/result.h"
 #include "common/base/train_spec.h"
 
@@ -110,6 +111,7 @@ struct JobSpec {
   std::vector<std::string> command;        // program and arguments
   CheckpointSpec checkpoint;
   RecoverySpec recovery;
+  Limits limits;
   SlurmSpec slurm;
   EnvironmentSpec environment;
   HooksSpec hooks;

@@ -19,11 +19,11 @@ void read_resume(YamlValue& value, JobSpec& spec) {
   }
 }
 
-void read_hang_timeout(YamlValue& value, JobSpec& spec) {
+void read_duration_or_auto(YamlValue& value, int64_t& ms) {
   if (value.is_word("auto")) {
-    spec.recovery.hang_timeout_ms = 0;
+    ms = 0;
   } else {
-    value.read_duration(spec.recovery.hang_timeout_ms);
+    value.read_duration(ms);
   }
 }
 
@@ -77,6 +77,11 @@ void read_image(YamlValue& value, JobSpec& spec) {
 }
 
 #define HP_READ(member) [](YamlValue& v, JobSpec& s) { v.read(s.member); }
+#define HP_LIMIT(name, meaning)                                                        \
+  {                                                                                    \
+    "limits." #name, kValue, "duration or auto", "auto", "100ms to 30d", meaning,      \
+        [](YamlValue& v, JobSpec& s) { read_duration_or_auto(v, s.limits.name##_ms); } \
+  }
 
 // clang-format off
 constexpr JobYamlKey kKeysBeforeTrain[] = {
@@ -227,7 +232,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "Ranks that complete no step for this long hang, unless all of them go on to other "
      "collectives (evaluations, steps that are left out). auto (or 0s): three times the median "
      "step, at least 60s. Of a command no step is seen: there it is only how long its last ranks "
-     "may go on after another has exited with code 0; auto: 30m.", read_hang_timeout},
+     "may go on after another has exited with code 0; auto: 30m.",
+     [](YamlValue& v, JobSpec& s) { read_duration_or_auto(v, s.recovery.hang_timeout_ms); }},
     {"recovery.grace", kValue, "duration", "1s", "0s to 5m",
      "After a fault, the other ranks of a command get SIGTERM, and SIGKILL this much later. The "
      "built-in trainer needs no warning and gets none.",
@@ -241,6 +247,29 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "in the queue where the node was taken from the job or is to be replaced. When nothing is "
      "possible, the attempt counts as a restart.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.on_node_loss); }},
+
+    {"limits", kSection, "section", "", "",
+     "How long something that answers may take. What does not answer is found sooner, by "
+     "recovery.heartbeat_timeout. A node that is only slow, as the others are, is not excluded "
+     "from a requeue.", nullptr},
+    HP_LIMIT(launch, "A node that is asked for, until its agent has registered. auto: 20s; under "
+             "Slurm 1m, and 15m with slurm.container.image, which may have to be imported."),
+    HP_LIMIT(register, "The agents, until they have registered with a controller that was started "
+             "again or took over. auto: 15s."),
+    HP_LIMIT(start, "The workers of a node, until their processes run; hooks.pre and "
+             "health.preflight have their own time. auto: 30s; under Slurm 1m."),
+    HP_LIMIT(stop, "The workers of a node, from SIGKILL until the last is gone: much pinned memory "
+             "takes long to free. A spare does not wait for that. auto: 1m; under Slurm 5m."),
+    HP_LIMIT(first_step, "All workers, until they have completed their first step. auto: 10m."),
+    HP_LIMIT(last_checkpoint, "Workers that a cancellation or the time limit ends, from "
+             "SIGTERM to SIGKILL: "
+             "for a last checkpoint. auto: 25s."),
+    HP_LIMIT(end, "A node whose job has ended; hooks.post have their own time. Then it counts as "
+             "ended. auto: 30s."),
+    HP_LIMIT(directory, "An answer of the checkpoint directory while a restart is prepared. "
+             "auto: 1m."),
+    HP_LIMIT(orphan, "An agent that finds no controller and cannot start one, until it ends its "
+             "workers and its node. auto: 1m; under Slurm 10m."),
 
     {"hooks", kSection, "section", "", "",
      "Command lines for /bin/sh on every node, such as `dcgmi profile --pause`. They run in the "
@@ -272,6 +301,7 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
 };
 // clang-format on
 
+#undef HP_LIMIT
 #undef HP_READ
 
 }  // namespace

@@ -74,6 +74,15 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
   out << YAML::EndSeq << EndMap;
 }
 
+void put_limits(YAML::Emitter& out, const Limits& limits) {
+  out << Key << "limits" << Value << BeginMap;
+  for (const LimitKey& key : kLimitKeys) {
+    const int64_t ms = limits.*key.ms;
+    put(out, key.name, ms == 0 ? std::string("auto") : format_duration_ms(ms));
+  }
+  out << EndMap;
+}
+
 void put_around(YAML::Emitter& out, const JobSpec& spec) {
   out << Key << "hooks" << Value << BeginMap;
   put_texts(out, "pre", spec.hooks.pre);
@@ -116,6 +125,7 @@ std::string to_yaml(const JobSpec& spec) {
   out << EndMap;
   put_checkpoint(out, spec.checkpoint);
   put_recovery(out, spec.recovery);
+  put_limits(out, spec.limits);
   put_around(out, spec);
   out << Key << "debug" << Value << BeginMap;
   put(out, "ledger", spec.ledger);

@@ -24,7 +24,7 @@ v1::ControllerMessage make_welcome(const core::Job& job) {
   welcome.set_controller_pid(static_cast<uint64_t>(::getpid()));
   welcome.set_heartbeat_interval_ms(static_cast<uint32_t>(
       std::max(kMinHeartbeatMs, job.spec.recovery.heartbeat_timeout_ms / kHeartbeatsPerTimeout)));
-  welcome.set_orphan_timeout_ms(kOrphanTimeoutMs);
+  welcome.set_orphan_timeout_ms(static_cast<uint32_t>(job.limits.orphan_ms));
   const int64_t hang_ms = job.spec.recovery.hang_timeout_ms;
   welcome.set_hang_timeout_ms(static_cast<uint32_t>(hang_ms > 0 ? hang_ms : kHangFloorMs));
   return message;

@@ -23,9 +23,6 @@
 
 namespace hpctl {
 
-// An agent that reaches no controller for this long ends its workers and itself.
-inline constexpr uint32_t kOrphanTimeoutMs = 60'000;
-
 class AgentLink final : public v1::AgentLink::CallbackService {
  public:
   AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,

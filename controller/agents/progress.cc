@@ -2,9 +2,9 @@
 #include "controller/agents/progress.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "common/base/worker_abi.h"
+#include "controller/core/hang.h"
 
 namespace hpctl {
 
@@ -137,51 +137,17 @@ int64_t ProgressTable::hang_limit_ms(const Entry& entry) {
   return saving ? std::max(limit, kSavingLimitMs) : limit;
 }
 
-namespace {
-
-bool is_stopped(const RankReport& report) {
-  return report.process_state == "T" || report.process_state == "t";
-}
-
-// Greater = more suspect: stopped, then the fewest collectives, then asleep in the kernel, then the
-// lowest rank.
-auto suspicion(const RankReport& report) {
-  return std::tuple(is_stopped(report), ~report.collective, report.process_state == "D",
-                    -report.rank);
-}
-
-std::string evidence_against(const RankReport& report, uint64_t most) {
-  const std::string began = " began collective " + std::to_string(report.collective);
-  const std::string who = "rank " + std::to_string(report.rank);
-  const std::string process = who + " (pid " + std::to_string(report.pid) + ")";
-  if (is_stopped(report)) return process + " is stopped (state T) and" + began;
-  if (most > report.collective) {
-    return who + began + ", others are waiting in " + std::to_string(most);
-  }
-  if (report.process_state == "D") {
-    return process + " sleeps uninterruptibly in the kernel (state D); all ranks" + began;
-  }
-  return who + began + ", as did all others: nothing tells them apart";
-}
-
-}  // namespace
-
 core::HangDetected ProgressTable::accuse(JobId job, const Entry& entry, int64_t silent_ms) {
-  const auto suspect = std::max_element(
-      entry.shown.ranks.begin(), entry.shown.ranks.end(), [](const auto& a, const auto& b) {
-        return suspicion(a.second.report) < suspicion(b.second.report);
-      });
-  uint64_t most = 0;
+  std::vector<core::RankSight> ranks;
   for (const auto& [rank, progress] : entry.shown.ranks) {
-    most = std::max(most, progress.report.collective);
+    const RankReport& report = progress.report;
+    ranks.push_back({Rank{rank}, progress.node, report.pid, report.collective, report.process_state,
+                     phase_name(report.phase)});
   }
-  const RankReport& report = suspect->second.report;
-  const std::string evidence = "no step completed for " + std::to_string(silent_ms / 1000) +
-                               " s after step " + std::to_string(entry.shown.step) + "; " +
-                               evidence_against(report, most) + " (phase " +
-                               phase_name(report.phase) + ")";
-  return {job, Generation{entry.shown.generation}, suspect->second.node, Rank{report.rank},
-          evidence};
+  const core::HangVerdict verdict = core::judge_hang(ranks);
+  return {job, Generation{entry.shown.generation}, verdict.node, verdict.rank,
+          "no step completed for " + std::to_string(silent_ms / 1000) + " s after step " +
+              std::to_string(entry.shown.step) + "; " + verdict.evidence};
 }
 
 std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {

@@ -2,10 +2,8 @@
 // How far each rank is, from heartbeats: a soft table, never stored. Two transitions of it are
 // events: the first completed step of a generation, and a hang: for too long no rank completed a
 // step, and not all ranks went on to another collective, as they do in evaluations and in steps
-// that are left out (fp16's overflows). The suspect of a hang is a rank whose process is stopped;
-// else the rank that began the fewest collectives, because the others wait for it inside one; else,
-// where all began the same, a rank that sleeps uninterruptibly in the kernel. Clocks of hosts are
-// never compared.
+// that are left out (fp16's overflows). Who is to blame for it, the core judges
+// (controller/core/hang.h). Clocks of hosts are never compared.
 #pragma once
 
 #include <cmath>

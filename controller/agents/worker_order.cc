@@ -131,8 +131,9 @@ v1::ControllerMessage make_order(const core::Action& action, const core::State& 
     v1::StopWorkers& order = *message.mutable_stop_workers();
     set_action(order, action.id);
     order.set_generation(stop->generation.value);
+    const core::Job& job = state.jobs.at(stop->job);
     const int64_t grace_ms =
-        stop->graceful ? kStopGraceMs : state.jobs.at(stop->job).spec.stop_grace_ms();
+        stop->graceful ? job.limits.last_checkpoint_ms : job.spec.stop_grace_ms();
     order.set_grace_ms(static_cast<uint32_t>(grace_ms));
     order.set_reason(action.reason);
   } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {

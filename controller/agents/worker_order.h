@@ -11,9 +11,6 @@
 
 namespace hpctl {
 
-// Between SIGTERM and SIGKILL: time for a last checkpoint.
-inline constexpr uint32_t kStopGraceMs = 25'000;
-
 // The node whose agent performs the action; nullopt for what the controller itself performs.
 std::optional<core::NodeKey> agent_of(const core::Action& action);
 

@@ -64,6 +64,7 @@ Job make_job(const Transition& t, const JobAdopted& e) {
   job.owner_uid = e.uid;
   job.submit_key = e.submit_key;
   job.backend = e.backend;
+  job.limits = resolve(e.spec.limits, e.backend.limits);
   const auto nodes = static_cast<int32_t>(e.members.size()) / e.spec.workers_per_node;
   job.active_nodes = nodes == e.spec.nodes ? 0 : nodes;
   job.state = JobState::kRecovering;
@@ -122,14 +123,14 @@ void add_slots(Transition& t, const Job& job, const std::map<Rank, std::string>&
   }
 }
 
-void add_nodes(Transition& t, const JobAdopted& e) {
+void add_nodes(Transition& t, const Job& job, const JobAdopted& e) {
   for (const std::string& name : e.nodes) {
     Node row;
     row.key = {e.job, name};
     row.reason = "expected since the job was taken over";
     row.launch_seq = t.seq();
     remember_node(row, e.former.quarantined);
-    t.set_deadline(t.add(std::move(row)), t.now() + kAdoptGraceMs);
+    t.set_deadline(t.add(std::move(row)), t.now() + job.limits.register_ms);
   }
 }
 
@@ -206,7 +207,7 @@ void on(Transition& t, const JobAdopted& e) {
   Job& job = t.add(make_job(t, e));
   t.result().submitted = job.id;
   add_slots(t, job, place_members(e));
-  add_nodes(t, e);
+  add_nodes(t, job, e);
   if (lacks_members(e)) {
     job.recovering_since_ms = t.now();
     if (exclude_again(t, job, e.former)) return;

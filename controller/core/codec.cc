@@ -40,7 +40,7 @@ void from_json(const json& j, JobSpec& spec) {
 namespace core {
 
 // Rows.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, restart_count)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, restart_count, limits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence, hardware,
                                                 since_wall_ms, until_wall_ms, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq)
@@ -49,11 +49,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, numbe
                                                 same_results, hardware_suspected, skipped_steps,
                                                 skipped_samples, rollbacks, stops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    Job, id, spec, owner_uid, submit_key, backend, active_nodes, state, reason, generation,
+    Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, start_step, furthest_step, committed_step, damaged,
     restart_times_ms, restarts, progress_at_restart, restarts_without_progress, fault,
     fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts,
-    requeue_refusal, scheduler_note, cancel_requested, cancel_reason, deadline_ms,
+    requeue_refusal, scheduler_note, cancel_requested, cancel_reason, stage_since_ms, deadline_ms,
     submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms, bad_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
@@ -61,7 +61,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, b
                                                 launched_for, launch_attempts, launched_ms,
                                                 launch_seq, generation_seen, quarantine,
                                                 fault_times_ms, replaced_instance, rebooted_wall_ms,
-                                                recovery_wall_ms, taken, former_boot_ids,
+                                                recovery_wall_ms, suspect, taken, former_boot_ids,
                                                 deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,

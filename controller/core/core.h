@@ -121,21 +121,18 @@ JobId next_local_id(const State& state);
 // predecessors, which agents remember.
 inline constexpr Seq seq_before_epoch(uint64_t epoch) { return Seq{(epoch - 1) << 32U}; }
 NodeRole role_of(const State& state, const Node& node);
+// It was told to end workers, and some still live.
+bool is_stopping(const State& state, const Node& node);
 // The lineage's part of an adoption; `records` ascending, as read_lineage() gives them.
 void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>& records,
                        int64_t wall_ms);
 
-// Limits, in ms. Stated bounds that docs/architecture.md repeats.
-inline constexpr int64_t kNodeLaunchTimeoutMs = 20'000;    // LaunchNode -> AgentRegistered
-inline constexpr int64_t kStopWorkersTimeoutMs = 5'000;    // then the node counts as lost
-inline constexpr int64_t kStartWorkersTimeoutMs = 10'000;  // then the node counts as lost
-inline constexpr int64_t kCheckpointTimeoutMs = 60'000;    // FindCheckpoint, RecordGeneration
-inline constexpr int64_t kFirstStepTimeoutMs = 600'000;    // started -> first step
+// Bounds that no job changes (those it may are Job::limits), in ms; docs/architecture.md repeats
+// them.
+inline constexpr int64_t kAfterGraceMs = 5'000;  // cancelled: after the grace, CANCELLED
+inline constexpr int64_t kSlowStopMs = 5'000;    // then it is told, and a spare takes over
 inline constexpr int64_t kLastRanksTimeoutMs = 1'800'000;  // of a command: others done -> all done
-inline constexpr int64_t kCancelTimeoutMs = 30'000;        // graceful stop, then CANCELLED anyway
-inline constexpr int64_t kEndNodeTimeoutMs = 30'000;       // then the node counts as ended
 inline constexpr int64_t kReportTimeoutMs = 2'000;       // reconnect -> report of a missing worker
-inline constexpr int64_t kResumeGraceMs = 10'000;        // controller start -> agents reconnect
 inline constexpr int64_t kLastingGenerationMs = 60'000;  // of a command: counts as progress
 inline constexpr int64_t kLastingLifeMs = 600'000;  // of a spare: its launch attempts count anew
 inline constexpr int64_t kEndLaunchingTimeoutMs = 5'000;  // of one that has not come up yet
@@ -145,7 +142,6 @@ inline constexpr int64_t kLaunchesBeforePolicy = 3;       // before shrink or re
 inline constexpr int64_t kExclusionAttempts = 2;       // requeues in a row without the same nodes
 inline constexpr int64_t kRequeueTimeoutMs = 120'000;  // RequeueJob -> the end of this life
 inline constexpr int64_t kWaitAgainMs = 300'000;       // quarantined and waited for: look again
-inline constexpr int64_t kAdoptGraceMs = 15'000;       // JobAdopted -> AgentRegistered
 inline constexpr int64_t kQuarantineFaults = 3;        // in a row on one instance, within
 inline constexpr int64_t kQuarantineWindowMs = 3'600'000;
 inline constexpr int64_t kQuarantineForMs = 86'400'000;    // after that it may try again

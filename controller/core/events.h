@@ -163,12 +163,12 @@ struct CheckpointCommitted {
   Generation generation;
   uint64_t step = 0;
 };
-// No step completed for the hang timeout; the progress table names the suspect and the evidence.
+// No step completed for the hang timeout. Nobody is blamed where node and rank are "" and -1.
 struct HangDetected {
   JobId job;
   Generation generation;
   std::string node;
-  Rank rank;
+  Rank rank{-1};
   std::string evidence;
 };
 struct ActionFailed {

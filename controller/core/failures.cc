@@ -50,7 +50,7 @@ void on(Transition& t, const ActionFailed& e) {
                          target.kind == ActionKind::kStopWorkers;
   HP_CHECK(node != nullptr || !of_a_node);
   if (target.kind == ActionKind::kEndNode) {
-    t.set_state(*node, NodeState::kEnding, cause);  // kEndNodeTimeoutMs ends the wait
+    t.set_state(*node, NodeState::kEnding, cause);  // limits.end ends the wait
   } else if (target.kind == ActionKind::kRequeueJob) {
     refuse_requeue(t, job, e.reason);
   } else if (target.kind == ActionKind::kReplaceNode) {

@@ -48,6 +48,7 @@ Job make_job(Transition& t, const JobSubmitted& e) {
   job.owner_uid = e.uid;
   job.submit_key = e.submit_key;
   job.backend = e.backend;
+  job.limits = resolve(e.spec.limits, e.backend.limits);
   job.state = JobState::kStarting;
   job.reason = "nodes are coming up";
   job.submitted_wall_ms = t.event().wall_ms;
@@ -82,7 +83,7 @@ void end_node(Transition& t, const Job& job, Node& node) {
   // One that is just being launched has nothing to clean up; an adopted one may.
   const bool works = node.state != NodeState::kLaunching || node.launches == 0;
   t.set_state(node, NodeState::kEnding, "the job has ended");
-  t.set_deadline(node, t.now() + (works ? kEndNodeTimeoutMs + job.spec.clean_up_ms()
+  t.set_deadline(node, t.now() + (works ? job.limits.end_ms + job.spec.clean_up_ms()
                                         : kEndLaunchingTimeoutMs));
   t.issue(EndNode{job.id, node.key.name}, std::string("the job is ") + to_string(job.state));
 }

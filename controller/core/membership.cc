@@ -38,12 +38,36 @@ bool is_lost(const Node& node) {
 std::vector<Node*> find_spares(Transition& t, const Job& job) {
   std::vector<Node*> spares;
   for (Node* node : t.nodes(job.id)) {
-    if (node->state == NodeState::kUp && !is_quarantined(*node) && !t.has_ranks(node->key)) {
+    if (node->state == NodeState::kUp && !is_quarantined(*node) && !t.has_ranks(node->key) &&
+        !is_stopping(t.state(), *node)) {
       spares.push_back(node);
     }
   }
   std::stable_partition(spares.begin(), spares.end(), [](const Node* n) { return n->connected; });
   return spares;
+}
+
+// Nothing says that it is broken: it has not come up in time, as most others have not. An image
+// that is imported everywhere, say.
+bool is_only_slow(Transition& t, const Job& job, const Node& node) {
+  if (!is_lost(node) || node.suspect || node.taken || is_quarantined(node)) return false;
+  const auto nodes = t.nodes(job.id);
+  const auto up = std::count_if(nodes.begin(), nodes.end(),
+                                [](const Node* n) { return n->state == NodeState::kUp; });
+  return 2 * up <= static_cast<int64_t>(nodes.size());
+}
+
+// Why the job cannot be requeued; "" = it can.
+std::string requeue_conflict(Transition& t, const Job& job) {
+  if (!job.backend.requeues) return "this scheduler cannot requeue the job";
+  if (!job.requeue_refusal.empty()) return job.requeue_refusal;
+  std::vector<std::string> slow;
+  for (const Node* node : nodes_missing(t, job)) {
+    if (!is_only_slow(t, job, *node)) return "";
+    slow.push_back(node->key.name);
+  }
+  if (slow.empty()) return "";
+  return "nothing says that " + join_some(slow) + " would be quicker elsewhere (limits.launch)";
 }
 
 // Nodes with ranks whose ranks must go elsewhere. The workers of a quarantined node that is up must
@@ -155,7 +179,8 @@ bool asks_for_replacements(Transition& t, Job& job) {
 
 // The ranks of a node that is to be replaced are not kept from it: until that is done, it is the
 // scheduler that does not use the node.
-bool is_to_be_excluded(const Node& node, bool waits) {
+bool is_to_be_excluded(Transition& t, const Job& job, const Node& node, bool waits) {
+  if (is_only_slow(t, job, node)) return false;
   if (node.recovery_wall_ms != 0 || (waits && node.taken && !is_quarantined(node))) return false;
   return is_lost(node) || is_quarantined(node);
 }
@@ -172,12 +197,11 @@ void issue_requeue(Transition& t, Job& job, RequeueJob action) {
 
 // `waits`: for the very nodes that are lost.
 std::string try_requeue(Transition& t, Job& job, bool waits) {
-  if (!job.backend.requeues) return "this scheduler cannot requeue the job";
-  if (!job.requeue_refusal.empty()) return job.requeue_refusal;
+  if (const std::string conflict = requeue_conflict(t, job); !conflict.empty()) return conflict;
   if (asks_for_replacements(t, job)) return "";
   RequeueJob action{job.id, {}, job.backend.restart_count, quarantined_nodes(t, job)};
   for (const Node* node : t.nodes(job.id)) {
-    if (is_to_be_excluded(*node, waits)) action.exclude.push_back(node->key.name);
+    if (is_to_be_excluded(t, job, *node, waits)) action.exclude.push_back(node->key.name);
   }
   for (const auto kind : {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration}) {
     t.withdraw_all(job.id, kind);
@@ -193,8 +217,7 @@ std::string try_wait(Transition& t, Job& job) {
   const bool in_vain = std::any_of(missing.begin(), missing.end(), [](const Node* node) {
     return node->taken || node->recovery_wall_ms != 0;
   });
-  const bool requeues = job.backend.requeues && job.requeue_refusal.empty();
-  return in_vain && requeues ? try_requeue(t, job, true) : "";
+  return in_vain && requeue_conflict(t, job).empty() ? try_requeue(t, job, true) : "";
 }
 
 // The first possible action; false = none is.
@@ -226,6 +249,11 @@ NodeRole role_of(const State& state, const Node& node) {
   return is_lost(node) ? NodeRole::kLost : NodeRole::kSpare;
 }
 
+bool is_stopping(const State& state, const Node& node) {
+  return node.state == NodeState::kUp &&
+         state.index.open.contains({node.key.job, ActionKind::kStopWorkers, node.key.name});
+}
+
 std::vector<Node*> nodes_missing(Transition& t, const Job& job, size_t most) {
   std::vector<Node*> missing;
   const auto collect = [&](const std::set<NodeKey>& keys, bool only_up) {
@@ -249,9 +277,20 @@ int64_t launch_patience(Transition& t, const Job& job) {
   const auto left = job.nodes() - static_cast<int32_t>(nodes_missing(t, job).size());
   const bool shrinks =
       allows(job, kOnNodeLossShrink) && largest_fit(job, job.spec.fewest_nodes(), left) != 0;
-  const bool requeues = allows(job, kOnNodeLossRequeue) && job.backend.requeues;
-  const bool alternative = shrinks || (requeues && job.requeue_refusal.empty());
-  return alternative ? kLaunchesBeforePolicy : kMaxLaunchAttempts;
+  const bool requeues = allows(job, kOnNodeLossRequeue) && requeue_conflict(t, job).empty();
+  return shrinks || requeues ? kLaunchesBeforePolicy : kMaxLaunchAttempts;
+}
+
+void relieve(Transition& t, Job& job, const std::vector<std::string>& slow) {
+  if (!allows(job, kOnNodeLossSpare)) return;
+  const std::vector<Node*> spares = find_spares(t, job);
+  for (size_t i = 0; i < std::min(slow.size(), spares.size()); ++i) {
+    const std::vector<Slot*> slots = t.slots(*t.node(job.id, slow[i]));
+    const std::string text = spares[i]->key.name + " takes " + ranks_text(slots) + " of " +
+                             slow[i] + ", whose workers take long to end";
+    bind_all(t, slots, spares[i]->key.name);
+    t.note("SparePromoted", job, text, spares[i]->key.name);
+  }
 }
 
 void promote_spares(Transition& t, Job& job) {

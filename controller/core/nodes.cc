@@ -78,7 +78,7 @@ void take_away(Transition& t, Job& job, Node& node, const NodeLost& e) {
 void take_identity(Transition& t, const Job& job, Node& node, const AgentRegistered& e) {
   change_instance(t, job, node, e.instance_id);
   node.generation_seen = e.generation_seen;
-  node.taken = false;
+  node.taken = node.suspect = false;
   node.boot_id = e.boot_id;
   node.address = e.address;
   node.holder_pid = e.holder_pid;

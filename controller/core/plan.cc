@@ -2,6 +2,7 @@
 #include "controller/core/plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "common/base/plausible.h"
 
@@ -42,6 +43,7 @@ void launch_missing(Transition& t, Job& job) {
 
 void enter_stage(Transition& t, Job& job, PlanStage stage) {
   job.stage = stage;
+  job.stage_since_ms = t.now();
   job.plan_seq = t.seq();
   t.set_deadline(job, stage_deadline(job, t.now()));
 }
@@ -65,18 +67,21 @@ std::string join_some(const std::vector<std::string>& names) {
   return text;
 }
 
+int64_t stop_limit_ms(const Job& job) { return job.spec.stop_grace_ms() + job.limits.stop_ms; }
+
 int64_t stage_deadline(const Job& job, int64_t now_ms) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
-      return now_ms + (job.cancel_requested ? kCancelTimeoutMs
-                                            : kStopWorkersTimeoutMs + job.spec.stop_grace_ms());
+      return now_ms + (job.cancel_requested
+                           ? job.limits.last_checkpoint_ms + kAfterGraceMs
+                           : std::min(job.spec.stop_grace_ms() + kSlowStopMs, stop_limit_ms(job)));
     case PlanStage::kWaitNodes:
       return job.not_before_ms > now_ms ? job.not_before_ms : 0;
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration:
-      return now_ms + kCheckpointTimeoutMs;
+      return now_ms + job.limits.directory_ms;
     case PlanStage::kStartWorkers:
-      return now_ms + kStartWorkersTimeoutMs + job.spec.preparation_ms();
+      return now_ms + job.limits.start_ms + job.spec.preparation_ms();
     case PlanStage::kRequeue:
       return now_ms + kRequeueTimeoutMs;
     case PlanStage::kMeetNodes:  // each node has its own
@@ -85,7 +90,7 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
       break;
   }
   const bool waits_for_step = !has_ended(job.state) && job.state != JobState::kRunning;
-  return waits_for_step ? now_ms + kFirstStepTimeoutMs : 0;
+  return waits_for_step ? now_ms + job.limits.first_step_ms : 0;
 }
 
 int64_t last_ranks_limit_ms(const Job& job) {
@@ -116,7 +121,7 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
                         node.launch_attempts >= kMaxLaunchAttempts && !t.has_ranks(node.key);
   if (given_up || job.stage == PlanStage::kRequeue) return;
   t.set_state(node, NodeState::kLaunching, reason);
-  t.set_deadline(node, t.now() + kNodeLaunchTimeoutMs);
+  t.set_deadline(node, t.now() + job.limits.launch_ms);
   node.launches += 1;
   if (node.launched_for != job.restarts) node.launch_attempts = 0;
   node.launch_attempts += 1;
@@ -127,7 +132,22 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   t.note("LaunchNode", job, "launching " + node.key.name + ": " + reason, node.key.name);
 }
 
+std::vector<std::string> unanswered(Transition& t, const Job& job, ActionKind kind) {
+  std::vector<std::string> names;
+  const auto& open = t.state().index.open;
+  for (auto it = open.lower_bound({job.id, kind, ""});
+       it != open.end() && std::get<0>(it->first) == job.id && std::get<1>(it->first) == kind;
+       ++it) {
+    if (t.has_ranks({job.id, std::get<2>(it->first)})) names.push_back(std::get<2>(it->first));
+  }
+  return names;
+}
+
 void enter_stop_workers(Transition& t, Job& job) {
+  std::set<std::string> relieved;  // their workers still die; they get no others before
+  for (const Node* node : t.nodes(job.id)) {
+    if (is_stopping(t.state(), *node) && !t.has_ranks(node->key)) relieved.insert(node->key.name);
+  }
   for (const auto kind :
        {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration, ActionKind::kStartWorkers,
         ActionKind::kStopWorkers, ActionKind::kRequeueJob}) {
@@ -142,7 +162,7 @@ void enter_stop_workers(Transition& t, Job& job) {
       launch(t, job, *node, node->key.name + " is down");
     }
     if (node->state != NodeState::kUp || through == Generation{}) continue;
-    if (!t.has_ranks(node->key)) continue;
+    if (!t.has_ranks(node->key) && !relieved.contains(node->key.name)) continue;
     t.issue(StopWorkers{job.id, node->key.name, through, job.cancel_requested}, job.reason);
     asked.push_back(node->key.name);
   }
@@ -176,7 +196,7 @@ void enter_wait_nodes(Transition& t, Job& job) {
 void advance(Transition& t, Job& job) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
-      if (t.any_open(job.id, ActionKind::kStopWorkers)) return;
+      if (!unanswered(t, job, ActionKind::kStopWorkers).empty()) return;
       if (job.cancel_requested) {
         end_job(t, job, JobState::kCancelled,
                 job.cancel_reason.empty() ? "cancelled by its owner or an operator"

@@ -38,6 +38,10 @@ int64_t last_ranks_deadline(const Transition& t, const Job& job);
 int64_t last_ranks_limit_ms(const Job& job);
 // The ranks that have not exited with 0, in order.
 std::vector<Rank> unfinished_ranks(const Transition& t, const Job& job);
+// Of workers that are not asked for a last checkpoint.
+int64_t stop_limit_ms(const Job& job);
+// Nodes with ranks whose action of this kind is open.
+std::vector<std::string> unanswered(Transition& t, const Job& job, ActionKind kind);
 // "n1, n3, ...": at most a few names.
 std::string join_some(const std::vector<std::string>& names);
 
@@ -54,6 +58,8 @@ bool is_preparing(const Job& job);
 std::vector<Node*> nodes_missing(Transition& t, const Job& job, size_t most = SIZE_MAX);
 // A spare is up, and recovery.on_node_loss lets it take over.
 bool has_spare(Transition& t, const Job& job);
+// Spares that are up take the ranks of nodes whose workers take long to die.
+void relieve(Transition& t, Job& job, const std::vector<std::string>& slow);
 // While a generation is prepared: spares that are up take the ranks of lost and quarantined nodes.
 void promote_spares(Transition& t, Job& job);
 // A shrunk job takes back nodes without ranks.
@@ -124,8 +130,14 @@ void fault_seen(Transition& t, Job& job, const Fault& fault, FaultKind kind);
 // The checkpoint directory could not be used: looks again after a back-off, kMaxPlanAttempts times;
 // then it is a fault.
 void retry_plan(Transition& t, Job& job, const std::string& cause);
+// What speaks against a node that is lost.
+enum class Evidence {
+  kSlow,    // only that a limit has passed
+  kBroken,  // it fell silent, ended, or could not be launched
+};
 // The node's present life is over: slots, actions and state follow; then fault_seen.
-void lose_node(Transition& t, Job& job, Node& node, const std::string& cause);
+void lose_node(Transition& t, Job& job, Node& node, const std::string& cause,
+               Evidence evidence = Evidence::kBroken);
 
 // ---- the end (jobs.cc) --------------------------------------------------------------------------
 

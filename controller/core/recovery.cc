@@ -63,7 +63,9 @@ std::string suspect(const Job& job, size_t count) {
     return "on different nodes (" + join_some({nodes.begin(), nodes.end()}) +
            ") at the same step: suspect the program or its data, not the hardware";
   }
-  if (nodes.empty()) return "no node is to blame: suspect the shared storage";
+  if (nodes.empty()) {
+    return "no node is to blame: suspect the network, the shared storage or the program";
+  }
   return "on " + join_some({nodes.begin(), nodes.end()});
 }
 
@@ -209,7 +211,8 @@ void relaunch_spare(Transition& t, Job& job, Node& node, const std::string& caus
 
 }  // namespace
 
-void lose_node(Transition& t, Job& job, Node& node, const std::string& cause) {
+void lose_node(Transition& t, Job& job, Node& node, const std::string& cause, Evidence evidence) {
+  node.suspect = node.suspect || evidence == Evidence::kBroken;
   if (!t.has_ranks(node.key)) {
     close_life(t, job, node, cause);
     relaunch_spare(t, job, node, cause);

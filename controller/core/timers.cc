@@ -11,18 +11,6 @@ namespace hpctl::core {
 
 namespace {
 
-// Nodes whose open action of this kind has not been acknowledged.
-std::vector<std::string> late_nodes(Transition& t, const Job& job, ActionKind kind) {
-  std::vector<std::string> names;
-  const auto& open = t.state().index.open;
-  for (auto it = open.lower_bound({job.id, kind, ""});
-       it != open.end() && std::get<0>(it->first) == job.id && std::get<1>(it->first) == kind;
-       ++it) {
-    names.push_back(std::get<2>(it->first));
-  }
-  return names;
-}
-
 void passed(Transition& t, const Job& job, const std::string& what) {
   t.note_because(job.plan_seq, "DeadlinePassed", job, what);
 }
@@ -33,12 +21,12 @@ void passed(Transition& t, const Job& job, const Node& node, const std::string& 
 
 // The nodes that did not answer are lost; that also moves the stage on.
 void lose_late_nodes(Transition& t, Job& job, ActionKind kind, const std::string& what) {
-  const auto late = late_nodes(t, job, kind);
+  const auto late = unanswered(t, job, kind);
   passed(t, job, join_some(late) + " " + what);
   for (const std::string& name : late) {
     if (has_ended(job.state)) return;
     if (t.open(job.id, kind, name) == nullptr) continue;  // moot since the first was lost
-    lose_node(t, job, *t.node(job.id, name), name + " " + what);
+    lose_node(t, job, *t.node(job.id, name), name + " " + what, Evidence::kSlow);
   }
 }
 
@@ -61,23 +49,41 @@ void last_ranks_are_late(Transition& t, Job& job) {
       FaultKind::kCause);
 }
 
+// Their agents answer and SIGKILL is on its way: the kernel still frees what the workers had. Such
+// a node is not lost for it. One that falls silent meanwhile is, by its heartbeats.
+void bear_with_slow_nodes(Transition& t, Job& job, int64_t until_ms) {
+  const auto slow = unanswered(t, job, ActionKind::kStopWorkers);
+  t.note_because(job.plan_seq, "StillStopping", job,
+                 join_some(slow) + (slow.size() == 1 ? " still ends its" : " still end their") +
+                     " workers; that may take " + duration_text(job.limits.stop_ms) +
+                     " (limits.stop)");
+  t.set_deadline(job, until_ms);
+  relieve(t, job, slow);
+  advance(t, job);
+}
+
 void job_deadline(Transition& t, Job& job) {
   t.set_deadline(job, 0);
   switch (job.stage) {
     case PlanStage::kStopWorkers:
       if (job.cancel_requested) {
-        passed(t, job, "workers did not end within " + duration_text(kCancelTimeoutMs));
+        passed(t, job,
+               "workers did not end within " +
+                   duration_text(job.limits.last_checkpoint_ms + kAfterGraceMs));
         end_job(t, job, JobState::kCancelled, "cancelled; some workers did not confirm their end");
         return;
       }
+      if (const int64_t until_ms = job.stage_since_ms + stop_limit_ms(job); t.now() < until_ms) {
+        bear_with_slow_nodes(t, job, until_ms);
+        return;
+      }
       lose_late_nodes(t, job, ActionKind::kStopWorkers,
-                      "did not stop the workers within " +
-                          duration_text(kStopWorkersTimeoutMs + job.spec.stop_grace_ms()));
+                      "did not stop the workers within " + duration_text(stop_limit_ms(job)));
       return;
     case PlanStage::kStartWorkers:
       lose_late_nodes(t, job, ActionKind::kStartWorkers,
                       "did not start its workers within " +
-                          duration_text(kStartWorkersTimeoutMs + job.spec.preparation_ms()));
+                          duration_text(job.limits.start_ms + job.spec.preparation_ms()));
       return;
     case PlanStage::kWaitNodes:
       passed(t, job, "looking again at what is waited for");
@@ -86,7 +92,7 @@ void job_deadline(Transition& t, Job& job) {
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration: {
       const std::string what = "the checkpoint directory " + job.spec.checkpoint.dir +
-                               " did not answer within " + duration_text(kCheckpointTimeoutMs);
+                               " did not answer within " + duration_text(job.limits.directory_ms);
       passed(t, job, what);
       retry_plan(t, job, what);
       return;
@@ -102,7 +108,8 @@ void job_deadline(Transition& t, Job& job) {
     case PlanStage::kNone: {
       if (job.state == JobState::kRunning) return last_ranks_are_late(t, job);
       const std::string what = "generation " + to_string(job.generation) +
-                               " completed no step within " + duration_text(kFirstStepTimeoutMs);
+                               " completed no step within " +
+                               duration_text(job.limits.first_step_ms);
       passed(t, job, what);
       fault_seen(t, job, Fault{what, "", -1, job.furthest_step, t.seq()}, FaultKind::kCause);
       return;
@@ -127,10 +134,10 @@ void lose_unaccounted(Transition& t, Job& job, Node& node) {
   }
 }
 
-std::string lateness(const Node& node) {
+std::string lateness(const Job& job, const Node& node) {
   if (node.state == NodeState::kUp) return " did not reconnect in time";
   if (node.launches == 0) return " did not register with the new controller in time";
-  return " did not register within " + duration_text(kNodeLaunchTimeoutMs);
+  return " did not register within " + duration_text(job.limits.launch_ms);
 }
 
 void node_deadline(Transition& t, Job& job, Node& node) {
@@ -144,9 +151,10 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   } else if (node.state == NodeState::kUp && node.connected) {
     lose_unaccounted(t, job, node);
   } else if (node.state == NodeState::kUp || node.state == NodeState::kLaunching) {
-    what = name + lateness(node);
+    what = name + lateness(job, node);
+    const bool was_launched = node.state == NodeState::kLaunching && node.launches > 0;
     passed(t, job, node, what);
-    lose_node(t, job, node, what);
+    lose_node(t, job, node, what, was_launched ? Evidence::kSlow : Evidence::kBroken);
   } else if (node.state == NodeState::kEnding) {
     node_ended(t, node, "did not confirm its end in time");
   }
@@ -154,14 +162,14 @@ void node_deadline(Transition& t, Job& job, Node& node) {
 
 void resume_node(Transition& t, const Job& job, Node& node, bool restarted) {
   if (node.state == NodeState::kLaunching) {
-    t.set_deadline(node, t.now() + kNodeLaunchTimeoutMs);
+    t.set_deadline(node, t.now() + job.limits.launch_ms);
   } else if (node.state == NodeState::kEnding) {
-    t.set_deadline(node, t.now() + kEndNodeTimeoutMs + job.spec.clean_up_ms());
+    t.set_deadline(node, t.now() + job.limits.end_ms + job.spec.clean_up_ms());
     if (restarted) node.connected = false;
   } else if (node.state == NodeState::kUp && restarted) {
     node.connected = false;
-    t.set_deadline(node,
-                   t.now() + std::max(job.spec.recovery.heartbeat_timeout_ms, kResumeGraceMs));
+    t.set_deadline(
+        node, t.now() + std::max(job.spec.recovery.heartbeat_timeout_ms, job.limits.register_ms));
   } else if (node.deadline_ms != 0) {
     t.set_deadline(node,
                    t.now() + std::max(job.spec.recovery.heartbeat_timeout_ms, kReportTimeoutMs));
@@ -196,6 +204,7 @@ void on(Transition& t, const ControllerResumed& e) {
     if (has_ended(job.state)) continue;
     // The end of a back-off may have passed unseen: look once more at what is waited for.
     const bool waits = job.stage == PlanStage::kWaitNodes;
+    job.stage_since_ms = t.now();
     const int64_t due =
         waits ? std::max(job.not_before_ms, t.now() + 1) : stage_deadline(job, t.now());
     t.set_deadline(job, std::max(due, last_ranks_deadline(t, job)));

@@ -62,11 +62,12 @@ struct Fault {
   Seq seq;            // event that showed it
 };
 
-// What the scheduler of a job can do besides starting agents.
+// What the scheduler of a job can do besides starting agents, and how long things take there.
 struct Backend {
-  bool requeues = false;      // RequeueJob
-  bool replaces = false;      // ReplaceNode
-  int64_t restart_count = 0;  // how often the job was requeued so far
+  bool requeues = false;           // RequeueJob
+  bool replaces = false;           // ReplaceNode
+  int64_t restart_count = 0;       // how often the job was requeued so far
+  Limits limits = local_limits();  // where the job says nothing else
 };
 
 // What the job's bad steps (common/base/bad_step.h) came to, as far as this controller heard; a
@@ -92,7 +93,8 @@ struct Job {
   uint32_t owner_uid = 0;
   std::string submit_key;
   Backend backend;
-  int32_t active_nodes = 0;  // that train after losses; 0 = spec.nodes
+  Limits limits = local_limits();  // those of the spec, completed
+  int32_t active_nodes = 0;        // that train after losses; 0 = spec.nodes
   JobState state = JobState::kPending;
   std::string reason;               // of the present state; one line
   Generation generation;            // newest recorded generation; 0 = none
@@ -119,6 +121,7 @@ struct Job {
   std::string scheduler_note;        // newest SchedulerObserved
   bool cancel_requested = false;     // stopping the workers, then CANCELLED
   std::string cancel_reason;         // "" = a person asked
+  int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
   int64_t ended_wall_ms = 0;
@@ -178,6 +181,9 @@ struct Node {
   int64_t rebooted_wall_ms = 0;         // when its newest reboot was asked for; 0 = never
   // Somebody's request to replace or reboot the node stands since then; 0 = none does.
   int64_t recovery_wall_ms = 0;
+  // Something besides our patience says that the node is broken: it fell silent, its holder ended,
+  // it could not be launched. Until it is up again.
+  bool suspect = false;
   bool taken = false;  // the scheduler took it from the job: in this allocation it does not return
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
   std::vector<std::string> former_boot_ids;

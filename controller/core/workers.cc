@@ -158,8 +158,11 @@ void on(Transition& t, const HangDetected& e) {
              e.node, e.rank.value);
     return;
   }
+  const bool of_nobody = e.rank.value < 0;
   const std::string what =
-      "worker " + to_string(e.rank) + " on " + e.node + " hangs: " + e.evidence;
+      (of_nobody ? "the job hangs: "
+                 : "worker " + to_string(e.rank) + " on " + e.node + " hangs: ") +
+      e.evidence;
   fault_seen(t, *job, Fault{what, e.node, e.rank.value, job->furthest_step, t.seq()},
              FaultKind::kCause);
 }

@@ -200,6 +200,7 @@ std::optional<core::EventBody> JobMode::first_event() {
   backend.restart_count = static_cast<int64_t>(restart_count_);
   backend.requeues = record_.scheduler == kSchedulerSlurm;
   backend.replaces = backend.requeues && is_hyperpod();
+  backend.limits = cluster_limits(!document_.spec.slurm.container.image.empty());
   if (lineage_.empty() || lineage_.back().job != job_.value) {
     core::JobSubmitted submitted;
     submitted.spec = document_.spec;

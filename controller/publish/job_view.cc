@@ -31,7 +31,7 @@ WorkerView make_worker_view(const core::Slot& slot, const JobProgress& progress)
 NodeView make_node_view(const core::State& state, const core::Node& node) {
   return {node.key.name,
           core::to_string(core::role_of(state, node)),
-          core::to_string(node.state),
+          core::is_stopping(state, node) ? "stopping" : core::to_string(node.state),
           node.instance_id,
           node.boot_id,
           node.holder_pid,

@@ -13,6 +13,12 @@ constexpr char kNoReplay[] = "; standard input that was read is not given again"
 
 int32_t task_of(const std::string& node) { return std::stoi(node.substr(1)); }
 
+core::Backend backend() {
+  core::Backend backend;
+  backend.limits.stop_ms = kStopPatienceMs - kStopGraceMs;
+  return backend;
+}
+
 // Names a life of a task to the core.
 std::string life(const Hello& hello) { return std::to_string(hello.pid); }
 
@@ -67,7 +73,8 @@ void StepController::begin(int64_t now_ms) {
   spec.checkpoint.dir = "/";   // unused: a step's programs load what they saved
   spec.recovery.max_restarts = settings_.max_restarts;
   spec.recovery.hang_timeout_ms = kNoHangTimeoutMs;
-  feed(core::JobSubmitted{spec, kUid, ""}, now_ms);
+  spec.recovery.grace_ms = kStopGraceMs;
+  feed(core::JobSubmitted{spec, kUid, "", {}, {}, backend()}, now_ms);
 }
 
 void StepController::release(const std::string& reason) {
@@ -159,21 +166,13 @@ void StepController::tick(int64_t now_ms) {
     outlet_.say(missing + " tasks of the step did not report within " +
                 std::to_string(kAssemblyTimeoutMs / 1000) + " s; the step runs without restarts");
   }
-  const auto due = begun_ ? core_deadline() : std::nullopt;
+  const auto due = begun_ ? core::next_deadline(state_) : std::nullopt;
   if (due && now_ms >= *due) feed(core::Tick{}, now_ms);
-}
-
-std::optional<int64_t> StepController::core_deadline() const {
-  auto due = core::next_deadline(state_);
-  for (const auto& [number, task] : tasks_) {
-    if (due && task.connected && task.stop) due = std::max(*due, task.stop_until_ms);
-  }
-  return due;
 }
 
 std::optional<int64_t> StepController::next_deadline() const {
   if (tasks_.empty() || released_) return std::nullopt;
-  return begun_ ? core_deadline() : std::optional<int64_t>(assembly_deadline_ms_);
+  return begun_ ? core::next_deadline(state_) : std::optional<int64_t>(assembly_deadline_ms_);
 }
 
 // ---- the core -----------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ void StepController::step(core::EventBody body, int64_t now_ms) {
     return;
   }
   tell_change(state_before, restarts_before);
-  for (const core::Action& action : result.actions) perform(action, now_ms);
+  for (const core::Action& action : result.actions) perform(action);
 }
 
 void StepController::tell_change(core::JobState before, int64_t restarts_before) {
@@ -239,7 +238,7 @@ void StepController::tell_change(core::JobState before, int64_t restarts_before)
   }
 }
 
-void StepController::perform(const core::Action& action, int64_t now_ms) {
+void StepController::perform(const core::Action& action) {
   if (const auto* launch_order = std::get_if<core::LaunchNode>(&action.body)) {
     launch(action, launch_order->node);
   } else if (std::holds_alternative<core::FindCheckpoint>(action.body)) {
@@ -249,7 +248,7 @@ void StepController::perform(const core::Action& action, int64_t now_ms) {
   } else if (const auto* start_order = std::get_if<core::StartWorkers>(&action.body)) {
     start(action, *start_order);
   } else if (const auto* stop_order = std::get_if<core::StopWorkers>(&action.body)) {
-    stop(action, *stop_order, now_ms);
+    stop(action, *stop_order);
   } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
     outlet_.send(task_of(end->node),
                  Finish{job().state == core::JobState::kFinished ? 0 : decisive_.exit_code});
@@ -283,11 +282,9 @@ void StepController::start(const core::Action& action, const core::StartWorkers&
                            settings_.run_id, first.hello.address, first.free_port});
 }
 
-void StepController::stop(const core::Action& action, const core::StopWorkers& order,
-                          int64_t now_ms) {
+void StepController::stop(const core::Action& action, const core::StopWorkers& order) {
   const int32_t task = task_of(order.node);
   tasks_.at(task).stop = action.id;
-  tasks_.at(task).stop_until_ms = now_ms + kStopPatienceMs;
   outlet_.send(task, Stop{order.generation.value, kStopGraceMs});
 }
 

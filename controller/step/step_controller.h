@@ -39,8 +39,8 @@ class Outlet {
 inline constexpr int64_t kAssemblyTimeoutMs = 30'000;
 // Between SIGTERM and SIGKILL for programs whose generation is over.
 inline constexpr uint32_t kStopGraceMs = 1'000;
-// Then a task that has not ended its program is lost, and the step with it. Longer than the core
-// waits, which can have a node started again: a process with much memory takes long to die.
+// Then a task that has not ended its program is lost, and the step with it, which cannot have a
+// task started again: a process with much memory takes long to die.
 inline constexpr int64_t kStopPatienceMs = 60'000;
 
 class StepController {
@@ -68,7 +68,6 @@ class StepController {
     bool launched = false;
     std::optional<ActionId> start;
     std::optional<ActionId> stop;
-    int64_t stop_until_ms = 0;
   };
 
   // Why a generation ends; `exit_code` is what the tasks that it takes along exit with.
@@ -77,16 +76,14 @@ class StepController {
     int32_t exit_code = 1;
   };
 
-  // Of the core's deadlines, the next that counts.
-  std::optional<int64_t> core_deadline() const;
   void begin(int64_t now_ms);
   void release(const std::string& reason);
   void feed(core::EventBody body, int64_t now_ms);
   void step(core::EventBody body, int64_t now_ms);
-  void perform(const core::Action& action, int64_t now_ms);
+  void perform(const core::Action& action);
   void launch(const core::Action& action, const std::string& node);
   void start(const core::Action& action, const core::StartWorkers& order);
-  void stop(const core::Action& action, const core::StopWorkers& order, int64_t now_ms);
+  void stop(const core::Action& action, const core::StopWorkers& order);
   void report(const Exited& exited, int32_t task, int64_t now_ms);
   void tell_change(core::JobState before, int64_t restarts_before);
   const core::Job& job() const { return state_.jobs.at(job_id_); }

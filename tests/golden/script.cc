@@ -60,6 +60,7 @@ class Script {
     static const std::map<std::string, Command> kCommands = {
         {"submit", &Script::submit},
         {"settle", &Script::settle},
+        {"answer", &Script::answer},
         {"wait", &Script::wait},
         {"progress", &Script::progress},
         {"commit", &Script::commit},
@@ -162,6 +163,10 @@ class Script {
       if (key == "global") global = number(words, ++i);
       if (key == "group") group = number(words, ++i);
       if (key == "on-loss") spec.recovery.on_node_loss = split_at_commas(words.at(++i));
+      if (key == "limit") set_limit(spec.limits, words.at(i + 1), number(words, i + 2));
+      if (key == "limit") i += 2;
+      if (key == "cluster") backend_.limits = cluster_limits(false);
+      if (key == "container") backend_.limits = cluster_limits(true);
       if (key == "requeues") backend_.requeues = true;
       if (key == "replaces") backend_.replaces = true;
     }
@@ -172,6 +177,11 @@ class Script {
     id_ = *shell_.feed(JobSubmitted{spec, static_cast<uint32_t>(uid), "", {}, {}, backend_})
                .submitted;
   }
+  static void set_limit(Limits& limits, const std::string& name, int64_t ms) {
+    for (const LimitKey& key : kLimitKeys) {
+      if (key.name == name) limits.*key.ms = ms;
+    }
+  }
   void settle(const Words& words) {
     if (words.size() == 1) {
       shell_.settle();
@@ -179,6 +189,7 @@ class Script {
       shell_.settle_kind(words[1]);
     }
   }
+  void answer(const Words& words) { shell_.answer(words.at(1), words.at(2)); }
   void wait(const Words& words) { shell_.pass(number(words, 1)); }
   void progress(const Words& words) {
     shell_.progress(id_, static_cast<uint64_t>(number(words, 1)));
@@ -269,6 +280,10 @@ class Script {
     shell_.feed(e);
   }
   void hang(const Words& words) {
+    if (words.at(1) == "nobody") {
+      shell_.feed(HangDetected{id_, job().generation, "", Rank{-1}, join(words, 2)});
+      return;
+    }
     const Rank rank{static_cast<int32_t>(number(words, 1))};
     shell_.feed(HangDetected{id_, job().generation, shell_.slot(id_, rank.value).node, rank,
                              join(words, 2)});

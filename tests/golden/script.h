@@ -4,8 +4,10 @@
 //
 //   submit [nodes N] [workers N] [command] [resume none|PATH] [max-restarts N] [window-s N]
 //     [hang-s N] [uid N]
+//     [cluster|container] [limit NAME MS]
 //   settle                    a healthy cluster carries out every open action
 //   settle KIND               only the open actions of that kind (LaunchNode, ...)
+//   answer KIND NODE          only the node carries out its open action of that kind
 //   wait MS                   time passes; deadlines on the way fire
 //   progress STEP | commit STEP
 //   directory NAME STEP       the newest valid checkpoint is NAME, at STEP
@@ -15,7 +17,7 @@
 //   replaced NODE             the node registers as another life
 //   revenant NODE             the life before the present one registers once more
 //   unfit NUMBER STEP nan|loss|gradient skipped|rolled-back|stopped|gave-up [same|other RANK]
-//   hang RANK words ... | cancel uid N
+//   hang RANK|nobody words ... | cancel uid N
 //   taken                     another controller created the generation first
 //   fail KIND NODE|- [permanent] words ...
 //   restart                   the controller dies and loads its rows again

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "controller/core/hang.h"
 #include "tests/sim/agenda.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/controller.h"
@@ -158,6 +159,7 @@ class Cluster final : public World {
   void watch_job(JobId job);
   Run& run_of(JobId job, uint64_t generation) { return runs_[{job, generation}]; }
   SimNode& node_of(const Run& run, int32_t rank) { return nodes_.at(run.homes.at(rank)); }
+  core::HangVerdict judge(const Run& run);
   size_t world_size(const Run& run);
   bool is_given_up(const Run& run);
 

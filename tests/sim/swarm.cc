@@ -19,7 +19,8 @@ double draw_probability(Rng& rng, double most) {
 }
 
 void draw_policy(Rng& rng, JobPlan& plan) {
-  plan.backend = {rng.below(2) == 0, rng.below(2) == 0, 0};
+  plan.backend.requeues = rng.below(2) == 0;
+  plan.backend.replaces = rng.below(2) == 0;
   auto& actions = plan.spec.recovery.on_node_loss;
   actions.clear();
   for (const char* action : {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue}) {
@@ -77,6 +78,7 @@ Swarm draw_swarm(Rng& rng) {
   s.launch_fails = draw_probability(rng, 0.1);
   s.launch_silent = draw_probability(rng, 0.05);
   s.start_fails = draw_probability(rng, 0.02);
+  s.slow_stop = draw_probability(rng, 0.05);
   s.directory_fails = draw_probability(rng, 0.1);
   s.cancel = draw_probability(rng, 0.2);
   s.poison_step = draw_probability(rng, 0.2);

@@ -37,6 +37,7 @@ struct Swarm {
   double duplicate = 0;                     // per message
   double launch_fails = 0;
   double launch_silent = 0;  // the holder starts and dies before it registers
+  double slow_stop = 0;      // per order: the workers take up to 90 s to die
   double start_fails = 0;
   double directory_fails = 0;
   double racing_controller = 0;  // per generation record

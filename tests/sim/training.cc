@@ -58,7 +58,13 @@ void Cluster::start_workers(SimNode& node, ActionId id, const core::StartWorkers
 void Cluster::stop_workers(SimNode& node, ActionId id, const core::StopWorkers& order) {
   const uint64_t through = order.generation.value;
   node.stopped_through = std::max(node.stopped_through, through);
-  after_in_life(node, delay(), [this, &node, id, through] {
+  // Killed, and the kernel takes its time: they compute nothing any more.
+  const bool slow = strikes(swarm_.slow_stop);
+  for (auto& [rank, worker] : node.workers) {
+    worker.hung = worker.hung || (slow && worker.generation <= through);
+  }
+  const int64_t takes_ms = slow ? 1'000 + static_cast<int64_t>(rng_.below(90'000)) : delay();
+  after_in_life(node, takes_ms, [this, &node, id, through] {
     stop_generations(node, through);
     send_up(node, core::WorkersStopped{id, node.key.job, node.key.name, {through}});
   });
@@ -249,6 +255,21 @@ void Cluster::commit_checkpoint(Run& run) {
   });
 }
 
+// A rank that hangs stays in a collective that the others have left; where all have, one is
+// stopped.
+core::HangVerdict Cluster::judge(const Run& run) {
+  std::vector<core::RankSight> ranks;
+  for (const auto& [rank, home] : run.homes) {
+    const SimNode& node = nodes_.at(home);
+    const auto worker = node.workers.find(rank);
+    const bool here = worker != node.workers.end() && worker->second.generation == run.generation;
+    const bool hung = here && worker->second.hung;
+    ranks.push_back({Rank{rank}, home.name, here ? worker->second.pid : 0,
+                     run.step + (hung ? 0 : 1), "S", "training"});
+  }
+  return core::judge_hang(ranks);
+}
+
 // The controller's progress table, fed by heartbeats: the first step, and the absence of steps.
 void Cluster::watch_job(JobId job) {
   agenda_.after(kWatchEveryMs, [this, job] {
@@ -265,9 +286,9 @@ void Cluster::watch_job(JobId job) {
     }
     const int64_t since = std::max(run.last_progress_ms, controller_.up_since_ms());
     if (row.stage == core::PlanStage::kNone && agenda_.now() - since >= kHangTimeoutMs) {
-      const std::string& suspect = run.homes.contains(0) ? run.homes.at(0).name : "n0";
-      controller_.post(
-          core::HangDetected{job, row.generation, suspect, Rank{0}, "no step for 10 s"});
+      const core::HangVerdict verdict = judge(run);
+      controller_.post(core::HangDetected{job, row.generation, verdict.node, verdict.rank,
+                                          "no step for 10 s; " + verdict.evidence});
     }
   });
 }

@@ -357,6 +357,21 @@ TEST_F(HolderTest, SecondHolderOfANodeLeavesQuietly) {
   EXPECT_TRUE(process_runs(holder_.pid()));
 }
 
+TEST_F(HolderTest, TheNextHolderWaitsWhileTheWorkersOfTheFormerDie) {
+  start_holder();
+  const WorkerState deaf = spawn(worker(1, 0, {"deaf", "file", home_.path() + "/ready", "hang"}));
+  ASSERT_TRUE(eventually([&] { return path_exists(home_.path() + "/ready"); }));
+  tell(End{0, 3'000, "given up"});
+  const std::string lock = home_.paths().node_lock(kJob, "n0");
+  ASSERT_TRUE(
+      eventually([&] { return text_of(lock) == std::to_string(holder_.pid()) + " ending\n"; }));
+  test::Child second([this] { return run_holder(options()); });
+  EXPECT_EQ(holder_.wait_for_end(), 0);
+  EXPECT_FALSE(process_runs(static_cast<pid_t>(deaf.pid)));
+  EXPECT_TRUE(eventually([&] { return text_of(lock) == std::to_string(second.pid()) + "\n"; }))
+      << "it is the node now";
+}
+
 TEST_F(HolderTest, GivesUpWhenTheAgentCannotBeKeptAlive) {
   holder_ = test::Child([this] {
     HolderOptions broken = options();

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "agent/core/reconnect.h"
+#include "common/base/limits.h"
 
 namespace hpctl::agent {
 namespace {
@@ -158,7 +159,7 @@ TEST(Backoff, GrowsToItsLimitWithJitterAndStartsAnew) {
 }
 
 TEST(OrphanWatch, StartsAControllerAfterASecondAndGivesUpAtTheTimeout) {
-  OrphanWatch watch(1'000);
+  OrphanWatch watch(1'000, 60'000);
   EXPECT_FALSE(watch.start_controller_now(1'999));
   EXPECT_EQ(watch.next_deadline_ms(), 2'000);
   EXPECT_TRUE(watch.start_controller_now(2'000));
@@ -177,9 +178,11 @@ TEST(OrphanWatch, StartsAControllerAfterASecondAndGivesUpAtTheTimeout) {
   EXPECT_TRUE(watch.start_controller_now(71'000));
 }
 
+constexpr int64_t kTimeoutMs = local_limits().orphan_ms;
+
 TEST(OrphanWatch, SuccessorsAreStartedInTheOrderOfTheNodes) {
-  OrphanWatch first(0);
-  OrphanWatch third(0);
+  OrphanWatch first(0, kTimeoutMs);
+  OrphanWatch third(0, kTimeoutMs);
   first.set_plan(StartPlan::successor(0));
   third.set_plan(StartPlan::successor(2));
   const int64_t turn = StartPlan::kSuccessorAfterMs;
@@ -188,15 +191,15 @@ TEST(OrphanWatch, SuccessorsAreStartedInTheOrderOfTheNodes) {
   EXPECT_FALSE(third.start_controller_now(turn + 2 * StartPlan::kSuccessorStaggerMs - 1));
   EXPECT_TRUE(third.start_controller_now(turn + 2 * StartPlan::kSuccessorStaggerMs));
   // The last of a large job has its turn before the orphan timeout.
-  EXPECT_LT(StartPlan::successor(100'000).after_ms, OrphanWatch::kDefaultTimeoutMs);
+  EXPECT_LT(StartPlan::successor(100'000).after_ms, kTimeoutMs);
 }
 
 TEST(OrphanWatch, WithoutAnyPlanOnlyTheTimeoutCounts) {
-  OrphanWatch watch(0);
+  OrphanWatch watch(0, kTimeoutMs);
   watch.set_plan(StartPlan::never());
-  EXPECT_EQ(watch.next_deadline_ms(), OrphanWatch::kDefaultTimeoutMs);
-  EXPECT_FALSE(watch.start_controller_now(OrphanWatch::kDefaultTimeoutMs));
-  EXPECT_TRUE(watch.expired(OrphanWatch::kDefaultTimeoutMs));
+  EXPECT_EQ(watch.next_deadline_ms(), kTimeoutMs);
+  EXPECT_FALSE(watch.start_controller_now(kTimeoutMs));
+  EXPECT_TRUE(watch.expired(kTimeoutMs));
 }
 
 }  // namespace

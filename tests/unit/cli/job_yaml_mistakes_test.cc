@@ -50,7 +50,7 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("frobnicate: 1"),
        "j.yaml:8:1: unknown key \"frobnicate\"; expected one of name, nodes, workers_per_node, "
        "env, slurm, "
-       "workload, checkpoint, recovery, hooks, health, debug\n"},
+       "workload, checkpoint, recovery, limits, hooks, health, debug\n"},
       {std::string(1200, '['), "j.yaml:1:1: not valid YAML: nested too deeply\n"},
       {with_line("name: u"), "j.yaml:8:1: name: this key is given twice; the first is in line 1\n"},
       {with_line("nodes: two"), "j.yaml:8:8: nodes: expected an integer, found \"two\"\n"},

@@ -53,6 +53,7 @@ workload:
     metrics: {tensorboard: true, trace_from: 5, trace_steps: 2}
 checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
 recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
+limits: {launch: 30m, stop: 90s, orphan: auto}
 debug: {ledger: true}
 )");
   EXPECT_EQ(spec.nodes, 2);
@@ -79,6 +80,9 @@ debug: {ledger: true}
   EXPECT_EQ(spec.checkpoint.resume, "/jobs/old/step-4.g1");
   EXPECT_EQ(spec.recovery.window_ms, 604'800'000);
   EXPECT_EQ(spec.recovery.heartbeat_timeout_ms, 500);
+  EXPECT_EQ(spec.limits.launch_ms, 1'800'000);
+  EXPECT_EQ(spec.limits.stop_ms, 90'000);
+  EXPECT_EQ(spec.limits.orphan_ms, 0);
   EXPECT_TRUE(spec.ledger);
   EXPECT_TRUE(spec.train->metrics.tensorboard);
   EXPECT_EQ(spec.train->metrics.trace_from, 5);

@@ -107,9 +107,10 @@ TEST(Progress, AHangIsBlamedOnTheRankThatBeganTheFewestCollectives) {
   ASSERT_EQ(hangs.size(), 1U);
   EXPECT_EQ(hangs[0].rank, Rank{2});
   EXPECT_EQ(hangs[0].node, "n1");
-  EXPECT_EQ(hangs[0].evidence,
-            "no step completed for 60 s after step 5; rank 2 began collective 52, others are "
-            "waiting in 57 (phase training)");
+  EXPECT_EQ(
+      hangs[0].evidence,
+      "no step completed for 60 s after step 5; rank 2 (pid 0) began collective 52, others are "
+      "waiting in 57 (phase training)");
   EXPECT_TRUE(table.take_hangs(10 * kHangFloorMs).empty()) << "once per generation";
 }
 
@@ -139,10 +140,26 @@ TEST(Progress, AStoppedProcessIsBlamedBeforeAnyNumber) {
             "began collective 57 (phase training)");
   const auto stuck = hang_with_states({"S", "R", "D", "S"});
   EXPECT_EQ(stuck.rank, Rank{2});
-  EXPECT_NE(stuck.evidence.find("rank 2 (pid 102) sleeps uninterruptibly"), std::string::npos)
+  EXPECT_NE(stuck.evidence.find("rank 2 (pid 102) waits uninterruptibly"), std::string::npos)
       << stuck.evidence;
-  EXPECT_NE(hang_with_states({"S", "R", "R", "S"}).evidence.find("nothing tells them apart"),
-            std::string::npos);
+}
+
+TEST(Progress, AHangOfRanksThatAreAlikeBlamesNobody) {
+  for (const auto& states :
+       {std::vector<std::string>{"S", "R", "R", "S"}, {"D", "D", "D"}, {"R"}}) {
+    const auto alike = hang_with_states(states);
+    EXPECT_EQ(alike.rank, Rank{-1});
+    EXPECT_EQ(alike.node, "");
+    EXPECT_NE(alike.evidence.find("began collective 57"), std::string::npos) << alike.evidence;
+  }
+}
+
+TEST(Progress, SuspectsOnSeveralNodesAreNamedAndNoneIsBlamed) {
+  const auto hang = hang_with_states({"S", "T", "T", "S"});
+  EXPECT_EQ(hang.rank, Rank{-1});
+  EXPECT_EQ(hang.node, "");
+  EXPECT_NE(hang.evidence.find("ranks 1, 2 are stopped"), std::string::npos) << hang.evidence;
+  EXPECT_EQ(hang_with_states({"T", "T", "S", "S"}).node, "n0");
 }
 
 // As fp16's overflows and evaluations do; whoever waits for another rank begins no more than one.

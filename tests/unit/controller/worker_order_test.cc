@@ -100,7 +100,7 @@ TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
   EXPECT_EQ(grace(false), 20'000U);
   spec.train.emplace();
   EXPECT_EQ(grace(false), 0U);
-  EXPECT_EQ(grace(true), kStopGraceMs);
+  EXPECT_EQ(grace(true), local_limits().last_checkpoint_ms);
 }
 
 }  // namespace

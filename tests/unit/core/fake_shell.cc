@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "controller/core/codec.h"
+#include "controller/core/transition.h"
 
 namespace hpctl::core {
 
@@ -73,6 +74,15 @@ void FakeShell::settle_kind(const std::string& name) {
     return;
   }
   HP_CHECK(!"an action of that kind is open");
+}
+
+void FakeShell::answer(const std::string& kind, const std::string& node) {
+  for (const auto& [id, action] : state.outbox) {
+    if (type_name(action.body) != kind || target_of(action.body).node != node) continue;
+    answer(Action(action));
+    return;
+  }
+  HP_CHECK(!"an action of that kind is open for the node");
 }
 
 void FakeShell::restart() {

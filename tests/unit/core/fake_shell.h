@@ -25,6 +25,8 @@ class FakeShell {
   bool settle_one_kind();
   // Answers the open actions of that kind ("LaunchNode", ...).
   void settle_kind(const std::string& name);
+  // Answers the open action of that kind of one node.
+  void answer(const std::string& kind, const std::string& node);
   // The controller dies and starts again: the rows pass through the codec.
   void restart();
   // Lets time pass in one leap; the core gets a Tick for every deadline on the way.

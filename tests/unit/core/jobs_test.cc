@@ -128,6 +128,22 @@ TEST(Step, NothingIsPerformedThatWasWithdrawnInTheSameStep) {
   for (const Action& action : result.actions) EXPECT_TRUE(shell.state.outbox.contains(action.id));
 }
 
+TEST(Deadline, IsWhatTheJobSaysAndElseWhatItsBackendSays) {
+  FakeShell shell;
+  JobSpec spec = small_job("a");
+  spec.limits.first_step_ms = 90'000;
+  Backend backend;
+  backend.limits = cluster_limits(true);
+  const JobId id = *shell.feed(JobSubmitted{spec, 1000, "", {}, {}, backend}).submitted;
+  EXPECT_EQ(*next_deadline(shell.state), shell.now_ms + cluster_limits(true).launch_ms);
+  shell.settle();
+  EXPECT_EQ(*next_deadline(shell.state), shell.now_ms + 90'000);
+  shell.restart();
+  EXPECT_EQ(*next_deadline(shell.state), shell.now_ms + cluster_limits(true).register_ms)
+      << "also in the rows of a controller that was started again";
+  EXPECT_EQ(shell.job(id).limits.first_step_ms, 90'000);
+}
+
 TEST(Deadline, ResumingGivesEverybodyAFreshOne) {
   FakeShell shell;
   const JobId id = shell.submit(small_job("a"));
@@ -137,8 +153,8 @@ TEST(Deadline, ResumingGivesEverybodyAFreshOne) {
   shell.now_ms += 60'000;  // nobody was there to see the deadline pass
   shell.restart();
   EXPECT_EQ(shell.job(id).state, JobState::kRunning);
-  EXPECT_EQ(*next_deadline(shell.state), shell.now_ms + kResumeGraceMs);
-  shell.pass(kResumeGraceMs);
+  EXPECT_EQ(*next_deadline(shell.state), shell.now_ms + shell.job(id).limits.register_ms);
+  shell.pass(shell.job(id).limits.register_ms);
   EXPECT_EQ(shell.job(id).state, JobState::kRecovering) << "and then they do fire";
 }
 

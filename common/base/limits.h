@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long the parts of a job may take before something is done about it (limits of job.yaml). What
+// the job leaves open its backend says: a program starts at once on this machine, a container image
+// is imported for minutes.
+//
+// A limit is for what answers and is slow. What does not answer is found by heartbeats, long
+// before.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace hpctl {
+
+// In ms; 0 = what the backend says.
+struct Limits {
+  int64_t launch_ms = 0;      // a node was asked for -> its agent has registered
+  int64_t register_ms = 0;    // another controller, or this one again -> an agent has registered
+  int64_t start_ms = 0;       // StartWorkers -> they run; without hooks and checks
+  int64_t stop_ms = 0;        // StopWorkers -> none is left
+  int64_t first_step_ms = 0;  // they run -> the first step
+  int64_t last_checkpoint_ms = 0;  // SIGTERM -> SIGKILL of a job that ends early
+  int64_t end_ms = 0;              // the job has ended -> a node has; without hooks
+  int64_t directory_ms = 0;        // an answer of the checkpoint directory
+  int64_t orphan_ms = 0;           // an agent without any controller ends its node
+};
+
+// 30 days fit the wire contract's milliseconds.
+inline constexpr int64_t kLeastLimitMs = 100;
+inline constexpr int64_t kMostLimitMs = int64_t{30} * 86'400'000;
+
+struct LimitKey {
+  const char* name;  // below `limits`
+  int64_t Limits::*ms;
+};
+inline constexpr std::array<LimitKey, 9> kLimitKeys = {
+    {{"launch", &Limits::launch_ms},
+     {"register", &Limits::register_ms},
+     {"start", &Limits::start_ms},
+     {"stop", &Limits::stop_ms},
+     {"first_step", &Limits::first_step_ms},
+     {"last_checkpoint", &Limits::last_checkpoint_ms},
+     {"end", &Limits::end_ms},
+     {"directory", &Limits::directory_ms},
+     {"orphan", &Limits::orphan_ms}}};
+
+constexpr Limits local_limits() {
+  return {20'000, 15'000, 30'000, 60'000, 600'000, 25'000, 30'000, 60'000, 60'000};
+}
+
+// `imports`: agents are started in a container whose image may have to be imported first.
+constexpr Limits cluster_limits(bool imports) {
+  Limits limits = local_limits();
+  limits.launch_ms = imports ? 900'000 : 60'000;
+  limits.start_ms = 60'000;
+  limits.stop_ms = 300'000;
+  limits.orphan_ms = 600'000;
+  return limits;
+}
+
+// `wanted`, completed.
+constexpr Limits resolve(Limits wanted, const Limits& defaults) {
+  for (const LimitKey& key : kLimitKeys) {
+    if (wanted.*key.ms == 0) wanted.*key.ms = defaults.*key.ms;
+  }
+  return wanted;
+}
+
+}  // namespace hpctl
