@@ -361,6 +361,16 @@ void vacate_quarantined(Transition& t, Job& job) {
   if (waits && job.deadline_ms == 0) t.set_deadline(job, t.now() + again_ms);
 }
 
+void tell_spares_left(Transition& t, const Job& job, const Node& taken) {
+  if (has_ended(job.state)) return;
+  const size_t left = find_spares(t, job).size();
+  t.note("SpareTaken", job,
+         taken.key.name + " was taken from the job, whose allocation does not grow again; " +
+             (left == 0 ? std::string("it has no spare any more")
+                        : "spares that are up: " + std::to_string(left)),
+         taken.key.name);
+}
+
 bool can_vacate(Transition& t, const Job& job, const Node& node) {
   if (!t.has_ranks(node.key) || has_spare(t, job) || allows(job, kOnNodeLossWait)) return true;
   if (allows(job, kOnNodeLossRequeue) && job.backend.requeues && job.requeue_refusal.empty()) {

@@ -72,6 +72,7 @@ void stop_strangers(Transition& t, const Job& job, const Node& node, const Agent
 void take_away(Transition& t, Job& job, Node& node, const NodeLost& e) {
   node.taken = true;
   t.changed(node);
+  if (node.state == NodeState::kDown) t.set_deadline(node, 0);  // nothing is tried again
   if (e.given_up && job.backend.replaces) give_up_hardware(t, job, node, e.cause);
 }
 
@@ -161,6 +162,7 @@ void on(Transition& t, const NodeLost& e) {
     t.refuse(e.job, "not the present life of " + e.node, e.node);
   } else if (node->state == NodeState::kDown && e.taken && !node->taken) {
     take_away(t, *job, *node, e);
+    if (!t.has_ranks(node->key)) tell_spares_left(t, *job, *node);
     if (job->stage == PlanStage::kWaitNodes && t.has_ranks(node->key)) enter_wait_nodes(t, *job);
   } else if (node->state == NodeState::kDown || node->state == NodeState::kEnded) {
     t.refuse(e.job, e.node + " was known to be " + to_string(node->state), e.node);
@@ -190,6 +192,7 @@ void on(Transition& t, const NodeReturned& e) {
     return;
   }
   node->launch_attempts = 0;
+  node->taken = false;
   t.set_deadline(*node, 0);
   launch(t, *job, *node, e.cause);
 }

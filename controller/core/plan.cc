@@ -120,6 +120,8 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   const bool given_up = node.launched_for == job.restarts &&
                         node.launch_attempts >= kMaxLaunchAttempts && !t.has_ranks(node.key);
   if (given_up || job.stage == PlanStage::kRequeue) return;
+  // In vain, as long as anything else can be done.
+  if (node.taken && can_vacate(t, job, node)) return;
   t.set_state(node, NodeState::kLaunching, reason);
   t.set_deadline(node, t.now() + job.limits.launch_ms);
   node.launches += 1;

@@ -70,6 +70,8 @@ int64_t launch_patience(Transition& t, const Job& job);
 void give_up_node(Transition& t, Job& job, Node& node, const Fault& fault);
 // Nodes with ranks that are quarantined, or taken from the job, and no spare is left: the same.
 void vacate_quarantined(Transition& t, Job& job);
+// The scheduler took a node without ranks from the job.
+void tell_spares_left(Transition& t, const Job& job, const Node& taken);
 // Could the job go on without that node?
 bool can_vacate(Transition& t, const Job& job, const Node& node);
 // After a requeue that was to exclude nodes: where the job has some of them nevertheless and needs

@@ -197,6 +197,10 @@ void close_life(Transition& t, Job& job, Node& node, const std::string& cause) {
 // attempts count anew.
 void relaunch_spare(Transition& t, Job& job, Node& node, const std::string& cause) {
   if (has_ended(job.state) || job.cancel_requested) return;
+  if (node.taken) {
+    tell_spares_left(t, job, node);
+    return;
+  }
   if (t.now() - node.launched_ms >= kLastingLifeMs) node.launch_attempts = 0;
   if (node.launch_attempts >= kMaxLaunchAttempts) {
     t.note("SpareGivenUp", job,
@@ -223,8 +227,9 @@ void lose_node(Transition& t, Job& job, Node& node, const std::string& cause, Ev
   const bool again = is_preparing(job) && node.launched_for == job.restarts && !has_spare(t, job);
   close_life(t, job, node, cause);
   // Ranks can only move once the workers everywhere have ended.
-  const bool patient =
-      node.launch_attempts < launch_patience(t, job) || job.stage == PlanStage::kStopWorkers;
+  const bool in_vain = node.taken && can_vacate(t, job, node);
+  const bool patient = (!in_vain && node.launch_attempts < launch_patience(t, job)) ||
+                       job.stage == PlanStage::kStopWorkers;
   const Fault fault{cause, node.key.name, -1, job.furthest_step, t.seq()};
   if (job.stage == PlanStage::kRequeue) return;
   if (!again) {

@@ -169,6 +169,7 @@ std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post post) {
   settings.bulk_started = follows_.empty();
   settings.outside = !options_.run_as.empty();
   settings.restart_count = restart_count_;
+  settings.nodes = record_.nodes;
   settings.requeued = [this] {
     log_info("Slurm requeues the job; its next start goes on");
     over(kExitRequeued);

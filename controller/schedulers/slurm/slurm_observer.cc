@@ -58,9 +58,10 @@ std::vector<SlurmObservation> SlurmObserver::compare(const SlurmJob& job,
     const auto before = nodes_.find(name);
     compare_node(before == nodes_.end() ? nullptr : &before->second, node, job.has_node(name), out);
   }
-  const bool runs = job.state == "RUNNING" && job_ && job_->restart_count == job.restart_count;
-  if (runs) {
-    for (const std::string& name : job_->nodes) {
+  const bool same_life = !job_ || job_->restart_count == job.restart_count;
+  if (!job_ && nodes_before_.empty()) nodes_before_ = job.nodes;
+  if (job.state == "RUNNING" && same_life && !job.nodes.empty()) {
+    for (const std::string& name : nodes_before_) {
       if (job.has_node(name)) continue;
       const auto node = now.find(name);
       const std::string state = node == now.end() ? "" : ": " + describe_state(node->second);
@@ -70,11 +71,14 @@ std::vector<SlurmObservation> SlurmObserver::compare(const SlurmJob& job,
                      known && is_given_up(node->second)});
     }
     for (const std::string& name : job.nodes) {
-      if (job_->has_node(name)) continue;
+      if (std::find(nodes_before_.begin(), nodes_before_.end(), name) != nodes_before_.end()) {
+        continue;
+      }
       out.push_back({Kind::kNote, name, "Slurm added " + name + " to the allocation"});
     }
   }
   job_ = job;
+  nodes_before_ = job.nodes;
   nodes_ = std::move(now);
   return out;
 }

@@ -31,8 +31,12 @@ struct SlurmObservation {
 
 class SlurmObserver {
  public:
+  // `nodes`: what the job had when its controller began; a node may have been taken before the
+  // first look, and a successor begins because one is gone. Empty = those of the first look.
+  explicit SlurmObserver(std::vector<std::string> nodes = {}) : nodes_before_(std::move(nodes)) {}
+
   // In the order of the nodes' names, the job first. The first look is compared with a job that
-  // runs undisturbed on the nodes it has then.
+  // runs undisturbed.
   std::vector<SlurmObservation> compare(const SlurmJob& job, const std::vector<SlurmNode>& nodes);
 
  private:
@@ -40,6 +44,7 @@ class SlurmObserver {
   void compare_node(const SlurmNode* before, const SlurmNode& node, bool in_allocation,
                     std::vector<SlurmObservation>& out) const;
 
+  std::vector<std::string> nodes_before_;  // of the job
   std::optional<SlurmJob> job_;
   std::map<std::string, SlurmNode> nodes_;
 };

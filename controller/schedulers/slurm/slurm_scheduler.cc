@@ -168,7 +168,7 @@ void SlurmScheduler::step_ended(const std::string& node, bool was_up, const std:
 }
 
 void SlurmScheduler::poll() {
-  SlurmObserver observer;
+  SlurmObserver observer(settings_.nodes);
   for (;;) {
     {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -190,6 +190,7 @@ void SlurmScheduler::look(SlurmObserver& observer) {
   std::vector<std::string> names;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    names_.insert(settings_.nodes.begin(), settings_.nodes.end());
     names_.insert(job->nodes.begin(), job->nodes.end());
     names.assign(names_.begin(), names_.end());
   }

@@ -26,6 +26,7 @@ struct SlurmSchedulerSettings {
   std::string node;  // this machine's name in Slurm
   std::string agent_program;
   uint64_t restart_count = 0;      // of this life of the job
+  std::vector<std::string> nodes;  // of the job, as it began
   std::function<void()> requeued;  // told once Slurm has begun another life
   bool outside = false;            // we are no part of the job: nodes take JOBDIR/environment
   bool bulk_started = true;   // the batch script starts agents for this controller's first launches

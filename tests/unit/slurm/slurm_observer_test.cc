@@ -39,6 +39,16 @@ TEST(SlurmObserver, NothingHappens) {
       << "what other jobs do is no news";
 }
 
+// The successor of a controller whose node is gone: Slurm may have noticed before it began to look.
+TEST(SlurmObserver, ANodeThatWasTakenBeforeTheFirstLookIsMissed) {
+  SlurmObserver observer({"n1", "n2"});
+  const auto seen = observer.compare(job({"n1"}), {node("n1", "MIXED"), node("n2", "DOWN")});
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen[1].kind, Kind::kTaken);
+  EXPECT_EQ(seen[1].node, "n2");
+  EXPECT_THAT(observer.compare(job({"n1"}), {node("n1", "MIXED"), node("n2", "DOWN")}), IsEmpty());
+}
+
 TEST(SlurmObserver, ANodeIsLostAndReturns) {
   SlurmObserver observer;
   observer.compare(job({"n1", "n2"}), {node("n1", "MIXED"), node("n2", "MIXED")});
