@@ -258,6 +258,10 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   const core::Job& job = batch.state.jobs.at(id);
   progress_.observe(job, loop_->now_ms());
   Shown& shown = shown_[id];
+  const bool suspended = job.suspended_since_ms != 0;
+  if (std::exchange(shown.suspended, suspended) && !suspended) {
+    liveness_.rearm(id, loop_->now_ms());
+  }
   if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
     status_files_->spec(id, job.spec);
   }
@@ -311,8 +315,22 @@ void Controller::conclude(const core::State& state, JobId id) {
   });
 }
 
+// Silence of all nodes at once: a question to the scheduler before a loss is believed.
+void Controller::ask_whether_suspended(JobId job) {
+  tasks_->post([this, job] {
+    if (scheduler_->is_suspended(job).value_or(false)) {
+      loop_->post(core::SuspensionChanged{job, true});
+    } else {
+      liveness_.answered(job);
+    }
+  });
+}
+
 std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   std::vector<core::EventBody> events;
+  if (scheduler_->suspends()) {
+    for (const JobId job : liveness_.take_silent_jobs(now_ms)) ask_whether_suspended(job);
+  }
   for (core::NodeLost& lost : liveness_.take_overdue(now_ms)) {
     if (const auto news = progress_.news(lost.job)) events.emplace_back(*news);
     events.emplace_back(std::move(lost));

@@ -55,6 +55,7 @@ class Controller final : public OwnerEffects {
   void committed(const Committed& batch) override;
   void perform(const core::Action& action, const core::State& state) override;
   std::vector<core::EventBody> sweep(int64_t now_ms) override;
+  void ask_whether_suspended(JobId job);
   void stalled(int64_t now_ms) override;
 
   Outcome take_lock();
@@ -86,6 +87,7 @@ class Controller final : public OwnerEffects {
     int64_t lost_ms = 0;
     bool stale = false;  // changed since it was shown
     bool spec_written = false;
+    bool suspended = false;
   };
   std::map<JobId, Shown> shown_;
 

@@ -26,6 +26,12 @@ class Liveness {
   std::set<std::string> heard_nodes(JobId job);
   // Everybody gets a fresh deadline.
   void rearm(int64_t now_ms);
+  void rearm(JobId job, int64_t now_ms);
+  // Jobs whose nodes have all fallen silent: the scheduler may have suspended them. None of their
+  // nodes is overdue until somebody answered; each job once, until it is heard of again.
+  std::vector<JobId> take_silent_jobs(int64_t now_ms);
+  // It is not suspended.
+  void answered(JobId job);
   // Nodes whose deadline has passed; they leave the table.
   std::vector<core::NodeLost> take_overdue(int64_t now_ms);
 
@@ -37,6 +43,7 @@ class Liveness {
   };
 
   std::mutex mutex_;
+  std::map<JobId, bool> silent_jobs_;  // whether somebody answered
   std::map<core::NodeKey, Entry> entries_;
 };
 

@@ -53,8 +53,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     directory_generation, stage, checkpoint, start_step, furthest_step, committed_step, damaged,
     restart_times_ms, restarts, progress_at_restart, restarts_without_progress, fault,
     fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts,
-    requeue_refusal, scheduler_note, cancel_requested, cancel_reason, stage_since_ms, deadline_ms,
-    submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, lost_ms, bad_step)
+    requeue_refusal, scheduler_note, cancel_requested, cancel_reason, stage_since_ms,
+    suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms,
+    recovering_since_ms, lost_ms, bad_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -130,6 +131,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoveryRequested, job, node, ui
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepFound, job, node, generation, number, step,
                                                 resumed_step, samples, finding, verdict, outcome,
                                                 blamed_rank, reason, missed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SuspensionChanged, job, suspended)
 void to_json(json& j, const Tick&) { j = json::object(); }
 void from_json(const json&, Tick&) {}
 
@@ -168,7 +170,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "ReleaseRequested",
     "HardwareFaultFound",
     "BadStepFound",
-    "RecoveryRequested"};
+    "RecoveryRequested",
+    "SuspensionChanged"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};

@@ -130,6 +130,7 @@ void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>
 // Bounds that no job changes (those it may are Job::limits), in ms; docs/architecture.md repeats
 // them.
 inline constexpr int64_t kAfterGraceMs = 5'000;  // cancelled: after the grace, CANCELLED
+inline constexpr int64_t kSuspendedMs = 60'000;  // a deadline of a suspended job is put off by that
 inline constexpr int64_t kSlowStopMs = 5'000;    // then it is told, and a spare takes over
 inline constexpr int64_t kLastRanksTimeoutMs = 1'800'000;  // of a command: others done -> all done
 inline constexpr int64_t kReportTimeoutMs = 2'000;       // reconnect -> report of a missing worker

@@ -155,6 +155,11 @@ struct Describe {
                               : "the controller was stalled; nobody is late yet";
   }
   void operator()(const Tick&) {}
+  void operator()(const SuspensionChanged& e) {
+    place(e.job);
+    entry.cause = e.suspended ? "the scheduler suspends the job; nobody is late"
+                              : "the scheduler lets the job go on; everybody has its time anew";
+  }
   void operator()(const JobAdopted& e) {
     entry.job = e.job;
     entry.generation = e.generation;

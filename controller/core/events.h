@@ -252,6 +252,11 @@ struct BadStepFound {
   std::string reason;
   uint64_t missed = 0;  // so many before it were not seen
 };
+// The scheduler stops all processes of the job, or lets them go on.
+struct SuspensionChanged {
+  JobId job;
+  bool suspended = false;
+};
 // The controller process started and loaded these rows, or its loop stalled for more than half a
 // heartbeat timeout: deadlines are re-armed, not fired.
 struct ControllerResumed {
@@ -267,7 +272,7 @@ using EventBody =
                  CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
-                 RecoveryRequested>;
+                 RecoveryRequested, SuspensionChanged>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

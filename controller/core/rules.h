@@ -46,6 +46,7 @@ void on(Transition& t, const ActionFailed& e);
 // timers.cc
 void on(Transition& t, const ControllerResumed& e);
 void on(Transition& t, const Tick& e);
+void on(Transition& t, const SuspensionChanged& e);
 
 // The event's own line of the history, made before its rule runs (describe.cc).
 LogEntry describe(const State& state, const Event& event);

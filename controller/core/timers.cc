@@ -160,6 +160,15 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   }
 }
 
+void put_off(Transition& t, Job& job, const std::string& node) {
+  const int64_t until_ms = t.now() + kSuspendedMs;
+  if (node.empty()) {
+    t.set_deadline(job, until_ms);
+  } else {
+    t.set_deadline(*t.node(job.id, node), until_ms);
+  }
+}
+
 void resume_node(Transition& t, const Job& job, Node& node, bool restarted) {
   if (node.state == NodeState::kLaunching) {
     t.set_deadline(node, t.now() + job.limits.launch_ms);
@@ -193,6 +202,15 @@ void end_damaged_jobs(Transition& t) {
   }
 }
 
+// The end of a back-off may have passed unseen: look once more at what is waited for.
+void resume_job(Transition& t, Job& job) {
+  const bool waits = job.stage == PlanStage::kWaitNodes;
+  job.stage_since_ms = t.now();
+  const int64_t due =
+      waits ? std::max(job.not_before_ms, t.now() + 1) : stage_deadline(job, t.now());
+  t.set_deadline(job, std::max(due, last_ranks_deadline(t, job)));
+}
+
 }  // namespace
 
 void on(Transition& t, const ControllerResumed& e) {
@@ -201,14 +219,33 @@ void on(Transition& t, const ControllerResumed& e) {
     if (node.state != NodeState::kEnded) resume_node(t, *t.job(key.job), node, e.restarted);
   }
   for (auto& [id, job] : t.state().jobs) {
-    if (has_ended(job.state)) continue;
-    // The end of a back-off may have passed unseen: look once more at what is waited for.
-    const bool waits = job.stage == PlanStage::kWaitNodes;
-    job.stage_since_ms = t.now();
-    const int64_t due =
-        waits ? std::max(job.not_before_ms, t.now() + 1) : stage_deadline(job, t.now());
-    t.set_deadline(job, std::max(due, last_ranks_deadline(t, job)));
+    if (!has_ended(job.state)) resume_job(t, job);
   }
+}
+
+void on(Transition& t, const SuspensionChanged& e) {
+  Job* job = t.job(e.job);
+  if (job == nullptr || has_ended(job->state) ||
+      (job->suspended_since_ms != 0) == e.suspended) {  // told by each look at the scheduler
+    t.result().refusal = "was known";
+    t.result().log.clear();
+    return;
+  }
+  if (e.suspended) {
+    job->suspended_since_ms = t.now();
+    job->reason = "suspended by the scheduler";
+    t.changed(*job);
+    return;
+  }
+  job->reason = "goes on after " + duration_text(t.now() - job->suspended_since_ms) +
+                " in which the scheduler had suspended it";
+  job->suspended_since_ms = 0;
+  for (Node* node : t.nodes(e.job)) {
+    // Its stream may have been closed meanwhile.
+    const bool returns = node->state == NodeState::kUp && !node->connected;
+    if (node->state != NodeState::kEnded) resume_node(t, *job, *node, returns);
+  }
+  resume_job(t, *job);
 }
 
 void on(Transition& t, const Tick&) {
@@ -216,7 +253,9 @@ void on(Transition& t, const Tick&) {
   while (!deadlines.empty() && std::get<0>(*deadlines.begin()) <= t.now()) {
     const auto [at, id, name] = *deadlines.begin();
     Job& job = *t.job(id);
-    if (name.empty()) {
+    if (job.suspended_since_ms != 0) {
+      put_off(t, job, name);
+    } else if (name.empty()) {
       job_deadline(t, job);
     } else {
       node_deadline(t, job, *t.node(id, name));

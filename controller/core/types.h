@@ -117,6 +117,7 @@ struct Job {
   Seq plan_seq;                      // event that began the present stage or state
   int64_t not_before_ms = 0;         // back-off: the next generation is not prepared earlier
   int64_t plan_attempts = 0;         // directory failures while preparing this generation
+  int64_t suspended_since_ms = 0;    // the scheduler has stopped all its processes; 0 = not
   std::string requeue_refusal;       // why the scheduler did not requeue; "" = not refused
   std::string scheduler_note;        // newest SchedulerObserved
   bool cancel_requested = false;     // stopping the workers, then CANCELLED

@@ -44,6 +44,9 @@ class Scheduler {
     return core::ActionFailed{id, action.job, action.node, "this backend cannot replace a node",
                               true};
   }
+  // Where it may suspend a job: whether it has, nullopt when that cannot be found out. As launch().
+  virtual bool suspends() const { return false; }
+  virtual std::optional<bool> is_suspended(JobId /*job*/) { return false; }
   // The verdict is durable and all nodes have ended: what is left of the job is ended with it. Last
   // call before stop(); may wait for seconds.
   virtual void complete(int /*exit_code*/) {}

@@ -92,6 +92,8 @@ class Script {
         {"recover", &Script::recover},
         {"observed", &Script::observed},
         {"returned", &Script::returned},
+        {"suspended", &Script::suspended},
+        {"resumed", &Script::resumed},
         {"instance", &Script::instance},
     };
     return kCommands;
@@ -414,6 +416,8 @@ class Script {
   }
   void observed(const Words& words) { shell_.feed(SchedulerObserved{id_, "", join(words, 1)}); }
   void returned(const Words& words) { shell_.feed(NodeReturned{id_, words.at(1), join(words, 2)}); }
+  void suspended(const Words&) { shell_.feed(SuspensionChanged{id_, true}); }
+  void resumed(const Words&) { shell_.feed(SuspensionChanged{id_, false}); }
   // The node's next life is on another instance.
   void instance(const Words& words) {
     AgentRegistered hello = hello_from(words.at(1), "boot-" + std::to_string(shell_.next_boot++));

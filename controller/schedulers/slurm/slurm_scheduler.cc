@@ -15,6 +15,7 @@
 namespace hpctl {
 namespace {
 
+constexpr char kSuspended[] = "SUSPENDED";
 constexpr int64_t kBatchScriptMs = 10'000;  // to end the job itself once its agents have ended
 constexpr int64_t kLookAgainMs = 500;
 constexpr int64_t kCompleteMs = 120'000;  // while slurmctld does not answer
@@ -187,6 +188,8 @@ void SlurmScheduler::look(SlurmObserver& observer) {
     settings_.requeued();
     return;
   }
+  const bool suspended = job->state == kSuspended;
+  if (may_be_suspended_.exchange(suspended) || suspended) tell_suspension(suspended);
   std::vector<std::string> names;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -197,6 +200,26 @@ void SlurmScheduler::look(SlurmObserver& observer) {
   const auto nodes = slurm_.nodes(names);
   if (!nodes.ok()) return;
   for (const SlurmObservation& observation : observer.compare(*job, *nodes)) tell(observation);
+}
+
+std::optional<bool> SlurmScheduler::is_suspended(JobId job) {
+  const auto found = slurm_.job(job);
+  if (!found.ok()) return std::nullopt;
+  const bool suspended = found->state == kSuspended;
+  if (suspended) may_be_suspended_ = true;  // the next look tells when that is over
+  return suspended;
+}
+
+// The rows know whether it is news.
+void SlurmScheduler::tell_suspension(bool suspended) {
+  const JobId id = settings_.job;
+  post_(id, [id, suspended](const core::State& state) -> std::optional<core::EventBody> {
+    const auto job = state.jobs.find(id);
+    const bool known =
+        job == state.jobs.end() || (job->second.suspended_since_ms != 0) == suspended;
+    if (known) return std::nullopt;
+    return core::SuspensionChanged{id, suspended};
+  });
 }
 
 void SlurmScheduler::tell(const SlurmObservation& observation) {

@@ -6,6 +6,7 @@
 // launches wait for it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -51,6 +52,8 @@ class SlurmScheduler final : public Scheduler {
   // Asks HyperPod for another machine, or a reboot, and lets the node go: that is what it waits
   // for.
   core::EventBody replace(ActionId id, const core::ReplaceNode& action) override;
+  bool suspends() const override { return true; }
+  std::optional<bool> is_suspended(JobId job) override;
   // Where no batch script is left to report the verdict, the allocation is ended with it.
   void complete(int exit_code) override;
   void stop() override;
@@ -60,6 +63,7 @@ class SlurmScheduler final : public Scheduler {
   void step_ended(const std::string& node, bool was_up, const std::string& cause);
   void poll();
   void look(SlurmObserver& observer);
+  void tell_suspension(bool suspended);
   void tell(const SlurmObservation& observation);
   void let_go(const std::string& node);
   void say(const std::string& node, const std::string& what);
@@ -70,6 +74,7 @@ class SlurmScheduler final : public Scheduler {
   const Post post_;
   SlurmClient slurm_;
   SrunLauncher launcher_;
+  std::atomic<bool> may_be_suspended_{true};  // as the rows have it
   std::mutex mutex_;
   std::condition_variable stop_changed_;
   bool stopping_ = false;

@@ -40,6 +40,23 @@ TEST(Liveness, AClosedStreamIsTheCoresBusiness) {
   EXPECT_TRUE(table.take_overdue(9'000).empty());
 }
 
+TEST(Liveness, SilenceOfAllNodesOfAJobIsAskedAboutFirst) {
+  Liveness table;
+  const core::NodeKey other{JobId{1}, "n1"};
+  table.watch(kNode, "a", 2'000, 0);
+  table.watch(other, "b", 2'000, 0);
+  table.heard(other, "b", 1'000);
+  EXPECT_TRUE(table.take_silent_jobs(2'500).empty()) << "one is heard";
+  EXPECT_EQ(table.take_silent_jobs(3'500), std::vector<JobId>{JobId{1}});
+  EXPECT_TRUE(table.take_silent_jobs(3'600).empty()) << "asked once";
+  EXPECT_TRUE(table.take_overdue(60'000).empty()) << "nobody has answered";
+  table.rearm(JobId{1}, 60'000);  // it was suspended, and goes on
+  EXPECT_TRUE(table.take_overdue(61'000).empty());
+  EXPECT_EQ(table.take_silent_jobs(63'000).size(), 1U) << "its silence counts anew";
+  table.answered(JobId{1});
+  EXPECT_EQ(table.take_overdue(63'000).size(), 2U);
+}
+
 core::Job running_job(uint64_t generation, uint64_t start_step) {
   core::Job job;
   job.id = JobId{1};

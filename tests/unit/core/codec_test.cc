@@ -55,6 +55,7 @@ std::vector<EventBody> every_event() {
       WorkerExited{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 1, 9, 17, "words", true, true},
       GenerationProgressed{kJob, Generation{4}, 17},
       CheckpointCommitted{kJob, Generation{4}, 17},
+      SuspensionChanged{kJob, true},
       HangDetected{kJob, Generation{4}, "n1", Rank{1}, "evidence"},
       ActionFailed{kId, kJob, "n1", "why", true, true, true, true},
       ControllerResumed{true},
