@@ -44,10 +44,15 @@ Outcome check_visible(const std::string& step_dir, const Manifest& manifest) {
 
 Outcome write_manifest(const std::string& checkpoint_dir, const std::string& step_dir,
                        const Manifest& manifest) {
-  const std::string text = to_manifest_text(manifest);
+  auto text = to_manifest_text(manifest);
+  if (!text.ok()) {
+    Error error = text.error();
+    error.message = "cannot commit " + manifest.ref().name() + ": " + error.message;
+    return error;
+  }
   HP_FAILPOINT("checkpoint.manifest.before_create");
   HP_TRY_ASSIGN(DurableFile file, DurableFile::create(step_dir + "/manifest.json"));
-  HP_TRY(file.append(text.data(), text.size()));
+  HP_TRY(file.append(text->data(), text->size()));
   HP_FAILPOINT("checkpoint.manifest.written");
   HP_TRY(file.sync());
   HP_FAILPOINT("checkpoint.manifest.before_rename");

@@ -21,13 +21,13 @@
 #include "trainer/checkpoint/hf_config.h"
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/shard_table.h"
 #include "trainer/checkpoint/shard_writer.h"
 #include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
 namespace {
 
-constexpr int64_t kRangeElements = int64_t{4} << 20;  // 16 MiB
 constexpr size_t kMaxConfigBytes = 16U << 20;
 constexpr size_t kMaxIndexBytes = 64U << 20;
 constexpr CheckpointRef kImported{0, 0};
@@ -199,7 +199,7 @@ Outcome check_nothing_else(const ModelFiles& files, const ModelSpec& model,
 class ImportWriter {
  public:
   ImportWriter(ModelFiles& files, const std::vector<Block>& blocks)
-      : files_(files), blocks_(blocks), values_(kRangeElements) {}
+      : files_(files), blocks_(blocks), values_(kStoredPiece) {}
 
   Result<Receipt> write(const std::string& step_dir) {
     Receipt receipt;
@@ -208,8 +208,8 @@ class ImportWriter {
     const std::string header = make_header();
     HP_TRY(file.append(header.data(), header.size()));
     for (size_t b = 0; b < blocks_.size(); ++b) {
-      for (int64_t at = 0; at < blocks_[b].numel; at += kRangeElements) {
-        const ElementRange range{at, std::min(at + kRangeElements, blocks_[b].numel)};
+      for (int64_t at = 0; at < blocks_[b].numel; at += kStoredPiece) {
+        const ElementRange range{at, std::min(at + kStoredPiece, blocks_[b].numel)};
         const auto values = std::span(values_).first(static_cast<size_t>(range.size()));
         HP_TRY(fill(blocks_[b], range, values));
         ShardEntry entry{static_cast<int32_t>(b), StateKind::kParam, range, 0, file.bytes(), 0};

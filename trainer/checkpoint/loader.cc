@@ -40,7 +40,7 @@ Result<CheckpointLoader> CheckpointLoader::open(const std::string& step_dir) {
   return CheckpointLoader(step_dir, std::move(manifest));
 }
 
-// Reads the whole stored range, the wanted part of it straight into `out`, and compares checksums.
+// Reads the whole stored piece, the wanted part of it straight into `out`, and compares checksums.
 Outcome CheckpointLoader::load_entry(const ShardEntry& entry, ElementRange wanted,
                                      std::span<float> out) {
   const ShardFile& file = manifest_.files[static_cast<size_t>(entry.file)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading a checkpoint at any world size. A rank asks for the element ranges it owns now; they are
-// assembled from whatever ranges were stored. Every stored range that is touched is read whole and
+// assembled from whatever was stored. Every stored piece that is touched is read whole and
 // its checksum verified, so no unverified byte reaches the caller's memory unnoticed: on error the
 // destination is unspecified and must not be used.
 #pragma once
@@ -29,6 +29,8 @@ class CheckpointLoader {
   // The moments of a checkpoint of weights only are zeros.
   // kDataLoss names file, tensors and byte offset. One thread at a time per loader.
   Outcome load_range(int32_t block, StateKind kind, ElementRange range, std::span<float> out);
+  // So far, from the shard files.
+  uint64_t bytes_read() const { return shards_.bytes_read(); }
 
  private:
   CheckpointLoader(std::string step_dir, Manifest manifest);

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "common/base/checksum.h"
 #include "common/base/job_spec_json.h"
 #include "trainer/checkpoint/manifest_format.h"
+#include "trainer/checkpoint/shard_table.h"
 
 namespace hpctl {
 namespace {
@@ -29,6 +31,47 @@ json block_json(const Block& block) {
                        {"no_decay", t.no_decay}});
   }
   return {{"name", block.name}, {"numel", block.numel}, {"tensors", std::move(tensors)}};
+}
+
+// Which file holds which elements of each block: the kinds have them alike.
+json ranges_json(const Manifest& m) {
+  std::vector<std::vector<int64_t>> ends(m.blocks.size());
+  std::vector<std::vector<int32_t>> files(m.blocks.size());
+  for (const ShardEntry& e : m.shards) {
+    if (e.kind != StateKind::kParam) continue;
+    auto& block_ends = ends[static_cast<size_t>(e.block)];
+    auto& block_files = files[static_cast<size_t>(e.block)];
+    if (block_files.empty() || block_files.back() != e.file) {
+      block_files.push_back(e.file);
+      block_ends.push_back(0);
+    }
+    block_ends.back() = e.range.end;
+  }
+  json ranges = json::array();
+  for (size_t b = 0; b < m.blocks.size(); ++b) {
+    ranges.push_back({{"ends", std::move(ends[b])}, {"files", std::move(files[b])}});
+  }
+  return ranges;
+}
+
+Result<json> files_json(const Manifest& m) {
+  std::vector<std::vector<ShardEntry>> by_file(m.files.size());
+  for (const ShardEntry& e : m.shards) by_file[static_cast<size_t>(e.file)].push_back(e);
+  json files = json::array();
+  for (size_t f = 0; f < m.files.size(); ++f) {
+    const ShardFile& file = m.files[f];
+    std::optional<ShardTable> table = table_of(std::move(by_file[f]), m.kinds().size());
+    if (!table) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   file.file + ": its ranges do not follow each other by kind and block"};
+    }
+    files.push_back({{"file", file.file},
+                     {"bytes", file.bytes},
+                     {"crc32c", file.crc32c},
+                     {"data", table->data},
+                     {"sums", std::move(table->sums)}});
+  }
+  return files;
 }
 
 std::string tensor_problem(const Block& block, std::set<std::string>& names) {
@@ -137,20 +180,12 @@ std::string manifest_problem(const Manifest& m) {
   return tiling_problem(m);
 }
 
-std::string to_manifest_text(const Manifest& m) {
+Result<std::string> to_manifest_text(const Manifest& m) {
   json skipped = json::array();
   for (const SampleRange& r : m.skipped) skipped.push_back({r.begin, r.end});
   json blocks = json::array();
   for (const Block& block : m.blocks) blocks.push_back(block_json(block));
-  json files = json::array();
-  for (const ShardFile& f : m.files) {
-    files.push_back({{"file", f.file}, {"bytes", f.bytes}, {"crc32c", f.crc32c}});
-  }
-  json shards = json::array();
-  for (const ShardEntry& e : m.shards) {
-    shards.push_back({e.block, static_cast<int>(e.kind), e.range.begin, e.range.end, e.file,
-                      e.offset, e.range.size() * static_cast<int64_t>(sizeof(float)), e.crc32c});
-  }
+  HP_TRY_ASSIGN(json files, files_json(m));
   json document = {
       {"format", kManifestFormat},
       {"version", kManifestVersion},
@@ -172,8 +207,8 @@ std::string to_manifest_text(const Manifest& m) {
       {"created_wall_ms", m.created_wall_ms},
       {"blocks", std::move(blocks)},
       {"files", std::move(files)},
-      {"shard_columns", kShardColumns},
-      {"shards", std::move(shards)},
+      {"ranges", ranges_json(m)},
+      {"piece_elements", kStoredPiece},
   };
   if (m.weights_only) document["weights_only"] = true;
   if (m.stability != StabilityRecord{}) {
@@ -190,6 +225,12 @@ std::string to_manifest_text(const Manifest& m) {
   // Names come from our own layout, labels from the environment: replace what is not UTF-8.
   std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
   text.pop_back();
+  if (text.size() > kMaxManifestBytes - kManifestSealBytes) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "the manifest of " + std::to_string(m.world_size) + " ranks would have " +
+                     std::to_string(text.size()) + " bytes, more than the " +
+                     std::to_string(kMaxManifestBytes) + " that are read again; use fewer workers"};
+  }
   return text + manifest_seal(text);
 }
 

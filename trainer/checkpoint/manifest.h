@@ -40,7 +40,8 @@ struct ShardFile {
   bool operator==(const ShardFile&) const = default;
 };
 
-// One rank's interval of one block and kind.
+// A piece of one rank's interval of one block and kind, with a checksum of its own
+// (shard_table.h).
 struct ShardEntry {
   int32_t block = 0;  // index in Manifest::blocks
   StateKind kind = StateKind::kParam;
@@ -103,7 +104,9 @@ std::string shard_file_name(int32_t rank);
 // The problem that keeps this from being a manifest, or "" when there is none.
 std::string manifest_problem(const Manifest& manifest);
 
-std::string to_manifest_text(const Manifest& manifest);
+// kFailedPrecondition when the text could not be read again: ranges that are not in the order of
+// shard_table.h, or more than kMaxManifestBytes.
+Result<std::string> to_manifest_text(const Manifest& manifest);
 // `path_for_errors` names the document in messages. kDataLoss when damaged.
 Result<Manifest> manifest_from_text(const std::string& text, const std::string& path_for_errors);
 

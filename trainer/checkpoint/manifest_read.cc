@@ -2,9 +2,11 @@
 // Reads manifest.json as untrusted input: size, seal, types, ranges, and then every relation that
 // manifest_problem states. Nothing here throws outward and nothing is believed before it is
 // checked.
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "common/base/bounded_json.h"
@@ -12,6 +14,7 @@
 #include "common/base/job_spec_json.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/manifest_format.h"
+#include "trainer/checkpoint/shard_table.h"
 
 namespace hpctl {
 namespace {
@@ -22,6 +25,7 @@ constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kMaxU64 = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxWorld = 1'000'000;
+constexpr int64_t kMaxPiece = int64_t{1} << 40;  // elements
 
 // Collects the first thing that is not as expected; a value read after that is a zero.
 class Fields {
@@ -114,7 +118,7 @@ void read_layout(Fields& fields, const json& document, Manifest& m) {
   }
 }
 
-void read_shards(Fields& fields, const json& document, Manifest& m) {
+void read_files(Fields& fields, const json& document, Manifest& m) {
   for (const json& item : fields.list_member(document, "files")) {
     ShardFile file;
     file.file = fields.text_member(item, "file");
@@ -123,6 +127,50 @@ void read_shards(Fields& fields, const json& document, Manifest& m) {
     m.files.push_back(std::move(file));
     if (!fields.good()) return;
   }
+}
+
+// Adds the ranges of block `b` to the tables of the files that hold them.
+void read_block_ranges(Fields& fields, const json& row, int32_t b,
+                       std::vector<ShardTable>& tables) {
+  const json& ends = fields.list_member(row, "ends");
+  const json& files = fields.list_member(row, "files");
+  if (ends.size() != files.size()) fields.fail("ranges", "has ends without files");
+  int64_t begin = 0;
+  for (size_t i = 0; i < ends.size() && fields.good(); ++i) {
+    const auto end = static_cast<int64_t>(fields.number(ends[i], "ends", kMaxI64));
+    const uint64_t file = fields.number(files[i], "files", kMaxU32 >> 1);
+    if (file >= tables.size()) fields.fail("ranges", "names an unknown file");
+    if (fields.good()) tables[file].ranges.push_back({b, {begin, end}});
+    begin = end;
+  }
+}
+
+void read_ranges(Fields& fields, const json& document, Manifest& m) {
+  std::vector<ShardTable> tables;
+  for (const json& item : fields.list_member(document, "files")) {
+    tables.push_back({.data = fields.number_member(item, "data", kMaxI64),
+                      .ranges = {},
+                      .sums = fields.text_member(item, "sums")});
+  }
+  int32_t block = 0;
+  for (const json& row : fields.list_member(document, "ranges")) {
+    read_block_ranges(fields, row, block++, tables);
+    if (!fields.good()) return;
+  }
+  const int64_t piece = fields.signed_member(document, "piece_elements");
+  if (piece < kAlignElements || piece > kMaxPiece) fields.fail("piece_elements", "is impossible");
+  for (size_t f = 0; f < tables.size() && fields.good(); ++f) {
+    const auto entries =
+        entries_of_table(tables[f], static_cast<int32_t>(f), m.kinds().size(), piece);
+    if (!entries) return fields.fail("sums", "do not fit the ranges of their file");
+    m.shards.insert(m.shards.end(), entries->begin(), entries->end());
+  }
+  std::sort(m.shards.begin(), m.shards.end(), [](const ShardEntry& a, const ShardEntry& b) {
+    return std::tie(a.block, a.kind, a.range.begin) < std::tie(b.block, b.kind, b.range.begin);
+  });
+}
+
+void read_rows(Fields& fields, const json& document, Manifest& m) {
   if (fields.member(document, "shard_columns") != json(kShardColumns)) {
     fields.fail("shard_columns", "are not those of this version");
   }
@@ -192,8 +240,9 @@ Manifest read_document(Fields& fields, const json& document) {
   if (fields.text_member(document, "format") != kManifestFormat) {
     fields.fail("format", "is not hpctl.checkpoint");
   }
-  if (fields.number_member(document, "version", kMaxU32) != kManifestVersion) {
-    fields.fail("version", "is not 1, the only one this program reads");
+  const uint64_t version = fields.number_member(document, "version", kMaxU32);
+  if (version < 1 || version > kManifestVersion) {
+    fields.fail("version", "is not one that this program reads");
   }
   m.step = fields.number_member(document, "step", kMaxI64);
   m.generation = fields.number_member(document, "generation", kMaxI64);
@@ -216,7 +265,8 @@ Manifest read_document(Fields& fields, const json& document) {
       document.contains("weights_only") && fields.flag_member(document, "weights_only");
   read_labels(fields, document, m);
   if (fields.good()) read_layout(fields, document, m);
-  if (fields.good()) read_shards(fields, document, m);
+  if (fields.good()) read_files(fields, document, m);
+  if (fields.good()) (version == 1 ? read_rows : read_ranges)(fields, document, m);
   return m;
 }
 
@@ -251,7 +301,7 @@ Result<Manifest> manifest_from_text(const std::string& text, const std::string& 
         version->get<uint64_t>() > kManifestVersion) {
       return Error{ErrorCode::kDataLoss,
                    path_for_errors + " has version " + version->dump() + ", this program reads " +
-                       std::to_string(kManifestVersion) +
+                       "up to " + std::to_string(kManifestVersion) +
                        ": read it with a newer hpctl, or use another checkpoint"};
     }
     return damaged(path_for_errors, fields.problem());

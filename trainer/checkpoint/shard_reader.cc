@@ -73,6 +73,7 @@ Outcome ShardFiles::read(const ShardFile& file, uint64_t offset, void* out, size
     }
     bytes += n;
     offset += static_cast<uint64_t>(n);
+    bytes_read_ += static_cast<uint64_t>(n);
     size -= static_cast<size_t>(n);
   }
   return Ok{};

@@ -17,7 +17,7 @@ namespace hpctl {
 // kDataLoss when a shard file is missing or has another size than the manifest says.
 Outcome check_shard_size(const std::string& step_dir, const ShardFile& file);
 
-// The stored ranges that share elements with `range` of a block and kind, in order.
+// The stored pieces that share elements with `range` of a block and kind, in order.
 std::span<const ShardEntry> entries_of(const Manifest& manifest, int32_t block, StateKind kind,
                                        ElementRange range);
 
@@ -29,12 +29,14 @@ class ShardFiles {
 
   // Reads exactly `size` bytes; kDataLoss on an I/O error or an early end.
   Outcome read(const ShardFile& file, uint64_t offset, void* out, size_t size);
+  uint64_t bytes_read() const { return bytes_read_; }
 
  private:
   Result<int> descriptor(const std::string& path);
 
   std::string step_dir_;
   std::map<std::string, UniqueFd> open_;
+  uint64_t bytes_read_ = 0;
 };
 
 }  // namespace hpctl

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/checkpoint/shard_writer.h"
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "common/base/bounded_json.h"
@@ -13,6 +15,7 @@
 #include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/shard_table.h"
 
 namespace hpctl {
 namespace {
@@ -70,11 +73,16 @@ Result<Receipt> write_shard(const ShardJob& job) {
   for (const ShardPart& part : job.parts) {
     if (part.range.empty()) continue;
     HP_CHECK(part.values.size() == static_cast<size_t>(part.range.size()));
-    ShardEntry entry{part.block, part.kind, part.range, job.rank, file.bytes(), 0};
-    const uint32_t before = file.crc32c();
-    HP_TRY(file.append(part.values.data(), part.values.size_bytes()));
-    entry.crc32c = crc32c_of_end(before, file.crc32c(), part.values.size_bytes());
-    receipt.entries.push_back(entry);
+    for (int64_t at = part.range.begin; at < part.range.end; at += kStoredPiece) {
+      const ElementRange piece{at, std::min(at + kStoredPiece, part.range.end)};
+      const auto values = part.values.subspan(static_cast<size_t>(at - part.range.begin),
+                                              static_cast<size_t>(piece.size()));
+      ShardEntry entry{part.block, part.kind, piece, job.rank, file.bytes(), 0};
+      const uint32_t before = file.crc32c();
+      HP_TRY(file.append(values.data(), values.size_bytes()));
+      entry.crc32c = crc32c_of_end(before, file.crc32c(), values.size_bytes());
+      receipt.entries.push_back(entry);
+    }
     HP_FAILPOINT("checkpoint.shard.range_written");
   }
   HP_TRY(file.sync());
@@ -91,16 +99,16 @@ Result<Receipt> write_shard(const ShardJob& job) {
 }
 
 std::string encode_receipt(const Receipt& receipt) {
+  const std::optional<ShardTable> table = table_of(receipt.entries, kStateKinds.size());
+  HP_CHECK(table.has_value());
   json ranges = json::array();
-  for (const ShardEntry& e : receipt.entries) {
-    ranges.push_back(
-        {e.block, static_cast<int>(e.kind), e.range.begin, e.range.end, e.offset, e.crc32c});
+  for (const BlockRange& r : table->ranges) {
+    ranges.push_back({r.block, r.range.begin, r.range.end});
   }
-  return json{{"rank", receipt.rank},
-              {"file", receipt.file.file},
-              {"bytes", receipt.file.bytes},
-              {"crc32c", receipt.file.crc32c},
-              {"ranges", ranges}}
+  return json{{"rank", receipt.rank},        {"file", receipt.file.file},
+              {"bytes", receipt.file.bytes}, {"crc32c", receipt.file.crc32c},
+              {"data", table->data},         {"ranges", ranges},
+              {"sums", table->sums}}
       .dump();
 }
 
@@ -112,16 +120,19 @@ Result<Receipt> decode_receipt(const std::string& bytes) {
     receipt.rank = document.at("rank").get<int32_t>();
     receipt.file = {document.at("file").get<std::string>(), document.at("bytes").get<uint64_t>(),
                     document.at("crc32c").get<uint32_t>()};
+    ShardTable table;
+    table.data = document.at("data").get<uint64_t>();
     for (const json& row : document.at("ranges")) {
-      const int kind = row.at(1).get<int>();
-      if (kind < 0 || kind >= static_cast<int>(kStateKinds.size())) {
-        return Error{ErrorCode::kInvalidArgument, "not a shard receipt: unknown kind"};
-      }
-      receipt.entries.push_back({row.at(0).get<int32_t>(), static_cast<StateKind>(kind),
-                                 ElementRange{row.at(2).get<int64_t>(), row.at(3).get<int64_t>()},
-                                 receipt.rank, row.at(4).get<uint64_t>(),
-                                 row.at(5).get<uint32_t>()});
+      table.ranges.push_back(
+          {row.at(0).get<int32_t>(), {row.at(1).get<int64_t>(), row.at(2).get<int64_t>()}});
     }
+    table.sums = document.at("sums").get<std::string>();
+    auto entries = entries_of_table(table, receipt.rank, kStateKinds.size(), kStoredPiece);
+    if (!entries) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "not a shard receipt: its checksums do not fit its ranges"};
+    }
+    receipt.entries = std::move(*entries);
     return receipt;
   } catch (const json::exception& e) {
     return Error{ErrorCode::kInvalidArgument, std::string("not a shard receipt: ") + e.what()};

@@ -36,7 +36,9 @@ struct ShardJob {
   int32_t rank = 0;
   int32_t world_size = 1;
   const std::vector<Block>* blocks = nullptr;  // the layout; outlives the call
-  std::vector<ShardPart> parts;                // empty ranges are left out of the file
+  // Every kind with the same ranges, ascending by (kind, block, begin); empty ones are left out of
+  // the file.
+  std::vector<ShardPart> parts;
 };
 
 // What one rank wrote.

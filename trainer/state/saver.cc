@@ -25,9 +25,13 @@ std::string encode_outcome(const Result<std::string>& outcome) {
          outcome.error().message;
 }
 
-Result<std::string> decode_outcome(const std::string& text) {
+bool is_result(const std::string& text) {
   HP_CHECK(!text.empty() && (text[0] == '+' || text[0] == '-'));
-  if (text[0] == '+') return text.substr(1);
+  return text[0] == '+';
+}
+
+Result<std::string> decode_outcome(const std::string& text) {
+  if (is_result(text)) return text.substr(1);
   const size_t space = text.find(' ');
   HP_CHECK(space != std::string::npos);
   return Error{static_cast<ErrorCode>(std::stoi(text.substr(1, space - 1))),
@@ -177,24 +181,25 @@ Outcome Saver::take_turn(const SaveNews& sum) {
 
 Outcome Saver::exchange_receipts() {
   if (thread_.joinable()) thread_.join();
-  HP_TRY_ASSIGN(const std::vector<std::string> texts,
-                comm_.all_gather_text(encode_outcome(*outcome_)));
+  HP_TRY_ASSIGN(std::vector<std::string> texts, comm_.all_gather_text(encode_outcome(*outcome_)));
   thread_done_ = false;
   turn_ = Turn::kCommitting;
-  std::vector<Receipt> receipts;
   for (const std::string& text : texts) {
-    auto bytes = decode_outcome(text);
-    if (!bytes.ok()) {
-      if (is_rank0()) {
-        static_cast<void>(abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref()));
-      }
-      return bytes.error();
+    if (is_result(text)) continue;
+    if (is_rank0()) {
+      static_cast<void>(abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref()));
     }
-    HP_TRY_ASSIGN(Receipt receipt, decode_receipt(*bytes));
-    receipts.push_back(std::move(receipt));
+    return decode_outcome(text).error();
   }
   if (!is_rank0()) return Ok{};
-  run([this, receipts = std::move(receipts)]() -> Result<std::string> {
+  // What the receipts say takes long to read when there are many; training goes on meanwhile.
+  run([this, texts = std::move(texts)]() -> Result<std::string> {
+    std::vector<Receipt> receipts;
+    for (const std::string& text : texts) {
+      HP_TRY_ASSIGN(const std::string bytes, decode_outcome(text));
+      HP_TRY_ASSIGN(Receipt receipt, decode_receipt(bytes));
+      receipts.push_back(std::move(receipt));
+    }
     HP_TRY(commit_checkpoint(workload_.checkpoint_dir, manifest_, receipts));
     const auto kept = keep_newest(workload_.checkpoint_dir, workload_.checkpoint.keep,
                                   workload_.generation, workload_.checkpoint.keep_every);

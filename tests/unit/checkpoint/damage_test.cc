@@ -192,7 +192,7 @@ TEST_F(Damage, AManifestOfANewerVersionIsRefusedByName) {
   const auto refused = read_manifest(step_dir_);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kDataLoss) << "the controller then takes another one";
-  EXPECT_THAT(refused.error().message, HasSubstr("version 2"));
+  EXPECT_THAT(refused.error().message, HasSubstr("version 3"));
   EXPECT_THAT(refused.error().message, HasSubstr("newer hpctl"));
   EXPECT_EQ(list_checkpoint_states(dir_.path())->at(0).state, CheckpointState::kDamaged);
 }
@@ -208,9 +208,18 @@ TEST_F(Damage, DeepNestingAndGarbageAreRefused) {
 }
 
 TEST(Receipt, GarbageIsRefused) {
-  for (const char* bad : {"", "{}", "[]", "{\"rank\":\"x\"}", "\xff",
-                          R"({"rank":0,"file":"f","bytes":1,"crc32c":1,"ranges":[[0,9,0,1,8,1]]})",
-                          R"({"rank":0,"file":"f","bytes":1,"crc32c":1,"ranges":[1]})"}) {
+  const std::string file = R"({"rank":0,"file":"f","bytes":1,"crc32c":1,"data":8,)";
+  const std::string sums = R"("0a1b2c3d0a1b2c3d0a1b2c3d"})";
+  ASSERT_TRUE(decode_receipt(file + R"("ranges":[[0,0,16]],"sums":)" + sums).ok());
+  for (const std::string& bad :
+       {std::string(), std::string("{}"), std::string("[]"), std::string("\xff"),
+        R"({"rank":"x"})" + std::string(), file + R"("ranges":[[0,0,16]]})",
+        file + R"("ranges":[1],"sums":)" + sums, file + R"("ranges":[[0,0]],"sums":)" + sums,
+        file + R"("ranges":[[0,16,0]],"sums":)" + sums,
+        file + R"("ranges":[[0,-16,0]],"sums":)" + sums,
+        file + R"("ranges":[[0,0,9223372036854775807]],"sums":)" + sums,
+        file + R"("ranges":[[0,0,16],[1,0,16]],"sums":)" + sums,
+        file + R"("ranges":[[0,0,16]],"sums":"0a1b2c3d0a1b2c3d0a1b2c3z"})"}) {
     EXPECT_FALSE(decode_receipt(bad).ok()) << bad;
   }
 }

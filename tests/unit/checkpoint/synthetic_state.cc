@@ -12,8 +12,8 @@ std::vector<std::vector<float>> buffers_of(const SyntheticSave& save,
                                            const std::vector<Block>& blocks, int32_t rank,
                                            std::vector<ShardPart>& parts) {
   std::vector<std::vector<float>> buffers;
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    for (const StateKind kind : kStateKinds) {
+  for (const StateKind kind : kStateKinds) {
+    for (size_t b = 0; b < blocks.size(); ++b) {
       ShardPart part;
       part.block = static_cast<int32_t>(b);
       part.kind = kind;
