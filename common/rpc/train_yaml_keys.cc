@@ -145,8 +145,9 @@ constexpr JobYamlKey kKeys[] = {
      "files of a directory are its documents.",
      [](YamlValue& v, JobSpec& s) { v.read_numbers(s.train->data.split); }},
     {"workload.train.data.reset_at_documents", kValue, "true or false", "false", "",
-     "Attention does not cross the documents within a sequence, and positions begin again at each. "
-     "Where they begin, the index of the dataset tells; the files of a directory are documents.",
+     "Attention does not cross the documents within a sequence, positions begin again at each, and "
+     "none predicts the first token of the next. Where they begin, the index of the dataset tells; "
+     "the files of a directory are documents.",
      HP_READ(train->data.reset_at_documents)},
     {"workload.train.data.seq_len", kValue, "integer", "required", "2 to 16777216",
      "Tokens per sequence.", HP_READ(train->data.seq_len)},

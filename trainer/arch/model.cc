@@ -4,15 +4,18 @@
 #include "common/base/check.h"
 #include "trainer/arch/gpt.h"
 #include "trainer/arch/llama.h"
+#include "trainer/arch/targets.h"
 
 namespace hpctl {
 
 Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) const {
   const at::Tensor rows = logits.view({-1, logits.size(-1)});
+  const at::Tensor labels = targets.reshape({-1});
   const at::Tensor entropy =
-      at::nll_loss(at::log_softmax(rows, -1), targets.reshape({-1}), {}, at::Reduction::Sum);
+      at::nll_loss(at::log_softmax(rows, -1), labels, {}, at::Reduction::Sum, kNotCounted);
   if (z_loss_ == 0) return {entropy, entropy};
-  return {entropy, entropy + z_loss_ * at::logsumexp(rows, -1).square().sum()};
+  const at::Tensor squares = at::logsumexp(rows, -1).square() * labels.ne(kNotCounted);
+  return {entropy, entropy + z_loss_ * squares.sum()};
 }
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,

@@ -45,7 +45,7 @@ class Model {
   // tied). [B, T, D] -> logits [B, T, vocab], fp32 or fp64
   virtual at::Tensor logits(const std::vector<at::Tensor>& parameters,
                             const at::Tensor& x) const = 0;
-  // Sums over all tokens; `targets` is [B, T] int64.
+  // Sums over tokens that are counted (targets.h); `targets` is [B, T] int64.
   struct Loss {
     at::Tensor entropy;    // cross entropy: what is reported
     at::Tensor objective;  // what is minimised: that plus the z-loss

@@ -155,7 +155,7 @@ std::pair<size_t, uint64_t> SampleReader::place(uint64_t sample) const {
 Outcome SampleReader::read_sample(uint64_t sample, std::span<int64_t> out,
                                   std::span<int64_t> positions) {
   HP_CHECK(out.size() == static_cast<size_t>(seq_len_) + 1);
-  HP_CHECK(positions.empty() || positions.size() + 1 == out.size());
+  HP_CHECK(positions.empty() || positions.size() == out.size());
   const auto [index, window] = place(sample);
   Source& source = sources_[index];
   const uint64_t begin = source.begin + window * static_cast<uint64_t>(seq_len_);

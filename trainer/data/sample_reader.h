@@ -40,7 +40,7 @@ class SampleReader {
 
   // Writes the seq_len + 1 tokens of sample number `sample` (any number: epochs repeat in another
   // order); out.size() must be seq_len + 1. Inputs are out[0, seq_len), targets out[1, seq_len].
-  // With `positions` (seq_len, or empty) also how far each input is from the beginning of its
+  // With `positions` (seq_len + 1, or empty) also how far each token is from the beginning of its
   // document or of the window, whichever is nearer. One thread at a time.
   Outcome read_sample(uint64_t sample, std::span<int64_t> out, std::span<int64_t> positions = {});
 

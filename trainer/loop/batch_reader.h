@@ -14,10 +14,14 @@ namespace hpctl {
 
 struct MicroBatch {
   at::Tensor tokens;    // [micro, seq_len] int64
-  at::Tensor targets;   // [micro, seq_len] int64: the token that follows
+  at::Tensor targets;   // [micro, seq_len] int64: the token that follows, or kNotCounted
   Documents documents;  // empty unless the data's spec resets at them
+  int64_t counted = 0;  // targets that are
 };
 
+// Where documents are kept apart, none predicts the first token of the next: that target is not
+// counted.
+//
 // Micro-batch m takes samples [m * micro, (m + 1) * micro); `micro` divides their number.
 Result<std::vector<MicroBatch>> read_micro_batches(SampleReader& reader,
                                                    const std::vector<uint64_t>& samples,

@@ -270,9 +270,10 @@ double TrainLoop::loss_factor() {
   return scale == 0 ? 1.0 : static_cast<double>(scale);
 }
 
-// Forward and backward over this rank's micro-batches; the gradient of the mean loss over the
-// step's tokens, times loss_factor(), is then in the engine's shards, whatever the number of ranks
-// and micro-batches.
+// Forward and backward over this rank's micro-batches; the gradient of the loss over the step's
+// tokens, times StepSums::loss_scale, is then in the engine's shards, whatever the number of ranks
+// and micro-batches. How many of the tokens are counted is known only afterwards, so the sum is
+// divided by all of them here, and the rest is a part of that scale.
 Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samples) {
   my_samples_ = rank_part(samples.ranges, workload_.rank, workload_.world_size);
   HP_TRY_ASSIGN(
@@ -284,20 +285,22 @@ Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samp
   engine_->begin_step(state_->weight_shards(), static_cast<int>(batches.size()));
   const double scale = loss_factor() / static_cast<double>(step_tokens_);
   double loss_sum = 0;
+  int64_t counted = 0;
   for (const MicroBatch& batch : batches) {
     HP_TRY_ASSIGN(const double loss,
                   engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));
     loss_sum += loss;
+    counted += batch.counted;
   }
   times_.lap(StepPart::kCompute);
   add_schedule(trace_, schedule_, state_->blocks());
-  auto sums = reduce(loss_sum);
+  auto sums = reduce(loss_sum, counted);
   times_.lap(StepPart::kReduce);
   return sums;
 }
 
 // The last collective before the optimizer step: norm, loss, and what ranks must agree on.
-Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
+Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum, int64_t counted) {
   if (failpoint_due("trainer.loss")) loss_sum = std::numeric_limits<double>::quiet_NaN();
   own_sums_ = {loss_sum, engine_->gradient_squares()};
   // Only rank 0's clock decides, and all ranks hear of it in the same step.
@@ -305,13 +308,19 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum) {
   const bool minutes_due =
       workload_.rank == 0 && every_seconds > 0 && seconds_since(last_save_began_) >= every_seconds;
   const SaveNews news = saver_->news();
-  std::array<double, 6> sums = {own_sums_[1],  loss_sum,    minutes_due ? 1.0 : 0.0,
-                                news.finished, news.failed, is_stop_requested() ? 1.0 : 0.0};
+  std::array<double, 7> sums = {own_sums_[1],
+                                loss_sum,
+                                minutes_due ? 1.0 : 0.0,
+                                news.finished,
+                                news.failed,
+                                is_stop_requested() ? 1.0 : 0.0,
+                                static_cast<double>(counted)};
   HP_TRY(comms_->world().all_reduce(sums));
   StepSums result;
-  result.loss_scale = loss_factor();
+  const double tokens_counted = std::max(1.0, sums[6]);
+  result.loss_scale = loss_factor() * (tokens_counted / static_cast<double>(step_tokens_));
   result.grad_norm = std::sqrt(sums[0]) / result.loss_scale;
-  result.loss = sums[1] / static_cast<double>(step_tokens_);
+  result.loss = sums[1] / tokens_counted;
   result.minutes_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
   result.stop = sums[5] > 0;

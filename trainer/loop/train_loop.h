@@ -47,7 +47,7 @@ class TrainLoop {
  private:
   // What all ranks know after the one small all-reduce of a step.
   struct StepSums {
-    double loss = 0;        // mean cross entropy over the step's tokens
+    double loss = 0;        // mean cross entropy over the step's tokens that are counted
     double grad_norm = 0;   // global, before clipping
     double loss_scale = 1;  // that the engine's gradients are multiplied by
     bool minutes_due = false;
@@ -63,7 +63,7 @@ class TrainLoop {
   Outcome load_state();
   Outcome step();
   Result<StepSums> compute_gradients(const StepSamples& samples);
-  Result<StepSums> reduce(double loss_sum);
+  Result<StepSums> reduce(double loss_sum, int64_t counted);
   double loss_factor();  // of the next step: the loss scale of fp16, otherwise 1
   // train_loop_stability.cc
   Outcome leave_out(const StepSamples& samples, const StabilityProblem& problem);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/loop/validation.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <utility>
@@ -32,6 +33,7 @@ Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shar
   const uint64_t rounds = (micro_batches + world - 1) / world;
   engine.begin_evaluation(std::move(shards));
   double loss_sum = 0;
+  double counted = 0;
   for (uint64_t round = 0; round < rounds; ++round) {
     const uint64_t own = round * world + static_cast<uint64_t>(workload_->rank);
     const bool counts = own < micro_batches;
@@ -41,14 +43,15 @@ Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shar
                   read_micro_batches(part_.reader, samples, workload_->train.batch.micro));
     HP_TRY_ASSIGN(const double loss,
                   engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents));
-    if (counts) loss_sum += loss;
+    if (counts) {
+      loss_sum += loss;
+      counted += static_cast<double>(batches[0].counted);
+    }
     HP_TRY(comm.barrier());  // where nothing is gathered, too: collectives are the sign of life
   }
-  std::array<double, 1> sums = {loss_sum};
+  std::array<double, 2> sums = {loss_sum, counted};
   HP_TRY(comm.all_reduce(sums));
-  const auto tokens =
-      static_cast<double>(part_.sequences * static_cast<uint64_t>(part_.reader.seq_len()));
-  return ValidationResult{sums[0] / tokens, part_.sequences};
+  return ValidationResult{sums[0] / std::max(1.0, sums[1]), part_.sequences};
 }
 
 }  // namespace hpctl

@@ -20,7 +20,7 @@
 namespace hpctl {
 
 struct ValidationResult {
-  double loss = 0;  // mean over the tokens, in nats; perplexity is its exponential
+  double loss = 0;  // mean over the tokens that are counted, in nats; perplexity is its exponential
   uint64_t sequences = 0;
 };
 

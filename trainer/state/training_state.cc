@@ -33,6 +33,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   state.data_ = data;
   state.environment_ = environment;
   if (bf16_moments) state.environment_["moments"] = "bf16";
+  if (workload.train.data.reset_at_documents) state.environment_["loss"] = "within documents";
   state.environment_["strategy"] = describe_sharding(workload.train);
   if (workload.resume_checkpoint.empty()) {
     state.begin_from_seed();

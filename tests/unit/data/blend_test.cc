@@ -179,9 +179,9 @@ TEST(SampleReader, PositionsBeginAgainAtEveryDocument) {
   ASSERT_TRUE(reader.ok()) << reader.error().message;
   for (uint64_t i = 0; i < reader->windows(); ++i) {
     std::vector<int64_t> tokens(8);
-    std::vector<int64_t> positions(7);
+    std::vector<int64_t> positions(8);
     ASSERT_TRUE(reader->read_sample(i, tokens, positions).ok());
-    for (size_t t = 0; t < 7; ++t) {
+    for (size_t t = 0; t < 8; ++t) {
       const bool first = t == 0 || tokens[t] != tokens[t - 1];
       EXPECT_EQ(positions[t], first ? 0 : positions[t - 1] + 1) << i << " " << t;
     }

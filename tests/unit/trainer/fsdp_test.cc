@@ -12,6 +12,7 @@
 #include "tests/unit/trainer/sharded_training.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/model.h"
+#include "trainer/arch/targets.h"
 
 namespace hpctl::test {
 namespace {
@@ -79,6 +80,21 @@ TEST(FullySharded, PackedDocumentsAreTrainedOnAsIfAlone) {
   expect_the_plain_model({.documents = true, .preset = "tiny-gpt"}, one_by_one);
   EXPECT_GT(std::abs(train({.documents = true}, 1).losses[0] - one_rank().losses[0]), 1e-4)
       << "documents change the loss";
+}
+
+TEST(FullySharded, TargetsThatAreNotCountedAddNothing) {
+  const auto counted_part = masked_targets(8).ne(kNotCounted).to(at::kDouble).mean();
+  const auto plain = [&](const ModelSpec& spec, const testing::ParameterMap& parameters) {
+    return testing::reference_loss(spec, parameters, some_tokens(1), masked_targets(8)) *
+           counted_part;
+  };
+  expect_the_plain_model({.masked = true}, plain);
+  expect_the_plain_model({.chunk_tokens = 7, .masked = true, .preset = "tiny-gpt"}, plain);
+  const Training one = train({.masked = true});
+  for (const Setting& s : {Setting{.world_size = 2, .micros = 2, .masked = true},
+                           Setting{.world_size = 4, .chunk_tokens = 7, .masked = true}}) {
+    expect_agreement(train(s), one, s);
+  }
 }
 
 // Every strategy x accumulation x recomputation x chunks of logits, always with clipping.

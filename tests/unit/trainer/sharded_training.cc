@@ -14,6 +14,7 @@
 #include "common/base/check.h"
 #include "tests/support/temporary_directory.h"
 #include "trainer/arch/model.h"
+#include "trainer/arch/targets.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/process/runtime.h"
 #include "trainer/state/training_state.h"
@@ -25,7 +26,7 @@ std::string name_of(const Setting& s) {
   if (s.shard_group > 0) name += " in groups of " + std::to_string(s.shard_group);
   return name + ", " + std::to_string(s.micros) + " micro-batches, recompute " + s.checkpointing +
          ", chunk " + std::to_string(s.chunk_tokens) + ", reshard " + s.reshard +
-         (s.documents ? ", documents" : "");
+         (s.documents ? ", documents" : "") + (s.masked ? ", masked" : "");
 }
 
 ModelSpec model_of(const Setting& setting) {
@@ -41,6 +42,14 @@ at::Tensor some_tokens(int64_t salt) {
     tokens.data_ptr<int64_t>()[i] = (i * 37 + salt * 11 + i * i % 13) % 256;
   }
   return tokens;
+}
+
+at::Tensor masked_targets(int64_t salt) {
+  at::Tensor targets = some_tokens(salt);
+  for (int64_t i = 0; i < targets.numel(); ++i) {
+    if (i % 3 == 1 || i / kTokens == 2) targets.data_ptr<int64_t>()[i] = kNotCounted;
+  }
+  return targets;
 }
 
 at::Tensor some_positions() {
@@ -107,7 +116,8 @@ class Rank {
       const int64_t first = own * workload_.rank + rows * m;
       const auto sum = engine_->forward_backward(
           some_tokens(number).narrow(0, first, rows),
-          some_tokens(number + 7).narrow(0, first, rows), kScale * setting_.loss_scale,
+          (setting_.masked ? masked_targets : some_tokens)(number + 7).narrow(0, first, rows),
+          kScale * setting_.loss_scale,
           setting_.documents ? documents_at(some_positions().narrow(0, first, rows)) : Documents());
       ASSERT_TRUE(sum.ok()) << sum.error().message;
       loss += *sum * kScale;

@@ -32,6 +32,7 @@ struct Setting {
   at::ScalarType compute = at::kFloat;
   bool tied = false;
   bool documents = false;  // attention and positions end with some_positions()
+  bool masked = false;     // targets are masked_targets()
   const char* preset = "tiny";
   double loss_scale = 1;
 };
@@ -41,6 +42,8 @@ ModelSpec model_of(const Setting& setting);
 
 // Tokens of a step's global batch, [kSequences, kTokens].
 at::Tensor some_tokens(int64_t salt);
+// The same as targets of which every third and all of one sequence are not counted.
+at::Tensor masked_targets(int64_t salt);
 // Documents of 1 to 9 tokens, other ones in every sequence.
 at::Tensor some_positions();
 

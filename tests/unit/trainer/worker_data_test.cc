@@ -98,6 +98,7 @@ TEST(Worker, DocumentsAreKeptApartForEveryWorldSize) {
     losses.push_back(losses_of(job, "validation_loss"));
     losses.back().push_back(job.metrics().front()["loss"]);
   }
+  for (const double loss : losses[0]) EXPECT_GT(loss, 2.0) << "a mean over what is counted";
   Job across(1);
   use_blend(across);
   across.workload.train.data.seq_len = 96;

@@ -10,7 +10,8 @@ gradients overflow is dropped. Usage: train.py DIR float16|float32|float64, wher
 
   job.json     {"model": {...}, "train": {...}, "tensors": [[name, shape], ...]} (keys of job.yaml)
   weights.bin  the tensors' elements one after the other, fp32
-  tokens.bin   int64 [batches, sequences, seq_len + 1]; more than steps when some may be dropped
+  tokens.bin   int64 [batches, sequences, seq_len + 1]; more than steps when some may be dropped;
+               a last token of -100 is not predicted
   positions.bin  with "documents" in "train": int64 [batches, sequences, seq_len], each token's
                position in its document, which attention does not leave
 
@@ -129,11 +130,15 @@ def llama_logits(p, m, tokens, positions):
 
 def loss_of(p, m, rows, positions, z_loss):
     """(cross entropy, that plus the z-loss), means over the tokens."""
-    tokens, targets = rows[:, :-1], rows[:, 1:]
+    tokens, targets = rows[:, :-1], rows[:, 1:].clone()
+    # The first token of another document is not predicted; where it is the last of a row, it is
+    # marked in tokens.bin.
+    targets[:, :-1][positions[:, 1:] == 0] = -100
+    counted = targets.reshape(-1) != -100
     logits = (gpt_logits if m["arch"] == "gpt" else llama_logits)(p, m, tokens, positions)
     logits = wide(logits).view(-1, m["vocab"])
     entropy = F.cross_entropy(logits, targets.reshape(-1))
-    return entropy, entropy + z_loss * logits.logsumexp(-1).pow(2).mean()
+    return entropy, entropy + z_loss * logits[counted].logsumexp(-1).pow(2).mean()
 
 
 def learning_rate(t, k):
