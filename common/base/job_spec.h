@@ -137,7 +137,7 @@ std::string to_json_text(const JobSpec& spec);
 Result<JobSpec> job_spec_from_json(const std::string& text);
 
 // Range and consistency checks that do not depend on the machine (positive sizes, heads divisible
-// by kv_heads, global divisible by micro * world size, known enumerations, ...). The message names
+// by kv_heads, a sequence for every worker, known enumerations, ...). The message names
 // the key as written in job.yaml, e.g. "workload.train.batch.global".
 struct SpecProblem {
   std::string key;      // dotted path in job.yaml

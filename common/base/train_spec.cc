@@ -100,18 +100,17 @@ void check_loss_scale(const LossScaleSpec& s, SpecChecks& checks) {
   checks.range(at + "hysteresis", s.hysteresis, 1, 1000);
 }
 
-// Each of them must be a whole number of micro-batches on every worker.
+// No worker may be without a sample.
 void check_batch(const BatchSpec& batch, int64_t world_size, SpecChecks& checks) {
   const std::string at = "workload.train.batch.";
-  const bool micro = checks.range(at + "micro", batch.micro, 1, 1 << 20);
-  const auto divisible = [&](const std::string& key, int64_t global) {
+  checks.range(at + "micro", batch.micro, 1, 1 << 20);
+  const auto enough = [&](const std::string& key, int64_t global) {
     if (!checks.range(key, global, 1, int64_t{1} << 40)) return;
-    if (!micro || world_size <= 0 || global % (batch.micro * world_size) == 0) return;
-    checks.fail(key, "expected a multiple of micro x nodes x workers_per_node (" +
-                         std::to_string(batch.micro * world_size) + "), found " +
-                         std::to_string(global));
+    if (global >= world_size) return;
+    checks.fail(key, "expected at least nodes x workers_per_node (" + std::to_string(world_size) +
+                         "), found " + std::to_string(global));
   };
-  divisible(at + "global", batch.global);
+  enough(at + "global", batch.global);
   int64_t until = 0;
   for (const RampPoint& point : batch.ramp) {
     if (point.samples <= until) {
@@ -120,7 +119,7 @@ void check_batch(const BatchSpec& batch, int64_t world_size, SpecChecks& checks)
                                    std::to_string(until));
     }
     until = point.samples;
-    divisible(at + "ramp", point.global);
+    enough(at + "ramp", point.global);
   }
 }
 

@@ -62,7 +62,7 @@ struct RampPoint {
 
 struct BatchSpec {
   int64_t micro = 1;   // sequences per worker and forward pass
-  int64_t global = 0;  // sequences per optimizer step over all workers; micro * world divides it
+  int64_t global = 0;  // sequences per optimizer step over all workers, one or more for each
   std::vector<RampPoint> ramp;  // increasing; `global` applies after its last point
 };
 

@@ -166,11 +166,13 @@ constexpr JobYamlKey kKeys[] = {
     {"workload.train.batch.micro", kValue, "integer", "1", "1 to 1048576",
      "Sequences per worker and forward pass.", HP_READ(train->batch.micro)},
     {"workload.train.batch.global", kValue, "integer", "required",
-     "a multiple of micro x nodes x workers_per_node",
-     "Sequences per optimizer step over all workers.", HP_READ(train->batch.global)},
+     "nodes x workers_per_node to 2^40",
+     "Sequences per optimizer step over all workers, whatever their number. Shares of workers "
+     "differ by one at most; all run as many micro-batches as the largest share needs, so a "
+     "multiple of micro x nodes x workers_per_node is fastest.", HP_READ(train->batch.global)},
     {"workload.train.batch.ramp", kValue, "mapping", "{}", "increasing samples",
      "A smaller start: `{1000: 8, 3000: 16}` takes 8 sequences per step until 1000 were taken, "
-     "then 16 until 3000, then `global`. Each divides as global does.", read_ramp},
+     "then 16 until 3000, then `global`.", read_ramp},
     {"workload.train.steps", kValue, "integer", "required", "1 to 2^40",
      "Optimizer steps of the whole job.", HP_READ(train->steps)},
     {"workload.train.seed", kValue, "integer", "1", "0 to 2^64 - 1",

@@ -105,13 +105,12 @@ std::vector<Slot*> group_slots(Transition& t, const Job& job, int32_t group) {
   return slots;
 }
 
-// Can the workload run on that many nodes with the global batch it has?
+// Can the workload run on that many nodes? Any number of workers shares the global batch.
 bool fits(const Job& job, int32_t nodes) {
   if (!job.spec.train) return true;
-  const BatchSpec& batch = job.spec.train->batch;
   const int64_t world_size = int64_t{nodes} * job.spec.workers_per_node;
   const int64_t group = std::max<int64_t>(1, job.spec.train->shard_group);
-  return batch.global % (batch.micro * world_size) == 0 && world_size % group == 0;
+  return world_size % group == 0;
 }
 
 // The most nodes from `least` to `most` that the workload can run on; 0 = none.
@@ -151,14 +150,8 @@ std::string try_shrink(Transition& t, Job& job) {
   }
   const int32_t nodes = largest_fit(job, least, left);
   if (nodes == 0) {
-    const BatchSpec& batch = job.spec.train->batch;
-    const int64_t group = job.spec.train->shard_group;
-    const std::string groups =
-        group > 0 ? " into whole groups of " + std::to_string(group) + " workers" : "";
     return "no number of nodes from " + std::to_string(least) + " to " + std::to_string(left) +
-           " divides the global batch (" + std::to_string(batch.global) + " by micro " +
-           std::to_string(batch.micro) + " x nodes x " + std::to_string(job.spec.workers_per_node) +
-           " workers)" + groups;
+           " has whole groups of " + std::to_string(job.spec.train->shard_group) + " workers";
   }
   const std::vector<Node*> vacated = nodes_missing(t, job);
   const int32_t before = job.nodes();

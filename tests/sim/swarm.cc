@@ -35,7 +35,7 @@ TrainSpec train_spec(const JobPlan& plan) {
   train.data.path = "/data";
   train.data.seq_len = 16;
   train.batch.micro = 1;
-  train.batch.global = plan.spec.world_size() * 12;  // most smaller worlds divide it
+  train.batch.global = plan.spec.world_size();
   train.steps = static_cast<int64_t>(plan.steps);
   return train;
 }

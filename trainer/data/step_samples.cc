@@ -72,10 +72,16 @@ std::vector<SampleRange> rank_part(const std::vector<SampleRange>& step_ranges, 
                                    int32_t world_size) {
   HP_CHECK(rank >= 0 && rank < world_size);
   const uint64_t total = sample_count(step_ranges);
-  HP_CHECK(total % static_cast<uint64_t>(world_size) == 0);
-  const uint64_t share = total / static_cast<uint64_t>(world_size);
-  const uint64_t begin = static_cast<uint64_t>(rank) * share;
-  return slice(step_ranges, begin, begin + share);
+  const auto world = static_cast<uint64_t>(world_size);
+  const auto begin = [&](int32_t r) { return static_cast<uint64_t>(r) * total / world; };
+  return slice(step_ranges, begin(rank), begin(rank + 1));
+}
+
+uint64_t micro_batches(uint64_t samples, int32_t world_size, uint64_t micro) {
+  HP_CHECK(world_size > 0 && micro > 0);
+  const auto world = static_cast<uint64_t>(world_size);
+  const uint64_t share = (samples + world - 1) / world;
+  return (share + micro - 1) / micro;
 }
 
 std::vector<uint64_t> sample_numbers(const std::vector<SampleRange>& ranges) {

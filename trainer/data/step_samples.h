@@ -4,8 +4,9 @@
 // A job consumes sample numbers in ascending order from a durable cursor, leaving out a durable
 // skip list. Without skips step s (the first is 1) takes [(s-1)*global, s*global). The step's
 // samples, in that order, are positions 0 .. global-1; rank r of W takes the positions
-// [r*global/W, (r+1)*global/W), and its micro-batch m the m-th group of `micro` of those. So the
-// set of a step never depends on the world size.
+// [r*global/W, (r+1)*global/W), rounded down, and its micro-batch m the m-th group of `micro` of
+// those. So the set of a step never depends on the world size, and any world size will do: shares
+// differ by one sample at most.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +36,13 @@ struct StepSamples {
 // the last one, the cursor also passes over skipped numbers that follow directly.
 StepSamples take_samples(uint64_t cursor, uint64_t count, const std::vector<SampleRange>& skipped);
 
-// The part of rank `rank` of `world_size`. The number of samples must be divisible by world_size
-// (find_problem in job_spec.h has made sure of it).
+// The part of rank `rank` of `world_size`.
 std::vector<SampleRange> rank_part(const std::vector<SampleRange>& step_ranges, int32_t rank,
                                    int32_t world_size);
+
+// How many micro-batches every rank runs for a step of `samples` samples, so that all take part in
+// the same collectives: what the largest share needs. A rank may have fewer samples for its last.
+uint64_t micro_batches(uint64_t samples, int32_t world_size, uint64_t micro);
 
 // The single numbers, in order; micro-batch m is [m*micro, (m+1)*micro) of the result.
 std::vector<uint64_t> sample_numbers(const std::vector<SampleRange>& ranges);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/loop/batch_reader.h"
 
+#include <algorithm>
 #include <span>
+#include <utility>
 
 #include "trainer/arch/targets.h"
 
@@ -17,30 +19,53 @@ void keep_documents_apart(MicroBatch& batch, const at::Tensor& positions) {
   batch.counted -= first.sum().item<int64_t>();
 }
 
+Result<MicroBatch> read_micro_batch(SampleReader& reader, std::span<const uint64_t> samples) {
+  const int64_t window = reader.seq_len() + 1;
+  const auto micro = static_cast<int64_t>(samples.size());
+  const at::Tensor rows = at::empty({micro, window}, at::kLong);
+  const int64_t positioned = reader.resets_at_documents() ? window : 0;
+  const at::Tensor positions = at::empty({micro, positioned}, at::kLong);
+  for (int64_t i = 0; i < micro; ++i) {
+    int64_t* row = rows.data_ptr<int64_t>() + i * window;
+    int64_t* position = positions.data_ptr<int64_t>() + i * positioned;
+    HP_TRY(reader.read_sample(samples[static_cast<size_t>(i)],
+                              std::span(row, static_cast<size_t>(window)),
+                              std::span(position, static_cast<size_t>(positioned))));
+  }
+  MicroBatch batch{.tokens = rows.narrow(1, 0, window - 1).contiguous(),
+                   .targets = rows.narrow(1, 1, window - 1).contiguous(),
+                   .documents = {},
+                   .counted = micro * (window - 1)};
+  if (positioned > 0) keep_documents_apart(batch, positions);
+  return batch;
+}
+
+// For a rank whose peers have one more micro-batch: it takes part in the collectives.
+MicroBatch padding(int64_t seq_len) {
+  return {.tokens = at::zeros({1, seq_len}, at::kLong),
+          .targets = at::full({1, seq_len}, kNotCounted, at::kLong),
+          .documents = {},
+          .counted = 0};
+}
+
 }  // namespace
 
 Result<std::vector<MicroBatch>> read_micro_batches(SampleReader& reader,
                                                    const std::vector<uint64_t>& samples,
-                                                   int64_t micro) {
-  HP_CHECK(micro > 0 && samples.size() % static_cast<size_t>(micro) == 0);
-  const int64_t window = reader.seq_len() + 1;
+                                                   int64_t micro, uint64_t count) {
+  const auto rows = static_cast<size_t>(micro);
+  HP_CHECK(micro > 0 && samples.size() <= rows * count);
+  std::span<const uint64_t> left = samples;
   std::vector<MicroBatch> batches;
-  for (size_t first = 0; first < samples.size(); first += static_cast<size_t>(micro)) {
-    const at::Tensor rows = at::empty({micro, window}, at::kLong);
-    const int64_t positioned = reader.resets_at_documents() ? window : 0;
-    const at::Tensor positions = at::empty({micro, positioned}, at::kLong);
-    for (int64_t i = 0; i < micro; ++i) {
-      int64_t* row = rows.data_ptr<int64_t>() + i * window;
-      int64_t* position = positions.data_ptr<int64_t>() + i * positioned;
-      HP_TRY(reader.read_sample(samples[first + static_cast<size_t>(i)],
-                                std::span(row, static_cast<size_t>(window)),
-                                std::span(position, static_cast<size_t>(positioned))));
+  while (batches.size() < count) {
+    const auto taken = left.first(std::min(rows, left.size()));
+    left = left.subspan(taken.size());
+    if (taken.empty()) {
+      batches.push_back(padding(reader.seq_len()));
+    } else {
+      HP_TRY_ASSIGN(MicroBatch batch, read_micro_batch(reader, taken));
+      batches.push_back(std::move(batch));
     }
-    batches.push_back({.tokens = rows.narrow(1, 0, window - 1).contiguous(),
-                       .targets = rows.narrow(1, 1, window - 1).contiguous(),
-                       .documents = {},
-                       .counted = micro * (window - 1)});
-    if (positioned > 0) keep_documents_apart(batches.back(), positions);
   }
   return batches;
 }

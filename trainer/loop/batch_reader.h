@@ -13,8 +13,8 @@
 namespace hpctl {
 
 struct MicroBatch {
-  at::Tensor tokens;    // [micro, seq_len] int64
-  at::Tensor targets;   // [micro, seq_len] int64: the token that follows, or kNotCounted
+  at::Tensor tokens;    // [rows, seq_len] int64
+  at::Tensor targets;   // [rows, seq_len] int64: the token that follows, or kNotCounted
   Documents documents;  // empty unless the data's spec resets at them
   int64_t counted = 0;  // targets that are
 };
@@ -22,9 +22,10 @@ struct MicroBatch {
 // Where documents are kept apart, none predicts the first token of the next: that target is not
 // counted.
 //
-// Micro-batch m takes samples [m * micro, (m + 1) * micro); `micro` divides their number.
+// `count` micro-batches, of which number m takes samples [m * micro, (m + 1) * micro), as far as
+// there are some; one without a sample has one row that is not counted.
 Result<std::vector<MicroBatch>> read_micro_batches(SampleReader& reader,
                                                    const std::vector<uint64_t>& samples,
-                                                   int64_t micro);
+                                                   int64_t micro, uint64_t count);
 
 }  // namespace hpctl

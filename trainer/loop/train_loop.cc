@@ -276,9 +276,11 @@ double TrainLoop::loss_factor() {
 // divided by all of them here, and the rest is a part of that scale.
 Result<TrainLoop::StepSums> TrainLoop::compute_gradients(const StepSamples& samples) {
   my_samples_ = rank_part(samples.ranges, workload_.rank, workload_.world_size);
-  HP_TRY_ASSIGN(
-      const std::vector<MicroBatch> batches,
-      read_micro_batches(*reader_, sample_numbers(my_samples_), workload_.train.batch.micro));
+  const int64_t micro = workload_.train.batch.micro;
+  HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
+                read_micro_batches(*reader_, sample_numbers(my_samples_), micro,
+                                   micro_batches(sample_count(samples.ranges), workload_.world_size,
+                                                 static_cast<uint64_t>(micro))));
   times_.lap(StepPart::kData);
   schedule_.clear();
   engine_->set_trace(trace_.active() ? &schedule_ : nullptr);

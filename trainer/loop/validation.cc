@@ -40,7 +40,7 @@ Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shar
     std::vector<uint64_t> samples(micro);
     std::iota(samples.begin(), samples.end(), counts ? own * micro : 0);
     HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
-                  read_micro_batches(part_.reader, samples, workload_->train.batch.micro));
+                  read_micro_batches(part_.reader, samples, workload_->train.batch.micro, 1));
     HP_TRY_ASSIGN(const double loss,
                   engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents));
     if (counts) {

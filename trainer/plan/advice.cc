@@ -67,7 +67,8 @@ class Search {
     std::vector<int64_t> micros = {given.train.batch.micro};
     const int64_t most = given.train.batch.global / given.world_size();
     for (int64_t micro = 1; micro <= most; ++micro) {
-      if (given.train.batch.global % (micro * given.world_size()) == 0) micros.push_back(micro);
+      const bool even = given.train.batch.global % (micro * given.world_size()) == 0;
+      if (even || micro == 1) micros.push_back(micro);
     }
     for (const int64_t chunk : {given.train.loss.chunk_tokens, kChunkTokens}) {
       for (const std::string& strategy : strategies) {
@@ -198,8 +199,8 @@ std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>&
   PlanSetting larger = setting;
   while (larger.nodes < kMaxNodes) {
     larger.nodes *= 2;
-    // The global batch stays; where it cannot be divided that far, more nodes do not help.
-    if (larger.train.batch.global % larger.world_size() != 0) break;
+    // The global batch stays; workers without a sequence do not help.
+    if (larger.train.batch.global < larger.world_size()) break;
     larger.train.batch.micro = 1;
     if (const auto best = search.best(larger)) {
       std::vector<Advice> advice = differences(search, setting, *best);
@@ -209,7 +210,7 @@ std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>&
   }
   if (!here.empty()) return here;
   return {{"a device with more memory, or a larger workload.train.batch.global over more nodes",
-           text("no number of nodes that divides the global batch, no strategy and no "
+           text("no number of nodes that the global batch is enough for, no strategy and no "
                 "checkpointing fits into %.0f %% of %.0f GiB",
                 kUsableMemory * 100, gib(memory_bytes))}};
 }

@@ -58,8 +58,9 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
   const double counted = plan.tokens_per_step * plan.flops.whole / world;
   plan.compute_low_s = counted * plan.recompute / (device.peak_flops * kUsualMfuHigh);
   plan.compute_high_s = counted * plan.recompute / (device.peak_flops * kUsualMfuLow);
-  const double micro_batches =
-      std::max(1.0, static_cast<double>(batch.global) / (static_cast<double>(batch.micro) * world));
+  // Those of the largest share.
+  const int64_t share = (batch.global + s.world_size() - 1) / s.world_size();
+  const auto micro_batches = static_cast<double>((share + batch.micro - 1) / batch.micro);
   plan.send_bytes = bytes_sent(s, static_cast<double>(parameter_count(blocks)), micro_batches);
   const double link = s.nodes > 1 && shard_count(s) > s.workers_per_node ? device.net_bytes_per_s
                                                                          : device.link_bytes_per_s;

@@ -208,6 +208,8 @@ TEST(JobSpec, RoundTrips) {
 TEST(JobSpec, ProblemsNameTheKey) {
   JobSpec spec = valid_spec();
   spec.train->batch.global = 6;
+  EXPECT_TRUE(find_problems(spec).empty()) << "four workers take 1, 2, 1 and 2 sequences";
+  spec.train->batch.global = 3;
   EXPECT_EQ(find_problems(spec).at(0).key, "workload.train.batch.global");
   spec = valid_spec();
   spec.train->model.kv_heads = 3;

@@ -59,9 +59,9 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("nodes: -1"), "j.yaml:8:1: nodes.count: expected 1 to 100000, found -1\n"},
       {with_line("nodes: 99999999999"),
        "j.yaml:8:8: nodes: expected a smaller number, found \"99999999999\"\n"},
-      {with_line("nodes: {count: 3}"),
-       "j.yaml:6:13: workload.train.batch.global: expected a multiple of micro x nodes x "
-       "workers_per_node (3), found 4\n"},
+      {with_line("nodes: {count: 5}"),
+       "j.yaml:6:13: workload.train.batch.global: expected at least nodes x workers_per_node (5), "
+       "found 4\n"},
       {with_line("nodes: {count: 2, min: 3, spares: -1}"),
        "j.yaml:8:19: nodes.min: expected 1 to 2, found 3\n"
        "j.yaml:8:27: nodes.spares: expected 0 to 100000, found -1\n"},

@@ -49,15 +49,26 @@ TEST(StepSamples, EveryNumberIsTakenOrSkippedOnce) {
 TEST(StepSamples, AnyWorldSizeCoversTheSameSetInOrder) {
   const StepSamples taken = take_samples(100, 24, {{105, 107}, {120, 121}});
   const auto all = sample_numbers(taken.ranges);
-  for (const int32_t world : {1, 2, 3, 4, 6, 8, 12, 24}) {
+  for (const int32_t world : {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 23, 24, 30}) {
     std::vector<uint64_t> joined;
     for (int32_t rank = 0; rank < world; ++rank) {
       const auto part = sample_numbers(rank_part(taken.ranges, rank, world));
-      EXPECT_EQ(part.size(), 24U / static_cast<size_t>(world));
+      EXPECT_GE(part.size(), 24U / static_cast<size_t>(world));
+      EXPECT_LE(part.size(), (23U + static_cast<size_t>(world)) / static_cast<size_t>(world));
+      for (const uint64_t micro : {1, 3}) {
+        EXPECT_LE(part.size(), micro_batches(24, world, micro) * micro);
+      }
       joined.insert(joined.end(), part.begin(), part.end());
     }
     EXPECT_EQ(joined, all) << world;
   }
+}
+
+TEST(StepSamples, EveryRankRunsAsManyMicroBatchesAsTheLargestShareNeeds) {
+  EXPECT_EQ(micro_batches(24, 4, 2), 3U);
+  EXPECT_EQ(micro_batches(24, 5, 2), 3U) << "shares of 5 and 4";
+  EXPECT_EQ(micro_batches(4, 3, 1), 2U) << "shares of 1, 1 and 2";
+  EXPECT_EQ(micro_batches(4, 8, 1), 1U);
 }
 
 TEST(StepSamples, SkipListsAreBroughtIntoOneForm) {

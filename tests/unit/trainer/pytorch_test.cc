@@ -136,7 +136,7 @@ class Comparison {
     const auto global = static_cast<uint64_t>(workload.train.batch.global);
     const StepSamples samples = take_samples((step - 1) * global, global, {});
     auto batches =
-        read_micro_batches(*reader, sample_numbers(samples.ranges), workload.train.batch.global);
+        read_micro_batches(*reader, sample_numbers(samples.ranges), workload.train.batch.global, 1);
     HP_CHECK(batches.ok() && batches->size() == 1);
     return batches->front();
   }

@@ -134,5 +134,38 @@ TEST(Worker, TheLedgerIsExactWhenRanksChangeWithinABlendAndARamp) {
   EXPECT_EQ(ledger->cursor, 44U);
 }
 
+// Shares of 1, 1 and 2 samples: two ranks have a second micro-batch without a sample.
+TEST(Worker, ThreeRanksGoOnForFourWithTheSameSamplesAndLosses) {
+  Job job(4);
+  use_blend(job);
+  job.workload.train.data.reset_at_documents = true;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const auto of_four = job.metrics();
+  ASSERT_EQ(of_four.size(), 8U);
+  GenerationRecord record;
+  record.generation = 1;
+  ASSERT_TRUE(create_generation(job.workload.checkpoint_dir, record).ok());
+  record.generation = 2;
+  record.parent = 1;
+  record.start_step = 3;
+  record.checkpoint = "step-3.g1";
+  ASSERT_TRUE(create_generation(job.workload.checkpoint_dir, record).ok());
+  job.resume("step-3.g1", 3);
+  job.workload.world_size = 3;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const auto lines = job.metrics();
+  ASSERT_EQ(lines.size(), 13U);
+  for (size_t i = 8; i < lines.size(); ++i) {
+    const double loss = of_four[i - 5]["loss"];
+    const double norm = of_four[i - 5]["grad_norm"];
+    EXPECT_NEAR(lines[i]["loss"], loss, 1e-5 * loss) << "step " << lines[i]["step"];
+    EXPECT_NEAR(lines[i]["grad_norm"], norm, 1e-4 * norm) << "step " << lines[i]["step"];
+  }
+  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  EXPECT_EQ(ledger->cursor, 32U);
+}
+
 }  // namespace
 }  // namespace hpctl
