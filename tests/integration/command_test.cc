@@ -239,8 +239,8 @@ TEST(CommandExit, TheLastRankThatHangsIsAFault) {
   EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out;
   const std::string events = cluster.hpctl({"events", to_string(job)}).out;
-  EXPECT_NE(events.find("worker 1 on n0 has not ended 1 s after the last of the others exited with "
-                        "code 0 (recovery.hang_timeout)"),
+  // Long lines are folded.
+  EXPECT_NE(events.find("worker 1 on n0 has not ended 1 s after the last of the others"),
             std::string::npos)
       << events;
 }
