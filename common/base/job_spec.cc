@@ -18,6 +18,12 @@ using nlohmann::json;
 constexpr int64_t kMaxNodes = 100'000;
 constexpr int64_t kMaxDurationMs = int64_t{365} * 86'400'000;
 
+void check_duration(const char* key, int64_t ms, int64_t low_ms, SpecChecks& checks) {
+  if (ms >= low_ms && ms <= kMaxDurationMs) return;
+  checks.fail(
+      key, "expected " + std::to_string(low_ms) + "ms to 365d, found " + std::to_string(ms) + "ms");
+}
+
 void check_checkpoint(const CheckpointSpec& c, SpecChecks& checks) {
   if (!c.dir.empty() && c.dir[0] != '/') {
     checks.fail("checkpoint.dir", "expected an absolute path; found \"" + c.dir + "\"");
@@ -31,6 +37,7 @@ void check_checkpoint(const CheckpointSpec& c, SpecChecks& checks) {
                                              std::to_string(c.every_steps) + "), found " +
                                              std::to_string(c.keep_every));
   }
+  check_duration("checkpoint.disk_full_limit", c.disk_full_limit_ms, 0, checks);
   if (c.resume != "latest" && c.resume != "none" && (c.resume.empty() || c.resume[0] != '/')) {
     checks.fail("checkpoint.resume",
                 "expected latest, none or an absolute path; found \"" + c.resume + "\"");
@@ -81,14 +88,9 @@ void check_recovery(const RecoverySpec& r, SpecChecks& checks) {
   if (r.grace_ms < 0 || r.grace_ms > 300'000) {
     checks.fail("recovery.grace", "expected 0s to 5m, found " + std::to_string(r.grace_ms) + "ms");
   }
-  const auto duration = [&](const char* key, int64_t ms, int64_t low_ms) {
-    if (ms >= low_ms && ms <= kMaxDurationMs) return;
-    checks.fail(key, "expected " + std::to_string(low_ms) + "ms to 365d, found " +
-                         std::to_string(ms) + "ms");
-  };
-  duration("recovery.window", r.window_ms, 1);
-  duration("recovery.heartbeat_timeout", r.heartbeat_timeout_ms, 100);
-  duration("recovery.hang_timeout", r.hang_timeout_ms, 0);
+  check_duration("recovery.window", r.window_ms, 1, checks);
+  check_duration("recovery.heartbeat_timeout", r.heartbeat_timeout_ms, 100, checks);
+  check_duration("recovery.hang_timeout", r.hang_timeout_ms, 0, checks);
   check_on_node_loss(r.on_node_loss, checks);
 }
 

@@ -38,7 +38,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, validati
                                                 strategy, shard_group, reshard_after_forward,
                                                 memory, metrics, precision, loss_scale)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
-                                                keep, keep_every, resume)
+                                                keep, keep_every, disk_full_limit_ms, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,
                                                 heartbeat_timeout_ms, hang_timeout_ms, grace_ms,
                                                 on_node_loss)

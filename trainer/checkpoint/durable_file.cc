@@ -74,7 +74,8 @@ Result<DurableFile> DurableFile::create(const std::string& path) {
 
 Outcome DurableFile::append(const void* data, size_t size) {
   if (!staging_) staging_.reset(map_staging());
-  if (!staging_) return Error{ErrorCode::kResourceExhausted, "no memory to write " + file_.name()};
+  // Not kResourceExhausted: that is a full disk here.
+  if (!staging_) return Error{ErrorCode::kInternal, "no memory to write " + file_.name()};
   bytes_ += size;
   const char* from = static_cast<const char*>(data);
   while (size > 0) {

@@ -86,8 +86,13 @@ Outcome TrainLoop::run() {
   stopping_ = state_->step() < last;
   trace_.finish();
   progress_.enter(WorkerPhase::kSaving);
-  HP_TRY(saver_->finish());
+  HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested));
   progress_.checkpoint_committed(saver_->committed_step());
+  if (!durable) {
+    // Who was told to end ends, and is started again where that is wanted.
+    log_warning("step " + std::to_string(state_->step()) + " is not durable: the disk is full");
+    stopping_ = true;
+  }
   if (stopping_) return Ok{};
   HP_TRY(test());
   progress_.enter(WorkerPhase::kFinished);
@@ -307,12 +312,13 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum, int64_t counted) 
   own_sums_ = {loss_sum, engine_->gradient_squares()};
   // Only rank 0's clock decides, and all ranks hear of it in the same step.
   const double every_seconds = workload_.checkpoint.every_minutes * 60;
-  const bool minutes_due =
-      workload_.rank == 0 && every_seconds > 0 && seconds_since(last_save_began_) >= every_seconds;
+  const bool minutes_due = every_seconds > 0 && seconds_since(last_save_began_) >= every_seconds;
+  const bool clock_due =
+      workload_.rank == 0 && (saver_->disk_full() ? saver_->retry_due() : minutes_due);
   const SaveNews news = saver_->news();
   std::array<double, 7> sums = {own_sums_[1],
                                 loss_sum,
-                                minutes_due ? 1.0 : 0.0,
+                                clock_due ? 1.0 : 0.0,
                                 news.finished,
                                 news.failed,
                                 is_stop_requested() ? 1.0 : 0.0,
@@ -323,7 +329,7 @@ Result<TrainLoop::StepSums> TrainLoop::reduce(double loss_sum, int64_t counted) 
   result.loss_scale = loss_factor() * (tokens_counted / static_cast<double>(step_tokens_));
   result.grad_norm = std::sqrt(sums[0]) / result.loss_scale;
   result.loss = sums[1] / tokens_counted;
-  result.minutes_due = sums[2] > 0;
+  result.clock_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
   result.stop = sums[5] > 0;
   return result;
@@ -374,12 +380,14 @@ StepMetrics TrainLoop::measure(const StepSums& sums, double lr) const {
           .save_s = times_.seconds(StepPart::kSave),
           .peak_memory_bytes = device_.peak_memory_bytes(),
           .loss_scale = state_->loss_scale().scale,
-          .overflows = state_->loss_scale().overflows};
+          .overflows = state_->loss_scale().overflows,
+          .failed_saves = saver_->failed_saves()};
 }
 
 bool TrainLoop::save_due(const StepSums& sums) const {
+  if (saver_->disk_full()) return sums.clock_due;
   const auto every = static_cast<uint64_t>(workload_.checkpoint.every_steps);
-  return sums.minutes_due || (every > 0 && state_->step() % every == 0);
+  return sums.clock_due || (every > 0 && state_->step() % every == 0);
 }
 
 // Where the time from start to first step goes, for people and the recovery benchmark.

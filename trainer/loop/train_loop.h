@@ -40,18 +40,20 @@ class TrainLoop {
   // All steps, the final checkpoint, and the evaluation of the test part; or, once any rank was
   // asked to stop, the step under way and a checkpoint of it.
   Outcome run();
-  // run() has ended before the last step because of a request; step() is durable.
+  // run() has ended before the last step because of a request.
   bool is_stopped() const { return stopping_; }
-  uint64_t step_reached() const { return state_->step(); }
+  // Of the newest checkpoint that this process saw committed: the step that run() has ended with,
+  // unless the disk was full.
+  uint64_t durable_step() const { return saver_->committed_step(); }
 
  private:
   // What all ranks know after the one small all-reduce of a step.
   struct StepSums {
-    double loss = 0;        // mean cross entropy over the step's tokens that are counted
-    double grad_norm = 0;   // global, before clipping
-    double loss_scale = 1;  // that the engine's gradients are multiplied by
-    bool minutes_due = false;
-    bool stop = false;  // some rank was asked to
+    double loss = 0;         // mean cross entropy over the step's tokens that are counted
+    double grad_norm = 0;    // global, before clipping
+    double loss_scale = 1;   // that the engine's gradients are multiplied by
+    bool clock_due = false;  // a checkpoint, by rank 0's clock
+    bool stop = false;       // some rank was asked to
     SaveNews news;
   };
 

@@ -127,6 +127,7 @@ void MetricsWriter::append_line(const StepMetrics& m) {
     line["loss_scale"] = m.loss_scale;
     line["overflows"] = m.overflows;
   }
+  if (m.failed_saves > 0) line["failed_saves"] = m.failed_saves;
   line["time"] = static_cast<double>(SystemClock().wall_ms()) / 1000.0;
   write_line(line.dump() + "\n");
 }

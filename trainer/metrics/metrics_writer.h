@@ -33,6 +33,7 @@ struct StepMetrics {
   int64_t peak_memory_bytes = 0;  // since its start
   uint64_t loss_scale = 0;        // fp16, of the next step; 0 = another precision
   uint64_t overflows = 0;         // fp16, steps left out so far
+  uint64_t failed_saves = 0;      // checkpoints that a full disk left no room for
 };
 
 // Of sequences that are not trained on.

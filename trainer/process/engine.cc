@@ -83,7 +83,7 @@ extern "C" __attribute__((visibility("default"))) int hptrain_run_engine(
   const Outcome finished = without_exceptions([&] { return loop->run(); });
   if (!finished.ok()) return fail(progress, not_the_checkpoint(finished.error()));
   if (loop->is_stopped()) {
-    log_info("asked to end by SIGTERM: step " + std::to_string(loop->step_reached()) +
+    log_info("asked to end by SIGTERM: step " + std::to_string(loop->durable_step()) +
              " is durable, and a restart goes on from there");
     end_as_requested();
   }

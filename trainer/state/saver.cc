@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <map>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "common/base/file.h"
@@ -17,6 +19,18 @@
 namespace hpctl {
 
 namespace {
+
+using std::chrono::seconds;
+
+// Between two attempts to save on a full disk: doubled from the one to the other.
+constexpr seconds kFirstPause{2};
+constexpr seconds kLongestPause{300};
+
+// Of what is thrown nothing is known but that this process, or its device, cannot go on. LibTorch
+// writes where it was thrown into further lines.
+Error fault(const std::string& what) {
+  return {ErrorCode::kInternal, "cannot save a checkpoint: " + what.substr(0, what.find('\n'))};
+}
 
 // What one rank has to tell the others: its work's result, or why it failed.
 std::string encode_outcome(const Result<std::string>& outcome) {
@@ -70,11 +84,30 @@ Outcome Saver::at_boundary(const SaveNews& sum, bool due) {
   return Ok{};
 }
 
-Outcome Saver::finish() {
+Result<bool> Saver::finish(bool (*is_hurried)()) {
   HP_TRY(wait_for_turn());
-  if (begun_step_ == state_.step()) return Ok{};
-  begin();
-  return wait_for_turn();
+  while (begun_step_ != state_.step()) {
+    begin();
+    HP_TRY(wait_for_turn());
+    if (begun_step_ == state_.step() || pending_) continue;
+    HP_TRY_ASSIGN(const bool again, wait_for_room(is_hurried));
+    if (!again) return false;
+  }
+  return true;
+}
+
+// Until the next attempt on a full disk is due by rank 0's clock; false when a rank is hurried.
+// Space announces itself to nobody.
+Result<bool> Saver::wait_for_room(bool (*is_hurried)()) {
+  constexpr std::chrono::milliseconds kLook{100};
+  while (true) {
+    const bool due = is_rank0() && retry_due();
+    std::array<double, 2> sum = {due ? 1.0 : 0.0, is_hurried() ? 1.0 : 0.0};
+    HP_TRY(comm_.all_reduce(sum));
+    if (sum[1] > 0) return false;
+    if (sum[0] > 0) return true;
+    if (is_rank0()) std::this_thread::sleep_for(kLook);
+  }
 }
 
 Outcome Saver::settle() {
@@ -106,9 +139,8 @@ void Saver::run(std::function<Result<std::string>()> work) {
   thread_ = std::thread([this, work = std::move(work)] {
     try {
       outcome_ = work();
-    } catch (const std::exception& e) {  // out of memory, mostly
-      outcome_ = Error{ErrorCode::kResourceExhausted,
-                       std::string("cannot save a checkpoint: ") + e.what()};
+    } catch (const std::exception& e) {
+      outcome_ = fault(e.what());
     }
     thread_done_.store(true, std::memory_order_release);
   });
@@ -176,6 +208,7 @@ void Saver::give_values(const std::byte* copy, std::vector<ShardPart>& parts) {
 Outcome Saver::take_turn(const SaveNews& sum) {
   if (turn_ == Turn::kWriting && sum.finished == comm_.world_size()) return exchange_receipts();
   if (turn_ == Turn::kCommitting && sum.finished == 1) return conclude_commit();
+  if (turn_ == Turn::kClearing && sum.finished == 1) return conclude_clearing();
   return Ok{};
 }
 
@@ -183,14 +216,13 @@ Outcome Saver::exchange_receipts() {
   if (thread_.joinable()) thread_.join();
   HP_TRY_ASSIGN(std::vector<std::string> texts, comm_.all_gather_text(encode_outcome(*outcome_)));
   thread_done_ = false;
-  turn_ = Turn::kCommitting;
-  for (const std::string& text : texts) {
-    if (is_result(text)) continue;
-    if (is_rank0()) {
-      static_cast<void>(abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref()));
-    }
-    return decode_outcome(text).error();
+  std::map<int32_t, Error> failures;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    if (is_result(texts[rank])) continue;
+    failures.emplace(static_cast<int32_t>(rank), decode_outcome(texts[rank]).error());
   }
+  if (!failures.empty()) return end_failed(failures);
+  turn_ = Turn::kCommitting;
   if (!is_rank0()) return Ok{};
   // What the receipts say takes long to read when there are many; training goes on meanwhile.
   run([this, texts = std::move(texts)]() -> Result<std::string> {
@@ -215,10 +247,87 @@ Outcome Saver::conclude_commit() {
   HP_TRY_ASSIGN(const std::vector<std::string> texts,
                 comm_.all_gather_text(is_rank0() ? encode_outcome(*outcome_) : ""));
   thread_done_ = false;
+  if (const auto committed = decode_outcome(texts[0]); !committed.ok()) {
+    return end_failed({{0, committed.error()}});
+  }
   turn_ = Turn::kIdle;
-  HP_TRY(decode_outcome(texts[0]));
   committed_step_ = begun_step_;
+  full_since_.reset();
   if (is_rank0()) log_info("checkpoint " + manifest_.ref().name() + " is durable");
+  return Ok{};
+}
+
+// `failures` by rank, the same on all ranks. Where the disk is full and nothing worse has happened,
+// training goes on.
+Outcome Saver::end_failed(const std::map<int32_t, Error>& failures) {
+  const auto worse = std::find_if(failures.begin(), failures.end(), [](const auto& failure) {
+    return failure.second.code != ErrorCode::kResourceExhausted;
+  });
+  if (worse == failures.end()) {
+    begin_clearing(failures.begin()->second);
+    return Ok{};
+  }
+  if (is_rank0()) {
+    static_cast<void>(abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref()));
+  }
+  const auto own = failures.find(workload_.rank);
+  if (own != failures.end() && own->second.code == ErrorCode::kInternal) return own->second;
+  if (worse->second.code != ErrorCode::kInternal) return worse->second;
+  return Error{kPeerLost,
+               "rank " + std::to_string(worse->first) + " failed: " + worse->second.message};
+}
+
+void Saver::begin_clearing(const Error& why) {
+  turn_ = Turn::kClearing;
+  begun_step_ = committed_step_;
+  ++failed_saves_;
+  full_reason_ = why.message;
+  if (!full_since_) {
+    full_since_ = Clock::now();
+    pause_ = kFirstPause;
+  }
+  if (!is_rank0()) return;
+  const std::chrono::milliseconds limit{workload_.checkpoint.disk_full_limit_ms};
+  const bool too_long = Clock::now() - *full_since_ >= limit;
+  run([this, why, too_long]() -> Result<std::string> {
+    const Outcome removed = abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref());
+    if (!removed.ok()) log_warning("a partial save stays: " + removed.error().message);
+    if (too_long) return Error{why.code, why.message + " (checkpoint.disk_full_limit is over)"};
+    return make_room();
+  });
+}
+
+// Deletes the oldest checkpoint that is not the newest valid one, or whatever is of no use; ""
+// where there is nothing. Milestones stay.
+std::string Saver::make_room() const {
+  const auto complete = list_checkpoints(workload_.checkpoint_dir);
+  if (!complete.ok()) return "";
+  const auto count = static_cast<int64_t>(complete->size());
+  for (int64_t keep = std::min(workload_.checkpoint.keep, count); keep >= 1; --keep) {
+    const auto kept = keep_newest(workload_.checkpoint_dir, keep, workload_.generation,
+                                  workload_.checkpoint.keep_every);
+    if (!kept.ok()) log_warning("no room on the disk: " + kept.error().message);
+    if (!kept.ok() || !kept->refused.empty()) return "";
+    if (!kept->deleted.empty()) return kept->deleted.front();
+  }
+  return "";
+}
+
+Outcome Saver::conclude_clearing() {
+  if (thread_.joinable()) thread_.join();
+  HP_TRY_ASSIGN(const std::vector<std::string> texts,
+                comm_.all_gather_text(is_rank0() ? encode_outcome(*outcome_) : ""));
+  thread_done_ = false;
+  turn_ = Turn::kIdle;
+  HP_TRY_ASSIGN(const std::string deleted, decode_outcome(texts[0]));
+  pending_ = !deleted.empty();
+  std::string next = "deleted " + deleted + " to make room, trying again";
+  if (deleted.empty()) {
+    next = "trying again in " + std::to_string(pause_.count()) + " s";
+    next_attempt_ = Clock::now() + pause_;
+    pause_ = std::min(2 * pause_, kLongestPause);
+  }
+  if (is_rank0()) log_warning(full_reason_ + "; training goes on without it, " + next);
   return Ok{};
 }
 

@@ -9,15 +9,29 @@
 //   idle --begin()--> writing    every rank's thread writes its shard
 //   writing, every rank reported written or failed:
 //        all written: receipts are exchanged, rank 0's thread commits the manifest --> committing
-//        any failed:  the reason is exchanged, rank 0 removes the partial save, all ranks stop
-//   committing, rank 0 reported: --> idle, the checkpoint exists; or all ranks stop with the reason
+//        disk full:   rank 0's thread removes the partial save and makes room --> clearing
+//        any failed otherwise: the reason is exchanged, rank 0 removes the partial save, all stop
+//   committing, rank 0 reported: --> idle, the checkpoint exists; disk full: --> clearing;
+//        otherwise all ranks stop with the reason
+//   clearing, rank 0 reported: --> idle, or all ranks stop where the disk was full for too long
 //
 // A save that becomes due while another is under way begins when that one is done.
+//
+// A full disk is no reason to end training, which loses more than it saves. Each failure gives up
+// the oldest checkpoint that is not the newest valid one (nor one of checkpoint.keep_every) and
+// tries again at once; when none is left, it waits, longer from time to time, and saves at the next
+// step boundary after that. checkpoint.disk_full_limit bounds how long.
+//
+// Only what says so is a full or read-only disk. Whatever is thrown while a save is written (a GPU
+// that has failed shows there, too) is a fault of its rank: that one ends with its reason, the
+// others as its consequence, and the job is restarted.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -59,8 +73,17 @@ class Saver {
   // the failure of any rank's save, on every rank; kPeerLost.
   Outcome at_boundary(const SaveNews& sum, bool due);
 
-  // Ends with a durable checkpoint of the present state, after finishing what is under way.
-  Outcome finish();
+  // Ends with a durable checkpoint of the present state, after finishing what is under way. While
+  // the disk is full it waits as training does; false when it gave up because a rank is hurried. A
+  // collective.
+  Result<bool> finish(bool (*is_hurried)());
+
+  // The last attempt failed because the disk is full: nothing is due but rank 0's retry_due().
+  bool disk_full() const { return full_since_.has_value(); }
+  // By this rank's clock.
+  bool retry_due() const { return turn_ == Turn::kIdle && Clock::now() >= next_attempt_; }
+  // Attempts that a full disk made fail, so far.
+  uint64_t failed_saves() const { return failed_saves_; }
 
   // Finishes what is under way; nothing of it stays pending. A collective.
   Outcome settle();
@@ -71,7 +94,8 @@ class Saver {
   uint64_t committed_step() const { return committed_step_; }
 
  private:
-  enum class Turn { kIdle, kWriting, kCommitting };
+  using Clock = std::chrono::steady_clock;
+  enum class Turn { kIdle, kWriting, kCommitting, kClearing };
 
   void begin();
   void give_values(const std::byte* copy, std::vector<ShardPart>& parts);
@@ -80,6 +104,11 @@ class Saver {
   Outcome exchange_receipts();
   Outcome wait_for_turn();
   Outcome conclude_commit();
+  Outcome end_failed(const std::map<int32_t, Error>& failures);
+  void begin_clearing(const Error& why);
+  Outcome conclude_clearing();
+  std::string make_room() const;
+  Result<bool> wait_for_room(bool (*is_hurried)());
   bool is_rank0() const { return workload_.rank == 0; }
 
   const Workload& workload_;
@@ -92,6 +121,11 @@ class Saver {
   Manifest manifest_;           // of the save under way
   uint64_t begun_step_ = 0;
   uint64_t committed_step_ = 0;
+  uint64_t failed_saves_ = 0;
+  std::optional<Clock::time_point> full_since_;  // no attempt has succeeded since
+  std::string full_reason_;                      // of the last one
+  std::chrono::seconds pause_{0};                // before the one after the next
+  Clock::time_point next_attempt_;
   std::thread thread_;
   std::atomic<bool> thread_done_{false};
   std::optional<Result<std::string>> outcome_;  // of the thread's work; valid when thread_done_

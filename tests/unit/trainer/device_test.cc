@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "common/base/lineage.h"
 #include "tests/unit/trainer/torch_on_host.h"
 #include "trainer/parallel/bf16_rounding.h"
 
@@ -72,6 +73,19 @@ TEST(TorchDevice, AFailedCollectiveIsALostPeerToEveryRank) {
     EXPECT_EQ(end.outcome.error().code, kPeerLost);
     EXPECT_THAT(end.outcome.error().message, HasSubstr("NCCL: unhandled system error"));
   }
+}
+
+// Not a full disk: that rank is started again elsewhere, and the others are not to blame.
+TEST(TorchDevice, AFaultThatShowsInASaveIsOfItsRankAlone) {
+  const VariantJob job({"full"});
+  const std::vector<RankEnd> ends = train(job, Kind::kTorch, 1);
+  ASSERT_FALSE(ends[0].outcome.ok());
+  ASSERT_FALSE(ends[1].outcome.ok());
+  EXPECT_EQ(ends[1].outcome.error().code, ErrorCode::kInternal);
+  EXPECT_THAT(ends[1].outcome.error().message, HasSubstr("illegal memory access"));
+  EXPECT_EQ(ends[0].outcome.error().code, kPeerLost);
+  EXPECT_THAT(ends[0].outcome.error().message, HasSubstr("rank 1 failed"));
+  EXPECT_TRUE(list_checkpoints(job.workload.checkpoint_dir).value().empty());
 }
 
 // Device memory beside the host's functions.

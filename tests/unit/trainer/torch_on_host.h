@@ -157,6 +157,10 @@ class TorchOnHost final : public TorchDevice {
     host_.expect(host, bytes);
     TorchDevice::begin_download(from, host, bytes);
   }
+  void await_downloads() override {
+    TORCH_CHECK(!fails, "CUDA error: an illegal memory access was encountered");
+    TorchDevice::await_downloads();
+  }
   void begin_upload(const void* host, void* to, size_t bytes) override {
     device_.expect(to, bytes);
     host_.expect(host, bytes);
@@ -175,6 +179,9 @@ class TorchOnHost final : public TorchDevice {
     if (!nccl_ || options.world_size == 1) return TorchDevice::make_communicator(options);
     return std::unique_ptr<Communicator>(std::make_unique<OnHostMemory>(options));
   }
+
+  // Shows, as of a GPU, where copies of the state are waited for.
+  bool fails = false;
 
   // Bytes of allocate() and allocate_host(), at most.
   size_t peak_bytes() const { return device_.peak(); }
@@ -211,8 +218,8 @@ struct RankEnd {
   size_t peak_host_bytes = 0;
 };
 
-// Trains the job to its end.
-inline std::vector<RankEnd> train(const Job& job, Kind kind) {
+// Trains the job to its end. The device of `faulty_rank` fails.
+inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -1) {
   signal(SIGPIPE, SIG_IGN);
   std::vector<RankEnd> ends(static_cast<size_t>(job.workload.world_size));
   std::vector<std::thread> ranks;
@@ -225,6 +232,7 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind) {
       auto progress = Progress::attach(-1);
       HP_CHECK(progress.ok());
       TorchOnHost torch(kind == Kind::kTorchNccl);
+      torch.fails = r == faulty_rank;
       Device& device = kind == Kind::kHost ? host_device() : torch;
       TrainLoop loop(workload, *progress, -1, device);
       RankEnd& end = ends[static_cast<size_t>(r)];
