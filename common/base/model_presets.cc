@@ -17,23 +17,24 @@ struct Preset {
   const char* name;
   int64_t dim, layers, heads, kv_heads, ffn, vocab;
   double rope_theta;
-  double rope_factor;  // 0 = no scaling; the other parameters of the scaling are the defaults
-  bool tied = false;   // embeddings
+  double rope_factor;     // 0 = no scaling; the other parameters of the scaling are the defaults
+  int64_t max_positions;  // as published, for an export; 0 = none
+  bool tied = false;      // embeddings
 };
 constexpr std::array<Preset, 13> kPresets = {{
-    {"tiny", 64, 2, 4, 2, 192, 256, 5e5, 0},
-    {"debugmodel", 256, 6, 16, 16, 768, 2048, 5e5, 0},
-    {"llama2-7b", 4096, 32, 32, 32, 11008, 32000, 1e4, 0},
-    {"llama2-13b", 5120, 40, 40, 40, 13824, 32000, 1e4, 0},
-    {"llama2-70b", 8192, 80, 64, 8, 28672, 32000, 1e4, 0},
-    {"llama3-8b", 4096, 32, 32, 8, 14336, 128256, 5e5, 0},
-    {"llama3-70b", 8192, 80, 64, 8, 28672, 128256, 5e5, 0},
-    {"llama3-405b", 16384, 126, 128, 8, 53248, 128256, 5e5, 0},
-    {"llama3.1-8b", 4096, 32, 32, 8, 14336, 128256, 5e5, 8},
-    {"llama3.1-70b", 8192, 80, 64, 8, 28672, 128256, 5e5, 8},
-    {"llama3.1-405b", 16384, 126, 128, 8, 53248, 128256, 5e5, 8},
-    {"llama3.2-1b", 2048, 16, 32, 8, 8192, 128256, 5e5, 32, true},
-    {"llama3.2-3b", 3072, 28, 24, 8, 8192, 128256, 5e5, 32, true},
+    {"tiny", 64, 2, 4, 2, 192, 256, 5e5, 0, 0},
+    {"debugmodel", 256, 6, 16, 16, 768, 2048, 5e5, 0, 0},
+    {"llama2-7b", 4096, 32, 32, 32, 11008, 32000, 1e4, 0, 4096},
+    {"llama2-13b", 5120, 40, 40, 40, 13824, 32000, 1e4, 0, 4096},
+    {"llama2-70b", 8192, 80, 64, 8, 28672, 32000, 1e4, 0, 4096},
+    {"llama3-8b", 4096, 32, 32, 8, 14336, 128256, 5e5, 0, 8192},
+    {"llama3-70b", 8192, 80, 64, 8, 28672, 128256, 5e5, 0, 8192},
+    {"llama3-405b", 16384, 126, 128, 8, 53248, 128256, 5e5, 0, 8192},
+    {"llama3.1-8b", 4096, 32, 32, 8, 14336, 128256, 5e5, 8, 131072},
+    {"llama3.1-70b", 8192, 80, 64, 8, 28672, 128256, 5e5, 8, 131072},
+    {"llama3.1-405b", 16384, 126, 128, 8, 53248, 128256, 5e5, 8, 131072},
+    {"llama3.2-1b", 2048, 16, 32, 8, 8192, 128256, 5e5, 32, 131072, true},
+    {"llama3.2-3b", 3072, 28, 24, 8, 8192, 128256, 5e5, 32, 131072, true},
 }};
 
 struct GptPreset {
@@ -84,6 +85,7 @@ std::optional<ModelSpec> model_preset(const std::string& name) {
     model.vocab = p.vocab;
     model.rope_theta = p.rope_theta;
     model.rope_scaling.factor = p.rope_factor;
+    model.max_positions = p.max_positions;
     model.tied_embeddings = p.tied;
     return model;
   }

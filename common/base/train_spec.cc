@@ -47,9 +47,7 @@ void check_model(const ModelSpec& m, SpecChecks& checks) {
   if (checks.one_of(at + "arch", m.arch, {"llama", "gpt"}) && m.arch == "gpt") {
     return check_gpt(m, checks);
   }
-  if (m.max_positions != 0) {
-    checks.fail(at + "max_positions", "expected with arch gpt only: llama's positions are rotary");
-  }
+  checks.range(at + "max_positions", m.max_positions, 0, 1 << 24);
   checks.number(at + "rope_theta", m.rope_theta, 1.0, 1e9);
   const RopeScalingSpec& scaling = m.rope_scaling;
   if (scaling.factor == 0) return;
@@ -214,7 +212,8 @@ void check_data(const TrainSpec& t, SpecChecks& checks) {
                 "expected byte or the path of a SentencePiece model or a tokenizer.json");
   }
   const bool length = checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);
-  if (length && t.model.max_positions > 0 && t.data.seq_len > t.model.max_positions) {
+  if (length && t.model.arch == "gpt" && t.model.max_positions > 0 &&
+      t.data.seq_len > t.model.max_positions) {
     checks.fail(at + "data.seq_len", "expected at most model.max_positions (" +
                                          std::to_string(t.model.max_positions) + "), found " +
                                          std::to_string(t.data.seq_len));

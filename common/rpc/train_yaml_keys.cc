@@ -104,7 +104,8 @@ constexpr JobYamlKey kKeys[] = {
      "The output projection is the embedding; false without a preset.",
      HP_READ(train->model.tied_embeddings)},
     {"workload.train.model.max_positions", kValue, "integer", "of the preset", "1 to 16777216",
-     "gpt: rows of the learned position embedding; data.seq_len is at most that.",
+     "gpt: rows of the learned position embedding; data.seq_len is at most that. llama: what an "
+     "export says, max_position_embeddings; that of an imported model stays.",
      HP_READ(train->model.max_positions)},
     {"workload.train.model.rope_scaling", kSection, "section with factor", "", "",
      "Llama 3.1's change of the rotary frequencies for long contexts.", nullptr},

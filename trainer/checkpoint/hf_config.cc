@@ -128,7 +128,7 @@ HfConfig read_llama(Keys& keys, const json& document) {
   m.vocab = keys.size("vocab_size");
   m.norm_eps = keys.number_or("rms_norm_eps", 1e-6);
   m.tied_embeddings = keys.flag_or("tie_word_embeddings", false);
-  config.max_len = keys.size_or("max_position_embeddings", 2048);
+  m.max_positions = config.max_len = keys.size_or("max_position_embeddings", 2048);
   read_rope(keys, document, m);
   refuse_unsupported(keys, document, m);
   if (m.dim < 1 || m.ffn < 1 || m.layers < 1 || m.layers > 10'000 || m.kv_heads < 1 ||

@@ -230,12 +230,9 @@ class Exporter {
   int32_t block_ = -1;  // of stream_
 };
 
-// Sequences longer than those trained on are what rope_scaling is for.
+// A model is made for longer sequences than those that it was trained on last.
 int64_t longest_sequence(const Manifest& m) {
-  if (m.weights_only || m.model.rope_scaling.factor <= 0) return m.data.seq_len;
-  const auto scaled = static_cast<int64_t>(
-      m.model.rope_scaling.factor * static_cast<double>(m.model.rope_scaling.original_max_len));
-  return std::max(m.data.seq_len, scaled);
+  return std::max(m.data.seq_len, m.model.max_positions);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
                 b.rope_scaling.original_max_len) +
          number("model.norm_eps", a.norm_eps, b.norm_eps) +
          number("model.tied_embeddings", int{a.tied_embeddings}, int{b.tied_embeddings}) +
-         number("model.max_positions", a.max_positions, b.max_positions);
+         // Rotary positions have no end: there it is for exports.
+         (a.arch == "gpt" ? number("model.max_positions", a.max_positions, b.max_positions) : "");
 }
 
 // Weight decay may change from one run to the next: it is no part of what is stored.

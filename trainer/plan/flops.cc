@@ -7,7 +7,7 @@ FlopsPerToken flops_per_token(const ModelSpec& model, const std::vector<Block>& 
                               int64_t seq_len) {
   int64_t parameters = parameter_count(blocks);
   if (!model.tied_embeddings) parameters -= model.vocab * model.dim;
-  parameters -= model.max_positions * model.dim;
+  if (model.arch == "gpt") parameters -= model.max_positions * model.dim;
   // Scores and their product with the values, each dim wide, forward and twice backward.
   const double attention = 6.0 * static_cast<double>(model.layers) *
                            static_cast<double>(2 * model.dim) * static_cast<double>(seq_len);

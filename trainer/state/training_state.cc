@@ -139,6 +139,10 @@ Outcome TrainingState::load(const std::string& checkpoint) {
       if (shard.data() == converted.data()) arena_.write(slot_, kind, b, 0, shard);
     }
   }
+  // What an imported model is made for does not change with this job's data.
+  const int64_t made_for =
+      manifest.weights_only ? manifest.data.seq_len : manifest.model.max_positions;
+  if (made_for > 0) workload_.train.model.max_positions = made_for;
   step_ = manifest.step;
   sample_cursor_ = manifest.sample_cursor;
   skipped_ = manifest.skipped;

@@ -177,6 +177,32 @@ TEST_F(HuggingFace, ExportAndImportAreInverse) {
   EXPECT_EQ(latest_valid_checkpoint(dir_ / "in", {})->value().name(), "step-0.g0");
 }
 
+int64_t exported_length(const std::string& step_dir, const std::string& out) {
+  EXPECT_TRUE(export_huggingface(step_dir, out, {}).ok());
+  return nlohmann::json::parse(read_file(out + "/config.json").value())["max_position_embeddings"];
+}
+
+// What a model is made for is neither the product of its RoPE scaling nor what it is trained on.
+TEST_F(HuggingFace, AnExportKeepsTheLengthThatTheModelIsMadeFor) {
+  for (const char* name : {"llama3.1-8b", "llama3.2-1b"}) {
+    EXPECT_EQ(model_preset(name)->max_positions, 131072) << name;
+  }
+  EXPECT_EQ(model_preset("llama3-8b")->max_positions, 8192);
+  const SyntheticSave trained{dir_ / "saved", {40, 3}, 1, 1, 2, {}};
+  Manifest manifest = synthetic_manifest(trained);
+  manifest.model.rope_scaling.factor = 8;
+  manifest.model.max_positions = 131072;
+  ASSERT_LT(manifest.data.seq_len, 8192);
+  const auto shard = write_synthetic_shard(trained, 0);
+  ASSERT_TRUE(shard.ok()) << shard.error().message;
+  ASSERT_TRUE(commit_checkpoint(trained.checkpoint_dir, manifest, {*shard}).ok());
+  EXPECT_EQ(exported_length(dir_ / "saved/step-40.g3", dir_ / "a"), 131072);
+  const auto done = import_huggingface(dir_ / "a", dir_ / "in");
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(read_manifest(done->path)->model.max_positions, 131072);
+  EXPECT_EQ(exported_length(done->path, dir_ / "b"), 131072);
+}
+
 TEST_F(HuggingFace, ImportedMomentsAreZeroAtAnyWorldSize) {
   ASSERT_TRUE(export_huggingface(save(dir_, 1), dir_ / "a", {}).ok());
   ASSERT_TRUE(import_huggingface(dir_ / "a", dir_ / "in").ok());

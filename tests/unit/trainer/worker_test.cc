@@ -166,6 +166,9 @@ TEST_P(Imported, AreABeginning) {
   const Manifest manifest = read_manifest(second.workload.checkpoint_dir + "/step-2.g1").value();
   EXPECT_TRUE(manifest.exact);
   EXPECT_FALSE(manifest.weights_only);
+  const bool gpt = second.workload.train.model.arch == "gpt";
+  EXPECT_EQ(manifest.model.max_positions, gpt ? 128 : first.workload.train.data.seq_len)
+      << "its export's";
 }
 
 // Peak memory of rank 0 in bytes, with the saves: a slow disk has one last beyond the last step.
