@@ -160,13 +160,23 @@ Outcome TrainLoop::agree_on_data() {
   return Ok{};
 }
 
+// Of this generation, besides what the job decides.
+Result<Environment> TrainLoop::environment_here() {
+  Environment environment = runtime_environment(workload_.train.precision, device_);
+  if (device_.is_host()) return environment;  // sums in rank order, wherever the ranks are
+  HP_TRY_ASSIGN(const std::vector<std::string> nodes,
+                comms_->world().all_gather_text(workload_.node));
+  environment["ranks_by_node"] = ranks_by_node(nodes);
+  return environment;
+}
+
 Outcome TrainLoop::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = workload_.train;
   const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train.data.seq_len};
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
-  auto state = TrainingState::create(arena_fd_, workload_, data,
-                                     runtime_environment(train.precision, device_), device_);
+  HP_TRY_ASSIGN(const Environment environment, environment_here());
+  auto state = TrainingState::create(arena_fd_, workload_, data, environment, device_);
   if (!state.ok()) return state.error();
   state_.emplace(std::move(state).value());
   model_ = make_model(train.model, train.data.seq_len, compute_type(train), train.loss.z_loss,

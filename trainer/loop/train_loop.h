@@ -62,6 +62,7 @@ class TrainLoop {
   Outcome load_data();
   Outcome meet_peers();
   Outcome agree_on_data();
+  Result<Environment> environment_here();
   Outcome load_state();
   Outcome step();
   Result<StepSums> compute_gradients(const StepSamples& samples);

@@ -11,6 +11,7 @@
 #include "trainer/checkpoint/loader.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/plan/memory_plan.h"
+#include "trainer/state/exactness.h"
 
 namespace hpctl {
 
@@ -31,10 +32,8 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
     state.offloaded_ = std::make_unique<OffloadedState>(device, geometry, workload.train);
   }
   state.data_ = data;
-  state.environment_ = environment;
-  if (bf16_moments) state.environment_["moments"] = "bf16";
-  if (workload.train.data.reset_at_documents) state.environment_["loss"] = "within documents";
-  state.environment_["strategy"] = describe_sharding(workload.train);
+  state.environment_ = environment_of(workload.train);
+  state.environment_.insert(environment.begin(), environment.end());
   if (workload.resume_checkpoint.empty()) {
     state.begin_from_seed();
   } else {
@@ -154,24 +153,8 @@ Outcome TrainingState::load(const std::string& checkpoint) {
   return Ok{};
 }
 
-// The promise of bit-exactness holds while the same machine code adds in the same order.
 void TrainingState::note_inexact(const Manifest& loaded) {
-  if (!loaded.exact) {
-    inexact_reason_ = loaded.inexact_reason;
-  } else if (loaded.world_size != workload_.world_size) {
-    inexact_reason_ = "world size changed from " + std::to_string(loaded.world_size) + " to " +
-                      std::to_string(workload_.world_size) + " after step " +
-                      std::to_string(loaded.step);
-  } else {
-    for (const auto& [key, value] : environment_) {
-      const auto before = loaded.environment.find(key);
-      if (before != loaded.environment.end() && before->second == value) continue;
-      inexact_reason_ = key + " changed from " +
-                        (before == loaded.environment.end() ? "(not recorded)" : before->second) +
-                        " to " + value + " after step " + std::to_string(loaded.step);
-      break;
-    }
-  }
+  inexact_reason_ = inexact_reason(loaded, workload_.world_size, environment_);
   if (!inexact_reason_.empty() && workload_.rank == 0) {
     log_warning("from here on not bit-exact with an undisturbed run: " + inexact_reason_);
   }

@@ -18,6 +18,7 @@
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/mesh.h"
+#include "trainer/state/exactness.h"
 #include "trainer/state/offloaded_state.h"
 #include "trainer/state/state_arena.h"
 
@@ -25,12 +26,10 @@ namespace hpctl {
 
 class TrainingState {
  public:
-  using Environment = std::map<std::string, std::string>;
-
   // `arena_fd` as in StateArena::create, for the host's memory only; the device outlives it. A
   // checkpoint that is missing or damaged gives kDataLoss (another one may do); one of another
-  // model, data or seed kInvalidArgument. `environment` is what bit-exactness depends on; a
-  // difference to the checkpoint's is noted as inexact.
+  // model, data or seed kInvalidArgument. `environment` is what bit-exactness depends on
+  // besides the job; a difference to the checkpoint's is noted as inexact.
   static Result<TrainingState> create(int arena_fd, const Workload& workload,
                                       const DataIdentity& data, const Environment& environment,
                                       Device& device = host_device());

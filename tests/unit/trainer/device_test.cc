@@ -61,6 +61,10 @@ TEST(TorchDevice, GoesOnFromItsCheckpointWithTheSameBits) {
   resumed.workload.start_step = 3;
   expect_finished(train(resumed, Kind::kTorchNccl));
   EXPECT_EQ(resumed.digest("step-8.g2"), whole.digest("step-8.g1"));
+  const auto manifest = read_manifest(resumed.workload.checkpoint_dir + "/step-8.g2");
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_TRUE(manifest->exact) << manifest->inexact_reason;
+  EXPECT_EQ(manifest->environment.at("ranks_by_node"), "2");
 }
 
 TEST(TorchDevice, AFailedCollectiveIsALostPeerToEveryRank) {

@@ -40,6 +40,17 @@ TEST(Worker, ResumesAtAnotherWorldSizeAndSaysThatItIsNotExact) {
   EXPECT_EQ(manifest->inexact_reason, "world size changed from 2 to 4 after step 3");
 }
 
+TEST(Worker, ResumesWithOtherMicroBatchesAndSaysThatItIsNotExact) {
+  Job job(2);
+  job.resume_from(calm_job(), "step-3.g1", 3);
+  job.workload.train.batch.micro = 2;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-8.g2");
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_FALSE(manifest->exact);
+  EXPECT_EQ(manifest->inexact_reason, "batch.micro changed from 1 to 2 after step 3");
+}
+
 TEST(Worker, SurvivorOfAKilledPeerSaysSoAndExits) {
   Job job(3);
   job.workload.train.batch.global = 3;

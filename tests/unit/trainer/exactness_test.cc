@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checkpoint's environment tells about bits.
+#include "trainer/state/exactness.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hpctl {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+Manifest written_by(const TrainSpec& train) {
+  Manifest manifest;
+  manifest.step = 7;
+  manifest.world_size = 2;
+  manifest.environment = environment_of(train);
+  return manifest;
+}
+
+// What is said of a run that `change` makes different from the one that wrote the checkpoint.
+std::string after(void (*change)(TrainSpec&), const TrainSpec& before = {}) {
+  TrainSpec now = before;
+  change(now);
+  return inexact_reason(written_by(before), 2, environment_of(now));
+}
+
+TEST(Exactness, WhatChangesBitsIsSeen) {
+  EXPECT_EQ(after([](TrainSpec&) {}), "");
+  EXPECT_EQ(after([](TrainSpec& t) { t.batch.micro = 2; }),
+            "batch.micro changed from 1 to 2 after step 7");
+  const auto expect = [](const char* label, void (*change)(TrainSpec&)) {
+    EXPECT_THAT(after(change), StartsWith(std::string(label) + " changed from ")) << label;
+  };
+  expect("batch.global", [](TrainSpec& t) { t.batch.global = 16; });
+  expect("batch.ramp", [](TrainSpec& t) { t.batch.ramp = {{100, 4}}; });
+  expect("data.reset_at_documents", [](TrainSpec& t) { t.data.reset_at_documents = true; });
+  expect("loss", [](TrainSpec& t) { t.loss.chunk_tokens = 64; });
+  expect("loss", [](TrainSpec& t) { t.loss.z_loss = 1e-4; });
+  expect("optimizer", [](TrainSpec& t) { t.optimizer.lr = 1; });
+  expect("optimizer", [](TrainSpec& t) { t.optimizer.moments = "bf16"; });
+  expect("precision", [](TrainSpec& t) { t.precision = "fp32"; });
+  expect("schedule", [](TrainSpec& t) { t.schedule.warmup_steps = 9; });
+  expect("schedule", [](TrainSpec& t) { t.steps = 9; });
+  expect("stability", [](TrainSpec& t) { t.stability.spikes = true; });
+  expect("strategy", [](TrainSpec& t) { t.strategy = "no_shard"; });
+  expect("strategy", [](TrainSpec& t) {
+    t.strategy = "hybrid";
+    t.shard_group = 2;
+  });
+}
+
+TEST(Exactness, WhatChangesNoBitsIsNot) {
+  EXPECT_EQ(after([](TrainSpec& t) {
+              t.memory.activation_checkpointing = "full";
+              t.memory.offload = {"optimizer"};
+              t.reshard_after_forward = "never";
+              t.metrics.tensorboard = true;
+              t.validation.every_steps = 5;
+              t.stability.policy = "skip";
+              t.loss_scale.initial = 4;
+            }),
+            "");
+  TrainSpec constant;
+  constant.schedule.name = "constant";
+  EXPECT_EQ(after([](TrainSpec& t) { t.steps = 9; }, constant), "");
+}
+
+TEST(Exactness, ALabelOfOneSideAloneIsADifference) {
+  Manifest old = written_by({});
+  const Environment now = old.environment;
+  old.environment["device"] = "cuda sm_90";
+  EXPECT_EQ(inexact_reason(old, 2, now),
+            "device changed from cuda sm_90 to (not recorded) after step 7");
+  old.environment = now;
+  old.environment.erase("batch.micro");
+  EXPECT_EQ(inexact_reason(old, 2, now),
+            "batch.micro changed from (not recorded) to 1 after step 7");
+}
+
+TEST(Exactness, OnceLostStaysLost) {
+  Manifest loaded = written_by({});
+  EXPECT_THAT(inexact_reason(loaded, 4, loaded.environment), HasSubstr("from 2 to 4"));
+  loaded.exact = false;
+  loaded.inexact_reason = "before";
+  EXPECT_EQ(inexact_reason(loaded, 2, loaded.environment), "before");
+}
+
+TEST(Exactness, NodesCountByTheirShapeAlone) {
+  EXPECT_EQ(ranks_by_node({"a", "a", "b", "b"}), "2 2");
+  EXPECT_EQ(ranks_by_node({"c", "c", "d", "d"}), "2 2");
+  EXPECT_EQ(ranks_by_node({"a", "b", "b", "b"}), "1 3");
+}
+
+}  // namespace
+}  // namespace hpctl

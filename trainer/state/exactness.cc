@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/state/exactness.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/base/job_spec_json.h"
+#include "trainer/parallel/mesh.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+
+std::string described(const ScheduleSpec& schedule, int64_t steps) {
+  json text = schedule;
+  if (schedule.name != "constant") text["steps"] = steps;
+  return text.dump();
+}
+
+// Nothing of it matters while only what is not finite is bad: such a step is never applied.
+std::string described(const StabilitySpec& s) {
+  if (!s.spikes) return "no spikes";
+  return json{{"factor", s.factor}, {"window", s.window}, {"z_score", s.z_score}}.dump();
+}
+
+}  // namespace
+
+Environment environment_of(const TrainSpec& train) {
+  Environment environment = {
+      {"batch.global", std::to_string(train.batch.global)},
+      {"batch.micro", std::to_string(train.batch.micro)},
+      {"data.reset_at_documents", train.data.reset_at_documents ? "true" : "false"},
+      {"loss", json(train.loss).dump()},
+      {"optimizer", json(train.optimizer).dump()},
+      {"precision", train.precision},
+      {"schedule", described(train.schedule, train.steps)},
+      {"stability", described(train.stability)},
+      {"strategy", describe_sharding(train)},
+  };
+  if (!train.batch.ramp.empty()) environment["batch.ramp"] = json(train.batch.ramp).dump();
+  if (train.precision == "fp16") environment["loss_scale"] = json(train.loss_scale).dump();
+  return environment;
+}
+
+std::string ranks_by_node(const std::vector<std::string>& nodes) {
+  std::string text;
+  for (size_t first = 0; first < nodes.size();) {
+    size_t end = first;
+    while (end < nodes.size() && nodes[end] == nodes[first]) ++end;
+    text += (text.empty() ? "" : " ") + std::to_string(end - first);
+    first = end;
+  }
+  return text;
+}
+
+std::string inexact_reason(const Manifest& loaded, int32_t world_size,
+                           const Environment& environment) {
+  if (!loaded.exact) return loaded.inexact_reason;
+  const std::string after = " after step " + std::to_string(loaded.step);
+  if (loaded.world_size != world_size) {
+    return "world size changed from " + std::to_string(loaded.world_size) + " to " +
+           std::to_string(world_size) + after;
+  }
+  const auto label = [](const Environment& of, const std::string& key) {
+    const auto found = of.find(key);
+    return found == of.end() ? std::string("(not recorded)") : found->second;
+  };
+  Environment keys = environment;
+  keys.insert(loaded.environment.begin(), loaded.environment.end());
+  for (const auto& [key, value] : keys) {
+    const std::string before = label(loaded.environment, key);
+    const std::string now = label(environment, key);
+    if (before != now) return key + " changed from " + before + " to " + now + after;
+  }
+  return "";
+}
+
+}  // namespace hpctl

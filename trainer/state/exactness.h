@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a run that goes on from a checkpoint computes the bits that it would have computed
+// undisturbed: it does while the same machine code adds the same numbers in the same order. What
+// that depends on is written into each checkpoint as text labels (its environment), and compared
+// when one is loaded. docs/formats.md lists the labels.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/train_spec.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+
+using Environment = std::map<std::string, std::string>;
+
+// The labels that the job itself decides. Where the state lies, how often it is saved, and which
+// activations are computed twice changes no bits.
+Environment environment_of(const TrainSpec& train);
+
+// How ranks share nodes, for a library that adds in an order of its own: "8 8 4". `nodes` by rank.
+std::string ranks_by_node(const std::vector<std::string>& nodes);
+
+// Why a run in `environment` that goes on from `loaded` is not bit-exact; "" = it is. A label that
+// one side lacks is a difference: what it was is not known.
+std::string inexact_reason(const Manifest& loaded, int32_t world_size,
+                           const Environment& environment);
+
+}  // namespace hpctl
