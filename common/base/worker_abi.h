@@ -62,6 +62,14 @@ struct BadStepSlot {
   char reason[kBadStepReasonBytes];
 };
 
+// Of one communicator. A worker that is stuck is inside the first one that is not completed.
+struct CollectiveCount {
+  std::atomic<uint64_t> begun;
+  std::atomic<uint64_t> completed;  // known to be: on GPUs as of the newest look at them
+};
+// 0 the world's, 1 the shard group's, 2 the replicas'; a group that is the whole world uses 0.
+using CollectiveCounts = std::array<CollectiveCount, 3>;
+
 // One page per worker process, zero at start; written by the worker, read by its agent at any
 // time. Each field is written by one thread and is meaningful alone; readers must not assume that
 // two fields belong to the same step, except that `step` is stored last (release). Fields are only
@@ -96,6 +104,7 @@ struct ProgressPage {
   // The newest bad steps, number n at (n - 1) % kBadStepSlots; rank 0's only.
   std::atomic<uint64_t> bad_steps;  // how many there were; stored after its slot
   std::array<BadStepSlot, kBadStepSlots> bad_step;
+  CollectiveCounts collectives;
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

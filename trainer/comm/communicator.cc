@@ -27,21 +27,26 @@ class SoloCommunicator final : public Communicator {
 
   Result<CollectivePtr> begin_all_gather(void*, size_t) override {
     next_sequence();
-    return CollectivePtr(std::make_unique<Complete>());
+    return CollectivePtr(std::make_unique<Complete>(*this));
   }
 
   Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
                                              float* output) override {
     next_sequence();
     if (output != input) std::memcpy(output, input, chunk * sizeof(float));
-    return CollectivePtr(std::make_unique<Complete>());
+    return CollectivePtr(std::make_unique<Complete>(*this));
   }
 
   void abort() override {}
 
  private:
   struct Complete final : Collective {
-    Outcome wait() override { return Ok{}; }
+    explicit Complete(SoloCommunicator& by) : owner(by) {}
+    Outcome wait() override {
+      owner.note_completed();
+      return Ok{};
+    }
+    SoloCommunicator& owner;
   };
 };
 
@@ -50,6 +55,7 @@ class SoloCommunicator final : public Communicator {
 Communicator::Communicator(const CommunicatorOptions& options)
     : rank_(options.rank),
       world_size_(options.world_size),
+      count_(options.counts != nullptr ? &options.counts->at(options.group) : &own_count_),
       sequence_(options.sequence != nullptr ? options.sequence : &own_sequence_) {
   HP_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_);
 }

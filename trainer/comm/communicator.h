@@ -16,11 +16,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/worker_abi.h"
 
 namespace hpctl {
 
@@ -36,6 +38,15 @@ struct CommunicatorOptions {
   std::chrono::milliseconds collective_timeout{600'000};
   // Counts collectives begun; null = an own counter. Lives longer than the communicator.
   std::atomic<uint64_t>* sequence = nullptr;
+  // Where this communicator counts by itself, at `group`; null = nowhere. Likewise.
+  CollectiveCounts* counts = nullptr;
+  size_t group = 0;
+};
+
+// Of collectives whose waits are a device's streams' and not the calling thread's.
+struct StreamTimes {
+  double waiting = 0;    // seconds in which computation was held for a result
+  double under_way = 0;  // in which a collective could run and was not done, each by itself
 };
 
 // A collective under way. Its buffers must stay as they are until wait() returned; wait() is
@@ -70,6 +81,12 @@ class Communicator {
   virtual Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
                                                      float* output) = 0;
 
+  // Returns when what was begun and waited for is done, which on a device's streams is later than
+  // wait(). Errors are those of the collectives: a wait for the device itself would never end.
+  virtual Outcome settle() { return Ok{}; }
+  // Of what was settled since the last call; nullopt where the calling thread waits itself.
+  virtual std::optional<StreamTimes> take_stream_times() { return std::nullopt; }
+
   // Wakes whoever waits in a collective or in connect(); they return kPeerLost. Any thread.
   virtual void abort() = 0;
 
@@ -84,11 +101,17 @@ class Communicator {
 
  protected:
   // Counts one collective and returns its number, the first being 1.
-  uint64_t next_sequence() { return sequence_->fetch_add(1, std::memory_order_relaxed) + 1; }
+  uint64_t next_sequence() {
+    count_->begun.fetch_add(1, std::memory_order_relaxed);
+    return sequence_->fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+  void note_completed() { count_->completed.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   int rank_;
   int world_size_;
+  CollectiveCount own_count_{};
+  CollectiveCount* count_;
   std::atomic<uint64_t> own_sequence_{0};
   std::atomic<uint64_t>* sequence_;
 };

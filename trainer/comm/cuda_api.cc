@@ -26,6 +26,7 @@ Result<Api> open() {
   find("cudaEventDestroy", api.event_destroy);
   find("cudaEventRecord", api.event_record);
   find("cudaEventQuery", api.event_query);
+  find("cudaEventElapsedTime", api.event_elapsed);
   find("cudaMalloc", api.malloc);
   find("cudaFree", api.free);
   find("cudaMallocHost", api.host_malloc);

@@ -18,6 +18,7 @@ inline constexpr Status kNotReady = 600;  // cudaErrorNotReady
 using Stream = void*;                     // cudaStream_t; nullptr = the default stream
 using Event = void*;                      // cudaEvent_t
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr int kCopyDefault = 4;       // cudaMemcpyDefault: by the addresses
 inline constexpr int kMultiprocessors = 16;  // cudaDeviceAttr
@@ -39,6 +40,7 @@ struct Api {
   Status (*event_destroy)(Event);
   Status (*event_record)(Event, Stream);
   Status (*event_query)(Event);
+  Status (*event_elapsed)(float* ms, Event begin, Event end);
   Status (*malloc)(void**, size_t);
   Status (*free)(void*);
   Status (*host_malloc)(void**, size_t);  // page-locked: copies to and from it never block

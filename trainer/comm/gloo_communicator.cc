@@ -111,6 +111,7 @@ class GlooCommunicator::AllGather final : public Collective {
     return owner_.guarded("all-gather", sequence_, [this] {
       for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_recv();
       for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_send();
+      owner_.note_completed();
     });
   }
 
@@ -162,6 +163,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
         for (size_t i = begin; i < end; i += kCacheFloats) add(i, std::min(end, i + kCacheFloats));
       }
       for (size_t k = 0; k < incoming_.size() * others; ++k) outgoing_.wait_send();
+      owner_.note_completed();
     });
   }
 

@@ -17,6 +17,7 @@ Result<std::unique_ptr<Communicator>> group_communicator(CommunicatorOptions opt
   const int32_t first = mesh.group(options.rank, dim).front();
   options.rank = mesh.coordinate(options.rank, dim);
   options.world_size = mesh.degree(dim);
+  options.group = dim == MeshDim::kDpShard ? 1 : 2;
   options.rendezvous_dir += "/" + name + "-" + std::to_string(first);
   return make(options);
 }

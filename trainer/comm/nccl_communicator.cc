@@ -27,10 +27,17 @@ class NcclCommunicator::DeviceEvent {
   DeviceEvent(const DeviceEvent&) = delete;
   DeviceEvent& operator=(const DeviceEvent&) = delete;
 
-  cuda::Status create() { return cuda_.event_create(&event_, cuda::kEventDisableTiming); }
+  cuda::Status create(unsigned flags = cuda::kEventDisableTiming) {
+    return cuda_.event_create(&event_, flags);
+  }
   cuda::Status record(cuda::Stream stream) { return cuda_.event_record(event_, stream); }
   cuda::Status hold(cuda::Stream stream) { return cuda_.stream_wait_event(stream, event_, 0); }
   cuda::Status query() { return cuda_.event_query(event_); }
+  // Both have happened.
+  double seconds_until(const DeviceEvent& end) const {
+    float ms = 0;
+    return cuda_.event_elapsed(&ms, event_, end.event_) == cuda::kSuccess ? ms / 1e3 : 0;
+  }
 
  private:
   const cuda::Api& cuda_;
@@ -65,26 +72,43 @@ struct NcclCommunicator::Staging {
   size_t capacity = 0;
 };
 
-class NcclCommunicator::DeviceCollective final : public Collective {
- public:
-  DeviceCollective(NcclCommunicator& owner, std::string what)
-      : owner_(owner), what_(std::move(what)), done_(owner.cuda_) {}
-
-  Outcome begun() {
-    HP_TRY(owner_.cuda_outcome(what_, done_.create()));
-    return owner_.cuda_outcome(what_, done_.record(owner_.stream_));
+// When one collective was what: on the communicator's stream, and on the one that waits for it.
+struct NcclCommunicator::Moments {
+  Moments(const cuda::Api& cuda, std::string name)
+      : what(std::move(name)), begun(cuda), done(cuda), held(cuda), released(cuda) {}
+  cuda::Status create() {
+    for (DeviceEvent* event : {&begun, &done, &held, &released}) {
+      const cuda::Status status = event->create(cuda::kEventDefault);
+      if (status != cuda::kSuccess) return status;
+    }
+    return cuda::kSuccess;
   }
 
+  const std::string what;
+  DeviceEvent begun;
+  DeviceEvent done;
+  DeviceEvent held;
+  DeviceEvent released;
+};
+
+class NcclCommunicator::DeviceCollective final : public Collective {
+ public:
+  DeviceCollective(NcclCommunicator& owner, std::unique_ptr<Moments> moments)
+      : owner_(owner), moments_(std::move(moments)) {}
+
   Outcome wait() override {
-    HP_TRY(owner_.cuda_outcome(what_, done_.hold(owner_.compute_)));
+    Moments& at = *moments_;
+    HP_TRY(owner_.cuda_outcome(at.what, at.held.record(owner_.compute_)));
+    HP_TRY(owner_.cuda_outcome(at.what, at.done.hold(owner_.compute_)));
+    HP_TRY(owner_.cuda_outcome(at.what, at.released.record(owner_.compute_)));
+    owner_.waited_.push_back(std::move(moments_));
     const std::lock_guard lock(owner_.mutex_);
-    return owner_.check(what_, nullptr);
+    return owner_.check(at.what, nullptr);
   }
 
  private:
   NcclCommunicator& owner_;
-  const std::string what_;
-  DeviceEvent done_;
+  std::unique_ptr<Moments> moments_;
 };
 
 Result<std::unique_ptr<NcclCommunicator>> NcclCommunicator::create(
@@ -230,13 +254,28 @@ Outcome NcclCommunicator::connect() {
 
 Result<CollectivePtr> NcclCommunicator::begin(const char* name,
                                               const std::function<nccl::Status()>& body) {
-  std::string what = "collective " + std::to_string(next_sequence()) + " (" + name + ")";
+  const std::string what = "collective " + std::to_string(next_sequence()) + " (" + name + ")";
+  auto moments = std::make_unique<Moments>(cuda_, what);
+  HP_TRY(cuda_outcome(what, moments->create()));
   HP_TRY(cuda_outcome(what, ready_->record(compute_)));
   HP_TRY(cuda_outcome(what, ready_->hold(stream_)));
+  HP_TRY(cuda_outcome(what, moments->begun.record(stream_)));
   HP_TRY(call(what, body));
-  auto collective = std::make_unique<DeviceCollective>(*this, std::move(what));
-  HP_TRY(collective->begun());
-  return CollectivePtr(std::move(collective));
+  HP_TRY(cuda_outcome(what, moments->done.record(stream_)));
+  return CollectivePtr(std::make_unique<DeviceCollective>(*this, std::move(moments)));
+}
+
+Outcome NcclCommunicator::settle() {
+  while (!waited_.empty()) {
+    const std::unique_ptr<Moments> at = std::move(waited_.front());
+    waited_.pop_front();
+    HP_TRY(await(at->what, options_.collective_timeout, [&] { return at->done.query(); }));
+    note_completed();
+    HP_TRY(await(at->what, options_.collective_timeout, [&] { return at->released.query(); }));
+    times_.waiting += at->held.seconds_until(at->released);
+    times_.under_way += at->begun.seconds_until(at->done);
+  }
+  return Ok{};
 }
 
 Result<CollectivePtr> NcclCommunicator::begin_all_gather(void* buffer, size_t chunk_bytes) {
@@ -273,6 +312,7 @@ Outcome NcclCommunicator::all_gather(void* buffer, size_t chunk_bytes) {
   HP_TRY(cuda_outcome(what, done.record(stream_)));
   HP_TRY(await(what, options_.collective_timeout, [&] { return done.query(); }));
   std::memcpy(buffer, host, total);
+  note_completed();
   return Ok{};
 }
 

@@ -5,7 +5,9 @@
 // a stream of the communicator's own: it begins when what the compute stream was given so far is
 // done, and wait() lets the compute stream, not the host, wait for its end. So the host runs ahead
 // and gathers overlap computation. all_gather() and what is built on it (all_reduce, barrier,
-// texts) take host memory and are where the host waits: a peer's loss shows there, at the latest.
+// texts) take host memory and are where the host waits, besides settle(), which waits for all that
+// was waited for: a peer's loss shows there, at the latest. Events on both streams tell how long
+// what was settled took, and how long computation was held for it.
 //
 // The communicator is non-blocking, as NCCL demands of one that may be aborted: calls return at
 // once, and progress is polled by ncclCommGetAsyncError, which is NCCL's documented way; it has no
@@ -16,9 +18,12 @@
 // NCCL_ALGO, but not the rank order of the Gloo communicator.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/cuda_api.h"
@@ -40,11 +45,16 @@ class NcclCommunicator final : public Communicator {
   Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
                                              float* output) override;
   Outcome all_gather(void* buffer, size_t chunk_bytes) override;
+  Outcome settle() override;
+  std::optional<StreamTimes> take_stream_times() override {
+    return std::exchange(times_, StreamTimes{});
+  }
   void abort() override;
 
  private:
   class DeviceEvent;
   class DeviceCollective;
+  struct Moments;
   struct Staging;
 
   NcclCommunicator(const CommunicatorOptions& options, const cuda::Api& cuda, const nccl::Api& nccl,
@@ -68,8 +78,10 @@ class NcclCommunicator final : public Communicator {
   const nccl::Api& nccl_;
   const cuda::Stream compute_;
   cuda::Stream stream_ = nullptr;
-  std::unique_ptr<DeviceEvent> ready_;  // what the compute stream was given so far
-  std::unique_ptr<Staging> staging_;    // of all_gather()
+  std::unique_ptr<DeviceEvent> ready_;           // what the compute stream was given so far
+  std::unique_ptr<Staging> staging_;             // of all_gather()
+  std::deque<std::unique_ptr<Moments>> waited_;  // and not settled
+  StreamTimes times_;                            // settled, and not taken
 
   std::mutex mutex_;  // guards the rest, and every call into NCCL
   nccl::Comm* comm_ = nullptr;

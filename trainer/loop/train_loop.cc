@@ -133,6 +133,7 @@ Outcome TrainLoop::meet_peers() {
   options.rendezvous_dir = workload_.rendezvous_dir;
   options.bind_address = workload_.bind_address;
   options.sequence = progress_.collective_counter();
+  options.counts = progress_.collective_counts();
   HP_TRY_ASSIGN(sharding_, sharding_of(workload_.train, workload_.world_size));
   HP_TRY_ASSIGN(
       MeshCommunicators comms,
@@ -374,8 +375,6 @@ void TrainLoop::report(const StepSums& sums, double lr) {
 
 StepMetrics TrainLoop::measure(const StepSums& sums, double lr) const {
   const double wait = engine_->wait_seconds();
-  // Elsewhere streams wait for collectives, not this thread.
-  const double under_way = device_.is_host() ? engine_->communication_seconds() : 0;
   return {.step = state_->step(),
           .generation = workload_.generation,
           .loss = sums.loss,
@@ -385,7 +384,7 @@ StepMetrics TrainLoop::measure(const StepSums& sums, double lr) const {
           .step_s = seconds_since(times_.began()),
           .compute_s = std::max(0.0, times_.seconds(StepPart::kCompute) - wait),
           .comm_s = wait,
-          .comm_under_way_s = under_way,
+          .comm_under_way_s = engine_->communication_seconds(),
           .data_s = times_.seconds(StepPart::kData),
           .save_s = times_.seconds(StepPart::kSave),
           .peak_memory_bytes = device_.peak_memory_bytes(),

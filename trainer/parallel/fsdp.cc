@@ -78,6 +78,7 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
                            MeshCommunicators& comms, const TrainSpec& train,
                            const Sharding& sharding, at::ScalarType compute, Device& device)
     : model_(model),
+      comms_(comms),
       device_(device),
       sharding_(sharding),
       first_replica_(comms.replicate().rank() == 0),
@@ -120,6 +121,7 @@ void FullySharded::begin_step(WeightShards shards, int micro_batches) {
   micro_batches_left_ = micro_batches;
   reducer_.begin_step(micro_batches);
   wait_seconds_ = 0;
+  streams_.reset();
   under_way_.reset();
 }
 
@@ -191,11 +193,27 @@ Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at
     outputs_[kEmbed] = at::Tensor();
   }
   HP_TRY(reduce(kEmbed));
-  const WaitTimer timer(wait_seconds_);
-  HP_TRY(reducer_.finish_micro_batch());
+  {
+    const WaitTimer timer(wait_seconds_);
+    HP_TRY(reducer_.finish_micro_batch());
+  }
   --micro_batches_left_;
-  // A GPU's work of this micro-batch is all ordered: only here does the host wait for it.
+  // A GPU's work of this micro-batch is all ordered: only here does the host wait for it, first for
+  // the collectives, which may never end.
+  HP_TRY(settle());
   return loss_sum.item<double>();
+}
+
+Outcome FullySharded::settle() {
+  for (Communicator* comm : {&comms_.shard(), &comms_.replicate()}) {
+    HP_TRY(comm->settle());
+    const std::optional<StreamTimes> times = comm->take_stream_times();
+    if (!times) continue;
+    if (!streams_) streams_.emplace();
+    streams_->waiting += times->waiting;
+    streams_->under_way += times->under_way;
+  }
+  return Ok{};
 }
 
 // Leaves the head's input behind, and gathered what the head needs.

@@ -27,6 +27,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trainer/arch/model.h"
@@ -77,10 +78,14 @@ class FullySharded {
   // Blocks whose gathered parameters were in memory at the same time, at most, so far.
   size_t peak_gathered_blocks() const { return peak_gathered_; }
 
-  // Seconds this rank has waited for collectives since begin_step.
-  double wait_seconds() const { return wait_seconds_; }
-  // Seconds since begin_step in which at least one collective was under way; 0 with one rank.
-  double communication_seconds() const { return under_way_.seconds(); }
+  // Seconds this rank has waited for collectives since begin_step: this thread, or, where streams
+  // wait, computation on the device.
+  double wait_seconds() const { return streams_ ? streams_->waiting : wait_seconds_; }
+  // Seconds since begin_step in which at least one collective was under way; 0 with one rank. Where
+  // streams wait, those of several groups count each.
+  double communication_seconds() const {
+    return streams_ ? streams_->under_way : under_way_.seconds();
+  }
 
   // Records what happens from now on, null = nothing; not owned.
   void set_trace(ScheduleTrace* trace) { trace_ = trace; }
@@ -97,8 +102,10 @@ class FullySharded {
   at::Tensor backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale);
   Outcome backward_layers(at::Tensor& gradient);
   Outcome reduce(size_t block);
+  Outcome settle();
 
   const Model& model_;
+  MeshCommunicators& comms_;
   Device& device_;
   Sharding sharding_;
   bool first_replica_;
@@ -123,6 +130,7 @@ class FullySharded {
   size_t gathered_ = 0;
   size_t peak_gathered_ = 0;
   double wait_seconds_ = 0;
+  std::optional<StreamTimes> streams_;  // since begin_step; where streams wait
   ScheduleTrace* trace_ = nullptr;
 };
 

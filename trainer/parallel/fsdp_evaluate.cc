@@ -48,6 +48,7 @@ Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor
   parameters.clear();
   if (!sharding_.keep_parameters) release(head_);
   if (!sharding_.keep_parameters && tied_) release(0);
+  HP_TRY(settle());
   return loss_sum.item<double>();
 }
 

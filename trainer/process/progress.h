@@ -45,6 +45,7 @@ class Progress {
 
   // Communicator counts its collectives here.
   std::atomic<uint64_t>* collective_counter() { return &page_->collective; }
+  CollectiveCounts* collective_counts() { return &page_->collectives; }
   const ProgressPage& page() const { return *page_; }
 
  private:

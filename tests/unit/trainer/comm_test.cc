@@ -105,6 +105,24 @@ TEST(Communicator, CountsCollectives) {
   EXPECT_EQ(sequence.load(), 2U);
 }
 
+TEST(Communicator, CountsWhatIsBegunAndWhatIsCompleted) {
+  test::on_every_rank(2, [](CommunicatorOptions options) {
+    CollectiveCounts counts{};
+    options.counts = &counts;
+    test::take_part(*make_communicator(options), [&](Communicator& comm) {
+      const uint64_t before = counts[0].begun;
+      EXPECT_EQ(counts[0].completed, before);
+      std::vector<char> bytes(2);
+      auto gather = comm.begin_all_gather(bytes.data(), 1);
+      ASSERT_TRUE(gather.ok());
+      EXPECT_EQ(counts[0].begun, before + 1);
+      EXPECT_EQ(counts[0].completed, before);
+      ASSERT_TRUE((*gather)->wait().ok());
+      EXPECT_EQ(counts[0].completed, before + 1);
+    });
+  });
+}
+
 TEST(Communicator, MissingPeerIsNamedAtTheDeadline) {
   const TemporaryDirectory dir;
   CommunicatorOptions options = options_for(dir, 0, 2);

@@ -18,6 +18,12 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
 
+extern "C" {  // the stubs'
+int stub_nccl_running();
+int stub_cuda_blocked();
+void stub_cuda_advance(int ms);
+}
+
 namespace hpctl {
 namespace {
 
@@ -109,6 +115,59 @@ class Setting {
  private:
   const char* name_;
 };
+
+// The one rank's computation is held for 7 ms until the other begins; the other's is not held.
+TEST(Nccl, StreamsTellHowLongTheyWaitedAndWhatIsCompleted) {
+  std::promise<void> connected;
+  std::promise<void> seven_ms_later;
+  with_world(2, [&](Communicator& comm) {
+    std::vector<char> bytes(2);
+    if (comm.rank() == 0) connected.get_future().wait();
+    if (comm.rank() == 1) {
+      connected.set_value();
+      seven_ms_later.get_future().wait();
+    }
+    auto gather = comm.begin_all_gather(bytes.data(), 1);
+    ASSERT_TRUE(gather.ok() && (*gather)->wait().ok());
+    if (comm.rank() == 0) {
+      while (stub_nccl_running() != 1 || stub_cuda_blocked() != 1) std::this_thread::yield();
+      stub_cuda_advance(7);
+      seven_ms_later.set_value();
+    }
+    ASSERT_TRUE(comm.settle().ok());
+    const std::optional<StreamTimes> times = comm.take_stream_times();
+    ASSERT_TRUE(times.has_value());
+    EXPECT_DOUBLE_EQ(times->waiting, comm.rank() == 0 ? 0.007 : 0);
+    EXPECT_DOUBLE_EQ(times->under_way, comm.rank() == 0 ? 0.007 : 0);
+    EXPECT_EQ(comm.take_stream_times()->waiting, 0) << "taken";
+  });
+}
+
+TEST(Nccl, CountsWhatIsKnownToBeCompleted) {
+  std::promise<void> looked;
+  test::on_every_rank(2, [&](CommunicatorOptions options) {
+    CollectiveCounts counts{};
+    options.counts = &counts;
+    options.group = 1;
+    const ComputeStream compute;
+    test::take_part(*make(options, compute.get()), [&](Communicator& comm) {
+      const uint64_t before = counts[1].begun;
+      EXPECT_EQ(counts[1].completed, before);
+      std::vector<char> bytes(2);
+      if (comm.rank() == 1) looked.get_future().wait();
+      auto gather = comm.begin_all_gather(bytes.data(), 1);
+      ASSERT_TRUE(gather.ok() && (*gather)->wait().ok());
+      if (comm.rank() == 0) {
+        EXPECT_EQ(counts[1].begun, before + 1);
+        EXPECT_EQ(counts[1].completed, before);
+        looked.set_value();
+      }
+      ASSERT_TRUE(comm.settle().ok());
+      EXPECT_EQ(counts[1].completed, before + 1);
+      EXPECT_EQ(counts[0].begun, 0U);
+    });
+  });
+}
 
 TEST(Nccl, CallsInProgressAreAwaited) {
   const Setting slow("STUB_NCCL_SLOW", "5");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA runtime without a GPU: a stream is a thread that does its tasks in order, device memory is
 // memory. What the real one leaves undefined (a stream destroyed with work in it) waits here.
+// Events tell the time of a clock that only stub_cuda_advance() moves.
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -53,20 +55,28 @@ class Stream {
   std::thread thread_;
 };
 
+std::atomic<int> clock_ms{0};
+std::atomic<int> blocked{0};
+
 // One recording of an event.
 struct Mark {
   std::mutex mutex;
   std::condition_variable changed;
   bool reached = false;
+  int at_ms = 0;
 
   void reach() {
     const std::lock_guard lock(mutex);
+    at_ms = clock_ms;
     reached = true;
     changed.notify_all();
   }
   void wait() {
     std::unique_lock lock(mutex);
+    if (reached) return;
+    ++blocked;
     changed.wait(lock, [this] { return reached; });
+    --blocked;
   }
 };
 
@@ -123,6 +133,19 @@ int cudaEventQuery(void* event) {
   const std::lock_guard lock(mark->mutex);
   return mark->reached ? 0 : 600;  // cudaErrorNotReady
 }
+
+int cudaEventElapsedTime(float* ms, void* begin, void* end) {
+  for (void* event : {begin, end}) {
+    const int status = cudaEventQuery(event);
+    if (status != 0) return status;
+  }
+  *ms = static_cast<float>(static_cast<Event*>(end)->newest->at_ms -
+                           static_cast<Event*>(begin)->newest->at_ms);
+  return 0;
+}
+void stub_cuda_advance(int ms) { clock_ms += ms; }
+// Streams that wait for an event.
+int stub_cuda_blocked() { return blocked; }
 
 int cudaMalloc(void** memory, size_t bytes) {
   *memory = std::malloc(bytes);

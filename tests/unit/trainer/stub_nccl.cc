@@ -120,6 +120,7 @@ void run_hub(int listener, int ranks) {
 std::mutex listeners_mutex;
 std::map<std::string, int> listeners;  // by name, of ids without a communicator
 std::atomic<int> live{0};
+std::atomic<int> running{0};
 
 }  // namespace
 
@@ -167,8 +168,10 @@ struct Task {
     const auto ranks = static_cast<size_t>(comm->ranks);
     const size_t out = header.bytes * (header.is_sum != 0 ? ranks : 1);
     const size_t in = header.bytes * (header.is_sum != 0 ? 1 : ranks);
+    ++running;
     const bool good = send_all(comm->fd, &header, sizeof(header)) &&
                       send_all(comm->fd, send, out) && receive_all(comm->fd, receive, in);
+    --running;
     if (!good) comm->state = kRemoteError;
   }
 };
@@ -207,6 +210,8 @@ struct ncclConfig {
 };
 
 int stub_nccl_live() { return live; }
+// Collectives that have begun and wait for a rank.
+int stub_nccl_running() { return running; }
 
 int ncclGetVersion(int* version) {
   *version = 22105;

@@ -52,6 +52,8 @@ class OnHostMemory final : public Communicator {
   Outcome all_gather(void* buffer, size_t chunk_bytes) override {
     return nccl_->all_gather(buffer, chunk_bytes);
   }
+  Outcome settle() override { return nccl_->settle(); }
+  std::optional<StreamTimes> take_stream_times() override { return nccl_->take_stream_times(); }
   void abort() override { nccl_->abort(); }
 
  private:
