@@ -29,15 +29,23 @@ struct StartPlan {
   static constexpr int64_t kSuccessorAfterMs = 3'000;  // the batch script may be quicker
   static constexpr int64_t kSuccessorStaggerMs = 500;  // per node, in the order of the job's nodes
   static constexpr int64_t kSuccessorEveryMs = 8'000;
-  static constexpr int64_t kMostStaggered = 60;  // the rest starts with the last of these
+  // After these many the rest follows closer together, because the job has waited for half a
+  // minute; in rounds, so that the last has its turn before the orphan timeout of any job.
+  static constexpr int64_t kMostStaggered = 60;
+  static constexpr int64_t kLateStaggerMs = 50;
+  static constexpr int64_t kLateTurns = 400;
 
   int64_t after_ms = 1'000;  // without any
   int64_t every_ms = 3'000;
 
   static StartPlan never() { return {kNeverMs, kNeverMs}; }
+  // The place in the order of the job's nodes: of n nodes at most n / kLateTurns, rounded up, start
+  // one at the same moment, the last after 53 s.
   static StartPlan successor(int64_t order) {
+    const int64_t late = order < kMostStaggered ? 0 : (order - kMostStaggered) % kLateTurns;
     const int64_t turn = order < kMostStaggered ? order : kMostStaggered;
-    return {kSuccessorAfterMs + turn * kSuccessorStaggerMs, kSuccessorEveryMs};
+    return {kSuccessorAfterMs + turn * kSuccessorStaggerMs + late * kLateStaggerMs,
+            kSuccessorEveryMs};
   }
 };
 

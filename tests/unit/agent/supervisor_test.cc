@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <sstream>
 
 #include "agent/core/reconnect.h"
@@ -192,6 +193,18 @@ TEST(OrphanWatch, SuccessorsAreStartedInTheOrderOfTheNodes) {
   EXPECT_TRUE(third.start_controller_now(turn + 2 * StartPlan::kSuccessorStaggerMs));
   // The last of a large job has its turn before the orphan timeout.
   EXPECT_LT(StartPlan::successor(100'000).after_ms, kTimeoutMs);
+}
+
+TEST(StartPlan, NoTwoNodesOfALargeJobStartASuccessorAtTheSameMoment) {
+  std::set<int64_t> moments;
+  for (int64_t place = 0; place < 460; ++place) {
+    const int64_t after_ms = StartPlan::successor(place).after_ms;
+    EXPECT_TRUE(moments.insert(after_ms).second) << "place " << place;
+    EXPECT_EQ(after_ms, *moments.rbegin()) << "in their order, place " << place;
+  }
+  for (int64_t place = 460; place < 100'000; place += 97) {
+    EXPECT_LT(StartPlan::successor(place).after_ms, 53'000);
+  }
 }
 
 TEST(OrphanWatch, WithoutAnyPlanOnlyTheTimeoutCounts) {
