@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sockets and the loop of a step's controller. srun made the listener and holds the other end
-// of the lifeline; when that closes, srun has gone and so does this process. Connections that do
-// not prove that they know the step's token, and say a proper Hello, in time are closed.
+// of the lifeline; when that closes, srun has gone and so does this process. A connection is a
+// stranger until it has proved that it knows the step's token and said a proper Hello. Strangers
+// are bounded: each in time, all in number, and where there are too many or the process is out of
+// descriptors, the one that has been silent for longest goes. So who speaks at once is heard.
 #pragma once
 
 #include <map>
@@ -16,9 +18,15 @@
 
 namespace hpctl::step {
 
+struct StrangerLimits {
+  int64_t hello_ms = 2'000;
+  size_t at_once = 256;
+};
+
 class StepServer final : public Outlet {
  public:
-  StepServer(UniqueFd listener, UniqueFd lifeline, std::string token, StepSettings settings);
+  StepServer(UniqueFd listener, UniqueFd lifeline, std::string token, StepSettings settings,
+             StrangerLimits limits = {});
   // Until every task has gone, or srun has.
   void run();
 
@@ -34,6 +42,8 @@ class StepServer final : public Outlet {
   };
 
   int64_t wait_ms() const;
+  bool may_accept() const { return clock_.monotonic_ms() >= accept_from_ms_; }
+  bool drop_oldest_stranger();
   void poll_once();
   void accept_all();
   void read(Peer& peer);
@@ -45,10 +55,13 @@ class StepServer final : public Outlet {
   UniqueFd listener_;
   UniqueFd lifeline_;
   const std::string token_;
+  const StrangerLimits limits_;
   StepController controller_;
   std::map<int, std::unique_ptr<Peer>> peers_;  // by descriptor
   std::map<int32_t, int> descriptors_;          // by task
   std::set<std::string> begun_;                 // what proven connections began with
+  size_t strangers_ = 0;                        // of peers_
+  int64_t accept_from_ms_ = 0;
   bool srun_gone_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <thread>
@@ -17,19 +18,22 @@ constexpr int kPatienceMs = 10'000;
 
 class StepServerTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { make_server({}); }
+  void make_server(const StrangerLimits& limits) {
+    server_.reset();
+    address_ = {};
     UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     address_.sin_family = AF_INET;
     address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof(address_);
     ASSERT_EQ(::bind(listener.get(), generic(), size), 0);
-    ASSERT_EQ(::listen(listener.get(), 16), 0);
+    ASSERT_EQ(::listen(listener.get(), SOMAXCONN), 0);
     ASSERT_EQ(::getsockname(listener.get(), generic(), &size), 0);
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     srun_.reset(ends[1]);
     server_ = std::make_unique<StepServer>(std::move(listener), UniqueFd(ends[0]), "right",
-                                           StepSettings{"7.0", 20});
+                                           StepSettings{"7.0", 20}, limits);
   }
   void TearDown() override {
     srun_.reset();
@@ -40,7 +44,9 @@ class StepServerTest : public ::testing::Test {
   }
 
   FrameStream connect(const std::string& token = "right") {
-    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return connect(UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), token);
+  }
+  FrameStream connect(UniqueFd fd, const std::string& token = "right") {
     EXPECT_EQ(::connect(fd.get(), generic(), sizeof(address_)), 0);
     EXPECT_EQ(::fcntl(fd.get(), F_SETFL, O_NONBLOCK), 0);
     FrameStream stream(std::move(fd));
@@ -154,6 +160,45 @@ TEST_F(StepServerTest, AnAnswerThatIsTooLateDoesNotBeginTheStep) {
   serve();
   EXPECT_EQ(next(first), kWelcome);
   EXPECT_EQ(next(first), kRelease);
+}
+
+// They would be waited for as long as the test may take.
+constexpr StrangerLimits kPatient{3'600'000, 16};
+
+TEST_F(StepServerTest, OfTooManySilentConnectionsTheOldestGoes) {
+  make_server(kPatient);
+  serve();
+  FrameStream oldest = connect();
+  std::vector<FrameStream> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect());
+  EXPECT_EQ(next(oldest), -1);
+  FrameStream task = connect();
+  ASSERT_TRUE(task.send(hello(0)).ok());
+  EXPECT_EQ(next(task), kWelcome);
+}
+
+// Without a descriptor for it nobody can be accepted: a silent one gives up its own.
+TEST_F(StepServerTest, WithoutDescriptorsATaskIsHeardAllTheSame) {
+  make_server(kPatient);
+  serve();
+  FrameStream silent = connect();
+  FrameStream first = connect();
+  ASSERT_TRUE(first.send(hello(0)).ok());
+  EXPECT_EQ(next(first), kWelcome);  // so both have been accepted
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::vector<UniqueFd> all;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{256, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (UniqueFd fd(::dup(socket.get())); fd.valid(); fd.reset(::dup(socket.get()))) {
+    all.push_back(std::move(fd));
+  }
+  FrameStream second = connect(std::move(socket));
+  EXPECT_TRUE(second.send(hello(1)).ok());
+  EXPECT_EQ(next(second), kWelcome);
+  EXPECT_EQ(next(silent), -1);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(StepServerTest, EndsWithSrun) {
