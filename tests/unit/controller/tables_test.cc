@@ -60,6 +60,8 @@ TEST(Liveness, SilenceOfAllNodesOfAJobIsAskedAboutFirst) {
 core::Job running_job(uint64_t generation, uint64_t start_step) {
   core::Job job;
   job.id = JobId{1};
+  job.spec.nodes = 2;
+  job.spec.workers_per_node = 2;
   job.spec.train = TrainSpec{};
   job.state = core::JobState::kStarting;
   job.generation = Generation{generation};
