@@ -10,7 +10,7 @@
 namespace hpctl::holder {
 namespace {
 
-constexpr int64_t kSweepTimeoutMs = 10'000;
+constexpr int64_t kLastSweepTimeoutMs = 10'000;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ int run_guardian(const std::string& boot_id) {
   char byte = 0;
   while (::read(kGuardianPipeFd, &byte, 1) < 0 && errno == EINTR) {
   }
-  if (kill_marked(boot_id + ".", kSweepTimeoutMs)) return 0;
+  if (kill_marked(boot_id + ".", kLastSweepTimeoutMs)) return 0;
   log_error("processes of a dead holder's workers could not be ended (stuck in the kernel?)");
   return 1;
 }

@@ -37,11 +37,17 @@ if(HPCTL_SANITIZE MATCHES thread)
   target_compile_options(hp_options INTERFACE -Wno-tsan)
 endif()
 
+# Half of a compilation is reading headers. With HPCTL_UNITY the compiler reads a library's sources
+# eight at a time: several times as quick from nothing, slower after a change to one file. The
+# release preset compiles each alone, so that an include that is missing is found.
+option(HPCTL_UNITY "Compile a library's sources in batches" OFF)
+
 # hp_library(NAME SOURCES a.cc ... LIBS public dependencies ...)
 function(hp_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hp_options PUBLIC ${ARG_LIBS})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${HPCTL_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
 # hp_program(NAME SOURCES main.cc ... LIBS ...): lands in build/PRESET/bin
