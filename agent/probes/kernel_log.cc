@@ -15,7 +15,7 @@
 namespace hpctl::agent {
 namespace {
 
-constexpr size_t kMaxBytes = 8U << 20;
+constexpr size_t kMaxLogBytes = 8U << 20;
 
 // A device gives one record per read() and EAGAIN at the end; a file of a test's all at once.
 Result<std::string> read_records(const std::string& path) {
@@ -23,7 +23,7 @@ Result<std::string> read_records(const std::string& path) {
   if (!fd.valid()) return errno_error("cannot open " + path);
   std::string text;
   std::array<char, 16384> buffer;
-  while (text.size() < kMaxBytes) {
+  while (text.size() < kMaxLogBytes) {
     const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
     if (n == 0 || (n < 0 && errno == EAGAIN)) break;
     if (n < 0 && (errno == EPIPE || errno == EINTR)) continue;  // records were overwritten

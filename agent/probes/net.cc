@@ -12,7 +12,7 @@
 namespace hpctl::agent {
 namespace {
 
-constexpr int kTransferDeadlineMs = 10'000;
+constexpr int kNetworkDeadlineMs = 10'000;
 
 Finding judge_addresses() {
   const auto addresses = own_addresses();
@@ -52,7 +52,7 @@ std::vector<Finding> probe_net(const ProbeContext&) {
                       Verdict::kPass,
                       "libfabric " + fabric_version() + " chooses " + domain.provider,
                       {{"domain", domain.name}, {"fabric", domain.fabric}}});
-  const auto report = try_transfer(domain, kTransferDeadlineMs);
+  const auto report = try_transfer(domain, kNetworkDeadlineMs);
   if (!report.ok()) {
     findings.push_back({"net.transfer",
                         Verdict::kFail,
