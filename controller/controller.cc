@@ -286,9 +286,10 @@ void Controller::append_event_files(const Committed& batch) {
 
 void Controller::show(const core::State& state, JobId id) {
   const JobProgress progress = progress_.of(id);
-  const JobView view = make_job_view(state, id, progress, mode_.node());
+  JobView view = make_job_view(state, id, progress, mode_.node());
   Shown& shown = shown_[id];
   shown.at_ms = loop_->now_ms();
+  note_totals(view, state, progress, shown.at_ms, clock_.wall_ms());
   shown.stale = false;
   shown.state = state.jobs.at(id).state;
   shown.generation = state.jobs.at(id).generation;

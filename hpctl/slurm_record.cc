@@ -39,13 +39,35 @@ std::string why_ended(const SlurmJob& job) {
   return text;
 }
 
+// Nothing of the job is alive: what a controller saw of nodes and workers is over.
+void forget_processes(JobView& view) {
+  view.nodes.clear();
+  view.workers.clear();
+  view.tokens_per_second = 0;
+  view.mfu = 0;
+  view.controller_pid = 0;
+  view.controller_node.clear();
+}
+
+// While the controller is silent, somebody else is about to look what lives.
+void doubt(JobView& view) {
+  if (view.state != "RUNNING") return;
+  view.state = "RECOVERING";
+  view.reason = "the controller on " + view.controller_node +
+                " does not answer; the agents of the job start another, which finds out what runs";
+  view.tokens_per_second = 0;
+  view.mfu = 0;
+}
+
 }  // namespace
 
 JobView with_slurm_state(JobView view, const SlurmJob& job) {
   if (job.state == "PENDING") {
     view.state = "PENDING";
     view.reason = why_pending(job);
+    forget_processes(view);
   } else if (job.has_ended()) {
+    forget_processes(view);
     view.state = state_at_end(job);
     if (view.state != "FINISHED") view.reason = why_ended(job);
     view.ended_wall_ms = job.end_time_s * 1000;
@@ -65,7 +87,7 @@ Result<SlurmJob> SlurmRecord::ask_slurm(JobId job) {
   return answer;
 }
 
-Result<JobView> SlurmRecord::get_job(JobId job) {
+Result<JobView> SlurmRecord::last_known(JobId job) {
   auto recorded = read_status(paths_, job);
   if (recorded.ok() && has_ended(recorded->state)) return recorded;
   const auto slurm = ask_slurm(job);
@@ -91,6 +113,12 @@ Result<JobView> SlurmRecord::get_job(JobId job) {
   return view;
 }
 
+Result<JobView> SlurmRecord::get_job(JobId job) {
+  HP_TRY_ASSIGN(JobView view, last_known(job));
+  doubt(view);
+  return view;
+}
+
 std::string SlurmRecord::notice(const JobView& job) const {
   if (!silent_.empty()) return "Slurm cannot be asked, this is the last record: " + silent_;
   if (has_ended(job.state) || job.state == "PENDING" || job.state == "STARTING") return "";
@@ -101,7 +129,7 @@ std::string SlurmRecord::notice(const JobView& job) const {
 Result<std::vector<JobLine>> SlurmRecord::list_jobs() {
   std::vector<JobLine> jobs;
   for (const JobId id : slurm_jobs(paths_)) {
-    const auto view = get_job(id);
+    const auto view = last_known(id);  // its controller was not asked
     if (view.ok()) {
       jobs.push_back({id, view->name, view->state});
       continue;
@@ -120,7 +148,11 @@ Result<std::vector<EventView>> SlurmRecord::events(JobId job, uint64_t after_seq
 Result<Explanation> SlurmRecord::why(JobId job) {
   HP_TRY_ASSIGN(Explanation why, RecordedJobs(paths_).why(job));
   const auto view = get_job(job);
-  if (view.ok() && why.chain.empty()) why.summary = view->state + ": " + view->reason;
+  const auto recorded = read_status(paths_, job);
+  if (!view.ok() || (recorded.ok() && recorded->state == view->state)) return why;
+  // The last word of the history is not the present.
+  why.summary = view->state + ": " + view->reason +
+                (why.chain.empty() ? "" : "; before that: " + why.summary);
   return why;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Slurm job while its controller does not answer: it waits in the queue, starts, has been put
 // back into the queue, or is over. What the last controller recorded, corrected by what Slurm says
-// now: a job whose record says RUNNING and that Slurm has ended did not end by its controller.
+// now: a job whose record says RUNNING and that Slurm has ended did not end by its controller, and
+// one whose controller is silent may be without its nodes.
 #pragma once
 
 #include <memory>
@@ -27,6 +28,7 @@ class SlurmRecord final : public JobSource {
 
  private:
   Result<SlurmJob> ask_slurm(JobId job);
+  Result<JobView> last_known(JobId job);
 
   HomePaths paths_;
   SlurmClient slurm_;

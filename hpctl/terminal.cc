@@ -79,7 +79,9 @@ Colour colour_of_state(std::string_view state) {
     return Colour::kGreen;
   }
   if (state == "FAILED" || state == "down") return Colour::kRed;
-  if (state == "RECOVERING" || state == "STARTING" || state == "launching") return Colour::kYellow;
+  if (state == "RECOVERING" || state == "STARTING" || state == "STOPPING" || state == "launching") {
+    return Colour::kYellow;
+  }
   return Colour::kNone;
 }
 

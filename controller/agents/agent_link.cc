@@ -154,7 +154,7 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
 void AgentLink::closed(AgentSession& session) {
   const AgentSession::Identity& who = session.identity();
   if (who.boot_id.empty()) return;  // it has not registered
-  if (const auto news = progress_.news(who.node.job)) loop_.post(*news);
+  tell_progress(who.node.job);
   loop_.post([this, shared = session.shared_from_this()](
                  const core::State& state) -> std::optional<core::EventBody> {
     const AgentSession::Identity& who = shared->identity();
@@ -183,11 +183,17 @@ void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& hear
   if (transition) loop_.post(*transition);
 }
 
+// What the core should know before it judges.
+void AgentLink::tell_progress(JobId job) {
+  if (const auto news = progress_.news(job)) loop_.post(*news);
+}
+
 void AgentLink::report(AgentSession& session, const v1::AgentMessage& message) {
   if (message.has_action_done() || message.has_action_failed()) {
     HP_FAILPOINT("controller.acknowledgement.received");
   }
   HP_FAILPOINT("controller.report.received");
+  if (message.has_worker_exited()) tell_progress(session.identity().node.job);
   const auto shared = session.shared_from_this();
   loop_.post([message](const core::State& state) { return make_event(message, state); },
              [shared, job = message.job(), seq = message.report_seq()](const core::StepResult*,

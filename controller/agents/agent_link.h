@@ -50,6 +50,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
               uint64_t holder_pid);
   void heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat);
   void report(AgentSession& session, const v1::AgentMessage& message);
+  void tell_progress(JobId job);
   std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
 
   const HomePaths paths_;

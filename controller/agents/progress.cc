@@ -28,6 +28,7 @@ std::string phase_name(uint32_t phase) {
 
 void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const bool is_new = !jobs_.contains(job.id) || jobs_[job.id].shown.generation == 0;
   if (jobs_[job.id].shown.generation != job.generation.value) {
     const double loss = jobs_[job.id].shown.loss;
     const double tokens_per_second = jobs_[job.id].shown.tokens_per_second;
@@ -38,6 +39,7 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
     entry.shown.loss = loss;
     entry.shown.tokens_per_second = tokens_per_second;
     entry.moved_ms = now_ms;
+    if (is_new && job.stage != core::PlanStage::kNone) entry.former_step = job.regain_step;
     // After a restart of the controller the core may know already that it runs.
     entry.progressed = job.spec.train.has_value() && job.state == core::JobState::kRunning;
   }
@@ -48,6 +50,7 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   entry.running = running;
   entry.told_step = std::max(entry.told_step, job.furthest_step);
   entry.world_size = job.world_size();
+  entry.regain_step = job.recovering_since_ms == 0 ? 0 : job.regain_step;
   entry.configured_hang_ms = job.spec.recovery.hang_timeout_ms;
   if (core::has_ended(job.state)) entry.shown.step = job.furthest_step;
 }
@@ -77,7 +80,7 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
     if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
     if (report.step > entry.shown.step) {
       entry.shown.step = report.step;
-      entry.moved_ms = now_ms;
+      entry.shown.stepped_ms = entry.moved_ms = now_ms;
       if (report.step_ns > 0) {
         entry.step_ns.push_back(report.step_ns);
         if (entry.step_ns.size() > kMedianSteps) entry.step_ns.pop_front();
@@ -86,8 +89,10 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
       }
     }
     if (report.step == entry.shown.step) entry.shown.loss = report.loss;
-    if (entry.progressed) continue;
+    const bool regains = entry.regain_step != 0 && report.step >= entry.regain_step;
+    if (entry.progressed && !regains) continue;
     entry.progressed = true;
+    if (regains) entry.regain_step = 0;
     entry.told_step = std::max(entry.told_step, report.step);
     transition = core::GenerationProgressed{job, Generation{report.generation}, report.step};
   }
@@ -117,7 +122,7 @@ std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
   }
   it->second.told_step = it->second.shown.step;
   return core::GenerationProgressed{job, Generation{it->second.shown.generation},
-                                    it->second.shown.step};
+                                    it->second.shown.step, it->second.shown.stepped_ms};
 }
 
 int64_t ProgressTable::hang_limit_ms(const Entry& entry) {
@@ -175,7 +180,10 @@ void ProgressTable::rearm(int64_t now_ms) {
 JobProgress ProgressTable::of(JobId job) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = jobs_.find(job);
-  return it == jobs_.end() ? JobProgress{} : it->second.shown;
+  if (it == jobs_.end()) return {};
+  JobProgress shown = it->second.shown;
+  if (shown.ranks.empty()) shown.step = std::max(shown.step, it->second.former_step);
+  return shown;
 }
 
 }  // namespace hpctl

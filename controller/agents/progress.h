@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far each rank is, from heartbeats: a soft table, never stored. Two transitions of it are
-// events: the first completed step of a generation, and a hang: for too long no rank completed a
+// How far each rank is, from heartbeats: a soft table, never stored. Three transitions of it are
+// events: the first completed step of a generation, the one that makes a loss good
+// (core/lost_time.h), and a hang: for too long no rank completed a
 // step, and not all ranks went on to another collective, as they do in evaluations and in steps
 // that are left out (fp16's overflows). Who is to blame for it, the core judges
 // (controller/core/hang.h). Clocks of hosts are never compared.
@@ -49,8 +50,9 @@ struct RankProgress {
 
 struct JobProgress {
   uint64_t generation = 0;
-  uint64_t step = 0;  // of the generation; its start step before the first
-  double loss = NAN;  // newest known, also across generations
+  uint64_t step = 0;       // of the generation; its start step before the first
+  int64_t stepped_ms = 0;  // when that was completed; 0 = not seen
+  double loss = NAN;       // newest known, also across generations
   double tokens_per_second = 0;
   std::map<int32_t, RankProgress> ranks;
 };
@@ -83,6 +85,8 @@ class ProgressTable {
     bool hang_reported = false;
     uint64_t told_step = 0;  // furthest step the core knows
     int32_t world_size = 0;
+    uint64_t regain_step = 0;  // the core wants to know when it is completed; 0 = nothing
+    uint64_t former_step = 0;  // of the job before this controller; shown until a rank reports
     int64_t configured_hang_ms = 0;
     int64_t moved_ms = 0;  // when `shown.step` or `fewest_collectives` last rose
     uint64_t fewest_collectives = 0;

@@ -132,7 +132,7 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
       v1::JobSummary& summary = *response->add_jobs();
       summary.set_job(id.value);
       summary.set_name(job.spec.name);
-      summary.set_state(core::to_string(job.state));
+      summary.set_state(core::shown_state(job));
     }
     return grpc::Status::OK;
   });
@@ -182,7 +182,7 @@ grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext*
       [](JobId job, uint32_t uid) {
         return core::CancelRequested{job, uid};
       },
-      [response](const core::Job& job) { response->set_state(core::to_string(job.state)); });
+      [response](const core::Job& job) { response->set_state(core::shown_state(job)); });
 }
 
 grpc::ServerUnaryReactor* ControllerService::QuarantineNode(

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <set>
 
+#include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -73,14 +74,16 @@ Job make_job(const Transition& t, const JobAdopted& e) {
   job.fault_seq = t.seq();
   job.generation = job.directory_generation = e.generation;
   job.checkpoint = e.checkpoint;
-  job.start_step = job.committed_step = job.progress_at_restart = e.start_step;
-  job.furthest_step = std::max(e.furthest_step, e.start_step);
+  job.start_step = job.progress_at_restart = e.start_step;
+  job.committed_step = std::max(e.start_step, e.committed_step);
+  job.furthest_step = std::max(e.furthest_step, job.committed_step);
   job.damaged.insert(e.damaged.begin(), e.damaged.end());
   job.restarts = e.restarts;
   for (const int64_t age : e.restart_ages_ms) job.restart_times_ms.push_back(t.now() - age);
   job.restarts_without_progress =
       std::min(e.restarts_without_progress, kMaxRestartsWithoutProgress);
   job.submitted_wall_ms = t.event().wall_ms;
+  continue_totals(t, job, e.totals);
   return job;
 }
 
@@ -201,7 +204,7 @@ void on(Transition& t, const JobAdopted& e) {
     return;
   }
   if (e.generation == Generation{}) {
-    on(t, JobSubmitted{e.spec, e.uid, e.submit_key, e.job, e.nodes, e.backend, e.former});
+    on(t, JobSubmitted{e.spec, e.uid, e.submit_key, e.job, e.nodes, e.backend, e.former, e.totals});
     return;
   }
   Job& job = t.add(make_job(t, e));
@@ -209,7 +212,7 @@ void on(Transition& t, const JobAdopted& e) {
   add_slots(t, job, place_members(e));
   add_nodes(t, job, e);
   if (lacks_members(e)) {
-    job.recovering_since_ms = t.now();
+    begin_loss(t, job);
     if (exclude_again(t, job, e.former)) return;
     enter_wait_nodes(t, job);
   } else {
@@ -252,7 +255,7 @@ void end_meeting(Transition& t, Job& job) {
   if (fresh.size() == members) {
     // Another number for it: whether something of it ran before all nodes were lost, nobody knows.
     t.note("NeverStarted", job, name + " was recorded, and no node has started it");
-    job.recovering_since_ms = t.now();
+    begin_loss(t, job);
     enter_stop_workers(t, job);
   } else if (!fresh.empty()) {
     const std::string what = join_some(fresh) + " had not started " + name + ", others had";

@@ -25,6 +25,16 @@ struct RequeueCarryover {
   int64_t exclusion_attempt = 0;
   std::vector<QuarantinedNode> quarantined = {};
 };
+// What the job's life came to before this controller, by the newest status file.
+struct JobTotals {
+  int64_t submitted_wall_ms = 0;  // 0 = not known
+  int64_t restarts = 0;
+  int64_t lost_ms = 0;
+  uint64_t furthest_step = 0;
+  bool interrupted = false;  // the newest loss was not made good
+  // Until when lost_ms counts: where nothing was interrupted, when the newest step was completed.
+  int64_t counted_wall_ms = 0;  // 0 = not known
+};
 struct JobSubmitted {
   JobSpec spec;
   uint32_t uid = 0;
@@ -34,6 +44,7 @@ struct JobSubmitted {
   std::vector<std::string> nodes = {};
   Backend backend = {};
   RequeueCarryover former = {};
+  JobTotals totals = {};
 };
 // A controller without the job's rows takes it over: from the job's document, the lineage and the
 // scheduler. The nodes are waited for; workers of `generation` that are alive go on undisturbed.
@@ -56,8 +67,10 @@ struct JobAdopted {
   std::vector<int64_t> restart_ages_ms;  // of the restarts in the lineage, oldest first
   int64_t restarts_without_progress = 0;
   uint64_t furthest_step = 0;
+  uint64_t committed_step = 0;  // newest valid checkpoint
   RequeueCarryover former =
       {};  // its quarantines are those of the lineage where there was no requeue
+  JobTotals totals = {};
 };
 struct CancelRequested {
   JobId job;
@@ -152,11 +165,12 @@ struct WorkerExited {
   bool peer_lost = false;  // by its own words a consequence of another death, as kExitPeerLost
 };
 // First completed step of a generation, seen by the progress table; repeated with a later step
-// when that is worth recording (before NodeLost and HangDetected, say).
+// when that is worth recording (before NodeLost and HangDetected, say, or Job::regain_step).
 struct GenerationProgressed {
   JobId job;
   Generation generation;
   uint64_t step = 0;
+  int64_t stepped_ms = 0;  // when it was completed, in the time of events; 0 = now
 };
 struct CheckpointCommitted {
   JobId job;

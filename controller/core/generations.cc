@@ -6,6 +6,7 @@
 
 #include "common/base/lineage.h"
 #include "common/base/plausible.h"
+#include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -175,11 +176,12 @@ void on(Transition& t, const GenerationProgressed& e) {
     return;
   }
   const bool is_news = e.step > job->furthest_step;
-  if (job->state == JobState::kRunning && !is_news) {
+  if (job->state == JobState::kRunning && !is_news && !is_made_good(*job, e.step)) {
     t.refuse(e.job, "step " + std::to_string(e.step) + " was known");
     return;
   }
   learn_step(*job, e.step);
+  count_step(*job, e.step, e.stepped_ms == 0 ? t.now() : std::min(e.stepped_ms, t.now()));
   t.changed(*job);
   if (job->state == JobState::kRunning) return;
   enter_running(
@@ -200,6 +202,7 @@ void on(Transition& t, const CheckpointCommitted& e) {
     return;
   }
   job->committed_step = e.step;
+  if (e.step > job->furthest_step) count_step(*job, e.step, t.now());
   learn_step(*job, e.step);
   t.changed(*job);
 }

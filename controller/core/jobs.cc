@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -52,6 +53,7 @@ Job make_job(Transition& t, const JobSubmitted& e) {
   job.state = JobState::kStarting;
   job.reason = "nodes are coming up";
   job.submitted_wall_ms = t.event().wall_ms;
+  continue_totals(t, job, e.totals);
   return job;
 }
 
@@ -168,10 +170,7 @@ void node_ended(Transition& t, Node& node, const std::string& reason) {
 }
 
 void end_job(Transition& t, Job& job, JobState state, const std::string& reason) {
-  if (job.recovering_since_ms != 0) {
-    job.lost_ms += t.now() - job.recovering_since_ms;
-    job.recovering_since_ms = 0;
-  }
+  end_loss(job, t.now());
   job.state = state;
   job.reason = reason;
   job.stage = PlanStage::kNone;

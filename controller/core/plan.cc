@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/base/plausible.h"
+#include "controller/core/lost_time.h"
 
 namespace hpctl::core {
 
@@ -230,9 +231,9 @@ void advance(Transition& t, Job& job) {
 }
 
 void enter_running(Transition& t, Job& job, const std::string& reason) {
-  if (job.recovering_since_ms != 0) {
-    job.lost_ms += t.now() - job.recovering_since_ms;
-    job.recovering_since_ms = 0;
+  if (!job.spec.train) {
+    end_loss(job, t.now());
+    job.stepped_ms = 0;
   }
   job.state = JobState::kRunning;
   job.running_since_ms = t.now();

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/base/check.h"
+#include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 
 namespace hpctl::core {
@@ -137,7 +138,7 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   job.plan_attempts = 0;
   job.not_before_ms = t.now() + backoff_ms(job.restarts_without_progress);
   const bool adopted = job.stage == PlanStage::kMeetNodes;
-  if (job.state == JobState::kRunning || adopted) job.recovering_since_ms = t.now();
+  if (job.state == JobState::kRunning || adopted) begin_loss(t, job);
   job.state = JobState::kRecovering;
   // A fault that repeats without progress is part of the explanation of the present one.
   t.note_because(progressed || previous == Seq{} ? t.seq() : previous, "JobRecovering", job,

@@ -25,6 +25,10 @@ const char* to_string(JobState state) {
   return "UNKNOWN";
 }
 
+const char* shown_state(const Job& job) {
+  return job.cancel_requested && !has_ended(job.state) ? "STOPPING" : to_string(job.state);
+}
+
 const char* to_string(PlanStage stage) {
   switch (stage) {
     case PlanStage::kNone:

@@ -126,14 +126,22 @@ struct Job {
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
   int64_t ended_wall_ms = 0;
-  int64_t running_since_ms = 0;     // when it last became RUNNING; 0 = never
-  int64_t recovering_since_ms = 0;  // 0 = not recovering
-  int64_t lost_ms = 0;              // sum over finished recoveries
+  int64_t running_since_ms = 0;  // when it last became RUNNING; 0 = never
+  // Of the time that faults cost (lost_time.h).
+  int64_t recovering_since_ms = 0;  // 0 = nothing is to be made good
+  uint64_t regain_step = 0;         // that makes it good
+  int64_t stepped_ms = 0;           // when the newest step was completed; 0 = not known
+  int64_t lost_ms = 0;              // without what is not made good yet
   BadStepRecord bad_step;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }
 };
+
+// What people are told: "STOPPING" while a job that is to end waits for its workers to end.
+const char* shown_state(const Job& job);
+// With what is not made good yet.
+int64_t lost_ms(const Job& job, int64_t now_ms);
 
 enum class NodeState {
   kLaunching,  // asked for, agent not registered yet

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/worker_abi.h"
+#include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -127,6 +128,9 @@ void on(Transition& t, const WorkerExited& e) {
   Job& job = *t.job(e.job);
   t.set_slot(*t.slot(e.job, e.rank), SlotState::kExited, e.generation, e.pid, e.exit_code,
              e.signal);
+  if (e.last_step > job.furthest_step && !is_preparing(job)) {
+    count_step(job, e.last_step, t.now());  // when it did, is not known any better
+  }
   learn_step(job, e.last_step);
   t.changed(job);
   const bool stopping = is_preparing(job) || job.cancel_requested;

@@ -211,6 +211,7 @@ std::optional<core::EventBody> JobMode::first_event() {
     submitted.nodes = record_.nodes;
     submitted.backend = backend;
     submitted.former = read_former_life(paths_.home(), job_, restart_count_, lineage_);
+    submitted.totals = read_totals(paths_, job_, lineage_);
     return submitted;
   }
   core::JobAdopted adopted;
@@ -225,6 +226,9 @@ std::optional<core::EventBody> JobMode::first_event() {
   auto former = read_former_life(paths_.home(), job_, restart_count_, lineage_);
   if (former.quarantined.empty()) former.quarantined = std::move(adopted.former.quarantined);
   adopted.former = std::move(former);
+  adopted.totals = read_totals(paths_, job_, lineage_);
+  const auto newest = latest_valid_checkpoint(document_.spec.checkpoint.dir, {});
+  if (newest.ok() && *newest) adopted.committed_step = (*newest)->step;
   return adopted;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/leadership/requeue_carryover.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/exclusion.h"
 #include "common/base/log.h"
+#include "controller/publish/status_files.h"
 
 namespace hpctl {
 
@@ -30,6 +32,23 @@ core::RequeueCarryover read_former_life(const std::string& job_dir, JobId job,
     former.quarantined = std::move(found).value();
   }
   return former;
+}
+
+core::JobTotals read_totals(const HomePaths& paths, JobId job,
+                            const std::vector<GenerationRecord>& lineage) {
+  core::JobTotals totals;
+  const auto status = read_status(paths, job);
+  if (status.ok()) {
+    return {status->submitted_wall_ms, status->restarts,    status->lost_ms,
+            status->furthest_step,     status->interrupted, status->counted_wall_ms};
+  }
+  const auto first = std::find_if(lineage.begin(), lineage.end(),
+                                  [&](const auto& record) { return record.job == job.value; });
+  if (first != lineage.end()) totals.submitted_wall_ms = first->created_wall_ms;
+  if (status.error().code != ErrorCode::kNotFound) {
+    log_warning(status.error().message + "; the job's faults and lost time before are not known");
+  }
+  return totals;
 }
 
 }  // namespace hpctl

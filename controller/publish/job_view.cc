@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace hpctl {
 namespace {
 
@@ -44,7 +46,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   JobView view;
   view.job = id.value;
   view.name = job.spec.name;
-  view.state = core::to_string(job.state);
+  view.state = core::shown_state(job);
   view.generation = job.generation.value;
   view.step = progress.step;
   view.loss = progress.loss;
@@ -53,17 +55,17 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.controller_node = controller_node;
   view.reason = job.reason;
   view.total_steps = job.spec.train ? static_cast<uint64_t>(job.spec.train->steps) : 0;
-  view.tokens_per_second = job.state == core::JobState::kRunning ? progress.tokens_per_second : 0.0;
+  const bool trains = job.state == core::JobState::kRunning && !job.cancel_requested;
+  view.tokens_per_second = trains ? progress.tokens_per_second : 0.0;
   const auto rank0 = progress.ranks.find(0);
-  if (job.state == core::JobState::kRunning && rank0 != progress.ranks.end() &&
-      rank0->second.report.figures) {
+  if (trains && rank0 != progress.ranks.end() && rank0->second.report.figures) {
     view.mfu = rank0->second.report.figures->mfu;
   }
   view.checkpoint_step = job.committed_step;
   view.checkpoint_dir = job.spec.checkpoint.dir;
   view.submitted_wall_ms = job.submitted_wall_ms;
   view.ended_wall_ms = job.ended_wall_ms;
-  view.lost_ms = job.lost_ms;
+  view.lost_ms = core::lost_ms(job, state.now_ms);
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
@@ -76,6 +78,19 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
     view.workers.push_back(make_worker_view(it->second, progress));
   }
   return view;
+}
+
+void note_totals(JobView& view, const core::State& state, const JobProgress& progress,
+                 int64_t now_ms, int64_t wall_ms) {
+  const core::Job& job = state.jobs.at(JobId{view.job});
+  view.furthest_step = std::max({job.furthest_step, job.regain_step, progress.step});
+  view.interrupted = job.recovering_since_ms != 0;
+  int64_t counted_ms = std::max(job.stepped_ms, progress.stepped_ms);
+  if (view.interrupted) counted_ms = state.now_ms;  // as core::lost_ms
+  if (!view.interrupted && !job.spec.train && job.state == core::JobState::kRunning) {
+    counted_ms = now_ms;
+  }
+  view.counted_wall_ms = counted_ms == 0 ? 0 : wall_ms - (now_ms - counted_ms);
 }
 
 void fill(const NodeView& view, uint64_t job, v1::NodeStatus& status) {

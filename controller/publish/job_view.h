@@ -16,6 +16,9 @@ namespace hpctl {
 // Precondition: the job exists.
 JobView make_job_view(const core::State& state, JobId job, const JobProgress& progress,
                       const std::string& controller_node);
+// Adds what a controller that follows must know to go on with the totals.
+void note_totals(JobView& view, const core::State& state, const JobProgress& progress,
+                 int64_t now_ms, int64_t wall_ms);
 NodeView make_node_view(const core::State& state, const core::Node& node);
 
 void fill(const JobView& view, v1::JobStatus& status);

@@ -19,8 +19,8 @@ using prometheus::Histogram;
 using Labels = std::map<std::string, std::string>;
 
 const std::vector<std::string>& job_states() {
-  static const std::vector<std::string> names = {"PENDING",  "STARTING", "RUNNING",  "RECOVERING",
-                                                 "FINISHED", "FAILED",   "CANCELLED"};
+  static const std::vector<std::string> names = {"PENDING",  "STARTING", "RUNNING", "RECOVERING",
+                                                 "STOPPING", "FINISHED", "FAILED",  "CANCELLED"};
   return names;
 }
 
@@ -136,7 +136,7 @@ void Metrics::train(const JobView& view, const JobProgress& progress,
 void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {
   parts_
       ->family(prometheus::BuildHistogram(), "hpctl_job_recovery_seconds",
-               "From a fault to the next completed step")
+               "From the last step before a fault to its repetition")
       .Add({{"job", std::to_string(job)}, {"name", name}}, seconds_buckets())
       .Observe(seconds);
 }

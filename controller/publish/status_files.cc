@@ -65,6 +65,11 @@ std::string to_json_text(const JobView& view) {
                    {"lost_ms", view.lost_ms},
                    {"faults", view.faults},
                    {"owner", view.owner}};
+  if (view.counted_wall_ms != 0) {
+    document["furthest_step"] = view.furthest_step;
+    document["interrupted"] = view.interrupted;
+    document["counted_wall_ms"] = view.counted_wall_ms;
+  }
   if (std::isfinite(view.loss)) document["loss"] = view.loss;
   return dump(document);
 }
@@ -99,6 +104,9 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.lost_ms = document.value("lost_ms", int64_t{0});
     view.faults = document.value("faults", int32_t{0});
     view.owner = document.value("owner", "");
+    view.furthest_step = document.value("furthest_step", uint64_t{0});
+    view.interrupted = document.value("interrupted", false);
+    view.counted_wall_ms = document.value("counted_wall_ms", int64_t{0});
     return view;
   } catch (const json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not a job status: ") + e.what()};

@@ -67,6 +67,10 @@ struct JobView {
   int64_t lost_ms = 0;
   int32_t faults = 0;
   std::string owner;  // uid as text
+  // In the file only, for the controller that follows (core::JobTotals). 0 = nothing to tell it.
+  int64_t counted_wall_ms = 0;
+  bool interrupted = false;
+  uint64_t furthest_step = 0;
 };
 
 struct EventView {

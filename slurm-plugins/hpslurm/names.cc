@@ -23,40 +23,6 @@ constexpr Name kJobFlags[] = {
     {JOB_CONFIGURING, "CONFIGURING"},   {JOB_COMPLETING, "COMPLETING"},
     {JOB_STOPPED, "STOPPED"},
 };
-constexpr Name kJobReasons[] = {
-    {WAIT_NO_REASON, "None"},
-    {WAIT_PRIORITY, "Priority"},
-    {WAIT_DEPENDENCY, "Dependency"},
-    {WAIT_RESOURCES, "Resources"},
-    {WAIT_PART_NODE_LIMIT, "PartitionNodeLimit"},
-    {WAIT_PART_TIME_LIMIT, "PartitionTimeLimit"},
-    {WAIT_PART_DOWN, "PartitionDown"},
-    {WAIT_PART_INACTIVE, "PartitionInactive"},
-    {WAIT_HELD, "JobHeldAdmin"},
-    {WAIT_HELD_USER, "JobHeldUser"},
-    {WAIT_TIME, "BeginTime"},
-    {WAIT_LICENSES, "Licenses"},
-    {WAIT_ASSOC_JOB_LIMIT, "AssociationJobLimit"},
-    {WAIT_ASSOC_RESOURCE_LIMIT, "AssocMaxJobsLimit"},
-    {WAIT_ASSOC_TIME_LIMIT, "AssociationTimeLimit"},
-    {WAIT_RESERVATION, "Reservation"},
-    {WAIT_NODE_NOT_AVAIL, "ReqNodeNotAvail"},
-    {FAIL_DOWN_PARTITION, "PartitionDown"},
-    {FAIL_DOWN_NODE, "NodeDown"},
-    {FAIL_BAD_CONSTRAINTS, "BadConstraints"},
-    {FAIL_SYSTEM, "SystemFailure"},
-    {FAIL_LAUNCH, "JobLaunchFailure"},
-    {FAIL_EXIT_CODE, "NonZeroExitCode"},
-    {FAIL_TIMEOUT, "TimeLimit"},
-    {FAIL_INACTIVE_LIMIT, "InactiveLimit"},
-    {FAIL_ACCOUNT, "InvalidAccount"},
-    {FAIL_QOS, "InvalidQOS"},
-    {WAIT_CLEANING, "Cleaning"},
-    {WAIT_PROLOG, "Prolog"},
-    {WAIT_QOS, "QOSNotAllowed"},
-    {WAIT_ACCOUNT, "AccountNotAllowed"},
-    {WAIT_MAX_REQUEUE, "JobHoldMaxRequeue"},
-};
 constexpr Name kNodeStates[] = {
     {NODE_STATE_UNKNOWN, "UNKNOWN"},     {NODE_STATE_DOWN, "DOWN"},   {NODE_STATE_IDLE, "IDLE"},
     {NODE_STATE_ALLOCATED, "ALLOCATED"}, {NODE_STATE_ERROR, "ERROR"}, {NODE_STATE_MIXED, "MIXED"},
@@ -102,7 +68,12 @@ std::string job_state_name(uint32_t state) {
   return find_name(kJobStates, state & JOB_STATE_BASE, "state");
 }
 std::vector<std::string> job_flag_names(uint32_t state) { return find_flags(kJobFlags, state); }
-std::string job_reason_name(uint32_t reason) { return find_name(kJobReasons, reason, "reason"); }
+std::string job_reason_name(uint32_t reason) {
+  const auto value = static_cast<job_state_reason>(reason);
+  if (slurm_job_state_reason_string != nullptr) return slurm_job_state_reason_string(value);
+  if (slurm_job_reason_string != nullptr) return slurm_job_reason_string(value);
+  return reason == WAIT_NO_REASON ? "None" : "reason " + std::to_string(reason);
+}
 std::string node_state_name(uint32_t state) {
   return find_name(kNodeStates, state & NODE_STATE_BASE, "state");
 }

@@ -13,7 +13,7 @@ inline std::string text(const char* value) { return value == nullptr ? "" : valu
 
 std::string job_state_name(uint32_t state);
 std::vector<std::string> job_flag_names(uint32_t state);
-std::string job_reason_name(uint32_t reason);  // "reason 17" for those without a name here
+std::string job_reason_name(uint32_t reason);  // as squeue has it
 std::string node_state_name(uint32_t state);
 std::vector<std::string> node_flag_names(uint32_t state);
 

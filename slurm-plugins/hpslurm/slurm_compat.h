@@ -16,6 +16,9 @@
 // The configuration that slurm_init() has read. Exported by libslurm but not declared in its
 // headers: the address is null where it is not.
 extern "C" __attribute__((weak)) slurm_conf_t slurm_conf;
+// Likewise the names of reasons; the first since 23.11, the second before.
+extern "C" __attribute__((weak)) const char* slurm_job_state_reason_string(job_state_reason reason);
+extern "C" __attribute__((weak)) const char* slurm_job_reason_string(job_state_reason reason);
 
 namespace hpctl::slurm {
 

@@ -13,6 +13,7 @@
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "controller/leadership/job_mode.h"
+#include "controller/publish/status_files.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/support/loopback_port.h"
 
@@ -106,6 +107,21 @@ TEST_F(Succession, WhatHappenedMeanwhileReachesTheSuccessor) {
       kPatienceMs))
       << cluster_.logs();
   EXPECT_EQ(cluster_.status()->restarts(), 1);
+  const auto before = *cluster_.status();
+  EXPECT_GT(before.lost_ms(), 0);
+  const HomePaths paths = cluster_.paths("n0");
+  ASSERT_TRUE(test::eventually(
+      [&] {
+        const auto written = read_status(paths, cluster_.job());
+        return written.ok() && written->generation == 2 && written->state == "RUNNING";
+      },
+      kPatienceMs));
+  cluster_.kill_controller(2);
+  ASSERT_TRUE(cluster_.wait_for_epoch(3, kPatienceMs)) << cluster_.logs();
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  EXPECT_EQ(cluster_.status()->restarts(), 1);
+  EXPECT_EQ(cluster_.status()->lost_ms(), before.lost_ms());
+  EXPECT_EQ(cluster_.status()->submitted_wall_ms(), before.submitted_wall_ms());
   expect_finish();
 }
 

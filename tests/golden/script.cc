@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/golden/script.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -113,7 +114,8 @@ class Script {
   void show() {
     report_ += "\njob " + std::string(to_string(job().state)) + ", generation " +
                to_string(job().generation) + ", " + std::to_string(job().restarts) +
-               " restarts, lost " + std::to_string(job().lost_ms) + " ms: " + job().reason + "\n";
+               " restarts, lost " + std::to_string(lost_ms(job(), shell_.now_ms)) +
+               " ms: " + job().reason + "\n";
     for (const auto& [key, row] : shell_.state.nodes) {
       const NodeRole role = role_of(shell_.state, row);
       const bool usual = role == NodeRole::kActive || role == NodeRole::kLost;
@@ -350,6 +352,17 @@ class Script {
                                     q.since_wall_ms, q.until_wall_ms, row.recovery_wall_ms,
                                     q.reboot, row.rebooted_wall_ms});
     }
+    // As the status file has them.
+    const Job& former = job();
+    const bool interrupted = former.recovering_since_ms != 0;
+    const int64_t counted_ms = interrupted ? shell_.now_ms : former.stepped_ms;
+    const JobTotals totals{former.submitted_wall_ms,
+                           former.restarts,
+                           lost_ms(former, shell_.now_ms),
+                           std::max(former.furthest_step, former.regain_step),
+                           interrupted,
+                           counted_ms == 0 ? 0 : FakeShell::wall_ms(counted_ms)};
+    const uint64_t committed_step = former.committed_step;
     FakeShell next;
     next.now_ms = shell_.now_ms;
     next.newest_record = shell_.newest_record;
@@ -366,6 +379,8 @@ class Script {
     adopted.cause = "the controller of n0 is gone";
     if (newest.generation != 0) fill_from_lineage(adopted, {newest}, shell_.now_ms);
     if (requeued) adopted.former.quarantined = newest.quarantined;
+    adopted.totals = totals;
+    adopted.committed_step = committed_step;
     adopted.former.excluded = excluded_;
     adopted.former.exclusion_attempt = excluded_attempt_;
     shell_.feed(adopted);

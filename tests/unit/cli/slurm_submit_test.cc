@@ -255,7 +255,8 @@ TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
   ASSERT_EQ(submit().exit_code, kExitOk);
   controller_says("RUNNING");
   slurm_says("RUNNING");
-  EXPECT_EQ(state_of("100"), "RUNNING ");
+  EXPECT_THAT(state_of("100"), StartsWith("RECOVERING the controller on  does not answer"));
+  EXPECT_THAT(hpctl({"ps"}).out, HasSubstr("RUNNING")) << "its controller was not asked";
   slurm_says("PENDING", "BeginTime");
   EXPECT_EQ(state_of("100"), "PENDING waits in Slurm's queue: BeginTime");
   slurm_says("TIMEOUT", "TimeLimit");
@@ -265,6 +266,35 @@ TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
             "FAILED Slurm does not know the job any more; its last recorded state was RUNNING");
   controller_says("FINISHED");
   EXPECT_EQ(state_of("100"), "FINISHED ");
+}
+
+TEST_F(SlurmSubmit, WhatIsPastIsNotShownOfAJobInTheQueue) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  JobView view;
+  view.job = 100;
+  view.name = "c";
+  view.state = "RECOVERING";
+  view.reason = "the job is requeued without n1";
+  view.faults = 2;
+  view.tokens_per_second = 1'234;
+  view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11});
+  view.workers.push_back({0, "n0", 12, 1, "running", "training", 7});
+  ASSERT_TRUE(write_status(home_.paths(), view).ok());
+  EventView requeued;
+  requeued.seq = 9;
+  requeued.job = 100;
+  requeued.type = "RequeueJob";
+  requeued.cause = view.reason;
+  ASSERT_TRUE(append_events(home_.paths().job_events(JobId{100}), {requeued}).ok());
+  slurm_says("PENDING", "BeginTime");
+  const auto status = nlohmann::json::parse(hpctl({"status", "100", "--json"}).out);
+  EXPECT_EQ(status.at("state"), "PENDING");
+  EXPECT_EQ(status.at("tokens_per_second"), 0);
+  EXPECT_TRUE(status.at("nodes").empty());
+  EXPECT_TRUE(status.at("workers").empty());
+  EXPECT_EQ(status.at("faults"), 2) << "what the job's life came to stays true";
+  EXPECT_THAT(hpctl({"why", "100"}).out, HasSubstr("PENDING: waits in Slurm's queue: BeginTime"));
+  EXPECT_THAT(hpctl({"why", "100"}).out, HasSubstr("requeued without n1"));
 }
 
 // The controller records the end, Slurm learns of it, and both are after hpctl has read the record.

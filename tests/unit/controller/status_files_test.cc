@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "controller/leadership/requeue_carryover.h"
+#include "controller/publish/job_view.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -57,6 +60,61 @@ TEST(StatusFiles, StatusRoundTripsThroughItsFile) {
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(to_json_text(*back), to_json_text(sample()));
   EXPECT_EQ(jobs_with_status_files(paths).value(), std::vector<JobId>{JobId{3}});
+}
+
+core::State one_job(const core::Job& job) {
+  core::State state;
+  state.now_ms = 10'000;
+  state.jobs[job.id] = job;
+  return state;
+}
+
+TEST(StatusFiles, AControllerThatFollowsFindsTheTotals) {
+  const TemporaryDirectory dir;
+  const HomePaths paths(dir.path());
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.train = TrainSpec{};
+  job.state = core::JobState::kRecovering;
+  job.submitted_wall_ms = 1'000'000;
+  job.restarts = 4;
+  job.lost_ms = 700;
+  job.recovering_since_ms = 9'000;
+  job.furthest_step = 12;
+  job.regain_step = 17;
+  const core::State state = one_job(job);
+  JobView view = make_job_view(state, job.id, {}, "n0");
+  EXPECT_EQ(view.lost_ms, 1'700) << "with what is not made good";
+  note_totals(view, state, {}, 10'250, 2'000'250);
+  ASSERT_TRUE(write_status(paths, view).ok());
+  const core::JobTotals totals = read_totals(paths, job.id, {});
+  EXPECT_EQ(totals.submitted_wall_ms, 1'000'000);
+  EXPECT_EQ(totals.restarts, 4);
+  EXPECT_EQ(totals.lost_ms, 1'700);
+  EXPECT_EQ(totals.furthest_step, 17U);
+  EXPECT_TRUE(totals.interrupted);
+  EXPECT_EQ(totals.counted_wall_ms, 2'000'000);
+  std::filesystem::remove(paths.job_status(job.id));
+  GenerationRecord first;
+  first.job = 3;
+  first.created_wall_ms = 1'000'400;
+  EXPECT_EQ(read_totals(paths, job.id, {first}).submitted_wall_ms, 1'000'400);
+}
+
+TEST(StatusFiles, AJobThatIsToEndDoesNotRun) {
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.train = TrainSpec{};
+  job.state = core::JobState::kRunning;
+  JobProgress progress;
+  progress.tokens_per_second = 900;
+  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0").state, "RUNNING");
+  job.cancel_requested = true;
+  const JobView stopping = make_job_view(one_job(job), job.id, progress, "n0");
+  EXPECT_EQ(stopping.state, "STOPPING");
+  EXPECT_EQ(stopping.tokens_per_second, 0);
+  job.state = core::JobState::kCancelled;
+  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0").state, "CANCELLED");
 }
 
 TEST(StatusFiles, TornAndRepeatedLinesAreLeftOut) {

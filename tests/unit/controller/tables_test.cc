@@ -113,6 +113,43 @@ TEST(Progress, TheCoreLearnsTheFurthestStepBeforeItJudges) {
   EXPECT_FALSE(table.news(job.id)) << "told once";
 }
 
+TEST(Progress, TheStepThatMakesALossGoodIsATransition) {
+  ProgressTable table;
+  core::Job job = running_job(2, 10);
+  job.furthest_step = job.regain_step = 17;
+  job.recovering_since_ms = 5;
+  table.observe(job, 0);
+  ASSERT_TRUE(table.report(job.id, "n0", {at_step(0, 2, 11, 9)}, 20)) << "the first step";
+  EXPECT_FALSE(table.report(job.id, "n0", {at_step(0, 2, 16, 9)}, 30));
+  const auto made_good = table.report(job.id, "n0", {at_step(0, 2, 18, 9)}, 40);
+  ASSERT_TRUE(made_good);
+  EXPECT_EQ(made_good->step, 18U);
+  EXPECT_FALSE(table.report(job.id, "n0", {at_step(0, 2, 19, 9)}, 50));
+}
+
+TEST(Progress, NewsSayWhenTheStepWasCompleted) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  table.report(job.id, "n0", {at_step(0, 1, 30, 300)}, 20);
+  table.report(job.id, "n0", {at_step(0, 1, 30, 300)}, 900);
+  const auto news = table.news(job.id);
+  ASSERT_TRUE(news);
+  EXPECT_EQ(news->stepped_ms, 20);
+}
+
+TEST(Progress, AJobThatIsTakenOverIsShownWhereItWas) {
+  ProgressTable table;
+  core::Job job = running_job(2, 10);
+  job.stage = core::PlanStage::kMeetNodes;
+  job.regain_step = 97;
+  table.observe(job, 0);
+  EXPECT_EQ(table.of(job.id).step, 97U);
+  table.report(job.id, "n0", {at_step(0, 2, 98, 9)}, 20);
+  EXPECT_EQ(table.of(job.id).step, 98U);
+}
+
 TEST(Progress, AHangIsBlamedOnTheRankThatBeganTheFewestCollectives) {
   ProgressTable table;
   core::Job job = running_job(1, 0);

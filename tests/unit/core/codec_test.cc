@@ -34,7 +34,9 @@ JobAdopted adoption() {
           {100, 50},
           1,
           17,
-          {{"n2"}, 1, {kQuarantined}}};
+          20,
+          {{"n2"}, 1, {kQuarantined}},
+          {5678, 2, 900, 21, true, 5600}};
 }
 
 std::vector<EventBody> every_event() {
@@ -138,6 +140,8 @@ TEST(Codec, JobRowKeepsEveryField) {
   job.plan_attempts = 2;
   job.cancel_requested = true;
   job.lost_ms = 123;
+  job.regain_step = 31;
+  job.stepped_ms = 7;
   const auto decoded = decode_job(encode(job));
   ASSERT_TRUE(decoded.ok()) << decoded.error().message;
   EXPECT_EQ(decoded->spec.name, "codec");

@@ -13,7 +13,7 @@ StepResult FakeShell::feed(EventBody body) {
   Event event;
   event.seq = {state.last_seq.value + 1};
   event.now_ms = now_ms;
-  event.wall_ms = 1'700'000'000'000 + now_ms;
+  event.wall_ms = wall_ms(now_ms);
   event.body = std::move(body);
   StepResult result = stepper(state, event);
   log.insert(log.end(), result.log.begin(), result.log.end());

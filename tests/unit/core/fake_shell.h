@@ -18,6 +18,7 @@ class FakeShell {
   int64_t now_ms = 1000;
   StepResult (*stepper)(State&, const Event&) = &step;
 
+  static int64_t wall_ms(int64_t now_ms) { return 1'700'000'000'000 + now_ms; }
   StepResult feed(EventBody body);
   // Answers every open action, and those that follow, until none is left that can be answered.
   void settle();

@@ -58,7 +58,10 @@ TEST_F(Recovery, KilledWorkerLeadsToTheNextGenerationFromTheCheckpoint) {
   shell.progress(id, 11);
   EXPECT_EQ(job().state, JobState::kRunning);
   EXPECT_EQ(job().restarts, 1);
-  EXPECT_EQ(job().lost_ms, 250);
+  EXPECT_EQ(job().lost_ms, 0) << "steps 12 to 17 are computed once more";
+  shell.now_ms += 30;
+  shell.progress(id, 17);
+  EXPECT_EQ(job().lost_ms, 280);
   const auto chain = explain(shell.log, id);
   EXPECT_THAT(summarize(chain), HasSubstr("SIGKILL"));
   EXPECT_EQ(chain.front().type, "WorkerExited");
@@ -69,6 +72,27 @@ TEST_F(Recovery, KilledWorkerLeadsToTheNextGenerationFromTheCheckpoint) {
   EXPECT_THAT(summarize(account), HasSubstr("FINISHED: "));
   EXPECT_THAT(summarize(account),
               HasSubstr("survived 1 fault: worker 3 on n1 died of SIGKILL at step 17"));
+}
+
+// Silence for 2 s is noticed after 2 s.
+TEST_F(Recovery, LostTimeBeginsWithTheLastCompletedStep) {
+  shell.now_ms += 2'000;
+  shell.feed(GenerationProgressed{id, job().generation, 20, shell.now_ms - 1'900});
+  shell.feed(NodeLost{id, "n1", shell.node(id, "n1").boot_id, "no heartbeat"});
+  shell.now_ms += 100;
+  shell.settle();
+  EXPECT_EQ(lost_ms(job(), shell.now_ms), 2'000);
+  shell.progress(id, 1);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  shell.now_ms += 500;
+  // Another fault before that is made good prolongs it.
+  shell.exit_worker(id, 0, 0, 9, 5);
+  shell.settle();
+  shell.pass(500);  // without progress in between
+  shell.settle();
+  shell.progress(id, 20);
+  EXPECT_EQ(job().lost_ms, 3'000);
+  EXPECT_EQ(job().restarts, 2);
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/lost_time.h"
+
+#include <algorithm>
+
+namespace hpctl::core {
+
+void begin_loss(const Transition& t, Job& job) {
+  if (job.recovering_since_ms != 0) return;
+  job.recovering_since_ms = job.stepped_ms != 0 ? job.stepped_ms : t.now();
+  job.regain_step = std::max(job.regain_step, job.furthest_step);
+}
+
+void end_loss(Job& job, int64_t at_ms) {
+  if (job.recovering_since_ms == 0) return;
+  job.lost_ms += std::max<int64_t>(0, at_ms - job.recovering_since_ms);
+  job.recovering_since_ms = 0;
+}
+
+bool is_made_good(const Job& job, uint64_t step) {
+  return job.recovering_since_ms != 0 && step >= job.regain_step;
+}
+
+void count_step(Job& job, uint64_t step, int64_t at_ms) {
+  if (is_made_good(job, step)) end_loss(job, at_ms);
+  job.stepped_ms = job.stepped_ms == 0 ? at_ms : std::max(job.stepped_ms, at_ms);
+}
+
+void continue_totals(const Transition& t, Job& job, const JobTotals& totals) {
+  if (totals.submitted_wall_ms != 0) job.submitted_wall_ms = totals.submitted_wall_ms;
+  job.lost_ms = totals.lost_ms;
+  job.regain_step = totals.furthest_step;
+  // Restarts that no record of a generation tells of: the job ended before there was one.
+  for (; job.restarts < totals.restarts; ++job.restarts) job.restart_times_ms.push_back(t.now());
+  if (totals.counted_wall_ms == 0) return;
+  const int64_t age_ms = std::max<int64_t>(0, t.event().wall_ms - totals.counted_wall_ms);
+  job.stepped_ms = t.now() - age_ms;
+  if (totals.interrupted) job.recovering_since_ms = job.stepped_ms;
+}
+
+int64_t lost_ms(const Job& job, int64_t now_ms) {
+  if (job.recovering_since_ms == 0) return job.lost_ms;
+  return job.lost_ms + std::max<int64_t>(0, now_ms - job.recovering_since_ms);
+}
+
+}  // namespace hpctl::core

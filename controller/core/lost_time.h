@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What faults cost the job: the time from the last step that it completed before a fault until it
+// has completed that step again, or one beyond it. To notice the fault, to wait for nodes and to
+// compute steps twice is part of that; further faults on the way prolong the same loss. Of a
+// command no steps are known here: from the fault until all its workers are up.
+//
+// The sum is that of the job's whole life: a controller that follows takes it over (JobTotals).
+#pragma once
+
+#include "controller/core/transition.h"
+
+namespace hpctl::core {
+
+// The job does not go on, or not from where it was. Nothing new where that was so before.
+void begin_loss(const Transition& t, Job& job);
+// The job is again where it was, since then.
+void end_loss(Job& job, int64_t at_ms);
+// A step of the present generation was completed.
+void count_step(Job& job, uint64_t step, int64_t at_ms);
+// Whether that step would end a loss.
+bool is_made_good(const Job& job, uint64_t step);
+// A job that begins here had a life before.
+void continue_totals(const Transition& t, Job& job, const JobTotals& totals);
+
+}  // namespace hpctl::core
