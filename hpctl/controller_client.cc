@@ -28,8 +28,8 @@ SteadyTime after(std::chrono::milliseconds timeout) {
 }
 
 NodeView to_view(const v1::NodeStatus& n) {
-  return {n.name(),    n.role(),       n.state(),    n.instance_id(),
-          n.boot_id(), n.holder_pid(), n.agent_pid()};
+  return {n.name(),    n.role(),       n.state(),     n.instance_id(),
+          n.boot_id(), n.holder_pid(), n.agent_pid(), n.note()};
 }
 
 WorkerView to_view(const v1::WorkerStatus& w) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string_view>
 
 #include "common/base/clock.h"
@@ -57,9 +58,22 @@ Colour colour_of_event(const EventView& event) {
 void print_event(const Terminal& terminal, const EventView& event) {
   std::string type = printable(event.type);
   type.resize(std::max(kTypeColumns, type.size()), ' ');
-  const std::string head = format_wall_ms(event.wall_ms).substr(11, 12) + "  " + type + "  ";
-  terminal.out << head.substr(0, 14) << paint(terminal, colour_of_event(event), type) << "  "
-               << wrap(printable(event.cause), terminal.width, head.size()) << "\n";
+  const std::string time = format_wall_ms(event.wall_ms) + "  ";
+  const size_t indent = time.size() + type.size() + 2;
+  terminal.out << time << paint(terminal, colour_of_event(event), type) << "  "
+               << wrap(printable(with_job_paths(event.cause, event.job)), terminal.width, indent)
+               << "\n";
+}
+
+std::string with_job_paths(std::string text, uint64_t job) {
+  constexpr std::string_view kDirectory = "/jobs/submit-";
+  for (size_t at = 0; (at = text.find(kDirectory, at)) != std::string::npos; ++at) {
+    const size_t name = at + std::string_view("/jobs/").size();
+    size_t end = name + std::string_view("submit-").size();
+    while (end < text.size() && std::isxdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
+    text.replace(name, end - name, std::to_string(job));
+  }
+  return text;
 }
 
 }  // namespace hpctl

@@ -9,12 +9,15 @@
 
 namespace hpctl {
 
-// "12:30:45.123  WorkerExited  worker 3 on n1 died of SIGKILL ...", wrapped to the terminal with
-// the text aligned. UTC.
+// "2026-11-21T12:30:45.123Z  WorkerExited  worker 3 on n1 died of SIGKILL ...", wrapped to the
+// terminal with the text aligned.
 void print_event(const Terminal& terminal, const EventView& event);
 
 // Red for faults, yellow for recoveries, green for good news.
 Colour colour_of_event(const EventView& event);
+
+// The directory of a Slurm job, jobs/submit-KEY, by the shorter name of its link, jobs/JOB.
+std::string with_job_paths(std::string text, uint64_t job);
 
 // Breaks `text` at spaces into lines of at most `width` columns; all but the first are indented by
 // `indent` spaces, which count.

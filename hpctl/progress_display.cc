@@ -100,15 +100,16 @@ void print_end(const Terminal& terminal, const JobView& job, const std::string& 
   if (std::isfinite(job.loss)) out << ", loss " << format_loss(job.loss);
   out << ", " << counted(job.faults, "fault") << " survived, " << format_duration(job.lost_ms)
       << " lost\n";
-  if (job.state == "FAILED" && !job.reason.empty()) {
-    out << "  because      " << wrap(printable(job.reason), terminal.width, 15) << "\n";
+  if (job.state != "FINISHED" && !job.reason.empty()) {
+    out << "  because      "
+        << wrap(printable(with_job_paths(job.reason, job.job)), terminal.width, 15) << "\n";
   }
   for (const auto& [part, text] : last_evaluations(metrics_path)) {
     out << "  " << part << std::string(13 - part.size(), ' ') << text << "\n";
   }
   if (job.checkpoint_step > 0) {
-    out << "  checkpoint   step " << job.checkpoint_step << " in " << printable(job.checkpoint_dir)
-        << "\n";
+    out << "  checkpoint   step " << job.checkpoint_step << " in "
+        << printable(with_job_paths(job.checkpoint_dir, job.job)) << "\n";
   }
   out << "  logs         " << printable(logs_dir) << "\n"
       << "  more         hpctl why " << id << " | hpctl events " << id << " | hpctl logs " << id

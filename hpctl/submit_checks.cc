@@ -22,6 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 Error problem(const std::string& message) { return Error{ErrorCode::kFailedPrecondition, message}; }
+// The job file asks for what is not there.
+Error mistake(const std::string& message) { return Error{ErrorCode::kInvalidArgument, message}; }
 
 bool is_program(const std::string& path) {
   struct stat st {};
@@ -64,10 +66,19 @@ Outcome check_in_path(const std::string& program, std::string path) {
     if (is_program(path.substr(0, colon) + "/" + program)) return Ok{};
     path = colon == std::string::npos ? "" : path.substr(colon + 1);
   }
-  return problem("workload.command: \"" + program + "\" is not in PATH");
+  return mistake("workload.command: \"" + program + "\" is not in PATH");
 }
 
 // As the workers will find it, with env taken into account.
+Outcome check_program(const std::string& program) {
+  if (is_program(program)) return Ok{};
+  return mistake("workload.command: " + program + " is " +
+                 (path_exists(program) ? "not an executable file; see chmod +x, or name its "
+                                         "interpreter first: [python3, " +
+                                             fs::path(program).filename().string() + "]"
+                                       : "missing"));
+}
+
 Outcome check_command(const JobSpec& spec) {
   const EnvironmentSpec& environment = spec.environment;
   const char* inherited = std::getenv("PATH");
@@ -77,20 +88,24 @@ Outcome check_command(const JobSpec& spec) {
   }
   if (environment.kind == "uv") return check_in_path("uv", path);  // it finds the program itself
   const std::string& program = spec.command[0];
-  if (program.find('/') != std::string::npos) {
-    if (is_program(program)) return Ok{};
-    return problem("workload.command: " + program + " is " +
-                   (path_exists(program) ? "not an executable file" : "missing"));
-  }
+  if (program.find('/') != std::string::npos) return check_program(program);
   const bool is_venv = environment.kind == "venv";
   return check_in_path(program, is_venv ? environment.path + "/bin:" + path : path);
+}
+
+// What lies beside the job file is here already; other programs may be the nodes' own.
+Outcome check_own_program(const JobSpec& spec, const std::string& job_file) {
+  if (spec.environment.kind == "uv" || spec.command[0].find('/') == std::string::npos) return Ok{};
+  std::error_code error;
+  const std::string beside = fs::absolute(job_file, error).parent_path().lexically_normal() / "";
+  return spec.command[0].starts_with(beside) ? check_program(spec.command[0]) : Outcome(Ok{});
 }
 
 Outcome check_resume(const CheckpointSpec& checkpoint) {
   const std::string& from = checkpoint.resume;
   if (from == "latest" || from == "none") return Ok{};
   if (path_exists(from + "/manifest.json")) return Ok{};
-  return problem("checkpoint.resume: " + from + " is not a checkpoint (it has no manifest.json)");
+  return mistake("checkpoint.resume: " + from + " is not a checkpoint (it has no manifest.json)");
 }
 
 Outcome check_directories(const JobSpec& spec, const HomePaths& paths) {
@@ -103,10 +118,10 @@ Outcome check_directories(const JobSpec& spec, const HomePaths& paths) {
 
 Outcome check_data(const TrainSpec& train) {
   const auto data = SampleReader::open(train.data, train.seed, train.model.vocab);
-  if (!data.ok()) return data.error();
+  if (!data.ok()) return mistake(data.error().message);
   for (const DataPart part : {DataPart::kValidation, DataPart::kTest}) {
     const auto evaluated = open_evaluation_part(train, part);
-    if (!evaluated.ok()) return evaluated.error();
+    if (!evaluated.ok()) return mistake(evaluated.error().message);
   }
   return Ok{};
 }
@@ -130,11 +145,12 @@ Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
   return check_data(*spec.train);
 }
 
-Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths) {
+Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths,
+                                  const std::string& job_file) {
   HP_TRY(check_programs(spec));
   HP_TRY(check_directories(spec, paths));
-  if (!spec.train || !spec.slurm.container.image.empty()) return Ok{};
-  return check_data(*spec.train);
+  if (!spec.slurm.container.image.empty()) return Ok{};
+  return spec.train ? check_data(*spec.train) : check_own_program(spec, job_file);
 }
 
 }  // namespace hpctl

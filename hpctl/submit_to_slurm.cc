@@ -48,9 +48,9 @@ constexpr int64_t kPauseMs = 1'000;
 std::string time_of_day(int64_t wall_ms) {
   const auto seconds = static_cast<time_t>(wall_ms / 1000);
   std::tm local{};
-  std::array<char, 16> text{};
+  std::array<char, 64> text{};
   ::localtime_r(&seconds, &local);
-  std::strftime(text.data(), text.size(), "%H:%M:%S", &local);
+  std::strftime(text.data(), text.size(), "%F %T %Z", &local);
   return text.data();
 }
 

@@ -173,8 +173,8 @@ void Table::print_row(const Terminal& terminal, const Row& row,
   for (size_t c = 0; c < row.cells.size(); ++c) {
     const bool last = c + 1 == row.cells.size();
     const size_t room = terminal.width > used ? terminal.width - used : 1;
-    const std::string cell =
-        last ? shorten(row.cells[c], room) : padded(row.cells[c], widths[c]) + std::string(kGap);
+    const std::string cell = last ? (terminal.live ? shorten(row.cells[c], room) : row.cells[c])
+                                  : padded(row.cells[c], widths[c]) + std::string(kGap);
     used += columns(cell);
     line += header_[c] == "STATE" ? paint(terminal, row.colour, cell) : cell;
   }

@@ -43,7 +43,8 @@ std::string format_loss(double loss);
 // "1 fault", "2 faults".
 std::string counted(int64_t count, const std::string& word);
 
-// Rows of cells, columns aligned; the last column is cut to fit the terminal.
+// Rows of cells, columns aligned; on a terminal the last column is cut to fit. A pipe gets all of
+// it.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}

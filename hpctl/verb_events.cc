@@ -2,8 +2,13 @@
 // hpctl events: the history of a job.
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <set>
+#include <sstream>
 #include <thread>
 
+#include "common/base/clock.h"
+#include "common/rpc/yaml_scalars.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
@@ -20,17 +25,65 @@ On Slurm with what was before a requeue. Also answers after the controller has g
 Examples:
   hpctl events quickstart
   hpctl events 1 --follow
+  hpctl events 1 --since 30m --type NodeLost,JobRecovering
   hpctl events 1 --json | jq -c 'select(.type == "WorkerExited")'
 
 Options:
   -f, --follow  stay and print new events until the job has ended
+  --since TIME  those of the last 30m, 2h, 1d, or since 2026-11-21T09:30:00Z, or 2026-11-21
+  --type TYPE   only of these types, with commas between them
+  --tail N      the last N of them
   --json        a line each: {"seq", "time", "type", "job", "generation", "node", "rank", "cause",
                 "because"}; because is the seq of the event that led to this one
 
-Exit codes: 0 shown, 1 no such job
+Exit codes: 0 shown, 1 no such job, 2 wrong arguments
 )";
 
 constexpr std::chrono::milliseconds kPollInterval{300};
+
+// What was asked for of the history.
+struct Choice {
+  int64_t since_wall_ms = 0;
+  std::set<std::string> types;  // empty = all
+  std::optional<int64_t> tail;
+
+  bool has(const EventView& event) const {
+    return event.wall_ms >= since_wall_ms && (types.empty() || types.contains(event.type));
+  }
+};
+
+// "30m" before now, or a time.
+Result<int64_t> parse_since(const std::string& text) {
+  if (const int64_t wall_ms = parse_wall_ms(text); wall_ms != 0) return wall_ms;
+  const auto ago_ms = parse_duration_ms(text);
+  if (ago_ms.ok()) return SystemClock().wall_ms() - *ago_ms;
+  return Error{ErrorCode::kInvalidArgument,
+               "--since: expected a duration such as 30m, or a time "
+               "(UTC) such as 2026-11-21T09:30:00Z, found \"" +
+                   printable(text) + "\""};
+}
+
+Result<Choice> make_choice(const Invocation& invocation) {
+  Choice choice;
+  HP_TRY_ASSIGN(choice.tail, number_option(invocation, "--tail", 0, 1'000'000'000));
+  if (invocation.has("--since")) {
+    HP_TRY_ASSIGN(choice.since_wall_ms, parse_since(invocation.options.at("--since")));
+  }
+  if (invocation.has("--type")) {
+    std::istringstream types(invocation.options.at("--type"));
+    for (std::string type; std::getline(types, type, ',');) choice.types.insert(type);
+  }
+  return choice;
+}
+
+// Those that were asked for.
+std::vector<EventView> choose(std::vector<EventView> events, const Choice& choice) {
+  std::erase_if(events, [&](const EventView& event) { return !choice.has(event); });
+  if (choice.tail && events.size() > static_cast<size_t>(*choice.tail)) {
+    events.erase(events.begin(), events.end() - static_cast<std::ptrdiff_t>(*choice.tail));
+  }
+  return events;
+}
 
 void print(const Invocation& invocation, const std::vector<EventView>& events) {
   for (const EventView& event : events) {
@@ -45,7 +98,7 @@ void print(const Invocation& invocation, const std::vector<EventView>& events) {
 
 // Until the job has ended or nobody reads any more. A controller that dies meanwhile is replaced by
 // its records, and those by the next controller.
-int follow(const Invocation& invocation, OpenJob& job) {
+int follow(const Invocation& invocation, OpenJob& job, Choice choice) {
   uint64_t seen = 0;
   auto& source = job.source;
   while (invocation.terminal.out.good()) {
@@ -53,7 +106,8 @@ int follow(const Invocation& invocation, OpenJob& job) {
     const auto status = source->get_job(job.id);
     const auto events = source->events(job.id, seen);
     if (status.ok() && events.ok()) {
-      print(invocation, *events);
+      print(invocation, choose(*events, choice));
+      choice.tail.reset();  // of what was there
       for (const EventView& event : *events) seen = std::max(seen, event.seq);
       if (has_ended(status->state)) return kExitOk;
     } else if (!source->is_live()) {
@@ -69,12 +123,14 @@ int follow(const Invocation& invocation, OpenJob& job) {
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
+  const auto choice = make_choice(invocation);
+  if (!choice.ok()) return report_usage(terminal, "events", choice.error().message);
   auto job = open_job(invocation.arguments[0]);
   if (!job.ok()) return report(terminal, job.error());
-  if (invocation.has("--follow")) return follow(invocation, *job);
+  if (invocation.has("--follow")) return follow(invocation, *job, *choice);
   const auto events = job->source->events(job->id, 0);
   if (!events.ok()) return report(terminal, events.error());
-  print(invocation, *events);
+  print(invocation, choose(*events, *choice));
   return kExitOk;
 }
 
@@ -82,12 +138,15 @@ int run(Invocation& invocation) {
 
 Verb events_verb() {
   return {"events",
-          "JOB [--follow]",
+          "JOB [--follow] [--since TIME] [--type TYPE] [--tail N]",
           "show what happened to a job and what was decided",
           kHelp,
           1,
           1,
-          {{"--follow", "-f"}},
+          {{"--follow", "-f"},
+           {"--since", nullptr, "TIME"},
+           {"--type", nullptr, "TYPE"},
+           {"--tail", nullptr, "N"}},
           run};
 }
 

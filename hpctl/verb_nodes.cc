@@ -17,7 +17,8 @@ namespace {
 constexpr const char* kHelp = R"(
 Lists nodes with their role (active, spare, lost, quarantined) and state (launching, up, stopping,
 down, ended). Without JOB: the nodes of all jobs that have not ended. On the local backend a node
-is a virtual one, n0, n1, ...: a holder process and its agent on this machine.
+is a virtual one, n0, n1, ...: a holder process and its agent on this machine. NOTE is
+what the scheduler says of a node that it drains or cannot use.
 
 A quarantined node gets no ranks: a spare takes those it has, in a new generation, or what
 recovery.on_node_loss allows happens. Without --job this concerns every live job with that node. The
@@ -42,7 +43,7 @@ Options:
   --reason TEXT  why, for the history
   --for TIME     of quarantine, such as 30m or 2d; without it until released
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
-          "agent_pid"}]}
+          "agent_pid", "note"}]}
 
 Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers
 )";
@@ -73,19 +74,26 @@ void print_json(const Terminal& terminal, const std::vector<JobView>& jobs) {
                       {"instance_id", n.instance_id},
                       {"boot_id", n.boot_id},
                       {"holder_pid", n.holder_pid},
-                      {"agent_pid", n.agent_pid}});
+                      {"agent_pid", n.agent_pid},
+                      {"note", n.note}});
     }
   }
   terminal.out << nlohmann::ordered_json{{"nodes", list}}.dump() << "\n";
 }
 
 void print_table(const Terminal& terminal, const std::vector<JobView>& jobs) {
-  Table table({"JOB", "NODE", "ROLE", "STATE", "HOLDER", "AGENT", "INSTANCE"});
+  std::vector<std::string> header = {"JOB", "NODE", "ROLE", "STATE", "HOLDER", "AGENT", "INSTANCE"};
+  const bool has_notes = std::any_of(jobs.begin(), jobs.end(), [](const JobView& job) {
+    return std::any_of(job.nodes.begin(), job.nodes.end(),
+                       [](const NodeView& n) { return !n.note.empty(); });
+  });
+  if (has_notes) header.emplace_back("NOTE");
+  Table table(header);
   size_t rows = 0;
   for (const JobView& job : jobs) {
     for (const NodeView& n : job.nodes) {
       table.add({std::to_string(job.job), n.name, n.role, n.state, std::to_string(n.holder_pid),
-                 std::to_string(n.agent_pid), n.instance_id},
+                 std::to_string(n.agent_pid), n.instance_id, n.note},
                 colour_of_state(n.state));
       ++rows;
     }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl status: one job, its nodes and its workers.
+#include <pwd.h>
+
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -37,6 +41,15 @@ constexpr size_t kMaxRows = 64;
 
 std::string pid_text(uint64_t pid) { return pid == 0 ? "-" : std::to_string(pid); }
 
+// "alice (uid 1000)".
+std::string owner_text(const std::string& owner) {
+  uid_t uid = 0;
+  const auto [end, error] = std::from_chars(owner.data(), owner.data() + owner.size(), uid);
+  const bool whole = error == std::errc() && end == owner.data() + owner.size();
+  const passwd* user = whole ? ::getpwuid(uid) : nullptr;
+  return user == nullptr ? "uid " + owner : std::string(user->pw_name) + " (uid " + owner + ")";
+}
+
 void print_field(const Terminal& terminal, const char* name, const std::string& text) {
   constexpr size_t kIndent = 14;
   std::string label = std::string("  ") + name;
@@ -65,25 +78,31 @@ void print_summary(const Terminal& terminal, const JobView& job) {
     const std::string newest = job.checkpoint_step == 0
                                    ? std::string("none yet")
                                    : "step " + std::to_string(job.checkpoint_step);
-    print_field(terminal, "checkpoint", newest + " in " + job.checkpoint_dir);
+    print_field(terminal, "checkpoint",
+                newest + " in " + with_job_paths(job.checkpoint_dir, job.job));
   }
   const int64_t end = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
   print_field(terminal, "submitted",
               format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +
                   (job.ended_wall_ms > 0 ? "ran for " : "running for ") +
                   format_duration(end - job.submitted_wall_ms));
-  if (!job.reason.empty()) print_field(terminal, "because", job.reason);
+  if (!job.owner.empty()) print_field(terminal, "owner", owner_text(job.owner));
+  if (!job.reason.empty()) print_field(terminal, "because", with_job_paths(job.reason, job.job));
 }
 
 void print_nodes(const Terminal& terminal, const JobView& job) {
   if (job.nodes.empty()) return;
   terminal.out << "\n";
-  Table table({"NODE", "ROLE", "STATE", "HOLDER", "AGENT", "INSTANCE"});
+  std::vector<std::string> header = {"NODE", "ROLE", "STATE", "HOLDER", "AGENT", "INSTANCE"};
+  const bool has_notes = std::any_of(job.nodes.begin(), job.nodes.end(),
+                                     [](const NodeView& n) { return !n.note.empty(); });
+  if (has_notes) header.emplace_back("NOTE");
+  Table table(header);
   for (size_t i = 0; i < std::min(kMaxRows, job.nodes.size()); ++i) {
     const NodeView& n = job.nodes[i];
-    table.add(
-        {n.name, n.role, n.state, pid_text(n.holder_pid), pid_text(n.agent_pid), n.instance_id},
-        colour_of_state(n.state));
+    table.add({n.name, n.role, n.state, pid_text(n.holder_pid), pid_text(n.agent_pid),
+               n.instance_id, n.note},
+              colour_of_state(n.state));
   }
   table.print(terminal);
 }
@@ -91,12 +110,17 @@ void print_nodes(const Terminal& terminal, const JobView& job) {
 void print_workers(const Terminal& terminal, const JobView& job) {
   if (job.workers.empty()) return;
   terminal.out << "\n";
-  Table table({"RANK", "NODE", "PID", "GENERATION", "STATE", "PHASE", "STEP"});
+  // Of a command hpctl knows neither.
+  const bool has_steps = job.total_steps > 0 || job.step > 0;
+  std::vector<std::string> header = {"RANK", "NODE", "PID", "GENERATION", "STATE"};
+  if (has_steps) header.insert(header.end(), {"PHASE", "STEP"});
+  Table table(header);
   for (size_t i = 0; i < std::min(kMaxRows, job.workers.size()); ++i) {
     const WorkerView& w = job.workers[i];
-    table.add({std::to_string(w.rank), w.node, pid_text(w.pid), std::to_string(w.generation),
-               w.state, w.phase, std::to_string(w.step)},
-              colour_of_state(w.state));
+    std::vector<std::string> row = {std::to_string(w.rank), w.node, pid_text(w.pid),
+                                    std::to_string(w.generation), w.state};
+    if (has_steps) row.insert(row.end(), {w.phase, std::to_string(w.step)});
+    table.add(std::move(row), colour_of_state(w.state));
   }
   table.print(terminal);
   if (job.workers.size() > kMaxRows || job.nodes.size() > kMaxRows) {

@@ -173,6 +173,14 @@ int dry_run(const Invocation& invocation, const HomePaths& paths, const JobSpec&
   return kExitOk;
 }
 
+// A mistake in the job file.
+int report_mistake(const Terminal& terminal, const Error& error) {
+  const bool in_file =
+      error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kNotFound;
+  const int status = report(terminal, error);
+  return in_file ? kExitUsage : status;
+}
+
 int report_refusal(const Terminal& terminal, Error error, bool local) {
   // Without hpslurm there is no Slurm as far as hpctl can see.
   if (!local && error.code == ErrorCode::kNotFound) {
@@ -204,11 +212,11 @@ int run(Invocation& invocation) {
     return report(terminal, ours.error());
   }
   if (const auto prepared = prepare_text(spec, *paths, terminal); !prepared.ok()) {
-    return report(terminal, prepared.error());
+    return report_mistake(terminal, prepared.error());
   }
   const auto checked =
-      local ? check_before_submit(spec, *paths) : check_before_slurm_submit(spec, *paths);
-  if (!checked.ok()) return report(terminal, checked.error());
+      local ? check_before_submit(spec, *paths) : check_before_slurm_submit(spec, *paths, file);
+  if (!checked.ok()) return report_mistake(terminal, checked.error());
   auto submitted = local ? submit_locally(*paths, spec) : submit_on_slurm(invocation, *paths, spec);
   if (!submitted.ok()) return report_refusal(terminal, submitted.error(), local);
   if (invocation.has("--wait")) return wait(invocation, *paths, spec, std::move(*submitted));

@@ -58,8 +58,16 @@ int run(Invocation& invocation) {
   }
   terminal.out << "job " << job.job << " " << printable(job.name) << " is "
                << paint(terminal, colour_of_state(job.state), job.state) << "\n"
-               << wrap(printable(why->summary), terminal.width, 0) << "\n\n";
-  for (const EventView& event : why->chain) print_event(terminal, event);
+               << wrap(printable(with_job_paths(why->summary, job.job)), terminal.width, 0)
+               << "\n\n";
+  for (size_t i = 0; i < why->chain.size(); ++i) {
+    EventView event = why->chain[i];
+    // The present state, which the summary has told word for word.
+    const bool is_last = i > 0 && i + 1 == why->chain.size();
+    const bool is_told = why->summary.find(": " + event.cause) != std::string::npos;
+    if (is_last && is_told && !event.cause.empty()) event.cause = "see above";
+    print_event(terminal, event);
+  }
   return kExitOk;
 }
 

@@ -29,4 +29,20 @@ std::string format_wall_ms(int64_t wall_ms) {
   return text.data();
 }
 
+int64_t parse_wall_ms(const std::string& text) {
+  tm utc{};
+  const char* rest = ::strptime(text.c_str(), "%Y-%m-%d", &utc);
+  if (rest == nullptr) return 0;
+  int milliseconds = 0;
+  if (*rest == 'T' || *rest == ' ') {
+    rest = ::strptime(rest + 1, "%H:%M:%S", &utc);
+    if (rest == nullptr) return 0;
+    int length = 0;
+    if (std::sscanf(rest, ".%3d%n", &milliseconds, &length) == 1) rest += length;
+    if (*rest == 'Z') ++rest;
+  }
+  if (*rest != '\0') return 0;
+  return static_cast<int64_t>(::timegm(&utc)) * 1000 + milliseconds;
+}
+
 }  // namespace hpctl

@@ -139,7 +139,9 @@ class JobYamlReader {
   void read_key(const JobYamlKey& key, const Entry& entry) {
     const std::string path(key.path);
     const bool is_section = key.kind == KeyKind::kSection && !entry.value.IsScalar();
-    places_[path] = Place{entry.key_mark, is_section};
+    // What is wrong with a value is shown at the value.
+    const bool has_value = entry.value.IsScalar() && entry.value.Mark().line >= 0;
+    places_[path] = Place{has_value ? entry.value.Mark() : entry.key_mark, is_section};
     YamlValue value(entry.value, entry.key_mark, path, directory_, problems_);
     if (key.kind == KeyKind::kUnavailable) {
       add(entry.key_mark, path, "not available yet in this version; remove this key");

@@ -7,6 +7,7 @@
 
 #include "common/base/join.h"
 #include "common/rpc/job_yaml_keys.h"
+#include "common/rpc/nearest_word.h"
 
 namespace hpctl {
 namespace {
@@ -23,7 +24,12 @@ void read_preset(YamlValue& value, JobSpec& spec) {
   std::string name;
   value.read(name);
   auto model = model_preset(name);
-  if (!model) value.fail_expected("one of " + join(model_preset_names(), ", "));
+  if (!model) {
+    const auto nearest = nearest_word(name, model_preset_names());
+    value.fail("expected one of " + join(model_preset_names(), ", ") + ", found " +
+               describe_node(value.node()) +
+               (nearest ? "; did you mean \"" + *nearest + "\"?" : ""));
+  }
   // After a mistake any dimensions will do: only the preset should be reported.
   spec.train->model = model ? *model : *model_preset("tiny");
 }

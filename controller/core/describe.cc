@@ -88,9 +88,15 @@ struct Describe {
   void operator()(const CheckpointChosen& e) {
     place(e.job);
     entry.because = e.action.seq;
+    const Job* row = find_job(state, e.job);
+    const std::string newest = "newest generation there: " + to_string(e.newest_generation);
+    if (row != nullptr && !row->spec.train) {
+      entry.cause = "the directory is read; " + newest;
+      return;
+    }
     entry.cause = (e.checkpoint.empty() ? "the directory has no valid checkpoint"
                                         : "the newest valid checkpoint is " + e.checkpoint) +
-                  "; newest generation there: " + to_string(e.newest_generation);
+                  "; " + newest;
   }
   void operator()(const GenerationRecorded& e) {
     place(e.job, "", e.generation);

@@ -213,6 +213,7 @@ struct SchedulerObserved {
   JobId job;
   std::string node;  // "" = none
   std::string what;
+  bool unusable = false;  // it would not give the node to another job
 };
 // The scheduler can use the node again (rebooted, replaced, undrained).
 struct NodeReturned {

@@ -111,7 +111,8 @@ std::string summarize(const std::vector<LogEntry>& chain) {
   const auto found = std::find_if(chain.begin(), chain.end(),
                                   [](const LogEntry& entry) { return entry.type == "CauseFound"; });
   const LogEntry& root = found == chain.end() ? chain.front() : *found;
-  if (root.seq == state->seq) return text;
+  const bool is_said = root.cause.find(state->cause) != std::string::npos;
+  if (root.seq == state->seq || is_said) return text;
   return text + "; it began with: " + root.cause;
 }
 

@@ -40,8 +40,11 @@ Origin choose_origin(const Job& job, const CheckpointChosen& e) {
   return origin;
 }
 
-std::string describe_origin(const Job& job, const std::string& checkpoint) {
-  std::string text = checkpoint.empty() ? "from the seed" : "from " + checkpoint;
+// ", from step-10.g1"; "" of a command, which finds its own.
+std::string describe_origin(const Job& job, const std::string& checkpoint,
+                            const std::string& separator) {
+  if (!job.spec.train) return "";
+  std::string text = separator + (checkpoint.empty() ? "from the seed" : "from " + checkpoint);
   if (!job.damaged.empty()) {
     text += " (damaged and not used: " + join_some({job.damaged.begin(), job.damaged.end()}) + ")";
   }
@@ -75,9 +78,9 @@ void enter_record_generation(Transition& t, Job& job, const Origin& origin) {
   }
   std::sort(action.members.begin(), action.members.end());
   action.quarantined = quarantined_nodes(t, job);
-  const std::string what = "generation " + to_string(action.generation) + " starts at step " +
-                           std::to_string(origin.step) + " " +
-                           describe_origin(job, origin.checkpoint);
+  const std::string what = "generation " + to_string(action.generation) + " starts" +
+                           (job.spec.train ? " at step " + std::to_string(origin.step) : "") +
+                           describe_origin(job, origin.checkpoint, " ");
   t.issue(std::move(action), what);
   t.note("RecordGeneration", job, what);
 }
@@ -96,7 +99,8 @@ void start_workers_on(Transition& t, const Job& job, const Node& node) {
 void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
   t.withdraw_all(job.id, ActionKind::kRecordGeneration);
   enter_stage(t, job, PlanStage::kFindCheckpoint);
-  const std::string text = reason + "; looking for the checkpoint to start from";
+  const std::string text = reason + (job.spec.train ? "; looking for the checkpoint to start from"
+                                                    : "; looking for the newest generation");
   t.issue(FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}}, text);
   t.note("FindCheckpoint", job, text);
 }
@@ -150,8 +154,8 @@ void on(Transition& t, const GenerationRecorded& e) {
   }
   t.note("StartWorkers", job,
          "generation " + to_string(job.generation) + ": " + std::to_string(job.world_size()) +
-             " workers on " + std::to_string(job.nodes()) + " nodes, " +
-             describe_origin(job, job.checkpoint));
+             " workers on " + std::to_string(job.nodes()) + " nodes" +
+             describe_origin(job, job.checkpoint, ", "));
 }
 
 void on(Transition& t, const GenerationTaken& e) {

@@ -417,6 +417,11 @@ void on(Transition& t, const SchedulerObserved& e) {
     t.refuse(e.job, "there is no live job " + to_string(e.job));
     return;
   }
+  const std::string note = e.unusable ? e.what : "";
+  if (Node* node = t.node(e.job, e.node); node != nullptr && node->scheduler_note != note) {
+    node->scheduler_note = note;
+    t.changed(*node);
+  }
   if (job->scheduler_note == e.what) {  // the scheduler repeats itself; the history does not
     t.result().refusal = "was known";
     t.result().log.clear();

@@ -37,7 +37,8 @@ NodeView make_node_view(const core::State& state, const core::Node& node) {
           node.instance_id,
           node.boot_id,
           node.holder_pid,
-          node.agent_pid};
+          node.agent_pid,
+          node.scheduler_note};
 }
 
 JobView make_job_view(const core::State& state, JobId id, const JobProgress& progress,
@@ -102,6 +103,7 @@ void fill(const NodeView& view, uint64_t job, v1::NodeStatus& status) {
   status.set_holder_pid(view.holder_pid);
   status.set_agent_pid(view.agent_pid);
   status.set_job(job);
+  status.set_note(view.note);
 }
 
 void fill(const JobView& view, v1::JobStatus& status) {

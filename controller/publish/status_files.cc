@@ -4,8 +4,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -17,7 +15,7 @@
 namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeView, name, role, state, instance_id, boot_id,
-                                                holder_pid, agent_pid)
+                                                holder_pid, agent_pid, note)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
                                                 phase, step)
 
@@ -26,15 +24,6 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxStatusFileBytes = 256U << 20;
-
-// The inverse of format_wall_ms; 0 for anything else.
-int64_t parse_wall_ms(const std::string& text) {
-  tm utc{};
-  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &utc);
-  int milliseconds = 0;
-  if (rest == nullptr || std::sscanf(rest, ".%3dZ", &milliseconds) != 1) return 0;
-  return static_cast<int64_t>(::timegm(&utc)) * 1000 + milliseconds;
-}
 
 // Text that came from a worker need not be UTF-8.
 std::string dump(const json& document) {

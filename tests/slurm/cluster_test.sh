@@ -39,6 +39,7 @@ names=$(srun -N4 printenv SLURMD_NODENAME | sort | xargs)
 equal "one task on each node" "n1 n2 n3 n4" "$names"
 equal "a node sees its own instance id" "$(instance n3)" \
   "$(run_on n3 sh -c 'cat $HPCTL_SYSROOT/sys/devices/virtual/dmi/id/board_asset_tag')"
+[ -S "$HPCTL_MUNGE_SOCKET" ] || die "up does not export where munged listens"
 [ "$(instance n1)" != "$(instance n2)" ] || die "two nodes have one instance id"
 
 if [ "$HPCTL_TEST_NETNS" = true ]; then

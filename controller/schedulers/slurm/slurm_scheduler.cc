@@ -252,7 +252,8 @@ void SlurmScheduler::tell(const SlurmObservation& observation) {
     if (observation.kind == Kind::kReturned && observation.in_allocation && (over || expected)) {
       return core::NodeReturned{key.job, key.name, what};
     }
-    return core::SchedulerObserved{key.job, key.name, what};
+    const bool unusable = observation.kind != Kind::kReturned && observation.in_allocation;
+    return core::SchedulerObserved{key.job, key.name, what, unusable};
   };
   post_(settings_.job, make);
 }

@@ -161,7 +161,8 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama2-7b, "
        "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
        "llama3.1-405b, llama3.2-1b, llama3.2-3b, tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, "
-       "gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b, found \"debugmodell\"\n"},
+       "gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b, found \"debugmodell\"; did you "
+       "mean \"debugmodel\"?\n"},
       {train("    model: {preset: tiny, heads: 1}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n"),
        "j.yaml:4:5: workload.train.model.kv_heads: expected a divisor of heads (1), found 2\n"},

@@ -136,6 +136,16 @@ TEST_F(SlurmSubmit, ARefusalLeavesNothing) {
   EXPECT_TRUE(job_directories().empty());
 }
 
+TEST_F(SlurmSubmit, AProgramThatIsNotBesideTheJobFileIsRefused) {
+  write(home_.directory() + "/job.yaml", "name: c\nworkload: {command: [./nope.py]}\n");
+  const CommandResult result = submit();
+  EXPECT_EQ(result.exit_code, kExitUsage);
+  EXPECT_EQ(result.err, "hpctl: workload.command: " + home_.directory() + "/nope.py is missing\n");
+  EXPECT_TRUE(job_directories().empty());
+  write(home_.directory() + "/job.yaml", "name: c\nworkload: {command: [/only/on/nodes]}\n");
+  EXPECT_EQ(submit().exit_code, kExitOk);
+}
+
 TEST_F(SlurmSubmit, AJobThatCouldNeverStartIsRefused) {
   write(home_.directory() + "/job.yaml",
         "name: c\nnodes: {count: 4, spares: 1}\nworkload: {command: [sh, -c, 'true']}\n");
@@ -277,7 +287,7 @@ TEST_F(SlurmSubmit, WhatIsPastIsNotShownOfAJobInTheQueue) {
   view.reason = "the job is requeued without n1";
   view.faults = 2;
   view.tokens_per_second = 1'234;
-  view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11});
+  view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, ""});
   view.workers.push_back({0, "n0", 12, 1, "running", "training", 7});
   ASSERT_TRUE(write_status(home_.paths(), view).ok());
   EventView requeued;

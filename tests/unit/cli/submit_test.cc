@@ -188,8 +188,9 @@ TEST_F(Submit, SmallTextIsTokenisedHere) {
 
 TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
   const ScriptedController controller(home_.paths());
-  EXPECT_THAT(submit(train_job("missing")).err,
-              HasSubstr(home_.directory() + "/missing: No such file or directory"));
+  const CommandResult missing = submit(train_job("missing"));
+  EXPECT_EQ(missing.exit_code, kExitUsage) << "a mistake in the job file";
+  EXPECT_THAT(missing.err, HasSubstr(home_.directory() + "/missing: No such file or directory"));
   write(home_.directory() + "/empty", "");
   EXPECT_THAT(submit(train_job("empty")).err, HasSubstr("no text in"));
   write(home_.directory() + "/short", "abc");
@@ -204,6 +205,12 @@ TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
               HasSubstr("/text is not a checkpoint"));
   EXPECT_THAT(submit("name: c\nworkload: {command: [no-such-program-here]}\n").err,
               HasSubstr("\"no-such-program-here\" is not in PATH"));
+  const CommandResult nope = submit("name: c\nworkload: {command: [./nope.py]}\n");
+  EXPECT_EQ(nope.exit_code, kExitUsage);
+  EXPECT_THAT(nope.err, HasSubstr(home_.directory() + "/nope.py is missing"));
+  write(home_.directory() + "/nope.py", "");
+  EXPECT_THAT(submit("name: c\nworkload: {command: [./nope.py]}\n").err,
+              HasSubstr("not an executable file; see chmod +x"));
 }
 
 TEST_F(Submit, WhatThisMachineCannotHoldIsNotStarted) {

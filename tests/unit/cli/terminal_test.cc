@@ -57,6 +57,7 @@ TEST(Table, AlignsAndFits) {
   std::ostringstream out;
   Terminal terminal{out, out};
   terminal.width = 24;
+  terminal.live = true;
   Table table({"A", "STATE", "DETAIL"});
   table.add({"1", "RUNNING", "short"}, Colour::kGreen);
   table.add({"1000", "UP", "much too long for this"});
@@ -65,6 +66,16 @@ TEST(Table, AlignsAndFits) {
             "A     STATE    DETAIL\n"
             "1     RUNNING  short\n"
             "1000  UP       much t...\n");
+}
+
+TEST(Table, APipeGetsAllOfIt) {
+  std::ostringstream out;
+  Terminal terminal{out, out};
+  terminal.width = 24;
+  Table table({"A", "DETAIL"});
+  table.add({"1000", "much too long for this"});
+  table.print(terminal);
+  EXPECT_EQ(out.str(), "A     DETAIL\n1000  much too long for this\n");
 }
 
 TEST(Table, ColourOnlyWhereItIsSeen) {
@@ -100,7 +111,7 @@ TEST(Progress, RewritesOneLineOnATerminal) {
   display.finish();
   EXPECT_EQ(out.str(),
             "\r\x1b[Kstep 30/60 [==========>         ]  loss 2.5000  gen 1  RUNNING"
-            "\r\x1b[K00:00:00.000  JobRecovering         died\n");
+            "\r\x1b[K1970-01-01T00:00:00.000Z  JobRecovering         died\n");
 }
 
 TEST(Progress, FitsANarrowTerminal) {

@@ -25,7 +25,7 @@ constexpr const char* kStatusJson =
     R"({"checkpoint_dir":"/ckpt","checkpoint_step":30,"controller":{"node":"here","pid":100},)"
     R"("ended_wall_ms":0,"faults":1,"generation":2,"job":1,"loss":2.5,"lost_ms":1200,)"
     R"("mfu":0.0,"name":"quick","nodes":[{"agent_pid":12,"boot_id":"b-0","holder_pid":11,)"
-    R"("instance_id":"i-0","name":"n0","role":"active","state":"up"}],"owner":"","reason":"",)"
+    R"("instance_id":"i-0","name":"n0","note":"","role":"active","state":"up"}],"owner":"","reason":"",)"
     R"("restarts":1,"state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
     R"("tokens_per_second":12345.0,"total_steps":60,"workers":[{"generation":2,"node":"n0",)"
     R"("phase":"training","pid":13,"rank":0,"state":"running","step":34}]})"
@@ -82,8 +82,8 @@ TEST(Verbs, EventsAndWhy) {
   controller.explanation.set_summary("RUNNING: it began with: worker 3 on n1 died");
   *controller.explanation.add_chain() = controller.history[0];
   EXPECT_EQ(run_hpctl({"events", "1"}).out,
-            "04:40:05.000  WorkerExited          worker 3 on n1 died of SIGKILL\n"
-            "04:40:06.000  JobRecovering         a worker died?[31m\n");
+            "2025-11-21T04:40:05.000Z  WorkerExited          worker 3 on n1 died of SIGKILL\n"
+            "2025-11-21T04:40:06.000Z  JobRecovering         a worker died?[31m\n");
   const std::string events = run_hpctl({"events", "1", "--json"}).out;
   const auto line = nlohmann::json::parse(events.substr(0, events.find('\n')));
   EXPECT_EQ(line, nlohmann::json::parse(R"({"seq":5,"time":"2025-11-21T04:40:05.000Z",
@@ -93,13 +93,71 @@ TEST(Verbs, EventsAndWhy) {
   EXPECT_EQ(why.out,
             "job 1 quick is RUNNING\n"
             "RUNNING: it began with: worker 3 on n1 died\n\n"
-            "04:40:05.000  WorkerExited          worker 3 on n1 died of SIGKILL\n");
+            "2025-11-21T04:40:05.000Z  WorkerExited          worker 3 on n1 died of SIGKILL\n");
   EXPECT_EQ(run_hpctl({"why", "1", "--json"}).out,
             R"({"job":1,"state":"RUNNING","summary":"RUNNING: it began with: worker 3 on n1 died",)"
             R"("chain":[{"seq":5,"time":"2025-11-21T04:40:05.000Z","type":"WorkerExited",)"
             R"("generation":1,"node":"","rank":-1,"reason":"worker 3 on n1 died of SIGKILL",)"
             R"("because":0}]})"
             "\n");
+}
+
+TEST(Verbs, EventsThatWereAskedFor) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  controller.history = {event(5, "NodeLost", "one"), event(6, "JobRecovering", "two"),
+                        event(7, "NodeLost", "three"), event(8, "JobRunning", "four")};
+  const auto causes = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"events", "1", "--json"});
+    std::istringstream lines(run_hpctl(options).out);
+    std::string text;
+    for (std::string line; std::getline(lines, line);) {
+      text += nlohmann::json::parse(line).at("cause").get<std::string>() + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(causes({"--type", "NodeLost"}), "one three ");
+  EXPECT_EQ(causes({"--type", "NodeLost,JobRunning", "--tail", "2"}), "three four ");
+  EXPECT_EQ(causes({"--since", "2025-11-21T04:40:07Z"}), "three four ");
+  EXPECT_EQ(causes({"--since", "2025-11-21"}), "one two three four ");
+  EXPECT_EQ(causes({"--since", "1h"}), "");
+  const CommandRun wrong = run_hpctl({"events", "1", "--since", "yesterday"});
+  EXPECT_EQ(wrong.status, kExitUsage);
+  EXPECT_THAT(wrong.err, HasSubstr("--since: expected a duration such as 30m, or a time"));
+}
+
+TEST(Verbs, ADrainedNodeACommandAndAnOwner) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  v1::JobStatus job = running_job(1, "quick");
+  job.set_total_steps(0);
+  job.set_step(0);
+  job.set_owner("0");
+  job.set_reason("cannot read /h/jobs/submit-0123abcd/token");
+  job.mutable_nodes(0)->set_note("Slurm shows n0 as IDLE+DRAIN (maintenance)");
+  controller.jobs = {job};
+  EXPECT_EQ(run_hpctl({"nodes", "1"}).out,
+            "JOB  NODE  ROLE    STATE  HOLDER  AGENT  INSTANCE  NOTE\n"
+            "1    n0    active  up     11      12     i-0       Slurm shows n0 as IDLE+DRAIN "
+            "(maintenance)\n");
+  const std::string status = run_hpctl({"status", "1"}).out;
+  EXPECT_THAT(status, HasSubstr("IDLE+DRAIN (maintenance)"));
+  EXPECT_THAT(status, HasSubstr("RANK  NODE  PID  GENERATION  STATE\n"
+                                "0     n0    13   2           running\n"));
+  EXPECT_THAT(status, HasSubstr("  owner       root (uid 0)\n"));
+  EXPECT_THAT(status, HasSubstr("cannot read /h/jobs/1/token"));
+}
+
+TEST(Verbs, WhyTellsASentenceOnce) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  controller.explanation.set_summary("CANCELLED: ended by a signal");
+  *controller.explanation.add_chain() = event(5, "CancelRequested", "the job is to end");
+  *controller.explanation.add_chain() = event(6, "JobCancelled", "ended by a signal", 5);
+  EXPECT_THAT(run_hpctl({"why", "1"}).out,
+              HasSubstr("2025-11-21T04:40:06.000Z  JobCancelled          see above\n"));
 }
 
 TEST(Verbs, FollowingEventsEndsWithTheJob) {
@@ -110,7 +168,7 @@ TEST(Verbs, FollowingEventsEndsWithTheJob) {
   controller.polls_until_end = 2;
   const CommandRun ran = run_hpctl({"events", "1", "-f"});
   EXPECT_EQ(ran.status, kExitOk);
-  EXPECT_EQ(ran.out, "04:40:05.000  JobRunning            it trains\n");
+  EXPECT_EQ(ran.out, "2025-11-21T04:40:05.000Z  JobRunning            it trains\n");
 }
 
 TEST(Verbs, Cancel) {
@@ -136,7 +194,7 @@ TEST(Verbs, WaitShowsFaultsAndTheEnd) {
   const CommandRun ran = run_hpctl({"wait", "1"});
   EXPECT_EQ(ran.status, kExitOk);
   EXPECT_EQ(ran.out,
-            "04:40:06.000  JobRecovering         worker 3 on n1 died of SIGKILL\n"
+            "2025-11-21T04:40:06.000Z  JobRecovering         worker 3 on n1 died of SIGKILL\n"
             "step 34/60  loss 2.5000  12.3k tokens/s  gen 2  RUNNING  checkpoint 30\n"
             "job 1 quick FINISHED after 42 s: 34 steps, loss 2.5000, 1 fault survived, 1.2 s "
             "lost\n"
@@ -227,7 +285,7 @@ TEST_F(Offline, AnswersFromTheRecord) {
   EXPECT_EQ(status.status, kExitOk);
   EXPECT_EQ(nlohmann::json::parse(status.out).at("step"), 12);
   EXPECT_THAT(status.err, HasSubstr("no controller runs for " + home_.paths().home()));
-  EXPECT_THAT(run_hpctl({"events", "3"}).out, HasSubstr("00:00:05.000  JobRunning"));
+  EXPECT_THAT(run_hpctl({"events", "3"}).out, HasSubstr("1970-01-01T00:00:05.000Z  JobRunning"));
   EXPECT_THAT(run_hpctl({"nodes"}).out, HasSubstr("3    n0    active  up"));
   const CommandRun why = run_hpctl({"why", "3"});
   EXPECT_THAT(why.out, HasSubstr("RUNNING: it trains; it began with: by uid 0\n"));

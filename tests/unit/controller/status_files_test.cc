@@ -21,7 +21,7 @@ JobView sample() {
   view.name = "t";
   view.state = "RUNNING";
   view.step = 7;
-  view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11});
+  view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, ""});
   view.workers.push_back({0, "n0", 12, 1, "running", "training", 7});
   return view;
 }

@@ -65,7 +65,7 @@ std::vector<EventBody> every_event() {
       adoption(),
       JobRequeued{kId, kJob},
       NodeReplacementRequested{kId, kJob, "n1", "what", true},
-      SchedulerObserved{kJob, "n1", "what"},
+      SchedulerObserved{kJob, "n1", "what", true},
       NodeReturned{kJob, "n1", "cause"},
       QuarantineRequested{kJob, "n1", 1000, "reason", 5000},
       ReleaseRequested{kJob, "n1", 1000},
