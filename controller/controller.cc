@@ -14,10 +14,12 @@
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/node_address.h"
 #include "controller/access/tcp_access.h"
 #include "controller/agents/worker_order.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "controller/publish/job_view.h"
+#include "controller/publish/scrape_targets.h"
 #include "controller/schedulers/process_watch.h"
 
 namespace hpctl {
@@ -63,10 +65,24 @@ Outcome Controller::take_lock() {
   return write_all(lock_.get(), std::to_string(::getpid()) + "\n", paths_.controller_lock());
 }
 
-Outcome Controller::open_metrics() {
-  if (options_.metrics.empty()) return Ok{};
-  HP_TRY_ASSIGN(metrics_, Metrics::open(options_.metrics));
-  return Ok{};
+// Training needs no metrics: whatever is wrong with them is said, in the log and in the history of
+// the jobs that are there, and nothing more.
+void Controller::open_metrics() {
+  if (options_.metrics.empty()) return;
+  auto metrics = Metrics::open(options_.metrics);
+  if (metrics.ok()) metrics_ = std::move(*metrics);
+  metrics_note_ = metrics_ ? metrics_->moved() : metrics.error().message;
+  if (!metrics_note_.empty()) log_warning(metrics_note_);
+}
+
+void Controller::tell_about_metrics(const core::State& loaded) {
+  if (metrics_note_.empty()) return;
+  std::set<JobId> jobs;
+  if (options_.job != 0) jobs.insert(JobId{options_.job});
+  for (const auto& [id, job] : loaded.jobs) {
+    if (!core::has_ended(job.state)) jobs.insert(id);
+  }
+  for (const JobId id : jobs) loop_->post(core::ControllerNoted{id, metrics_note_});
 }
 
 Outcome Controller::start() {
@@ -77,10 +93,11 @@ Outcome Controller::start() {
   HP_TRY_ASSIGN(auto state, store->load());
   HP_TRY_ASSIGN(auto reader, Store::open(paths_.database(), Store::Mode::kReader));
   mode_.adjust(state);
-  HP_TRY(open_metrics());
+  open_metrics();
   const core::State loaded = state;
   build(std::move(state), std::move(store), std::move(reader));
   if (loaded.jobs.empty()) begin_job();  // first in the queue, before any agent registers
+  tell_about_metrics(loaded);
   HP_TRY(build_server());
   // Calls wait in the loop's queue until we know that we are the one.
   HP_TRY(mode_.claim(address_));
@@ -175,7 +192,18 @@ Outcome Controller::publish() const {
   const nlohmann::json document = {{"pid", ::getpid()},
                                    {"socket", paths_.controller_socket()},
                                    {"metrics", metrics_ ? metrics_->address() : ""}};
-  return write_file_atomic(paths_.controller_json(), document.dump() + "\n");
+  HP_TRY(write_file_atomic(paths_.controller_json(), document.dump() + "\n"));
+  publish_targets(metrics_ ? metrics_->address() : "");
+  return Ok{};
+}
+
+void Controller::publish_targets(const std::string& metrics) const {
+  // Where there are none and never were, no file says so.
+  if (metrics.empty() && !path_exists(paths_.scrape_targets())) return;
+  std::map<std::string, std::string> labels = {{"hpctl_node", mode_.node()}};
+  if (options_.job != 0) labels["hpctl_job"] = std::to_string(options_.job);
+  publish_scrape_targets(paths_.scrape_targets(), scrape_targets(metrics, node_address(), labels),
+                         [this] { return !mode_.is_superseded(); });
 }
 
 bool Controller::is_idle() const {
@@ -194,6 +222,10 @@ void Controller::stop() {
     server_.reset();
   }
   if (status_files_) status_files_->stop();
+  if (metrics_) {
+    publish_targets("");
+    metrics_.reset();
+  }
 }
 
 void Controller::perform(const core::Action& action, const core::State& state) {

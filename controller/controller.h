@@ -59,12 +59,14 @@ class Controller final : public OwnerEffects {
   void stalled(int64_t now_ms) override;
 
   Outcome take_lock();
-  Outcome open_metrics();
+  void open_metrics();
+  void tell_about_metrics(const core::State& loaded);
   void build(core::State state, std::unique_ptr<Store> store, std::unique_ptr<Store> reader);
   Outcome build_server();
   Outcome open_door();
   void begin_job();
   Outcome publish() const;
+  void publish_targets(const std::string& metrics) const;
   void recall(const core::State& state);
   void observe_job(const Committed& batch, JobId id);
   void append_event_files(const Committed& batch);
@@ -94,6 +96,7 @@ class Controller final : public OwnerEffects {
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 
   std::unique_ptr<Metrics> metrics_;
+  std::string metrics_note_;  // what is wrong with them; "" = nothing
   std::unique_ptr<StatusFileWriter> status_files_;
   std::unique_ptr<EventFeed> feed_;
   std::unique_ptr<TaskThreads> tasks_;

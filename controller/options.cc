@@ -38,8 +38,9 @@ per job of a cluster, where the batch script starts it, or the cluster controlle
 
   --home DIR             state of jobs and controller, on a local disk (default: $HPCTL_HOME, else
                          ~/.hpctl)
-  --metrics HOST:PORT    serve /metrics (Prometheus) and /healthz; port 0 takes a free one, named in
-                         DIR/controller.json (default: $HPCTL_METRICS, else none)
+  --metrics HOST:PORT    serve /metrics (Prometheus) and /healthz; where the port is 0 or in use, on
+                         any free one, and never a reason not to run; DIR/metrics-targets.json says
+                         where (default: $HPCTL_METRICS, else none)
   --idle-exit SECONDS    end after so long without live jobs and clients; 0 = never (default: 60)
   --detach               leave the caller: fork, and go on in a process that belongs to nobody
   --ready-fd N           write one byte to descriptor N when serving

@@ -10,6 +10,7 @@
 #include "common/base/controller_beat.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/start_failure.h"
 #include "controller/controller.h"
 #include "controller/leadership/batch_proxy.h"
 #include "controller/leadership/home_mode.h"
@@ -42,6 +43,16 @@ int explain_failure(const Error& error, Starter& starter, int fault) {
   log_error(error.message);
   starter.failed(error);
   return error.code == ErrorCode::kAlreadyExists ? kExitAnotherRuns : fault;
+}
+
+// Of a job's: who asks no controller finds the reason in the job's directory.
+int explain_failure_of_job(const Error& error, Starter& starter, const ControllerOptions& options) {
+  if (error.code != ErrorCode::kAlreadyExists) {
+    const auto noted = note_start_failure(options.job_dir, options.node, error.message);
+    if (!noted.ok()) log_warning(noted.error().message);
+  }
+  const bool is_usage = error.code == ErrorCode::kInvalidArgument;
+  return explain_failure(error, starter, is_usage ? kExitUsage : kExitFault);
 }
 
 // Until a signal asks for the end, or nothing has happened for long enough.
@@ -108,7 +119,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   const auto paths = HomePaths::of_job(options.job_dir, JobId{options.job}, options.node);
   Starter starter(options.ready_fd, options.report_fd);
   const auto ended = standing_verdict(options.job_dir, restart_count());
-  if (!ended.ok()) return explain_failure(ended.error(), starter, kExitFault);
+  if (!ended.ok()) return explain_failure_of_job(ended.error(), starter, options);
   if (ended->has_value()) {
     const std::string what = "the job has ended before with " + std::to_string(**ended);
     log_info(what);
@@ -118,10 +129,10 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   JobMode mode(paths, options);
   Controller controller(paths, options, mode);
   if (const auto started = controller.start(); !started.ok()) {
-    if (started.error().code == ErrorCode::kInvalidArgument) {
-      return explain_failure(started.error(), starter, kExitUsage);
-    }
-    return explain_failure(started.error(), starter, kExitFault);
+    return explain_failure_of_job(started.error(), starter, options);
+  }
+  if (const auto forgotten = forget_start_failure(options.job_dir); !forgotten.ok()) {
+    log_warning(forgotten.error().message);
   }
   starter.serving(mode.address());
   const int exit_code =

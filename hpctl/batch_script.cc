@@ -47,7 +47,7 @@ say "job $job, start $((${SLURM_RESTART_COUNT:-0} + 1)), on $nodes"
 if [ -d "${HPCTL_SYSROOT:-}/opt/sagemaker_cluster" ]; then
   say "HyperPod cluster detected: auto-resume is on, failed nodes are replaced"
 fi
-rm -f "$job_dir/refusal"  # of an earlier start
+rm -f "$job_dir/refusal" "$job_dir/start-failure"  # of an earlier start
 
 on_all_nodes() {
   HPCTL_AUTO_RESUME=0 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \
@@ -137,6 +137,11 @@ elif [ "$status" -eq 5 ]; then
   while [ $SECONDS -lt $until ]; do sleep 0.2; done
 fi
 verdict=$(verdict_of_job)
+# Where the controllers that ended left no word themselves.
+if [ -z "$verdict" ] && [ "$status" -ne 3 ] && [ "$status" -ne 5 ]; then
+  [ -e "$job_dir/start-failure" ] || echo "1 every controller ended without a verdict, the last" \
+    "with status $status; see $job_dir/slurm-$job.out" >"$job_dir/refusal"
+fi
 say "job $job ends with ${verdict:=1}"
 exit "$verdict"
 )sh";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/slurm_record.h"
 
+#include "common/base/start_failure.h"
 #include "hpctl/recorded_jobs.h"
 #include "hpctl/submit_directory.h"
 
@@ -78,6 +79,12 @@ JobView with_slurm_state(JobView view, const SlurmJob& job) {
   return view;
 }
 
+// What kept the job from a controller, where that is the newest there is to say.
+std::string SlurmRecord::start_failure(const JobView& view) const {
+  const bool matters = view.state != "PENDING" && view.state != "FINISHED";
+  return matters ? read_start_failure(paths_.job(JobId{view.job})) : "";
+}
+
 Result<SlurmJob> SlurmRecord::ask_slurm(JobId job) {
   if (!silent_.empty()) return Error{ErrorCode::kUnavailable, silent_};
   auto answer = slurm_.job(job);
@@ -100,6 +107,8 @@ Result<JobView> SlurmRecord::last_known(JobId job) {
     view = with_slurm_state(std::move(view), *slurm);
     const Refusal refusal = read_refusal(paths_, job);
     if (view.state == "FAILED" && refusal.status != 0) view.reason = refusal.reason;
+    const std::string failure = start_failure(view);
+    if (!failure.empty()) view.reason = failure;
     return view;
   }
   if (slurm.error().code == ErrorCode::kNotFound) {
@@ -148,11 +157,13 @@ Result<std::vector<EventView>> SlurmRecord::events(JobId job, uint64_t after_seq
 Result<Explanation> SlurmRecord::why(JobId job) {
   HP_TRY_ASSIGN(Explanation why, RecordedJobs(paths_).why(job));
   const auto view = get_job(job);
+  if (!view.ok()) return why;
   const auto recorded = read_status(paths_, job);
-  if (!view.ok() || (recorded.ok() && recorded->state == view->state)) return why;
+  const bool is_news = !start_failure(*view).empty();
+  if (!is_news && recorded.ok() && recorded->state == view->state) return why;
   // The last word of the history is not the present.
   why.summary = view->state + ": " + view->reason +
-                (why.chain.empty() ? "" : "; before that: " + why.summary);
+                (is_news || why.chain.empty() ? "" : "; before that: " + why.summary);
   return why;
 }
 

@@ -29,6 +29,7 @@ class SlurmRecord final : public JobSource {
  private:
   Result<SlurmJob> ask_slurm(JobId job);
   Result<JobView> last_known(JobId job);
+  std::string start_failure(const JobView& view) const;
 
   HomePaths paths_;
   SlurmClient slurm_;

@@ -9,9 +9,11 @@
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/node_address.h"
 #include "common/base/paths.h"
 #include "controller/access/tcp_access.h"
 #include "controller/cluster/service.h"
+#include "controller/publish/scrape_targets.h"
 #include "controller/starter.h"
 
 namespace hpctl::cluster {
@@ -38,16 +40,31 @@ std::unique_ptr<grpc::Server> build_server(ClusterService& service, const std::s
   return builder.BuildAndStart();
 }
 
+void publish_targets(const ControllerOptions& options, const std::string& metrics) {
+  publish_scrape_targets(options.state_dir + "/metrics-targets.json",
+                         scrape_targets(metrics, node_address(), {{"hpctl_node", options.node}}));
+}
+
+// None where there is nothing to listen on: the jobs need their controllers more.
+std::unique_ptr<Metrics> open_metrics(const ControllerOptions& options) {
+  if (options.metrics.empty()) return nullptr;
+  auto metrics = Metrics::open(options.metrics);
+  if (!metrics.ok()) {
+    log_warning(metrics.error().message);
+    return nullptr;
+  }
+  if (!(*metrics)->moved().empty()) log_warning((*metrics)->moved());
+  log_info("metrics on " + (*metrics)->address());
+  publish_targets(options, (*metrics)->address());
+  return std::move(*metrics);
+}
+
 Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t& signals) {
   HP_TRY(make_directories(options.state_dir, 0700));
   HP_TRY_ASSIGN(const UniqueFd lock, lock_file(options.state_dir + "/lock"));
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   HP_TRY_ASSIGN(JobRows rows, JobRows::open(options.state_dir + "/jobs"));
-  std::unique_ptr<Metrics> metrics;
-  if (!options.metrics.empty()) {
-    HP_TRY_ASSIGN(metrics, Metrics::open(options.metrics));
-    log_info("metrics on " + metrics->address());
-  }
+  const std::unique_ptr<Metrics> metrics = open_metrics(options);
   Supervisor supervisor({programs + "/hpcontroller", options.node, listen_of_jobs(options.listen)},
                         std::move(rows), metrics.get());
   HP_TRY(supervisor.start());
@@ -69,6 +86,7 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   supervisor.stop();
   server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   server->Wait();
+  if (metrics) publish_targets(options, "");
   return Ok{};
 }
 

@@ -187,6 +187,10 @@ struct Describe {
     place(e.job, e.node);
     entry.cause = e.what;
   }
+  void operator()(const ControllerNoted& e) {
+    place(e.job);
+    entry.cause = e.what;
+  }
   void operator()(const NodeReturned& e) {
     place(e.job, e.node);
     entry.cause = e.node + " can be used again: " + e.cause;

@@ -272,6 +272,11 @@ struct SuspensionChanged {
   JobId job;
   bool suspended = false;
 };
+// What a controller has to say about itself, for the history: nothing follows from it.
+struct ControllerNoted {
+  JobId job;
+  std::string what;
+};
 // The controller process started and loaded these rows, or its loop stalled for more than half a
 // heartbeat timeout: deadlines are re-armed, not fired.
 struct ControllerResumed {
@@ -287,7 +292,7 @@ using EventBody =
                  CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
-                 RecoveryRequested, SuspensionChanged>;
+                 RecoveryRequested, SuspensionChanged, ControllerNoted>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -411,6 +411,10 @@ void on(Transition& t, const JobRequeued& e) {
   if (job.stage == PlanStage::kRequeue) enter_stage(t, job, PlanStage::kRequeue);
 }
 
+void on(Transition& t, const ControllerNoted& e) {
+  if (t.job(e.job) == nullptr) t.refuse(e.job, "there is no job " + to_string(e.job));
+}
+
 void on(Transition& t, const SchedulerObserved& e) {
   Job* job = t.job(e.job);
   if (job == nullptr || has_ended(job->state)) {

@@ -28,6 +28,7 @@ void on(Transition& t, const NodeReplacementRequested& e);
 // membership.cc
 void on(Transition& t, const JobRequeued& e);
 void on(Transition& t, const SchedulerObserved& e);
+void on(Transition& t, const ControllerNoted& e);
 // generations.cc
 void on(Transition& t, const CheckpointChosen& e);
 void on(Transition& t, const GenerationRecorded& e);

@@ -17,6 +17,7 @@
 #include "common/base/hyperpod.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
+#include "common/base/start_failure.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/hpslurm.h"
 #include "common/rpc/job_channel.h"
@@ -190,6 +191,7 @@ Outcome JobMode::claim(const std::string& address) {
   // What the one before us was about to write comes too late from here on, or is there.
   HP_TRY(remove_unfinished(paths_.job_status(job_)));
   HP_TRY(remove_unfinished(verdict_path(paths_.home())));
+  HP_TRY(remove_unfinished(paths_.scrape_targets()));
   HP_TRY(refuse_ended_job());
   log_info("controller " + std::to_string(record_.epoch) + " of job " + to_string(job_) + " on " +
            node_ + " (" + address + ")");
@@ -234,6 +236,9 @@ std::optional<core::EventBody> JobMode::first_event() {
 
 void JobMode::refused(const std::string& reason) {
   log_error("job " + to_string(job_) + " cannot start: " + reason);
+  if (const auto noted = note_start_failure(paths_.home(), node_, reason); !noted.ok()) {
+    log_warning(noted.error().message);
+  }
   ends_ = true;
   say_last_word(kVerdictFailedForGood);
   over(kVerdictFailedForGood);

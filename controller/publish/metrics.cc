@@ -36,6 +36,19 @@ const Histogram::BucketBoundaries& commit_buckets() {
   return bounds;
 }
 
+constexpr int kHttpThreads = 8;
+constexpr int kRequestTimeoutMs = 2'000;
+
+// Of civetweb. Its own default waits 30 s for a request.
+std::vector<std::string> server_options(const std::string& address) {
+  return {"listening_ports",      address,
+          "num_threads",          std::to_string(kHttpThreads),
+          "request_timeout_ms",   std::to_string(kRequestTimeoutMs),
+          "enable_keep_alive",    "no",
+          "tcp_nodelay",          "1",
+          "linger_timeout_ms",    std::to_string(kRequestTimeoutMs)};
+}
+
 // A page that says that the process answers; its own registry holds one gauge.
 std::shared_ptr<prometheus::Registry> make_health() {
   auto registry = std::make_shared<prometheus::Registry>();
@@ -51,7 +64,7 @@ std::shared_ptr<prometheus::Registry> make_health() {
 }  // namespace
 
 struct Metrics::Parts {
-  explicit Parts(const std::string& address) : exposer(address, 1) {
+  explicit Parts(const std::string& address) : exposer(server_options(address)) {
     exposer.RegisterCollectable(registry, "/metrics");
     exposer.RegisterCollectable(train, "/metrics");
     exposer.RegisterCollectable(health, "/healthz");
@@ -75,22 +88,29 @@ struct Metrics::Parts {
 Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) {
-    return Error{ErrorCode::kInvalidArgument, "--metrics wants HOST:PORT, got \"" + address + "\""};
+    return Error{ErrorCode::kInvalidArgument, "there are no metrics: HPCTL_METRICS or --metrics "
+                                              "wants HOST:PORT, got \"" + address + "\""};
   }
-  try {
-    auto parts = std::make_unique<Parts>(address);
-    const auto ports = parts->exposer.GetListeningPorts();
-    if (!ports.empty()) {
-      const std::string bound = address.substr(0, colon + 1) + std::to_string(ports.front());
-      return std::unique_ptr<Metrics>(new Metrics(bound, std::move(parts)));
+  const std::string host = address.substr(0, colon + 1);
+  for (const std::string& wanted : {address, host + "0"}) {
+    try {
+      auto parts = std::make_unique<Parts>(wanted);
+      const auto ports = parts->exposer.GetListeningPorts();
+      if (ports.empty()) continue;
+      const std::string bound = host + std::to_string(ports.front());
+      std::unique_ptr<Metrics> metrics(new Metrics(bound, std::move(parts)));
+      if (wanted != address) {
+        metrics->moved_ = "the metrics are on " + bound + ": " + address + " is in use";
+      }
+      return metrics;
+    } catch (const std::exception&) {
+      // civetweb says no more than that it failed.
     }
-  } catch (const std::exception&) {
-    // civetweb says no more than that it failed.
   }
   return Error{ErrorCode::kUnavailable,
-               "cannot serve metrics on " + address +
-                   ": the port is in use or the address is not of this machine; choose another, or "
-                   "port 0 for any free one"};
+               "there are no metrics: " + host.substr(0, colon) +
+                   " is not an address of this machine (HPCTL_METRICS or --metrics; 0.0.0.0 is "
+                   "right on every one)"};
 }
 
 Metrics::Metrics(std::string address, std::unique_ptr<Parts> parts)

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// /metrics (Prometheus text) and /healthz, only on an address that was configured. Names begin with
+// /metrics (Prometheus text) and /healthz, only where an address was configured. Names begin with
 // hpctl_; units are in the name.
+//
+// Best effort: no job waits for them. Where the port is taken, by another job's controller on this
+// node say, any free one does, and the file of scrape_targets.h says which. Whoever connects is a
+// stranger: a connection that does not ask in kRequestTimeoutMs is closed, and kHttpThreads of them
+// at once do not keep others waiting for longer than that.
 #pragma once
 
 #include <map>
@@ -15,7 +20,8 @@ namespace hpctl {
 
 class Metrics {
  public:
-  // `address` HOST:PORT; port 0 = any free one.
+  // `address` HOST:PORT; port 0, or one that is taken = any free one. An error says what to do; the
+  // caller goes on without.
   static Result<std::unique_ptr<Metrics>> open(const std::string& address);
   ~Metrics();
   Metrics(const Metrics&) = delete;
@@ -23,6 +29,8 @@ class Metrics {
 
   // HOST:PORT with the port that was taken.
   const std::string& address() const { return address_; }
+  // Why that is not what was asked for; "" = it is.
+  const std::string& moved() const { return moved_; }
 
   // Owner thread.
   void transaction(double seconds, size_t events);
@@ -39,6 +47,7 @@ class Metrics {
   Metrics(std::string address, std::unique_ptr<Parts> parts);
 
   std::string address_;
+  std::string moved_;
   std::unique_ptr<Parts> parts_;
 };
 

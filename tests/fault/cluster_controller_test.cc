@@ -49,6 +49,18 @@ TEST_F(ClusterController, StartsTheJobsControllerAndStartsItAgain) {
   EXPECT_FALSE(path_exists(paths().state())) << "left on the head node";
 }
 
+// The service's metrics are its own: its jobs' controllers neither serve nor need them.
+TEST_F(ClusterController, StartsControllersWhereItServesMetrics) {
+  kill_service();
+  const test::LoopbackPort metrics;
+  start_service({"/usr/bin/env", "HPCTL_METRICS=" + metrics.address()});
+  const auto targets = read_file(directory_ / "state/metrics-targets.json");
+  ASSERT_TRUE(targets.ok()) << log_text();
+  EXPECT_THAT(*targets, HasSubstr(metrics.address()));
+  start_job();
+  expect_finish_undisturbed();
+}
+
 // From a home that knows nothing of the job: address and token come by MUNGE.
 TEST_F(ClusterController, HpctlFindsAJobOfAnotherHome) {
   start_job();

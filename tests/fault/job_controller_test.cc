@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/start_failure.h"
 #include "tests/fault/job_cluster.h"
 
 namespace hpctl {
@@ -102,6 +103,36 @@ TEST(JobController, StartedAgainOnItsNodeItGoesOnWithItsRows) {
   }
   ASSERT_TRUE(write_file_atomic(cluster.job_dir() + "/gate", "").ok());
   EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
+}
+
+// The address is right where the job was submitted, and of no other machine.
+TEST(JobController, ASuccessorNeedsNoMetrics) {
+  const std::vector<std::string> metrics = {"--metrics", "203.0.113.1:9400"};
+  test::JobCluster cluster(gated_job());
+  cluster.start_controller("n0", metrics);
+  for (const std::string& node : cluster.nodes()) cluster.start_agent(node);
+  ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
+  cluster.kill_controller(1);
+  const pid_t second = cluster.start_controller("n0", metrics);
+  ASSERT_TRUE(cluster.wait_for_epoch(2, kPatienceMs)) << cluster.logs();
+  ASSERT_TRUE(write_file_atomic(cluster.job_dir() + "/gate", "").ok());
+  EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
+  const auto history = read_file(cluster.job_dir() + "/events.jsonl");
+  ASSERT_TRUE(history.ok());
+  EXPECT_NE(history->find("there are no metrics: 203.0.113.1"), std::string::npos) << *history;
+}
+
+// What the verbs read where no controller answers, until one serves.
+TEST(JobController, AStartThatFailsLeavesItsReasonInTheJobsDirectory) {
+  test::JobCluster cluster(job_of({"/bin/true"}));
+  const pid_t first = cluster.start_controller("n0", {"--listen", "203.0.113.1:0"});
+  EXPECT_EQ(cluster.wait_for(first, kPatienceMs), 4);
+  const std::string failure = read_start_failure(cluster.job_dir());
+  EXPECT_NE(failure.find("did not start on n0"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("cannot listen on 203.0.113.1:0"), std::string::npos) << failure;
+  const pid_t second = cluster.start_all();
+  EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
+  EXPECT_EQ(read_start_failure(cluster.job_dir()), "");
 }
 
 }  // namespace

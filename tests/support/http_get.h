@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,9 +17,11 @@
 
 namespace hpctl {
 
-// Status line, headers and body; "" when nobody answers.
+// Status line, headers and body; "" when nobody answers within a minute.
 inline std::string http_get(uint16_t port, const std::string& path) {
+  constexpr timeval kPatience = {60, 0};
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);

@@ -11,6 +11,7 @@
 
 #include "common/base/job_spec.h"
 #include "common/base/slurm_messages_json.h"
+#include "common/base/start_failure.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/slurm_record.h"
@@ -349,6 +350,18 @@ TEST_F(SlurmSubmit, AJobThatWasRefusedSaysWhy) {
   EXPECT_EQ(hpctl({"wait", "100"}).exit_code, kExitUsage);
   write(home_.paths().job(JobId{100}) + "/refusal", "93 the id is taken\n");
   EXPECT_EQ(hpctl({"wait", "100"}).exit_code, kExitFailed);
+}
+
+TEST_F(SlurmSubmit, AJobWhoseControllersDidNotStartSaysWhy) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  const std::string job_dir = home_.paths().job(JobId{100});
+  ASSERT_TRUE(note_start_failure(job_dir, "n1", "the disk of /tmp is full").ok());
+  slurm_says("FAILED", "NonZeroExitCode");
+  EXPECT_THAT(state_of("100"), StartsWith("FAILED the controller did not start on n1 ("));
+  EXPECT_THAT(hpctl({"why", "100"}).out, HasSubstr("the disk of /tmp is full"));
+  EXPECT_THAT(hpctl({"wait", "100", "--json"}).out, HasSubstr("the disk of /tmp is full"));
+  slurm_says("PENDING", "Priority");
+  EXPECT_EQ(state_of("100").find("did not start"), std::string::npos) << "that was before";
 }
 
 TEST_F(SlurmSubmit, WaitEndsWithTheJob) {

@@ -102,21 +102,44 @@ TEST(Controller, AStartThatFailsSaysWhy) {
       << message_of(started.status());
 }
 
-TEST(Controller, ServesMetricsWhereAskedAndSaysWhenThePortIsTaken) {
+uint16_t port_of(const std::string& address) {
+  return static_cast<uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
+}
+
+TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   LiveController controller;
   controller.start("", {"--metrics", "127.0.0.1:0"});
   const auto text = read_file(controller.paths().controller_json());
   ASSERT_TRUE(text.ok());
   const std::string address = nlohmann::json::parse(*text)["metrics"];
-  const auto port = static_cast<uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
+  const uint16_t port = port_of(address);
   ASSERT_NE(port, 0);
   EXPECT_NE(http_get(port, "/healthz").find("200 OK"), std::string::npos);
   EXPECT_NE(http_get(port, "/metrics").find("hpctl_controller_events_total"), std::string::npos);
 
   LiveController other;
   other.start("", {"--metrics", address});
-  EXPECT_EQ(WEXITSTATUS(other.wait_for_end()), 1);
-  EXPECT_NE(test::last_line(other.paths().controller_log()).find("in use"), std::string::npos);
+  ASSERT_FALSE(other.ended()) << test::last_line(other.paths().controller_log());
+  const auto targets = read_file(other.paths().scrape_targets());
+  ASSERT_TRUE(targets.ok());
+  const std::string elsewhere = nlohmann::json::parse(*targets)[0]["targets"][0];
+  EXPECT_NE(elsewhere, address);
+  EXPECT_NE(http_get(port_of(elsewhere), "/healthz").find("200 OK"), std::string::npos);
+  const auto log = read_file(other.paths().controller_log());
+  EXPECT_NE(log->find(address + " is in use"), std::string::npos) << *log;
+  other.terminate();
+  EXPECT_EQ(read_file(other.paths().scrape_targets()).value(), "[]\n");
+}
+
+TEST(Controller, ServesWithoutMetricsWhereTheirAddressIsNotOfThisMachine) {
+  for (const std::string address : {"203.0.113.1:9400", "nonsense"}) {
+    LiveController controller;
+    controller.start("", {"--metrics", address});
+    EXPECT_FALSE(controller.ended()) << test::last_line(controller.paths().controller_log());
+    const auto log = read_file(controller.paths().controller_log());
+    EXPECT_NE(log->find("there are no metrics"), std::string::npos) << *log;
+    EXPECT_FALSE(path_exists(controller.paths().scrape_targets()));
+  }
 }
 
 TEST(Controller, SubmitIsIdempotentAndBadInputIsNamed) {

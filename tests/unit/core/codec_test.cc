@@ -73,6 +73,7 @@ std::vector<EventBody> every_event() {
       BadStepFound{kJob, "n1", Generation{4}, 3, 18, 10, 24, BadStepFinding::kGradientSpike,
                    BadStepVerdict::kSameResult, BadStepOutcome::kRolledBack, 1, "reason", 2},
       RecoveryRequested{kJob, "n1", 1000, "reason", true},
+      ControllerNoted{kJob, "what"},
   };
 }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/publish/scrape_targets.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+
+namespace hpctl {
+
+std::string scrape_targets(const std::string& bound, const std::string& reachable,
+                           const std::map<std::string, std::string>& labels) {
+  using nlohmann::ordered_json;
+  ordered_json document = ordered_json::array();
+  if (!bound.empty()) {
+    const size_t colon = bound.rfind(':');
+    const std::string host = bound.substr(0, colon);
+    const bool is_any = host == "0.0.0.0" || host == "[::]" || host == "+";
+    const std::string target = (is_any ? reachable : host) + bound.substr(colon);
+    document.push_back({{"targets", {target}}, {"labels", labels}});
+  }
+  return document.dump() + "\n";
+}
+
+void publish_scrape_targets(const std::string& path, const std::string& document,
+                            const IsOurs& is_ours) {
+  const auto written = replace_fenced(path, document, is_ours);
+  if (!written.ok()) log_warning(written.error().message);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the metrics are, in the form of Prometheus's file_sd: the port may be any (metrics.h), and
+// the controller of a job moves from node to node. So a scrape names files and no addresses:
+//
+//   file_sd_configs: [{files: ["HPCTL_HOME/jobs/*/metrics-targets.json"]}]
+//
+// [{"targets":["HOST:PORT"],"labels":{"hpctl_job":"7","hpctl_node":"n1"}}], or [] where there is
+// nothing to scrape.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "common/base/fenced_file.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// `bound` "HOST:PORT" as Metrics::address(), "" = no metrics. In place of an address that means
+// all of this machine's stands `reachable`.
+std::string scrape_targets(const std::string& bound, const std::string& reachable,
+                           const std::map<std::string, std::string>& labels);
+
+// Best effort, as the metrics are: what fails is logged.
+void publish_scrape_targets(
+    const std::string& path, const std::string& document,
+    const IsOurs& is_ours = [] { return true; });
+
+}  // namespace hpctl
