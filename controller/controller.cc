@@ -25,7 +25,12 @@
 namespace hpctl {
 namespace {
 
-constexpr int kTaskThreads = 4;
+// So many directories may hang before the next has to wait: no more than there are live jobs.
+constexpr size_t kDirectoryThreads = 64;
+constexpr size_t kStartThreads = 4;
+// A plan is tried again when it takes too long; of what is tried only the newest counts.
+constexpr size_t kTasksInALane = 16;
+constexpr auto kStopPatience = std::chrono::seconds(5);
 constexpr int64_t kDeadOwnerMs = 2'000;
 constexpr int kLockRetryMs = 5;
 constexpr int64_t kProgressFileMs = 1'000;
@@ -118,7 +123,8 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   feed_ = std::make_unique<EventFeed>(std::move(reader));
   status_files_ =
       std::make_unique<StatusFileWriter>(paths_, [this] { return !mode_.is_superseded(); });
-  tasks_ = std::make_unique<TaskThreads>(kTaskThreads);
+  directories_ = std::make_unique<TaskLanes>(kDirectoryThreads, kTasksInALane);
+  starts_ = std::make_unique<TaskLanes>(kStartThreads, kTasksInALane);
   recall(state);
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
   scheduler_ = mode_.make_scheduler([this](JobId job, Scheduler::MakeEvent make) {
@@ -210,22 +216,28 @@ bool Controller::is_idle() const {
   return !has_work_ && agents_->connected() == 0 && feed_->subscribers() == 0;
 }
 
-void Controller::stop() {
+std::vector<std::string> Controller::stop() {
   if (listener_) listener_->stop();
   if (agents_) agents_->close_all();
   if (scheduler_) scheduler_->stop();
-  if (tasks_) tasks_->stop();
+  std::vector<std::string> hung;
+  const auto note = [&](std::vector<std::string> lanes) {
+    hung.insert(hung.end(), lanes.begin(), lanes.end());
+  };
+  if (directories_) note(directories_->stop(kStopPatience, TaskLanes::AtStop::kDropped));
+  if (starts_) note(starts_->stop(kStopPatience, TaskLanes::AtStop::kDropped));
   if (loop_) loop_->stop();  // answers what waits, so that gRPC can end
   if (server_) {
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     server_->Wait();
     server_.reset();
   }
-  if (status_files_) status_files_->stop();
+  if (status_files_) note(status_files_->stop());
   if (metrics_) {
-    publish_targets("");
+    if (hung.empty()) publish_targets("");
     metrics_.reset();
   }
+  return hung;
 }
 
 void Controller::perform(const core::Action& action, const core::State& state) {
@@ -235,27 +247,31 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     return;
   }
   if (const auto* launch = std::get_if<core::LaunchNode>(&action.body)) {
-    tasks_->post(
-        [this, id = action.id, launch = *launch] { loop_->post(scheduler_->launch(id, launch)); });
+    starts_->post("the start of node " + launch->node + " of job " + to_string(launch->job),
+                  [this, id = action.id, launch = *launch] {
+                    loop_->post(scheduler_->launch(id, launch));
+                  });
   } else if (const auto* requeue = std::get_if<core::RequeueJob>(&action.body)) {
-    tasks_->post([this, id = action.id, requeue = *requeue] {
+    starts_->post("the scheduler", [this, id = action.id, requeue = *requeue] {
       loop_->post(scheduler_->requeue(id, requeue));
     });
   } else if (const auto* replace = std::get_if<core::ReplaceNode>(&action.body)) {
-    tasks_->post([this, id = action.id, replace = *replace] {
+    starts_->post("the scheduler", [this, id = action.id, replace = *replace] {
       loop_->post(scheduler_->replace(id, replace));
     });
   } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
-    tasks_->post([this, id = action.id, find = *find, spec = state.jobs.at(find->job).spec] {
+    const JobSpec& spec = state.jobs.at(find->job).spec;
+    directories_->post(spec.checkpoint.dir, [this, id = action.id, find = *find, spec] {
       loop_->post(find_checkpoint(id, find, spec));
     });
   } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
-    tasks_->post([this, id = action.id, record = *record,
-                  content = make_record(*record, state, clock_.wall_ms()),
-                  directory = state.jobs.at(record->job).spec.checkpoint.dir] {
-      if (!mode_.may_record()) return;
-      loop_->post(record_generation(id, record, content, directory, paths_));
-    });
+    const std::string& directory = state.jobs.at(record->job).spec.checkpoint.dir;
+    directories_->post(
+        directory, [this, id = action.id, record = *record,
+                    content = make_record(*record, state, clock_.wall_ms()), directory] {
+          if (!mode_.may_record()) return;
+          loop_->post(record_generation(id, record, content, directory, paths_));
+        });
   }
 }
 
@@ -341,7 +357,7 @@ void Controller::conclude(const core::State& state, JobId id) {
     if (it->second.state != core::NodeState::kEnded) return;
   }
   mode_.nodes_ended(id);
-  tasks_->post([directory = paths_.job(id) + "/rdzv"] {
+  directories_->post(paths_.job(id), [directory = paths_.job(id) + "/rdzv"] {
     if (const auto removed = remove_tree(directory); !removed.ok()) {
       log_warning(removed.error().message);
     }

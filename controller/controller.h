@@ -21,7 +21,7 @@
 #include "controller/api/event_feed.h"
 #include "controller/api/service.h"
 #include "controller/engine/owner_loop.h"
-#include "controller/engine/task_threads.h"
+#include "controller/engine/task_lanes.h"
 #include "controller/leadership/controller_mode.h"
 #include "controller/options.h"
 #include "controller/publish/metrics.h"
@@ -40,7 +40,9 @@ class Controller final : public OwnerEffects {
   Outcome start();
   // The job's verdict, once nothing of it runs here any more; before stop(). May wait for seconds.
   void complete(int exit_code) { scheduler_->complete(exit_code); }
-  void stop();
+  // The directories and programs that hang: none, or the process is to be left by
+  // leave_with_hung_lanes(), because the destructor waits for them.
+  std::vector<std::string> stop();
 
   // No live job, no agent, no client; `calls` tells whether it was so all the time.
   bool is_idle() const;
@@ -99,7 +101,8 @@ class Controller final : public OwnerEffects {
   std::string metrics_note_;  // what is wrong with them; "" = nothing
   std::unique_ptr<StatusFileWriter> status_files_;
   std::unique_ptr<EventFeed> feed_;
-  std::unique_ptr<TaskThreads> tasks_;
+  std::unique_ptr<TaskLanes> directories_;  // a lane for each
+  std::unique_ptr<TaskLanes> starts_;       // a lane for each node, and one for the scheduler
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;
   std::unique_ptr<AgentLink> agents_;

@@ -55,6 +55,12 @@ int explain_failure_of_job(const Error& error, Starter& starter, const Controlle
   return explain_failure(error, starter, is_usage ? kExitUsage : kExitFault);
 }
 
+// With the exit code, whatever hangs. The log says what was left behind.
+int end(Controller& controller, int exit_code) {
+  if (const auto hung = controller.stop(); !hung.empty()) leave_with_hung_lanes(hung, exit_code);
+  return exit_code;
+}
+
 // Until a signal asks for the end, or nothing has happened for long enough.
 void wait_in_home(const Controller& controller, const UniqueFd& signals, int64_t idle_seconds) {
   uint64_t calls = 0;
@@ -83,12 +89,11 @@ int run_home(const ControllerOptions& options, const UniqueFd& signals) {
   HomeMode mode(paths, *programs + "/hpagent");
   Controller controller(paths, options, mode);
   if (const auto started = controller.start(); !started.ok()) {
-    return explain_failure(started.error(), starter, 1);
+    return end(controller, explain_failure(started.error(), starter, 1));
   }
   starter.serving("");
   wait_in_home(controller, signals, options.idle_exit_seconds);
-  controller.stop();
-  return 0;
+  return end(controller, 0);
 }
 
 // `belongs_to_job`: a signal to this process is meant for the job. One of the cluster controller's
@@ -129,7 +134,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   JobMode mode(paths, options);
   Controller controller(paths, options, mode);
   if (const auto started = controller.start(); !started.ok()) {
-    return explain_failure_of_job(started.error(), starter, options);
+    return end(controller, explain_failure_of_job(started.error(), starter, options));
   }
   if (const auto forgotten = forget_start_failure(options.job_dir); !forgotten.ok()) {
     log_warning(forgotten.error().message);
@@ -140,7 +145,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   const bool has_verdict =
       exit_code != kExitSuperseded && exit_code != kExitFault && exit_code != kExitRequeued;
   if (has_verdict) controller.complete(exit_code);
-  controller.stop();
+  const auto hung = controller.stop();
   // A head node sees many jobs. After a requeue the next controller may be there already.
   const bool is_last = exit_code != kExitFault && exit_code != kExitRequeued;
   if (!options.run_as.empty() && is_last) {
@@ -148,6 +153,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
       log_warning(removed.error().message);
     }
   }
+  if (!hung.empty()) leave_with_hung_lanes(hung, exit_code);
   log_info("ending with " + std::to_string(exit_code));
   return exit_code;
 }

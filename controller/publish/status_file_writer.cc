@@ -9,71 +9,75 @@
 
 namespace hpctl {
 
-StatusFileWriter::StatusFileWriter(const HomePaths& paths, IsOurs is_ours)
-    : paths_(paths), is_ours_(std::move(is_ours)) {
-  thread_ = std::thread([this] { run(); });
+namespace {
+
+constexpr size_t kThreads = 32;
+constexpr size_t kTasksInALane = 4;  // one is enough: it takes all that waits
+constexpr auto kStopPatience = std::chrono::seconds(5);
+
+void append(std::vector<EventView>& waiting, const std::vector<EventView>& events) {
+  for (const EventView& event : events) {
+    if (waiting.size() < kStatusFileBacklog) waiting.push_back(event);
+  }
 }
 
-StatusFileWriter::~StatusFileWriter() { stop(); }
+}  // namespace
 
-void StatusFileWriter::stop() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
-  }
-  arrived_.notify_one();
-  if (thread_.joinable()) thread_.join();
+StatusFileWriter::StatusFileWriter(const HomePaths& paths, IsOurs is_ours)
+    : paths_(paths), is_ours_(std::move(is_ours)), lanes_(kThreads, kTasksInALane) {}
+
+std::vector<std::string> StatusFileWriter::stop() {
+  return lanes_.stop(kStopPatience, TaskLanes::AtStop::kDone);
+}
+
+StatusFileWriter::Pending& StatusFileWriter::pending_of(JobId job) {
+  const auto [pending, is_new] = pending_.try_emplace(job);
+  if (is_new) lanes_.post(paths_.job(job), [this, job] { write(job); });
+  return pending->second;
 }
 
 void StatusFileWriter::status(JobView view) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    pending_[JobId{view.job}].status = std::move(view);
-  }
-  arrived_.notify_one();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  pending_of(JobId{view.job}).status = std::move(view);
 }
 
 void StatusFileWriter::events(JobId job, const std::string& checkpoint_dir,
                               std::vector<EventView> events) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Pending& pending = pending_[job];
-    pending.checkpoint_dir = checkpoint_dir;
-    for (EventView& event : events) {
-      if (pending.events.size() < kStatusFileBacklog) pending.events.push_back(std::move(event));
-    }
-  }
-  arrived_.notify_one();
+  if (events.empty()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  append(pending_of(job).events, events);
+  add_shared(job, checkpoint_dir, events);
+}
+
+void StatusFileWriter::add_shared(JobId job, const std::string& directory,
+                                  const std::vector<EventView>& events) {
+  const auto [pending, is_new] = shared_.try_emplace(directory, PendingShared{job, {}});
+  if (is_new) lanes_.post(directory, [this, directory] { write_shared(directory); });
+  append(pending->second.events, events);
 }
 
 void StatusFileWriter::spec(JobId job, const JobSpec& spec) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    pending_[job].spec_json = to_json_text(spec) + "\n";
-  }
-  arrived_.notify_one();
-}
-
-void StatusFileWriter::run() {
-  for (;;) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    arrived_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
-    if (pending_.empty()) return;
-    std::map<JobId, Pending> work;
-    work.swap(pending_);
-    lock.unlock();
-    if (!is_ours_()) continue;
-    for (const auto& [job, pending] : work) write(job, pending);
-  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  pending_of(job).spec_json = to_json_text(spec) + "\n";
 }
 
 void StatusFileWriter::complain(JobId job, const Outcome& outcome) {
-  if (outcome.ok() || !complained_.insert(job).second) return;
+  if (outcome.ok()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!complained_.insert(job).second) return;
+  }
   log_warning("job " + to_string(job) +
               ": its status files are not up to date: " + outcome.error().message);
 }
 
-void StatusFileWriter::write(JobId job, const Pending& pending) {
+void StatusFileWriter::write(JobId job) {
+  Pending pending;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pending = std::move(pending_.extract(job).mapped());
+  }
+  if (!is_ours_()) return;
   HP_FAILPOINT("controller.status_files.before");
   complain(job, make_directories(paths_.job(job)));
   if (pending.spec_json) {
@@ -81,10 +85,6 @@ void StatusFileWriter::write(JobId job, const Pending& pending) {
   }
   if (!pending.events.empty()) {
     complain(job, append_events(paths_.job_events(job), pending.events));
-    // The job's shared directory outlives this machine; it appears with the first generation.
-    if (path_exists(pending.checkpoint_dir)) {
-      complain(job, append_events(pending.checkpoint_dir + "/events.jsonl", pending.events));
-    }
   }
   if (pending.status) {
     if (const auto shown = write_status(paths_, *pending.status, is_ours_); !shown.ok()) {
@@ -92,6 +92,17 @@ void StatusFileWriter::write(JobId job, const Pending& pending) {
     }
   }
   HP_FAILPOINT("controller.status_files.after");
+}
+
+// The job's shared directory outlives this machine; it appears with the first generation.
+void StatusFileWriter::write_shared(const std::string& directory) {
+  PendingShared pending;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pending = std::move(shared_.extract(directory).mapped());
+  }
+  if (!is_ours_() || !path_exists(directory)) return;
+  complain(pending.job, append_events(directory + "/events.jsonl", pending.events));
 }
 
 }  // namespace hpctl
