@@ -109,8 +109,8 @@ Outcome Controller::start() {
   for (const auto& [id, job] : loaded.jobs) {  // the former process may not have come so far
     if (core::has_ended(job.state)) conclude(loaded, id);
   }
+  scheduler_->resume(loaded);  // before anything is asked of it
   loop_->start();
-  scheduler_->resume(loaded);
   HP_TRY(open_door());
   HP_TRY(publish());
   log_info("serving " + paths_.home() + " on " + paths_.controller_socket() +
@@ -134,7 +134,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   const ControllerMode::Access access = mode_.access();
   authenticator_ = std::make_unique<Authenticator>(access.tokens, access.owner);
   agents_ = std::make_unique<AgentLink>(paths_, *authenticator_, *loop_, liveness_, progress_,
-                                        *scheduler_);
+                                        *scheduler_, ports_);
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
   service_ = std::make_unique<ControllerService>(paths_, identity, *authenticator_, *loop_, *feed_,
@@ -144,6 +144,10 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
 // What is only in the status files: values of the last step, for display until heartbeats come.
 void Controller::recall(const core::State& state) {
   feed_->load(state);
+  for (const auto& [id, action] : state.outbox) {
+    const auto* start = std::get_if<core::StartWorkers>(&action.body);
+    if (start != nullptr) ports_.learn(paths_, start->job, start->generation);
+  }
   for (const auto& [id, job] : state.jobs) {
     progress_.observe(job, 0);
     shown_[id].spec_written = true;
@@ -190,7 +194,8 @@ void Controller::begin_job() {
   auto first = mode_.first_event();
   if (!first) return;
   loop_->post(std::move(*first), [this](const core::StepResult* result, const core::State*) {
-    if (result != nullptr && !result->refusal.empty()) mode_.refused(result->refusal);
+    if (result == nullptr || result->refusal.empty()) return;
+    directories_->post(paths_.home(), [this, why = result->refusal] { mode_.refused(why); });
   });
 }
 
@@ -205,10 +210,11 @@ Outcome Controller::publish() const {
 
 void Controller::publish_targets(const std::string& metrics) const {
   // Where there are none and never were, no file says so.
-  if (metrics.empty() && !path_exists(paths_.scrape_targets())) return;
+  if (metrics.empty() && !path_exists(scrape_targets_path(paths_.home()))) return;
   std::map<std::string, std::string> labels = {{"hpctl_node", mode_.node()}};
   if (options_.job != 0) labels["hpctl_job"] = std::to_string(options_.job);
-  publish_scrape_targets(paths_.scrape_targets(), scrape_targets(metrics, node_address(), labels),
+  publish_scrape_targets(scrape_targets_path(paths_.home()),
+                         scrape_targets(metrics, node_address(), labels),
                          [this] { return !mode_.is_superseded(); });
 }
 
@@ -247,10 +253,9 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     return;
   }
   if (const auto* launch = std::get_if<core::LaunchNode>(&action.body)) {
-    starts_->post("the start of node " + launch->node + " of job " + to_string(launch->job),
-                  [this, id = action.id, launch = *launch] {
-                    loop_->post(scheduler_->launch(id, launch));
-                  });
+    starts_->post(
+        "the start of node " + launch->node + " of job " + to_string(launch->job),
+        [this, id = action.id, launch = *launch] { loop_->post(scheduler_->launch(id, launch)); });
   } else if (const auto* requeue = std::get_if<core::RequeueJob>(&action.body)) {
     starts_->post("the scheduler", [this, id = action.id, requeue = *requeue] {
       loop_->post(scheduler_->requeue(id, requeue));
@@ -270,7 +275,9 @@ void Controller::perform(const core::Action& action, const core::State& state) {
         directory, [this, id = action.id, record = *record,
                     content = make_record(*record, state, clock_.wall_ms()), directory] {
           if (!mode_.may_record()) return;
-          loop_->post(record_generation(id, record, content, directory, paths_));
+          core::EventBody done = record_generation(id, record, content, directory, paths_);
+          ports_.learn(paths_, record.job, record.generation);
+          loop_->post(std::move(done));
         });
   }
 }
@@ -348,9 +355,32 @@ void Controller::show(const core::State& state, JobId id) {
   status_files_->status(view);
 }
 
-// When the job's end is complete, rendezvous files are of no more use.
+// The last word comes before any node is told to end, and may be to a directory that blocks.
 void Controller::conclude(const core::State& state, JobId id) {
-  mode_.job_ended(state.jobs.at(id), make_job_view(state, id, progress_.of(id), mode_.node()));
+  Shown& shown = shown_[id];
+  if (shown.is_being_said) return;
+  if (!mode_.has_last_word()) {
+    let_nodes_end(state, id);
+    return;
+  }
+  shown.is_being_said = true;
+  if (!shown.is_said) agents_->hold_ends(id);
+  directories_->post(paths_.job(id),
+                     [this, id, job = state.jobs.at(id),
+                      view = make_job_view(state, id, progress_.of(id), mode_.node())] {
+                       mode_.job_ended(job, view);
+                       loop_->ask([this, id](const core::State* now) {
+                         if (now == nullptr) return;
+                         shown_[id].is_being_said = false;
+                         shown_[id].is_said = true;
+                         agents_->release_ends(id, *now);
+                         let_nodes_end(*now, id);
+                       });
+                     });
+}
+
+// When the job's end is complete, rendezvous files are of no more use.
+void Controller::let_nodes_end(const core::State& state, JobId id) {
   if (mode_.stands_back()) return;
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
        ++it) {

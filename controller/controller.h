@@ -74,12 +74,14 @@ class Controller final : public OwnerEffects {
   void append_event_files(const Committed& batch);
   void show(const core::State& state, JobId id);
   void conclude(const core::State& state, JobId id);
+  void let_nodes_end(const core::State& state, JobId id);
   const HomePaths paths_;
   const ControllerOptions options_;
   ControllerMode& mode_;
   const SystemClock clock_;
   UniqueFd lock_;
   std::string address_;  // of the TCP listener; "" = none
+  RendezvousPorts ports_;
   Liveness liveness_;
   ProgressTable progress_;
 
@@ -92,6 +94,9 @@ class Controller final : public OwnerEffects {
     bool stale = false;  // changed since it was shown
     bool spec_written = false;
     bool suspended = false;
+    // Its last word (ControllerMode::job_ended).
+    bool is_being_said = false;
+    bool is_said = false;
   };
   std::map<JobId, Shown> shown_;
 

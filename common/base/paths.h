@@ -33,9 +33,6 @@ class HomePaths {
   std::string controller_lock() const { return state_ + "/controller.lock"; }
   // {"pid":…, "socket":…, "metrics":"HOST:PORT" or ""}, written when the controller is ready.
   std::string controller_json() const { return state_ + "/controller.json"; }
-  // Where Prometheus finds the metrics of whichever controller serves now; for one job beside
-  // status.json (controller/publish/scrape_targets.h).
-  std::string scrape_targets() const { return home_ + "/metrics-targets.json"; }
 
   // Made 0700 by the controller: what is below is its user's business. For one job, its directory.
   std::string jobs() const { return is_one_job() ? home_ : home_ + "/jobs"; }

@@ -45,13 +45,15 @@ std::pair<core::NodeKey, std::string> life_of(const AgentSession& session) {
 }  // namespace
 
 AgentLink::AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
-                     Liveness& liveness, ProgressTable& progress, Scheduler& scheduler)
+                     Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
+                     const RendezvousPorts& ports)
     : paths_(paths),
       authenticator_(authenticator),
       loop_(loop),
       liveness_(liveness),
       progress_(progress),
-      scheduler_(scheduler) {}
+      scheduler_(scheduler),
+      ports_(ports) {}
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Connect(
     grpc::CallbackServerContext* context) {
@@ -215,10 +217,20 @@ std::shared_ptr<AgentSession> AgentLink::session_of(const core::NodeKey& node) c
 }
 
 void AgentLink::perform(const core::Action& action, const core::State& state) {
+  const auto* end = std::get_if<core::EndNode>(&action.body);
+  if (end != nullptr && held_.contains(end->job)) return;
   if (const auto session = session_of(*agent_of(action))) {
     HP_FAILPOINT("controller.order.before");
-    session->send(make_order(action, state, paths_));
+    session->send(make_order(action, state, paths_, ports_));
     HP_FAILPOINT("controller.order.after");
+  }
+}
+
+void AgentLink::release_ends(JobId job, const core::State& state) {
+  if (held_.erase(job) == 0) return;
+  for (const auto& [id, action] : state.outbox) {
+    const auto* end = std::get_if<core::EndNode>(&action.body);
+    if (end != nullptr && end->job == job) perform(action, state);
   }
 }
 

@@ -12,12 +12,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "common/base/paths.h"
 #include "controller/access/authenticator.h"
 #include "controller/agents/agent_session.h"
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
+#include "controller/agents/rendezvous_ports.h"
 #include "controller/engine/owner_loop.h"
 #include "controller/schedulers/scheduler.h"
 
@@ -26,13 +28,18 @@ namespace hpctl {
 class AgentLink final : public v1::AgentLink::CallbackService {
  public:
   AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
-            Liveness& liveness, ProgressTable& progress, Scheduler& scheduler);
+            Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
+            const RendezvousPorts& ports);
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Connect(
       grpc::CallbackServerContext* context) override;
 
   // Owner thread. Sends the action if its agent is connected. Precondition: agent_of(action).
   void perform(const core::Action& action, const core::State& state);
+
+  // Owner thread. No node of the job is told to end between the two: something comes before that.
+  void hold_ends(JobId job) { held_.insert(job); }
+  void release_ends(JobId job, const core::State& state);
 
   // Owner thread, after a commit: cuts off lives that the core gave up; such an agent ends its
   // workers and itself.
@@ -59,12 +66,14 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   Liveness& liveness_;
   ProgressTable& progress_;
   Scheduler& scheduler_;
+  const RendezvousPorts& ports_;
   std::atomic<uint64_t> heartbeats_{0};
   mutable std::mutex mutex_;
   std::map<core::NodeKey, std::shared_ptr<AgentSession>> sessions_;
   // By life of a node, the stream whose registration was taken up last, until it has ended. Owner
   // thread only.
   std::map<std::pair<core::NodeKey, std::string>, const AgentSession*> newest_;
+  std::set<JobId> held_;  // owner thread only
 };
 
 }  // namespace hpctl

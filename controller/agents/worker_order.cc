@@ -4,7 +4,6 @@
 #include "common/base/check.h"
 #include "common/base/lineage.h"
 #include "common/base/workload.h"
-#include "controller/engine/checkpoint_dir_actions.h"
 
 namespace hpctl {
 namespace {
@@ -76,7 +75,7 @@ void set_preparation(v1::Preparation& preparation, const JobSpec& spec, bool sus
 }
 
 void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::State& state,
-          const HomePaths& paths) {
+          const HomePaths& paths, uint16_t port) {
   const core::Job& job = state.jobs.at(action.job);
   order.set_generation(action.generation.value);
   order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
@@ -90,7 +89,7 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
   order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
   order.set_log_dir(paths.job_logs(job.id));
   order.set_master_addr(master_address(state, job.id));
-  order.set_master_port(rendezvous_port(paths, job.id, action.generation));
+  order.set_master_port(port);
   order.set_group_world_size(job.world_size() / job.spec.workers_per_node);
   // Ranks are bound to nodes in blocks of workers_per_node.
   if (!action.ranks.empty()) {
@@ -120,12 +119,13 @@ std::optional<core::NodeKey> agent_of(const core::Action& action) {
 }
 
 v1::ControllerMessage make_order(const core::Action& action, const core::State& state,
-                                 const HomePaths& paths) {
+                                 const HomePaths& paths, const RendezvousPorts& ports) {
   v1::ControllerMessage message;
   if (const auto* start = std::get_if<core::StartWorkers>(&action.body)) {
     message.set_job(start->job.value);
     set_action(*message.mutable_start_workers(), action.id);
-    fill(*message.mutable_start_workers(), *start, state, paths);
+    fill(*message.mutable_start_workers(), *start, state, paths,
+         ports.of(start->job, start->generation));
   } else if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
     message.set_job(stop->job.value);
     v1::StopWorkers& order = *message.mutable_stop_workers();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actions that an agent performs, as messages. A message is a function of the stored action and
-// rows alone, so that a repetition after a restart of the controller says the same.
+// Actions that an agent performs, as messages. A message is a function of the stored action, the
+// rows and the generation's port alone, so that a repetition after a restart of the controller says
+// the same; and made on the owner thread, so nothing is read for it.
 #pragma once
 
 #include <optional>
 
 #include "common/base/paths.h"
+#include "controller/agents/rendezvous_ports.h"
 #include "controller/core/core.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 
@@ -16,6 +18,6 @@ std::optional<core::NodeKey> agent_of(const core::Action& action);
 
 // Precondition: agent_of(action).
 v1::ControllerMessage make_order(const core::Action& action, const core::State& state,
-                                 const HomePaths& paths);
+                                 const HomePaths& paths, const RendezvousPorts& ports);
 
 }  // namespace hpctl

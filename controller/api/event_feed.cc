@@ -3,6 +3,38 @@
 
 namespace hpctl {
 
+EventFeed::EventFeed(std::unique_ptr<Store> reader, std::chrono::milliseconds look)
+    : look_(look), reader_(std::move(reader)), thread_([this] { run(); }) {}
+
+EventFeed::~EventFeed() {
+  {
+    const std::lock_guard<std::mutex> lock(news_mutex_);
+    stopping_ = true;
+  }
+  news_.notify_one();
+  thread_.join();
+}
+
+void EventFeed::run() {
+  for (;;) {
+    std::set<JobId> touched;
+    {
+      std::unique_lock<std::mutex> lock(news_mutex_);
+      news_.wait_for(lock, look_, [this] { return stopping_ || !touched_.empty(); });
+      if (stopping_) return;
+      touched.swap(touched_);
+    }
+    wake(touched.empty() ? nullptr : &touched);
+  }
+}
+
+void EventFeed::wake(const std::set<JobId>* touched) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [token, subscription] : subscriptions_) {
+    if (touched == nullptr || touched->contains(subscription.job)) subscription.wake();
+  }
+}
+
 Result<std::vector<StoredEntry>> EventFeed::after(JobId job, int64_t id, int64_t limit) {
   const std::lock_guard<std::mutex> lock(reader_mutex_);
   return reader_->entries_after(job, id, limit);
@@ -50,10 +82,11 @@ void EventFeed::committed(const Committed& batch) {
       if (core::has_ended(batch.state.jobs.at(id).state)) ended_.insert(id);
     }
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [token, subscription] : subscriptions_) {
-    if (touched.contains(subscription.job)) subscription.wake();
+  {
+    const std::lock_guard<std::mutex> lock(news_mutex_);
+    touched_.merge(touched);
   }
+  news_.notify_one();
 }
 
 bool EventFeed::has_ended(JobId job) const {

@@ -6,50 +6,46 @@
 #include "controller/publish/job_view.h"
 
 namespace hpctl {
-namespace {
 
-constexpr int64_t kPage = 256;
-
-}  // namespace
-
-EventWatcher::EventWatcher(EventFeed& feed, JobId job, Seq after, bool follow)
-    : feed_(feed), job_(job), follow_(follow) {
+EventWatcher::EventWatcher(EventFeed& feed, grpc::CallbackServerContext* context, JobId job,
+                           Seq after, bool follow, int64_t unread_ms)
+    : feed_(feed), context_(context), unread_ms_(unread_ms), cursor_(feed, job, follow) {
   // Subscribed first, so that nothing is missed between reading and waiting.
-  token_ = feed_.subscribe(job, [this] {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    advance();
-  });
+  token_ = feed_.subscribe(job, [this] { woken(); });
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto last = feed_.last_id_up_to(job, after);
-  if (!last.ok()) {
-    end(to_grpc(to_absl(last.error())));
+  if (const auto started = cursor_.start_after(after); !started.ok()) {
+    end(to_grpc(to_absl(started.error())));
     return;
   }
-  last_id_ = *last;
   advance();
+}
+
+void EventWatcher::woken() {
+  bool is_stuck = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    advance();
+    is_stuck = writing_ && clock_.monotonic_ms() - writing_since_ms_ > unread_ms_;
+  }
+  // Finish() would wait for the reader too. We are here until the feed lets go of us.
+  if (is_stuck) context_->TryCancel();
 }
 
 void EventWatcher::advance() {
   if (writing_ || finished_) return;
-  if (ready_.empty()) {
-    // Asked before reading: what precedes the end of the job is then in the store.
-    const bool over = !follow_ || feed_.has_ended(job_);
-    auto page = feed_.after(job_, last_id_, kPage);
-    if (!page.ok()) {
-      end(to_grpc(to_absl(page.error())));
-      return;
-    }
-    if (page->empty()) {
-      if (over) end(grpc::Status::OK);
-      return;
-    }
-    last_id_ = page->back().id;
-    ready_.assign(page->begin(), page->end());
+  const auto entry = cursor_.next();
+  if (!entry.ok()) {
+    end(to_grpc(to_absl(entry.error())));
+    return;
+  }
+  if (!entry->has_value()) {
+    if (cursor_.is_over()) end(grpc::Status::OK);
+    return;
   }
   outgoing_.Clear();
-  fill(ready_.front(), outgoing_);
-  ready_.pop_front();
+  fill(**entry, outgoing_);
   writing_ = true;
+  writing_since_ms_ = clock_.monotonic_ms();
   HP_FAILPOINT("controller.event_answer.before");
   StartWrite(&outgoing_);
 }

@@ -232,7 +232,7 @@ grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(
   if (!uid) return new Refusal(unauthenticated());
   const auto job = look_up(request->job(), *uid);
   if (!job.ok()) return new Refusal(to_grpc(job.status()));
-  return new EventWatcher(feed_, *job, Seq{request->after_seq()}, request->follow());
+  return new EventWatcher(feed_, context, *job, Seq{request->after_seq()}, request->follow());
 }
 
 grpc::ServerUnaryReactor* ControllerService::Why(grpc::CallbackServerContext* context,

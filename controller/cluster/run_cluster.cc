@@ -41,7 +41,7 @@ std::unique_ptr<grpc::Server> build_server(ClusterService& service, const std::s
 }
 
 void publish_targets(const ControllerOptions& options, const std::string& metrics) {
-  publish_scrape_targets(options.state_dir + "/metrics-targets.json",
+  publish_scrape_targets(scrape_targets_path(options.state_dir),
                          scrape_targets(metrics, node_address(), {{"hpctl_node", options.node}}));
 }
 

@@ -39,7 +39,7 @@ class ControllerMode {
 
   virtual std::string node() const = 0;   // this machine's name, for people
   virtual bool accepts_jobs() const = 0;  // from clients; also: the job's spec is ours to write
-  // First event refused. Owner thread.
+  // First event refused. Not on the owner thread; may block.
   virtual void refused(const std::string& /*reason*/) {}
   // Not on the owner thread. False: another controller has taken over, nothing may be decided.
   virtual bool may_record() { return true; }
@@ -48,7 +48,10 @@ class ControllerMode {
   virtual bool is_superseded() { return false; }
   // Whether that has been found out before. Any thread.
   virtual bool stands_back() const { return false; }
-  // Owner thread, after the commit and before any node is told to end.
+  // Whether a job's end is more than its rows.
+  virtual bool has_last_word() const { return false; }
+  // After the commit and before any node is told to end; may come again. Not on the owner thread;
+  // may block, and then the nodes wait.
   virtual void job_ended(const core::Job&, const JobView&) {}
   // Owner thread; may come again.
   virtual void nodes_ended(JobId) {}

@@ -22,6 +22,7 @@
 #include "common/rpc/hpslurm.h"
 #include "common/rpc/job_channel.h"
 #include "controller/leadership/requeue_carryover.h"
+#include "controller/publish/scrape_targets.h"
 #include "controller/schedulers/external_agents.h"
 #include "controller/schedulers/slurm/slurm_scheduler.h"
 
@@ -191,7 +192,7 @@ Outcome JobMode::claim(const std::string& address) {
   // What the one before us was about to write comes too late from here on, or is there.
   HP_TRY(remove_unfinished(paths_.job_status(job_)));
   HP_TRY(remove_unfinished(verdict_path(paths_.home())));
-  HP_TRY(remove_unfinished(paths_.scrape_targets()));
+  HP_TRY(remove_unfinished(scrape_targets_path(paths_.home())));
   HP_TRY(refuse_ended_job());
   log_info("controller " + std::to_string(record_.epoch) + " of job " + to_string(job_) + " on " +
            node_ + " (" + address + ")");

@@ -55,6 +55,7 @@ class JobMode final : public ControllerMode {
   bool may_record() override;
   bool is_superseded() override;
   bool stands_back() const override { return exit_code_ == kExitSuperseded; }
+  bool has_last_word() const override { return true; }
   void job_ended(const core::Job& job, const JobView& view) override;
   void nodes_ended(JobId job) override;
 
@@ -94,7 +95,7 @@ class JobMode final : public ControllerMode {
   std::vector<GenerationRecord> lineage_;
   std::string follows_;  // whom, for people; "" = the first of this allocation
   uint64_t beats_ = 0;
-  int verdict_ = kVerdictFailed;
+  std::atomic<int> verdict_{kVerdictFailed};
   std::atomic<bool> ends_{false};             // the verdict in the directory may be ours
   std::atomic<bool> verdict_written_{false};  // it is
   std::atomic<int> exit_code_{-1};            // -1 = goes on

@@ -41,12 +41,12 @@ constexpr int kRequestTimeoutMs = 2'000;
 
 // Of civetweb. Its own default waits 30 s for a request.
 std::vector<std::string> server_options(const std::string& address) {
-  return {"listening_ports",      address,
-          "num_threads",          std::to_string(kHttpThreads),
-          "request_timeout_ms",   std::to_string(kRequestTimeoutMs),
-          "enable_keep_alive",    "no",
-          "tcp_nodelay",          "1",
-          "linger_timeout_ms",    std::to_string(kRequestTimeoutMs)};
+  return {"listening_ports",    address,
+          "num_threads",        std::to_string(kHttpThreads),
+          "request_timeout_ms", std::to_string(kRequestTimeoutMs),
+          "enable_keep_alive",  "no",
+          "tcp_nodelay",        "1",
+          "linger_timeout_ms",  std::to_string(kRequestTimeoutMs)};
 }
 
 // A page that says that the process answers; its own registry holds one gauge.
@@ -88,8 +88,10 @@ struct Metrics::Parts {
 Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) {
-    return Error{ErrorCode::kInvalidArgument, "there are no metrics: HPCTL_METRICS or --metrics "
-                                              "wants HOST:PORT, got \"" + address + "\""};
+    return Error{ErrorCode::kInvalidArgument,
+                 "there are no metrics: HPCTL_METRICS or --metrics "
+                 "wants HOST:PORT, got \"" +
+                     address + "\""};
   }
   const std::string host = address.substr(0, colon + 1);
   for (const std::string& wanted : {address, host + "0"}) {

@@ -12,9 +12,14 @@
 #include <string>
 
 #include "common/base/fenced_file.h"
-#include "common/base/result.h"
 
 namespace hpctl {
+
+// In HPCTL_HOME, the directory of a job that has a controller of its own, or the state of the
+// cluster controller.
+inline std::string scrape_targets_path(const std::string& directory) {
+  return directory + "/metrics-targets.json";
+}
 
 // `bound` "HOST:PORT" as Metrics::address(), "" = no metrics. In place of an address that means
 // all of this machine's stands `reachable`.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the status files (status_files.h) up to date from threads of its own, because they may be on
-// slow or shared disks: a lane (engine/task_lanes.h) for each directory, so that one that hangs
-// keeps nobody else's files from being written. Best effort: what cannot be written is said once per
-// job in the log and dropped. Of a status only the newest waits; events wait in order, at most
+// Keeps the status files (status_files.h) up to date from threads of its own, because they may be
+// on slow or shared disks: a lane (engine/task_lanes.h) for each directory, so that one that hangs
+// keeps nobody else's files from being written. Best effort: what cannot be written is said once
+// per job in the log and dropped. Of a status only the newest waits; events wait in order, at most
 // kStatusFileBacklog per directory. What a controller has to say that was succeeded is dropped: its
 // files are the successor's.
 #pragma once
@@ -57,7 +57,7 @@ class StatusFileWriter {
   const IsOurs is_ours_;
   std::mutex mutex_;
   // Each has a task in its lane that takes it.
-  std::map<JobId, Pending> pending_;              // for the job's directory
+  std::map<JobId, Pending> pending_;             // for the job's directory
   std::map<std::string, PendingShared> shared_;  // for a checkpoint directory
   std::set<JobId> complained_;
   TaskLanes lanes_;  // last: its threads use all the above

@@ -156,6 +156,7 @@ struct AgentServer::Parts final : OwnerEffects {
   const HomePaths paths;
   const int agents;
   SystemClock clock;
+  RendezvousPorts ports;
   Liveness liveness;
   ProgressTable progress;
   LocalScheduler scheduler;
@@ -177,7 +178,8 @@ AgentServer::AgentServer(const std::string& home, int agents)
   HP_CHECK(store.ok());
   parts.loop = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, parts.clock, parts);
   parts.link = std::make_unique<AgentLink>(parts.paths, parts.authenticator, *parts.loop,
-                                           parts.liveness, parts.progress, parts.scheduler);
+                                           parts.liveness, parts.progress, parts.scheduler,
+                                           parts.ports);
   grpc::ServerBuilder builder;
   builder.RegisterService(parts.link.get());
   parts.server = builder.BuildAndStart();

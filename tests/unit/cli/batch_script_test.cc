@@ -117,7 +117,8 @@ TEST_F(BatchScript, GivesUpAControllerThatNeverWorks) {
   EXPECT_EQ(run().exit_code, 1);
   const std::string lives = log_text("lives");
   EXPECT_EQ(std::count(lives.begin(), lives.end(), '\n'), 10);
-  EXPECT_THAT(refusal(), HasSubstr("every controller ended without a verdict, the last with status 4"));
+  EXPECT_THAT(refusal(),
+              HasSubstr("every controller ended without a verdict, the last with status 4"));
 }
 
 TEST_F(BatchScript, WaitsForASuccessorOnAnotherNode) {

@@ -67,7 +67,7 @@ class AwkwardCalls : public testing::Test {
     feed_ = std::make_unique<EventFeed>(std::move(*reader));
     loop_ = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, clock_, effects_);
     link_ = std::make_unique<AgentLink>(paths_, authenticator_, *loop_, liveness_, progress_,
-                                        scheduler_);
+                                        scheduler_, ports_);
     service_ = std::make_unique<ControllerService>(paths_, ControllerIdentity{"", "n0", "", false},
                                                    authenticator_, *loop_, *feed_, progress_);
     grpc::ServerBuilder builder;
@@ -121,6 +121,7 @@ class AwkwardCalls : public testing::Test {
   const SystemClock clock_;
   const Authenticator authenticator_{{kToken}, ::geteuid()};
   HeldEffects effects_;
+  RendezvousPorts ports_;
   Liveness liveness_;
   ProgressTable progress_;
   LocalScheduler scheduler_{paths_, "", [](JobId, const Scheduler::MakeEvent&) {}};

@@ -11,6 +11,7 @@
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/status.h"
+#include "controller/publish/scrape_targets.h"
 #include "controller/publish/status_files.h"
 #include "tests/fault/live_controller.h"
 #include "tests/support/http_get.h"
@@ -120,7 +121,7 @@ TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   LiveController other;
   other.start("", {"--metrics", address});
   ASSERT_FALSE(other.ended()) << test::last_line(other.paths().controller_log());
-  const auto targets = read_file(other.paths().scrape_targets());
+  const auto targets = read_file(scrape_targets_path(other.paths().home()));
   ASSERT_TRUE(targets.ok());
   const std::string elsewhere = nlohmann::json::parse(*targets)[0]["targets"][0];
   EXPECT_NE(elsewhere, address);
@@ -128,7 +129,7 @@ TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   const auto log = read_file(other.paths().controller_log());
   EXPECT_NE(log->find(address + " is in use"), std::string::npos) << *log;
   other.terminate();
-  EXPECT_EQ(read_file(other.paths().scrape_targets()).value(), "[]\n");
+  EXPECT_EQ(read_file(scrape_targets_path(other.paths().home())).value(), "[]\n");
 }
 
 TEST(Controller, ServesWithoutMetricsWhereTheirAddressIsNotOfThisMachine) {
@@ -138,7 +139,7 @@ TEST(Controller, ServesWithoutMetricsWhereTheirAddressIsNotOfThisMachine) {
     EXPECT_FALSE(controller.ended()) << test::last_line(controller.paths().controller_log());
     const auto log = read_file(controller.paths().controller_log());
     EXPECT_NE(log->find("there are no metrics"), std::string::npos) << *log;
-    EXPECT_FALSE(path_exists(controller.paths().scrape_targets()));
+    EXPECT_FALSE(path_exists(scrape_targets_path(controller.paths().home())));
   }
 }
 

@@ -36,7 +36,7 @@ class WorkerOrder : public ::testing::Test {
   v1::StartWorkers order(const std::string& node, std::vector<Rank> ranks) const {
     const core::Action action{
         {Seq{5}, 0}, "", core::StartWorkers{kJob, node, Generation{3}, ranks, "", 0}};
-    return make_order(action, state_, paths_).start_workers();
+    return make_order(action, state_, paths_, ports_).start_workers();
   }
   void record() {
     core::RecordGeneration wanted;
@@ -53,6 +53,7 @@ class WorkerOrder : public ::testing::Test {
 
   TemporaryDirectory directory_;
   HomePaths paths_;
+  RendezvousPorts ports_;
   core::State state_;
 };
 
@@ -83,6 +84,8 @@ TEST_F(WorkerOrder, TheMasterIsWhereRank0IsNow) {
 
 TEST_F(WorkerOrder, AllNodesAreToldTheSamePort) {
   record();
+  EXPECT_EQ(order("n0", {Rank{0}, Rank{1}}).master_port(), 0U) << "nothing is read for an order";
+  ports_.learn(paths_, kJob, Generation{3});
   const v1::StartWorkers first = order("n0", {Rank{0}, Rank{1}});
   EXPECT_NE(first.master_port(), 0U);
   EXPECT_EQ(order("n1", {Rank{2}, Rank{3}}).master_port(), first.master_port());

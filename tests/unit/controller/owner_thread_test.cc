@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole controller in this process, with a mode and a scheduler that the test holds: what comes
+// before what, and what the owner thread does not wait for.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+
+#include "common/base/file.h"
+#include "common/rpc/controller_process.h"
+#include "controller/controller.h"
+#include "proto/hpctl/v1/hpctl.grpc.pb.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl {
+namespace {
+
+constexpr JobId kJob{1};
+constexpr std::chrono::seconds kPatience{60};
+
+// What was called, in order.
+class Record {
+ public:
+  void add(const std::string& what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    calls_.push_back(what);
+    called_.notify_all();
+  }
+  bool await(const std::string& what, std::chrono::milliseconds patience) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return called_.wait_for(lock, patience, [&] {
+      return std::find(calls_.begin(), calls_.end(), what) != calls_.end();
+    });
+  }
+  std::vector<std::string> calls() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return calls_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable called_;
+  std::vector<std::string> calls_;
+};
+
+class FakeScheduler final : public Scheduler {
+ public:
+  explicit FakeScheduler(Record& record) : record_(record) {}
+  void resume(const core::State&) override {
+    record_.await("launch", std::chrono::milliseconds(200));  // it has every chance to be first
+    record_.add("resume");
+  }
+  core::EventBody launch(ActionId id, const core::LaunchNode& action) override {
+    record_.add("launch");
+    return core::ActionFailed{id, action.job, action.node, "a test", true};
+  }
+  void registered(const core::NodeKey&, uint64_t) override {}
+  void stop() override {}
+
+ private:
+  Record& record_;
+};
+
+class FakeMode final : public ControllerMode {
+ public:
+  FakeMode(Record& record, std::optional<core::EventBody> first, bool stands_back)
+      : record_(record), first_(std::move(first)), stands_back_(stands_back) {}
+
+  std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post) override {
+    return std::make_unique<FakeScheduler>(record_);
+  }
+  std::optional<core::EventBody> first_event() override { return first_; }
+  std::string node() const override { return "here"; }
+  bool accepts_jobs() const override { return false; }
+  bool stands_back() const override { return stands_back_; }
+  bool has_last_word() const override { return true; }
+  void job_ended(const core::Job&, const JobView&) override {
+    record_.add("last word");
+    said_.wait();
+  }
+  void nodes_ended(JobId) override { record_.add("nodes ended"); }
+  void let_speak() { may_say_.set_value(); }
+
+ private:
+  Record& record_;
+  const std::optional<core::EventBody> first_;
+  const bool stands_back_;
+  std::promise<void> may_say_;
+  const std::shared_future<void> said_ = may_say_.get_future().share();
+};
+
+class OwnerThread : public ::testing::Test {
+ protected:
+  ~OwnerThread() override { EXPECT_TRUE(remove_tree(paths_.socket_directory()).ok()); }
+
+  core::EventBody submission() const {
+    core::JobSubmitted submitted;
+    submitted.spec.name = "t";
+    submitted.spec.command = {"true"};
+    submitted.spec.checkpoint.dir = directory_ / "checkpoints";
+    submitted.uid = ::geteuid();
+    return submitted;
+  }
+  std::string state() const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    v1::GetJobRequest request;
+    request.set_job(to_string(kJob));
+    v1::JobStatus status;
+    const auto answer =
+        v1::Controller::NewStub(connect_controller(paths_))->GetJob(&context, request, &status);
+    return answer.ok() ? status.state() : answer.error_message();
+  }
+
+  TemporaryDirectory directory_;
+  const HomePaths paths_{directory_.path()};
+  Record record_;
+};
+
+TEST_F(OwnerThread, TheSchedulerHearsWhatWasBeforeItIsAskedForAnything) {
+  {
+    FakeMode mode(record_, submission(), true);
+    Controller controller(paths_, {}, mode);
+    ASSERT_TRUE(controller.start().ok());
+    ASSERT_EQ(state(), "STARTING");
+  }
+  EXPECT_EQ(record_.calls(), std::vector<std::string>({"resume"})) << "its launch is still open";
+  FakeMode mode(record_, std::nullopt, false);
+  mode.let_speak();
+  Controller controller(paths_, {}, mode);
+  ASSERT_TRUE(controller.start().ok());
+  EXPECT_TRUE(record_.await("launch", kPatience));
+  controller.stop();
+  EXPECT_EQ(record_.calls(), std::vector<std::string>({"resume", "resume", "launch"}));
+}
+
+TEST_F(OwnerThread, DoesNotWaitForTheLastWordButTheNodesDo) {
+  FakeMode mode(record_, submission(), false);
+  Controller controller(paths_, {}, mode);
+  ASSERT_TRUE(controller.start().ok());
+  controller.post(core::CancelRequested{kJob, ::geteuid()});
+  EXPECT_TRUE(record_.await("last word", kPatience));
+  EXPECT_EQ(state(), "CANCELLED");
+  EXPECT_FALSE(record_.await("nodes ended", std::chrono::milliseconds(0)));
+  mode.let_speak();
+  EXPECT_TRUE(record_.await("nodes ended", kPatience));
+  controller.stop();
+}
+
+}  // namespace
+}  // namespace hpctl
