@@ -164,9 +164,12 @@ Outcome Controller::build_server() {
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());
   builder.RegisterService(agents_.get());
-  const std::string listen = mode_.access().listen;
+  const ControllerMode::Access access = mode_.access();
+  const std::string& listen = access.listen;
   int port = 0;
-  if (!listen.empty()) add_tcp_listener(builder, listen, port);
+  if (!listen.empty()) {
+    add_tcp_listener(builder, listen, server_credentials(access.identity), port);
+  }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || (!listen.empty() && port == 0)) {
     return Error{ErrorCode::kUnavailable, listen.empty()

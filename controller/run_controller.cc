@@ -91,7 +91,7 @@ int run_home(const ControllerOptions& options, const UniqueFd& signals) {
   if (const auto started = controller.start(); !started.ok()) {
     return end(controller, explain_failure(started.error(), starter, 1));
   }
-  starter.serving("");
+  starter.serving();
   wait_in_home(controller, signals, options.idle_exit_seconds);
   return end(controller, 0);
 }
@@ -139,7 +139,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   if (const auto forgotten = forget_start_failure(options.job_dir); !forgotten.ok()) {
     log_warning(forgotten.error().message);
   }
-  starter.serving(mode.address());
+  starter.serving({mode.record().address, mode.record().certificate});
   const int exit_code =
       wait_for_verdict(controller, mode, JobId{options.job}, signals, options.run_as.empty());
   const bool has_verdict =

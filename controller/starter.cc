@@ -5,11 +5,10 @@
 
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
-#include "controller/cluster/child_protocol.h"
 
 namespace hpctl {
 
-void Starter::tell(char byte, const Result<std::string>& report) {
+void Starter::tell(char byte, const Result<cluster::ChildReport>& report) {
   // Who does not wait any more need not know.
   if (ready_.valid() && byte != 0)
     (void)write_all(ready_.get(), std::string(1, byte), "the starter");
@@ -18,7 +17,7 @@ void Starter::tell(char byte, const Result<std::string>& report) {
   report_.reset();
 }
 
-void Starter::serving(const std::string& address) { tell(kControllerReady, address); }
+void Starter::serving(const cluster::ChildReport& where) { tell(kControllerReady, where); }
 
 void Starter::failed(const Error& error) {
   tell(error.code == ErrorCode::kAlreadyExists ? kAnotherControllerRuns : '\0', error);

@@ -8,6 +8,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/result.h"
+#include "controller/cluster/child_protocol.h"
 
 namespace hpctl {
 
@@ -16,13 +17,13 @@ class Starter {
   // -1 = nobody asks in this way. Owns both.
   Starter(int ready_fd, int report_fd) : ready_(ready_fd), report_(report_fd) {}
 
-  // `address` "IP:PORT"; "" = only our local socket.
-  void serving(const std::string& address);
+  // Empty = only our local socket, or a service of its own.
+  void serving(const cluster::ChildReport& where = {});
   // kAlreadyExists = another controller has the job or the home.
   void failed(const Error& error);
 
  private:
-  void tell(char byte, const Result<std::string>& report);
+  void tell(char byte, const Result<cluster::ChildReport>& report);
 
   UniqueFd ready_;
   UniqueFd report_;

@@ -33,8 +33,8 @@ Result<OpenJob> open_elsewhere(const std::string& word, const Error& not_here) {
     if (std::to_string(job.job()) != word || job.address().empty()) continue;
     const std::filesystem::path jobs = std::filesystem::path(job.job_dir()).parent_path();
     const HomePaths paths(jobs.parent_path().string());
-    auto source =
-        std::make_unique<ControllerClient>(paths, connect_address(job.address(), job.token()));
+    HP_TRY_ASSIGN(auto channel, connect_address(job.address(), job.certificate(), job.token()));
+    auto source = std::make_unique<ControllerClient>(paths, std::move(channel));
     HP_TRY_ASSIGN(JobView view, source->get_job(JobId{job.job()}));
     return OpenJob{paths, JobId{job.job()}, std::move(source), std::move(view)};
   }

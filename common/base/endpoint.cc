@@ -5,6 +5,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
 namespace hpctl {
@@ -31,6 +32,7 @@ uint64_t epoch_of(const std::string& name) {
 std::string to_json_text(const ControllerRecord& record) {
   return nlohmann::json({{"epoch", record.epoch},
                          {"address", record.address},
+                         {"certificate", record.certificate},
                          {"node", record.node},
                          {"pid", record.pid},
                          {"boot_id", record.boot_id},
@@ -44,9 +46,10 @@ std::string to_json_text(const ControllerRecord& record) {
 Result<ControllerRecord> controller_record_from_json(const std::string& text) {
   ControllerRecord record;
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = parse_json(text);
     json.at("epoch").get_to(record.epoch);
     json.at("address").get_to(record.address);
+    record.certificate = json.value("certificate", "");
     json.at("node").get_to(record.node);
     json.at("pid").get_to(record.pid);
     json.at("boot_id").get_to(record.boot_id);

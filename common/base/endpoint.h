@@ -21,6 +21,9 @@ namespace hpctl {
 struct ControllerRecord {
   uint64_t epoch = 0;   // K
   std::string address;  // "IP:PORT" of its TCP listener
+  // PEM: whoever answers there must prove that it has the key of this (common/base/tls_identity.h).
+  // "" = of a release that had none: nobody connects to it.
+  std::string certificate;
   std::string node;
   uint64_t pid = 0;
   std::string boot_id;          // of the machine

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/rpc/job_channel.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/client_interceptor.h>
@@ -8,12 +9,14 @@
 #include <vector>
 
 #include "common/base/job_files.h"
+#include "common/base/log.h"
+#include "common/base/tls_identity.h"
 
 namespace hpctl {
 namespace {
 
-// gRPC gives call credentials only to secure channels; a token that guards against other users of
-// the cluster's own network is ours to add.
+constexpr char kCertificateBegins[] = "-----BEGIN CERTIFICATE-----";
+
 class TokenBearer final : public grpc::experimental::Interceptor {
  public:
   explicit TokenBearer(std::string value) : value_(std::move(value)) {}
@@ -43,6 +46,18 @@ class TokenBearers final : public grpc::experimental::ClientInterceptorFactoryIn
 
 }  // namespace
 
+void silence_handshakes() {
+  static const bool once = [] {
+    gpr_set_log_function([](gpr_log_func_args* line) {
+      const std::string file = line->file;
+      if (file.ends_with("ssl_transport_security.cc")) return;
+      log_warning("gRPC: " + std::string(line->message));
+    });
+    return true;
+  }();
+  (void)once;
+}
+
 grpc::ChannelArguments channel_arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
@@ -55,17 +70,27 @@ grpc::ChannelArguments channel_arguments() {
   return arguments;
 }
 
-std::shared_ptr<grpc::Channel> connect_address(const std::string& address,
-                                               const std::string& token) {
+Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& address,
+                                                       const std::string& certificate,
+                                                       const std::string& token) {
+  // Without a root of ours gRPC would trust those of the machine.
+  if (!certificate.starts_with(kCertificateBegins)) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "the controller at " + address +
+                     " has no certificate to know it by: it is of an older release of hpctl"};
+  }
+  silence_handshakes();
   grpc::ChannelArguments arguments = channel_arguments();
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // 0 = as many as needed
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);             // never to be asked for the way
+  arguments.SetSslTargetNameOverride(kTlsName);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> bearers;
   bearers.push_back(std::make_unique<TokenBearers>(token));
   return grpc::experimental::CreateCustomChannelWithInterceptors(
-      "ipv4:" + address, grpc::InsecureChannelCredentials(), arguments, std::move(bearers));
+      "ipv4:" + address, grpc::SslCredentials({certificate, "", ""}), arguments,
+      std::move(bearers));
 }
 
 Result<JobChannel> connect_job(const std::string& job_dir) {
@@ -74,7 +99,7 @@ Result<JobChannel> connect_job(const std::string& job_dir) {
     return Error{ErrorCode::kUnavailable, "no controller of " + job_dir + " has started yet"};
   }
   HP_TRY_ASSIGN(const std::string token, read_token(job_dir));
-  auto channel = connect_address(record->address, token);
+  HP_TRY_ASSIGN(auto channel, connect_address(record->address, record->certificate, token));
   return JobChannel{std::move(*record), std::move(channel)};
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to the controller of one job over TCP. Every call on such a channel carries the job's
-// token; the channel pings its peer, so that a controller whose node has vanished is noticed within
-// seconds and not when TCP gives up.
+// The way to the controller of one job over TCP. Before anything is sent the peer must prove by TLS
+// that it is the controller whose certificate we were given, and that certificate alone is trusted:
+// who took over the port of a dead controller learns nothing and is not obeyed. Every call then
+// carries the job's token; the channel pings its peer, so that a controller whose node has vanished
+// is noticed within seconds and not when TCP gives up.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -23,12 +25,18 @@ inline constexpr char kBearer[] = "Bearer ";
 inline constexpr int kKeepaliveMs = 2'000;
 inline constexpr int kKeepaliveTimeoutMs = 2'000;
 
+// gRPC prints a line for every handshake that fails: a stranger could fill a log with them, and who
+// calls gets the reason as a status. Its other lines become ours.
+void silence_handshakes();
+
 // Back-off of our channels, and no connection shared with another channel of this process.
 grpc::ChannelArguments channel_arguments();
 
-// Lazy: nothing is connected yet.
-std::shared_ptr<grpc::Channel> connect_address(const std::string& address,
-                                               const std::string& token);
+// Lazy: nothing is connected yet. `certificate` is PEM, of the controller itself;
+// kFailedPrecondition where it is none.
+Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& address,
+                                                       const std::string& certificate,
+                                                       const std::string& token);
 
 struct JobChannel {
   ControllerRecord controller;

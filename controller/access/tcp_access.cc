@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/access/tcp_access.h"
 
-#include <grpcpp/security/server_credentials.h>
-
 #include "common/rpc/job_channel.h"
 
 namespace hpctl {
 
-void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address, int& port) {
+std::shared_ptr<grpc::ServerCredentials> server_credentials(const TlsIdentity& identity) {
+  silence_handshakes();
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({identity.private_key, identity.certificate});
+  return grpc::SslServerCredentials(options);
+}
+
+void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address,
+                      const std::shared_ptr<grpc::ServerCredentials>& credentials, int& port) {
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
@@ -20,7 +26,7 @@ void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address, 
                              kKeepaliveMs / 2);
   // Another server of this user must not share the port.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address, credentials, &port);
 }
 
 }  // namespace hpctl

@@ -8,6 +8,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 
 namespace hpctl::cluster {
@@ -37,7 +38,7 @@ std::string to_line(const ChildOrder& order) {
 Result<ChildOrder> order_from_line(const std::string& line) {
   ChildOrder order;
   try {
-    const json document = json::parse(line);
+    const json document = parse_json(line);
     document.at("token").get_to(order.token);
     document.at("nodes").get_to(order.nodes);
     document.at("scheduler").get_to(order.scheduler);
@@ -49,16 +50,20 @@ Result<ChildOrder> order_from_line(const std::string& line) {
   return order;
 }
 
-std::string report_line(const Result<std::string>& address) {
-  if (address.ok()) return dump({{"address", *address}});
-  return dump({{"code", static_cast<int>(address.error().code)},
-               {"error", address.error().message.substr(0, kMaxReportBytes / 8)}});
+std::string report_line(const Result<ChildReport>& report) {
+  if (report.ok())
+    return dump({{"address", report->address}, {"certificate", report->certificate}});
+  return dump({{"code", static_cast<int>(report.error().code)},
+               {"error", report.error().message.substr(0, kMaxReportBytes / 8)}});
 }
 
-Result<std::string> report_from_line(const std::string& line) {
+Result<ChildReport> report_from_line(const std::string& line) {
   try {
-    const json document = json::parse(line);
-    if (document.contains("address")) return document.at("address").get<std::string>();
+    const json document = parse_json(line);
+    if (document.contains("address")) {
+      return ChildReport{document.at("address").get<std::string>(),
+                         document.at("certificate").get<std::string>()};
+    }
     const int code = document.at("code").get<int>();
     const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);
     std::string words = document.at("error").get<std::string>();

@@ -4,7 +4,7 @@
 //
 //   service -> child   the order, once the job's row is durable. A child whose service has died
 //                      before sees the end of the stream and ends: nothing runs that no row knows.
-//   child -> service   the report: the address when it serves, or why it does not
+//   child -> service   the report: where it serves and by what it is known, or why it does not
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,13 @@ struct ChildOrder {
 std::string to_line(const ChildOrder& order);
 Result<ChildOrder> order_from_line(const std::string& line);
 
-// An address, or the error.
-std::string report_line(const Result<std::string>& address);
-Result<std::string> report_from_line(const std::string& line);
+// Where a controller serves.
+struct ChildReport {
+  std::string address;      // "IP:PORT"
+  std::string certificate;  // PEM
+};
+std::string report_line(const Result<ChildReport>& report);
+Result<ChildReport> report_from_line(const std::string& line);
 
 // Up to the newline; an error when the stream ends first, or after `timeout_ms` (-1 = never), or
 // beyond `max_bytes`.

@@ -64,6 +64,7 @@ Result<JobProcess> JobProcess::start(const JobProcessSettings& settings, JobRow&
   row.start_ticks = start_ticks(pid);
   row.boot_id = identify_machine().boot_id;
   row.address.clear();
+  row.certificate.clear();
   return process;
 }
 
@@ -85,7 +86,7 @@ Outcome JobProcess::order(const JobRow& row) {
   return Ok{};
 }
 
-std::optional<Result<std::string>> JobProcess::read_report() {
+std::optional<Result<ChildReport>> JobProcess::read_report() {
   std::array<char, 4096> buffer{};
   const ssize_t n = ::read(channel_.get(), buffer.data(), buffer.size());
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/base/fd.h"
+#include "controller/cluster/child_protocol.h"
 #include "controller/cluster/job_row.h"
 
 namespace hpctl::cluster {
@@ -35,9 +36,9 @@ class JobProcess {
   int ended_fd() const { return pidfd_.get(); }
   // Readable when it has something to report; -1 = not any more.
   int report_fd() const { return channel_.get(); }
-  // To be called when report_fd() is readable. The address it serves on, or why it does not serve;
+  // To be called when report_fd() is readable. Where it serves, or why it does not;
   // nullopt when it has ended without a word, or has more to say.
-  std::optional<Result<std::string>> read_report();
+  std::optional<Result<ChildReport>> read_report();
   // To be called when ended_fd() is readable. The exit code, 128 + signal; nullopt when only its
   // parent, a service before us, could know.
   std::optional<int> reap();

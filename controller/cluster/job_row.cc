@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
 namespace hpctl::cluster {
@@ -25,6 +26,7 @@ std::string to_json(const JobRow& row) {
                          {"scheduler", row.scheduler},
                          {"token", row.token},
                          {"address", row.address},
+                         {"certificate", row.certificate},
                          {"pid", row.pid},
                          {"start_ticks", row.start_ticks},
                          {"boot_id", row.boot_id},
@@ -35,7 +37,7 @@ std::string to_json(const JobRow& row) {
 Result<JobRow> from_json(const std::string& text) {
   JobRow row;
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = parse_json(text);
     json.at("uid").get_to(row.key.uid);
     json.at("gid").get_to(row.gid);
     json.at("groups").get_to(row.groups);
@@ -47,6 +49,7 @@ Result<JobRow> from_json(const std::string& text) {
     json.at("scheduler").get_to(row.scheduler);
     json.at("token").get_to(row.token);
     json.at("address").get_to(row.address);
+    row.certificate = json.value("certificate", "");  // absent in rows of older releases
     json.at("pid").get_to(row.pid);
     json.at("start_ticks").get_to(row.start_ticks);
     json.at("boot_id").get_to(row.boot_id);

@@ -33,7 +33,8 @@ struct JobRow {
   std::string programs;
   std::string scheduler;
   std::string token;
-  std::string address;  // of the controller; "" = it has not said yet
+  std::string address;      // of the controller; "" = it has not said yet
+  std::string certificate;  // by which it is known there
   // The process that was started last: a pid means something only with these.
   pid_t pid = 0;
   uint64_t start_ticks = 0;  // field 22 of /proc/PID/stat

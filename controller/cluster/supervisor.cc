@@ -168,6 +168,7 @@ v1::ClusterJob Supervisor::describe(const Job& job) const {
   description.set_job(job.row.key.job);
   description.set_job_dir(job.row.job_dir);
   description.set_address(job.row.address);
+  description.set_certificate(job.row.certificate);
   description.set_token(job.row.token);
   description.set_pid(job.process ? static_cast<uint64_t>(job.row.pid) : 0);
   description.set_restarts(job.row.restarts);
@@ -199,7 +200,8 @@ void Supervisor::read_report(const JobPtr& job) {
     if (!job->has_served) refuse(job, report->error());
     return;  // it ends by itself
   }
-  job->row.address = **report;
+  job->row.address = (*report)->address;
+  job->row.certificate = (*report)->certificate;
   job->has_served = true;
   if (const auto written = rows_.write(job->row); !written.ok()) log_error(written.error().message);
   log_info(to_text(job->row.key) + ": process " + std::to_string(job->row.pid) + " serves on " +

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/paths.h"
+#include "common/base/tls_identity.h"
 #include "controller/publish/status_files.h"
 #include "controller/schedulers/scheduler.h"
 
@@ -19,6 +20,7 @@ class ControllerMode {
   // How the controller may be reached besides its local socket.
   struct Access {
     std::string listen;               // "IP:PORT", port 0 = any free one; "" = not at all
+    TlsIdentity identity;             // by which callers know us there
     std::vector<std::string> tokens;  // one of which every call must carry there
     uid_t owner = 0;                  // whom they stand for
   };

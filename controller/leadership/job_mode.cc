@@ -66,8 +66,9 @@ JobMode::JobMode(const HomePaths& paths, const ControllerOptions& options)
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 bool JobMode::answers(const ControllerRecord& controller) const {
-  const auto channel = connect_address(controller.address, token_);
-  return ping_controller(*channel, std::chrono::steady_clock::now() + kPingTimeout, false).ok();
+  const auto channel = connect_address(controller.address, controller.certificate, token_);
+  return channel.ok() &&
+         ping_controller(**channel, std::chrono::steady_clock::now() + kPingTimeout, false).ok();
 }
 
 // It ran on this machine since its last boot, and its process is no more: no beat can move.
@@ -98,6 +99,7 @@ Outcome JobMode::prepare() {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   programs_ = options_.programs.empty() ? programs : options_.programs;
   HP_TRY_ASSIGN(token_, read_token(paths_.home()));
+  HP_TRY_ASSIGN(identity_, make_tls_identity());
   HP_TRY_ASSIGN(document_, read_job_document(paths_.home()));
   if (document_.spec.checkpoint.dir.empty()) {
     document_.spec.checkpoint.dir = paths_.default_checkpoints(job_);
@@ -156,7 +158,7 @@ ControllerMode::Access JobMode::access() const {
   const std::string listen = options_.listen.empty() ? node_address() + ":0" : options_.listen;
   std::vector<std::string> tokens = {token_};
   if (!options_.cluster_token.empty()) tokens.push_back(options_.cluster_token);
-  return {listen, std::move(tokens), document_.uid};
+  return {listen, identity_, std::move(tokens), document_.uid};
 }
 
 std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post post) {
@@ -181,6 +183,7 @@ std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post post) {
 
 Outcome JobMode::claim(const std::string& address) {
   record_.address = address;
+  record_.certificate = identity_.certificate;
   record_.pid = static_cast<uint64_t>(::getpid());
   record_.boot_id = identify_machine().boot_id;
   record_.started_wall_ms = SystemClock().wall_ms();

@@ -59,8 +59,8 @@ class JobMode final : public ControllerMode {
   void job_ended(const core::Job& job, const JobView& view) override;
   void nodes_ended(JobId job) override;
 
-  // "IP:PORT"; after claim().
-  const std::string& address() const { return record_.address; }
+  // As claimed.
+  const ControllerRecord& record() const { return record_; }
   // Whether Slurm has put the job back into its queue, and ends its processes for that.
   bool is_requeued() const;
   // Shows that this controller is alive where it hears most of the job's nodes, so that a node that
@@ -90,6 +90,7 @@ class JobMode final : public ControllerMode {
   const UniqueFd wake_;
   JobDocument document_;
   std::string token_;
+  TlsIdentity identity_;     // of this epoch
   std::string programs_;     // directory
   ControllerRecord record_;  // ours
   std::vector<GenerationRecord> lineage_;

@@ -32,19 +32,23 @@ TEST_F(ClusterController, StartsTheJobsControllerAndStartsItAgain) {
   ASSERT_TRUE(record);
   EXPECT_EQ(record->node, kHead);
   EXPECT_EQ(record->address, job.address());
+  EXPECT_EQ(record->certificate, job.certificate());
   EXPECT_EQ(record->pid, job.pid());
-  EXPECT_TRUE(accepts(job.address(), job.token()));
-  EXPECT_TRUE(accepts(job.address(), read_token(cluster_.job_dir()).value()));
-  EXPECT_FALSE(accepts(job.address(), std::string(job.token().rbegin(), job.token().rend())));
+  EXPECT_TRUE(accepts(job.address(), job.certificate(), job.token()));
+  EXPECT_TRUE(accepts(job.address(), job.certificate(), read_token(cluster_.job_dir()).value()));
+  EXPECT_FALSE(accepts(job.address(), job.certificate(),
+                       std::string(job.token().rbegin(), job.token().rend())));
 
   cluster_.kill_controller(1);
   const auto second = cluster_.wait_for_epoch(2, kPatienceMs);
   ASSERT_TRUE(second) << log_text();
   EXPECT_EQ(second->node, kHead);
   ASSERT_TRUE(test::eventually([&] { return listed().address() == second->address; }, kPatienceMs));
+  EXPECT_EQ(listed().certificate(), second->certificate);
+  EXPECT_NE(second->certificate, record->certificate) << "each epoch has its own";
   EXPECT_EQ(listed().restarts(), 1U);
   // The token outlives the process.
-  EXPECT_TRUE(accepts(second->address, job.token()));
+  EXPECT_TRUE(accepts(second->address, second->certificate, job.token()));
   expect_finish_undisturbed();
   EXPECT_FALSE(path_exists(paths().state())) << "left on the head node";
 }

@@ -157,9 +157,11 @@ class ClusterController : public testing::Test {
     question.set_nonce("n");
     return munge_encode(question.SerializeAsString(), reader).value();
   }
-  static bool accepts(const std::string& address, const std::string& token) {
+  static bool accepts(const std::string& address, const std::string& certificate,
+                      const std::string& token) {
     const auto deadline = std::chrono::steady_clock::now() + kCall;
-    return ping_controller(*connect_address(address, token), deadline, true).ok();
+    const auto channel = connect_address(address, certificate, token);
+    return channel.ok() && ping_controller(**channel, deadline, true).ok();
   }
 
   bool runs() const {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Controllers of a job come and go: nobody starts one again but the agents, and the workers must
 // not notice.
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <csignal>
 #include <set>
 #include <thread>
@@ -12,6 +14,8 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/tls_identity.h"
+#include "controller/access/tcp_access.h"
 #include "controller/leadership/job_mode.h"
 #include "controller/publish/status_files.h"
 #include "tests/fault/job_cluster.h"
@@ -65,10 +69,88 @@ class Succession : public testing::Test {
         << cluster_.logs();
   }
 
+  void expect_impostor_is_ignored(const std::shared_ptr<grpc::ServerCredentials>& credentials);
+
   test::JobCluster cluster_{gated_job()};
   pid_t first_ = -1;
   std::set<uint64_t> workers_;
 };
+
+// Takes the place of a dead controller and would have every node end its workers.
+class Impostor {
+ public:
+  Impostor(const std::string& address,
+           const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(address, credentials, &port);
+    builder.RegisterService(&agents_);
+    builder.RegisterService(&people_);
+    server_ = builder.BuildAndStart();
+    EXPECT_NE(port, 0) << "the port is not free";
+  }
+  ~Impostor() { server_->Shutdown(std::chrono::system_clock::now()); }
+  // Calls that reached it, each with a token.
+  int heard() const { return agents_.heard + people_.heard; }
+
+ private:
+  struct Agents final : v1::AgentLink::Service {
+    grpc::Status Connect(
+        grpc::ServerContext*,
+        grpc::ServerReaderWriter<v1::ControllerMessage, v1::AgentMessage>* stream) override {
+      ++heard;
+      v1::AgentMessage hello;
+      if (!stream->Read(&hello)) return grpc::Status::OK;
+      v1::ControllerMessage order;
+      order.set_job(hello.job());
+      order.mutable_welcome()->set_heartbeat_interval_ms(500);
+      stream->Write(order);
+      order.mutable_end_node()->set_action_seq(1);
+      stream->Write(order);
+      while (stream->Read(&hello)) {
+      }
+      return grpc::Status::OK;
+    }
+    std::atomic<int> heard{0};
+  };
+  struct People final : v1::Controller::Service {
+    grpc::Status GetVersion(grpc::ServerContext*, const v1::GetVersionRequest*,
+                            v1::GetVersionResponse*) override {
+      ++heard;
+      return grpc::Status::OK;
+    }
+    std::atomic<int> heard{0};
+  };
+
+  Agents agents_;
+  People people_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+void Succession::expect_impostor_is_ignored(
+    const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  start();
+  const auto dead = cluster_.wait_for_epoch(1, kPatienceMs);
+  ASSERT_TRUE(dead);
+  cluster_.kill_controller(1);
+  const Impostor impostor(dead->address, credentials);
+  EXPECT_FALSE(cluster_.status()) << "people ask it nothing either";
+  const auto second = cluster_.wait_for_epoch(2, kPatienceMs);
+  ASSERT_TRUE(second) << cluster_.logs();
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  EXPECT_EQ(cluster_.status()->generation(), 1U);
+  EXPECT_EQ(worker_pids(), workers_) << "nobody obeyed it";
+  EXPECT_EQ(impostor.heard(), 0);
+  expect_finish();
+}
+
+TEST_F(Succession, AnImpostorOnADeadControllersPortIsToldNothingAndSucceeded) {
+  expect_impostor_is_ignored(grpc::InsecureServerCredentials());
+}
+
+TEST_F(Succession, AnImpostorWithACertificateOfItsOwnIsNoBetter) {
+  expect_impostor_is_ignored(server_credentials(*make_tls_identity()));
+}
 
 TEST_F(Succession, AnAgentStartsTheSuccessorAndNoWorkerNotices) {
   start();
@@ -229,6 +311,7 @@ TEST_F(Succession, NobodySucceedsAControllerThatEndsTheJobMeanwhile) {
   ControllerRecord first;
   first.epoch = 1;
   first.address = silent.address();
+  first.certificate = make_tls_identity()->certificate;
   first.node = "n0";
   first.nodes = cluster_.nodes();
   first.scheduler = "none";

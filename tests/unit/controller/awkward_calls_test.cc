@@ -74,7 +74,7 @@ class AwkwardCalls : public testing::Test {
     builder.RegisterService(link_.get());
     builder.RegisterService(service_.get());
     int port = 0;
-    add_tcp_listener(builder, "127.0.0.1:0", port);
+    add_tcp_listener(builder, "127.0.0.1:0", server_credentials(identity_), port);
     server_ = builder.BuildAndStart();
     address_ = "127.0.0.1:" + std::to_string(port);
     loop_->start();
@@ -86,6 +86,9 @@ class AwkwardCalls : public testing::Test {
     server_->Wait();
   }
 
+  std::shared_ptr<grpc::Channel> connect() const {
+    return connect_address(address_, identity_.certificate, kToken).value();
+  }
   JobSpec spec() const {
     JobSpec spec;
     spec.name = "job";
@@ -119,6 +122,7 @@ class AwkwardCalls : public testing::Test {
   const TemporaryDirectory directory_;
   const HomePaths paths_{directory_.path()};
   const SystemClock clock_;
+  const TlsIdentity identity_ = make_tls_identity().value();
   const Authenticator authenticator_{{kToken}, ::geteuid()};
   HeldEffects effects_;
   RendezvousPorts ports_;
@@ -136,8 +140,8 @@ class AwkwardCalls : public testing::Test {
 // One stream of the only life of node n0, over a connection of its own.
 class Stream {
  public:
-  explicit Stream(const std::string& address)
-      : channel_(connect_address(address, kToken)), stub_(v1::AgentLink::NewStub(channel_)) {
+  explicit Stream(std::shared_ptr<grpc::Channel> channel)
+      : channel_(std::move(channel)), stub_(v1::AgentLink::NewStub(channel_)) {
     context_.set_deadline(std::chrono::system_clock::now() + kPatience);
     stream_ = stub_->Connect(&context_);
     v1::AgentMessage message;
@@ -170,10 +174,10 @@ class Stream {
 // its successor. Taken for the end of the new one, the node is lost 2 s later, in full health.
 TEST_F(AwkwardCalls, TheEndOfAFormerStreamIsNotThatOfTheNext) {
   submit();
-  Stream former(address_);
+  Stream former(connect());
   ASSERT_TRUE(former.is_welcomed());
   effects_.hold();
-  Stream next(address_);
+  Stream next(connect());
   ASSERT_TRUE(effects_.wait_until_held());
   former.end();
   ASSERT_TRUE(wait_for_streams(0));
@@ -192,10 +196,10 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnecte
   EXPECT_FALSE(is_connected());  // begun
   effects_.hold();
   {
-    Stream brief(address_);
+    Stream brief(connect());
     ASSERT_TRUE(effects_.wait_until_held());
   }
-  Stream lasting(address_);  // after it: its registration comes behind the end of the other
+  Stream lasting(connect());  // after it: its registration comes behind the end of the other
   effects_.release();
   ASSERT_TRUE(lasting.is_welcomed());
   lasting.end();
@@ -214,7 +218,7 @@ TEST_F(AwkwardCalls, AnOrderDuringARequeueIsRefusedAndNotForgotten) {
   adopted.former.excluded = {"n0"};  // given again: it is requeued at once
   adopted.former.exclusion_attempt = 1;
   loop_->post(adopted);
-  const auto stub = v1::Controller::NewStub(connect_address(address_, kToken));
+  const auto stub = v1::Controller::NewStub(connect());
   const auto quarantine = [&] {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPatience);

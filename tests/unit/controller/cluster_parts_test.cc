@@ -99,7 +99,11 @@ TEST(ChildProtocol, OrderAndReport) {
   EXPECT_FALSE(order_from_line("{}").ok());
   EXPECT_FALSE(order_from_line("[]").ok());
 
-  EXPECT_EQ(report_from_line(report_line(std::string("10.0.0.1:7"))).value(), "10.0.0.1:7");
+  const auto serves = report_from_line(report_line(ChildReport{"10.0.0.1:7", "-----\n"}));
+  ASSERT_TRUE(serves.ok());
+  EXPECT_EQ(serves->address, "10.0.0.1:7");
+  EXPECT_EQ(serves->certificate, "-----\n");
+  EXPECT_FALSE(report_from_line(R"({"address":"10.0.0.1:7"})").ok()) << "nobody could know it";
   const auto refused =
       report_from_line(report_line(Error{ErrorCode::kPermissionDenied, "not \xff yours"}));
   ASSERT_FALSE(refused.ok());
@@ -133,6 +137,7 @@ JobRow row_of(uint64_t job) {
   row.restart_count = 2;
   row.token = "t";
   row.address = "10.0.0.1:7";
+  row.certificate = "c";
   row.pid = 17;
   row.start_ticks = 1234567890123;
   row.boot_id = "b";

@@ -13,7 +13,9 @@
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
+#include "common/rpc/status.h"
 #include "controller/access/tcp_access.h"
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
@@ -45,13 +47,20 @@ class TcpAccess : public testing::Test {
     record_ = **record;
     token_ = read_token(cluster_.job_dir()).value();
   }
+  std::shared_ptr<grpc::Channel> connect(const std::string& token) const {
+    return connect_address(record_.address, record_.certificate, token).value();
+  }
+  std::shared_ptr<grpc::Channel> without_token() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetSslTargetNameOverride(kTlsName);
+    return grpc::CreateCustomChannel(
+        record_.address, grpc::SslCredentials({record_.certificate, "", ""}), arguments);
+  }
   // GetVersion with this token; "" = without any.
   grpc::Status ping(const std::string& token) {
     grpc::ClientContext context;
     set_deadline(context);
-    const auto channel =
-        token.empty() ? grpc::CreateChannel(record_.address, grpc::InsecureChannelCredentials())
-                      : connect_address(record_.address, token);
+    const auto channel = token.empty() ? without_token() : connect(token);
     v1::GetVersionResponse response;
     return v1::Controller::NewStub(channel)->GetVersion(&context, {}, &response);
   }
@@ -90,9 +99,31 @@ TEST_F(TcpAccess, OnlyTheTokenOpens) {
   EXPECT_TRUE(ping(token_).ok()) << ping(token_).error_message();
 }
 
+TEST_F(TcpAccess, NothingIsSentToWhoeverCannotProveThatItIsTheController) {
+  const auto why = [&](const std::string& certificate) {
+    const auto channel = connect_address(record_.address, certificate, token_);
+    if (!channel.ok()) return std::string("not even dialled");
+    const auto status = ping_controller(
+        **channel, std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs),
+        false);
+    return message_of(status);
+  };
+  EXPECT_EQ(why(record_.certificate), "");
+  EXPECT_NE(why(make_tls_identity()->certificate).find("certificate verify failed"),
+            std::string::npos);
+  EXPECT_EQ(why(""), "not even dialled") << "else the roots of this machine would count";
+}
+
+TEST_F(TcpAccess, NobodyIsHeardInTheClear) {
+  const auto channel = grpc::CreateChannel(record_.address, grpc::InsecureChannelCredentials());
+  const auto status = ping_controller(
+      *channel, std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs), false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+}
+
 // Every method there is, so that none is forgotten.
 TEST_F(TcpAccess, NoMethodAnswersWithoutTheToken) {
-  const auto channel = grpc::CreateChannel(record_.address, grpc::InsecureChannelCredentials());
+  const auto channel = without_token();
   const auto* file = v1::GetVersionRequest::descriptor()->file();
   int methods = 0;
   for (int s = 0; s < file->service_count(); ++s) {
@@ -165,7 +196,7 @@ TEST_F(TcpAccess, ASilentConnectionIsClosed) {
 }
 
 TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
-  const auto channel = connect_address(record_.address, token_);
+  const auto channel = connect(token_);
   const auto links = v1::AgentLink::NewStub(channel);
   grpc::ClientContext context;
   set_deadline(context);
@@ -189,7 +220,7 @@ TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
 }
 
 TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
-  const auto links = v1::AgentLink::NewStub(connect_address(record_.address, token_));
+  const auto links = v1::AgentLink::NewStub(connect(token_));
   grpc::ClientContext context;
   set_deadline(context);
   const auto stream = links->Connect(&context);

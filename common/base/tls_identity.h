@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// With what one controller proves on TCP who it is: a key that never leaves its process, and a
+// certificate of it, signed by itself, that the others find where only the job's owner can write
+// (controllers/K.json) or in an answer that MUNGE sealed. They trust this one certificate and no
+// other, so neither its name nor its dates mean anything.
+#pragma once
+
+#include <string>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// The name in every certificate, and the one that a client asks for.
+inline constexpr char kTlsName[] = "controller.hpctl";
+
+struct TlsIdentity {
+  std::string private_key;  // PEM; ECDSA on P-256
+  std::string certificate;  // PEM
+};
+
+// A new one.
+Result<TlsIdentity> make_tls_identity();
+
+}  // namespace hpctl
