@@ -399,7 +399,7 @@ void Controller::let_nodes_end(const core::State& state, JobId id) {
 
 // Silence of all nodes at once: a question to the scheduler before a loss is believed.
 void Controller::ask_whether_suspended(JobId job) {
-  tasks_->post([this, job] {
+  starts_->post("suspension", [this, job] {
     if (scheduler_->is_suspended(job).value_or(false)) {
       loop_->post(core::SuspensionChanged{job, true});
     } else {

@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/build.sh release hpctl hpcontroller hpagent hptrain
-bin=$PWD/build/release/bin
+scripts/build.sh fast hpctl hpcontroller hpagent hptrain
+bin=$PWD/build/fast/bin
 export HPCTL_HOME=${HPCTL_HOME:-$PWD/build/quickstart}
 export HPCTL_METRICS=${HPCTL_METRICS:-127.0.0.1:0}
 mkdir -p "$HPCTL_HOME"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every test that needs no GPU, complete on a fresh Debian machine.
-#   scripts/test.sh            everything: address+undefined, thread sanitizer, then release
-#   scripts/test.sh --quick    the release preset only, without the long simulation
-# Prints the time of each part and ends with ctest's summary of the release preset.
+# Every check that needs no GPU, complete on a fresh Debian machine.
+#   scripts/test.sh            everything: format, all tests, clang-tidy, the sanitizers' tests
+#   scripts/test.sh --quick    all tests but the long simulation
+# Tests run as users' programs do: optimised (preset fast: release, compiled in batches). Prints the
+# time of each part and the ten slowest tests, and ends with ctest's summary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,29 +16,54 @@ part() {  # part NAME COMMAND...: runs it and remembers how long it took
   local name=$1 from=$SECONDS
   shift
   echo "=== $name"
-  "$@" || { echo "=== $name FAILED after $((SECONDS - from)) s"; exit 1; }
-  report+=$(printf '%-20s %5d s' "$name" $((SECONDS - from)))$'\n'
+  local status=0 word=""
+  "$@" || status=$?
+  [ "$status" -eq 0 ] || word=" FAILED"
+  report+=$(printf '%-20s %5d s%s' "$name" $((SECONDS - from)) "$word")$'\n'
+  [ "$status" -eq 0 ] || echo "=== $name$word"
+  return "$status"
 }
 
-run_ctest() {  # run_ctest PRESET ARGUMENTS...
+check_format() { git ls-files '*.cc' '*.h' '*.c' | xargs clang-format --dry-run --Werror; }
+
+run_ctest() {  # run_ctest PRESET ARGUMENTS...: what it prints is also in build/PRESET/ctest.log
   local preset=$1
   shift
-  ctest --test-dir "build/$preset" --output-on-failure -j "$(nproc)" "$@"
+  ctest --test-dir "build/$preset" --output-on-failure -j "$(nproc)" "$@" |
+    tee "build/$preset/ctest.log"
 }
 
+slowest() {  # slowest PRESET: the ten tests that took longest
+  sed -nE 's/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec.*/\2 s  \1/p' \
+    "build/$1/ctest.log" | sort -rn | sed 10q
+}
+
+background() {  # background LOG COMMAND...: with what processor time the tests leave
+  local log=$1
+  shift
+  setsid bash -c 'echo 19 >/proc/$$/autogroup; exec chrt --idle 0 "$@"' "$1" "$@" >"$log" 2>&1 &
+  trap 'kill -- -'$!' 2>/dev/null' EXIT
+}
+
+result=0
 part "packages" scripts/install_packages.sh
-part "build release" scripts/build.sh release
-if ! $quick; then
+$quick || part "format" check_format
+part "build fast" scripts/build.sh fast
+if $quick; then
+  part "test" run_ctest fast -LE 'sim|bench' || result=$?
+else
+  # Most tests wait most of the time; these builds and clang-tidy take what they leave.
+  background build/behind.log bash -c \
+    'scripts/build.sh asan && scripts/build.sh tsan && scripts/tidy.sh'
+  part "test" run_ctest fast -LE bench || result=$?
+  part "asan, tsan, tidy" wait $! || { tail -n 60 build/behind.log; result=1; }
+fi
+if ! $quick && [ "$result" -eq 0 ]; then
   # The suppressions name only process-wide singletons of third-party libraries.
   export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
-  part "build asan" scripts/build.sh asan
-  part "test asan+ubsan" run_ctest asan -LE 'heavy|sim|bench|slurm'
-  part "build tsan" scripts/build.sh tsan
-  part "test tsan" run_ctest tsan -L tsan
+  part "test asan+ubsan" run_ctest asan -LE 'heavy|sim|bench|slurm' || result=$?
+  part "test tsan" run_ctest tsan -L tsan || result=$?
 fi
-printf '=== time of each part\n%s=== test release\n' "$report"
-if $quick; then
-  run_ctest release -LE 'sim|bench'
-else
-  run_ctest release -LE bench
-fi
+printf '=== time of each part\n%s=== slowest tests\n%s\n=== summary\n' "$report" "$(slowest fast)"
+sed -n '/% tests passed/,$p' build/fast/ctest.log
+exit "$result"

@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/install_packages.sh clang-tidy
+[ -f build/release/compile_commands.json ] || cmake --preset release >/dev/null
 files=("$@")
 if [ ${#files[@]} -eq 0 ]; then
   mapfile -t files < <(git ls-files 'common/base/*.cc' 'controller/core/*.cc' 'agent/core/*.cc' \
