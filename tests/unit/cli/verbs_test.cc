@@ -25,8 +25,8 @@ constexpr const char* kStatusJson =
     R"({"checkpoint_dir":"/ckpt","checkpoint_step":30,"controller":{"node":"here","pid":100},)"
     R"("ended_wall_ms":0,"faults":1,"generation":2,"job":1,"loss":2.5,"lost_ms":1200,)"
     R"("mfu":0.0,"name":"quick","nodes":[{"agent_pid":12,"boot_id":"b-0","holder_pid":11,)"
-    R"("instance_id":"i-0","name":"n0","note":"","role":"active","state":"up"}],"owner":"","reason":"",)"
-    R"("restarts":1,"state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
+    R"("instance_id":"i-0","name":"n0","note":"","role":"active","state":"up"}],"owner":"",)"
+    R"("reason":"","restarts":1,"state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
     R"("tokens_per_second":12345.0,"total_steps":60,"workers":[{"generation":2,"node":"n0",)"
     R"("phase":"training","pid":13,"rank":0,"state":"running","step":34}]})"
     "\n";
