@@ -31,7 +31,7 @@ struct NodeView {
   std::string boot_id;
   uint64_t holder_pid = 0;
   uint64_t agent_pid = 0;
-  std::string note;  // the scheduler's, of a node that it drains or cannot use; "" = none
+  std::string note = {};  // the scheduler's, of a node that it drains or cannot use; "" = none
 };
 
 struct WorkerView {

@@ -56,15 +56,15 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("nodes: two"), "j.yaml:8:8: nodes: expected an integer, found \"two\"\n"},
       {with_line("nodes: \"2\""), "j.yaml:8:8: nodes: expected an integer, found the text \"2\"\n"},
       {with_line("nodes: 1.5"), "j.yaml:8:8: nodes: expected an integer, found \"1.5\"\n"},
-      {with_line("nodes: -1"), "j.yaml:8:1: nodes.count: expected 1 to 100000, found -1\n"},
+      {with_line("nodes: -1"), "j.yaml:8:8: nodes.count: expected 1 to 100000, found -1\n"},
       {with_line("nodes: 99999999999"),
        "j.yaml:8:8: nodes: expected a smaller number, found \"99999999999\"\n"},
       {with_line("nodes: {count: 5}"),
-       "j.yaml:6:13: workload.train.batch.global: expected at least nodes x workers_per_node (5), "
+       "j.yaml:6:21: workload.train.batch.global: expected at least nodes x workers_per_node (5), "
        "found 4\n"},
       {with_line("nodes: {count: 2, min: 3, spares: -1}"),
-       "j.yaml:8:19: nodes.min: expected 1 to 2, found 3\n"
-       "j.yaml:8:27: nodes.spares: expected 0 to 100000, found -1\n"},
+       "j.yaml:8:24: nodes.min: expected 1 to 2, found 3\n"
+       "j.yaml:8:35: nodes.spares: expected 0 to 100000, found -1\n"},
       {with_line("slurm: {partiton: p5, time: 1 day, mem: 5X, exclusive: 1}"),
        "j.yaml:8:9: slurm: unknown key \"partiton\"; did you mean \"partition\"?\n"
        "j.yaml:8:29: slurm.time: expected minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, "
@@ -74,7 +74,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "\"5X\"\n"
        "j.yaml:8:56: slurm.exclusive: expected true or false, found \"1\"\n"},
       {with_line("slurm: {partition: a b, container: {mounts: [fsx]}}"),
-       "j.yaml:8:9: slurm.partition: expected one word; found \"a b\"\n"
+       "j.yaml:8:20: slurm.partition: expected one word; found \"a b\"\n"
        "j.yaml:8:25: slurm.container.image: this key is required: expected text\n"
        "j.yaml:8:37: slurm.container.mounts: expected absolute paths /SOURCE[:/TARGET[:FLAGS]] "
        "without commas; found \"fsx\"\n"},
@@ -84,18 +84,18 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:28: slurm.signal: expected B:TERM@SECONDS (hpctl ends a job in order on SIGTERM "
        "to "
        "its batch script; no other signal can be asked for), found \"USR1@60\"\n"
-       "j.yaml:8:37: slurm.begin: expected one word; found \"a b\"\n"
+       "j.yaml:8:44: slurm.begin: expected one word; found \"a b\"\n"
        "j.yaml:8:49: slurm.extra: --array cannot be given here: hpctl recovers one job by its id; "
        "submit a job for each index\n"},
       {with_line("slurm: {signal: TERM@5, extra: [--part=x]}"),
-       "j.yaml:8:9: slurm.signal: expected 30 to 65535, found 5\n"
+       "j.yaml:8:17: slurm.signal: expected 30 to 65535, found 5\n"
        "j.yaml:8:25: slurm.extra: --part, which sbatch may take for --partition cannot be given "
        "here: use slurm.partition\n"},
       {with_line("slurm: {extra: -p x}"),
-       "j.yaml:8:9: slurm.extra: expected long options of sbatch, --NAME or --NAME=VALUE; found "
+       "j.yaml:8:16: slurm.extra: expected long options of sbatch, --NAME or --NAME=VALUE; found "
        "\"-p x\"\n"},
       {with_line("slurm: {extra: --wckey x}"),
-       "j.yaml:8:9: slurm.extra: expected --NAME=VALUE, with = between name and value; found "
+       "j.yaml:8:16: slurm.extra: expected --NAME=VALUE, with = between name and value; found "
        "\"--wckey x\"\n"},
       {with_line("health: {preflight: [gpu, nccl]}"),
        "j.yaml:8:10: health.preflight: expected one of gpu, efa, net; found \"nccl\"\n"},
@@ -103,7 +103,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:10: health.during: not available yet in this version; remove this key\n"},
       {with_line("hooks: {pre: [[a]], timeout: 5ms}"),
        "j.yaml:8:15: hooks.pre: expected a text as item 1, found a list\n"
-       "j.yaml:8:21: hooks.timeout: expected 1s to 1h, found 5ms\n"},
+       "j.yaml:8:30: hooks.timeout: expected 1s to 1h, found 5ms\n"},
       {with_line("recovery: {on_node_loss: [spare, pray]}"),
        "j.yaml:8:12: recovery.on_node_loss: expected one of spare, shrink, requeue, wait; found "
        "\"pray\"\n"},
@@ -113,9 +113,9 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("recovery: {on_node_loss: spare}"),
        "j.yaml:8:26: recovery.on_node_loss: expected a list such as [a, b], found \"spare\"\n"},
       {with_line("env: {kind: conda}"),
-       "j.yaml:8:7: env.kind: expected one of auto, venv, uv, container, none; found \"conda\"\n"},
+       "j.yaml:8:13: env.kind: expected one of auto, venv, uv, container, none; found \"conda\"\n"},
       {with_line("env: {kind: uv}"),
-       "j.yaml:8:7: env.kind: \"uv\" is for workload.command; workload.train needs no Python\n"},
+       "j.yaml:8:13: env.kind: \"uv\" is for workload.command; workload.train needs no Python\n"},
       {with_line("env: {set: {RANK: 1, 1x: 2, A: [1]}}"),
        "j.yaml:8:13: env.set: RANK is set by hpctl for every worker and cannot be set here\n"
        "j.yaml:8:22: env.set: expected the name of an environment variable, found \"1x\"\n"
@@ -124,11 +124,11 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:20: recovery.window: expected a duration such as 500ms, 2s, 30m, 1h, 7d or "
        "7-00:00:00; found \"5\"\n"},
       {with_line("recovery: {heartbeat_timeout: 10ms}"),
-       "j.yaml:8:12: recovery.heartbeat_timeout: expected 100ms to 365d, found 10ms\n"},
+       "j.yaml:8:31: recovery.heartbeat_timeout: expected 100ms to 365d, found 10ms\n"},
       {with_line("debug: {ledger: yes}"),
        "j.yaml:8:17: debug.ledger: expected true or false, found \"yes\"\n"},
       {with_line("checkpoint: {keep: 0, every_minutes: .inf, dir: ~/x}"),
-       "j.yaml:8:14: checkpoint.keep: expected 1 to 1000000, found 0\n"
+       "j.yaml:8:20: checkpoint.keep: expected 1 to 1000000, found 0\n"
        "j.yaml:8:38: checkpoint.every_minutes: expected a number, found \".inf\"\n"
        "j.yaml:8:49: checkpoint.dir: ~ is not expanded in job files; write the whole path instead "
        "of \"~/x\"\n"},
@@ -140,7 +140,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:2:21: workload.command: expected a list such as [program, argument], found \"sh -c "
        "true\"\n"},
       {"name: 12\nworkload: {command: [x]}\n",
-       "j.yaml:1:1: name: expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found "
+       "j.yaml:1:7: name: expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found "
        "\"12\"\n"},
       {"name: c\n",
        "j.yaml:1:1: workload: this key is required: expected section, exactly one of "
@@ -169,20 +169,20 @@ TEST(JobYaml, NamesMistakesOfTraining) {
       {train("    model: {preset: tiny, kv_heads: 3}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: zero3, "
              "shard_group: 2}\n"),
-       "j.yaml:4:27: workload.train.model.kv_heads: expected a divisor of heads (4), found 3\n"
-       "j.yaml:8:19: workload.train.parallelism.strategy: expected one of full, shard_grad_op, "
+       "j.yaml:4:37: workload.train.model.kv_heads: expected a divisor of heads (4), found 3\n"
+       "j.yaml:8:29: workload.train.parallelism.strategy: expected one of full, shard_grad_op, "
        "optimizer, no_shard, hybrid; found \"zero3\"\n"
-       "j.yaml:8:36: workload.train.parallelism.shard_group: expected with strategy hybrid only, "
+       "j.yaml:8:49: workload.train.parallelism.shard_group: expected with strategy hybrid only, "
        "found strategy zero3\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n"
              "    parallelism: {strategy: hybrid, shard_group: 2}\n"
              "    memory: {activation_checkpointing: some, every: 0}\n"),
-       "j.yaml:8:37: workload.train.parallelism.shard_group: expected a divisor of nodes x "
+       "j.yaml:8:50: workload.train.parallelism.shard_group: expected a divisor of nodes x "
        "workers_per_node (1), found 2\n"
-       "j.yaml:9:14: workload.train.memory.activation_checkpointing: expected one of none, "
+       "j.yaml:9:40: workload.train.memory.activation_checkpointing: expected one of none, "
        "operations, selective, full; found \"some\"\n"
-       "j.yaml:9:46: workload.train.memory.every: expected 1 to 10000, found 0\n"},
+       "j.yaml:9:53: workload.train.memory.every: expected 1 to 10000, found 0\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: optimizer}\n"
              "    memory: {offload: [parameters]}\n"),
@@ -202,7 +202,7 @@ TEST(JobYaml, NamesMistakesOfTraining) {
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n"
              "    parallelism: {strategy: optimizer, reshard_after_forward: always}\n"),
-       "j.yaml:8:40: workload.train.parallelism.reshard_after_forward: expected auto or never: "
+       "j.yaml:8:63: workload.train.parallelism.reshard_after_forward: expected auto or never: "
        "strategy optimizer keeps whole parameters\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, tokenizer: bpe}\n"
              "    batch: {global: 1}\n    stepz: 1\n    precision: fp8\n"
@@ -210,11 +210,11 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "j.yaml:5:44: workload.train.data.tokenizer: expected byte, or the path of a SentencePiece "
        "model or a tokenizer.json, found \"bpe\"\n"
        "j.yaml:7:5: workload.train: unknown key \"stepz\"; did you mean \"steps\"?\n"
-       "j.yaml:8:5: workload.train.precision: expected one of bf16, fp16, fp32; found "
+       "j.yaml:8:16: workload.train.precision: expected one of bf16, fp16, fp32; found "
        "\"fp8\"\n"
-       "j.yaml:9:18: workload.train.loss_scale.initial: expected a power of two from 1 to "
+       "j.yaml:9:27: workload.train.loss_scale.initial: expected a power of two from 1 to "
        "4294967296, found 48\n"
-       "j.yaml:9:31: workload.train.loss_scale.hysteresis: expected 1 to 1000, found 0\n"},
+       "j.yaml:9:43: workload.train.loss_scale.hysteresis: expected 1 to 1000, found 0\n"},
       {train("    model: {preset: tiny}\n"),
        "j.yaml:3:3: workload.train.data: this key is required: expected section with path and "
        "seq_len\n"

@@ -142,7 +142,7 @@ TEST_F(JobYamlEnvironment, AutoTakesWhatLiesBesideTheJobFile) {
 
 TEST_F(JobYamlEnvironment, WhatWasAskedForMustBeThere) {
   EXPECT_NE(problem("env: venv\n")
-                .find("j.yaml:2:1: env.kind: no virtual environment is at " + directory_.path() +
+                .find("j.yaml:2:6: env.kind: no virtual environment is at " + directory_.path() +
                       "/.venv"),
             std::string::npos)
       << problem("env: venv\n");
