@@ -95,7 +95,9 @@ TEST_F(WorkerOrder, AllNodesAreToldTheSamePort) {
 TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
   const auto grace = [&](bool graceful) {
     const core::StopWorkers stop{kJob, "n0", Generation{3}, graceful};
-    return make_order({{Seq{5}, 1}, "a peer died", stop}, state_, paths_).stop_workers().grace_ms();
+    return make_order({{Seq{5}, 1}, "a peer died", stop}, state_, paths_, ports_)
+        .stop_workers()
+        .grace_ms();
   };
   JobSpec& spec = state_.jobs[kJob].spec;
   EXPECT_EQ(grace(false), 1'000U);
