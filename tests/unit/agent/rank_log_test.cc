@@ -40,9 +40,12 @@ TEST(RankLog, LastLineIsTheLastThatSaysSomething) {
     std::string output;
     std::string expected;
   };
-  std::vector<Case> cases = {
-      {"", ""}, {"one\n", "one"}, {"one\ntwo", "two"}, {"one\n\n  \n", "one"}, {"\n\n", ""}};
-  cases.push_back({std::string(5000, 'x') + "\n", std::string(300, 'x')});
+  const Case cases[] = {{"", ""},
+                        {"one\n", "one"},
+                        {"one\ntwo", "two"},
+                        {"one\n\n  \n", "one"},
+                        {"\n\n", ""},
+                        {std::string(5000, 'x') + "\n", std::string(300, 'x')}};
   for (const Case& one : cases) {
     RankLog log(home.path() + "/rank-0.log");
     auto write_end = log.make_pipe();
