@@ -148,6 +148,7 @@ TEST_P(BadDisks, StopTheJobWithAReason) {
   Job job(1);
   job.workload.rank = 0;
   job.workload.checkpoint_dir = "/mnt";
+  job.workload.checkpoint.disk_full_limit_ms = 0;
   WorkerProcess worker(job.workload, WorkerProcess::memory("arena", ""), GetParam().in_child);
   const int code = worker.wait();
   if (code == 77) GTEST_SKIP() << "a mount namespace needs privileges that this run lacks";
