@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <string>
 
 #include "common/base/file.h"
 #include "tests/fault/live_controller.h"
@@ -53,6 +55,10 @@ bool comes_to(v1::Controller::Stub& stub, const std::string& job, const std::str
 }
 
 TEST(DeadDirectory, HindersNeitherOtherJobsNorTheEnd) {
+  // The thread sanitizer is not to report the threads that are left with the process on purpose.
+  if (const char* options = ::getenv("TSAN_OPTIONS")) {
+    ::setenv("TSAN_OPTIONS", (std::string(options) + ":report_thread_leaks=0").c_str(), 1);
+  }
   LiveController controller;
   controller.start();
   const auto stub = controller.stub();
