@@ -240,8 +240,7 @@ TEST(CommandExit, TheLastRankThatHangsIsAFault) {
       << cluster.hpctl({"events", to_string(job)}).out;
   const std::string events = cluster.hpctl({"events", to_string(job)}).out;
   // Long lines are folded.
-  EXPECT_NE(events.find("worker 1 on n0 has not ended 1 s after the last of"),
-            std::string::npos)
+  EXPECT_NE(events.find("worker 1 on n0 has not ended 1 s after the last of"), std::string::npos)
       << events;
 }
 
