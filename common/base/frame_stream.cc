@@ -33,9 +33,7 @@ Error not_proven(const char* what) {
 }  // namespace
 
 Outcome FrameStream::authenticate(const std::string& secret, Side side) {
-  proof_.emplace();
-  proof_->secret = secret;
-  proof_->side = side;
+  proof_ = Proof{secret, side, "", "", "", 0, 0};
   if (side == Side::kAccepted) return Ok{};
   std::string nonce(kNonceBytes, '\0');
   if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {

@@ -52,12 +52,12 @@ class FrameStream {
   // Of an authenticated stream.
   struct Proof {
     std::string secret;  // until there are keys
-    Side side = Side::kDialled;
+    Side side;
     std::string nonce;  // of the end that dialled
     std::string send_key;
     std::string receive_key;
-    uint64_t sent = 0;  // packets
-    uint64_t received = 0;
+    uint64_t sent;  // packets
+    uint64_t received;
   };
 
   void put(std::string_view frame);
