@@ -66,8 +66,9 @@ HangVerdict judge_hang(const std::vector<RankSight>& ranks) {
                                std::to_string(stopped[0]->collective));
   }
   if (fewest->collective < most->collective) {
-    const auto behind =
-        select(ranks, [&](const RankSight& rank) { return rank.collective == fewest->collective; });
+    const auto behind = select(ranks, [first = fewest->collective](const RankSight& rank) {
+      return rank.collective == first;
+    });
     return accuse(behind, "began collective " + began + ", others are waiting in " +
                               std::to_string(most->collective));
   }
