@@ -190,7 +190,7 @@ void issue_requeue(Transition& t, Job& job, RequeueJob action) {
 
 // `waits`: for the very nodes that are lost.
 std::string try_requeue(Transition& t, Job& job, bool waits) {
-  if (const std::string conflict = requeue_conflict(t, job); !conflict.empty()) return conflict;
+  if (std::string conflict = requeue_conflict(t, job); !conflict.empty()) return conflict;
   if (asks_for_replacements(t, job)) return "";
   RequeueJob action{job.id, {}, job.backend.restart_count, quarantined_nodes(t, job)};
   for (const Node* node : t.nodes(job.id)) {
