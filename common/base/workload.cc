@@ -13,11 +13,18 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, job, name, generation, parent_gener
                                    resume_checkpoint, start_step, checkpoint_dir, ledger_dir,
                                    metrics_path, checkpoint, train)
 
-std::string to_json_text(const Workload& workload) { return nlohmann::json(workload).dump(); }
+std::string to_json_text(const Workload& workload) {
+  nlohmann::json document = workload;
+  if (workload.from_memory) document["from_memory"] = true;
+  return document.dump();
+}
 
 Result<Workload> workload_from_json(const std::string& text) {
   try {
-    return parse_json(text).get<Workload>();
+    const nlohmann::json document = parse_json(text);
+    auto workload = document.get<Workload>();
+    workload.from_memory = document.value("from_memory", false);
+    return workload;
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kInvalidArgument, std::string("not a workload document: ") + e.what()};
   }

@@ -11,36 +11,36 @@
 
 namespace hpctl {
 
-Validation::Validation(const Workload& workload, EvaluationPart part)
-    : workload_(&workload), part_(std::move(part)) {}
+Validation::Validation(const TrainSpec& train, EvaluationPart part)
+    : train_(&train), part_(std::move(part)) {}
 
-Result<std::optional<Validation>> Validation::open(const Workload& workload, DataPart part) {
-  HP_TRY_ASSIGN(std::optional<EvaluationPart> found, open_evaluation_part(workload.train, part));
+Result<std::optional<Validation>> Validation::open(const TrainSpec& train, DataPart part) {
+  HP_TRY_ASSIGN(std::optional<EvaluationPart> found, open_evaluation_part(train, part));
   if (!found) return std::optional<Validation>();
-  return std::optional(Validation(workload, std::move(*found)));
+  return std::optional(Validation(train, std::move(*found)));
 }
 
 bool Validation::due(uint64_t step) const {
-  const auto every = static_cast<uint64_t>(workload_->train.validation.every_steps);
-  return step % every == 0 || step == static_cast<uint64_t>(workload_->train.steps);
+  const auto every = static_cast<uint64_t>(train_->validation.every_steps);
+  return step % every == 0 || step == static_cast<uint64_t>(train_->steps);
 }
 
 Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shards,
                                          Communicator& comm) {
-  const auto micro = static_cast<uint64_t>(workload_->train.batch.micro);
-  const auto world = static_cast<uint64_t>(workload_->world_size);
+  const auto micro = static_cast<uint64_t>(train_->batch.micro);
+  const auto world = static_cast<uint64_t>(comm.world_size());
   const uint64_t micro_batches = part_.sequences / micro;
   const uint64_t rounds = (micro_batches + world - 1) / world;
   engine.begin_evaluation(std::move(shards));
   double loss_sum = 0;
   double counted = 0;
   for (uint64_t round = 0; round < rounds; ++round) {
-    const uint64_t own = round * world + static_cast<uint64_t>(workload_->rank);
+    const uint64_t own = round * world + static_cast<uint64_t>(comm.rank());
     const bool counts = own < micro_batches;
     std::vector<uint64_t> samples(micro);
     std::iota(samples.begin(), samples.end(), counts ? own * micro : 0);
     HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
-                  read_micro_batches(part_.reader, samples, workload_->train.batch.micro, 1));
+                  read_micro_batches(part_.reader, samples, train_->batch.micro, 1));
     HP_TRY_ASSIGN(const double loss,
                   engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents));
     if (counts) {

@@ -26,8 +26,8 @@ struct ValidationResult {
 
 class Validation {
  public:
-  // Results and errors as open_evaluation_part().
-  static Result<std::optional<Validation>> open(const Workload& workload, DataPart part);
+  // Results and errors as open_evaluation_part(). `train` outlives it.
+  static Result<std::optional<Validation>> open(const TrainSpec& train, DataPart part);
 
   // Of the validation part; the test part is for the end.
   bool due(uint64_t step) const;
@@ -36,9 +36,9 @@ class Validation {
   Result<ValidationResult> run(FullySharded& engine, WeightShards shards, Communicator& comm);
 
  private:
-  Validation(const Workload& workload, EvaluationPart part);
+  Validation(const TrainSpec& train, EvaluationPart part);
 
-  const Workload* workload_;
+  const TrainSpec* train_;
   EvaluationPart part_;
 };
 

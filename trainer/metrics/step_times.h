@@ -16,6 +16,10 @@ enum class StepPart : uint8_t { kData, kCompute, kReduce, kOptimizer, kReport, k
 inline constexpr std::array<const char*, 6> kStepPartNames = {"data",      "compute", "reduce",
                                                               "optimizer", "report",  "save"};
 
+inline double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 class StepTimes {
  public:
   using Clock = std::chrono::steady_clock;

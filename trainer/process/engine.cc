@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 #include "trainer/device/torch_device.h"
-#include "trainer/loop/train_loop.h"
+#include "trainer/loop/generation.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"
 
@@ -77,13 +77,14 @@ extern "C" __attribute__((visibility("default"))) int hptrain_run_engine(
   log_info("runtime: " + describe(runtime_environment(workload.train.precision, **device)));
   // Never destroyed: after a failure a thread may still be writing a shard of a save that nobody
   // will commit, and waiting for the disk would delay the recovery.
-  auto* loop = std::make_unique<TrainLoop>(workload, progress, arena_fd, **device).release();
-  const Outcome started = without_exceptions([&] { return loop->start(); });
+  auto* run = std::make_unique<Run>(workload, progress, arena_fd, **device).release();
+  auto* generation = std::make_unique<Generation>(*run, workload).release();
+  const Outcome started = without_exceptions([&] { return generation->start(); });
   if (!started.ok()) return fail(progress, started.error());
-  const Outcome finished = without_exceptions([&] { return loop->run(); });
+  const Outcome finished = without_exceptions([&] { return generation->run(); });
   if (!finished.ok()) return fail(progress, not_the_checkpoint(finished.error()));
-  if (loop->is_stopped()) {
-    log_info("asked to end by SIGTERM: step " + std::to_string(loop->durable_step()) +
+  if (generation->is_stopped()) {
+    log_info("asked to end by SIGTERM: step " + std::to_string(generation->durable_step()) +
              " is durable, and a restart goes on from there");
     end_as_requested();
   }

@@ -52,6 +52,17 @@ void Progress::enter(WorkerPhase phase) {
   page_->phase.store(static_cast<uint32_t>(phase), std::memory_order_release);
 }
 
+void Progress::begin_generation() {
+  page_->step.store(0, std::memory_order_relaxed);
+  page_->first_step_unix_ns.store(0, std::memory_order_relaxed);
+  page_->checkpoint_step.store(0, std::memory_order_relaxed);
+  page_->collective.store(0, std::memory_order_relaxed);
+  for (CollectiveCount& count : page_->collectives) {
+    count.completed.store(0, std::memory_order_relaxed);
+    count.begun.store(0, std::memory_order_relaxed);
+  }
+}
+
 void Progress::step_done(const StepProgress& done) {
   page_->loss_bits.store(std::bit_cast<uint32_t>(done.loss), std::memory_order_relaxed);
   page_->grad_norm_bits.store(std::bit_cast<uint32_t>(done.grad_norm), std::memory_order_relaxed);

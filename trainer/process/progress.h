@@ -35,6 +35,8 @@ class Progress {
   Progress& operator=(Progress&&) = delete;
 
   void enter(WorkerPhase phase);
+  // What the page says of a generation begins anew: steps, collectives, checkpoints.
+  void begin_generation();
   void step_done(const StepProgress& done);
   void checkpoint_committed(uint64_t step);
   // For the job's history; its number is given here. The agent looks a few times a second: more

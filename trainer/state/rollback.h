@@ -2,11 +2,12 @@
 // Where a run that must go back may go back to, within one generation.
 //
 // A generation's checkpoints count from its start step on (docs/formats.md, "Validity is lineage"),
-// so it never goes back behind the state it started from. Its own checkpoints behind the target
-// belong to a history that is undone: once every rank has read the state to go on from, they get
-// other names, and they are deleted when a new checkpoint is durable (undo_checkpoints() and
-// keep_newest() in trainer/checkpoint/commit.h). A crash in between leaves a history that comes to
-// the same decision again.
+// so it never goes back behind the state it started from; where that came from memory, it is
+// itself not there any more. Its own checkpoints behind the target belong to a history that is
+// undone: once every rank has read the state to go on from, they get other names, and they are
+// deleted when a new checkpoint is durable (undo_checkpoints() and keep_newest() in
+// trainer/checkpoint/commit.h). A crash in between leaves a history that comes to the same decision
+// again.
 #pragma once
 
 #include <cstdint>

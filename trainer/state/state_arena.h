@@ -121,6 +121,10 @@ class StateArena {
   void seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation,
             const LossScaleRecord& loss_scale = {});
 
+  bool is_sealed(int slot) const {
+    return header_->slots[slot].step.load(std::memory_order_acquire) != kUnsealed;
+  }
+
   // Whose memory the state is in: the host's where it is offloaded.
   Device& device() const { return device_; }
   const ArenaGeometry& geometry() const { return geometry_; }

@@ -53,7 +53,13 @@ Result<StateArena> TrainingState::make_arena(int arena_fd, const ArenaGeometry& 
 // After a beginning or a checkpoint was put into the arena.
 void TrainingState::seal_filled() {
   if (offloaded_) offloaded_->refresh(arena_);
-  arena_.seal(slot_, step_, sample_cursor_, workload_.generation, loss_scale_);
+  seal();
+}
+
+// The slot that is now the newest.
+void TrainingState::seal() {
+  sealed_[static_cast<size_t>(slot_)] = now_;
+  arena_.seal(slot_, now_.step, now_.sample_cursor, workload_.generation, now_.loss_scale);
 }
 
 TrainingState::TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
@@ -89,11 +95,8 @@ std::span<float> TrainingState::host_part(StateKind kind, size_t block,
 
 void TrainingState::begin_from_seed() {
   fill_from_seed();
-  step_ = 0;
-  sample_cursor_ = 0;
-  skipped_.clear();
-  stability_ = {};
-  loss_scale_ = first_loss_scale(workload_.train);
+  now_ = {};
+  now_.loss_scale = first_loss_scale(workload_.train);
 }
 
 void TrainingState::fill_from_seed() {
@@ -142,13 +145,13 @@ Outcome TrainingState::load(const std::string& checkpoint) {
   const int64_t made_for =
       manifest.weights_only ? manifest.data.seq_len : manifest.model.max_positions;
   if (made_for > 0) workload_.train.model.max_positions = made_for;
-  step_ = manifest.step;
-  sample_cursor_ = manifest.sample_cursor;
-  skipped_ = manifest.skipped;
-  stability_ = manifest.stability;
+  now_.step = manifest.step;
+  now_.sample_cursor = manifest.sample_cursor;
+  now_.skipped = manifest.skipped;
+  now_.stability = manifest.stability;
   // A job may change its precision when it resumes.
   const bool scaled = workload_.train.precision == "fp16" && manifest.loss_scale.scale > 0;
-  loss_scale_ = scaled ? manifest.loss_scale : first_loss_scale(workload_.train);
+  now_.loss_scale = scaled ? manifest.loss_scale : first_loss_scale(workload_.train);
   if (!manifest.weights_only) note_inexact(manifest);  // else this is a beginning
   return Ok{};
 }
@@ -179,10 +182,10 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
   } else {
     update_in_arena(target, adam, gradients);
   }
-  ++step_;
-  sample_cursor_ = next_cursor;
-  arena_.seal(target, step_, sample_cursor_, workload_.generation, loss_scale_);
+  ++now_.step;
+  now_.sample_cursor = next_cursor;
   slot_ = target;
+  seal();
 }
 
 void TrainingState::update_in_arena(int target, const AdamStep& adam,
@@ -211,38 +214,79 @@ void TrainingState::update_in_arena(int target, const AdamStep& adam,
 }
 
 void TrainingState::skip(const std::vector<SampleRange>& samples) {
-  skipped_.insert(skipped_.end(), samples.begin(), samples.end());
-  skipped_ = normalized(std::move(skipped_));
+  now_.skipped.insert(now_.skipped.end(), samples.begin(), samples.end());
+  now_.skipped = normalized(std::move(now_.skipped));
 }
 
 Outcome TrainingState::go_back(const std::string& checkpoint) {
-  const std::vector<SampleRange> skipped = skipped_;
-  const uint64_t skips = stability_.skips;
-  const uint64_t overflows = loss_scale_.overflows;
+  const std::vector<SampleRange> skipped = now_.skipped;
+  const uint64_t skips = now_.stability.skips;
+  const uint64_t overflows = now_.loss_scale.overflows;
   for (int slot = 0; slot < geometry().slots; ++slot) arena_.unseal(slot);
   if (checkpoint.empty()) {
     begin_from_seed();
   } else {
     HP_TRY(load(checkpoint));
   }
-  skipped_.insert(skipped_.end(), skipped.begin(), skipped.end());
-  skipped_ = normalized(std::move(skipped_));
-  stability_.skips = skips;
-  loss_scale_.overflows = overflows;
+  now_.skipped.insert(now_.skipped.end(), skipped.begin(), skipped.end());
+  now_.skipped = normalized(std::move(now_.skipped));
+  now_.stability.skips = skips;
+  now_.loss_scale.overflows = overflows;
   seal_filled();
+  return Ok{};
+}
+
+std::vector<uint64_t> TrainingState::sealed_steps() const {
+  std::vector<uint64_t> steps;
+  for (int slot = 0; slot < geometry().slots; ++slot) {
+    if (arena_.is_sealed(slot)) steps.push_back(sealed_[static_cast<size_t>(slot)].step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+Outcome TrainingState::rejoin(const Workload& workload, const Environment& environment) {
+  const std::string what = "generation " + std::to_string(workload.generation) +
+                           " cannot start from this worker's memory: ";
+  if (workload.rank != workload_.rank || workload.world_size != workload_.world_size) {
+    return Error{ErrorCode::kInternal,
+                 what + "it holds the part of rank " + std::to_string(workload_.rank) + " of " +
+                     std::to_string(workload_.world_size) + ", wanted is rank " +
+                     std::to_string(workload.rank) + " of " + std::to_string(workload.world_size)};
+  }
+  const std::vector<uint64_t> steps = sealed_steps();
+  if (std::find(steps.begin(), steps.end(), workload.start_step) == steps.end()) {
+    return Error{ErrorCode::kInternal, what + "step " + std::to_string(workload.start_step) +
+                                           " is not sealed; start from a checkpoint"};
+  }
+  for (int slot = 0; slot < geometry().slots; ++slot) {
+    if (arena_.is_sealed(slot) && sealed_[static_cast<size_t>(slot)].step == workload.start_step) {
+      slot_ = slot;
+    } else {
+      arena_.unseal(slot);  // of a history that is undone, or older
+    }
+  }
+  now_ = sealed_[static_cast<size_t>(slot_)];
+  const Manifest before = manifest();
+  const int64_t made_for = workload_.train.model.max_positions;  // as load() found it
+  workload_ = workload;
+  workload_.train.model.max_positions = made_for;
+  environment_ = environment_of(workload.train);
+  environment_.insert(environment.begin(), environment.end());
+  if (before.exact) note_inexact(before);
   return Ok{};
 }
 
 Manifest TrainingState::manifest() const {
   Manifest manifest;
-  manifest.step = step_;
+  manifest.step = now_.step;
   manifest.generation = workload_.generation;
   manifest.parent = workload_.parent_generation;
   manifest.world_size = workload_.world_size;
-  manifest.sample_cursor = sample_cursor_;
-  manifest.skipped = skipped_;
-  manifest.stability = stability_;
-  manifest.loss_scale = loss_scale_;
+  manifest.sample_cursor = now_.sample_cursor;
+  manifest.skipped = now_.skipped;
+  manifest.stability = now_.stability;
+  manifest.loss_scale = now_.loss_scale;
   manifest.data = data_;
   manifest.seed = workload_.train.seed;
   manifest.model = workload_.train.model;

@@ -4,6 +4,7 @@
 // checkpoint of any world size; an optimizer step moves it to the other slot of the arena.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,9 +36,9 @@ class TrainingState {
                                       Device& device = host_device());
 
   const std::vector<Block>& blocks() const { return blocks_; }
-  uint64_t step() const { return step_; }
-  uint64_t sample_cursor() const { return sample_cursor_; }
-  const std::vector<SampleRange>& skipped() const { return skipped_; }
+  uint64_t step() const { return now_.step; }
+  uint64_t sample_cursor() const { return now_.sample_cursor; }
+  const std::vector<SampleRange>& skipped() const { return now_.skipped; }
 
   // This rank's shard of each block's weights, for FullySharded. In the host's arena valid until
   // the second apply() from now, elsewhere until the next.
@@ -63,20 +64,37 @@ class TrainingState {
              uint64_t next_cursor);
 
   // Numbers that the judgement of the next steps depends on; saved with the state.
-  StabilityRecord& stability() { return stability_; }
+  StabilityRecord& stability() { return now_.stability; }
   // Likewise; scale 0 where the run is not in fp16.
-  LossScaleRecord& loss_scale() { return loss_scale_; }
-  const LossScaleRecord& loss_scale() const { return loss_scale_; }
+  LossScaleRecord& loss_scale() { return now_.loss_scale; }
+  const LossScaleRecord& loss_scale() const { return now_.loss_scale; }
   // Puts samples on the skip list: the cursor passes over them.
   void skip(const std::vector<SampleRange>& samples);
   // To an earlier state of this history: a checkpoint, or the seed (""). The skip list and the
   // counts of skips and overflows stay. On an error the state is lost.
   Outcome go_back(const std::string& checkpoint);
 
+  // Steps whose state is sealed, newest first: what rejoin() can go on from. Every step's
+  // all-reduce proves that all ranks have sealed the step before, so the newest one that all ranks
+  // have is the least of their newest; on a device with one slot it may be that none is.
+  std::vector<uint64_t> sealed_steps() const;
+  // Goes on in another generation with the same ranks, as of the seal of workload.start_step: what
+  // was decided after it is decided again. kInternal when there is no such seal.
+  Outcome rejoin(const Workload& workload, const Environment& environment);
+
   // A manifest of this state without files and shards.
   Manifest manifest() const;
 
  private:
+  // Where in the run a state is: all of it that is not in the arena.
+  struct Position {
+    uint64_t step = 0;
+    uint64_t sample_cursor = 0;
+    std::vector<SampleRange> skipped;
+    StabilityRecord stability;
+    LossScaleRecord loss_scale;
+  };
+
   TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
                 std::vector<Block> blocks);
   static Result<StateArena> make_arena(int arena_fd, const ArenaGeometry& geometry,
@@ -88,6 +106,7 @@ class TrainingState {
   void fill_from_seed();
   void begin_from_seed();
   Outcome load(const std::string& checkpoint);
+  void seal();
   void seal_filled();
   void update_in_arena(int target, const AdamStep& adam,
                        const std::vector<const float*>& gradients);
@@ -102,12 +121,9 @@ class TrainingState {
   DataIdentity data_;
   Environment environment_;
   int slot_ = 0;  // of the newest sealed state
-  uint64_t step_ = 0;
-  uint64_t sample_cursor_ = 0;
-  std::vector<SampleRange> skipped_;
-  StabilityRecord stability_;
-  LossScaleRecord loss_scale_;
-  std::string inexact_reason_;  // "" = bit-exact
+  Position now_;
+  std::array<Position, 2> sealed_;  // by slot, as of its seal
+  std::string inexact_reason_;      // "" = bit-exact
 };
 
 }  // namespace hpctl

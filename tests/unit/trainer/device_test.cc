@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine as it runs on a GPU, on a machine without one: TorchDevice on the CPU (state in one
 // slot of "device" memory, LibTorch's kernels), and the NCCL communicator over the stubs of NCCL
-// and of the CUDA runtime. Whole trainings, rank by rank a TrainLoop in a thread.
+// and of the CUDA runtime. Whole trainings, rank by rank a Run in a thread.
 #include "trainer/device/torch_device.h"
 
 #include <gmock/gmock.h>

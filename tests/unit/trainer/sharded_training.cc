@@ -82,7 +82,7 @@ Workload workload_of(const Setting& setting) {
   return w;
 }
 
-// One rank of a training run: what TrainLoop does, without files.
+// One rank of a training run: what Generation does, without files.
 class Rank {
  public:
   Rank(const Setting& setting, int rank, const std::string& rendezvous_dir)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small trainings as TrainLoop does them, without files: the ranks are threads, the numbers of
+// Small trainings as Generation does them, without files: the ranks are threads, the numbers of
 // steps and tokens small enough for every strategy.
 #pragma once
 

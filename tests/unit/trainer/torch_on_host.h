@@ -20,7 +20,7 @@
 #include "trainer/comm/cuda_api.h"
 #include "trainer/comm/nccl_communicator.h"
 #include "trainer/device/torch_device.h"
-#include "trainer/loop/train_loop.h"
+#include "trainer/loop/generation.h"
 #include "trainer/process/runtime.h"
 
 extern "C" int cudaStreamSynchronize(void* stream);  // the stub's
@@ -236,10 +236,11 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -
       TorchOnHost torch(kind == Kind::kTorchNccl);
       torch.fails = r == faulty_rank;
       Device& device = kind == Kind::kHost ? host_device() : torch;
-      TrainLoop loop(workload, *progress, -1, device);
+      Run run(workload, *progress, -1, device);
+      Generation generation(run, workload);
       RankEnd& end = ends[static_cast<size_t>(r)];
-      end.outcome = loop.start();
-      if (end.outcome.ok()) end.outcome = loop.run();
+      end.outcome = generation.start();
+      if (end.outcome.ok()) end.outcome = generation.run();
       end.peak_bytes = torch.peak_bytes();
       end.peak_host_bytes = torch.peak_host_bytes();
     });

@@ -1,50 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker's whole life: read data, meet the peers, load the state, then step after step until
-// the job's last one is durable. train_loop.cc is meant to be read from top to bottom.
+// A worker's part in one generation, one agreed membership: it meets the peers, takes the state
+// from a checkpoint or from its own memory, and goes step after step until the job's last one is
+// durable (generation.cc, step.cc: to be read from top to bottom) or somebody calls abort(). After
+// that nothing of it is repaired: communicators, the engine with its schedule, saver and ledger go,
+// and the next Generation makes its own over the same Run.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
 #include "common/base/workload.h"
-#include "trainer/arch/model.h"
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/data/ledger.h"
-#include "trainer/data/sample_reader.h"
-#include "trainer/loop/validation.h"
-#include "trainer/metrics/metrics_writer.h"
+#include "trainer/loop/run.h"
 #include "trainer/metrics/step_times.h"
 #include "trainer/metrics/trace.h"
 #include "trainer/optim/stability.h"
 #include "trainer/parallel/fsdp.h"
 #include "trainer/plan/memory_plan.h"
-#include "trainer/process/progress.h"
 #include "trainer/state/saver.h"
-#include "trainer/state/training_state.h"
 
 namespace hpctl {
 
-class TrainLoop {
+class Generation {
  public:
-  // `workload`, `progress` and `device` outlive it; `arena_fd` as in TrainingState::create.
-  TrainLoop(const Workload& workload, Progress& progress, int arena_fd, Device& device);
+  // `run` outlives it.
+  Generation(Run& run, const Workload& workload);
 
   // Everything before the first step. kDataLoss: the checkpoint of the workload is damaged.
   Outcome start();
   // All steps, the final checkpoint, and the evaluation of the test part; or, once any rank was
   // asked to stop, the step under way and a checkpoint of it.
   Outcome run();
+  // start() or run() returns kPeerLost, from the collective that it waits in or at the next step
+  // boundary. The connections to the peers stay until this object goes: one that is yet to be told
+  // would take this rank for dead. Any thread.
+  void abort();
+
   // run() has ended before the last step because of a request.
   bool is_stopped() const { return stopping_; }
-  // Of the newest checkpoint that this process saw committed: the step that run() has ended with,
-  // unless the disk was full.
+  // Of the newest checkpoint that this generation saw committed: the step that run() has ended
+  // with, unless the disk was full.
   uint64_t durable_step() const { return saver_->committed_step(); }
+  const Workload& workload() const { return workload_; }
 
  private:
   // What all ranks know after the one small all-reduce of a step.
@@ -59,52 +65,49 @@ class TrainLoop {
 
   PlanSetting plan_setting() const;
   Outcome check_memory() const;
-  Outcome load_data();
   Outcome meet_peers();
   Outcome agree_on_data();
   Result<Environment> environment_here();
   Outcome load_state();
+  void note_offload() const;
+  Outcome check_not_aborted() const;
+  Outcome test();
+  Outcome evaluate(Validation& part, const char* name);
+
+  // step.cc
   Outcome step();
   Result<StepSums> compute_gradients(const StepSamples& samples);
   Result<StepSums> reduce(double loss_sum, int64_t counted);
   double loss_factor();  // of the next step: the loss scale of fp16, otherwise 1
-  // train_loop_stability.cc
+  void update(const StepSums& sums, const StepSamples& samples, double lr);
+  void report(const StepSums& sums, double lr);
+  StepMetrics measure(const StepSums& sums, double lr) const;
+  bool save_due(const StepSums& sums) const;
+
+  // stability.cc
   Outcome leave_out(const StepSamples& samples, const StabilityProblem& problem);
   Outcome leave_out_overflow(const StepSamples& samples, uint64_t scale);
   Outcome reexecute(const StepSamples& samples, const std::string& what, BadStep& bad_step);
   Outcome go_back();
   void tell(const BadStep& bad_step);
-  void update(const StepSums& sums, const StepSamples& samples, double lr);
-  void note_offload() const;
-  void open_metrics();
-  void report(const StepSums& sums, double lr);
-  StepMetrics measure(const StepSums& sums, double lr) const;
-  Outcome test();
-  Outcome evaluate(Validation& part, const char* name);
-  bool save_due(const StepSums& sums) const;
 
-  uint64_t next_step() const { return state_->step() + 1; }
-  void log_phase(const char* what);
+  TrainingState& state() const { return run_.state(); }
+  uint64_t next_step() const { return state().step() + 1; }
 
-  const Workload& workload_;
+  Run& run_;
+  const Workload workload_;
   Progress& progress_;
-  int arena_fd_;
   Device& device_;
-  std::optional<SampleReader> reader_;
-  std::optional<Validation> validation_;
-  std::optional<Validation> test_;
   Sharding sharding_;
+  std::atomic<bool> aborted_{false};
+  std::mutex abort_mutex_;  // abort() finds comms_ made whole or not at all
   std::optional<MeshCommunicators> comms_;
-  std::optional<TrainingState> state_;
-  std::unique_ptr<Model> model_;
   std::unique_ptr<FullySharded> engine_;
   std::unique_ptr<Saver> saver_;
   std::optional<LedgerWriter> ledger_;
   Trace trace_;
   StepTimes times_{trace_};
-  ScheduleTrace schedule_;  // of the step under way, while trace_ is active
-  Throughput throughput_;
-  std::optional<MetricsWriter> metrics_;
+  ScheduleTrace schedule_;               // of the step under way, while trace_ is active
   std::vector<SampleRange> my_samples_;  // of the step under way
   std::array<double, 2> own_sums_{};     // this rank's loss and gradient squares in that step
   uint64_t step_tokens_ = 0;             // of the whole job in that step

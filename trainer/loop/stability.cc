@@ -8,14 +8,14 @@
 #include "common/base/log.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/data/batch_ramp.h"
-#include "trainer/loop/train_loop.h"
+#include "trainer/loop/generation.h"
 #include "trainer/state/rollback.h"
 
 namespace hpctl {
 
 // `samples` is what the step trained on; nothing of it was applied.
-Outcome TrainLoop::leave_out(const StepSamples& samples, const StabilityProblem& problem) {
-  const StabilitySpec& spec = workload_.train.stability;
+Outcome Generation::leave_out(const StepSamples& samples, const StabilityProblem& problem) {
+  const StabilitySpec& spec = run_.train().stability;
   const uint64_t step = next_step();
   const std::string what = "step " + std::to_string(step) + ": " + problem.reason;
   BadStep bad_step;
@@ -32,7 +32,7 @@ Outcome TrainLoop::leave_out(const StepSamples& samples, const StabilityProblem&
                            "; the step was not applied. If it repeats, lower optimizer.lr, look at "
                            "the data of this step, or set stability.policy to skip or rollback"};
   }
-  if (state_->stability().skips >= static_cast<uint64_t>(spec.max_skips)) {
+  if (state().stability().skips >= static_cast<uint64_t>(spec.max_skips)) {
     bad_step.outcome = BadStepOutcome::kGaveUp;
     tell(bad_step);
     return Error{ErrorCode::kFailedPrecondition,
@@ -44,16 +44,16 @@ Outcome TrainLoop::leave_out(const StepSamples& samples, const StabilityProblem&
   if (spec.policy == "rollback") {
     bad_step.outcome = BadStepOutcome::kRolledBack;
     const uint64_t more = static_cast<uint64_t>(spec.skip_steps) *
-                          global_batch(workload_.train.batch, samples.next_cursor);
-    const StepSamples following = take_samples(samples.next_cursor, more, state_->skipped());
+                          global_batch(run_.train().batch, samples.next_cursor);
+    const StepSamples following = take_samples(samples.next_cursor, more, state().skipped());
     skipped.insert(skipped.end(), following.ranges.begin(), following.ranges.end());
     HP_TRY(go_back());
   }
-  state_->skip(skipped);
-  ++state_->stability().skips;
-  if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(skipped), state_->step()));
+  state().skip(skipped);
+  ++state().stability().skips;
+  if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(skipped), state().step()));
   bad_step.samples = sample_count(skipped);
-  bad_step.resumed_step = state_->step();
+  bad_step.resumed_step = state().step();
   tell(bad_step);
   if (workload_.rank == 0) {
     log_warning(what + "; " + std::to_string(bad_step.samples) +
@@ -64,18 +64,18 @@ Outcome TrainLoop::leave_out(const StepSamples& samples, const StabilityProblem&
 }
 
 // The controller hears of it from rank 0: all ranks decided the same.
-void TrainLoop::tell(const BadStep& bad_step) {
+void Generation::tell(const BadStep& bad_step) {
   if (workload_.rank == 0) progress_.bad_step(bad_step);
 }
 
 // fp16: nothing of the step was applied, and the next one is computed with another scale. Its
 // samples are gone, as in Megatron-LM and DeepSpeed; the step number is not.
-Outcome TrainLoop::leave_out_overflow(const StepSamples& samples, uint64_t scale) {
+Outcome Generation::leave_out_overflow(const StepSamples& samples, uint64_t scale) {
   const uint64_t step = next_step();
-  state_->skip(samples.ranges);
-  if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(samples.ranges), state_->step()));
+  state().skip(samples.ranges);
+  if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(samples.ranges), state().step()));
   if (workload_.rank == 0) {
-    const LossScaleRecord& record = state_->loss_scale();
+    const LossScaleRecord& record = state().loss_scale();
     log_info("step " + std::to_string(step) + ": gradients overflow at loss scale " +
              std::to_string(scale) + ", " + std::to_string(sample_count(samples.ranges)) +
              " samples are left out; from here on " + std::to_string(record.scale) + " (overflow " +
@@ -87,8 +87,8 @@ Outcome TrainLoop::leave_out_overflow(const StepSamples& samples, uint64_t scale
 // The same step once more, from the same state and data: a machine that computes rightly comes to
 // the same bits. Ok when all did; otherwise an error, on the rank to blame where one is known and
 // as its consequence (kPeerLost) on the others.
-Outcome TrainLoop::reexecute(const StepSamples& samples, const std::string& what,
-                             BadStep& bad_step) {
+Outcome Generation::reexecute(const StepSamples& samples, const std::string& what,
+                              BadStep& bad_step) {
   const std::array<double, 2> first = own_sums_;
   const auto again = compute_gradients(samples);
   if (!again.ok()) return again.error();
@@ -123,9 +123,9 @@ Outcome TrainLoop::reexecute(const StepSamples& samples, const std::string& what
 }
 
 // To a state at least rollback_steps before, as far as this generation has one.
-Outcome TrainLoop::go_back() {
+Outcome Generation::go_back() {
   HP_TRY(saver_->settle());
-  const auto distance = static_cast<uint64_t>(workload_.train.stability.rollback_steps);
+  const auto distance = static_cast<uint64_t>(run_.train().stability.rollback_steps);
   const uint64_t target = next_step() > distance ? next_step() - distance : 0;
   std::string mine;
   if (workload_.rank == 0) {
@@ -136,19 +136,19 @@ Outcome TrainLoop::go_back() {
   if (texts[0].starts_with("-")) {
     return Error{ErrorCode::kFailedPrecondition, texts[0].substr(1)};
   }
-  HP_TRY(state_->go_back(texts[0].substr(1)));
+  HP_TRY(state().go_back(texts[0].substr(1)));
   // What is newer stays as it is until every rank has read all of its part.
   HP_TRY(comms_->world().barrier());
   if (workload_.rank == 0) {
-    if (state_->step() > target) {
-      log_warning("went back to step " + std::to_string(state_->step()) + ", not to " +
+    if (state().step() > target) {
+      log_warning("went back to step " + std::to_string(state().step()) + ", not to " +
                   std::to_string(target) + ": the oldest checkpoint left; raise checkpoint.keep");
     }
-    HP_TRY(undo_checkpoints(workload_.checkpoint_dir, workload_.generation, state_->step()));
+    HP_TRY(undo_checkpoints(workload_.checkpoint_dir, workload_.generation, state().step()));
   }
   // Nobody writes a checkpoint of a name that is about to be taken away.
   HP_TRY(comms_->world().barrier());
-  saver_->forget_after(state_->step());
+  saver_->forget_after(state().step());
   return Ok{};
 }
 

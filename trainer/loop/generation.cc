@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/loop/generation.h"
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "common/base/log.h"
+#include "trainer/plan/fit.h"
+#include "trainer/process/runtime.h"
+#include "trainer/process/stop_request.h"
+
+namespace hpctl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string data_name(const DataSpec& data) {
+  return data.blend.empty() ? data.path : "of data.blend";
+}
+
+std::string trace_path(const Workload& workload) {
+  return job_directory(workload) + "/trace/g" + std::to_string(workload.generation) + ".r" +
+         std::to_string(workload.rank) + ".json";
+}
+
+}  // namespace
+
+Generation::Generation(Run& run, const Workload& workload)
+    : run_(run),
+      workload_(workload),
+      progress_(run.progress()),
+      device_(run.device()),
+      trace_(trace_path(workload), workload.rank, workload.train.metrics.trace_from,
+             workload.train.metrics.trace_steps) {}
+
+Outcome Generation::start() {
+  progress_.begin_generation();
+  HP_TRY(run_.check_same_job(workload_));
+  HP_TRY(check_memory());
+  progress_.enter(WorkerPhase::kLoading);
+  HP_TRY(run_.open_data());
+  HP_TRY(meet_peers());
+  HP_TRY(agree_on_data());
+  HP_TRY(load_state());
+  progress_.enter(WorkerPhase::kTraining);
+  return Ok{};
+}
+
+Outcome Generation::run() {
+  const auto last = static_cast<uint64_t>(run_.train().steps);
+  // A last step that is in memory only is still to be saved.
+  if (state().step() >= last && !workload_.from_memory) {
+    log_info("nothing to do: step " + std::to_string(state().step()) + " of " +
+             std::to_string(last) + " is done and durable");
+    HP_TRY(test());
+    progress_.enter(WorkerPhase::kFinished);
+    return Ok{};
+  }
+  take_stop_requests();  // before, there is nothing to save
+  while (state().step() < last && !stopping_) HP_TRY(step());
+  stopping_ = state().step() < last;
+  trace_.finish();
+  progress_.enter(WorkerPhase::kSaving);
+  HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested));
+  progress_.checkpoint_committed(saver_->committed_step());
+  if (!durable) {
+    // Who was told to end ends, and is started again where that is wanted.
+    log_warning("step " + std::to_string(state().step()) + " is not durable: the disk is full");
+    stopping_ = true;
+  }
+  if (stopping_) return Ok{};
+  HP_TRY(test());
+  progress_.enter(WorkerPhase::kFinished);
+  return Ok{};
+}
+
+void Generation::abort() {
+  const std::lock_guard lock(abort_mutex_);
+  aborted_ = true;
+  if (comms_) comms_->abort();
+}
+
+// Where no collective would notice: before there is one, and with a single rank.
+Outcome Generation::check_not_aborted() const {
+  if (!aborted_) return Ok{};
+  return Error{kPeerLost,
+               "generation " + std::to_string(workload_.generation) + " was told to end"};
+}
+
+PlanSetting Generation::plan_setting() const {
+  return {.train = run_.train(),
+          .nodes = 1,
+          .workers_per_node = workload_.world_size,
+          .gpu = !device_.is_host()};
+}
+
+// A GPU says itself when it is full.
+Outcome Generation::check_memory() const {
+  if (!device_.is_host()) return Ok{};
+  const MemoryPlan plan = plan_memory(plan_setting(), model_layout(run_.train().model));
+  return check_fit(plan, 1, machine_memory_bytes());
+}
+
+Outcome Generation::meet_peers() {
+  progress_.enter(WorkerPhase::kRendezvous);
+  CommunicatorOptions options;
+  options.rank = workload_.rank;
+  options.world_size = workload_.world_size;
+  options.rendezvous_dir = workload_.rendezvous_dir;
+  options.bind_address = workload_.bind_address;
+  options.sequence = progress_.collective_counter();
+  options.counts = progress_.collective_counts();
+  HP_TRY_ASSIGN(sharding_, sharding_of(run_.train(), workload_.world_size));
+  HP_TRY_ASSIGN(
+      MeshCommunicators comms,
+      MeshCommunicators::create(options, sharding_.mesh, [&](const CommunicatorOptions& group) {
+        return device_.make_communicator(group);
+      }));
+  {
+    const std::lock_guard lock(abort_mutex_);
+    comms_.emplace(std::move(comms));
+  }
+  HP_TRY(check_not_aborted());
+  HP_TRY(comms_->connect());
+  run_.log_phase("rendezvous");
+  return Ok{};
+}
+
+// A corpus on a local disk may differ between nodes; then a sample number would not mean the same
+// text everywhere.
+Outcome Generation::agree_on_data() {
+  HP_TRY_ASSIGN(const std::vector<std::string> fingerprints,
+                comms_->world().all_gather_text(run_.reader().fingerprint()));
+  for (size_t rank = 1; rank < fingerprints.size(); ++rank) {
+    if (fingerprints[rank] == fingerprints[0]) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 "data " + data_name(run_.train().data) + " differs between rank 0 and rank " +
+                     std::to_string(rank) +
+                     "; put the same files on every node or on a disk that all share"};
+  }
+  return Ok{};
+}
+
+// Of this generation, besides what the job decides.
+Result<Environment> Generation::environment_here() {
+  Environment environment = runtime_environment(run_.train().precision, device_);
+  if (device_.is_host()) return environment;  // sums in rank order, wherever the ranks are
+  HP_TRY_ASSIGN(const std::vector<std::string> nodes,
+                comms_->world().all_gather_text(workload_.node));
+  environment["ranks_by_node"] = ranks_by_node(nodes);
+  return environment;
+}
+
+Outcome Generation::load_state() {
+  progress_.enter(WorkerPhase::kLoading);
+  const TrainSpec& train = run_.train();
+  HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
+  HP_TRY_ASSIGN(const Environment environment, environment_here());
+  HP_TRY(run_.load_state(workload_, environment));
+  engine_ = std::make_unique<FullySharded>(run_.model(), state().blocks(), *comms_, train,
+                                           sharding_, compute_type(train), device_);
+  note_offload();
+  saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
+  if (!workload_.ledger_dir.empty()) {
+    HP_TRY_ASSIGN(ledger_,
+                  LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
+  }
+  run_.open_metrics(workload_);
+  last_save_began_ = Clock::now();
+  run_.log_phase("load");
+  return Ok{};
+}
+
+void Generation::note_offload() const {
+  if (workload_.rank != 0 || run_.train().memory.offload.empty()) return;
+  double bytes = 0;
+  const MemoryPlan plan = plan_memory(plan_setting(), state().blocks());
+  for (const MemoryPart& part : plan.host) bytes += part.bytes;
+  log_info(device_.is_host()
+               ? "memory.offload moves nothing here: a CPU's memory is the host's"
+               : "memory.offload takes " + std::to_string(static_cast<int64_t>(bytes) >> 20) +
+                     " MiB of host memory per worker");
+}
+
+// The job is done and durable; a generation that finds it so evaluates again, as nobody knows
+// whether the one before came to it.
+Outcome Generation::test() {
+  Validation* const part = run_.test();
+  return part != nullptr ? evaluate(*part, "test") : Outcome(Ok{});
+}
+
+// `name` is "validation" or "test".
+Outcome Generation::evaluate(Validation& part, const char* name) {
+  const Clock::time_point began = Clock::now();
+  HP_TRY_ASSIGN(const ValidationResult found,
+                part.run(*engine_, state().weight_shards(), comms_->world()));
+  if (workload_.rank != 0) return Ok{};
+  run_.metrics().append_evaluation({.part = name,
+                                    .step = state().step(),
+                                    .generation = workload_.generation,
+                                    .loss = found.loss,
+                                    .sequences = found.sequences});
+  std::array<char, 160> line{};
+  std::snprintf(line.data(), line.size(),
+                "%s at step %llu loss %.4f perplexity %.2f over %llu sequences in %.1f s", name,
+                static_cast<unsigned long long>(state().step()), found.loss, std::exp(found.loss),
+                static_cast<unsigned long long>(found.sequences), seconds_since(began));
+  log_info(line.data());
+  return Ok{};
+}
+
+}  // namespace hpctl

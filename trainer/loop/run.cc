@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/loop/run.h"
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include "common/base/log.h"
+#include "trainer/plan/flops.h"
+#include "trainer/plan/gpu_models.h"
+
+namespace hpctl {
+
+namespace {
+
+std::string identity_of(const Workload& workload) {
+  Workload common;
+  common.job = workload.job;
+  common.train = workload.train;
+  return to_json_text(common);
+}
+
+}  // namespace
+
+at::ScalarType compute_type(const TrainSpec& train) {
+  if (train.precision == "fp16") return at::kHalf;
+  return train.precision == "bf16" ? at::kBFloat16 : at::kFloat;
+}
+
+std::string job_directory(const Workload& workload) {
+  return workload.metrics_path.substr(0, workload.metrics_path.rfind('/'));
+}
+
+Run::Run(const Workload& workload, Progress& progress, int arena_fd, Device& device)
+    : identity_(identity_of(workload)),
+      train_(workload.train),
+      progress_(progress),
+      arena_fd_(arena_fd),
+      device_(device) {}
+
+Outcome Run::check_same_job(const Workload& workload) const {
+  if (identity_of(workload) == identity_) return Ok{};
+  return Error{ErrorCode::kInvalidArgument,
+               "generation " + std::to_string(workload.generation) + " of job " +
+                   std::to_string(workload.job) +
+                   " is not of the job, or not of the workload.train, that this worker was started "
+                   "with; start its workers anew"};
+}
+
+Outcome Run::open_data() {
+  if (reader_) return Ok{};
+  auto reader = SampleReader::open(train_.data, train_.seed, train_.model.vocab);
+  if (!reader.ok()) return reader.error();
+  HP_TRY_ASSIGN(validation_, Validation::open(train_, DataPart::kValidation));
+  HP_TRY_ASSIGN(test_, Validation::open(train_, DataPart::kTest));
+  reader_ = std::move(reader).value();
+  log_phase("data");
+  return Ok{};
+}
+
+Outcome Run::load_state(const Workload& workload, const Environment& environment) {
+  if (!model_) {
+    model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
+                        at::Device(device_.name()));
+  }
+  if (workload.from_memory) {
+    if (state_) return state_->rejoin(workload, environment);
+    return Error{ErrorCode::kInternal, "generation " + std::to_string(workload.generation) +
+                                           " starts from the memory of its workers, and this one "
+                                           "has no state; start from a checkpoint"};
+  }
+  state_.reset();
+  const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train_.data.seq_len};
+  auto state = TrainingState::create(arena_fd_, workload, data, environment, device_);
+  if (!state.ok()) return state.error();
+  state_.emplace(std::move(state).value());
+  return Ok{};
+}
+
+void Run::open_metrics(const Workload& workload) {
+  throughput_.flops = flops_per_token(train_.model, state_->blocks(), train_.data.seq_len);
+  throughput_.world_size = workload.world_size;
+  if (const GpuModel* gpu = gpu_model_of_product(device_.product())) {
+    throughput_.peak_flops = gpu->peak_flops;
+  }
+  const bool write = workload.rank == 0 && !workload.metrics_path.empty();
+  metrics_.emplace(write ? workload.metrics_path : "", throughput_);
+  if (write && train_.metrics.tensorboard) {
+    metrics_->open_events(job_directory(workload) + "/tensorboard", state_->step() + 1);
+  }
+}
+
+void Run::log_phase(const char* what) const {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const double started =
+      static_cast<double>(progress_.page().start_unix_ns.load(std::memory_order_relaxed)) * 1e-6;
+  const double present =
+      static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+  std::array<char, 96> line{};
+  std::snprintf(line.data(), line.size(), "timing: %s done %.1f ms after start", what,
+                present - started);
+  log_info(line.data());
+}
+
+}  // namespace hpctl

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker process has for as long as it lives, whatever generations it takes part in: device,
+// data, model, training state in its arena, metrics. What depends on who the peers are, and has to
+// be made again after an abort, is a Generation's; there is one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/base/workload.h"
+#include "trainer/arch/model.h"
+#include "trainer/data/sample_reader.h"
+#include "trainer/loop/validation.h"
+#include "trainer/metrics/metrics_writer.h"
+#include "trainer/process/progress.h"
+#include "trainer/state/training_state.h"
+
+namespace hpctl {
+
+class Run {
+ public:
+  // Of the job of `workload`; its rank and its generation are those of the first Generation.
+  // `progress` and `device` outlive it; `arena_fd` as in TrainingState::create.
+  Run(const Workload& workload, Progress& progress, int arena_fd, Device& device);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // kInvalidArgument when a generation's workload is not of this job.
+  Outcome check_same_job(const Workload& workload) const;
+  // What the job reads; once.
+  Outcome open_data();
+  // The state that this generation starts from. With Workload::from_memory it is a sealed one of
+  // this process, else what TrainingState::create makes in its place.
+  Outcome load_state(const Workload& workload, const Environment& environment);
+  // From the next step of the state on, as this generation's rank 0 or as a rank that writes none.
+  void open_metrics(const Workload& workload);
+
+  const TrainSpec& train() const { return train_; }
+  Progress& progress() { return progress_; }
+  Device& device() { return device_; }
+  SampleReader& reader() { return *reader_; }
+  Validation* validation() { return validation_ ? &*validation_ : nullptr; }
+  Validation* test() { return test_ ? &*test_ : nullptr; }
+  bool has_state() const { return state_.has_value(); }
+  TrainingState& state() { return *state_; }
+  const Model& model() const { return *model_; }
+  MetricsWriter& metrics() { return *metrics_; }
+  const Throughput& throughput() const { return throughput_; }
+
+  // Where the time from start to first step goes, for people and the recovery benchmark.
+  void log_phase(const char* what) const;
+
+ private:
+  const std::string identity_;  // what all generations' workloads have in common
+  const TrainSpec train_;
+  Progress& progress_;
+  int arena_fd_;
+  Device& device_;
+  std::optional<SampleReader> reader_;
+  std::optional<Validation> validation_;
+  std::optional<Validation> test_;
+  std::unique_ptr<Model> model_;
+  std::optional<TrainingState> state_;
+  Throughput throughput_;
+  std::optional<MetricsWriter> metrics_;
+};
+
+// What parameters are gathered and used in.
+at::ScalarType compute_type(const TrainSpec& train);
+
+// The job's directory, where metrics.jsonl lies.
+std::string job_directory(const Workload& workload);
+
+}  // namespace hpctl

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of a generation: gather, forward, backward, reduce, apply.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "trainer/data/batch_ramp.h"
+#include "trainer/loop/batch_reader.h"
+#include "trainer/loop/generation.h"
+#include "trainer/metrics/schedule_spans.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/optim/grad_norm.h"
+#include "trainer/optim/loss_scaler.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/process/stop_request.h"
+
+namespace hpctl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+Outcome Generation::step() {
+  HP_TRY(check_not_aborted());
+  times_.begin(next_step());
+  const StepSamples samples =
+      take_samples(state().sample_cursor(),
+                   global_batch(run_.train().batch, state().sample_cursor()), state().skipped());
+  step_tokens_ = sample_count(samples.ranges) * static_cast<uint64_t>(run_.train().data.seq_len);
+  const double lr = learning_rate(run_.train(), next_step(), samples.next_cursor);
+  HP_TRY_ASSIGN(const StepSums sums, compute_gradients(samples));
+  LossScaleRecord& loss_scale = state().loss_scale();
+  const uint64_t scale = loss_scale.scale;
+  if (is_overflow(loss_scale, sums.loss, sums.grad_norm) &&
+      lower_loss_scale(run_.train().loss_scale, loss_scale)) {
+    return leave_out_overflow(samples, scale);
+  }
+  const StabilitySpec& stability = run_.train().stability;
+  const StabilityProblem problem =
+      stability_problem(stability, state().stability(), sums.loss, sums.grad_norm);
+  if (!problem.reason.empty()) return leave_out(samples, problem);
+  remember_step(stability, state().stability(), sums.loss, sums.grad_norm);
+  remember_good_step(run_.train().loss_scale, loss_scale);
+  update(sums, samples, lr);
+  HP_FAILPOINT("trainer.step.applied");
+  times_.lap(StepPart::kOptimizer);
+  if (ledger_) HP_TRY(ledger_->append(state().step(), my_samples_));
+  report(sums, lr);
+  times_.lap(StepPart::kReport);
+  stopping_ = sums.stop;
+  const bool due = save_due(sums);
+  if (due) last_save_began_ = Clock::now();
+  HP_TRY(saver_->at_boundary(sums.news, due));
+  times_.lap(StepPart::kSave);
+  progress_.checkpoint_committed(saver_->committed_step());
+  Validation* const validation = run_.validation();
+  const bool evaluated = validation != nullptr && validation->due(state().step());
+  return evaluated ? evaluate(*validation, "validation") : Outcome(Ok{});
+}
+
+double Generation::loss_factor() {
+  const uint64_t scale = state().loss_scale().scale;
+  return scale == 0 ? 1.0 : static_cast<double>(scale);
+}
+
+// Forward and backward over this rank's micro-batches; the gradient of the loss over the step's
+// tokens, times StepSums::loss_scale, is then in the engine's shards, whatever the number of ranks
+// and micro-batches. How many of the tokens are counted is known only afterwards, so the sum is
+// divided by all of them here, and the rest is a part of that scale.
+Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& samples) {
+  my_samples_ = rank_part(samples.ranges, workload_.rank, workload_.world_size);
+  const int64_t micro = run_.train().batch.micro;
+  HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
+                read_micro_batches(run_.reader(), sample_numbers(my_samples_), micro,
+                                   micro_batches(sample_count(samples.ranges), workload_.world_size,
+                                                 static_cast<uint64_t>(micro))));
+  times_.lap(StepPart::kData);
+  schedule_.clear();
+  engine_->set_trace(trace_.active() ? &schedule_ : nullptr);
+  engine_->begin_step(state().weight_shards(), static_cast<int>(batches.size()));
+  const double scale = loss_factor() / static_cast<double>(step_tokens_);
+  double loss_sum = 0;
+  int64_t counted = 0;
+  for (const MicroBatch& batch : batches) {
+    HP_TRY_ASSIGN(const double loss,
+                  engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));
+    loss_sum += loss;
+    counted += batch.counted;
+  }
+  times_.lap(StepPart::kCompute);
+  add_schedule(trace_, schedule_, state().blocks());
+  auto sums = reduce(loss_sum, counted);
+  times_.lap(StepPart::kReduce);
+  return sums;
+}
+
+// The last collective before the optimizer step: norm, loss, and what ranks must agree on.
+Result<Generation::StepSums> Generation::reduce(double loss_sum, int64_t counted) {
+  if (failpoint_due("trainer.loss")) loss_sum = std::numeric_limits<double>::quiet_NaN();
+  own_sums_ = {loss_sum, engine_->gradient_squares()};
+  // Only rank 0's clock decides, and all ranks hear of it in the same step.
+  const double every_seconds = workload_.checkpoint.every_minutes * 60;
+  const bool minutes_due = every_seconds > 0 && seconds_since(last_save_began_) >= every_seconds;
+  const bool clock_due =
+      workload_.rank == 0 && (saver_->disk_full() ? saver_->retry_due() : minutes_due);
+  const SaveNews news = saver_->news();
+  std::array<double, 7> sums = {own_sums_[1],
+                                loss_sum,
+                                clock_due ? 1.0 : 0.0,
+                                news.finished,
+                                news.failed,
+                                is_stop_requested() ? 1.0 : 0.0,
+                                static_cast<double>(counted)};
+  HP_TRY(comms_->world().all_reduce(sums));
+  StepSums result;
+  const double tokens_counted = std::max(1.0, sums[6]);
+  result.loss_scale = loss_factor() * (tokens_counted / static_cast<double>(step_tokens_));
+  result.grad_norm = std::sqrt(sums[0]) / result.loss_scale;
+  result.loss = sums[1] / tokens_counted;
+  result.clock_due = sums[2] > 0;
+  result.news = {.finished = sums[3], .failed = sums[4]};
+  result.stop = sums[5] > 0;
+  return result;
+}
+
+void Generation::update(const StepSums& sums, const StepSamples& samples, double lr) {
+  const double clip = clip_factor(sums.grad_norm, run_.train().optimizer.clip);
+  const AdamStep adam(run_.train().optimizer, next_step(), lr, clip / sums.loss_scale);
+  std::vector<const float*> gradients;
+  for (size_t b = 0; b < state().blocks().size(); ++b) gradients.push_back(engine_->gradient(b));
+  state().apply(adam, gradients, samples.next_cursor);
+}
+
+void Generation::report(const StepSums& sums, double lr) {
+  const StepMetrics metrics = measure(sums, lr);
+  const bool first = progress_.page().first_step_unix_ns.load() == 0;
+  progress_.step_done({.step = metrics.step,
+                       .tokens = metrics.tokens,
+                       .nanoseconds = static_cast<uint64_t>(metrics.step_s * 1e9),
+                       .loss = static_cast<float>(metrics.loss),
+                       .grad_norm = static_cast<float>(metrics.grad_norm),
+                       .figures = figures_of(metrics, run_.throughput())});
+  if (first) run_.log_phase("first step");
+  if (workload_.rank != 0) return;
+  run_.metrics().append(metrics);
+  // Every tenth step, the last one, and where steps are slow, one line per 5 s.
+  const bool last = state().step() == static_cast<uint64_t>(run_.train().steps);
+  if (state().step() % 10 != 0 && !first && !last && seconds_since(last_log_) < 5) return;
+  last_log_ = Clock::now();
+  log_info(console_line(metrics, run_.throughput()));
+}
+
+StepMetrics Generation::measure(const StepSums& sums, double lr) const {
+  const double wait = engine_->wait_seconds();
+  return {.step = state().step(),
+          .generation = workload_.generation,
+          .loss = sums.loss,
+          .grad_norm = sums.grad_norm,
+          .lr = lr,
+          .tokens = step_tokens_,
+          .step_s = seconds_since(times_.began()),
+          .compute_s = std::max(0.0, times_.seconds(StepPart::kCompute) - wait),
+          .comm_s = wait,
+          .comm_under_way_s = engine_->communication_seconds(),
+          .data_s = times_.seconds(StepPart::kData),
+          .save_s = times_.seconds(StepPart::kSave),
+          .peak_memory_bytes = device_.peak_memory_bytes(),
+          .loss_scale = state().loss_scale().scale,
+          .overflows = state().loss_scale().overflows,
+          .failed_saves = saver_->failed_saves()};
+}
+
+bool Generation::save_due(const StepSums& sums) const {
+  if (saver_->disk_full()) return sums.clock_due;
+  const auto every = static_cast<uint64_t>(workload_.checkpoint.every_steps);
+  return sums.clock_due || (every > 0 && state().step() % every == 0);
+}
+
+}  // namespace hpctl
