@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/file.h"
+#include "trainer/arch/registry.h"
 #include "trainer/data/evaluation_part.h"
 #include "trainer/data/sample_reader.h"
 #include "trainer/plan/fit.h"

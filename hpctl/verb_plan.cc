@@ -7,6 +7,7 @@
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
+#include "trainer/arch/registry.h"
 #include "trainer/plan/advice.h"
 #include "trainer/plan/gpu_models.h"
 #include "trainer/plan/memory_plan.h"

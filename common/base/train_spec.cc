@@ -3,24 +3,54 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "common/base/architecture.h"
 #include "common/base/spec_checks.h"
 
 namespace hpctl {
 
 namespace {
 
-void check_gpt(const ModelSpec& m, SpecChecks& checks) {
+void check_rotary(const ModelSpec& m, SpecChecks& checks) {
   const std::string at = "workload.train.model.";
-  if (m.heads >= 1 && m.kv_heads >= 1 && m.kv_heads != m.heads) {
-    checks.fail(at + "kv_heads", "expected heads (" + std::to_string(m.heads) +
-                                     "): arch gpt does not share them; found " +
-                                     std::to_string(m.kv_heads));
+  checks.range(at + "max_positions", m.max_positions, 0, 1 << 24);
+  checks.number(at + "rope_theta", m.rope_theta, 1.0, 1e9);
+  const RopeScalingSpec& scaling = m.rope_scaling;
+  if (scaling.factor == 0) return;
+  checks.number(at + "rope_scaling.factor", scaling.factor, 1.0, 1e4);
+  checks.number(at + "rope_scaling.low_freq_factor", scaling.low_freq_factor, 1e-3, 1e4);
+  if (!(scaling.high_freq_factor > scaling.low_freq_factor)) {
+    checks.fail(at + "rope_scaling.high_freq_factor", "expected more than low_freq_factor");
   }
+  checks.range(at + "rope_scaling.original_max_len", scaling.original_max_len, 1, 1 << 24);
+}
+
+void check_learned_positions(const ModelSpec& m, SpecChecks& checks) {
+  const std::string at = "workload.train.model.";
   checks.range(at + "max_positions", m.max_positions, 1, 1 << 24);
   if (m.rope_theta != ModelSpec().rope_theta || m.rope_scaling.factor != 0) {
-    checks.fail(at + "rope_theta",
-                "expected neither it nor rope_scaling with arch gpt, whose positions are learned");
+    checks.fail(at + "rope_theta", "expected neither it nor rope_scaling with arch " + m.arch +
+                                       ", whose positions are learned");
+  }
+}
+
+void check_heads(const ModelSpec& m, const ArchitectureTraits& traits, SpecChecks& checks) {
+  const std::string at = "workload.train.model.";
+  // Rotary positions turn pairs.
+  const bool even = traits.positions == Positions::kRotary;
+  if (m.dim % m.heads != 0 || (even && (m.dim / m.heads) % 2 != 0)) {
+    checks.fail(at + "heads", std::string("expected dim / heads to be ") +
+                                  (even ? "an even" : "a") + " whole number, found " +
+                                  std::to_string(m.dim) + " / " + std::to_string(m.heads));
+  }
+  const std::string heads = "heads (" + std::to_string(m.heads) + ")";
+  if (traits.key_heads == KeyHeads::kOwn && m.kv_heads != m.heads) {
+    checks.fail(at + "kv_heads", "expected " + heads + ": arch " + m.arch +
+                                     " does not share them; found " + std::to_string(m.kv_heads));
+  } else if (m.heads % m.kv_heads != 0) {
+    checks.fail(at + "kv_heads",
+                "expected a divisor of " + heads + ", found " + std::to_string(m.kv_heads));
   }
 }
 
@@ -32,31 +62,17 @@ void check_model(const ModelSpec& m, SpecChecks& checks) {
   const bool kv_heads = checks.range(at + "kv_heads", m.kv_heads, 1, 1 << 16);
   checks.range(at + "ffn", m.ffn, 1, 1 << 22);
   checks.range(at + "vocab", m.vocab, 256, 1 << 24);
-  // Rotary positions turn pairs.
-  const bool even = m.arch == "llama";
-  if (dim && heads && (m.dim % m.heads != 0 || (even && (m.dim / m.heads) % 2 != 0))) {
-    checks.fail(at + "heads", std::string("expected dim / heads to be ") +
-                                  (even ? "an even" : "a") + " whole number, found " +
-                                  std::to_string(m.dim) + " / " + std::to_string(m.heads));
-  }
-  if (heads && kv_heads && m.arch != "gpt" && m.heads % m.kv_heads != 0) {
-    checks.fail(at + "kv_heads", "expected a divisor of heads (" + std::to_string(m.heads) +
-                                     "), found " + std::to_string(m.kv_heads));
-  }
   checks.number(at + "norm_eps", m.norm_eps, 1e-12, 1e-2);
-  if (checks.one_of(at + "arch", m.arch, {"llama", "gpt"}) && m.arch == "gpt") {
-    return check_gpt(m, checks);
+  std::vector<std::string> names;
+  for (const ArchitectureTraits& traits : kArchitectureTraits) names.emplace_back(traits.name);
+  if (!checks.one_of(at + "arch", m.arch, names)) return;
+  const ArchitectureTraits& traits = *find_architecture_traits(m.arch);
+  if (dim && heads && kv_heads) check_heads(m, traits, checks);
+  if (traits.positions == Positions::kLearned) {
+    check_learned_positions(m, checks);
+  } else {
+    check_rotary(m, checks);
   }
-  checks.range(at + "max_positions", m.max_positions, 0, 1 << 24);
-  checks.number(at + "rope_theta", m.rope_theta, 1.0, 1e9);
-  const RopeScalingSpec& scaling = m.rope_scaling;
-  if (scaling.factor == 0) return;
-  checks.number(at + "rope_scaling.factor", scaling.factor, 1.0, 1e4);
-  checks.number(at + "rope_scaling.low_freq_factor", scaling.low_freq_factor, 1e-3, 1e4);
-  if (!(scaling.high_freq_factor > scaling.low_freq_factor)) {
-    checks.fail(at + "rope_scaling.high_freq_factor", "expected more than low_freq_factor");
-  }
-  checks.range(at + "rope_scaling.original_max_len", scaling.original_max_len, 1, 1 << 24);
 }
 
 void check_schedule(const TrainSpec& t, SpecChecks& checks) {
@@ -212,7 +228,7 @@ void check_data(const TrainSpec& t, SpecChecks& checks) {
                 "expected byte or the path of a SentencePiece model or a tokenizer.json");
   }
   const bool length = checks.range(at + "data.seq_len", t.data.seq_len, 2, 1 << 24);
-  if (length && t.model.arch == "gpt" && t.model.max_positions > 0 &&
+  if (length && has_learned_positions(t.model.arch) && t.model.max_positions > 0 &&
       t.data.seq_len > t.model.max_positions) {
     checks.fail(at + "data.seq_len", "expected at most model.max_positions (" +
                                          std::to_string(t.model.max_positions) + "), found " +

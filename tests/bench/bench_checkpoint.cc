@@ -37,6 +37,7 @@
 #include "common/base/file.h"
 #include "tests/bench/hptrain_rank.h"
 #include "tests/support/program_output.h"
+#include "trainer/arch/registry.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/loader.h"
@@ -80,7 +81,7 @@ class State {
     manifest_.model = model;
     manifest_.world_size = kWorld;
     manifest_.data.seq_len = 1;
-    manifest_.blocks = llama_layout(model);
+    manifest_.blocks = model_layout(model);
     int64_t largest = 0;
     for (const Block& block : manifest_.blocks) largest = std::max(largest, block.numel);
     values_.resize(static_cast<size_t>(largest));

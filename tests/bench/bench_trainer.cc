@@ -23,6 +23,7 @@
 #include "common/base/file.h"
 #include "common/base/workload.h"
 #include "tests/bench/hptrain_rank.h"
+#include "trainer/arch/registry.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/process/pin_environment.h"
 
@@ -213,7 +214,7 @@ bool compare(const std::string& program, const std::string& peers, int world_siz
 double planned_mib(const ModelSpec& model, int world_size) {
   double shards = 0;
   double largest = 0;
-  for (const Block& block : llama_layout(model)) {
+  for (const Block& block : model_layout(model)) {
     const auto capacity = static_cast<double>(shard_capacity(block.numel, world_size));
     shards += capacity;
     largest = std::max(largest, capacity);

@@ -7,44 +7,13 @@
 #include <string_view>
 
 #include "common/base/rng.h"
+#include "trainer/arch/registry.h"
 
 namespace hpctl {
 
 namespace {
 
-struct Distribution {
-  double std = 0;
-  // Probabilities between which the quantile function is evaluated: (0, 1) for no truncation.
-  double low = 0;
-  double high = 1;
-};
-
 double lower_tail(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
-
-// "layers.7" -> 7
-int64_t layer_of(const Block& block) {
-  constexpr std::string_view kPrefix = "layers.";
-  return block.name.starts_with(kPrefix) ? std::stoll(block.name.substr(kPrefix.size())) : 0;
-}
-
-// GPT-2's: what writes to the residual stream is smaller by the number of such writes.
-Distribution gpt_distribution_of(const ModelSpec& model, const std::string& name) {
-  if (!name.ends_with("c_proj.weight")) return {0.02, 0, 1};
-  return {0.02 / std::sqrt(2.0 * static_cast<double>(model.layers)), 0, 1};
-}
-
-Distribution distribution_of(const ModelSpec& model, const Block& block, const std::string& name) {
-  if (model.arch == "gpt") return gpt_distribution_of(model, name);
-  const bool embedding = name.ends_with("embed_tokens.weight");
-  if (embedding && !model.tied_embeddings) return {1.0, 0, 1};
-  if (embedding || name.ends_with("lm_head.weight")) {
-    return {1.0 / std::sqrt(static_cast<double>(model.dim)), lower_tail(-3), lower_tail(3)};
-  }
-  const bool scaled = name.ends_with("o_proj.weight") || name.ends_with("up_proj.weight") ||
-                      name.ends_with("down_proj.weight");
-  if (!scaled) return {0.02, 0, 1};
-  return {0.02 / std::sqrt(2.0 * static_cast<double>(layer_of(block) + 1)), 0, 1};
-}
 
 // FNV-1a, then mixed with the seed: every tensor draws from a stream of its own.
 uint64_t stream_key(uint64_t seed, std::string_view name) {
@@ -115,11 +84,14 @@ void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t se
       std::fill(to, to + part.size(), tensor.name.ends_with(".bias") ? 0.0F : 1.0F);
       continue;
     }
-    const Distribution d = distribution_of(model, block, tensor.name);
+    const InitialDistribution d = architecture_of(model).initial(model, block, tensor.name);
+    // Probabilities between which the quantile function is evaluated.
+    const double low = d.cut > 0 ? lower_tail(-d.cut) : 0;
+    const double high = d.cut > 0 ? lower_tail(d.cut) : 1;
     const uint64_t key = stream_key(seed, tensor.name);
     for (int64_t i = 0; i < part.size(); ++i) {
       const double u = uniform_of(key, part.begin - tensor.offset + i);
-      to[i] = static_cast<float>(d.std * normal_quantile(d.low + (d.high - d.low) * u));
+      to[i] = static_cast<float>(d.std * normal_quantile(low + (high - low) * u));
     }
   }
 }

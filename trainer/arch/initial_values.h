@@ -2,21 +2,8 @@
 // Initial weights as a pure function of (seed, tensor name, element index): any rank of any world
 // size computes just its own shard and all worlds start from the same bits
 // (docs/decisions/0201-initial-values.md).
-//
-//   norms                          1
-//   embed_tokens                   normal, std 1
-//   lm_head, tied embed_tokens     normal, std dim^-1/2, truncated at 3 std
-//   o_proj, up_proj, down_proj     normal, std 0.02 / sqrt(2 * (layer + 1))
-//   other projections              normal, std 0.02
-//
-// (TorchTitan's Llama-3 rules; its cut of the projections at +-2, 100 std, never happens.) And gpt:
-//
-//   norms                          1
-//   biases                         0
-//   attn.c_proj, mlp.c_proj        normal, std 0.02 / sqrt(2 * layers)
-//   other matrices, embeddings     normal, std 0.02
-//
-// (As Megatron-LM with --init-method-std 0.02, and GPT2LMHeadModel of transformers.)
+// Norms start from 1, biases from 0; of matrices each architecture tells the distribution
+// (Architecture::initial).
 #pragma once
 
 #include <cstdint>

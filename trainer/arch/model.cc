@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/arch/model.h"
 
-#include "common/base/check.h"
-#include "trainer/arch/gpt.h"
-#include "trainer/arch/llama.h"
+#include <array>
+
+#include "trainer/arch/registry.h"
 #include "trainer/arch/targets.h"
 
 namespace hpctl {
+
+#define HPCTL_DECLARE(name, ...) \
+  namespace name {               \
+  MakeModel make_model;          \
+  }
+HPCTL_ARCHITECTURES(HPCTL_DECLARE)
+#undef HPCTL_DECLARE
 
 Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) const {
   const at::Tensor rows = logits.view({-1, logits.size(-1)});
@@ -20,9 +27,11 @@ Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) con
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
                                   double z_loss, at::Device device) {
-  HP_CHECK(model.arch == "llama" || model.arch == "gpt");
-  if (model.arch == "gpt") return std::make_unique<Gpt>(model, seq_len, compute, z_loss, device);
-  return std::make_unique<Llama>(model, seq_len, compute, z_loss, device);
+#define HPCTL_ADDRESS(name, ...) &name::make_model,
+  static constexpr std::array<MakeModel*, kArchitectureTraits.size()> kMake = {
+      HPCTL_ARCHITECTURES(HPCTL_ADDRESS)};
+#undef HPCTL_ADDRESS
+  return kMake[architecture_index(model)](model, seq_len, compute, z_loss, device);
 }
 
 }  // namespace hpctl

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A decoder-only language model, block by block: token embedding, layers, and head (final norm,
-// output projection, cross entropy). What differs between architectures is in the derived classes
-// (llama.h, gpt.h); the engine (parallel/fsdp.h) knows this interface only.
+// output projection, cross entropy). What differs between architectures is in the derived classes,
+// each in the folder of its architecture (registry.h); the engine (parallel/fsdp.h) knows this
+// interface only.
 //
 // Pure functions of their arguments: the caller owns parameters, memory and the autograd graph.
-// Each function gets the parameters of its block in the order of its layout (block_layout.h). In
+// Each function gets the parameters of its block in the order of its layout (registry.h). In
 // bf16 and fp16, norms, positions, softmax and the loss are computed in fp32; in fp64 (for
 // comparisons with other implementations) everything is.
 //
@@ -62,6 +63,8 @@ class Model {
 // Of model.arch. `compute` is at::kFloat, at::kBFloat16, at::kHalf or at::kDouble, the type of
 // parameters and activations. `z_loss` as in LossSpec. Its own tensors, and what it is given, are
 // on `device`.
+using MakeModel = std::unique_ptr<Model>(const ModelSpec& model, int64_t seq_len,
+                                         at::ScalarType compute, double z_loss, at::Device device);
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
                                   double z_loss = 0, at::Device device = at::kCPU);
 

@@ -16,9 +16,10 @@
 #include "common/base/checksum.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "trainer/arch/hf_config.h"
+#include "trainer/arch/registry.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/checkpoint/durable_file.h"
-#include "trainer/checkpoint/hf_config.h"
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/shard_table.h"
@@ -56,8 +57,9 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 // Where tensors are: every file of the model directory, opened and checked.
 class ModelFiles {
  public:
-  static Result<ModelFiles> open(const std::string& directory) {
+  static Result<ModelFiles> open(const std::string& directory, std::string_view base_prefix) {
     ModelFiles model;
+    model.base_prefix_ = base_prefix;
     const std::string index = directory + "/model.safetensors.index.json";
     if (!path_exists(index)) {
       HP_TRY(model.add(directory + "/model.safetensors"));
@@ -81,12 +83,11 @@ class ModelFiles {
 
   const std::map<std::string, size_t>& places() const { return places_; }
 
-  // What a file calls a tensor of the layout: published GPT-2 weights are those of the model
-  // without its head, whose names lack the prefix.
+  // What a file calls a tensor of the layout: published weights may be those of the model without
+  // its head, whose names lack the prefix.
   std::string stored_name(const std::string& name) const {
-    constexpr std::string_view kPrefix = "transformer.";
-    if (places_.contains(name) || !name.starts_with(kPrefix)) return name;
-    const std::string bare = name.substr(kPrefix.size());
+    if (places_.contains(name) || !name.starts_with(base_prefix_)) return name;
+    const std::string bare = name.substr(base_prefix_.size());
     return places_.contains(bare) ? bare : name;
   }
 
@@ -142,6 +143,7 @@ class ModelFiles {
     return Ok{};
   }
 
+  std::string_view base_prefix_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> by_name_;  // file name, index in files_
   std::map<std::string, size_t> places_;   // tensor, index in files_
@@ -170,27 +172,23 @@ Outcome check_tensor(const ModelFiles& files, const TensorSlot& slot,
   return Ok{};
 }
 
-// A tensor that the model does not have means another architecture. Older files carry the rotary
-// frequencies or, of GPT-2, the causal mask, and those of tied embeddings sometimes the copy.
+// A tensor that the model does not have means another architecture. Older files carry constants,
+// and those of tied embeddings sometimes the copy.
 Outcome check_nothing_else(const ModelFiles& files, const ModelSpec& model,
                            const std::vector<Block>& blocks) {
   std::map<std::string, bool> known;
   for (const Block& block : blocks) {
     for (const TensorSlot& slot : block.tensors) known[files.stored_name(slot.name)] = true;
   }
-  const bool gpt = model.arch == "gpt";
-  const auto constant = [&](const std::string& name) {
-    return gpt ? name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
-               : name.ends_with(".rotary_emb.inv_freq");
-  };
+  const HuggingFaceForm& form = architecture_of(model).hugging_face;
   for (const auto& [name, file] : files.places()) {
-    if (known.contains(name) || constant(name) ||
+    if (known.contains(name) || form.is_constant(name) ||
         (model.tied_embeddings && name == "lm_head.weight")) {
       continue;
     }
-    return Error{ErrorCode::kInvalidArgument,
-                 files.file_of(name).path() + ": tensor " + name + " has no place in a " +
-                     (gpt ? "GPT-2" : "Llama") + " model: another architecture?"};
+    return Error{ErrorCode::kInvalidArgument, files.file_of(name).path() + ": tensor " + name +
+                                                  " has no place in a " + form.family +
+                                                  " model: another architecture?"};
   }
   return Ok{};
 }
@@ -281,7 +279,9 @@ Result<HfReport> import_huggingface(const std::string& model_dir,
   manifest.data.seq_len = config.max_len;
   manifest.created_wall_ms = SystemClock().wall_ms();
   manifest.blocks = model_layout(config.model);
-  HP_TRY_ASSIGN(ModelFiles files, ModelFiles::open(model_dir));
+  HP_TRY_ASSIGN(
+      ModelFiles files,
+      ModelFiles::open(model_dir, architecture_of(config.model).hugging_face.base_prefix));
   HfReport report;
   report.path = checkpoint_dir + "/" + kImported.name();
   for (const Block& block : manifest.blocks) {

@@ -2,6 +2,7 @@
 // May this job continue from that checkpoint? If not, the reason names the first difference.
 #include <string>
 
+#include "common/base/architecture.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {
@@ -31,12 +32,18 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
          number("model.norm_eps", a.norm_eps, b.norm_eps) +
          number("model.tied_embeddings", int{a.tied_embeddings}, int{b.tied_embeddings}) +
          // Rotary positions have no end: there it is for exports.
-         (a.arch == "gpt" ? number("model.max_positions", a.max_positions, b.max_positions) : "");
+         (has_learned_positions(a.arch)
+              ? number("model.max_positions", a.max_positions, b.max_positions)
+              : "");
 }
 
 // Weight decay may change from one run to the next: it is no part of what is stored.
 bool same_tensors(std::vector<Block> a, std::vector<Block> b) {
-  for (auto* blocks : {&a, &b}) set_no_decay(*blocks, {});
+  for (auto* blocks : {&a, &b}) {
+    for (Block& block : *blocks) {
+      for (TensorSlot& tensor : block.tensors) tensor.no_decay = false;
+    }
+  }
   return a == b;
 }
 

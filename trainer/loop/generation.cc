@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "trainer/arch/registry.h"
 #include "trainer/plan/fit.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"

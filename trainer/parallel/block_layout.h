@@ -64,26 +64,6 @@ ElementRange intersect(ElementRange a, ElementRange b);
 // Appends a tensor behind the last one, at the next aligned offset, and updates block.numel.
 void append_tensor(Block& block, std::string name, std::vector<int64_t> shape);
 
-// Exempts the tensors of the groups from weight decay, and only those: norms | biases | embeddings
-// (OptimizerSpec::no_decay).
-void set_no_decay(std::vector<Block>& blocks, const std::vector<std::string>& groups);
-
-// Llama-3: "embed" (model.embed_tokens.weight), "layers.0" ... (in forward
-// order: input_layernorm, q/k/v/o_proj, post_attention_layernorm, gate/up/down_proj), "head"
-// (model.norm.weight, lm_head.weight; with tied embeddings only the former). Shapes are Hugging
-// Face's: [out, in].
-std::vector<Block> llama_layout(const ModelSpec& model);
-
-// GPT-2: "embed" (transformer.wte.weight, transformer.wpe.weight), "layers.0" ... (ln_1,
-// attn.c_attn, attn.c_proj, ln_2, mlp.c_fc, mlp.c_proj, each weight and bias), "head"
-// (transformer.ln_f.weight and bias; lm_head.weight unless tied). Shapes are Hugging Face's, whose
-// GPT-2 has its matrices as [in, out] (Conv1D), and queries, keys and values side by side in the
-// columns of c_attn.
-std::vector<Block> gpt_layout(const ModelSpec& model);
-
-// That of the model's arch.
-std::vector<Block> model_layout(const ModelSpec& model);
-
 // Sum of the tensors' elements, without alignment gaps.
 int64_t parameter_count(const std::vector<Block>& blocks);
 

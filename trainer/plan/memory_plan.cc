@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "trainer/arch/registry.h"
+
 namespace hpctl {
 namespace {
 
@@ -36,7 +38,7 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const ModelSpec& m = s.train.model;
   const double c = compute_bytes(s.train);
   const bool narrow = c < kFp32;
-  const bool gpt = m.arch == "gpt";
+  const LayerMemory layer = architecture_of(m).layer_memory;
   const auto tokens = static_cast<double>(s.train.batch.micro * s.train.data.seq_len);
   const double wide_row = tokens * static_cast<double>(m.dim);
   const double kv_row = wide_row * static_cast<double>(m.kv_heads) / static_cast<double>(m.heads);
@@ -45,22 +47,19 @@ LayerActivations layer_activations(const PlanSetting& s) {
       s.gpu ? 0 : tokens * static_cast<double>(m.heads) * static_cast<double>(s.train.data.seq_len);
   LayerActivations a;
   a.input = wide_row * c;
-  // Of each norm: its input in fp32 (the layer's own input serves when that is fp32), its square,
-  // the normalised value, the result. gpt's norms are one operation: input and result.
-  const double norms = wide_row * (gpt ? 3 * c : narrow ? 2 * (2 * kFp32 + 2 * c) : 7 * c);
+  const double norms = wide_row * layer.norm_bytes(c);
   const double attention =
       wide_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
   const double weights = scores * (narrow ? kFp32 + c : c);
   const double fused = s.gpu ? tokens * static_cast<double>(m.heads) * kFp32 + wide_row * c : 0;
-  // Gate, its SiLU, the other half and their product; or before and after GELU.
-  const double feed_forward = ffn_row * (gpt ? 2 : 4) * c;
+  const double feed_forward = ffn_row * layer.ffn_kept * c;
   a.kept = norms + attention + weights + fused + feed_forward;
   // Instead of the second norm's part its input stays; and the keys beside their transposed copy.
-  a.products = wide_row * c + attention + kv_row * c + fused + ffn_row * (gpt ? 1 : 2) * c;
+  a.products = wide_row * c + attention + kv_row * c + fused + ffn_row * layer.ffn_products * c;
   // The gradients of the scores (before and after softmax, and rounded), while the feed-forward
   // part is done; or those of the wide products of that part.
   const double in_attention = scores * (2 * kFp32 + (narrow ? c : 0)) - feed_forward;
-  a.work = std::max(in_attention, ffn_row * (gpt ? 2 : 3) * c) + wide_row * 2 * c;
+  a.work = std::max(in_attention, ffn_row * layer.ffn_backward * c) + wide_row * 2 * c;
   return a;
 }
 

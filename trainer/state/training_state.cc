@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "trainer/arch/initial_values.h"
+#include "trainer/arch/registry.h"
 #include "trainer/checkpoint/loader.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/plan/memory_plan.h"
@@ -19,7 +20,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
                                             const DataIdentity& data,
                                             const Environment& environment, Device& device) {
   std::vector<Block> blocks = model_layout(workload.train.model);
-  set_no_decay(blocks, workload.train.optimizer.no_decay);
+  set_no_decay(workload.train.model, blocks, workload.train.optimizer.no_decay);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);
   const bool bf16_moments = workload.train.optimizer.moments == "bf16";

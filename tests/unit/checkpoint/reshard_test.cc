@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
+#include "trainer/arch/registry.h"
 #include "trainer/checkpoint/loader.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/shard_table.h"
@@ -29,7 +30,7 @@ Manifest saved_by(const ModelSpec& model, int32_t world) {
   m.world_size = world;
   m.data = {"0123abcd", 100000, 32};
   m.model = model;
-  m.blocks = llama_layout(model);
+  m.blocks = model_layout(model);
   for (int32_t rank = 0; rank < world; ++rank) {
     ShardTable table;
     table.data = 4096;

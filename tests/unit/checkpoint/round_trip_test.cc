@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
+#include "trainer/arch/registry.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/loader.h"
 
@@ -101,7 +102,7 @@ TEST(RoundTrip, DiffSeesWhatTheDigestSees) {
 
 // The framing of docs/formats.md, written here a second time over values computed, not loaded.
 TEST(RoundTrip, DigestIsWhatTheFormatPageSays) {
-  const auto blocks = llama_layout(synthetic_model());
+  const auto blocks = model_layout(synthetic_model());
   std::map<std::string, std::string> tensors;
   const auto u64 = [](uint64_t value) {
     return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -135,7 +136,7 @@ TEST(RoundTrip, DigestIsWhatTheFormatPageSays) {
 TEST(RoundTrip, ShardsAreValidSafetensors) {
   const TemporaryDirectory dir;
   const std::string step_dir = save_at(dir, 3);
-  const auto blocks = llama_layout(synthetic_model());
+  const auto blocks = model_layout(synthetic_model());
   for (int32_t rank = 0; rank < 3; ++rank) {
     const std::string bytes = read_file(step_dir + "/" + shard_file_name(rank)).value();
     uint64_t header_bytes = 0;
@@ -200,6 +201,16 @@ TEST(RoundTrip, ManifestKeepsTheLossScale) {
   EXPECT_THAT(odd.error().message, HasSubstr("scale is not a power of two"));
 }
 
+TEST(RoundTrip, ManifestOfAnUnknownArchitectureIsRefused) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(save_synthetic({dir.path(), {40, 3}, 2, 1, 2, {}}).ok());
+  Manifest manifest = read_manifest(dir / "step-40.g3").value();
+  manifest.model.arch = "bert";
+  const auto refused = manifest_from_text(to_manifest_text(manifest).value(), "text");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("model.arch is not an architecture that"));
+}
+
 TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {
   const SyntheticSave save{"", {40, 3}, 2, 1, 2, {}};
   const Manifest manifest = synthetic_manifest(save);
@@ -226,7 +237,7 @@ TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {
 
 TEST(Layout, BlocksAreAlignedAndCountsMatchTheModels) {
   for (const char* preset : {"tiny", "debugmodel", "llama3-8b"}) {
-    const auto blocks = llama_layout(*model_preset(preset));
+    const auto blocks = model_layout(*model_preset(preset));
     for (const Block& block : blocks) {
       EXPECT_EQ(block.numel % kAlignElements, 0);
       for (const TensorSlot& t : block.tensors) EXPECT_EQ(t.offset % kAlignElements, 0);
@@ -234,8 +245,8 @@ TEST(Layout, BlocksAreAlignedAndCountsMatchTheModels) {
     EXPECT_EQ(blocks.front().name, "embed");
     EXPECT_EQ(blocks.back().name, "head");
   }
-  EXPECT_EQ(parameter_count(llama_layout(*model_preset("debugmodel"))), 6'163'712);
-  EXPECT_EQ(parameter_count(llama_layout(*model_preset("llama3-8b"))), 8'030'261'248);
+  EXPECT_EQ(parameter_count(model_layout(*model_preset("debugmodel"))), 6'163'712);
+  EXPECT_EQ(parameter_count(model_layout(*model_preset("llama3-8b"))), 8'030'261'248);
 }
 
 TEST(Layout, ShardsTileABlockAtEveryWorldSize) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/rng.h"
+#include "trainer/arch/registry.h"
 
 namespace hpctl {
 namespace {
@@ -66,12 +67,12 @@ Manifest synthetic_manifest(const SyntheticSave& save) {
   m.seed = ~uint64_t{0};
   m.model = synthetic_model();
   m.environment = {{"blas", "test \"quoted\" \xff"}};
-  m.blocks = llama_layout(m.model);
+  m.blocks = model_layout(m.model);
   return m;
 }
 
 Result<Receipt> write_synthetic_shard(const SyntheticSave& save, int32_t rank) {
-  const auto blocks = llama_layout(synthetic_model());
+  const auto blocks = model_layout(synthetic_model());
   ShardJob job;
   job.checkpoint_dir = save.checkpoint_dir;
   job.checkpoint = save.ref;

@@ -9,6 +9,7 @@
 
 #include "tests/unit/trainer/sharded_training.h"
 #include "trainer/arch/model.h"
+#include "trainer/arch/registry.h"
 #include "trainer/parallel/fsdp.h"
 
 namespace hpctl::test {
@@ -66,7 +67,7 @@ TEST(FullySharded, GathersTheNextBlockWhileOneComputes) {
 }
 
 TEST(ShardedBlock, ReleasedParametersHaveNoMemory) {
-  const Block block = llama_layout(model_of({}))[1];
+  const Block block = model_layout(model_of({}))[1];
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const auto comm = make_communicator({});
     BufferPool parameters(ShardedBlock::gather_bytes(block, 1, type));

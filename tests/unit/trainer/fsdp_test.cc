@@ -12,6 +12,7 @@
 #include "tests/unit/trainer/sharded_training.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/model.h"
+#include "trainer/arch/registry.h"
 #include "trainer/arch/targets.h"
 
 namespace hpctl::test {

@@ -9,7 +9,7 @@
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference/golden_training.h"
-#include "trainer/arch/llama.h"
+#include "trainer/arch/model.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/parallel/fsdp.h"
@@ -49,9 +49,9 @@ TEST(Golden, FiveStepsAgreeWithPyTorch) {
   ASSERT_TRUE(created.ok()) << created.error().message;
   TrainingState state = std::move(created).value();
   MeshCommunicators comms({}, Mesh());
-  const Llama model(workload.train.model, kLength, at::kFloat);
-  FullySharded engine(model, state.blocks(), comms, workload.train, *sharding_of(workload.train, 1),
-                      at::kFloat);
+  const auto model = make_model(workload.train.model, kLength, at::kFloat);
+  FullySharded engine(*model, state.blocks(), comms, workload.train,
+                      *sharding_of(workload.train, 1), at::kFloat);
   for (size_t i = 0; i < testing::kGoldenLosses.size(); ++i) {
     const uint64_t step = i + 1;
     engine.begin_step(state.weight_shards(), 1);

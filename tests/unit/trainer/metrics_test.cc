@@ -18,6 +18,7 @@
 #include "common/base/rng.h"
 #include "tests/support/program_output.h"
 #include "tests/support/temporary_directory.h"
+#include "trainer/arch/registry.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics_writer.h"
 #include "trainer/metrics/step_times.h"
@@ -44,7 +45,7 @@ std::vector<json> read_lines(const std::string& text) {
 TEST(Flops, AreThoseThatTheFieldPublishes) {
   const auto giga = [](const char* preset) {
     const ModelSpec model = *model_preset(preset);
-    const FlopsPerToken flops = flops_per_token(model, llama_layout(model), 8192);
+    const FlopsPerToken flops = flops_per_token(model, model_layout(model), 8192);
     return std::pair(flops.whole * 1e-9, flops.causal * 1e-9);
   };
   EXPECT_NEAR(giga("llama3-8b").first, 57.91, 0.005);
@@ -73,7 +74,7 @@ TEST(Flops, OfAGptAreThoseOfMegatronsFormula) {
 TEST(Flops, MfuIsTheShareOfTheDevicesPeak) {
   const ModelSpec model = *model_preset("llama3-8b");
   // AWS' figures for TorchTitan on p5: 6,785 tokens/s per H100 are 39.73 %.
-  const Throughput t{.flops = flops_per_token(model, llama_layout(model), 8192),
+  const Throughput t{.flops = flops_per_token(model, model_layout(model), 8192),
                      .world_size = 32,
                      .peak_flops = find_gpu_model("h100")->peak_flops};
   const StepMetrics m{.tokens = 6785 * 32, .step_s = 1};

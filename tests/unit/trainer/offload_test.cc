@@ -10,6 +10,7 @@
 
 #include "tests/unit/trainer/tensor_memory.h"
 #include "tests/unit/trainer/torch_on_host.h"
+#include "trainer/arch/registry.h"
 #include "trainer/plan/memory_plan.h"
 
 namespace hpctl {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trainer/arch/initial_values.h"
+#include "trainer/arch/registry.h"
 #include "trainer/arch/rotary.h"
 #include "trainer/data/batch_ramp.h"
 #include "trainer/optim/adamw.h"
@@ -265,7 +266,7 @@ TEST(Models, HaveAsManyParametersAsPublished) {
       {"llama3-405b", 405'853'388'800}, {"llama3.1-8b", 8'030'261'248},
       {"llama3.2-1b", 1'235'814'400},   {"llama3.2-3b", 3'212'749'824}};
   for (const auto& [name, count] : expected) {
-    EXPECT_EQ(parameter_count(llama_layout(*model_preset(name))), count) << name;
+    EXPECT_EQ(parameter_count(model_layout(*model_preset(name))), count) << name;
   }
 }
 
@@ -321,7 +322,8 @@ TEST(Models, Llama31ScalesSlowRotations) {
 }
 
 TEST(NoDecay, ByGroup) {
-  std::vector<Block> blocks = llama_layout(*model_preset("tiny"));
+  const ModelSpec model = *model_preset("tiny");
+  std::vector<Block> blocks = model_layout(model);
   const auto exempt = [&] {
     std::vector<std::string> names;
     for (const Block& block : blocks) {
@@ -333,18 +335,19 @@ TEST(NoDecay, ByGroup) {
   };
   const std::vector<std::string> norms = exempt();
   EXPECT_EQ(norms.size(), 5U);
-  set_no_decay(blocks, {"norms", "biases"});
+  set_no_decay(model, blocks, {"norms", "biases"});
   EXPECT_EQ(exempt(), norms) << "the default";
-  set_no_decay(blocks, {"embeddings"});
+  set_no_decay(model, blocks, {"embeddings"});
   EXPECT_EQ(exempt(), std::vector<std::string>{"model.embed_tokens.weight"});
-  set_no_decay(blocks, {});
+  set_no_decay(model, blocks, {});
   EXPECT_TRUE(exempt().empty());
 }
 
 TEST(NoDecay, ByGroupOfAGpt) {
-  std::vector<Block> blocks = model_layout(*model_preset("tiny-gpt"));
+  const ModelSpec model = *model_preset("tiny-gpt");
+  std::vector<Block> blocks = model_layout(model);
   const auto decaying = [&](std::vector<std::string> groups) {
-    set_no_decay(blocks, groups);
+    set_no_decay(model, blocks, groups);
     std::string names;
     for (const size_t b : {size_t{0}, size_t{1}, blocks.size() - 1}) {
       for (const TensorSlot& t : blocks[b].tensors) {
@@ -462,7 +465,7 @@ TEST(InitialValues, FollowTheRulesOfAGpt) {
 
 TEST(InitialValues, FollowTheRules) {
   const ModelSpec model = *model_preset("debugmodel");
-  const std::vector<Block> blocks = llama_layout(model);
+  const std::vector<Block> blocks = model_layout(model);
   const auto check = [&](size_t b, const std::string& suffix, double expected_std, double most) {
     expect_distribution(model, blocks[b], suffix, expected_std, most);
   };
@@ -477,7 +480,7 @@ TEST(InitialValues, FollowTheRules) {
 
 TEST(InitialValues, SeedsAndTensorsDiffer) {
   const ModelSpec model = *model_preset("tiny");
-  const Block block = llama_layout(model)[1];
+  const Block block = model_layout(model)[1];
   std::vector<float> a(block.numel), b(block.numel);
   fill_initial_values(model, block, 1, {0, block.numel}, a.data());
   fill_initial_values(model, block, 2, {0, block.numel}, b.data());

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "trainer/arch/registry.h"
 #include "trainer/plan/advice.h"
 #include "trainer/plan/fit.h"
 #include "trainer/plan/memory_plan.h"
@@ -31,7 +32,7 @@ PlanSetting setting_of(const char* preset, int32_t nodes, int64_t global) {
 
 std::map<std::string, double> parts_of(const PlanSetting& s) {
   std::map<std::string, double> parts;
-  for (const MemoryPart& part : plan_memory(s, llama_layout(s.train.model)).parts) {
+  for (const MemoryPart& part : plan_memory(s, model_layout(s.train.model)).parts) {
     parts[part.name] = part.bytes;
   }
   return parts;
@@ -58,7 +59,7 @@ TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
   for (const std::string& strategy : kAll) {
     PlanSetting s = setting_of("llama3-8b", 1, 8);
     s.train.strategy = strategy;
-    total[strategy] = plan_memory(s, llama_layout(s.train.model)).total();
+    total[strategy] = plan_memory(s, model_layout(s.train.model)).total();
   }
   EXPECT_LT(total["full"], total["shard_grad_op"]);
   EXPECT_LT(total["shard_grad_op"], total["optimizer"]);
@@ -76,13 +77,13 @@ TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
   EXPECT_GT(operations, 2 * full);
   EXPECT_NEAR(selective, (none + full) / 2, 1) << "every second of 32 layers";
   s.train.loss.chunk_tokens = 1024;
-  EXPECT_LT(plan_memory(s, llama_layout(s.train.model)).total(), total["full"]);
+  EXPECT_LT(plan_memory(s, model_layout(s.train.model)).total(), total["full"]);
 }
 
 // 8 bytes of moments and 4 - 2 of weights less per parameter of the shard, more of host memory.
 TEST(MemoryPlan, OffloadMovesTheStateToTheHost) {
   PlanSetting s = setting_of("llama3-8b", 1, 8);
-  const auto blocks = llama_layout(s.train.model);
+  const auto blocks = model_layout(s.train.model);
   const double parameters = static_cast<double>(parameter_count(blocks)) / 8;
   const double without = plan_memory(s, blocks).total();
   EXPECT_TRUE(plan_memory(s, blocks).host.empty());
@@ -124,7 +125,7 @@ TEST(Fit, NamesTheLargestPartAndWhatToChange) {
 TEST(SpeedPlan, PublishedThroughputLiesInTheRange) {
   PlanSetting s = setting_of("llama3-8b", 1, 16);
   s.train.batch.micro = 2;
-  const SpeedPlan plan = plan_speed(s, llama_layout(s.train.model), *find_gpu_model("h100"));
+  const SpeedPlan plan = plan_speed(s, model_layout(s.train.model), *find_gpu_model("h100"));
   const double low = plan.tokens_per_step / plan.step_high_s / 8;
   const double high = plan.tokens_per_step / plan.step_low_s / 8;
   EXPECT_LT(low, 5762);
@@ -134,7 +135,7 @@ TEST(SpeedPlan, PublishedThroughputLiesInTheRange) {
 
 TEST(SpeedPlan, SlowLinksAndRecomputationCost) {
   PlanSetting s = setting_of("llama3-8b", 4, 32);
-  const auto blocks = llama_layout(s.train.model);
+  const auto blocks = model_layout(s.train.model);
   const SpeedPlan fast = plan_speed(s, blocks, *find_gpu_model("h100"));
   const SpeedPlan slow = plan_speed(s, blocks, *find_gpu_model("a100"));
   EXPECT_GT(slow.communication_s, 4 * fast.communication_s);
@@ -147,13 +148,13 @@ TEST(SpeedPlan, SlowLinksAndRecomputationCost) {
 }
 
 double total_of(const PlanSetting& s) {
-  return plan_memory(s, llama_layout(s.train.model)).total();
+  return plan_memory(s, model_layout(s.train.model)).total();
 }
 
 TEST(Advice, MakesAJobFitThatDidNot) {
   const GpuModel& device = *find_gpu_model("h100");
   const PlanSetting s = setting_of("llama3-70b", 1, 512);
-  const auto blocks = llama_layout(s.train.model);
+  const auto blocks = model_layout(s.train.model);
   ASSERT_GT(total_of(s), device.memory_bytes);
   const auto advice = advise(s, blocks, device, device.memory_bytes, kAll);
   ASSERT_FALSE(advice.empty());
@@ -182,7 +183,7 @@ TEST(Advice, NamesOffloadWhereMoreNodesWouldDo) {
   const GpuModel& device = *find_gpu_model("h100");
   PlanSetting s = setting_of("llama3-8b", 1, 8);
   s.workers_per_node = 1;
-  const auto blocks = llama_layout(s.train.model);
+  const auto blocks = model_layout(s.train.model);
   const auto advice = advise(s, blocks, device, device.memory_bytes, kAll);
   ASSERT_FALSE(advice.empty());
   EXPECT_TRUE(advice.front().change.starts_with("nodes: "));
@@ -194,7 +195,7 @@ TEST(Advice, NamesOffloadWhereMoreNodesWouldDo) {
 TEST(Advice, SaysWhenNothingHelps) {
   const GpuModel& device = *find_gpu_model("a10g");
   const PlanSetting s = setting_of("llama3-405b", 1, 8);
-  const auto advice = advise(s, llama_layout(s.train.model), device, device.memory_bytes, kAll);
+  const auto advice = advise(s, model_layout(s.train.model), device, device.memory_bytes, kAll);
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_THAT(advice[0].change, HasSubstr("more memory"));
 }
@@ -202,7 +203,7 @@ TEST(Advice, SaysWhenNothingHelps) {
 TEST(Advice, LeavesAGoodJobAlone) {
   const GpuModel& device = *find_gpu_model("h200");
   PlanSetting s = setting_of("llama3-8b", 1, 8);
-  const auto blocks = llama_layout(s.train.model);
+  const auto blocks = model_layout(s.train.model);
   ASSERT_LE(total_of(s), device.memory_bytes * kUsableMemory);
   EXPECT_TRUE(advise(s, blocks, device, device.memory_bytes, kAll).empty());
   s.train.memory.activation_checkpointing = "full";

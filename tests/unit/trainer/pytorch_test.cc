@@ -21,6 +21,7 @@
 #include "tests/unit/trainer/worker_process.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/model.h"
+#include "trainer/arch/registry.h"
 #include "trainer/data/step_samples.h"
 #include "trainer/loop/batch_reader.h"
 #include "trainer/optim/adamw.h"
@@ -124,7 +125,7 @@ class Comparison {
 
   std::vector<Block> blocks() const {
     std::vector<Block> blocks = model_layout(workload.train.model);
-    set_no_decay(blocks, workload.train.optimizer.no_decay);
+    set_no_decay(workload.train.model, blocks, workload.train.optimizer.no_decay);
     return blocks;
   }
 

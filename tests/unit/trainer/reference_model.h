@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same mathematics as trainer/arch/llama.cc and gpt.cc, written the plain way: fp64, one
+// The same mathematics as the forward passes in trainer/arch, written the plain way: fp64, one
 // graph, parameters as separate leaves by name, key and value heads repeated. What sharding,
 // cutting the graph, stacking heads and freeing buffers must not change.
 #pragma once

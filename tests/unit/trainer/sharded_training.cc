@@ -14,6 +14,7 @@
 #include "common/base/check.h"
 #include "tests/support/temporary_directory.h"
 #include "trainer/arch/model.h"
+#include "trainer/arch/registry.h"
 #include "trainer/arch/targets.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/process/runtime.h"

@@ -10,6 +10,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/job_spec.h"
+#include "trainer/arch/registry.h"
 
 namespace hpctl {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 ArenaGeometry tiny_geometry() {
-  return ArenaGeometry::of(llama_layout(*model_preset("tiny")), 9, 1, Mesh(1, 2));
+  return ArenaGeometry::of(model_layout(*model_preset("tiny")), 9, 1, Mesh(1, 2));
 }
 
 UniqueFd memory_file(unsigned flags = MFD_CLOEXEC) { return UniqueFd(memfd_create("test", flags)); }
@@ -96,7 +97,7 @@ TEST(StateArena, NoMemoryIsAnErrorWithARemedy) {
 TEST(StateArena, LayoutHashTellsModelsApart) {
   ModelSpec other = *model_preset("tiny");
   other.ffn += 16;
-  EXPECT_NE(ArenaGeometry::of(llama_layout(other), 9, 1, Mesh(1, 2)).layout_hash,
+  EXPECT_NE(ArenaGeometry::of(model_layout(other), 9, 1, Mesh(1, 2)).layout_hash,
             tiny_geometry().layout_hash);
 }
 

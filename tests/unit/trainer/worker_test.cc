@@ -15,6 +15,7 @@
 
 #include "common/base/file.h"
 #include "tests/unit/trainer/worker_job.h"
+#include "trainer/arch/registry.h"
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/ledger_check.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of a Hugging Face model directory: transformers' LlamaConfig for model.arch llama,
-// GPT2Config for gpt. Keys that would change the computation are checked, not ignored; dropout, of
-// which the trainer has none, is not looked at.
+// config.json of a Hugging Face model directory, as the model's architecture has it
+// (registry.h). Keys that would change the computation are checked, not ignored; dropout, of which
+// the trainer has none, is not looked at.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "common/base/job_spec.h"
 #include "common/base/result.h"
+#include "common/base/train_spec.h"
 
 namespace hpctl {
 

@@ -1,20 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/arch/llama.h"
+// Forward pass of the Llama-3 architecture: decoder layers of RMSNorm, causal grouped-query
+// attention with rotary positions, and SwiGLU. No biases. Rotary pairs are (i, i + head_dim / 2),
+// as in Hugging Face checkpoints.
+#include "trainer/arch/model.h"
 
+#include "trainer/arch/attention.h"
 #include "trainer/arch/ops.h"
 #include "trainer/arch/rotary.h"
 
-namespace hpctl {
+namespace hpctl::llama {
 
 namespace {
 
 using at::Tensor;
 
-// Order of a layer's parameters in llama_layout().
+// Order of a layer's parameters in the layout (architecture.cc).
 enum LayerParameter { kInputNorm, kQ, kK, kV, kO, kPostNorm, kGate, kUp, kDown };
 enum HeadParameter { kFinalNorm, kOutput };
 
-}  // namespace
+class Llama : public Model {
+ public:
+  Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
+        at::Device device);
+
+  Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
+               const Documents& documents) const override;
+  Tensor layer(const std::vector<Tensor>& parameters, const Tensor& x, const Documents& documents,
+               Recomputed* recomputed) const override;
+  Tensor logits(const std::vector<Tensor>& parameters, const Tensor& x) const override;
+
+ private:
+  Tensor rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomputed) const;
+  Tensor rotate(const Tensor& x, const Documents& documents) const;
+
+  ModelSpec model_;
+  at::ScalarType compute_;
+  at::ScalarType wide_;  // of norms, rotary positions and logits
+  CausalAttention attention_;
+  Tensor cos_;  // [T, 1, head_dim]
+  Tensor sin_;  // [T, 1, head_dim]
+};
 
 Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
              at::Device device)
@@ -86,4 +111,11 @@ Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) con
   return ops::linear(rms_norm(x, parameters[kFinalNorm], nullptr), parameters[kOutput]).to(wide_);
 }
 
-}  // namespace hpctl
+}  // namespace
+
+std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
+                                  double z_loss, at::Device device) {
+  return std::make_unique<Llama>(model, seq_len, compute, z_loss, device);
+}
+
+}  // namespace hpctl::llama

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/arch/gpt.h"
+// Forward pass of the GPT-2 architecture: learned positions added to the embedding; layers of
+// LayerNorm, causal attention with as many key as query heads, LayerNorm and GELU in its tanh form
+// (transformers' gelu_new, Megatron-LM's fused bias-GELU); biases everywhere but in the output
+// projection; no dropout.
+#include "trainer/arch/model.h"
 
+#include "trainer/arch/attention.h"
 #include "trainer/arch/ops.h"
 
-namespace hpctl {
+namespace hpctl::gpt {
 
 namespace {
 
 using at::Tensor;
 
-// Order of the parameters in gpt_layout(); a bias follows its weight.
+// Order of the parameters in the layout (architecture.cc); a bias follows its weight.
 enum EmbedParameter { kTokens, kPositions };
 enum LayerParameter { kAttnNorm = 0, kQkv = 2, kAttnOut = 4, kMlpNorm = 6, kUp = 8, kDown = 10 };
 enum HeadParameter { kFinalNorm = 0, kOutput = 2 };
@@ -21,7 +26,28 @@ Tensor project(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
   return ops::addmm(p[at + 1], x.reshape({-1, x.size(-1)}), p[at]).view(shape);
 }
 
-}  // namespace
+class Gpt : public Model {
+ public:
+  Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
+      at::Device device);
+
+  Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
+               const Documents& documents) const override;
+  Tensor layer(const std::vector<Tensor>& parameters, const Tensor& x, const Documents& documents,
+               Recomputed* recomputed) const override;
+  Tensor logits(const std::vector<Tensor>& parameters, const Tensor& x) const override;
+
+ private:
+  Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                    Recomputed* recomputed) const;
+  // Norm, projections and attention: [B, T, D], before the output projection.
+  Tensor attend(const std::vector<Tensor>& parameters, const Tensor& x, const Documents& documents,
+                Recomputed* recomputed) const;
+
+  ModelSpec model_;
+  at::ScalarType wide_;  // of the logits
+  CausalAttention attention_;
+};
 
 Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
          at::Device device)
@@ -69,4 +95,11 @@ Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const
   return ops::linear(normed, parameters[kOutput]).to(wide_);
 }
 
-}  // namespace hpctl
+}  // namespace
+
+std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
+                                  double z_loss, at::Device device) {
+  return std::make_unique<Gpt>(model, seq_len, compute, z_loss, device);
+}
+
+}  // namespace hpctl::gpt

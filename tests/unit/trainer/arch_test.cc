@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every architecture of the registry must be able to do.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "common/base/architecture.h"
+#include "trainer/arch/hf_config.h"
+#include "trainer/arch/registry.h"
+
+namespace hpctl {
+namespace {
+
+ModelSpec small_model(const ArchitectureTraits& traits) {
+  ModelSpec model;
+  model.arch = traits.name;
+  model.dim = 64;
+  model.layers = 3;
+  model.heads = 4;
+  model.kv_heads = traits.key_heads == KeyHeads::kGrouped ? 2 : 4;
+  model.ffn = 96;
+  model.vocab = 300;
+  model.max_positions = 128;
+  return model;
+}
+
+TEST(Registry, AnArchitectureSurvivesTheFormOfHuggingFace) {
+  for (const ArchitectureTraits& traits : kArchitectureTraits) {
+    const HfConfig config{.model = small_model(traits), .max_len = 128, .dtype = "float32"};
+    const auto back = hf_config_from_text(to_hf_config_text(config), "config.json");
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    EXPECT_EQ(back->model.arch, traits.name);
+    EXPECT_EQ(model_layout(back->model), model_layout(config.model)) << traits.name;
+  }
+}
+
+TEST(Registry, TensorsHaveNamesOfTheirOwnAndFirstValues) {
+  for (const ArchitectureTraits& traits : kArchitectureTraits) {
+    const ModelSpec model = small_model(traits);
+    const Architecture& architecture = architecture_of(model);
+    const std::vector<Block> blocks = model_layout(model);
+    EXPECT_EQ(blocks.size(), 5U) << "embed, three layers, head";
+    std::set<std::string> names;
+    int embeddings = 0;
+    for (const Block& block : blocks) {
+      for (const TensorSlot& tensor : block.tensors) {
+        EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+        if (tensor.shape.size() < 2) continue;
+        EXPECT_GT(architecture.initial(model, block, tensor.name).std, 0) << tensor.name;
+        if (!architecture.is_embedding(tensor.name)) continue;
+        ++embeddings;
+        EXPECT_EQ(block.name, "embed") << tensor.name;
+      }
+    }
+    EXPECT_EQ(embeddings, traits.positions == Positions::kLearned ? 2 : 1) << traits.name;
+    EXPECT_GT(parameter_count(blocks), architecture.looked_up(model)) << traits.name;
+  }
+}
+
+TEST(Registry, RefusesTheModelOfAStranger) {
+  const auto refused = hf_config_from_text(R"({"model_type": "bert"})", "config.json");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "config.json: model_type: expected llama or gpt2, found \"bert\"");
+}
+
+}  // namespace
+}  // namespace hpctl

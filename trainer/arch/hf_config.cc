@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/hf_config.h"
+
+#include "common/base/bounded_json.h"
+#include "trainer/arch/hf_keys.h"
+#include "trainer/arch/registry.h"
+
+namespace hpctl {
+
+using nlohmann::json;
+
+void HfKeys::check_class(const char* expected) {
+  if (!has("architectures") || document_.at("architectures") == json::array({expected})) return;
+  refuse("architectures",
+         std::string("expected [\"") + expected + "\"], found " +
+             document_.at("architectures").dump(-1, ' ', true, json::error_handler_t::replace));
+}
+
+std::string to_hf_config_text(const HfConfig& config) {
+  return architecture_of(config.model).hugging_face.config_text(config);
+}
+
+Result<HfConfig> hf_config_from_text(const std::string& text, const std::string& path) {
+  const json document = parse_json_or_discard(text);
+  if (!document.is_object()) {
+    return Error{ErrorCode::kInvalidArgument, path + " is not a JSON object"};
+  }
+  HfKeys keys(document);
+  const std::string type = keys.text_or("model_type", "");
+  const ArchitectureTraits* traits = find_hugging_face(type);
+  if (traits == nullptr) {
+    keys.refuse("model_type", "expected " + hugging_face_types() + ", found \"" + type + "\"");
+    return Error{ErrorCode::kInvalidArgument, path + ": " + keys.problem()};
+  }
+  HfConfig config;
+  config.model.arch = traits->name;
+  architecture_of(config.model).hugging_face.read_config(keys, config);
+  config.dtype = keys.text_or(keys.has("dtype") ? "dtype" : "torch_dtype", "");
+  if (keys.problem().empty()) return config;
+  return Error{ErrorCode::kInvalidArgument, path + ": " + keys.problem()};
+}
+
+}  // namespace hpctl

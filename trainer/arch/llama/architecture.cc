@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Llama-3 architecture, all but its forward pass (model.cc) and config.json (hugging_face.cc).
+//
+// Blocks: "embed" (model.embed_tokens.weight), "layers.0" ... (in forward order: input_layernorm,
+// q/k/v/o_proj, post_attention_layernorm, gate/up/down_proj), "head" (model.norm.weight,
+// lm_head.weight; with tied embeddings only the former). Shapes are Hugging Face's: [out, in].
+//
+// Initial values:
+//   norms                          1
+//   embed_tokens                   normal, std 1
+//   lm_head, tied embed_tokens     normal, std dim^-1/2, truncated at 3 std
+//   o_proj, up_proj, down_proj     normal, std 0.02 / sqrt(2 * (layer + 1))
+//   other projections              normal, std 0.02
+// (TorchTitan's Llama-3 rules; its cut of the projections at +-2, 100 std, never happens.)
+#include <cmath>
+#include <utility>
+
+#include "trainer/arch/llama/hugging_face.h"
+#include "trainer/arch/registry.h"
+
+namespace hpctl::llama {
+namespace {
+
+Block layer_block(const ModelSpec& m, int64_t index) {
+  const int64_t head_dim = m.dim / m.heads;
+  const std::string prefix = "model.layers." + std::to_string(index) + ".";
+  Block block;
+  append_tensor(block, prefix + "input_layernorm.weight", {m.dim});
+  append_tensor(block, prefix + "self_attn.q_proj.weight", {m.heads * head_dim, m.dim});
+  append_tensor(block, prefix + "self_attn.k_proj.weight", {m.kv_heads * head_dim, m.dim});
+  append_tensor(block, prefix + "self_attn.v_proj.weight", {m.kv_heads * head_dim, m.dim});
+  append_tensor(block, prefix + "self_attn.o_proj.weight", {m.dim, m.heads * head_dim});
+  append_tensor(block, prefix + "post_attention_layernorm.weight", {m.dim});
+  append_tensor(block, prefix + "mlp.gate_proj.weight", {m.ffn, m.dim});
+  append_tensor(block, prefix + "mlp.up_proj.weight", {m.ffn, m.dim});
+  append_tensor(block, prefix + "mlp.down_proj.weight", {m.dim, m.ffn});
+  return block;
+}
+
+std::vector<Block> layout(const ModelSpec& model) {
+  Block embed;
+  append_tensor(embed, "model.embed_tokens.weight", {model.vocab, model.dim});
+  Block head;
+  append_tensor(head, "model.norm.weight", {model.dim});
+  return stack_blocks(model, std::move(embed), layer_block, std::move(head));
+}
+
+bool is_embedding(std::string_view tensor) { return tensor.ends_with("embed_tokens.weight"); }
+
+// "layers.7" -> 7
+int64_t layer_of(const Block& block) {
+  constexpr std::string_view kPrefix = "layers.";
+  return block.name.starts_with(kPrefix) ? std::stoll(block.name.substr(kPrefix.size())) : 0;
+}
+
+InitialDistribution initial(const ModelSpec& model, const Block& block, std::string_view tensor) {
+  const bool embedding = is_embedding(tensor);
+  if (embedding && !model.tied_embeddings) return {.std = 1.0};
+  if (embedding || tensor.ends_with("lm_head.weight")) {
+    return {.std = 1.0 / std::sqrt(static_cast<double>(model.dim)), .cut = 3};
+  }
+  const bool scaled = tensor.ends_with("o_proj.weight") || tensor.ends_with("up_proj.weight") ||
+                      tensor.ends_with("down_proj.weight");
+  if (!scaled) return {.std = 0.02};
+  return {.std = 0.02 / std::sqrt(2.0 * static_cast<double>(layer_of(block) + 1))};
+}
+
+int64_t looked_up(const ModelSpec& model) {
+  return model.tied_embeddings ? 0 : model.vocab * model.dim;
+}
+
+// Of each norm: its input in fp32 (the layer's own input serves when that is fp32), its square, the
+// normalised value, the result.
+double norm_bytes(double compute_bytes) {
+  constexpr double kFp32 = 4;
+  return compute_bytes < kFp32 ? 2 * (2 * kFp32 + 2 * compute_bytes) : 7 * compute_bytes;
+}
+
+}  // namespace
+
+extern const Architecture kArchitecture;
+constinit const Architecture kArchitecture = {
+    .layout = layout,
+    .is_embedding = is_embedding,
+    .initial = initial,
+    .looked_up = looked_up,
+    // The feed-forward part keeps gate, its SiLU, the other half and their product.
+    .layer_memory = {.norm_bytes = norm_bytes, .ffn_kept = 4, .ffn_products = 2, .ffn_backward = 3},
+    .hugging_face = {.model_type = "llama",
+                     .family = "Llama",
+                     .base_prefix = "",
+                     .read_config = read_config,
+                     .config_text = config_text,
+                     .is_constant = is_constant},
+};
+
+}  // namespace hpctl::llama

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace hpctl {
+
+#define HPCTL_DECLARE(name, ...)           \
+  namespace name {                         \
+  extern const Architecture kArchitecture; \
+  }
+HPCTL_ARCHITECTURES(HPCTL_DECLARE)
+#undef HPCTL_DECLARE
+
+namespace {
+
+#define HPCTL_ADDRESS(name, ...) &name::kArchitecture,
+constexpr std::array<const Architecture*, kArchitectureTraits.size()> kArchitectures = {
+    HPCTL_ARCHITECTURES(HPCTL_ADDRESS)};
+#undef HPCTL_ADDRESS
+
+}  // namespace
+
+size_t architecture_index(const ModelSpec& model) {
+  const ArchitectureTraits* traits = find_architecture_traits(model.arch);
+  HP_CHECK(traits != nullptr);
+  return static_cast<size_t>(traits - kArchitectureTraits.data());
+}
+
+const Architecture& architecture_of(const ModelSpec& model) {
+  return *kArchitectures[architecture_index(model)];
+}
+
+const ArchitectureTraits* find_hugging_face(std::string_view model_type) {
+  for (size_t i = 0; i < kArchitectures.size(); ++i) {
+    if (kArchitectures[i]->hugging_face.model_type == model_type) return &kArchitectureTraits[i];
+  }
+  return nullptr;
+}
+
+std::string hugging_face_types() {
+  std::string text;
+  for (const Architecture* architecture : kArchitectures) {
+    text += std::string(text.empty() ? "" : " or ") + architecture->hugging_face.model_type;
+  }
+  return text;
+}
+
+std::vector<Block> model_layout(const ModelSpec& model) {
+  return architecture_of(model).layout(model);
+}
+
+std::vector<Block> stack_blocks(const ModelSpec& model, Block embed,
+                                Block (*layer)(const ModelSpec&, int64_t), Block head) {
+  std::vector<Block> blocks;
+  blocks.reserve(static_cast<size_t>(model.layers) + 2);
+  embed.name = "embed";
+  blocks.push_back(std::move(embed));
+  for (int64_t i = 0; i < model.layers; ++i) {
+    blocks.push_back(layer(model, i));
+    blocks.back().name = "layers." + std::to_string(i);
+  }
+  head.name = "head";
+  if (!model.tied_embeddings) append_tensor(head, "lm_head.weight", {model.vocab, model.dim});
+  blocks.push_back(std::move(head));
+  return blocks;
+}
+
+void set_no_decay(const ModelSpec& model, std::vector<Block>& blocks,
+                  const std::vector<std::string>& groups) {
+  const Architecture& architecture = architecture_of(model);
+  const auto group_of = [&](const TensorSlot& tensor) -> const char* {
+    if (tensor.name.ends_with(".bias")) return "biases";
+    if (tensor.shape.size() < 2) return "norms";
+    return architecture.is_embedding(tensor.name) ? "embeddings" : "";
+  };
+  for (Block& block : blocks) {
+    for (TensorSlot& tensor : block.tensors) {
+      tensor.no_decay = std::find(groups.begin(), groups.end(), group_of(tensor)) != groups.end();
+    }
+  }
+}
+
+}  // namespace hpctl

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the trainer and the tools around it ask an architecture. Its code is in a folder of its own
+// (llama/, gpt/), its name in one line of common/base/architecture.h, and nothing else asks which
+// architecture a model has. The folder's namespace gives
+//
+//   kArchitecture   the table below, free of LibTorch: hpctl plans and converts checkpoints with it
+//   make_model()    the forward pass (model.h), which hptrain alone links
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/architecture.h"
+#include "common/base/train_spec.h"
+#include "trainer/parallel/block_layout.h"
+
+namespace hpctl {
+
+struct HfConfig;
+class HfKeys;
+
+// Normal, mean 0.
+struct InitialDistribution {
+  double std = 0;
+  double cut = 0;  // truncated at so many std; 0 = not at all
+};
+
+// What one layer's activations take, counted in rows of a token: of the residual stream for the
+// norms, of the feed-forward part's hidden width for the rest.
+struct LayerMemory {
+  // Bytes that autograd keeps of both norms for each element of the residual stream, which has
+  // `compute_bytes` itself.
+  double (*norm_bytes)(double compute_bytes);
+  double ffn_kept;      // rows that autograd keeps
+  double ffn_products;  // those of them that a product of matrices made
+  double ffn_backward;  // rows of gradients at the peak of the backward pass
+};
+
+// The form of Hugging Face transformers.
+struct HuggingFaceForm {
+  const char* model_type;  // of config.json
+  const char* family;      // for people
+  // Tensors of the model without its head lack it: published weights may be those. "" = none.
+  std::string_view base_prefix;
+  // Refuses what our model does not compute; `config` has the architecture.
+  void (*read_config)(HfKeys& keys, HfConfig& config);
+  std::string (*config_text)(const HfConfig& config);
+  // A stored tensor that is no parameter, as older files have.
+  bool (*is_constant)(std::string_view tensor);
+};
+
+struct Architecture {
+  // Blocks in forward order: "embed", "layers.0" ..., "head". Names, shapes and order of tensors
+  // are Hugging Face's, so that weights are never permuted.
+  std::vector<Block> (*layout)(const ModelSpec& model);
+  bool (*is_embedding)(std::string_view tensor);
+  // Of a matrix; norms start from 1 and biases from 0 (initial_values.h).
+  InitialDistribution (*initial)(const ModelSpec& model, const Block& block,
+                                 std::string_view tensor);
+  // Parameters that are only looked up, never multiplied: no floating-point operations.
+  int64_t (*looked_up)(const ModelSpec& model);
+  LayerMemory layer_memory;
+  HuggingFaceForm hugging_face;
+};
+
+// Of model.arch, which is one of the registry: find_problems() and readers of checkpoints refuse
+// others. The index is that of its line.
+size_t architecture_index(const ModelSpec& model);
+const Architecture& architecture_of(const ModelSpec& model);
+// That whose config.json has this model_type; null when there is none.
+const ArchitectureTraits* find_hugging_face(std::string_view model_type);
+// "llama or gpt2".
+std::string hugging_face_types();
+
+std::vector<Block> model_layout(const ModelSpec& model);
+
+// For layout(): names the blocks `embed`, a `layer` for each of the model's, and `head`, which gets
+// the output projection (lm_head.weight) unless that is the embedding.
+std::vector<Block> stack_blocks(const ModelSpec& model, Block embed,
+                                Block (*layer)(const ModelSpec&, int64_t), Block head);
+
+// Exempts the tensors of the groups from weight decay, and only those: norms | biases | embeddings
+// (OptimizerSpec::no_decay).
+void set_no_decay(const ModelSpec& model, std::vector<Block>& blocks,
+                  const std::vector<std::string>& groups);
+
+}  // namespace hpctl
