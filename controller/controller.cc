@@ -72,14 +72,6 @@ Outcome Controller::take_lock() {
 
 // Training needs no metrics: whatever is wrong with them is said, in the log and in the history of
 // the jobs that are there, and nothing more.
-void Controller::open_metrics() {
-  if (options_.metrics.empty()) return;
-  auto metrics = Metrics::open(options_.metrics);
-  if (metrics.ok()) metrics_ = std::move(*metrics);
-  metrics_note_ = metrics_ ? metrics_->moved() : metrics.error().message;
-  if (!metrics_note_.empty()) log_warning(metrics_note_);
-}
-
 void Controller::tell_about_metrics(const core::State& loaded) {
   if (metrics_note_.empty()) return;
   std::set<JobId> jobs;
@@ -98,7 +90,9 @@ Outcome Controller::start() {
   HP_TRY_ASSIGN(auto state, store->load());
   HP_TRY_ASSIGN(auto reader, Store::open(paths_.database(), Store::Mode::kReader));
   mode_.adjust(state);
-  open_metrics();
+  OpenedMetrics opened = open_metrics(options_.metrics);
+  metrics_ = std::move(opened.metrics);
+  metrics_note_ = std::move(opened.trouble);
   const core::State loaded = state;
   build(std::move(state), std::move(store), std::move(reader));
   if (loaded.jobs.empty()) begin_job();  // first in the queue, before any agent registers

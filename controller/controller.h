@@ -61,7 +61,6 @@ class Controller final : public OwnerEffects {
   void stalled(int64_t now_ms) override;
 
   Outcome take_lock();
-  void open_metrics();
   void tell_about_metrics(const core::State& loaded);
   void build(core::State state, std::unique_ptr<Store> store, std::unique_ptr<Store> reader);
   Outcome build_server();

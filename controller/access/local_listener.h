@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's only door: a Unix socket in a 0700 directory. We accept ourselves, ask the
-// kernel who is on the other side (SO_PEERCRED), and hand the connection on only when that is the
-// controller's own uid or root. There is no TCP listener.
+// The controller's door for the programs of its own machine: a Unix socket in a 0700 directory. We
+// accept ourselves, ask the kernel who is on the other side (SO_PEERCRED), and hand the connection
+// on only when that is the controller's own uid or root. Other machines come by TLS
+// (docs/decisions/0405).
 #pragma once
 
 #include <sys/types.h>

@@ -51,8 +51,9 @@ Result<ChildOrder> order_from_line(const std::string& line) {
 }
 
 std::string report_line(const Result<ChildReport>& report) {
-  if (report.ok())
+  if (report.ok()) {
     return dump({{"address", report->address}, {"certificate", report->certificate}});
+  }
   return dump({{"code", static_cast<int>(report.error().code)},
                {"error", report.error().message.substr(0, kMaxReportBytes / 8)}});
 }

@@ -46,26 +46,16 @@ void publish_targets(const ControllerOptions& options, const std::string& metric
                          scrape_targets(metrics, node_address(), {{"hpctl_node", options.node}}));
 }
 
-// None where there is nothing to listen on: the jobs need their controllers more.
-std::unique_ptr<Metrics> open_metrics(const ControllerOptions& options) {
-  if (options.metrics.empty()) return nullptr;
-  auto metrics = Metrics::open(options.metrics);
-  if (!metrics.ok()) {
-    log_warning(metrics.error().message);
-    return nullptr;
-  }
-  if (!(*metrics)->moved().empty()) log_warning((*metrics)->moved());
-  log_info("metrics on " + (*metrics)->address());
-  publish_targets(options, (*metrics)->address());
-  return std::move(*metrics);
-}
-
 Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t& signals) {
   HP_TRY(make_directories(options.state_dir, 0700));
   HP_TRY_ASSIGN(const UniqueFd lock, lock_file(options.state_dir + "/lock"));
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   HP_TRY_ASSIGN(JobRows rows, JobRows::open(options.state_dir + "/jobs"));
-  const std::unique_ptr<Metrics> metrics = open_metrics(options);
+  const std::unique_ptr<Metrics> metrics = open_metrics(options.metrics).metrics;
+  if (metrics) {
+    log_info("metrics on " + metrics->address());
+    publish_targets(options, metrics->address());
+  }
   Supervisor supervisor({programs + "/hpcontroller", options.node, listen_of_jobs(options.listen)},
                         std::move(rows), metrics.get());
   HP_TRY(supervisor.start());

@@ -82,7 +82,7 @@ void tell_outcome(Transition& t, const Job& job, const BadStepFound& e) {
 void on(Transition& t, const BadStepFound& e) {
   Job* job = t.job(e.job);
   if (job == nullptr || e.generation > job->generation) {
-    t.refuse(e.job, "an bad step of a generation that is not known", e.node);
+    t.refuse(e.job, "a bad step of a generation that is not known", e.node);
     return;
   }
   BadStepRecord& record = job->bad_step;

@@ -10,6 +10,7 @@
 #include <exception>
 #include <vector>
 
+#include "common/base/log.h"
 #include "controller/publish/train_metrics.h"
 
 namespace hpctl {
@@ -113,6 +114,16 @@ Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address) {
                "there are no metrics: " + host.substr(0, colon) +
                    " is not an address of this machine (HPCTL_METRICS or --metrics; 0.0.0.0 is "
                    "right on every one)"};
+}
+
+OpenedMetrics open_metrics(const std::string& address) {
+  OpenedMetrics opened;
+  if (address.empty()) return opened;
+  auto metrics = Metrics::open(address);
+  if (metrics.ok()) opened.metrics = std::move(*metrics);
+  opened.trouble = opened.metrics ? opened.metrics->moved() : metrics.error().message;
+  if (!opened.trouble.empty()) log_warning(opened.trouble);
+  return opened;
 }
 
 Metrics::Metrics(std::string address, std::unique_ptr<Parts> parts)

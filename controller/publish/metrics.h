@@ -51,4 +51,11 @@ class Metrics {
   std::unique_ptr<Parts> parts_;
 };
 
+struct OpenedMetrics {
+  std::unique_ptr<Metrics> metrics;  // null = there are none
+  std::string trouble;               // what is not as it was asked for; "" = nothing. It is logged
+};
+// `address` as of Metrics::open(), or "" for none.
+OpenedMetrics open_metrics(const std::string& address);
+
 }  // namespace hpctl

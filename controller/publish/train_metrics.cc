@@ -105,9 +105,9 @@ void add_bad_step(Families& out, const Labels& job, const core::BadStepRecord& b
               bad_step.skipped_steps);
   out.counter("hpctl_train_skipped_samples_total", "Samples left out for good", job,
               bad_step.skipped_samples);
-  out.counter("hpctl_train_rollbacks_total", "Times training went back because of an bad step", job,
+  out.counter("hpctl_train_rollbacks_total", "Times training went back because of a bad step", job,
               bad_step.rollbacks);
-  out.counter("hpctl_train_stability_stops_total", "Times an bad step ended the workers", job,
+  out.counter("hpctl_train_stability_stops_total", "Times a bad step ended the workers", job,
               bad_step.stops);
   out.counter("hpctl_train_reproduced_steps_total",
               "Bad steps that gave the same result when executed again", job,
