@@ -111,12 +111,13 @@ int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const Uni
       log_info("ending: asked by a signal; the job goes on");
       return kExitFault;
     }
-    if (mode.is_requeued()) {
+    const ToldToEnd why = mode.why_told_to_end();
+    if (why == ToldToEnd::kRequeued) {
       log_info("Slurm requeues the job; its next start goes on");
       return kExitRequeued;
     }
-    log_info("cancelling the job: asked by a signal");
-    controller.post(mode.cancellation());
+    log_info("ending the job: asked by a signal");
+    controller.post(mode.cancellation(why));
   }
 }
 

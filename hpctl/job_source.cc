@@ -113,7 +113,7 @@ Result<JobId> find_job(JobSource& source, const std::string& word) {
 }
 
 bool has_ended(const std::string& state) {
-  return state == "FINISHED" || state == "FAILED" || state == "CANCELLED";
+  return state == "FINISHED" || state == "FAILED" || state == "CANCELLED" || state == "TIMEOUT";
 }
 
 }  // namespace hpctl

@@ -11,7 +11,7 @@ namespace {
 // Slurm's base states of a job that it has ended.
 std::string state_at_end(const SlurmJob& job) {
   if (job.state == "COMPLETED") return "FINISHED";
-  if (job.state == "CANCELLED") return "CANCELLED";
+  if (job.state == "CANCELLED" || job.state == "TIMEOUT") return job.state;
   return "FAILED";
 }
 

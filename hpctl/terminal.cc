@@ -78,7 +78,7 @@ Colour colour_of_state(std::string_view state) {
   if (state == "RUNNING" || state == "FINISHED" || state == "up" || state == "running") {
     return Colour::kGreen;
   }
-  if (state == "FAILED" || state == "down") return Colour::kRed;
+  if (state == "FAILED" || state == "TIMEOUT" || state == "down") return Colour::kRed;
   if (state == "RECOVERING" || state == "STARTING" || state == "STOPPING" || state == "launching") {
     return Colour::kYellow;
   }

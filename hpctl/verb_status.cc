@@ -22,7 +22,8 @@ constexpr const char* kHelp = R"(
 State, step, loss and generation of a job, then its nodes and workers. Also answers after the
 controller has gone, from its last record.
 
-States: PENDING STARTING RUNNING RECOVERING STOPPING, and at the end FINISHED FAILED CANCELLED.
+States: PENDING STARTING RUNNING RECOVERING STOPPING, and at the end FINISHED FAILED CANCELLED
+TIMEOUT.
 Faults, lost time and the time since it was submitted are those of the job's whole life. Lost is
 the time from the last step completed before a fault to its repetition after it.
 

@@ -63,6 +63,7 @@ struct SlurmSpec {
   std::string exclude;   // host list
   // MiB per node; 0 = all; -1 = all with exclusive, else the cluster's default.
   int64_t mem_mb = -1;
+  bool requeue_at_limit = false;  // saved first; else the time limit ends the job
   ContainerSpec container;
   int64_t cpus_per_task = 0;  // of each worker; 0 = one without exclusive, else not asked for
   // How long before the time limit the job is told to end (slurm.signal: B:TERM@SECONDS).

@@ -50,7 +50,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmSpec, partition, account, q
                                                 exclusive, gres, constraint, reservation, nodelist,
                                                 exclude, mem_mb, container, cpus_per_task,
                                                 warning_seconds, dependency, begin, mail_user,
-                                                mail_type, licenses, nice, comment, extra)
+                                                mail_type, licenses, nice, comment, extra,
+                                                requeue_at_limit)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EnvironmentSpec, kind, path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HooksSpec, pre, post, timeout_ms)

@@ -26,6 +26,7 @@ void put_slurm(YAML::Emitter& out, const SlurmSpec& s) {
   put(out, "account", s.account);
   put(out, "qos", s.qos);
   put(out, "time", s.time_minutes == 0 ? "0" : format_time_limit(s.time_minutes));
+  put(out, "requeue_at_limit", s.requeue_at_limit);
   put(out, "exclusive", s.exclusive);
   put(out, "gres", s.gres);
   put(out, "cpus_per_task", s.cpus_per_task);

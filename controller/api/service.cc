@@ -179,8 +179,9 @@ grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext*
                                                     v1::CancelResponse* response) {
   return order(
       context, request->job(),
-      [](JobId job, uint32_t uid) {
-        return core::CancelRequested{job, uid};
+      [reason = request->reason().substr(0, kMaxReasonBytes), time_limit = request->time_limit()](
+          JobId job, uint32_t uid) {
+        return core::CancelRequested{job, uid, reason, time_limit};
       },
       [response](const core::Job& job) { response->set_state(core::shown_state(job)); });
 }

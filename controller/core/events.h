@@ -76,6 +76,7 @@ struct CancelRequested {
   JobId job;
   uint32_t uid = 0;
   std::string reason = {};  // "" = a person asked
+  bool time_limit = false;  // the scheduler's is near
 };
 struct NodeLaunched {
   ActionId action;

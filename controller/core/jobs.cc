@@ -90,8 +90,14 @@ void end_node(Transition& t, const Job& job, Node& node) {
   t.issue(EndNode{job.id, node.key.name}, std::string("the job is ") + to_string(job.state));
 }
 
+// After the time limit, in the queue.
+bool can_be_continued(const Job& job) {
+  return job.spec.slurm.requeue_at_limit && job.backend.requeues && job.requeue_refusal.empty();
+}
+
 const char* end_entry(JobState state) {
   if (state == JobState::kFinished) return "JobFinished";
+  if (state == JobState::kTimeout) return "JobTimeout";
   return state == JobState::kFailed ? "JobFailed" : "JobCancelled";
 }
 
@@ -148,8 +154,11 @@ void on(Transition& t, const CancelRequested& e) {
                         std::to_string(job->owner_uid) + ", not to uid " + std::to_string(e.uid));
   } else if (has_ended(job->state)) {
     t.refuse(e.job, "job " + to_string(e.job) + " has ended: " + to_string(job->state));
+  } else if (e.time_limit && can_be_continued(*job)) {
+    if (!saves_and_leaves(*job)) save_for_requeue(t, *job);
   } else if (!job->cancel_requested) {
     job->cancel_requested = true;
+    job->at_limit = e.time_limit;
     job->cancel_reason = e.reason;
     const std::string cause =
         e.reason.empty() ? "cancelled by uid " + std::to_string(e.uid) : e.reason;

@@ -180,7 +180,8 @@ bool is_to_be_excluded(Transition& t, const Job& job, const Node& node, bool wai
 
 void issue_requeue(Transition& t, Job& job, RequeueJob action) {
   enter_stage(t, job, PlanStage::kRequeue);
-  const std::string text = action.exclude.empty()
+  const std::string text = job.at_limit ? "the job is requeued at its time limit"
+                           : action.exclude.empty()
                                ? "the job is requeued and waits for its nodes"
                                : "the job is requeued without " + join_some(action.exclude);
   job.reason = text;
@@ -394,10 +395,32 @@ bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former) {
   return true;
 }
 
+void save_for_requeue(Transition& t, Job& job) {
+  job.at_limit = true;
+  job.state = JobState::kRecovering;
+  job.reason = "the time limit is near: the job saves what it has and goes back to the queue";
+  job.fault_seq = t.seq();
+  t.changed(job);
+  t.note("JobRecovering", job, job.reason);
+  if (job.stage != PlanStage::kRequeue) enter_stop_workers(t, job);
+}
+
+void requeue_saved(Transition& t, Job& job) {
+  t.note("RequeueAtLimit", job,
+         "life " + std::to_string(job.backend.restart_count + 1) +
+             " of the job ends with the time limit, the next waits in the queue");
+  issue_requeue(t, job, {job.id, {}, job.backend.restart_count, quarantined_nodes(t, job)});
+}
+
 void refuse_requeue(Transition& t, Job& job, const std::string& reason) {
   job.requeue_refusal = reason;
   t.changed(job);
   t.note("NotPossible", job, "requeue: " + reason);
+  if (job.at_limit && job.stage == PlanStage::kRequeue) {
+    end_job(t, job, JobState::kTimeout,
+            "the time limit has come, the job is saved and could not be requeued: " + reason);
+    return;
+  }
   if (job.stage == PlanStage::kRequeue) enter_wait_nodes(t, job);
 }
 

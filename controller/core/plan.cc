@@ -59,6 +59,8 @@ bool is_preparing(const Job& job) {
          job.stage != PlanStage::kMeetNodes;
 }
 
+bool saves_and_leaves(const Job& job) { return job.cancel_requested || job.at_limit; }
+
 std::string join_some(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -73,7 +75,7 @@ int64_t stop_limit_ms(const Job& job) { return job.spec.stop_grace_ms() + job.li
 int64_t stage_deadline(const Job& job, int64_t now_ms) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
-      return now_ms + (job.cancel_requested
+      return now_ms + (saves_and_leaves(job)
                            ? job.limits.last_checkpoint_ms + kAfterGraceMs
                            : std::min(job.spec.stop_grace_ms() + kSlowStopMs, stop_limit_ms(job)));
     case PlanStage::kWaitNodes:
@@ -120,7 +122,7 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   if (t.now() < job.not_before_ms || t.now() < node.deadline_ms) return;
   const bool given_up = node.launched_for == job.restarts &&
                         node.launch_attempts >= kMaxLaunchAttempts && !t.has_ranks(node.key);
-  if (given_up || job.stage == PlanStage::kRequeue) return;
+  if (given_up || job.stage == PlanStage::kRequeue || saves_and_leaves(job)) return;
   // In vain, as long as anything else can be done.
   if (node.taken && can_vacate(t, job, node)) return;
   t.set_state(node, NodeState::kLaunching, reason);
@@ -157,16 +159,16 @@ void enter_stop_workers(Transition& t, Job& job) {
     t.withdraw_all(job.id, kind);
   }
   enter_stage(t, job, PlanStage::kStopWorkers);
-  if (!job.cancel_requested) promote_spares(t, job);
+  if (!saves_and_leaves(job)) promote_spares(t, job);
   std::vector<std::string> asked;
   const Generation through = newest_known(job);
   for (Node* node : t.nodes(job.id)) {
-    if (node->state == NodeState::kDown && !job.cancel_requested) {
+    if (node->state == NodeState::kDown) {
       launch(t, job, *node, node->key.name + " is down");
     }
     if (node->state != NodeState::kUp || through == Generation{}) continue;
     if (!t.has_ranks(node->key) && !relieved.contains(node->key.name)) continue;
-    t.issue(StopWorkers{job.id, node->key.name, through, job.cancel_requested}, job.reason);
+    t.issue(StopWorkers{job.id, node->key.name, through, saves_and_leaves(job)}, job.reason);
     asked.push_back(node->key.name);
   }
   if (!asked.empty()) {
@@ -201,9 +203,11 @@ void advance(Transition& t, Job& job) {
     case PlanStage::kStopWorkers:
       if (!unanswered(t, job, ActionKind::kStopWorkers).empty()) return;
       if (job.cancel_requested) {
-        end_job(t, job, JobState::kCancelled,
+        end_job(t, job, job.at_limit ? JobState::kTimeout : JobState::kCancelled,
                 job.cancel_reason.empty() ? "cancelled by its owner or an operator"
                                           : job.cancel_reason);
+      } else if (job.at_limit) {
+        requeue_saved(t, job);
       } else {
         enter_wait_nodes(t, job);
       }

@@ -52,6 +52,9 @@ void learn_step(Job& job, uint64_t step);
 // recovery in progress.
 bool is_preparing(const Job& job);
 
+// The workers that are being stopped save the step under way, and no others follow here.
+bool saves_and_leaves(const Job& job);
+
 // ---- which node has which ranks (membership.cc) -------------------------------------------------
 
 // Nodes with ranks that are not up, or quarantined: the next generation cannot start with them.
@@ -78,6 +81,9 @@ bool can_vacate(Transition& t, const Job& job, const Node& node);
 // them, it is requeued once more. False = it goes on.
 bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former);
 void refuse_requeue(Transition& t, Job& job, const std::string& reason);
+// The time limit is near, and the job is to go on after it: its workers save, then it is requeued.
+void save_for_requeue(Transition& t, Job& job);
+void requeue_saved(Transition& t, Job& job);
 
 // ---- adoption (adopt.cc) ------------------------------------------------------------------------
 

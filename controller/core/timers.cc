@@ -67,10 +67,21 @@ void job_deadline(Transition& t, Job& job) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
       if (job.cancel_requested) {
+        const bool at_limit = job.at_limit;
         passed(t, job,
                "workers did not end within " +
                    duration_text(job.limits.last_checkpoint_ms + kAfterGraceMs));
-        end_job(t, job, JobState::kCancelled, "cancelled; some workers did not confirm their end");
+        end_job(t, job, at_limit ? JobState::kTimeout : JobState::kCancelled,
+                std::string(at_limit ? "the time limit has come" : "cancelled") +
+                    "; some workers did not confirm their end");
+        return;
+      }
+      if (job.at_limit) {
+        passed(t, job,
+               "workers did not end within " +
+                   duration_text(job.limits.last_checkpoint_ms + kAfterGraceMs));
+        t.withdraw_all(job.id, ActionKind::kStopWorkers);
+        advance(t, job);
         return;
       }
       if (const int64_t until_ms = job.stage_since_ms + stop_limit_ms(job); t.now() < until_ms) {

@@ -21,6 +21,8 @@ const char* to_string(JobState state) {
       return "FAILED";
     case JobState::kCancelled:
       return "CANCELLED";
+    case JobState::kTimeout:
+      return "TIMEOUT";
   }
   return "UNKNOWN";
 }

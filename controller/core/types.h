@@ -33,10 +33,12 @@ enum class JobState {
   kFinished,
   kFailed,
   kCancelled,
+  kTimeout,  // the scheduler's time limit
 };
 const char* to_string(JobState state);  // "PENDING", ...
 constexpr bool has_ended(JobState s) {
-  return s == JobState::kFinished || s == JobState::kFailed || s == JobState::kCancelled;
+  return s == JobState::kFinished || s == JobState::kFailed || s == JobState::kCancelled ||
+         s == JobState::kTimeout;
 }
 
 // Where the preparation of the next generation stands. Each stage waits for named things only, and
@@ -122,6 +124,7 @@ struct Job {
   std::string scheduler_note;        // newest SchedulerObserved
   bool cancel_requested = false;     // stopping the workers, then CANCELLED
   std::string cancel_reason;         // "" = a person asked
+  bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels

@@ -73,13 +73,25 @@ bool nodes_have_ended(const ControllerOptions& options) {
   });
 }
 
-bool cancel(const ControllerOptions& options) {
+ToldToEnd ask_why_told_to_end(const ControllerOptions& options) {
+  const auto document = read_job_document(options.job_dir);
+  return ask_why_told_to_end(JobId{options.job},
+                             document.ok() ? document->spec.slurm : SlurmSpec{});
+}
+
+bool cancel(const ControllerOptions& options, ToldToEnd why) {
   const auto found = connect_job(options.job_dir);
   if (!found.ok()) return false;
   grpc::ClientContext context;
   set_deadline(context);
   v1::CancelRequest request;
   request.set_job(std::to_string(options.job));
+  request.set_time_limit(why == ToldToEnd::kTimeLimit);
+  if (const auto document = read_job_document(options.job_dir); document.ok()) {
+    const JobId job{options.job};
+    const auto paths = HomePaths::of_job(options.job_dir, job, options.node);
+    request.set_reason(last_words(why, document->spec, paths.default_checkpoints(job)));
+  }
   v1::CancelResponse response;
   return v1::Controller::NewStub(found->channel)->Cancel(&context, request, &response).ok();
 }
@@ -120,7 +132,7 @@ std::optional<int> batch_proxy(const ControllerOptions& options, const UniqueFd&
     return std::nullopt;
   }
   if (!asked.ok()) log_info(asked.error().message);
-  bool to_cancel = false;  // until a controller has been told; one may just be started again
+  std::optional<ToldToEnd> ends;  // until a controller is told; one may just be started again
   const SystemClock clock;
   int64_t heard_ms = clock.monotonic_ms();
   int64_t ask_ms = heard_ms;
@@ -132,14 +144,15 @@ std::optional<int> batch_proxy(const ControllerOptions& options, const UniqueFd&
     }
     const int signal = next_signal(signals, kLookMs);
     if (signal == SIGTERM || signal == SIGINT) {
-      if (options.scheduler != kSchedulerNone && slurm_requeues(JobId{options.job})) {
+      ends =
+          options.scheduler == kSchedulerNone ? ToldToEnd::kSomebody : ask_why_told_to_end(options);
+      if (ends == ToldToEnd::kRequeued) {
         log_info("Slurm requeues the job; its next start goes on");
         return kExitRequeued;
       }
-      log_info("cancelling the job: asked by a signal");
-      to_cancel = true;
+      log_info("ending the job: asked by a signal");
     }
-    to_cancel = to_cancel && !cancel(options);
+    if (ends && cancel(options, *ends)) ends.reset();
     const int64_t now = clock.monotonic_ms();
     if (now < ask_ms) continue;
     ask_ms = now + std::min(kAskMs, silence_ms);

@@ -19,7 +19,6 @@
 #include "common/base/node_address.h"
 #include "common/base/start_failure.h"
 #include "common/rpc/controller_process.h"
-#include "common/rpc/hpslurm.h"
 #include "common/rpc/job_channel.h"
 #include "controller/leadership/requeue_carryover.h"
 #include "controller/publish/scrape_targets.h"
@@ -29,7 +28,6 @@
 namespace hpctl {
 namespace {
 
-constexpr int64_t kRequeueQuestionMs = 3'000;  // of the 30 s that Slurm leaves by default
 constexpr auto kPingTimeout = std::chrono::milliseconds(1'500);
 
 std::string epoch_text(uint64_t epoch, uint64_t restart_count) {
@@ -49,13 +47,6 @@ int verdict_of(const core::Job& job) {
 }
 
 }  // namespace
-
-bool slurm_requeues(JobId job) {
-  SlurmClientOptions options;
-  options.call_deadline_ms = kRequeueQuestionMs;
-  const auto known = SlurmClient(options).job(job);
-  return known.ok() && is_requeued(*known);
-}
 
 JobMode::JobMode(const HomePaths& paths, const ControllerOptions& options)
     : paths_(paths),
@@ -294,14 +285,15 @@ void JobMode::job_ended(const core::Job& job, const JobView& view) {
 
 void JobMode::nodes_ended(JobId) { over(verdict_); }
 
-bool JobMode::is_requeued() const {
-  return record_.scheduler == kSchedulerSlurm && slurm_requeues(job_);
+ToldToEnd JobMode::why_told_to_end() const {
+  if (record_.scheduler != kSchedulerSlurm) return ToldToEnd::kSomebody;
+  return ask_why_told_to_end(job_, document_.spec.slurm);
 }
 
-core::EventBody JobMode::cancellation() const {
+core::EventBody JobMode::cancellation(ToldToEnd why) const {
   return core::CancelRequested{job_, document_.uid,
-                               "ended by a signal: the time limit is near, or somebody ended the "
-                               "Slurm job; submit it again with the same checkpoint.dir to go on"};
+                               last_words(why, document_.spec, paths_.default_checkpoints(job_)),
+                               why == ToldToEnd::kTimeLimit};
 }
 
 void JobMode::beat(const std::set<std::string>& heard) {

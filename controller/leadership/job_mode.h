@@ -26,6 +26,7 @@
 #include "common/base/lineage.h"
 #include "controller/engine/owner_loop.h"
 #include "controller/leadership/controller_mode.h"
+#include "controller/leadership/told_to_end.h"
 #include "controller/options.h"
 
 namespace hpctl {
@@ -35,9 +36,6 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitSuperseded = 3;            // another controller has the job
 inline constexpr int kExitFault = kExitStoreFailed;  // of this process; start it again
 inline constexpr int kExitRequeued = 5;  // Slurm will start the job again, in a new allocation
-
-// Asks Slurm, for at most some seconds; false when it does not answer.
-bool slurm_requeues(JobId job);
 
 class JobMode final : public ControllerMode {
  public:
@@ -61,13 +59,13 @@ class JobMode final : public ControllerMode {
 
   // As claimed.
   const ControllerRecord& record() const { return record_; }
-  // Whether Slurm has put the job back into its queue, and ends its processes for that.
-  bool is_requeued() const;
+  // After a signal that ends our processes.
+  ToldToEnd why_told_to_end() const;
   // Shows that this controller is alive where it hears most of the job's nodes, so that a node that
   // is cut off does not take over (common/base/controller_beat.h).
   void beat(const std::set<std::string>& heard);
   // The cancellation that a signal asks for.
-  core::EventBody cancellation() const;
+  core::EventBody cancellation(ToldToEnd why) const;
   // Waits at most `timeout_ms`, or until `interrupt` is readable; looks whether another controller
   // has taken over, or has ended the job. The exit code once this process has nothing more to do.
   std::optional<int> wait(int interrupt, int timeout_ms);

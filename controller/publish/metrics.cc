@@ -20,8 +20,9 @@ using prometheus::Histogram;
 using Labels = std::map<std::string, std::string>;
 
 const std::vector<std::string>& job_states() {
-  static const std::vector<std::string> names = {"PENDING",  "STARTING", "RUNNING", "RECOVERING",
-                                                 "STOPPING", "FINISHED", "FAILED",  "CANCELLED"};
+  static const std::vector<std::string> names = {"PENDING",    "STARTING",  "RUNNING",
+                                                 "RECOVERING", "STOPPING",  "FINISHED",
+                                                 "FAILED",     "CANCELLED", "TIMEOUT"};
   return names;
 }
 

@@ -79,6 +79,7 @@ class Script {
         {"bad_step", &Script::bad_step},
         {"hang", &Script::hang},
         {"cancel", &Script::cancel},
+        {"limit", &Script::limit},
         {"taken", &Script::taken},
         {"fail", &Script::fail},
         {"restart", &Script::restart},
@@ -172,6 +173,7 @@ class Script {
       if (key == "cluster") backend_.limits = cluster_limits(false);
       if (key == "container") backend_.limits = cluster_limits(true);
       if (key == "requeues") backend_.requeues = true;
+      if (key == "requeue-at-limit") spec.slurm.requeue_at_limit = true;
       if (key == "replaces") backend_.replaces = true;
     }
     if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;
@@ -294,6 +296,9 @@ class Script {
   }
   void cancel(const Words& words) {
     shell_.feed(CancelRequested{id_, static_cast<uint32_t>(number(words, 2))});
+  }
+  void limit(const Words&) {
+    shell_.feed(CancelRequested{id_, 1000, "the time limit has come", true});
   }
   void taken(const Words&) {
     const Action action = *shell_.open(ActionKind::kRecordGeneration).at(0);

@@ -187,7 +187,7 @@ std::string LocalCluster::wait_for_end(JobId job, milliseconds deadline) const {
     const json parsed = json::parse(*text, nullptr, false);
     if (parsed.is_discarded()) return false;
     state = parsed.value("state", "");
-    return state == "FINISHED" || state == "FAILED" || state == "CANCELLED";
+    return state == "FINISHED" || state == "FAILED" || state == "CANCELLED" || state == "TIMEOUT";
   };
   return wait_until(paths_.job(job), ended, deadline) ? state : "";
 }

@@ -272,7 +272,7 @@ TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
   slurm_says("PENDING", "BeginTime");
   EXPECT_EQ(state_of("100"), "PENDING waits in Slurm's queue: BeginTime");
   slurm_says("TIMEOUT", "TimeLimit");
-  EXPECT_EQ(state_of("100"), "FAILED Slurm ended the job: TIMEOUT, TimeLimit");
+  EXPECT_EQ(state_of("100"), "TIMEOUT Slurm ended the job: TIMEOUT, TimeLimit");
   write(slurm() + "/faults", "job refuse not_found no such job\n");
   EXPECT_EQ(state_of("100"),
             "FAILED Slurm does not know the job any more; its last recorded state was RUNNING");

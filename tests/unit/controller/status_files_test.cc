@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "controller/leadership/requeue_carryover.h"
+#include "controller/leadership/told_to_end.h"
 #include "controller/publish/job_view.h"
 #include "tests/support/temporary_directory.h"
 
@@ -99,6 +100,26 @@ TEST(StatusFiles, AControllerThatFollowsFindsTheTotals) {
   first.job = 3;
   first.created_wall_ms = 1'000'400;
   EXPECT_EQ(read_totals(paths, job.id, {first}).submitted_wall_ms, 1'000'400);
+}
+
+TEST(ToldToEnd, TheTimeLimitIsNotAPerson) {
+  SlurmJob job;
+  job.state = "RUNNING";
+  job.end_time_s = 10'000;
+  EXPECT_EQ(why_told_to_end(job, {}, 9'940'000), ToldToEnd::kTimeLimit);
+  EXPECT_EQ(why_told_to_end(job, {}, 5'000'000), ToldToEnd::kSomebody);
+  job.state = "CANCELLED";
+  EXPECT_EQ(why_told_to_end(job, {}, 9'940'000), ToldToEnd::kSomebody);
+  JobSpec spec;
+  spec.train = TrainSpec{};
+  EXPECT_EQ(last_words(ToldToEnd::kTimeLimit, spec, "/h/jobs/7/checkpoints"),
+            "the time limit of the Slurm job has come; to go on, submit it again with "
+            "checkpoint.dir: /h/jobs/7/checkpoints (where the file names none, every job has a "
+            "directory of its own)");
+  spec.checkpoint.dir = "/shared/run";
+  EXPECT_EQ(last_words(ToldToEnd::kSomebody, spec, "/h/jobs/7/checkpoints"),
+            "somebody ended the Slurm job (scancel, preemption); submit it again to go on from "
+            "checkpoint.dir");
 }
 
 TEST(StatusFiles, AJobThatIsToEndDoesNotRun) {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slurm ends the processes of a job with SIGTERM for whatever reason: the warning before the time
+// limit, a requeue, scancel, preemption. What follows differs, so Slurm is asked.
+#pragma once
+
+#include <string>
+
+#include "common/base/job_spec.h"
+#include "common/base/slurm_messages.h"
+
+namespace hpctl {
+
+enum class ToldToEnd { kRequeued, kTimeLimit, kSomebody };
+
+// Right after such a signal.
+ToldToEnd why_told_to_end(const SlurmJob& job, const SlurmSpec& spec, int64_t wall_ms);
+// Asks Slurm, for at most some seconds; kSomebody when it does not answer.
+ToldToEnd ask_why_told_to_end(JobId job, const SlurmSpec& spec);
+
+// The reason of a job that ends so, and how it can go on. `own_dir` is where its checkpoints are
+// when its file names no directory.
+std::string last_words(ToldToEnd why, const JobSpec& spec, const std::string& own_dir);
+
+}  // namespace hpctl
