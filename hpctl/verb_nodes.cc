@@ -21,9 +21,10 @@ is a virtual one, n0, n1, ...: a holder process and its agent on this machine. N
 what the scheduler says of a node that it drains or cannot use.
 
 A quarantined node gets no ranks: a spare takes those it has, in a new generation, or what
-recovery.on_node_loss allows happens. Without --job this concerns every live job with that node. The
-quarantine belongs to the instance, outlives the controller, and ends by release, by --for, or when
-another instance takes the node's place.
+recovery.on_node_loss allows happens; the workers save the step under way first, and what happens is
+said. Without --job this concerns every live job with that node. The quarantine belongs to the
+instance, outlives the controller, and ends by release, by --for, or when another instance takes the
+node's place.
 
 reboot and replace quarantine a node and, once its work has left, mark it for HyperPod with
 state=fail and reason Action:Reboot (the same machine, minutes; its instance store is lost) or
@@ -142,6 +143,13 @@ std::string answer_to(const std::string& word) {
   return word == "replace" ? "is to be replaced once its work has left" : "";
 }
 
+// The job says what it does about it: its ranks may move, or the job may be requeued.
+std::string what_follows(ControllerClient& client, JobId job, const std::string& node) {
+  const auto view = client.get_job(job);
+  if (!view.ok() || !view->reason.starts_with(node + " ")) return "";
+  return "\n  " + view->state + ": " + printable(view->reason);
+}
+
 Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_ms) {
   const std::string& word = invocation.arguments[0];
   const std::string& node = invocation.arguments[1];
@@ -157,7 +165,7 @@ Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_
       HP_TRY(client->recover_node(job, node, reason, word == "reboot"));
     }
     invocation.terminal.out << node << " of job " << to_string(job) << " " << answer_to(word)
-                            << "\n";
+                            << what_follows(*client, job, node) << "\n";
   }
   return Ok{};
 }

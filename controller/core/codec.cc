@@ -43,7 +43,7 @@ namespace core {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, restart_count, limits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence, hardware,
                                                 since_wall_ms, until_wall_ms, reboot)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq, in_order)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, number, stopped_seq,
                                                 not_finite, loss_spikes, gradient_spikes,
                                                 same_results, hardware_suspected, skipped_steps,
@@ -53,9 +53,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     directory_generation, stage, checkpoint, start_step, furthest_step, committed_step, damaged,
     restart_times_ms, restarts, progress_at_restart, restarts_without_progress, fault,
     fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts,
-    requeue_refusal, scheduler_note, cancel_requested, cancel_reason, at_limit, stage_since_ms,
-    suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms,
-    recovering_since_ms, regain_step, stepped_ms, lost_ms, bad_step)
+    requeue_refusal, scheduler_note, cancel_requested, cancel_reason, saves_first, at_limit,
+    stage_since_ms, suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms,
+    running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, bad_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,

@@ -130,7 +130,10 @@ void on(Transition& t, const RecoveryRequested& e) {
   node->replaced_instance.clear();  // what failed before, for want of rights say, is tried again
   quarantine(t, *job, *node,
              {"uid " + std::to_string(e.uid), reason, "", true, t.event().wall_ms, 0, e.reboot});
-  vacate(t, *job, *node, e.node + " is to be " + (e.reboot ? "rebooted: " : "replaced: ") + reason);
+  vacate(t, *job, *node,
+         e.node + " is to be " + (e.reboot ? "rebooted: " : "replaced: ") + reason +
+             consequence_of_leaving(t, *job, *node),
+         true);
 }
 
 void on(Transition& t, const HardwareFaultFound& e) {

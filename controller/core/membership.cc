@@ -375,6 +375,23 @@ bool can_vacate(Transition& t, const Job& job, const Node& node) {
          largest_fit(job, job.spec.fewest_nodes(), job.nodes() - missing - 1) != 0;
 }
 
+std::string consequence_of_leaving(Transition& t, const Job& job, const Node& node) {
+  if (!t.has_ranks(node.key)) return "";
+  const auto left = job.nodes() - static_cast<int32_t>(nodes_missing(t, job).size());
+  for (const std::string& action : job.spec.recovery.on_node_loss) {
+    if (action == kOnNodeLossSpare && has_spare(t, job)) return "; a spare takes its ranks";
+    const int32_t fewer = largest_fit(job, job.spec.fewest_nodes(), left);
+    if (action == kOnNodeLossShrink && fewer != 0) {
+      return "; no spare is up, the job goes on with " + std::to_string(fewer) + " nodes";
+    }
+    if (action == kOnNodeLossRequeue && job.backend.requeues && job.requeue_refusal.empty()) {
+      return "; no spare is up, the job is REQUEUED without it and waits in the queue";
+    }
+    if (action == kOnNodeLossWait) return "; no spare is up, the job waits until it is released";
+  }
+  return "";
+}
+
 bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former) {
   std::vector<std::string> given;
   for (const std::string& name : former.excluded) {

@@ -70,12 +70,16 @@ std::string join_some(const std::vector<std::string>& names) {
   return text;
 }
 
-int64_t stop_limit_ms(const Job& job) { return job.spec.stop_grace_ms() + job.limits.stop_ms; }
+int64_t stop_limit_ms(const Job& job) {
+  const int64_t limit_ms = job.spec.stop_grace_ms() + job.limits.stop_ms;
+  if (!job.saves_first) return limit_ms;
+  return std::max(limit_ms, job.limits.last_checkpoint_ms + kAfterGraceMs);
+}
 
 int64_t stage_deadline(const Job& job, int64_t now_ms) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
-      return now_ms + (saves_and_leaves(job)
+      return now_ms + (saves_and_leaves(job) || job.saves_first
                            ? job.limits.last_checkpoint_ms + kAfterGraceMs
                            : std::min(job.spec.stop_grace_ms() + kSlowStopMs, stop_limit_ms(job)));
     case PlanStage::kWaitNodes:
@@ -168,7 +172,8 @@ void enter_stop_workers(Transition& t, Job& job) {
     }
     if (node->state != NodeState::kUp || through == Generation{}) continue;
     if (!t.has_ranks(node->key) && !relieved.contains(node->key.name)) continue;
-    t.issue(StopWorkers{job.id, node->key.name, through, saves_and_leaves(job)}, job.reason);
+    const bool graceful = saves_and_leaves(job) || job.saves_first;
+    t.issue(StopWorkers{job.id, node->key.name, through, graceful}, job.reason);
     asked.push_back(node->key.name);
   }
   if (!asked.empty()) {

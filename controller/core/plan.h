@@ -38,7 +38,7 @@ int64_t last_ranks_deadline(const Transition& t, const Job& job);
 int64_t last_ranks_limit_ms(const Job& job);
 // The ranks that have not exited with 0, in order.
 std::vector<Rank> unfinished_ranks(const Transition& t, const Job& job);
-// Of workers that are not asked for a last checkpoint.
+// Of workers that a new generation follows.
 int64_t stop_limit_ms(const Job& job);
 // Nodes with ranks whose action of this kind is open.
 std::vector<std::string> unanswered(Transition& t, const Job& job, ActionKind kind);
@@ -77,6 +77,8 @@ void vacate_quarantined(Transition& t, Job& job);
 void tell_spares_left(Transition& t, const Job& job, const Node& taken);
 // Could the job go on without that node?
 bool can_vacate(Transition& t, const Job& job, const Node& node);
+// What it will come to when the node must be left: "the job is requeued ...".
+std::string consequence_of_leaving(Transition& t, const Job& job, const Node& node);
 // After a requeue that was to exclude nodes: where the job has some of them nevertheless and needs
 // them, it is requeued once more. False = it goes on.
 bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former);
@@ -96,7 +98,8 @@ void end_meeting(Transition& t, Job& job);
 
 void quarantine(Transition& t, const Job& job, Node& node, const Quarantine& why);
 // The ranks of a node that was quarantined go elsewhere, in a new generation.
-void vacate(Transition& t, Job& job, Node& node, const std::string& cause);
+// `in_order`: it works as yet, so what was computed is saved before.
+void vacate(Transition& t, Job& job, Node& node, const std::string& cause, bool in_order = false);
 // Why `uid` may not order something about the node; "" = it may.
 std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name,
                            uint32_t uid);

@@ -21,9 +21,9 @@ void quarantine(Transition& t, const Job& job, Node& node, const Quarantine& why
          node.key.name);
 }
 
-void vacate(Transition& t, Job& job, Node& node, const std::string& cause) {
+void vacate(Transition& t, Job& job, Node& node, const std::string& cause, bool in_order) {
   if (t.has_ranks(node.key)) {
-    fault_seen(t, job, Fault{cause, node.key.name, -1, job.furthest_step, t.seq()},
+    fault_seen(t, job, Fault{cause, node.key.name, -1, job.furthest_step, t.seq(), in_order},
                FaultKind::kCause);
     const bool waits = job.stage == PlanStage::kWaitNodes ||
                        job.stage == PlanStage::kFindCheckpoint ||
@@ -123,7 +123,8 @@ void on(Transition& t, const QuarantineRequested& e) {
   quarantine(t, *job, *node,
              {"uid " + std::to_string(e.uid), reason, "", before.hardware, wall,
               e.for_ms == 0 ? 0 : wall + e.for_ms, before.reboot});
-  vacate(t, *job, *node, e.node + " was quarantined: " + reason);
+  vacate(t, *job, *node,
+         e.node + " was quarantined: " + reason + consequence_of_leaving(t, *job, *node), true);
 }
 
 void on(Transition& t, const ReleaseRequested& e) {

@@ -57,11 +57,12 @@ const char* to_string(PlanStage stage);
 
 // Why a recovery began; the newest few are kept for the diagnosis of a job that fails.
 struct Fault {
-  std::string cause;  // one line
-  std::string node;   // blamed; "" = none
-  int32_t rank = -1;  // blamed; -1 = none
-  uint64_t step = 0;  // furthest step known when it happened
-  Seq seq;            // event that showed it
+  std::string cause;      // one line
+  std::string node;       // blamed; "" = none
+  int32_t rank = -1;      // blamed; -1 = none
+  uint64_t step = 0;      // furthest step known when it happened
+  Seq seq;                // event that showed it
+  bool in_order = false;  // somebody's order, nobody's fault: the workers may save what they have
 };
 
 // What the scheduler of a job can do besides starting agents, and how long things take there.
@@ -124,6 +125,7 @@ struct Job {
   std::string scheduler_note;        // newest SchedulerObserved
   bool cancel_requested = false;     // stopping the workers, then CANCELLED
   std::string cancel_reason;         // "" = a person asked
+  bool saves_first = false;          // the workers that are being stopped save the step under way
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
