@@ -132,7 +132,8 @@ std::optional<int> batch_proxy(const ControllerOptions& options, const UniqueFd&
     return std::nullopt;
   }
   if (!asked.ok()) log_info(asked.error().message);
-  std::optional<ToldToEnd> ends;  // until a controller is told; one may just be started again
+  bool to_tell = false;  // until a controller is told; one may just be started again
+  auto why = ToldToEnd::kSomebody;
   const SystemClock clock;
   int64_t heard_ms = clock.monotonic_ms();
   int64_t ask_ms = heard_ms;
@@ -144,15 +145,15 @@ std::optional<int> batch_proxy(const ControllerOptions& options, const UniqueFd&
     }
     const int signal = next_signal(signals, kLookMs);
     if (signal == SIGTERM || signal == SIGINT) {
-      ends =
-          options.scheduler == kSchedulerNone ? ToldToEnd::kSomebody : ask_why_told_to_end(options);
-      if (ends == ToldToEnd::kRequeued) {
+      if (options.scheduler != kSchedulerNone) why = ask_why_told_to_end(options);
+      if (why == ToldToEnd::kRequeued) {
         log_info("Slurm requeues the job; its next start goes on");
         return kExitRequeued;
       }
       log_info("ending the job: asked by a signal");
+      to_tell = true;
     }
-    if (ends && cancel(options, *ends)) ends.reset();
+    to_tell = to_tell && !cancel(options, why);
     const int64_t now = clock.monotonic_ms();
     if (now < ask_ms) continue;
     ask_ms = now + std::min(kAskMs, silence_ms);
