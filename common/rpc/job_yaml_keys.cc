@@ -130,8 +130,8 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
      "(SIGTERM first).",
      [](YamlValue& v, JobSpec& s) { v.read_time_limit(s.slurm.time_minutes); }},
     {"slurm.requeue_at_limit", kValue, "true or false", "false", "",
-     "At the time limit the job saves the step under way and goes back to the queue, to go on under "
-     "the same id, as often as it takes. Otherwise it ends there, as TIMEOUT.",
+     "At the time limit the job saves the step under way and goes back to the queue, to go on "
+     "under the same id, as often as it takes. Otherwise it ends there, as TIMEOUT.",
      HP_READ(slurm.requeue_at_limit)},
     {"slurm.exclusive", kValue, "true or false", "true", "",
      "Whole nodes, shared with no other job.", HP_READ(slurm.exclusive)},

@@ -178,8 +178,8 @@ void enter_stop_workers(Transition& t, Job& job) {
   }
   if (!asked.empty()) {
     t.note("StopWorkers", job,
-           "workers up to generation " + to_string(through) + (graceful ? " save and end" : " end") +
-               " on " + join_some(asked));
+           "workers up to generation " + to_string(through) +
+               (graceful ? " save and end" : " end") + " on " + join_some(asked));
   }
   advance(t, job);
 }
