@@ -95,13 +95,13 @@ TEST_F(SlurmJobs, TwoAtOnceOneOfThemAtItsTimeLimit) {
   EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(limited);
   // It was warned in time and has saved all that it had; Slurm has the script's exit status 1.
   const json after = status(limited);
-  EXPECT_EQ(after["state"], "CANCELLED") << after;
+  EXPECT_EQ(after["state"], "TIMEOUT") << after;
   const auto ended = slurm({"scontrol", "show", "job", to_string(limited)}).out;
   EXPECT_NE(ended.find("JobState=FAILED"), std::string::npos) << ended;
   EXPECT_NE(ended.find("ExitCode=1:0"), std::string::npos) << ended;
   const json saved = json::parse(home_.hpctl({"checkpoint", "show", checkpoints, "--json"}).out);
   const auto reached = after["step"].get<uint64_t>();
-  EXPECT_EQ(saved["step"], reached) << causes(limited, "JobCancelled");
+  EXPECT_EQ(saved["step"], reached) << causes(limited, "JobTimeout");
   // The same again goes on from there.
   const JobId next = start(endless, reached + 1);
   EXPECT_EQ(home_.hpctl({"cancel", to_string(next)}).exit_code, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only Slurm can bring back: a node whose holder died, a node that has rebooted, the whole job
 // on other nodes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -130,6 +131,35 @@ TEST_F(Relaunch, RequeueGoesOnWithoutTheLostNodeThoughItComesBack) {
   const bool asked_again = shows("Restarts=2");
   EXPECT_TRUE(asked_again || shows("Restarts=1")) << slurm({"scontrol", "show", "job"}).out;
   EXPECT_EQ(causes(job, "ExclusionNotTaken") != "", asked_again);
+}
+
+TEST_F(Relaunch, AtItsTimeLimitTheJobGoesBackToTheQueueAndGoesOn) {
+  const std::string checkpoints = home_.directory() + "/checkpoints";
+  const JobId job =
+      start(SlurmJob{.training = {.name = "endless", .steps = 1000000},
+                     .slurm = "{partition: main, exclusive: true, time: 5, requeue_at_limit: true}",
+                     .checkpoint_dir = checkpoints});
+  ASSERT_FALSE(HasFailure());
+  const std::string name = "jobid=" + to_string(job);
+  const json before = status(job);
+  ASSERT_EQ(slurm({"scontrol", "update", name, "TimeLimit=1"}).exit_code, 0);
+  const auto requeued = [&] {
+    return slurm({"scontrol", "show", "job", to_string(job)}).out.find("Restarts=1") !=
+           std::string::npos;
+  };
+  ASSERT_TRUE(wait_until(home_.directory(), requeued, kPatience)) << diagnosis(job);
+  ASSERT_EQ(slurm({"scontrol", "update", name, "TimeLimit=10"}).exit_code, 0);
+  const json saved = json::parse(home_.hpctl({"checkpoint", "show", checkpoints, "--json"}).out);
+  const auto goes_on = [&] {
+    const json now = status(job);
+    return now["state"] == "RUNNING" && now["generation"] > before["generation"];
+  };
+  EXPECT_TRUE(wait_until(home_.directory(), goes_on, kPatience)) << diagnosis(job);
+  // From the step that the first life saved when it was told to end.
+  const std::string from = "starts at step " + std::to_string(saved["step"].get<uint64_t>());
+  EXPECT_THAT(causes(job, "RecordGeneration"), ::testing::HasSubstr(from));
+  EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
+  EXPECT_EQ(home_.wait_for_end(job, kPatience), "CANCELLED");
 }
 
 }  // namespace
