@@ -203,7 +203,8 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
     pages_.started(worker, page);
     read_pages_at_ms_ = 0;
   }
-  perform(supervisor_.spawned({worker.rank, worker.generation, worker.pid}, worker.alive != 0));
+  perform(supervisor_.spawned({worker.incarnation, worker.rank, worker.generation, worker.pid},
+                              worker.alive != 0));
 }
 
 void Agent::on_exit(const holder::Exited& exit) {
@@ -218,8 +219,8 @@ void Agent::on_exit(const holder::Exited& exit) {
   v1::WorkerExited exited = to_message(exit);
   explain_exit(exited, place_);
   reports_.exited(std::move(exited), exit.exit_id);
-  pages_.ended(exit.rank, exit.generation);
-  perform(supervisor_.exited(exit.generation, exit.rank));
+  pages_.ended(exit.incarnation);
+  perform(supervisor_.exited(exit.incarnation));
 }
 
 void Agent::perform(const Decisions& decisions) {

@@ -49,6 +49,16 @@ bool is_permanent(ErrorCode code) {
          code == ErrorCode::kInvalidArgument;
 }
 
+// Of one that runs.
+WorkerState state_of(const Worker& worker) {
+  return {worker.incarnation,
+          worker.generation,
+          worker.rank,
+          worker.local_rank,
+          static_cast<uint64_t>(worker.pid()),
+          1};
+}
+
 // A process the holder keeps running: the agent proper, and the guardian.
 struct Kept {
   std::optional<SpawnedProcess> process;
@@ -303,9 +313,7 @@ void Holder::greet() {
   send(memory_);
   for (const WorkerState& past : past_workers_) send(past);
   for (const auto& [pid, worker] : workers_.living()) {
-    send(WorkerState{worker->generation, worker->rank, worker->local_rank,
-                     static_cast<uint64_t>(pid), 1},
-         worker->progress.get());
+    send(state_of(*worker), worker->progress.get());
   }
   for (const auto& [seq, bytes] : reports_) send(StoredReport{seq, bytes});
   for (const auto& [id, exit] : exits_) send(exit);
@@ -327,10 +335,7 @@ void Holder::on(const Spawn& request) {
     send(SpawnFailed{request.generation, request.rank, permanent, error.message});
     return;
   }
-  const Worker& worker = **started;
-  send(WorkerState{request.generation, request.rank, request.local_rank,
-                   static_cast<uint64_t>(worker.pid()), 1},
-       worker.progress.get());
+  send(state_of(**started), (*started)->progress.get());
 }
 
 void Holder::on(const Kill& request) {
@@ -395,7 +400,8 @@ Result<const Worker*> Holder::start(const Spawn& request) {
 void Holder::worker_ended(Exited record, const Worker& worker) {
   record.exit_id = ++last_exit_;
   if (record.generation == memory_.generation_seen) {
-    past_workers_.push_back({record.generation, record.rank, worker.local_rank, record.pid, 0});
+    past_workers_.push_back(state_of(worker));
+    past_workers_.back().alive = 0;
   }
   send(record);
   exits_.emplace(record.exit_id, std::move(record));

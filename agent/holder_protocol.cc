@@ -83,9 +83,11 @@ static void get(PacketReader& r, Hello& m) {
 }
 
 static void put(PacketWriter& w, const WorkerState& m) {
-  w.number(m.generation).number(m.rank).number(m.local_rank).number(m.pid).number(m.alive);
+  w.number(m.incarnation).number(m.generation).number(m.rank).number(m.local_rank);
+  w.number(m.pid).number(m.alive);
 }
 static void get(PacketReader& r, WorkerState& m) {
+  r.into(m.incarnation);
   r.into(m.generation);
   r.into(m.rank);
   r.into(m.local_rank);
@@ -121,13 +123,18 @@ static void get(PacketReader& r, BadStep& m) {
 }
 
 static void put(PacketWriter& w, const Exited& m) {
-  w.number(m.exit_id).number(m.generation).number(m.rank).number(m.pid).number(m.exit_code);
-  w.number(m.signal).number(m.last_step).number(m.checkpoint_step).number(m.by_request);
+  w.number(m.exit_id).number(m.incarnation).number(m.generation).number(m.rank).number(m.pid);
+  w.number(m.exit_code)
+      .number(m.signal)
+      .number(m.last_step)
+      .number(m.checkpoint_step)
+      .number(m.by_request);
   w.text(m.message).number(static_cast<uint32_t>(m.bad_step.size()));
   for (const BadStep& bad_step : m.bad_step) put(w, bad_step);
 }
 static void get(PacketReader& r, Exited& m) {
   r.into(m.exit_id);
+  r.into(m.incarnation);
   r.into(m.generation);
   r.into(m.rank);
   r.into(m.pid);

@@ -24,7 +24,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 // Below the kernel's default socket buffer, so that any packet can be sent at all.
 inline constexpr size_t kMaxPacketBytes = 192U << 10;
 // The agent proper finds its end of the pair here.
@@ -94,8 +94,10 @@ struct Hello {
   uint64_t bad_step_generation = 0;
   uint64_t bad_step_number = 0;
 };
-// A worker that was spawned. With alive, its progress page travels beside.
+// A worker that was spawned. With alive, its progress page travels beside. `incarnation` names the
+// process: counted by the holder, never used twice. Generation and rank say what it is in the job.
 struct WorkerState {
+  uint64_t incarnation = 0;
   uint64_t generation = 0;
   int32_t rank = 0;
   int32_t local_rank = 0;
@@ -110,6 +112,7 @@ struct SpawnFailed {
 };
 struct Exited {
   uint64_t exit_id = 0;
+  uint64_t incarnation = 0;
   uint64_t generation = 0;
   int32_t rank = 0;
   uint64_t pid = 0;

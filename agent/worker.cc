@@ -57,12 +57,14 @@ Result<UniqueFd> make_arena() { return make_memfd("state arena"); }
 
 void Worker::signal_group(int signal) const { ::kill(-pid(), signal); }
 
-Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, const WorkerPlace& place) {
+Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t incarnation,
+                                             const WorkerPlace& place) {
   auto worker = std::make_unique<Worker>();
+  worker->incarnation = incarnation;
   worker->generation = request.generation;
   worker->rank = request.rank;
   worker->local_rank = request.local_rank;
-  worker->mark = worker_mark(place.boot_id, request.generation, request.rank);
+  worker->mark = worker_mark(place.boot_id, incarnation);
   worker->log = std::make_unique<RankLog>(request.log_path);
   HP_TRY_ASSIGN(const UniqueFd log_end, worker->log->make_pipe());
   HP_TRY_ASSIGN(const UniqueFd workload, make_workload(request.workload));
@@ -88,6 +90,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, const WorkerP
 
 Exited exit_record(Worker& worker, int code, int status) {
   Exited record;
+  record.incarnation = worker.incarnation;
   record.generation = worker.generation;
   record.rank = worker.rank;
   record.pid = static_cast<uint64_t>(worker.pid());

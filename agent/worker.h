@@ -15,6 +15,7 @@
 namespace hpctl::holder {
 
 struct Worker {
+  uint64_t incarnation = 0;  // names the process, as generation and rank name its part in the job
   uint64_t generation = 0;
   int32_t rank = 0;
   int32_t local_rank = 0;
@@ -37,8 +38,9 @@ struct WorkerPlace {
   int arena = -1;  // memfd of the local rank
 };
 
-// Starts the worker that `request` describes.
-Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, const WorkerPlace& place);
+// Starts the worker that `request` describes, as that incarnation.
+Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t incarnation,
+                                             const WorkerPlace& place);
 
 // A memfd of size 0 for a local rank's state; the worker sizes it.
 Result<UniqueFd> make_arena();

@@ -39,8 +39,8 @@ int signal_marked(const std::string& prefix) {
 
 }  // namespace
 
-std::string worker_mark(const std::string& boot_id, uint64_t generation, int32_t rank) {
-  return boot_id + "." + std::to_string(generation) + "." + std::to_string(rank);
+std::string worker_mark(const std::string& boot_id, uint64_t incarnation) {
+  return boot_id + "." + std::to_string(incarnation);
 }
 
 std::string mark_of(pid_t pid) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mark by which everything a worker ever started is found again, whatever process group or
-// session it has moved to: the environment variable HPCTL_WORKER=BOOT.GENERATION.RANK, which
-// children inherit. A process that changes its own environment after exec keeps the mark, since
+// session it has moved to: the environment variable HPCTL_WORKER=BOOT.INCARNATION, which children
+// inherit. A process that changes its own environment after exec keeps the mark, since
 // /proc/PID/environ shows what exec was given; one that execs with a cleared environment and in a
 // session of its own escapes (docs/decisions/0301-guardian-and-mark.md).
 #pragma once
@@ -16,7 +16,8 @@ namespace hpctl {
 
 inline constexpr char kWorkerMarkName[] = "HPCTL_WORKER";
 
-std::string worker_mark(const std::string& boot_id, uint64_t generation, int32_t rank);
+// `incarnation`: the number of that one process among those started under `boot_id`.
+std::string worker_mark(const std::string& boot_id, uint64_t incarnation);
 
 // The process's own mark; "" when it has none, is gone, or belongs to another user.
 std::string mark_of(pid_t pid);

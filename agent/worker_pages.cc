@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/worker_pages.h"
 
+#include <algorithm>
+
 #include "common/base/log.h"
 #include "common/base/process_stat.h"
 
 namespace hpctl::agent {
 
 void WorkerPages::started(const holder::WorkerState& worker, const UniqueFd& page) {
-  pages_[worker.rank] = Page{
-      worker.generation, worker.pid, std::make_unique<ProgressView>(page.get()), {}, {}, false};
+  pages_[worker.rank] = Page{worker.incarnation,
+                             worker.generation,
+                             worker.pid,
+                             std::make_unique<ProgressView>(page.get()),
+                             {},
+                             {},
+                             false};
   watch_.worker_started(worker.rank, worker.generation);
 }
 
-void WorkerPages::ended(int32_t rank, uint64_t generation) {
-  watch_.worker_ended(rank, generation);
-  const auto page = pages_.find(rank);
-  if (page != pages_.end() && page->second.generation == generation) pages_.erase(page);
+void WorkerPages::ended(uint64_t incarnation) {
+  const auto ended = std::find_if(pages_.begin(), pages_.end(), [&](const auto& entry) {
+    return entry.second.incarnation == incarnation;
+  });
+  if (ended == pages_.end()) return;
+  watch_.worker_ended(ended->first, ended->second.generation);
+  pages_.erase(ended);
 }
 
 ProgressWatch::Findings WorkerPages::read() {
@@ -51,7 +61,7 @@ void WorkerPages::describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t sti
   for (auto& [rank, page] : pages_) {
     const ProgressSample& sample = look(rank, page);
     v1::WorkerProgress& worker = *heartbeat.add_workers();
-    worker = to_message(StartedWorker{rank, page.generation, page.pid}, sample);
+    worker = to_message(StartedWorker{page.incarnation, rank, page.generation, page.pid}, sample);
     if (page.still.sampled(sample.step, sample.collective, now_ms) >= still_limit_ms) {
       worker.set_process_state(process_stat(static_cast<pid_t>(page.pid), kStateField));
     }

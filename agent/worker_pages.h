@@ -25,7 +25,7 @@ class WorkerPages {
 
   // `page`: descriptor of the worker's progress page; not kept.
   void started(const holder::WorkerState& worker, const UniqueFd& page);
-  void ended(int32_t rank, uint64_t generation);
+  void ended(uint64_t incarnation);
 
   // Reads every page.
   ProgressWatch::Findings read();
@@ -47,6 +47,7 @@ class WorkerPages {
 
  private:
   struct Page {
+    uint64_t incarnation = 0;
     uint64_t generation = 0;
     uint64_t pid = 0;
     std::unique_ptr<ProgressView> view;

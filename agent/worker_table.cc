@@ -49,8 +49,9 @@ Result<const Worker*> WorkerTable::start(const Spawn& request) {
   if (!arena.valid()) {
     HP_TRY_ASSIGN(arena, make_arena());
   }
-  HP_TRY_ASSIGN(std::unique_ptr<Worker> worker,
-                start_worker(request, WorkerPlace{node_, boot_id_, arena.get()}));
+  HP_TRY_ASSIGN(
+      std::unique_ptr<Worker> worker,
+      start_worker(request, ++last_incarnation_, WorkerPlace{node_, boot_id_, arena.get()}));
   watch(*worker);
   const Worker* started = worker.get();
   workers_[started->pid()] = std::move(worker);

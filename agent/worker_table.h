@@ -59,6 +59,7 @@ class WorkerTable {
   const Ended ended_;
   const SystemClock clock_;
   std::map<pid_t, std::unique_ptr<Worker>> workers_;
+  uint64_t last_incarnation_ = 0;
   std::map<int32_t, UniqueFd> arenas_;  // by local rank; they outlive the workers
 };
 

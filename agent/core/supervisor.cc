@@ -22,7 +22,8 @@ bool Supervisor::occupied(uint64_t first_generation, uint64_t last_generation) c
 std::vector<StartedWorker> Supervisor::running() const {
   std::vector<StartedWorker> workers;
   for (const auto& [key, slot] : slots_) {
-    if (slot.alive && slot.pid != 0) workers.push_back({key.second, key.first, slot.pid});
+    if (!slot.alive || slot.incarnation == 0) continue;
+    workers.push_back({slot.incarnation, key.second, key.first, slot.pid});
   }
   return workers;
 }
@@ -95,7 +96,7 @@ Decisions Supervisor::end() {
 
 Decisions Supervisor::spawned(const StartedWorker& worker, bool alive) {
   Decisions decisions;
-  slots_[{worker.generation, worker.rank}] = Slot{worker.pid, alive};
+  slots_[{worker.generation, worker.rank}] = Slot{worker.incarnation, worker.pid, alive};
   advance(decisions);
   return decisions;
 }
@@ -113,11 +114,14 @@ Decisions Supervisor::spawn_failed(uint64_t generation, int32_t rank, const std:
   return decisions;
 }
 
-Decisions Supervisor::exited(uint64_t generation, int32_t rank) {
+Decisions Supervisor::exited(uint64_t incarnation) {
   Decisions decisions;
-  if (const auto found = slots_.find({generation, rank}); found != slots_.end()) {
+  const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const auto& entry) {
+    return entry.second.incarnation == incarnation;
+  });
+  if (found != slots_.end()) {
     found->second.alive = false;
-    if (generation != generation_seen_) slots_.erase(found);
+    if (found->first.first != generation_seen_) slots_.erase(found);
   }
   advance(decisions);
   return decisions;
@@ -150,8 +154,8 @@ void Supervisor::advance_start(Decisions& decisions) {
     const int32_t rank = starting_->ranks[i];
     const auto [slot, is_new] = slots_.try_emplace({generation, rank});
     if (is_new) decisions.emplace_back(SpawnRank{generation, rank, static_cast<int32_t>(i)});
-    waiting = waiting || slot->second.pid == 0;
-    done.workers.push_back({rank, generation, slot->second.pid});
+    waiting = waiting || slot->second.incarnation == 0;
+    done.workers.push_back({slot->second.incarnation, rank, generation, slot->second.pid});
   }
   if (waiting) return;
   decisions.emplace_back(std::move(done));

@@ -34,7 +34,10 @@ struct StopRequest {
   uint32_t grace_ms = 0;
 };
 
+// `incarnation` names the process (agent/holder_protocol.h), rank and generation its part in the
+// job.
 struct StartedWorker {
+  uint64_t incarnation = 0;
   int32_t rank = 0;
   uint64_t generation = 0;
   uint64_t pid = 0;
@@ -91,14 +94,16 @@ class Supervisor {
   Decisions spawned(const StartedWorker& worker, bool alive);
   Decisions spawn_failed(uint64_t generation, int32_t rank, const std::string& reason,
                          bool permanent);
-  Decisions exited(uint64_t generation, int32_t rank);
+  Decisions exited(uint64_t incarnation);
 
   uint64_t generation_seen() const { return generation_seen_; }
   std::vector<StartedWorker> running() const;
 
  private:
-  // A slot is filled in the moment its spawn is asked for; pid 0 = not yet answered.
+  // A part in a generation and the process that has it. A slot is filled in the moment its spawn is
+  // asked for; incarnation 0 = not yet answered.
   struct Slot {
+    uint64_t incarnation = 0;
     uint64_t pid = 0;
     bool alive = true;
   };

@@ -106,6 +106,7 @@ void Supervision::report(const step::ToController& message) {
 void Supervision::on(const step::Start& order) {
   if (released_ || pid_ > 0) return;
   generation_ = order.generation;
+  ++incarnation_;
   run_id_ = order.run_id;
   status_.reset();
   by_request_ = false;
@@ -177,7 +178,7 @@ void Supervision::release() {
 // ---- the program --------------------------------------------------------------------------------
 
 std::string Supervision::mark() const {
-  return worker_mark(run_id_ + "-" + std::to_string(::getpid()), generation_, settings_.rank);
+  return worker_mark(run_id_ + "-" + std::to_string(::getpid()), incarnation_);
 }
 
 void Supervision::end_program(int64_t grace_ms) {

@@ -60,6 +60,7 @@ class Supervision {
   std::optional<FrameStream> controller_;
   UniqueFd signals_;
   uint64_t generation_ = 0;
+  uint64_t incarnation_ = 0;  // programs started so far: the number of the newest
   std::string run_id_;
   pid_t pid_ = -1;
   std::optional<int> status_;  // of the last program that ended

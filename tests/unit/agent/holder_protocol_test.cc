@@ -44,9 +44,9 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
                          "reason"};
   const std::vector<ToAgent> events = {
       Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9},
-      WorkerState{1, 2, 3, 4, 1},
+      WorkerState{9, 1, 2, 3, 4, 1},
       SpawnFailed{1, 2, 1, "no"},
-      Exited{1, 2, 3, 4, 5, 6, 7, 8, 1, "last", {bad_step, bad_step}},
+      Exited{1, 9, 2, 3, 4, 5, 6, 7, 8, 1, "last", {bad_step, bad_step}},
       StoredReport{1, "bytes"},
       HelloEnd{},
       AliveToo{}};

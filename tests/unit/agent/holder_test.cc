@@ -311,6 +311,27 @@ TEST_F(HolderTest, WhatAWorkerStartedGoesWithIt) {
   EXPECT_TRUE(eventually([&] { return !process_runs(stray); }));
 }
 
+// What it left behind must not be taken for its successor's.
+TEST_F(HolderTest, AProcessWithTheSamePartIsAnotherIncarnation) {
+  start_holder();
+  const WorkerState first = spawn(worker(1, 0, {"hang"}));
+  EXPECT_EQ(mark_of(static_cast<pid_t>(first.pid)),
+            hello_.boot_id + "." + std::to_string(first.incarnation));
+  ::kill(static_cast<pid_t>(first.pid), SIGKILL);
+  EXPECT_EQ(expect<Exited>().incarnation, first.incarnation);
+  const WorkerState second = spawn(worker(1, 0, {"hang"}));
+  EXPECT_GT(second.incarnation, first.incarnation);
+  EXPECT_NE(mark_of(static_cast<pid_t>(second.pid)), mark_of(static_cast<pid_t>(first.pid)));
+  EXPECT_EQ(mark_of(static_cast<pid_t>(second.pid)),
+            hello_.boot_id + "." + std::to_string(second.incarnation));
+  ::kill(agent_pid_, SIGKILL);
+  accept_agent();
+  ASSERT_EQ(greeted<WorkerState>().size(), 2U);
+  for (const WorkerState& worker : greeted<WorkerState>()) {
+    EXPECT_EQ(worker.incarnation, worker.alive != 0 ? second.incarnation : first.incarnation);
+  }
+}
+
 TEST_F(HolderTest, NothingSurvivesTheHolder) {
   start_holder();
   const WorkerState one = spawn(worker(1, 0, {"child", "hang"}));

@@ -53,22 +53,32 @@ TEST(Supervisor, StartsOnAnEmptyNode) {
   Supervisor s(0, 0);
   EXPECT_EQ(text(s.start(start(1, 1, {4, 5}))), "accept 1; spawn g1 r4/0; spawn g1 r5/1");
   EXPECT_EQ(text(s.start(start(1, 1, {4, 5}))), "") << "a repetition while it starts";
-  EXPECT_EQ(text(s.spawned({4, 1, 100}, true)), "");
-  EXPECT_EQ(text(s.spawned({5, 1, 101}, true)), "done 1 r4=100 r5=101");
+  EXPECT_EQ(text(s.spawned({100, 4, 1, 100}, true)), "");
+  EXPECT_EQ(text(s.spawned({101, 5, 1, 101}, true)), "done 1 r4=100 r5=101");
   EXPECT_EQ(text(s.start(start(1, 1, {4, 5}))), "done 1 r4=100 r5=101") << "the same answer";
   EXPECT_EQ(s.running().size(), 2U);
-  EXPECT_EQ(text(s.exited(1, 4)), "");
+  EXPECT_EQ(text(s.exited(100)), "");
   EXPECT_EQ(text(s.start(start(1, 1, {4, 5}))), "done 1 r4=100 r5=101") << "no second spawn";
+}
+
+TEST(Supervisor, AnExitIsOfAProcessNotOfItsPart) {
+  Supervisor s(0, 0);
+  s.start(start(1, 1, {0}));
+  s.spawned({7, 0, 1, 100}, false);
+  s.spawned({8, 0, 1, 101}, true);
+  s.stop(stop(2, 1));
+  EXPECT_EQ(text(s.exited(7)), "") << "of the process before";
+  EXPECT_EQ(text(s.exited(8)), "done 2");
 }
 
 TEST(Supervisor, EndsLeftoversBeforeAHigherGeneration) {
   Supervisor s(0, 0);
   s.start(start(1, 1, {0, 1}));
-  s.spawned({0, 1, 100}, true);
-  s.spawned({1, 1, 101}, true);
+  s.spawned({100, 0, 1, 100}, true);
+  s.spawned({101, 1, 1, 101}, true);
   EXPECT_EQ(text(s.start(start(2, 2, {0, 1}))), "accept 2; kill<=1 grace 0");
-  EXPECT_EQ(text(s.exited(1, 1)), "");
-  EXPECT_EQ(text(s.exited(1, 0)), "spawn g2 r0/0; spawn g2 r1/1");
+  EXPECT_EQ(text(s.exited(101)), "");
+  EXPECT_EQ(text(s.exited(100)), "spawn g2 r0/0; spawn g2 r1/1");
 }
 
 TEST(Supervisor, RefusesStaleAndEndedGenerations) {
@@ -82,21 +92,21 @@ TEST(Supervisor, RefusesStaleAndEndedGenerations) {
 
 TEST(Supervisor, ANewAgentGoesOnWhereTheOldOneStopped) {
   Supervisor s(3, 2);
-  s.spawned({0, 3, 100}, true);
-  s.spawned({1, 3, 101}, false);
+  s.spawned({100, 0, 3, 100}, true);
+  s.spawned({101, 1, 3, 101}, false);
   EXPECT_EQ(text(s.start(start(9, 3, {0, 1, 2}))), "spawn g3 r2/2");
-  EXPECT_EQ(text(s.spawned({2, 3, 102}, true)), "done 9 r0=100 r1=101 r2=102");
+  EXPECT_EQ(text(s.spawned({102, 2, 3, 102}, true)), "done 9 r0=100 r1=101 r2=102");
 }
 
 TEST(Supervisor, StopWaitsForTheLastWorker) {
   Supervisor s(0, 0);
   s.start(start(1, 1, {0, 1}));
-  s.spawned({0, 1, 100}, true);
-  s.spawned({1, 1, 101}, true);
+  s.spawned({100, 0, 1, 100}, true);
+  s.spawned({101, 1, 1, 101}, true);
   EXPECT_EQ(text(s.stop(stop(2, 1, 500))), "kill<=1 grace 500");
   EXPECT_EQ(text(s.stop(stop(2, 1, 500))), "") << "a repetition";
-  EXPECT_EQ(text(s.exited(1, 0)), "");
-  EXPECT_EQ(text(s.exited(1, 1)), "done 2");
+  EXPECT_EQ(text(s.exited(100)), "");
+  EXPECT_EQ(text(s.exited(101)), "done 2");
   EXPECT_EQ(text(s.stop(stop(2, 1, 500))), "kill<=1 grace 500; done 2");
 }
 
@@ -105,18 +115,18 @@ TEST(Supervisor, StopDuringAStartCountsSpawnsUnderWay) {
   s.start(start(1, 1, {0}));
   EXPECT_EQ(text(s.stop(stop(2, 1))),
             "kill<=1 grace 0; failed 1: generation 1 was ended while it started");
-  EXPECT_EQ(text(s.spawned({0, 1, 100}, true)), "") << "it may have started before the kill";
-  EXPECT_EQ(text(s.exited(1, 0)), "done 2");
+  EXPECT_EQ(text(s.spawned({100, 0, 1, 100}, true)), "") << "it may have started before the kill";
+  EXPECT_EQ(text(s.exited(100)), "done 2");
 }
 
 TEST(Supervisor, AFailedSpawnFailsTheStartAndEndsTheRest) {
   Supervisor s(0, 0);
   s.start(start(1, 1, {0, 1}));
-  s.spawned({0, 1, 100}, true);
+  s.spawned({100, 0, 1, 100}, true);
   EXPECT_EQ(text(s.spawn_failed(1, 1, "no such file", true)),
             "failed 1 for good: rank 1: no such file; kill<=1 grace 0");
   EXPECT_EQ(text(s.start(start(2, 2, {0, 1}))), "accept 2; kill<=1 grace 0");
-  EXPECT_EQ(text(s.exited(1, 0)), "spawn g2 r0/0; spawn g2 r1/1");
+  EXPECT_EQ(text(s.exited(100)), "spawn g2 r0/0; spawn g2 r1/1");
 }
 
 TEST(Supervisor, AHigherGenerationSupersedesAStart) {
@@ -124,23 +134,23 @@ TEST(Supervisor, AHigherGenerationSupersedesAStart) {
   s.start(start(1, 1, {0}));
   EXPECT_EQ(text(s.start(start(2, 2, {0}))),
             "failed 1: superseded by generation 2; accept 2; kill<=1 grace 0");
-  EXPECT_EQ(text(s.spawned({0, 1, 100}, true)), "");
-  EXPECT_EQ(text(s.exited(1, 0)), "spawn g2 r0/0");
+  EXPECT_EQ(text(s.spawned({100, 0, 1, 100}, true)), "");
+  EXPECT_EQ(text(s.exited(100)), "spawn g2 r0/0");
 }
 
 TEST(Supervisor, EndOfTheNodeIsSaidOnceAndStartsNothingMore) {
   Supervisor s(0, 0);
   s.start(start(1, 1, {0}));
-  s.spawned({0, 1, 100}, true);
+  s.spawned({100, 0, 1, 100}, true);
   EXPECT_EQ(text(s.end()), "kill<=18446744073709551615 grace 1000");
   EXPECT_EQ(text(s.end()), "");
   EXPECT_EQ(text(s.start(start(3, 2, {0}))), "failed 3: the node is ending");
-  EXPECT_EQ(text(s.exited(1, 0)), "node is done");
+  EXPECT_EQ(text(s.exited(100)), "node is done");
 }
 
 TEST(Supervisor, UnknownEventsChangeNothing) {
   Supervisor s(0, 0);
-  EXPECT_EQ(text(s.exited(9, 9)), "");
+  EXPECT_EQ(text(s.exited(909)), "");
   EXPECT_EQ(text(s.spawn_failed(9, 9, "x", true)), "");
   EXPECT_EQ(text(s.start(start(1, 1, {}))), "accept 1; done 1");
 }
