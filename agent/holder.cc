@@ -20,7 +20,6 @@
 #include "agent/holder_protocol.h"
 #include "agent/job_node.h"
 #include "agent/node_lock.h"
-#include "agent/packet_socket.h"
 #include "agent/spawn.h"
 #include "agent/worker.h"
 #include "agent/worker_mark.h"
@@ -28,6 +27,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/packet_socket.h"
 #include "common/base/random_hex.h"
 
 namespace hpctl::holder {

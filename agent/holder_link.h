@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "agent/holder_protocol.h"
-#include "agent/packet_socket.h"
 #include "common/base/fd.h"
+#include "common/base/packet_socket.h"
 
 namespace hpctl::agent {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "agent/holder_protocol.h"
-#include "agent/packet_socket.h"
 #include "common/base/fd.h"
+#include "common/base/packet_socket.h"
 #include "common/base/result.h"
 
 namespace hpctl::agent {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holder and agent proper say to each other over a SOCK_SEQPACKET pair. One packet is one
 // message: u8 kind, then the fields in the order of the struct (common/base/packet.h). At most
-// kMaxPacketBytes. A descriptor, where a message has one, travels beside it by SCM_RIGHTS.
+// kMaxPacketBytes (packet_socket.h). A descriptor, where a message has one, travels beside it by
+// SCM_RIGHTS.
 //
 // The holder outlives the agent proper, so it keeps what must not be lost with it: boot id, highest
 // generation, running workers, exit records, and the reports the controller has not acknowledged
@@ -25,8 +26,6 @@
 namespace hpctl::holder {
 
 inline constexpr uint32_t kProtocolVersion = 4;
-// Below the kernel's default socket buffer, so that any packet can be sent at all.
-inline constexpr size_t kMaxPacketBytes = 192U << 10;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 

@@ -5,11 +5,15 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <tuple>
+#include <utility>
+
 #include "agent/core/printable.h"
 #include "agent/progress_view.h"
 #include "agent/worker_mark.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/packet_socket.h"
 #include "common/base/worker_abi.h"
 
 namespace hpctl::holder {
@@ -80,9 +84,15 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
   plan.directory = request.directory;
   plan.oom_score_increase = kOomScoreAboveAgent;
   HP_TRY_ASSIGN(plan.program, find_program(request.argv.front(), plan.env));
-  static_assert(kWorkloadFd == 3 && kProgressFd == 4 && kArenaFd == 5);
+  static_assert(kWorkloadFd == 3 && kProgressFd == 4 && kArenaFd == 5 && kControlFd == 6);
   plan.descriptors = {null.get(),     log_end.get(),          log_end.get(),
                       workload.get(), worker->progress.get(), place.arena};
+  UniqueFd control_end;
+  if (!request.workload.empty()) {  // a command has none, and could not read a message
+    HP_TRY_ASSIGN(auto pair, PacketSocket::make_pair());
+    std::tie(worker->control, control_end) = std::move(pair);
+    plan.descriptors.push_back(control_end.get());
+  }
   HP_TRY_ASSIGN(worker->process, spawn_process(plan));
   worker->log->line(header_line(*worker, place.node));
   return worker;

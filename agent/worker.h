@@ -21,6 +21,7 @@ struct Worker {
   int32_t local_rank = 0;
   SpawnedProcess process;
   UniqueFd progress;
+  UniqueFd control;  // our end; invalid for a command
   std::string mark;
   bool by_request = false;
   int64_t kill_at_ms = 0;  // SIGKILL is due then; 0 = not asked to end

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "agent/error_file.h"
+#include "common/base/packet_socket.h"
 #include "common/base/port.h"
 #include "common/base/workload.h"
 
@@ -111,9 +112,9 @@ Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_ra
   spawn.directory = place.job_directory;
   spawn.log_path = start.log_dir() + "/rank-" + std::to_string(spawn.rank) + ".log";
   HP_TRY_ASSIGN(spawn.workload, workload_document(start, local_rank, place));
-  if (holder::encode(holder::ToHolder(spawn)).size() > holder::kMaxPacketBytes) {
+  if (holder::encode(holder::ToHolder(spawn)).size() > kMaxPacketBytes) {
     return Error{ErrorCode::kInvalidArgument, "command, env.set and workload together exceed " +
-                                                  std::to_string(holder::kMaxPacketBytes >> 10) +
+                                                  std::to_string(kMaxPacketBytes >> 10) +
                                                   " KiB; shorten them"};
   }
   return spawn;

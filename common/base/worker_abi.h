@@ -6,6 +6,8 @@
 //              4 progress page: memfd of kProgressPageBytes, mapped shared
 //              5 state arena: memfd of size 0 or the size a former owner gave it; outlives the
 //                worker because the holder keeps it open
+//              6 control socket of the built-in trainer (common/base/worker_control.h); a command
+//                has none
 // Environment  what torchrun gives its workers: RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE
 //              GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR
 //              MASTER_PORT TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID
@@ -22,6 +24,7 @@ namespace hpctl {
 inline constexpr int kWorkloadFd = 3;
 inline constexpr int kProgressFd = 4;
 inline constexpr int kArenaFd = 5;
+inline constexpr int kControlFd = 6;
 
 // Exit codes of hptrain. Any other non-zero code or a signal is a fault of unknown kind.
 inline constexpr int kExitFinished = 0;

@@ -37,8 +37,7 @@ Generation::Generation(Run& run, const Workload& workload)
              workload.train.metrics.trace_steps) {}
 
 Outcome Generation::start() {
-  progress_.begin_generation();
-  HP_TRY(run_.check_same_job(workload_));
+  HP_TRY(run_.begin_generation(workload_));
   HP_TRY(check_memory());
   progress_.enter(WorkerPhase::kLoading);
   HP_TRY(run_.open_data());

@@ -39,7 +39,9 @@ Run::Run(const Workload& workload, Progress& progress, int arena_fd, Device& dev
       arena_fd_(arena_fd),
       device_(device) {}
 
-Outcome Run::check_same_job(const Workload& workload) const {
+Outcome Run::begin_generation(const Workload& workload) {
+  progress_.begin_generation();
+  if (!workload.from_memory) state_.reset();
   if (identity_of(workload) == identity_) return Ok{};
   return Error{ErrorCode::kInvalidArgument,
                "generation " + std::to_string(workload.generation) + " of job " +
@@ -70,7 +72,6 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
                                            " starts from the memory of its workers, and this one "
                                            "has no state; start from a checkpoint"};
   }
-  state_.reset();
   const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train_.data.seq_len};
   auto state = TrainingState::create(arena_fd_, workload, data, environment, device_);
   if (!state.ok()) return state.error();

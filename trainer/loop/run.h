@@ -28,8 +28,9 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // kInvalidArgument when a generation's workload is not of this job.
-  Outcome check_same_job(const Workload& workload) const;
+  // A generation begins. One that does not start from memory gives up what is there: it is of a
+  // history that ends. kInvalidArgument when the workload is not of this job.
+  Outcome begin_generation(const Workload& workload);
   // What the job reads; once.
   Outcome open_data();
   // The state that this generation starts from. With Workload::from_memory it is a sealed one of

@@ -25,8 +25,8 @@ namespace {
 constexpr char kUsage[] =
     "hptrain - trains one rank of a Llama or GPT model\n"
     "\n"
-    "usage: hptrain                   started by an agent: workload, progress page and state\n"
-    "                                 arena on descriptors 3, 4 and 5\n"
+    "usage: hptrain                   started by an agent: workload, progress page, state\n"
+    "                                 arena and control socket on descriptors 3 to 6\n"
     "       hptrain --workload FILE   by hand: FILE is the JSON document of one rank; start one\n"
     "                                 process per rank, all with the same rendezvous_dir\n"
     "       hptrain --version | --help\n"
@@ -82,7 +82,7 @@ Result<int> train(const std::string& workload_file, Progress& progress) {
   pin_environment();
   HP_TRY_ASSIGN(void* library, load_engine());
   HP_TRY_ASSIGN(EngineFunction* const run, entry<EngineFunction>(library, kEngineEntry));
-  return run(workload, progress, by_hand ? -1 : kArenaFd);
+  return run(workload, progress, by_hand ? -1 : kArenaFd, by_hand ? -1 : kControlFd);
 }
 
 int main_with(const std::string& workload_file) {

@@ -9,7 +9,14 @@ namespace hpctl {
 // send it.
 void take_stop_requests();
 
-// SIGTERM has come.
+// Between two generations there is nothing to save either: SIGTERM ends the process again, and one
+// that came before does so now.
+void end_on_stop_requests();
+
+// The same from within the process. Any thread.
+void request_stop();
+
+// SIGTERM has come, or request_stop() was called.
 bool is_stop_requested();
 
 // Ends this process as SIGTERM would have: what waits for it sees that it was told to go.

@@ -12,9 +12,9 @@
 #include <optional>
 
 #include "agent/holder_protocol.h"
-#include "agent/packet_socket.h"
 #include "agent/progress_view.h"
 #include "agent/worker_mark.h"
+#include "common/base/packet_socket.h"
 #include "tests/unit/agent/node_fixture.h"
 
 namespace hpctl::holder {
@@ -157,13 +157,24 @@ TEST_F(HolderTest, WorkerStartsInACleanEnvironment) {
   EXPECT_EQ(number_after(log, "pdeathsig"), SIGKILL);
   EXPECT_EQ(number_after(log, "blocked_signals"), 0);
   EXPECT_EQ(number_after(log, "handled_signals"), 0) << "SIGPIPE and SIGHUP must be reset";
-  EXPECT_NE(log.find("fds 0,1,2,3,4,5,\n"), std::string::npos) << log;
+  EXPECT_NE(log.find("fds 0,1,2,3,4,5,6,\n"), std::string::npos) << log;
   EXPECT_NE(log.find("workload {\"rank\":0}"), std::string::npos);
   EXPECT_EQ(number_after(log, "arena_bytes"), 0);
   EXPECT_NE(log.find("cwd " + home_.path() + "\n"), std::string::npos);
   EXPECT_EQ(number_after(log, "OMP_NUM_THREADS"), 3) << "the holder's environment is inherited";
   const std::string own = text_of("/proc/" + std::to_string(holder_.pid()) + "/oom_score_adj");
   EXPECT_GT(number_after(log, "oom_score_adj"), std::atol(own.c_str()));
+}
+
+// Descriptor 6 is then the program's own.
+TEST_F(HolderTest, ACommandHasNoControlSocket) {
+  start_holder();
+  Spawn command = worker(1, 0, {"report", "exit", "0"});
+  command.workload.clear();
+  ASSERT_GT(spawn(command).pid, 0U);
+  EXPECT_EQ(expect<Exited>().exit_code, 0);
+  const std::string log = text_of(log_path(0));
+  EXPECT_NE(log.find("fds 0,1,2,3,4,5,\n"), std::string::npos) << log;
 }
 
 TEST_F(HolderTest, ExitTellsCodeSignalStepAndLastWords) {

@@ -166,6 +166,10 @@ TEST(Run, TheNextGenerationMayStartFromACheckpoint) {
   Ranks ranks(job);
   expect_ok(ranks.train());
   job.resume("step-3.g1", 3);
+  job.workload.train.seed = 9;  // of another job: it ends before it has a state
+  EXPECT_FALSE(ranks.train().front().ok());
+  EXPECT_FALSE(ranks.run(0).has_state()) << "steps 8 and 7 are of a history that ended at step 3";
+  job.workload.train.seed = 3;
   expect_ok(ranks.train());
   EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1"));
   EXPECT_EQ(ranks.run(0).progress().page().checkpoint_step, 8U);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real hptrain processes, started as the holder starts them: workload, progress page and arena on
-// descriptors 3, 4 and 5. Whatever happens in a test, the destructor leaves no process behind.
+// Real hptrain processes, started as the holder starts them: workload, progress page, arena and
+// control socket on descriptors 3 to 6. Whatever happens in a test, the destructor leaves no
+// process behind.
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -14,12 +16,15 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
+#include "common/base/packet_socket.h"
 #include "common/base/worker_abi.h"
+#include "common/base/worker_control.h"
 #include "common/base/workload.h"
 
 namespace hpctl::testing {
@@ -40,10 +45,13 @@ class WorkerProcess {
     void* memory = mmap(nullptr, kProgressPageBytes, PROT_READ, MAP_SHARED, page_fd_.get(), 0);
     HP_CHECK(memory != MAP_FAILED);
     page_ = static_cast<const ProgressPage*>(memory);
-    // Above 5, so that no dup2 below overwrites a source of a later one.
-    const std::array<int, 3> sources = {fcntl(document.get(), F_DUPFD_CLOEXEC, 10),
+    auto control = PacketSocket::make_pair().value();
+    control_.emplace(std::move(control.first));
+    // Above 6, so that no dup2 below overwrites a source of a later one.
+    const std::array<int, 4> sources = {fcntl(document.get(), F_DUPFD_CLOEXEC, 10),
                                         fcntl(page_fd_.get(), F_DUPFD_CLOEXEC, 10),
-                                        fcntl(arena_fd_.get(), F_DUPFD_CLOEXEC, 10)};
+                                        fcntl(arena_fd_.get(), F_DUPFD_CLOEXEC, 10),
+                                        fcntl(control.second.get(), F_DUPFD_CLOEXEC, 10)};
     pid_ = fork();
     HP_CHECK(pid_ >= 0);
     if (pid_ == 0) {
@@ -53,6 +61,7 @@ class WorkerProcess {
       dup2(sources[0], kWorkloadFd);
       dup2(sources[1], kProgressFd);
       dup2(sources[2], kArenaFd);
+      dup2(sources[3], kControlFd);
       execl(program.c_str(), "hptrain", static_cast<char*>(nullptr));
       _exit(127);
     }
@@ -78,6 +87,21 @@ class WorkerProcess {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
   void send(int signal) const { kill(pid_, signal); }
+
+  void tell(const control::ToWorker& message, int descriptor = -1) {
+    HP_CHECK(control_->send_or_queue(control::encode(message), descriptor).ok());
+  }
+  // The worker's next message; waits for it. nullopt when the process has ended before.
+  std::optional<control::FromWorker> hear() {
+    for (;;) {
+      auto packet = control_->receive();
+      if (!packet.ok()) return std::nullopt;
+      if (packet->has_value()) return control::decode_from_worker((*packet)->bytes).value();
+      pollfd readable{control_->fd(), POLLIN, 0};
+      poll(&readable, 1, -1);
+    }
+  }
+  void close_control() { control_.reset(); }
 
   const ProgressPage& page() const { return *page_; }
   std::string message() const { return {page_->message, page_->message_length.load()}; }
@@ -112,6 +136,7 @@ class WorkerProcess {
  private:
   UniqueFd page_fd_;
   UniqueFd arena_fd_;
+  std::optional<PacketSocket> control_;
   const ProgressPage* page_ = nullptr;
   int64_t peak_memory_bytes_ = 0;
   pid_t pid_ = -1;

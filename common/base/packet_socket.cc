@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/packet_socket.h"
+#include "common/base/packet_socket.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cstring>
-
-#include "agent/holder_protocol.h"
 
 namespace hpctl {
 namespace {
@@ -32,7 +30,7 @@ Result<bool> try_send(int fd, std::string_view bytes, int descriptor) {
     if (::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-    Error error = errno_error("cannot send to the other half of the agent");
+    Error error = errno_error("cannot send to the process at the other end");
     if (errno == EPIPE || errno == ECONNRESET) error.code = ErrorCode::kUnavailable;
     return error;
   }
@@ -43,7 +41,7 @@ Result<bool> try_send(int fd, std::string_view bytes, int descriptor) {
 Result<std::pair<UniqueFd, UniqueFd>> PacketSocket::make_pair() {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
-    return errno_error("cannot create a socket pair for the agent");
+    return errno_error("cannot create a socket pair");
   }
   return std::pair(UniqueFd(fds[0]), UniqueFd(fds[1]));
 }
@@ -83,7 +81,7 @@ Outcome PacketSocket::flush() {
 
 Result<std::optional<Packet>> PacketSocket::receive() {
   Packet packet;
-  packet.bytes.resize(holder::kMaxPacketBytes);
+  packet.bytes.resize(kMaxPacketBytes);
   iovec part{packet.bytes.data(), packet.bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
   msghdr message{};
@@ -96,8 +94,9 @@ Result<std::optional<Packet>> PacketSocket::receive() {
     n = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::optional<Packet>();
-  if (n < 0 && errno != ECONNRESET) return errno_error("cannot read from the other half");
-  if (n <= 0) return Error{ErrorCode::kUnavailable, "the other half of the agent is gone"};
+  if (n < 0 && errno != ECONNRESET)
+    return errno_error("cannot read from the process at the other end");
+  if (n <= 0) return Error{ErrorCode::kUnavailable, "the process at the other end is gone"};
   packet.bytes.resize(static_cast<size_t>(n));
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// PacketSocket: one end of the SOCK_SEQPACKET pair between holder and agent proper.
+// PacketSocket: one end of a SOCK_SEQPACKET pair, between holder and agent proper or between a
+// worker and its holder's side.
 //
-// The holder must never wait for the agent: it uses send_or_queue() and flush(). The agent may wait
-// for the holder, which is always quick to read, and needs to know that a packet has left its own
-// memory: it uses send_now().
+// The holder must never wait for the agent, nor a worker for who may not read: they use
+// send_or_queue() and flush(). The agent may wait for the holder, which is always quick to read,
+// and needs to know that a packet has left its own memory: it uses send_now().
 #pragma once
 
 #include <deque>
@@ -15,6 +16,9 @@
 #include "common/base/result.h"
 
 namespace hpctl {
+
+// Below the kernel's default socket buffer, so that any packet can be sent at all.
+inline constexpr size_t kMaxPacketBytes = 192U << 10;
 
 struct Packet {
   std::string bytes;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/worker_control.h"
+
+#include <algorithm>
+
+#include "common/base/packet_variant.h"
+
+namespace hpctl::control {
+
+// The index of a type in the variant is its kind on the wire; fields in the order of the struct.
+static void put(PacketWriter& w, const Join& m) { w.number(m.generation); }
+static void get(PacketReader& r, Join& m) { r.into(m.generation); }
+
+static void put(PacketWriter& w, const Abort& m) { w.number(m.generation); }
+static void get(PacketReader& r, Abort& m) { r.into(m.generation); }
+
+static void put(PacketWriter&, const Finish&) {}
+static void get(PacketReader&, Finish&) {}
+
+static void put(PacketWriter&, const Ready&) {}
+static void get(PacketReader&, Ready&) {}
+
+static void put(PacketWriter& w, const Joined& m) { w.number(m.generation); }
+static void get(PacketReader& r, Joined& m) { r.into(m.generation); }
+
+static void put(PacketWriter& w, const Aborted& m) {
+  w.number(m.generation).number(static_cast<uint32_t>(m.sealed_steps.size()));
+  for (const uint64_t step : m.sealed_steps) w.number(step);
+}
+static void get(PacketReader& r, Aborted& m) {
+  r.into(m.generation);
+  // A larger count leaves bytes unread and is refused.
+  m.sealed_steps.resize(std::min<size_t>(r.number<uint32_t>(), kMaxSealedSteps));
+  for (uint64_t& step : m.sealed_steps) r.into(step);
+}
+
+std::string encode(const ToWorker& message) { return encode_packet(message); }
+std::string encode(const FromWorker& message) { return encode_packet(message); }
+
+Result<ToWorker> decode_to_worker(std::string_view packet) {
+  return decode_packet<ToWorker>(packet, "to a worker");
+}
+Result<FromWorker> decode_from_worker(std::string_view packet) {
+  return decode_packet<FromWorker>(packet, "from a worker");
+}
+
+}  // namespace hpctl::control

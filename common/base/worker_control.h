@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker of the built-in trainer and its holder's side say to each other over a
+// SOCK_SEQPACKET pair, whose worker's end is descriptor kControlFd (worker_abi.h). One packet is
+// one message (packet_variant.h).
+//
+// A worker process is an incarnation; it can take part in many generations, one after another:
+//
+//   worker  Ready                          the engine is loaded, messages are heard from now on
+//   worker  Joined{1}                      peers met, state loaded: the first step begins
+//   node    Abort{1}                       while it trains
+//   worker  Aborted{1, sealed steps}       training has halted, no peer waits for this rank
+//   node    Join{2} + workload as memfd    after every rank has answered or is gone
+//   worker  Joined{2}
+//   node    Finish                         instead of a Join
+//
+// Connections to peers stay open from Aborted to Join, so that a rank that has not been told yet
+// does not take one that has for dead.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl::control {
+
+// A state arena has no more slots.
+inline constexpr size_t kMaxSealedSteps = 2;
+
+// ---- to the worker ------------------------------------------------------------------------------
+
+// Take part in `generation`. Its workload document (workload.h) travels beside as a memfd.
+struct Join {
+  uint64_t generation = 0;
+};
+// Leave `generation` and any before it.
+struct Abort {
+  uint64_t generation = 0;
+};
+// End as after SIGTERM: in training at the next step boundary with a checkpoint, otherwise at once.
+struct Finish {};
+
+// ---- from the worker ----------------------------------------------------------------------------
+
+struct Ready {};
+struct Joined {
+  uint64_t generation = 0;
+};
+struct Aborted {
+  uint64_t generation = 0;
+  // Newest first: what a generation with Workload::from_memory may start from.
+  std::vector<uint64_t> sealed_steps = {};
+};
+
+using ToWorker = std::variant<Join, Abort, Finish>;
+using FromWorker = std::variant<Ready, Joined, Aborted>;
+
+std::string encode(const ToWorker& message);
+std::string encode(const FromWorker& message);
+// kInvalidArgument for anything encode did not make.
+Result<ToWorker> decode_to_worker(std::string_view packet);
+Result<FromWorker> decode_from_worker(std::string_view packet);
+
+}  // namespace hpctl::control

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages on a worker's control socket: every one survives the trip, nothing else does.
+#include "common/base/worker_control.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace hpctl::control {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(WorkerControl, EveryMessageIsReadAsItself) {
+  for (const ToWorker& sent : std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}}) {
+    const auto received = decode_to_worker(encode(sent));
+    ASSERT_TRUE(received.ok()) << received.error().message;
+    EXPECT_EQ(received->index(), sent.index());
+    EXPECT_EQ(encode(*received), encode(sent));
+  }
+  const std::vector<FromWorker> answers = {Ready{}, Joined{7}, Aborted{8}, Aborted{9, {31, 30}}};
+  for (const FromWorker& sent : answers) {
+    const auto received = decode_from_worker(encode(sent));
+    ASSERT_TRUE(received.ok()) << received.error().message;
+    EXPECT_EQ(received->index(), sent.index());
+    EXPECT_EQ(encode(*received), encode(sent));
+  }
+  const auto aborted = decode_from_worker(encode(FromWorker(Aborted{9, {31, 30}})));
+  EXPECT_EQ(std::get<Aborted>(*aborted).generation, 9U);
+  EXPECT_THAT(std::get<Aborted>(*aborted).sealed_steps, ElementsAre(31, 30));
+}
+
+TEST(WorkerControl, WhatIsTooShortTooLongOrUnknownIsRefused) {
+  EXPECT_FALSE(decode_to_worker("").ok());
+  EXPECT_FALSE(decode_to_worker("\x03").ok()) << "no fourth kind";
+  EXPECT_FALSE(decode_from_worker("\x03").ok());
+  for (const std::string& whole :
+       {encode(ToWorker(Join{7})), encode(ToWorker(Abort{7})), encode(ToWorker(Finish{}))}) {
+    EXPECT_FALSE(decode_to_worker(whole + "x").ok());
+    for (size_t size = 0; size < whole.size(); ++size) {
+      EXPECT_FALSE(decode_to_worker(whole.substr(0, size)).ok()) << size;
+    }
+  }
+  const std::string aborted = encode(FromWorker(Aborted{9, {31, 30}}));
+  for (size_t size = 0; size < aborted.size(); ++size) {
+    EXPECT_FALSE(decode_from_worker(aborted.substr(0, size)).ok()) << size;
+  }
+  // More steps than an arena has slots, and a count that promises gigabytes.
+  EXPECT_FALSE(decode_from_worker(encode(FromWorker(Aborted{9, {3, 2, 1}}))).ok());
+  std::string damaged = aborted;
+  damaged.replace(1 + sizeof(uint64_t), sizeof(uint32_t), "\xff\xff\xff\xff");
+  EXPECT_FALSE(decode_from_worker(damaged + std::string(1024, 'x')).ok());
+}
+
+}  // namespace
+}  // namespace hpctl::control

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's end of its control socket (common/base/worker_control.h).
+//
+// One thread reads it for as long as the process lives, so that an Abort is heard whatever the
+// training thread does; it answers nothing itself. All else is said and asked by the training
+// thread. A socket that its other side has closed, or that says what nobody understands, is as
+// none: training goes on, and ends as it does without one.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "common/base/fd.h"
+#include "common/base/packet_socket.h"
+#include "common/base/result.h"
+#include "common/base/worker_control.h"
+#include "common/base/workload.h"
+
+namespace hpctl {
+
+// Descriptor `fd` where it is such a socket: an older holder gives none. -1 is none either.
+UniqueFd control_socket(int fd);
+
+class Control {
+ public:
+  // An invalid `socket`: nobody speaks.
+  explicit Control(UniqueFd socket);
+  ~Control();
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+  void say(const control::FromWorker& message);
+
+  // Until leave(), an Abort of `generation` calls `abort` from the reading thread; one that came
+  // already calls it now.
+  void enter(uint64_t generation, std::function<void()> abort);
+  // True when it was called. It is not any more on return.
+  bool leave();
+
+  // The workload of the next Join; waits for it. nullopt where none will come: Finish, or nobody is
+  // there to send one. kInvalidArgument where it cannot be used.
+  Result<std::optional<Workload>> await_join();
+
+ private:
+  void read();
+  void on(const control::ToWorker& message, const UniqueFd& descriptor);
+  void end();
+
+  std::optional<PacketSocket> socket_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::optional<uint64_t> live_;  // generation
+  std::function<void()> abort_;   // of it
+  bool abort_called_ = false;
+  uint64_t aborted_through_ = 0;
+  std::optional<Result<Workload>> joined_;
+  bool ended_ = false;
+  std::thread reader_;
+};
+
+}  // namespace hpctl
