@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -67,11 +68,13 @@ class Ranks {
     }
     std::vector<Outcome> outcomes(runs_.size(), Ok{});
     std::vector<std::thread> threads;
+    training_ = static_cast<int>(runs_.size());
     for (size_t r = 0; r < runs_.size(); ++r) {
       threads.emplace_back([this, r, &outcomes] {
         prepare_runtime();
         outcomes[r] = generations_[r]->start();
         if (outcomes[r].ok()) outcomes[r] = generations_[r]->run();
+        --training_;
       });
     }
     meanwhile();
@@ -80,7 +83,7 @@ class Ranks {
   }
 
   void abort_after_step(uint64_t step) {
-    while (pages_[0]->page().step.load() < step) usleep(200);
+    while (training_ > 0 && pages_[0]->page().step.load() < step) usleep(200);
     for (const auto& generation : generations_) generation->abort();
   }
 
@@ -102,6 +105,7 @@ class Ranks {
   }
 
   Job& job_;
+  std::atomic<int> training_{0};  // ranks
   std::vector<std::unique_ptr<Progress>> pages_;
   std::vector<std::unique_ptr<Run>> runs_;
   std::vector<std::unique_ptr<Generation>> generations_;
