@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/silence.h"
+
+namespace hpctl::core {
+
+namespace {
+
+using Kind = SilenceVerdict::Kind;
+
+SilenceVerdict lost_because(const SilentNode& node, const std::string& why) {
+  return {Kind::kLost, "no heartbeat for " + std::to_string(node.silent_ms) + " ms " + why};
+}
+
+bool waits_for_it(const SilentNode& node) {
+  if (node.training == TrainingSight::kStopped) return true;
+  return node.training == TrainingSight::kSeen && node.peers_wait && node.still_ms >= kStillMs;
+}
+
+std::string what_stands_still(const SilentNode& node) {
+  if (node.peers_broke) return "its peers lost their connections";
+  if (node.training == TrainingSight::kStopped) return "the recovery waits for it";
+  return "the other ranks have waited in a collective for " + std::to_string(node.still_ms) + " ms";
+}
+
+}  // namespace
+
+SilenceVerdict judge_silence(const SilentNode& node) {
+  if (node.silent_ms > node.timeout_ms) {
+    return lost_because(node, "(limit " + std::to_string(node.timeout_ms) + " ms)");
+  }
+  const bool stands_still = node.peers_broke || waits_for_it(node);
+  const bool goes_on = node.training == TrainingSight::kSeen && !stands_still;
+  if (goes_on || node.silent_ms < kProbeAfterMs) return {};
+  switch (node.probe) {
+    case HolderProbe::kNotAsked:
+      return {Kind::kProbe, ""};
+    case HolderProbe::kAsked:
+    case HolderProbe::kAnswered:
+      return {};
+    case HolderProbe::kRefused:
+      return lost_because(node, "and its holder is gone: a connection to it is refused");
+    case HolderProbe::kUnanswered:
+      if (!stands_still || node.silent_ms < kSilentMs) return {};
+      return lost_because(node,
+                          "while " + what_stands_still(node) + ", and its holder does not answer");
+    case HolderProbe::kImpossible:
+      if (!node.peers_broke || node.silent_ms < kSilentMs) return {};
+      return lost_because(node,
+                          "while " + what_stands_still(node) + " (its holder cannot be probed)");
+  }
+  return {};
+}
+
+}  // namespace hpctl::core

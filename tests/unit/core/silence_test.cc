@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of controller/core/silence.h, row by row.
+#include "controller/core/silence.h"
+
+#include <gtest/gtest.h>
+
+namespace hpctl::core {
+namespace {
+
+using Kind = SilenceVerdict::Kind;
+
+constexpr SilentNode kWaitedFor = {.silent_ms = kSilentMs,
+                                   .timeout_ms = 10'000,
+                                   .training = TrainingSight::kSeen,
+                                   .still_ms = kStillMs,
+                                   .peers_wait = true,
+                                   .peers_broke = false,
+                                   .probe = HolderProbe::kUnanswered};
+
+template <typename Change>
+SilenceVerdict judge(Change change) {
+  SilentNode node = kWaitedFor;
+  change(node);
+  return judge_silence(node);
+}
+
+struct Row {
+  const char* what;
+  void (*change)(SilentNode& node);
+  Kind kind;
+};
+
+constexpr HolderProbe kProbes[] = {HolderProbe::kImpossible, HolderProbe::kNotAsked,
+                                   HolderProbe::kAsked,      HolderProbe::kAnswered,
+                                   HolderProbe::kUnanswered, HolderProbe::kRefused};
+
+const Row kRows[] = {
+    {"the others wait, no answer", [](SilentNode&) {}, Kind::kLost},
+    {"too early to say", [](SilentNode& n) { n.silent_ms = kSilentMs - 1; }, Kind::kNothing},
+    {"asked early",
+     [](SilentNode& n) {
+       n.silent_ms = kProbeAfterMs;
+       n.probe = HolderProbe::kNotAsked;
+     },
+     Kind::kProbe},
+    {"heard a moment ago",
+     [](SilentNode& n) {
+       n.silent_ms = kProbeAfterMs - 1;
+       n.probe = HolderProbe::kNotAsked;
+     },
+     Kind::kNothing},
+    {"the answer is awaited", [](SilentNode& n) { n.probe = HolderProbe::kAsked; }, Kind::kNothing},
+    {"it is only busy", [](SilentNode& n) { n.probe = HolderProbe::kAnswered; }, Kind::kNothing},
+    {"the holder is gone",
+     [](SilentNode& n) {
+       n.silent_ms = kProbeAfterMs;
+       n.probe = HolderProbe::kRefused;
+     },
+     Kind::kLost},
+    {"waited for, but cannot be probed", [](SilentNode& n) { n.probe = HolderProbe::kImpossible; },
+     Kind::kNothing},
+    {"a rank elsewhere computes", [](SilentNode& n) { n.peers_wait = false; }, Kind::kNothing},
+    {"a rank elsewhere has just moved", [](SilentNode& n) { n.still_ms = kStillMs - 1; },
+     Kind::kNothing},
+    {"peers lost connections while the others compute",
+     [](SilentNode& n) {
+       n.peers_wait = false;
+       n.peers_broke = true;
+     },
+     Kind::kLost},
+    {"peers of a command lost connections",
+     [](SilentNode& n) {
+       n.training = TrainingSight::kUnseen;
+       n.peers_broke = true;
+     },
+     Kind::kLost},
+    {"peers lost connections, and it cannot be probed",
+     [](SilentNode& n) {
+       n.peers_broke = true;
+       n.probe = HolderProbe::kImpossible;
+     },
+     Kind::kLost},
+    {"peers lost connections because a worker there died",
+     [](SilentNode& n) {
+       n.peers_broke = true;
+       n.probe = HolderProbe::kAnswered;
+     },
+     Kind::kNothing},
+    {"a recovery waits", [](SilentNode& n) { n.training = TrainingSight::kStopped; }, Kind::kLost},
+    {"a command, no answer", [](SilentNode& n) { n.training = TrainingSight::kUnseen; },
+     Kind::kNothing},
+    {"a command, the holder is gone",
+     [](SilentNode& n) {
+       n.training = TrainingSight::kUnseen;
+       n.probe = HolderProbe::kRefused;
+     },
+     Kind::kLost},
+};
+
+TEST(Silence, EachRowOfTheTable) {
+  for (const Row& row : kRows) {
+    EXPECT_EQ(judge(row.change).kind, row.kind) << row.what;
+  }
+}
+
+TEST(Silence, WhereTrainingGoesOnOnlyTheTimeoutCounts) {
+  for (const HolderProbe probe : kProbes) {
+    SilentNode node = kWaitedFor;
+    node.peers_wait = false;
+    node.still_ms = 0;
+    node.probe = probe;
+    node.silent_ms = node.timeout_ms;
+    EXPECT_EQ(judge_silence(node).kind, Kind::kNothing);
+    ++node.silent_ms;
+    EXPECT_EQ(judge_silence(node).kind, Kind::kLost);
+  }
+}
+
+TEST(Silence, TheTimeoutCountsWhateverElseIsKnown) {
+  for (const HolderProbe probe : kProbes) {
+    for (const auto training :
+         {TrainingSight::kUnseen, TrainingSight::kSeen, TrainingSight::kStopped}) {
+      SilentNode node = kWaitedFor;
+      node.training = training;
+      node.probe = probe;
+      node.timeout_ms = 500;  // below the six beats
+      node.silent_ms = 501;
+      EXPECT_EQ(judge_silence(node).reason, "no heartbeat for 501 ms (limit 500 ms)");
+    }
+  }
+}
+
+TEST(Silence, TheReasonSaysWhatWasSeen) {
+  EXPECT_EQ(judge([](SilentNode& n) { n.still_ms = 700; }).reason,
+            "no heartbeat for 600 ms while the other ranks have waited in a collective for 700 ms, "
+            "and its holder does not answer");
+  EXPECT_EQ(judge([](SilentNode& n) { n.probe = HolderProbe::kRefused; }).reason,
+            "no heartbeat for 600 ms and its holder is gone: a connection to it is refused");
+  EXPECT_EQ(judge([](SilentNode& n) {
+              n.peers_broke = true;
+              n.probe = HolderProbe::kImpossible;
+            }).reason,
+            "no heartbeat for 600 ms while its peers lost their connections (its holder cannot be "
+            "probed)");
+  EXPECT_EQ(judge([](SilentNode& n) { n.training = TrainingSight::kStopped; }).reason,
+            "no heartbeat for 600 ms while the recovery waits for it, and its holder does not "
+            "answer");
+}
+
+}  // namespace
+}  // namespace hpctl::core
