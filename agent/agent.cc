@@ -279,6 +279,9 @@ v1::AgentMessage Agent::registration() const {
   if (const std::string address = access_->address(); !address.empty()) {
     (*registration.mutable_capabilities())["address"] = address;
   }
+  if (hello_.probe_port != 0) {
+    (*registration.mutable_capabilities())["probe_port"] = std::to_string(hello_.probe_port);
+  }
   for (const StartedWorker& worker : supervisor_.running()) {
     *registration.add_workers() = to_message(worker);
   }

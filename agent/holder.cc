@@ -20,6 +20,7 @@
 #include "agent/holder_protocol.h"
 #include "agent/job_node.h"
 #include "agent/node_lock.h"
+#include "agent/probe_port.h"
 #include "agent/spawn.h"
 #include "agent/worker.h"
 #include "agent/worker_mark.h"
@@ -83,6 +84,7 @@ class Holder {
 
  private:
   // What keeps the node alive.
+  void open_probe_port();
   Outcome start_guardian();
   Outcome start_agent();
   void start_what_is_due();
@@ -124,6 +126,7 @@ class Holder {
   Kept agent_;
   std::optional<PacketSocket> agent_socket_;
   int64_t agent_hangs_at_ms_ = INT64_MAX;
+  std::optional<ProbePort> probe_port_;
 
   WorkerTable workers_;
   std::vector<WorkerState> past_workers_;    // ended ones of the newest generation
@@ -140,6 +143,7 @@ class Holder {
 int Holder::run() {
   memory_.boot_id = boot_id_;
   memory_.holder_pid = static_cast<uint64_t>(::getpid());
+  open_probe_port();
   loop_.add(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); });
   if (const auto started = start_guardian(); !started.ok()) {
     log_error(started.error().message);
@@ -156,6 +160,20 @@ int Holder::run() {
   }
   finish_end();
   return *exit_code_;
+}
+
+// Without one the node is as good; only its loss is found later.
+void Holder::open_probe_port() {
+  auto port = ProbePort::open(options_.paths.is_one_job());
+  if (!port.ok()) {
+    log_warning(port.error().message);
+    return;
+  }
+  probe_port_ = std::move(*port);
+  memory_.probe_port = probe_port_->port();
+  loop_.add(probe_port_->fd(), EPOLLIN, [this](uint32_t) {
+    if (!probe_port_->accept_one()) loop_.remove(probe_port_->fd());
+  });
 }
 
 Outcome Holder::start_guardian() {

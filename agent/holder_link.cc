@@ -11,8 +11,8 @@
 namespace hpctl::agent {
 namespace {
 
-// Together with a restart below a heartbeat timeout of 2 s, so that a hung agent does not cost the
-// node.
+// A hung agent is replaced long before recovery.heartbeat_timeout, and its holder answers probes
+// meanwhile: it does not cost the node.
 constexpr int64_t kAliveEveryMs = 400;
 constexpr uint32_t kAliveLimitMs = 1'500;
 constexpr uint32_t kExcusedLimitMs = 10'000;

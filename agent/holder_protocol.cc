@@ -67,7 +67,7 @@ static void put(PacketWriter& w, const Hello& m) {
   w.number(m.version).text(m.boot_id).number(m.holder_pid).number(m.generation_seen);
   w.number(m.ended_through).number(m.last_report);
   w.number(m.committed_generation).number(m.committed_step);
-  w.number(m.bad_step_generation).number(m.bad_step_number);
+  w.number(m.bad_step_generation).number(m.bad_step_number).number(m.probe_port);
 }
 static void get(PacketReader& r, Hello& m) {
   r.into(m.version);
@@ -80,6 +80,7 @@ static void get(PacketReader& r, Hello& m) {
   r.into(m.committed_step);
   r.into(m.bad_step_generation);
   r.into(m.bad_step_number);
+  r.into(m.probe_port);
 }
 
 static void put(PacketWriter& w, const WorkerState& m) {

@@ -25,7 +25,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -92,6 +92,7 @@ struct Hello {
   uint64_t committed_step = 0;
   uint64_t bad_step_generation = 0;
   uint64_t bad_step_number = 0;
+  uint32_t probe_port = 0;  // agent/probe_port.h; 0 = it has none
 };
 // A worker that was spawned. With alive, its progress page travels beside. `incarnation` names the
 // process: counted by the holder, never used twice. Generation and rank say what it is in the job.

@@ -37,6 +37,17 @@ bool is_plausible(const agent::ProgressSample& sample) {
          sample.step_ns <= kMaxDurationNs;
 }
 
+// Each counter is read alone: a collective that ends in between makes the difference smaller.
+uint32_t open_collectives(const CollectiveCounts& groups) {
+  uint64_t open = 0;
+  for (const CollectiveCount& group : groups) {
+    const uint64_t begun = group.begun.load(std::memory_order_relaxed);
+    const uint64_t completed = group.completed.load(std::memory_order_relaxed);
+    if (begun > completed) open += begun - completed;
+  }
+  return static_cast<uint32_t>(std::min<uint64_t>(open, UINT32_MAX));
+}
+
 // nullopt = it does not hold number `number`, no longer, or not what a trainer writes.
 std::optional<BadStep> read_slot(const BadStepSlot& slot, uint64_t number) {
   if (slot.number.load(std::memory_order_acquire) != number) return std::nullopt;
@@ -83,6 +94,7 @@ agent::ProgressSample ProgressView::sample() const {
   sample.loss = std::bit_cast<float>(page_->loss_bits.load(std::memory_order_relaxed));
   sample.grad_norm = std::bit_cast<float>(page_->grad_norm_bits.load(std::memory_order_relaxed));
   sample.collective = page_->collective.load(std::memory_order_relaxed);
+  sample.open_collectives = open_collectives(page_->collectives);
   sample.tokens = page_->tokens.load(std::memory_order_relaxed);
   sample.step_ns = page_->step_ns.load(std::memory_order_relaxed);
   sample.checkpoint_step = page_->checkpoint_step.load(std::memory_order_relaxed);

@@ -35,6 +35,7 @@ TEST_F(AgentTest, RegistersWithWhoItIs) {
   EXPECT_EQ(registration.workers_size(), 0);
   EXPECT_GT(std::stoi(registration.capabilities().at("cpus")), 0);
   EXPECT_FALSE(registration.version().empty());
+  EXPECT_GT(std::stoi(registration.capabilities().at("probe_port")), 0);
   controller_.take(AgentMessage::kHeartbeat);
 }
 

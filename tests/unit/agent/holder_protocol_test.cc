@@ -43,7 +43,7 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
                          5,
                          "reason"};
   const std::vector<ToAgent> events = {
-      Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9},
+      Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9, 10},
       WorkerState{9, 1, 2, 3, 4, 1},
       SpawnFailed{1, 2, 1, "no"},
       Exited{1, 9, 2, 3, 4, 5, 6, 7, 8, 1, "last", {bad_step, bad_step}},
