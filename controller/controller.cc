@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/node_address.h"
 #include "controller/access/tcp_access.h"
+#include "controller/agents/holder_probe.h"
 #include "controller/agents/worker_order.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "controller/publish/job_view.h"
@@ -28,6 +29,8 @@ namespace {
 // So many directories may hang before the next has to wait: no more than there are live jobs.
 constexpr size_t kDirectoryThreads = 64;
 constexpr size_t kStartThreads = 4;
+constexpr size_t kProbeThreads = 4;
+constexpr auto kProbePatience = std::chrono::milliseconds(300);
 // A plan is tried again when it takes too long; of what is tried only the newest counts.
 constexpr size_t kTasksInALane = 16;
 constexpr auto kStopPatience = std::chrono::seconds(5);
@@ -119,6 +122,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
       std::make_unique<StatusFileWriter>(paths_, [this] { return !mode_.is_superseded(); });
   directories_ = std::make_unique<TaskLanes>(kDirectoryThreads, kTasksInALane);
   starts_ = std::make_unique<TaskLanes>(kStartThreads, kTasksInALane);
+  probes_ = std::make_unique<TaskLanes>(kProbeThreads, kTasksInALane);
   recall(state);
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
   scheduler_ = mode_.make_scheduler([this](JobId job, Scheduler::MakeEvent make) {
@@ -229,6 +233,7 @@ std::vector<std::string> Controller::stop() {
   };
   if (directories_) note(directories_->stop(kStopPatience, TaskLanes::AtStop::kDropped));
   if (starts_) note(starts_->stop(kStopPatience, TaskLanes::AtStop::kDropped));
+  if (probes_) note(probes_->stop(kStopPatience, TaskLanes::AtStop::kDropped));
   if (loop_) loop_->stop();  // answers what waits, so that gRPC can end
   if (server_) {
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
@@ -284,6 +289,11 @@ void Controller::committed(const Committed& batch) {
   std::set<JobId> changed = batch.dirty.jobs;
   for (const core::NodeKey& key : batch.dirty.nodes) changed.insert(key.job);
   for (const core::SlotKey& key : batch.dirty.slots) changed.insert(key.job);
+  for (const core::NodeKey& key : batch.dirty.nodes) {
+    const core::NodeState state = batch.state.nodes.at(key).state;
+    const bool is_ours = state == core::NodeState::kUp || state == core::NodeState::kEnding;
+    if (!is_ours) liveness_.given_up(key);
+  }
   for (const JobId id : changed) {
     Shown& shown = shown_[id];
     const core::Job& job = batch.state.jobs.at(id);
@@ -402,12 +412,28 @@ void Controller::ask_whether_suspended(JobId job) {
   });
 }
 
+// The answers count at the next sweep.
+void Controller::probe(std::vector<Liveness::Probe> probes) {
+  if (probes.empty()) return;
+  const std::string lane = "probes with " + probes.front().node.name;
+  probes_->post(lane, [this, probes = std::move(probes)] {
+    std::vector<std::string> addresses;
+    for (const Liveness::Probe& probe : probes) addresses.push_back(probe.address);
+    const auto answers = probe_holders(addresses, kProbePatience);
+    for (size_t i = 0; i < probes.size(); ++i) liveness_.probed(probes[i], answers[i]);
+  });
+}
+
 std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   std::vector<core::EventBody> events;
   if (scheduler_->suspends()) {
     for (const JobId job : liveness_.take_silent_jobs(now_ms)) ask_whether_suspended(job);
   }
-  for (core::NodeLost& lost : liveness_.take_overdue(now_ms)) {
+  auto silence = liveness_.judge(now_ms, [&](JobId job, const std::set<std::string>& silent) {
+    return progress_.sight(job, silent, now_ms);
+  });
+  probe(std::move(silence.probes));
+  for (core::NodeLost& lost : silence.lost) {
     if (const auto news = progress_.news(lost.job)) events.emplace_back(*news);
     events.emplace_back(std::move(lost));
   }

@@ -58,6 +58,7 @@ class Controller final : public OwnerEffects {
   void perform(const core::Action& action, const core::State& state) override;
   std::vector<core::EventBody> sweep(int64_t now_ms) override;
   void ask_whether_suspended(JobId job);
+  void probe(std::vector<Liveness::Probe> probes);
   void stalled(int64_t now_ms) override;
 
   Outcome take_lock();
@@ -106,6 +107,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<StatusFileWriter> status_files_;
   std::unique_ptr<EventFeed> feed_;
   std::unique_ptr<TaskLanes> directories_;  // a lane for each
+  std::unique_ptr<TaskLanes> probes_;       // of holders; each ends within a second
   std::unique_ptr<TaskLanes> starts_;       // a lane for each node, and one for the scheduler
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;

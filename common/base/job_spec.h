@@ -36,7 +36,7 @@ inline constexpr const char* kOnNodeLossWait = "wait";        // until it, or a 
 struct RecoverySpec {
   int64_t max_restarts = 20;  // within window_ms; counted durably
   int64_t window_ms = 3'600'000;
-  int64_t heartbeat_timeout_ms = 2000;
+  int64_t heartbeat_timeout_ms = 10'000;
   // 0 = auto: max(3 x median step, 60 s); of a command's last ranks, half an hour
   int64_t hang_timeout_ms = 0;
   int64_t grace_ms = 1000;  // between SIGTERM and SIGKILL to the survivors of a command

@@ -234,8 +234,10 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"recovery.window", kValue, "duration", "1h", "1ms to 365d",
      "Over which restarts are counted.",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.window_ms); }},
-    {"recovery.heartbeat_timeout", kValue, "duration", "2s", "100ms to 365d",
-     "A node silent for this long is lost.",
+    {"recovery.heartbeat_timeout", kValue, "duration", "10s", "100ms to 365d",
+     "A node silent for this long is lost, whatever else is known of it. Where training stands "
+     "still it is lost sooner: after 0.6s when the other ranks wait for it and its holder does not "
+     "answer, and at once when nobody holds the node any more.",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.heartbeat_timeout_ms); }},
     {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
      "Ranks that complete no step for this long hang, unless all of them go on to other "

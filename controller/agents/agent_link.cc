@@ -13,7 +13,7 @@
 namespace hpctl {
 namespace {
 
-// Heartbeats per heartbeat timeout: three may be late or lost before a node counts as lost.
+// Of a short heartbeat timeout: three may be late or lost before a node counts as lost.
 constexpr int64_t kHeartbeatsPerTimeout = 4;
 constexpr int64_t kMinHeartbeatMs = 20;
 
@@ -23,7 +23,8 @@ v1::ControllerMessage make_welcome(const core::Job& job) {
   v1::Welcome& welcome = *message.mutable_welcome();
   welcome.set_controller_pid(static_cast<uint64_t>(::getpid()));
   welcome.set_heartbeat_interval_ms(static_cast<uint32_t>(
-      std::max(kMinHeartbeatMs, job.spec.recovery.heartbeat_timeout_ms / kHeartbeatsPerTimeout)));
+      std::clamp(job.spec.recovery.heartbeat_timeout_ms / kHeartbeatsPerTimeout, kMinHeartbeatMs,
+                 core::kBeatMs)));
   welcome.set_orphan_timeout_ms(static_cast<uint32_t>(job.limits.orphan_ms));
   const int64_t hang_ms = job.spec.recovery.hang_timeout_ms;
   welcome.set_hang_timeout_ms(static_cast<uint32_t>(hang_ms > 0 ? hang_ms : kHangFloorMs));
@@ -110,21 +111,22 @@ void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& me
         newest_[life_of(*shared)] = shared.get();
         return registration;
       },
-      [this, shared, holder_pid = message.register_agent().holder_pid()](
-          const core::StepResult* result, const core::State* state) {
+      [this, shared, holder_pid = message.register_agent().holder_pid(),
+       probe_at = probe_address(message.register_agent())](const core::StepResult* result,
+                                                           const core::State* state) {
         if (result == nullptr) {
           shared->close({grpc::StatusCode::UNAVAILABLE, "the controller is stopping"});
         } else if (!result->refusal.empty()) {
           shared->send(make_refusal(shared->identity().node.job.value, result->refusal));
           shared->close(grpc::Status::OK);
         } else {
-          attach(shared, *state, holder_pid);
+          attach(shared, *state, holder_pid, probe_at);
         }
       });
 }
 
 void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core::State& state,
-                       uint64_t holder_pid) {
+                       uint64_t holder_pid, const std::string& probe_at) {
   const core::NodeKey& node = session->identity().node;
   const core::Job& job = state.jobs.at(node.job);
   std::shared_ptr<AgentSession> former;
@@ -135,7 +137,7 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
     if (!is_over) {
       former = std::exchange(sessions_[node], session);
       liveness_.watch(node, session->identity().boot_id, job.spec.recovery.heartbeat_timeout_ms,
-                      loop_.now_ms());
+                      loop_.now_ms(), probe_at);
     }
   }
   scheduler_.registered(node, holder_pid);
@@ -166,14 +168,17 @@ void AgentLink::closed(AgentSession& session) {
     const auto row = state.nodes.find(who.node);
     const bool present =
         row != state.nodes.end() && row->second.connected && row->second.boot_id == who.boot_id;
-    if (!present) return std::nullopt;  // it said Goodbye, or is known to be lost
+    if (!present) {  // it said Goodbye, or is known to be lost
+      liveness_.forget(who.node, who.boot_id);
+      return std::nullopt;
+    }
     return core::AgentDisconnected{who.node.job, who.node.name, who.boot_id};
   });
   const std::lock_guard<std::mutex> lock(mutex_);
   session.is_over = true;
   const auto it = sessions_.find(who.node);
   if (it == sessions_.end() || it->second.get() != &session) return;
-  liveness_.forget(who.node, who.boot_id);
+  liveness_.closed(who.node, who.boot_id);
   sessions_.erase(it);
 }
 

@@ -54,7 +54,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   void closed(AgentSession& session);
   void register_agent(AgentSession& session, const v1::AgentMessage& message);
   void attach(const std::shared_ptr<AgentSession>& session, const core::State& state,
-              uint64_t holder_pid);
+              uint64_t holder_pid, const std::string& probe_at);
   void heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat);
   void report(AgentSession& session, const v1::AgentMessage& message);
   void tell_progress(JobId job);

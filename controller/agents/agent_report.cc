@@ -239,6 +239,13 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
   return std::nullopt;
 }
 
+std::string probe_address(const v1::Register& agent) {
+  const std::string port = capability(agent, "probe_port");
+  const std::string address = capability(agent, "address");
+  if (port.empty()) return "";
+  return (address.empty() ? "127.0.0.1" : address) + ":" + port;
+}
+
 std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
   std::vector<RankReport> reports;
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
@@ -246,7 +253,7 @@ std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
                        worker.step(), worker.collective(), worker.loss(), worker.tokens(),
                        worker.step_ns(), worker.first_step_unix_ns(),
                        worker.process_state().substr(0, 1), worker.grad_norm(),
-                       make_figures(worker)});
+                       make_figures(worker), worker.open_collectives()});
   }
   return reports;
 }

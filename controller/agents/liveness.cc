@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/agents/liveness.h"
 
+#include <algorithm>
+
 namespace hpctl {
+namespace {
+
+constexpr int64_t kAnswerLastsMs = 500;    // then it is asked again
+constexpr int64_t kAnswerLimitMs = 1'000;  // whoever asked has not said what came of it
+
+}  // namespace
 
 void Liveness::watch(const core::NodeKey& node, const std::string& boot_id, int64_t timeout_ms,
-                     int64_t now_ms) {
+                     int64_t now_ms, const std::string& probe_at) {
+  Entry entry;
+  entry.boot_id = boot_id;
+  entry.timeout_ms = timeout_ms;
+  entry.heard_ms = now_ms;
+  entry.probe_at = probe_at;
   const std::lock_guard<std::mutex> lock(mutex_);
-  entries_[node] = {boot_id, timeout_ms, now_ms};
+  entries_[node] = std::move(entry);
 }
 
 void Liveness::heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms) {
@@ -23,11 +36,23 @@ void Liveness::forget(const core::NodeKey& node, const std::string& boot_id) {
   if (it != entries_.end() && it->second.boot_id == boot_id) entries_.erase(it);
 }
 
+void Liveness::closed(const core::NodeKey& node, const std::string& boot_id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = entries_.find(node);
+  if (it != entries_.end() && it->second.boot_id == boot_id) it->second.is_closed = true;
+}
+
+void Liveness::given_up(const core::NodeKey& node) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = entries_.find(node);
+  if (it != entries_.end() && it->second.is_closed) entries_.erase(it);
+}
+
 std::set<std::string> Liveness::heard_nodes(JobId job) {
   std::set<std::string> names;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [node, entry] : entries_) {
-    if (node.job == job) names.insert(node.name);
+    if (node.job == job && !entry.is_closed) names.insert(node.name);
   }
   return names;
 }
@@ -49,6 +74,7 @@ std::vector<JobId> Liveness::take_silent_jobs(int64_t now_ms) {
   std::map<JobId, bool> silent;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [node, entry] : entries_) {
+    if (entry.is_closed) continue;
     const bool overdue = now_ms - entry.heard_ms > entry.timeout_ms;
     const auto [job, is_first] = silent.emplace(node.job, overdue);
     job->second = job->second && overdue;
@@ -65,24 +91,70 @@ void Liveness::answered(JobId job) {
   if (const auto it = silent_jobs_.find(job); it != silent_jobs_.end()) it->second = true;
 }
 
-std::vector<core::NodeLost> Liveness::take_overdue(int64_t now_ms) {
-  std::vector<core::NodeLost> lost;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    const auto& [node, entry] = *it;
-    const int64_t silent_ms = now_ms - entry.heard_ms;
-    const auto asked = silent_jobs_.find(node.job);
-    const bool held = asked != silent_jobs_.end() && !asked->second;
-    if (silent_ms <= entry.timeout_ms || held) {
-      ++it;
-      continue;
+bool Liveness::is_held(JobId job) const {
+  const auto asked = silent_jobs_.find(job);
+  return asked != silent_jobs_.end() && !asked->second;
+}
+
+core::HolderProbe Liveness::probe_of(const Entry& entry, int64_t now_ms) {
+  if (!entry.can_be_probed) return core::HolderProbe::kImpossible;
+  if (entry.probed_ms <= entry.heard_ms) return core::HolderProbe::kNotAsked;
+  const int64_t limit = entry.answer == core::HolderProbe::kAsked ? kAnswerLimitMs : kAnswerLastsMs;
+  return now_ms - entry.probed_ms > limit ? core::HolderProbe::kNotAsked : entry.answer;
+}
+
+void Liveness::begin_probe(const core::NodeKey& node, Entry& entry, int64_t now_ms, Findings& out) {
+  if (out.probes.size() >= kProbesAtOnce) return;
+  out.probes.push_back({node, entry.boot_id, entry.probe_at});
+  entry.was_probed = true;
+  entry.probed_ms = now_ms;
+  entry.answer = core::HolderProbe::kAsked;
+}
+
+void Liveness::judge_one(const core::NodeKey& node, const core::SilentNode& seen, int64_t now_ms,
+                         Findings& out) {
+  const auto it = entries_.find(node);
+  Entry& entry = it->second;
+  core::SilentNode facts = seen;
+  facts.silent_ms = now_ms - entry.heard_ms;
+  facts.timeout_ms = entry.timeout_ms;
+  facts.probe = probe_of(entry, now_ms);
+  core::SilenceVerdict verdict = core::judge_silence(facts);
+  if (verdict.kind == core::SilenceVerdict::Kind::kProbe) {
+    begin_probe(node, entry, now_ms, out);
+  } else if (verdict.kind == core::SilenceVerdict::Kind::kLost) {
+    // One that should have reconnected by now: that deadline is the core's.
+    const bool is_the_cores = entry.is_closed && facts.silent_ms > facts.timeout_ms;
+    if (!is_the_cores) {
+      out.lost.push_back({node.job, node.name, entry.boot_id, std::move(verdict.reason)});
     }
-    lost.push_back({node.job, node.name, entry.boot_id,
-                    "no heartbeat for " + std::to_string(silent_ms) + " ms (limit " +
-                        std::to_string(entry.timeout_ms) + " ms)"});
-    it = entries_.erase(it);
+    entries_.erase(it);
   }
-  return lost;
+}
+
+Liveness::Findings Liveness::judge(int64_t now_ms, const Sight& sight) {
+  Findings findings;
+  std::map<JobId, std::set<std::string>> silent;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [node, entry] : entries_) {
+    if (!entry.was_probed && !entry.probe_at.empty()) begin_probe(node, entry, now_ms, findings);
+    const int64_t least_ms = std::min(core::kProbeAfterMs, entry.timeout_ms + 1);
+    if (now_ms - entry.heard_ms >= least_ms) silent[node.job].insert(node.name);
+  }
+  for (const auto& [job, names] : silent) {
+    if (is_held(job)) continue;
+    const core::SilentNode seen = sight(job, names);
+    for (const std::string& name : names) judge_one({job, name}, seen, now_ms, findings);
+  }
+  return findings;
+}
+
+void Liveness::probed(const Probe& probe, core::HolderProbe answer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = entries_.find(probe.node);
+  if (it == entries_.end() || it->second.boot_id != probe.boot_id) return;
+  it->second.answer = answer;
+  if (answer == core::HolderProbe::kAnswered) it->second.can_be_probed = true;
 }
 
 }  // namespace hpctl

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which agents are within their heartbeat deadline: a soft table, never stored. Only the transition
-// is an event (NodeLost). An agent is in the table while its stream is open; a closed stream is the
-// core's business, which gives the agent time to reconnect.
+// When each agent was last heard, and whether its holder answers: a soft table, never stored. Only
+// the transition is an event (NodeLost). What the silence of a node means the core judges
+// (controller/core/silence.h); here are the facts. A node is in the table while its agent's stream
+// is open, and after that until the agent is back, the node is given up or the time to reconnect is
+// over: for then the core has a deadline of its own.
+//
+// A holder counts as one that can be probed when it has answered once, just after its agent
+// registered: where a firewall stands between, silence of a probe says nothing.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -12,35 +18,66 @@
 #include <vector>
 
 #include "controller/core/events.h"
+#include "controller/core/silence.h"
 
 namespace hpctl {
 
 // Any thread.
 class Liveness {
  public:
+  // probe_at: "IP:PORT" of the holder; "" = it cannot be probed.
   void watch(const core::NodeKey& node, const std::string& boot_id, int64_t timeout_ms,
-             int64_t now_ms);
+             int64_t now_ms, const std::string& probe_at = "");
   void heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
+  // Its stream has ended.
+  void closed(const core::NodeKey& node, const std::string& boot_id);
   void forget(const core::NodeKey& node, const std::string& boot_id);
-  // Names of the job's nodes in the table.
+  // The core does not count on this node any more; one whose stream is open is watched on.
+  void given_up(const core::NodeKey& node);
+  // Names of the job's nodes whose streams are open.
   std::set<std::string> heard_nodes(JobId job);
   // Everybody gets a fresh deadline.
   void rearm(int64_t now_ms);
   void rearm(JobId job, int64_t now_ms);
   // Jobs whose nodes have all fallen silent: the scheduler may have suspended them. None of their
-  // nodes is overdue until somebody answered; each job once, until it is heard of again.
+  // nodes is lost until somebody answered; each job once, until it is heard of again.
   std::vector<JobId> take_silent_jobs(int64_t now_ms);
   // It is not suspended.
   void answered(JobId job);
-  // Nodes whose deadline has passed; they leave the table.
-  std::vector<core::NodeLost> take_overdue(int64_t now_ms);
+
+  struct Probe {
+    core::NodeKey node;
+    std::string boot_id;
+    std::string address;
+  };
+  struct Findings {
+    std::vector<core::NodeLost> lost;  // they leave the table
+    std::vector<Probe> probes;         // to be made; at most kProbesAtOnce
+  };
+  static constexpr size_t kProbesAtOnce = 64;
+  // What is known of the training of a job some of whose nodes are silent.
+  using Sight = std::function<core::SilentNode(JobId job, const std::set<std::string>& silent)>;
+  Findings judge(int64_t now_ms, const Sight& sight);
+  void probed(const Probe& probe, core::HolderProbe answer);
 
  private:
   struct Entry {
     std::string boot_id;
     int64_t timeout_ms = 0;
     int64_t heard_ms = 0;
+    bool is_closed = false;
+    std::string probe_at;
+    bool can_be_probed = false;  // it answered once
+    bool was_probed = false;
+    int64_t probed_ms = 0;
+    core::HolderProbe answer = core::HolderProbe::kAsked;  // of the newest
   };
+
+  static core::HolderProbe probe_of(const Entry& entry, int64_t now_ms);
+  static void begin_probe(const core::NodeKey& node, Entry& entry, int64_t now_ms, Findings& out);
+  void judge_one(const core::NodeKey& node, const core::SilentNode& seen, int64_t now_ms,
+                 Findings& out);
+  bool is_held(JobId job) const;
 
   std::mutex mutex_;
   std::map<JobId, bool> silent_jobs_;  // whether somebody answered

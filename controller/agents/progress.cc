@@ -48,6 +48,7 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
                        job.stage == core::PlanStage::kNone && job.suspended_since_ms == 0;
   if (running && !entry.running) entry.moved_ms = now_ms;
   entry.running = running;
+  entry.row = core::seen_in(job);
   entry.told_step = std::max(entry.told_step, job.furthest_step);
   entry.world_size = job.world_size();
   entry.regain_step = job.recovering_since_ms == 0 ? 0 : job.regain_step;
@@ -76,7 +77,7 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
       entry.shown.step = report.step;  // went back to leave out samples
       entry.moved_ms = now_ms;
     }
-    take(entry, node, report);
+    take(entry, node, report, now_ms);
     if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
     if (report.step > entry.shown.step) {
       entry.shown.step = report.step;
@@ -104,14 +105,19 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
   return transition;
 }
 
-void ProgressTable::take(Entry& entry, const std::string& node, const RankReport& report) {
+void ProgressTable::take(Entry& entry, const std::string& node, const RankReport& report,
+                         int64_t now_ms) {
   const auto [rank, is_new] = entry.shown.ranks.try_emplace(report.rank);
   if (!is_new) {
     const auto former = entry.ranks_by_collectives.find(rank->second.report.collective);
     if (--former->second == 0) entry.ranks_by_collectives.erase(former);
   }
   ++entry.ranks_by_collectives[report.collective];
-  rank->second = {report, node};
+  const RankReport& before = rank->second.report;
+  const bool moved =
+      is_new || before.step != report.step || before.collective != report.collective ||
+      before.open_collectives != report.open_collectives || before.phase != report.phase;
+  rank->second = {report, node, moved ? now_ms : rank->second.moved_ms};
 }
 
 std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
@@ -172,9 +178,32 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
   return hangs;
 }
 
+core::SilentNode ProgressTable::sight(JobId job, const std::set<std::string>& silent,
+                                      int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return {};
+  const Entry& entry = it->second;
+  core::SilentNode seen = entry.row;
+  if (!entry.running || !entry.progressed) return seen;
+  int64_t moved_ms = 0;
+  seen.peers_wait = true;
+  for (const auto& [rank, progress] : entry.shown.ranks) {
+    if (silent.contains(progress.node)) continue;
+    seen.training = core::TrainingSight::kSeen;  // where nobody is heard, nothing is
+    moved_ms = std::max(moved_ms, progress.moved_ms);
+    seen.peers_wait = seen.peers_wait && progress.report.open_collectives > 0;
+  }
+  seen.still_ms = now_ms - moved_ms;
+  return seen;
+}
+
 void ProgressTable::rearm(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& [job, entry] : jobs_) entry.moved_ms = now_ms;
+  for (auto& [job, entry] : jobs_) {
+    entry.moved_ms = now_ms;
+    for (auto& [rank, progress] : entry.shown.ranks) progress.moved_ms = now_ms;
+  }
 }
 
 JobProgress ProgressTable::of(JobId job) {

@@ -13,11 +13,13 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/base/step_figures.h"
 #include "controller/core/events.h"
+#include "controller/core/silence.h"
 #include "controller/core/types.h"
 
 namespace hpctl {
@@ -41,11 +43,13 @@ struct RankReport {
   std::string process_state;  // of /proc/PID/stat, of a worker that stands still; else ""
   float grad_norm = 0;
   std::optional<StepFigures> figures = {};  // absent before the first step
+  uint32_t open_collectives = 0;            // begun and not completed
 };
 
 struct RankProgress {
   RankReport report;
   std::string node;
+  int64_t moved_ms = 0;  // when its step or its collectives last changed
 };
 
 struct JobProgress {
@@ -74,6 +78,8 @@ class ProgressTable {
   // What the core should know before it judges a lost node: the furthest step, if it is news.
   std::optional<core::GenerationProgressed> news(JobId job);
   std::vector<core::HangDetected> take_hangs(int64_t now_ms);
+  // What the ranks on nodes other than `silent` do; what is of a silent node is left out.
+  core::SilentNode sight(JobId job, const std::set<std::string>& silent, int64_t now_ms);
   void rearm(int64_t now_ms);
   JobProgress of(JobId job);
 
@@ -81,6 +87,7 @@ class ProgressTable {
   struct Entry {
     JobProgress shown;
     bool running = false;     // RUNNING and nothing is being prepared
+    core::SilentNode row;     // what it says of training
     bool progressed = false;  // GenerationProgressed was made
     bool hang_reported = false;
     uint64_t told_step = 0;  // furthest step the core knows
@@ -94,7 +101,7 @@ class ProgressTable {
     std::deque<uint64_t> step_ns;
   };
 
-  static void take(Entry& entry, const std::string& node, const RankReport& report);
+  static void take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
   static int64_t hang_limit_ms(const Entry& entry);
   static core::HangDetected accuse(JobId job, const Entry& entry, int64_t silent_ms);
 

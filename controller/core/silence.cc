@@ -51,4 +51,14 @@ SilenceVerdict judge_silence(const SilentNode& node) {
   return {};
 }
 
+SilentNode seen_in(const Job& job) {
+  SilentNode seen;
+  const bool recovers = job.state == JobState::kRecovering && job.stage != PlanStage::kNone &&
+                        job.stage != PlanStage::kMeetNodes && job.stage != PlanStage::kRequeue;
+  if (!recovers || job.suspended_since_ms != 0) return seen;
+  seen.training = TrainingSight::kStopped;
+  seen.peers_broke = job.stage == PlanStage::kStopWorkers && job.fault_is_collateral;
+  return seen;
+}
+
 }  // namespace hpctl::core

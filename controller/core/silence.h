@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <string>
 
+#include "controller/core/types.h"
+
 namespace hpctl::core {
 
 inline constexpr int64_t kBeatMs = 100;                // between two heartbeats of an agent
@@ -62,5 +64,8 @@ struct SilenceVerdict {
 };
 
 SilenceVerdict judge_silence(const SilentNode& node);
+
+// What the job's row says of its training: kStopped or kUnseen, and peers_broke.
+SilentNode seen_in(const Job& job);
 
 }  // namespace hpctl::core

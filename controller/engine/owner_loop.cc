@@ -7,13 +7,14 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "controller/core/silence.h"
 
 namespace hpctl {
 namespace {
 
 constexpr size_t kQueueLimit = 65'536;
 constexpr size_t kBatchLimit = 512;
-constexpr int64_t kSweepMs = 250;
+constexpr int64_t kSweepMs = core::kBeatMs;
 constexpr int64_t kIdleTurnMs = 3'600'000;
 
 }  // namespace

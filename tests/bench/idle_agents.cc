@@ -26,7 +26,7 @@ namespace hpctl::bench {
 namespace {
 
 constexpr int kWorkersPerNode = 8;
-constexpr int kHeartbeatMs = 500;
+constexpr int kHeartbeatMs = core::kBeatMs;
 constexpr auto kConnectTimeout = std::chrono::seconds(60);
 
 void raise_file_limit() {
@@ -148,7 +148,10 @@ struct AgentServer::Parts final : OwnerEffects {
   void perform(const core::Action&, const core::State&) override {}
   std::vector<core::EventBody> sweep(int64_t now_ms) override {
     std::vector<core::EventBody> events;
-    for (core::NodeLost& lost : liveness.take_overdue(now_ms)) events.emplace_back(lost);
+    const auto sight = [&](JobId job, const std::set<std::string>& silent) {
+      return progress.sight(job, silent, now_ms);
+    };
+    for (core::NodeLost& lost : liveness.judge(now_ms, sight).lost) events.emplace_back(lost);
     return events;
   }
   void stalled(int64_t now_ms) override { liveness.rearm(now_ms); }

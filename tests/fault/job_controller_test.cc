@@ -55,6 +55,28 @@ TEST(JobController, AgentsThatWereThereFirstAreWelcome) {
   EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
 }
 
+// Nobody but the connection that the kernel refuses tells it: there is no scheduler here, and the
+// others' workers know nothing of each other.
+TEST(JobController, AKilledHolderIsFoundWithoutTheHeartbeatTimeout) {
+  JobSpec spec = gated_job();
+  spec.recovery.heartbeat_timeout_ms = 3'600'000;
+  test::JobCluster cluster(spec);
+  const pid_t controller = cluster.start_all();
+  ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
+  cluster.kill_holder("n1");
+  ASSERT_TRUE(cluster.wait_for_status(
+      [](const v1::JobStatus& status) { return status.state() == "RECOVERING"; }, kPatienceMs))
+      << cluster.logs();
+  EXPECT_NE(cluster.status()->reason().find("a connection to it is refused"), std::string::npos)
+      << cluster.status()->reason();
+  cluster.start_agent("n1");
+  EXPECT_TRUE(cluster.wait_for_status(
+      [](const v1::JobStatus& s) { return s.generation() == 2 && is_running(s); }, kPatienceMs))
+      << cluster.logs();
+  ASSERT_TRUE(write_file_atomic(cluster.job_dir() + "/gate", "").ok());
+  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
+}
+
 TEST(JobController, AHopelessJobMustNotBeRequeued) {
   JobSpec spec = job_of({"/bin/sh", "-c", "exit 7"});
   spec.recovery.max_restarts = 1;

@@ -6,6 +6,12 @@
 
 namespace hpctl::sim {
 
+namespace {
+
+constexpr int64_t kBusyPauseMs = 5'000;
+
+}  // namespace
+
 using core::Action;
 
 void Cluster::add_job(JobId job) {
@@ -123,6 +129,7 @@ void Cluster::start_holder(SimNode& node, ActionId by) {
   const core::NodeKey key = node.key;
   const uint64_t life = node.life + 1;
   const int64_t cut = node.cut_until_ms;
+  const bool is_isolated = node.is_isolated;
   const uint64_t instance = node.instance;
   const int64_t booted_ms = node.booted_ms;
   node = SimNode{};
@@ -131,6 +138,7 @@ void Cluster::start_holder(SimNode& node, ActionId by) {
   node.booted_ms = booted_ms;
   node.life = life;
   node.cut_until_ms = cut;
+  node.is_isolated = is_isolated;
   node.launched_by = by;
   node.holder_alive = true;
   node.agent_alive = true;
@@ -321,7 +329,21 @@ void Cluster::crash_holder() {
 }
 
 void Cluster::cut_node(int64_t for_ms) {
-  if (SimNode* node = random_node(false)) node->cut_until_ms = agenda_.now() + for_ms;
+  SimNode* node = random_node(false);
+  if (node == nullptr) return;
+  node->is_isolated = rng_.below(2) == 0;
+  node->cut_until_ms = agenda_.now() + for_ms;
+  falls_silent(*node);
+}
+
+// For less than the heartbeat timeout, with time to be heard before the next.
+void Cluster::busy_node() {
+  SimNode* node = random_node(false);
+  if (node == nullptr || agenda_.now() < node->busy_until_ms + kBusyPauseMs) return;
+  const int64_t most_ms = swarm_.heartbeat_timeout_ms * 6 / 10;
+  const auto for_ms = static_cast<int64_t>(100 + rng_.below(static_cast<uint64_t>(most_ms)));
+  node->busy_until_ms = agenda_.now() + for_ms;
+  falls_silent(*node);
 }
 
 void Cluster::break_stream() {
@@ -357,7 +379,7 @@ void Cluster::break_hardware() {
 
 void Cluster::heal() {
   faults_ = false;
-  for (auto& [key, node] : nodes_) node.cut_until_ms = 0;
+  for (auto& [key, node] : nodes_) node.cut_until_ms = node.busy_until_ms = 0;
   release_nodes();
 }
 

@@ -17,6 +17,7 @@
 
 #include "common/base/rng.h"
 #include "controller/core/hang.h"
+#include "controller/core/silence.h"
 #include "tests/sim/agenda.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/controller.h"
@@ -53,8 +54,10 @@ struct SimNode {
   uint64_t bound = 0;     // controller's side: the newest stream that registered
   bool welcomed = false;  // the controller accepted the stream; agent's side
   int64_t last_contact_ms = 0;
-  int64_t cut_until_ms = 0;  // partition
-  int64_t up_clear_ms = 0;   // in-order delivery
+  int64_t cut_until_ms = 0;  // partition: from the controller
+  bool is_isolated = false;  // and from its peers
+  int64_t busy_until_ms = 0;
+  int64_t up_clear_ms = 0;  // in-order delivery
   int64_t down_clear_ms = 0;
 };
 
@@ -71,6 +74,17 @@ struct Run {
   bool broken = false;                     // a worker is gone: nobody completes a step any more
   bool finished = false;
   int64_t last_progress_ms = 0;
+  int64_t stuck_since_ms = 0;  // ranks wait for one that hangs or cannot be reached; 0 = no
+};
+
+// What the controller's table of silent nodes knows of one.
+struct Silence {
+  std::string boot_id;
+  uint64_t stream = 0;  // that is silent; 0 = it has ended
+  uint64_t incarnation = 0;
+  int64_t since_ms = 0;
+  int64_t probed_ms = -1;
+  core::HolderProbe answer = core::HolderProbe::kNotAsked;
 };
 
 class Cluster final : public World {
@@ -99,6 +113,7 @@ class Cluster final : public World {
   void crash_agent();
   void crash_holder();
   void cut_node(int64_t for_ms);
+  void busy_node();
   void break_stream();
   void quarantine_node();
   void break_hardware();
@@ -124,8 +139,21 @@ class Cluster final : public World {
   void send_down(SimNode& node, std::function<void()> task);
   void report(SimNode& node, core::EventBody body);
   void send_report(SimNode& node, uint64_t number);
-  void watch_silence(SimNode& node, uint64_t stream);
   void watch_orphan(SimNode& node);
+
+  // silence.cc
+  bool is_cut(const SimNode& node) const { return agenda_.now() < node.cut_until_ms; }
+  bool is_silent(const SimNode& node) const {
+    return is_cut(node) || agenda_.now() < node.busy_until_ms;
+  }
+  void falls_silent(SimNode& node);
+  void watch_silence(SimNode& node, const Silence& silence);
+  bool is_still_watched(const SimNode& node, const Silence& silence) const;
+  bool is_lost_by_silence(const SimNode& node, Silence& silence);
+  core::SilentNode see(const SimNode& node, const Silence& silence);
+  core::HolderProbe probe(const SimNode& node, const Silence& silence) const;
+  void check_verdict(const SimNode& node, const Silence& silence, const core::SilentNode& facts,
+                     bool is_lost);
 
   // cluster.cc
   void add_job(JobId job);  // at its first order

@@ -47,6 +47,7 @@ class SimController {
   void post_from(uint64_t incarnation, core::EventBody body);
 
   bool is_up() const { return up_; }
+  bool is_stalled() const { return agenda_.now() < stalled_until_ms_; }
   bool knows_its_jobs() const { return up_ && adoptions_.empty(); }
   uint64_t incarnation() const { return incarnation_; }
   int64_t up_since_ms() const { return up_since_ms_; }

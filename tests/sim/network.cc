@@ -17,7 +17,7 @@ constexpr int64_t kReconnectMsMax = 500;
 void Cluster::connect(SimNode& node) {
   after_in_life(node, 1 + static_cast<int64_t>(rng_.below(kReconnectMsMax)), [this, &node] {
     if (!node.agent_alive || node.stream != 0) return;
-    if (!controller_.is_up() || agenda_.now() < node.cut_until_ms) {
+    if (!controller_.is_up() || is_silent(node)) {
       connect(node);
       return;
     }
@@ -44,7 +44,7 @@ void Cluster::register_agent(SimNode& node) {
       if (result.refusal.empty()) checkers_.registered(node.key, instance_id);
       registered(node, stream, result);
     });
-    watch_silence(node, stream);
+    if (is_silent(node)) falls_silent(node);
   });
 }
 
@@ -93,6 +93,7 @@ void Cluster::close_stream(SimNode& node) {
     if (incarnation != controller_.incarnation() || node.bound != stream) return;
     node.bound = 0;
     controller_.post(event);
+    watch_silence(node, {event.boot_id, 0, incarnation, agenda_.now()});
   });
   if (node.agent_alive) {
     connect(node);
@@ -107,7 +108,7 @@ void Cluster::send_up(SimNode& node, core::EventBody body, SimController::Done d
   const uint64_t incarnation = controller_.incarnation();
   int64_t at = agenda_.now() + delay();
   if (!swarm_.reorder) at = std::max(at, node.up_clear_ms);
-  at = std::max(at, node.cut_until_ms);
+  at = std::max({at, node.cut_until_ms, node.busy_until_ms});
   node.up_clear_ms = at;
   const int copies = strikes(swarm_.duplicate) ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
@@ -124,7 +125,7 @@ void Cluster::send_down(SimNode& node, std::function<void()> task) {
   const uint64_t life = node.life;
   int64_t at = agenda_.now() + delay();
   if (!swarm_.reorder) at = std::max(at, node.down_clear_ms);
-  at = std::max(at, node.cut_until_ms);
+  at = std::max({at, node.cut_until_ms, node.busy_until_ms});
   node.down_clear_ms = at;
   const int copies = strikes(swarm_.duplicate) ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
@@ -153,24 +154,6 @@ void Cluster::send_report(SimNode& node, uint64_t number) {
     }
     if (node.life != life || node.bound == 0) return;
     send_down(node, [&node, number] { node.reports.erase(number); });
-  });
-}
-
-// The controller's liveness table: a partitioned node's stream stays open but says nothing.
-void Cluster::watch_silence(SimNode& node, uint64_t stream) {
-  const int64_t timeout = plans_.at(node.key.job).spec.recovery.heartbeat_timeout_ms;
-  const uint64_t incarnation = controller_.incarnation();
-  agenda_.after(timeout, [this, &node, stream, incarnation, timeout] {
-    if (incarnation != controller_.incarnation() || node.bound != stream) return;
-    const bool silent =
-        agenda_.now() < node.cut_until_ms && agenda_.now() - timeout >= node.last_contact_ms;
-    if (!silent) {
-      watch_silence(node, stream);
-      return;
-    }
-    node.bound = 0;
-    controller_.post(core::NodeLost{node.key.job, node.key.name, node.boot_id, "no heartbeat"});
-    close_stream(node);
   });
 }
 

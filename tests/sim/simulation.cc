@@ -87,6 +87,7 @@ class Simulation {
     every(swarm_.holder_crash, [this] { cluster_.crash_holder(); });
     every(swarm_.partition,
           [this] { cluster_.cut_node(static_cast<int64_t>(100 + rng_.below(40'000))); });
+    every(swarm_.busy, [this] { cluster_.busy_node(); });
     every(swarm_.quarantine, [this] { cluster_.quarantine_node(); });
     every(swarm_.hardware_fault, [this] { cluster_.break_hardware(); });
     every(swarm_.stream_break, [this] { cluster_.break_stream(); });

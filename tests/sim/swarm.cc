@@ -54,6 +54,7 @@ Swarm draw_swarm(Rng& rng) {
   Swarm s;
   s.agent_crash = draw_interval(rng, 800, 20'000);
   s.stream_break = draw_interval(rng, 800, 20'000);
+  s.busy = draw_interval(rng, 500, 10'000);
   s.controller_kill = draw_interval(rng, 3'000, 30'000);
   s.controller_crash_at_boundary = draw_probability(rng, 0.01);
   s.racing_controller = draw_probability(rng, 0.2);
@@ -65,6 +66,7 @@ Swarm draw_swarm(Rng& rng) {
   if (rng.below(10) == 0) return s;  // training must go on undisturbed
   s.agent_restart_ms_max = rng.below(2) == 0 ? 1'500 : 4'000;
   s.orphan_timeout_ms = 30'000;
+  s.heartbeat_timeout_ms = rng.below(2) == 0 ? 2'000 : 10'000;
   s.worker_kill = draw_interval(rng, 1'000, 20'000);
   s.worker_error = draw_interval(rng, 3'000, 30'000);
   s.worker_hang = draw_interval(rng, 4'000, 30'000);
@@ -110,7 +112,7 @@ std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
     if (rng.below(5) == 0) plan.spec.checkpoint.resume = "none";
     plan.spec.recovery.max_restarts = 3 + static_cast<int64_t>(rng.below(20));
     plan.spec.recovery.window_ms = 30'000 + static_cast<int64_t>(rng.below(600'000));
-    plan.spec.recovery.heartbeat_timeout_ms = 2'000;
+    plan.spec.recovery.heartbeat_timeout_ms = swarm.heartbeat_timeout_ms;
     plan.submit_at_ms = static_cast<int64_t>(rng.below(10'000));
     if (rng.chance(swarm.cancel)) {
       plan.cancel_at_ms = plan.submit_at_ms + static_cast<int64_t>(rng.below(60'000));

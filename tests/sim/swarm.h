@@ -23,6 +23,7 @@ struct Swarm {
   int64_t agent_crash = 0;
   int64_t holder_crash = 0;
   int64_t partition = 0;
+  int64_t busy = 0;  // an agent gets no time for a while; its holder answers probes
   int64_t stream_break = 0;
   int64_t controller_kill = 0;   // at any time
   int64_t controller_stall = 0;  // the loop stands still for a while
@@ -53,6 +54,7 @@ struct Swarm {
   int64_t agent_restart_ms_max = 500;
   int64_t orphan_timeout_ms = 300'000;  // an agent without a controller ends its node
   int64_t delay_ms_max = 20;
+  int64_t heartbeat_timeout_ms = 10'000;
 
   // True when nothing in this seed may make a generation end early.
   bool training_is_undisturbed() const;

@@ -171,8 +171,15 @@ void Cluster::complete_step(Run& run) {
   const JobPlan& plan = plans_.at(run.job);
   if (run.broken) return;
   for (const int32_t rank : run.alive) {
-    if (node_of(run, rank).workers.at(rank).hung) return;
+    const SimNode& node = node_of(run, rank);
+    const bool hung = node.workers.at(rank).hung;
+    const bool unreachable = is_cut(node) && node.is_isolated;
+    if (!hung && !unreachable) continue;
+    if (run.stuck_since_ms == 0) run.stuck_since_ms = agenda_.now();
+    if (!hung) agenda_.after(plan.step_ms, [this, &run] { complete_step(run); });
+    return;
   }
+  run.stuck_since_ms = 0;
   if (plan.poison_step == run.step + 1) {
     SimNode& node = node_of(run, 0);
     worker_ends(node, 0, node.workers.at(0).pid, 1, 0, false, true);

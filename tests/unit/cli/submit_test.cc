@@ -125,7 +125,7 @@ TEST_F(Submit, DryRunStartsNothing) {
   const CommandResult yaml = submit(kCommandJob, {"--dry-run"});
   EXPECT_EQ(yaml.exit_code, kExitOk);
   EXPECT_THAT(yaml.out, HasSubstr("\n#   #!/bin/bash\n#   #SBATCH --job-name=c\n"));
-  EXPECT_THAT(yaml.out, HasSubstr("heartbeat_timeout: 2s\n"));
+  EXPECT_THAT(yaml.out, HasSubstr("heartbeat_timeout: 10s\n"));
   EXPECT_EQ(submit(yaml.out, {"--dry-run"}).out, yaml.out);
   EXPECT_TRUE(job_spec_from_json(submit(kCommandJob, {"--dry-run", "--json"}).out).ok());
   EXPECT_FALSE(path_exists(home_.paths().socket_directory()));

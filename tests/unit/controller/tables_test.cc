@@ -2,6 +2,8 @@
 // The soft tables: heartbeat deadlines, first steps, hangs and their suspects.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "common/base/worker_abi.h"
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
@@ -11,33 +13,49 @@ namespace {
 
 const core::NodeKey kNode{JobId{1}, "n0"};
 
+core::SilentNode nothing_seen(JobId, const std::set<std::string>&) { return {}; }
+
+std::vector<core::NodeLost> take_lost(Liveness& table, int64_t now_ms) {
+  return table.judge(now_ms, nothing_seen).lost;
+}
+
 TEST(Liveness, ANodeIsLostAfterItsDeadlineAndOnlyOnce) {
   Liveness table;
   table.watch(kNode, "life", 2'000, 0);
   table.heard(kNode, "life", 1'500);
   table.heard(kNode, "former life", 3'000);
-  EXPECT_TRUE(table.take_overdue(3'500).empty());
-  const auto lost = table.take_overdue(3'501);
+  EXPECT_TRUE(take_lost(table, 3'500).empty());
+  const auto lost = take_lost(table, 3'501);
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].boot_id, "life");
   EXPECT_EQ(lost[0].cause, "no heartbeat for 2001 ms (limit 2000 ms)");
-  EXPECT_TRUE(table.take_overdue(9'000).empty());
+  EXPECT_TRUE(take_lost(table, 9'000).empty());
 }
 
 TEST(Liveness, AStallOfTheControllerIsNobodysFault) {
   Liveness table;
   table.watch(kNode, "life", 2'000, 0);
   table.rearm(60'000);
-  EXPECT_TRUE(table.take_overdue(61'000).empty());
-  EXPECT_EQ(table.take_overdue(62'001).size(), 1U);
+  EXPECT_TRUE(take_lost(table, 61'000).empty());
+  EXPECT_EQ(take_lost(table, 62'001).size(), 1U);
 }
 
-TEST(Liveness, AClosedStreamIsTheCoresBusiness) {
+TEST(Liveness, ANodeThatSaidGoodbyeIsNotWatched) {
   Liveness table;
   table.watch(kNode, "life", 2'000, 0);
   table.forget(kNode, "other");
   table.forget(kNode, "life");
-  EXPECT_TRUE(table.take_overdue(9'000).empty());
+  EXPECT_TRUE(take_lost(table, 9'000).empty());
+}
+
+TEST(Liveness, TheTimeToReconnectIsTheCoresBusiness) {
+  Liveness table;
+  table.watch(kNode, "life", 2'000, 0);
+  table.closed(kNode, "other");
+  EXPECT_EQ(table.heard_nodes(kNode.job).size(), 1U);
+  table.closed(kNode, "life");
+  EXPECT_TRUE(table.heard_nodes(kNode.job).empty());
+  EXPECT_TRUE(take_lost(table, 9'000).empty());
 }
 
 TEST(Liveness, SilenceOfAllNodesOfAJobIsAskedAboutFirst) {
@@ -49,12 +67,96 @@ TEST(Liveness, SilenceOfAllNodesOfAJobIsAskedAboutFirst) {
   EXPECT_TRUE(table.take_silent_jobs(2'500).empty()) << "one is heard";
   EXPECT_EQ(table.take_silent_jobs(3'500), std::vector<JobId>{JobId{1}});
   EXPECT_TRUE(table.take_silent_jobs(3'600).empty()) << "asked once";
-  EXPECT_TRUE(table.take_overdue(60'000).empty()) << "nobody has answered";
+  EXPECT_TRUE(take_lost(table, 60'000).empty()) << "nobody has answered";
   table.rearm(JobId{1}, 60'000);  // it was suspended, and goes on
-  EXPECT_TRUE(table.take_overdue(61'000).empty());
+  EXPECT_TRUE(take_lost(table, 61'000).empty());
   EXPECT_EQ(table.take_silent_jobs(63'000).size(), 1U) << "its silence counts anew";
   table.answered(JobId{1});
-  EXPECT_EQ(table.take_overdue(63'000).size(), 2U);
+  EXPECT_EQ(take_lost(table, 63'000).size(), 2U);
+}
+
+// A job whose other ranks wait in a collective, and a node of it whose holder can be probed.
+class WaitedFor : public ::testing::Test {
+ protected:
+  static core::SilentNode others_wait(JobId, const std::set<std::string>&) {
+    core::SilentNode seen;
+    seen.training = core::TrainingSight::kSeen;
+    seen.still_ms = core::kStillMs;
+    seen.peers_wait = true;
+    return seen;
+  }
+
+  WaitedFor() { table_.watch(kNode, "life", 10'000, 0, "10.0.0.1:7000"); }
+  // Probes as the answer says; false when none was asked for.
+  bool probe(int64_t now_ms, core::HolderProbe answer) {
+    const auto findings = table_.judge(now_ms, others_wait);
+    EXPECT_TRUE(findings.lost.empty());
+    if (findings.probes.size() != 1) return false;
+    EXPECT_EQ(findings.probes[0].address, "10.0.0.1:7000");
+    table_.probed(findings.probes[0], answer);
+    return true;
+  }
+
+  void register_it() {
+    ASSERT_TRUE(probe(10, core::HolderProbe::kAnswered));
+    table_.heard(kNode, "life", 20);
+  }
+
+  Liveness table_;
+};
+
+TEST_F(WaitedFor, AnUnansweredProbeLosesTheNode) {
+  register_it();
+  table_.heard(kNode, "life", 1'000);
+  EXPECT_FALSE(probe(1'299, core::HolderProbe::kUnanswered)) << "two beats may be late";
+  ASSERT_TRUE(probe(1'300, core::HolderProbe::kUnanswered));
+  EXPECT_TRUE(table_.judge(1'599, others_wait).lost.empty());
+  const auto lost = table_.judge(1'600, others_wait).lost;
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].boot_id, "life");
+}
+
+TEST_F(WaitedFor, ARefusedProbeLosesTheNodeAlsoWhenItsStreamHasEnded) {
+  register_it();
+  table_.closed(kNode, "life");
+  ASSERT_TRUE(probe(320, core::HolderProbe::kRefused));
+  EXPECT_EQ(table_.judge(420, others_wait).lost.size(), 1U);
+}
+
+TEST_F(WaitedFor, ANodeThatTheCoreHasGivenUpIsNotProbed) {
+  register_it();
+  table_.given_up(kNode);  // another life of it, say: this stream is watched on
+  EXPECT_EQ(table_.heard_nodes(kNode.job).size(), 1U);
+  table_.closed(kNode, "life");
+  table_.given_up(kNode);
+  EXPECT_FALSE(probe(700, core::HolderProbe::kRefused));
+}
+
+TEST_F(WaitedFor, ABusyNodeAnswersItsProbesAndIsAskedAgain) {
+  register_it();
+  for (int64_t now = 320; now < 9'000; now += 501) {
+    EXPECT_TRUE(probe(now, core::HolderProbe::kAnswered)) << now;
+    EXPECT_FALSE(probe(now + 100, core::HolderProbe::kAnswered)) << now;
+  }
+}
+
+TEST_F(WaitedFor, AProbeThatNeverWasAnsweredSaysNothing) {
+  ASSERT_TRUE(probe(10, core::HolderProbe::kRefused)) << "a firewall";
+  EXPECT_FALSE(probe(9'000, core::HolderProbe::kRefused));
+}
+
+TEST_F(WaitedFor, AnAnswerOfAnEarlierSilenceDoesNotCount) {
+  register_it();
+  ASSERT_TRUE(probe(400, core::HolderProbe::kUnanswered));
+  table_.heard(kNode, "life", 450);
+  EXPECT_TRUE(probe(850, core::HolderProbe::kAnswered));
+}
+
+TEST_F(WaitedFor, AnAnswerThatNeverComesIsAskedForAgain) {
+  register_it();
+  EXPECT_EQ(table_.judge(400, others_wait).probes.size(), 1U);
+  EXPECT_TRUE(table_.judge(1'400, others_wait).probes.empty());
+  EXPECT_EQ(table_.judge(1'401, others_wait).probes.size(), 1U);
 }
 
 core::Job running_job(uint64_t generation, uint64_t start_step) {
@@ -265,6 +367,75 @@ TEST(Progress, AConfiguredLimitHolds) {
   table.observe(job, 0);
   EXPECT_TRUE(table.take_hangs(5'000).empty());
   EXPECT_EQ(table.take_hangs(5'001).size(), 1U);
+}
+
+// ---- what is seen of training where a node is silent
+// ---------------------------------------------
+
+RankReport in_collective(int32_t rank, uint64_t step, uint64_t collective) {
+  RankReport report = at_step(rank, 1, step, collective);
+  report.open_collectives = 1;
+  return report;
+}
+
+class Sight : public ::testing::Test {
+ protected:
+  Sight() : job_(running_job(1, 0)) {
+    table_.observe(job_, 0);
+    table_.report(job_.id, "n0", {in_collective(0, 1, 9), in_collective(1, 1, 9)}, 10);
+    table_.report(job_.id, "n1", {in_collective(2, 1, 9), in_collective(3, 1, 9)}, 10);
+    job_.state = core::JobState::kRunning;
+    table_.observe(job_, 20);
+  }
+  core::SilentNode without_n1(int64_t now_ms) { return table_.sight(job_.id, {"n1"}, now_ms); }
+
+  ProgressTable table_;
+  core::Job job_;
+};
+
+TEST_F(Sight, OnlyRanksOnNodesThatAreHeardCount) {
+  table_.report(job_.id, "n1", {at_step(2, 1, 1, 10)}, 900);  // the last that came of it
+  const core::SilentNode seen = without_n1(1'000);
+  EXPECT_EQ(seen.training, core::TrainingSight::kSeen);
+  EXPECT_TRUE(seen.peers_wait);
+  EXPECT_EQ(seen.still_ms, 990);
+}
+
+TEST_F(Sight, ARankThatMovesOrComputesSaysThatTrainingGoesOn) {
+  table_.report(job_.id, "n0", {in_collective(0, 1, 10)}, 950);
+  EXPECT_EQ(without_n1(1'000).still_ms, 50);
+  table_.report(job_.id, "n0", {at_step(0, 1, 1, 10)}, 960);
+  EXPECT_FALSE(without_n1(1'400).peers_wait);
+}
+
+TEST_F(Sight, WhereNobodyIsHeardNothingIsSeen) {
+  EXPECT_EQ(table_.sight(job_.id, {"n0", "n1"}, 1'000).training, core::TrainingSight::kUnseen);
+}
+
+TEST_F(Sight, BeforeTheFirstStepNothingIsSeen) {
+  job_.generation = Generation{2};
+  job_.state = core::JobState::kStarting;
+  table_.observe(job_, 30);
+  table_.report(job_.id, "n0", {at_step(0, 2, 0, 3)}, 40);
+  EXPECT_EQ(without_n1(1'000).training, core::TrainingSight::kUnseen);
+}
+
+TEST_F(Sight, ARecoveryWaitsForItsNodes) {
+  job_.state = core::JobState::kRecovering;
+  job_.stage = core::PlanStage::kStopWorkers;
+  job_.fault_is_collateral = true;
+  table_.observe(job_, 30);
+  EXPECT_EQ(without_n1(1'000).training, core::TrainingSight::kStopped);
+  EXPECT_TRUE(without_n1(1'000).peers_broke);
+  job_.fault_is_collateral = false;  // a worker's death explains it
+  table_.observe(job_, 40);
+  EXPECT_FALSE(without_n1(1'000).peers_broke);
+}
+
+TEST_F(Sight, OfASuspendedJobNothingIsSeen) {
+  job_.suspended_since_ms = 30;
+  table_.observe(job_, 30);
+  EXPECT_EQ(without_n1(1'000).training, core::TrainingSight::kUnseen);
 }
 
 }  // namespace

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes that fall silent, as the controller's table sees them (controller/agents/liveness.h): the
+// facts of this world, judged by the core. A busy node says nothing and its holder answers probes;
+// one that is cut off does not answer; one whose holder has died refuses.
+#include <algorithm>
+
+#include "tests/sim/cluster.h"
+
+namespace hpctl::sim {
+
+namespace {
+
+constexpr int64_t kProbePatienceMs = 300;
+constexpr int64_t kAnswerLastsMs = 500;
+// By then a node that the others wait for is lost, whenever it was probed.
+constexpr int64_t kSoonMs = 2'500;
+
+}  // namespace
+
+void Cluster::falls_silent(SimNode& node) {
+  if (node.bound == 0) return;
+  watch_silence(node, {node.boot_id, node.bound, controller_.incarnation(), agenda_.now()});
+}
+
+void Cluster::watch_silence(SimNode& node, const Silence& silence) {
+  agenda_.after(core::kBeatMs, [this, &node, now = silence]() mutable {
+    if (!is_still_watched(node, now)) return;
+    if (!is_lost_by_silence(node, now)) {
+      watch_silence(node, now);
+      return;
+    }
+    if (now.stream == 0) return;
+    node.bound = 0;
+    close_stream(node);
+  });
+}
+
+bool Cluster::is_still_watched(const SimNode& node, const Silence& silence) const {
+  if (!controller_.is_up() || silence.incarnation != controller_.incarnation()) return false;
+  if (node.bound != silence.stream) return false;
+  if (silence.stream != 0) return is_silent(node);
+  const auto row = controller_.state().nodes.find(node.key);
+  return row != controller_.state().nodes.end() && row->second.state == core::NodeState::kUp &&
+         row->second.boot_id == silence.boot_id;
+}
+
+core::HolderProbe Cluster::probe(const SimNode& node, const Silence& silence) const {
+  if (is_cut(node)) return core::HolderProbe::kUnanswered;
+  const bool holds = node.holder_alive && node.boot_id == silence.boot_id;
+  return holds ? core::HolderProbe::kAnswered : core::HolderProbe::kRefused;
+}
+
+core::SilentNode Cluster::see(const SimNode& node, const Silence& silence) {
+  const JobPlan& plan = plans_.at(node.key.job);
+  const core::Job& job = controller_.state().jobs.at(node.key.job);
+  core::SilentNode facts = core::seen_in(job);
+  facts.silent_ms = agenda_.now() - silence.since_ms;
+  facts.timeout_ms = plan.spec.recovery.heartbeat_timeout_ms;
+  facts.probe = silence.answer;
+  const int64_t asked_for_ms = agenda_.now() - silence.probed_ms;
+  if (silence.probed_ms < 0 || asked_for_ms > kAnswerLastsMs) {
+    facts.probe = core::HolderProbe::kNotAsked;
+  } else if (facts.probe == core::HolderProbe::kUnanswered && asked_for_ms < kProbePatienceMs) {
+    facts.probe = core::HolderProbe::kAsked;
+  }
+  const bool runs = job.state == core::JobState::kRunning && job.stage == core::PlanStage::kNone;
+  if (!runs || plan.is_command) return facts;
+  const Run& run = run_of(job.id, job.generation.value);
+  const bool others_heard = std::any_of(run.alive.begin(), run.alive.end(), [&](int32_t rank) {
+    const SimNode& home = node_of(run, rank);
+    return home.key != node.key && !is_silent(home);
+  });
+  if (!others_heard) return facts;
+  facts.training = core::TrainingSight::kSeen;
+  facts.peers_wait = run.stuck_since_ms != 0;
+  facts.still_ms = facts.peers_wait ? agenda_.now() - run.stuck_since_ms : 0;
+  return facts;
+}
+
+bool Cluster::is_lost_by_silence(const SimNode& node, Silence& silence) {
+  if (controller_.is_stalled()) {  // when it goes on, everybody gets a fresh deadline
+    silence.since_ms = agenda_.now();
+    silence.probed_ms = -1;
+    return false;
+  }
+  if (!controller_.state().jobs.contains(node.key.job)) return false;
+  const core::SilentNode facts = see(node, silence);
+  const core::SilenceVerdict verdict = core::judge_silence(facts);
+  const bool is_lost = verdict.kind == core::SilenceVerdict::Kind::kLost;
+  check_verdict(node, silence, facts, is_lost);
+  if (verdict.kind == core::SilenceVerdict::Kind::kProbe) {
+    silence.probed_ms = agenda_.now();
+    silence.answer = probe(node, silence);
+  }
+  const bool is_the_cores = silence.stream == 0 && facts.silent_ms > facts.timeout_ms;
+  if (is_lost && !is_the_cores) {
+    controller_.post(core::NodeLost{node.key.job, node.key.name, silence.boot_id, verdict.reason});
+  }
+  return is_lost;
+}
+
+// What is true of this world, whatever was seen of it.
+void Cluster::check_verdict(const SimNode& node, const Silence& silence,
+                            const core::SilentNode& facts, bool is_lost) {
+  const std::string who = node.key.name + " of job " + to_string(node.key.job);
+  const bool early = facts.silent_ms <= facts.timeout_ms;
+  const bool only_busy =
+      node.holder_alive && node.boot_id == silence.boot_id && node.cut_until_ms <= silence.since_ms;
+  if (is_lost && early && only_busy) checkers_.fail(who + " is lost although it was only busy");
+  const core::Job& job = controller_.state().jobs.at(node.key.job);
+  const Run& run = run_of(job.id, job.generation.value);
+  const bool goes_on = job.state == core::JobState::kRunning &&
+                       job.stage == core::PlanStage::kNone && run.alive.size() > 1 &&
+                       agenda_.now() - run.last_progress_ms < core::kStillMs;
+  if (is_lost && early && goes_on && probe(node, silence) == core::HolderProbe::kUnanswered) {
+    checkers_.fail(who + " is lost although training goes on");
+  }
+  const bool waited_for = facts.training == core::TrainingSight::kSeen && facts.peers_wait &&
+                          std::min(facts.still_ms, facts.silent_ms) > kSoonMs && is_cut(node);
+  if (!is_lost && waited_for) checkers_.fail(who + " is waited for and not lost");
+}
+
+}  // namespace hpctl::sim
