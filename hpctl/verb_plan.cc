@@ -70,12 +70,13 @@ std::string text(const char* format, Values... values) {
 std::string gib(double bytes) { return text("%.2f", bytes / (1024.0 * 1024 * 1024)); }
 
 // Those that this version runs.
-std::vector<std::string> known_strategies(const JobSpec& spec) {
-  std::vector<std::string> known;
-  for (const char* strategy : {"no_shard", "optimizer", "shard_grad_op", "full"}) {
+std::vector<Strategy> known_strategies(const JobSpec& spec) {
+  std::vector<Strategy> known;
+  for (const Strategy strategy :
+       {Strategy::kNoShard, Strategy::kOptimizer, Strategy::kShardGradOp, Strategy::kFull}) {
     JobSpec changed = spec;
     changed.train->strategy = strategy;
-    if (find_problems(changed).empty()) known.emplace_back(strategy);
+    if (find_problems(changed).empty()) known.push_back(strategy);
   }
   return known;
 }
@@ -173,7 +174,7 @@ void print_text(const Terminal& terminal, const Plan& plan) {
                        static_cast<double>(parameter_count(plan.blocks)),
                        static_cast<long long>(m.dim), static_cast<long long>(m.layers))
                << counted(plan.setting.world_size(), "worker") << ", "
-               << plan.setting.train.strategy << "\n\n";
+               << to_word(plan.setting.train.strategy) << "\n\n";
   Table table({"MEMORY OF A WORKER", "GIB", "HOW"});
   for (const MemoryPart& part : plan.memory.parts) {
     table.add({part.name, gib(part.bytes), part.why});

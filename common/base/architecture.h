@@ -7,7 +7,9 @@
 #pragma once
 
 #include <array>
-#include <string_view>
+#include <cstddef>
+
+#include "common/base/word_enum.h"
 
 namespace hpctl {
 
@@ -25,29 +27,27 @@ enum class KeyHeads {
   X(llama, kRotary, kGrouped)  \
   X(gpt, kLearned, kOwn)
 
+#define HPCTL_NAME(name, ...) name,
+enum class Arch { HPCTL_ARCHITECTURES(HPCTL_NAME) };
+#undef HPCTL_NAME
+#define HPCTL_WORD(name, ...) #name,
+constexpr auto words_of(Arch) {
+  return std::to_array<const char*>({HPCTL_ARCHITECTURES(HPCTL_WORD)});
+}
+#undef HPCTL_WORD
+
 struct ArchitectureTraits {
-  std::string_view name;
   Positions positions;
   KeyHeads key_heads;
 };
 
-#define HPCTL_TRAITS(name, positions, key_heads) \
-  ArchitectureTraits{#name, Positions::positions, KeyHeads::key_heads},
+#define HPCTL_TRAITS(name, positions, key_heads) {Positions::positions, KeyHeads::key_heads},
 inline constexpr auto kArchitectureTraits =
     std::to_array<ArchitectureTraits>({HPCTL_ARCHITECTURES(HPCTL_TRAITS)});
 #undef HPCTL_TRAITS
 
-// Null for a name that no line has.
-constexpr const ArchitectureTraits* find_architecture_traits(std::string_view name) {
-  for (const ArchitectureTraits& traits : kArchitectureTraits) {
-    if (traits.name == name) return &traits;
-  }
-  return nullptr;
-}
-
-inline bool has_learned_positions(std::string_view arch) {
-  const ArchitectureTraits* traits = find_architecture_traits(arch);
-  return traits != nullptr && traits->positions == Positions::kLearned;
+constexpr const ArchitectureTraits& traits_of(Arch arch) {
+  return kArchitectureTraits[static_cast<size_t>(arch)];
 }
 
 }  // namespace hpctl

@@ -46,7 +46,8 @@ void check_checkpoint(const CheckpointSpec& c, SpecChecks& checks) {
 
 // Without a checkpoint so far back, a rollback would stop short of what it is to leave behind.
 void check_rollback(const StabilitySpec& s, const CheckpointSpec& c, SpecChecks& checks) {
-  if (s.policy != "rollback" || c.keep_every > 0 || c.keep < 1 || c.every_steps < 0) return;
+  if (s.policy != BadStepPolicy::kRollback || c.keep_every > 0 || c.keep < 1 || c.every_steps < 0)
+    return;
   // The product itself may be too large.
   const int64_t needed = s.rollback_steps / c.keep + (s.rollback_steps % c.keep != 0 ? 1 : 0);
   if (c.every_steps >= needed) return;

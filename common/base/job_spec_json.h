@@ -9,14 +9,43 @@
 
 namespace hpctl {
 
+// Words travel and are stored as words.
+template <WordEnum E>
+void to_json(nlohmann::json& j, const E& value) {
+  j = to_word(value);
+}
+template <WordEnum E>
+void from_json(const nlohmann::json& j, E& value) {
+  const auto& word = j.get_ref<const std::string&>();
+  const std::optional<E> known = from_word<E>(word);
+  if (!known) {
+    throw nlohmann::json::other_error::create(
+        501, "expected one of " + all_words<E>() + "; found \"" + word + "\"", &j);
+  }
+  value = *known;
+}
+
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RopeScalingSpec, factor, low_freq_factor,
                                                 high_freq_factor, original_max_len)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelSpec, preset, arch, dim, layers, heads,
                                                 kv_heads, ffn, vocab, rope_theta, norm_eps,
                                                 tied_embeddings, rope_scaling, max_positions)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BlendPart, path, weight)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DataSpec, path, blend, tokenizer, split,
-                                                reset_at_documents, seq_len)
+inline void to_json(nlohmann::json& j, const DataSpec& s) {
+  j = {{"path", s.path},   {"blend", s.blend}, {"tokenizer", s.tokenizer},
+       {"split", s.split}, {"mask", s.mask},   {"seq_len", s.seq_len}};
+}
+inline void from_json(const nlohmann::json& j, DataSpec& s) {
+  const DataSpec initial;
+  s.path = j.value("path", initial.path);
+  s.blend = j.value("blend", initial.blend);
+  s.tokenizer = j.value("tokenizer", initial.tokenizer);
+  s.split = j.value("split", initial.split);
+  s.mask = j.value("mask", initial.mask);
+  s.seq_len = j.value("seq_len", initial.seq_len);
+  // The mask of specs that were stored before it had this name.
+  if (j.value("reset_at_documents", false)) s.mask = DocumentMask::kDocuments;
+}
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ValidationSpec, every_steps, sequences)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RampPoint, samples, global)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BatchSpec, micro, global, ramp)

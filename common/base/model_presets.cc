@@ -58,7 +58,7 @@ constexpr std::array<GptPreset, 9> kGptPresets = {{
 ModelSpec gpt_of(const GptPreset& p) {
   ModelSpec model;
   model.preset = p.name;
-  model.arch = "gpt";
+  model.arch = Arch::gpt;
   model.dim = p.dim;
   model.layers = p.layers;
   model.heads = p.heads;

@@ -8,7 +8,52 @@
 #include <string>
 #include <vector>
 
+#include "common/base/architecture.h"
+#include "common/base/word_enum.h"
+
 namespace hpctl {
+
+// Choices of words. The order is that in which messages and docs/job-yaml.md list them.
+enum class Precision { kBf16, kFp16, kFp32 };
+constexpr auto words_of(Precision) { return std::to_array<const char*>({"bf16", "fp16", "fp32"}); }
+enum class MomentType { kFp32, kBf16 };
+constexpr auto words_of(MomentType) { return std::to_array<const char*>({"fp32", "bf16"}); }
+enum class DecayGroup { kNorms, kBiases, kEmbeddings };
+constexpr auto words_of(DecayGroup) {
+  return std::to_array<const char*>({"norms", "biases", "embeddings"});
+}
+enum class ScheduleShape { kCosine, kLinear, kWsd, kConstant };
+constexpr auto words_of(ScheduleShape) {
+  return std::to_array<const char*>({"cosine", "linear", "wsd", "constant"});
+}
+enum class ScheduleUnit { kSteps, kSamples };
+constexpr auto words_of(ScheduleUnit) { return std::to_array<const char*>({"steps", "samples"}); }
+enum class DecayShape { kLinear, kSqrt, kCosine };
+constexpr auto words_of(DecayShape) {
+  return std::to_array<const char*>({"linear", "sqrt", "cosine"});
+}
+enum class Strategy { kFull, kShardGradOp, kOptimizer, kNoShard, kHybrid };
+constexpr auto words_of(Strategy) {
+  return std::to_array<const char*>({"full", "shard_grad_op", "optimizer", "no_shard", "hybrid"});
+}
+enum class Reshard { kAuto, kAlways, kNever };
+constexpr auto words_of(Reshard) { return std::to_array<const char*>({"auto", "always", "never"}); }
+enum class Checkpointing { kNone, kOperations, kSelective, kFull };
+constexpr auto words_of(Checkpointing) {
+  return std::to_array<const char*>({"none", "operations", "selective", "full"});
+}
+enum class Offload { kActivations, kOptimizer, kParameters };
+constexpr auto words_of(Offload) {
+  return std::to_array<const char*>({"activations", "optimizer", "parameters"});
+}
+enum class BadStepPolicy { kStop, kSkip, kRollback };
+constexpr auto words_of(BadStepPolicy) {
+  return std::to_array<const char*>({"stop", "skip", "rollback"});
+}
+enum class DocumentMask { kNone, kBorders, kDocuments };
+constexpr auto words_of(DocumentMask) {
+  return std::to_array<const char*>({"none", "borders", "documents"});
+}
 
 // Llama 3.1's change of the rotary frequencies for longer contexts; factor 0 = none.
 struct RopeScalingSpec {
@@ -19,8 +64,8 @@ struct RopeScalingSpec {
 };
 
 struct ModelSpec {
-  std::string preset;          // "" when the dimensions were given directly
-  std::string arch = "llama";  // llama | gpt (LayerNorm, GELU, learned positions, biases)
+  std::string preset;  // "" when the dimensions were given directly
+  Arch arch = Arch::llama;
   int64_t dim = 0;
   int64_t layers = 0;
   int64_t heads = 0;
@@ -42,10 +87,10 @@ struct BlendPart {
 
 struct DataSpec {
   std::string path;  // a text file, a directory of text files, or the prefix of PREFIX.bin/.idx
-  std::vector<BlendPart> blend;           // instead of path
-  std::string tokenizer = "byte";         // byte | path of a .model or tokenizer.json
-  std::vector<double> split = {1, 0, 0};  // train, validation, test: parts of the documents
-  bool reset_at_documents = false;        // attention and positions do not cross documents
+  std::vector<BlendPart> blend;             // instead of path
+  std::string tokenizer = "byte";           // byte | path of a .model or tokenizer.json
+  std::vector<double> split = {1, 0, 0};    // train, validation, test: parts of the documents
+  DocumentMask mask = DocumentMask::kNone;  // what does not cross from a document to the next
   int64_t seq_len = 0;
 };
 
@@ -72,17 +117,17 @@ struct OptimizerSpec {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  std::vector<std::string> no_decay = {"norms", "biases"};  // norms | biases | embeddings
-  std::string moments = "fp32";                             // fp32 | bf16
-  double clip = 1.0;                                        // global gradient norm; 0 = off
+  std::vector<DecayGroup> no_decay = {DecayGroup::kNorms, DecayGroup::kBiases};
+  MomentType moments = MomentType::kFp32;
+  double clip = 1.0;  // global gradient norm; 0 = off
 };
 
 struct ScheduleSpec {
-  std::string name = "cosine";  // cosine | linear | wsd | constant
-  std::string unit = "steps";   // steps | samples: of warmup and decay
-  int64_t warmup_steps = 0;     // in `unit`
-  int64_t decay_steps = 0;      // wsd: length of the decay at the end, in `unit`
-  std::string decay = "sqrt";   // wsd: linear | sqrt | cosine
+  ScheduleShape name = ScheduleShape::kCosine;
+  ScheduleUnit unit = ScheduleUnit::kSteps;  // of warmup and decay
+  int64_t warmup_steps = 0;                  // in `unit`
+  int64_t decay_steps = 0;                   // wsd: length of the decay at the end, in `unit`
+  DecayShape decay = DecayShape::kSqrt;      // wsd
   double min_lr_ratio = 0.1;
 };
 
@@ -103,18 +148,18 @@ struct LossScaleSpec {
 
 // Which tensors a worker keeps, recomputes or moves to host memory.
 struct MemorySpec {
-  std::string activation_checkpointing = "none";  // none | operations | selective | full
-  int64_t every = 2;                              // selective: every k-th block
-  std::vector<std::string> offload;               // activations | optimizer | parameters
+  Checkpointing activation_checkpointing = Checkpointing::kNone;
+  int64_t every = 2;  // selective: every k-th block
+  std::vector<Offload> offload;
 };
 
 // What is done about a loss or gradient norm that is not finite or far from its recent values.
 struct StabilitySpec {
-  std::string policy = "stop";  // stop | skip | rollback, for values that are not finite
-  bool spikes = false;          // the same for finite outliers
-  int64_t window = 128;         // steps whose median and deviation make the score
-  double z_score = 6;           // robust: over 1.4826 x median absolute deviation
-  double factor = 0;            // hard limit: times the median; 0 = off
+  BadStepPolicy policy = BadStepPolicy::kStop;  // for values that are not finite
+  bool spikes = false;                          // the same for finite outliers
+  int64_t window = 128;                         // steps whose median and deviation make the score
+  double z_score = 6;                           // robust: over 1.4826 x median absolute deviation
+  double factor = 0;                            // hard limit: times the median; 0 = off
   int64_t rollback_steps = 100;
   int64_t skip_steps = 0;  // rollback: batches skipped besides the offending one
   int64_t max_skips = 10;  // then the job stops
@@ -137,14 +182,14 @@ struct TrainSpec {
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   LossSpec loss;
-  std::string strategy = "full";  // parallelism.strategy
-  int64_t shard_group = 0;        // parallelism.shard_group: hybrid, workers; 0 = those of a node
-  std::string reshard_after_forward = "auto";  // parallelism: auto | always | never
+  Strategy strategy = Strategy::kFull;  // parallelism.strategy
+  int64_t shard_group = 0;  // parallelism.shard_group: hybrid, workers; 0 = those of a node
+  Reshard reshard_after_forward = Reshard::kAuto;  // parallelism
   MemorySpec memory;
   StabilitySpec stability;
   MetricsSpec metrics;
-  std::string precision = "bf16";  // bf16 | fp16 | fp32: compute; state and reductions are fp32
-  LossScaleSpec loss_scale;        // fp16
+  Precision precision = Precision::kBf16;  // of computation; state and reductions are fp32
+  LossScaleSpec loss_scale;                // fp16
 };
 
 // Dimensions of a named model.

@@ -148,6 +148,8 @@ class JobYamlReader {
     } else if (is_section) {
       if (key.enter != nullptr) key.enter(spec_);
       read_section(entry.value, path);
+    } else if (key.field != nullptr) {
+      read_train_field(*key.field, value, spec_);
     } else if (key.read != nullptr) {
       key.read(value, spec_);
     } else {
@@ -175,7 +177,9 @@ class JobYamlReader {
     for (const SpecProblem& problem : all) {
       if (follows_from_reported(problem.key)) continue;
       JobYamlProblem located = locate(problem);
-      const bool repeated = !found.empty() && found.back().key == located.key;
+      const bool repeated = std::any_of(found.begin(), found.end(), [&](const JobYamlProblem& p) {
+        return p.key == located.key;
+      });
       if (!repeated) found.push_back(std::move(located));
     }
     problems_.insert(problems_.end(), found.begin(), found.end());

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/base/job_spec.h"
+#include "common/base/train_keys.h"
 #include "common/rpc/yaml_value.h"
 
 namespace hpctl {
@@ -27,6 +28,7 @@ struct JobYamlKey {
   std::string_view meaning;
   void (*read)(YamlValue& value, JobSpec& spec) = nullptr;
   void (*enter)(JobSpec& spec) = nullptr;  // sections: called before their keys
+  const TrainKey* field = nullptr;         // in place of `read`: read_train_field() with it
 
   std::string_view parent() const {
     const size_t dot = path.rfind('.');
@@ -41,5 +43,6 @@ struct JobYamlKey {
 std::span<const JobYamlKey> job_yaml_keys();
 // Those below workload.train, for job_yaml_keys().
 std::span<const JobYamlKey> train_yaml_keys();
+void read_train_field(const TrainKey& key, YamlValue& value, JobSpec& spec);
 
 }  // namespace hpctl

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/base/job_spec.h"
+#include "common/base/train_keys.h"
 
 namespace hpctl {
 
@@ -29,6 +30,8 @@ inline void put(YAML::Emitter& out, const char* key, double value) {
   out << YAML::Key << key << YAML::Value << shortest(value);
 }
 
+// Of a field that is there: as put_train() writes it, without quotes.
+std::string field_text(const TrainField& field, const TrainSpec& train);
 // The train section, with every default written out.
 void put_train(YAML::Emitter& out, const TrainSpec& train);
 

@@ -105,6 +105,19 @@ void YamlValue::fail(const std::string& message) {
   fail_at(node_.IsNull() ? key_mark_ : node_.Mark(), message);
 }
 
+void YamlValue::read_word(const std::string& all, const SetWord& set) {
+  if (node_.IsScalar() && set(node_.Scalar())) return;
+  fail("expected one of " + all + "; found " + describe_node(node_));
+}
+
+void YamlValue::read_word_list(const std::string& all, const SetWord& add) {
+  if (!node_.IsSequence()) return fail_expected("a list such as [a, b]");
+  for (const YAML::Node& item : node_) {
+    YamlValue word(item, key_mark_, path_, directory_, problems_);
+    word.read_word(all, add);
+  }
+}
+
 void YamlValue::read(int64_t& out) {
   int64_t value = 0;
   if (is_unquoted_scalar(node_) && parse_number(node_.Scalar(), value)) {

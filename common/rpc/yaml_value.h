@@ -6,9 +6,11 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -41,6 +43,10 @@ class YamlValue {
   void read(double& out);
   void read(bool& out);
   void read(std::string& out);
+  // One of the words `all`, for which `set` is true; a list of such.
+  using SetWord = std::function<bool(std::string_view)>;
+  void read_word(const std::string& all, const SetWord& set);
+  void read_word_list(const std::string& all, const SetWord& add);
   void read_duration(int64_t& ms);
   void read_path(std::string& out);  // relative ones count from the job file; "" stays ""
   void read_words(std::vector<std::string>& out);  // a list of texts; [] is one

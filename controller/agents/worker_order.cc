@@ -47,7 +47,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;
   if (job.spec.train) workload.train = *job.spec.train;
-  if (workload.train.strategy == "hybrid" && workload.train.shard_group == 0) {
+  if (workload.train.strategy == Strategy::kHybrid && workload.train.shard_group == 0) {
     workload.train.shard_group = job.spec.workers_per_node;
   }
   return workload;

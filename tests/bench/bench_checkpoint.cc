@@ -248,7 +248,7 @@ Workload training(const std::string& dir, const ModelSpec& model) {
   w.train.data.seq_len = 128;
   w.train.batch.global = w.world_size;
   w.train.steps = 4 * kSaveEvery + kStepsAfterSave + 1;
-  w.train.precision = "fp32";
+  w.train.precision = Precision::kFp32;
   return w;
 }
 

@@ -55,7 +55,7 @@ Workload workload_for(const std::string& dir, int world_size, const std::string&
   w.train.data.seq_len = static_cast<int64_t>(kTokens);
   w.train.batch.global = world_size;
   w.train.steps = kSteps;
-  w.train.precision = precision;
+  w.train.precision = *from_word<Precision>(precision);
   return w;
 }
 
@@ -182,8 +182,9 @@ bool compare(const std::string& program, const std::string& peers, int world_siz
   bool good = true;
   for (int round = 0; round < kRounds; ++round) {
     for (const std::string& strategy : strategies) {
-      runs[strategy].push_back(
-          run_hptrain(program, world_size, [&](Workload& w) { w.train.strategy = strategy; }));
+      runs[strategy].push_back(run_hptrain(program, world_size, [&](Workload& w) {
+        w.train.strategy = *from_word<Strategy>(strategy);
+      }));
       good = good && runs[strategy].back().good;
     }
     if (!peers.empty()) runs["ddp"].push_back(run_ddp(peers, world_size));

@@ -34,7 +34,7 @@ class FullCheckpointDisk : public ::testing::Test {
     // Of checkpoints of about 1.6 MB.
     ASSERT_EQ(::mount("none", dir.c_str(), "tmpfs", 0, "size=16m"), 0) << std::strerror(errno);
     job_.workload.train.steps = 1'000'000;
-    job_.workload.train.schedule.name = "constant";
+    job_.workload.train.schedule.name = ScheduleShape::kConstant;
     job_.workload.checkpoint.every_steps = 2;
     job_.workload.checkpoint.keep = 3;
     job_.workload.ledger_dir.clear();

@@ -177,7 +177,7 @@ class Script {
       if (key == "replaces") backend_.replaces = true;
     }
     if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;
-    if (spec.train && group > 0) spec.train->strategy = "hybrid";
+    if (spec.train && group > 0) spec.train->strategy = Strategy::kHybrid;
     if (spec.train) spec.train->shard_group = group;
     spec_ = spec;
     id_ = *shell_.feed(JobSubmitted{spec, static_cast<uint32_t>(uid), "", {}, {}, backend_})

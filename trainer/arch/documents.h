@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the documents of a micro-batch lie, when neither attention nor positions may cross their
-// borders (job.yaml's data.reset_at_documents). Attention then runs document by document, which
+// borders (job.yaml's data.mask: documents). Attention then runs document by document, which
 // needs no mask for each micro-batch and costs the sum of the squares of their lengths instead of
 // the square of the sequence's (docs/decisions/1203-attention-per-document.md).
 #pragma once

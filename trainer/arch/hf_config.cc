@@ -27,13 +27,13 @@ Result<HfConfig> hf_config_from_text(const std::string& text, const std::string&
   }
   HfKeys keys(document);
   const std::string type = keys.text_or("model_type", "");
-  const ArchitectureTraits* traits = find_hugging_face(type);
-  if (traits == nullptr) {
+  const std::optional<Arch> arch = find_hugging_face(type);
+  if (!arch) {
     keys.refuse("model_type", "expected " + hugging_face_types() + ", found \"" + type + "\"");
     return Error{ErrorCode::kInvalidArgument, path + ": " + keys.problem()};
   }
   HfConfig config;
-  config.model.arch = traits->name;
+  config.model.arch = *arch;
   architecture_of(config.model).hugging_face.read_config(keys, config);
   config.dtype = keys.text_or(keys.has("dtype") ? "dtype" : "torch_dtype", "");
   if (keys.problem().empty()) return config;

@@ -31,7 +31,7 @@ std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::S
   static constexpr std::array<MakeModel*, kArchitectureTraits.size()> kMake = {
       HPCTL_ARCHITECTURES(HPCTL_ADDRESS)};
 #undef HPCTL_ADDRESS
-  return kMake[architecture_index(model)](model, seq_len, compute, z_loss, device);
+  return kMake[static_cast<size_t>(model.arch)](model, seq_len, compute, z_loss, device);
 }
 
 }  // namespace hpctl

@@ -5,8 +5,6 @@
 #include <array>
 #include <utility>
 
-#include "common/base/check.h"
-
 namespace hpctl {
 
 #define HPCTL_DECLARE(name, ...)           \
@@ -25,21 +23,15 @@ constexpr std::array<const Architecture*, kArchitectureTraits.size()> kArchitect
 
 }  // namespace
 
-size_t architecture_index(const ModelSpec& model) {
-  const ArchitectureTraits* traits = find_architecture_traits(model.arch);
-  HP_CHECK(traits != nullptr);
-  return static_cast<size_t>(traits - kArchitectureTraits.data());
-}
-
 const Architecture& architecture_of(const ModelSpec& model) {
-  return *kArchitectures[architecture_index(model)];
+  return *kArchitectures[static_cast<size_t>(model.arch)];
 }
 
-const ArchitectureTraits* find_hugging_face(std::string_view model_type) {
+std::optional<Arch> find_hugging_face(std::string_view model_type) {
   for (size_t i = 0; i < kArchitectures.size(); ++i) {
-    if (kArchitectures[i]->hugging_face.model_type == model_type) return &kArchitectureTraits[i];
+    if (kArchitectures[i]->hugging_face.model_type == model_type) return static_cast<Arch>(i);
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 std::string hugging_face_types() {
@@ -71,12 +63,13 @@ std::vector<Block> stack_blocks(const ModelSpec& model, Block embed,
 }
 
 void set_no_decay(const ModelSpec& model, std::vector<Block>& blocks,
-                  const std::vector<std::string>& groups) {
+                  const std::vector<DecayGroup>& groups) {
   const Architecture& architecture = architecture_of(model);
-  const auto group_of = [&](const TensorSlot& tensor) -> const char* {
-    if (tensor.name.ends_with(".bias")) return "biases";
-    if (tensor.shape.size() < 2) return "norms";
-    return architecture.is_embedding(tensor.name) ? "embeddings" : "";
+  const auto group_of = [&](const TensorSlot& tensor) -> std::optional<DecayGroup> {
+    if (tensor.name.ends_with(".bias")) return DecayGroup::kBiases;
+    if (tensor.shape.size() < 2) return DecayGroup::kNorms;
+    if (architecture.is_embedding(tensor.name)) return DecayGroup::kEmbeddings;
+    return std::nullopt;
   };
   for (Block& block : blocks) {
     for (TensorSlot& tensor : block.tensors) {

@@ -8,11 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "common/base/architecture.h"
 #include "common/base/train_spec.h"
 #include "trainer/parallel/block_layout.h"
 
@@ -65,12 +65,9 @@ struct Architecture {
   HuggingFaceForm hugging_face;
 };
 
-// Of model.arch, which is one of the registry: find_problems() and readers of checkpoints refuse
-// others. The index is that of its line.
-size_t architecture_index(const ModelSpec& model);
 const Architecture& architecture_of(const ModelSpec& model);
-// That whose config.json has this model_type; null when there is none.
-const ArchitectureTraits* find_hugging_face(std::string_view model_type);
+// That whose config.json has this model_type.
+std::optional<Arch> find_hugging_face(std::string_view model_type);
 // "llama or gpt2".
 std::string hugging_face_types();
 
@@ -81,9 +78,8 @@ std::vector<Block> model_layout(const ModelSpec& model);
 std::vector<Block> stack_blocks(const ModelSpec& model, Block embed,
                                 Block (*layer)(const ModelSpec&, int64_t), Block head);
 
-// Exempts the tensors of the groups from weight decay, and only those: norms | biases | embeddings
-// (OptimizerSpec::no_decay).
+// Exempts the tensors of the groups from weight decay, and only those (OptimizerSpec::no_decay).
 void set_no_decay(const ModelSpec& model, std::vector<Block>& blocks,
-                  const std::vector<std::string>& groups);
+                  const std::vector<DecayGroup>& groups);
 
 }  // namespace hpctl

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "common/base/architecture.h"
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
 #include "common/base/job_spec_json.h"
@@ -200,11 +199,8 @@ void read_labels(Fields& fields, const json& document, Manifest& m) {
     m.model = fields.member(document, "model").get<ModelSpec>();
     m.environment =
         fields.member(document, "environment").get<std::map<std::string, std::string>>();
-  } catch (const json::exception&) {
-    fields.fail("model or environment", "is malformed");
-  }
-  if (find_architecture_traits(m.model.arch) == nullptr) {
-    fields.fail("model.arch", "is not an architecture that this version has");
+  } catch (const json::exception& e) {
+    fields.fail("model or environment", (std::string("is malformed: ") + e.what()).c_str());
   }
   m.exact = fields.flag_member(document, "exact");
   m.inexact_reason = fields.text_member(document, "inexact_reason");

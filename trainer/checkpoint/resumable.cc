@@ -2,7 +2,6 @@
 // May this job continue from that checkpoint? If not, the reason names the first difference.
 #include <string>
 
-#include "common/base/architecture.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {
@@ -16,7 +15,7 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
   const auto number = [](const char* what, auto there, auto here) {
     return there == here ? "" : difference(what, std::to_string(there), std::to_string(here)) + " ";
   };
-  if (a.arch != b.arch) return difference("model.arch", a.arch, b.arch);
+  if (a.arch != b.arch) return difference("model.arch", to_word(a.arch), to_word(b.arch));
   return number("model.dim", a.dim, b.dim) + number("model.layers", a.layers, b.layers) +
          number("model.heads", a.heads, b.heads) +
          number("model.kv_heads", a.kv_heads, b.kv_heads) + number("model.ffn", a.ffn, b.ffn) +
@@ -32,7 +31,7 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
          number("model.norm_eps", a.norm_eps, b.norm_eps) +
          number("model.tied_embeddings", int{a.tied_embeddings}, int{b.tied_embeddings}) +
          // Rotary positions have no end: there it is for exports.
-         (has_learned_positions(a.arch)
+         (traits_of(a.arch).positions == Positions::kLearned
               ? number("model.max_positions", a.max_positions, b.max_positions)
               : "");
 }

@@ -73,7 +73,7 @@ Result<SampleReader> SampleReader::open(const DataSpec& spec, uint64_t seed, int
   HP_CHECK(spec.seq_len >= 1 && spec.split.size() == 3);
   const std::vector<BlendPart> parts = parts_of(spec);
   SampleReader reader(spec.seq_len, seed, vocab, part, weights_of(parts));
-  reader.resets_at_documents_ = spec.reset_at_documents;
+  reader.mask_ = spec.mask;
   for (size_t d = 0; d < parts.size(); ++d) {
     if (reader.blend_.count(d) == 0) {
       return Error{ErrorCode::kInvalidArgument,

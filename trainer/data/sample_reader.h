@@ -33,7 +33,7 @@ class SampleReader {
 
   uint64_t windows() const { return windows_; }  // of all sources
   int64_t seq_len() const { return seq_len_; }
-  bool resets_at_documents() const { return resets_at_documents_; }
+  DocumentMask mask() const { return mask_; }
   uint64_t tokens() const { return tokens_; }  // of all parts of all sources
   // Of a single source that is not split, that of the source; else also over weights and split.
   const std::string& fingerprint() const { return fingerprint_; }
@@ -68,7 +68,7 @@ class SampleReader {
   DataPart part_;
   BlendOrder blend_;
   std::vector<Source> sources_;
-  bool resets_at_documents_ = false;
+  DocumentMask mask_ = DocumentMask::kNone;
   uint64_t windows_ = 0;
   uint64_t tokens_ = 0;
   std::string fingerprint_;

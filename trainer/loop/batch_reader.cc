@@ -11,9 +11,11 @@ namespace hpctl {
 namespace {
 
 // `positions`: of each token of the windows in its document, [micro, seq_len + 1].
-void keep_documents_apart(MicroBatch& batch, const at::Tensor& positions) {
+void keep_documents_apart(MicroBatch& batch, DocumentMask mask, const at::Tensor& positions) {
   const int64_t tokens = batch.tokens.size(1);
-  batch.documents = documents_at(positions.narrow(1, 0, tokens).contiguous());
+  if (mask == DocumentMask::kDocuments) {
+    batch.documents = documents_at(positions.narrow(1, 0, tokens).contiguous());
+  }
   const at::Tensor first = positions.narrow(1, 1, tokens).eq(0);
   batch.targets = batch.targets.masked_fill(first, kNotCounted);
   batch.counted -= first.sum().item<int64_t>();
@@ -23,7 +25,7 @@ Result<MicroBatch> read_micro_batch(SampleReader& reader, std::span<const uint64
   const int64_t window = reader.seq_len() + 1;
   const auto micro = static_cast<int64_t>(samples.size());
   const at::Tensor rows = at::empty({micro, window}, at::kLong);
-  const int64_t positioned = reader.resets_at_documents() ? window : 0;
+  const int64_t positioned = reader.mask() == DocumentMask::kNone ? 0 : window;
   const at::Tensor positions = at::empty({micro, positioned}, at::kLong);
   for (int64_t i = 0; i < micro; ++i) {
     int64_t* row = rows.data_ptr<int64_t>() + i * window;
@@ -36,7 +38,7 @@ Result<MicroBatch> read_micro_batch(SampleReader& reader, std::span<const uint64
                    .targets = rows.narrow(1, 1, window - 1).contiguous(),
                    .documents = {},
                    .counted = micro * (window - 1)};
-  if (positioned > 0) keep_documents_apart(batch, positions);
+  if (positioned > 0) keep_documents_apart(batch, reader.mask(), positions);
   return batch;
 }
 

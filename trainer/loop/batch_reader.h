@@ -15,11 +15,11 @@ namespace hpctl {
 struct MicroBatch {
   at::Tensor tokens;    // [rows, seq_len] int64
   at::Tensor targets;   // [rows, seq_len] int64: the token that follows, or kNotCounted
-  Documents documents;  // empty unless the data's spec resets at them
+  Documents documents;  // empty unless data.mask is documents
   int64_t counted = 0;  // targets that are
 };
 
-// Where documents are kept apart, none predicts the first token of the next: that target is not
+// Unless data.mask is none, no document predicts the first token of the next: that target is not
 // counted.
 //
 // `count` micro-batches, of which number m takes samples [m * micro, (m + 1) * micro), as far as

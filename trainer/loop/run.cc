@@ -24,8 +24,8 @@ std::string identity_of(const Workload& workload) {
 }  // namespace
 
 at::ScalarType compute_type(const TrainSpec& train) {
-  if (train.precision == "fp16") return at::kHalf;
-  return train.precision == "bf16" ? at::kBFloat16 : at::kFloat;
+  if (train.precision == Precision::kFp16) return at::kHalf;
+  return train.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
 }
 
 std::string job_directory(const Workload& workload) {

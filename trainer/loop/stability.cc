@@ -23,7 +23,7 @@ Outcome Generation::leave_out(const StepSamples& samples, const StabilityProblem
   bad_step.finding = problem.finding;
   bad_step.reason = problem.reason;
   if (spec.reexecute) HP_TRY(reexecute(samples, what, bad_step));
-  if (spec.policy == "stop") {
+  if (spec.policy == BadStepPolicy::kStop) {
     bad_step.outcome = BadStepOutcome::kStopped;
     tell(bad_step);
     // Executed twice with the same result, or left to the restart, which executes it again.
@@ -41,7 +41,7 @@ Outcome Generation::leave_out(const StepSamples& samples, const StabilityProblem
   }
   bad_step.outcome = BadStepOutcome::kSkipped;
   std::vector<SampleRange> skipped = samples.ranges;
-  if (spec.policy == "rollback") {
+  if (spec.policy == BadStepPolicy::kRollback) {
     bad_step.outcome = BadStepOutcome::kRolledBack;
     const uint64_t more = static_cast<uint64_t>(spec.skip_steps) *
                           global_batch(run_.train().batch, samples.next_cursor);

@@ -7,7 +7,7 @@
 namespace hpctl {
 
 LossScaleRecord first_loss_scale(const TrainSpec& train) {
-  if (train.precision != "fp16") return {};
+  if (train.precision != Precision::kFp16) return {};
   return {.scale = static_cast<uint64_t>(train.loss_scale.initial),
           .good_steps = 0,
           .hysteresis_left = static_cast<uint64_t>(train.loss_scale.hysteresis),

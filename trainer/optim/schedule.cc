@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <string>
 
 #include "trainer/data/batch_ramp.h"
 
@@ -14,9 +13,9 @@ namespace {
 
 double cosine(double x) { return 0.5 * (1.0 + std::cos(std::numbers::pi * x)); }
 
-double decayed(const std::string& shape, double x) {
-  if (shape == "linear") return 1.0 - x;
-  if (shape == "sqrt") return 1.0 - std::sqrt(x);
+double decayed(DecayShape shape, double x) {
+  if (shape == DecayShape::kLinear) return 1.0 - x;
+  if (shape == DecayShape::kSqrt) return 1.0 - std::sqrt(x);
   return cosine(x);
 }
 
@@ -24,7 +23,7 @@ double decayed(const std::string& shape, double x) {
 
 double learning_rate(const TrainSpec& spec, uint64_t step, uint64_t samples) {
   const ScheduleSpec& s = spec.schedule;
-  const bool by_samples = s.unit == "samples";
+  const bool by_samples = s.unit == ScheduleUnit::kSamples;
   const auto steps = static_cast<uint64_t>(spec.steps);
   const auto k = static_cast<double>(by_samples ? samples : step);
   const auto last = static_cast<double>(by_samples ? samples_after(spec.batch, steps) : steps);
@@ -36,9 +35,9 @@ double learning_rate(const TrainSpec& spec, uint64_t step, uint64_t samples) {
     return std::clamp((k - begin) / std::max(1.0, last + one - begin), 0.0, 1.0);
   };
   double part = 1.0;
-  if (s.name == "cosine") part = cosine(progress(warmup));
-  if (s.name == "linear") part = decayed("linear", progress(warmup));
-  if (s.name == "wsd") {
+  if (s.name == ScheduleShape::kCosine) part = cosine(progress(warmup));
+  if (s.name == ScheduleShape::kLinear) part = decayed(DecayShape::kLinear, progress(warmup));
+  if (s.name == ScheduleShape::kWsd) {
     part = decayed(s.decay, progress(std::max(warmup, last - static_cast<double>(s.decay_steps))));
   }
   return peak * (s.min_lr_ratio + (1.0 - s.min_lr_ratio) * part);

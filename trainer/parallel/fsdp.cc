@@ -107,7 +107,8 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
   for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
   if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
-  if (train.memory.activation_checkpointing == "operations") recomputed_.resize(blocks.size());
+  if (train.memory.activation_checkpointing == Checkpointing::kOperations)
+    recomputed_.resize(blocks.size());
   inputs_.resize(blocks.size());
   outputs_.resize(blocks.size());
 }

@@ -30,10 +30,10 @@ std::vector<int32_t> Mesh::group(int32_t rank, MeshDim dim) const {
 }
 
 Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size) {
-  const std::string& strategy = train.strategy;
+  const Strategy strategy = train.strategy;
   int32_t shards = world_size;
-  if (strategy == "no_shard") shards = 1;
-  if (strategy == "hybrid") {
+  if (strategy == Strategy::kNoShard) shards = 1;
+  if (strategy == Strategy::kHybrid) {
     if (train.shard_group < 1 || world_size % train.shard_group != 0) {
       return Error{ErrorCode::kInvalidArgument,
                    "parallelism.shard_group: expected a divisor of the number of workers (" +
@@ -44,15 +44,16 @@ Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size) {
   }
   Sharding sharding;
   sharding.mesh = Mesh(world_size / shards, shards);
-  sharding.keep_parameters = train.reshard_after_forward == "never" || strategy == "no_shard" ||
-                             strategy == "optimizer" || strategy == "shard_grad_op";
+  sharding.keep_parameters = train.reshard_after_forward == Reshard::kNever ||
+                             strategy == Strategy::kNoShard || strategy == Strategy::kOptimizer ||
+                             strategy == Strategy::kShardGradOp;
   // A shard that is the whole block needs no second place for its gradient.
-  sharding.whole_gradients = strategy == "optimizer" || shards == 1;
+  sharding.whole_gradients = strategy == Strategy::kOptimizer || shards == 1;
   return sharding;
 }
 
 std::string describe_sharding(const TrainSpec& train) {
-  if (train.strategy != "hybrid") return train.strategy;
+  if (train.strategy != Strategy::kHybrid) return to_word(train.strategy);
   return "hybrid of " + std::to_string(train.shard_group);
 }
 

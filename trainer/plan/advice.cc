@@ -23,10 +23,13 @@ std::string text(const char* format, Values... values) {
 
 double gib(double bytes) { return bytes / (1024.0 * 1024 * 1024); }
 
+constexpr std::array kAllCheckpointing = {Checkpointing::kNone, Checkpointing::kOperations,
+                                          Checkpointing::kSelective, Checkpointing::kFull};
+
 class Search {
  public:
   Search(const std::vector<Block>& blocks, const GpuModel& device, double memory_bytes,
-         const std::vector<std::string>& strategies)
+         const std::vector<Strategy>& strategies)
       : blocks_(blocks),
         device_(device),
         usable_(memory_bytes * kUsableMemory),
@@ -62,7 +65,7 @@ class Search {
   // Nearest first: the given one, then fewer and fewer things as they are.
   std::vector<PlanSetting> variants(const PlanSetting& given) const {
     std::vector<PlanSetting> all = {given};
-    std::vector<std::string> strategies = {given.train.strategy};
+    std::vector<Strategy> strategies = {given.train.strategy};
     strategies.insert(strategies.end(), strategies_.begin(), strategies_.end());
     std::vector<int64_t> micros = {given.train.batch.micro};
     const int64_t most = given.train.batch.global / given.world_size();
@@ -71,9 +74,9 @@ class Search {
       if (even || micro == 1) micros.push_back(micro);
     }
     for (const int64_t chunk : {given.train.loss.chunk_tokens, kChunkTokens}) {
-      for (const std::string& strategy : strategies) {
+      for (const Strategy strategy : strategies) {
         for (const int64_t micro : micros) {
-          for (const char* checkpointing : {"none", "operations", "selective", "full"}) {
+          for (const Checkpointing checkpointing : kAllCheckpointing) {
             PlanSetting s = given;
             s.train.strategy = strategy;
             s.train.batch.micro = micro;
@@ -91,8 +94,9 @@ class Search {
   }
 
   static void add(std::vector<PlanSetting>& all, const PlanSetting& s) {
-    const std::string& checkpointing = s.train.memory.activation_checkpointing;
-    const bool inputs_alone = checkpointing == "selective" || checkpointing == "full";
+    const Checkpointing checkpointing = s.train.memory.activation_checkpointing;
+    const bool inputs_alone =
+        checkpointing == Checkpointing::kSelective || checkpointing == Checkpointing::kFull;
     if (offloads_parameters(s.train) && keeps_parameters(s.train)) return;
     if (offloads_activations(s.train) && !inputs_alone) return;
     all.push_back(s);
@@ -101,12 +105,12 @@ class Search {
   const std::vector<Block>& blocks_;
   const GpuModel& device_;
   double usable_;
-  const std::vector<std::string>& strategies_;
+  const std::vector<Strategy>& strategies_;
 };
 
-std::string list_of(const std::vector<std::string>& words) {
+std::string list_of(const std::vector<Offload>& parts) {
   std::string list;
-  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  for (const Offload part : parts) list += std::string(list.empty() ? "" : ", ") + to_word(part);
   return "[" + list + "]";
 }
 
@@ -127,11 +131,12 @@ std::vector<Advice> differences(const Search& search, const PlanSetting& from,
   if (to.train.strategy != from.train.strategy) {
     PlanSetting s = from;
     s.train.strategy = to.train.strategy;
-    advice.push_back({"workload.train.parallelism.strategy: " + to.train.strategy,
-                      effect(s, keeps_parameters(to.train) && !keeps_parameters(from.train)
-                                    ? "there is room for parameters that stay gathered, which "
-                                      "saves messages"
-                                    : "shards more of what each worker holds")});
+    advice.push_back(
+        {std::string("workload.train.parallelism.strategy: ") + to_word(to.train.strategy),
+         effect(s, keeps_parameters(to.train) && !keeps_parameters(from.train)
+                       ? "there is room for parameters that stay gathered, which "
+                         "saves messages"
+                       : "shards more of what each worker holds")});
   }
   if (to.train.memory.offload != from.train.memory.offload) {
     PlanSetting s = from;
@@ -139,13 +144,15 @@ std::vector<Advice> differences(const Search& search, const PlanSetting& from,
     advice.push_back({"workload.train.memory.offload: " + list_of(to.train.memory.offload),
                       effect(s, "nothing then travels between host and GPU")});
   }
-  const std::string& checkpointing = to.train.memory.activation_checkpointing;
+  const Checkpointing checkpointing = to.train.memory.activation_checkpointing;
   if (checkpointing != from.train.memory.activation_checkpointing) {
     PlanSetting s = from;
     s.train.memory.activation_checkpointing = checkpointing;
-    advice.push_back({"workload.train.memory.activation_checkpointing: " + checkpointing,
-                      effect(s, checkpointing == "none" ? "activations fit without recomputing them"
-                                                        : "recomputes activations")});
+    advice.push_back(
+        {std::string("workload.train.memory.activation_checkpointing: ") + to_word(checkpointing),
+         effect(s, checkpointing == Checkpointing::kNone
+                       ? "activations fit without recomputing them"
+                       : "recomputes activations")});
   }
   if (to.train.batch.micro != from.train.batch.micro) {
     PlanSetting s = from;
@@ -168,9 +175,10 @@ std::vector<Advice> differences(const Search& search, const PlanSetting& from,
 // What makes the job fit where it is, as one piece of advice: it is slower, and only the user knows
 // how much memory a node has.
 std::vector<Advice> offload_here(const Search& search, const PlanSetting& setting) {
-  for (const std::vector<std::string>& offload : {std::vector<std::string>{"optimizer"},
-                                                  {"optimizer", "parameters"},
-                                                  {"optimizer", "parameters", "activations"}}) {
+  using enum Offload;
+  for (const std::vector<Offload>& offload : {std::vector<Offload>{kOptimizer},
+                                              {kOptimizer, kParameters},
+                                              {kOptimizer, kParameters, kActivations}}) {
     PlanSetting moved = setting;
     moved.train.memory.offload = offload;
     const auto best = search.best(moved);
@@ -192,7 +200,7 @@ std::vector<Advice> offload_here(const Search& search, const PlanSetting& settin
 
 std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>& blocks,
                            const GpuModel& device, double memory_bytes,
-                           const std::vector<std::string>& strategies) {
+                           const std::vector<Strategy>& strategies) {
   const Search search(blocks, device, memory_bytes, strategies);
   if (const auto best = search.best(setting)) return differences(search, setting, *best);
   const std::vector<Advice> here = offload_here(search, setting);

@@ -25,6 +25,6 @@ inline constexpr double kUsableMemory = 0.90;
 // `memory_bytes` of a worker.
 std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>& blocks,
                            const GpuModel& device, double memory_bytes,
-                           const std::vector<std::string>& strategies);
+                           const std::vector<Strategy>& strategies);
 
 }  // namespace hpctl

@@ -11,8 +11,6 @@ namespace {
 
 constexpr double kFp32 = 4;
 
-double compute_bytes(const TrainSpec& train) { return train.precision == "fp32" ? 4 : 2; }
-
 double elements_of(const std::vector<Block>& blocks, int32_t shards) {
   double sum = 0;
   for (const Block& block : blocks) sum += static_cast<double>(shard_capacity(block.numel, shards));
@@ -63,8 +61,8 @@ LayerActivations layer_activations(const PlanSetting& s) {
   return a;
 }
 
-bool offloads(const TrainSpec& train, const char* what) {
-  const std::vector<std::string>& all = train.memory.offload;
+bool offloads(const TrainSpec& train, Offload what) {
+  const std::vector<Offload>& all = train.memory.offload;
   return std::find(all.begin(), all.end(), what) != all.end();
 }
 
@@ -82,13 +80,13 @@ void add_offloaded_state(MemoryPlan& plan, const PlanSetting& s, const std::vect
   const int32_t shards = shard_count(s);
   const double shard = elements_of(blocks, shards);
   const double c = compute_bytes(s.train);
-  const double state = kFp32 + (s.train.optimizer.moments == "bf16" ? 2 * 2 : 2 * kFp32);
+  const double state = kFp32 + 2 * moment_bytes(s.train);
   const std::string of = " of 1/" + std::to_string(shards) + " of the parameters";
   const bool weights_leave = offloads_parameters(s.train);
   if (!weights_leave) {
-    plan.parts.push_back({"parameters", shard * c, s.train.precision + of});
+    plan.parts.push_back({"parameters", shard * c, to_word(s.train.precision) + of});
   } else if (c < kFp32) {
-    plan.host.push_back({"parameters", shard * c, s.train.precision + of});
+    plan.host.push_back({"parameters", shard * c, to_word(s.train.precision) + of});
   }
   const int64_t largest = shard_capacity(static_cast<int64_t>(largest_block(blocks)), shards);
   const auto piece = static_cast<double>(std::min(kOffloadPiece, largest));
@@ -108,9 +106,8 @@ void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>&
   const std::string of = " of 1/" + std::to_string(shards) + " of the parameters" +
                          (s.gpu ? "" : ", two slots and the copy that a save writes");
   plan.parts.push_back({"parameters", copies * shard * kFp32, "fp32" + of});
-  const double moment = s.train.optimizer.moments == "bf16" ? 2 : kFp32;
-  plan.parts.push_back(
-      {"moments", copies * shard * 2 * moment, "two in " + s.train.optimizer.moments + of});
+  plan.parts.push_back({"moments", copies * shard * 2 * moment_bytes(s.train),
+                        std::string("two in ") + to_word(s.train.optimizer.moments) + of});
 }
 
 void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
@@ -143,7 +140,7 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
   const LayerActivations layer = layer_activations(s);
   double kept = 0;
   double leaving = 0;
-  const bool operations = s.train.memory.activation_checkpointing == "operations";
+  const bool operations = s.train.memory.activation_checkpointing == Checkpointing::kOperations;
   bool any_recomputed = false;
   for (int64_t i = 0; i < s.train.model.layers; ++i) {
     const bool again = is_recomputed(s.train, i);
@@ -160,7 +157,7 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
   const std::string of = std::to_string(s.train.model.layers) + " layers, " +
                          std::to_string(s.train.batch.micro) + " x " +
                          std::to_string(s.train.data.seq_len) + " tokens, checkpointing " +
-                         s.train.memory.activation_checkpointing;
+                         to_word(s.train.memory.activation_checkpointing);
   plan.parts.push_back({"activations", kept, of});
   // The head works before the first layer's backward: the larger of the two counts.
   const double head = head_bytes(s);
@@ -183,37 +180,45 @@ double MemoryPlan::total() const {
                          [](double sum, const MemoryPart& part) { return sum + part.bytes; });
 }
 
+double compute_bytes(const TrainSpec& train) {
+  return train.precision == Precision::kFp32 ? kFp32 : 2;
+}
+
+double moment_bytes(const TrainSpec& train) {
+  return train.optimizer.moments == MomentType::kBf16 ? 2 : kFp32;
+}
+
 int32_t shard_count(const PlanSetting& setting) {
   const TrainSpec& train = setting.train;
-  if (train.strategy == "no_shard") return 1;
-  if (train.strategy != "hybrid") return setting.world_size();
+  if (train.strategy == Strategy::kNoShard) return 1;
+  if (train.strategy != Strategy::kHybrid) return setting.world_size();
   const int64_t group = train.shard_group > 0 ? train.shard_group : setting.workers_per_node;
   return static_cast<int32_t>(std::min<int64_t>(group, setting.world_size()));
 }
 
 bool keeps_parameters(const TrainSpec& train) {
-  return train.strategy == "no_shard" || train.strategy == "optimizer" ||
-         train.strategy == "shard_grad_op" || train.reshard_after_forward == "never";
+  return train.strategy == Strategy::kNoShard || train.strategy == Strategy::kOptimizer ||
+         train.strategy == Strategy::kShardGradOp || train.reshard_after_forward == Reshard::kNever;
 }
 
 bool keeps_gradients(const TrainSpec& train) {
-  return train.strategy == "no_shard" || train.strategy == "optimizer";
+  return train.strategy == Strategy::kNoShard || train.strategy == Strategy::kOptimizer;
 }
 
 bool is_recomputed(const TrainSpec& train, int64_t layer) {
   const MemorySpec& memory = train.memory;
-  if (memory.activation_checkpointing == "full") return true;
-  return memory.activation_checkpointing == "selective" && memory.every > 0 &&
+  if (memory.activation_checkpointing == Checkpointing::kFull) return true;
+  return memory.activation_checkpointing == Checkpointing::kSelective && memory.every > 0 &&
          layer % memory.every == 0;
 }
 
 bool offloads_optimizer(const TrainSpec& train) {
-  return offloads(train, "optimizer") || offloads_parameters(train);
+  return offloads(train, Offload::kOptimizer) || offloads_parameters(train);
 }
 
-bool offloads_parameters(const TrainSpec& train) { return offloads(train, "parameters"); }
+bool offloads_parameters(const TrainSpec& train) { return offloads(train, Offload::kParameters); }
 
-bool offloads_activations(const TrainSpec& train) { return offloads(train, "activations"); }
+bool offloads_activations(const TrainSpec& train) { return offloads(train, Offload::kActivations); }
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
   MemoryPlan plan;

@@ -42,6 +42,10 @@ struct MemoryPlan {
   double total() const;
 };
 
+// Of an element of parameters and activations as they are computed with.
+double compute_bytes(const TrainSpec& train);
+// Of one of the two moments of a parameter.
+double moment_bytes(const TrainSpec& train);
 // Workers that share one copy of parameters and moments.
 int32_t shard_count(const PlanSetting& setting);
 // Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step.

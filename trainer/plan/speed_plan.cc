@@ -12,10 +12,11 @@ constexpr double kLinkShare = 0.75;
 // A quarter of forward and backward is the forward pass, run again for recomputed layers.
 double recompute_factor(const TrainSpec& train) {
   const MemorySpec& memory = train.memory;
-  if (memory.activation_checkpointing == "full") return 4.0 / 3;
-  if (memory.activation_checkpointing == "operations")
+  if (memory.activation_checkpointing == Checkpointing::kFull) return 4.0 / 3;
+  if (memory.activation_checkpointing == Checkpointing::kOperations) {
     return 1.05;  // limited by memory, not FLOP/s
-  if (memory.activation_checkpointing != "selective") return 1;
+  }
+  if (memory.activation_checkpointing != Checkpointing::kSelective) return 1;
   const int64_t layers = train.model.layers;
   const int64_t again = (layers + memory.every - 1) / memory.every;
   return 1 + static_cast<double>(again) / static_cast<double>(layers) / 3;
@@ -27,7 +28,7 @@ double bytes_sent(const PlanSetting& s, double parameters, double micro_batches)
   const double world = s.world_size();
   const double shards = shard_count(s);
   const double ring = (shards - 1) / shards;
-  const double c = s.train.precision == "fp32" ? 4 : 2;
+  const double c = compute_bytes(s.train);
   const double gathers =
       keeps_parameters(s.train) ? (shards > 1 ? 1 : 0) : 2 * micro_batches;  // forward, backward
   const double reductions = keeps_gradients(s.train) ? 1 : micro_batches;
@@ -41,8 +42,8 @@ double bytes_sent(const PlanSetting& s, double parameters, double micro_batches)
 // The optimizer's state goes up and comes down at the same time, after the backward pass.
 double state_bytes_each_way(const PlanSetting& s, const std::vector<Block>& blocks) {
   if (!offloads_optimizer(s.train)) return 0;
-  const double moments = s.train.optimizer.moments == "bf16" ? 4 : 8;
-  return static_cast<double>(parameter_count(blocks)) / shard_count(s) * (4 + moments);
+  return static_cast<double>(parameter_count(blocks)) / shard_count(s) *
+         (4 + 2 * moment_bytes(s.train));
 }
 
 }  // namespace

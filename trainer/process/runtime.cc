@@ -56,8 +56,7 @@ void prepare_runtime() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-std::map<std::string, std::string> runtime_environment(const std::string& precision,
-                                                       const Device& device) {
+std::map<std::string, std::string> runtime_environment(Precision precision, const Device& device) {
   auto* blas_threads = openblas<int()>("openblas_get_num_threads");
   std::map<std::string, std::string> environment = {
       {"libtorch", compat::torch_version()},
@@ -66,7 +65,7 @@ std::map<std::string, std::string> runtime_environment(const std::string& precis
       {"blas", blas_name()},
       {"blas_threads", blas_threads != nullptr ? std::to_string(blas_threads()) : "unknown"},
       {"onednn_max_cpu_isa", variable_or("ONEDNN_MAX_CPU_ISA", "default")},
-      {"precision", precision},
+      {"precision", to_word(precision)},
   };
   environment.merge(device.environment());
   return environment;

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "common/base/train_spec.h"
 #include "trainer/device/device.h"
 
 namespace hpctl {
@@ -17,8 +18,7 @@ namespace hpctl {
 void prepare_runtime();
 
 // Names and values of everything that the bits of a result depend on besides the job itself.
-std::map<std::string, std::string> runtime_environment(const std::string& precision,
-                                                       const Device& device);
+std::map<std::string, std::string> runtime_environment(Precision precision, const Device& device);
 
 // The same as one line for the log.
 std::string describe(const std::map<std::string, std::string>& environment);

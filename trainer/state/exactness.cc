@@ -14,7 +14,7 @@ using nlohmann::json;
 
 std::string described(const ScheduleSpec& schedule, int64_t steps) {
   json text = schedule;
-  if (schedule.name != "constant") text["steps"] = steps;
+  if (schedule.name != ScheduleShape::kConstant) text["steps"] = steps;
   return text.dump();
 }
 
@@ -30,16 +30,19 @@ Environment environment_of(const TrainSpec& train) {
   Environment environment = {
       {"batch.global", std::to_string(train.batch.global)},
       {"batch.micro", std::to_string(train.batch.micro)},
-      {"data.reset_at_documents", train.data.reset_at_documents ? "true" : "false"},
+      // A label that stored checkpoints have: the name of `mask: documents` when it was alone.
+      {"data.reset_at_documents", train.data.mask == DocumentMask::kDocuments ? "true" : "false"},
       {"loss", json(train.loss).dump()},
       {"optimizer", json(train.optimizer).dump()},
-      {"precision", train.precision},
+      {"precision", to_word(train.precision)},
       {"schedule", described(train.schedule, train.steps)},
       {"stability", described(train.stability)},
       {"strategy", describe_sharding(train)},
   };
+  if (train.data.mask == DocumentMask::kBorders) environment["data.mask"] = "borders";
   if (!train.batch.ramp.empty()) environment["batch.ramp"] = json(train.batch.ramp).dump();
-  if (train.precision == "fp16") environment["loss_scale"] = json(train.loss_scale).dump();
+  if (train.precision == Precision::kFp16)
+    environment["loss_scale"] = json(train.loss_scale).dump();
   return environment;
 }
 

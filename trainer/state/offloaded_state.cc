@@ -22,9 +22,9 @@ OffloadedState::OffloadedState(Device& device, const ArenaGeometry& geometry,
                                const TrainSpec& train)
     : device_(device),
       moment_bytes_(geometry.moment_bytes),
-      rounding_(train.precision == "bf16"   ? Rounding::kBf16
-                : train.precision == "fp16" ? Rounding::kFp16
-                                            : Rounding::kNone),
+      rounding_(train.precision == Precision::kBf16   ? Rounding::kBf16
+                : train.precision == Precision::kFp16 ? Rounding::kFp16
+                                                      : Rounding::kNone),
       on_host_(offloads_parameters(train)) {
   int64_t elements = 0;
   int64_t largest = 0;

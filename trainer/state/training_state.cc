@@ -23,7 +23,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   set_no_decay(workload.train.model, blocks, workload.train.optimizer.no_decay);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);
-  const bool bf16_moments = workload.train.optimizer.moments == "bf16";
+  const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
   if (bf16_moments) geometry.moment_bytes = 2;
   geometry.slots = device.is_host() ? 2 : 1;
   auto arena = make_arena(arena_fd, geometry, workload.train, device);
@@ -151,7 +151,8 @@ Outcome TrainingState::load(const std::string& checkpoint) {
   now_.skipped = manifest.skipped;
   now_.stability = manifest.stability;
   // A job may change its precision when it resumes.
-  const bool scaled = workload_.train.precision == "fp16" && manifest.loss_scale.scale > 0;
+  const bool scaled =
+      workload_.train.precision == Precision::kFp16 && manifest.loss_scale.scale > 0;
   now_.loss_scale = scaled ? manifest.loss_scale : first_loss_scale(workload_.train);
   if (!manifest.weights_only) note_inexact(manifest);  // else this is a beginning
   return Ok{};

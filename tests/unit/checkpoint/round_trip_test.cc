@@ -13,6 +13,7 @@
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/manifest_format.h"
 
 namespace hpctl {
 namespace {
@@ -204,11 +205,13 @@ TEST(RoundTrip, ManifestKeepsTheLossScale) {
 TEST(RoundTrip, ManifestOfAnUnknownArchitectureIsRefused) {
   const TemporaryDirectory dir;
   ASSERT_TRUE(save_synthetic({dir.path(), {40, 3}, 2, 1, 2, {}}).ok());
-  Manifest manifest = read_manifest(dir / "step-40.g3").value();
-  manifest.model.arch = "bert";
-  const auto refused = manifest_from_text(to_manifest_text(manifest).value(), "text");
+  const Manifest manifest = read_manifest(dir / "step-40.g3").value();
+  std::string text = to_manifest_text(manifest).value();
+  text.resize(text.size() - kManifestSealBytes);
+  text.replace(text.find("llama"), 5, "bert");
+  const auto refused = manifest_from_text(text + manifest_seal(text), "text");
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().message, HasSubstr("model.arch is not an architecture that"));
+  EXPECT_THAT(refused.error().message, HasSubstr("expected one of llama, gpt; found \"bert\""));
 }
 
 TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {

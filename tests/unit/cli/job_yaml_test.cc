@@ -63,13 +63,13 @@ debug: {ledger: true}
   EXPECT_EQ(spec.train->model.kv_heads, 4);
   EXPECT_EQ(spec.train->data.path, "/abs/text");
   EXPECT_EQ(spec.train->loss.chunk_tokens, 100);
-  EXPECT_EQ(spec.train->strategy, "hybrid");
+  EXPECT_EQ(spec.train->strategy, Strategy::kHybrid);
   EXPECT_EQ(spec.train->shard_group, 2);
-  EXPECT_EQ(spec.train->reshard_after_forward, "never");
-  EXPECT_EQ(spec.train->memory.activation_checkpointing, "selective");
+  EXPECT_EQ(spec.train->reshard_after_forward, Reshard::kNever);
+  EXPECT_EQ(spec.train->memory.activation_checkpointing, Checkpointing::kSelective);
   EXPECT_EQ(spec.train->memory.every, 3);
-  EXPECT_EQ(spec.train->memory.offload, std::vector<std::string>{"optimizer"});
-  EXPECT_EQ(spec.train->precision, "fp16");
+  EXPECT_EQ(spec.train->memory.offload, std::vector<Offload>{Offload::kOptimizer});
+  EXPECT_EQ(spec.train->precision, Precision::kFp16);
   EXPECT_EQ(spec.train->loss_scale.initial, 1024);
   EXPECT_EQ(spec.train->loss_scale.growth_interval, 10);
   EXPECT_EQ(spec.train->loss_scale.hysteresis, 1);
@@ -195,6 +195,36 @@ TEST(JobYaml, ReadsTheSlurmSection) {
   EXPECT_EQ(good(kMinimal).slurm.mem_mb, -1);
 }
 
+TEST(JobYaml, WordsTravelAndAreStoredAsWords) {
+  const auto with = [](const std::string& data) {
+    return "name: t\nworkload:\n  train:\n    model: {preset: tiny}\n    data: {path: x, seq_len: "
+           "8" +
+           data + "}\n    batch: {global: 1}\n    steps: 1\n";
+  };
+  EXPECT_EQ(good(with("")).train->data.mask, DocumentMask::kNone);
+  const JobSpec spec = good(with(", mask: borders"));
+  EXPECT_EQ(spec.train->data.mask, DocumentMask::kBorders);
+  const std::string json = to_json_text(spec);
+  EXPECT_THAT(json, testing::AllOf(testing::HasSubstr(R"("mask":"borders")"),
+                                   testing::HasSubstr(R"("precision":"bf16")"),
+                                   testing::HasSubstr(R"("no_decay":["norms","biases"])")));
+  EXPECT_EQ(to_json_text(*job_spec_from_json(json)), json);
+  // What was written under the key's older name, in job.yaml and in a stored job.
+  EXPECT_EQ(good(with(", reset_at_documents: true")).train->data.mask, DocumentMask::kDocuments);
+  const auto replaced = [&](const std::string& what, const std::string& by) {
+    std::string text = json;
+    return text.replace(text.find(what), what.size(), by);
+  };
+  const auto stored =
+      job_spec_from_json(replaced(R"("mask":"borders")", R"("reset_at_documents":true)"));
+  ASSERT_TRUE(stored.ok()) << stored.error().message;
+  EXPECT_EQ(stored->train->data.mask, DocumentMask::kDocuments);
+  const auto unknown = job_spec_from_json(replaced("bf16", "fp8"));
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_THAT(unknown.error().message,
+              testing::HasSubstr("expected one of bf16, fp16, fp32; found \"fp8\""));
+}
+
 TEST(JobYaml, GptModels) {
   const auto with = [](const std::string& model, const char* seq_len = "8") {
     return "name: t\nworkload:\n  train:\n    model: {" + model +
@@ -202,7 +232,7 @@ TEST(JobYaml, GptModels) {
            "}\n    batch: {global: 1}\n    steps: 3\n";
   };
   const JobSpec spec = good(with("preset: gpt3-1.7b", "2048"));
-  EXPECT_EQ(spec.train->model.arch, "gpt");
+  EXPECT_EQ(spec.train->model.arch, Arch::gpt);
   EXPECT_EQ(to_json_text(good(to_yaml(spec))), to_json_text(spec));
   const std::string own = "arch: gpt, dim: 36, layers: 1, heads: 12, ffn: 8, vocab: 256";
   EXPECT_EQ(good(with(own + ", kv_heads: 12, max_positions: 8")).train->model.max_positions, 8)

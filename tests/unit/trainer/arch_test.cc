@@ -12,13 +12,13 @@
 namespace hpctl {
 namespace {
 
-ModelSpec small_model(const ArchitectureTraits& traits) {
+ModelSpec small_model(Arch arch) {
   ModelSpec model;
-  model.arch = traits.name;
+  model.arch = arch;
   model.dim = 64;
   model.layers = 3;
   model.heads = 4;
-  model.kv_heads = traits.key_heads == KeyHeads::kGrouped ? 2 : 4;
+  model.kv_heads = traits_of(arch).key_heads == KeyHeads::kGrouped ? 2 : 4;
   model.ffn = 96;
   model.vocab = 300;
   model.max_positions = 128;
@@ -26,18 +26,20 @@ ModelSpec small_model(const ArchitectureTraits& traits) {
 }
 
 TEST(Registry, AnArchitectureSurvivesTheFormOfHuggingFace) {
-  for (const ArchitectureTraits& traits : kArchitectureTraits) {
-    const HfConfig config{.model = small_model(traits), .max_len = 128, .dtype = "float32"};
+  for (const char* name : words_of(Arch{})) {
+    const Arch arch = *from_word<Arch>(name);
+    const HfConfig config{.model = small_model(arch), .max_len = 128, .dtype = "float32"};
     const auto back = hf_config_from_text(to_hf_config_text(config), "config.json");
     ASSERT_TRUE(back.ok()) << back.error().message;
-    EXPECT_EQ(back->model.arch, traits.name);
-    EXPECT_EQ(model_layout(back->model), model_layout(config.model)) << traits.name;
+    EXPECT_EQ(back->model.arch, arch) << name;
+    EXPECT_EQ(model_layout(back->model), model_layout(config.model)) << name;
   }
 }
 
 TEST(Registry, TensorsHaveNamesOfTheirOwnAndFirstValues) {
-  for (const ArchitectureTraits& traits : kArchitectureTraits) {
-    const ModelSpec model = small_model(traits);
+  for (const char* name : words_of(Arch{})) {
+    const Arch arch = *from_word<Arch>(name);
+    const ModelSpec model = small_model(arch);
     const Architecture& architecture = architecture_of(model);
     const std::vector<Block> blocks = model_layout(model);
     EXPECT_EQ(blocks.size(), 5U) << "embed, three layers, head";
@@ -53,8 +55,8 @@ TEST(Registry, TensorsHaveNamesOfTheirOwnAndFirstValues) {
         EXPECT_EQ(block.name, "embed") << tensor.name;
       }
     }
-    EXPECT_EQ(embeddings, traits.positions == Positions::kLearned ? 2 : 1) << traits.name;
-    EXPECT_GT(parameter_count(blocks), architecture.looked_up(model)) << traits.name;
+    EXPECT_EQ(embeddings, traits_of(arch).positions == Positions::kLearned ? 2 : 1) << name;
+    EXPECT_GT(parameter_count(blocks), architecture.looked_up(model)) << name;
   }
 }
 

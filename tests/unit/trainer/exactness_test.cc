@@ -35,35 +35,36 @@ TEST(Exactness, WhatChangesBitsIsSeen) {
   };
   expect("batch.global", [](TrainSpec& t) { t.batch.global = 16; });
   expect("batch.ramp", [](TrainSpec& t) { t.batch.ramp = {{100, 4}}; });
-  expect("data.reset_at_documents", [](TrainSpec& t) { t.data.reset_at_documents = true; });
+  expect("data.reset_at_documents", [](TrainSpec& t) { t.data.mask = DocumentMask::kDocuments; });
+  expect("data.mask", [](TrainSpec& t) { t.data.mask = DocumentMask::kBorders; });
   expect("loss", [](TrainSpec& t) { t.loss.chunk_tokens = 64; });
   expect("loss", [](TrainSpec& t) { t.loss.z_loss = 1e-4; });
   expect("optimizer", [](TrainSpec& t) { t.optimizer.lr = 1; });
-  expect("optimizer", [](TrainSpec& t) { t.optimizer.moments = "bf16"; });
-  expect("precision", [](TrainSpec& t) { t.precision = "fp32"; });
+  expect("optimizer", [](TrainSpec& t) { t.optimizer.moments = MomentType::kBf16; });
+  expect("precision", [](TrainSpec& t) { t.precision = Precision::kFp32; });
   expect("schedule", [](TrainSpec& t) { t.schedule.warmup_steps = 9; });
   expect("schedule", [](TrainSpec& t) { t.steps = 9; });
   expect("stability", [](TrainSpec& t) { t.stability.spikes = true; });
-  expect("strategy", [](TrainSpec& t) { t.strategy = "no_shard"; });
+  expect("strategy", [](TrainSpec& t) { t.strategy = Strategy::kNoShard; });
   expect("strategy", [](TrainSpec& t) {
-    t.strategy = "hybrid";
+    t.strategy = Strategy::kHybrid;
     t.shard_group = 2;
   });
 }
 
 TEST(Exactness, WhatChangesNoBitsIsNot) {
   EXPECT_EQ(after([](TrainSpec& t) {
-              t.memory.activation_checkpointing = "full";
-              t.memory.offload = {"optimizer"};
-              t.reshard_after_forward = "never";
+              t.memory.activation_checkpointing = Checkpointing::kFull;
+              t.memory.offload = {Offload::kOptimizer};
+              t.reshard_after_forward = Reshard::kNever;
               t.metrics.tensorboard = true;
               t.validation.every_steps = 5;
-              t.stability.policy = "skip";
+              t.stability.policy = BadStepPolicy::kSkip;
               t.loss_scale.initial = 4;
             }),
             "");
   TrainSpec constant;
-  constant.schedule.name = "constant";
+  constant.schedule.name = ScheduleShape::kConstant;
   EXPECT_EQ(after([](TrainSpec& t) { t.steps = 9; }, constant), "");
 }
 

@@ -94,7 +94,7 @@ TEST(Mesh, GroupsAndCoordinates) {
   EXPECT_EQ(mesh.group(4, MeshDim::kDpReplicate), (std::vector<int32_t>{1, 4}));
   EXPECT_EQ(mesh.group(4, MeshDim::kPp), (std::vector<int32_t>{4}));
   TrainSpec hybrid;
-  hybrid.strategy = "hybrid";
+  hybrid.strategy = Strategy::kHybrid;
   hybrid.shard_group = 4;
   const auto impossible = sharding_of(hybrid, 6);
   ASSERT_FALSE(impossible.ok());

@@ -23,11 +23,11 @@ using testing::RankEnd;
 using testing::train;
 using testing::Variant;
 using testing::VariantJob;
-using Offload = std::vector<std::string>;
+using Parts = std::vector<Offload>;
 
-const Offload kOptimizer = {"optimizer"};
-const Offload kParameters = {"parameters"};  // and so the optimizer
-const Offload kAll = {"optimizer", "parameters", "activations"};
+const Parts kOptimizer = {Offload::kOptimizer};
+const Parts kParameters = {Offload::kParameters};  // and so the optimizer
+const Parts kAll = {Offload::kOptimizer, Offload::kParameters, Offload::kActivations};
 
 MemoryPlan plan_of(const testing::Job& job) {
   const PlanSetting setting = {.train = job.workload.train,
@@ -144,7 +144,7 @@ TEST_P(OffloadedActivations, SameBits) {
 
 // All tensors of one worker, on its device but for a batch's few words.
 TEST(Offload, ActivationsTakeLessAsPlanned) {
-  const auto peak_of = [](const Offload& offload, MemoryPlan& plan) {
+  const auto peak_of = [](const Parts& offload, MemoryPlan& plan) {
     VariantJob job({"full", "fp32", "fp32", offload, 1, "full"});
     TrainSpec& spec = job.workload.train;
     spec.model.layers = 16;
@@ -170,7 +170,7 @@ TEST(Offload, CheckpointsAreOfEitherKind) {
   const Variant plain = {"full", "bf16", "bf16"};
   const VariantJob whole(plain);
   expect_finished(train(whole, Kind::kTorch));
-  for (const Offload& offload : {kOptimizer, kParameters}) {
+  for (const Parts& offload : {kOptimizer, kParameters}) {
     Variant offloaded = plain;
     offloaded.offload = offload;
     const VariantJob first(offloaded);

@@ -172,10 +172,10 @@ TEST(Schedule, LinearAndConstant) {
   spec.steps = 100;
   spec.optimizer.lr = 2.0;
   spec.schedule.min_lr_ratio = 0.5;
-  spec.schedule.name = "constant";
+  spec.schedule.name = ScheduleShape::kConstant;
   EXPECT_DOUBLE_EQ(learning_rate(spec, 1, 0), 2.0);
   EXPECT_DOUBLE_EQ(learning_rate(spec, 100, 0), 2.0);
-  spec.schedule.name = "linear";
+  spec.schedule.name = ScheduleShape::kLinear;
   spec.schedule.warmup_steps = 1;
   EXPECT_DOUBLE_EQ(learning_rate(spec, 1, 0), 2.0);
   EXPECT_DOUBLE_EQ(learning_rate(spec, 51, 0), 2.0 * (0.5 + 0.5 * 0.5));
@@ -186,14 +186,17 @@ TEST(Schedule, WsdStaysAndThenDecays) {
   TrainSpec spec;
   spec.steps = 100;
   spec.optimizer.lr = 1.0;
-  spec.schedule = {.name = "wsd", .warmup_steps = 10, .decay_steps = 24, .min_lr_ratio = 0};
+  spec.schedule = {
+      .name = ScheduleShape::kWsd, .warmup_steps = 10, .decay_steps = 24, .min_lr_ratio = 0};
   for (const uint64_t k : {10, 11, 50, 76}) EXPECT_DOUBLE_EQ(learning_rate(spec, k, 0), 1.0) << k;
-  const std::vector<std::pair<const char*, double>> quarter = {
-      {"linear", 0.8}, {"sqrt", 1 - std::sqrt(0.2)}, {"cosine", (1 + std::cos(M_PI / 5)) / 2}};
+  const std::vector<std::pair<DecayShape, double>> quarter = {
+      {DecayShape::kLinear, 0.8},
+      {DecayShape::kSqrt, 1 - std::sqrt(0.2)},
+      {DecayShape::kCosine, (1 + std::cos(M_PI / 5)) / 2}};
   for (const auto& [decay, expected] : quarter) {
     spec.schedule.decay = decay;
-    EXPECT_NEAR(learning_rate(spec, 81, 0), expected, 1e-12) << decay;
-    EXPECT_GT(learning_rate(spec, 100, 0), 0.0) << decay;
+    EXPECT_NEAR(learning_rate(spec, 81, 0), expected, 1e-12) << to_word(decay);
+    EXPECT_GT(learning_rate(spec, 100, 0), 0.0) << to_word(decay);
   }
 }
 
@@ -204,7 +207,10 @@ TEST(Schedule, CountsSamplesWhereItShould) {
   spec.batch.ramp = {{.samples = 20, .global = 5}};
   ASSERT_EQ(samples_after(spec.batch, 20), 180U);
   spec.optimizer.lr = 1.0;
-  spec.schedule = {.name = "linear", .unit = "samples", .warmup_steps = 40, .min_lr_ratio = 0};
+  spec.schedule = {.name = ScheduleShape::kLinear,
+                   .unit = ScheduleUnit::kSamples,
+                   .warmup_steps = 40,
+                   .min_lr_ratio = 0};
   EXPECT_DOUBLE_EQ(learning_rate(spec, 1, 5), 0.125);
   EXPECT_DOUBLE_EQ(learning_rate(spec, 6, 40), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(spec, 13, 115), 0.5) << "half of the 150 that follow";
@@ -215,7 +221,7 @@ TEST(Schedule, CountsSamplesWhereItShould) {
 TEST(LossScale, HalvesOnOverflowAndDoublesAfterGoodSteps) {
   TrainSpec train;
   EXPECT_EQ(first_loss_scale(train).scale, 0U) << "bf16 needs none";
-  train.precision = "fp16";
+  train.precision = Precision::kFp16;
   train.loss_scale = {.initial = 8, .growth_interval = 3, .hysteresis = 2, .min = 4};
   const LossScaleSpec& spec = train.loss_scale;
   LossScaleRecord record = first_loss_scale(train);
@@ -335,9 +341,9 @@ TEST(NoDecay, ByGroup) {
   };
   const std::vector<std::string> norms = exempt();
   EXPECT_EQ(norms.size(), 5U);
-  set_no_decay(model, blocks, {"norms", "biases"});
+  set_no_decay(model, blocks, {DecayGroup::kNorms, DecayGroup::kBiases});
   EXPECT_EQ(exempt(), norms) << "the default";
-  set_no_decay(model, blocks, {"embeddings"});
+  set_no_decay(model, blocks, {DecayGroup::kEmbeddings});
   EXPECT_EQ(exempt(), std::vector<std::string>{"model.embed_tokens.weight"});
   set_no_decay(model, blocks, {});
   EXPECT_TRUE(exempt().empty());
@@ -346,7 +352,7 @@ TEST(NoDecay, ByGroup) {
 TEST(NoDecay, ByGroupOfAGpt) {
   const ModelSpec model = *model_preset("tiny-gpt");
   std::vector<Block> blocks = model_layout(model);
-  const auto decaying = [&](std::vector<std::string> groups) {
+  const auto decaying = [&](std::vector<DecayGroup> groups) {
     set_no_decay(model, blocks, groups);
     std::string names;
     for (const size_t b : {size_t{0}, size_t{1}, blocks.size() - 1}) {
@@ -358,9 +364,10 @@ TEST(NoDecay, ByGroupOfAGpt) {
   };
   const std::string matrices =
       "h.0.attn.c_attn.weight h.0.attn.c_proj.weight h.0.mlp.c_fc.weight h.0.mlp.c_proj.weight ";
-  EXPECT_EQ(decaying({"norms", "biases"}), "wte.weight wpe.weight " + matrices);
-  EXPECT_EQ(decaying({"norms", "biases", "embeddings"}), matrices);
-  EXPECT_EQ(decaying({"biases", "embeddings"}),
+  EXPECT_EQ(decaying({DecayGroup::kNorms, DecayGroup::kBiases}),
+            "wte.weight wpe.weight " + matrices);
+  EXPECT_EQ(decaying({DecayGroup::kNorms, DecayGroup::kBiases, DecayGroup::kEmbeddings}), matrices);
+  EXPECT_EQ(decaying({DecayGroup::kBiases, DecayGroup::kEmbeddings}),
             "h.0.ln_1.weight h.0.attn.c_attn.weight h.0.attn.c_proj.weight h.0.ln_2.weight "
             "h.0.mlp.c_fc.weight h.0.mlp.c_proj.weight ln_f.weight ");
 }

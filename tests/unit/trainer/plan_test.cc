@@ -17,7 +17,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-const std::vector<std::string> kAll = {"no_shard", "optimizer", "shard_grad_op", "full"};
+const std::vector<Strategy> kAll = {Strategy::kNoShard, Strategy::kOptimizer,
+                                    Strategy::kShardGradOp, Strategy::kFull};
 
 PlanSetting setting_of(const char* preset, int32_t nodes, int64_t global) {
   PlanSetting s;
@@ -43,35 +44,35 @@ std::map<std::string, double> parts_of(const PlanSetting& s) {
 TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
   PlanSetting one = setting_of("llama3-8b", 1, 8);
   one.workers_per_node = 1;
-  one.train.strategy = "no_shard";
+  one.train.strategy = Strategy::kNoShard;
   auto parts = parts_of(one);
   EXPECT_NEAR((parts["parameters"] + parts["moments"] + parts["gradients"]) / kGiB, 119.7, 0.05);
   EXPECT_NEAR(parts["gathered blocks"] / kGiB, 119.7 / 8, 0.05) << "bf16";
   const double parameters = parts["parameters"];
   parts = parts_of(setting_of("llama3-8b", 4, 32));
   EXPECT_NEAR(parts["parameters"] / (parameters / 32), 1, 1e-4);
-  one.train.optimizer.moments = "bf16";
+  one.train.optimizer.moments = MomentType::kBf16;
   EXPECT_EQ(parts_of(one)["moments"], parameters);
 }
 
 TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
   std::map<std::string, double> total;
-  for (const std::string& strategy : kAll) {
+  for (const Strategy strategy : kAll) {
     PlanSetting s = setting_of("llama3-8b", 1, 8);
     s.train.strategy = strategy;
-    total[strategy] = plan_memory(s, model_layout(s.train.model)).total();
+    total[to_word(strategy)] = plan_memory(s, model_layout(s.train.model)).total();
   }
   EXPECT_LT(total["full"], total["shard_grad_op"]);
   EXPECT_LT(total["shard_grad_op"], total["optimizer"]);
   EXPECT_LT(total["optimizer"], total["no_shard"]);
   PlanSetting s = setting_of("llama3-8b", 1, 8);
   const double none = parts_of(s)["activations"];
-  s.train.memory.activation_checkpointing = "operations";
+  s.train.memory.activation_checkpointing = Checkpointing::kOperations;
   const double operations = parts_of(s)["activations"];
   EXPECT_LT(operations, 0.7 * none);
-  s.train.memory.activation_checkpointing = "selective";
+  s.train.memory.activation_checkpointing = Checkpointing::kSelective;
   const double selective = parts_of(s)["activations"];
-  s.train.memory.activation_checkpointing = "full";
+  s.train.memory.activation_checkpointing = Checkpointing::kFull;
   const double full = parts_of(s)["activations"];
   EXPECT_EQ(full, 32.0 * 8192 * 4096 * 2) << "the inputs of the layers in bf16";
   EXPECT_GT(operations, 2 * full);
@@ -87,7 +88,7 @@ TEST(MemoryPlan, OffloadMovesTheStateToTheHost) {
   const double parameters = static_cast<double>(parameter_count(blocks)) / 8;
   const double without = plan_memory(s, blocks).total();
   EXPECT_TRUE(plan_memory(s, blocks).host.empty());
-  s.train.memory.offload = {"optimizer"};
+  s.train.memory.offload = {Offload::kOptimizer};
   const MemoryPlan plan = plan_memory(s, blocks);
   const double pieces = 2.0 * kOffloadPiece * 12;
   EXPECT_NEAR((without - plan.total() + pieces) / (10 * parameters), 1, 1e-3);
@@ -95,7 +96,7 @@ TEST(MemoryPlan, OffloadMovesTheStateToTheHost) {
   EXPECT_NEAR(plan.host[0].bytes / (12 * parameters), 1, 1e-3);
   const SpeedPlan speed = plan_speed(s, blocks, *find_gpu_model("h100"));
   EXPECT_NEAR(speed.offload_s, 12 * parameters / (0.75 * 64e9), 1e-3);
-  s.train.memory.offload = {"parameters"};
+  s.train.memory.offload = {Offload::kParameters};
   const MemoryPlan more = plan_memory(s, blocks);
   const double rounded = 2.0 * kOffloadPiece * 2;
   EXPECT_NEAR((plan.total() - more.total() + rounded) / (2 * parameters), 1, 1e-3) << "the weights";
@@ -139,10 +140,10 @@ TEST(SpeedPlan, SlowLinksAndRecomputationCost) {
   const SpeedPlan fast = plan_speed(s, blocks, *find_gpu_model("h100"));
   const SpeedPlan slow = plan_speed(s, blocks, *find_gpu_model("a100"));
   EXPECT_GT(slow.communication_s, 4 * fast.communication_s);
-  s.train.memory.activation_checkpointing = "full";
+  s.train.memory.activation_checkpointing = Checkpointing::kFull;
   EXPECT_NEAR(plan_speed(s, blocks, *find_gpu_model("h100")).compute_low_s,
               fast.compute_low_s * 4 / 3, 1e-9);
-  s.train.strategy = "no_shard";
+  s.train.strategy = Strategy::kNoShard;
   EXPECT_NEAR(plan_speed(s, blocks, *find_gpu_model("h100")).send_bytes,
               2.0 * 31 / 32 * 4 * static_cast<double>(parameter_count(blocks)), 1);
 }
@@ -165,10 +166,12 @@ TEST(Advice, MakesAJobFitThatDidNot) {
     const std::string value = a.change.substr(colon + 2);
     EXPECT_THAT(a.reason, HasSubstr("memory ")) << "each line says what it does";
     if (key == "nodes") changed.nodes = std::stoi(value);
-    if (key.ends_with("strategy")) changed.train.strategy = value;
+    if (key.ends_with("strategy")) changed.train.strategy = *from_word<Strategy>(value);
     if (key.ends_with("micro")) changed.train.batch.micro = std::stoi(value);
     if (key.ends_with("chunk_tokens")) changed.train.loss.chunk_tokens = std::stoi(value);
-    if (key.ends_with("checkpointing")) changed.train.memory.activation_checkpointing = value;
+    if (key.ends_with("checkpointing")) {
+      changed.train.memory.activation_checkpointing = *from_word<Checkpointing>(value);
+    }
   }
   EXPECT_GT(changed.nodes, 1);
   EXPECT_LE(total_of(changed), device.memory_bytes * kUsableMemory);
@@ -206,7 +209,7 @@ TEST(Advice, LeavesAGoodJobAlone) {
   const auto blocks = model_layout(s.train.model);
   ASSERT_LE(total_of(s), device.memory_bytes * kUsableMemory);
   EXPECT_TRUE(advise(s, blocks, device, device.memory_bytes, kAll).empty());
-  s.train.memory.activation_checkpointing = "full";
+  s.train.memory.activation_checkpointing = Checkpointing::kFull;
   const auto advice = advise(s, blocks, device, device.memory_bytes, kAll);
   ASSERT_FALSE(advice.empty());
   EXPECT_EQ(advice[0].change, "workload.train.memory.activation_checkpointing: none");

@@ -68,16 +68,16 @@ class Comparison {
     train.optimizer.lr = 3e-3;
     train.optimizer.clip = 0.7;
     train.schedule.warmup_steps = 10;
-    train.precision = "fp32";
+    train.precision = Precision::kFp32;
     if (settings.starts_with("Gpt")) train.model = *model_preset("tiny-gpt");
     if (settings == "GptDocuments" || settings == "Other") use_documents();
     if (settings != "Other") return;
     train.model.tied_embeddings = true;
     train.model.rope_scaling = {
         .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_len = 64};
-    train.schedule.name = "wsd";
+    train.schedule.name = ScheduleShape::kWsd;
     train.schedule.decay_steps = 30;
-    train.optimizer.no_decay = {"norms", "embeddings"};
+    train.optimizer.no_decay = {DecayGroup::kNorms, DecayGroup::kEmbeddings};
     train.loss.z_loss = 1e-3;
   }
 
@@ -158,7 +158,7 @@ class Comparison {
       std::ofstream(directory + "/" + std::to_string(i)) << text.substr(0, 5 + i * i % 76);
     }
     workload.train.data.path = directory;
-    workload.train.data.reset_at_documents = true;
+    workload.train.data.mask = DocumentMask::kDocuments;
   }
 
   void write_job() const {
@@ -173,7 +173,7 @@ class Comparison {
           {"optimizer", train.optimizer},
           {"schedule", train.schedule},
           {"z_loss", train.loss.z_loss},
-          {"documents", train.data.reset_at_documents},
+          {"documents", train.data.mask == DocumentMask::kDocuments},
           {"loss_scale", train.loss_scale}}},
         {"tensors", nlohmann::json::array()},
     };
@@ -196,7 +196,8 @@ class Comparison {
       const at::Tensor all =
           at::cat({rows.tokens, rows.targets.narrow(1, train.data.seq_len - 1, 1)}, 1).contiguous();
       write(tokens, all);
-      if (train.data.reset_at_documents) write(positions, rows.documents.positions.contiguous());
+      if (train.data.mask == DocumentMask::kDocuments)
+        write(positions, rows.documents.positions.contiguous());
     }
   }
 
@@ -383,7 +384,7 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
 TEST(PyTorchFp16, WorkersAgreeOverOverflowsAndGrowth) {
   Comparison comparison("Default");
   TrainSpec& train = comparison.workload.train;
-  train.precision = "fp16";
+  train.precision = Precision::kFp16;
   train.loss_scale = {.initial = 1 << 26, .growth_interval = 20, .hysteresis = 2, .min = 1};
   comparison.spare_batches = 40;
   SKIP_WITHOUT_PYTORCH(comparison.run_pytorch("float16"));

@@ -118,9 +118,9 @@ inline at::Tensor reference_llama_logits(const ModelSpec& m, const ParameterMap&
 // Mean cross entropy in fp64 over the targets that are not -100.
 inline at::Tensor reference_loss(const ModelSpec& m, const ParameterMap& p,
                                  const at::Tensor& tokens, const at::Tensor& targets) {
-  const at::Tensor logits =
-      (m.arch == "gpt" ? reference_gpt_logits(m, p, tokens) : reference_llama_logits(m, p, tokens))
-          .view({-1, m.vocab});
+  const at::Tensor logits = (m.arch == Arch::gpt ? reference_gpt_logits(m, p, tokens)
+                                                 : reference_llama_logits(m, p, tokens))
+                                .view({-1, m.vocab});
   const at::Tensor labels = targets.reshape({-1});
   const at::Tensor chosen = logits.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1);
   return (at::logsumexp(logits, {1}) - chosen).masked_select(labels.ge(0)).mean();

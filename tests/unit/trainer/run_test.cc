@@ -39,8 +39,8 @@ class ManySteps : public Job {
  public:
   explicit ManySteps(const Variant& variant) : Job(variant.world_size) {
     workload.train.steps = 60;
-    workload.train.strategy = variant.strategy;
-    workload.train.precision = variant.precision;
+    workload.train.strategy = *from_word<Strategy>(variant.strategy);
+    workload.train.precision = *from_word<Precision>(variant.precision);
     // In fp16 it overflows at first and whenever it has grown.
     workload.train.loss_scale = {
         .initial = 1 << 24, .growth_interval = 3, .hysteresis = 2, .min = 1};

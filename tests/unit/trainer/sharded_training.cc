@@ -74,10 +74,10 @@ Workload workload_of(const Setting& setting) {
   w.train.seed = 3;
   // Smaller, and an element whose gradient is all rounding would move as far as any other.
   w.train.optimizer.eps = 1e-3;
-  w.train.strategy = setting.strategy;
+  w.train.strategy = *from_word<Strategy>(setting.strategy);
   w.train.shard_group = setting.shard_group;
-  w.train.reshard_after_forward = setting.reshard;
-  w.train.memory.activation_checkpointing = setting.checkpointing;
+  w.train.reshard_after_forward = *from_word<Reshard>(setting.reshard);
+  w.train.memory.activation_checkpointing = *from_word<Checkpointing>(setting.checkpointing);
   w.train.memory.every = setting.every;
   w.train.loss.chunk_tokens = setting.chunk_tokens;
   return w;

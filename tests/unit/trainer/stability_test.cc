@@ -113,7 +113,7 @@ std::vector<BadStep> told(const Job& job) {
 
 TEST(BadSteps, AreSkippedByAllRanks) {
   Job job(2);
-  job.workload.train.stability.policy = "skip";
+  job.workload.train.stability.policy = BadStepPolicy::kSkip;
   job.workload.checkpoint.every_steps = 6;  // an earlier save would put this off on a slow disk
   job.prepared_rank = 1;
   job.in_child = fifth_loss_is_wrong;
@@ -144,7 +144,7 @@ TEST(BadSteps, AreSkippedByAllRanks) {
 
 TEST(BadSteps, RollBackToACheckpoint) {
   Job job(2);
-  job.workload.train.stability.policy = "rollback";
+  job.workload.train.stability.policy = BadStepPolicy::kRollback;
   job.workload.train.stability.rollback_steps = 2;
   job.workload.train.stability.skip_steps = 1;
   job.in_child = seventh_loss_is_wrong;
@@ -166,7 +166,7 @@ TEST(BadSteps, RollBackToACheckpoint) {
 TEST(BadSteps, RollBackToTheSeedWhenThereIsNothingElse) {
   Job job(1);
   job.workload.checkpoint.every_steps = 20;
-  job.workload.train.stability.policy = "rollback";
+  job.workload.train.stability.policy = BadStepPolicy::kRollback;
   job.in_child = fifth_loss_is_wrong;
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   EXPECT_EQ(manifest_of(job, "step-8.g1").skipped, (std::vector<SampleRange>{{16, 20}}));
@@ -179,7 +179,7 @@ TEST(BadSteps, RollBackToTheOldestCheckpointRatherThanToTheSeed) {
   Job job(2);
   job.workload.checkpoint.every_steps = 2;
   job.workload.checkpoint.keep = 1;
-  job.workload.train.stability.policy = "rollback";
+  job.workload.train.stability.policy = BadStepPolicy::kRollback;
   job.workload.train.stability.rollback_steps = 2;
   job.in_child = seventh_loss_is_wrong;
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
@@ -250,7 +250,7 @@ TEST(BadSteps, StopWithAReason) {
 
 TEST(BadSteps, AreBoundedInNumber) {
   Job job(1);
-  job.workload.train.stability.policy = "skip";
+  job.workload.train.stability.policy = BadStepPolicy::kSkip;
   job.workload.train.stability.max_skips = 0;
   job.in_child = fifth_loss_is_wrong;
   EXPECT_THAT(job.run(), Each(kExitDoNotRestart));
@@ -262,7 +262,7 @@ TEST(BadSteps, AreBoundedInNumber) {
 TEST(BadSteps, ExecutedAgainTellTheMachineFromTheData) {
   Job job(2);
   job.workload.node = "n7";
-  job.workload.train.stability.policy = "skip";
+  job.workload.train.stability.policy = BadStepPolicy::kSkip;
   job.workload.train.stability.reexecute = true;
   job.prepared_rank = 1;
   job.in_child = fifth_loss_is_wrong;
@@ -276,7 +276,7 @@ TEST(BadSteps, ExecutedAgainTellTheMachineFromTheData) {
 
 // 2^28 over 128 tokens is beyond fp16 already where the loss is differentiated.
 void use_fp16(Job& job) {
-  job.workload.train.precision = "fp16";
+  job.workload.train.precision = Precision::kFp16;
   job.workload.train.loss_scale = {
       .initial = 1 << 28, .growth_interval = 3, .hysteresis = 2, .min = 1};
 }
@@ -310,7 +310,7 @@ TEST(LossScale, FollowsOverflowsThatAreNoMatterOfStability) {
 
   // Another precision has no use for it.
   job.resume("step-3.g1", 3);
-  job.workload.train.precision = "fp32";
+  job.workload.train.precision = Precision::kFp32;
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   EXPECT_EQ(manifest_of(job, "step-8.g3").loss_scale, LossScaleRecord{});
 }
@@ -318,7 +318,7 @@ TEST(LossScale, FollowsOverflowsThatAreNoMatterOfStability) {
 TEST(LossScale, AnUnfitLossAndAnOverflowAtTheLeastScaleAreLeftToStability) {
   Job job(2);
   use_fp16(job);
-  job.workload.train.stability.policy = "skip";
+  job.workload.train.stability.policy = BadStepPolicy::kSkip;
   job.workload.train.loss_scale.initial = 1024;
   job.prepared_rank = 1;
   job.in_child = fifth_loss_is_wrong;
@@ -347,7 +347,7 @@ TEST(BadSteps, ASpikeInTheDataIsLeftOut) {
   }
   text.close();
   train.steps = 50;
-  train.stability.policy = "skip";
+  train.stability.policy = BadStepPolicy::kSkip;
   train.stability.spikes = true;
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   const Manifest manifest = manifest_of(job, "step-50.g1");

@@ -265,7 +265,7 @@ struct Variant {
   const char* strategy;
   const char* precision = "fp32";
   const char* moments = "fp32";
-  std::vector<std::string> offload = {};
+  std::vector<Offload> offload = {};
   int workers = 2;  // 4 of hybrid
   const char* checkpointing = "none";
 };
@@ -275,11 +275,11 @@ class VariantJob : public Job {
   explicit VariantJob(const Variant& variant)
       : Job(std::string(variant.strategy) == "hybrid" ? 4 : variant.workers) {
     TrainSpec& spec = workload.train;
-    spec.strategy = variant.strategy;
-    spec.precision = variant.precision;
-    spec.optimizer.moments = variant.moments;
+    spec.strategy = *from_word<Strategy>(variant.strategy);
+    spec.precision = *from_word<Precision>(variant.precision);
+    spec.optimizer.moments = *from_word<MomentType>(variant.moments);
     spec.memory.offload = variant.offload;
-    spec.memory.activation_checkpointing = variant.checkpointing;
+    spec.memory.activation_checkpointing = *from_word<Checkpointing>(variant.checkpointing);
     if (workload.world_size == 4) spec.shard_group = 2;
   }
 };

@@ -92,7 +92,7 @@ TEST(Worker, DocumentsAreKeptApartForEveryWorldSize) {
     Job job(world_size);
     use_blend(job);
     job.workload.train.data.seq_len = 96;
-    job.workload.train.data.reset_at_documents = true;
+    job.workload.train.data.mask = DocumentMask::kDocuments;
     job.workload.train.validation.every_steps = 8;
     ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
     losses.push_back(losses_of(job, "validation_loss"));
@@ -138,7 +138,7 @@ TEST(Worker, TheLedgerIsExactWhenRanksChangeWithinABlendAndARamp) {
 TEST(Worker, ThreeRanksGoOnForFourWithTheSameSamplesAndLosses) {
   Job job(4);
   use_blend(job);
-  job.workload.train.data.reset_at_documents = true;
+  job.workload.train.data.mask = DocumentMask::kDocuments;
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   const auto of_four = job.metrics();
   ASSERT_EQ(of_four.size(), 8U);

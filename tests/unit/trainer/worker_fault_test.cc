@@ -34,8 +34,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 void prepare(Job& job, const Variant& variant) {
   TrainSpec& train = job.workload.train;
-  train.strategy = variant.strategy;
-  train.precision = variant.precision;
+  train.strategy = *from_word<Strategy>(variant.strategy);
+  train.precision = *from_word<Precision>(variant.precision);
   train.shard_group = variant.shard_group;
   train.batch.global = 8;  // two micro-batches in a group of four, otherwise four
   // In fp16 it overflows before the fault and after it.

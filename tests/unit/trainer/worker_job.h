@@ -41,7 +41,7 @@ class Job {
     workload.train.seed = 3;
     workload.train.optimizer.lr = 2e-3;
     workload.train.schedule.warmup_steps = 2;
-    workload.train.precision = "fp32";
+    workload.train.precision = Precision::kFp32;
   }
 
   // One that has run undisturbed.

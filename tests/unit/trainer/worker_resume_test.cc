@@ -25,7 +25,7 @@ constexpr uint64_t kComparedSteps = 60;  // beyond them other rounding adds up
 constexpr int64_t kEndless = 1'000'000;
 void be_long(Job& job, int64_t steps) {
   job.workload.train.steps = steps;
-  job.workload.train.schedule.name = "constant";
+  job.workload.train.schedule.name = ScheduleShape::kConstant;
 }
 
 TEST(Worker, ResumesAtAnotherWorldSizeAndSaysThatItIsNotExact) {
@@ -119,9 +119,9 @@ TEST(Worker, KilledThenGoesOnWithOtherRanksAndAnotherStrategy) {
   job.resume((*latest)->name(), step);
   job.workload.train.steps = static_cast<int64_t>(end);
   job.workload.world_size = 4;
-  job.workload.train.strategy = "hybrid";
+  job.workload.train.strategy = Strategy::kHybrid;
   job.workload.train.shard_group = 2;
-  job.workload.train.memory.activation_checkpointing = "full";
+  job.workload.train.memory.activation_checkpointing = Checkpointing::kFull;
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   // Each of the four wrote its own quarter.
   const auto manifest =

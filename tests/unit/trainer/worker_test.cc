@@ -62,15 +62,15 @@ TEST(Worker, KeepsItsContractWithTheHolder) {
   EXPECT_EQ(ledger->cursor, 32U);
 }
 
-class Precision : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
-INSTANTIATE_TEST_SUITE_P(Types, Precision,
+class InPrecision : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(Types, InPrecision,
                          ::testing::Values(std::pair("tiny", "fp32"), std::pair("tiny", "bf16"),
                                            std::pair("tiny-gpt", "bf16")));
 
-TEST_P(Precision, SameBitsAgainAndAfterResume) {
+TEST_P(InPrecision, SameBitsAgainAndAfterResume) {
   Job job(2);
   job.workload.train.model = *model_preset(GetParam().first);
-  job.workload.train.precision = GetParam().second;
+  job.workload.train.precision = *from_word<Precision>(GetParam().second);
   job.workload.train.batch.global = 8;  // two micro-batches
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   const std::string undisturbed = job.digest("step-8.g1");
@@ -99,7 +99,7 @@ TEST(Worker, Bf16MomentsTakeLessMemoryAndResumeToTheSameBits) {
     return status.st_size - static_cast<off_t>(kArenaHeaderBytes);
   };
   Job narrow(2);
-  narrow.workload.train.optimizer.moments = "bf16";
+  narrow.workload.train.optimizer.moments = MomentType::kBf16;
   ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
   EXPECT_EQ(arena_bytes(narrow) * 3, arena_bytes(job) * 2);
   EXPECT_NEAR(narrow.metrics().back()["loss"].get<double>(), loss, 0.02 * loss);
@@ -128,7 +128,7 @@ TEST(Worker, AGptGoesOnWithOtherRanksAndAnotherStrategy) {
   EXPECT_LT(loss, job.metrics().front()["loss"]);
   job.resume("step-3.g1", 3);
   job.workload.world_size = 4;
-  job.workload.train.strategy = "no_shard";
+  job.workload.train.strategy = Strategy::kNoShard;
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   EXPECT_NEAR(job.metrics().back()["loss"].get<double>(), loss, 1e-4);
   // A checkpoint of the other architecture is named as such.
@@ -167,7 +167,7 @@ TEST_P(Imported, AreABeginning) {
   const Manifest manifest = read_manifest(second.workload.checkpoint_dir + "/step-2.g1").value();
   EXPECT_TRUE(manifest.exact);
   EXPECT_FALSE(manifest.weights_only);
-  const bool gpt = second.workload.train.model.arch == "gpt";
+  const bool gpt = second.workload.train.model.arch == Arch::gpt;
   EXPECT_EQ(manifest.model.max_positions, gpt ? 128 : first.workload.train.data.seq_len)
       << "its export's";
 }
@@ -208,13 +208,13 @@ TEST(Worker, PeakMemoryIsAsPlanned) {
       model.dim = 256;
       model.layers = layers;
       model.heads = 8;
-      model.kv_heads = model.arch == "gpt" ? 8 : 4;
+      model.kv_heads = model.arch == Arch::gpt ? 8 : 4;
       model.ffn = 1024;
       model.vocab = vocab;
-      if (model.arch == "gpt") model.max_positions = 384;
-      job.workload.train.precision = precision;
+      if (model.arch == Arch::gpt) model.max_positions = 384;
+      job.workload.train.precision = *from_word<Precision>(precision);
       job.workload.train.loss_scale.initial = 1024;
-      job.workload.train.memory.activation_checkpointing = checkpointing;
+      job.workload.train.memory.activation_checkpointing = *from_word<Checkpointing>(checkpointing);
       job.workload.train.data.seq_len = 384;
       job.workload.train.batch.micro = 2;
       job.workload.train.steps = 4;

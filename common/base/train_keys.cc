@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/train_keys.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "common/base/spec_checks.h"
+
+namespace hpctl {
+namespace {
+
+using enum TrainKeyKind;
+
+template <WordEnum E>
+bool assign(E& value, std::string_view word) {
+  const std::optional<E> known = from_word<E>(word);
+  if (known) value = *known;
+  return known.has_value();
+}
+
+template <WordEnum E>
+std::vector<std::string> words_in(const std::vector<E>& values) {
+  std::vector<std::string> words;
+  for (const E value : values) words.emplace_back(to_word(value));
+  return words;
+}
+
+template <WordEnum E>
+bool append(std::vector<E>& values, std::string_view word) {
+  const std::optional<E> known = from_word<E>(word);
+  if (known) values.push_back(*known);
+  return known.has_value();
+}
+
+#define HP_FIELD(member) \
+  [](TrainSpec & t) -> auto& { return t.member; }
+#define HP_WORD(member)                                                             \
+  WordAccess {                                                                      \
+    [](const TrainSpec& t) { return to_word(t.member); },                           \
+        [](TrainSpec& t, std::string_view word) { return assign(t.member, word); }, \
+        [] { return all_words<decltype(TrainSpec().member)>(); }                    \
+  }
+#define HP_WORDS(member)                                                            \
+  WordListAccess {                                                                  \
+    [](const TrainSpec& t) { return words_in(t.member); },                          \
+        [](TrainSpec& t, std::string_view word) { return append(t.member, word); }, \
+        [](TrainSpec& t) { t.member.clear(); },                                     \
+        [] { return all_words<decltype(TrainSpec().member)::value_type>(); }        \
+  }
+
+// clang-format off
+constexpr TrainKey kKeys[] = {
+    {.path = "workload.train.model", .kind = kSection, .initial = "required",
+     .meaning = "A model: a preset, or all of dim, layers, heads, kv_heads, ffn and vocab, and "
+     "for arch gpt max_positions. With a preset, a dimension given as well overrides it.",
+     .type = "section with preset or dimensions"},
+    {.path = "workload.train.model.preset",
+     .meaning = "Named dimensions. gpt3-*: the family of Megatron-LM's published scaling runs "
+     "(vocabulary 51200, 2048 positions, tied embeddings).", .type = "text",
+     .range = "tiny, debugmodel, llama2-7b, llama2-13b, llama2-70b, llama3-8b, llama3-70b, "
+     "llama3-405b, llama3.1-8b, llama3.1-70b, llama3.1-405b, llama3.2-1b, llama3.2-3b, "
+     "tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, "
+     "gpt3-145.6b, gpt3-310b"},
+    {.path = "workload.train.model.arch", .field = HP_WORD(model.arch), .initial = "of the preset",
+     .meaning = "llama (without a preset): RMSNorm, rotary positions, grouped queries, SwiGLU, "
+     "no biases. gpt: as GPT-2, and GPT-3 in Megatron-LM; LayerNorm, learned positions, GELU "
+     "(tanh form), biases; kv_heads = heads."},
+    {.path = "workload.train.model.dim", .field = HP_FIELD(model.dim), .limits = {1, 1 << 20},
+     .initial = "of the preset",
+     .meaning = "Width of the residual stream; dim / heads is a whole number, for llama an even "
+     "one."},
+    {.path = "workload.train.model.layers", .field = HP_FIELD(model.layers), .limits = {1, 10'000},
+     .initial = "of the preset", .meaning = "Transformer blocks."},
+    {.path = "workload.train.model.heads", .field = HP_FIELD(model.heads), .limits = {1, 1 << 16},
+     .initial = "of the preset", .meaning = "Query heads; divide dim."},
+    {.path = "workload.train.model.kv_heads", .field = HP_FIELD(model.kv_heads),
+     .limits = {1, 1 << 16}, .initial = "of the preset",
+     .meaning = "Key and value heads; divide heads, for gpt equal them."},
+    {.path = "workload.train.model.ffn", .field = HP_FIELD(model.ffn), .limits = {1, 1 << 22},
+     .initial = "of the preset", .meaning = "Hidden width of the feed-forward part."},
+    {.path = "workload.train.model.vocab", .field = HP_FIELD(model.vocab),
+     .limits = {256, 1 << 24}, .initial = "of the preset",
+     .meaning = "Rows of the embedding; the byte tokenizer uses the first 256."},
+    {.path = "workload.train.model.rope_theta", .field = HP_FIELD(model.rope_theta),
+     .limits = {1, 1e9}, .initial = "of the preset",
+     .meaning = "llama: base of the rotary embedding; 500000 without a preset."},
+    {.path = "workload.train.model.norm_eps", .field = HP_FIELD(model.norm_eps),
+     .limits = {1e-12, 1e-2}, .meaning = "Added under the root of RMSNorm or LayerNorm."},
+    {.path = "workload.train.model.tied_embeddings", .field = HP_FIELD(model.tied_embeddings),
+     .initial = "of the preset",
+     .meaning = "The output projection is the embedding; false without a preset."},
+    {.path = "workload.train.model.max_positions", .field = HP_FIELD(model.max_positions),
+     .limits = {0, 1 << 24}, .initial = "of the preset",
+     .meaning = "gpt: rows of the learned position embedding; data.seq_len is at most that. "
+     "llama: what an export says, max_position_embeddings; that of an imported model stays.",
+     .range = "1 to 16777216"},
+    {.path = "workload.train.model.rope_scaling", .kind = kSection,
+     .meaning = "Llama 3.1's change of the rotary frequencies for long contexts.",
+     .type = "section with factor"},
+    {.path = "workload.train.model.rope_scaling.factor",
+     .field = HP_FIELD(model.rope_scaling.factor),
+     .limits = {.low = 1, .high = 1e4, .or_zero = true},
+     .initial = "of the preset", .meaning = "Long waves become longer by it; 0 = no scaling."},
+    {.path = "workload.train.model.rope_scaling.low_freq_factor",
+     .field = HP_FIELD(model.rope_scaling.low_freq_factor), .limits = {1e-3, 1e4},
+     .meaning = "Waves longer than original_max_len / low_freq_factor are scaled in full."},
+    {.path = "workload.train.model.rope_scaling.high_freq_factor",
+     .field = HP_FIELD(model.rope_scaling.high_freq_factor),
+     .meaning = "Waves shorter than original_max_len / high_freq_factor stay; in between the "
+     "change is gradual.", .range = "more than low_freq_factor"},
+    {.path = "workload.train.model.rope_scaling.original_max_len",
+     .field = HP_FIELD(model.rope_scaling.original_max_len), .limits = {1, 1 << 24},
+     .meaning = "Context length without scaling."},
+
+    {.path = "workload.train.data", .kind = kSection, .initial = "required",
+     .meaning = "What is trained on.", .type = "section with path and seq_len"},
+    {.path = "workload.train.data.path", .initial = "required",
+     .meaning = "A text file, a directory of text files, or the prefix of an indexed dataset "
+     "(PREFIX.bin and PREFIX.idx, as `hpctl data prepare` and Megatron-LM write them).",
+     .type = "path"},
+    {.path = "workload.train.data.blend", .initial = "{}",
+     .meaning = "Instead of path, which is then left out: several of what path may be, with "
+     "their weights, as in {data/web: 0.7, data/code: 0.3}. Training samples are taken from "
+     "them in proportion, in an order that depends on seed alone; a source that is used up "
+     "begins again in another order.", .type = "mapping", .range = "1 to 256 paths"},
+    {.path = "workload.train.data.tokenizer", .initial = "byte",
+     .meaning = "How text becomes tokens; byte: one token per byte. Others: text of up to 64 "
+     "MiB is prepared by `hpctl submit` and kept in $HPCTL_HOME/data; for more it tells the "
+     "`hpctl data prepare` to run. An indexed dataset must have been prepared with the same "
+     "tokenizer.", .type = "byte or path",
+     .range = "byte, or a SentencePiece model or a tokenizer.json"},
+    {.path = "workload.train.data.split", .initial = "[1, 0, 0]",
+     .meaning = "Parts of the documents for training, validation and test, such as [98, 2, 0]: "
+     "the first are trained on, the next are for validation, and the last are evaluated once at "
+     "the end. The files of a directory are its documents.", .type = "list of numbers"},
+    {.path = "workload.train.data.mask", .field = HP_WORD(data.mask),
+     .meaning = "What ends at the documents within a sequence. borders: none predicts the first "
+     "token of the next, as with Megatron-LM's eod_mask_loss. documents: that, attention does "
+     "not cross them, and positions begin again at each, as with its reset_attention_mask and "
+     "reset_position_ids. Where they begin, the index of the dataset tells; the files of a "
+     "directory are documents."},
+    {.path = "workload.train.data.reset_at_documents",
+     .meaning = "true: the older name of `mask: documents`.", .type = "true or false"},
+    {.path = "workload.train.data.seq_len", .field = HP_FIELD(data.seq_len),
+     .limits = {2, 1 << 24}, .initial = "required", .meaning = "Tokens per sequence."},
+
+    {.path = "workload.train.validation", .kind = kSection,
+     .meaning = "Loss and perplexity of text that is not trained on.", .type = "section"},
+    {.path = "workload.train.validation.every_steps", .field = HP_FIELD(validation.every_steps),
+     .limits = {0, kMaxSteps},
+     .meaning = "After this many steps, and after the last; 0 = never. Needs a validation part "
+     "in data.split."},
+    {.path = "workload.train.validation.sequences", .field = HP_FIELD(validation.sequences),
+     .limits = {0, kMaxSteps},
+     .meaning = "How many sequences of the validation part are taken, rounded down to whole "
+     "micro-batches; the same ones every time. 0 = all."},
+
+    {.path = "workload.train.batch", .kind = kSection, .initial = "required",
+     .meaning = "Sequences per step.", .type = "section with global"},
+    {.path = "workload.train.batch.micro", .field = HP_FIELD(batch.micro), .limits = {1, 1 << 20},
+     .meaning = "Sequences per worker and forward pass."},
+    {.path = "workload.train.batch.global", .field = HP_FIELD(batch.global),
+     .limits = {1, kMaxSteps}, .initial = "required",
+     .meaning = "Sequences per optimizer step over all workers, whatever their number. Shares "
+     "of workers differ by one at most; all run as many micro-batches as the largest share "
+     "needs, so a multiple of micro x nodes x workers_per_node is fastest.",
+     .range = "nodes x workers_per_node to 2^40"},
+    {.path = "workload.train.batch.ramp", .initial = "{}",
+     .meaning = "A smaller start: `{1000: 8, 3000: 16}` takes 8 sequences per step until 1000 "
+     "were taken, then 16 until 3000, then `global`.", .type = "mapping",
+     .range = "increasing samples"},
+    {.path = "workload.train.steps", .field = HP_FIELD(steps), .limits = {1, kMaxSteps},
+     .initial = "required", .meaning = "Optimizer steps of the whole job."},
+    {.path = "workload.train.seed", .field = HP_FIELD(seed),
+     .meaning = "Of the initial weights and of the data order.", .range = "0 to 2^64 - 1"},
+
+    {.path = "workload.train.optimizer", .kind = kSection, .meaning = "AdamW.", .type = "section"},
+    {.path = "workload.train.optimizer.lr", .field = HP_FIELD(optimizer.lr), .limits = {0, 10},
+     .meaning = "Highest learning rate."},
+    {.path = "workload.train.optimizer.beta1", .field = HP_FIELD(optimizer.beta1),
+     .limits = {0, 0.9999999}, .meaning = "Decay of the first moment."},
+    {.path = "workload.train.optimizer.beta2", .field = HP_FIELD(optimizer.beta2),
+     .limits = {0, 0.9999999}, .meaning = "Decay of the second moment."},
+    {.path = "workload.train.optimizer.eps", .field = HP_FIELD(optimizer.eps),
+     .limits = {1e-16, 1}, .meaning = "Added to the root of the second moment."},
+    {.path = "workload.train.optimizer.weight_decay", .field = HP_FIELD(optimizer.weight_decay),
+     .limits = {0, 10}, .meaning = "Decoupled weight decay."},
+    {.path = "workload.train.optimizer.no_decay", .field = HP_WORDS(optimizer.no_decay),
+     .meaning = "Parameters that are exempt from weight decay."},
+    {.path = "workload.train.optimizer.moments", .field = HP_WORD(optimizer.moments),
+     .meaning = "Type in which a worker keeps the two moments of a parameter. bf16 saves a "
+     "third of the memory of the state; with beta2 near 1 the second moment then stands still."},
+    {.path = "workload.train.optimizer.clip", .field = HP_FIELD(optimizer.clip),
+     .limits = {0, 1e9}, .meaning = "Largest global gradient norm; 0 = no clipping."},
+
+    {.path = "workload.train.schedule", .kind = kSection,
+     .meaning = "Learning rate over the steps.", .type = "section"},
+    {.path = "workload.train.schedule.name", .field = HP_WORD(schedule.name),
+     .meaning = "Shape after the warm-up. wsd: lr stays until the last decay_steps."},
+    {.path = "workload.train.schedule.unit", .field = HP_WORD(schedule.unit),
+     .meaning = "Of warmup_steps and decay_steps, and what progress is measured in."},
+    {.path = "workload.train.schedule.warmup_steps", .field = HP_FIELD(schedule.warmup_steps),
+     .limits = {0, kMaxSteps}, .meaning = "Length of the linear increase from 0 to lr, in unit."},
+    {.path = "workload.train.schedule.decay_steps", .field = HP_FIELD(schedule.decay_steps),
+     .limits = {0, kMaxSteps}, .meaning = "wsd: length of the decrease at the end, in unit.",
+     .range = "0 to 2^40; wsd: at least 1"},
+    {.path = "workload.train.schedule.decay", .field = HP_WORD(schedule.decay),
+     .meaning = "wsd: shape of the decrease; sqrt is 1 - sqrt(progress)."},
+    {.path = "workload.train.schedule.min_lr_ratio", .field = HP_FIELD(schedule.min_lr_ratio),
+     .limits = {0, 1}, .meaning = "Learning rate at the last step, as a part of lr."},
+
+    {.path = "workload.train.loss", .kind = kSection,
+     .meaning = "Cross entropy and what is added to it.", .type = "section"},
+    {.path = "workload.train.loss.z_loss", .field = HP_FIELD(loss.z_loss), .limits = {0, 1},
+     .meaning = "Adds this times the mean of log^2 Z, Z the sum of the exponentials of a "
+     "token's logits. Reported losses leave it out."},
+    {.path = "workload.train.loss.chunk_tokens", .field = HP_FIELD(loss.chunk_tokens),
+     .limits = {0, 1 << 24},
+     .meaning = "Tokens whose logits are in memory at a time; 0 = all of a micro-batch."},
+
+    {.path = "workload.train.stability", .kind = kSection,
+     .meaning = "What is done about a step whose loss or gradient norm is bad. Such a step is "
+     "never applied.", .type = "section"},
+    {.path = "workload.train.stability.policy", .field = HP_WORD(stability.policy),
+     .meaning = "For values that are not finite. stop: the workers end, and the job is "
+     "restarted by its recovery rules. skip: the samples of the step are left out for good. "
+     "rollback: as skip, after going back rollback_steps."},
+    {.path = "workload.train.stability.spikes", .field = HP_FIELD(stability.spikes),
+     .meaning = "The same for values far above those of the last steps."},
+    {.path = "workload.train.stability.window", .field = HP_FIELD(stability.window),
+     .limits = {16, 100'000},
+     .meaning = "Steps that a spike is measured against; the first 16 of a run are never "
+     "spikes."},
+    {.path = "workload.train.stability.z_score", .field = HP_FIELD(stability.z_score),
+     .limits = {1, 1e6},
+     .meaning = "A spike is more than this many deviations (1.4826 times the median absolute "
+     "deviation, at least 1 % of the median) above the median."},
+    {.path = "workload.train.stability.factor", .field = HP_FIELD(stability.factor),
+     .limits = {.low = 1, .high = 1e6, .or_zero = true},
+     .meaning = "A spike is also what exceeds this many times the median; 0 = off."},
+    {.path = "workload.train.stability.rollback_steps",
+     .field = HP_FIELD(stability.rollback_steps), .limits = {1, kMaxSteps},
+     .meaning = "rollback: at least so far back, to a checkpoint or to where the workers "
+     "started. At most checkpoint.keep x checkpoint.every_steps, unless checkpoint.keep_every "
+     "is given."},
+    {.path = "workload.train.stability.skip_steps", .field = HP_FIELD(stability.skip_steps),
+     .limits = {0, 1'000'000},
+     .meaning = "rollback: batches left out in addition, those that follow."},
+    {.path = "workload.train.stability.max_skips", .field = HP_FIELD(stability.max_skips),
+     .limits = {0, 1'000'000}, .meaning = "After so many skips the next one fails the job."},
+    {.path = "workload.train.stability.reexecute", .field = HP_FIELD(stability.reexecute),
+     .meaning = "Execute such a step again first. Another result is a fault of the hardware: "
+     "the worker that computed another loss is blamed, and the job restarts. With stop, the "
+     "same result fails the job without a restart."},
+
+    {.path = "workload.train.parallelism", .kind = kSection,
+     .meaning = "How the model is sharded.", .type = "section"},
+    {.path = "workload.train.parallelism.strategy", .field = HP_WORD(strategy),
+     .meaning = "What the workers share out: full: parameters, gradients and optimizer state "
+     "(FSDP, ZeRO-3); shard_grad_op: gradients and optimizer state (ZeRO-2); optimizer: its "
+     "state alone (ZeRO-1), with one reduction per step however many micro-batches; no_shard: "
+     "nothing (DDP); hybrid: all three within a group of workers, replicated across groups "
+     "(HSDP)."},
+    {.path = "workload.train.parallelism.shard_group", .field = HP_FIELD(shard_group),
+     .limits = {0, 1 << 20},
+     .meaning = "Workers of a group of hybrid; divides nodes x workers_per_node; 0 = those of a "
+     "node."},
+    {.path = "workload.train.parallelism.reshard_after_forward",
+     .field = HP_WORD(reshard_after_forward),
+     .meaning = "Whether full and hybrid free gathered parameters after the forward pass; auto: "
+     "yes. never: kept until the step ends, which saves a gather and costs the memory."},
+    {.path = "workload.train.parallelism.pp", .kind = kUnavailable, .meaning = "Pipeline stages."},
+    {.path = "workload.train.parallelism.dp_replicate", .kind = kUnavailable,
+     .meaning = "Replicas of the sharded model."},
+    {.path = "workload.train.parallelism.dp_shard", .kind = kUnavailable,
+     .meaning = "Workers that share one replica."},
+    {.path = "workload.train.parallelism.cp", .kind = kUnavailable,
+     .meaning = "Workers that share one sequence."},
+    {.path = "workload.train.parallelism.tp", .kind = kUnavailable,
+     .meaning = "Workers that share one layer."},
+
+    {.path = "workload.train.memory", .kind = kSection,
+     .meaning = "What is kept and what is recomputed.", .type = "section"},
+    {.path = "workload.train.memory.activation_checkpointing",
+     .field = HP_WORD(memory.activation_checkpointing),
+     .meaning = "What the backward pass computes again, with the same bits, instead of keeping "
+     "it. operations: norms, attention scores and what lies between the products of the "
+     "feed-forward part; selective: every k-th block but its input; full: every block but its "
+     "input."},
+    {.path = "workload.train.memory.every", .field = HP_FIELD(memory.every), .limits = {1, 10'000},
+     .meaning = "k of selective."},
+    {.path = "workload.train.memory.offload", .field = HP_WORDS(memory.offload),
+     .meaning = "What a GPU leaves in host memory, with the same bits. optimizer: fp32 "
+     "parameters and moments, which pass through the GPU in pieces at each step. parameters: "
+     "the same, and the weights that blocks are gathered from; with strategies full and hybrid. "
+     "activations: the inputs of recomputed layers; with activation_checkpointing full and "
+     "selective. On a CPU there is nothing to move."},
+    {.path = "workload.train.precision", .field = HP_WORD(precision),
+     .meaning = "Of the forward and backward pass; weights and reductions are fp32 always. fp16 "
+     "scales the loss; on a CPU its products are computed in fp32 and rounded to fp16, which is "
+     "slow."},
+
+    {.path = "workload.train.loss_scale", .kind = kSection,
+     .meaning = "fp16: the factor of the loss that keeps small gradients from vanishing. Where "
+     "a gradient overflows, the step is left out, samples and all, and does not count as a "
+     "step.", .type = "section"},
+    {.path = "workload.train.loss_scale.initial", .field = HP_FIELD(loss_scale.initial),
+     .meaning = "At the first step.", .range = "power of two to 2^32"},
+    {.path = "workload.train.loss_scale.growth_interval",
+     .field = HP_FIELD(loss_scale.growth_interval), .limits = {1, kMaxSteps},
+     .meaning = "It doubles after so many steps in a row without overflow."},
+    {.path = "workload.train.loss_scale.hysteresis", .field = HP_FIELD(loss_scale.hysteresis),
+     .limits = {1, 1000},
+     .meaning = "It halves at every overflow but the first so many less one since it last "
+     "doubled."},
+    {.path = "workload.train.loss_scale.min", .field = HP_FIELD(loss_scale.min),
+     .meaning = "It does not become smaller: an overflow there is bad in the sense of "
+     "stability.", .range = "power of two to 2^32"},
+
+    {.path = "workload.train.metrics", .kind = kSection,
+     .meaning = "Besides metrics.jsonl, which the job's directory always has.", .type = "section"},
+    {.path = "workload.train.metrics.tensorboard", .field = HP_FIELD(metrics.tensorboard),
+     .meaning = "Also write TensorBoard event files, in tensorboard/ of the job's directory."},
+    {.path = "workload.train.metrics.trace_from", .field = HP_FIELD(metrics.trace_from),
+     .limits = {0, kMaxSteps},
+     .meaning = "First step of a trace for ui.perfetto.dev or chrome://tracing, "
+     "trace/gG.rR.json in the job's directory, one file per worker."},
+    {.path = "workload.train.metrics.trace_steps", .field = HP_FIELD(metrics.trace_steps),
+     .limits = {0, 1000}, .meaning = "Length of the trace in steps; 0: no trace."},
+};
+// clang-format on
+
+#undef HP_FIELD
+#undef HP_WORD
+#undef HP_WORDS
+
+// 1e9, not 1e+09; 2^40, not 1099511627776.
+std::string number_text(double value) {
+  int exponent = 0;
+  if (value >= 4294967296.0 && std::frexp(value, &exponent) == 0.5) {
+    return "2^" + std::to_string(exponent - 1);
+  }
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), value >= 1e6 ? "%.3g" : "%.9g", value);
+  std::string text = buffer.data();
+  const size_t sign = text.find("e+0");
+  if (sign != std::string::npos) text.replace(sign, 3, "e");
+  return text;
+}
+
+}  // namespace
+
+std::span<const TrainKey> train_keys() { return kKeys; }
+
+std::string range_text(const TrainKey& key) {
+  if (!key.range.empty()) return std::string(key.range);
+  if (const auto* word = std::get_if<WordAccess>(&key.field)) return word->all();
+  if (const auto* list = std::get_if<WordListAccess>(&key.field)) return list->all();
+  const KeyLimits& limits = key.limits;
+  if (limits.low == limits.high) return "";
+  const bool whole = !std::holds_alternative<double& (*)(TrainSpec&)>(key.field);
+  const auto text = [&](double value) {
+    return whole && value < 4294967296.0 ? std::to_string(static_cast<int64_t>(value))
+                                         : number_text(value);
+  };
+  return (limits.or_zero ? "0, or " : "") + text(limits.low) + " to " + text(limits.high);
+}
+
+}  // namespace hpctl
