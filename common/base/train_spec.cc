@@ -16,6 +16,8 @@ namespace {
 // What the rows of the table say of single keys. The checks after it are of relations between keys;
 // where one of those is out of its range already, they may say nothing or repeat the key, of which
 // people see the first problem.
+// A copy, since accessors give references that can be written.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void check_limits(TrainSpec train, SpecChecks& checks) {
   for (const TrainKey& key : train_keys()) {
     const KeyLimits& limits = key.limits;

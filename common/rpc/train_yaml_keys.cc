@@ -124,7 +124,9 @@ struct Reader {
 
 // `texts` keeps what the key refers to.
 JobYamlKey yaml_key(const TrainKey& key, std::deque<std::string>& texts) {
-  const auto kept = [&](std::string text) { return std::string_view(texts.emplace_back(text)); };
+  const auto kept = [&](const std::string& text) {
+    return std::string_view(texts.emplace_back(text));
+  };
   JobYamlKey result;
   result.path = key.path;
   result.kind = key.kind == TrainKeyKind::kSection ? KeyKind::kSection
