@@ -107,6 +107,7 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   figures.set_data_wait_ns(from.data_wait_ns);
   figures.set_communication_ns(from.communication_ns);
   figures.set_communication_wait_ns(from.communication_wait_ns);
+  figures.set_saves_without_room(from.saves_without_room);
   return message;
 }
 

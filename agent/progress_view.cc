@@ -111,6 +111,7 @@ agent::ProgressSample ProgressView::sample() const {
   figures.data_wait_ns = page_->data_wait_ns.load(std::memory_order_relaxed);
   figures.communication_ns = page_->communication_ns.load(std::memory_order_relaxed);
   figures.communication_wait_ns = page_->communication_wait_ns.load(std::memory_order_relaxed);
+  figures.saves_without_room = page_->saves_without_room.load(std::memory_order_relaxed);
   sample.damaged = page_->bad_steps.load(std::memory_order_relaxed) > kMaxStep;
   if (is_plausible(sample)) return sample;
   agent::ProgressSample damaged;

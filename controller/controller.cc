@@ -437,6 +437,7 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
     if (const auto news = progress_.news(lost.job)) events.emplace_back(*news);
     events.emplace_back(std::move(lost));
   }
+  for (core::ControllerNoted& note : progress_.take_notes()) events.emplace_back(std::move(note));
   for (core::HangDetected& hang : progress_.take_hangs(now_ms)) {
     if (const auto news = progress_.news(hang.job)) events.emplace_back(*news);
     events.emplace_back(std::move(hang));

@@ -108,6 +108,7 @@ struct ProgressPage {
   std::atomic<uint64_t> bad_steps;  // how many there were; stored after its slot
   std::array<BadStepSlot, kBadStepSlots> bad_step;
   CollectiveCounts collectives;
+  std::atomic<uint64_t> saves_without_room;  // common/base/step_figures.h
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

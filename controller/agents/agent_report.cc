@@ -124,6 +124,7 @@ std::optional<StepFigures> make_figures(const v1::WorkerProgress& worker) {
   figures.data_wait_ns = from.data_wait_ns();
   figures.communication_ns = from.communication_ns();
   figures.communication_wait_ns = from.communication_wait_ns();
+  figures.saves_without_room = from.saves_without_room();
   return figures;
 }
 

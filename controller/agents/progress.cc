@@ -198,6 +198,24 @@ core::SilentNode ProgressTable::sight(JobId job, const std::set<std::string>& si
   return seen;
 }
 
+std::vector<core::ControllerNoted> ProgressTable::take_notes() {
+  std::vector<core::ControllerNoted> notes;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [job, entry] : jobs_) {
+    const auto rank0 = entry.shown.ranks.find(0);
+    if (rank0 == entry.shown.ranks.end() || !rank0->second.report.figures) continue;
+    const bool no_room = rank0->second.report.figures->saves_without_room > 0;
+    if (no_room == entry.told_no_room) continue;
+    entry.told_no_room = no_room;
+    const std::string step = std::to_string(rank0->second.report.step);
+    notes.push_back({job, no_room ? "the disk of the checkpoints is full (step " + step +
+                                        "): training goes on without saving; free space there"
+                                  : "the disk of the checkpoints has room again (step " + step +
+                                        "): a checkpoint is durable"});
+  }
+  return notes;
+}
+
 void ProgressTable::rearm(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {

@@ -80,6 +80,8 @@ class ProgressTable {
   std::vector<core::HangDetected> take_hangs(int64_t now_ms);
   // What the ranks on nodes other than `silent` do; what is of a silent node is left out.
   core::SilentNode sight(JobId job, const std::set<std::string>& silent, int64_t now_ms);
+  // The disk of the checkpoints has become full, or has room again.
+  std::vector<core::ControllerNoted> take_notes();
   void rearm(int64_t now_ms);
   JobProgress of(JobId job);
 
@@ -90,6 +92,7 @@ class ProgressTable {
     core::SilentNode row;     // what it says of training
     bool progressed = false;  // GenerationProgressed was made
     bool hang_reported = false;
+    bool told_no_room = false;
     uint64_t told_step = 0;  // furthest step the core knows
     int32_t world_size = 0;
     uint64_t regain_step = 0;  // the core wants to know when it is completed; 0 = nothing

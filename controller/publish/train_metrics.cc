@@ -64,6 +64,8 @@ void add_job(Families& out, const Labels& job, const RankReport& rank, const Ste
   out.gauge("hpctl_train_gradient_norm", "Global norm before clipping", job, rank.grad_norm);
   out.gauge("hpctl_train_learning_rate", "Of the last step", job, figures.learning_rate);
   out.gauge("hpctl_train_step_seconds", "Duration of the last step", job, seconds(rank.step_ns));
+  out.gauge("hpctl_train_saves_without_room", "Saves in a row that found the disk full", job,
+            static_cast<double>(figures.saves_without_room));
   const Labels whole = with(job, "attention", "whole");
   const Labels causal = with(job, "attention", "causal");
   constexpr auto kFlopsHelp = "Operations of the model per second and worker";

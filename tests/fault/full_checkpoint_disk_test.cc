@@ -78,6 +78,7 @@ TEST_F(FullCheckpointDisk, TrainingGoesOnAndSavesWhenThereIsRoom) {
     return rank0().page().step.load() >= step + 20;
   })) << "training ended: "
       << job_.messages();
+  EXPECT_GT(rank0().page().saves_without_room.load(), 0U);
   ASSERT_GE(complete().size(), 1U);
   const uint64_t newest_then = newest();
   const auto whole =
@@ -88,6 +89,7 @@ TEST_F(FullCheckpointDisk, TrainingGoesOnAndSavesWhenThereIsRoom) {
   for (const auto& worker : job_.workers) worker->send(SIGTERM);
   for (const auto& worker : job_.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
   EXPECT_EQ(newest(), rank0().page().step.load());
+  EXPECT_EQ(rank0().page().saves_without_room.load(), 0U);
   EXPECT_GE(job_.metrics().back().value("failed_saves", 0), 1);
 }
 

@@ -173,7 +173,8 @@ StepMetrics Generation::measure(const StepSums& sums, double lr) const {
           .peak_memory_bytes = device_.peak_memory_bytes(),
           .loss_scale = state().loss_scale().scale,
           .overflows = state().loss_scale().overflows,
-          .failed_saves = saver_->failed_saves()};
+          .failed_saves = saver_->failed_saves(),
+          .saves_without_room = saver_->saves_without_room()};
 }
 
 bool Generation::save_due(const StepSums& sums) const {

@@ -54,6 +54,7 @@ StepFigures figures_of(const StepMetrics& m, const Throughput& t) {
   figures.data_wait_ns = nanoseconds(m.data_s);
   figures.communication_ns = nanoseconds(m.comm_under_way_s);
   figures.communication_wait_ns = nanoseconds(m.comm_s);
+  figures.saves_without_room = m.saves_without_room;
   return figures;
 }
 

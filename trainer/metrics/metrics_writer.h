@@ -25,15 +25,16 @@ struct StepMetrics {
   uint64_t tokens = 0;  // of the step, all workers
   double step_s = 0;
   // Of this rank.
-  double compute_s = 0;           // forward and backward, without waiting for collectives
-  double comm_s = 0;              // waiting for collectives
-  double comm_under_way_s = 0;    // at least one collective was begun and not yet waited for
-  double data_s = 0;              // waiting for samples
-  double save_s = 0;              // for checkpoints at the boundary before the step
-  int64_t peak_memory_bytes = 0;  // since its start
-  uint64_t loss_scale = 0;        // fp16, of the next step; 0 = another precision
-  uint64_t overflows = 0;         // fp16, steps left out so far
-  uint64_t failed_saves = 0;      // checkpoints that a full disk left no room for
+  double compute_s = 0;             // forward and backward, without waiting for collectives
+  double comm_s = 0;                // waiting for collectives
+  double comm_under_way_s = 0;      // at least one collective was begun and not yet waited for
+  double data_s = 0;                // waiting for samples
+  double save_s = 0;                // for checkpoints at the boundary before the step
+  int64_t peak_memory_bytes = 0;    // since its start
+  uint64_t loss_scale = 0;          // fp16, of the next step; 0 = another precision
+  uint64_t overflows = 0;           // fp16, steps left out so far
+  uint64_t failed_saves = 0;        // checkpoints that a full disk left no room for
+  uint64_t saves_without_room = 0;  // the newest of them, in a row: it is full now
 };
 
 // Of sequences that are not trained on.

@@ -82,6 +82,7 @@ void Progress::step_done(const StepProgress& done) {
   page_->data_wait_ns.store(f.data_wait_ns, std::memory_order_relaxed);
   page_->communication_ns.store(f.communication_ns, std::memory_order_relaxed);
   page_->communication_wait_ns.store(f.communication_wait_ns, std::memory_order_relaxed);
+  page_->saves_without_room.store(f.saves_without_room, std::memory_order_relaxed);
   if (page_->first_step_unix_ns.load(std::memory_order_relaxed) == 0) {
     page_->first_step_unix_ns.store(unix_ns(), std::memory_order_relaxed);
   }

@@ -253,6 +253,7 @@ Outcome Saver::conclude_commit() {
   turn_ = Turn::kIdle;
   committed_step_ = begun_step_;
   full_since_.reset();
+  saves_without_room_ = 0;
   if (is_rank0()) log_info("checkpoint " + manifest_.ref().name() + " is durable");
   return Ok{};
 }
@@ -281,6 +282,7 @@ void Saver::begin_clearing(const Error& why) {
   turn_ = Turn::kClearing;
   begun_step_ = committed_step_;
   ++failed_saves_;
+  ++saves_without_room_;
   full_reason_ = why.message;
   if (!full_since_) {
     full_since_ = Clock::now();

@@ -84,6 +84,8 @@ class Saver {
   bool retry_due() const { return turn_ == Turn::kIdle && Clock::now() >= next_attempt_; }
   // Attempts that a full disk made fail, so far.
   uint64_t failed_saves() const { return failed_saves_; }
+  // The newest of them, in a row; 0 = the newest save is durable.
+  uint64_t saves_without_room() const { return saves_without_room_; }
 
   // Finishes what is under way; nothing of it stays pending. A collective.
   Outcome settle();
@@ -122,6 +124,7 @@ class Saver {
   uint64_t begun_step_ = 0;
   uint64_t committed_step_ = 0;
   uint64_t failed_saves_ = 0;
+  uint64_t saves_without_room_ = 0;
   std::optional<Clock::time_point> full_since_;  // no attempt has succeeded since
   std::string full_reason_;                      // of the last one
   std::chrono::seconds pause_{0};                // before the one after the next

@@ -341,6 +341,28 @@ TEST(Progress, StepsThatAreLeftOutAreNoHangWhileAllRanksGoOn) {
   EXPECT_EQ(hangs[0].rank, Rank{0});
 }
 
+TEST(Progress, AFullDiskOfTheCheckpointsIsToldOnceAndSoIsItsEnd) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  table.observe(job, 0);
+  const auto told_after = [&](int32_t rank, uint64_t saves_without_room) {
+    RankReport report = at_step(rank, 1, 5, 50);
+    report.figures.emplace().saves_without_room = saves_without_room;
+    table.report(job.id, "n0", {report}, 0);
+    std::string told;
+    for (const core::ControllerNoted& note : table.take_notes()) told += note.what + "\n";
+    return told;
+  };
+  EXPECT_EQ(told_after(0, 0), "");
+  EXPECT_EQ(told_after(1, 3), "") << "rank 0 knows";
+  EXPECT_EQ(told_after(0, 1),
+            "the disk of the checkpoints is full (step 5): training goes on without saving; free "
+            "space there\n");
+  EXPECT_EQ(told_after(0, 2), "");
+  EXPECT_EQ(told_after(0, 0),
+            "the disk of the checkpoints has room again (step 5): a checkpoint is durable\n");
+}
+
 TEST(Progress, SlowStepsAndSavingHaveLongerLimits) {
   ProgressTable table;
   core::Job job = running_job(1, 0);
