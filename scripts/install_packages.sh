@@ -29,7 +29,7 @@ fi
 
 # Tests start their own daemons on their own sockets: what was installed just now stays off.
 daemons=()
-for daemon in munge slurmd slurmctld; do
+for daemon in munge prometheus slurmd slurmctld; do
   case " ${missing[*]} " in *" $daemon "*) daemons+=("$daemon") ;; esac
 done
 if [ ${#daemons[@]} -gt 0 ] && [ -d /run/systemd/system ]; then
