@@ -16,7 +16,7 @@
 namespace hpctl {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 using core::HolderProbe;
 
 std::optional<sockaddr_in> parse_address(const std::string& text) {
@@ -61,7 +61,7 @@ HolderProbe answer_on(int socket) {
 
 std::vector<HolderProbe> probe_holders(const std::vector<std::string>& addresses,
                                        std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
+  const auto deadline = SteadyClock::now() + patience;
   std::vector<HolderProbe> answers;
   std::vector<UniqueFd> sockets(addresses.size());
   std::vector<pollfd> waits;
@@ -71,7 +71,7 @@ std::vector<HolderProbe> probe_holders(const std::vector<std::string>& addresses
     waits.push_back({waiting ? sockets[i].get() : -1, POLLOUT, 0});  // poll() leaves out -1
   }
   while (std::count(answers.begin(), answers.end(), HolderProbe::kAsked) > 0) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now());
     if (left.count() <= 0) break;
     if (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) {
       break;

@@ -127,7 +127,7 @@ TEST(WorkerControl, AfterAnAbortTheSameProcessGoesOnWithTheBitsOfAnUndisturbedJo
 
 TEST(WorkerControl, FinishEndsTrainingAsSigtermDoes) {
   SteeredJob job(2, 1'000'000);
-  job.workload.train.schedule.name = "constant";
+  job.workload.train.schedule.name = ScheduleShape::kConstant;
   job.workload.checkpoint.every_steps = 0;
   job.start_and_join();
   ASSERT_TRUE(job.workers[0]->wait_for_step(3)) << job.messages();
