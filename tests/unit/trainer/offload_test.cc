@@ -25,6 +25,7 @@ using testing::Variant;
 using testing::VariantJob;
 using Parts = std::vector<Offload>;
 
+const Parts kActivations = {Offload::kActivations};
 const Parts kOptimizer = {Offload::kOptimizer};
 const Parts kParameters = {Offload::kParameters};  // and so the optimizer
 const Parts kAll = {Offload::kOptimizer, Offload::kParameters, Offload::kActivations};
@@ -113,9 +114,10 @@ TEST_P(Offloaded, SameBitsAndLessDeviceMemoryAsPlanned) {
 class OffloadedActivations : public ::testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(
     Variants, OffloadedActivations,
-    ::testing::Values(Variant{"full", "fp32", "fp32", {"activations"}, 2, "selective"},
+    ::testing::Values(Variant{"full", "fp32", "fp32", kActivations, 2, "selective"},
                       Variant{"full", "bf16", "bf16", kAll, 2, "full"},
-                      Variant{"no_shard", "fp16", "fp32", {"activations", "optimizer"}, 2, "full"},
+                      Variant{"no_shard", "fp16", "fp32",
+                              Parts{Offload::kActivations, Offload::kOptimizer}, 2, "full"},
                       Variant{"hybrid", "bf16", "fp32", kAll, 4, "selective"}));
 
 TEST_P(OffloadedActivations, SameBits) {
@@ -160,7 +162,7 @@ TEST(Offload, ActivationsTakeLessAsPlanned) {
   };
   MemoryPlan whole;
   MemoryPlan offloaded;
-  const double saved = peak_of({}, whole) - peak_of({"activations"}, offloaded);
+  const double saved = peak_of({}, whole) - peak_of(kActivations, offloaded);
   const double planned = whole.total() - offloaded.total();
   EXPECT_NEAR(planned, sum_of(offloaded.host) * 13 / 15, 1) << "15 of 16 leave, two are on the way";
   EXPECT_NEAR(saved / planned, 1, 0.1) << saved << " bytes saved, " << planned << " planned";
