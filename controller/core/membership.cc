@@ -387,7 +387,7 @@ std::string consequence_of_leaving(Transition& t, const Job& job, const Node& no
     if (action == kOnNodeLossRequeue && job.backend.requeues && job.requeue_refusal.empty()) {
       return "; no spare is up, the job is REQUEUED without it and waits in the queue";
     }
-    if (action == kOnNodeLossWait) return "; no spare is up, the job waits until it is released";
+    if (action == kOnNodeLossWait) return "; no spare is up, the job waits for it";
   }
   return "";
 }

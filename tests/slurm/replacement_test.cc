@@ -163,7 +163,9 @@ TEST_F(Replacement, AnOperatorHasANodeRebooted) {
   const HeldTraining held = hold(job);
   const auto asked = home_.hpctl({"nodes", "reboot", victim, "--reason", "a new driver"});
   EXPECT_EQ(asked.out,
-            victim + " of job " + to_string(job) + " is to be rebooted once its work has left\n")
+            victim + " of job " + to_string(job) + " is to be rebooted once its work has left\n" +
+                "  RECOVERING: " + victim +
+                " is to be rebooted: a new driver; no spare is up, the job waits for it\n")
       << asked.err;
   expect_exact_finish(job, spec, kWithReplacement);
   EXPECT_THAT(reasons_set(victim, told), ElementsAre("Action:Reboot"));
