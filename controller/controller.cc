@@ -420,7 +420,10 @@ void Controller::probe(std::vector<Liveness::Probe> probes) {
     std::vector<std::string> addresses;
     for (const Liveness::Probe& probe : probes) addresses.push_back(probe.address);
     const auto answers = probe_holders(addresses, kProbePatience);
-    for (size_t i = 0; i < probes.size(); ++i) liveness_.probed(probes[i], answers[i]);
+    for (size_t i = 0; i < probes.size(); ++i) {
+      if (!liveness_.probed(probes[i], answers[i])) continue;
+      log_info("the holder of " + probes[i].node.name + " answers probes at " + probes[i].address);
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 #include "controller/agents/liveness.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hpctl {
 namespace {
@@ -149,12 +150,13 @@ Liveness::Findings Liveness::judge(int64_t now_ms, const Sight& sight) {
   return findings;
 }
 
-void Liveness::probed(const Probe& probe, core::HolderProbe answer) {
+bool Liveness::probed(const Probe& probe, core::HolderProbe answer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = entries_.find(probe.node);
-  if (it == entries_.end() || it->second.boot_id != probe.boot_id) return;
+  if (it == entries_.end() || it->second.boot_id != probe.boot_id) return false;
   it->second.answer = answer;
-  if (answer == core::HolderProbe::kAnswered) it->second.can_be_probed = true;
+  if (answer != core::HolderProbe::kAnswered) return false;
+  return !std::exchange(it->second.can_be_probed, true);
 }
 
 }  // namespace hpctl

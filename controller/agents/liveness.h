@@ -58,7 +58,8 @@ class Liveness {
   // What is known of the training of a job some of whose nodes are silent.
   using Sight = std::function<core::SilentNode(JobId job, const std::set<std::string>& silent)>;
   Findings judge(int64_t now_ms, const Sight& sight);
-  void probed(const Probe& probe, core::HolderProbe answer);
+  // True when it is this holder's first answer: from now on its silence and a refusal count.
+  bool probed(const Probe& probe, core::HolderProbe answer);
 
  private:
   struct Entry {

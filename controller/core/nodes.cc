@@ -35,7 +35,7 @@ std::string find_conflict(const Job* job, const Node* node, const AgentRegistere
 }
 
 // Slots of the present generation that should be alive on the node but are not in its list. Their
-// exit reports are repeated right after registration; kReportTimeoutMs bounds the wait.
+// exit reports are repeated right after registration; report_limit_ms() bounds the wait.
 bool find_unaccounted(Transition& t, const Node& node, const AgentRegistered& e) {
   bool any = false;
   for (Slot* slot : t.slots(node)) {
@@ -125,7 +125,7 @@ void on(Transition& t, const AgentRegistered& e) {
   t.set_state(*node, NodeState::kUp, was_up ? "reconnected" : "registered");
   meet_workers(t, *job, *node, e);
   const bool unaccounted = find_unaccounted(t, *node, e);
-  t.set_deadline(*node, unaccounted ? t.now() + kReportTimeoutMs : 0);
+  t.set_deadline(*node, unaccounted ? t.now() + report_limit_ms(*job) : 0);
   // A successor of the controller that knew them did not know that they are alive.
   const bool stops_again =
       !was_up && !e.workers.empty() && t.has_ranks(node->key) &&

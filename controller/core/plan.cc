@@ -76,6 +76,10 @@ int64_t stop_limit_ms(const Job& job) {
   return std::max(limit_ms, job.limits.last_checkpoint_ms + kAfterGraceMs);
 }
 
+int64_t report_limit_ms(const Job& job) {
+  return std::clamp(job.spec.recovery.heartbeat_timeout_ms, kReportTimeoutMs, kMostReportMs);
+}
+
 int64_t stage_deadline(const Job& job, int64_t now_ms) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:

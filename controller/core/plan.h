@@ -40,6 +40,8 @@ int64_t last_ranks_limit_ms(const Job& job);
 std::vector<Rank> unfinished_ranks(const Transition& t, const Job& job);
 // Of workers that a new generation follows.
 int64_t stop_limit_ms(const Job& job);
+// From an agent's word that a worker is gone to the report of its exit: the agent may be busy.
+int64_t report_limit_ms(const Job& job);
 // Nodes with ranks whose action of this kind is open.
 std::vector<std::string> unanswered(Transition& t, const Job& job, ActionKind kind);
 // "n1, n3, ...": at most a few names.

@@ -191,8 +191,7 @@ void resume_node(Transition& t, const Job& job, Node& node, bool restarted) {
     t.set_deadline(
         node, t.now() + std::max(job.spec.recovery.heartbeat_timeout_ms, job.limits.register_ms));
   } else if (node.deadline_ms != 0) {
-    t.set_deadline(node,
-                   t.now() + std::max(job.spec.recovery.heartbeat_timeout_ms, kReportTimeoutMs));
+    t.set_deadline(node, t.now() + report_limit_ms(job));
   }
 }
 

@@ -101,7 +101,7 @@ void on(Transition& t, const WorkersStarted& e) {
     t.set_unaccounted(*slot, true);  // gone before it was counted: its exit report is on the way
     unaccounted = true;
   }
-  if (unaccounted && node.connected) t.set_deadline(node, t.now() + kReportTimeoutMs);
+  if (unaccounted && node.connected) t.set_deadline(node, t.now() + report_limit_ms(job));
   advance(t, job);
 }
 

@@ -63,6 +63,10 @@ TEST(JobController, AKilledHolderIsFoundWithoutTheHeartbeatTimeout) {
   test::JobCluster cluster(spec);
   const pid_t controller = cluster.start_all();
   ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
+  const auto answers = [&] {  // one that never did proves nothing by a refusal
+    return cluster.logs().find("the holder of n1 answers probes") != std::string::npos;
+  };
+  ASSERT_TRUE(test::eventually(answers, kPatienceMs)) << cluster.logs();
   cluster.kill_holder("n1");
   ASSERT_TRUE(cluster.wait_for_status(
       [](const v1::JobStatus& status) { return status.state() == "RECOVERING"; }, kPatienceMs))

@@ -249,10 +249,12 @@ void Cluster::replace(const Action& action, const core::ReplaceNode& order) {
     node.instance += order.reboot ? 0 : 1;
     node.booted_ms = agenda_.now();
     const bool same = order.reboot;
-    agenda_.after(static_cast<int64_t>(1'000 + rng_.below(20'000)), [this, same, key = node.key] {
+    const auto back = [this, same, key = node.key, since_ms = node.booted_ms] {
+      if (nodes_.at(key).booted_ms != since_ms) return;  // the scheduler sees the newest order only
       if (same) checkers_.released(key);
       controller_.post(core::NodeReturned{key.job, key.name, same ? "rebooted" : "another one"});
-    });
+    };
+    agenda_.after(static_cast<int64_t>(1'000 + rng_.below(20'000)), back);
   }
   controller_.post(
       core::NodeReplacementRequested{action.id, order.job, order.node, "", order.reboot});
