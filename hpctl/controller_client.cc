@@ -91,13 +91,23 @@ ControllerClient::ControllerClient(const HomePaths& paths, std::shared_ptr<grpc:
       log_(paths.controller_log()),
       stub_(v1::Controller::NewStub(std::move(channel))) {}
 
-std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& paths, JobId job) {
+Result<std::unique_ptr<ControllerClient>> ControllerClient::connect(const HomePaths& paths,
+                                                                    JobId job) {
   const auto found = connect_job(paths.job(job));
-  if (!found.ok() || !ping_controller(*found->channel, after(kPingTimeout), false).ok()) {
-    return nullptr;
+  if (!found.ok()) return Error{ErrorCode::kUnavailable, found.error().message};
+  const ControllerRecord& record = found->controller;
+  const auto answered = ping_controller(*found->channel, after(kPingTimeout), false);
+  if (is_unproven(answered)) {
+    return Error{ErrorCode::kUnavailable, "who listens at " + record.address + " (" + record.node +
+                                              ") could not prove to be the job's controller " +
+                                              std::to_string(record.epoch) +
+                                              " and was sent nothing"};
+  }
+  if (!answered.ok()) {
+    return Error{ErrorCode::kUnavailable, "the job's controller does not answer"};
   }
   auto client = std::make_unique<ControllerClient>(paths, found->channel);
-  client->log_ = paths.node(job, found->controller.node) + "/controller.log";
+  client->log_ = paths.node(job, record.node) + "/controller.log";
   return client;
 }
 

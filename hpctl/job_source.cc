@@ -89,10 +89,9 @@ std::unique_ptr<JobSource> open_source(const HomePaths& paths) {
 
 std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job) {
   if (!is_slurm_job(paths, job)) return open_local(paths);
-  if (auto client = ControllerClient::connect(paths, job)) {
-    return join_lives(std::move(client), open_record(paths, job));
-  }
-  return open_record(paths, job);
+  auto client = ControllerClient::connect(paths, job);
+  if (!client.ok()) return std::make_unique<SlurmRecord>(paths, client.error().message);
+  return join_lives(std::move(*client), open_record(paths, job));
 }
 
 std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job) {

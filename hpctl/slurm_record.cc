@@ -131,8 +131,7 @@ Result<JobView> SlurmRecord::get_job(JobId job) {
 std::string SlurmRecord::notice(const JobView& job) const {
   if (!silent_.empty()) return "Slurm cannot be asked, this is the last record: " + silent_;
   if (has_ended(job.state) || job.state == "PENDING" || job.state == "STARTING") return "";
-  return "the job's controller does not answer; this is its last record (an agent of the job "
-         "starts another)";
+  return why_ + "; this is the job's last record (an agent of the job starts another controller)";
 }
 
 Result<std::vector<JobLine>> SlurmRecord::list_jobs() {

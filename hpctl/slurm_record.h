@@ -15,7 +15,10 @@ namespace hpctl {
 class SlurmRecord final : public JobSource {
  public:
   // Slurm is asked at most once per job and call, and no more after it did not answer.
-  explicit SlurmRecord(const HomePaths& paths) : paths_(paths) {}
+  // `why`: for people, why the record is asked and not the controller.
+  explicit SlurmRecord(const HomePaths& paths,
+                       std::string why = "the job's controller does not answer")
+      : paths_(paths), why_(std::move(why)) {}
 
   // The Slurm jobs of this home.
   Result<std::vector<JobLine>> list_jobs() override;
@@ -32,6 +35,7 @@ class SlurmRecord final : public JobSource {
   std::string start_failure(const JobView& view) const;
 
   HomePaths paths_;
+  const std::string why_;
   SlurmClient slurm_;
   std::string silent_;  // why Slurm is asked no more; "" = it answers
 };

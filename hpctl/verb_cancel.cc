@@ -30,10 +30,13 @@ Exit codes: 0 the job is cancelled or being cancelled, 1 no such job or it has e
 )";
 
 // In order by the job's controller if it answers, else by Slurm.
-Result<std::string> cancel_on_slurm(const OpenJob& job) {
-  if (const auto client = ControllerClient::connect(job.paths, job.id)) {
-    const auto state = client->cancel(job.id);
+Result<std::string> cancel_on_slurm(const Terminal& terminal, const OpenJob& job) {
+  const auto client = ControllerClient::connect(job.paths, job.id);
+  if (client.ok()) {
+    const auto state = (*client)->cancel(job.id);
     if (state.ok() || state.error().code != ErrorCode::kUnavailable) return state;
+  } else if (job.view.state != "PENDING") {
+    terminal.err << "hpctl: " << client.error().message << "; Slurm is asked to end the job\n";
   }
   SlurmClient slurm;
   HP_TRY(slurm.cancel(job.id));
@@ -41,13 +44,13 @@ Result<std::string> cancel_on_slurm(const OpenJob& job) {
 }
 
 // The state of the job after the request.
-Result<std::string> cancel(const OpenJob& job) {
+Result<std::string> cancel(const Terminal& terminal, const OpenJob& job) {
   if (job.view.state == "CANCELLED") return job.view.state;
   if (has_ended(job.view.state)) {
     return Error{ErrorCode::kFailedPrecondition,
                  "job " + to_string(job.id) + " has already " + job.view.state};
   }
-  if (is_slurm_job(job.paths, job.id)) return cancel_on_slurm(job);
+  if (is_slurm_job(job.paths, job.id)) return cancel_on_slurm(terminal, job);
   HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(job.paths));
   return client->cancel(job.id);
 }
@@ -56,7 +59,7 @@ int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const auto job = open_job(invocation.arguments[0]);
   if (!job.ok()) return report(terminal, job.error());
-  const auto state = cancel(*job);
+  const auto state = cancel(terminal, *job);
   if (!state.ok()) return report(terminal, state.error());
   const JobId id = job->id;
   if (invocation.json()) {

@@ -108,9 +108,10 @@ void print_table(const Terminal& terminal, const std::vector<JobView>& jobs) {
 
 Result<std::unique_ptr<ControllerClient>> controller_of(const HomePaths& paths, JobId job) {
   if (!is_slurm_job(paths, job)) return ControllerClient::ensure(paths);
-  if (auto client = ControllerClient::connect(paths, job)) return client;
-  return Error{ErrorCode::kUnavailable, "the controller of job " + to_string(job) +
-                                            " does not answer; see hpctl status " + to_string(job)};
+  auto client = ControllerClient::connect(paths, job);
+  if (client.ok()) return client;
+  return Error{ErrorCode::kUnavailable,
+               client.error().message + "; see hpctl status " + to_string(job)};
 }
 
 // The live jobs that have the node, or the one that was named.

@@ -129,6 +129,12 @@ absl::Status ping_controller(grpc::Channel& channel, SteadyTime deadline, bool w
   return from_grpc(v1::Controller::NewStub(borrowed)->GetVersion(&context, {}, &response));
 }
 
+bool is_unproven(const absl::Status& status) {
+  return absl::IsUnavailable(status) &&
+         (message_of(status).find("certificate verify failed") != std::string::npos ||
+          message_of(status).find("wrong version number") != std::string::npos);
+}
+
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ensure_controller(const HomePaths& paths,
                                                                  SteadyTime deadline,
                                                                  const std::string& program) {

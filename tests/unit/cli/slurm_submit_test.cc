@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real hpctl program where Slurm schedules: what it submits, leaves on disk and says of a job
-// that has no controller yet or any more. Slurm is an hpslurm that tells what the test wrote.
+// What hpctl submits where Slurm schedules, leaves on disk and says of a job that has no controller
+// yet or any more.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/base/job_spec.h"
-#include "common/base/slurm_messages_json.h"
 #include "common/base/start_failure.h"
-#include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/slurm_record.h"
-#include "tests/integration/local_cluster.h"
-#include "tests/unit/cli/scripted_controller.h"
+#include "tests/unit/cli/slurm_submit.h"
 
 namespace hpctl::testing {
 namespace {
@@ -24,75 +20,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr const char* kJob = "name: c\nnodes: 2\nworkload: {command: [sh, -c, 'true']}\n";
-
-class SlurmSubmit : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::filesystem::create_directory(bin());
-    std::filesystem::create_directory(slurm());
-    const char* built = std::getenv("HPCTL_BIN");
-    ASSERT_NE(built, nullptr) << "run by ctest, or set HPCTL_BIN to build/PRESET/bin";
-    std::filesystem::copy_file(std::string(built) + "/hpctl", bin() + "/hpctl");
-    std::filesystem::copy_file(std::string(built) + "/../tests/fake_hpslurm", bin() + "/hpslurm");
-    for (const char* name : {"hpcontroller", "hpagent", "hptrain"}) {
-      write(bin() + "/" + name, "");
-      ASSERT_EQ(::chmod((bin() + "/" + name).c_str(), 0755), 0);
-    }
-    write(home_.directory() + "/job.yaml", kJob);
-  }
-
-  std::string bin() const { return home_.directory() + "/bin"; }
-  std::string slurm() const { return home_.directory() + "/slurm"; }
-  static void write(const std::string& path, const std::string& text) {
-    std::ofstream(path) << text;
-  }
-  static std::string text_of(const std::string& path) { return read_file(path).value(); }
-
-  CommandResult hpctl(std::vector<std::string> words) {
-    words.insert(words.begin(), bin() + "/hpctl");
-    return run_command(words, {"FAKE_HPSLURM=" + slurm()});
-  }
-  CommandResult submit(const std::vector<std::string>& options = {},
-                       const std::vector<std::string>& environment = {}) {
-    std::vector<std::string> words = {bin() + "/hpctl", "submit", home_.directory() + "/job.yaml"};
-    words.insert(words.end(), options.begin(), options.end());
-    std::vector<std::string> variables = {"FAKE_HPSLURM=" + slurm()};
-    variables.insert(variables.end(), environment.begin(), environment.end());
-    return run_command(words, variables);
-  }
-  // What Slurm says of job 100 from now on.
-  void slurm_says(const std::string& state, const std::string& reason = "None") {
-    SlurmJob job;
-    job.id.value = 100;
-    job.state = state;
-    job.reason = reason;
-    job.end_time_s = 1'763'700'000;
-    write(slurm() + "/job-100.json", nlohmann::json(job).dump());
-  }
-  // What the controller of job 100 has written of it last.
-  void controller_says(const std::string& state, const std::string& reason = "") {
-    JobView view;
-    view.job = 100;
-    view.name = "c";
-    view.state = state;
-    view.reason = reason;
-    ASSERT_TRUE(write_status(home_.paths(), view).ok());
-  }
-  std::string state_of(const std::string& job) {
-    const CommandResult result = hpctl({"status", job, "--json"});
-    if (result.exit_code != 0) return result.err;
-    const auto status = nlohmann::json::parse(result.out);
-    return status.at("state").get<std::string>() + " " + status.at("reason").get<std::string>();
-  }
-  std::vector<std::string> job_directories() const {
-    const std::string jobs = home_.paths().home() + "/jobs";
-    return path_exists(jobs) ? list_directory(jobs).value() : std::vector<std::string>{};
-  }
-
-  ScopedHome home_;
-};
 
 TEST_F(SlurmSubmit, LeavesWhatTheNodesNeed) {
   const CommandResult result = submit();
@@ -130,7 +57,7 @@ TEST_F(SlurmSubmit, ALostAnswerDoesNotDoubleTheJob) {
 TEST_F(SlurmSubmit, ARefusalLeavesNothing) {
   write(slurm() + "/faults", "submit refuse invalid_argument Invalid partition name specified\n");
   write(home_.directory() + "/job.yaml",
-        std::string(kJob) + "slurm: {partition: p9, gres: x, mem: 900G}\n");
+        std::string(kSlurmJob) + "slurm: {partition: p9, gres: x, mem: 900G}\n");
   const CommandResult result = submit();
   EXPECT_EQ(result.exit_code, kExitFailed);
   EXPECT_EQ(result.err,
@@ -201,7 +128,7 @@ TEST_F(SlurmSubmit, WhatTheShellSaysOfAnotherJobIsRefused) {
 
 TEST_F(SlurmSubmit, WhatTheShellSaysOfKeysCountsWhereTheJobFileIsSilent) {
   write(home_.directory() + "/job.yaml",
-        std::string(kJob) + "slurm: {partition: p5, nice: 3, extra: [--wckey=x]}\n");
+        std::string(kSlurmJob) + "slurm: {partition: p5, nice: 3, extra: [--wckey=x]}\n");
   const CommandResult result = submit({}, {"SBATCH_ACCOUNT=physics", "SBATCH_PARTITION=p9",
                                            "SBATCH_TIMELIMIT=90", "SBATCH_DEBUG=1", "SBATCH_QOS="});
   ASSERT_EQ(result.exit_code, kExitOk) << result.err;
