@@ -3,12 +3,14 @@
 // loss of a worker and of a node.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "common/base/file.h"
+#include "common/base/worker_abi.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 
@@ -242,6 +244,49 @@ TEST(CommandExit, TheLastRankThatHangsIsAFault) {
   // Long lines are folded.
   EXPECT_NE(events.find("worker 1 on n0 has not ended 1 s after the last of"), std::string::npos)
       << events;
+}
+
+// A program that knows nothing of the page may still write there. Rank 0 says that 2^64-1 steps
+// were not applied, rank 1 that everything is 2^64-1.
+TEST(CommandExit, WhatAWorkerWritesIntoItsPageHarmsNobody) {
+  LocalCluster cluster;
+  const std::string script = cluster.directory() + "/script";
+  const std::string count = std::to_string(offsetof(ProgressPage, bad_steps));
+  ASSERT_TRUE(write_file_atomic(script,
+                                "page() { dd of=/proc/self/fd/4 conv=notrunc bs=1 seek=$1; }\n"
+                                "printf 'PHPG\\001\\000\\000\\000' | page 0 || exit 7\n"
+                                "case $RANK in 0) at=" +
+                                    count +
+                                    " bytes=8;; *) at=8 bytes=4088;; esac\n"
+                                    "head -c $bytes /dev/zero | tr '\\000' '\\377' | page $at\n"
+                                    "cd " +
+                                    cluster.directory() +
+                                    "\n"
+                                    "until [ -e go ]; do sleep 0.05; done\n")
+                  .ok());
+  const JobId job =
+      cluster.submit("name: scribbles\nnodes: 2\nworkload: {command: [/bin/sh, " + script + "]}\n");
+  const auto is_told = [&](const char* node) {
+    const auto log = read_file(cluster.paths().node_log(job, node));
+    return log.ok() && log->find("holds what no trainer writes") != std::string::npos;
+  };
+  EXPECT_TRUE(wait_until(
+      cluster.directory(), [&] { return is_told("n0") && is_told("n1"); }, seconds(30)))
+      << cluster.hpctl({"events", to_string(job)}).out;
+  const json before = cluster.status(job);
+  ASSERT_TRUE(write_file_atomic(cluster.directory() + "/go", "").ok());
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  const json after = cluster.status(job);
+  EXPECT_EQ(after["generation"], 1);
+  EXPECT_EQ(after["faults"], 0);
+  ASSERT_EQ(after["nodes"].size(), 2U);
+  for (size_t node = 0; node < 2; ++node) {
+    EXPECT_EQ(after["nodes"][node]["role"], "active");
+    for (const char* process : {"agent_pid", "holder_pid"}) {
+      EXPECT_EQ(after["nodes"][node][process], before["nodes"][node][process]) << process;
+    }
+  }
 }
 
 TEST(CommandExit, Code93EndsTheJobWithoutARestart) {
