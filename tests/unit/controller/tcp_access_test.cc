@@ -234,6 +234,61 @@ TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
   context.TryCancel();
 }
 
+// What no job reaches, in every message that carries a number: one after the other on a stream
+// each. Were one of them committed, the controller would end when it reads its rows again.
+TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
+  const auto links = v1::AgentLink::NewStub(connect(token_));
+  // The status with which the controller ends a stream of these messages; the first registers.
+  const auto end_of = [&](const std::vector<v1::AgentMessage>& messages) {
+    grpc::ClientContext context;
+    set_deadline(context);
+    const auto stream = links->Connect(&context);
+    for (const v1::AgentMessage& message : messages) stream->Write(message);
+    for (v1::ControllerMessage answer; stream->Read(&answer);) {
+    }
+    return stream->Finish();
+  };
+  v1::AgentMessage sound = message("n0");
+  sound.mutable_register_agent()->set_agent_pid(1);
+
+  std::vector<v1::AgentMessage> hellos(3, sound);
+  hellos[0].mutable_register_agent()->set_generation_seen(UINT64_MAX);
+  hellos[1].mutable_register_agent()->add_workers()->set_generation(UINT64_MAX);
+  hellos[2].mutable_register_agent()->add_workers()->set_rank(INT32_MIN);
+  for (const v1::AgentMessage& hello : hellos) {
+    EXPECT_EQ(end_of({hello}).error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+        << hello.ShortDebugString();
+  }
+
+  v1::AgentMessage report = message("n0");
+  report.set_report_seq(1);
+  std::vector<v1::AgentMessage> reports(9, report);
+  reports[0].mutable_heartbeat()->add_workers()->set_step(UINT64_MAX);
+  reports[1].mutable_heartbeat()->add_workers()->set_step_ns(UINT64_MAX);
+  reports[2].mutable_heartbeat()->add_workers()->set_generation(UINT64_MAX);
+  reports[3].mutable_worker_exited()->set_generation(UINT64_MAX);
+  reports[4].mutable_worker_exited()->set_last_step(UINT64_MAX);
+  reports[5].mutable_checkpoint_committed()->set_step(UINT64_MAX);
+  reports[6].mutable_bad_step()->set_number(UINT64_MAX);
+  reports[7].mutable_bad_step()->set_step(UINT64_MAX);
+  reports[8].mutable_action_done()->add_workers()->set_generation(UINT64_MAX);
+  for (const v1::AgentMessage& bad : reports) {
+    EXPECT_EQ(end_of({sound, bad}).error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+        << bad.ShortDebugString();
+  }
+  EXPECT_TRUE(ping(token_).ok()) << cluster_.logs();
+
+  cluster_.kill_controller(record_.epoch);
+  cluster_.start_controller("n0");
+  const auto again = cluster_.wait_for_epoch(record_.epoch + 1, kPatienceMs);
+  ASSERT_TRUE(again) << cluster_.logs();
+  record_ = *again;
+  const auto status = cluster_.status();
+  ASSERT_TRUE(status) << cluster_.logs();
+  EXPECT_EQ(status->nodes(0).boot_id(), "boot-n0") << "its rows are the same";
+  EXPECT_NE(status->state(), "FAILED") << status->reason();
+}
+
 TEST_F(TcpAccess, ASecondControllerFindsTheFirstAlive) {
   const pid_t second = cluster_.start_controller("n1");
   EXPECT_EQ(cluster_.wait_for(second, kPatienceMs), kExitSuperseded);
