@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/probe_port.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
+
+#include "common/base/socket_address.h"
 
 namespace hpctl::holder {
 namespace {
@@ -19,17 +19,14 @@ bool is_out_of_descriptors(int error) {
 }  // namespace
 
 Result<ProbePort> ProbePort::open(bool everywhere) {
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(everywhere ? INADDR_ANY : INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const name = reinterpret_cast<sockaddr*>(&address);
-  if (!socket.valid() || ::bind(socket.get(), name, size) != 0 ||
-      ::listen(socket.get(), kBacklog) != 0 || ::getsockname(socket.get(), name, &size) != 0) {
+  HP_TRY_ASSIGN(const auto any_port, SocketAddress::of(everywhere ? "0.0.0.0" : "127.0.0.1", 0));
+  UniqueFd socket(::socket(any_port.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid() || ::bind(socket.get(), any_port.get(), any_port.size()) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
     return errno_error("cannot open the holder's probe port");
   }
-  return ProbePort(std::move(socket), ntohs(address.sin_port));
+  HP_TRY_ASSIGN(const auto bound, SocketAddress::of_socket(socket.get()));
+  return ProbePort(std::move(socket), bound.port());
 }
 
 bool ProbePort::accept_one() const {

@@ -1,59 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/shim/controller_connection.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "common/base/clock.h"
 #include "common/base/port.h"
+#include "common/base/socket_address.h"
 
 namespace hpctl::shim {
 namespace {
-
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-};
-
-Result<Address> parse_address(const std::string& host, uint16_t port) {
-  Address address;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
-  if (::inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(port);
-    address.length = sizeof(*v4);
-  } else if (::inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(port);
-    address.length = sizeof(*v6);
-  } else {
-    return Error{ErrorCode::kInvalidArgument, "not an address: " + host};
-  }
-  return address;
-}
-
-// This end's address: how the other nodes reach this one, since the controller is reached that way.
-std::string own_address(int fd) {
-  Address own;
-  own.length = sizeof(own.storage);
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own.storage), &own.length) != 0) return "";
-  char text[INET6_ADDRSTRLEN] = "";
-  if (own.storage.ss_family == AF_INET) {
-    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&own.storage);
-    ::inet_ntop(AF_INET, &v4->sin_addr, text, sizeof(text));
-  } else {
-    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&own.storage);
-    ::inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof(text));
-  }
-  return text;
-}
 
 Outcome wait_for(int fd, short events, int64_t patience_ms, const std::string& what) {
   const SystemClock clock;
@@ -68,15 +28,13 @@ Outcome wait_for(int fd, short events, int64_t patience_ms, const std::string& w
   }
 }
 
-Result<UniqueFd> connect_to(const Address& address) {
-  const int family = address.storage.ss_family;
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<UniqueFd> connect_to(const SocketAddress& address) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno_error("cannot create a socket");
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  const auto* target = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (::connect(fd.get(), target, address.length) != 0 && errno != EINPROGRESS) {
+  if (::connect(fd.get(), address.get(), address.size()) != 0 && errno != EINPROGRESS) {
     return errno_error("cannot connect");
   }
   HP_TRY(wait_for(fd.get(), POLLOUT, step::kConnectPatienceMs, "no connection"));
@@ -90,14 +48,16 @@ Result<UniqueFd> connect_to(const Address& address) {
 }  // namespace
 
 Result<FrameStream> join_step(const TaskSettings& settings) {
-  HP_TRY_ASSIGN(const Address address, parse_address(settings.host, settings.port));
+  HP_TRY_ASSIGN(const SocketAddress address, SocketAddress::of(settings.host, settings.port));
   HP_TRY_ASSIGN(UniqueFd fd, connect_to(address));
   step::Hello hello;
   hello.task = settings.rank;
   hello.tasks = settings.tasks;
   hello.node = settings.node;
   hello.pid = static_cast<uint64_t>(::getpid());
-  hello.address = own_address(fd.get());
+  // This end's: how the other nodes reach this one, since the controller is reached that way.
+  HP_TRY_ASSIGN(const SocketAddress own, SocketAddress::of_socket(fd.get()));
+  hello.address = own.ip();
   if (settings.rank == 0) hello.free_port = find_free_port();
   FrameStream stream(std::move(fd));
   HP_TRY(stream.authenticate(settings.token, FrameStream::Side::kDialled));

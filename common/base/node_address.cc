@@ -12,12 +12,13 @@
 #include <memory>
 
 #include "common/base/fd.h"
+#include "common/base/socket_address.h"
 
 namespace hpctl {
 namespace {
 
 // TEST-NET-1: never a real host, so the default route is what leads there.
-constexpr char kAnywhere[] = "192.0.2.1";
+constexpr char kAnywhere[] = "192.0.2.1:9";
 constexpr char kLoopback[] = "127.0.0.1";
 
 std::string text_of(const sockaddr_in& address) {
@@ -27,18 +28,11 @@ std::string text_of(const sockaddr_in& address) {
 }
 
 // Connecting a datagram socket sends nothing: it asks the routing table. "" = no route.
-std::string source_address(const std::string& ip) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(9);
-  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  socklen_t size = sizeof address;
-  if (!fd.valid() || ::inet_pton(AF_INET, ip.c_str(), &address.sin_addr) != 1 ||
-      ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return "";
-  }
-  return text_of(address);
+std::string source_address(const SocketAddress& peer) {
+  const UniqueFd fd(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || ::connect(fd.get(), peer.get(), peer.size()) != 0) return "";
+  const auto own = SocketAddress::of_socket(fd.get());
+  return own.ok() ? own->ip() : "";
 }
 
 }  // namespace
@@ -63,14 +57,15 @@ std::vector<std::string> own_addresses() {
 }
 
 std::string node_address() {
-  std::string address = source_address(kAnywhere);
+  std::string address = source_address(SocketAddress::parse(kAnywhere).value());
   if (!address.empty()) return address;
   const auto addresses = own_addresses();
   return addresses.empty() ? kLoopback : addresses.front();
 }
 
 std::string node_address_towards(const std::string& peer) {
-  const std::string address = source_address(peer.substr(0, peer.rfind(':')));
+  const auto there = SocketAddress::parse(peer);
+  const std::string address = there.ok() ? source_address(*there) : "";
   return address.empty() ? node_address() : address;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/port.h"
 
-#include <netinet/in.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
 #include <string>
 
 #include "common/base/fd.h"
+#include "common/base/socket_address.h"
 
 namespace hpctl {
 namespace {
@@ -27,18 +27,10 @@ UniqueFd open_socket(bool& is_v6) {
 }
 
 bool bind_any(int fd, bool is_v6, uint16_t port) {
-  if (!is_v6) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    return ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-  }
   const int off = 0;
-  ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  sockaddr_in6 address{};
-  address.sin6_family = AF_INET6;
-  address.sin6_port = htons(port);
-  return ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  if (is_v6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  const auto address = SocketAddress::of(is_v6 ? "::" : "0.0.0.0", port).value();
+  return ::bind(fd, address.get(), address.size()) == 0;
 }
 
 }  // namespace

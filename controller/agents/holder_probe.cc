@@ -1,38 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/agents/holder_probe.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <optional>
 
 #include "common/base/fd.h"
+#include "common/base/socket_address.h"
 
 namespace hpctl {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 using core::HolderProbe;
-
-std::optional<sockaddr_in> parse_address(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  uint16_t port = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, port);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  const std::string ip = text.substr(0, colon);
-  if (error != std::errc() || rest != end || port == 0) return std::nullopt;
-  if (::inet_pton(AF_INET, ip.c_str(), &address.sin_addr) != 1) return std::nullopt;
-  return address;
-}
 
 HolderProbe meaning_of(int error) {
   if (error == 0) return HolderProbe::kAnswered;
@@ -41,12 +23,11 @@ HolderProbe meaning_of(int error) {
 
 // kAsked while the answer is awaited on `socket`.
 HolderProbe begin_probe(const std::string& text, UniqueFd& socket) {
-  const auto address = parse_address(text);
-  if (!address) return HolderProbe::kNotAsked;
-  socket.reset(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const auto address = SocketAddress::parse(text);
+  if (!address.ok()) return HolderProbe::kNotAsked;
+  socket.reset(::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return HolderProbe::kNotAsked;
-  const auto* const name = reinterpret_cast<const sockaddr*>(&*address);
-  if (::connect(socket.get(), name, sizeof(*address)) == 0) return HolderProbe::kAnswered;
+  if (::connect(socket.get(), address->get(), address->size()) == 0) return HolderProbe::kAnswered;
   return errno == EINPROGRESS ? HolderProbe::kAsked : meaning_of(errno);
 }
 

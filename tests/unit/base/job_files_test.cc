@@ -10,9 +10,11 @@
 
 #include "common/base/controller_beat.h"
 #include "common/base/endpoint.h"
+#include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/base/node_address.h"
+#include "common/base/socket_address.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -138,8 +140,49 @@ TEST(ControllerBeat, NeedsMostOfTheNodes) {
   EXPECT_FALSE(is_majority({}, {}));
 }
 
+TEST(SocketAddress, IsNumbersAndAPort) {
+  const auto v4 = SocketAddress::parse("192.0.2.7:80");
+  ASSERT_TRUE(v4.ok());
+  EXPECT_EQ(v4->family(), AF_INET);
+  EXPECT_EQ(v4->size(), sizeof(sockaddr_in));
+  EXPECT_EQ(v4->ip(), "192.0.2.7");
+  EXPECT_EQ(v4->port(), 80);
+  const auto v6 = SocketAddress::parse("[2001:db8::7]:65535");
+  ASSERT_TRUE(v6.ok());
+  EXPECT_EQ(v6->family(), AF_INET6);
+  EXPECT_EQ(v6->size(), sizeof(sockaddr_in6));
+  EXPECT_EQ(v6->ip(), "2001:db8::7");
+  EXPECT_EQ(v6->port(), 65535);
+  EXPECT_EQ(SocketAddress::of("2001:db8::7", 0)->port(), 0);
+  for (const char* text :
+       {"", ":", ":80", "192.0.2.7", "192.0.2.7:", "192.0.2.7:0", "192.0.2.7:65536", "192.0.2.7:-1",
+        "192.0.2.7:8x", "192.0.2.7: 80", "192.0.2.256:80", "[192.0.2.7]:80", "2001:db8::7:80",
+        "[2001:db8::7]", "[2001:db8::7:80", "[]:80", "n1:80"}) {
+    const auto address = SocketAddress::parse(text);
+    ASSERT_FALSE(address.ok()) << text;
+    EXPECT_EQ(address.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(address.error().message.find(std::string("\"") + text + "\""), std::string::npos);
+  }
+}
+
+TEST(SocketAddress, OfASocketIsItsOwnEnd) {
+  const auto any = SocketAddress::of("127.0.0.1", 0).value();
+  const UniqueFd fd(::socket(any.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(fd.get(), any.get(), any.size()), 0);
+  const auto bound = SocketAddress::of_socket(fd.get());
+  ASSERT_TRUE(bound.ok());
+  EXPECT_EQ(bound->ip(), "127.0.0.1");
+  EXPECT_NE(bound->port(), 0);
+  EXPECT_FALSE(SocketAddress::of_socket(-1).ok());
+}
+
 TEST(NodeAddress, IsTheSideFromWhichThePeerIsReached) {
   EXPECT_EQ(node_address_towards("127.0.0.1:1"), "127.0.0.1");
+  const UniqueFd v6(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto loopback = SocketAddress::parse("[::1]:9").value();
+  if (v6.valid() && ::connect(v6.get(), loopback.get(), loopback.size()) == 0) {
+    EXPECT_EQ(node_address_towards("[::1]:1"), "::1");
+  }
   EXPECT_EQ(node_address_towards("not an address"), node_address());
   EXPECT_FALSE(node_address().empty());
 }

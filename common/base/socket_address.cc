@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/socket_address.h"
+
+#include <arpa/inet.h>
+
+#include <array>
+#include <charconv>
+
+namespace hpctl {
+namespace {
+
+Error no_address(const std::string& text) {
+  return Error{ErrorCode::kInvalidArgument,
+               "expected an address in numbers and a port, such as 192.0.2.1:80 or "
+               "[2001:db8::1]:80; found \"" +
+                   text + "\""};
+}
+
+}  // namespace
+
+Result<SocketAddress> SocketAddress::parse(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return no_address(text);
+  uint16_t port = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, port);
+  if (error != std::errc() || rest != end || port == 0) return no_address(text);
+  std::string ip = text.substr(0, colon);
+  const bool has_brackets = ip.size() > 2 && ip.front() == '[' && ip.back() == ']';
+  if (has_brackets) ip = ip.substr(1, ip.size() - 2);
+  auto address = of(ip, port);
+  if (!address.ok() || (address->family() == AF_INET6) != has_brackets) return no_address(text);
+  return address;
+}
+
+Result<SocketAddress> SocketAddress::of(const std::string& ip, uint16_t port) {
+  SocketAddress address;
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&address.storage_);
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&address.storage_);
+  if (::inet_pton(AF_INET, ip.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(port);
+    address.size_ = sizeof *v4;
+  } else if (::inet_pton(AF_INET6, ip.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    address.size_ = sizeof *v6;
+  } else {
+    return Error{ErrorCode::kInvalidArgument,
+                 "expected an address in numbers, found \"" + ip + "\""};
+  }
+  return address;
+}
+
+Result<SocketAddress> SocketAddress::of_socket(int fd) {
+  SocketAddress address;
+  address.size_ = sizeof address.storage_;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage_), &address.size_) != 0) {
+    return errno_error("cannot read a socket's address");
+  }
+  return address;
+}
+
+std::string SocketAddress::ip() const {
+  const void* const number =
+      family() == AF_INET
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr)
+          : &reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr;
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(family(), number, text.data(), text.size());
+  return text.data();
+}
+
+uint16_t SocketAddress::port() const {
+  return ntohs(family() == AF_INET ? reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port
+                                   : reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port);
+}
+
+}  // namespace hpctl
