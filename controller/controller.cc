@@ -320,9 +320,13 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   const core::Job& job = batch.state.jobs.at(id);
   progress_.observe(job, loop_->now_ms());
   Shown& shown = shown_[id];
-  const bool suspended = job.suspended_since_ms != 0;
-  if (std::exchange(shown.suspended, suspended) && !suspended) {
-    liveness_.rearm(id, loop_->now_ms());
+  const bool suspended = job.suspended_since_ms != 0 && !core::has_ended(job.state);
+  if (std::exchange(shown.suspended, suspended) != suspended) {
+    if (suspended) {
+      liveness_.suspend(id);
+    } else {
+      liveness_.rearm(id, loop_->now_ms());
+    }
   }
   if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
     status_files_->spec(id, job.spec);

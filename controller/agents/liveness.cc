@@ -63,8 +63,14 @@ void Liveness::rearm(int64_t now_ms) {
   for (auto& [node, entry] : entries_) entry.heard_ms = now_ms;
 }
 
+void Liveness::suspend(JobId job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  suspended_.insert(job);
+}
+
 void Liveness::rearm(JobId job, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  suspended_.erase(job);
   silent_jobs_.erase(job);
   for (auto& [node, entry] : entries_) {
     if (node.job == job) entry.heard_ms = now_ms;
@@ -76,7 +82,7 @@ std::vector<JobId> Liveness::take_silent_jobs(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [node, entry] : entries_) {
     if (entry.is_closed) continue;
-    const bool overdue = now_ms - entry.heard_ms > entry.timeout_ms;
+    const bool overdue = now_ms - entry.heard_ms > entry.timeout_ms / 2;
     const auto [job, is_first] = silent.emplace(node.job, overdue);
     job->second = job->second && overdue;
   }
@@ -93,6 +99,7 @@ void Liveness::answered(JobId job) {
 }
 
 bool Liveness::is_held(JobId job) const {
+  if (suspended_.contains(job)) return true;
   const auto asked = silent_jobs_.find(job);
   return asked != silent_jobs_.end() && !asked->second;
 }

@@ -38,9 +38,13 @@ class Liveness {
   std::set<std::string> heard_nodes(JobId job);
   // Everybody gets a fresh deadline.
   void rearm(int64_t now_ms);
+  // The job is suspended, whoever of its nodes is still heard: none is lost before rearm().
+  void suspend(JobId job);
   void rearm(JobId job, int64_t now_ms);
-  // Jobs whose nodes have all fallen silent: the scheduler may have suspended them. None of their
-  // nodes is lost until somebody answered; each job once, until it is heard of again.
+  // Jobs whose nodes have all been silent for half their time: the scheduler may have suspended
+  // them. None of their nodes is lost until somebody answered; each job once, until it is heard of
+  // again. Half: they fall silent one after the other, and the first must not be lost before the
+  // last counts.
   std::vector<JobId> take_silent_jobs(int64_t now_ms);
   // It is not suspended.
   void answered(JobId job);
@@ -82,6 +86,7 @@ class Liveness {
 
   std::mutex mutex_;
   std::map<JobId, bool> silent_jobs_;  // whether somebody answered
+  std::set<JobId> suspended_;
   std::map<core::NodeKey, Entry> entries_;
 };
 

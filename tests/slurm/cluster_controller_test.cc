@@ -218,6 +218,26 @@ TEST_F(ClusterController, RequeuedBySlurm) {
   EXPECT_EQ(controller(job).restart_count, 1U);
 }
 
+// The controller on the head runs on while the nodes are stopped, for longer than a silent node is
+// waited for.
+TEST_F(ClusterController, SuspendedAndResumedBySlurm) {
+  const SlurmJob spec{.training = kTraining};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  ASSERT_EQ(slurm({"scontrol", "suspend", to_string(job)}).exit_code, 0);
+  // Not an awaited event but the fault itself; heartbeat_timeout is 2 s.
+  wait_until(
+      home_.directory(), [] { return false; }, std::chrono::seconds(6));
+  EXPECT_EQ(status(job)["generation"], before["generation"]) << causes(job, "JobRecovering");
+  ASSERT_EQ(slurm({"scontrol", "resume", to_string(job)}).exit_code, 0);
+  expect_exact_finish(job, spec);
+  const json after = status(job);
+  EXPECT_EQ(after["generation"], before["generation"]) << causes(job, "JobRecovering");
+  EXPECT_EQ(after["faults"], 0);
+  EXPECT_EQ(controller(job).restart_count, 0U);
+}
+
 TEST_F(ClusterController, CancelledBySlurm) {
   const JobId job = start(SlurmJob{.training = {.name = "endless", .steps = 1000000}});
   ASSERT_FALSE(HasFailure());
