@@ -78,6 +78,21 @@ TEST_F(NodeLoss, BatchNodeGoneForGood) {
   EXPECT_NE(status(job)["controller"]["node"], victim);
 }
 
+// Nobody else has its ranks' place: the successor controller tries to start it again until Slurm
+// has taken it out of the job, and then has the job requeued without it.
+TEST_F(NodeLoss, BatchNodeGoneForGoodWithoutASpare) {
+  const SlurmJob spec;
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = batch_node(job);
+  cluster("kill", victim);
+  expect_exact_finish(job, spec);
+  EXPECT_TRUE(node_of(status(job), victim).is_null()) << status(job);
+  EXPECT_NE(causes(job, "RequeueJob").find("requeued without " + victim), std::string::npos);
+  EXPECT_EQ(causes(job, "LaunchNode").find("attempt"), std::string::npos)
+      << "Slurm had taken it by then";
+}
+
 // Back before SlurmdTimeout Slurm finds the batch script missing and puts the job into the queue.
 TEST_F(NodeLoss, BatchNodeBackAtOnce) {
   const SlurmJob spec{.nodes = "{count: 2, spares: 1}"};
