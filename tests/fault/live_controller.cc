@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 
@@ -106,6 +107,10 @@ void LiveController::terminate() {
 
 std::unique_ptr<v1::Controller::Stub> LiveController::stub() const {
   return v1::Controller::NewStub(connect_controller(paths_));
+}
+
+void set_deadline(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
 }
 
 JobSpec gated_job(const std::string& name, const std::string& journal, const std::string& gate) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 
 #include <memory>
 #include <optional>
@@ -49,6 +50,9 @@ class LiveController {
   const std::string mark_;  // in the environment of all that this test starts
   pid_t child_ = -1;
 };
+
+// 60 s for a call of a controller that answers at once.
+void set_deadline(grpc::ClientContext& context);
 
 // A job of shell workers; each appends "GENERATION RANK PID" to `journal`, then waits for a line on
 // the named pipe `gate`.

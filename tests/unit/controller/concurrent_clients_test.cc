@@ -17,12 +17,6 @@ namespace hpctl {
 namespace {
 
 constexpr int kClients = 4;
-constexpr auto kCallTimeout = std::chrono::seconds(60);
-
-void set_deadline(grpc::ClientContext& context) {
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-}
-
 class ConcurrentClients : public testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +31,7 @@ class ConcurrentClients : public testing::Test {
     request.set_submit_key(spec.name);
     v1::SubmitResponse response;
     grpc::ClientContext context;
-    set_deadline(context);
+    test::set_deadline(context);
     const auto status = stub.Submit(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response.job();
@@ -45,7 +39,7 @@ class ConcurrentClients : public testing::Test {
   // Reads events of the job until one has this type, then drops the stream in the middle.
   static bool watch_until(v1::Controller::Stub& stub, uint64_t job, const std::string& type) {
     grpc::ClientContext context;
-    set_deadline(context);
+    test::set_deadline(context);
     v1::WatchEventsRequest request;
     request.set_job(std::to_string(job));
     request.set_follow(true);
@@ -69,7 +63,7 @@ class ConcurrentClients : public testing::Test {
     v1::ListNodesResponse node_list;
     v1::WhyResponse chain;
     grpc::ClientContext contexts[4];
-    for (grpc::ClientContext& context : contexts) set_deadline(context);
+    for (grpc::ClientContext& context : contexts) test::set_deadline(context);
     return answered(stub.GetJob(&contexts[0], get, &status)) &&
            answered(stub.ListJobs(&contexts[1], {}, &jobs)) &&
            answered(stub.ListNodes(&contexts[2], nodes, &node_list)) &&
@@ -107,7 +101,7 @@ TEST_F(ConcurrentClients, AskWatchSubmitAndCancelUntilTheControllerEnds) {
       cancel.set_job(std::to_string(id));
       v1::CancelResponse cancelled;
       grpc::ClientContext context;
-      set_deadline(context);
+      test::set_deadline(context);
       EXPECT_TRUE(own->Cancel(&context, cancel, &cancelled).ok());
       EXPECT_TRUE(watch_until(*own, id, "JobCancelled"));
       ++ready;

@@ -23,17 +23,13 @@ using test::LiveController;
 
 constexpr auto kCallTimeout = std::chrono::seconds(60);
 
-void set_deadline(grpc::ClientContext& context) {
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-}
-
 // The seqs of the job's events up to its end.
 std::vector<uint64_t> follow(v1::Controller::Stub& stub, const std::string& job) {
   v1::WatchEventsRequest watch;
   watch.set_job(job);
   watch.set_follow(true);
   grpc::ClientContext context;
-  set_deadline(context);
+  test::set_deadline(context);
   const auto stream = stub.WatchEvents(&context, watch);
   std::vector<uint64_t> seqs;
   for (v1::Event event; stream->Read(&event);) seqs.push_back(event.seq());
@@ -81,7 +77,7 @@ TEST(Controller, RacingStartersGetOneController) {
       const auto started = ensure_controller(home.paths(), deadline, test::program("hpcontroller"));
       ASSERT_TRUE(started.ok()) << message_of(started.status());
       grpc::ClientContext context;
-      set_deadline(context);
+      test::set_deadline(context);
       v1::GetVersionResponse response;
       ASSERT_TRUE(v1::Controller::NewStub(*started)->GetVersion(&context, {}, &response).ok());
       pid = response.pid();
@@ -156,7 +152,7 @@ TEST(Controller, SubmitIsIdempotentAndBadInputIsNamed) {
   uint64_t jobs[2] = {0, 1};
   for (uint64_t& job : jobs) {
     grpc::ClientContext context;
-    set_deadline(context);
+    test::set_deadline(context);
     v1::SubmitResponse response;
     ASSERT_TRUE(stub->Submit(&context, request, &response).ok());
     job = response.job();
@@ -165,12 +161,12 @@ TEST(Controller, SubmitIsIdempotentAndBadInputIsNamed) {
   follow(*stub, "twice");
   request.set_spec_json("{");
   grpc::ClientContext context;
-  set_deadline(context);
+  test::set_deadline(context);
   v1::SubmitResponse response;
   EXPECT_EQ(stub->Submit(&context, request, &response).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
   grpc::ClientContext unknown;
-  set_deadline(unknown);
+  test::set_deadline(unknown);
   v1::GetJobRequest get;
   get.set_job("no-such-job");
   v1::JobStatus status;
@@ -189,7 +185,7 @@ TEST(Controller, AJobEndsInTheStatusFilesToo) {
   v1::SubmitResponse submitted;
   {
     grpc::ClientContext context;
-    set_deadline(context);
+    test::set_deadline(context);
     ASSERT_TRUE(stub->Submit(&context, request, &submitted).ok());
   }
   const auto seqs = follow(*stub, "short");
@@ -208,7 +204,7 @@ TEST(Controller, AJobEndsInTheStatusFilesToo) {
 v1::ControllerMessage register_stranger(LiveController& controller, uint64_t job) {
   const auto stub = v1::AgentLink::NewStub(connect_controller(controller.paths()));
   grpc::ClientContext context;
-  set_deadline(context);
+  test::set_deadline(context);
   const auto stream = stub->Connect(&context);
   v1::AgentMessage hello;
   hello.set_job(job);

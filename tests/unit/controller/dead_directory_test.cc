@@ -19,12 +19,6 @@ namespace {
 using test::LiveController;
 
 constexpr int kDeadJobs = 5;
-constexpr auto kCallTimeout = std::chrono::seconds(60);
-
-void set_deadline(grpc::ClientContext& context) {
-  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
-}
-
 void submit(v1::Controller::Stub& stub, const std::string& name, const std::string& directory) {
   JobSpec spec;
   spec.name = name;
@@ -34,7 +28,7 @@ void submit(v1::Controller::Stub& stub, const std::string& name, const std::stri
   request.set_spec_json(to_json_text(spec));
   v1::SubmitResponse response;
   grpc::ClientContext context;
-  set_deadline(context);
+  test::set_deadline(context);
   const auto status = stub.Submit(&context, request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
 }
@@ -45,7 +39,7 @@ bool comes_to(v1::Controller::Stub& stub, const std::string& job, const std::str
   watch.set_job(job);
   watch.set_follow(true);
   grpc::ClientContext context;
-  set_deadline(context);
+  test::set_deadline(context);
   const auto stream = stub.WatchEvents(&context, watch);
   bool found = false;
   for (v1::Event event; !found && stream->Read(&event);) found = event.type() == type;

@@ -17,7 +17,7 @@
 namespace hpctl {
 namespace {
 
-constexpr JobId kJob{7};
+constexpr JobId kFollowedJob{7};
 constexpr std::chrono::milliseconds kLook{20};
 constexpr int kPatienceMs = 60'000;
 
@@ -32,7 +32,7 @@ class EventFeedTest : public ::testing::Test {
       core::LogEntry entry;
       entry.seq = Seq{i};
       entry.type = "Told";
-      entry.job = kJob;
+      entry.job = kFollowedJob;
       entry.cause = std::string(bytes, 'x');
       entries.push_back({0, 1, entry});
     }
@@ -56,7 +56,7 @@ class EventFeedTest : public ::testing::Test {
 // It may be woken as soon as it has subscribed.
 TEST_F(EventFeedTest, AReaderGetsNothingBeforeItsPlaceIsKnown) {
   record(9, 1);
-  EventCursor cursor(feed_, kJob, true);
+  EventCursor cursor(feed_, kFollowedJob, true);
   EXPECT_FALSE(cursor.next()->has_value());
   EXPECT_FALSE(cursor.is_over());
   ASSERT_TRUE(cursor.start_after(Seq{7}).ok());
@@ -72,7 +72,7 @@ class Watching final : public v1::Controller::CallbackService {
   explicit Watching(EventFeed& feed) : feed_(feed) {}
   grpc::ServerWriteReactor<v1::Event>* WatchEvents(grpc::CallbackServerContext* context,
                                                    const v1::WatchEventsRequest*) override {
-    auto* const watcher = new EventWatcher(feed_, context, kJob, Seq{}, true, 1);
+    auto* const watcher = new EventWatcher(feed_, context, kFollowedJob, Seq{}, true, 1);
     has_begun = true;
     return watcher;
   }

@@ -18,8 +18,8 @@
 namespace hpctl {
 namespace {
 
-constexpr JobId kJob{1};
-constexpr std::chrono::seconds kPatience{60};
+constexpr JobId kOwnedJob{1};
+constexpr std::chrono::seconds kOwnersPatience{60};
 
 // What was called, in order.
 class Record {
@@ -106,9 +106,9 @@ class OwnerThread : public ::testing::Test {
   }
   std::string state() const {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_deadline(std::chrono::system_clock::now() + kOwnersPatience);
     v1::GetJobRequest request;
-    request.set_job(to_string(kJob));
+    request.set_job(to_string(kOwnedJob));
     v1::JobStatus status;
     const auto answer =
         v1::Controller::NewStub(connect_controller(paths_))->GetJob(&context, request, &status);
@@ -132,7 +132,7 @@ TEST_F(OwnerThread, TheSchedulerHearsWhatWasBeforeItIsAskedForAnything) {
   mode.let_speak();
   Controller controller(paths_, {}, mode);
   ASSERT_TRUE(controller.start().ok());
-  EXPECT_TRUE(record_.await("launch", kPatience));
+  EXPECT_TRUE(record_.await("launch", kOwnersPatience));
   controller.stop();
   std::vector<std::string> calls = record_.calls();
   ASSERT_GE(calls.size(), 3U);
@@ -145,11 +145,11 @@ TEST_F(OwnerThread, DoesNotWaitForTheLastWordButTheNodesDo) {
   Controller controller(paths_, {}, mode);
   ASSERT_TRUE(controller.start().ok());
   // Its launch cannot succeed.
-  EXPECT_TRUE(record_.await("last word", kPatience));
+  EXPECT_TRUE(record_.await("last word", kOwnersPatience));
   EXPECT_EQ(state(), "FAILED");
   EXPECT_FALSE(record_.await("nodes ended", std::chrono::milliseconds(0)));
   mode.let_speak();
-  EXPECT_TRUE(record_.await("nodes ended", kPatience));
+  EXPECT_TRUE(record_.await("nodes ended", kOwnersPatience));
   controller.stop();
 }
 

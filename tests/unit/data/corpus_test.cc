@@ -12,17 +12,15 @@
 
 #include "common/base/file.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/data/put.h"
 #include "trainer/data/sample_order.h"
 #include "trainer/data/sample_reader.h"
 
 namespace hpctl {
 namespace {
 
+using test::put;
 using testing::HasSubstr;
-
-void put(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 std::string read_all(Corpus& corpus) {
   std::string text(corpus.tokens(), '?');

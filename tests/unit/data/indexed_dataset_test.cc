@@ -7,26 +7,23 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/data/put.h"
 #include "trainer/data/sample_reader.h"
 
 namespace hpctl {
 namespace {
 
+using test::put;
 using testing::HasSubstr;
 using Documents = std::vector<std::vector<int64_t>>;
 
 constexpr const char* kScript = HPCTL_SOURCE "/tests/unit/data/megatron_index.py";
-
-void put(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 std::string get(const std::string& path) { return read_file(path, 1 << 26).value(); }
 

@@ -14,24 +14,22 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/data/put.h"
 #include "trainer/data/indexed_dataset.h"
 #include "trainer/data/prepare/cached.h"
 
 namespace hpctl {
 namespace {
 
+using test::put;
 using testing::HasSubstr;
 
-void put(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 std::string get(const std::string& path) { return read_file(path, 1U << 28).value(); }
 
 PrepareOptions options_for(std::vector<std::string> inputs, const std::string& out) {
