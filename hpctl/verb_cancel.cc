@@ -10,6 +10,7 @@
 #include "hpctl/verbs.h"
 
 namespace hpctl {
+namespace cancel_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -73,7 +74,10 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace cancel_parts
 
-Verb cancel_verb() { return {"cancel", "JOB", "end a job", kHelp, 1, 1, {}, run}; }
+Verb cancel_verb() {
+  return {"cancel", "JOB", "end a job", cancel_parts::kHelp, 1, 1, {}, cancel_parts::run};
+}
 
 }  // namespace hpctl

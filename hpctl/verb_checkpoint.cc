@@ -14,6 +14,7 @@
 #include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl {
+namespace checkpoint_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -275,16 +276,17 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace checkpoint_parts
 
 Verb checkpoint_verb() {
   return {"checkpoint",
           "ls|show|verify|digest|diff|ledger|export|import DIR|JOB [DIR|JOB]",
           "look at checkpoints, export and import them",
-          kHelp,
+          checkpoint_parts::kHelp,
           2,
           3,
           {Option{"--dtype", nullptr, "TYPE"}},
-          run};
+          checkpoint_parts::run};
 }
 
 }  // namespace hpctl

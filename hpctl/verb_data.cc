@@ -13,6 +13,7 @@
 #include "trainer/data/prepared_note.h"
 
 namespace hpctl {
+namespace data_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -139,18 +140,19 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace data_parts
 
 Verb data_verb() {
   return {"data",
           "prepare IN... --tokenizer T --out PREFIX | show PREFIX",
           "make text into tokens, look at them",
-          kHelp,
+          data_parts::kHelp,
           2,
           1'000'000,
           {Option{"--tokenizer", nullptr, "T"}, Option{"--out", nullptr, "PREFIX"},
            Option{"--json-key", nullptr, "KEY"}, Option{"--workers", nullptr, "N"},
            Option{"--append-eod"}},
-          run};
+          data_parts::run};
 }
 
 }  // namespace hpctl

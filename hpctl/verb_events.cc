@@ -15,6 +15,7 @@
 #include "hpctl/verbs.h"
 
 namespace hpctl {
+namespace events_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -135,19 +136,20 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace events_parts
 
 Verb events_verb() {
   return {"events",
           "JOB [--follow] [--since TIME] [--type TYPE] [--tail N]",
           "show what happened to a job and what was decided",
-          kHelp,
+          events_parts::kHelp,
           1,
           1,
           {{"--follow", "-f"},
            {"--since", nullptr, "TIME"},
            {"--type", nullptr, "TYPE"},
            {"--tail", nullptr, "N"}},
-          run};
+          events_parts::run};
 }
 
 }  // namespace hpctl

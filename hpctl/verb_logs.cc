@@ -13,6 +13,7 @@
 #include "hpctl/verbs.h"
 
 namespace hpctl {
+namespace logs_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -145,16 +146,17 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace logs_parts
 
 Verb logs_verb() {
   return {"logs",
           "JOB [--follow] [--rank R] [--tail N]",
           "show what the workers printed",
-          kHelp,
+          logs_parts::kHelp,
           1,
           1,
           {{"--follow", "-f"}, {"--rank", nullptr, "R"}, {"--tail", nullptr, "N"}},
-          run};
+          logs_parts::run};
 }
 
 }  // namespace hpctl

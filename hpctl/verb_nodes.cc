@@ -12,6 +12,7 @@
 #include "hpctl/verbs.h"
 
 namespace hpctl {
+namespace nodes_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -230,16 +231,17 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace nodes_parts
 
 Verb nodes_verb() {
   return {"nodes",
           "[JOB | quarantine NODE | release NODE | reboot NODE | replace NODE]",
           "list nodes; put one in quarantine, have it rebooted or replaced",
-          kHelp,
+          nodes_parts::kHelp,
           0,
           2,
           {{"--job", nullptr, "JOB"}, {"--reason", nullptr, "TEXT"}, {"--for", nullptr, "TIME"}},
-          run};
+          nodes_parts::run};
 }
 
 }  // namespace hpctl

@@ -14,6 +14,7 @@
 #include "trainer/plan/speed_plan.h"
 
 namespace hpctl {
+namespace plan_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -240,16 +241,17 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace plan_parts
 
 Verb plan_verb() {
   return {"plan",
           "FILE [--gpu NAME] [--nodes N]",
           "what a training job needs: memory, operations, time",
-          kHelp,
+          plan_parts::kHelp,
           1,
           1,
           {Option{"--gpu", nullptr, "NAME"}, Option{"--nodes", nullptr, "N"}},
-          run};
+          plan_parts::run};
 }
 
 }  // namespace hpctl

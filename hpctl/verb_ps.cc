@@ -7,6 +7,7 @@
 #include "hpctl/verbs.h"
 
 namespace hpctl {
+namespace ps_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -49,7 +50,8 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace ps_parts
 
-Verb ps_verb() { return {"ps", "", "list jobs", kHelp, 0, 0, {}, run}; }
+Verb ps_verb() { return {"ps", "", "list jobs", ps_parts::kHelp, 0, 0, {}, ps_parts::run}; }
 
 }  // namespace hpctl

@@ -16,6 +16,7 @@
 #include "hpctl/verbs.h"
 
 namespace hpctl {
+namespace status_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -152,9 +153,17 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace status_parts
 
 Verb status_verb() {
-  return {"status", "JOB", "show a job: state, step, loss, nodes, workers", kHelp, 1, 1, {}, run};
+  return {"status",
+          "JOB",
+          "show a job: state, step, loss, nodes, workers",
+          status_parts::kHelp,
+          1,
+          1,
+          {},
+          status_parts::run};
 }
 
 }  // namespace hpctl

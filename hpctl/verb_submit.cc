@@ -19,6 +19,7 @@
 #include "hpctl/wait_for_job.h"
 
 namespace hpctl {
+namespace submit_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -224,16 +225,17 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace submit_parts
 
 Verb submit_verb() {
   return {"submit",
           "FILE [--local] [--wait] [--dry-run]",
           "start a job described by a job file",
-          kHelp,
+          submit_parts::kHelp,
           1,
           1,
           {{"--local"}, {"--wait"}, {"--dry-run"}},
-          run};
+          submit_parts::run};
 }
 
 }  // namespace hpctl

@@ -7,6 +7,7 @@
 #include "hpctl/verbs.h"
 
 namespace hpctl {
+namespace version_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -55,7 +56,10 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace version_parts
 
-Verb version_verb() { return {"version", "", "show versions", kHelp, 0, 0, {}, run}; }
+Verb version_verb() {
+  return {"version", "", "show versions", version_parts::kHelp, 0, 0, {}, version_parts::run};
+}
 
 }  // namespace hpctl

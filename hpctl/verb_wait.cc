@@ -7,6 +7,7 @@
 #include "hpctl/wait_for_job.h"
 
 namespace hpctl {
+namespace wait_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -39,9 +40,17 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace wait_parts
 
 Verb wait_verb() {
-  return {"wait", "JOB", "show the progress of a job until it has ended", kHelp, 1, 1, {}, run};
+  return {"wait",
+          "JOB",
+          "show the progress of a job until it has ended",
+          wait_parts::kHelp,
+          1,
+          1,
+          {},
+          wait_parts::run};
 }
 
 }  // namespace hpctl

@@ -9,6 +9,7 @@
 #include "hpctl/verbs.h"
 
 namespace hpctl {
+namespace why_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
@@ -72,9 +73,17 @@ int run(Invocation& invocation) {
 }
 
 }  // namespace
+}  // namespace why_parts
 
 Verb why_verb() {
-  return {"why", "JOB", "explain the state of a job: the chain of causes", kHelp, 1, 1, {}, run};
+  return {"why",
+          "JOB",
+          "explain the state of a job: the chain of causes",
+          why_parts::kHelp,
+          1,
+          1,
+          {},
+          why_parts::run};
 }
 
 }  // namespace hpctl
