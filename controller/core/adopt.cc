@@ -214,7 +214,8 @@ void on(Transition& t, const JobAdopted& e) {
   if (lacks_members(e)) {
     begin_loss(t, job);
     if (exclude_again(t, job, e.former)) return;
-    enter_wait_nodes(t, job);
+    enter_stage(t, job, PlanStage::kWaitNodes);
+    t.facts(job.id).look_again = true;
   } else {
     enter_stage(t, job, PlanStage::kMeetNodes);
     t.note("MeetNodes", job,
@@ -239,16 +240,26 @@ void meet_workers(Transition& t, const Job& job, Node& node, const AgentRegister
   }
 }
 
+bool members_are_met(Transition& t, const Job& job) {
+  const auto& not_up = t.state().index.not_up;
+  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
+    if (t.has_ranks(*it)) return false;
+  }
+  // The report of an exit, or the deadline of its node, decides.
+  for (const Node* node : t.nodes(job.id)) {
+    for (const Slot* slot : t.slots(*node)) {
+      if (slot->unaccounted) return false;
+    }
+  }
+  return true;
+}
+
 void end_meeting(Transition& t, Job& job) {
   const std::string name = "generation " + to_string(job.generation);
   std::vector<std::string> fresh;
   size_t members = 0;
   for (Node* node : t.nodes(job.id)) {
-    const std::vector<Slot*> slots = t.slots(*node);
-    if (slots.empty()) continue;
-    if (std::any_of(slots.begin(), slots.end(), [](const Slot* s) { return s->unaccounted; })) {
-      return;  // its report, or the deadline of its node, decides
-    }
+    if (!t.has_ranks(node->key)) continue;
     ++members;
     if (node->generation_seen < job.generation) fresh.push_back(node->key.name);
   }
@@ -256,7 +267,7 @@ void end_meeting(Transition& t, Job& job) {
     // Another number for it: whether something of it ran before all nodes were lost, nobody knows.
     t.note("NeverStarted", job, name + " was recorded, and no node has started it");
     begin_loss(t, job);
-    enter_stop_workers(t, job);
+    t.facts(job.id).stop_workers = true;
   } else if (!fresh.empty()) {
     const std::string what = join_some(fresh) + " had not started " + name + ", others had";
     fault_seen(t, job, Fault{what, fresh.front(), -1, job.furthest_step, t.seq()},

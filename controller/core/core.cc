@@ -2,6 +2,7 @@
 #include "controller/core/core.h"
 
 #include "common/base/check.h"
+#include "controller/core/reconcile.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {
@@ -16,6 +17,7 @@ StepResult step(State& state, const Event& event) {
   if (!std::holds_alternative<Tick>(event.body)) result.log.push_back(describe(state, event));
   Transition transition(state, event, result);
   std::visit([&](const auto& body) { on(transition, body); }, event.body);
+  for (const JobId id : transition.touched()) reconcile(transition, *transition.job(id));
   // An action issued and withdrawn within one step must not be performed.
   std::erase_if(result.actions, [&](const Action& a) { return !state.outbox.contains(a.id); });
   return result;

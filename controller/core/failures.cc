@@ -55,15 +55,14 @@ void on(Transition& t, const ActionFailed& e) {
     refuse_requeue(t, job, e.reason);
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
-    const bool has_ranks = node != nullptr && t.has_ranks(node->key);
-    if (job.stage == PlanStage::kWaitNodes && has_ranks) enter_wait_nodes(t, job);
+    t.facts(job.id).look_again = node != nullptr && t.has_ranks(node->key);
   } else if (node != nullptr && !t.has_ranks(node->key)) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
   } else if (e.node_fault && node != nullptr && !job.cancel_requested &&
              can_vacate(t, job, *node)) {
     condemn(t, job, *node, e);
   } else if ((e.permanent || e.node_fault) && !job.cancel_requested) {
-    end_job(t, job, JobState::kFailed, cause);
+    t.facts(job.id).end = {JobState::kFailed, cause};
   } else if (target.kind == ActionKind::kLaunchNode || target.kind == ActionKind::kStopWorkers) {
     const bool stop_of_a_running_job = target.kind == ActionKind::kStopWorkers;
     if (stop_of_a_running_job || node->state == NodeState::kLaunching) {
@@ -73,7 +72,7 @@ void on(Transition& t, const ActionFailed& e) {
     fault_seen(t, job, Fault{cause, target.node, -1, job.furthest_step, t.seq()},
                FaultKind::kCause);
   } else {
-    retry_plan(t, job, cause);
+    t.facts(job.id).directory_failure = cause;
   }
 }
 

@@ -22,17 +22,12 @@ uint64_t step_of_path(const std::string& path) {
   return name ? name->step : 0;
 }
 
-// What the next generation starts from. A job that does not resume from the directory begins a
-// chain of its own there (parent 0); its later generations belong to that chain.
-struct Origin {
-  std::string checkpoint;
-  uint64_t step = 0;
-  Generation parent;
-};
-Origin choose_origin(const Job& job, const CheckpointChosen& e) {
+// A job that does not resume from the directory begins a chain of its own there (parent 0); its
+// later generations belong to that chain.
+Facts::Origin choose_origin(const Job& job, const CheckpointChosen& e) {
   const bool fresh_chain = job.generation == Generation{} && job.spec.checkpoint.resume != "latest";
-  Origin origin{e.checkpoint, e.step, e.newest_generation};
-  if (fresh_chain) origin = Origin{};
+  Facts::Origin origin{e.checkpoint, e.step, e.newest_generation};
+  if (fresh_chain) origin = {};
   if (origin.checkpoint.empty() && resumes_from_path(job)) {
     origin.checkpoint = job.spec.checkpoint.resume;
     origin.step = step_of_path(origin.checkpoint);
@@ -51,7 +46,28 @@ std::string describe_origin(const Job& job, const std::string& checkpoint,
   return text;
 }
 
-void enter_record_generation(Transition& t, Job& job, const Origin& origin) {
+void start_workers_on(Transition& t, const Job& job, const Node& node) {
+  StartWorkers action{job.id, node.key.name, job.generation, {}, job.checkpoint, job.start_step};
+  for (Slot* slot : t.slots(node)) {
+    action.ranks.push_back(slot->key.rank);
+    t.set_slot(*slot, SlotState::kPending, job.generation, 0, 0, 0);
+  }
+  t.issue(std::move(action), "generation " + to_string(job.generation) + " is recorded");
+}
+
+}  // namespace
+
+void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
+  t.withdraw_all(job.id, ActionKind::kRecordGeneration);
+  enter_stage(t, job, PlanStage::kFindCheckpoint);
+  t.facts(job.id).origin.reset();
+  const std::string text = reason + (job.spec.train ? "; looking for the checkpoint to start from"
+                                                    : "; looking for the newest generation");
+  t.issue(FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}}, text);
+  t.note("FindCheckpoint", job, text);
+}
+
+void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origin) {
   const Generation newest = std::max(job.generation, job.directory_generation);
   if (newest.value >= kMaxGeneration) {
     end_job(t, job, JobState::kFailed,
@@ -85,26 +101,6 @@ void enter_record_generation(Transition& t, Job& job, const Origin& origin) {
   t.note("RecordGeneration", job, what);
 }
 
-void start_workers_on(Transition& t, const Job& job, const Node& node) {
-  StartWorkers action{job.id, node.key.name, job.generation, {}, job.checkpoint, job.start_step};
-  for (Slot* slot : t.slots(node)) {
-    action.ranks.push_back(slot->key.rank);
-    t.set_slot(*slot, SlotState::kPending, job.generation, 0, 0, 0);
-  }
-  t.issue(std::move(action), "generation " + to_string(job.generation) + " is recorded");
-}
-
-}  // namespace
-
-void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
-  t.withdraw_all(job.id, ActionKind::kRecordGeneration);
-  enter_stage(t, job, PlanStage::kFindCheckpoint);
-  const std::string text = reason + (job.spec.train ? "; looking for the checkpoint to start from"
-                                                    : "; looking for the newest generation");
-  t.issue(FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}}, text);
-  t.note("FindCheckpoint", job, text);
-}
-
 void on(Transition& t, const CheckpointChosen& e) {
   if (t.open<FindCheckpoint>(e.action) == nullptr) {
     t.refuse(e.job, "search " + to_string(e.action) + " was withdrawn or answered before");
@@ -117,18 +113,18 @@ void on(Transition& t, const CheckpointChosen& e) {
         "the record of generation " + to_string(job.generation) +
         " is gone from the checkpoint directory (newest there: " + to_string(e.newest_generation) +
         "); restore " + job.spec.checkpoint.dir;
-    retry_plan(t, job, missing);
+    t.facts(job.id).directory_failure = missing;
     return;
   }
-  const Origin origin = choose_origin(job, e);
+  const Facts::Origin origin = choose_origin(job, e);
   if (job.damaged.contains(origin.checkpoint)) {
-    end_job(t, job, JobState::kFailed,
-            "checkpoint.resume names " + origin.checkpoint +
-                ", which is damaged; name another checkpoint and submit again");
+    t.facts(job.id).end = {JobState::kFailed,
+                           "checkpoint.resume names " + origin.checkpoint +
+                               ", which is damaged; name another checkpoint and submit again"};
     return;
   }
   job.directory_generation = std::max(job.directory_generation, e.newest_generation);
-  enter_record_generation(t, job, origin);
+  t.facts(job.id).origin = origin;
 }
 
 void on(Transition& t, const GenerationRecorded& e) {
@@ -148,6 +144,10 @@ void on(Transition& t, const GenerationRecorded& e) {
   job.directory_generation = std::max(job.directory_generation, job.generation);
   job.plan_attempts = 0;
   t.close(e.action);
+  t.facts(job.id).recorded = true;
+}
+
+void start_generation(Transition& t, Job& job) {
   enter_stage(t, job, PlanStage::kStartWorkers);
   for (const Node* node : t.nodes(job.id)) {
     if (t.has_ranks(node->key)) start_workers_on(t, job, *node);
@@ -166,7 +166,7 @@ void on(Transition& t, const GenerationTaken& e) {
   Job& job = *t.job(e.job);
   t.close(e.action);
   job.directory_generation = std::max(job.directory_generation, e.generation);
-  enter_find_checkpoint(t, job, "another controller created generation " + to_string(e.generation));
+  t.changed(job);
 }
 
 void on(Transition& t, const GenerationProgressed& e) {

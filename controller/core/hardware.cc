@@ -171,7 +171,7 @@ void on(Transition& t, const NodeReplacementRequested& e) {
   node->recovery_wall_ms = t.event().wall_ms;
   if (e.reboot) node->rebooted_wall_ms = t.event().wall_ms;
   t.changed(*node);
-  if (job->stage == PlanStage::kWaitNodes && t.has_ranks(node->key)) enter_wait_nodes(t, *job);
+  if (t.has_ranks(node->key)) t.facts(job->id).look_again = true;
 }
 
 }  // namespace hpctl::core

@@ -142,7 +142,8 @@ void on(Transition& t, const JobSubmitted& e) {
     launch(t, job, t.add(std::move(node)), "the job needs it");
   }
   if (exclude_again(t, job, e.former)) return;
-  enter_wait_nodes(t, job);
+  enter_stage(t, job, PlanStage::kWaitNodes);
+  t.facts(job.id).look_again = true;
 }
 
 void on(Transition& t, const CancelRequested& e) {
@@ -163,7 +164,7 @@ void on(Transition& t, const CancelRequested& e) {
     const std::string cause =
         e.reason.empty() ? "cancelled by uid " + std::to_string(e.uid) : e.reason;
     job->reason = cause + "; workers are stopping";
-    enter_stop_workers(t, *job);
+    t.facts(job->id).stop_workers = true;
   }
 }
 

@@ -12,6 +12,7 @@
 // and when nothing of that is possible the attempt counts as another restart of the job.
 // A shrunk job grows back when a later generation finds nodes without ranks.
 #include <algorithm>
+#include <array>
 
 #include "common/base/check.h"
 #include "controller/core/plan.h"
@@ -214,21 +215,28 @@ std::string try_wait(Transition& t, Job& job) {
   return in_vain && requeue_conflict(t, job).empty() ? try_requeue(t, job, true) : "";
 }
 
-// The first possible action; false = none is.
+// Why the job does not go on in that way; "" = it does now.
+struct Rung {
+  const char* word;  // of recovery.on_node_loss
+  std::string (*try_it)(Transition&, Job&);
+};
+constexpr std::array kRungs = {
+    // One that was up would have the ranks already.
+    Rung{kOnNodeLossSpare, [](Transition&, Job&) -> std::string { return "no spare is up"; }},
+    Rung{kOnNodeLossShrink, try_shrink},
+    Rung{kOnNodeLossRequeue, [](Transition& t, Job& job) { return try_requeue(t, job, false); }},
+    Rung{kOnNodeLossWait, try_wait},
+};
+
+// The first rung that fits, in the job's order, and why those before did not; false = none does.
 bool apply_policy(Transition& t, Job& job, const std::string& what, bool tell) {
-  for (const std::string& action : job.spec.recovery.on_node_loss) {
-    std::string refusal;
-    if (action == kOnNodeLossSpare) {
-      refusal = "no spare is up";
-    } else if (action == kOnNodeLossShrink) {
-      refusal = try_shrink(t, job);
-    } else if (action == kOnNodeLossRequeue) {
-      refusal = try_requeue(t, job, false);
-    } else if (action == kOnNodeLossWait) {
-      refusal = try_wait(t, job);
-    }
+  for (const std::string& word : job.spec.recovery.on_node_loss) {
+    const auto rung = std::find_if(kRungs.begin(), kRungs.end(),
+                                   [&](const Rung& candidate) { return word == candidate.word; });
+    const std::string refusal =
+        rung == kRungs.end() ? "there is no such way" : rung->try_it(t, job);
     if (refusal.empty()) return true;
-    if (tell) t.note("NotPossible", job, what + ": " + action + ": " + refusal);
+    if (tell) t.note("NotPossible", job, what + ": " + word + ": " + refusal);
   }
   return false;
 }
@@ -287,11 +295,17 @@ void relieve(Transition& t, Job& job, const std::vector<std::string>& slow) {
   }
 }
 
+bool can_promote(Transition& t, const Job& job) {
+  // Once the checkpoint is looked for the members stand; a missing one leads back to kWaitNodes.
+  const bool may_move = job.stage == PlanStage::kStopWorkers || job.stage == PlanStage::kWaitNodes;
+  if (!may_move || !allows(job, kOnNodeLossSpare)) return false;
+  if (job.spec.nodes + job.spec.spares <= job.nodes()) return false;  // every node has ranks
+  return !find_vacated(t, job).empty() && !find_spares(t, job).empty();
+}
+
 void promote_spares(Transition& t, Job& job) {
-  if (!is_preparing(job) || !allows(job, kOnNodeLossSpare)) return;
-  if (job.spec.nodes + job.spec.spares <= job.nodes()) return;  // every node has ranks
+  if (!can_promote(t, job)) return;
   const std::vector<Node*> vacated = find_vacated(t, job);
-  if (vacated.empty()) return;
   const std::vector<Node*> spares = find_spares(t, job);
   for (size_t i = 0; i < std::min(vacated.size(), spares.size()); ++i) {
     const std::vector<Slot*> slots = t.slots(*vacated[i]);
@@ -419,7 +433,7 @@ void save_for_requeue(Transition& t, Job& job) {
   job.fault_seq = t.seq();
   t.changed(job);
   t.note("JobRecovering", job, job.reason);
-  if (job.stage != PlanStage::kRequeue) enter_stop_workers(t, job);
+  t.facts(job.id).stop_workers = job.stage != PlanStage::kRequeue;
 }
 
 void requeue_saved(Transition& t, Job& job) {
@@ -433,12 +447,6 @@ void refuse_requeue(Transition& t, Job& job, const std::string& reason) {
   job.requeue_refusal = reason;
   t.changed(job);
   t.note("NotPossible", job, "requeue: " + reason);
-  if (job.at_limit && job.stage == PlanStage::kRequeue) {
-    end_job(t, job, JobState::kTimeout,
-            "the time limit has come, the job is saved and could not be requeued: " + reason);
-    return;
-  }
-  if (job.stage == PlanStage::kRequeue) enter_wait_nodes(t, job);
 }
 
 void on(Transition& t, const JobRequeued& e) {

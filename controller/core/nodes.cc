@@ -111,10 +111,6 @@ void on(Transition& t, const AgentRegistered& e) {
   t.changed(*job);
   if (node->state == NodeState::kUp && node->boot_id != e.boot_id) {
     lose_node(t, *job, *node, e.node + " came back as another life (boot id " + e.boot_id + ")");
-    if (has_ended(job->state)) {
-      t.refuse(e.job, "the job failed when its node was lost", e.node);
-      return;
-    }
   }
   take_identity(t, *job, *node, e);
   if (node->state == NodeState::kEnding) {
@@ -132,11 +128,10 @@ void on(Transition& t, const AgentRegistered& e) {
       (job->stage == PlanStage::kWaitNodes || job->stage == PlanStage::kFindCheckpoint ||
        job->stage == PlanStage::kRecordGeneration);
   if (stops_again) {
-    enter_stop_workers(t, *job);
-    return;
+    t.facts(job->id).stop_workers = true;
+  } else {
+    stop_strangers(t, *job, *node, e);
   }
-  stop_strangers(t, *job, *node, e);
-  if (!was_up) advance(t, *job);
 }
 
 void on(Transition& t, const AgentDisconnected& e) {
@@ -163,7 +158,7 @@ void on(Transition& t, const NodeLost& e) {
   } else if (node->state == NodeState::kDown && e.taken && !node->taken) {
     take_away(t, *job, *node, e);
     if (!t.has_ranks(node->key)) tell_spares_left(t, *job, *node);
-    if (job->stage == PlanStage::kWaitNodes && t.has_ranks(node->key)) enter_wait_nodes(t, *job);
+    if (t.has_ranks(node->key)) t.facts(job->id).look_again = true;
   } else if (node->state == NodeState::kDown || node->state == NodeState::kEnded) {
     t.refuse(e.job, e.node + " was known to be " + to_string(node->state), e.node);
   } else if (node->state == NodeState::kEnding) {
@@ -190,13 +185,13 @@ void on(Transition& t, const NodeReturned& e) {
   if (node->state != NodeState::kDown) {
     // Its next registration tells which instance it is; without a new life it is the same.
     if (node->state == NodeState::kUp) give_back(t, *job, *node);
-    if (job->stage == PlanStage::kWaitNodes) enter_wait_nodes(t, *job);
+    t.facts(job->id).look_again = true;
     return;
   }
   node->launch_attempts = 0;
   node->taken = false;
   t.set_deadline(*node, 0);
-  launch(t, *job, *node, e.cause);
+  t.facts(job->id).brought_back.push_back({e.node, e.cause});
 }
 
 void on(Transition& t, const NodeEnded& e) {

@@ -24,14 +24,6 @@ std::vector<std::string> names_of(const std::vector<Node*>& nodes) {
   return names;
 }
 
-bool members_are_up(Transition& t, const Job& job) {
-  const auto& not_up = t.state().index.not_up;
-  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
-    if (t.has_ranks(*it)) return false;
-  }
-  return true;
-}
-
 void launch_missing(Transition& t, Job& job) {
   const auto& not_up = t.state().index.not_up;
   for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
@@ -145,18 +137,20 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   t.note("LaunchNode", job, "launching " + node.key.name + ": " + reason, node.key.name);
 }
 
-std::vector<std::string> unanswered(Transition& t, const Job& job, ActionKind kind) {
+std::vector<std::string> unanswered(Transition& t, const Job& job, ActionKind kind, size_t most) {
   std::vector<std::string> names;
   const auto& open = t.state().index.open;
   for (auto it = open.lower_bound({job.id, kind, ""});
        it != open.end() && std::get<0>(it->first) == job.id && std::get<1>(it->first) == kind;
        ++it) {
+    if (names.size() == most) break;
     if (t.has_ranks({job.id, std::get<2>(it->first)})) names.push_back(std::get<2>(it->first));
   }
   return names;
 }
 
 void enter_stop_workers(Transition& t, Job& job) {
+  t.facts(job.id).stop_workers = false;
   std::set<std::string> relieved;  // their workers still die; they get no others before
   for (const Node* node : t.nodes(job.id)) {
     if (is_stopping(t.state(), *node) && !t.has_ranks(node->key)) relieved.insert(node->key.name);
@@ -185,10 +179,10 @@ void enter_stop_workers(Transition& t, Job& job) {
            "workers up to generation " + to_string(through) +
                (graceful ? " save and end" : " end") + " on " + join_some(asked));
   }
-  advance(t, job);
 }
 
 void enter_wait_nodes(Transition& t, Job& job) {
+  t.facts(job.id).look_again = false;
   t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
   t.withdraw_all(job.id, ActionKind::kRecordGeneration);
   t.withdraw_all(job.id, ActionKind::kRequeueJob);
@@ -204,43 +198,6 @@ void enter_wait_nodes(Transition& t, Job& job) {
            "the next attempt waits " + std::to_string(job.not_before_ms - t.now()) + " ms");
   } else if (const auto missing = nodes_missing(t, job); !missing.empty()) {
     t.note("WaitNodes", job, "waiting for " + join_some(names_of(missing)));
-  }
-  advance(t, job);
-}
-
-void advance(Transition& t, Job& job) {
-  switch (job.stage) {
-    case PlanStage::kStopWorkers:
-      if (!unanswered(t, job, ActionKind::kStopWorkers).empty()) return;
-      if (job.cancel_requested) {
-        end_job(t, job, job.at_limit ? JobState::kTimeout : JobState::kCancelled,
-                job.cancel_reason.empty() ? "cancelled by its owner or an operator"
-                                          : job.cancel_reason);
-      } else if (job.at_limit) {
-        requeue_saved(t, job);
-      } else {
-        enter_wait_nodes(t, job);
-      }
-      return;
-    case PlanStage::kWaitNodes:
-      promote_spares(t, job);
-      if (t.now() >= job.not_before_ms && nodes_missing(t, job, 1).empty()) {
-        enter_find_checkpoint(t, job, "every node is up");
-      }
-      return;
-    case PlanStage::kStartWorkers:
-      if (t.any_open(job.id, ActionKind::kStartWorkers)) return;
-      enter_stage(t, job, PlanStage::kNone);
-      if (!job.spec.train) enter_running(t, job, "all workers of the command are up");
-      return;
-    case PlanStage::kMeetNodes:
-      if (members_are_up(t, job)) end_meeting(t, job);
-      return;
-    case PlanStage::kNone:
-    case PlanStage::kFindCheckpoint:
-    case PlanStage::kRecordGeneration:
-    case PlanStage::kRequeue:
-      return;
   }
 }
 

@@ -7,7 +7,8 @@
 //   number taken by another:    kRecordGeneration → kFindCheckpoint
 //   a fault after the record:   recovery again
 //
-// Each function begins a stage or moves on from it; all are called from within one Step.
+// Here are the moves of reconcile() and what they are made of. A move completes the rows of one
+// stage and issues its actions; whether another follows is for the table to say.
 #pragma once
 
 #include <string>
@@ -24,8 +25,8 @@ void enter_stage(Transition& t, Job& job, PlanStage stage);
 void enter_stop_workers(Transition& t, Job& job);
 void enter_wait_nodes(Transition& t, Job& job);
 void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason);
-// Moves on when nothing is waited for any more; for every stage that waits for several nodes.
-void advance(Transition& t, Job& job);
+void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origin);
+void start_generation(Transition& t, Job& job);
 // Brings up a node that is down, unless the job or the node is backing off.
 void launch(Transition& t, Job& job, Node& node, const std::string& reason);
 // The generation has completed a step (train) or all its workers are up (command).
@@ -43,7 +44,8 @@ int64_t stop_limit_ms(const Job& job);
 // From an agent's word that a worker is gone to the report of its exit: the agent may be busy.
 int64_t report_limit_ms(const Job& job);
 // Nodes with ranks whose action of this kind is open.
-std::vector<std::string> unanswered(Transition& t, const Job& job, ActionKind kind);
+std::vector<std::string> unanswered(Transition& t, const Job& job, ActionKind kind,
+                                    size_t most = SIZE_MAX);
 // "n1, n3, ...": at most a few names.
 std::string join_some(const std::vector<std::string>& names);
 
@@ -66,6 +68,7 @@ bool has_spare(Transition& t, const Job& job);
 // Spares that are up take the ranks of nodes whose workers take long to die.
 void relieve(Transition& t, Job& job, const std::vector<std::string>& slow);
 // While a generation is prepared: spares that are up take the ranks of lost and quarantined nodes.
+bool can_promote(Transition& t, const Job& job);
 void promote_spares(Transition& t, Job& job);
 // A shrunk job takes back nodes without ranks.
 void grow(Transition& t, Job& job);
@@ -93,7 +96,8 @@ void requeue_saved(Transition& t, Job& job);
 
 // While nodes of an adopted generation are met: what lives there.
 void meet_workers(Transition& t, const Job& job, Node& node, const AgentRegistered& e);
-// Every member has been met.
+// Every member is up, and what lives there is known.
+bool members_are_met(Transition& t, const Job& job);
 void end_meeting(Transition& t, Job& job);
 
 // ---- quarantine (quarantine.cc) -----------------------------------------------------------------
@@ -133,13 +137,9 @@ void give_back(Transition& t, const Job& job, Node& node);
 
 // ---- faults (recovery.cc) -----------------------------------------------------------------------
 
-enum class FaultKind {
-  kCause,       // starts a recovery; while one is being prepared it belongs to that one
-  kCollateral,  // a consequence of another fault whose report may still arrive
-  kRepeated,    // starts another recovery even while one is being prepared: retries did not help
-  kDamage,      // a checkpoint could not be used; bounded by the number of checkpoints
-};
-void fault_seen(Transition& t, Job& job, const Fault& fault, FaultKind kind);
+// A rule reports a fault; what becomes of it is judged afterwards.
+void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kind);
+void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind);
 // The checkpoint directory could not be used: looks again after a back-off, kMaxPlanAttempts times;
 // then it is a fault.
 void retry_plan(Transition& t, Job& job, const std::string& cause);
@@ -148,9 +148,11 @@ enum class Evidence {
   kSlow,    // only that a limit has passed
   kBroken,  // it fell silent, ended, or could not be launched
 };
-// The node's present life is over: slots, actions and state follow; then fault_seen.
+// The node's present life is over: its slots, actions and state say so.
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause,
                Evidence evidence = Evidence::kBroken);
+void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost);
+void bring_back(Transition& t, Job& job, const Facts::LostNode& lost);
 
 // ---- the end (jobs.cc) --------------------------------------------------------------------------
 

@@ -25,10 +25,7 @@ void vacate(Transition& t, Job& job, Node& node, const std::string& cause, bool 
   if (t.has_ranks(node.key)) {
     fault_seen(t, job, Fault{cause, node.key.name, -1, job.furthest_step, t.seq(), in_order},
                FaultKind::kCause);
-    const bool waits = job.stage == PlanStage::kWaitNodes ||
-                       job.stage == PlanStage::kFindCheckpoint ||
-                       job.stage == PlanStage::kRecordGeneration;
-    if (waits && !has_ended(job.state)) enter_wait_nodes(t, job);
+    t.facts(job.id).look_again = true;
   } else {
     recover_hardware(t, job, node, true);
   }
@@ -139,7 +136,7 @@ void on(Transition& t, const ReleaseRequested& e) {
   t.set_quarantine(*node, {});
   node->fault_times_ms.clear();
   t.note("NodeReleased", *job, e.node + " may be given ranks again", e.node);
-  if (job->stage == PlanStage::kWaitNodes) enter_wait_nodes(t, *job);
+  t.facts(job->id).look_again = true;
 }
 
 }  // namespace hpctl::core

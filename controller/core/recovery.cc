@@ -150,8 +150,12 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 
 }  // namespace
 
-void fault_seen(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
-  if (has_ended(job.state) || job.cancel_requested) return;
+void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kind) {
+  t.facts(job.id).faults.push_back({fault, kind});
+}
+
+void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
+  if (job.cancel_requested) return;
   if (!is_preparing(job) || kind == FaultKind::kRepeated) {
     recover(t, job, fault, kind);
     return;
@@ -198,7 +202,7 @@ void close_life(Transition& t, Job& job, Node& node, const std::string& cause) {
 
 // A spare is brought back in the background: nobody trains on it. A life that lasted makes the
 // attempts count anew.
-void relaunch_spare(Transition& t, Job& job, Node& node, const std::string& cause) {
+void want_spare_back(Transition& t, Job& job, Node& node, const std::string& cause) {
   if (has_ended(job.state) || job.cancel_requested) return;
   if (node.taken) {
     tell_spares_left(t, job, node);
@@ -213,43 +217,50 @@ void relaunch_spare(Transition& t, Job& job, Node& node, const std::string& caus
     return;
   }
   t.set_deadline(node, t.now() + backoff_ms(node.launch_attempts));
-  launch(t, job, node, cause);
+  t.facts(job.id).brought_back.push_back({node.key.name, cause});
 }
 
 }  // namespace
 
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause, Evidence evidence) {
   node.suspect = node.suspect || evidence == Evidence::kBroken;
-  if (!t.has_ranks(node.key)) {
-    close_life(t, job, node, cause);
-    relaunch_spare(t, job, node, cause);
-    return;
+  close_life(t, job, node, cause);
+  if (t.has_ranks(node.key)) {
+    t.facts(job.id).lost.push_back({node.key.name, cause});
+  } else {
+    want_spare_back(t, job, node, cause);
   }
+}
+
+void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost) {
+  if (job.stage == PlanStage::kRequeue) return;
+  Node& node = *t.node(job.id, lost.name);
+  const Fault fault{lost.cause, lost.name, -1, job.furthest_step, t.seq()};
+  const bool is_back = node.state != NodeState::kDown;  // as another life
   // Launched for this very recovery and lost again: try some more, with growing patience, before
   // that counts as another restart of the job.
   const bool again = is_preparing(job) && node.launched_for == job.restarts && !has_spare(t, job);
-  close_life(t, job, node, cause);
   // Ranks can only move once the workers everywhere have ended.
   const bool in_vain = node.taken && can_vacate(t, job, node);
   const bool patient = (!in_vain && node.launch_attempts < launch_patience(t, job)) ||
                        job.stage == PlanStage::kStopWorkers;
-  const Fault fault{cause, node.key.name, -1, job.furthest_step, t.seq()};
-  if (job.stage == PlanStage::kRequeue) return;
   if (!again) {
     fault_seen(t, job, fault, FaultKind::kCause);
+  } else if (is_back) {
+    return;
   } else if (patient) {
     t.set_deadline(node, t.now() + backoff_ms(node.launch_attempts));
   } else {
     give_up_node(t, job, node, fault);
   }
-  if (has_ended(job.state) || job.stage == PlanStage::kRequeue) return;
+  t.facts(job.id).brought_back.push_back(lost);
+}
+
+void bring_back(Transition& t, Job& job, const Facts::LostNode& lost) {
+  Node& node = *t.node(job.id, lost.name);
+  if (job.stage == PlanStage::kRequeue) return;
   promote_spares(t, job);
-  if (job.stage == PlanStage::kFindCheckpoint || job.stage == PlanStage::kRecordGeneration) {
-    enter_wait_nodes(t, job);
-    if (has_ended(job.state)) return;
-  }
-  if (node.state == NodeState::kDown && !job.cancel_requested) launch(t, job, node, cause);
-  advance(t, job);
+  if (node.state == NodeState::kDown) launch(t, job, node, lost.cause);
 }
 
 }  // namespace hpctl::core

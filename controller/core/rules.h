@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rule per event. A rule decides whether the event fits, changes rows and issues actions.
+// One rule per event. A rule decides whether the event fits, and records what it says: in rows, and
+// as Facts where something is to follow. What follows is reconcile()'s.
 #pragma once
 
 #include "controller/core/transition.h"

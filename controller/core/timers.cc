@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "controller/core/plan.h"
+#include "controller/core/reconcile.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {
@@ -19,7 +20,8 @@ void passed(Transition& t, const Job& job, const Node& node, const std::string& 
   t.note_because(node.deadline_seq, "DeadlinePassed", job, what, node.key.name);
 }
 
-// The nodes that did not answer are lost; that also moves the stage on.
+// The nodes that did not answer are lost, one by one: the first may make an answer of the others
+// needless.
 void lose_late_nodes(Transition& t, Job& job, ActionKind kind, const std::string& what) {
   const auto late = unanswered(t, job, kind);
   passed(t, job, join_some(late) + " " + what);
@@ -27,6 +29,7 @@ void lose_late_nodes(Transition& t, Job& job, ActionKind kind, const std::string
     if (has_ended(job.state)) return;
     if (t.open(job.id, kind, name) == nullptr) continue;  // moot since the first was lost
     lose_node(t, job, *t.node(job.id, name), name + " " + what, Evidence::kSlow);
+    reconcile(t, job);
   }
 }
 
@@ -59,31 +62,26 @@ void bear_with_slow_nodes(Transition& t, Job& job, int64_t until_ms) {
                      " (limits.stop)");
   t.set_deadline(job, until_ms);
   relieve(t, job, slow);
-  advance(t, job);
+}
+
+void leave_unconfirmed(Transition& t, Job& job) {
+  passed(
+      t, job,
+      "workers did not end within " + duration_text(job.limits.last_checkpoint_ms + kAfterGraceMs));
+  if (!job.cancel_requested) {  // to be requeued
+    t.withdraw_all(job.id, ActionKind::kStopWorkers);
+    return;
+  }
+  t.facts(job.id).end = {job.at_limit ? JobState::kTimeout : JobState::kCancelled,
+                         std::string(job.at_limit ? "the time limit has come" : "cancelled") +
+                             "; some workers did not confirm their end"};
 }
 
 void job_deadline(Transition& t, Job& job) {
   t.set_deadline(job, 0);
   switch (job.stage) {
     case PlanStage::kStopWorkers:
-      if (job.cancel_requested) {
-        const bool at_limit = job.at_limit;
-        passed(t, job,
-               "workers did not end within " +
-                   duration_text(job.limits.last_checkpoint_ms + kAfterGraceMs));
-        end_job(t, job, at_limit ? JobState::kTimeout : JobState::kCancelled,
-                std::string(at_limit ? "the time limit has come" : "cancelled") +
-                    "; some workers did not confirm their end");
-        return;
-      }
-      if (job.at_limit) {
-        passed(t, job,
-               "workers did not end within " +
-                   duration_text(job.limits.last_checkpoint_ms + kAfterGraceMs));
-        t.withdraw_all(job.id, ActionKind::kStopWorkers);
-        advance(t, job);
-        return;
-      }
+      if (saves_and_leaves(job)) return leave_unconfirmed(t, job);
       if (const int64_t until_ms = job.stage_since_ms + stop_limit_ms(job); t.now() < until_ms) {
         bear_with_slow_nodes(t, job, until_ms);
         return;
@@ -98,14 +96,14 @@ void job_deadline(Transition& t, Job& job) {
       return;
     case PlanStage::kWaitNodes:
       passed(t, job, "looking again at what is waited for");
-      enter_wait_nodes(t, job);
+      t.facts(job.id).look_again = true;
       return;
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration: {
       const std::string what = "the checkpoint directory " + job.spec.checkpoint.dir +
                                " did not answer within " + duration_text(job.limits.directory_ms);
       passed(t, job, what);
-      retry_plan(t, job, what);
+      t.facts(job.id).directory_failure = what;
       return;
     }
     case PlanStage::kRequeue:
@@ -141,7 +139,6 @@ void lose_unaccounted(Transition& t, Job& job, Node& node) {
       fault_seen(t, job, Fault{what, node.key.name, rank, job.furthest_step, t.seq()},
                  FaultKind::kCause);
     }
-    if (has_ended(job.state)) return;
   }
 }
 
@@ -158,7 +155,8 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   if (node.state == NodeState::kDown) {
     if (job.cancel_requested) return;
     passed(t, job, node, "time for another attempt to bring up " + name);
-    launch(t, job, node, "attempt " + std::to_string(node.launch_attempts + 1));
+    t.facts(job.id).brought_back.push_back(
+        {name, "attempt " + std::to_string(node.launch_attempts + 1)});
   } else if (node.state == NodeState::kUp && node.connected) {
     lose_unaccounted(t, job, node);
   } else if (node.state == NodeState::kUp || node.state == NodeState::kLaunching) {
@@ -270,6 +268,7 @@ void on(Transition& t, const Tick&) {
     } else {
       node_deadline(t, job, *t.node(id, name));
     }
+    reconcile(t, job);
   }
 }
 

@@ -73,6 +73,15 @@ void rebuild_index(State& state) {
   for (const auto& [id, action] : state.outbox) index_action(state.index, action);
 }
 
+std::set<JobId> Transition::touched() const {
+  std::set<JobId> jobs = answered_;
+  jobs.insert(result_.dirty.jobs.begin(), result_.dirty.jobs.end());
+  for (const NodeKey& key : result_.dirty.nodes) jobs.insert(key.job);
+  for (const SlotKey& key : result_.dirty.slots) jobs.insert(key.job);
+  for (const auto& [id, facts] : facts_) jobs.insert(id);
+  return jobs;
+}
+
 Job* Transition::job(JobId id) { return find_row(state_.jobs, id); }
 Node* Transition::node(JobId job, const std::string& name) {
   return find_row(state_.nodes, NodeKey{job, name});
@@ -218,6 +227,7 @@ void Transition::close(ActionId id) {
   const auto it = state_.outbox.find(id);
   HP_CHECK(it != state_.outbox.end());
   const Target target = target_of(it->second.body);
+  answered_.insert(target.job);
   state_.index.open.erase({target.job, target.kind, target.node});
   state_.outbox.erase(it);
   result_.dirty.outbox.insert(id);

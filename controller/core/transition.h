@@ -3,11 +3,14 @@
 // goes through a function here, which marks the row dirty and keeps State::index in line with it.
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "controller/core/core.h"
+#include "controller/core/facts.h"
 
 namespace hpctl::core {
 
@@ -22,6 +25,12 @@ class Transition {
   StepResult& result() { return result_; }
   int64_t now() const { return event_.now_ms; }
   Seq seq() const { return event_.seq; }
+
+  // What the event says about the job besides its rows; reconcile() draws the conclusions.
+  Facts& facts(JobId id) { return facts_[id]; }
+  void forget_facts(JobId id) { facts_.erase(id); }
+  // Jobs with changed rows or new facts, in order: those to reconcile.
+  std::set<JobId> touched() const;
 
   // Rows by key; nullptr when there is none. The pointer stays valid: rows are never erased.
   Job* job(JobId id);
@@ -80,6 +89,8 @@ class Transition {
   State& state_;
   const Event& event_;
   StepResult& result_;
+  std::map<JobId, Facts> facts_;
+  std::set<JobId> answered_;  // jobs of actions that left the outbox
 };
 
 // Target of an action, as the index knows it.

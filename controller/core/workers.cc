@@ -56,11 +56,12 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
   const std::string what = describe_exit(e);
   const Fault fault{what, e.node, e.rank.value, e.last_step, t.seq()};
   if (e.signal == 0 && e.exit_code == kExitDoNotRestart && !job.cancel_requested) {
-    end_job(t, job, JobState::kFailed,
-            worker_name(e) + " says that a restart cannot help: " +
-                (e.message.empty() ? "it left no message, see hpctl logs " + to_string(job.id) +
-                                         " --rank " + to_string(e.rank)
-                                   : e.message));
+    t.facts(job.id).end = {
+        JobState::kFailed,
+        worker_name(e) + " says that a restart cannot help: " +
+            (e.message.empty() ? "it left no message, see hpctl logs " + to_string(job.id) +
+                                     " --rank " + to_string(e.rank)
+                               : e.message)};
   } else if (e.signal == 0 && (e.exit_code == kExitPeerLost || e.peer_lost)) {
     fault_seen(t, job, fault, FaultKind::kCollateral);
   } else if (e.signal == 0 && e.exit_code == kExitCheckpointDamaged && !job.checkpoint.empty()) {
@@ -102,7 +103,6 @@ void on(Transition& t, const WorkersStarted& e) {
     unaccounted = true;
   }
   if (unaccounted && node.connected) t.set_deadline(node, t.now() + report_limit_ms(job));
-  advance(t, job);
 }
 
 void on(Transition& t, const WorkersStopped& e) {
@@ -117,7 +117,6 @@ void on(Transition& t, const WorkersStopped& e) {
     if (slot->state != SlotState::kRunning || slot->generation > through) continue;
     t.set_slot(*slot, SlotState::kPending, slot->generation, 0, 0, 0);
   }
-  advance(t, *t.job(e.job));
 }
 
 void on(Transition& t, const WorkerExited& e) {
@@ -142,10 +141,8 @@ void on(Transition& t, const WorkerExited& e) {
   } else if (e.exit_code != 0 || e.signal != 0) {
     exit_with_fault(t, job, e);
   } else if (!job.cancel_requested && unfinished_ranks(t, job).empty()) {
-    end_job(t, job, JobState::kFinished,
-            "every worker finished; last step " + std::to_string(job.furthest_step));
-  } else if (job.stage == PlanStage::kMeetNodes) {
-    advance(t, job);  // it may have waited for this report
+    t.facts(job.id).end = {JobState::kFinished,
+                           "every worker finished; last step " + std::to_string(job.furthest_step)};
   } else if (const int64_t until = last_ranks_deadline(t, job); until != 0) {
     t.set_deadline(job, until);
   }

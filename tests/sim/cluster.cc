@@ -185,7 +185,9 @@ void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& 
 
 void Cluster::record_generation(const Action& action, const core::RecordGeneration& order) {
   const uint64_t incarnation = controller_.incarnation();
-  agenda_.after(delay(), [this, action, order, incarnation] {
+  // The order may be withdrawn for another search and be carried out all the same.
+  const int64_t searched_ms = searched_ms_[order.job];
+  agenda_.after(delay(), [this, action, order, incarnation, searched_ms] {
     if (incarnation != controller_.incarnation()) return;
     Directory& dir = directory(order.job);
     GenerationRecord record;
@@ -208,7 +210,7 @@ void Cluster::record_generation(const Action& action, const core::RecordGenerati
       return;
     }
     if (creation == Creation::kCreated) {
-      checkers_.record_created(order.job, record, before, searched_ms_[order.job]);
+      checkers_.record_created(order.job, record, before, searched_ms);
     }
     if (strikes(swarm_.directory_fails)) return;  // the answer is lost; the core's deadline helps
     controller_.post(core::GenerationRecorded{action.id, order.job, order.generation});
@@ -381,7 +383,10 @@ void Cluster::break_hardware() {
 
 void Cluster::heal() {
   faults_ = false;
-  for (auto& [key, node] : nodes_) node.cut_until_ms = node.busy_until_ms = 0;
+  for (auto& [key, node] : nodes_) {
+    node.cut_until_ms = std::min(node.cut_until_ms, agenda_.now());
+    node.busy_until_ms = std::min(node.busy_until_ms, agenda_.now());
+  }
   release_nodes();
 }
 

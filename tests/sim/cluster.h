@@ -153,7 +153,7 @@ class Cluster final : public World {
   core::SilentNode see(const SimNode& node, const Silence& silence);
   core::HolderProbe probe(const SimNode& node, const Silence& silence) const;
   void check_verdict(const SimNode& node, const Silence& silence, const core::SilentNode& facts,
-                     bool is_lost);
+                     const core::SilenceVerdict& verdict);
 
   // cluster.cc
   void add_job(JobId job);  // at its first order

@@ -87,7 +87,7 @@ bool Cluster::is_lost_by_silence(const SimNode& node, Silence& silence) {
   const core::SilentNode facts = see(node, silence);
   const core::SilenceVerdict verdict = core::judge_silence(facts);
   const bool is_lost = verdict.kind == core::SilenceVerdict::Kind::kLost;
-  check_verdict(node, silence, facts, is_lost);
+  check_verdict(node, silence, facts, verdict);
   if (verdict.kind == core::SilenceVerdict::Kind::kProbe) {
     silence.probed_ms = agenda_.now();
     silence.answer = probe(node, silence);
@@ -101,12 +101,15 @@ bool Cluster::is_lost_by_silence(const SimNode& node, Silence& silence) {
 
 // What is true of this world, whatever was seen of it.
 void Cluster::check_verdict(const SimNode& node, const Silence& silence,
-                            const core::SilentNode& facts, bool is_lost) {
+                            const core::SilentNode& facts, const core::SilenceVerdict& verdict) {
+  const bool is_lost = verdict.kind == core::SilenceVerdict::Kind::kLost;
   const std::string who = node.key.name + " of job " + to_string(node.key.job);
   const bool early = facts.silent_ms <= facts.timeout_ms;
   const bool only_busy =
       node.holder_alive && node.boot_id == silence.boot_id && node.cut_until_ms <= silence.since_ms;
-  if (is_lost && early && only_busy) checkers_.fail(who + " is lost although it was only busy");
+  if (is_lost && early && only_busy) {
+    checkers_.fail(who + " is lost although it was only busy: " + verdict.reason);
+  }
   const core::Job& job = controller_.state().jobs.at(node.key.job);
   const Run& run = run_of(job.id, job.generation.value);
   const bool goes_on = job.state == core::JobState::kRunning &&
@@ -115,8 +118,11 @@ void Cluster::check_verdict(const SimNode& node, const Silence& silence,
   if (is_lost && early && goes_on && probe(node, silence) == core::HolderProbe::kUnanswered) {
     checkers_.fail(who + " is lost although training goes on");
   }
+  // While an adopted generation is met nobody is judged.
+  const int64_t judged_ms = agenda_.now() - job.stage_since_ms;
   const bool waited_for = facts.training == core::TrainingSight::kSeen && facts.peers_wait &&
-                          std::min(facts.still_ms, facts.silent_ms) > kSoonMs && is_cut(node);
+                          std::min({facts.still_ms, facts.silent_ms, judged_ms}) > kSoonMs &&
+                          is_cut(node);
   if (!is_lost && waited_for) checkers_.fail(who + " is waited for and not lost");
 }
 

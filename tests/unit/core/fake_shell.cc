@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "controller/core/codec.h"
+#include "controller/core/reconcile.h"
 #include "controller/core/transition.h"
 
 namespace hpctl::core {
@@ -17,6 +18,7 @@ StepResult FakeShell::feed(EventBody body) {
   event.body = std::move(body);
   StepResult result = stepper(state, event);
   log.insert(log.end(), result.log.begin(), result.log.end());
+  for (const auto& [id, job] : state.jobs) HP_CHECK(unsettled(state, id).empty());
   return result;
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one event made known about a job, before anything follows from it. A rule (rules.h) changes
+// the rows that the event speaks of and leaves the rest here; reconcile() (reconcile.h) draws the
+// conclusions. Facts live within one step(): what must outlive it is a row.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "controller/core/types.h"
+
+namespace hpctl::core {
+
+enum class FaultKind {
+  kCause,       // starts a recovery; while one is being prepared it belongs to that one
+  kCollateral,  // a consequence of another fault whose report may still arrive
+  kRepeated,    // starts another recovery even while one is being prepared: retries did not help
+  kDamage,      // a checkpoint could not be used; bounded by the number of checkpoints
+};
+
+struct Facts {
+  struct SeenFault {
+    Fault fault;
+    FaultKind kind = FaultKind::kCause;
+  };
+  struct LostNode {
+    std::string name;
+    std::string cause;
+  };
+  struct End {
+    JobState state = JobState::kFailed;
+    std::string reason;
+  };
+  // The checkpoint directory's answer: what the next generation starts from.
+  struct Origin {
+    std::string checkpoint;
+    uint64_t step = 0;
+    Generation parent;
+  };
+
+  std::optional<End> end;             // the event ends the job
+  std::deque<SeenFault> faults;       // in the order in which they were seen
+  std::deque<LostNode> lost;          // nodes with ranks whose life is over, not judged yet
+  std::deque<LostNode> brought_back;  // judged: to be launched again
+  bool stop_workers = false;          // somebody's order, or workers live that must not
+  std::string directory_failure;      // what could not be done with the checkpoint directory
+  std::optional<Origin> origin;       // chosen
+  bool recorded = false;              // the generation's record is durable
+  bool look_again = false;            // what a job waits for may have changed
+};
+
+}  // namespace hpctl::core

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/reconcile.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/base/check.h"
+#include "controller/core/plan.h"
+
+namespace hpctl::core {
+
+namespace {
+
+constexpr int kMostMoves = 1'000;  // of one event; more is a circle in the table
+
+bool is_at(const Job& job, PlanStage stage) { return job.stage == stage; }
+
+// No node with ranks has still to answer.
+bool have_answered(Transition& t, const Job& job, ActionKind kind) {
+  return unanswered(t, job, kind, 1).empty();
+}
+
+bool have_stopped(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kStopWorkers) && have_answered(t, job, ActionKind::kStopWorkers);
+}
+
+// ---- situations ---------------------------------------------------------------------------------
+
+bool is_at_its_end(Transition& t, const Job& job) { return t.facts(job.id).end.has_value(); }
+
+bool has_a_fault(Transition& t, const Job& job) { return !t.facts(job.id).faults.empty(); }
+
+bool has_lost_a_node(Transition& t, const Job& job) { return !t.facts(job.id).lost.empty(); }
+
+bool wants_a_node_back(Transition& t, const Job& job) {
+  return !t.facts(job.id).brought_back.empty();
+}
+
+bool wants_no_workers(Transition& t, const Job& job) { return t.facts(job.id).stop_workers; }
+
+bool cannot_use_its_directory(Transition& t, const Job& job) {
+  return !t.facts(job.id).directory_failure.empty();
+}
+
+bool is_not_requeued(Transition&, const Job& job) {
+  return is_at(job, PlanStage::kRequeue) && !job.requeue_refusal.empty();
+}
+
+bool is_cancelled(Transition& t, const Job& job) {
+  return job.cancel_requested && have_stopped(t, job);
+}
+
+bool is_saved_at_its_limit(Transition& t, const Job& job) {
+  return job.at_limit && have_stopped(t, job);
+}
+
+bool lacks_a_member(Transition& t, const Job& job) {
+  const bool chooses =
+      is_at(job, PlanStage::kFindCheckpoint) || is_at(job, PlanStage::kRecordGeneration);
+  return chooses && !nodes_missing(t, job, 1).empty();
+}
+
+bool waits_for_what_changed(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kWaitNodes) && t.facts(job.id).look_again;
+}
+
+bool waits_beside_a_spare(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kWaitNodes) && can_promote(t, job);
+}
+
+bool has_all_nodes(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kWaitNodes) && t.now() >= job.not_before_ms &&
+         nodes_missing(t, job, 1).empty();
+}
+
+bool knows_its_origin(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kFindCheckpoint) && t.facts(job.id).origin.has_value();
+}
+
+bool is_recorded(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kRecordGeneration) && t.facts(job.id).recorded;
+}
+
+bool has_a_rival(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kRecordGeneration) &&
+         !t.any_open(job.id, ActionKind::kRecordGeneration);
+}
+
+bool has_started(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kStartWorkers) && !t.any_open(job.id, ActionKind::kStartWorkers);
+}
+
+bool has_met_its_nodes(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kMeetNodes) && members_are_met(t, job);
+}
+
+// ---- moves --------------------------------------------------------------------------------------
+
+template <typename T>
+T take_first(std::deque<T>& queue) {
+  T first = std::move(queue.front());
+  queue.pop_front();
+  return first;
+}
+
+void end(Transition& t, Job& job) {
+  const Facts::End end = *t.facts(job.id).end;
+  end_job(t, job, end.state, end.reason);
+}
+
+void judge_first_fault(Transition& t, Job& job) {
+  const auto seen = take_first(t.facts(job.id).faults);
+  judge_fault(t, job, seen.fault, seen.kind);
+}
+
+void judge_first_loss(Transition& t, Job& job) {
+  judge_loss(t, job, take_first(t.facts(job.id).lost));
+}
+
+void bring_first_back(Transition& t, Job& job) {
+  bring_back(t, job, take_first(t.facts(job.id).brought_back));
+}
+
+void try_directory_again(Transition& t, Job& job) {
+  std::string cause;
+  cause.swap(t.facts(job.id).directory_failure);
+  retry_plan(t, job, cause);
+}
+
+void do_without_requeue(Transition& t, Job& job) {
+  if (!job.at_limit) return enter_wait_nodes(t, job);
+  end_job(t, job, JobState::kTimeout,
+          "the time limit has come, the job is saved and could not be requeued: " +
+              job.requeue_refusal);
+}
+
+void end_as_ordered(Transition& t, Job& job) {
+  end_job(t, job, job.at_limit ? JobState::kTimeout : JobState::kCancelled,
+          job.cancel_reason.empty() ? "cancelled by its owner or an operator" : job.cancel_reason);
+}
+
+void find_checkpoint(Transition& t, Job& job) { enter_find_checkpoint(t, job, "every node is up"); }
+
+void find_checkpoint_again(Transition& t, Job& job) {
+  enter_find_checkpoint(
+      t, job, "another controller created generation " + to_string(job.directory_generation));
+}
+
+void record_generation(Transition& t, Job& job) {
+  enter_record_generation(t, job, *t.facts(job.id).origin);
+}
+
+void wait_for_step(Transition& t, Job& job) {
+  enter_stage(t, job, PlanStage::kNone);
+  if (!job.spec.train) enter_running(t, job, "all workers of the command are up");
+}
+
+struct Row {
+  const char* when;
+  bool (*fits)(Transition&, const Job&);
+  const char* move;
+  void (*make)(Transition&, Job&);
+};
+
+// The first that fits is made. What the event said comes before what the stages wait for.
+constexpr std::array kTable = {
+    Row{"the event ends the job", is_at_its_end, "end it", end},
+    Row{"a fault was seen", has_a_fault,
+        "a recovery within the budget, or the end; while one is prepared it belongs to that one",
+        judge_first_fault},
+    Row{"a node with ranks was lost", has_lost_a_node,
+        "a fault; one that was launched for this recovery: patience, then on_node_loss",
+        judge_first_loss},
+    Row{"a node is to come back", wants_a_node_back,
+        "launch it, unless a spare or a back-off stands against it", bring_first_back},
+    Row{"workers are not to live on", wants_no_workers, "stop the workers", enter_stop_workers},
+    Row{"the checkpoint directory could not be used", cannot_use_its_directory,
+        "wait and look again, a bounded number of times", try_directory_again},
+    Row{"the scheduler does not requeue the job", is_not_requeued,
+        "wait for nodes; at the time limit: TIMEOUT", do_without_requeue},
+    Row{"cancelled, and all workers have stopped", is_cancelled, "end it", end_as_ordered},
+    Row{"at the time limit, and all workers have stopped", is_saved_at_its_limit, "requeue the job",
+        requeue_saved},
+    Row{"all workers have stopped", have_stopped, "wait for nodes", enter_wait_nodes},
+    Row{"a member is missing before the generation is recorded", lacks_a_member,
+        "wait for nodes again", enter_wait_nodes},
+    Row{"what is waited for may have changed", waits_for_what_changed, "look at the nodes again",
+        enter_wait_nodes},
+    Row{"a spare is up beside a lost or quarantined member", waits_beside_a_spare,
+        "the spare takes its ranks", promote_spares},
+    Row{"every member is up, and no back-off", has_all_nodes, "find the checkpoint",
+        find_checkpoint},
+    Row{"the checkpoint is chosen", knows_its_origin, "record the generation", record_generation},
+    Row{"the generation is recorded", is_recorded, "start its workers", start_generation},
+    Row{"another controller took the generation's number", has_a_rival, "find the checkpoint again",
+        find_checkpoint_again},
+    Row{"every node has started its workers", has_started, "wait for the first step",
+        wait_for_step},
+    Row{"every member of an adopted generation was met", has_met_its_nodes,
+        "it goes on, or a fault says why not", end_meeting},
+};
+
+const Row* find_row(Transition& t, const Job& job) {
+  if (has_ended(job.state)) return nullptr;
+  const auto row = std::find_if(kTable.begin(), kTable.end(),
+                                [&](const Row& candidate) { return candidate.fits(t, job); });
+  return row == kTable.end() ? nullptr : row;
+}
+
+}  // namespace
+
+void reconcile(Transition& t, Job& job) {
+  int moves = 0;
+  while (const Row* row = find_row(t, job)) {
+    HP_CHECK(++moves < kMostMoves);
+    row->make(t, job);
+  }
+  t.forget_facts(job.id);
+}
+
+std::string unsettled(const State& state, JobId job) {
+  State copy = state;
+  StepResult nothing;
+  const Event event{copy.last_seq, copy.now_ms, 0, Tick{}};
+  Transition t(copy, event, nothing);
+  const Row* row = find_row(t, *t.job(job));
+  return row == nullptr ? "" : row->when;
+}
+
+std::vector<Situation> situations() {
+  std::vector<Situation> all;
+  for (const Row& row : kTable) all.push_back({row.when, row.move});
+  return all;
+}
+
+}  // namespace hpctl::core
