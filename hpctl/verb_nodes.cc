@@ -27,6 +27,9 @@ said. Without --job this concerns every live job with that node. The quarantine 
 instance, outlives the controller, and ends by release, by --for, or when another instance takes the
 node's place.
 
+A node that Slurm drains while the built-in trainer runs on it is left in the same way where a spare
+is up that Slurm does not drain; else its ranks stay, and the job is not requeued for it.
+
 reboot and replace quarantine a node and, once its work has left, mark it for HyperPod with
 state=fail and reason Action:Reboot (the same machine, minutes; its instance store is lost) or
 Action:Replace (another machine, half an hour). The quarantine ends when the node is back. Where the

@@ -46,6 +46,7 @@ struct Index {
   std::map<std::tuple<JobId, ActionKind, std::string>, ActionId> open;  // the outbox by target
   std::set<NodeKey> not_up;  // nodes in another state than kUp
   std::set<NodeKey> quarantined;
+  std::set<NodeKey> unwanted;  // the scheduler would not use them: Node::scheduler_note
   std::map<NodeKey, std::vector<Rank>> ranks;  // bound to the node, ascending
   std::set<SlotKey> unfinished;                // slots with a node that have not exited with 0
   bool operator==(const Index&) const = default;

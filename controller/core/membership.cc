@@ -35,7 +35,7 @@ bool is_lost(const Node& node) {
          (node.state == NodeState::kLaunching && node.launches > 1);
 }
 
-// Nodes that can take ranks, connected ones first.
+// Nodes that can take ranks: connected ones first, those that the scheduler drains last.
 std::vector<Node*> find_spares(Transition& t, const Job& job) {
   std::vector<Node*> spares;
   for (Node* node : t.nodes(job.id)) {
@@ -45,6 +45,8 @@ std::vector<Node*> find_spares(Transition& t, const Job& job) {
     }
   }
   std::stable_partition(spares.begin(), spares.end(), [](const Node* n) { return n->connected; });
+  std::stable_partition(spares.begin(), spares.end(),
+                        [](const Node* n) { return n->scheduler_note.empty(); });
   return spares;
 }
 
@@ -275,6 +277,11 @@ bool has_spare(Transition& t, const Job& job) {
   return allows(job, kOnNodeLossSpare) && !find_spares(t, job).empty();
 }
 
+bool has_lasting_spare(Transition& t, const Job& job) {
+  if (!has_spare(t, job)) return false;
+  return find_spares(t, job).front()->scheduler_note.empty();
+}
+
 int64_t launch_patience(Transition& t, const Job& job) {
   const auto left = job.nodes() - static_cast<int32_t>(nodes_missing(t, job).size());
   const bool shrinks =
@@ -351,6 +358,12 @@ void vacate_quarantined(Transition& t, Job& job) {
     const bool comes_back = node->state != NodeState::kUp && !node->taken;
     if (comes_back || !t.has_ranks(node->key)) continue;
     const Quarantine& q = node->quarantine;
+    if (q.by == kByScheduler && node->state == NodeState::kUp) {
+      t.note("NodeReleased", job, node->key.name + " keeps its ranks: no spare is up any more",
+             node->key.name);
+      t.set_quarantine(*node, {});
+      continue;
+    }
     const int64_t left_ms = q.until_wall_ms - t.event().wall_ms;
     const bool quarantined = is_quarantined(*node);
     const std::string what =
@@ -471,8 +484,8 @@ void on(Transition& t, const SchedulerObserved& e) {
   }
   const std::string note = e.unusable ? e.what : "";
   if (Node* node = t.node(e.job, e.node); node != nullptr && node->scheduler_note != note) {
-    node->scheduler_note = note;
-    t.changed(*node);
+    t.set_scheduler_note(*node, note);
+    if (note.empty()) end_drain(t, *job, *node);
   }
   if (job->scheduler_note == e.what) {  // the scheduler repeats itself; the history does not
     t.result().refusal = "was known";

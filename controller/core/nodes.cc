@@ -178,8 +178,7 @@ void on(Transition& t, const NodeReturned& e) {
     t.refuse(e.job, e.node + " is not down", e.node);
     return;
   }
-  node->scheduler_note.clear();
-  t.changed(*node);
+  t.set_scheduler_note(*node, "");
   // Whoever wanted it replaced or rebooted lets it be used again.
   if (node->recovery_wall_ms != 0) t.set_quarantine(*node, {});
   if (node->state != NodeState::kDown) {

@@ -65,6 +65,8 @@ bool saves_and_leaves(const Job& job);
 std::vector<Node*> nodes_missing(Transition& t, const Job& job, size_t most = SIZE_MAX);
 // A spare is up, and recovery.on_node_loss lets it take over.
 bool has_spare(Transition& t, const Job& job);
+// One that the scheduler does not drain.
+bool has_lasting_spare(Transition& t, const Job& job);
 // Spares that are up take the ranks of nodes whose workers take long to die.
 void relieve(Transition& t, Job& job, const std::vector<std::string>& slow);
 // While a generation is prepared: spares that are up take the ranks of lost and quarantined nodes.
@@ -110,6 +112,14 @@ void vacate(Transition& t, Job& job, Node& node, const std::string& cause, bool 
 std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name,
                            uint32_t uid);
 void expire_quarantines(Transition& t, const Job& job);
+// Quarantine::by where the scheduler drains a node that works.
+inline constexpr const char* kByScheduler = "the scheduler";
+// A member that trains and that the scheduler drains, while a spare can take its ranks and the job
+// can afford to move; nullptr = there is none.
+Node* find_drained(Transition& t, const Job& job);
+void leave_drained(Transition& t, Job& job);
+// The scheduler would use it again.
+void end_drain(Transition& t, Job& job, Node& node);
 // A worker on a node is to blame; too often in a row, and the node is quarantined.
 void count_fault(Transition& t, Job& job, const Fault& fault);
 // The node said itself that it is unfit: quarantined, its ranks go elsewhere.
@@ -140,6 +150,8 @@ void give_back(Transition& t, const Job& job, Node& node);
 // A rule reports a fault; what becomes of it is judged afterwards.
 void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kind);
 void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind);
+// A restart now would neither be the last nor follow another one without progress between.
+bool can_afford_restart(const Transition& t, const Job& job);
 // The checkpoint directory could not be used: looks again after a back-off, kMaxPlanAttempts times;
 // then it is a fault.
 void retry_plan(Transition& t, Job& job, const std::string& cause);

@@ -4,8 +4,9 @@
 //
 // Who may quarantine: the job's owner or root; a verdict on the hardware; and the core itself when
 // the newest kQuarantineFaults faults of the job were all of workers on one instance, within a
-// window, and a spare can take over. Silence (missed heartbeats) is never a reason: it blames the
-// network as much as the node.
+// window, and a spare can take over; and the core where the scheduler drains a node that trains and
+// a spare can take over, until the scheduler would use the node again. Silence (missed heartbeats)
+// is never a reason: it blames the network as much as the node.
 #include <algorithm>
 
 #include "controller/core/plan.h"
@@ -70,6 +71,39 @@ void expire_quarantines(Transition& t, const Job& job) {
     t.note("NodeReleased", job, "the quarantine of " + node->key.name + " has expired",
            node->key.name);
   }
+}
+
+// Only what saves first loses nothing by moving; a command may lose all since its start.
+Node* find_drained(Transition& t, const Job& job) {
+  const bool trains = job.spec.train && job.state == JobState::kRunning &&
+                      job.stage == PlanStage::kNone && !job.cancel_requested;
+  const auto& keys = t.state().index.unwanted;
+  auto it = keys.lower_bound({job.id, ""});
+  if (!trains || it == keys.end() || it->job != job.id) return nullptr;
+  if (!can_afford_restart(t, job) || !has_lasting_spare(t, job)) return nullptr;
+  for (; it != keys.end() && it->job == job.id; ++it) {
+    Node& node = t.state().nodes.at(*it);
+    const bool works = node.state == NodeState::kUp && node.quarantine.by.empty();
+    if (works && t.has_ranks(*it)) return &node;
+  }
+  return nullptr;
+}
+
+void leave_drained(Transition& t, Job& job) {
+  Node& node = *find_drained(t, job);
+  const int64_t wall = t.event().wall_ms;
+  quarantine(t, job, node,
+             {kByScheduler, node.scheduler_note, "", false, wall, wall + kQuarantineForMs});
+  vacate(t, job, node,
+         node.key.name + " is to be left (" + node.scheduler_note + "); a spare takes its ranks",
+         true);
+}
+
+void end_drain(Transition& t, Job& job, Node& node) {
+  if (node.quarantine.by != kByScheduler) return;
+  t.set_quarantine(node, {});
+  t.note("NodeReleased", job, node.key.name + " may be given ranks again", node.key.name);
+  t.facts(job.id).look_again = true;
 }
 
 void count_fault(Transition& t, Job& job, const Fault& fault) {

@@ -94,6 +94,10 @@ bool has_met_its_nodes(Transition& t, const Job& job) {
   return is_at(job, PlanStage::kMeetNodes) && members_are_met(t, job);
 }
 
+bool trains_on_a_drained_node(Transition& t, const Job& job) {
+  return find_drained(t, job) != nullptr;
+}
+
 // ---- moves --------------------------------------------------------------------------------------
 
 template <typename T>
@@ -198,6 +202,8 @@ constexpr std::array kTable = {
         wait_for_step},
     Row{"every member of an adopted generation was met", has_met_its_nodes,
         "it goes on, or a fault says why not", end_meeting},
+    Row{"a node that trains is drained by the scheduler, and a lasting spare is up",
+        trains_on_a_drained_node, "save, and move to the spare", leave_drained},
 };
 
 const Row* find_row(Transition& t, const Job& job) {

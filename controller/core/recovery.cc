@@ -49,6 +49,10 @@ bool has_progressed(const Transition& t, const Job& job) {
   return job.state == JobState::kRunning && t.now() - job.running_since_ms >= kLastingGenerationMs;
 }
 
+bool is_in_window(const Transition& t, const Job& job, int64_t restarted_ms) {
+  return restarted_ms + job.spec.recovery.window_ms > t.now();
+}
+
 // "each on n1 ...", "on n0, n1": whether to look at the hardware or at the program.
 std::string suspect(const Job& job, size_t count) {
   std::set<std::string> nodes;
@@ -99,7 +103,7 @@ void fail_budget_spent(Transition& t, Job& job) {
 bool spend_budget(Transition& t, Job& job, FaultKind kind) {
   auto& times = job.restart_times_ms;
   const bool progressed = has_progressed(t, job) || kind == FaultKind::kDamage;
-  std::erase_if(times, [&](int64_t at) { return at + job.spec.recovery.window_ms <= t.now(); });
+  std::erase_if(times, [&](int64_t at) { return !is_in_window(t, job, at); });
   job.restarts_without_progress = progressed ? 0 : job.restarts_without_progress + 1;
   job.progress_at_restart = job.furthest_step;
   if (job.restarts_without_progress > kMaxRestartsWithoutProgress) {
@@ -149,6 +153,12 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 }
 
 }  // namespace
+
+bool can_afford_restart(const Transition& t, const Job& job) {
+  const auto recent = std::count_if(job.restart_times_ms.begin(), job.restart_times_ms.end(),
+                                    [&](int64_t at) { return is_in_window(t, job, at); });
+  return recent + 1 < job.spec.recovery.max_restarts && has_progressed(t, job);
+}
 
 void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kind) {
   t.facts(job.id).faults.push_back({fault, kind});

@@ -33,6 +33,7 @@ void index_node(Index& index, const Node& row) {
   index_deadline(index, 0, row.deadline_ms, row.key.job, row.key.name);
   if (row.state != NodeState::kUp) index.not_up.insert(row.key);
   if (!row.quarantine.by.empty()) index.quarantined.insert(row.key);
+  if (!row.scheduler_note.empty()) index.unwanted.insert(row.key);
 }
 
 void index_slot(Index& index, const Slot& row) {
@@ -191,6 +192,16 @@ void Transition::set_quarantine(Node& row, const Quarantine& quarantine) {
     state_.index.quarantined.erase(row.key);
   } else {
     state_.index.quarantined.insert(row.key);
+  }
+  changed(row);
+}
+
+void Transition::set_scheduler_note(Node& row, const std::string& note) {
+  row.scheduler_note = note;
+  if (note.empty()) {
+    state_.index.unwanted.erase(row.key);
+  } else {
+    state_.index.unwanted.insert(row.key);
   }
   changed(row);
 }

@@ -59,6 +59,7 @@ class Transition {
   // Moves the rank to another node; "" = out of the world. Its process, if any, is forgotten.
   void bind(Slot& row, const std::string& node);
   void set_quarantine(Node& row, const Quarantine& quarantine);
+  void set_scheduler_note(Node& row, const std::string& note);
   // Ends the job's claim on its name and checkpoint directory.
   void release_names(const Job& row);
 

@@ -93,6 +93,8 @@ class Script {
         {"unfit-node", &Script::unfit_node},
         {"recover", &Script::recover},
         {"observed", &Script::observed},
+        {"drained", &Script::drained},
+        {"undrained", &Script::undrained},
         {"returned", &Script::returned},
         {"suspended", &Script::suspended},
         {"resumed", &Script::resumed},
@@ -435,6 +437,12 @@ class Script {
     shell_.feed(RecoveryRequested{id_, words.at(1), 1000, join(words, 3), words.at(2) == "reboot"});
   }
   void observed(const Words& words) { shell_.feed(SchedulerObserved{id_, "", join(words, 1)}); }
+  void drained(const Words& words) {
+    shell_.feed(SchedulerObserved{id_, words.at(1), join(words, 2), true});
+  }
+  void undrained(const Words& words) {
+    shell_.feed(SchedulerObserved{id_, words.at(1), join(words, 2)});
+  }
   void returned(const Words& words) { shell_.feed(NodeReturned{id_, words.at(1), join(words, 2)}); }
   void suspended(const Words&) { shell_.feed(SuspensionChanged{id_, true}); }
   void resumed(const Words&) { shell_.feed(SuspensionChanged{id_, false}); }

@@ -18,6 +18,7 @@
 //   revenant NODE             the life before the present one registers once more
 //   unfit NUMBER STEP nan|loss|gradient skipped|rolled-back|stopped|gave-up [same|other RANK]
 //   hang RANK|nobody words ... | cancel uid N
+//   drained NODE words ... | undrained NODE words ...   by the scheduler
 //   suspended | resumed       by the scheduler (scontrol suspend)
 //   taken                     another controller created the generation first
 //   fail KIND NODE|- [permanent] words ...

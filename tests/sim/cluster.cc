@@ -365,6 +365,17 @@ void Cluster::quarantine_node() {
   });
 }
 
+void Cluster::drain_node() {
+  const SimNode* node = random_node(false);
+  if (node == nullptr || !controller_.is_up()) return;
+  const core::NodeKey& at = node->key;
+  controller_.post(core::SchedulerObserved{at.job, at.name, at.name + " is drained", true});
+  const auto for_ms = static_cast<int64_t>(1'000 + rng_.below(40'000));
+  agenda_.after(for_ms, [this, at] {
+    controller_.post(core::SchedulerObserved{at.job, at.name, at.name + " is not drained"});
+  });
+}
+
 void Cluster::break_hardware() {
   SimNode* node = random_node(false);
   if (node == nullptr || !controller_.is_up()) return;

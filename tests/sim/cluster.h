@@ -116,6 +116,7 @@ class Cluster final : public World {
   void busy_node();
   void break_stream();
   void quarantine_node();
+  void drain_node();
   void break_hardware();
   void release_nodes();
   void heal();  // no fault from now on; partitions end

@@ -90,6 +90,7 @@ class Simulation {
     every(swarm_.busy, [this] { cluster_.busy_node(); });
     every(swarm_.quarantine, [this] { cluster_.quarantine_node(); });
     every(swarm_.hardware_fault, [this] { cluster_.break_hardware(); });
+    every(swarm_.drain, [this] { cluster_.drain_node(); });
     every(swarm_.stream_break, [this] { cluster_.break_stream(); });
     every(swarm_.controller_kill,
           [this] { controller_.kill(static_cast<int64_t>(100 + rng_.below(8'000))); });

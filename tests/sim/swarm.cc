@@ -45,9 +45,10 @@ TrainSpec train_spec(const JobPlan& plan) {
 bool Swarm::training_is_undisturbed() const {
   return worker_kill == 0 && worker_error == 0 && worker_hang == 0 && holder_crash == 0 &&
          partition == 0 && burst == 0 && controller_stall == 0 && late_message == 0 &&
-         quarantine == 0 && hardware_fault == 0 && lost_database == 0 && launch_fails == 0 &&
-         launch_silent == 0 && start_fails == 0 && directory_fails == 0 && cancel == 0 &&
-         poison_step == 0 && bad_step == 0 && damaged_checkpoint == 0 && duplicate == 0 && !reorder;
+         quarantine == 0 && hardware_fault == 0 && drain == 0 && lost_database == 0 &&
+         launch_fails == 0 && launch_silent == 0 && start_fails == 0 && directory_fails == 0 &&
+         cancel == 0 && poison_step == 0 && bad_step == 0 && damaged_checkpoint == 0 &&
+         duplicate == 0 && !reorder;
 }
 
 Swarm draw_swarm(Rng& rng) {
@@ -90,6 +91,7 @@ Swarm draw_swarm(Rng& rng) {
   s.hardware_fault = draw_interval(rng, 10'000, 60'000);
   s.lost_database = draw_probability(rng, 0.6);
   s.requeue_refused = draw_probability(rng, 1.0);
+  s.drain = draw_interval(rng, 3'000, 30'000);
   return s;
 }
 

@@ -29,6 +29,7 @@ struct Swarm {
   int64_t controller_stall = 0;  // the loop stands still for a while
   int64_t quarantine = 0;        // an operator quarantines a node for a while
   int64_t hardware_fault = 0;    // a node is found broken
+  int64_t drain = 0;             // the scheduler drains a node for a while
   int64_t burst = 0;             // several faults of random kinds within a few ms
   // Probabilities.
   double controller_crash_at_boundary = 0;  // per store boundary

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lost nodes on a real Slurm: a spare takes over, a node that was cut off comes back, and
-// the batch node is lost both ways.
+// Lost nodes on a real Slurm: a spare takes over, also for one that Slurm drains; a node that was
+// cut off comes back; and the batch node is lost both ways.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -29,6 +29,25 @@ TEST_F(NodeLoss, SpareTakesTheRanksAtOnce) {
   const json after = status(job);
   EXPECT_EQ(after["generation"], 2) << causes(job, "JobRecovering");
   EXPECT_NE(node_of(after, victim)["role"], "active") << after;
+}
+
+// Nothing is lost by it: the workers save first. Slurm lets the job have the node for as long as it
+// runs, so it stays in the allocation, without ranks.
+TEST_F(NodeLoss, ANodeThatSlurmDrainsIsLeftForASpare) {
+  const SlurmJob spec{.nodes = "{count: 2, spares: 1}"};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = other_active_node(job);
+  ASSERT_NE(victim, "");
+  const std::string name = "nodename=" + victim;
+  ASSERT_EQ(slurm({"scontrol", "update", name, "state=drain", "reason=fan"}).exit_code, 0);
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(slurm({"scontrol", "update", name, "state=resume"}).exit_code, 0);
+  const json after = status(job);
+  EXPECT_EQ(after["generation"], 2) << causes(job, "JobRecovering");
+  EXPECT_NE(node_of(after, victim)["role"], "active") << after;
+  EXPECT_NE(causes(job, "StopWorkers").find("save and end"), std::string::npos);
+  EXPECT_NE(causes(job, "NodeQuarantined").find("fan"), std::string::npos);
 }
 
 TEST_F(NodeLoss, CutAndHealedNodeNeverContinuesTheOldGeneration) {
