@@ -85,6 +85,7 @@ struct Silence {
   int64_t since_ms = 0;
   int64_t probed_ms = -1;
   core::HolderProbe answer = core::HolderProbe::kNotAsked;
+  int64_t waited_since_ms = -1;  // the checker: since the others are seen to wait for it
 };
 
 class Cluster final : public World {
@@ -153,7 +154,7 @@ class Cluster final : public World {
   bool is_lost_by_silence(const SimNode& node, Silence& silence);
   core::SilentNode see(const SimNode& node, const Silence& silence);
   core::HolderProbe probe(const SimNode& node, const Silence& silence) const;
-  void check_verdict(const SimNode& node, const Silence& silence, const core::SilentNode& facts,
+  void check_verdict(const SimNode& node, Silence& silence, const core::SilentNode& facts,
                      const core::SilenceVerdict& verdict);
 
   // cluster.cc

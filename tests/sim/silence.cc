@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kProbePatienceMs = 300;
 constexpr int64_t kAnswerLastsMs = 500;
-// By then a node that the others wait for is lost, whenever it was probed.
+// By then a node that the others are seen to wait for is lost, whenever it was probed.
 constexpr int64_t kSoonMs = 2'500;
 
 }  // namespace
@@ -80,7 +80,7 @@ core::SilentNode Cluster::see(const SimNode& node, const Silence& silence) {
 bool Cluster::is_lost_by_silence(const SimNode& node, Silence& silence) {
   if (controller_.is_stalled()) {  // when it goes on, everybody gets a fresh deadline
     silence.since_ms = agenda_.now();
-    silence.probed_ms = -1;
+    silence.probed_ms = silence.waited_since_ms = -1;
     return false;
   }
   if (!controller_.state().jobs.contains(node.key.job)) return false;
@@ -100,8 +100,8 @@ bool Cluster::is_lost_by_silence(const SimNode& node, Silence& silence) {
 }
 
 // What is true of this world, whatever was seen of it.
-void Cluster::check_verdict(const SimNode& node, const Silence& silence,
-                            const core::SilentNode& facts, const core::SilenceVerdict& verdict) {
+void Cluster::check_verdict(const SimNode& node, Silence& silence, const core::SilentNode& facts,
+                            const core::SilenceVerdict& verdict) {
   const bool is_lost = verdict.kind == core::SilenceVerdict::Kind::kLost;
   const std::string who = node.key.name + " of job " + to_string(node.key.job);
   const bool early = facts.silent_ms <= facts.timeout_ms;
@@ -118,12 +118,15 @@ void Cluster::check_verdict(const SimNode& node, const Silence& silence,
   if (is_lost && early && goes_on && probe(node, silence) == core::HolderProbe::kUnanswered) {
     checkers_.fail(who + " is lost although training goes on");
   }
-  // While an adopted generation is met nobody is judged.
-  const int64_t judged_ms = agenda_.now() - job.stage_since_ms;
   const bool waited_for = facts.training == core::TrainingSight::kSeen && facts.peers_wait &&
-                          std::min({facts.still_ms, facts.silent_ms, judged_ms}) > kSoonMs &&
-                          is_cut(node);
-  if (!is_lost && waited_for) checkers_.fail(who + " is waited for and not lost");
+                          facts.silent_ms > core::kSilentMs && is_cut(node);
+  if (!waited_for) {
+    silence.waited_since_ms = -1;
+  } else if (silence.waited_since_ms < 0) {
+    silence.waited_since_ms = agenda_.now();
+  }
+  const bool too_long = waited_for && agenda_.now() - silence.waited_since_ms > kSoonMs;
+  if (!is_lost && too_long) checkers_.fail(who + " is waited for and not lost");
 }
 
 }  // namespace hpctl::sim
