@@ -428,7 +428,7 @@ void Agent::on_time() {
   if (link_ && !welcomed_ && now >= welcome_by_ms_) drop_link("no welcome from the controller");
   if (welcomed_ && now >= acknowledge_by_ms_) drop_link("reports are not acknowledged");
   if (orphan_.expired(now)) {
-    return end_node(1, kOrphanGraceMs, "no controller for the orphan timeout");
+    return end_node(1, kOrphanGraceMs, "no controller and no completed step for limits.orphan");
   }
   if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
   if (!link_ && now >= connect_at_ms_) connect();
@@ -453,6 +453,7 @@ int64_t Agent::next_timeout_ms() const {
 void Agent::read_pages() {
   const ProgressWatch::Findings findings = pages_.read();
   if (findings.first_step) heartbeat_at_ms_ = 0;
+  if (findings.step) orphan_.trained(clock_.monotonic_ms());
   if (findings.commit) reports_.committed(*findings.commit);
   if (!reports_.many_wait()) reports_.bad_step(pages_.read_bad_step());
   read_pages_at_ms_ =

@@ -33,6 +33,7 @@ ProgressWatch::Findings WorkerPages::read() {
   for (auto& [rank, page] : pages_) {
     const auto findings = watch_.sampled(rank, page.generation, look(rank, page));
     all.first_step |= findings.first_step;
+    all.step |= findings.step;
     if (findings.commit) all.commit = findings.commit;
   }
   return all;

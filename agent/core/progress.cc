@@ -4,7 +4,7 @@
 namespace hpctl::agent {
 
 void ProgressWatch::worker_started(int32_t rank, uint64_t generation) {
-  watched_[rank] = Watched{generation, false};
+  watched_[rank] = Watched{generation};
 }
 
 void ProgressWatch::worker_ended(int32_t rank, uint64_t generation) {
@@ -23,6 +23,8 @@ ProgressWatch::Findings ProgressWatch::sampled(int32_t rank, uint64_t generation
     found->second.stepped = true;
     findings.first_step = true;
   }
+  findings.step = sample.step != found->second.step;
+  found->second.step = sample.step;
   findings.commit = committed(generation, sample.checkpoint_step);
   return findings;
 }

@@ -71,6 +71,7 @@ class ProgressWatch {
 
   struct Findings {
     bool first_step = false;       // send a heartbeat now
+    bool step = false;             // one was completed
     std::optional<Commit> commit;  // newer than any before: report it
   };
   Findings sampled(int32_t rank, uint64_t generation, const ProgressSample& sample);
@@ -87,6 +88,7 @@ class ProgressWatch {
   struct Watched {
     uint64_t generation = 0;
     bool stepped = false;
+    uint64_t step = 0;  // the newest seen; a rollback goes back
   };
   std::map<int32_t, Watched> watched_;
   Reported reported_;

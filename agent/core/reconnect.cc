@@ -31,14 +31,12 @@ bool OrphanWatch::start_controller_now(int64_t now_ms) {
   return true;
 }
 
-bool OrphanWatch::expired(int64_t now_ms) const {
-  return !present_ && now_ms >= absent_since_ms_ + timeout_ms_;
-}
+bool OrphanWatch::expired(int64_t now_ms) const { return !present_ && now_ms >= expiry_ms(); }
 
 int64_t OrphanWatch::next_deadline_ms() const {
   if (present_) return INT64_MAX;
   const int64_t start = std::max(absent_since_ms_ + plan_.after_ms, next_start_ms_);
-  return std::min(start, absent_since_ms_ + timeout_ms_);
+  return std::min(start, expiry_ms());
 }
 
 }  // namespace hpctl::agent

@@ -2,6 +2,7 @@
 // When to try the controller again, when to start one, and when to give the node up.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/base/rng.h"
@@ -61,18 +62,25 @@ class OrphanWatch {
   // The stream is closed.
   void lost(int64_t now_ms);
 
+  // A worker of this node has completed a step, which takes every rank of the job: whoever is not
+  // heard of trains on, and the timeout begins anew.
+  void trained(int64_t now_ms) { trained_ms_ = now_ms; }
+
   void set_plan(const StartPlan& plan) { plan_ = plan; }
 
   // True at most once in StartPlan::every_ms: start one now.
   bool start_controller_now(int64_t now_ms);
-  // Nobody controls this job any more: end everything.
+  // Nobody controls this job any more, and it stands still: end everything.
   bool expired(int64_t now_ms) const;
   // When the earlier of the two above can become true; INT64_MAX = not while things stay.
   int64_t next_deadline_ms() const;
 
  private:
+  int64_t expiry_ms() const { return std::max(absent_since_ms_, trained_ms_) + timeout_ms_; }
+
   bool present_ = false;
   int64_t absent_since_ms_;
+  int64_t trained_ms_ = 0;
   int64_t timeout_ms_;
   int64_t next_start_ms_ = 0;  // 0 = StartPlan::after_ms after the loss
   StartPlan plan_;

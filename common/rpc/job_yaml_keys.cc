@@ -280,7 +280,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     HP_LIMIT(directory, "An answer of the checkpoint directory while a restart is prepared. "
              "auto: 1m."),
     HP_LIMIT(orphan, "An agent that finds no controller and cannot start one, until it ends its "
-             "workers and its node. auto: 1m; under Slurm 10m."),
+             "workers and its node; while they complete steps it does not. auto: 1m; under Slurm "
+             "10m."),
 
     {"hooks", kSection, "section", "", "",
      "Command lines for /bin/sh on every node, such as `dcgmi profile --pause`. They run in the "

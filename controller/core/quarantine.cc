@@ -77,16 +77,16 @@ void expire_quarantines(Transition& t, const Job& job) {
 Node* find_drained(Transition& t, const Job& job) {
   const bool trains = job.spec.train && job.state == JobState::kRunning &&
                       job.stage == PlanStage::kNone && !job.cancel_requested;
+  if (!trains) return nullptr;
   const auto& keys = t.state().index.unwanted;
-  auto it = keys.lower_bound({job.id, ""});
-  if (!trains || it == keys.end() || it->job != job.id) return nullptr;
-  if (!can_afford_restart(t, job) || !has_lasting_spare(t, job)) return nullptr;
-  for (; it != keys.end() && it->job == job.id; ++it) {
-    Node& node = t.state().nodes.at(*it);
-    const bool works = node.state == NodeState::kUp && node.quarantine.by.empty();
-    if (works && t.has_ranks(*it)) return &node;
-  }
-  return nullptr;
+  const auto from = keys.lower_bound({job.id, ""});
+  const auto to = std::find_if(from, keys.end(), [&](const NodeKey& k) { return k.job != job.id; });
+  const auto drained = std::find_if(from, to, [&](const NodeKey& key) {
+    const Node& node = t.state().nodes.at(key);
+    return node.state == NodeState::kUp && node.quarantine.by.empty() && t.has_ranks(key);
+  });
+  if (drained == to || !can_afford_restart(t, job) || !has_lasting_spare(t, job)) return nullptr;
+  return &t.state().nodes.at(*drained);
 }
 
 void leave_drained(Transition& t, Job& job) {

@@ -93,6 +93,15 @@ TEST(ProgressWatch, FirstStepIsToldOncePerProcess) {
   EXPECT_TRUE(watch.sampled(0, 2, sample(6)).first_step);
 }
 
+TEST(ProgressWatch, ACompletedStepIsSeenOnceAlsoAfterARollback) {
+  ProgressWatch watch;
+  watch.worker_started(0, 1);
+  EXPECT_FALSE(watch.sampled(0, 1, sample(0)).step);
+  EXPECT_TRUE(watch.sampled(0, 1, sample(5)).step);
+  EXPECT_FALSE(watch.sampled(0, 1, sample(5)).step);
+  EXPECT_TRUE(watch.sampled(0, 1, sample(3)).step);
+}
+
 TEST(ProgressWatch, AWorkerThatEndedIsNotWaitedFor) {
   ProgressWatch watch;
   watch.worker_started(0, 1);

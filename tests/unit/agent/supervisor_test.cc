@@ -189,6 +189,19 @@ TEST(OrphanWatch, StartsAControllerAfterASecondAndGivesUpAtTheTimeout) {
   EXPECT_TRUE(watch.start_controller_now(71'000));
 }
 
+// A step takes every rank, so nothing is wrong but that nobody is heard of.
+TEST(OrphanWatch, TheTimeoutCountsFromTheNewestStep) {
+  OrphanWatch watch(0, 60'000);
+  watch.welcomed(60'000);
+  watch.trained(9'000);
+  watch.lost(10'000);
+  EXPECT_FALSE(watch.expired(69'999)) << "a step from before";
+  watch.trained(69'000);
+  EXPECT_FALSE(watch.expired(128'999));
+  EXPECT_TRUE(watch.expired(129'000)) << "it stands still since 69 s";
+  EXPECT_TRUE(watch.start_controller_now(14'000)) << "a controller is wanted all the same";
+}
+
 constexpr int64_t kTimeoutMs = local_limits().orphan_ms;
 
 TEST(OrphanWatch, SuccessorsAreStartedInTheOrderOfTheNodes) {
