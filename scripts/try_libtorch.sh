@@ -10,7 +10,7 @@
 #   --root DIR  the release's system is made in DIR and stays, or is taken from there
 #
 # Without --cuda: trainer_fsdp_test, and of trainer_worker_test jobs of two ranks. Needs root, mount
-# namespaces, the package debootstrap and its mirror, 6 GB (--cuda: 25 GB). Exit codes: 0 = all
+# namespaces, the package debootstrap and its mirror, 3 GB (--cuda: 25 GB). Exit codes: 0 = all
 # passed, 1 = something did not, 2 = wrong usage, 77 = cannot run here (the reason is on stderr).
 set -euo pipefail
 
@@ -63,4 +63,5 @@ if $cuda; then
   exit 0
 fi
 inside "$build/tests/trainer_fsdp_test"
-inside "$build/tests/trainer_worker_test" --gtest_filter='Worker.EveryWorldSize*:Worker.Documents*'
+inside env HPCTL_BIN="$build/bin" "$build/tests/trainer_worker_test" \
+  --gtest_filter='Worker.EveryWorldSize*:Worker.Documents*'
