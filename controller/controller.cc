@@ -37,6 +37,7 @@ constexpr auto kStopPatience = std::chrono::seconds(5);
 constexpr int64_t kDeadOwnerMs = 2'000;
 constexpr int kLockRetryMs = 5;
 constexpr int64_t kProgressFileMs = 1'000;
+constexpr int64_t kLookAtAllMs = 500;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -445,6 +446,9 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
     events.emplace_back(std::move(lost));
   }
   for (core::ControllerNoted& note : progress_.take_notes()) events.emplace_back(std::move(note));
+  // What follows looks at every rank and job, and is in no such hurry as the silence of a node.
+  if (now_ms < look_at_all_ms_) return events;
+  look_at_all_ms_ = now_ms + kLookAtAllMs;
   for (core::HangDetected& hang : progress_.take_hangs(now_ms)) {
     if (const auto news = progress_.news(hang.job)) events.emplace_back(*news);
     events.emplace_back(std::move(hang));

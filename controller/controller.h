@@ -99,6 +99,7 @@ class Controller final : public OwnerEffects {
     bool is_said = false;
   };
   std::map<JobId, Shown> shown_;
+  int64_t look_at_all_ms_ = 0;  // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 
