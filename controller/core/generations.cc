@@ -187,7 +187,8 @@ void on(Transition& t, const GenerationProgressed& e) {
   learn_step(*job, e.step);
   count_step(*job, e.step, e.stepped_ms == 0 ? t.now() : std::min(e.stepped_ms, t.now()));
   t.changed(*job);
-  if (job->state == JobState::kRunning) return;
+  // One node's word does not tell whether the others of an adopted generation live: end_meeting().
+  if (job->state == JobState::kRunning || job->stage == PlanStage::kMeetNodes) return;
   enter_running(
       t, *job,
       "generation " + to_string(e.generation) + " completed step " + std::to_string(e.step));
