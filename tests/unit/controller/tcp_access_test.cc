@@ -260,6 +260,17 @@ TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
         << hello.ShortDebugString();
   }
 
+  {
+    grpc::ClientContext context;
+    set_deadline(context);
+    const auto stream = links->Connect(&context);
+    ASSERT_TRUE(stream->Write(sound));
+    v1::ControllerMessage answer;
+    ASSERT_TRUE(stream->Read(&answer));
+    EXPECT_TRUE(answer.has_welcome()) << "there are rows from here on";
+    context.TryCancel();
+  }
+
   v1::AgentMessage report = message("n0");
   report.set_report_seq(1);
   std::vector<v1::AgentMessage> reports(9, report);
