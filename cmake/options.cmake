@@ -57,8 +57,8 @@ function(hp_program name)
   target_link_libraries(${name} PRIVATE hp_options ${ARG_LIBS})
 endfunction()
 
-# A test's own code is run once: the optimiser does little there, and under the address sanitizer it
-# is a third of the compilation.
+# A test's own code runs once: there the optimiser gains little. Under the address sanitizer it
+# costs a good part of the compilation (decision 0806).
 set(hp_test_optimisation -O1)
 if(HPCTL_SANITIZE MATCHES address)
   set(hp_test_optimisation -O0)

@@ -84,6 +84,13 @@ std::vector<Node*> find_vacated(Transition& t, const Job& job) {
   return vacated;
 }
 
+// Once the checkpoint is looked for the members stand; a missing one leads back to kWaitNodes.
+bool may_move_ranks(const Job& job) {
+  const bool is_early = job.stage == PlanStage::kStopWorkers || job.stage == PlanStage::kWaitNodes;
+  const bool has_more_nodes = job.spec.nodes + job.spec.spares > job.nodes();
+  return is_early && has_more_nodes && allows(job, kOnNodeLossSpare);
+}
+
 std::string why_vacated(const Node& node) {
   if (node.state != NodeState::kUp) return node.reason;
   return "quarantined: " + node.quarantine.reason;
@@ -217,10 +224,10 @@ std::string try_wait(Transition& t, Job& job) {
   return in_vain && requeue_conflict(t, job).empty() ? try_requeue(t, job, true) : "";
 }
 
-// Why the job does not go on in that way; "" = it does now.
+// A way to go on without a lost node.
 struct Rung {
-  const char* word;  // of recovery.on_node_loss
-  std::string (*try_it)(Transition&, Job&);
+  const char* word;                          // of recovery.on_node_loss
+  std::string (*try_it)(Transition&, Job&);  // why the job does not; "" = it does now
 };
 constexpr std::array kRungs = {
     // One that was up would have the ranks already.
@@ -278,8 +285,9 @@ bool has_spare(Transition& t, const Job& job) {
 }
 
 bool has_lasting_spare(Transition& t, const Job& job) {
-  if (!has_spare(t, job)) return false;
-  return find_spares(t, job).front()->scheduler_note.empty();
+  if (!allows(job, kOnNodeLossSpare)) return false;
+  const std::vector<Node*> spares = find_spares(t, job);
+  return !spares.empty() && spares.front()->scheduler_note.empty();
 }
 
 int64_t launch_patience(Transition& t, const Job& job) {
@@ -303,16 +311,13 @@ void relieve(Transition& t, Job& job, const std::vector<std::string>& slow) {
 }
 
 bool can_promote(Transition& t, const Job& job) {
-  // Once the checkpoint is looked for the members stand; a missing one leads back to kWaitNodes.
-  const bool may_move = job.stage == PlanStage::kStopWorkers || job.stage == PlanStage::kWaitNodes;
-  if (!may_move || !allows(job, kOnNodeLossSpare)) return false;
-  if (job.spec.nodes + job.spec.spares <= job.nodes()) return false;  // every node has ranks
-  return !find_vacated(t, job).empty() && !find_spares(t, job).empty();
+  return may_move_ranks(job) && !find_vacated(t, job).empty() && !find_spares(t, job).empty();
 }
 
 void promote_spares(Transition& t, Job& job) {
-  if (!can_promote(t, job)) return;
+  if (!may_move_ranks(job)) return;
   const std::vector<Node*> vacated = find_vacated(t, job);
+  if (vacated.empty()) return;
   const std::vector<Node*> spares = find_spares(t, job);
   for (size_t i = 0; i < std::min(vacated.size(), spares.size()); ++i) {
     const std::vector<Slot*> slots = t.slots(*vacated[i]);

@@ -17,6 +17,7 @@ namespace hpctl {
 namespace {
 
 constexpr int kClients = 4;
+
 class ConcurrentClients : public testing::Test {
  protected:
   void SetUp() override {

@@ -19,6 +19,7 @@ namespace {
 using test::LiveController;
 
 constexpr int kDeadJobs = 5;
+
 void submit(v1::Controller::Stub& stub, const std::string& name, const std::string& directory) {
   JobSpec spec;
   spec.name = name;
