@@ -131,6 +131,7 @@ void Supervision::on(const step::Start& order) {
 }
 
 void Supervision::on(const step::Stop& order) {
+  reap();  // what had ended by itself is told: it may be the cause of what this order is about
   stopping_ = order.generation;
   unreported_.reset();  // the generation ends anyway
   if (pid_ > 0) {

@@ -156,6 +156,8 @@ void StepController::report(const Exited& exited, int32_t task, int64_t now_ms) 
   event.pid = exited.pid;
   event.exit_code = exited.exit_code;
   event.signal = exited.signal;
+  // A program that exits may do so because a peer died, whose shim has yet to say it.
+  event.peer_lost = exited.exit_code != 0;
   feed(std::move(event), now_ms);
 }
 
@@ -193,7 +195,7 @@ void StepController::step(core::EventBody body, int64_t now_ms) {
   const auto before = state_.jobs.find(job_id_);
   const bool known = before != state_.jobs.end();
   const core::JobState state_before = known ? before->second.state : core::JobState::kPending;
-  const int64_t restarts_before = known ? before->second.restarts : 0;
+  const Seq fault_before = known ? before->second.fault_seq : Seq{};
   core::Event event;
   event.seq = Seq{state_.last_seq.value + 1};
   event.now_ms = std::max(now_ms, state_.now_ms);
@@ -206,25 +208,25 @@ void StepController::step(core::EventBody body, int64_t now_ms) {
     release(result.refusal);
     return;
   }
-  tell_change(state_before, restarts_before);
+  const bool failed = job().state != state_before && job().state == core::JobState::kFailed;
+  if (failed || job().fault_seq != fault_before) decisive_ = reported_;
+  if (failed) tell_end();
   for (const core::Action& action : result.actions) perform(action);
 }
 
-void StepController::tell_change(core::JobState before, int64_t restarts_before) {
+// Not before the former generation's tasks have stopped: a cause may be told after its consequence.
+void StepController::tell_restart() {
+  told_restarts_ = job().restarts;
+  const std::string who = tasks_.size() == 1
+                              ? "; it starts again"
+                              : "; all " + std::to_string(tasks_.size()) + " tasks start again";
+  outlet_.say(decisive_.text + who + " (restart " + std::to_string(told_restarts_) +
+              " of at most " + std::to_string(settings_.max_restarts) + ")" +
+              (told_restarts_ == 1 ? kNoReplay : ""));
+}
+
+void StepController::tell_end() {
   const core::Job& now = job();
-  const bool failed = now.state != before && now.state == core::JobState::kFailed;
-  if (failed || now.restarts > restarts_before) decisive_ = reported_;
-  // Slurm does not start a lost task again: what follows is the end.
-  const bool complete = connected_ == tasks_.size();
-  if (now.restarts > restarts_before && complete) {
-    const std::string who = tasks_.size() == 1
-                                ? "; it starts again"
-                                : "; all " + std::to_string(tasks_.size()) + " tasks start again";
-    outlet_.say(decisive_.text + who + " (restart " + std::to_string(now.restarts) +
-                " of at most " + std::to_string(settings_.max_restarts) + ")" +
-                (now.restarts == 1 ? kNoReplay : ""));
-  }
-  if (!failed) return;
   if (decisive_.exit_code == kExitDoNotRestart) {
     outlet_.say(decisive_.text + ", which says that a restart cannot help");
   } else if (now.restarts_without_progress > core::kMaxRestartsWithoutProgress) {
@@ -275,6 +277,7 @@ void StepController::launch(const core::Action& action, const std::string& node)
 }
 
 void StepController::start(const core::Action& action, const core::StartWorkers& order) {
+  if (job().restarts > told_restarts_) tell_restart();
   const int32_t task = order.ranks.front().value;
   const Task& first = tasks_.at(0);
   tasks_.at(task).start = action.id;

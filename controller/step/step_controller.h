@@ -85,7 +85,8 @@ class StepController {
   void start(const core::Action& action, const core::StartWorkers& order);
   void stop(const core::Action& action, const core::StopWorkers& order);
   void report(const Exited& exited, int32_t task, int64_t now_ms);
-  void tell_change(core::JobState before, int64_t restarts_before);
+  void tell_restart();
+  void tell_end();
   const core::Job& job() const { return state_.jobs.at(job_id_); }
   std::string task_name(int32_t task) const;
 
@@ -100,6 +101,7 @@ class StepController {
   bool begun_ = false;
   bool released_ = false;
   int64_t assembly_deadline_ms_ = 0;
+  int64_t told_restarts_ = 0;
   Fault reported_;  // newest
   Fault decisive_;  // the one that led to the present generation or to the end
 };

@@ -43,8 +43,12 @@ class Step : public Outlet {
     controller_.lost(task, now_);
     settle();
   }
-  // Its program is ended by nobody.
+  // Its program is ended by nobody, but by stop().
   void make_deaf(int32_t task) { deaf_ = task; }
+  void stop(int32_t task) {
+    controller_.message(task, Stopped{generation_[task], 0}, now_);
+    settle();
+  }
   void give_up(int32_t task) {
     Hello hello;
     hello.task = task;
@@ -156,6 +160,33 @@ TEST(StepControllerTest, OneFailureRestartsEveryTaskInOneGenerationWithAFreshPor
   }
   EXPECT_THAT(step.said(), ElementsAre(AllOf(HasSubstr("task 2 on node1 died of SIGKILL"),
                                              HasSubstr("all 4 tasks start again (restart 1 of"))));
+}
+
+// The shim of the task that was killed has its turn after those whose programs noticed.
+TEST(StepControllerTest, TheCauseIsNamedThoughItsConsequenceIsToldFirst) {
+  Step step(4);
+  step.hello_all();
+  step.make_deaf(3);
+  step.exit(0, 1);
+  step.exit(1, 95);
+  EXPECT_TRUE(step.said().empty());
+  step.exit(3, 0, 9);
+  step.stop(3);
+  step.next_deadline();
+  EXPECT_EQ(step.got<Start>(0).size(), 2);
+  EXPECT_THAT(step.said(), ElementsAre(AllOf(HasSubstr("task 3 on node1 died of SIGKILL"),
+                                             HasSubstr("all 4 tasks start again (restart 1 of"))));
+}
+
+TEST(StepControllerTest, OfSeveralExitCodesTheFirstIsNamed) {
+  Step step(3);
+  step.hello_all();
+  step.make_deaf(2);
+  step.exit(1, 7);
+  step.exit(2, 1);
+  step.stop(2);
+  step.next_deadline();
+  EXPECT_THAT(step.said(), ElementsAre(HasSubstr("task 1 on node0 exited with code 7")));
 }
 
 TEST(StepControllerTest, ExitCode93EndsTheStepWithoutARestart) {

@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "common/base/step_protocol.h"
+#include "tests/support/processes.h"
 
 namespace hpctl::shim {
 namespace {
@@ -123,6 +124,27 @@ TEST_F(SupervisionTest, AProgramThatEndsByItselfIsReported) {
   const auto said = next();
   ASSERT_TRUE(said && std::holds_alternative<step::Exited>(*said));
   EXPECT_EQ(std::get<step::Exited>(*said).signal, SIGTERM);
+}
+
+// The machine is busy: the order to stop is read before the signal of the program's end.
+TEST_F(SupervisionTest, TheEndOfAProgramThatDiedBeforeItWasToldToStopIsReported) {
+  start("exec sleep 1000", 1);
+  ASSERT_FALSE(HasFatalFailure());
+  const auto started = next();
+  ASSERT_TRUE(started && std::holds_alternative<step::Started>(*started));
+  const auto program = static_cast<pid_t>(std::get<step::Started>(*started).pid);
+  int status = 0;
+  ASSERT_EQ(::kill(shim_, SIGSTOP), 0);
+  ASSERT_EQ(::waitpid(shim_, &status, WUNTRACED), shim_);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  ASSERT_TRUE(kill_process(program));
+  ASSERT_TRUE(controller_->send(step::encode(step::ToShim(step::Stop{1, 1'000}))).ok());
+  ASSERT_EQ(::kill(shim_, SIGCONT), 0);
+  const auto exited = next();
+  ASSERT_TRUE(exited && std::holds_alternative<step::Exited>(*exited));
+  EXPECT_EQ(std::get<step::Exited>(*exited).signal, SIGKILL);
+  const auto stopped = next();
+  EXPECT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
 }
 
 }  // namespace
