@@ -15,7 +15,7 @@
 namespace hpctl::agent {
 namespace {
 
-constexpr size_t kReasonBytes = 512;
+constexpr size_t kLastLineBytes = 512;
 
 // "" when it exited with 0.
 std::string verdict_of(const siginfo_t& status) {
@@ -79,7 +79,7 @@ void StepRunner::on_exit() {
   const std::string verdict = timed_out_
                                   ? "no end within " + duration_text(steps_[current_].timeout_ms)
                                   : verdict_of(status);
-  const std::string last = printable_line(log_->last_line(), kReasonBytes);
+  const std::string last = printable_line(log_->last_line(), kLastLineBytes);
   const int exit_code = status.si_code == CLD_EXITED && !timed_out_ ? status.si_status : -1;
   forget_process();
   if (!verdict.empty()) return fail(verdict + (last.empty() ? "" : ": " + last), exit_code);

@@ -3,8 +3,8 @@
 # Every check that needs no GPU, complete on a fresh Debian machine.
 #   scripts/test.sh            everything: format, all tests, clang-tidy, the sanitizers' tests
 #   scripts/test.sh --quick    all tests but the long simulation
-# Tests run as users' programs do: optimised (preset fast: release, compiled in batches). Prints the
-# time of each part and the ten slowest tests, and ends with ctest's summary.
+# Tests run as users' programs do: optimised (preset fast, as scripts/quickstart.sh has it). Prints
+# the time of each part and the ten slowest tests, and ends with ctest's summary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -12,8 +12,8 @@ namespace hpctl {
 namespace {
 
 constexpr size_t kThreads = 32;
-constexpr size_t kTasksInALane = 4;  // one is enough: it takes all that waits
-constexpr auto kStopPatience = std::chrono::seconds(5);
+constexpr size_t kPendingWrites = 4;  // one is enough: it takes all that waits
+constexpr auto kLastWritesPatience = std::chrono::seconds(5);
 
 void append(std::vector<EventView>& waiting, const std::vector<EventView>& events) {
   for (const EventView& event : events) {
@@ -24,10 +24,10 @@ void append(std::vector<EventView>& waiting, const std::vector<EventView>& event
 }  // namespace
 
 StatusFileWriter::StatusFileWriter(const HomePaths& paths, IsOurs is_ours)
-    : paths_(paths), is_ours_(std::move(is_ours)), lanes_(kThreads, kTasksInALane) {}
+    : paths_(paths), is_ours_(std::move(is_ours)), lanes_(kThreads, kPendingWrites) {}
 
 std::vector<std::string> StatusFileWriter::stop() {
-  return lanes_.stop(kStopPatience, TaskLanes::AtStop::kDone);
+  return lanes_.stop(kLastWritesPatience, TaskLanes::AtStop::kDone);
 }
 
 StatusFileWriter::Pending& StatusFileWriter::pending_of(JobId job) {

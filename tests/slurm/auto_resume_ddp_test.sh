@@ -14,7 +14,8 @@ peers=$(dirname "$(realpath "$0")")/../bench/peers
 text=/usr/share/common-licenses/GPL-3
 # shellcheck source=tests/slurm/auto_resume_setup.sh
 . "$(dirname "$(realpath "$0")")/auto_resume_setup.sh" "$1" 2
-step() { timeout 200 srun -Q --auto-resume=1 "$@"; }
+# An agent of torchrun whose workers have failed waits up to 300 s for the other agents to end.
+step() { timeout 500 srun -Q --auto-resume=1 "$@"; }
 # The interface by which the nodes reach each other; on one machine without namespaces, any.
 head=localhost
 if [ "$HPCTL_TEST_NETNS" = true ]; then
@@ -32,6 +33,18 @@ await_step() { # await_step DIRECTORY N
 }
 lives_in() { sed -nE 's/.*"pid": ([0-9]+).*/\1/p' "$1/metrics.jsonl" | uniq | wc -l; }
 
+# What goes on for long after the kill is shown, with where it waits and for whom.
+show_if_late() { # show_if_late PID
+  timeout 100 tail --pid="$1" -f /dev/null && return
+  local node pids
+  for node in n1 n2; do
+    echo "still there on $node:"
+    pids=$("$cluster" pids $node | xargs)
+    ps -o pid,ppid,stat,etimes,wchan:24,args -p "${pids// /,}" || true
+    nsenter "--net=/proc/${pids%% *}/ns/net" ss -tnpo || true
+  done
+}
+
 train() { # train NAME SRUN-AND-PROGRAM...: kills rank 3 after the first checkpoint
   local name=$1
   shift
@@ -39,6 +52,7 @@ train() { # train NAME SRUN-AND-PROGRAM...: kills rank 3 after the first checkpo
   outcome "$@" "$peers/ddp_llama.py" $text "$work/$name" 30 >"$work/$name/told" &
   await_step "$work/$name" 12
   kill -KILL "$(cat "$work/$name/pid-3")"
+  show_if_late $!
   wait $!
   check_has "$name: it finished" "exit 0" "$(cat "$work/$name/told")"
   check "$name: the last step" 30 "$(last_step "$work/$name/metrics.jsonl")"

@@ -17,8 +17,8 @@
 namespace hpctl {
 namespace {
 
-constexpr std::chrono::seconds kPatience{20};
-constexpr JobId kJob{1};
+constexpr std::chrono::seconds kCallPatience{20};
+constexpr JobId kCalledJob{1};
 constexpr char kToken[] = "token";
 
 // Nothing is performed. A test may hold the owner thread between a commit and its answers.
@@ -29,7 +29,7 @@ class HeldEffects final : public OwnerEffects {
     if (!armed_) return;
     held_ = true;
     changed_.notify_all();
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [this] { return !armed_; }));
+    EXPECT_TRUE(changed_.wait_for(lock, kCallPatience, [this] { return !armed_; }));
   }
   void perform(const core::Action&, const core::State&) override {}
   std::vector<core::EventBody> sweep(int64_t) override { return {}; }
@@ -42,7 +42,7 @@ class HeldEffects final : public OwnerEffects {
   }
   bool wait_until_held() {
     std::unique_lock<std::mutex> lock(mutex_);
-    return changed_.wait_for(lock, kPatience, [this] { return held_; });
+    return changed_.wait_for(lock, kCallPatience, [this] { return held_; });
   }
   void release() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -99,19 +99,19 @@ class AwkwardCalls : public testing::Test {
   void submit() {
     core::JobSubmitted submitted;
     submitted.spec = spec();
-    submitted.job = kJob;
+    submitted.job = kCalledJob;
     loop_->post(submitted);
   }
   // What the rows say of the node, when all that was posted before has been taken up.
   bool is_connected() {
     std::promise<bool> answer;
     loop_->ask([&](const core::State* state) {
-      answer.set_value(state->nodes.at({kJob, "n0"}).connected);
+      answer.set_value(state->nodes.at({kCalledJob, "n0"}).connected);
     });
     return answer.get_future().get();
   }
   bool wait_for_streams(size_t count) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kCallPatience;
     while (link_->connected() != count) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       std::this_thread::yield();
@@ -142,10 +142,10 @@ class Stream {
  public:
   explicit Stream(std::shared_ptr<grpc::Channel> channel)
       : channel_(std::move(channel)), stub_(v1::AgentLink::NewStub(channel_)) {
-    context_.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context_.set_deadline(std::chrono::system_clock::now() + kCallPatience);
     stream_ = stub_->Connect(&context_);
     v1::AgentMessage message;
-    message.set_job(kJob.value);
+    message.set_job(kCalledJob.value);
     message.set_node("n0");
     message.set_boot_id("life");
     message.mutable_register_agent()->set_agent_pid(1);
@@ -184,11 +184,11 @@ TEST_F(AwkwardCalls, TheEndOfAFormerStreamIsNotThatOfTheNext) {
   effects_.release();
   ASSERT_TRUE(next.is_welcomed());
   EXPECT_TRUE(is_connected());
-  EXPECT_EQ(liveness_.heard_nodes(kJob).size(), 1U);
+  EXPECT_EQ(liveness_.heard_nodes(kCalledJob).size(), 1U);
   next.end();
   ASSERT_TRUE(wait_for_streams(0));
   EXPECT_FALSE(is_connected());
-  EXPECT_TRUE(liveness_.heard_nodes(kJob).empty());
+  EXPECT_TRUE(liveness_.heard_nodes(kCalledJob).empty());
 }
 
 TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnected) {
@@ -205,13 +205,13 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnecte
   lasting.end();
   ASSERT_TRUE(wait_for_streams(0));
   EXPECT_FALSE(is_connected());
-  EXPECT_TRUE(liveness_.heard_nodes(kJob).empty());
+  EXPECT_TRUE(liveness_.heard_nodes(kCalledJob).empty());
 }
 
 // The scheduler may have done it already: what changes the rows now, nobody will ever see.
 TEST_F(AwkwardCalls, AnOrderDuringARequeueIsRefusedAndNotForgotten) {
   core::JobAdopted adopted;
-  adopted.job = kJob;
+  adopted.job = kCalledJob;
   adopted.spec = spec();
   adopted.nodes = {"n0"};
   adopted.backend.requeues = true;
@@ -221,18 +221,18 @@ TEST_F(AwkwardCalls, AnOrderDuringARequeueIsRefusedAndNotForgotten) {
   const auto stub = v1::Controller::NewStub(connect());
   const auto quarantine = [&] {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
     v1::QuarantineNodeRequest request;
-    request.set_job(to_string(kJob));
+    request.set_job(to_string(kCalledJob));
     request.set_node("n0");
     v1::QuarantineNodeResponse response;
     return stub->QuarantineNode(&context, request, &response);
   };
   const auto cancel = [&] {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
     v1::CancelRequest request;
-    request.set_job(to_string(kJob));
+    request.set_job(to_string(kCalledJob));
     v1::CancelResponse response;
     return stub->Cancel(&context, request, &response);
   };
@@ -243,7 +243,7 @@ TEST_F(AwkwardCalls, AnOrderDuringARequeueIsRefusedAndNotForgotten) {
   loop_->post([](const core::State& state) -> std::optional<core::EventBody> {
     for (const auto& [id, action] : state.outbox) {
       if (!std::holds_alternative<core::RequeueJob>(action.body)) continue;
-      return core::ActionFailed{id, kJob, "", "not allowed", true};
+      return core::ActionFailed{id, kCalledJob, "", "not allowed", true};
     }
     ADD_FAILURE() << "it is not being requeued";
     return std::nullopt;
