@@ -43,7 +43,7 @@ class Step : public Outlet {
     controller_.lost(task, now_);
     settle();
   }
-  // Its program is ended by nobody, but by stop().
+  // Only stop() says that its program has ended.
   void make_deaf(int32_t task) { deaf_ = task; }
   void stop(int32_t task) {
     controller_.message(task, Stopped{generation_[task], 0}, now_);

@@ -126,7 +126,7 @@ TEST_F(SupervisionTest, AProgramThatEndsByItselfIsReported) {
   EXPECT_EQ(std::get<step::Exited>(*said).signal, SIGTERM);
 }
 
-// The machine is busy: the order to stop is read before the signal of the program's end.
+// Both wait for a shim that had no turn, in whichever order it then reads them.
 TEST_F(SupervisionTest, TheEndOfAProgramThatDiedBeforeItWasToldToStopIsReported) {
   start("exec sleep 1000", 1);
   ASSERT_FALSE(HasFatalFailure());
