@@ -2,8 +2,9 @@
 // What a worker finds when it starts, and what its exit code says: the contract between holder and
 // worker. Plain numbers and a shared-memory layout, so that neither side needs the other's library.
 //
-// Descriptors  3 workload: memfd with one JSON document (common/base/workload.h), position 0
-//              4 progress page: memfd of kProgressPageBytes, mapped shared
+// Descriptors  3 workload: memfd with one JSON document (common/base/workload.h), position 0;
+//                empty for a standby of the built-in trainer, which waits for one (6)
+//              4 progress page: memfd of kProgressPageBytes, mapped shared; of one generation
 //              5 state arena: memfd of size 0 or the size a former owner gave it; outlives the
 //                worker because the holder keeps it open
 //              6 control socket of the built-in trainer (common/base/worker_control.h); a command
@@ -73,7 +74,7 @@ struct CollectiveCount {
 // 0 the world's, 1 the shard group's, 2 the replicas'; a group that is the whole world uses 0.
 using CollectiveCounts = std::array<CollectiveCount, 3>;
 
-// One page per worker process, zero at start; written by the worker, read by its agent at any
+// One page per worker and generation, zero at start; written by the worker, read by its agent at any
 // time. Each field is written by one thread and is meaningful alone; readers must not assume that
 // two fields belong to the same step, except that `step` is stored last (release). Fields are only
 // ever added at the end: an older worker leaves them zero, which means unknown.

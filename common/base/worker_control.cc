@@ -17,6 +17,9 @@ static void get(PacketReader& r, Abort& m) { r.into(m.generation); }
 static void put(PacketWriter&, const Finish&) {}
 static void get(PacketReader&, Finish&) {}
 
+static void put(PacketWriter& w, const Take& m) { w.number(m.descriptor); }
+static void get(PacketReader& r, Take& m) { r.into(m.descriptor); }
+
 static void put(PacketWriter&, const Ready&) {}
 static void get(PacketReader&, Ready&) {}
 
@@ -33,6 +36,9 @@ static void get(PacketReader& r, Aborted& m) {
   m.sealed_steps.resize(std::min<size_t>(r.number<uint32_t>(), kMaxSealedSteps));
   for (uint64_t& step : m.sealed_steps) r.into(step);
 }
+
+static void put(PacketWriter& w, const PeerLost& m) { w.number(m.generation); }
+static void get(PacketReader& r, PeerLost& m) { r.into(m.generation); }
 
 std::string encode(const ToWorker& message) { return encode_packet(message); }
 std::string encode(const FromWorker& message) { return encode_packet(message); }

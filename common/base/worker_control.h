@@ -7,14 +7,19 @@
 //
 //   worker  Ready                          the engine is loaded, messages are heard from now on
 //   worker  Joined{1}                      peers met, state loaded: the first step begins
-//   node    Abort{1}                       while it trains
+//   worker  PeerLost{1}                    where it sees that before it is told; it waits then
+//   node    Abort{1}                       while it trains, or waits
 //   worker  Aborted{1, sealed steps}       training has halted, no peer waits for this rank
+//   node    Take{kProgressFd} + page       a generation has a page of its own
 //   node    Join{2} + workload as memfd    after every rank has answered or is gone
 //   worker  Joined{2}
 //   node    Finish                         instead of a Join
 //
-// Connections to peers stay open from Aborted to Join, so that a rank that has not been told yet
-// does not take one that has for dead.
+// Connections to peers stay open from PeerLost or Aborted to Join, so that a rank that has not been
+// told yet does not take one that has for dead.
+//
+// A standby is a worker that was started with an empty workload: it loads the engine, says Ready,
+// and waits for its first Join; before it comes Take{kArenaFd} with the arena of its local rank.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +48,11 @@ struct Abort {
 };
 // End as after SIGTERM: in training at the next step boundary with a checkpoint, otherwise at once.
 struct Finish {};
+// The descriptor that travels beside takes the place of `descriptor`, kProgressFd or kArenaFd, from
+// the next Join on.
+struct Take {
+  int32_t descriptor = -1;
+};
 
 // ---- from the worker ----------------------------------------------------------------------------
 
@@ -55,9 +65,14 @@ struct Aborted {
   // Newest first: what a generation with Workload::from_memory may start from.
   std::vector<uint64_t> sealed_steps = {};
 };
+// A collective failed because a peer went away, and nobody has ordered an Abort: kExitPeerLost of
+// a worker that has nobody to wait for. Why is on the progress page, as last words.
+struct PeerLost {
+  uint64_t generation = 0;
+};
 
-using ToWorker = std::variant<Join, Abort, Finish>;
-using FromWorker = std::variant<Ready, Joined, Aborted>;
+using ToWorker = std::variant<Join, Abort, Finish, Take>;
+using FromWorker = std::variant<Ready, Joined, Aborted, PeerLost>;
 
 std::string encode(const ToWorker& message);
 std::string encode(const FromWorker& message);

@@ -14,13 +14,14 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(WorkerControl, EveryMessageIsReadAsItself) {
-  for (const ToWorker& sent : std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}}) {
+  for (const ToWorker& sent : std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}, Take{4}}) {
     const auto received = decode_to_worker(encode(sent));
     ASSERT_TRUE(received.ok()) << received.error().message;
     EXPECT_EQ(received->index(), sent.index());
     EXPECT_EQ(encode(*received), encode(sent));
   }
-  const std::vector<FromWorker> answers = {Ready{}, Joined{7}, Aborted{8}, Aborted{9, {31, 30}}};
+  const std::vector<FromWorker> answers = {Ready{}, Joined{7}, Aborted{8}, Aborted{9, {31, 30}},
+                                           PeerLost{10}};
   for (const FromWorker& sent : answers) {
     const auto received = decode_from_worker(encode(sent));
     ASSERT_TRUE(received.ok()) << received.error().message;
@@ -34,8 +35,8 @@ TEST(WorkerControl, EveryMessageIsReadAsItself) {
 
 TEST(WorkerControl, WhatIsTooShortTooLongOrUnknownIsRefused) {
   EXPECT_FALSE(decode_to_worker("").ok());
-  EXPECT_FALSE(decode_to_worker("\x03").ok()) << "no fourth kind";
-  EXPECT_FALSE(decode_from_worker("\x03").ok());
+  EXPECT_FALSE(decode_to_worker("\x04").ok()) << "no fifth kind";
+  EXPECT_FALSE(decode_from_worker("\x04").ok());
   for (const std::string& whole :
        {encode(ToWorker(Join{7})), encode(ToWorker(Abort{7})), encode(ToWorker(Finish{}))}) {
     EXPECT_FALSE(decode_to_worker(whole + "x").ok());
