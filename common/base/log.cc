@@ -3,14 +3,27 @@
 
 #include <unistd.h>
 
+#include <mutex>
+#include <utility>
+
 #include "common/base/clock.h"
 
 namespace hpctl {
 namespace {
 
-std::string& component_name() {
-  static std::string name = "hpctl";
-  return name;
+struct Component {
+  std::mutex mutex;
+  std::string name = "hpctl";
+};
+
+Component& component() {
+  static Component the_one;
+  return the_one;
+}
+
+std::string component_name() {
+  const std::lock_guard lock(component().mutex);
+  return component().name;
 }
 
 const char* level_name(LogLevel level) {
@@ -27,7 +40,10 @@ const char* level_name(LogLevel level) {
 
 }  // namespace
 
-void set_log_component(std::string component) { component_name() = std::move(component); }
+void set_log_component(std::string name) {
+  const std::lock_guard lock(component().mutex);
+  component().name = std::move(name);
+}
 
 void log_line(LogLevel level, std::string_view text) {
   std::string line = format_wall_ms(SystemClock().wall_ms());

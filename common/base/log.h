@@ -10,8 +10,9 @@ namespace hpctl {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-// Names this process in its lines, e.g. "controller" or "agent n1". Call once at start-up.
-void set_log_component(std::string component);
+// Names this process in its lines, e.g. "controller" or "agent n1": at start-up, and where what it
+// is changes.
+void set_log_component(std::string name);
 void log_line(LogLevel level, std::string_view text);
 inline void log_info(std::string_view text) { log_line(LogLevel::kInfo, text); }
 inline void log_warning(std::string_view text) { log_line(LogLevel::kWarning, text); }

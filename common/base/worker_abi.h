@@ -74,10 +74,10 @@ struct CollectiveCount {
 // 0 the world's, 1 the shard group's, 2 the replicas'; a group that is the whole world uses 0.
 using CollectiveCounts = std::array<CollectiveCount, 3>;
 
-// One page per worker and generation, zero at start; written by the worker, read by its agent at any
-// time. Each field is written by one thread and is meaningful alone; readers must not assume that
-// two fields belong to the same step, except that `step` is stored last (release). Fields are only
-// ever added at the end: an older worker leaves them zero, which means unknown.
+// One page per worker and generation, zero at start; written by the worker, read by its agent at
+// any time. Each field is written by one thread and is meaningful alone; readers must not assume
+// that two fields belong to the same step, except that `step` is stored last (release). Fields are
+// only ever added at the end: an older worker leaves them zero, which means unknown.
 struct ProgressPage {
   std::atomic<uint32_t> magic;               // kProgressMagic once the worker has mapped the page
   std::atomic<uint32_t> version;             // kProgressVersion
@@ -89,8 +89,8 @@ struct ProgressPage {
   std::atomic<uint64_t> step_ns;             // duration of the last step
   std::atomic<uint64_t> checkpoint_step;     // newest checkpoint this rank saw committed by its
                                              // own generation; 0 = none
-  std::atomic<uint64_t> start_unix_ns;       // CLOCK_REALTIME at main()
-  std::atomic<uint64_t> first_step_unix_ns;  // end of this process's first step; 0 = not yet
+  std::atomic<uint64_t> start_unix_ns;       // CLOCK_REALTIME at main() or when it was turned to
+  std::atomic<uint64_t> first_step_unix_ns;  // end of the generation's first step; 0 = not yet
   std::atomic<uint32_t> grad_norm_bits;      // fp32 bits
   std::atomic<uint32_t> message_length;      // bytes valid in message; stored last (release)
   char message[kProgressMessageBytes];       // why the worker is about to exit; one line

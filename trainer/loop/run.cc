@@ -40,7 +40,6 @@ Run::Run(const Workload& workload, Progress& progress, int arena_fd, Device& dev
       device_(device) {}
 
 Outcome Run::begin_generation(const Workload& workload) {
-  progress_.begin_generation();
   if (!workload.from_memory) state_.reset();
   if (identity_of(workload) == identity_) return Ok{};
   return Error{ErrorCode::kInvalidArgument,

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/worker_abi.h"
 #include "trainer/process/stop_request.h"
 #include "trainer/process/workload_check.h"
 
@@ -31,6 +33,16 @@ Result<Workload> read_join(const control::Join& join, const UniqueFd& document) 
   return Error{ErrorCode::kInvalidArgument,
                "an order to join generation " + std::to_string(join.generation) +
                    " came with the workload of generation " + std::to_string(workload.generation)};
+}
+
+Outcome take_descriptor(int number, const UniqueFd& descriptor) {
+  const std::string what = "an order to take descriptor " + std::to_string(number);
+  if (number != kProgressFd && number != kArenaFd) {
+    return Error{ErrorCode::kInvalidArgument, what + ", which nobody hands over"};
+  }
+  if (!descriptor.valid()) return Error{ErrorCode::kInvalidArgument, what + " came without it"};
+  if (::dup2(descriptor.get(), number) < 0) return errno_error(what + " cannot be followed");
+  return Ok{};
 }
 
 }  // namespace
@@ -74,6 +86,16 @@ void Control::enter(uint64_t generation, std::function<void()> abort) {
   if (abort_called_) abort_();
 }
 
+bool Control::may_abort() {
+  const std::lock_guard lock(mutex_);
+  return !abort_called_ && !ended_;
+}
+
+void Control::await_abort() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return abort_called_ || ended_; });
+}
+
 bool Control::leave() {
   const std::lock_guard lock(mutex_);
   live_.reset();
@@ -98,16 +120,16 @@ void Control::read() {
     if (!packet.ok()) break;
     if (!packet->has_value()) continue;
     const auto message = control::decode_to_worker((*packet)->bytes);
-    if (!message.ok()) {
-      log_error(message.error().message + "; nothing more is taken from the control socket");
-      break;
-    }
-    on(*message, (*packet)->descriptor);
+    const Outcome followed =
+        message.ok() ? on(*message, (*packet)->descriptor) : Outcome(message.error());
+    if (followed.ok()) continue;
+    log_error(followed.error().message + "; nothing more is taken from the control socket");
+    break;
   }
   end();
 }
 
-void Control::on(const control::ToWorker& message, const UniqueFd& descriptor) {
+Outcome Control::on(const control::ToWorker& message, const UniqueFd& descriptor) {
   if (const auto* join = std::get_if<control::Join>(&message)) {
     Result<Workload> workload = read_join(*join, descriptor);
     const std::lock_guard lock(mutex_);
@@ -116,13 +138,17 @@ void Control::on(const control::ToWorker& message, const UniqueFd& descriptor) {
   } else if (const auto* abort = std::get_if<control::Abort>(&message)) {
     const std::lock_guard lock(mutex_);
     aborted_through_ = std::max(aborted_through_, abort->generation);
-    if (!live_ || abort_called_ || *live_ > aborted_through_) return;
+    if (!live_ || abort_called_ || *live_ > aborted_through_) return Ok{};
     abort_called_ = true;
     abort_();
+    changed_.notify_one();
+  } else if (const auto* taken = std::get_if<control::Take>(&message)) {
+    return take_descriptor(taken->descriptor, descriptor);
   } else {
     request_stop();
     end();
   }
+  return Ok{};
 }
 
 // Nobody will order another generation.

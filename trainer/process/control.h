@@ -5,6 +5,9 @@
 // training thread does; it answers nothing itself. All else is said and asked by the training
 // thread. A socket that its other side has closed, or that says what nobody understands, is as
 // none: training goes on, and ends as it does without one.
+//
+// What comes with a Take is put behind its number at once, and used when the next generation
+// begins: until then the process has mapped what was there before.
 #pragma once
 
 #include <condition_variable>
@@ -38,6 +41,10 @@ class Control {
   // Until leave(), an Abort of `generation` calls `abort` from the reading thread; one that came
   // already calls it now.
   void enter(uint64_t generation, std::function<void()> abort);
+  // Meanwhile: nobody has called it yet, and somebody may.
+  bool may_abort();
+  // Waits until that is not so any more.
+  void await_abort();
   // True when it was called. It is not any more on return.
   bool leave();
 
@@ -47,7 +54,7 @@ class Control {
 
  private:
   void read();
-  void on(const control::ToWorker& message, const UniqueFd& descriptor);
+  Outcome on(const control::ToWorker& message, const UniqueFd& descriptor);
   void end();
 
   std::optional<PacketSocket> socket_;

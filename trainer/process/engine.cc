@@ -54,6 +54,8 @@ auto without_exceptions(Body&& body) -> decltype(body()) {
   }
 }
 
+std::string rank_name(const Workload& workload) { return "rank " + std::to_string(workload.rank); }
+
 int fail(Progress& progress, const Error& error) {
   log_error(error.message);
   progress.last_words(error.message);
@@ -71,41 +73,54 @@ Error not_the_checkpoint(Error error) {
 // nobody will commit, and waiting for the disk would delay the recovery.
 class Trainer {
  public:
-  Trainer(const Workload& workload, Progress& progress, int arena_fd, UniqueFd control_socket,
-          Device& device)
-      : progress_(progress),
-        run_(workload, progress, arena_fd, device),
-        control_(std::move(control_socket)) {}
+  Trainer(Progress& progress, int arena_fd, UniqueFd control_socket)
+      : progress_(progress), arena_fd_(arena_fd), control_(std::move(control_socket)) {}
 
-  // The exit code.
-  int train(Workload workload);
+  // Null as in EngineFunction. The exit code.
+  int train(const Workload* first);
 
  private:
+  Outcome open_run(const Workload& workload);
   Outcome live_through_generation();
-  Result<std::optional<Workload>> await_next();
+  void tell_peer_lost(const Error& lost);
+  void tell_aborted();
+  Result<Workload> await_join();
   int finished();
 
   Progress& progress_;
-  Run run_;
+  const int arena_fd_;
+  std::optional<Run> run_;
   std::unique_ptr<Generation> generation_;
   Control control_;
 };
 
-int Trainer::train(Workload workload) {
+int Trainer::train(const Workload* first) {
   control_.say(control::Ready{});
+  Result<Workload> workload = first != nullptr ? Result<Workload>(*first) : await_join();
+  if (!workload.ok()) return fail(progress_, workload.error());
+  const Outcome opened = open_run(*workload);
+  if (!opened.ok()) return fail(progress_, opened.error());
   for (;;) {
-    generation_.reset();  // before another: both would write into the same state
-    generation_ = std::make_unique<Generation>(run_, workload);
-    control_.enter(workload.generation, [this] { generation_->abort(); });
+    generation_ = std::make_unique<Generation>(*run_, *workload);
+    control_.enter(workload->generation, [this] { generation_->abort(); });
     const Outcome ended = live_through_generation();
+    const bool peer_lost = !ended.ok() && ended.error().code == kPeerLost;
+    if (peer_lost) tell_peer_lost(ended.error());
     const bool aborted = control_.leave();
     if (ended.ok()) return finished();
-    if (!aborted || ended.error().code != kPeerLost) return fail(progress_, ended.error());
-    const auto next = await_next();
-    if (!next.ok()) return fail(progress_, next.error());
-    if (!next->has_value()) end_as_requested();
-    workload = **next;
+    if (!peer_lost || !aborted) return fail(progress_, ended.error());
+    tell_aborted();
+    workload = await_join();
+    if (!workload.ok()) return fail(progress_, workload.error());
   }
+}
+
+Outcome Trainer::open_run(const Workload& workload) {
+  HP_TRY_ASSIGN(Device* const device,
+                without_exceptions([&] { return open_device(workload.local_rank); }));
+  log_info("runtime: " + describe(runtime_environment(workload.train.precision, *device)));
+  run_.emplace(workload, progress_, arena_fd_, *device);
+  return Ok{};
 }
 
 Outcome Trainer::live_through_generation() {
@@ -116,17 +131,39 @@ Outcome Trainer::live_through_generation() {
   return Ok{};
 }
 
-Result<std::optional<Workload>> Trainer::await_next() {
+// This rank saw it before it was told. It stays for another generation, its connections open,
+// unless it was asked to end or nobody is there to order one.
+void Trainer::tell_peer_lost(const Error& lost) {
+  if (!control_.may_abort() || is_stop_requested()) return;
+  log_warning("a peer is lost, waiting for what becomes of the job: " + lost.message);
+  progress_.last_words(lost.message);
+  end_on_stop_requests();
+  control_.say(control::PeerLost{generation_->workload().generation});
+  control_.await_abort();
+}
+
+void Trainer::tell_aborted() {
   progress_.enter(WorkerPhase::kRendezvous);
   control::Aborted answer{generation_->workload().generation};
-  if (run_.has_state()) answer.sealed_steps = run_.state().sealed_steps();
+  if (run_->has_state()) answer.sealed_steps = run_->state().sealed_steps();
   log_info("generation " + std::to_string(answer.generation) + " was aborted" +
            (answer.sealed_steps.empty()
                 ? ""
                 : "; newest step sealed here: " + std::to_string(answer.sealed_steps.front())));
   end_on_stop_requests();
   control_.say(answer);
-  return control_.await_join();
+}
+
+// The workload of the next generation, whose progress page it turns to. Where none will come the
+// process ends.
+Result<Workload> Trainer::await_join() {
+  const auto next = control_.await_join();
+  if (next.ok() && !next->has_value()) end_as_requested();
+  generation_.reset();  // before another: both would write into the same state
+  HP_TRY(progress_.turn_page(kProgressFd));
+  if (!next.ok()) return next.error();
+  set_log_component(rank_name(**next));
+  return **next;
 }
 
 int Trainer::finished() {
@@ -144,17 +181,19 @@ int Trainer::finished() {
 }  // namespace hpctl
 
 extern "C" __attribute__((visibility("default"))) int hptrain_run_engine(
-    const hpctl::Workload& workload, hpctl::Progress& progress, int arena_fd, int control_fd) {
+    const hpctl::Workload* workload, hpctl::Progress& progress, int arena_fd, int control_fd) {
   using namespace hpctl;  // NOLINT(google-build-using-namespace)
-  set_log_component("rank " + std::to_string(workload.rank));
+  set_log_component(workload != nullptr ? rank_name(*workload) : "standby");
+  UniqueFd control = control_socket(control_fd);
+  if (workload == nullptr && !control.valid()) {
+    return fail(progress,
+                {ErrorCode::kInvalidArgument,
+                 "the workload is empty, as a standby's is, and there is no control socket "
+                 "on which another could come; to start hptrain by hand, use --workload "
+                 "FILE"});
+  }
   prepare_runtime();
-  const Result<Device*> device =
-      without_exceptions([&] { return open_device(workload.local_rank); });
-  if (!device.ok()) return fail(progress, device.error());
-  log_info("runtime: " + describe(runtime_environment(workload.train.precision, **device)));
-  auto* trainer =
-      std::make_unique<Trainer>(workload, progress, arena_fd, control_socket(control_fd), **device)
-          .release();
+  auto* trainer = std::make_unique<Trainer>(progress, arena_fd, std::move(control)).release();
   return trainer->train(workload);
 }
 

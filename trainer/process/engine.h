@@ -14,10 +14,11 @@ inline constexpr char kEngineEntry[] = "hptrain_run_engine";
 inline constexpr char kEngineVersionEntry[] = "hptrain_engine_versions";
 
 // Trains to the end of the job; the exit code is one of worker_abi.h, and on failure the reason is
-// in the log and on the progress page. `control_fd` (control.h), -1 = none, is the engine's from
-// now on. The caller ends the process with it at once (_exit): after a failure, threads may still
-// be at work on memory of the engine.
-using EngineFunction = int(const Workload& workload, Progress& progress, int arena_fd,
+// in the log and on the progress page. A null `workload` is a standby's: the first one is waited
+// for. `control_fd` (control.h), -1 = none, is the engine's from now on. The caller ends the
+// process with it at once (_exit): after a failure, threads may still be at work on memory of the
+// engine.
+using EngineFunction = int(const Workload* workload, Progress& progress, int arena_fd,
                            int control_fd);
 
 // "LibTorch 1.13.0": for --version.

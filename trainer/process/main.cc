@@ -2,19 +2,20 @@
 // hptrain: one worker of a training job. Started by an agent (descriptors of worker_abi.h) or by
 // hand (--workload FILE). This program is small and starts at once: it shows itself on the progress
 // page, reads the workload, fixes the environment, and only then loads LibTorch with the engine.
-#include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/paths.h"
 #include "common/base/workload.h"
 #include "trainer/process/engine.h"
+#include "trainer/process/engine_library.h"
 #include "trainer/process/pin_environment.h"
 #include "trainer/process/progress.h"
 #include "trainer/process/workload_check.h"
@@ -26,63 +27,46 @@ constexpr char kUsage[] =
     "hptrain - trains one rank of a Llama or GPT model\n"
     "\n"
     "usage: hptrain                   started by an agent: workload, progress page, state\n"
-    "                                 arena and control socket on descriptors 3 to 6\n"
+    "                                 arena and control socket on descriptors 3 to 6; an\n"
+    "                                 empty workload: a standby, which waits for one on 6\n"
     "       hptrain --workload FILE   by hand: FILE is the JSON document of one rank; start one\n"
     "                                 process per rank, all with the same rendezvous_dir\n"
     "       hptrain --version | --help\n"
     "\n"
     "exit codes: 0 finished, 93 do not restart (wrong input, disk full, no memory),\n"
-    "            94 the checkpoint is damaged, 95 a peer went away, other: unknown fault\n"
-    "SIGTERM to any rank: all end after the step under way with a checkpoint of it, by SIGTERM\n";
-
-// The engine library beside this program, or an error.
-Result<void*> load_engine() {
-  HP_TRY_ASSIGN(const std::string directory, program_directory());
-  const std::string path = directory + "/" + kEngineLibrary;
-  void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (library == nullptr) {
-    return Error{ErrorCode::kFailedPrecondition, std::string("cannot load the training engine: ") +
-                                                     dlerror() +
-                                                     "; install LibTorch and Gloo, or build again"};
-  }
-  return library;
-}
-
-template <typename Function>
-Result<Function*> entry(void* library, const char* name) {
-  auto* function = reinterpret_cast<Function*>(dlsym(library, name));
-  if (function == nullptr) {
-    return Error{ErrorCode::kFailedPrecondition, std::string(kEngineLibrary) + " has no " + name +
-                                                     "; it belongs to another release"};
-  }
-  return function;
-}
+    "            94 the checkpoint is damaged, 95 a peer went away and nobody on 6 says what\n"
+    "            follows, other: unknown fault\n"
+    "SIGTERM to any rank: all end after the step under way with a checkpoint of it, by SIGTERM;\n"
+    "                     to one that does not train, and to a standby: it ends at once\n";
 
 int print_version() {
   pin_environment();
   const auto library = load_engine();
   if (!library.ok()) log_error(library.error().message);
   if (!library.ok()) return 1;
-  const auto versions = entry<EngineVersionFunction>(*library, kEngineVersionEntry);
+  const auto versions = engine_entry<EngineVersionFunction>(*library, kEngineVersionEntry);
   std::printf("hptrain %s, %s\n", HPCTL_VERSION, versions.ok() ? (*versions)() : "unknown engine");
   return 0;
 }
 
-Result<Workload> read_workload(const std::string& path) {
-  HP_TRY_ASSIGN(const std::string text, read_file(path));
-  return workload_from_json(text);
+// Descriptor 3, or FILE by hand. nullopt: empty, this is a standby.
+Result<std::optional<Workload>> read_workload(const std::string& file) {
+  HP_TRY_ASSIGN(const std::string text, read_file(file.empty() ? "/proc/self/fd/3" : file));
+  if (file.empty() && text.empty()) return std::optional<Workload>();
+  HP_TRY_ASSIGN(Workload workload, workload_from_json(text));
+  HP_TRY(check_workload(workload));
+  return std::optional(std::move(workload));
 }
 
 Result<int> train(const std::string& workload_file, Progress& progress) {
   const bool by_hand = !workload_file.empty();
-  HP_TRY_ASSIGN(const Workload workload,
-                read_workload(by_hand ? workload_file : "/proc/self/fd/3"));
-  HP_TRY(check_workload(workload));
-  set_log_component("rank " + std::to_string(workload.rank));
+  HP_TRY_ASSIGN(const std::optional<Workload> workload, read_workload(workload_file));
+  set_log_component(workload ? "rank " + std::to_string(workload->rank) : "standby");
   pin_environment();
-  HP_TRY_ASSIGN(void* library, load_engine());
-  HP_TRY_ASSIGN(EngineFunction* const run, entry<EngineFunction>(library, kEngineEntry));
-  return run(workload, progress, by_hand ? -1 : kArenaFd, by_hand ? -1 : kControlFd);
+  HP_TRY_ASSIGN(void* const library, workload ? load_engine() : load_engine_yielding());
+  HP_TRY_ASSIGN(EngineFunction* const run, engine_entry<EngineFunction>(library, kEngineEntry));
+  return run(workload ? &*workload : nullptr, progress, by_hand ? -1 : kArenaFd,
+             by_hand ? -1 : kControlFd);
 }
 
 int main_with(const std::string& workload_file) {

@@ -20,9 +20,8 @@ uint64_t unix_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
 }
 
-}  // namespace
-
-Result<Progress> Progress::attach(int fd) {
+// In place of what is at `address`, null = anywhere.
+Result<ProgressPage*> map_page(void* address, int fd) {
   if (fd >= 0) {
     struct stat status {};
     if (fstat(fd, &status) != 0) return errno_error("cannot use the progress page descriptor");
@@ -32,13 +31,21 @@ Result<Progress> Progress::attach(int fd) {
                        std::to_string(kProgressPageBytes)};
     }
   }
-  const int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  void* memory = mmap(nullptr, kProgressPageBytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  const int flags =
+      (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS) | (address != nullptr ? MAP_FIXED : 0);
+  void* memory = mmap(address, kProgressPageBytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (memory == MAP_FAILED) return errno_error("cannot map the progress page");
   auto* page = static_cast<ProgressPage*>(memory);
   page->version.store(kProgressVersion, std::memory_order_relaxed);
   page->start_unix_ns.store(unix_ns(), std::memory_order_relaxed);
   page->magic.store(kProgressMagic, std::memory_order_release);
+  return page;
+}
+
+}  // namespace
+
+Result<Progress> Progress::attach(int fd) {
+  HP_TRY_ASSIGN(ProgressPage* const page, map_page(nullptr, fd));
   return Progress(page);
 }
 
@@ -48,19 +55,13 @@ Progress::~Progress() {
   if (page_ != nullptr) munmap(page_, kProgressPageBytes);
 }
 
-void Progress::enter(WorkerPhase phase) {
-  page_->phase.store(static_cast<uint32_t>(phase), std::memory_order_release);
+Outcome Progress::turn_page(int fd) {
+  const auto page = map_page(page_, fd);
+  return page.ok() ? Outcome(Ok{}) : Outcome(page.error());
 }
 
-void Progress::begin_generation() {
-  page_->step.store(0, std::memory_order_relaxed);
-  page_->first_step_unix_ns.store(0, std::memory_order_relaxed);
-  page_->checkpoint_step.store(0, std::memory_order_relaxed);
-  page_->collective.store(0, std::memory_order_relaxed);
-  for (CollectiveCount& count : page_->collectives) {
-    count.completed.store(0, std::memory_order_relaxed);
-    count.begun.store(0, std::memory_order_relaxed);
-  }
+void Progress::enter(WorkerPhase phase) {
+  page_->phase.store(static_cast<uint32_t>(phase), std::memory_order_release);
 }
 
 void Progress::step_done(const StepProgress& done) {

@@ -34,9 +34,11 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   Progress& operator=(Progress&&) = delete;
 
+  // Goes on with the page that is behind `fd` now, as attach(): of the next generation. Pointers
+  // into the page stay good; the page before keeps what it says.
+  Outcome turn_page(int fd);
+
   void enter(WorkerPhase phase);
-  // What the page says of a generation begins anew: steps, collectives, checkpoints.
-  void begin_generation();
   void step_done(const StepProgress& done);
   void checkpoint_committed(uint64_t step);
   // For the job's history; its number is given here. The agent looks a few times a second: more

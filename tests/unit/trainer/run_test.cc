@@ -64,6 +64,7 @@ class Ranks {
   std::vector<Outcome> train(const std::function<void()>& meanwhile = [] {}) {
     generations_.clear();
     for (size_t r = 0; r < runs_.size(); ++r) {
+      EXPECT_TRUE(pages_[r]->turn_page(-1).ok());
       generations_.push_back(std::make_unique<Generation>(*runs_[r], of_rank(static_cast<int>(r))));
     }
     std::vector<Outcome> outcomes(runs_.size(), Ok{});

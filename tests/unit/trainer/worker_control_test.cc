@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole workers that are told over their control socket to leave a generation and to join the next:
-// the process stays, and the bits of the result are those of a job that nobody disturbed.
+// Whole workers that are told over their control socket to leave a generation and to join the next,
+// or see by themselves that a peer is gone, in whose place a standby comes: the processes stay, and
+// the bits of the result are those of a job that nobody disturbed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/base/lineage.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
+#include "trainer/state/state_arena.h"
 
 namespace hpctl {
 namespace {
@@ -20,7 +26,9 @@ using control::Aborted;
 using control::Finish;
 using control::Join;
 using control::Joined;
+using control::PeerLost;
 using control::Ready;
+using control::Take;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::Job;
@@ -42,6 +50,7 @@ T expect(WorkerProcess& worker) {
 class SteeredJob : public Job {
  public:
   explicit SteeredJob(int world_size, int64_t steps) : Job(world_size) {
+    steered = true;
     workload.train.steps = steps;
     workload.train.data.seq_len = 16;
     workload.checkpoint.every_steps = 20;
@@ -71,11 +80,68 @@ class SteeredJob : public Job {
     return common;
   }
 
-  // The next generation, in the same processes, from a step in their memory.
+  // The next generation, from a step in the workers' memory.
   void join_from(uint64_t step) {
     workload.parent_generation = workload.generation++;
     workload.start_step = step;
     workload.from_memory = true;
+    join();
+  }
+
+  // The same from the newest checkpoint; from the seed where the disk was slower than the steps.
+  void join_from_disk() {
+    const auto newest = latest_valid_checkpoint(workload.checkpoint_dir, {});
+    ASSERT_TRUE(newest.ok()) << newest.error().message;
+    if (*newest) {
+      resume((*newest)->name(), (*newest)->step);
+    } else {
+      ++workload.generation;
+    }
+    workload.from_memory = false;
+    join();
+  }
+
+  void send_join(int rank, uint64_t generation) {
+    workload.rank = rank;
+    const UniqueFd document = WorkerProcess::memory("workload", to_json_text(workload));
+    WorkerProcess& worker = *workers[static_cast<size_t>(rank)];
+    worker.hand_over_page();
+    worker.tell(Join{generation}, document.get());
+  }
+
+  // The last line of a step counts; within a generation there is one.
+  std::map<uint64_t, double> losses() const {
+    std::map<uint64_t, double> by_step;
+    std::map<std::pair<uint64_t, uint64_t>, int> lines;
+    for (const auto& line : metrics()) {
+      by_step[line["step"]] = line["loss"];
+      EXPECT_EQ(++lines[std::pair(line["generation"], line["step"])], 1) << line;
+    }
+    return by_step;
+  }
+
+  // Two ranks, a hundred steps; the bits are those of a job that nobody disturbed.
+  void expect_ends_as_calm() {
+    static SteeredJob calm(2, 100);
+    static const std::vector<int> ends = calm.run();
+    EXPECT_THAT(ends, Each(kExitFinished)) << calm.messages();
+    for (const auto& worker : workers) EXPECT_EQ(worker->wait(), kExitFinished) << messages();
+    const std::string undisturbed = calm.digest("step-100.g1");
+    ASSERT_EQ(undisturbed.size(), 64U) << undisturbed;
+    const std::string name = "step-100.g" + std::to_string(workload.generation);
+    EXPECT_EQ(digest(name), undisturbed) << messages();
+    EXPECT_EQ(losses(), calm.losses());
+    const auto manifest = read_manifest(workload.checkpoint_dir + "/" + name);
+    ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+    EXPECT_TRUE(manifest->exact) << manifest->inexact_reason;
+    const auto ledger = verify_ledger(workload.ledger_dir, workload.checkpoint_dir);
+    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+    EXPECT_EQ(ledger->cursor, 400U);
+  }
+
+ private:
+  void join() {
     record_generation();
     workload.rendezvous_dir = *this / ("rdzv-g" + std::to_string(workload.generation));
     for (int r = 0; r < workload.world_size; ++r) send_join(r, workload.generation);
@@ -84,13 +150,6 @@ class SteeredJob : public Job {
     }
   }
 
-  void send_join(int rank, uint64_t generation) {
-    workload.rank = rank;
-    const UniqueFd document = WorkerProcess::memory("workload", to_json_text(workload));
-    workers[static_cast<size_t>(rank)]->tell(Join{generation}, document.get());
-  }
-
- private:
   void record_generation() {
     GenerationRecord record;
     record.generation = workload.generation;
@@ -101,11 +160,6 @@ class SteeredJob : public Job {
 };
 
 TEST(WorkerControl, AfterAnAbortTheSameProcessGoesOnWithTheBitsOfAnUndisturbedJob) {
-  SteeredJob calm(2, 100);
-  ASSERT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
-  const std::string undisturbed = calm.digest("step-100.g1");
-  ASSERT_EQ(undisturbed.size(), 64U) << undisturbed;
-
   SteeredJob job(2, 100);
   job.start_and_join();
   for (const uint64_t step : {3, 30}) {
@@ -114,15 +168,91 @@ TEST(WorkerControl, AfterAnAbortTheSameProcessGoesOnWithTheBitsOfAnUndisturbedJo
     ASSERT_LT(common, 100U) << "the abort came too late to disturb anything";
     job.join_from(common);
   }
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished);
-  EXPECT_EQ(job.digest("step-100.g3"), undisturbed) << job.messages();
-  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-100.g3");
-  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
-  EXPECT_TRUE(manifest->exact) << manifest->inexact_reason;
-  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-  EXPECT_EQ(ledger->cursor, 400U);
+  job.expect_ends_as_calm();
+}
+
+bool dies_after_step_sixty() {
+  return setenv("HPCTL_FAILPOINT", "trainer.step.applied:60", 1) == 0;
+}
+
+// The generation that sealed the newest state of an arena.
+uint64_t sealing_generation(int arena_fd) {
+  void* memory = mmap(nullptr, kArenaHeaderBytes, PROT_READ, MAP_SHARED, arena_fd, 0);
+  HP_CHECK(memory != MAP_FAILED);
+  const auto* header = static_cast<const ArenaHeader*>(memory);
+  const ArenaSlotHeader* slots = header->slots;
+  const bool second = slots[1].step + 1 > slots[0].step + 1;  // unsealed counts as the oldest
+  const uint64_t generation = slots[second ? 1 : 0].generation;
+  munmap(memory, kArenaHeaderBytes);
+  return generation;
+}
+
+TEST(WorkerControl, AStandbyTakesThePlaceOfAKilledRankAndTheOthersStay) {
+  SteeredJob job(2, 100);
+  job.prepared_rank = 1;
+  job.in_child = dies_after_step_sixty;
+  auto standby = std::make_unique<WorkerProcess>("");
+  expect<Ready>(*standby);
+  job.start_and_join();
+  EXPECT_EQ(job.workers[1]->wait(), -SIGKILL);
+  WorkerProcess& survivor = *job.workers[0];
+  EXPECT_EQ(expect<PeerLost>(survivor).generation, 1U);
+  EXPECT_THAT(survivor.message(), HasSubstr("collective"));
+  const uint64_t last_step = survivor.page().step;
+  EXPECT_GE(last_step, 59U);
+  survivor.tell(Abort{1});
+  EXPECT_EQ(expect<Aborted>(survivor).sealed_steps.front(), last_step);
+  std::swap(job.workers[1], standby);
+  const WorkerProcess& dead = *standby;
+  job.workers[1]->tell(Take{kArenaFd}, dead.arena_fd());
+  job.join_from_disk();
+  job.expect_ends_as_calm();
+  EXPECT_EQ(sealing_generation(dead.arena_fd()), 2U);
+  EXPECT_EQ(survivor.page(0).step, last_step) << "a generation has a page of its own";
+  EXPECT_EQ(survivor.page(1).step, 100U);
+  EXPECT_EQ(survivor.message(), "");
+}
+
+TEST(WorkerControl, AWorkerMayJoinAsAnotherRank) {
+  SteeredJob job(2, 100);
+  job.start_and_join();
+  job.abort_after_step(30);
+  std::swap(job.workers[0], job.workers[1]);
+  job.join_from_disk();
+  job.expect_ends_as_calm();
+}
+
+// By whoever has lost interest, as before there was somebody to wait for.
+TEST(WorkerControl, AWorkerThatLostAPeerEndsWhenNobodySaysWhatFollows) {
+  SteeredJob job(4, 1'000'000);
+  job.start_and_join();
+  ASSERT_TRUE(job.workers[0]->wait_for_step(2)) << job.messages();
+  job.workers[3]->send(SIGKILL);
+  for (const int survivor : {0, 1, 2}) expect<PeerLost>(*job.workers[survivor]);
+  job.workers[0]->close_control();
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost);
+  job.workers[1]->tell(Finish{});
+  EXPECT_EQ(job.workers[1]->wait(), kExitPeerLost);
+  job.workers[2]->send(SIGTERM);
+  EXPECT_EQ(job.workers[2]->wait(), -SIGTERM);
+  for (const int survivor : {0, 1, 2}) {
+    EXPECT_THAT(job.workers[survivor]->message(), HasSubstr("collective"));
+  }
+}
+
+TEST(WorkerControl, AStandbyEndsWhenItIsToldToOrLeftAlone) {
+  std::array<WorkerProcess, 3> standbys = {WorkerProcess(""), WorkerProcess(""), WorkerProcess("")};
+  for (WorkerProcess& standby : standbys) expect<Ready>(standby);
+  // It loads with the lowest priority, and is to train with the ordinary one.
+  const std::string tasks = "/proc/" + std::to_string(standbys[0].pid()) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    const auto thread = static_cast<id_t>(std::stoul(task.path().filename()));
+    EXPECT_EQ(getpriority(PRIO_PROCESS, thread), getpriority(PRIO_PROCESS, 0));
+  }
+  standbys[0].tell(Finish{});
+  standbys[1].send(SIGTERM);
+  standbys[2].close_control();
+  for (WorkerProcess& standby : standbys) EXPECT_EQ(standby.wait(), -SIGTERM) << standby.message();
 }
 
 TEST(WorkerControl, FinishEndsTrainingAsSigtermDoes) {
@@ -173,6 +303,14 @@ TEST(WorkerControl, WithoutAnybodyAtTheOtherEndTrainingGoesOn) {
   SteeredJob job(1, 8);
   job.start();
   job.workers[0]->close_control();
+  EXPECT_EQ(job.workers[0]->wait(), kExitFinished) << job.messages();
+}
+
+TEST(WorkerControl, ADescriptorThatNobodyHandsOverIsNotTaken) {
+  SteeredJob job(1, 8);
+  job.start();
+  job.workers[0]->tell(Take{kWorkloadFd}, job.workers[0]->arena_fd());
+  job.workers[0]->tell(Finish{});  // is not heard any more
   EXPECT_EQ(job.workers[0]->wait(), kExitFinished) << job.messages();
 }
 

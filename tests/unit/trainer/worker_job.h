@@ -73,6 +73,7 @@ class Job {
       workload.rendezvous_dir = dir_ / ("rdzv-g" + std::to_string(workload.generation));
       workers.push_back(std::make_unique<WorkerProcess>(
           workload, WorkerProcess::memory("arena", ""), r == prepared_rank ? in_child : nullptr));
+      if (!steered) workers.back()->close_control();
     }
   }
 
@@ -106,6 +107,7 @@ class Job {
   Workload workload;
   int prepared_rank = 0;  // whose process calls in_child before it becomes hptrain
   bool (*in_child)() = nullptr;
+  bool steered = false;  // the test says what follows when a peer is lost
   std::vector<std::unique_ptr<WorkerProcess>> workers;
 
  private:

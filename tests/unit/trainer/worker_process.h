@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
@@ -34,22 +35,23 @@ class WorkerProcess {
   // `in_child` runs between fork and exec (async-signal-safe calls only); false = exit 77.
   explicit WorkerProcess(const Workload& workload, UniqueFd arena = memory("arena", ""),
                          bool (*in_child)() = nullptr)
-      : page_fd_(memory("page", std::string(kProgressPageBytes, '\0'))),
-        arena_fd_(std::move(arena)) {
-    const UniqueFd document = memory("workload", to_json_text(workload));
+      : WorkerProcess(to_json_text(workload), std::move(arena), in_child) {}
+  // An empty document: a standby.
+  explicit WorkerProcess(const std::string& workload, UniqueFd arena = memory("arena", ""),
+                         bool (*in_child)() = nullptr)
+      : arena_fd_(std::move(arena)) {
+    add_page();
+    const UniqueFd document = memory("workload", workload);
     // The log matters only when a test fails, and then its last words are on the page.
     const UniqueFd log_fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
     const char* directory = std::getenv("HPCTL_BIN");
     HP_CHECK(directory != nullptr);
     const std::string program = std::string(directory) + "/hptrain";
-    void* memory = mmap(nullptr, kProgressPageBytes, PROT_READ, MAP_SHARED, page_fd_.get(), 0);
-    HP_CHECK(memory != MAP_FAILED);
-    page_ = static_cast<const ProgressPage*>(memory);
     auto control = PacketSocket::make_pair().value();
     control_.emplace(std::move(control.first));
     // Above 6, so that no dup2 below overwrites a source of a later one.
     const std::array<int, 4> sources = {fcntl(document.get(), F_DUPFD_CLOEXEC, 10),
-                                        fcntl(page_fd_.get(), F_DUPFD_CLOEXEC, 10),
+                                        fcntl(page_fds_[0].get(), F_DUPFD_CLOEXEC, 10),
                                         fcntl(arena_fd_.get(), F_DUPFD_CLOEXEC, 10),
                                         fcntl(control.second.get(), F_DUPFD_CLOEXEC, 10)};
     pid_ = fork();
@@ -72,7 +74,9 @@ class WorkerProcess {
       send(SIGKILL);
       wait();
     }
-    if (page_ != nullptr) munmap(const_cast<ProgressPage*>(page_), kProgressPageBytes);
+    for (const ProgressPage* page : pages_) {
+      munmap(const_cast<ProgressPage*>(page), kProgressPageBytes);
+    }
   }
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -91,6 +95,11 @@ class WorkerProcess {
   void tell(const control::ToWorker& message, int descriptor = -1) {
     HP_CHECK(control_->send_or_queue(control::encode(message), descriptor).ok());
   }
+  // A page of its own for the next generation.
+  void hand_over_page() {
+    add_page();
+    tell(control::Take{kProgressFd}, page_fds_.back().get());
+  }
   // The worker's next message; waits for it. nullopt when the process has ended before.
   std::optional<control::FromWorker> hear() {
     for (;;) {
@@ -103,11 +112,13 @@ class WorkerProcess {
   }
   void close_control() { control_.reset(); }
 
-  const ProgressPage& page() const { return *page_; }
-  std::string message() const { return {page_->message, page_->message_length.load()}; }
+  const ProgressPage& page() const { return *pages_.back(); }
+  // Those that were handed over, and before them the one that it started with.
+  const ProgressPage& page(size_t number) const { return *pages_.at(number); }
+  std::string message() const { return {page().message, page().message_length.load()}; }
   // Until `step` is done; false when the process ends before that.
   bool wait_for_step(uint64_t step) {
-    return wait_until([&] { return page_->step.load() >= step; });
+    return wait_until([&] { return page().step.load() >= step; });
   }
   // Until `happened`; false when the process ends before that.
   bool wait_until(const std::function<bool()>& happened) {
@@ -122,6 +133,7 @@ class WorkerProcess {
     return true;
   }
   int64_t peak_memory_bytes() const { return peak_memory_bytes_; }  // of one that has ended
+  pid_t pid() const { return pid_; }
   int arena_fd() const { return arena_fd_.get(); }
 
   static UniqueFd memory(const char* name, const std::string& content) {
@@ -134,10 +146,18 @@ class WorkerProcess {
   }
 
  private:
-  UniqueFd page_fd_;
+  void add_page() {
+    page_fds_.push_back(memory("page", std::string(kProgressPageBytes, '\0')));
+    void* page =
+        mmap(nullptr, kProgressPageBytes, PROT_READ, MAP_SHARED, page_fds_.back().get(), 0);
+    HP_CHECK(page != MAP_FAILED);
+    pages_.push_back(static_cast<const ProgressPage*>(page));
+  }
+
+  std::vector<UniqueFd> page_fds_;
+  std::vector<const ProgressPage*> pages_;
   UniqueFd arena_fd_;
   std::optional<PacketSocket> control_;
-  const ProgressPage* page_ = nullptr;
   int64_t peak_memory_bytes_ = 0;
   pid_t pid_ = -1;
 };
