@@ -85,11 +85,17 @@ class SteeredJob : public Job {
     workload.parent_generation = workload.generation++;
     workload.start_step = step;
     workload.from_memory = true;
+    record_generation();
     join();
   }
 
   // The same from the newest checkpoint; from the seed where the disk was slower than the steps.
   void join_from_disk() {
+    go_back_to_disk();
+    join();
+  }
+
+  void go_back_to_disk() {
     const auto newest = latest_valid_checkpoint(workload.checkpoint_dir, {});
     ASSERT_TRUE(newest.ok()) << newest.error().message;
     if (*newest) {
@@ -98,7 +104,7 @@ class SteeredJob : public Job {
       ++workload.generation;
     }
     workload.from_memory = false;
-    join();
+    record_generation();
   }
 
   void send_join(int rank, uint64_t generation) {
@@ -142,8 +148,6 @@ class SteeredJob : public Job {
 
  private:
   void join() {
-    record_generation();
-    workload.rendezvous_dir = *this / ("rdzv-g" + std::to_string(workload.generation));
     for (int r = 0; r < workload.world_size; ++r) send_join(r, workload.generation);
     for (const auto& worker : workers) {
       EXPECT_EQ(expect<Joined>(*worker).generation, workload.generation);
@@ -151,6 +155,7 @@ class SteeredJob : public Job {
   }
 
   void record_generation() {
+    workload.rendezvous_dir = *this / ("rdzv-g" + std::to_string(workload.generation));
     GenerationRecord record;
     record.generation = workload.generation;
     record.parent = workload.parent_generation;
@@ -213,10 +218,17 @@ TEST(WorkerControl, AStandbyTakesThePlaceOfAKilledRankAndTheOthersStay) {
   EXPECT_EQ(survivor.message(), "");
 }
 
-TEST(WorkerControl, AWorkerMayJoinAsAnotherRank) {
+TEST(WorkerControl, AWorkerMayJoinAsAnotherRankAndAfterAGenerationThatDidNotComeAbout) {
   SteeredJob job(2, 100);
   job.start_and_join();
   job.abort_after_step(30);
+  job.go_back_to_disk();
+  job.send_join(0, 2);  // and nobody else
+  WorkerProcess& alone = *job.workers[0];
+  ASSERT_TRUE(alone.wait_until(
+      [&] { return alone.page().phase == static_cast<uint32_t>(WorkerPhase::kRendezvous); }));
+  alone.tell(Abort{2});
+  EXPECT_EQ(expect<Aborted>(alone).generation, 2U);
   std::swap(job.workers[0], job.workers[1]);
   job.join_from_disk();
   job.expect_ends_as_calm();
