@@ -291,9 +291,7 @@ void Controller::committed(const Committed& batch) {
   for (const core::NodeKey& key : batch.dirty.nodes) changed.insert(key.job);
   for (const core::SlotKey& key : batch.dirty.slots) changed.insert(key.job);
   for (const core::NodeKey& key : batch.dirty.nodes) {
-    const core::NodeState state = batch.state.nodes.at(key).state;
-    const bool is_ours = state == core::NodeState::kUp || state == core::NodeState::kEnding;
-    if (!is_ours) liveness_.given_up(key);
+    if (!core::is_watched(batch.state.nodes.at(key).state)) liveness_.given_up(key);
   }
   for (const JobId id : changed) {
     Shown& shown = shown_[id];

@@ -103,6 +103,8 @@ void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& me
     return;
   }
   session.set_identity({{JobId{message.job()}, message.node()}, message.boot_id()});
+  // Its time to reconnect does not end while its registration is being committed.
+  liveness_.heard(session.identity().node, message.boot_id(), loop_.now_ms());
   HP_FAILPOINT("controller.register.received");
   const auto shared = session.shared_from_this();
   loop_.post(
@@ -134,11 +136,12 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     is_over = session->is_over;
-    if (!is_over) {
-      former = std::exchange(sessions_[node], session);
+    if (!is_over) former = std::exchange(sessions_[node], session);
+    if (!is_over || core::is_watched(state.nodes.at(node).state)) {
       liveness_.watch(node, session->identity().boot_id, job.spec.recovery.heartbeat_timeout_ms,
                       loop_.now_ms(), probe_at);
     }
+    if (is_over) liveness_.closed(node, session->identity().boot_id);
   }
   scheduler_.registered(node, holder_pid);
   if (is_over) return;  // the stream ended while its registration was being committed

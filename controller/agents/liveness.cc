@@ -131,11 +131,7 @@ void Liveness::judge_one(const core::NodeKey& node, const core::SilentNode& seen
   if (verdict.kind == core::SilenceVerdict::Kind::kProbe) {
     begin_probe(node, entry, now_ms, out);
   } else if (verdict.kind == core::SilenceVerdict::Kind::kLost) {
-    // One that should have reconnected by now: that deadline is the core's.
-    const bool is_the_cores = entry.is_closed && facts.silent_ms > facts.timeout_ms;
-    if (!is_the_cores) {
-      out.lost.push_back({node.job, node.name, entry.boot_id, std::move(verdict.reason)});
-    }
+    out.lost.push_back({node.job, node.name, entry.boot_id, std::move(verdict.reason)});
     entries_.erase(it);
   }
 }
@@ -151,8 +147,8 @@ Liveness::Findings Liveness::judge(int64_t now_ms, const Sight& sight) {
   }
   for (const auto& [job, names] : silent) {
     if (is_held(job)) continue;
-    const core::SilentNode seen = sight(job, names);
-    for (const std::string& name : names) judge_one({job, name}, seen, now_ms, findings);
+    auto seen = sight(job, names);
+    for (const std::string& name : names) judge_one({job, name}, seen[name], now_ms, findings);
   }
   return findings;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // When each agent was last heard, and whether its holder answers: a soft table, never stored. Only
 // the transition is an event (NodeLost). What the silence of a node means the core judges
-// (controller/core/silence.h); here are the facts. A node is in the table while its agent's stream
-// is open, and after that until the agent is back, the node is given up or the time to reconnect is
-// over: for then the core has a deadline of its own.
+// (controller/core/silence.h); here are the facts. A node is in the table from its agent's first
+// registration with this process until the node is given up, also while the stream is closed: the
+// core has no deadline for it then.
 //
 // A holder counts as one that can be probed when it has answered once, just after its agent
 // registered: where a firewall stands between, silence of a probe says nothing.
@@ -59,8 +59,9 @@ class Liveness {
     std::vector<Probe> probes;         // to be made; at most kProbesAtOnce
   };
   static constexpr size_t kProbesAtOnce = 64;
-  // What is known of the training of a job some of whose nodes are silent.
-  using Sight = std::function<core::SilentNode(JobId job, const std::set<std::string>& silent)>;
+  // What is known of the training of a job, for each of its silent nodes.
+  using Sight = std::function<std::map<std::string, core::SilentNode>(
+      JobId job, const std::set<std::string>& silent)>;
   Findings judge(int64_t now_ms, const Sight& sight);
   // True when it is this holder's first answer: from now on its silence and a refusal count.
   bool probed(const Probe& probe, core::HolderProbe answer);

@@ -178,24 +178,39 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
   return hangs;
 }
 
-core::SilentNode ProgressTable::sight(JobId job, const std::set<std::string>& silent,
-                                      int64_t now_ms) {
+std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
+                                                             const std::set<std::string>& silent,
+                                                             int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return {};
   const Entry& entry = it->second;
   core::SilentNode seen = entry.row;
-  if (!entry.running || !entry.progressed) return seen;
+  std::map<std::string, core::SilentNode> nodes;
+  if (!entry.running || !entry.progressed) {
+    for (const std::string& node : silent) nodes.emplace(node, seen);
+    return nodes;
+  }
   int64_t moved_ms = 0;
+  int64_t heard_moved_ms = 0;
+  std::set<std::string> with_ranks;
   seen.peers_wait = true;
   for (const auto& [rank, progress] : entry.shown.ranks) {
-    if (silent.contains(progress.node)) continue;
-    seen.training = core::TrainingSight::kSeen;  // where nobody is heard, nothing is
     moved_ms = std::max(moved_ms, progress.moved_ms);
+    if (silent.contains(progress.node)) {
+      with_ranks.insert(progress.node);
+      continue;
+    }
+    seen.training = core::TrainingSight::kSeen;  // where nobody is heard, nothing is
+    heard_moved_ms = std::max(heard_moved_ms, progress.moved_ms);
     seen.peers_wait = seen.peers_wait && progress.report.open_collectives > 0;
   }
-  seen.still_ms = now_ms - moved_ms;
-  return seen;
+  seen.still_ms = now_ms - heard_moved_ms;
+  for (const std::string& node : silent) {
+    const auto facts = nodes.emplace(node, seen).first;
+    if (with_ranks.contains(node)) facts->second.trained_ms = now_ms - moved_ms;
+  }
+  return nodes;
 }
 
 std::vector<core::ControllerNoted> ProgressTable::take_notes() {

@@ -78,8 +78,9 @@ class ProgressTable {
   // What the core should know before it judges a lost node: the furthest step, if it is news.
   std::optional<core::GenerationProgressed> news(JobId job);
   std::vector<core::HangDetected> take_hangs(int64_t now_ms);
-  // What the ranks on nodes other than `silent` do; what is of a silent node is left out.
-  core::SilentNode sight(JobId job, const std::set<std::string>& silent, int64_t now_ms);
+  // For each silent node: what the ranks on nodes that are heard do, and when it last trained.
+  std::map<std::string, core::SilentNode> sight(JobId job, const std::set<std::string>& silent,
+                                                int64_t now_ms);
   // The disk of the checkpoints has become full, or has room again.
   std::vector<core::ControllerNoted> take_notes();
   void rearm(int64_t now_ms);

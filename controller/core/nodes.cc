@@ -135,7 +135,6 @@ void on(Transition& t, const AgentRegistered& e) {
 }
 
 void on(Transition& t, const AgentDisconnected& e) {
-  Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
   if (node == nullptr || node->boot_id != e.boot_id || !node->connected) {
     t.refuse(e.job, "not the present connection of " + e.node, e.node);
@@ -143,9 +142,9 @@ void on(Transition& t, const AgentDisconnected& e) {
   }
   node->connected = false;
   t.changed(*node);
-  if (node->state == NodeState::kUp) {
-    t.set_deadline(*node, t.now() + job->spec.recovery.heartbeat_timeout_ms);
-  }
+  // How long it may be silent is judged outside (silence.h); what it owed is asked of it anew when
+  // it is back.
+  if (node->state == NodeState::kUp) t.set_deadline(*node, 0);
 }
 
 void on(Transition& t, const NodeLost& e) {

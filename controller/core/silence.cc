@@ -16,17 +16,27 @@ bool waits_for_it(const SilentNode& node) {
   return node.training == TrainingSight::kSeen && node.peers_wait && node.still_ms >= kStillMs;
 }
 
+bool is_known_to_train_unheard(const SilentNode& node) {
+  return node.silent_ms - node.trained_ms > node.timeout_ms;
+}
+
 std::string what_stands_still(const SilentNode& node) {
   if (node.peers_broke) return "its peers lost their connections";
   if (node.training == TrainingSight::kStopped) return "the recovery waits for it";
   return "the other ranks have waited in a collective for " + std::to_string(node.still_ms) + " ms";
 }
 
+std::string what_passed(const SilentNode& node) {
+  const std::string limit = "(limit " + std::to_string(node.timeout_ms) + " ms)";
+  if (node.trained_ms == kNeverMs) return limit;
+  return "and no rank has moved for " + std::to_string(node.trained_ms) + " ms " + limit;
+}
+
 }  // namespace
 
 SilenceVerdict judge_silence(const SilentNode& node) {
-  if (node.silent_ms > node.timeout_ms) {
-    return lost_because(node, "(limit " + std::to_string(node.timeout_ms) + " ms)");
+  if (node.silent_ms > node.timeout_ms && node.trained_ms > node.timeout_ms) {
+    return lost_because(node, what_passed(node));
   }
   const bool stands_still = node.peers_broke || waits_for_it(node);
   const bool goes_on = node.training == TrainingSight::kSeen && !stands_still;
@@ -40,7 +50,7 @@ SilenceVerdict judge_silence(const SilentNode& node) {
     case HolderProbe::kRefused:
       return lost_because(node, "and its holder is gone: a connection to it is refused");
     case HolderProbe::kUnanswered:
-      if (!stands_still || node.silent_ms < kSilentMs) return {};
+      if (!stands_still || node.silent_ms < kSilentMs || is_known_to_train_unheard(node)) return {};
       return lost_because(node,
                           "while " + what_stands_still(node) + ", and its holder does not answer");
     case HolderProbe::kImpossible:

@@ -4,13 +4,25 @@
 // the job, and with whether the node's holder can be reached directly:
 //
 //   training                                   holder probed    silent for             verdict
-//   (any)                                      (any)            > heartbeat_timeout    lost
-//   goes on: ranks elsewhere move              -                less                   nothing
+//   no rank moved for > heartbeat_timeout,     (any)            > heartbeat_timeout    lost
+//     or this node has none
+//   goes on: ranks elsewhere move              -                any                    nothing
 //   stands still, ranks elsewhere wait in a    no answer        >= 6 beats             lost
 //     collective; or a recovery has stopped it
 //   peers say that a connection broke, and     no answer, or    >= 6 beats             lost
 //     nobody's death explains it               not possible
 //   does not visibly go on                     refused          >= 3 beats             lost
+//
+// A step takes every rank. So while any rank of the job moves, all nodes with ranks train, whoever
+// of them is heard: the controller's network is not the training's. That proves nothing of a node
+// without ranks, of a command, or once a recovery has stopped the ranks: there the silence alone is
+// compared with heartbeat_timeout. Of a node that trained on for heartbeat_timeout after it was
+// last heard it is known that only that network is away: that its holder does not answer is no news
+// then, and a moment in which the others wait for it, as there are in any training, no reason.
+//
+// Whether the stream of the node's agent is open makes no difference. Only a node of which this
+// process of the controller has heard nothing yet is not judged here: what it has is not known, and
+// the core has a deadline for it (limits.register).
 //
 // From 3 beats on the holder of a node is probed whose training does not visibly go on. A probe
 // that is refused is proof (the machine answers, and nobody holds the node), one that is answered
@@ -30,6 +42,7 @@ inline constexpr int64_t kProbeAfterMs = 3 * kBeatMs;  // of silence
 inline constexpr int64_t kSilentMs = 6 * kBeatMs;
 // No rank elsewhere moved for so long: it is more than the gap between two beats.
 inline constexpr int64_t kStillMs = 3 * kBeatMs;
+inline constexpr int64_t kNeverMs = INT64_MAX;
 
 enum class TrainingSight {
   kUnseen,   // a command, or no step of this generation yet
@@ -46,6 +59,11 @@ enum class HolderProbe {
   kRefused,
 };
 
+// Of other nodes the core expects nothing.
+constexpr bool is_watched(NodeState state) {
+  return state == NodeState::kUp || state == NodeState::kEnding;
+}
+
 struct SilentNode {
   int64_t silent_ms = 0;
   int64_t timeout_ms = 0;  // recovery.heartbeat_timeout
@@ -53,6 +71,9 @@ struct SilentNode {
   int64_t still_ms = 0;  // of kSeen: since no rank on a node that is heard has moved
   bool peers_wait =
       false;  // of kSeen: each of these ranks waits in a collective, and there are any
+  // Since a rank of the running generation last moved, on whatever node; kNeverMs: nothing runs, or
+  // this node has no rank of it. Less than its silence: it trained after it was last heard.
+  int64_t trained_ms = kNeverMs;
   bool peers_broke = false;  // workers elsewhere lost a connection, and no cause is known yet
   HolderProbe probe = HolderProbe::kImpossible;
 };

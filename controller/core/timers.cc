@@ -143,7 +143,7 @@ void lose_unaccounted(Transition& t, Job& job, Node& node) {
 }
 
 std::string lateness(const Job& job, const Node& node) {
-  if (node.state == NodeState::kUp) return " did not reconnect in time";
+  if (node.state == NodeState::kUp) return " did not register again in time";
   if (node.launches == 0) return " did not register with the new controller in time";
   return " did not register within " + duration_text(job.limits.launch_ms);
 }
@@ -249,9 +249,10 @@ void on(Transition& t, const SuspensionChanged& e) {
                 " in which the scheduler had suspended it";
   job->suspended_since_ms = 0;
   for (Node* node : t.nodes(e.job)) {
-    // Its stream may have been closed meanwhile.
-    const bool returns = node->state == NodeState::kUp && !node->connected;
-    if (node->state != NodeState::kEnded) resume_node(t, *job, *node, returns);
+    // One that has not registered since the controller was started again.
+    const bool is_awaited =
+        node->state == NodeState::kUp && !node->connected && node->deadline_ms != 0;
+    if (node->state != NodeState::kEnded) resume_node(t, *job, *node, is_awaited);
   }
   resume_job(t, *job);
 }

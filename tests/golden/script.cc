@@ -10,6 +10,7 @@
 
 #include "controller/core/codec.h"
 #include "controller/core/explain.h"
+#include "controller/core/silence.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {
@@ -59,45 +60,26 @@ class Script {
   using Command = void (Script::*)(const Words&);
   static const std::map<std::string, Command>& commands() {
     static const std::map<std::string, Command> kCommands = {
-        {"submit", &Script::submit},
-        {"settle", &Script::settle},
-        {"answer", &Script::answer},
-        {"wait", &Script::wait},
-        {"progress", &Script::progress},
-        {"commit", &Script::commit},
-        {"directory", &Script::directory},
-        {"exit", &Script::exit_worker},
-        {"stale-exit", &Script::stale_exit},
-        {"lost", &Script::lost},
-        {"excised", &Script::excised},
-        {"silent", &Script::silent},
-        {"marked", &Script::marked},
-        {"disconnect", &Script::disconnect},
-        {"reconnect", &Script::reconnect},
-        {"replaced", &Script::replaced},
-        {"revenant", &Script::revenant},
-        {"bad_step", &Script::bad_step},
-        {"hang", &Script::hang},
-        {"cancel", &Script::cancel},
-        {"limit", &Script::limit},
-        {"taken", &Script::taken},
-        {"fail", &Script::fail},
-        {"restart", &Script::restart},
-        {"why", &Script::why},
-        {"successor", &Script::successor},
-        {"excluded", &Script::excluded},
-        {"registers", &Script::registers},
-        {"quarantine", &Script::quarantine},
-        {"release", &Script::release},
-        {"hardware", &Script::hardware},
-        {"unfit-node", &Script::unfit_node},
-        {"recover", &Script::recover},
-        {"observed", &Script::observed},
-        {"drained", &Script::drained},
-        {"undrained", &Script::undrained},
-        {"returned", &Script::returned},
-        {"suspended", &Script::suspended},
-        {"resumed", &Script::resumed},
+        {"submit", &Script::submit},         {"settle", &Script::settle},
+        {"answer", &Script::answer},         {"wait", &Script::wait},
+        {"progress", &Script::progress},     {"commit", &Script::commit},
+        {"directory", &Script::directory},   {"exit", &Script::exit_worker},
+        {"stale-exit", &Script::stale_exit}, {"lost", &Script::lost},
+        {"excised", &Script::excised},       {"silent", &Script::silent},
+        {"marked", &Script::marked},         {"disconnect", &Script::disconnect},
+        {"judge", &Script::judge},           {"reconnect", &Script::reconnect},
+        {"replaced", &Script::replaced},     {"revenant", &Script::revenant},
+        {"bad_step", &Script::bad_step},     {"hang", &Script::hang},
+        {"cancel", &Script::cancel},         {"limit", &Script::limit},
+        {"taken", &Script::taken},           {"fail", &Script::fail},
+        {"restart", &Script::restart},       {"why", &Script::why},
+        {"successor", &Script::successor},   {"excluded", &Script::excluded},
+        {"registers", &Script::registers},   {"quarantine", &Script::quarantine},
+        {"release", &Script::release},       {"hardware", &Script::hardware},
+        {"unfit-node", &Script::unfit_node}, {"recover", &Script::recover},
+        {"observed", &Script::observed},     {"drained", &Script::drained},
+        {"undrained", &Script::undrained},   {"returned", &Script::returned},
+        {"suspended", &Script::suspended},   {"resumed", &Script::resumed},
         {"instance", &Script::instance},
     };
     return kCommands;
@@ -201,6 +183,7 @@ class Script {
   void wait(const Words& words) { shell_.pass(number(words, 1)); }
   void progress(const Words& words) {
     shell_.progress(id_, static_cast<uint64_t>(number(words, 1)));
+    moved_ms_ = shell_.now_ms;
   }
   void commit(const Words& words) {
     const auto step = static_cast<uint64_t>(number(words, 1));
@@ -240,6 +223,24 @@ class Script {
   }
   void disconnect(const Words& words) {
     shell_.feed(AgentDisconnected{id_, words.at(1), node(words.at(1)).boot_id});
+    silent_since_ms_[words.at(1)] = shell_.now_ms;
+  }
+  // As the controller's table does it, of a node whose holder cannot be probed.
+  void judge(const Words& words) {
+    SilentNode facts = seen_in(job());
+    facts.silent_ms = shell_.now_ms - silent_since_ms_.at(words.at(1));
+    facts.timeout_ms = job().spec.recovery.heartbeat_timeout_ms;
+    if (job().state == JobState::kRunning && job().stage == PlanStage::kNone) {
+      facts.training = TrainingSight::kSeen;
+      facts.still_ms = shell_.now_ms - moved_ms_;
+      if (shell_.state.index.ranks.contains({id_, words.at(1)})) facts.trained_ms = facts.still_ms;
+    }
+    const SilenceVerdict verdict = judge_silence(facts);
+    if (verdict.kind != SilenceVerdict::Kind::kLost) {
+      report_ += "  it may be silent\n";
+      return;
+    }
+    shell_.feed(NodeLost{id_, words.at(1), node(words.at(1)).boot_id, verdict.reason});
   }
   void reconnect(const Words& words) {
     const int32_t missing = words.size() > 3 ? static_cast<int32_t>(number(words, 3)) : -1;
@@ -456,6 +457,8 @@ class Script {
 
   FakeShell shell_;
   size_t told_ = 0;
+  int64_t moved_ms_ = 0;
+  std::map<std::string, int64_t> silent_since_ms_;
   std::vector<std::string> excluded_;
   int64_t excluded_attempt_ = 0;
   JobSpec spec_;

@@ -14,6 +14,8 @@
 //   exit RANK code|signal N step N [words of the worker ...]
 //   stale-exit RANK generation N
 //   lost NODE words ... | disconnect NODE | reconnect NODE [without RANK]
+//   judge NODE                what its silence since `disconnect` means by now; steps prove that
+//                             it trains
 //   replaced NODE             the node registers as another life
 //   revenant NODE             the life before the present one registers once more
 //   unfit NUMBER STEP nan|loss|gradient skipped|rolled-back|stopped|gave-up [same|other RANK]

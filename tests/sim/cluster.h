@@ -85,6 +85,7 @@ struct Silence {
   int64_t since_ms = 0;
   int64_t probed_ms = -1;
   core::HolderProbe answer = core::HolderProbe::kNotAsked;
+  int64_t trained_ms = -1;       // when the job was last seen to complete a step; -1 = never
   int64_t waited_since_ms = -1;  // the checker: since the others are seen to wait for it
 };
 
@@ -152,7 +153,8 @@ class Cluster final : public World {
   void watch_silence(SimNode& node, const Silence& silence);
   bool is_still_watched(const SimNode& node, const Silence& silence) const;
   bool is_lost_by_silence(const SimNode& node, Silence& silence);
-  core::SilentNode see(const SimNode& node, const Silence& silence);
+  core::SilentNode see(const SimNode& node, Silence& silence);
+  static bool has_rank_of(const Run& run, const SimNode& node);
   core::HolderProbe probe(const SimNode& node, const Silence& silence) const;
   void check_verdict(const SimNode& node, Silence& silence, const core::SilentNode& facts,
                      const core::SilenceVerdict& verdict);

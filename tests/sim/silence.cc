@@ -50,7 +50,7 @@ core::HolderProbe Cluster::probe(const SimNode& node, const Silence& silence) co
   return holds ? core::HolderProbe::kAnswered : core::HolderProbe::kRefused;
 }
 
-core::SilentNode Cluster::see(const SimNode& node, const Silence& silence) {
+core::SilentNode Cluster::see(const SimNode& node, Silence& silence) {
   const JobPlan& plan = plans_.at(node.key.job);
   const core::Job& job = controller_.state().jobs.at(node.key.job);
   core::SilentNode facts = core::seen_in(job);
@@ -70,6 +70,10 @@ core::SilentNode Cluster::see(const SimNode& node, const Silence& silence) {
     const SimNode& home = node_of(run, rank);
     return home.key != node.key && !is_silent(home);
   });
+  if (others_heard) silence.trained_ms = run.last_progress_ms;
+  if (silence.trained_ms >= 0 && has_rank_of(run, node)) {
+    facts.trained_ms = agenda_.now() - silence.trained_ms;
+  }
   if (!others_heard) return facts;
   facts.training = core::TrainingSight::kSeen;
   facts.peers_wait = run.stuck_since_ms != 0;
@@ -77,10 +81,15 @@ core::SilentNode Cluster::see(const SimNode& node, const Silence& silence) {
   return facts;
 }
 
+bool Cluster::has_rank_of(const Run& run, const SimNode& node) {
+  return std::any_of(run.homes.begin(), run.homes.end(),
+                     [&](const auto& home) { return home.second == node.key; });
+}
+
 bool Cluster::is_lost_by_silence(const SimNode& node, Silence& silence) {
   if (controller_.is_stalled()) {  // when it goes on, everybody gets a fresh deadline
     silence.since_ms = agenda_.now();
-    silence.probed_ms = silence.waited_since_ms = -1;
+    silence.trained_ms = silence.probed_ms = silence.waited_since_ms = -1;
     return false;
   }
   if (!controller_.state().jobs.contains(node.key.job)) return false;
@@ -92,8 +101,7 @@ bool Cluster::is_lost_by_silence(const SimNode& node, Silence& silence) {
     silence.probed_ms = agenda_.now();
     silence.answer = probe(node, silence);
   }
-  const bool is_the_cores = silence.stream == 0 && facts.silent_ms > facts.timeout_ms;
-  if (is_lost && !is_the_cores) {
+  if (is_lost) {
     controller_.post(core::NodeLost{node.key.job, node.key.name, silence.boot_id, verdict.reason});
   }
   return is_lost;
@@ -115,11 +123,15 @@ void Cluster::check_verdict(const SimNode& node, Silence& silence, const core::S
   const bool goes_on = job.state == core::JobState::kRunning &&
                        job.stage == core::PlanStage::kNone && run.alive.size() > 1 &&
                        agenda_.now() - run.last_progress_ms < core::kStillMs;
-  if (is_lost && early && goes_on && probe(node, silence) == core::HolderProbe::kUnanswered) {
+  // Early also of a spare; later of a node that the steps take, as long as anybody tells of them.
+  const bool is_proven = early || (has_rank_of(run, node) && node.boot_id == silence.boot_id &&
+                                   facts.training == core::TrainingSight::kSeen);
+  if (is_lost && is_proven && goes_on && probe(node, silence) == core::HolderProbe::kUnanswered) {
     checkers_.fail(who + " is lost although training goes on");
   }
   const bool waited_for = facts.training == core::TrainingSight::kSeen && facts.peers_wait &&
-                          facts.silent_ms > core::kSilentMs && is_cut(node);
+                          facts.silent_ms > core::kSilentMs && is_cut(node) &&
+                          facts.silent_ms - facts.trained_ms <= facts.timeout_ms;
   if (!waited_for) {
     silence.waited_since_ms = -1;
   } else if (silence.waited_since_ms < 0) {

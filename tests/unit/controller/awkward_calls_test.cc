@@ -208,6 +208,25 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnecte
   EXPECT_TRUE(liveness_.heard_nodes(kCalledJob).empty());
 }
 
+// Nobody else counts how long such a node stays away.
+TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedLeavesItsNodeWatched) {
+  submit();
+  EXPECT_FALSE(is_connected());  // begun
+  effects_.hold();
+  {
+    Stream brief(connect());
+    ASSERT_TRUE(effects_.wait_until_held());
+  }
+  effects_.release();
+  const auto deadline = std::chrono::steady_clock::now() + kCallPatience;
+  while (is_connected()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  const auto nothing_seen = [](JobId, const auto&) {
+    return std::map<std::string, core::SilentNode>{};
+  };
+  EXPECT_TRUE(liveness_.judge(loop_->now_ms(), nothing_seen).lost.empty());
+  EXPECT_EQ(liveness_.judge(loop_->now_ms() + 3'600'000, nothing_seen).lost.size(), 1U);
+}
+
 // The scheduler may have done it already: what changes the rows now, nobody will ever see.
 TEST_F(AwkwardCalls, AnOrderDuringARequeueIsRefusedAndNotForgotten) {
   core::JobAdopted adopted;

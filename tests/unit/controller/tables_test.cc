@@ -13,7 +13,9 @@ namespace {
 
 const core::NodeKey kNode{JobId{1}, "n0"};
 
-core::SilentNode nothing_seen(JobId, const std::set<std::string>&) { return {}; }
+using Sights = std::map<std::string, core::SilentNode>;
+
+Sights nothing_seen(JobId, const std::set<std::string>&) { return {}; }
 
 std::vector<core::NodeLost> take_lost(Liveness& table, int64_t now_ms) {
   return table.judge(now_ms, nothing_seen).lost;
@@ -48,14 +50,70 @@ TEST(Liveness, ANodeThatSaidGoodbyeIsNotWatched) {
   EXPECT_TRUE(take_lost(table, 9'000).empty());
 }
 
-TEST(Liveness, TheTimeToReconnectIsTheCoresBusiness) {
+TEST(Liveness, ANodeWhoseStreamHasEndedIsLostAfterItsDeadline) {
   Liveness table;
   table.watch(kNode, "life", 2'000, 0);
   table.closed(kNode, "other");
   EXPECT_EQ(table.heard_nodes(kNode.job).size(), 1U);
   table.closed(kNode, "life");
   EXPECT_TRUE(table.heard_nodes(kNode.job).empty());
-  EXPECT_TRUE(take_lost(table, 9'000).empty());
+  EXPECT_TRUE(take_lost(table, 2'000).empty());
+  const auto lost = take_lost(table, 2'001);
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].boot_id, "life");
+  EXPECT_TRUE(take_lost(table, 9'000).empty()) << "once";
+}
+
+TEST(Liveness, ANodeThatIsBackIsNotLostForHavingBeenAway) {
+  Liveness table;
+  table.watch(kNode, "life", 2'000, 0);
+  table.closed(kNode, "life");
+  table.heard(kNode, "life", 1'900);  // its registration, which is being committed
+  EXPECT_TRUE(take_lost(table, 3'900).empty());
+  table.watch(kNode, "life", 2'000, 3'900);
+  EXPECT_TRUE(take_lost(table, 5'900).empty());
+}
+
+TEST(Liveness, ANodeThatIsSeenToTrainIsNotLostUntilNothingMoves) {
+  for (const bool is_closed : {false, true}) {
+    Liveness table;
+    const core::NodeKey spare{JobId{1}, "n1"};
+    table.watch(kNode, "life", 2'000, 0);
+    table.watch(spare, "other", 2'000, 0);
+    if (is_closed) table.closed(kNode, "life");
+    int64_t still_ms = 0;
+    const auto sight = [&](JobId, const std::set<std::string>& silent) {
+      Sights sights;
+      for (const std::string& node : silent) {
+        sights[node].training = core::TrainingSight::kSeen;
+        sights[node].still_ms = still_ms;
+      }
+      sights[kNode.name].trained_ms = still_ms;
+      return sights;
+    };
+    const auto without_ranks = table.judge(60'000, sight).lost;
+    ASSERT_EQ(without_ranks.size(), 1U) << is_closed;
+    EXPECT_EQ(without_ranks[0].node, spare.name);
+    still_ms = 2'000;
+    EXPECT_TRUE(table.judge(62'000, sight).lost.empty()) << is_closed;
+    still_ms = 2'001;
+    EXPECT_EQ(table.judge(62'001, sight).lost.size(), 1U) << is_closed;
+  }
+}
+
+TEST(Liveness, WhetherAllNodesAreSilentThoseSayWhoseStreamsAreOpen) {
+  Liveness table;
+  const core::NodeKey other{JobId{1}, "n1"};
+  table.watch(kNode, "a", 2'000, 0);
+  table.watch(other, "b", 2'000, 0);
+  table.closed(kNode, "a");
+  table.heard(other, "b", 59'500);
+  EXPECT_TRUE(table.take_silent_jobs(60'000).empty());
+  EXPECT_EQ(table.take_silent_jobs(60'501).size(), 1U) << "the closed one is not asked";
+  table.answered(JobId{1});
+  table.heard(other, "b", 61'000);
+  table.closed(other, "b");
+  EXPECT_TRUE(table.take_silent_jobs(90'000).empty()) << "nobody is left whose silence says it";
 }
 
 TEST(Liveness, SilenceOfAllNodesOfAJobIsAskedAboutFirst) {
@@ -91,12 +149,13 @@ TEST(Liveness, NoNodeOfASuspendedJobIsLostThoughAnotherIsHeard) {
 // A job whose other ranks wait in a collective, and a node of it whose holder can be probed.
 class WaitedFor : public ::testing::Test {
  protected:
-  static core::SilentNode others_wait(JobId, const std::set<std::string>&) {
-    core::SilentNode seen;
+  static Sights others_wait(JobId, const std::set<std::string>&) {
+    Sights sights;
+    core::SilentNode& seen = sights[kNode.name];
     seen.training = core::TrainingSight::kSeen;
     seen.still_ms = core::kStillMs;
     seen.peers_wait = true;
-    return seen;
+    return sights;
   }
 
   WaitedFor() { table_.watch(kNode, "life", 10'000, 0, "10.0.0.1:7000"); }
@@ -422,7 +481,9 @@ class Sight : public ::testing::Test {
     job_.state = core::JobState::kRunning;
     table_.observe(job_, 20);
   }
-  core::SilentNode without_n1(int64_t now_ms) { return table_.sight(job_.id, {"n1"}, now_ms); }
+  core::SilentNode without_n1(int64_t now_ms) {
+    return table_.sight(job_.id, {"n1"}, now_ms).at("n1");
+  }
 
   ProgressTable table_;
   core::Job job_;
@@ -444,7 +505,23 @@ TEST_F(Sight, ARankThatMovesOrComputesSaysThatTrainingGoesOn) {
 }
 
 TEST_F(Sight, WhereNobodyIsHeardNothingIsSeen) {
-  EXPECT_EQ(table_.sight(job_.id, {"n0", "n1"}, 1'000).training, core::TrainingSight::kUnseen);
+  const Sights seen = table_.sight(job_.id, {"n0", "n1"}, 1'000);
+  EXPECT_EQ(seen.at("n0").training, core::TrainingSight::kUnseen);
+  EXPECT_EQ(seen.at("n1").training, core::TrainingSight::kUnseen);
+}
+
+TEST_F(Sight, WhatMovesProvesThatEachNodeWithRanksTrains) {
+  table_.report(job_.id, "n0", {in_collective(0, 1, 10)}, 950);
+  const Sights seen = table_.sight(job_.id, {"n1", "n2"}, 1'000);
+  EXPECT_EQ(seen.at("n1").trained_ms, 50);
+  EXPECT_EQ(seen.at("n2").trained_ms, core::kNeverMs) << "a spare";
+  EXPECT_EQ(seen.at("n2").still_ms, 50);
+  EXPECT_EQ(table_.sight(job_.id, {"n0", "n1"}, 1'000).at("n1").trained_ms, 50)
+      << "n0 is late by three beats, and was heard after n1";
+  job_.state = core::JobState::kRecovering;
+  job_.stage = core::PlanStage::kStopWorkers;
+  table_.observe(job_, 1'000);
+  EXPECT_EQ(without_n1(1'000).trained_ms, core::kNeverMs);
 }
 
 TEST_F(Sight, BeforeTheFirstStepNothingIsSeen) {

@@ -158,5 +158,25 @@ TEST(Deadline, ResumingGivesEverybodyAFreshOne) {
   EXPECT_EQ(shell.job(id).state, JobState::kRecovering) << "and then they do fire";
 }
 
+// The silence of any other is judged outside.
+TEST(Deadline, OnlyOneThatANewControllerAwaitsHasToRegisterInTime) {
+  FakeShell shell;
+  const JobId id = shell.submit(small_job("a"));
+  shell.settle();
+  shell.progress(id, 1);
+  const auto is_suspended_for_a_while = [&] {
+    shell.feed(SuspensionChanged{id, true});
+    shell.pass(600'000);
+    shell.feed(SuspensionChanged{id, false});
+  };
+  shell.feed(AgentDisconnected{id, "n1", shell.node(id, "n1").boot_id});
+  EXPECT_EQ(shell.node(id, "n1").deadline_ms, 0);
+  is_suspended_for_a_while();
+  EXPECT_EQ(shell.node(id, "n1").deadline_ms, 0);
+  shell.restart();
+  is_suspended_for_a_while();
+  EXPECT_EQ(shell.node(id, "n1").deadline_ms, shell.now_ms + shell.job(id).limits.register_ms);
+}
+
 }  // namespace
 }  // namespace hpctl::core

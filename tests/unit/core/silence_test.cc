@@ -103,7 +103,21 @@ TEST(Silence, EachRowOfTheTable) {
   }
 }
 
-TEST(Silence, WhereTrainingGoesOnOnlyTheTimeoutCounts) {
+TEST(Silence, WhereTrainingGoesOnANodeWithRanksMayBeSilent) {
+  for (const HolderProbe probe : kProbes) {
+    SilentNode node = kWaitedFor;
+    node.peers_wait = false;
+    node.probe = probe;
+    node.silent_ms = 3'600'000;
+    node.still_ms = node.trained_ms = node.timeout_ms;
+    EXPECT_EQ(judge_silence(node).kind, Kind::kNothing);
+    node.still_ms = ++node.trained_ms;
+    EXPECT_EQ(judge_silence(node).reason,
+              "no heartbeat for 3600000 ms and no rank has moved for 10001 ms (limit 10000 ms)");
+  }
+}
+
+TEST(Silence, WhereTrainingGoesOnANodeWithoutRanksHasTheTimeout) {
   for (const HolderProbe probe : kProbes) {
     SilentNode node = kWaitedFor;
     node.peers_wait = false;
@@ -116,7 +130,25 @@ TEST(Silence, WhereTrainingGoesOnOnlyTheTimeoutCounts) {
   }
 }
 
-TEST(Silence, TheTimeoutCountsWhateverElseIsKnown) {
+// They wait for any rank that is slow in a step, and for whoever writes.
+TEST(Silence, PeersThatWaitForAMomentAreNoReasonOnceANodeTrainsUnheard) {
+  SilentNode node = kWaitedFor;
+  node.still_ms = node.trained_ms = 2 * kStillMs;
+  node.silent_ms = node.timeout_ms + node.trained_ms;
+  EXPECT_EQ(judge_silence(node).kind, Kind::kLost) << "it may have died while the others moved";
+  ++node.silent_ms;
+  for (const HolderProbe probe :
+       {HolderProbe::kUnanswered, HolderProbe::kAnswered, HolderProbe::kImpossible}) {
+    node.probe = probe;
+    EXPECT_EQ(judge_silence(node).kind, Kind::kNothing);
+  }
+  node.probe = HolderProbe::kNotAsked;
+  EXPECT_EQ(judge_silence(node).kind, Kind::kProbe);
+  node.probe = HolderProbe::kRefused;
+  EXPECT_EQ(judge_silence(node).kind, Kind::kLost) << "nobody holds it";
+}
+
+TEST(Silence, TheTimeoutCountsWhateverElseIsKnownOfANodeNotSeenToTrain) {
   for (const HolderProbe probe : kProbes) {
     for (const auto training :
          {TrainingSight::kUnseen, TrainingSight::kSeen, TrainingSight::kStopped}) {
