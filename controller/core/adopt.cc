@@ -150,10 +150,9 @@ void hurry_the_rest(Transition& t, const Job& job) {
   constexpr size_t kMostSilent = 8;
   constexpr int64_t kRestMs = 5'000;
   std::vector<Node*> silent;
-  const auto& not_up = t.state().index.not_up;
-  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
+  for (const NodeKey& key : KeysOf(t.state().index.not_up, job.id)) {
     if (silent.size() == kMostSilent) return;
-    silent.push_back(t.node(it->job, it->name));
+    silent.push_back(t.node(key.job, key.name));
   }
   if (2 * silent.size() > t.nodes(job.id).size()) return;
   for (Node* node : silent) {
@@ -241,9 +240,8 @@ void meet_workers(Transition& t, const Job& job, Node& node, const AgentRegister
 }
 
 bool members_are_met(Transition& t, const Job& job) {
-  const auto& not_up = t.state().index.not_up;
-  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
-    if (t.has_ranks(*it)) return false;
+  for (const NodeKey& key : KeysOf(t.state().index.not_up, job.id)) {
+    if (t.has_ranks(key)) return false;
   }
   // The report of an exit, or the deadline of its node, decides.
   for (const Node* node : t.nodes(job.id)) {

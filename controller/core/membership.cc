@@ -268,11 +268,11 @@ bool is_stopping(const State& state, const Node& node) {
 std::vector<Node*> nodes_missing(Transition& t, const Job& job, size_t most) {
   std::vector<Node*> missing;
   const auto collect = [&](const std::set<NodeKey>& keys, bool only_up) {
-    for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
+    for (const NodeKey& key : KeysOf(keys, job.id)) {
       if (missing.size() == most) return;
-      Node& node = t.state().nodes.at(*it);
+      Node& node = t.state().nodes.at(key);
       if (only_up && node.state != NodeState::kUp) continue;
-      if (t.has_ranks(*it)) missing.push_back(&node);
+      if (t.has_ranks(key)) missing.push_back(&node);
     }
   };
   collect(t.state().index.not_up, false);

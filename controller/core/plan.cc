@@ -25,9 +25,8 @@ std::vector<std::string> names_of(const std::vector<Node*>& nodes) {
 }
 
 void launch_missing(Transition& t, Job& job) {
-  const auto& not_up = t.state().index.not_up;
-  for (auto it = not_up.lower_bound({job.id, ""}); it != not_up.end() && it->job == job.id; ++it) {
-    Node& node = t.state().nodes.at(*it);
+  for (const NodeKey& key : KeysOf(t.state().index.not_up, job.id)) {
+    Node& node = t.state().nodes.at(key);
     if (node.state == NodeState::kDown) launch(t, job, node, node.key.name + " is down");
   }
 }
@@ -103,11 +102,7 @@ int64_t last_ranks_limit_ms(const Job& job) {
 
 std::vector<Rank> unfinished_ranks(const Transition& t, const Job& job) {
   std::vector<Rank> ranks;
-  const auto& unfinished = t.state().index.unfinished;
-  for (auto it = unfinished.lower_bound({job.id, Rank{0}});
-       it != unfinished.end() && it->job == job.id; ++it) {
-    ranks.push_back(it->rank);
-  }
+  for (const SlotKey& key : KeysOf(t.state().index.unfinished, job.id)) ranks.push_back(key.rank);
   return ranks;
 }
 

@@ -60,9 +60,8 @@ std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job) {
 void expire_quarantines(Transition& t, const Job& job) {
   const int64_t now = t.event().wall_ms;
   std::vector<Node*> expired;
-  const auto& keys = t.state().index.quarantined;
-  for (auto it = keys.lower_bound({job.id, ""}); it != keys.end() && it->job == job.id; ++it) {
-    Node& node = t.state().nodes.at(*it);
+  for (const NodeKey& key : KeysOf(t.state().index.quarantined, job.id)) {
+    Node& node = t.state().nodes.at(key);
     const int64_t until = node.quarantine.until_wall_ms;
     if (until != 0 && until <= now) expired.push_back(&node);
   }
@@ -78,15 +77,12 @@ Node* find_drained(Transition& t, const Job& job) {
   const bool trains = job.spec.train && job.state == JobState::kRunning &&
                       job.stage == PlanStage::kNone && !job.cancel_requested;
   if (!trains) return nullptr;
-  const auto& keys = t.state().index.unwanted;
-  const auto from = keys.lower_bound({job.id, ""});
-  const auto to = std::find_if(from, keys.end(), [&](const NodeKey& k) { return k.job != job.id; });
-  const auto drained = std::find_if(from, to, [&](const NodeKey& key) {
-    const Node& node = t.state().nodes.at(key);
-    return node.state == NodeState::kUp && node.quarantine.by.empty() && t.has_ranks(key);
-  });
-  if (drained == to || !can_afford_restart(t, job) || !has_lasting_spare(t, job)) return nullptr;
-  return &t.state().nodes.at(*drained);
+  for (const NodeKey& key : KeysOf(t.state().index.unwanted, job.id)) {
+    Node& node = t.state().nodes.at(key);
+    if (node.state != NodeState::kUp || !node.quarantine.by.empty() || !t.has_ranks(key)) continue;
+    return can_afford_restart(t, job) && has_lasting_spare(t, job) ? &node : nullptr;
+  }
+  return nullptr;
 }
 
 void leave_drained(Transition& t, Job& job) {

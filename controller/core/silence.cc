@@ -27,7 +27,7 @@ std::string what_stands_still(const SilentNode& node) {
 }
 
 std::string what_passed(const SilentNode& node) {
-  const std::string limit = "(limit " + std::to_string(node.timeout_ms) + " ms)";
+  std::string limit = "(limit " + std::to_string(node.timeout_ms) + " ms)";
   if (node.trained_ms == kNeverMs) return limit;
   return "and no rank has moved for " + std::to_string(node.trained_ms) + " ms " + limit;
 }

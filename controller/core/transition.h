@@ -102,6 +102,32 @@ struct Target {
 };
 Target target_of(const ActionBody& body);
 
+// The job's keys in an index, in order. The index may lose none of them meanwhile.
+template <typename Key>
+class KeysOf {
+ public:
+  using Iterator = typename std::set<Key>::const_iterator;
+  struct End {
+    Iterator last;
+    JobId job;
+    friend bool operator!=(const Iterator& at, const End& end) {
+      return at != end.last && at->job == end.job;
+    }
+  };
+
+  KeysOf(const std::set<Key>& index, JobId job) : index_(index), job_(job) {}
+  Iterator begin() const {
+    Key first{};
+    first.job = job_;
+    return index_.lower_bound(first);
+  }
+  End end() const { return {index_.end(), job_}; }
+
+ private:
+  const std::set<Key>& index_;
+  const JobId job_;
+};
+
 // True when the slot needs nothing more from its rank for the job to finish.
 bool is_finished(const Slot& slot);
 

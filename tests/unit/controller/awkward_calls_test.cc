@@ -220,11 +220,11 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedLeavesItsNode
   effects_.release();
   const auto deadline = std::chrono::steady_clock::now() + kCallPatience;
   while (is_connected()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-  const auto nothing_seen = [](JobId, const auto&) {
+  const auto nobody_sees = [](JobId, const auto&) {
     return std::map<std::string, core::SilentNode>{};
   };
-  EXPECT_TRUE(liveness_.judge(loop_->now_ms(), nothing_seen).lost.empty());
-  EXPECT_EQ(liveness_.judge(loop_->now_ms() + 3'600'000, nothing_seen).lost.size(), 1U);
+  EXPECT_TRUE(liveness_.judge(loop_->now_ms(), nobody_sees).lost.empty());
+  EXPECT_EQ(liveness_.judge(loop_->now_ms() + 3'600'000, nobody_sees).lost.size(), 1U);
 }
 
 // The scheduler may have done it already: what changes the rows now, nobody will ever see.
