@@ -26,10 +26,11 @@ part() {  # part NAME COMMAND...: runs it and remembers how long it took
 
 check_format() { git ls-files '*.cc' '*.h' '*.c' | xargs clang-format --dry-run --Werror; }
 
-run_ctest() {  # run_ctest PRESET ARGUMENTS...: what it prints is also in build/PRESET/ctest.log
-  local preset=$1
-  shift
-  ctest --test-dir "build/$preset" --output-on-failure -j "$(nproc)" "$@" |
+# run_ctest PRESET JOBS ARGUMENTS...: what it prints is also in build/PRESET/ctest.log
+run_ctest() {
+  local preset=$1 jobs=$2
+  shift 2
+  ctest --test-dir "build/$preset" --output-on-failure -j "$jobs" "$@" |
     tee "build/$preset/ctest.log"
 }
 
@@ -47,23 +48,26 @@ background() {  # background LOG COMMAND...: with what processor time the tests 
 }
 
 result=0
+jobs=$(nproc)
 part "packages" scripts/install_packages.sh
 $quick || part "format" check_format
 part "build fast" scripts/build.sh fast
 if $quick; then
-  part "test" run_ctest fast -LE 'sim|bench' || result=$?
+  part "test" run_ctest fast "$jobs" -LE 'sim|bench' || result=$?
 else
   # Most tests wait most of the time; these builds and clang-tidy take what they leave.
   background build/behind.log bash -c \
     'scripts/build.sh asan && scripts/build.sh tsan && scripts/tidy.sh'
-  part "test" run_ctest fast -LE bench || result=$?
+  part "test" run_ctest fast "$jobs" -LE bench || result=$?
   part "asan, tsan, tidy" wait $! || { tail -n 60 build/behind.log; result=1; }
 fi
 if ! $quick && [ "$result" -eq 0 ]; then
   # The suppressions name only process-wide singletons of third-party libraries.
   export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
-  part "test asan+ubsan" run_ctest asan -LE 'heavy|sim|bench|slurm' || result=$?
-  part "test tsan" run_ctest tsan -L tsan || result=$?
+  # Here nothing runs behind them, and none times anything.
+  jobs=$((2 * jobs))
+  part "test asan+ubsan" run_ctest asan "$jobs" -LE 'heavy|sim|bench|slurm' || result=$?
+  part "test tsan" run_ctest tsan "$jobs" -L tsan || result=$?
 fi
 printf '=== time of each part\n%s=== slowest tests\n%s\n=== summary\n' "$report" "$(slowest fast)"
 sed -n '/% tests passed/,$p' build/fast/ctest.log
