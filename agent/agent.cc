@@ -29,6 +29,7 @@
 #include "agent/node_facts.h"
 #include "agent/node_preparation.h"
 #include "agent/report_log.h"
+#include "agent/standbys.h"
 #include "agent/worker_command.h"
 #include "agent/worker_pages.h"
 #include "common/base/check.h"
@@ -124,6 +125,7 @@ class Agent {
   NodePreparation preparation_;
   v1::EndNode end_order_;
   WorkerPages pages_;
+  Standbys standbys_;
   ReportLog reports_;
   const std::unique_ptr<ControllerAccess> access_;
   OrphanWatch orphan_;
@@ -190,6 +192,10 @@ void Agent::on_holder() {
     if (const auto* worker = std::get_if<holder::WorkerState>(&event)) {
       on_worker(*worker, incoming->descriptor);
     } else if (const auto* failed = std::get_if<holder::SpawnFailed>(&event)) {
+      if (failed->rank < 0) {
+        log_warning("no standby: " + failed->reason);
+        continue;
+      }
       perform(supervisor_.spawn_failed(failed->generation, failed->rank, failed->reason,
                                        failed->permanent != 0));
     } else if (const auto* exit = std::get_if<holder::Exited>(&event)) {
@@ -199,12 +205,15 @@ void Agent::on_holder() {
 }
 
 void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
-  if (worker.alive != 0) {
+  using enum holder::WorkerPart;
+  standbys_.on(worker);
+  if (worker.rank < 0) return;
+  if (worker.part == kMember) {
     pages_.started(worker, page);
     read_pages_at_ms_ = 0;
   }
   perform(supervisor_.spawned({worker.incarnation, worker.rank, worker.generation, worker.pid},
-                              worker.alive != 0));
+                              worker.part == kMember || worker.part == kLeft));
 }
 
 void Agent::on_exit(const holder::Exited& exit) {
@@ -220,7 +229,7 @@ void Agent::on_exit(const holder::Exited& exit) {
   explain_exit(exited, place_);
   reports_.exited(std::move(exited), exit.exit_id);
   pages_.ended(exit.incarnation);
-  perform(supervisor_.exited(exit.incarnation));
+  if (exit.stays == 0) perform(supervisor_.exited(exit.incarnation));
 }
 
 void Agent::perform(const Decisions& decisions) {
@@ -228,7 +237,7 @@ void Agent::perform(const Decisions& decisions) {
     if (const auto* accept = std::get_if<AcceptGeneration>(&decision)) {
       holder_.tell(holder::AcceptGeneration{accept->generation});
     } else if (const auto* kill = std::get_if<KillThrough>(&decision)) {
-      holder_.tell(holder::Kill{kill->generation, kill->grace_ms});
+      holder_.tell(holder::Kill{kill->generation, kill->grace_ms, kill->abort_ms});
     } else if (const auto* spawn = std::get_if<SpawnRank>(&decision)) {
       perform(*spawn);
     } else if (const auto* done = std::get_if<Done>(&decision)) {
@@ -246,7 +255,7 @@ void Agent::perform(const SpawnRank& decision) {
 }
 
 void Agent::answer(const Done& decision) {
-  spawns_.erase(decision.generation);
+  if (spawns_.erase(decision.generation) > 0) standbys_.all_run();
   reports_.answer(decision);
 }
 
@@ -383,8 +392,10 @@ void Agent::on_stop(const v1::StopWorkers& stop) {
   if (const auto held = preparation_.withdraw(stop.generation())) {
     answer(Failed{key_of(*held), held->generation(), "was ended while the node was prepared"});
   }
-  perform(supervisor_.stop(
-      {{stop.action_seq(), stop.action_index()}, stop.generation(), stop.grace_ms()}));
+  perform(supervisor_.stop({{stop.action_seq(), stop.action_index()},
+                            stop.generation(),
+                            stop.grace_ms(),
+                            stop.abort_ms()}));
 }
 
 void Agent::on_end(const v1::EndNode& end) {
@@ -406,6 +417,7 @@ void Agent::start_workers(const v1::StartWorkers& start) {
     return answer(Failed{key, start.generation(), ready.error().message, false});
   }
   spawns_[start.generation()] = std::move(spawns);
+  standbys_.plan(start, place_);
   perform(
       supervisor_.start({key, start.generation(), {start.ranks().begin(), start.ranks().end()}}));
 }
@@ -452,7 +464,10 @@ int64_t Agent::next_timeout_ms() const {
 
 void Agent::read_pages() {
   const ProgressWatch::Findings findings = pages_.read();
-  if (findings.first_step) heartbeat_at_ms_ = 0;
+  if (findings.first_step) {
+    heartbeat_at_ms_ = 0;
+    standbys_.replenish([this](const holder::Spawn& standby) { holder_.tell(standby); });
+  }
   if (findings.step) orphan_.trained(clock_.monotonic_ms());
   if (findings.commit) reports_.committed(*findings.commit);
   if (!reports_.many_wait()) reports_.bad_step(pages_.read_bad_step());

@@ -50,14 +50,13 @@ bool is_permanent(ErrorCode code) {
          code == ErrorCode::kInvalidArgument;
 }
 
-// Of one that runs.
 WorkerState state_of(const Worker& worker) {
   return {worker.incarnation,
           worker.generation,
           worker.rank,
           worker.local_rank,
           static_cast<uint64_t>(worker.pid()),
-          1};
+          worker.part};
 }
 
 // A process the holder keeps running: the agent proper, and the guardian.
@@ -76,9 +75,12 @@ class Holder {
         lock_(std::move(lock)),
         signals_(std::move(signals)),
         boot_id_(new_boot_id()),
-        workers_(loop_, options.node, boot_id_, [this](Exited record, const Worker& worker) {
-          worker_ended(std::move(record), worker);
-        }) {}
+        workers_(
+            loop_, options.node, boot_id_,
+            [this](Exited record, const Worker& worker) {
+              worker_ended(std::move(record), worker);
+            },
+            [this](const Worker& worker) { worker_changed(worker); }) {}
 
   int run();
 
@@ -110,6 +112,8 @@ class Holder {
   std::string refusal_of(const Spawn& request) const;
   Result<const Worker*> start(const Spawn& request);
   void worker_ended(Exited record, const Worker& worker);
+  void worker_changed(const Worker& worker);
+  void remember_if_past(const Worker& worker);
   void begin_end(int exit_code, uint32_t grace_ms, const std::string& why);
   void finish_end();
   int64_t next_timeout_ms() const;
@@ -331,7 +335,8 @@ void Holder::greet() {
   send(memory_);
   for (const WorkerState& past : past_workers_) send(past);
   for (const auto& [pid, worker] : workers_.living()) {
-    send(state_of(*worker), worker->progress.get());
+    const bool is_member = worker->part == WorkerPart::kMember;
+    send(state_of(*worker), is_member ? worker->progress.get() : -1);
   }
   for (const auto& [seq, bytes] : reports_) send(StoredReport{seq, bytes});
   for (const auto& [id, exit] : exits_) send(exit);
@@ -353,13 +358,13 @@ void Holder::on(const Spawn& request) {
     send(SpawnFailed{request.generation, request.rank, permanent, error.message});
     return;
   }
-  send(state_of(**started), (*started)->progress.get());
+  send(state_of(**started), request.rank < 0 ? -1 : (*started)->progress.get());
 }
 
 void Holder::on(const Kill& request) {
   memory_.ended_through = std::max(memory_.ended_through, request.generation);
   reap_children();  // who ended by itself before this request did not end because of it
-  workers_.end(request.generation, request.grace_ms);
+  workers_.end(request);
 }
 
 void Holder::on(KeepReport request) {
@@ -417,12 +422,19 @@ Result<const Worker*> Holder::start(const Spawn& request) {
 
 void Holder::worker_ended(Exited record, const Worker& worker) {
   record.exit_id = ++last_exit_;
-  if (record.generation == memory_.generation_seen) {
-    past_workers_.push_back(state_of(worker));
-    past_workers_.back().alive = 0;
-  }
+  remember_if_past(worker);
   send(record);
   exits_.emplace(record.exit_id, std::move(record));
+}
+
+void Holder::worker_changed(const Worker& worker) {
+  remember_if_past(worker);
+  send(state_of(worker));
+}
+
+void Holder::remember_if_past(const Worker& worker) {
+  if (worker.part != WorkerPart::kEnded || worker.rank < 0) return;
+  if (worker.generation == memory_.generation_seen) past_workers_.push_back(state_of(worker));
 }
 
 void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why) {
@@ -435,7 +447,7 @@ void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why)
     }
   }
   reap_children();
-  workers_.end(UINT64_MAX, grace_ms);
+  workers_.end_all(grace_ms);
 }
 
 void Holder::finish_end() {

@@ -28,10 +28,13 @@ static void get(PacketReader& r, Spawn& m) {
   m.workload = r.text();
 }
 
-static void put(PacketWriter& w, const Kill& m) { w.number(m.generation).number(m.grace_ms); }
+static void put(PacketWriter& w, const Kill& m) {
+  w.number(m.generation).number(m.grace_ms).number(m.abort_ms);
+}
 static void get(PacketReader& r, Kill& m) {
   r.into(m.generation);
   r.into(m.grace_ms);
+  r.into(m.abort_ms);
 }
 
 static void put(PacketWriter& w, const KeepReport& m) {
@@ -85,7 +88,7 @@ static void get(PacketReader& r, Hello& m) {
 
 static void put(PacketWriter& w, const WorkerState& m) {
   w.number(m.incarnation).number(m.generation).number(m.rank).number(m.local_rank);
-  w.number(m.pid).number(m.alive);
+  w.number(m.pid).number(static_cast<uint8_t>(m.part));
 }
 static void get(PacketReader& r, WorkerState& m) {
   r.into(m.incarnation);
@@ -93,7 +96,7 @@ static void get(PacketReader& r, WorkerState& m) {
   r.into(m.rank);
   r.into(m.local_rank);
   r.into(m.pid);
-  r.into(m.alive);
+  m.part = static_cast<WorkerPart>(r.number<uint8_t>());
 }
 
 static void put(PacketWriter& w, const SpawnFailed& m) {
@@ -129,7 +132,8 @@ static void put(PacketWriter& w, const Exited& m) {
       .number(m.signal)
       .number(m.last_step)
       .number(m.checkpoint_step)
-      .number(m.by_request);
+      .number(m.by_request)
+      .number(m.stays);
   w.text(m.message).number(static_cast<uint32_t>(m.bad_step.size()));
   for (const BadStep& bad_step : m.bad_step) put(w, bad_step);
 }
@@ -144,6 +148,7 @@ static void get(PacketReader& r, Exited& m) {
   r.into(m.last_step);
   r.into(m.checkpoint_step);
   r.into(m.by_request);
+  r.into(m.stays);
   m.message = r.text();
   // Never more than the page has slots; a damaged count reads past the end and is refused.
   m.bad_step.resize(std::min<size_t>(r.number<uint32_t>(), kBadStepSlots));

@@ -25,7 +25,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -35,7 +35,9 @@ inline constexpr int kAgentSocketFd = 3;
 struct AcceptGeneration {
   uint64_t generation = 0;
 };
-// Answered by WorkerState or SpawnFailed. Refused while a worker of a lower generation is alive.
+// Answered by WorkerState or SpawnFailed. Refused while a worker takes part in a lower generation.
+// Where a process of the built-in trainer idles, it joins instead of a new one: that of the same
+// local rank, which has its state, before a standby. With rank -1 and no workload: a standby.
 struct Spawn {
   uint64_t generation = 0;
   int32_t rank = 0;
@@ -47,10 +49,13 @@ struct Spawn {
   std::string workload;  // bytes of descriptor kWorkloadFd
 };
 // End every worker of a generation <= `generation`: SIGTERM to its process group, SIGKILL after
-// grace_ms (at once when 0). None of these generations can be spawned any more.
+// grace_ms (at once when 0). None of these generations can be spawned any more. With abort_ms a
+// process of the built-in trainer leaves its generation and idles; SIGKILL for one that has not by
+// then. Processes that idle already stay until End.
 struct Kill {
   uint64_t generation = 0;
   uint32_t grace_ms = 0;
+  uint32_t abort_ms = 0;
 };
 // Keep a report until acknowledged. In the same breath (one packet: all or nothing) drops the exit
 // record the report covers and notes the newest commit and bad step reported, so that no crash of
@@ -94,15 +99,23 @@ struct Hello {
   uint64_t bad_step_number = 0;
   uint32_t probe_port = 0;  // agent/probe_port.h; 0 = it has none
 };
-// A worker that was spawned. With alive, its progress page travels beside. `incarnation` names the
-// process: counted by the holder, never used twice. Generation and rank say what it is in the job.
+// What a process has to do with the generation that WorkerState names.
+enum class WorkerPart : uint8_t {
+  kEnded,   // it was in it; there is no process any more
+  kMember,  // is in it
+  kLeft,    // has left it by itself, because a peer was lost, and was not told to yet
+  kIdle,    // has left it and can join another
+};
+// A process that was spawned. That of a member has its progress page beside it. `incarnation`
+// names it: counted by the holder, never used twice. Generation and rank say what it is, or was, in
+// the job; the rank of a standby is -1.
 struct WorkerState {
   uint64_t incarnation = 0;
   uint64_t generation = 0;
   int32_t rank = 0;
   int32_t local_rank = 0;
   uint64_t pid = 0;
-  uint8_t alive = 0;
+  WorkerPart part = WorkerPart::kEnded;
 };
 struct SpawnFailed {
   uint64_t generation = 0;
@@ -110,6 +123,8 @@ struct SpawnFailed {
   uint8_t permanent = 0;  // a repetition cannot help
   std::string reason;
 };
+// A worker's part in a generation has ended: its process has, or stays (kLeft or kIdle) and has the
+// exit code that it would have ended with, kExitPeerLost.
 struct Exited {
   uint64_t exit_id = 0;
   uint64_t incarnation = 0;
@@ -121,6 +136,7 @@ struct Exited {
   uint64_t last_step = 0;
   uint64_t checkpoint_step = 0;
   uint8_t by_request = 0;  // Kill was received before it ended
+  uint8_t stays = 0;       // the process does
   std::string message;     // last words on the progress page, else the last line it printed
   std::vector<BadStep> bad_step = {};  // that the progress page holds
 };

@@ -23,6 +23,20 @@ constexpr int kReadsPerDrain = 16;
 
 RankLog::RankLog(std::string path, uint64_t max_bytes)
     : path_(std::move(path)), max_bytes_(max_bytes) {
+  begin();
+}
+
+void RankLog::go_on_in(std::string path) {
+  drain();
+  tail_.clear();
+  if (path == path_) return;
+  path_ = std::move(path);
+  file_.reset();
+  size_ = 0;
+  begin();
+}
+
+void RankLog::begin() {
   const std::string directory = std::filesystem::path(path_).parent_path().string();
   if (const auto made = make_directories(directory); !made.ok()) {
     log_warning(made.error().message + "; the worker's output is discarded");

@@ -28,6 +28,8 @@ class RankLog {
   Result<UniqueFd> make_pipe();
   int read_end() const { return pipe_.get(); }  // -1 after close_pipe()
   void close_pipe() { pipe_.reset(); }
+  // What comes from now on belongs to `path`, as the constructor has it.
+  void go_on_in(std::string path);
 
   // Appends a line of our own.
   void line(std::string_view text);
@@ -37,11 +39,12 @@ class RankLog {
   std::string last_line() const;
 
  private:
+  void begin();
   void open();
   void append(std::string_view bytes);
   void rotate();
 
-  const std::string path_;
+  std::string path_;
   const uint64_t max_bytes_;
   UniqueFd file_;
   UniqueFd pipe_;

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include <tuple>
 #include <utility>
 
 #include "agent/core/printable.h"
@@ -13,8 +12,8 @@
 #include "agent/worker_mark.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/packet_socket.h"
 #include "common/base/worker_abi.h"
+#include "common/base/worker_control.h"
 
 namespace hpctl::holder {
 namespace {
@@ -49,10 +48,19 @@ Result<UniqueFd> make_progress_page() {
   return fd;
 }
 
-std::string header_line(const Worker& worker, const std::string& node) {
-  return "---- " + format_wall_ms(SystemClock().wall_ms()) + " generation " +
-         std::to_string(worker.generation) + " rank " + std::to_string(worker.rank) + " on " +
-         node + " pid " + std::to_string(worker.pid()) + " ----";
+void take_part(Worker& worker, const Spawn& request, WorkerPart part) {
+  worker.generation = request.generation;
+  worker.rank = request.rank;
+  worker.local_rank = request.local_rank;
+  worker.part = part;
+  worker.by_request = false;
+}
+
+void begin_log(Worker& worker, const Spawn& request, const std::string& node) {
+  worker.log->line("---- " + format_wall_ms(SystemClock().wall_ms()) + " generation " +
+                   std::to_string(request.generation) +
+                   (request.rank < 0 ? " standby" : " rank " + std::to_string(request.rank)) +
+                   " on " + node + " pid " + std::to_string(worker.pid()) + " ----");
 }
 
 }  // namespace
@@ -65,9 +73,8 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
                                              const WorkerPlace& place) {
   auto worker = std::make_unique<Worker>();
   worker->incarnation = incarnation;
-  worker->generation = request.generation;
-  worker->rank = request.rank;
-  worker->local_rank = request.local_rank;
+  const bool is_standby = request.rank < 0;
+  take_part(*worker, request, is_standby ? WorkerPart::kIdle : WorkerPart::kMember);
   worker->mark = worker_mark(place.boot_id, incarnation);
   worker->log = std::make_unique<RankLog>(request.log_path);
   HP_TRY_ASSIGN(const UniqueFd log_end, worker->log->make_pipe());
@@ -85,17 +92,38 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
   plan.oom_score_increase = kOomScoreAboveAgent;
   HP_TRY_ASSIGN(plan.program, find_program(request.argv.front(), plan.env));
   static_assert(kWorkloadFd == 3 && kProgressFd == 4 && kArenaFd == 5 && kControlFd == 6);
-  plan.descriptors = {null.get(),     log_end.get(),          log_end.get(),
-                      workload.get(), worker->progress.get(), place.arena};
+  plan.descriptors = {
+      null.get(),     log_end.get(),          log_end.get(),
+      workload.get(), worker->progress.get(), is_standby ? null.get() : place.arena};
   UniqueFd control_end;
-  if (!request.workload.empty()) {  // a command has none, and could not read a message
+  if (is_standby || !request.workload.empty()) {  // a command could not read a message
     HP_TRY_ASSIGN(auto pair, PacketSocket::make_pair());
-    std::tie(worker->control, control_end) = std::move(pair);
+    worker->control.emplace(std::move(pair.first));
+    control_end = std::move(pair.second);
     plan.descriptors.push_back(control_end.get());
   }
   HP_TRY_ASSIGN(worker->process, spawn_process(plan));
-  worker->log->line(header_line(*worker, place.node));
+  begin_log(*worker, request, place.node);
   return worker;
+}
+
+Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& place) {
+  HP_TRY_ASSIGN(const UniqueFd workload, make_workload(request.workload));
+  HP_TRY_ASSIGN(UniqueFd page, make_progress_page());
+  const auto tell = [&](const control::ToWorker& message, int descriptor) {
+    return worker.control->send_or_queue(control::encode(message), descriptor);
+  };
+  HP_TRY(tell(control::Take{kProgressFd}, page.get()));
+  if (worker.local_rank < 0) HP_TRY(tell(control::Take{kArenaFd}, place.arena));
+  worker.log->go_on_in(request.log_path);  // before it prints anything of the new generation
+  begin_log(worker, request, place.node);
+  HP_TRY(tell(control::Join{request.generation}, workload.get()));
+  if (worker.control->has_queued()) {
+    return Error{ErrorCode::kUnavailable, "it does not read its control socket"};
+  }
+  worker.progress = std::move(page);
+  take_part(worker, request, WorkerPart::kMember);
+  return Ok{};
 }
 
 Exited exit_record(Worker& worker, int code, int status) {
@@ -118,6 +146,14 @@ Exited exit_record(Worker& worker, int code, int status) {
   if (record.message.empty() && status != 0 && !told_to_go) {
     record.message = agent::printable_line(worker.log->last_line(), kMessageBytes);
   }
+  return record;
+}
+
+Exited left_record(Worker& worker) {
+  Exited record = exit_record(worker, CLD_EXITED, kExitPeerLost);
+  record.stays = 1;
+  // Who was told to leave has nothing to say.
+  if (worker.by_request) record.message.clear();
   return record;
 }
 

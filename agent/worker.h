@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Worker: one training process as the holder sees it: process, progress page, log.
+// Worker: one training process as the holder sees it: process, progress page, log. A process of the
+// built-in trainer can take part in one generation after another (common/base/worker_control.h).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "agent/holder_protocol.h"
 #include "agent/rank_log.h"
 #include "agent/spawn.h"
 #include "common/base/fd.h"
+#include "common/base/packet_socket.h"
 #include "common/base/result.h"
 
 namespace hpctl::holder {
@@ -17,12 +20,14 @@ namespace hpctl::holder {
 struct Worker {
   uint64_t incarnation = 0;  // names the process, as generation and rank name its part in the job
   uint64_t generation = 0;
-  int32_t rank = 0;
-  int32_t local_rank = 0;
+  int32_t rank = 0;        // -1 = a standby, which has been in none yet
+  int32_t local_rank = 0;  // likewise
+  WorkerPart part = WorkerPart::kMember;
   SpawnedProcess process;
   UniqueFd progress;
-  UniqueFd control;  // our end; invalid for a command
+  std::optional<PacketSocket> control;  // our end; none for a command
   std::string mark;
+  bool abort_asked = false;
   bool by_request = false;
   int64_t kill_at_ms = 0;  // SIGKILL is due then; 0 = not asked to end
   std::unique_ptr<RankLog> log;
@@ -36,12 +41,16 @@ struct Worker {
 struct WorkerPlace {
   std::string node;
   std::string boot_id;
-  int arena = -1;  // memfd of the local rank
+  int arena = -1;  // memfd of the local rank; a standby has none
 };
 
 // Starts the worker that `request` describes, as that incarnation.
 Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t incarnation,
                                              const WorkerPlace& place);
+
+// Tells a process that idles to take the part that `request` describes. An error: it was told
+// nothing, or only half, and is of no use any more.
+Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& place);
 
 // A memfd of size 0 for a local rank's state; the worker sizes it.
 Result<UniqueFd> make_arena();
@@ -49,5 +58,8 @@ Result<UniqueFd> make_arena();
 // The exit record of a worker that waitid() found ended (code and status as in siginfo_t). Reads
 // the page and the rest of the log.
 Exited exit_record(Worker& worker, int code, int status);
+
+// Of one that has left its generation and stays.
+Exited left_record(Worker& worker);
 
 }  // namespace hpctl::holder

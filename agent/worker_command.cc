@@ -65,8 +65,9 @@ void activate_venv(const std::string& venv, std::map<std::string, std::string>& 
   env["PYTHONHOME"] = "";  // Python takes it for not set
 }
 
-Result<std::vector<std::string>> environment(const v1::StartWorkers& start, int32_t local_rank,
-                                             const NodePlace& place) {
+// What does not depend on the rank.
+Result<std::map<std::string, std::string>> common_environment(const v1::StartWorkers& start,
+                                                              const NodePlace& place) {
   std::map<std::string, std::string> env;
   for (const std::string& name : thread_counts(start)) {
     if (std::getenv(name.c_str()) == nullptr) env[name] = "1";
@@ -82,10 +83,17 @@ Result<std::vector<std::string>> environment(const v1::StartWorkers& start, int3
     env[name] = value;
   }
   if (!start.venv().empty()) activate_venv(start.venv(), env);
-  for (auto& [name, value] : torchrun_environment(start, local_rank, place)) env[name] = value;
+  return env;
+}
+
+std::vector<std::string> entries_of(const std::map<std::string, std::string>& env) {
   std::vector<std::string> entries;
   for (const auto& [name, value] : env) entries.push_back(name + "=" + value);
   return entries;
+}
+
+std::vector<std::string> trainer_command(const NodePlace& place) {
+  return {place.program_directory + "/hptrain"};
 }
 
 Result<std::string> workload_document(const v1::StartWorkers& start, int32_t local_rank,
@@ -107,8 +115,10 @@ Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_ra
   spawn.rank = start.ranks(local_rank);
   spawn.local_rank = local_rank;
   spawn.argv.assign(start.command().begin(), start.command().end());
-  if (spawn.argv.empty()) spawn.argv = {place.program_directory + "/hptrain"};
-  HP_TRY_ASSIGN(spawn.env, environment(start, local_rank, place));
+  if (spawn.argv.empty()) spawn.argv = trainer_command(place);
+  HP_TRY_ASSIGN(auto env, common_environment(start, place));
+  for (auto& [name, value] : torchrun_environment(start, local_rank, place)) env[name] = value;
+  spawn.env = entries_of(env);
   spawn.directory = place.job_directory;
   spawn.log_path = start.log_dir() + "/rank-" + std::to_string(spawn.rank) + ".log";
   HP_TRY_ASSIGN(spawn.workload, workload_document(start, local_rank, place));
@@ -117,6 +127,18 @@ Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_ra
                                                   std::to_string(kMaxPacketBytes >> 10) +
                                                   " KiB; shorten them"};
   }
+  return spawn;
+}
+
+Result<holder::Spawn> make_standby(const v1::StartWorkers& start, const NodePlace& place) {
+  holder::Spawn spawn;
+  spawn.generation = start.generation();
+  spawn.rank = spawn.local_rank = -1;
+  spawn.argv = trainer_command(place);
+  HP_TRY_ASSIGN(const auto env, common_environment(start, place));
+  spawn.env = entries_of(env);
+  spawn.directory = place.job_directory;
+  spawn.log_path = start.log_dir() + "/standby-" + place.node + ".log";
   return spawn;
 }
 

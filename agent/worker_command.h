@@ -16,6 +16,9 @@ namespace hpctl::agent {
 Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_rank,
                                  const NodePlace& place);
 
+// A standby for the job of `start` (holder::Spawn). Likewise.
+Result<holder::Spawn> make_standby(const v1::StartWorkers& start, const NodePlace& place);
+
 // What a command, unlike hptrain, needs around it: its error files' directory, and, where rank 0
 // runs, a MASTER_PORT that nobody has taken. kUnavailable for the port: another generation gets
 // another one.

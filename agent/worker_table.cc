@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <utility>
 
 #include "agent/worker_mark.h"
+#include "common/base/log.h"
 #include "common/base/process_stat.h"
 
 namespace hpctl::holder {
@@ -17,6 +19,7 @@ namespace {
 
 constexpr int32_t kMaxLocalRank = 1'023;
 constexpr int64_t kKillAgainMs = 1'000;
+constexpr int kMessagesAtOnce = 16;          // of one worker, which may be broken
 constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING
 
 // A process closes its sockets on its way out, so a peer's complaint, and with it an order to end
@@ -30,8 +33,11 @@ bool is_dying_already(pid_t pid) {
 
 std::string WorkerTable::refusal_of(const Spawn& request) const {
   if (request.argv.empty()) return "the command is empty";
+  const bool is_standby = request.rank == -1 && request.local_rank == -1;
+  if (is_standby) return "";
   if (request.local_rank < 0 || request.local_rank > kMaxLocalRank) return "bad local rank";
   for (const auto& [pid, worker] : workers_) {
+    if (worker->part == WorkerPart::kIdle) continue;
     if (worker->generation < request.generation || worker->rank == request.rank ||
         worker->local_rank == request.local_rank) {
       return "process " + std::to_string(pid) + " of rank " + std::to_string(worker->rank) +
@@ -41,17 +47,44 @@ std::string WorkerTable::refusal_of(const Spawn& request) const {
   return "";
 }
 
+Worker* WorkerTable::idle_for(const Spawn& request) const {
+  Worker* standby = nullptr;
+  if (request.workload.empty()) return nullptr;  // a command, or a standby
+  for (const auto& [pid, worker] : workers_) {
+    const bool can_join =
+        worker->part == WorkerPart::kIdle && worker->control && worker->kill_at_ms == 0;
+    if (!can_join) continue;
+    if (worker->local_rank == request.local_rank) return worker.get();
+    if (worker->rank < 0) standby = worker.get();
+  }
+  return standby;
+}
+
 Result<const Worker*> WorkerTable::start(const Spawn& request) {
   if (const std::string refusal = refusal_of(request); !refusal.empty()) {
     return Error{ErrorCode::kFailedPrecondition, refusal};
   }
-  UniqueFd& arena = arenas_[request.local_rank];
-  if (!arena.valid()) {
-    HP_TRY_ASSIGN(arena, make_arena());
+  WorkerPlace place{node_, boot_id_, -1};
+  if (request.rank >= 0) {
+    UniqueFd& arena = arenas_[request.local_rank];
+    if (!arena.valid()) {
+      HP_TRY_ASSIGN(arena, make_arena());
+    }
+    place.arena = arena.get();
   }
-  HP_TRY_ASSIGN(
-      std::unique_ptr<Worker> worker,
-      start_worker(request, ++last_incarnation_, WorkerPlace{node_, boot_id_, arena.get()}));
+  if (Worker* idle = idle_for(request)) {
+    const Outcome joined = join_worker(*idle, request, place);
+    if (joined.ok()) return idle;
+    log_warning("process " + std::to_string(idle->pid()) + " cannot join generation " +
+                std::to_string(request.generation) + ": " + joined.error().message +
+                "; another is started");
+    end_one(*idle, 0);
+  }
+  return spawn(request, place);
+}
+
+Result<const Worker*> WorkerTable::spawn(const Spawn& request, const WorkerPlace& place) {
+  HP_TRY_ASSIGN(std::unique_ptr<Worker> worker, start_worker(request, ++last_incarnation_, place));
   watch(*worker);
   const Worker* started = worker.get();
   workers_[started->pid()] = std::move(worker);
@@ -67,7 +100,60 @@ void WorkerTable::watch(Worker& worker) {
     loop_.remove(log->read_end());  // nobody writes any more
     log->close_pipe();
   });
+  if (!worker.control) return;
+  loop_.add(worker.control->fd(), EPOLLIN,
+            [this, pid = worker.pid()](uint32_t) { read_control(pid); });
 }
+
+void WorkerTable::unwatch(Worker& worker) {
+  loop_.remove(worker.process.pidfd.get());
+  if (worker.log->read_end() >= 0) loop_.remove(worker.log->read_end());
+  if (worker.control) close_control(worker);
+}
+
+void WorkerTable::close_control(Worker& worker) {
+  loop_.remove(worker.control->fd());
+  worker.control.reset();
+}
+
+// ---- what a worker says -------------------------------------------------------------------------
+
+void WorkerTable::read_control(pid_t pid) {
+  Worker& worker = *workers_.at(pid);
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
+    const auto packet = worker.control->receive();
+    if (!packet.ok()) return close_control(worker);
+    if (!packet->has_value()) return;
+    const auto message = control::decode_from_worker((*packet)->bytes);
+    if (!message.ok()) {
+      log_warning(message.error().message + ", process " + std::to_string(pid) +
+                  "; nothing more is taken from it");
+      return close_control(worker);
+    }
+    on(worker, *message);
+  }
+}
+
+// What does not fit to what the process is, is not believed.
+void WorkerTable::on(Worker& worker, const control::FromWorker& message) {
+  if (const auto* lost = std::get_if<control::PeerLost>(&message)) {
+    const bool is_news = worker.part == WorkerPart::kMember && !worker.abort_asked &&
+                         lost->generation == worker.generation;
+    if (!is_news) return;
+    worker.part = WorkerPart::kLeft;
+    ended_(left_record(worker), worker);
+  } else if (const auto* aborted = std::get_if<control::Aborted>(&message)) {
+    if (!worker.abort_asked || aborted->generation != worker.generation) return;
+    worker.abort_asked = false;
+    worker.kill_at_ms = 0;
+    if (std::exchange(worker.part, WorkerPart::kIdle) == WorkerPart::kMember) {
+      ended_(left_record(worker), worker);
+    }
+    changed_(worker);
+  }
+}
+
+// ---- ends ---------------------------------------------------------------------------------------
 
 bool WorkerTable::reap(pid_t pid) {
   const auto found = workers_.find(pid);
@@ -81,10 +167,14 @@ bool WorkerTable::reap(pid_t pid) {
   // Before reaping: as long as the leader is a zombie, the group's id cannot be anyone else's.
   worker->signal_group(SIGKILL);
   Exited record = exit_record(*worker, info.si_code, info.si_status);
-  loop_.remove(worker->process.pidfd.get());
-  if (worker->log->read_end() >= 0) loop_.remove(worker->log->read_end());
+  unwatch(*worker);
   ::waitpid(pid, nullptr, 0);
-  ended_(std::move(record), *worker);
+  const WorkerPart was = std::exchange(worker->part, WorkerPart::kEnded);
+  if (was == WorkerPart::kMember) {
+    ended_(std::move(record), *worker);
+  } else {
+    changed_(*worker);
+  }
   kill_strays();
   return true;
 }
@@ -99,14 +189,32 @@ void WorkerTable::kill_strays() {
   }
 }
 
-void WorkerTable::end(uint64_t generation, uint32_t grace_ms) {
+void WorkerTable::end_one(Worker& worker, uint32_t grace_ms) {
+  worker.by_request = worker.by_request || !is_dying_already(worker.pid());
+  if (grace_ms > 0 && worker.kill_at_ms == 0) worker.signal_group(SIGTERM);
   const int64_t kill_at = clock_.monotonic_ms() + grace_ms;
+  worker.kill_at_ms = worker.kill_at_ms == 0 ? kill_at : std::min(worker.kill_at_ms, kill_at);
+}
+
+void WorkerTable::end(const Kill& request) {
   for (const auto& [pid, worker] : workers_) {
-    if (worker->generation > generation) continue;
-    worker->by_request = worker->by_request || !is_dying_already(pid);
-    if (grace_ms > 0 && worker->kill_at_ms == 0) worker->signal_group(SIGTERM);
-    worker->kill_at_ms = worker->kill_at_ms == 0 ? kill_at : std::min(worker->kill_at_ms, kill_at);
+    if (worker->part == WorkerPart::kIdle || worker->generation > request.generation) continue;
+    if (request.abort_ms == 0 || !worker->control || worker->kill_at_ms != 0) {
+      end_one(*worker, request.grace_ms);
+      continue;
+    }
+    worker->by_request = !is_dying_already(pid);
+    worker->abort_asked = true;
+    worker->kill_at_ms = clock_.monotonic_ms() + request.abort_ms;
+    // One that cannot be told is ended when its time is over.
+    [[maybe_unused]] const Outcome told =
+        worker->control->send_or_queue(control::encode(control::Abort{worker->generation}));
   }
+  kill_overdue();
+}
+
+void WorkerTable::end_all(uint32_t grace_ms) {
+  for (const auto& [pid, worker] : workers_) end_one(*worker, grace_ms);
   kill_overdue();
 }
 

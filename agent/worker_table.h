@@ -17,25 +17,32 @@
 #include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "common/base/result.h"
+#include "common/base/worker_control.h"
 
 namespace hpctl::holder {
 
 class WorkerTable {
  public:
-  // Called when a worker has ended and was reaped, with its record (exit_id not set).
+  // Called when a worker's part in a generation has ended, with the record (exit_id not set). The
+  // process was reaped, or has left the generation and stays.
   using Ended = std::function<void(Exited record, const Worker& worker)>;
+  // Called when a process has begun to idle, and when one that was no member has ended.
+  using Changed = std::function<void(const Worker& worker)>;
 
-  WorkerTable(EventLoop& loop, std::string node, std::string boot_id, Ended ended)
+  WorkerTable(EventLoop& loop, std::string node, std::string boot_id, Ended ended, Changed changed)
       : loop_(loop),
         node_(std::move(node)),
         boot_id_(std::move(boot_id)),
-        ended_(std::move(ended)) {}
+        ended_(std::move(ended)),
+        changed_(std::move(changed)) {}
 
-  // Refused (kFailedPrecondition) while a worker of a lower generation, of the same rank or of the
-  // same local rank is there.
+  // As Spawn has it. Refused (kFailedPrecondition) while a worker of a lower generation, of the
+  // same rank or of the same local rank takes part in one.
   Result<const Worker*> start(const Spawn& request);
-  // SIGTERM to the workers of generations <= `generation`, SIGKILL after grace_ms.
-  void end(uint64_t generation, uint32_t grace_ms);
+  // As Kill has it.
+  void end(const Kill& request);
+  // SIGTERM to every process, SIGKILL after grace_ms.
+  void end_all(uint32_t grace_ms);
 
   // Reaps `pid` if it is a worker that has ended. False when it is none of ours.
   bool reap(pid_t pid);
@@ -51,12 +58,21 @@ class WorkerTable {
 
  private:
   std::string refusal_of(const Spawn& request) const;
+  // The process that is to join for `request`, or null: there is none that idles.
+  Worker* idle_for(const Spawn& request) const;
+  Result<const Worker*> spawn(const Spawn& request, const WorkerPlace& place);
   void watch(Worker& worker);
+  void unwatch(Worker& worker);
+  void read_control(pid_t pid);
+  void on(Worker& worker, const control::FromWorker& message);
+  void close_control(Worker& worker);
+  void end_one(Worker& worker, uint32_t grace_ms);
 
   EventLoop& loop_;
   const std::string node_;
   const std::string boot_id_;
   const Ended ended_;
+  const Changed changed_;
   const SystemClock clock_;
   std::map<pid_t, std::unique_ptr<Worker>> workers_;
   uint64_t last_incarnation_ = 0;

@@ -73,7 +73,7 @@ Decisions Supervisor::stop(const StopRequest& request) {
   }
   ended_through_ = std::max(ended_through_, request.generation);
   // Also when nothing runs: the holder remembers that these generations are over.
-  decisions.emplace_back(KillThrough{request.generation, request.grace_ms});
+  decisions.emplace_back(KillThrough{request.generation, request.grace_ms, request.abort_ms});
   if (starting_ && starting_->generation <= request.generation) {
     give_up_start(generation_name(starting_->generation) + " was ended while it started", false,
                   decisions);
@@ -96,7 +96,9 @@ Decisions Supervisor::end() {
 
 Decisions Supervisor::spawned(const StartedWorker& worker, bool alive) {
   Decisions decisions;
-  slots_[{worker.generation, worker.rank}] = Slot{worker.incarnation, worker.pid, alive};
+  const SlotKey key{worker.generation, worker.rank};
+  slots_[key] = Slot{worker.incarnation, worker.pid, alive};
+  if (!alive && worker.generation != generation_seen_) slots_.erase(key);
   advance(decisions);
   return decisions;
 }

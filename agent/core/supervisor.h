@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node does about the controller's actions: a state machine without I/O.
 //
-// Rules. Workers of a lower generation are ended, and gone, before a generation starts. A lower
+// Rules. Workers of a lower generation are ended, and gone, before a generation starts; a process
+// that has left its generation and idles is as gone: the holder lets it join the next one. A lower
 // generation than any seen, or one that was ended here, is refused. A repeated action gets the same
 // answer and starts nothing twice. A start that fails for one rank fails for the node: what has
 // started of it is ended. Every action is answered once it is true, or with the reason why not.
@@ -32,6 +33,7 @@ struct StopRequest {
   ActionKey key;
   uint64_t generation = 0;
   uint32_t grace_ms = 0;
+  uint32_t abort_ms = 0;  // holder::Kill
 };
 
 // `incarnation` names the process (agent/holder_protocol.h), rank and generation its part in the
@@ -52,6 +54,7 @@ struct AcceptGeneration {
 struct KillThrough {
   uint64_t generation = 0;
   uint32_t grace_ms = 0;
+  uint32_t abort_ms = 0;
 };
 struct SpawnRank {
   uint64_t generation = 0;
@@ -94,6 +97,7 @@ class Supervisor {
   Decisions spawned(const StartedWorker& worker, bool alive);
   Decisions spawn_failed(uint64_t generation, int32_t rank, const std::string& reason,
                          bool permanent);
+  // The process has ended, or idles.
   Decisions exited(uint64_t incarnation);
 
   uint64_t generation_seen() const { return generation_seen_; }

@@ -40,6 +40,7 @@ struct RecoverySpec {
   // 0 = auto: max(3 x median step, 60 s); of a command's last ranks, half an hour
   int64_t hang_timeout_ms = 0;
   int64_t grace_ms = 1000;  // between SIGTERM and SIGKILL to the survivors of a command
+  int64_t standbys = 1;     // of the built-in trainer, on each node
   std::vector<std::string> on_node_loss = {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue};
 };
 

@@ -70,9 +70,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps
                                                 keep, keep_every, disk_full_limit_ms, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,
                                                 heartbeat_timeout_ms, hang_timeout_ms, grace_ms,
-                                                on_node_loss)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limits, launch_ms, register_ms, start_ms, stop_ms,
-                                                first_step_ms, last_checkpoint_ms, end_ms,
+                                                standbys, on_node_loss)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limits, launch_ms, register_ms, start_ms, abort_ms,
+                                                stop_ms, first_step_ms, last_checkpoint_ms, end_ms,
                                                 directory_ms, orphan_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ContainerSpec, image, mounts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmSpec, partition, account, qos, time_minutes,

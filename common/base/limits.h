@@ -17,7 +17,8 @@ struct Limits {
   int64_t launch_ms = 0;      // a node was asked for -> its agent has registered
   int64_t register_ms = 0;    // another controller, or this one again -> an agent has registered
   int64_t start_ms = 0;       // StartWorkers -> they run; without hooks and checks
-  int64_t stop_ms = 0;        // StopWorkers -> none is left
+  int64_t abort_ms = 0;       // the built-in trainer was told to leave its generation -> it has
+  int64_t stop_ms = 0;        // SIGKILL -> none is left
   int64_t first_step_ms = 0;  // they run -> the first step
   int64_t last_checkpoint_ms = 0;  // SIGTERM -> SIGKILL of a job that ends early
   int64_t end_ms = 0;              // the job has ended -> a node has; without hooks
@@ -33,10 +34,11 @@ struct LimitKey {
   const char* name;  // below `limits`
   int64_t Limits::*ms;
 };
-inline constexpr std::array<LimitKey, 9> kLimitKeys = {
+inline constexpr std::array<LimitKey, 10> kLimitKeys = {
     {{"launch", &Limits::launch_ms},
      {"register", &Limits::register_ms},
      {"start", &Limits::start_ms},
+     {"abort", &Limits::abort_ms},
      {"stop", &Limits::stop_ms},
      {"first_step", &Limits::first_step_ms},
      {"last_checkpoint", &Limits::last_checkpoint_ms},
@@ -45,7 +47,7 @@ inline constexpr std::array<LimitKey, 9> kLimitKeys = {
      {"orphan", &Limits::orphan_ms}}};
 
 constexpr Limits local_limits() {
-  return {20'000, 15'000, 30'000, 60'000, 600'000, 25'000, 30'000, 60'000, 60'000};
+  return {20'000, 15'000, 30'000, 3'000, 60'000, 600'000, 25'000, 30'000, 60'000, 60'000};
 }
 
 // `imports`: agents are started in a container whose image may have to be imported first.

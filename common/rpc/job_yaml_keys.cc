@@ -247,9 +247,13 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "may go on after another has exited with code 0; auto: 30m.",
      [](YamlValue& v, JobSpec& s) { read_duration_or_auto(v, s.recovery.hang_timeout_ms); }},
     {"recovery.grace", kValue, "duration", "1s", "0s to 5m",
-     "After a fault, the other ranks of a command get SIGTERM, and SIGKILL this much later. The "
-     "built-in trainer needs no warning and gets none.",
+     "After a fault, the other ranks of a command get SIGTERM, and SIGKILL this much later. Those "
+     "of the built-in trainer stay for the next generation (limits.abort).",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.grace_ms); }},
+    {"recovery.standbys", kValue, "integer", "1", "0 to 64",
+     "Further processes of the built-in trainer on each node, which have loaded their engine and "
+     "take the place of one that dies. A command has none.",
+     HP_READ(recovery.standbys)},
     {"recovery.on_node_loss", kValue, "list", "[spare, shrink, requeue]",
      "spare, shrink, requeue, wait; each once, wait last",
      "What is done about a lost node, the first that is possible. spare: an idle node takes its "
@@ -270,6 +274,9 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
              "again or took over. auto: 15s."),
     HP_LIMIT(start, "The workers of a node, until their processes run; hooks.pre and "
              "health.preflight have their own time. auto: 30s; under Slurm 1m."),
+    HP_LIMIT(abort, "A worker of the built-in trainer, after a fault elsewhere, until it has left "
+             "the generation and its process waits for the next one; then SIGKILL, and a new "
+             "process. auto: 3s."),
     HP_LIMIT(stop, "The workers of a node, from SIGKILL until the last is gone: much pinned memory "
              "takes long to free. A spare does not wait for that. auto: 1m; under Slurm 5m."),
     HP_LIMIT(first_step, "All workers, until they have completed their first step. auto: 10m."),

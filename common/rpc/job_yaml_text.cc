@@ -71,6 +71,7 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
   put(out, "hang_timeout",
       r.hang_timeout_ms == 0 ? std::string("auto") : format_duration_ms(r.hang_timeout_ms));
   put(out, "grace", format_duration_ms(r.grace_ms));
+  put(out, "standbys", r.standbys);
   out << Key << "on_node_loss" << Value << YAML::Flow << YAML::BeginSeq;
   for (const std::string& action : r.on_node_loss) out << action;
   out << YAML::EndSeq << EndMap;

@@ -90,6 +90,7 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
   order.set_log_dir(paths.job_logs(job.id));
   order.set_master_addr(master_address(state, job.id));
   order.set_master_port(port);
+  order.set_standbys(static_cast<uint32_t>(job.spec.recovery.standbys));
   order.set_group_world_size(job.world_size() / job.spec.workers_per_node);
   // Ranks are bound to nodes in blocks of workers_per_node.
   if (!action.ranks.empty()) {
@@ -135,6 +136,8 @@ v1::ControllerMessage make_order(const core::Action& action, const core::State& 
     const int64_t grace_ms =
         stop->graceful ? job.limits.last_checkpoint_ms : job.spec.stop_grace_ms();
     order.set_grace_ms(static_cast<uint32_t>(grace_ms));
+    const bool may_stay = job.spec.train && !stop->graceful;
+    if (may_stay) order.set_abort_ms(static_cast<uint32_t>(job.limits.abort_ms));
     order.set_reason(action.reason);
   } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
     message.set_job(end->job.value);

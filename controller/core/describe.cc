@@ -2,6 +2,7 @@
 // An event as one line of the history. `because` names the event that led to it: for an
 // acknowledgement the one that issued the action, for consequences of a plan the one that began the
 // plan's present stage, and 0 for what comes from outside.
+#include "common/base/worker_abi.h"
 #include "controller/core/codec.h"
 #include "controller/core/rules.h"
 
@@ -12,6 +13,15 @@ namespace {
 const Job* find_job(const State& state, JobId id) {
   const auto it = state.jobs.find(id);
   return it == state.jobs.end() ? nullptr : &it->second;
+}
+
+// A worker that has lost its peers may be there still: the built-in trainer's process stays.
+std::string what_ended(const WorkerExited& e) {
+  if (e.signal == 0 && e.exit_code == kExitPeerLost) {
+    return e.by_request ? "left generation " + to_string(e.generation) : "lost a peer";
+  }
+  return (e.by_request ? "was ended by " : "ended with ") +
+         (e.signal != 0 ? signal_name(e.signal) : "code " + std::to_string(e.exit_code));
 }
 
 std::string worker_list(const std::vector<LiveWorker>& workers) {
@@ -128,10 +138,8 @@ struct Describe {
       entry.because = row->bad_step.stopped_seq;
     }
     entry.cause = "worker " + to_string(e.rank) + " on " + e.node + " (pid " +
-                  std::to_string(e.pid) + ") " + (e.by_request ? "was ended by " : "ended with ") +
-                  (e.signal != 0 ? signal_name(e.signal) : "code " + std::to_string(e.exit_code)) +
-                  " at step " + std::to_string(e.last_step) +
-                  (e.message.empty() ? "" : ": " + e.message);
+                  std::to_string(e.pid) + ") " + what_ended(e) + " at step " +
+                  std::to_string(e.last_step) + (e.message.empty() ? "" : ": " + e.message);
   }
   void operator()(const GenerationProgressed& e) {
     place(e.job, "", e.generation);

@@ -31,6 +31,11 @@ void launch_missing(Transition& t, Job& job) {
   }
 }
 
+// From StopWorkers on; of a command after SIGTERM, of the built-in trainer after an Abort.
+int64_t sigkill_after_ms(const Job& job) {
+  return job.spec.train ? job.limits.abort_ms : job.spec.recovery.grace_ms;
+}
+
 }  // namespace
 
 void enter_stage(Transition& t, Job& job, PlanStage stage) {
@@ -62,7 +67,7 @@ std::string join_some(const std::vector<std::string>& names) {
 }
 
 int64_t stop_limit_ms(const Job& job) {
-  const int64_t limit_ms = job.spec.stop_grace_ms() + job.limits.stop_ms;
+  const int64_t limit_ms = sigkill_after_ms(job) + job.limits.stop_ms;
   if (!job.saves_first) return limit_ms;
   return std::max(limit_ms, job.limits.last_checkpoint_ms + kAfterGraceMs);
 }
@@ -76,7 +81,7 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
     case PlanStage::kStopWorkers:
       return now_ms + (saves_and_leaves(job) || job.saves_first
                            ? job.limits.last_checkpoint_ms + kAfterGraceMs
-                           : std::min(job.spec.stop_grace_ms() + kSlowStopMs, stop_limit_ms(job)));
+                           : std::min(sigkill_after_ms(job) + kSlowStopMs, stop_limit_ms(job)));
     case PlanStage::kWaitNodes:
       return job.not_before_ms > now_ms ? job.not_before_ms : 0;
     case PlanStage::kFindCheckpoint:

@@ -41,6 +41,17 @@ class Recovery : public ::testing::Test {
     EXPECT_EQ(cluster_.wait_for_end(job_, kLong), "FINISHED") << diagnosis();
     after_ = cluster_.status(job_);
   }
+  // Until it trains.
+  void await_generation(uint64_t generation) {
+    EXPECT_TRUE(wait_until(
+        cluster_.paths().job(job_),
+        [&] {
+          after_ = cluster_.status(job_);
+          return after_["generation"] == generation && after_["state"] == "RUNNING";
+        },
+        kLong))
+        << diagnosis();
+  }
   std::string diagnosis() const {
     std::string text = cluster_.hpctl({"status", to_string(job_)}).out;
     text += cluster_.hpctl({"events", to_string(job_)}).out;
@@ -82,6 +93,33 @@ TEST_F(Recovery, KilledWorker) {
   EXPECT_NE(causes("WorkerExited").find("SIGKILL"), std::string::npos) << causes("WorkerExited");
   const std::string blame = causes("JobRecovering") + causes("CauseFound");
   EXPECT_NE(blame.find("worker 2 on n1 died of SIGKILL"), std::string::npos) << blame;
+}
+
+// A fault costs the process that died: a standby was ready for its place.
+TEST_F(Recovery, TheOthersKeepTheirProcesses) {
+  start(job_of(100000));
+  ASSERT_TRUE(end_process(worker_pid(before_, 2)));
+  await_generation(2);
+  for (const int rank : {0, 1, 3}) {
+    EXPECT_EQ(worker_pid(after_, rank), worker_pid(before_, rank)) << rank << "\n" << diagnosis();
+  }
+  const auto standby = read_file(cluster_.paths().job_logs(job_) + "/standby-n1.log");
+  ASSERT_TRUE(standby.ok()) << standby.error().message;
+  const std::string name = " pid " + std::to_string(worker_pid(after_, 2)) + " ";
+  EXPECT_NE(standby->find(name), std::string::npos) << *standby << diagnosis();
+}
+
+// What a survivor holds is not worth waiting for: a process that does not leave is ended.
+TEST_F(Recovery, AWorkerThatCannotLeaveItsGenerationIsEnded) {
+  TrainingJob job = job_of(100000);
+  job.more = "limits: {abort: 200ms}\n";
+  start(job);
+  ASSERT_EQ(kill(worker_pid(before_, 0), SIGSTOP), 0);
+  ASSERT_TRUE(end_process(worker_pid(before_, 2)));
+  await_generation(2);
+  EXPECT_NE(worker_pid(after_, 0), worker_pid(before_, 0));
+  EXPECT_NE(causes("WorkerExited").find("was ended by SIGKILL"), std::string::npos)
+      << causes("WorkerExited");
 }
 
 TEST_F(Recovery, KilledAgentDoesNotDisturbTraining) {

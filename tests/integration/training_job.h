@@ -20,6 +20,7 @@ struct TrainingJob {
   std::string hang_timeout = "auto";
   std::string heartbeat_timeout = "2s";
   std::string precision = "fp32";
+  std::string more = {};  // further lines
 
   std::string yaml() const {
     return "name: " + name +
@@ -47,7 +48,8 @@ struct TrainingJob {
            std::to_string(max_restarts) + ", hang_timeout: " + hang_timeout +
            ", heartbeat_timeout: " + heartbeat_timeout +
            "}\n"
-           "debug: {ledger: true}\n";
+           "debug: {ledger: true}\n" +
+           more;
   }
 };
 

@@ -25,7 +25,7 @@ TEST(HolderProtocol, SpawnKeepsEveryField) {
 
 TEST(HolderProtocol, EveryKindIsReadAsItself) {
   const std::vector<ToHolder> requests = {
-      AcceptGeneration{9}, Spawn{},          Kill{4, 5}, KeepReport{1, 2, 3, 4, 5, 6, "x"},
+      AcceptGeneration{9}, Spawn{},          Kill{4, 5, 6}, KeepReport{1, 2, 3, 4, 5, 6, "x"},
       DropReport{8},       End{1, 2, "why"}, Alive{3}};
   for (const ToHolder& request : requests) {
     const auto received = decode_to_holder(encode(request));
@@ -44,9 +44,9 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
                          "reason"};
   const std::vector<ToAgent> events = {
       Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9, 10},
-      WorkerState{9, 1, 2, 3, 4, 1},
+      WorkerState{9, 1, 2, 3, 4, WorkerPart::kIdle},
       SpawnFailed{1, 2, 1, "no"},
-      Exited{1, 9, 2, 3, 4, 5, 6, 7, 8, 1, "last", {bad_step, bad_step}},
+      Exited{1, 9, 2, 3, 4, 5, 6, 7, 8, 1, 1, "last", {bad_step, bad_step}},
       StoredReport{1, "bytes"},
       HelloEnd{},
       AliveToo{}};

@@ -14,11 +14,15 @@
 //                     and print its id
 //   file PATH         create PATH, to tell the test how far we are
 //   wait PATH         until PATH exists
+//   lose N            tell the control socket that a peer of generation N was lost
+//   obey              do what the control socket says, as the trainer would: prints "joined N" and
+//                     its workload, takes a page and completes step 1 of each generation joined
 //   hang              for ever
 //   deaf              ignore SIGTERM
 //   exit N
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -34,9 +38,13 @@
 #include <string>
 
 #include "common/base/bad_step.h"
+#include "common/base/packet_socket.h"
 #include "common/base/worker_abi.h"
+#include "common/base/worker_control.h"
 
 namespace {
+
+namespace control = hpctl::control;
 
 hpctl::ProgressPage* page = nullptr;
 
@@ -79,7 +87,7 @@ void report() {
   std::printf("workload %s\n", n > 0 ? workload : "");
   struct stat st {};
   ::fstat(hpctl::kArenaFd, &st);
-  std::printf("arena_bytes %ld\n", static_cast<long>(st.st_size));
+  std::printf("arena_bytes %ld\narena_inode %lu\n", static_cast<long>(st.st_size), st.st_ino);
   std::printf("cwd %s\n", std::filesystem::current_path().c_str());
   for (const char* name : {"RANK", "HPCTL_GENERATION", "OMP_NUM_THREADS", "WORLD_SIZE"}) {
     if (const char* value = std::getenv(name)) std::printf("%s %s\n", name, value);
@@ -125,6 +133,42 @@ void map_page() {
   page->magic.store(hpctl::kProgressMagic, std::memory_order_release);
 }
 
+void say(hpctl::PacketSocket& socket, const control::FromWorker& message) {
+  if (!socket.send_now(control::encode(message)).ok()) ::_exit(1);
+}
+
+void join(const control::Join& order, const hpctl::UniqueFd& document) {
+  char workload[256] = {};
+  if (::read(document.get(), workload, sizeof(workload) - 1) < 0) ::_exit(1);
+  struct stat st {};
+  ::fstat(hpctl::kArenaFd, &st);
+  std::printf("joined %lu\nworkload %s\narena_inode %lu\n", order.generation, workload, st.st_ino);
+  std::fflush(stdout);
+  map_page();
+  step(1);
+}
+
+void obey(hpctl::PacketSocket& socket) {
+  for (;;) {
+    pollfd readable{socket.fd(), POLLIN, 0};
+    ::poll(&readable, 1, -1);
+    auto packet = socket.receive();
+    if (!packet.ok()) ::_exit(0);
+    if (!packet->has_value()) continue;
+    const auto message = control::decode_to_worker((*packet)->bytes);
+    if (!message.ok()) ::_exit(1);
+    if (const auto* take = std::get_if<control::Take>(&*message)) {
+      ::dup2((*packet)->descriptor.get(), take->descriptor);
+    } else if (const auto* abort = std::get_if<control::Abort>(&*message)) {
+      say(socket, control::Aborted{abort->generation});
+    } else if (const auto* order = std::get_if<control::Join>(&*message)) {
+      join(*order, (*packet)->descriptor);
+    } else {
+      ::_exit(0);
+    }
+  }
+}
+
 void wait_for(const std::string& path) {
   while (::access(path.c_str(), F_OK) != 0) ::usleep(1000);
 }
@@ -132,6 +176,7 @@ void wait_for(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hpctl::PacketSocket control_socket{hpctl::UniqueFd(hpctl::kControlFd)};
   for (int i = 1; i < argc; ++i) {
     const std::string verb = argv[i];
     const auto text = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
@@ -159,6 +204,8 @@ int main(int argc, char** argv) {
     if (verb == "stray") start_sleeper(true);
     if (verb == "file") std::ofstream(text()) << ::getpid();
     if (verb == "wait") wait_for(text());
+    if (verb == "lose") say(control_socket, control::PeerLost{std::stoull(text())});
+    if (verb == "obey") obey(control_socket);
     if (verb == "deaf") ::signal(SIGTERM, SIG_IGN);
     if (verb == "hang") {
       for (;;) ::pause();

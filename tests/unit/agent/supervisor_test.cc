@@ -19,6 +19,7 @@ std::string text(const Decision& decision) {
     out << "accept " << accept->generation;
   } else if (const auto* kill = std::get_if<KillThrough>(&decision)) {
     out << "kill<=" << kill->generation << " grace " << kill->grace_ms;
+    if (kill->abort_ms > 0) out << " abort " << kill->abort_ms;
   } else if (const auto* spawn = std::get_if<SpawnRank>(&decision)) {
     out << "spawn g" << spawn->generation << " r" << spawn->rank << "/" << spawn->local_rank;
   } else if (const auto* done = std::get_if<Done>(&decision)) {
@@ -108,6 +109,21 @@ TEST(Supervisor, StopWaitsForTheLastWorker) {
   EXPECT_EQ(text(s.exited(100)), "");
   EXPECT_EQ(text(s.exited(101)), "done 2");
   EXPECT_EQ(text(s.stop(stop(2, 1, 500))), "kill<=1 grace 500; done 2");
+}
+
+TEST(Supervisor, AProcessThatIdlesIsGoneFromItsGenerationAndMayHaveAPartInTheNext) {
+  Supervisor s(0, 0);
+  s.start(start(1, 1, {0, 1}));
+  s.spawned({100, 0, 1, 100}, true);
+  s.spawned({101, 1, 1, 101}, true);
+  EXPECT_EQ(text(s.stop({{2, 0}, 1, 0, 500})), "kill<=1 grace 0 abort 500");
+  EXPECT_EQ(text(s.exited(101)), "");
+  EXPECT_EQ(text(s.spawned({100, 0, 1, 100}, false)), "done 2");
+  EXPECT_EQ(text(s.start(start(3, 2, {0, 1}))), "accept 2; spawn g2 r0/0; spawn g2 r1/1");
+  s.spawned({100, 0, 2, 100}, true);
+  EXPECT_EQ(text(s.spawned({102, 1, 2, 102}, true)), "done 3 r0=100 r1=102");
+  EXPECT_EQ(text(s.spawned({103, 1, 1, 103}, false)), "") << "one of a generation that is over";
+  EXPECT_EQ(s.running().size(), 2U);
 }
 
 TEST(Supervisor, StopDuringAStartCountsSpawnsUnderWay) {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The standbys of a node: processes of the built-in trainer that have loaded their engine and wait
+// for the part of one that dies. The holder lets them join; here is how many there should be. They
+// are started after the first step of a generation, not before: a start, and above all a recovery,
+// is not to share the machine with them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+
+#include "agent/holder_protocol.h"
+#include "agent/node_place.h"
+#include "proto/hpctl/v1/hpctl.pb.h"
+
+namespace hpctl::agent {
+
+class Standbys {
+ public:
+  using Start = std::function<void(const holder::Spawn&)>;
+
+  // The workers of `start` are about to be started. An agent that was started again starts no
+  // standbys before the next generation.
+  void plan(const v1::StartWorkers& start, const NodePlace& place);
+  // They run: it is known by now which of the standbys are among them.
+  void all_run() { wanted_ = planned_; }
+  // What the holder says of any process.
+  void on(const holder::WorkerState& worker);
+  // A step was made: those that are missing are started, once in a generation.
+  void replenish(const Start& start);
+
+ private:
+  holder::Spawn order_;
+  uint32_t planned_ = 0;
+  uint32_t wanted_ = 0;         // 0 also when this generation has had its share
+  std::set<uint64_t> waiting_;  // incarnations
+};
+
+}  // namespace hpctl::agent
