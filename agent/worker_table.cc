@@ -199,10 +199,13 @@ void WorkerTable::end_one(Worker& worker, uint32_t grace_ms) {
 void WorkerTable::end(const Kill& request) {
   for (const auto& [pid, worker] : workers_) {
     if (worker->part == WorkerPart::kIdle || worker->generation > request.generation) continue;
-    if (request.abort_ms == 0 || !worker->control || worker->kill_at_ms != 0) {
+    const bool may_stay =
+        request.abort_ms > 0 && worker->control && (worker->abort_asked || worker->kill_at_ms == 0);
+    if (!may_stay) {
       end_one(*worker, request.grace_ms);
       continue;
     }
+    if (worker->abort_asked) continue;  // another agent repeats the order
     worker->by_request = !is_dying_already(pid);
     worker->abort_asked = true;
     worker->kill_at_ms = clock_.monotonic_ms() + request.abort_ms;
