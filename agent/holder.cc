@@ -99,6 +99,7 @@ class Holder {
   void read_agent();
   void greet();
   void send(const ToAgent& message, int descriptor = -1);
+  void send_state(const Worker& worker);
   void on(AcceptGeneration request);
   void on(const Spawn& request);
   void on(const Kill& request);
@@ -331,13 +332,15 @@ void Holder::send(const ToAgent& message, int descriptor) {
   if (agent_socket_->has_queued()) loop_.change(agent_socket_->fd(), EPOLLIN | EPOLLOUT);
 }
 
+void Holder::send_state(const Worker& worker) {
+  const bool is_member = worker.part == WorkerPart::kMember;
+  send(state_of(worker), is_member ? worker.progress.get() : -1);
+}
+
 void Holder::greet() {
   send(memory_);
   for (const WorkerState& past : past_workers_) send(past);
-  for (const auto& [pid, worker] : workers_.living()) {
-    const bool is_member = worker->part == WorkerPart::kMember;
-    send(state_of(*worker), is_member ? worker->progress.get() : -1);
-  }
+  for (const auto& [pid, worker] : workers_.living()) send_state(*worker);
   for (const auto& [seq, bytes] : reports_) send(StoredReport{seq, bytes});
   for (const auto& [id, exit] : exits_) send(exit);
   send(HelloEnd{});
@@ -358,7 +361,7 @@ void Holder::on(const Spawn& request) {
     send(SpawnFailed{request.generation, request.rank, permanent, error.message});
     return;
   }
-  send(state_of(**started), request.rank < 0 ? -1 : (*started)->progress.get());
+  send_state(**started);
 }
 
 void Holder::on(const Kill& request) {
@@ -429,7 +432,7 @@ void Holder::worker_ended(Exited record, const Worker& worker) {
 
 void Holder::worker_changed(const Worker& worker) {
   remember_if_past(worker);
-  send(state_of(worker));
+  send_state(worker);
 }
 
 void Holder::remember_if_past(const Worker& worker) {

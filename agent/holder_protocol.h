@@ -9,9 +9,9 @@
 // (as opaque bytes). A packet that was sent is in the holder's queue even if the sender dies at
 // once; what the agent wants kept, it therefore sends here first and to the controller second.
 //
-// A new agent gets: Hello, WorkerState for each worker of the newest generation, StoredReport for
-// each unacknowledged report in order, Exited for each exit that no report covers, HelloEnd. From
-// then on events come as they happen.
+// A new agent gets: Hello, WorkerState for each process that is there and for each of the newest
+// generation that has ended, StoredReport for each unacknowledged report in order, Exited for each
+// exit that no report covers, HelloEnd. From then on events come as they happen.
 #pragma once
 
 #include <cstdint>

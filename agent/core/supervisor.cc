@@ -97,8 +97,11 @@ Decisions Supervisor::end() {
 Decisions Supervisor::spawned(const StartedWorker& worker, bool alive) {
   Decisions decisions;
   const SlotKey key{worker.generation, worker.rank};
-  slots_[key] = Slot{worker.incarnation, worker.pid, alive};
-  if (!alive && worker.generation != generation_seen_) slots_.erase(key);
+  if (alive || worker.generation == generation_seen_) {
+    slots_[key] = Slot{worker.incarnation, worker.pid, alive};
+  } else {
+    slots_.erase(key);
+  }
   advance(decisions);
   return decisions;
 }

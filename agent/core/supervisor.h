@@ -93,11 +93,11 @@ class Supervisor {
   Decisions stop(const StopRequest& request);
   Decisions end();
 
-  // What the holder reports. `spawned` also serves for the workers it tells a new agent of.
+  // What the holder reports. `spawned` also serves for the workers it tells a new agent of, and,
+  // not alive, for a process that has left its generation and idles.
   Decisions spawned(const StartedWorker& worker, bool alive);
   Decisions spawn_failed(uint64_t generation, int32_t rank, const std::string& reason,
                          bool permanent);
-  // The process has ended, or idles.
   Decisions exited(uint64_t incarnation);
 
   uint64_t generation_seen() const { return generation_seen_; }
