@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every check that needs no GPU, complete on a fresh Debian machine.
 #   scripts/test.sh            everything: format, all tests, clang-tidy, the sanitizers' tests
-#   scripts/test.sh --quick    all tests but the long simulation
-# Tests run as users' programs do: optimised (preset fast, as scripts/quickstart.sh has it). Prints
-# the time of each part and the ten slowest tests, and ends with ctest's summary.
+#   scripts/test.sh --quick    all tests but the long simulation, no sanitizers
+# Tests of whole jobs and those of --quick run as users' programs do: optimised (preset fast, as
+# scripts/quickstart.sh has it). Without --quick the tests of parts (label asan) run under the
+# sanitizers only. Prints the time of each part and the ten slowest tests, and ends with ctest's
+# summaries.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,9 +36,9 @@ run_ctest() {
     tee "build/$preset/ctest.log"
 }
 
-slowest() {  # slowest PRESET: the ten tests that took longest
+slowest() {  # the ten tests that took longest
   sed -nE 's/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec.*/\2 s  \1/p' \
-    "build/$1/ctest.log" | sort -rn | sed 10q
+    build/*/ctest.log | sort -rn | sed 10q
 }
 
 background() {  # background LOG COMMAND...: with what processor time the tests leave
@@ -48,27 +50,31 @@ background() {  # background LOG COMMAND...: with what processor time the tests 
 }
 
 result=0
-jobs=$(nproc)
+# Most tests wait most of the time.
+jobs=$(($(nproc) + 1))
+rm -f build/*/ctest.log
 part "packages" scripts/install_packages.sh
 $quick || part "format" check_format
-part "build fast" scripts/build.sh fast
 if $quick; then
+  part "build fast" scripts/build.sh fast
   part "test" run_ctest fast "$jobs" -LE 'sim|bench' || result=$?
 else
-  # Most tests wait most of the time; these builds and clang-tidy take what they leave.
+  part "build fast" scripts/build.sh fast all_but_asan
+  # These builds and clang-tidy take what processor time the tests leave.
   background build/behind.log bash -c \
     'scripts/build.sh asan && scripts/build.sh tsan && scripts/tidy.sh'
-  part "test" run_ctest fast "$jobs" -LE bench || result=$?
+  part "test" run_ctest fast "$jobs" -LE 'asan|bench' || result=$?
   part "asan, tsan, tidy" wait $! || { tail -n 60 build/behind.log; result=1; }
-fi
-if ! $quick && [ "$result" -eq 0 ]; then
   # The suppressions name only process-wide singletons of third-party libraries.
   export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
   # Here nothing runs behind them, and none times anything.
-  jobs=$((2 * jobs))
+  jobs=$((2 * $(nproc)))
   part "test asan+ubsan" run_ctest asan "$jobs" -LE 'heavy|sim|bench|slurm' || result=$?
   part "test tsan" run_ctest tsan "$jobs" -L tsan || result=$?
 fi
-printf '=== time of each part\n%s=== slowest tests\n%s\n=== summary\n' "$report" "$(slowest fast)"
-sed -n '/% tests passed/,$p' build/fast/ctest.log
+printf '=== time of each part\n%s=== slowest tests\n%s\n' "$report" "$(slowest)"
+for log in build/*/ctest.log; do
+  printf '=== summary %s\n' "$(basename "$(dirname "$log")")"
+  sed -n '/% tests passed/,$p' "$log"
+done
 exit "$result"
