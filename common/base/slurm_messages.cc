@@ -17,6 +17,10 @@ bool SlurmJob::has_flag(const std::string& flag) const { return contains(flags, 
 
 bool SlurmJob::has_node(const std::string& node) const { return contains(nodes, node); }
 
+bool SlurmJob::is_requeued() const {
+  return state == "PENDING" || has_flag("REQUEUED") || has_flag("REQUEUE_HOLD");
+}
+
 bool SlurmJob::has_ended() const {
   return state != "PENDING" && state != "RUNNING" && state != "SUSPENDED" &&
          !has_flag("COMPLETING");

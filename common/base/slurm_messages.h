@@ -71,7 +71,8 @@ struct SlurmJob {
 
   bool has_flag(const std::string& flag) const;
   bool has_node(const std::string& node) const;
-  bool has_ended() const;  // neither pending, running, suspended nor completing
+  bool is_requeued() const;  // back in the queue; what runs of it is being ended
+  bool has_ended() const;    // neither pending, running, suspended nor completing
 };
 
 struct SlurmNode {

@@ -3,7 +3,6 @@
 
 #include "common/base/clock.h"
 #include "common/rpc/hpslurm.h"
-#include "controller/schedulers/slurm/slurm_scheduler.h"
 
 namespace hpctl {
 namespace {
@@ -15,7 +14,7 @@ constexpr int64_t kEarlyMs = 90'000;
 }  // namespace
 
 ToldToEnd why_told_to_end(const SlurmJob& job, const SlurmSpec& spec, int64_t wall_ms) {
-  if (is_requeued(job)) return ToldToEnd::kRequeued;
+  if (job.is_requeued()) return ToldToEnd::kRequeued;
   if (job.state == "TIMEOUT") return ToldToEnd::kTimeLimit;
   const bool goes_on = job.state == "RUNNING" && !job.has_flag("COMPLETING");
   const bool is_near = job.end_time_s != 0 &&

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <mutex>
@@ -102,7 +103,8 @@ class SchedulerOnSlurm : public testing::Test {
     settings.bulk_started = bulk_started;
     settings.slurm = client_options();
     settings.slurm.program = hpslurm;
-    settings.poll_ms = 200;
+    settings.poll_ms = poll_ms_;
+    settings.requeued = [this] { requeued_ = true; };
     scheduler_ = std::make_unique<SlurmScheduler>(
         HomePaths(directory_.path()), settings, [this](JobId, const Scheduler::MakeEvent& make) {
           const std::lock_guard<std::mutex> lock(mutex_);
@@ -141,7 +143,9 @@ class SchedulerOnSlurm : public testing::Test {
   std::mutex mutex_;
   core::State state_;
   std::vector<core::NodeLost> lost_;
-  bool observed_ = false;                      // the poll has found something to tell
+  bool observed_ = false;              // the poll has found something to tell
+  std::atomic<bool> requeued_{false};  // it has told the end of this life of the job
+  int64_t poll_ms_ = 200;
   std::unique_ptr<SlurmScheduler> scheduler_;  // last: its threads use the above
 };
 
@@ -202,6 +206,22 @@ TEST_F(SchedulerOnSlurm, WhatSlurmTakesAwayIsLostAndCannotBeLaunched) {
   launch("n3", 1);
   ASSERT_TRUE(await([&] { return lost("n3").has_value(); }));
   EXPECT_THAT(lost("n3")->cause, HasSubstr("srun: error:"));
+}
+
+// It refuses steps at once, long before a look in turn.
+TEST_F(SchedulerOnSlurm, ALaunchThatARequeueRefusesLosesNoNode) {
+  poll_ms_ = 60'000;
+  start(false);
+  ASSERT_EQ(run_command("scontrol requeue " + to_string(job_)).code, 0);
+  launch("n3", 1);
+  ASSERT_TRUE(await([&] { return requeued_.load() || lost("n3").has_value(); }));
+  scheduler_->stop();
+  EXPECT_TRUE(requeued_);
+  EXPECT_FALSE(lost("n3").has_value()) << lost("n3")->cause;
+  const auto again = slurm_->requeue(job_, 0, {"n3"});
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, ErrorCode::kFailedPrecondition) << again.error().message;
+  EXPECT_THAT(slurm_->job(job_)->excluded_nodes, testing::IsEmpty());
 }
 
 // The node of the batch script is gone for good, the job runs on without anybody to end it.

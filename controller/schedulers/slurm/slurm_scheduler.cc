@@ -67,10 +67,6 @@ std::vector<std::string> environment_of_job(const std::string& job_dir) {
 
 }  // namespace
 
-bool is_requeued(const SlurmJob& job) {
-  return job.state == "PENDING" || job.has_flag("REQUEUED") || job.has_flag("REQUEUE_HOLD");
-}
-
 SlurmScheduler::SlurmScheduler(const HomePaths& paths, SlurmSchedulerSettings settings, Post post)
     : paths_(paths),
       settings_(std::move(settings)),
@@ -127,6 +123,7 @@ core::EventBody SlurmScheduler::launch(ActionId id, const core::LaunchNode& acti
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     names_.insert(action.node);
+    ended_.erase(action.node);  // of the life before
     const auto [newest, is_first] = launches_.try_emplace(action.node, id);
     const bool again = !is_first && newest->second >= id;
     newest->second = std::max(newest->second, id);
@@ -146,17 +143,24 @@ void SlurmScheduler::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
-    stop_changed_.notify_all();
+    poll_changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
   launcher_.stop();
 }
 
 void SlurmScheduler::step_ended(const std::string& node, bool was_up, const std::string& cause) {
-  const core::NodeKey key{settings_.job, node};
   log_warning("node " + node + ": " + cause);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ended_[node] = {was_up, cause};
+  poll_changed_.notify_all();
+}
+
+void SlurmScheduler::tell_step_ended(const std::string& node, const StepEnd& end) {
+  const core::NodeKey key{settings_.job, node};
   post_(settings_.job,
-        [key, was_up, cause](const core::State& state) -> std::optional<core::EventBody> {
+        [key, was_up = end.was_up,
+         cause = end.cause](const core::State& state) -> std::optional<core::EventBody> {
           const auto row = state.nodes.find(key);
           if (row == state.nodes.end()) return std::nullopt;
           const bool launching = row->second.state == core::NodeState::kLaunching;
@@ -168,25 +172,35 @@ void SlurmScheduler::step_ended(const std::string& node, bool was_up, const std:
         });
 }
 
+// A requeue ends steps and refuses new ones before a look in turn finds it. So Slurm is asked first
+// when a step has ended: in a life that is over no node was lost.
 void SlurmScheduler::poll() {
   SlurmObserver observer(settings_.nodes);
+  std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      stop_changed_.wait_for(lock, std::chrono::milliseconds(settings_.poll_ms),
-                             [this] { return stopping_; });
-      if (stopping_) return;
+    poll_changed_.wait_for(lock, std::chrono::milliseconds(settings_.poll_ms),
+                           [this] { return stopping_ || !ended_.empty(); });
+    if (stopping_) return;
+    const auto ended = ended_;
+    lock.unlock();
+    const bool is_over = !look(observer);
+    lock.lock();
+    for (const auto& [node, end] : ended) {
+      if (ended_.erase(node) == 0 || is_over) continue;
+      lock.unlock();
+      tell_step_ended(node, end);
+      lock.lock();
     }
-    look(observer);
   }
 }
 
-void SlurmScheduler::look(SlurmObserver& observer) {
+// False: this life of the job is over.
+bool SlurmScheduler::look(SlurmObserver& observer) {
   const auto job = slurm_.job(settings_.job);
-  if (!job.ok()) return;  // Slurm is away: the job goes on without it
-  if (settings_.requeued && (is_requeued(*job) || job->restart_count > settings_.restart_count)) {
+  if (!job.ok()) return true;  // Slurm is away: the job goes on without it
+  if (settings_.requeued && (job->is_requeued() || job->restart_count > settings_.restart_count)) {
     settings_.requeued();
-    return;
+    return false;
   }
   const bool suspended = job->state == kSuspended;
   if (may_be_suspended_.exchange(suspended) || suspended) tell_suspension(suspended);
@@ -198,8 +212,9 @@ void SlurmScheduler::look(SlurmObserver& observer) {
     names.assign(names_.begin(), names_.end());
   }
   const auto nodes = slurm_.nodes(names);
-  if (!nodes.ok()) return;
+  if (!nodes.ok()) return true;
   for (const SlurmObservation& observation : observer.compare(*job, *nodes)) tell(observation);
+  return true;
 }
 
 std::optional<bool> SlurmScheduler::is_suspended(JobId job) {

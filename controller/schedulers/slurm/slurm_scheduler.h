@@ -37,9 +37,6 @@ struct SlurmSchedulerSettings {
   int64_t poll_ms = 3'000;
 };
 
-// Slurm has put the job back into its queue, and ends what runs of it.
-bool is_requeued(const SlurmJob& job);
-
 class SlurmScheduler final : public Scheduler {
  public:
   SlurmScheduler(const HomePaths& paths, SlurmSchedulerSettings settings, Post post);
@@ -60,9 +57,14 @@ class SlurmScheduler final : public Scheduler {
 
  private:
   SrunSettings srun_settings() const;
+  struct StepEnd {
+    bool was_up = false;
+    std::string cause;
+  };
   void step_ended(const std::string& node, bool was_up, const std::string& cause);
+  void tell_step_ended(const std::string& node, const StepEnd& end);
   void poll();
-  void look(SlurmObserver& observer);
+  bool look(SlurmObserver& observer);
   void tell_suspension(bool suspended);
   void tell(const SlurmObservation& observation);
   void let_go(const std::string& node);
@@ -76,10 +78,11 @@ class SlurmScheduler final : public Scheduler {
   SrunLauncher launcher_;
   std::atomic<bool> may_be_suspended_{true};  // as the rows have it
   std::mutex mutex_;
-  std::condition_variable stop_changed_;
+  std::condition_variable poll_changed_;
   bool stopping_ = false;
   std::set<std::string> names_;               // of the job's nodes; the poll asks for these
   std::map<std::string, ActionId> launches_;  // newest of each node
+  std::map<std::string, StepEnd> ended_;      // steps whose end is told after the next look
   std::map<std::string, int64_t> marked_ms_;  // poll only: since when Slurm shows it as FAIL
   std::thread thread_;                        // last: uses the above
 };
