@@ -22,10 +22,11 @@
 
 #include "common/base/bad_step.h"
 #include "common/base/result.h"
+#include "common/base/seal.h"
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 6;
+inline constexpr uint32_t kProtocolVersion = 7;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -139,6 +140,7 @@ struct Exited {
   uint8_t stays = 0;       // the process does
   std::string message;     // last words on the progress page, else the last line it printed
   std::vector<BadStep> bad_step = {};  // that the progress page holds
+  std::vector<Seal> seals = {};        // in its arena, newest first
 };
 struct StoredReport {
   uint64_t seq = 0;

@@ -21,6 +21,12 @@ v1::WorkerExited to_message(const holder::Exited& exit) {
   message.set_last_step(exit.last_step);
   message.set_message(exit.message);
   message.set_by_request(exit.by_request != 0);
+  for (const Seal& seal : exit.seals) {
+    v1::Seal& to = *message.add_seals();
+    to.set_step(seal.step);
+    to.set_digest(seal.digest);
+    to.set_generation(seal.generation);
+  }
   return message;
 }
 

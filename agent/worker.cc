@@ -10,6 +10,7 @@
 #include "agent/core/printable.h"
 #include "agent/progress_view.h"
 #include "agent/worker_mark.h"
+#include "common/base/arena_header.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/worker_abi.h"
@@ -126,7 +127,7 @@ Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& pla
   return Ok{};
 }
 
-Exited exit_record(Worker& worker, int code, int status) {
+Exited exit_record(Worker& worker, int code, int status, int arena) {
   Exited record;
   record.incarnation = worker.incarnation;
   record.generation = worker.generation;
@@ -139,6 +140,7 @@ Exited exit_record(Worker& worker, int code, int status) {
   record.last_step = sample.step;
   record.checkpoint_step = sample.checkpoint_step;
   record.bad_step = page.bad_steps();
+  record.seals = read_seals(arena, worker.rank);
   worker.log->drain();
   record.message = page.message();
   // Who was told to go has nothing to say; its last line would only mislead.
@@ -149,8 +151,8 @@ Exited exit_record(Worker& worker, int code, int status) {
   return record;
 }
 
-Exited left_record(Worker& worker) {
-  Exited record = exit_record(worker, CLD_EXITED, kExitPeerLost);
+Exited left_record(Worker& worker, int arena) {
+  Exited record = exit_record(worker, CLD_EXITED, kExitPeerLost, arena);
   record.stays = 1;
   // Who was told to leave has nothing to say.
   if (worker.by_request) record.message.clear();

@@ -56,10 +56,10 @@ Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& pla
 Result<UniqueFd> make_arena();
 
 // The exit record of a worker that waitid() found ended (code and status as in siginfo_t). Reads
-// the page and the rest of the log.
-Exited exit_record(Worker& worker, int code, int status);
+// the page, the rest of the log, and its arena (-1 = it has none).
+Exited exit_record(Worker& worker, int code, int status, int arena);
 
 // Of one that has left its generation and stays.
-Exited left_record(Worker& worker);
+Exited left_record(Worker& worker, int arena);
 
 }  // namespace hpctl::holder

@@ -116,6 +116,11 @@ void WorkerTable::close_control(Worker& worker) {
   worker.control.reset();
 }
 
+int WorkerTable::arena_of(const Worker& worker) const {
+  const auto arena = arenas_.find(worker.local_rank);
+  return arena == arenas_.end() ? -1 : arena->second.get();
+}
+
 // ---- what a worker says -------------------------------------------------------------------------
 
 void WorkerTable::read_control(pid_t pid) {
@@ -141,13 +146,13 @@ void WorkerTable::on(Worker& worker, const control::FromWorker& message) {
                          lost->generation == worker.generation;
     if (!is_news) return;
     worker.part = WorkerPart::kLeft;
-    ended_(left_record(worker), worker);
+    ended_(left_record(worker, arena_of(worker)), worker);
   } else if (const auto* aborted = std::get_if<control::Aborted>(&message)) {
     if (!worker.abort_asked || aborted->generation != worker.generation) return;
     worker.abort_asked = false;
     worker.kill_at_ms = 0;
     if (std::exchange(worker.part, WorkerPart::kIdle) == WorkerPart::kMember) {
-      ended_(left_record(worker), worker);
+      ended_(left_record(worker, arena_of(worker)), worker);
     }
     changed_(worker);
   }
@@ -166,7 +171,7 @@ bool WorkerTable::reap(pid_t pid) {
   workers_.erase(found);
   // Before reaping: as long as the leader is a zombie, the group's id cannot be anyone else's.
   worker->signal_group(SIGKILL);
-  Exited record = exit_record(*worker, info.si_code, info.si_status);
+  Exited record = exit_record(*worker, info.si_code, info.si_status, arena_of(*worker));
   unwatch(*worker);
   ::waitpid(pid, nullptr, 0);
   const WorkerPart was = std::exchange(worker->part, WorkerPart::kEnded);

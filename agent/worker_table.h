@@ -67,6 +67,7 @@ class WorkerTable {
   void on(Worker& worker, const control::FromWorker& message);
   void close_control(Worker& worker);
   void end_one(Worker& worker, uint32_t grace_ms);
+  int arena_of(const Worker& worker) const;  // -1 = it has none
 
   EventLoop& loop_;
   const std::string node_;

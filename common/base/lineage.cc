@@ -15,8 +15,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 hardware, since_wall_ms, until_wall_ms,
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
-                                   job, job_name, members, reason, restarts_used, damaged,
-                                   created_wall_ms, restart_count, quarantined)
+                                   from_memory, job, job_name, members, reason, restarts_used,
+                                   damaged, created_wall_ms, restart_count, quarantined)
 
 namespace {
 
@@ -90,6 +90,7 @@ Result<GenerationRecord> generation_record_from_json(const std::string& text) {
     if (record.is_object()) {  // maybe of a release that did not write these
       record.emplace("quarantined", nlohmann::json::array());
       record.emplace("restart_count", 0);
+      record.emplace("from_memory", false);
     }
     auto parsed = record.get<GenerationRecord>();
     if (const std::string problem = find_problem(parsed); !problem.empty()) {

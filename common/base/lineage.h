@@ -45,9 +45,10 @@ struct QuarantinedNode {
 
 struct GenerationRecord {
   uint64_t generation = 0;
-  uint64_t parent = 0;      // previous generation of the chain; 0 = none
-  uint64_t start_step = 0;  // last completed step it starts from
-  std::string checkpoint;   // name of the step-N.gG it resumes from, "" = from the seed
+  uint64_t parent = 0;       // previous generation of the chain; 0 = none
+  uint64_t start_step = 0;   // last completed step it starts from
+  std::string checkpoint;    // name of the step-N.gG it resumes from, "" = from the seed or memory
+  bool from_memory = false;  // what the workers of `parent` had sealed when they ended
   uint64_t job = 0;
   std::string job_name;
   std::vector<GenerationMember> members;

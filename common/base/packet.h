@@ -47,6 +47,8 @@ class PacketReader {
   }
   std::string text();
   std::vector<std::string> texts();
+  // Nothing is left to read, or something was missing.
+  bool at_end() const { return !ok_ || rest_.empty(); }
   // True when everything was read and nothing was missing.
   bool finished() const { return ok_ && rest_.empty(); }
 

@@ -31,7 +31,8 @@ inline constexpr int kControlFd = 6;
 inline constexpr int kExitFinished = 0;
 // Wrong configuration or data, disk full, read-only directory: a restart cannot help.
 inline constexpr int kExitDoNotRestart = 93;
-// The checkpoint named in the workload is damaged: choose an older one.
+// The checkpoint named in the workload is damaged: choose an older one. Of a generation from
+// memory: that will not do, start from a checkpoint.
 inline constexpr int kExitCheckpointDamaged = 94;
 // A collective failed because a peer went away: a consequence, never the cause.
 inline constexpr int kExitPeerLost = 95;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/worker_control.h"
 
-#include <algorithm>
-
 #include "common/base/packet_variant.h"
 
 namespace hpctl::control {
@@ -26,16 +24,8 @@ static void get(PacketReader&, Ready&) {}
 static void put(PacketWriter& w, const Joined& m) { w.number(m.generation); }
 static void get(PacketReader& r, Joined& m) { r.into(m.generation); }
 
-static void put(PacketWriter& w, const Aborted& m) {
-  w.number(m.generation).number(static_cast<uint32_t>(m.sealed_steps.size()));
-  for (const uint64_t step : m.sealed_steps) w.number(step);
-}
-static void get(PacketReader& r, Aborted& m) {
-  r.into(m.generation);
-  // A larger count leaves bytes unread and is refused.
-  m.sealed_steps.resize(std::min<size_t>(r.number<uint32_t>(), kMaxSealedSteps));
-  for (uint64_t& step : m.sealed_steps) r.into(step);
-}
+static void put(PacketWriter& w, const Aborted& m) { w.number(m.generation); }
+static void get(PacketReader& r, Aborted& m) { r.into(m.generation); }
 
 static void put(PacketWriter& w, const PeerLost& m) { w.number(m.generation); }
 static void get(PacketReader& r, PeerLost& m) { r.into(m.generation); }

@@ -9,7 +9,7 @@
 //   worker  Joined{1}                      peers met, state loaded: the first step begins
 //   worker  PeerLost{1}                    where it sees that before it is told; it waits then
 //   node    Abort{1}                       while it trains, or waits
-//   worker  Aborted{1, sealed steps}       training has halted, no peer waits for this rank
+//   worker  Aborted{1}                     training has halted, no peer waits for this rank
 //   node    Take{kProgressFd} + page       a generation has a page of its own
 //   node    Join{2} + workload as memfd    after every rank has answered or is gone
 //   worker  Joined{2}
@@ -32,9 +32,6 @@
 #include "common/base/result.h"
 
 namespace hpctl::control {
-
-// A state arena has no more slots.
-inline constexpr size_t kMaxSealedSteps = 2;
 
 // ---- to the worker ------------------------------------------------------------------------------
 
@@ -60,10 +57,9 @@ struct Ready {};
 struct Joined {
   uint64_t generation = 0;
 };
+// What the next generation may start from is sealed in its arena (arena_header.h).
 struct Aborted {
   uint64_t generation = 0;
-  // Newest first: what a generation with Workload::from_memory may start from.
-  std::vector<uint64_t> sealed_steps = {};
 };
 // A collective failed because a peer went away, and nobody has ordered an Abort: kExitPeerLost of
 // a worker that has nobody to wait for. Why is on the progress page, as last words.

@@ -16,7 +16,7 @@ struct Workload {
   uint64_t job = 0;
   std::string name;
   uint64_t generation = 0;
-  uint64_t parent_generation = 0;  // generation of the checkpoint resumed from; 0 = none
+  uint64_t parent_generation = 0;  // generation of the state it starts from; 0 = none
   int32_t rank = 0;
   int32_t local_rank = 0;
   int32_t world_size = 1;
@@ -25,7 +25,7 @@ struct Workload {
   std::string bind_address = "127.0.0.1";  // address the communicator listens on
   std::string resume_checkpoint;  // absolute path of step-N.gG, or "" to start from the seed
   uint64_t start_step = 0;        // step of resume_checkpoint; the first step done is start_step+1
-  bool from_memory = false;       // start_step is sealed in this process: no checkpoint is read
+  bool from_memory = false;       // start_step is sealed in the arena: no checkpoint is read
   std::string checkpoint_dir;     // absolute
   std::string ledger_dir;         // "" = no ledger; else JSONL file g{G}.r{R}.jsonl inside
   std::string metrics_path;       // rank 0 appends a JSON line per step; "" = off

@@ -61,6 +61,15 @@ std::string find_bad_step_problem(const v1::BadStep& step) {
   return find_step_problem(step.generation(), step.step());
 }
 
+std::string find_exit_problem(const v1::WorkerExited& exited) {
+  if (static_cast<size_t>(exited.seals_size()) > kArenaSlots) return "more seals than slots";
+  for (const v1::Seal& seal : exited.seals()) {
+    const std::string problem = find_step_problem(seal.generation(), seal.step());
+    if (!problem.empty()) return problem;
+  }
+  return find_step_problem(exited.generation(), exited.last_step());
+}
+
 template <typename Workers>
 std::vector<core::LiveWorker> make_workers(const Workers& running) {
   std::vector<core::LiveWorker> workers;
@@ -68,6 +77,14 @@ std::vector<core::LiveWorker> make_workers(const Workers& running) {
     workers.push_back({Rank{worker.rank()}, Generation{worker.generation()}, worker.pid()});
   }
   return workers;
+}
+
+std::vector<Seal> make_seals(const google::protobuf::RepeatedPtrField<v1::Seal>& seals) {
+  std::vector<Seal> made;
+  for (const v1::Seal& seal : seals) {
+    made.push_back({seal.step(), seal.digest(), seal.generation()});
+  }
+  return made;
 }
 
 core::WorkerExited make_exit(const v1::AgentMessage& message) {
@@ -83,7 +100,8 @@ core::WorkerExited make_exit(const v1::AgentMessage& message) {
           exited.last_step(),
           bounded(exited.message()),
           exited.by_request(),
-          exited.peer_lost()};
+          exited.peer_lost(),
+          make_seals(exited.seals())};
 }
 
 // Numbers of another release, or of a damaged page, become the nearest thing that is known.
@@ -177,8 +195,7 @@ std::string find_report_problem(const v1::AgentMessage& message) {
     case v1::AgentMessage::kHeartbeat:
       return find_heartbeat_problem(message.heartbeat());
     case v1::AgentMessage::kWorkerExited:
-      return find_step_problem(message.worker_exited().generation(),
-                               message.worker_exited().last_step());
+      return find_exit_problem(message.worker_exited());
     case v1::AgentMessage::kCheckpointCommitted:
       return find_step_problem(message.checkpoint_committed().generation(),
                                message.checkpoint_committed().step());

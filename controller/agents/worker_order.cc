@@ -36,7 +36,8 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.generation = action.generation.value;
   const auto name =
       parse_checkpoint_name(action.checkpoint.substr(action.checkpoint.rfind('/') + 1));
-  workload.parent_generation = name ? name->generation : 0;
+  workload.parent_generation = name ? name->generation : action.memory_of.value;
+  workload.from_memory = action.memory_of != Generation{};
   workload.world_size = job.world_size();
   workload.bind_address = address_of(state, core::NodeKey{job.id, action.node});
   workload.rendezvous_dir = paths.rendezvous(job.id, action.generation);

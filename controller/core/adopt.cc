@@ -74,6 +74,7 @@ Job make_job(const Transition& t, const JobAdopted& e) {
   job.fault_seq = t.seq();
   job.generation = job.directory_generation = e.generation;
   job.checkpoint = e.checkpoint;
+  job.memory_of = e.memory_of;
   job.start_step = job.progress_at_restart = e.start_step;
   job.committed_step = std::max(e.start_step, e.committed_step);
   job.furthest_step = std::max(e.furthest_step, job.committed_step);
@@ -172,6 +173,7 @@ void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>
   adoption.generation = {newest.generation};
   adoption.start_step = adoption.furthest_step = newest.start_step;
   adoption.checkpoint = newest.checkpoint;
+  if (newest.from_memory) adoption.memory_of = {newest.parent};
   for (const GenerationMember& member : newest.members) {
     adoption.members.emplace_back(Rank{member.rank}, member.node);
   }

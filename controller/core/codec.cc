@@ -30,6 +30,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 hardware, since_wall_ms, until_wall_ms,
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Seal, step, digest, generation)
+
 void to_json(json& j, const JobSpec& spec) { j = parse_json(to_json_text(spec)); }
 void from_json(const json& j, JobSpec& spec) {
   auto parsed = job_spec_from_json(j.dump());
@@ -50,12 +52,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, numbe
                                                 skipped_samples, rollbacks, stops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
-    directory_generation, stage, checkpoint, start_step, furthest_step, committed_step, damaged,
-    restart_times_ms, restarts, progress_at_restart, restarts_without_progress, fault,
-    fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts,
-    requeue_refusal, scheduler_note, cancel_requested, cancel_reason, saves_first, at_limit,
-    stage_since_ms, suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms,
-    running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, bad_step)
+    directory_generation, stage, checkpoint, memory_of, without_memory, start_step, furthest_step,
+    committed_step, damaged, restart_times_ms, restarts, progress_at_restart,
+    restarts_without_progress, fault, fault_is_collateral, fault_seq, recent_faults, plan_seq,
+    not_before_ms, plan_attempts, requeue_refusal, scheduler_note, cancel_requested, cancel_reason,
+    saves_first, at_limit, stage_since_ms, suspended_since_ms, deadline_ms, submitted_wall_ms,
+    ended_wall_ms, running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms,
+    bad_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -66,16 +69,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, b
                                                 former_boot_ids, deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
-                                                signal, unaccounted)
+                                                signal, unaccounted, seals)
 
 // Actions.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LaunchNode, job, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generation, parent,
-                                                start_step, checkpoint, reason, restarts_used,
-                                                damaged, members, quarantined)
+                                                start_step, checkpoint, memory_of, reason,
+                                                restarts_used, damaged, members, quarantined)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
-                                                checkpoint, start_step)
+                                                checkpoint, start_step, memory_of)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StopWorkers, job, node, generation, graceful)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndNode, job, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RequeueJob, job, exclude, expected_restart_count,
@@ -109,7 +112,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStarted, action, job, nod
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStopped, action, job, node, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerExited, job, node, boot_id, rank, generation,
                                                 pid, exit_code, signal, last_step, message,
-                                                by_request, peer_lost)
+                                                by_request, peer_lost, seals)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationProgressed, job, generation, step,
                                                 stepped_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointCommitted, job, generation, step)
@@ -119,9 +122,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ControllerResumed, restarted)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobAdopted, job, spec, uid, submit_key, nodes,
                                                 backend, cause, generation, start_step, checkpoint,
-                                                members, damaged, restarts, restart_ages_ms,
-                                                restarts_without_progress, furthest_step,
-                                                committed_step, former, totals)
+                                                memory_of, members, damaged, restarts,
+                                                restart_ages_ms, restarts_without_progress,
+                                                furthest_step, committed_step, former, totals)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRequeued, action, job)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeReplacementRequested, action, job, node, what,
                                                 reboot)

@@ -71,6 +71,7 @@ struct JobAdopted {
   RequeueCarryover former =
       {};  // its quarantines are those of the lineage where there was no requeue
   JobTotals totals = {};
+  Generation memory_of = {};  // Job
 };
 struct CancelRequested {
   JobId job;
@@ -164,6 +165,7 @@ struct WorkerExited {
   std::string message;
   bool by_request = false;
   bool peer_lost = false;  // by its own words a consequence of another death, as kExitPeerLost
+  std::vector<Seal> seals = {};  // in its arena, newest first
 };
 // First completed step of a generation, seen by the progress table; repeated with a later step
 // when that is worth recording (before NodeLost and HangDetected, say, or Job::regain_step).

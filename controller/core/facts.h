@@ -32,11 +32,12 @@ struct Facts {
     JobState state = JobState::kFailed;
     std::string reason;
   };
-  // The checkpoint directory's answer: what the next generation starts from.
+  // What the next generation starts from.
   struct Origin {
     std::string checkpoint;
     uint64_t step = 0;
     Generation parent;
+    Generation memory_of = {};  // Job
   };
 
   std::optional<End> end;             // the event ends the job

@@ -35,11 +35,50 @@ Facts::Origin choose_origin(const Job& job, const CheckpointChosen& e) {
   return origin;
 }
 
+// It is of the present generation's history: sealed in it, or what it began with.
+bool counts(const Job& job, const Seal& seal) {
+  const bool began_with = job.memory_of != Generation{} && seal.step == job.start_step;
+  return seal.generation == job.generation.value || began_with;
+}
+
+// The newest step that every rank's memory has a part of.
+std::optional<uint64_t> step_in_memory(Transition& t, const Job& job) {
+  std::vector<const Slot*> slots;
+  for (const Node* node : t.nodes(job.id)) {
+    for (const Slot* slot : t.slots(*node)) slots.push_back(slot);
+  }
+  if (slots.empty()) return std::nullopt;
+  for (const Seal& seal : slots.front()->seals) {
+    if (!counts(job, seal)) continue;
+    const bool all = std::all_of(slots.begin(), slots.end(), [&](const Slot* slot) {
+      return slot->generation == job.generation &&
+             std::find(slot->seals.begin(), slot->seals.end(), seal) != slot->seals.end();
+    });
+    if (all) return seal.step;
+  }
+  return std::nullopt;
+}
+
+// What does not bring the job further twice may be in memory, too.
+bool trusts_memory(const Job& job) {
+  return !job.without_memory && job.restarts_without_progress < kMaxFruitlessFromMemory;
+}
+
+// No completed step is done again where the workers' memory is at least as new as the disk, and
+// nobody else has created a generation since.
+void prefer_memory(Transition& t, const Job& job, Facts::Origin& origin) {
+  if (!trusts_memory(job) || origin.parent != job.generation) return;
+  const auto step = step_in_memory(t, job);
+  if (step && *step >= origin.step) origin = {"", *step, job.generation, job.generation};
+}
+
 // ", from step-10.g1"; "" of a command, which finds its own.
-std::string describe_origin(const Job& job, const std::string& checkpoint,
+std::string describe_origin(const Job& job, const std::string& checkpoint, Generation memory_of,
                             const std::string& separator) {
   if (!job.spec.train) return "";
-  std::string text = separator + (checkpoint.empty() ? "from the seed" : "from " + checkpoint);
+  std::string text = separator + "from ";
+  if (memory_of != Generation{}) return text + "the memory of generation " + to_string(memory_of);
+  text += checkpoint.empty() ? "the seed" : checkpoint;
   if (!job.damaged.empty()) {
     text += " (damaged and not used: " + join_some({job.damaged.begin(), job.damaged.end()}) + ")";
   }
@@ -47,7 +86,8 @@ std::string describe_origin(const Job& job, const std::string& checkpoint,
 }
 
 void start_workers_on(Transition& t, const Job& job, const Node& node) {
-  StartWorkers action{job.id, node.key.name, job.generation, {}, job.checkpoint, job.start_step};
+  StartWorkers action{job.id,         node.key.name,  job.generation, {},
+                      job.checkpoint, job.start_step, job.memory_of};
   for (Slot* slot : t.slots(node)) {
     action.ranks.push_back(slot->key.rank);
     t.set_slot(*slot, SlotState::kPending, job.generation, 0, 0, 0);
@@ -84,6 +124,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   action.parent = origin.parent;
   action.start_step = origin.step;
   action.checkpoint = origin.checkpoint;
+  action.memory_of = origin.memory_of;
   action.reason = job.fault.empty() ? "job submitted" : job.fault;
   action.restarts_used = job.restarts;
   action.damaged.assign(job.damaged.begin(), job.damaged.end());
@@ -96,7 +137,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   action.quarantined = quarantined_nodes(t, job);
   const std::string what = "generation " + to_string(action.generation) + " starts" +
                            (job.spec.train ? " at step " + std::to_string(origin.step) : "") +
-                           describe_origin(job, origin.checkpoint, " ");
+                           describe_origin(job, origin.checkpoint, origin.memory_of, " ");
   t.issue(std::move(action), what);
   t.note("RecordGeneration", job, what);
 }
@@ -116,7 +157,8 @@ void on(Transition& t, const CheckpointChosen& e) {
     t.facts(job.id).directory_failure = missing;
     return;
   }
-  const Facts::Origin origin = choose_origin(job, e);
+  Facts::Origin origin = choose_origin(job, e);
+  prefer_memory(t, job, origin);
   if (job.damaged.contains(origin.checkpoint)) {
     t.facts(job.id).end = {JobState::kFailed,
                            "checkpoint.resume names " + origin.checkpoint +
@@ -138,8 +180,11 @@ void on(Transition& t, const GenerationRecorded& e) {
   const auto& record = std::get<RecordGeneration>(action->body);
   job.generation = record.generation;
   job.checkpoint = record.checkpoint;
+  job.memory_of = record.memory_of;
+  job.without_memory = false;
   job.start_step = record.start_step;
-  job.committed_step = record.start_step;  // a damaged newer one counts no more
+  // A damaged newer one counts no more.
+  if (job.memory_of == Generation{}) job.committed_step = record.start_step;
   job.furthest_step = std::max(job.furthest_step, record.start_step);
   job.directory_generation = std::max(job.directory_generation, job.generation);
   job.plan_attempts = 0;
@@ -155,7 +200,7 @@ void start_generation(Transition& t, Job& job) {
   t.note("StartWorkers", job,
          "generation " + to_string(job.generation) + ": " + std::to_string(job.world_size()) +
              " workers on " + std::to_string(job.nodes()) + " nodes" +
-             describe_origin(job, job.checkpoint, ", "));
+             describe_origin(job, job.checkpoint, job.memory_of, ", "));
 }
 
 void on(Transition& t, const GenerationTaken& e) {

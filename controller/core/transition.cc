@@ -158,6 +158,7 @@ void Transition::set_slot(Slot& row, SlotState state, Generation generation, uin
   row.exit_code = exit_code;
   row.signal = signal;
   row.unaccounted = false;
+  row.seals.clear();
   if (is_finished(row) || row.node.empty()) {
     state_.index.unfinished.erase(row.key);
   } else {
@@ -169,6 +170,11 @@ void Transition::set_slot(Slot& row, SlotState state, Generation generation, uin
 void Transition::set_unaccounted(Slot& row, bool unaccounted) {
   if (row.unaccounted == unaccounted) return;
   row.unaccounted = unaccounted;
+  result_.dirty.slots.insert(row.key);
+}
+
+void Transition::set_seals(Slot& row, const std::vector<Seal>& seals) {
+  row.seals = seals;
   result_.dirty.slots.insert(row.key);
 }
 

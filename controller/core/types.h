@@ -20,6 +20,7 @@
 #include "common/base/ids.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
+#include "common/base/seal.h"
 
 namespace hpctl::core {
 
@@ -103,7 +104,10 @@ struct Job {
   Generation generation;            // newest recorded generation; 0 = none
   Generation directory_generation;  // newest generation found in the checkpoint directory
   PlanStage stage = PlanStage::kNone;
-  std::string checkpoint;  // step-N.gG the newest generation resumes from; "" = seed
+  std::string checkpoint;  // step-N.gG the newest generation resumes from; "" = seed or memory
+  // The generation in whose workers' memory the newest one goes on; 0 = it does not.
+  Generation memory_of;
+  bool without_memory = false;  // that has failed: the next one starts from a checkpoint
   uint64_t start_step = 0;
   uint64_t furthest_step = 0;     // highest step any worker is known to have completed
   uint64_t committed_step = 0;    // newest checkpoint known committed
@@ -235,6 +239,8 @@ struct Slot {
   int32_t exit_code = 0;
   int32_t signal = 0;
   bool unaccounted = false;  // its agent no longer has it and has not reported its exit yet
+  // What its arena, which outlives it, has of this rank; newest first. Until a process fills it.
+  std::vector<Seal> seals;
 };
 
 // ---- actions ------------------------------------------------------------------------------------
@@ -262,6 +268,7 @@ struct RecordGeneration {
   std::vector<std::string> damaged;
   std::vector<std::pair<Rank, std::string>> members;  // rank -> node
   std::vector<QuarantinedNode> quarantined;
+  Generation memory_of = {};  // Job
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {
@@ -271,6 +278,7 @@ struct StartWorkers {
   std::vector<Rank> ranks;
   std::string checkpoint;
   uint64_t start_step = 0;
+  Generation memory_of = {};  // Job
 };
 // To the node's agent: end every worker of a generation <= `generation`. Acknowledged by
 // WorkersStopped, ActionFailed, or made moot by NodeLost.

@@ -64,6 +64,11 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
                                : e.message)};
   } else if (e.signal == 0 && (e.exit_code == kExitPeerLost || e.peer_lost)) {
     fault_seen(t, job, fault, FaultKind::kCollateral);
+  } else if (e.signal == 0 && e.exit_code == kExitCheckpointDamaged &&
+             job.memory_of != Generation{}) {
+    job.without_memory = true;
+    t.changed(job);
+    fault_seen(t, job, fault, FaultKind::kDamage);
   } else if (e.signal == 0 && e.exit_code == kExitCheckpointDamaged && !job.checkpoint.empty()) {
     if (!job.damaged.insert(job.checkpoint).second) {
       fault_seen(t, job, fault, FaultKind::kCause);
@@ -125,8 +130,9 @@ void on(Transition& t, const WorkerExited& e) {
     return;
   }
   Job& job = *t.job(e.job);
-  t.set_slot(*t.slot(e.job, e.rank), SlotState::kExited, e.generation, e.pid, e.exit_code,
-             e.signal);
+  Slot& slot = *t.slot(e.job, e.rank);
+  t.set_slot(slot, SlotState::kExited, e.generation, e.pid, e.exit_code, e.signal);
+  t.set_seals(slot, e.seals);
   if (e.last_step > job.furthest_step && !is_preparing(job)) {
     count_step(job, e.last_step, t.now());  // when it did, is not known any better
   }

@@ -97,6 +97,7 @@ GenerationRecord make_record(const core::RecordGeneration& action, const core::S
   record.parent = action.parent.value;
   record.start_step = action.start_step;
   record.checkpoint = action.checkpoint;
+  record.from_memory = action.memory_of != Generation{};
   record.job = action.job.value;
   const core::Job& job = state.jobs.at(action.job);
   record.job_name = job.spec.name;

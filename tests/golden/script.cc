@@ -60,27 +60,49 @@ class Script {
   using Command = void (Script::*)(const Words&);
   static const std::map<std::string, Command>& commands() {
     static const std::map<std::string, Command> kCommands = {
-        {"submit", &Script::submit},         {"settle", &Script::settle},
-        {"answer", &Script::answer},         {"wait", &Script::wait},
-        {"progress", &Script::progress},     {"commit", &Script::commit},
-        {"directory", &Script::directory},   {"exit", &Script::exit_worker},
-        {"stale-exit", &Script::stale_exit}, {"lost", &Script::lost},
-        {"excised", &Script::excised},       {"silent", &Script::silent},
-        {"marked", &Script::marked},         {"disconnect", &Script::disconnect},
-        {"judge", &Script::judge},           {"reconnect", &Script::reconnect},
-        {"replaced", &Script::replaced},     {"revenant", &Script::revenant},
-        {"bad_step", &Script::bad_step},     {"hang", &Script::hang},
-        {"cancel", &Script::cancel},         {"limit", &Script::limit},
-        {"taken", &Script::taken},           {"fail", &Script::fail},
-        {"restart", &Script::restart},       {"why", &Script::why},
-        {"successor", &Script::successor},   {"excluded", &Script::excluded},
-        {"registers", &Script::registers},   {"quarantine", &Script::quarantine},
-        {"release", &Script::release},       {"hardware", &Script::hardware},
-        {"unfit-node", &Script::unfit_node}, {"recover", &Script::recover},
-        {"observed", &Script::observed},     {"drained", &Script::drained},
-        {"undrained", &Script::undrained},   {"returned", &Script::returned},
-        {"suspended", &Script::suspended},   {"resumed", &Script::resumed},
+        {"submit", &Script::submit},
+        {"settle", &Script::settle},
+        {"answer", &Script::answer},
+        {"wait", &Script::wait},
+        {"progress", &Script::progress},
+        {"commit", &Script::commit},
+        {"directory", &Script::directory},
+        {"exit", &Script::exit_worker},
+        {"stale-exit", &Script::stale_exit},
+        {"lost", &Script::lost},
+        {"excised", &Script::excised},
+        {"silent", &Script::silent},
+        {"marked", &Script::marked},
+        {"disconnect", &Script::disconnect},
+        {"judge", &Script::judge},
+        {"reconnect", &Script::reconnect},
+        {"replaced", &Script::replaced},
+        {"revenant", &Script::revenant},
+        {"bad_step", &Script::bad_step},
+        {"hang", &Script::hang},
+        {"cancel", &Script::cancel},
+        {"limit", &Script::limit},
+        {"taken", &Script::taken},
+        {"fail", &Script::fail},
+        {"restart", &Script::restart},
+        {"why", &Script::why},
+        {"successor", &Script::successor},
+        {"excluded", &Script::excluded},
+        {"registers", &Script::registers},
+        {"quarantine", &Script::quarantine},
+        {"release", &Script::release},
+        {"hardware", &Script::hardware},
+        {"unfit-node", &Script::unfit_node},
+        {"recover", &Script::recover},
+        {"observed", &Script::observed},
+        {"drained", &Script::drained},
+        {"undrained", &Script::undrained},
+        {"returned", &Script::returned},
+        {"suspended", &Script::suspended},
+        {"resumed", &Script::resumed},
         {"instance", &Script::instance},
+        {"sealed", &Script::sealed},
+        {"left", &Script::left},
     };
     return kCommands;
   }
@@ -198,6 +220,20 @@ class Script {
     const auto value = static_cast<int32_t>(number(words, 3));
     shell_.exit_worker(id_, static_cast<int32_t>(number(words, 1)), signal ? 0 : value,
                        signal ? value : 0, static_cast<uint64_t>(number(words, 5)), join(words, 6));
+  }
+  // What the memory of the workers that end from now on has: `sealed STEP...`, newest first.
+  void sealed(const Words& words) {
+    shell_.seals.clear();
+    for (size_t i = 1; i < words.size(); ++i) {
+      shell_.seals.push_back({static_cast<uint64_t>(number(words, i)), 7, job().generation.value});
+    }
+  }
+  // As it was told to.
+  void left(const Words& words) {
+    const auto rank = static_cast<int32_t>(number(words, 1));
+    const Slot& slot = shell_.slot(id_, rank);
+    shell_.feed(WorkerExited{id_, slot.node, node(slot.node).boot_id, Rank{rank}, slot.generation,
+                             slot.pid, 95, 0, job().furthest_step, "", true, false, shell_.seals});
   }
   void stale_exit(const Words& words) {
     const Rank rank{static_cast<int32_t>(number(words, 1))};
@@ -345,6 +381,8 @@ class Script {
     newest.generation = job().generation.value;
     newest.start_step = job().start_step;
     newest.checkpoint = job().checkpoint;
+    newest.parent = job().memory_of.value;
+    newest.from_memory = newest.parent != 0;
     newest.restarts_used = job().restarts;
     newest.created_wall_ms = shell_.now_ms;
     std::set<std::string> names(words.begin() + 1, words.end());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <sstream>
 
 #include "common/base/lineage.h"
 #include "tests/integration/local_cluster.h"
@@ -109,6 +110,28 @@ TEST_F(Recovery, TheOthersKeepTheirProcesses) {
   EXPECT_NE(standby->find(name), std::string::npos) << *standby << diagnosis();
 }
 
+// Nothing is on disk before the end: what was completed is in the workers' memory, and in that of
+// the dead.
+TEST_F(Recovery, NoCompletedStepIsDoneAgain) {
+  TrainingJob job = short_job();
+  job.checkpoint_every = 100000;
+  start(job);
+  ASSERT_TRUE(end_process(worker_pid(before_, 2)));
+  await_generation(2);
+  ASSERT_TRUE(end_process(worker_pid(after_, 3)));
+  expect_finish();
+  EXPECT_EQ(after_["generation"], 3);
+  const std::string starts = causes("StartWorkers");
+  EXPECT_NE(starts.find("from the memory of generation 1"), std::string::npos) << starts;
+  EXPECT_NE(starts.find("from the memory of generation 2"), std::string::npos) << starts;
+  std::istringstream lines(*read_file(cluster_.paths().job_metrics(job_)));
+  uint64_t step = 0;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_EQ(json::parse(line)["step"], ++step) << line;
+  }
+  EXPECT_EQ(step, kSteps);
+}
+
 // What a survivor holds is not worth waiting for: a process that does not leave is ended.
 TEST_F(Recovery, AWorkerThatCannotLeaveItsGenerationIsEnded) {
   TrainingJob job = job_of(100000);
@@ -208,11 +231,14 @@ TEST_F(Recovery, StoppedHolderLosesTheNodeAndItComesBack) {
 TEST_F(Recovery, DamagedCheckpointIsLeftOutAndSaidSo) {
   start(short_job());
   const std::string directory = cluster_.paths().default_checkpoints(job_);
-  // All workers end at once, so that no newer checkpoint can appear; then the newest is damaged
-  // before anybody reads it: the controller is stopped meanwhile.
+  // All nodes end at once, so that no newer checkpoint can appear and nothing is left in memory;
+  // then the newest is damaged before anybody reads it: the controller is stopped meanwhile.
   const auto controller = before_["controller"]["pid"].get<pid_t>();
   ASSERT_EQ(kill(controller, SIGSTOP), 0);
-  for (int rank = 0; rank < 4; ++rank) ASSERT_TRUE(kill_process(worker_pid(before_, rank)));
+  for (int node = 0; node < 2; ++node) {
+    ASSERT_TRUE(kill_process(node_pid(before_, node, "holder_pid")));
+  }
+  for (int rank = 0; rank < 4; ++rank) ASSERT_TRUE(end_process(worker_pid(before_, rank)));
   const auto newest = latest_valid_checkpoint(directory, {});
   ASSERT_TRUE(newest.ok() && newest->has_value());
   const std::string shard = directory + "/" + (*newest)->name() + "/shard-00001.safetensors";

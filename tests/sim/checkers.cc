@@ -49,7 +49,8 @@ void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t 
   const GenerationRecord* record = directory.record(generation);
   if (record == nullptr) {
     fail("started before its generation was recorded: " + who);
-  } else if (record->start_step != order.start_step || record->checkpoint != order.checkpoint) {
+  } else if (record->start_step != order.start_step || record->checkpoint != order.checkpoint ||
+             (record->from_memory ? record->parent : 0) != order.memory_of.value) {
     fail("started from something else than the record says: " + who);
   } else if (std::none_of(record->members.begin(), record->members.end(),
                           [&](const auto& m) { return m.rank == rank && m.node == node.name; })) {
@@ -93,8 +94,11 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const D
   if (!fresh_chain && !chain.empty() && record.parent != chain.front().generation) {
     fail("does not continue the chain: " + who);
   }
+  from_memory_ += record.from_memory ? 1 : 0;
   const auto start = parse_checkpoint_name(record.checkpoint);
-  if (record.checkpoint.empty()) {
+  if (record.from_memory) {
+    if (!record.checkpoint.empty()) fail("starts from memory and from a checkpoint: " + who);
+  } else if (record.checkpoint.empty()) {
     if (record.start_step != 0) fail("starts at a step without a checkpoint: " + who);
   } else if (!start || start->step != record.start_step || before.checkpoint(*start) == nullptr ||
              !valid_by_lineage(*start, chain)) {

@@ -25,6 +25,8 @@ class Checkers {
  public:
   // The first violation; "" = none so far.
   const std::string& violation() const { return violation_; }
+  // Generations that went on in their workers' memory.
+  int64_t from_memory() const { return from_memory_; }
   void fail(const std::string& what) {
     if (violation_.empty()) violation_ = what;
   }
@@ -87,6 +89,7 @@ class Checkers {
     return {e.job, e.generation.value, e.number};
   }
 
+  int64_t from_memory_ = 0;
   std::string violation_;
   std::map<std::tuple<JobId, int32_t, uint64_t>, core::NodeKey> owners_;
   std::map<core::NodeKey, std::pair<uint64_t, int64_t>> quarantined_;  // since, until

@@ -195,6 +195,7 @@ void Cluster::record_generation(const Action& action, const core::RecordGenerati
     record.parent = order.parent.value;
     record.start_step = order.start_step;
     record.checkpoint = order.checkpoint;
+    record.from_memory = order.memory_of != Generation{};
     record.damaged = order.damaged;
     record.restarts_used = order.restarts_used;
     record.created_wall_ms = agenda_.now();

@@ -32,6 +32,13 @@ struct SimWorker {
   bool hung = false;
 };
 
+// A state that a rank's arena has sealed.
+struct SealedState {
+  Seal seal;
+  History history;
+  size_t world_size = 0;
+};
+
 // One life of a node is one holder process. What it remembers ends with it.
 struct SimNode {
   core::NodeKey key;
@@ -46,7 +53,8 @@ struct SimNode {
   uint64_t agent_pid = 0;
   uint64_t generation_seen = 0;
   uint64_t stopped_through = 0;
-  std::map<int32_t, SimWorker> workers;  // by rank
+  std::map<int32_t, SimWorker> workers;                // by rank
+  std::map<int32_t, std::vector<SealedState>> arenas;  // by rank, newest first
   std::map<ActionId, core::WorkersStarted> started;
   std::map<uint64_t, core::EventBody> reports;  // not acknowledged yet
   uint64_t next_report = 1;
@@ -67,8 +75,11 @@ struct Run {
   uint64_t generation = 0;
   uint64_t start_step = 0;
   std::string checkpoint;
+  bool from_memory = false;
   uint64_t step = 0;
   uint64_t bad_steps = 0;
+  History begun_with;
+  uint64_t digest = 0;  // of the decisions that led to the present state
   std::set<int32_t> alive;
   std::map<int32_t, core::NodeKey> homes;  // by rank
   bool broken = false;                     // a worker is gone: nobody completes a step any more
@@ -184,6 +195,10 @@ class Cluster final : public World {
   void break_run(Run& run, int32_t first);
   void end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t within_ms);
   void form_run(Run& run);
+  const SealedState* sealed_at(SimNode& node, int32_t rank, uint64_t step);
+  History history_of(const Run& run) const;
+  void seal(const Run& run, int32_t rank, uint64_t step);
+  void load_everywhere(const Run& run);
   void schedule_step(Run& run);
   void complete_step(Run& run);
   void meet_bad_step(Run& run);

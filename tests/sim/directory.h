@@ -27,6 +27,7 @@ bool is_contiguous(const History& history);
 
 struct StoredCheckpoint {
   History history;
+  uint64_t digest = 0;  // of the decisions that led to it
   bool damaged = false;
   int64_t committed_ms = 0;
 };

@@ -38,7 +38,7 @@ void announce(uint64_t seed) {
 struct Totals {
   std::mutex mutex;
   uint64_t seeds = 0, twice = 0, events = 0, failures = 0;
-  int64_t finished = 0, failed = 0, cancelled = 0, restarts = 0;
+  int64_t finished = 0, failed = 0, cancelled = 0, restarts = 0, from_memory = 0;
   double simulated_hours = 0;
 };
 
@@ -60,6 +60,7 @@ void add(Totals& totals, uint64_t seed, bool twice, const SeedResult& r) {
   totals.failed += r.failed;
   totals.cancelled += r.cancelled;
   totals.restarts += r.restarts;
+  totals.from_memory += r.from_memory;
   totals.simulated_hours += static_cast<double>(r.simulated_ms) / 3'600'000.0;
   if (r.violation.empty()) return;
   totals.failures += 1;
@@ -88,10 +89,10 @@ int run_many(double seconds, uint64_t base, unsigned threads) {
   std::printf(
       "sim: %lu seeds from %lu in %.1f s (%.1f seeds/s on %u threads), %lu of them twice; %lu "
       "events, %.0f simulated hours\nsim: jobs %ld finished, %ld failed, %ld cancelled; %ld "
-      "restarts; %lu violations\n",
+      "restarts, %ld of them from memory; %lu violations\n",
       totals.seeds, base, elapsed(), static_cast<double>(totals.seeds) / elapsed(), threads,
       totals.twice, totals.events, totals.simulated_hours, totals.finished, totals.failed,
-      totals.cancelled, totals.restarts, totals.failures);
+      totals.cancelled, totals.restarts, totals.from_memory, totals.failures);
   return totals.failures == 0 ? 0 : 1;
 }
 

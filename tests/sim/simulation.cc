@@ -171,6 +171,7 @@ class Simulation {
     r.digest = controller_.digest();
     r.events = controller_.events();
     r.simulated_ms = agenda_.now();
+    r.from_memory = checkers_.from_memory();
     for (const auto& [id, job] : controller_.state().jobs) {
       r.finished += job.state == core::JobState::kFinished ? 1 : 0;
       r.failed += job.state == core::JobState::kFailed ? 1 : 0;

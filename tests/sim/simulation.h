@@ -17,6 +17,7 @@ struct SeedResult {
   int failed = 0;
   int cancelled = 0;
   int64_t restarts = 0;
+  int64_t from_memory = 0;  // of the generations that they led to
 };
 
 SeedResult run_seed(uint64_t seed, bool trace);

@@ -86,6 +86,16 @@ void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order
   run.generation = generation;
   run.start_step = run.step = order.start_step;
   run.checkpoint = order.checkpoint;
+  run.from_memory = order.memory_of != Generation{};
+  if (run.from_memory) {
+    const SealedState* begin = sealed_at(node, rank, run.start_step);
+    if (begin == nullptr || begin->world_size != world_size(run)) {
+      checkers_.fail("rank " + std::to_string(rank) + " of g" + std::to_string(generation) +
+                     " of job " + to_string(run.job) + " starts from step " +
+                     std::to_string(run.start_step) + ", which its node does not have");
+      return;
+    }
+  }
   run.last_progress_ms = agenda_.now();
   run.alive.insert(rank);
   run.homes[rank] = node.key;
@@ -112,6 +122,7 @@ void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t cod
   event.signal = signal;
   event.last_step = run.step;
   event.by_request = by_request;
+  for (const SealedState& sealed : node.arenas[rank]) event.seals.push_back(sealed.seal);
   node.workers.erase(it);
   checkers_.worker_gone(node.key, rank, run.generation);
   run.alive.erase(rank);
@@ -119,9 +130,13 @@ void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t cod
   if (!run.finished && !run.broken) break_run(run, rank);
 }
 
-// The peers' collectives fail, a little later on each.
+// The peers' collectives fail, a little later on each. Some may just have applied the next step.
 void Cluster::break_run(Run& run, int32_t first) {
   run.broken = true;
+  const bool complete = run.alive.size() + 1 == world_size(run) && rng_.chance(0.3);
+  for (const int32_t rank : run.alive) {
+    if (complete && rng_.chance(0.5)) seal(run, rank, run.step + 1);
+  }
   for (const int32_t rank : run.alive) {
     if (rank != first) end_rank_soon(run, rank, kExitPeerLost, 60);
   }
@@ -140,7 +155,53 @@ void Cluster::end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t 
                 });
 }
 
+const SealedState* Cluster::sealed_at(SimNode& node, int32_t rank, uint64_t step) {
+  const std::vector<SealedState>& arena = node.arenas[rank];
+  const auto found = std::find_if(arena.begin(), arena.end(), [step](const SealedState& sealed) {
+    return sealed.seal.step == step;
+  });
+  return found == arena.end() ? nullptr : &*found;
+}
+
+History Cluster::history_of(const Run& run) const {
+  History history = run.begun_with;
+  history.push_back({run.generation, run.start_step, run.step});
+  return history;
+}
+
+// After another step of the run; the older of the two slots is overwritten.
+void Cluster::seal(const Run& run, int32_t rank, uint64_t step) {
+  if (plans_.at(run.job).is_command) return;
+  std::vector<SealedState>& arena = node_of(run, rank).arenas[rank];
+  SealedState state{{step, run.digest, run.generation}, history_of(run), world_size(run)};
+  state.history.back().to = step;
+  if (arena.size() == kArenaSlots) arena.pop_back();
+  arena.insert(arena.begin(), std::move(state));
+}
+
+// What was in the arenas is of a history that ended.
+void Cluster::load_everywhere(const Run& run) {
+  for (const int32_t rank : run.alive) {
+    node_of(run, rank).arenas[rank].clear();
+    seal(run, rank, run.step);
+  }
+}
+
 void Cluster::form_run(Run& run) {
+  if (run.from_memory) {
+    const SealedState begin = *sealed_at(node_of(run, 0), 0, run.start_step);
+    run.begun_with = begin.history;
+    run.digest = begin.seal.digest;
+    for (const int32_t rank : run.alive) {
+      std::erase_if(node_of(run, rank).arenas[rank],
+                    [&](const SealedState& sealed) { return sealed.seal.step != run.start_step; });
+    }
+    if (strikes(swarm_.damaged_checkpoint)) {
+      run.broken = true;
+      for (const int32_t rank : run.alive) end_rank_soon(run, rank, kExitCheckpointDamaged, 200);
+      return;
+    }
+  }
   if (const auto ref = parse_checkpoint_name(run.checkpoint)) {
     const StoredCheckpoint* stored = directory(run.job).checkpoint(*ref);
     if (stored == nullptr) {
@@ -153,7 +214,10 @@ void Cluster::form_run(Run& run) {
       for (const int32_t rank : run.alive) end_rank_soon(run, rank, kExitCheckpointDamaged, 200);
       return;
     }
+    run.begun_with = stored->history;
+    run.digest = stored->digest;
   }
+  if (!run.from_memory) load_everywhere(run);
   schedule_step(run);
 }
 
@@ -190,6 +254,7 @@ void Cluster::complete_step(Run& run) {
     return;
   }
   ++run.step;
+  for (const int32_t rank : run.alive) seal(run, rank, run.step);
   run.last_progress_ms = agenda_.now();
   if (!is_given_up(run)) checkers_.step_trained(run.job, run.generation);
   const bool due = run.step % plan.checkpoint_every == 0 || run.step == plan.steps;
@@ -216,6 +281,8 @@ void Cluster::meet_bad_step(Run& run) {
     run.step = std::max(run.start_step, run.step - run.step % plan.checkpoint_every);
   }
   found.resumed_step = run.step;
+  run.digest = mix64(run.digest ^ found.step);
+  if (found.outcome == BadStepOutcome::kRolledBack) load_everywhere(run);
   found.blamed_rank = static_cast<int32_t>(rng_.below(world_size(run) + 1)) - 1;
   const bool goes_on =
       found.outcome == BadStepOutcome::kSkipped || found.outcome == BadStepOutcome::kRolledBack;
@@ -237,10 +304,8 @@ void Cluster::commit_checkpoint(Run& run) {
   const JobPlan& plan = plans_.at(run.job);
   const CheckpointRef ref{run.step, run.generation};
   StoredCheckpoint stored;
-  if (const auto from = parse_checkpoint_name(run.checkpoint)) {
-    stored.history = directory(run.job).checkpoint(*from)->history;
-  }
-  stored.history.push_back({run.generation, run.start_step, run.step});
+  stored.history = history_of(run);
+  stored.digest = run.digest;
   stored.damaged = strikes(swarm_.damaged_checkpoint) && ref.step != plan.steps;
   const bool may_be_late = strikes(swarm_.late_commit);
   auto commit = [this, &run, ref, stored]() mutable {

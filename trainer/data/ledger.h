@@ -2,7 +2,7 @@
 // The ledger (job.yaml debug.ledger): what every rank trained on, for the proof that every sample
 // counts exactly once in the surviving history.
 //
-//   LEDGER_DIR/g{G}.r{R}.jsonl   one line per completed step of rank R in generation G:
+//   LEDGER_DIR/g{G}.r{R}.jsonl   one line per step of rank R in generation G:
 //   {"generation":G,"step":N,"rank":R,"samples":[[a,b],...]}  (a inclusive, b exclusive)
 //
 // A step that was not applied, because its loss or gradient norm was unfit, leaves a line that says
@@ -11,8 +11,10 @@
 //
 //   {"generation":G,"step":N,"rank":R,"samples":[],"skipped":[[a,b],...],"back_to":M}
 //
-// A line is written with one write() after the step's optimizer update and before a checkpoint of
-// that step; a process killed while writing leaves at most a torn last line, which readers ignore.
+// A line is written with one write() before the step's optimizer update: a step that another
+// generation goes on from in memory has its line although the process died right after it. Where it
+// died before, nobody goes on from that step. A process killed while writing leaves at most a torn
+// last line, which readers ignore.
 #pragma once
 
 #include <cstdint>

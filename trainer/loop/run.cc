@@ -65,12 +65,7 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
     model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
                         at::Device(device_.name()));
   }
-  if (workload.from_memory) {
-    if (state_) return state_->rejoin(workload, environment);
-    return Error{ErrorCode::kInternal, "generation " + std::to_string(workload.generation) +
-                                           " starts from the memory of its workers, and this one "
-                                           "has no state; start from a checkpoint"};
-  }
+  if (workload.from_memory && state_) return state_->rejoin(workload, environment);
   const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train_.data.seq_len};
   auto state = TrainingState::create(arena_fd_, workload, data, environment, device_);
   if (!state.ok()) return state.error();

@@ -134,7 +134,8 @@ Outcome Generation::go_back() {
   }
   HP_TRY_ASSIGN(const std::vector<std::string> texts, comms_->world().all_gather_text(mine));
   if (texts[0].starts_with("-")) {
-    return Error{ErrorCode::kFailedPrecondition, texts[0].substr(1)};
+    const auto code = workload_.from_memory ? ErrorCode::kDataLoss : ErrorCode::kFailedPrecondition;
+    return Error{code, texts[0].substr(1)};
   }
   HP_TRY(state().go_back(texts[0].substr(1)));
   // What is newer stays as it is until every rank has read all of its part.

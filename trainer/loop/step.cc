@@ -47,10 +47,10 @@ Outcome Generation::step() {
   if (!problem.reason.empty()) return leave_out(samples, problem);
   remember_step(stability, state().stability(), sums.loss, sums.grad_norm);
   remember_good_step(run_.train().loss_scale, loss_scale);
+  if (ledger_) HP_TRY(ledger_->append(next_step(), my_samples_));
   update(sums, samples, lr);
   HP_FAILPOINT("trainer.step.applied");
   times_.lap(StepPart::kOptimizer);
-  if (ledger_) HP_TRY(ledger_->append(state().step(), my_samples_));
   report(sums, lr);
   times_.lap(StepPart::kReport);
   stopping_ = sums.stop;

@@ -62,7 +62,8 @@ int fail(Progress& progress, const Error& error) {
   return exit_code_of(error);
 }
 
-// Only start() reads a checkpoint; lost data later is not the fault of the one resumed from.
+// Only start() reads a checkpoint; lost data later is not the fault of the one resumed from. What
+// a generation from memory cannot do later, one from a checkpoint may be able to.
 Error not_the_checkpoint(Error error) {
   if (error.code == ErrorCode::kDataLoss) error.code = ErrorCode::kInternal;
   return error;
@@ -127,8 +128,8 @@ Outcome Trainer::live_through_generation() {
   HP_TRY(without_exceptions([&] { return generation_->start(); }));
   control_.say(control::Joined{generation_->workload().generation});
   const Outcome finished = without_exceptions([&] { return generation_->run(); });
-  if (!finished.ok()) return not_the_checkpoint(finished.error());
-  return Ok{};
+  if (finished.ok() || generation_->workload().from_memory) return finished;
+  return not_the_checkpoint(finished.error());
 }
 
 // This rank saw it before it was told. It stays for another generation, its connections open,
@@ -144,14 +145,11 @@ void Trainer::tell_peer_lost(const Error& lost) {
 
 void Trainer::tell_aborted() {
   progress_.enter(WorkerPhase::kRendezvous);
-  control::Aborted answer{generation_->workload().generation};
-  if (run_->has_state()) answer.sealed_steps = run_->state().sealed_steps();
-  log_info("generation " + std::to_string(answer.generation) + " was aborted" +
-           (answer.sealed_steps.empty()
-                ? ""
-                : "; newest step sealed here: " + std::to_string(answer.sealed_steps.front())));
+  const uint64_t generation = generation_->workload().generation;
+  log_info("generation " + std::to_string(generation) + " was aborted" +
+           (run_->has_state() ? " at step " + std::to_string(run_->state().step()) : ""));
   end_on_stop_requests();
-  control_.say(answer);
+  control_.say(control::Aborted{generation});
 }
 
 // The workload of the next generation, whose progress page it turns to. Where none will come the

@@ -31,6 +31,12 @@ Result<std::string> rollback_source(const Workload& workload, uint64_t target) {
   };
   if (oldest && !(start && start_is_nearer())) return path(*oldest);
   if (start || from_seed) return workload.resume_checkpoint;
+  if (workload.from_memory) {
+    return Error{ErrorCode::kDataLoss,
+                 "cannot go back to step " + std::to_string(target) +
+                     ": what this generation started from was in memory, and it has saved nothing "
+                     "yet; start from a checkpoint"};
+  }
   return Error{ErrorCode::kFailedPrecondition,
                "cannot go back to step " + std::to_string(target) +
                    ": no checkpoint of this run is left; keep more (checkpoint.keep) or save more "

@@ -21,7 +21,9 @@ namespace hpctl {
 // Path of this generation's newest checkpoint that is at most at step `target`. Without one the
 // nearer to the target of its oldest checkpoint and the checkpoint it started from: with few kept,
 // the latter may be most of a run away. "" = the seed, only where it started there and no
-// checkpoint is left. kFailedPrecondition when nothing is left. Rank 0 asks, all do the same.
+// checkpoint is left. When nothing is left kFailedPrecondition, or kDataLoss where the state came
+// from memory: a generation that starts from a checkpoint can go back. Rank 0 asks, all do the
+// same.
 Result<std::string> rollback_source(const Workload& workload, uint64_t target);
 
 }  // namespace hpctl

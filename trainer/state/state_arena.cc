@@ -6,6 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <new>
 #include <numeric>
 #include <string>
@@ -34,6 +37,23 @@ Outcome reserve(int fd, size_t bytes) {
   const int err = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
   if (err != 0) return no_memory(bytes, err);
   return Ok{};
+}
+
+Error not_ours(const std::string& why) {
+  return {ErrorCode::kDataLoss,
+          "cannot go on from the memory of a former worker: " + why + "; start from a checkpoint"};
+}
+
+char* notes_at(ArenaHeader* header, int slot) {
+  return reinterpret_cast<char*>(header) + kArenaHeaderBytes +
+         static_cast<size_t>(slot) * kArenaNotesBytes;
+}
+
+std::vector<int64_t> begins_of(const ArenaGeometry& geometry) {
+  std::vector<int64_t> begins(geometry.block_capacity.size());
+  std::exclusive_scan(geometry.block_capacity.begin(), geometry.block_capacity.end(),
+                      begins.begin(), int64_t{0});
+  return begins;
 }
 
 uint64_t hash_text(uint64_t hash, const std::string& text) {
@@ -73,19 +93,47 @@ size_t ArenaGeometry::slot_bytes() const {
 }
 
 size_t ArenaGeometry::bytes() const {
-  return kArenaHeaderBytes + static_cast<size_t>(slots) * slot_bytes();
+  return kArenaStateAt + static_cast<size_t>(slots) * slot_bytes();
+}
+
+Result<void*> StateArena::map(int fd, const ArenaGeometry& geometry) {
+  const int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* mapping = mmap(nullptr, geometry.bytes(), PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (mapping == MAP_FAILED) return no_memory(geometry.bytes(), errno);
+  return mapping;
 }
 
 Result<StateArena> StateArena::create(int fd, const ArenaGeometry& geometry) {
-  const size_t bytes = geometry.bytes();
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-  if (fd >= 0) {
-    HP_TRY(reserve(fd, bytes));
-    flags = MAP_SHARED;
+  if (fd >= 0) HP_TRY(reserve(fd, geometry.bytes()));
+  HP_TRY_ASSIGN(void* const mapping, map(fd, geometry));
+  StateArena arena(geometry, new (mapping) ArenaHeader{});
+  arena.write_header();
+  return arena;
+}
+
+Result<StateArena> StateArena::open(int fd, const ArenaGeometry& geometry) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0 || status.st_size != static_cast<off_t>(geometry.bytes())) {
+    return not_ours("it has another size");
   }
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-  if (memory == MAP_FAILED) return no_memory(bytes, errno);
-  return StateArena(geometry, memory);
+  HP_TRY_ASSIGN(void* const mapping, map(fd, geometry));
+  StateArena arena(geometry, mapping);
+  const ArenaHeader& header = arena.header();
+  const std::array differences = {
+      std::pair("kind", header.magic != kArenaMagic || header.version != kArenaVersion),
+      std::pair("job", header.job != geometry.job),
+      std::pair("rank", header.rank != geometry.rank),
+      std::pair("world size", header.world_size != geometry.world_size),
+      std::pair("sharding",
+                header.shard_index != geometry.shard_index ||
+                    header.shard_count != geometry.shard_count ||
+                    header.shard_elements != static_cast<uint64_t>(geometry.shard_elements())),
+      std::pair("model", header.layout_hash != geometry.layout_hash),
+      std::pair("type of moments", header.moment_bytes != geometry.moment_bytes)};
+  for (const auto& [what, differs] : differences) {
+    if (differs) return not_ours(std::string("it is of another ") + what);
+  }
+  return arena;
 }
 
 StateArena StateArena::create(Device& device, const ArenaGeometry& geometry) {
@@ -100,33 +148,28 @@ StateArena StateArena::create_offloaded(Device& device, const ArenaGeometry& geo
               device, static_cast<size_t>(geometry.slots) * geometry.slot_bytes())};
 }
 
-StateArena::StateArena(ArenaGeometry geometry, void* memory)
+StateArena::StateArena(ArenaGeometry geometry, void* mapping)
     : geometry_(std::move(geometry)),
+      block_begin_(begins_of(geometry_)),
       device_(host_device()),
-      header_(new (memory) ArenaHeader{}),
-      state_(static_cast<std::byte*>(memory) + kArenaHeaderBytes) {
-  HP_CHECK(geometry_.slots == 2);
-  write_header();
+      header_(static_cast<ArenaHeader*>(mapping)),
+      state_(static_cast<std::byte*>(mapping) + kArenaStateAt) {
+  HP_CHECK(geometry_.slots == static_cast<int32_t>(kArenaSlots));
 }
 
 StateArena::StateArena(ArenaGeometry geometry, Device& device, DeviceArray<std::byte> memory)
     : geometry_(std::move(geometry)),
+      block_begin_(begins_of(geometry_)),
       device_(device),
-      own_header_(std::make_unique<ArenaHeader>()),
+      own_header_(kArenaStateAt),
       device_memory_(std::move(memory)),
-      header_(own_header_.get()),
+      header_(new (own_header_.data()) ArenaHeader{}),
       state_(device_memory_.data()) {
   write_header();
 }
 
 void StateArena::write_header() {
-  int64_t begin = 0;
-  for (const int64_t capacity : geometry_.block_capacity) {
-    block_begin_.push_back(begin);
-    begin += capacity;
-  }
-  unseal(0);
-  unseal(1);
+  for (int slot : {0, 1}) unseal(slot);
   header_->magic = kArenaMagic;
   header_->version = kArenaVersion;
   header_->rank = geometry_.rank;
@@ -149,7 +192,7 @@ StateArena::StateArena(StateArena&& other) noexcept
       state_(other.state_) {}
 
 StateArena::~StateArena() {
-  if (header_ != nullptr && !own_header_) munmap(header_, geometry_.bytes());
+  if (header_ != nullptr && own_header_.empty()) munmap(header_, geometry_.bytes());
 }
 
 void* StateArena::part(int slot, StateKind kind, size_t block) {
@@ -201,12 +244,24 @@ void StateArena::unseal(int slot) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void StateArena::seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation,
-                      const LossScaleRecord& loss_scale) {
-  header_->slots[slot].sample_cursor = sample_cursor;
-  header_->slots[slot].generation = generation;
-  header_->slots[slot].loss_scale = loss_scale;
-  header_->slots[slot].step.store(step, std::memory_order_release);
+void StateArena::seal(int slot, const Seal& seal, std::string_view notes) {
+  if (notes.size() > kArenaNotesBytes) return;
+  ArenaSlotHeader& header = header_->slots[slot];
+  header.digest = seal.digest;
+  header.generation = seal.generation;
+  header.notes_bytes = notes.size();
+  std::memcpy(notes_at(header_, slot), notes.data(), notes.size());
+  header.step.store(seal.step, std::memory_order_release);
+}
+
+Seal StateArena::seal_of(int slot) const {
+  const ArenaSlotHeader& header = header_->slots[slot];
+  return {header.step.load(std::memory_order_acquire), header.digest, header.generation};
+}
+
+std::string_view StateArena::notes(int slot) const {
+  const uint64_t bytes = std::min<uint64_t>(header_->slots[slot].notes_bytes, kArenaNotesBytes);
+  return {notes_at(header_, slot), bytes};
 }
 
 }  // namespace hpctl

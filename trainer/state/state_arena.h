@@ -5,30 +5,29 @@
 // the process, and what is known to be unfit is left out before the step. Where it is offloaded
 // (offloaded_state.h) that slot is in host memory from which the GPU copies.
 //
-// Bytes, native endianness, every part 64-byte aligned:
+// Behind the header and the notes (common/base/arena_header.h), every part 64-byte aligned:
 //
-//   0      ArenaHeader (4096 bytes): magic, version, geometry, two slot headers
-//   4096   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements each; parameters fp32, moments
-//          fp32 or bf16 (ArenaGeometry::moment_bytes)
-//   ...    slot 1: the same
+//   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements each; parameters fp32, moments fp32 or
+//           bf16 (ArenaGeometry::moment_bytes)
+//   slot 1: the same
 //
 // shard_elements is the sum of the blocks' shard capacities; block b's part begins at the sum of
 // those before it. Elements behind the end of a block are zero.
 //
 // A step reads the slot with the newest state and writes the other one, which is unsealed first and
 // sealed last (its step stored with release order). So whenever the process dies, at least one slot
-// is sealed and complete: the state after the last step it finished. Slot headers carry the sample
-// cursor and fp16's loss scale; all else of a snapshot (learning rate, data order) is a function of
-// step and cursor.
+// is sealed and complete: the state after the last step it finished. A slot's notes are all else
+// that goes with its state; the arena does not know what they mean.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "common/base/arena_header.h"
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/device/device.h"
@@ -36,36 +35,6 @@
 #include "trainer/parallel/mesh.h"
 
 namespace hpctl {
-
-inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
-inline constexpr uint32_t kArenaVersion = 2;
-inline constexpr size_t kArenaHeaderBytes = 4096;
-inline constexpr uint64_t kUnsealed = ~uint64_t{0};
-
-struct ArenaSlotHeader {
-  std::atomic<uint64_t> step;  // completed steps of the sealed state; kUnsealed = do not use
-  uint64_t sample_cursor;      // next sample number; valid when sealed
-  uint64_t generation;         // that sealed it
-  LossScaleRecord loss_scale;  // fp16, otherwise zero
-  uint64_t reserved;
-};
-static_assert(sizeof(ArenaSlotHeader) == 64);
-
-struct ArenaHeader {
-  uint64_t magic;
-  uint32_t version;
-  int32_t rank;
-  int32_t world_size;
-  uint32_t moment_bytes;    // per element of exp_avg and exp_avg_sq: 4 = fp32, 2 = bf16
-  uint64_t shard_elements;  // per kind and slot
-  uint64_t layout_hash;     // of the block layout: names, shapes, offsets
-  uint64_t job;
-  int32_t shard_index;  // which of shard_count parts of every block this is
-  int32_t shard_count;
-  uint64_t reserved;
-  ArenaSlotHeader slots[2];  // at byte 64
-};
-static_assert(offsetof(ArenaHeader, slots) == 64);
 
 // Which part of the state a rank holds.
 struct ArenaGeometry {
@@ -92,6 +61,9 @@ class StateArena {
   // writes a header with both slots unsealed. All memory is reserved here, so that a lack of it is
   // an error with a remedy now and not SIGBUS in a later step.
   static Result<StateArena> create(int fd, const ArenaGeometry& geometry);
+  // Maps what a former owner, who is gone, left behind `fd`, with its seals. kDataLoss where that
+  // is not an arena of this geometry.
+  static Result<StateArena> open(int fd, const ArenaGeometry& geometry);
   // In memory of a device, which outlives it. Throws as Device::allocate.
   static StateArena create(Device& device, const ArenaGeometry& geometry);
   // In host memory from which that device copies (memory.offload); likewise.
@@ -117,9 +89,12 @@ class StateArena {
 
   // Before a slot's first byte is overwritten.
   void unseal(int slot);
-  // After its last byte was written.
-  void seal(int slot, uint64_t step, uint64_t sample_cursor, uint64_t generation,
-            const LossScaleRecord& loss_scale = {});
+  // After its last byte was written. With notes that are longer than kArenaNotesBytes it stays
+  // unsealed: nobody could go on from it.
+  void seal(int slot, const Seal& seal, std::string_view notes = {});
+  // Of a sealed slot.
+  Seal seal_of(int slot) const;
+  std::string_view notes(int slot) const;
 
   bool is_sealed(int slot) const {
     return header_->slots[slot].step.load(std::memory_order_acquire) != kUnsealed;
@@ -131,8 +106,9 @@ class StateArena {
   const ArenaHeader& header() const { return *header_; }
 
  private:
-  StateArena(ArenaGeometry geometry, void* memory);
+  StateArena(ArenaGeometry geometry, void* mapping);
   StateArena(ArenaGeometry geometry, Device& device, DeviceArray<std::byte> memory);
+  static Result<void*> map(int fd, const ArenaGeometry& geometry);
   void write_header();
   bool is_bf16(StateKind kind) const {
     return kind != StateKind::kParam && geometry_.moment_bytes == 2;
@@ -142,8 +118,8 @@ class StateArena {
   ArenaGeometry geometry_;
   std::vector<int64_t> block_begin_;
   Device& device_;
-  std::unique_ptr<ArenaHeader> own_header_;  // null = at the beginning of the mapping
-  DeviceArray<std::byte> device_memory_;     // empty = the mapping
+  std::vector<std::byte> own_header_;     // with notes; empty = at the beginning of the mapping
+  DeviceArray<std::byte> device_memory_;  // empty = the mapping
   ArenaHeader* header_;
   std::byte* state_;  // slot 0
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/state/training_state.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -26,7 +25,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
   if (bf16_moments) geometry.moment_bytes = 2;
   geometry.slots = device.is_host() ? 2 : 1;
-  auto arena = make_arena(arena_fd, geometry, workload.train, device);
+  auto arena = make_arena(arena_fd, geometry, workload, device);
   if (!arena.ok()) return arena.error();
   TrainingState state(std::move(arena).value(), workload, sharding.mesh, std::move(blocks));
   if (!device.is_host() && offloads_optimizer(workload.train)) {
@@ -35,6 +34,10 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   state.data_ = data;
   state.environment_ = environment_of(workload.train);
   state.environment_.insert(environment.begin(), environment.end());
+  if (workload.from_memory) {
+    HP_TRY(state.go_on_from_seal());
+    return state;
+  }
   if (workload.resume_checkpoint.empty()) {
     state.begin_from_seed();
   } else {
@@ -45,9 +48,14 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
 }
 
 Result<StateArena> TrainingState::make_arena(int arena_fd, const ArenaGeometry& geometry,
-                                             const TrainSpec& train, Device& device) {
+                                             const Workload& workload, Device& device) {
+  if (workload.from_memory && !device.is_host()) {
+    return Error{ErrorCode::kDataLoss,
+                 "the state of a worker on a GPU ends with its process; start from a checkpoint"};
+  }
+  if (workload.from_memory) return StateArena::open(arena_fd, geometry);
   if (device.is_host()) return StateArena::create(arena_fd, geometry);
-  if (offloads_optimizer(train)) return StateArena::create_offloaded(device, geometry);
+  if (offloads_optimizer(workload.train)) return StateArena::create_offloaded(device, geometry);
   return StateArena::create(device, geometry);
 }
 
@@ -59,8 +67,9 @@ void TrainingState::seal_filled() {
 
 // The slot that is now the newest.
 void TrainingState::seal() {
-  sealed_[static_cast<size_t>(slot_)] = now_;
-  arena_.seal(slot_, now_.step, now_.sample_cursor, workload_.generation, now_.loss_scale);
+  const std::string notes =
+      encode({now_, environment_, inexact_reason_, workload_.train.model.max_positions});
+  arena_.seal(slot_, {now_.step, digest_of(now_), workload_.generation}, notes);
 }
 
 TrainingState::TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
@@ -238,44 +247,46 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
   return Ok{};
 }
 
-std::vector<uint64_t> TrainingState::sealed_steps() const {
-  std::vector<uint64_t> steps;
-  for (int slot = 0; slot < geometry().slots; ++slot) {
-    if (arena_.is_sealed(slot)) steps.push_back(sealed_[static_cast<size_t>(slot)].step);
-  }
-  std::sort(steps.rbegin(), steps.rend());
-  return steps;
-}
-
 Outcome TrainingState::rejoin(const Workload& workload, const Environment& environment) {
-  const std::string what = "generation " + std::to_string(workload.generation) +
-                           " cannot start from this worker's memory: ";
   if (workload.rank != workload_.rank || workload.world_size != workload_.world_size) {
-    return Error{ErrorCode::kInternal,
-                 what + "it holds the part of rank " + std::to_string(workload_.rank) + " of " +
+    return Error{ErrorCode::kDataLoss,
+                 "generation " + std::to_string(workload.generation) +
+                     " cannot start from this worker's memory: it holds the part of rank " +
+                     std::to_string(workload_.rank) + " of " +
                      std::to_string(workload_.world_size) + ", wanted is rank " +
                      std::to_string(workload.rank) + " of " + std::to_string(workload.world_size)};
   }
-  const std::vector<uint64_t> steps = sealed_steps();
-  if (std::find(steps.begin(), steps.end(), workload.start_step) == steps.end()) {
-    return Error{ErrorCode::kInternal, what + "step " + std::to_string(workload.start_step) +
-                                           " is not sealed; start from a checkpoint"};
-  }
-  for (int slot = 0; slot < geometry().slots; ++slot) {
-    if (arena_.is_sealed(slot) && sealed_[static_cast<size_t>(slot)].step == workload.start_step) {
-      slot_ = slot;
-    } else {
-      arena_.unseal(slot);  // of a history that is undone, or older
-    }
-  }
-  now_ = sealed_[static_cast<size_t>(slot_)];
-  const Manifest before = manifest();
-  const int64_t made_for = workload_.train.model.max_positions;  // as load() found it
   workload_ = workload;
-  workload_.train.model.max_positions = made_for;
   environment_ = environment_of(workload.train);
   environment_.insert(environment.begin(), environment.end());
-  if (before.exact) note_inexact(before);
+  return go_on_from_seal();
+}
+
+// Of workload_.start_step.
+Outcome TrainingState::go_on_from_seal() {
+  int sealed = -1;
+  for (int slot = 0; slot < geometry().slots; ++slot) {
+    if (arena_.is_sealed(slot) && arena_.seal_of(slot).step == workload_.start_step) sealed = slot;
+  }
+  if (sealed < 0) {
+    return Error{ErrorCode::kDataLoss, "generation " + std::to_string(workload_.generation) +
+                                           " cannot start from this worker's memory: step " +
+                                           std::to_string(workload_.start_step) +
+                                           " is not sealed; start from a checkpoint"};
+  }
+  HP_TRY_ASSIGN(SlotNotes notes, decode_slot_notes(arena_.notes(sealed)));
+  for (int slot = 0; slot < geometry().slots; ++slot) {
+    if (slot != sealed) arena_.unseal(slot);  // of a history that is undone, or older
+  }
+  slot_ = sealed;
+  now_ = std::move(notes.position);
+  inexact_reason_ = std::move(notes.inexact_reason);
+  workload_.train.model.max_positions = notes.max_positions;
+  if (!inexact_reason_.empty()) return Ok{};
+  Manifest before;
+  before.world_size = workload_.world_size;
+  before.environment = std::move(notes.environment);
+  note_inexact(before);
   return Ok{};
 }
 

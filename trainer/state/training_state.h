@@ -4,9 +4,7 @@
 // checkpoint of any world size; an optimizer step moves it to the other slot of the arena.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +19,7 @@
 #include "trainer/parallel/mesh.h"
 #include "trainer/state/exactness.h"
 #include "trainer/state/offloaded_state.h"
+#include "trainer/state/position.h"
 #include "trainer/state/state_arena.h"
 
 namespace hpctl {
@@ -30,7 +29,9 @@ class TrainingState {
   // `arena_fd` as in StateArena::create, for the host's memory only; the device outlives it. A
   // checkpoint that is missing or damaged gives kDataLoss (another one may do); one of another
   // model, data or seed kInvalidArgument. `environment` is what bit-exactness depends on
-  // besides the job; a difference to the checkpoint's is noted as inexact.
+  // besides the job; a difference to the checkpoint's is noted as inexact. With
+  // Workload::from_memory the arena is that of a process that died, and this one goes on as of the
+  // seal of start_step; kDataLoss where there is none.
   static Result<TrainingState> create(int arena_fd, const Workload& workload,
                                       const DataIdentity& data, const Environment& environment,
                                       Device& device = host_device());
@@ -74,31 +75,20 @@ class TrainingState {
   // counts of skips and overflows stay. On an error the state is lost.
   Outcome go_back(const std::string& checkpoint);
 
-  // Steps whose state is sealed, newest first: what rejoin() can go on from. Every step's
-  // all-reduce proves that all ranks have sealed the step before, so the newest one that all ranks
-  // have is the least of their newest; on a device with one slot it may be that none is.
-  std::vector<uint64_t> sealed_steps() const;
   // Goes on in another generation with the same ranks, as of the seal of workload.start_step: what
-  // was decided after it is decided again. kInternal when there is no such seal.
+  // was decided after it is decided again. Every step's all-reduce proves that all ranks have
+  // sealed the step before, so there is a newest one that all ranks have; on a device with one slot
+  // it may be that none is. kDataLoss when there is no such seal.
   Outcome rejoin(const Workload& workload, const Environment& environment);
 
   // A manifest of this state without files and shards.
   Manifest manifest() const;
 
  private:
-  // Where in the run a state is: all of it that is not in the arena.
-  struct Position {
-    uint64_t step = 0;
-    uint64_t sample_cursor = 0;
-    std::vector<SampleRange> skipped;
-    StabilityRecord stability;
-    LossScaleRecord loss_scale;
-  };
-
   TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
                 std::vector<Block> blocks);
   static Result<StateArena> make_arena(int arena_fd, const ArenaGeometry& geometry,
-                                       const TrainSpec& train, Device& device);
+                                       const Workload& workload, Device& device);
 
   // In host memory a block's part of the state itself, else `otherwise`, which must be written
   // back.
@@ -106,6 +96,7 @@ class TrainingState {
   void fill_from_seed();
   void begin_from_seed();
   Outcome load(const std::string& checkpoint);
+  Outcome go_on_from_seal();
   void seal();
   void seal_filled();
   void update_in_arena(int target, const AdamStep& adam,
@@ -122,8 +113,7 @@ class TrainingState {
   Environment environment_;
   int slot_ = 0;  // of the newest sealed state
   Position now_;
-  std::array<Position, 2> sealed_;  // by slot, as of its seal
-  std::string inexact_reason_;      // "" = bit-exact
+  std::string inexact_reason_;  // "" = bit-exact
 };
 
 }  // namespace hpctl

@@ -129,7 +129,7 @@ void FakeShell::exit_worker(JobId id, int32_t rank, int32_t code, int32_t signal
                             const std::string& message) {
   const Slot& row = slot(id, rank);
   feed(WorkerExited{id, row.node, node(id, row.node).boot_id, Rank{rank}, row.generation, row.pid,
-                    code, signal, step, message, false});
+                    code, signal, step, message, false, false, seals});
 }
 
 std::vector<const Action*> FakeShell::open(ActionKind kind) const {

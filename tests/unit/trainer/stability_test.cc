@@ -239,6 +239,16 @@ TEST_F(RollbackSource, IsTheStartOnlyWhereThatIsNearer) {
   EXPECT_EQ(source(900), "step-49980.g2");
 }
 
+TEST_F(RollbackSource, IsNothingInMemory) {
+  workload_.from_memory = true;
+  workload_.start_step = 800;
+  const auto found = rollback_source(workload_, 700);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kDataLoss) << "another generation can go back";
+  add("step-820.g2");
+  EXPECT_EQ(source(700), "step-820.g2");
+}
+
 TEST(BadSteps, StopWithAReason) {
   Job job(2);
   job.in_child = fifth_loss_is_wrong;

@@ -10,12 +10,15 @@
 
 #include "common/base/fd.h"
 #include "common/base/job_spec.h"
+#include "common/base/plausible.h"
 #include "trainer/arch/registry.h"
 
 namespace hpctl {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 ArenaGeometry tiny_geometry() {
   return ArenaGeometry::of(model_layout(*model_preset("tiny")), 9, 1, Mesh(1, 2));
@@ -32,7 +35,7 @@ TEST(StateArena, LiesInTheDescriptorAsDocumented) {
     EXPECT_EQ(arena->header().slots[0].step, kUnsealed);
     EXPECT_EQ(arena->header().slots[1].step, kUnsealed);
     *arena->state(1, StateKind::kExpAvg, 2) = 42.0F;
-    arena->seal(1, 17, 68, 3);
+    arena->seal(1, {17, 68, 3}, "notes");
   }
   // A reader that knows only the documented bytes, after the writer is gone.
   struct stat status {};
@@ -49,8 +52,12 @@ TEST(StateArena, LiesInTheDescriptorAsDocumented) {
   EXPECT_EQ(read_u64(128), 17U);
   EXPECT_EQ(read_u64(136), 68U);
   EXPECT_EQ(read_u64(144), 3U);
+  EXPECT_EQ(read_u64(152), 5U);
+  std::string notes(5, ' ');
+  ASSERT_EQ(pread(fd.get(), notes.data(), 5, 4096 + 65536), 5);
+  EXPECT_EQ(notes, "notes");
   const off_t block2 = geometry.block_capacity[0] + geometry.block_capacity[1];
-  const off_t at = 4096 + ((3 + 1) * elements + block2) * 4;
+  const off_t at = 4096 + 2 * 65536 + ((3 + 1) * elements + block2) * 4;
   float value = 0;
   ASSERT_EQ(pread(fd.get(), &value, sizeof value, at), 4);
   EXPECT_EQ(value, 42.0F);
@@ -71,10 +78,71 @@ TEST(StateArena, PartsAreAligned) {
 TEST(StateArena, UnsealTakesTheStateBack) {
   auto arena = StateArena::create(-1, tiny_geometry());
   ASSERT_TRUE(arena.ok());
-  arena->seal(0, 5, 20, 1);
+  arena->seal(0, {5, 20, 1});
   EXPECT_EQ(arena->header().slots[0].step, 5U);
   arena->unseal(0);
   EXPECT_EQ(arena->header().slots[0].step, kUnsealed);
+  arena->seal(0, {6, 20, 1}, std::string(kArenaNotesBytes + 1, 'x'));
+  EXPECT_FALSE(arena->is_sealed(0)) << "nobody could go on from it";
+}
+
+TEST(StateArena, WhatADeadOwnerSealedIsFoundAndGoneOnFrom) {
+  const ArenaGeometry geometry = tiny_geometry();
+  const UniqueFd fd = memory_file();
+  EXPECT_THAT(read_seals(fd.get(), 1), IsEmpty()) << "a process that died before it had one";
+  {
+    auto arena = StateArena::create(fd.get(), geometry);
+    ASSERT_TRUE(arena.ok()) << arena.error().message;
+    *arena->state(0, StateKind::kParam, 2) = 42.0F;
+    arena->seal(0, {17, 5, 3}, "of 17");
+    arena->seal(1, {16, 4, 3}, "of 16");
+  }
+  EXPECT_THAT(read_seals(fd.get(), 1), ElementsAre(Seal{17, 5, 3}, Seal{16, 4, 3}));
+  EXPECT_THAT(read_seals(fd.get(), 0), IsEmpty()) << "it is another rank's";
+  {
+    auto arena = StateArena::open(fd.get(), geometry);
+    ASSERT_TRUE(arena.ok()) << arena.error().message;
+    EXPECT_EQ(*arena->state(0, StateKind::kParam, 2), 42.0F);
+    EXPECT_EQ(arena->seal_of(0), (Seal{17, 5, 3}));
+    EXPECT_EQ(arena->notes(0), "of 17");
+    EXPECT_EQ(arena->notes(1), "of 16");
+    arena->unseal(1);  // and it died while it wrote the next state
+  }
+  EXPECT_THAT(read_seals(fd.get(), 1), ElementsAre(Seal{17, 5, 3}));
+  const uint64_t made_up = kMaxStep + 1;
+  ASSERT_EQ(pwrite(fd.get(), &made_up, sizeof made_up, 64), 8);
+  EXPECT_THAT(read_seals(fd.get(), 1), IsEmpty());
+}
+
+TEST(StateArena, OfAnotherJobRankModelOrSizeIsNotGoneOnFrom) {
+  const UniqueFd fd = memory_file();
+  const auto refusal = [&](const ArenaGeometry& geometry) -> std::string {
+    const auto arena = StateArena::open(fd.get(), geometry);
+    if (arena.ok()) return "";
+    EXPECT_EQ(arena.error().code, ErrorCode::kDataLoss);
+    return arena.error().message;
+  };
+  const ArenaGeometry geometry = tiny_geometry();
+  EXPECT_THAT(refusal(geometry), HasSubstr("another size"));
+  ASSERT_TRUE(StateArena::create(fd.get(), geometry).ok());
+  EXPECT_EQ(refusal(geometry), "");
+  ArenaGeometry other = geometry;
+  other.job += 1;
+  EXPECT_THAT(refusal(other), HasSubstr("another job"));
+  other = geometry;
+  other.rank = 0;
+  EXPECT_THAT(refusal(other), HasSubstr("another rank"));
+  other = geometry;
+  other.world_size = 3;
+  EXPECT_THAT(refusal(other), HasSubstr("another world size"));
+  other = geometry;
+  other.layout_hash += 1;
+  EXPECT_THAT(refusal(other), HasSubstr("another model"));
+  other = geometry;
+  other.moment_bytes = 2;
+  EXPECT_THAT(refusal(other), HasSubstr("another size"));
+  ASSERT_EQ(pwrite(fd.get(), "damage", 6, 0), 6);
+  EXPECT_THAT(refusal(geometry), HasSubstr("another kind"));
 }
 
 TEST(StateArena, ReusesADescriptorOfAnotherSize) {

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/arena_header.h"
 #include "common/base/lineage.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
-#include "trainer/state/state_arena.h"
 
 namespace hpctl {
 namespace {
@@ -69,24 +69,36 @@ class SteeredJob : public Job {
   // sealed on every rank.
   uint64_t abort_after_step(uint64_t step) {
     EXPECT_TRUE(workers[0]->wait_for_step(step)) << messages();
-    uint64_t common = UINT64_MAX;
     for (const auto& worker : workers) {
       worker->tell(Abort{workload.generation});
-      const Aborted aborted = expect<Aborted>(*worker);
-      EXPECT_EQ(aborted.generation, workload.generation);
-      if (aborted.sealed_steps.empty()) return 0;
-      common = std::min(common, aborted.sealed_steps.front());
+      EXPECT_EQ(expect<Aborted>(*worker).generation, workload.generation);
     }
-    return common;
+    return newest_sealed_everywhere();
+  }
+
+  // Of workers that have died or left their generation; 0 = none.
+  uint64_t newest_sealed_everywhere() const {
+    std::vector<Seal> common = seals_of(0);
+    for (int rank = 1; rank < workload.world_size; ++rank) {
+      const std::vector<Seal> seals = seals_of(rank);
+      std::erase_if(common, [&](const Seal& seal) {
+        return std::find(seals.begin(), seals.end(), seal) == seals.end();
+      });
+    }
+    return common.empty() ? 0 : common.front().step;
   }
 
   // The next generation, from a step in the workers' memory.
   void join_from(uint64_t step) {
+    begin_from(step);
+    join();
+  }
+
+  void begin_from(uint64_t step) {
     workload.parent_generation = workload.generation++;
     workload.start_step = step;
     workload.from_memory = true;
     record_generation();
-    join();
   }
 
   // The same from the newest checkpoint; from the seed where the disk was slower than the steps.
@@ -147,6 +159,10 @@ class SteeredJob : public Job {
   }
 
  private:
+  std::vector<Seal> seals_of(int rank) const {
+    return read_seals(workers[static_cast<size_t>(rank)]->arena_fd(), rank);
+  }
+
   void join() {
     for (int r = 0; r < workload.world_size; ++r) send_join(r, workload.generation);
     for (const auto& worker : workers) {
@@ -180,42 +196,61 @@ bool dies_after_step_sixty() {
   return setenv("HPCTL_FAILPOINT", "trainer.step.applied:60", 1) == 0;
 }
 
-// The generation that sealed the newest state of an arena.
-uint64_t sealing_generation(int arena_fd) {
-  void* memory = mmap(nullptr, kArenaHeaderBytes, PROT_READ, MAP_SHARED, arena_fd, 0);
-  HP_CHECK(memory != MAP_FAILED);
-  const auto* header = static_cast<const ArenaHeader*>(memory);
-  const ArenaSlotHeader* slots = header->slots;
-  const bool second = slots[1].step + 1 > slots[0].step + 1;  // unsealed counts as the oldest
-  const uint64_t generation = slots[second ? 1 : 0].generation;
-  munmap(memory, kArenaHeaderBytes);
-  return generation;
-}
+// Two ranks, of which the second dies; a standby has its place, and has not joined yet.
+class StandbySteppedIn : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    job_.prepared_rank = 1;
+    job_.in_child = dies_after_step_sixty;
+    auto standby = std::make_unique<WorkerProcess>("");
+    expect<Ready>(*standby);
+    job_.start_and_join();
+    EXPECT_EQ(job_.workers[1]->wait(), -SIGKILL);
+    WorkerProcess& survivor = *job_.workers[0];
+    EXPECT_EQ(expect<PeerLost>(survivor).generation, 1U);
+    EXPECT_THAT(survivor.message(), HasSubstr("collective"));
+    last_step_ = survivor.page().step;
+    EXPECT_GE(last_step_, 59U);
+    survivor.tell(Abort{1});
+    expect<Aborted>(survivor);
+    common_ = job_.newest_sealed_everywhere();
+    std::swap(job_.workers[1], standby);
+    dead_ = std::move(standby);
+    job_.workers[1]->tell(Take{kArenaFd}, dead_->arena_fd());
+  }
 
-TEST(WorkerControl, AStandbyTakesThePlaceOfAKilledRankAndTheOthersStay) {
-  SteeredJob job(2, 100);
-  job.prepared_rank = 1;
-  job.in_child = dies_after_step_sixty;
-  auto standby = std::make_unique<WorkerProcess>("");
-  expect<Ready>(*standby);
-  job.start_and_join();
-  EXPECT_EQ(job.workers[1]->wait(), -SIGKILL);
-  WorkerProcess& survivor = *job.workers[0];
-  EXPECT_EQ(expect<PeerLost>(survivor).generation, 1U);
-  EXPECT_THAT(survivor.message(), HasSubstr("collective"));
-  const uint64_t last_step = survivor.page().step;
-  EXPECT_GE(last_step, 59U);
-  survivor.tell(Abort{1});
-  EXPECT_EQ(expect<Aborted>(survivor).sealed_steps.front(), last_step);
-  std::swap(job.workers[1], standby);
-  const WorkerProcess& dead = *standby;
-  job.workers[1]->tell(Take{kArenaFd}, dead.arena_fd());
-  job.join_from_disk();
-  job.expect_ends_as_calm();
-  EXPECT_EQ(sealing_generation(dead.arena_fd()), 2U);
-  EXPECT_EQ(survivor.page(0).step, last_step) << "a generation has a page of its own";
+  SteeredJob job_{2, 100};
+  std::unique_ptr<WorkerProcess> dead_;  // its arena is the standby's
+  uint64_t last_step_ = 0;               // that the survivor completed
+  uint64_t common_ = 0;
+};
+
+TEST_F(StandbySteppedIn, AndLoadsACheckpoint) {
+  job_.join_from_disk();
+  job_.expect_ends_as_calm();
+  EXPECT_EQ(read_seals(dead_->arena_fd(), 1).front().generation, 2U);
+  const WorkerProcess& survivor = *job_.workers[0];
+  EXPECT_EQ(survivor.page(0).step, last_step_) << "a generation has a page of its own";
   EXPECT_EQ(survivor.page(1).step, 100U);
   EXPECT_EQ(survivor.message(), "");
+}
+
+TEST_F(StandbySteppedIn, AndGoesOnFromTheMemoryOfTheDead) {
+  ASSERT_EQ(common_, last_step_) << "no completed step is lost";
+  job_.join_from(common_);
+  job_.expect_ends_as_calm();
+  for (const auto& line : job_.metrics()) {
+    EXPECT_EQ(line["generation"] == 2, line["step"] > last_step_) << line;
+  }
+}
+
+// As a rank whose node has forgotten what it held.
+TEST_F(StandbySteppedIn, AndSaysSoWhenThatMemoryWillNotDo) {
+  job_.workers[1]->tell(Take{kArenaFd}, WorkerProcess::memory("arena", "").get());
+  job_.begin_from(common_);
+  for (const int rank : {0, 1}) job_.send_join(rank, 2);
+  EXPECT_EQ(job_.workers[1]->wait(), kExitCheckpointDamaged);
+  EXPECT_THAT(job_.workers[1]->message(), HasSubstr("start from a checkpoint"));
 }
 
 TEST(WorkerControl, AWorkerMayJoinAsAnotherRankAndAfterAGenerationThatDidNotComeAbout) {

@@ -96,7 +96,7 @@ TEST(Worker, Bf16MomentsTakeLessMemoryAndResumeToTheSameBits) {
   const auto arena_bytes = [](const Job& of) {
     struct stat status {};
     EXPECT_EQ(fstat(of.workers[0]->arena_fd(), &status), 0);
-    return status.st_size - static_cast<off_t>(kArenaHeaderBytes);
+    return status.st_size - static_cast<off_t>(kArenaStateAt);
   };
   Job narrow(2);
   narrow.workload.train.optimizer.moments = MomentType::kBf16;

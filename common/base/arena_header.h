@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The beginning of a state arena (trainer/state/state_arena.h), which holder and worker share: what
+// is sealed in it can be read without LibTorch, when the worker has died.
+//
+// Bytes, native endianness:
+//
+//   0      ArenaHeader (kArenaHeaderBytes): magic, version, geometry, two slot headers
+//   4096   notes of slot 0 (kArenaNotesBytes): what goes with that state (training_state.cc)
+//   ...    notes of slot 1
+//   ...    the state itself (kArenaStateAt)
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/base/seal.h"
+
+namespace hpctl {
+
+inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
+inline constexpr uint32_t kArenaVersion = 3;
+inline constexpr size_t kArenaHeaderBytes = 4096;
+inline constexpr size_t kArenaNotesBytes = 65536;
+inline constexpr size_t kArenaStateAt = kArenaHeaderBytes + kArenaSlots * kArenaNotesBytes;
+inline constexpr uint64_t kUnsealed = ~uint64_t{0};
+
+struct ArenaSlotHeader {
+  std::atomic<uint64_t> step;  // completed steps of the sealed state; kUnsealed = do not use
+  uint64_t digest;             // valid when sealed, as is what follows
+  uint64_t generation;         // that sealed it
+  uint64_t notes_bytes;
+  uint64_t reserved[4];
+};
+static_assert(sizeof(ArenaSlotHeader) == 64);
+
+struct ArenaHeader {
+  uint64_t magic;
+  uint32_t version;
+  int32_t rank;
+  int32_t world_size;
+  uint32_t moment_bytes;    // per element of exp_avg and exp_avg_sq: 4 = fp32, 2 = bf16
+  uint64_t shard_elements;  // per kind and slot
+  uint64_t layout_hash;     // of the block layout: names, shapes, offsets
+  uint64_t job;
+  int32_t shard_index;  // which of shard_count parts of every block this is
+  int32_t shard_count;
+  uint64_t reserved;
+  ArenaSlotHeader slots[kArenaSlots];  // at byte 64
+};
+static_assert(offsetof(ArenaHeader, slots) == 64);
+
+// Of an arena whose worker has died or idles, newest first. Empty where there is none, where it is
+// not that rank's, and where the state is not in it (a GPU's).
+std::vector<Seal> read_seals(int arena_fd, int32_t rank);
+
+}  // namespace hpctl

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/state/position.h"
+
+#include <bit>
+
+#include "common/base/packet.h"
+#include "common/base/rng.h"
+
+namespace hpctl {
+
+namespace {
+
+void write(PacketWriter& w, const std::vector<double>& values) {
+  w.number(static_cast<uint32_t>(values.size()));
+  for (const double value : values) w.number(std::bit_cast<uint64_t>(value));
+}
+
+// The count is not believed further than there are bytes: what lacks reads as 0 and ends it.
+std::vector<double> read_doubles(PacketReader& r) {
+  const auto count = r.number<uint32_t>();
+  std::vector<double> values;
+  while (values.size() < count && !r.at_end()) {
+    values.push_back(std::bit_cast<double>(r.number<uint64_t>()));
+  }
+  return values;
+}
+
+void write(PacketWriter& w, const Position& p) {
+  w.number(p.step).number(p.sample_cursor).number(static_cast<uint32_t>(p.skipped.size()));
+  for (const SampleRange& range : p.skipped) w.number(range.begin).number(range.end);
+  w.number(p.stability.skips);
+  write(w, p.stability.losses);
+  write(w, p.stability.grad_norms);
+  w.number(p.loss_scale.scale).number(p.loss_scale.good_steps);
+  w.number(p.loss_scale.hysteresis_left).number(p.loss_scale.overflows);
+}
+
+Position read_position(PacketReader& r) {
+  Position p;
+  r.into(p.step);
+  r.into(p.sample_cursor);
+  const auto count = r.number<uint32_t>();
+  while (p.skipped.size() < count && !r.at_end()) {
+    const auto begin = r.number<uint64_t>();
+    p.skipped.push_back({begin, r.number<uint64_t>()});
+  }
+  r.into(p.stability.skips);
+  p.stability.losses = read_doubles(r);
+  p.stability.grad_norms = read_doubles(r);
+  r.into(p.loss_scale.scale);
+  r.into(p.loss_scale.good_steps);
+  r.into(p.loss_scale.hysteresis_left);
+  r.into(p.loss_scale.overflows);
+  return p;
+}
+
+}  // namespace
+
+uint64_t digest_of(const Position& position) {
+  PacketWriter w;
+  write(w, position);
+  uint64_t digest = 0;
+  for (const char c : w.take()) digest = mix64(digest ^ static_cast<unsigned char>(c));
+  return digest;
+}
+
+std::string encode(const SlotNotes& notes) {
+  PacketWriter w;
+  write(w, notes.position);
+  w.number(static_cast<uint32_t>(notes.environment.size()));
+  for (const auto& [name, value] : notes.environment) w.text(name).text(value);
+  w.text(notes.inexact_reason).number(notes.max_positions);
+  return w.take();
+}
+
+Result<SlotNotes> decode_slot_notes(std::string_view bytes) {
+  PacketReader r(bytes);
+  SlotNotes notes;
+  notes.position = read_position(r);
+  for (auto count = r.number<uint32_t>(); count > 0 && !r.at_end(); --count) {
+    std::string name = r.text();
+    notes.environment[std::move(name)] = r.text();
+  }
+  notes.inexact_reason = r.text();
+  r.into(notes.max_positions);
+  if (r.finished()) return notes;
+  return Error{ErrorCode::kDataLoss, "the notes of a sealed state are damaged"};
+}
+
+}  // namespace hpctl
