@@ -46,7 +46,7 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
       Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9, 10},
       WorkerState{9, 1, 2, 3, 4, WorkerPart::kIdle},
       SpawnFailed{1, 2, 1, "no"},
-      Exited{1, 9, 2, 3, 4, 5, 6, 7, 8, 1, 1, "last", {bad_step, bad_step}},
+      Exited{1, 9, 2, 3, 4, 5, 6, 7, 8, 1, 1, "last", {bad_step, bad_step}, {{7, 8, 9}}},
       StoredReport{1, "bytes"},
       HelloEnd{},
       AliveToo{}};

@@ -419,17 +419,22 @@ TEST_F(HolderTest, AWorkerThatDoesNotLeaveIsEnded) {
 // The state of the dead rank outlives it; the standby gets it.
 TEST_F(HolderTest, AStandbyTakesThePlaceOfADeadWorker) {
   start_holder();
-  const WorkerState first = spawn(worker(1, 0, {"report", "map", "hang"}));
+  const WorkerState first =
+      spawn(worker(1, 0, {"report", "map", "seal", "17", "print", "sealed", "hang"}));
   Spawn order = worker(1, -1, {"obey"});
   order.workload = "";
   const WorkerState standby = spawn(order);
   EXPECT_EQ(standby.part, WorkerPart::kIdle);
   EXPECT_EQ(standby.rank, -1);
   EXPECT_FALSE(descriptor_.valid());
-  ASSERT_TRUE(eventually([&] { return number_after(text_of(log_path(0)), "arena_inode") > 0; }));
+  ASSERT_TRUE(
+      eventually([&] { return text_of(log_path(0)).find("\nsealed") != std::string::npos; }));
   const auto arena = number_after(text_of(log_path(0)), "arena_inode");
   ::kill(static_cast<pid_t>(first.pid), SIGKILL);
-  EXPECT_EQ(expect<Exited>().stays, 0);
+  const auto ended = expect<Exited>();
+  EXPECT_EQ(ended.stays, 0);
+  ASSERT_EQ(ended.seals.size(), 1U);
+  EXPECT_EQ(ended.seals.front(), (Seal{17, 77, 1}));
 
   const WorkerState second = spawn(worker(2, 0, {"hang"}));
   EXPECT_EQ(second.incarnation, standby.incarnation);

@@ -37,6 +37,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/base/arena_header.h"
 #include "common/base/bad_step.h"
 #include "common/base/packet_socket.h"
 #include "common/base/worker_abi.h"
@@ -112,6 +113,19 @@ void step(uint64_t value) {
   page->step.store(value, std::memory_order_release);
 }
 
+// As trainer/state/state_arena.cc leaves it.
+void seal(uint64_t step) {
+  hpctl::ArenaHeader header{};
+  header.magic = hpctl::kArenaMagic;
+  header.version = hpctl::kArenaVersion;
+  header.rank = std::atoi(std::getenv("RANK"));
+  header.slots[0].step = step;
+  header.slots[0].digest = 77;
+  header.slots[0].generation = 1;
+  header.slots[1].step = hpctl::kUnsealed;
+  if (::pwrite(hpctl::kArenaFd, &header, sizeof(header), 0) != sizeof(header)) ::_exit(1);
+}
+
 void bad_step(uint64_t step) {
   const uint64_t number = page->bad_steps + 1;
   hpctl::BadStepSlot& slot = page->bad_step[(number - 1) % hpctl::kBadStepSlots];
@@ -184,6 +198,7 @@ int main(int argc, char** argv) {
     if (verb == "map") map_page();
     if (verb == "step") step(std::stoull(text()));
     if (verb == "commit") page->checkpoint_step = std::stoull(text());
+    if (verb == "seal") seal(std::stoull(text()));
     if (verb == "scribble") page->bad_steps = UINT64_MAX;
     if (verb == "overwrite") page->step = page->checkpoint_step = UINT64_MAX;
     if (verb == "bad_step") bad_step(std::stoull(text()));

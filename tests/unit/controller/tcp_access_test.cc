@@ -273,7 +273,7 @@ TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
 
   v1::AgentMessage report = message("n0");
   report.set_report_seq(1);
-  std::vector<v1::AgentMessage> reports(9, report);
+  std::vector<v1::AgentMessage> reports(11, report);
   reports[0].mutable_heartbeat()->add_workers()->set_step(UINT64_MAX);
   reports[1].mutable_heartbeat()->add_workers()->set_step_ns(UINT64_MAX);
   reports[2].mutable_heartbeat()->add_workers()->set_generation(UINT64_MAX);
@@ -283,6 +283,8 @@ TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
   reports[6].mutable_bad_step()->set_number(UINT64_MAX);
   reports[7].mutable_bad_step()->set_step(UINT64_MAX);
   reports[8].mutable_action_done()->add_workers()->set_generation(UINT64_MAX);
+  reports[9].mutable_worker_exited()->add_seals()->set_step(UINT64_MAX);
+  for (int i = 0; i < 3; ++i) reports[10].mutable_worker_exited()->add_seals();
   for (const v1::AgentMessage& bad : reports) {
     EXPECT_EQ(end_of({sound, bad}).error_code(), grpc::StatusCode::INVALID_ARGUMENT)
         << bad.ShortDebugString();

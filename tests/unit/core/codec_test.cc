@@ -36,7 +36,8 @@ JobAdopted adoption() {
           17,
           20,
           {{"n2"}, 1, {kQuarantined}},
-          {5678, 2, 900, 21, true, 5600}};
+          {5678, 2, 900, 21, true, 5600},
+          Generation{2}};
 }
 
 std::vector<EventBody> every_event() {
@@ -54,7 +55,19 @@ std::vector<EventBody> every_event() {
       GenerationTaken{kId, kJob, Generation{4}},
       WorkersStarted{kId, kJob, "n1", Generation{4}, {worker}},
       WorkersStopped{kId, kJob, "n1", Generation{4}},
-      WorkerExited{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 1, 9, 17, "words", true, true},
+      WorkerExited{kJob,
+                   "n1",
+                   "boot",
+                   Rank{1},
+                   Generation{4},
+                   99,
+                   1,
+                   9,
+                   17,
+                   "words",
+                   true,
+                   true,
+                   {{7, 8, 9}}},
       GenerationProgressed{kJob, Generation{4}, 17},
       CheckpointCommitted{kJob, Generation{4}, 17},
       SuspensionChanged{kJob, true},
@@ -90,8 +103,9 @@ std::vector<ActionBody> every_action() {
                        3,
                        {"step-12.g2"},
                        {{Rank{0}, "n0"}, {Rank{1}, "n1"}},
-                       {kQuarantined}},
-      StartWorkers{kJob, "n1", Generation{4}, {Rank{1}}, "step-10.g2", 10},
+                       {kQuarantined},
+                       Generation{2}},
+      StartWorkers{kJob, "n1", Generation{4}, {Rank{1}}, "step-10.g2", 10, Generation{2}},
       StopWorkers{kJob, "n1", Generation{4}, true},
       EndNode{kJob, "n1"},
       RequeueJob{kJob, {"n1"}, 2, {kQuarantined}},
