@@ -15,7 +15,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, job, name, generation, parent_gener
 
 std::string to_json_text(const Workload& workload) {
   nlohmann::json document = workload;
-  if (workload.from_memory) document["from_memory"] = true;
+  if (workload.from_memory) {
+    document["from_memory"] = true;
+    document["durable_step"] = workload.durable_step;
+  }
   return document.dump();
 }
 
@@ -24,6 +27,7 @@ Result<Workload> workload_from_json(const std::string& text) {
     const nlohmann::json document = parse_json(text);
     auto workload = document.get<Workload>();
     workload.from_memory = document.value("from_memory", false);
+    workload.durable_step = document.value("durable_step", uint64_t{0});
     return workload;
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kInvalidArgument, std::string("not a workload document: ") + e.what()};

@@ -168,9 +168,18 @@ Outcome Generation::load_state() {
                   LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
   }
   run_.open_metrics(workload_);
-  last_save_began_ = Clock::now();
+  owes_save_ = owes_save();
   run_.log_phase("load");
   return Ok{};
+}
+
+// What the generation before began to save, or was to, and is not durable: memory ends with a node.
+bool Generation::owes_save() const {
+  if (!workload_.from_memory) return false;
+  const auto every = static_cast<uint64_t>(workload_.checkpoint.every_steps);
+  const uint64_t durable = workload_.durable_step;
+  const bool passed_one = every > 0 && workload_.start_step / every > durable / every;
+  return passed_one || run_.save_began_at() > durable;
 }
 
 void Generation::note_offload() const {

@@ -69,6 +69,7 @@ class Generation {
   Outcome agree_on_data();
   Result<Environment> environment_here();
   Outcome load_state();
+  bool owes_save() const;
   void note_offload() const;
   Outcome check_not_aborted() const;
   Outcome test();
@@ -112,7 +113,7 @@ class Generation {
   std::array<double, 2> own_sums_{};     // this rank's loss and gradient squares in that step
   uint64_t step_tokens_ = 0;             // of the whole job in that step
   bool stopping_ = false;
-  std::chrono::steady_clock::time_point last_save_began_;
+  bool owes_save_ = false;  // rank 0's is asked
   std::chrono::steady_clock::time_point last_log_{};
 };
 

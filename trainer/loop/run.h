@@ -4,6 +4,7 @@
 // be made again after an abort, is a Generation's; there is one at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -50,6 +51,14 @@ class Run {
   const Model& model() const { return *model_; }
   MetricsWriter& metrics() { return *metrics_; }
   const Throughput& throughput() const { return throughput_; }
+  // A checkpoint of that step, in whatever generation.
+  void save_begins(uint64_t step) {
+    save_began_ = std::chrono::steady_clock::now();
+    save_began_at_ = step;
+  }
+  // The newest; before the first one: when this process began.
+  std::chrono::steady_clock::time_point save_began() const { return save_began_; }
+  uint64_t save_began_at() const { return save_began_at_; }
 
   // Where the time from start to first step goes, for people and the recovery benchmark.
   void log_phase(const char* what) const;
@@ -67,6 +76,8 @@ class Run {
   std::optional<TrainingState> state_;
   Throughput throughput_;
   std::optional<MetricsWriter> metrics_;
+  std::chrono::steady_clock::time_point save_began_ = std::chrono::steady_clock::now();
+  uint64_t save_began_at_ = 0;
 };
 
 // What parameters are gathered and used in.

@@ -55,7 +55,10 @@ Outcome Generation::step() {
   times_.lap(StepPart::kReport);
   stopping_ = sums.stop;
   const bool due = save_due(sums);
-  if (due) last_save_began_ = Clock::now();
+  if (due) {
+    run_.save_begins(state().step());
+    owes_save_ = false;
+  }
   HP_TRY(saver_->at_boundary(sums.news, due));
   times_.lap(StepPart::kSave);
   progress_.checkpoint_committed(saver_->committed_step());
@@ -106,9 +109,9 @@ Result<Generation::StepSums> Generation::reduce(double loss_sum, int64_t counted
   own_sums_ = {loss_sum, engine_->gradient_squares()};
   // Only rank 0's clock decides, and all ranks hear of it in the same step.
   const double every_seconds = workload_.checkpoint.every_minutes * 60;
-  const bool minutes_due = every_seconds > 0 && seconds_since(last_save_began_) >= every_seconds;
-  const bool clock_due =
-      workload_.rank == 0 && (saver_->disk_full() ? saver_->retry_due() : minutes_due);
+  const bool minutes_due = every_seconds > 0 && seconds_since(run_.save_began()) >= every_seconds;
+  const bool clock_due = workload_.rank == 0 &&
+                         (saver_->disk_full() ? saver_->retry_due() : minutes_due || owes_save_);
   const SaveNews news = saver_->news();
   std::array<double, 7> sums = {own_sums_[1],
                                 loss_sum,

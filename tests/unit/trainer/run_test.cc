@@ -164,6 +164,26 @@ TEST_P(Generations, TheNextGoesOnFromMemoryWithTheBitsOfOneAlone) {
   EXPECT_EQ(manifest->parent, 2U);
 }
 
+// Memory is as lasting as its node, so what was not made durable is made up for at once.
+TEST(Run, WhatTheGenerationBeforeWasToSaveIsSavedFirst) {
+  for (const bool is_durable : {false, true}) {
+    ManySteps job(Variant{"OneRank", 1});
+    job.workload.checkpoint.keep = 100;
+    Ranks ranks(job);
+    expect_aborted(ranks.train([&] { ranks.abort_after_step(12); }));
+    const uint64_t step = ranks.common_step();
+    job.workload.parent_generation = job.workload.generation++;
+    job.workload.start_step = step;
+    job.workload.from_memory = true;
+    job.workload.durable_step = is_durable ? step / 10 * 10 : 0;
+    expect_ok(ranks.train());
+    const std::string name = CheckpointRef{step + 1, 2}.name();
+    const bool in_turn = (step + 1) % 10 == 0;
+    EXPECT_EQ(read_manifest(job.workload.checkpoint_dir + "/" + name).ok(), in_turn || !is_durable)
+        << name;
+  }
+}
+
 TEST(Run, TheNextGenerationMayStartFromACheckpoint) {
   Job calm(2);
   expect_ok(Ranks(calm).train());
