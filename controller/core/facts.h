@@ -16,7 +16,7 @@ enum class FaultKind {
   kCause,       // starts a recovery; while one is being prepared it belongs to that one
   kCollateral,  // a consequence of another fault whose report may still arrive
   kRepeated,    // starts another recovery even while one is being prepared: retries did not help
-  kDamage,      // a checkpoint could not be used; bounded by the number of checkpoints
+  kDamage,      // a checkpoint, or what was in memory, could not be used; bounded by their number
 };
 
 struct Facts {
