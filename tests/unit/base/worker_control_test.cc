@@ -44,11 +44,6 @@ TEST(WorkerControl, WhatIsTooShortTooLongOrUnknownIsRefused) {
   for (size_t size = 0; size < aborted.size(); ++size) {
     EXPECT_FALSE(decode_from_worker(aborted.substr(0, size)).ok()) << size;
   }
-  // More steps than an arena has slots, and a count that promises gigabytes.
-  EXPECT_FALSE(decode_from_worker(encode(FromWorker(Aborted{9, {3, 2, 1}}))).ok());
-  std::string damaged = aborted;
-  damaged.replace(1 + sizeof(uint64_t), sizeof(uint32_t), "\xff\xff\xff\xff");
-  EXPECT_FALSE(decode_from_worker(damaged + std::string(1024, 'x')).ok());
 }
 
 }  // namespace

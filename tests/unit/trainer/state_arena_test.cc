@@ -12,6 +12,7 @@
 #include "common/base/job_spec.h"
 #include "common/base/plausible.h"
 #include "trainer/arch/registry.h"
+#include "trainer/state/position.h"
 
 namespace hpctl {
 namespace {
@@ -160,6 +161,42 @@ TEST(StateArena, NoMemoryIsAnErrorWithARemedy) {
   ASSERT_FALSE(arena.ok());
   EXPECT_THAT(arena.error().message, HasSubstr("cannot reserve"));
   EXPECT_THAT(arena.error().message, HasSubstr("use more workers"));
+}
+
+TEST(SlotNotes, SayAllThatTheNextStepsDependOn) {
+  SlotNotes notes;
+  notes.position = {.step = 17,
+                    .sample_cursor = 68,
+                    .skipped = {{4, 8}, {20, 21}},
+                    .stability = {.skips = 2, .losses = {7.5, 7.25}, .grad_norms = {1.0, -0.0}},
+                    .loss_scale = {.scale = 1 << 20, .good_steps = 3, .hysteresis_left = 1}};
+  notes.environment = {{"cpu", "AVX2"}, {"ranks_by_node", "2 2"}};
+  notes.inexact_reason = "another world size";
+  notes.max_positions = 131072;
+  const std::string bytes = encode(notes);
+  const auto read = decode_slot_notes(bytes);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->position, notes.position);
+  EXPECT_EQ(read->environment, notes.environment);
+  EXPECT_EQ(read->inexact_reason, notes.inexact_reason);
+  EXPECT_EQ(read->max_positions, notes.max_positions);
+
+  const uint64_t digest = digest_of(notes.position);
+  Position other = notes.position;
+  other.stability.skips = 3;
+  EXPECT_NE(digest_of(other), digest);
+  other = notes.position;
+  other.skipped.pop_back();
+  EXPECT_NE(digest_of(other), digest);
+
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_slot_notes(bytes.substr(0, size)).ok()) << size;
+  }
+  EXPECT_FALSE(decode_slot_notes(bytes + "x").ok());
+  // A count of four billion ranges must neither be believed nor allocated.
+  std::string huge = bytes;
+  huge.replace(2 * sizeof(uint64_t), 4, "\xff\xff\xff\xff");
+  EXPECT_FALSE(decode_slot_notes(huge).ok());
 }
 
 TEST(StateArena, LayoutHashTellsModelsApart) {
