@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <new>
 #include <numeric>
 #include <string>
@@ -250,7 +249,7 @@ void StateArena::seal(int slot, const Seal& seal, std::string_view notes) {
   header.digest = seal.digest;
   header.generation = seal.generation;
   header.notes_bytes = notes.size();
-  std::memcpy(notes_at(header_, slot), notes.data(), notes.size());
+  std::copy(notes.begin(), notes.end(), notes_at(header_, slot));
   header.step.store(seal.step, std::memory_order_release);
 }
 
