@@ -261,7 +261,10 @@ void Checkers::history_complete(const core::Job& job, const JobPlan& plan,
     const bool on_chain = std::any_of(chain.begin(), chain.end(), [&](const auto& record) {
       return record.generation == segment.generation && record.start_step == segment.from;
     });
-    if (!on_chain) fail(who + " trained steps that its lineage does not know");
+    const bool undone = std::any_of(chain.begin(), chain.end(), [&](const auto& record) {
+      return record.generation > segment.generation && record.start_step < segment.to;
+    });
+    if (!on_chain || undone) fail(who + " trained steps that its lineage does not know");
   }
 }
 
