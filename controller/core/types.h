@@ -107,7 +107,6 @@ struct Job {
   std::string checkpoint;  // step-N.gG the newest generation resumes from; "" = seed or memory
   // The generation in whose workers' memory the newest one goes on; 0 = it does not.
   Generation memory_of;
-  bool without_memory = false;  // that has failed: the next one starts from a checkpoint
   uint64_t start_step = 0;
   uint64_t furthest_step = 0;     // highest step any worker is known to have completed
   uint64_t committed_step = 0;    // newest checkpoint known committed
@@ -131,6 +130,7 @@ struct Job {
   std::string cancel_reason;         // "" = a person asked
   bool saves_first = false;          // the workers that are being stopped save the step under way
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
+  bool without_memory = false;       // memory_of has failed: the next one starts from a checkpoint
   int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
