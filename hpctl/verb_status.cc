@@ -26,7 +26,8 @@ controller has gone, from its last record.
 States: PENDING STARTING RUNNING RECOVERING STOPPING, and at the end FINISHED FAILED CANCELLED
 TIMEOUT.
 Faults, lost time and the time since it was submitted are those of the job's whole life. Lost is
-the time from the last step completed before a fault to its repetition after it.
+the time from the last step completed before a fault until that step, or one beyond it, is completed
+after it.
 
 Examples:
   hpctl status 1

@@ -15,6 +15,17 @@
 
 namespace hpctl {
 
+namespace {
+
+// The labels that the job decides, and those that this process found.
+Environment environment_with(const TrainSpec& train, const Environment& found) {
+  Environment environment = environment_of(train);
+  environment.insert(found.begin(), found.end());
+  return environment;
+}
+
+}  // namespace
+
 Result<TrainingState> TrainingState::create(int arena_fd, const Workload& workload,
                                             const DataIdentity& data,
                                             const Environment& environment, Device& device) {
@@ -32,8 +43,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
     state.offloaded_ = std::make_unique<OffloadedState>(device, geometry, workload.train);
   }
   state.data_ = data;
-  state.environment_ = environment_of(workload.train);
-  state.environment_.insert(environment.begin(), environment.end());
+  state.environment_ = environment_with(workload.train, environment);
   if (workload.from_memory) {
     HP_TRY(state.go_on_from_seal());
     return state;
@@ -257,8 +267,7 @@ Outcome TrainingState::rejoin(const Workload& workload, const Environment& envir
                      std::to_string(workload.rank) + " of " + std::to_string(workload.world_size)};
   }
   workload_ = workload;
-  environment_ = environment_of(workload.train);
-  environment_.insert(environment.begin(), environment.end());
+  environment_ = environment_with(workload.train, environment);
   return go_on_from_seal();
 }
 
