@@ -75,7 +75,7 @@ TEST_F(ClusterController, HpctlFindsAJobOfAnotherHome) {
     return cluster_.wait_for(cluster_.spawn({test::program("hpctl"), "status", job, "--json"}, out),
                              kPatienceMs);
   };
-  EXPECT_EQ(ask(to_string(cluster_.job())), 0);
+  EXPECT_EQ(ask(to_string(cluster_.job())), 0) << read_file(out).value();
   EXPECT_THAT(read_file(out).value(), HasSubstr(R"("name":"cluster",)"));
   EXPECT_THAT(read_file(out).value(), HasSubstr(R"("state":"RUNNING",)"));
   EXPECT_EQ(ask("4294967295"), 1);
