@@ -65,8 +65,6 @@ else
     'scripts/build.sh asan && scripts/build.sh tsan && scripts/tidy.sh'
   part "test" run_ctest fast "$jobs" -LE 'asan|bench' || result=$?
   part "asan, tsan, tidy" wait $! || { tail -n 60 build/behind.log; result=1; }
-  # The suppressions name only process-wide singletons of third-party libraries.
-  export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
   # Here nothing runs behind them, and none times anything.
   jobs=$((2 * $(nproc)))
   part "test asan+ubsan" run_ctest asan "$jobs" -LE 'heavy|sim|bench|slurm' || result=$?
