@@ -2,6 +2,7 @@
 #include "common/base/tls_identity.h"
 
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -55,6 +56,10 @@ std::string text_of(BIO* memory) {
 }
 
 }  // namespace
+
+bool keep_openssl_until_exit() noexcept {
+  return OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+}
 
 Result<TlsIdentity> make_tls_identity() {
   const Key key(EVP_EC_gen("P-256"), EVP_PKEY_free);
