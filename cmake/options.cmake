@@ -51,12 +51,12 @@ endif()
 option(HPCTL_UNITY "Compile the sources of a library or program in batches" OFF)
 set(hp_unity UNITY_BUILD ${HPCTL_UNITY} UNITY_BUILD_BATCH_SIZE 16)
 
-# The preset fast has -O1, which is enough for the control plane, because it mostly waits. What
-# moves a model's bytes keeps the -O2 of the release preset. The preset asan is a step lower, -O0
-# and -O1: there the optimiser takes up to half of a compilation. Builds with their own flags keep
-# those.
-if(HPCTL_UNITY)
-  set(hp_data_plane $<IF:$<CONFIG:Release>,-O2,-O1>)
+# The presets fast and asan have -Og: the optimiser takes half of a compilation, and the control
+# plane mostly waits. In fast what moves a model's bytes keeps the -O2 of the release preset. Builds
+# with their own flags keep those.
+set(hp_data_plane)
+if(HPCTL_UNITY AND NOT HPCTL_SANITIZE)
+  set(hp_data_plane -O2)
 endif()
 
 # hp_library(NAME SOURCES a.cc ... LIBS public dependencies ...)

@@ -19,9 +19,9 @@ struct TlsIdentity {
   std::string certificate;  // PEM
 };
 
-// At exit OpenSSL takes down what its threads use while gRPC's still run, which leaks or worse. Every
-// program that speaks TLS includes this, before main() and so before gRPC sets OpenSSL up. True if
-// OpenSSL agreed.
+// At exit OpenSSL takes down what its threads use while gRPC's still run, which leaks or worse.
+// Every program that speaks TLS includes this: it is called before main(), and so before gRPC sets
+// OpenSSL up. True if OpenSSL agreed.
 bool keep_openssl_until_exit() noexcept;
 inline const bool kOpensslStaysUntilExit = keep_openssl_until_exit();
 
