@@ -46,18 +46,13 @@ if(HPCTL_SANITIZE MATCHES thread)
 endif()
 
 # Half of a compilation is reading headers. With HPCTL_UNITY the compiler reads the sources of a
-# library or program sixteen at a time: several times as quick from nothing, slower after a change
+# library or program 24 at a time: several times as quick from nothing, slower after a change
 # to one file. The release preset compiles each alone, so that an include that is missing is found.
 option(HPCTL_UNITY "Compile the sources of a library or program in batches" OFF)
-set(hp_unity UNITY_BUILD ${HPCTL_UNITY} UNITY_BUILD_BATCH_SIZE 16)
+set(hp_unity UNITY_BUILD ${HPCTL_UNITY} UNITY_BUILD_BATCH_SIZE 24)
 
-# The presets fast and asan have -Og: the optimiser takes half of a compilation, and the control
-# plane mostly waits. In fast what moves a model's bytes keeps the -O2 of the release preset. Builds
-# with their own flags keep those.
-set(hp_data_plane)
-if(HPCTL_UNITY AND NOT HPCTL_SANITIZE)
-  set(hp_data_plane -O2)
-endif()
+# The presets fast and asan have -Og: the optimiser takes half of a compilation, and nearly all of
+# this code waits or calls libraries. What does neither has its own flags (trainer/CMakeLists.txt).
 
 # hp_library(NAME SOURCES a.cc ... LIBS public dependencies ...)
 function(hp_library name)
