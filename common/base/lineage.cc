@@ -20,7 +20,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_s
 
 namespace {
 
-constexpr size_t kMaxRecordBytes = 64U << 20;
+constexpr size_t kMaxLineageBytes = 64U << 20;
 
 std::string record_path(const std::string& checkpoint_dir, uint64_t generation) {
   return checkpoint_dir + "/generations/" + std::to_string(generation) + ".json";
@@ -73,7 +73,7 @@ Outcome write_quarantined(const std::string& job_dir, uint64_t restart_count,
 Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir,
                                                       uint64_t restart_count) {
   const std::string path = quarantined_path(job_dir, restart_count);
-  const auto text = read_file(path, kMaxRecordBytes);
+  const auto text = read_file(path, kMaxLineageBytes);
   if (!text.ok() && text.error().code == ErrorCode::kNotFound)
     return std::vector<QuarantinedNode>{};
   if (!text.ok()) return text.error();
@@ -114,7 +114,7 @@ Outcome create_generation(const std::string& checkpoint_dir, const GenerationRec
 
 Result<GenerationRecord> read_generation(const std::string& checkpoint_dir, uint64_t generation) {
   const std::string path = record_path(checkpoint_dir, generation);
-  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxRecordBytes));
+  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxLineageBytes));
   auto record = generation_record_from_json(text);
   if (!record.ok()) return Error{record.error().code, path + ": " + record.error().message};
   if (record->generation != generation) {

@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kAdmissionTimeout{30};
 constexpr int kFirstPauseMs = 250;
 constexpr int kLongestPauseMs = 8'000;
 constexpr std::chrono::seconds kCallTimeout{5};
-constexpr int kLookMs = 500;   // a file on a shared file system tells nobody that it is there
-constexpr int kAskMs = 5'000;  // whether the job still has a controller
+constexpr int kFileLookMs = 500;  // a file on a shared file system tells nobody that it is there
+constexpr int kAskMs = 5'000;     // whether the job still has a controller
 constexpr int64_t kNodesEndMs = 120'000;
 
 void set_deadline(grpc::ClientContext& context) {
@@ -117,7 +117,7 @@ void wait_for_nodes(const ControllerOptions& options) {
   const SystemClock clock;
   const int64_t deadline_ms = clock.monotonic_ms() + kNodesEndMs;
   while (!nodes_have_ended(options) && clock.monotonic_ms() < deadline_ms) {
-    ::poll(nullptr, 0, kLookMs);
+    ::poll(nullptr, 0, kFileLookMs);
   }
 }
 
@@ -143,7 +143,7 @@ std::optional<int> batch_proxy(const ControllerOptions& options, const UniqueFd&
       wait_for_nodes(options);
       return **verdict;
     }
-    const int signal = next_signal(signals, kLookMs);
+    const int signal = next_signal(signals, kFileLookMs);
     if (signal == SIGTERM || signal == SIGINT) {
       if (options.scheduler != kSchedulerNone) why = ask_why_told_to_end(options);
       if (why == ToldToEnd::kRequeued) {
