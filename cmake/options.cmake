@@ -54,12 +54,18 @@ set(hp_unity UNITY_BUILD ${HPCTL_UNITY} UNITY_BUILD_BATCH_SIZE 24)
 # The presets fast and asan have -Og: the optimiser takes half of a compilation, and nearly all of
 # this code waits or calls libraries. What does neither has its own flags (trainer/CMakeLists.txt).
 
+# The thread sanitizer's preset builds what its tests need, and no more.
+set(hp_on_demand)
+if(HPCTL_SANITIZE MATCHES thread)
+  set(hp_on_demand EXCLUDE_FROM_ALL TRUE)
+endif()
+
 # hp_library(NAME SOURCES a.cc ... LIBS public dependencies ...)
 function(hp_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hp_options PUBLIC ${ARG_LIBS})
-  set_target_properties(${name} PROPERTIES ${hp_unity})
+  set_target_properties(${name} PROPERTIES ${hp_unity} ${hp_on_demand})
 endfunction()
 
 # hp_program(NAME SOURCES main.cc ... LIBS ...): lands in build/PRESET/bin
@@ -67,7 +73,7 @@ function(hp_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hp_options ${ARG_LIBS})
-  set_target_properties(${name} PROPERTIES ${hp_unity})
+  set_target_properties(${name} PROPERTIES ${hp_unity} ${hp_on_demand})
 endfunction()
 
 # A test's own code runs once: there the optimiser gains little, and costs a third of the

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, then configures and builds a preset.
 #   scripts/build.sh [release|fast|dev|asan|tsan] [ninja arguments, e.g. targets]
-# fast is release compiled in batches, the control plane with -O1: quicker from nothing, slower
-# after a change to one file.
+# fast is release compiled in batches and with -Og but for the trainer's own loops: quicker from
+# nothing, slower after a change to one file.
 # Programs land in build/PRESET/bin.
 set -euo pipefail
 cd "$(dirname "$0")/.."

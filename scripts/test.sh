@@ -41,18 +41,33 @@ slowest() {  # the ten tests that took longest
     build/*/ctest.log | sort -rn | sed 10q
 }
 
-background() {  # background LOG COMMAND...: with what processor time the tests leave
-  local log=$1
-  shift
-  setsid bash -c 'echo 19 >/proc/$$/autogroup; exec chrt --idle 0 "$@"' "$1" "$@" >"$log" 2>&1 &
+# behind COMMAND...: runs them one after the other with what processor time the tests leave; what
+# they print is in build/behind.log.
+behind() {
+  # shellcheck disable=SC2016
+  exec {behind_status}< <(exec setsid bash -c '
+    echo 19 >/proc/$$/autogroup
+    chrt --idle --pid 0 $$
+    for command; do
+      status=0
+      $command >>build/behind.log 2>&1 || status=$?
+      echo $status
+    done' behind "$@")
   # When all has ended well there is nothing to kill, and that is no failure of this script.
   trap 'kill -- -'$!' 2>/dev/null || true' EXIT
+}
+
+# Waits for the next of them.
+await_next() {
+  local status=1
+  read -r status <&"$behind_status" || true
+  [ "$status" = 0 ] || { tail -n 60 build/behind.log; return 1; }
 }
 
 result=0
 # Most tests wait most of the time.
 jobs=$(($(nproc) + 1))
-rm -f build/*/ctest.log
+rm -f build/*/ctest.log build/behind.log
 part "packages" scripts/install_packages.sh
 $quick || part "format" check_format
 if $quick; then
@@ -60,15 +75,15 @@ if $quick; then
   part "test" run_ctest fast "$jobs" -LE 'sim|bench' || result=$?
 else
   part "build fast" scripts/build.sh fast all_but_asan
-  # These builds and clang-tidy take what processor time the tests leave.
-  background build/behind.log bash -c \
-    'scripts/build.sh asan && scripts/build.sh tsan && scripts/tidy.sh'
+  behind "scripts/build.sh asan" "scripts/build.sh tsan" scripts/tidy.sh
   part "test" run_ctest fast "$jobs" -LE 'asan|bench' || result=$?
-  part "asan, tsan, tidy" wait $! || { tail -n 60 build/behind.log; result=1; }
-  # Here nothing runs behind them, and none times anything.
+  part "build asan" await_next || result=1
+  # None of these waits for Slurm.
   jobs=$((2 * $(nproc)))
   part "test asan+ubsan" run_ctest asan "$jobs" -LE 'heavy|sim|bench|slurm' || result=$?
+  part "build tsan" await_next || result=1
   part "test tsan" run_ctest tsan "$jobs" -L tsan || result=$?
+  part "tidy" await_next || result=1
 fi
 printf '=== time of each part\n%s=== slowest tests\n%s\n' "$report" "$(slowest)"
 for log in build/*/ctest.log; do
