@@ -28,6 +28,7 @@
 #include "agent/messages.h"
 #include "agent/node_facts.h"
 #include "agent/node_preparation.h"
+#include "agent/progress_file.h"
 #include "agent/report_log.h"
 #include "agent/standbys.h"
 #include "agent/worker_command.h"
@@ -61,8 +62,13 @@ NodePlace make_place(const AgentOptions& options) {
     log_info("workers get, where the user set none," + (told.empty() ? " nothing" : told) + ": " +
              machine.story);
   }
-  return {options.job.value, options.node, options.paths.job(options.job),
-          options.program_directory, std::move(machine.variables)};
+  return {
+      options.job.value,
+      options.node,
+      options.paths.job(options.job),
+      options.program_directory,
+      options.paths.socket_directory() + "/progress-" + to_string(options.job) + "-" + options.node,
+      std::move(machine.variables)};
 }
 
 Reported reported_before(const holder::Hello& hello) {
@@ -209,7 +215,7 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   standbys_.on(worker);
   if (worker.rank < 0) return;
   if (worker.part == kMember) {
-    pages_.started(worker, page);
+    pages_.started(worker, page, progress_file_path(place_, worker.generation, worker.rank));
     read_pages_at_ms_ = 0;
   }
   perform(supervisor_.spawned({worker.incarnation, worker.rank, worker.generation, worker.pid},
@@ -226,9 +232,11 @@ void Agent::on_exit(const holder::Exited& exit) {
   reports_.bad_step(pages_.read_bad_step());
   reports_.bad_step(pages_.bad_step(exit));
   v1::WorkerExited exited = to_message(exit);
+  if (exited.last_step() == 0) exited.set_last_step(pages_.step_of(exit.incarnation));
   explain_exit(exited, place_);
   reports_.exited(std::move(exited), exit.exit_id);
   pages_.ended(exit.incarnation);
+  remove_progress_file(place_, exit.generation, exit.rank);
   if (exit.stays == 0) perform(supervisor_.exited(exit.incarnation));
 }
 

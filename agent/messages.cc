@@ -100,7 +100,7 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   message.set_checkpoint_step(sample.checkpoint_step);
   message.set_start_unix_ns(sample.start_unix_ns);
   message.set_first_step_unix_ns(sample.first_step_unix_ns);
-  if (sample.step == 0) return message;
+  if (sample.step == 0 || sample.told_by_program) return message;
   const StepFigures& from = sample.figures;
   v1::StepFigures& figures = *message.mutable_figures();
   figures.set_learning_rate(from.learning_rate);

@@ -13,6 +13,8 @@ struct NodePlace {
   std::string node;
   std::string job_directory;      // working directory of the workers
   std::string program_directory;  // where hptrain is
+  // Of this job on this node, on a local disk (agent/progress_file.h).
+  std::string progress_directory;
   // What the machine calls for, set where the user set none (agent/machine_environment.h).
   std::map<std::string, std::string> machine_variables = {};
 };

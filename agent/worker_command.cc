@@ -6,6 +6,7 @@
 #include <map>
 
 #include "agent/error_file.h"
+#include "agent/progress_file.h"
 #include "common/base/packet_socket.h"
 #include "common/base/port.h"
 #include "common/base/workload.h"
@@ -21,7 +22,7 @@ std::vector<std::string> thread_counts(const v1::StartWorkers& start) {
   return {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
 }
 
-// What torchrun gives its workers, and our own three. One role, and all of it is of this
+// What torchrun gives its workers, and our own. One role, and all of it is of this
 // generation, so that every rank is told the same.
 std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& start,
                                                         int32_t local_rank,
@@ -46,6 +47,10 @@ std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& 
       {"HPCTL_JOB_ID", std::to_string(place.job)},
       {"HPCTL_GENERATION", std::to_string(start.generation())},
       {"HPCTL_NODE", place.node}};
+  if (start.command_size() > 0) {
+    env["HPCTL_PROGRESS_FILE"] =
+        progress_file_path(place, start.generation(), start.ranks(local_rank));
+  }
   if (!start.master_addr().empty()) {
     env["MASTER_ADDR"] = start.master_addr();
     env["MASTER_PORT"] = std::to_string(start.master_port());
@@ -147,6 +152,8 @@ Outcome prepare_command(const v1::StartWorkers& start, const NodePlace& place) {
   for (const int32_t rank : start.ranks()) {
     HP_TRY(prepare_error_file(place, start.generation(), rank));
   }
+  HP_TRY(prepare_progress_files(place, start.generation(),
+                                {start.ranks().begin(), start.ranks().end()}));
   const bool has_rank_0 =
       std::find(start.ranks().begin(), start.ranks().end(), 0) != start.ranks().end();
   if (!has_rank_0 || start.master_port() == 0) return Ok{};

@@ -3,20 +3,20 @@
 
 #include <algorithm>
 
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/process_stat.h"
 
 namespace hpctl::agent {
 
-void WorkerPages::started(const holder::WorkerState& worker, const UniqueFd& page) {
-  pages_[worker.rank] = Page{worker.incarnation,
-                             worker.generation,
-                             worker.pid,
-                             std::make_unique<ProgressView>(page.get()),
-                             {},
-                             {},
-                             false};
-  watch_.worker_started(worker.rank, worker.generation);
+void WorkerPages::started(const holder::WorkerState& worker, const UniqueFd& page,
+                          const std::string& file) {
+  Page& started = pages_[worker.rank];
+  started = Page{worker.incarnation, worker.generation, worker.pid,
+                 std::make_unique<ProgressView>(page.get())};
+  const bool is_command = path_exists(file);
+  if (is_command) started.file.emplace(file);
+  watch_.worker_started(worker.rank, worker.generation, !is_command);
 }
 
 void WorkerPages::ended(uint64_t incarnation) {
@@ -40,14 +40,19 @@ ProgressWatch::Findings WorkerPages::read() {
 }
 
 const ProgressSample& WorkerPages::look(int32_t rank, Page& page) {
-  const ProgressSample sample = page.view->sample();
+  ProgressSample sample = page.view->sample();
+  const bool is_told = page.file && !sample.mapped && !sample.damaged;
+  if (is_told) sample = page.file->sample();
   if (sample.mapped || !sample.damaged) page.sound = sample;
   if (sample.damaged && !page.damage_told) {
     page.damage_told = true;
-    log_warning("the progress page of rank " + std::to_string(rank) + " (pid " +
-                std::to_string(page.pid) +
-                ") holds what no trainer writes, which is left out; something in that process "
-                "writes where it should not");
+    const std::string whose =
+        " of rank " + std::to_string(rank) + " (pid " + std::to_string(page.pid) + ") ";
+    log_warning(is_told ? "HPCTL_PROGRESS_FILE" + whose +
+                              "does not end with a line STEP [TOKENS], which is left out"
+                        : "the progress page" + whose +
+                              "holds what no trainer writes, which is left out; something in that "
+                              "process writes where it should not");
   }
   return page.sound;
 }
@@ -67,6 +72,13 @@ void WorkerPages::describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t sti
       worker.set_process_state(process_stat(static_cast<pid_t>(page.pid), kStateField));
     }
   }
+}
+
+uint64_t WorkerPages::step_of(uint64_t incarnation) {
+  for (auto& [rank, page] : pages_) {
+    if (page.incarnation == incarnation) return look(rank, page).step;
+  }
+  return 0;
 }
 
 }  // namespace hpctl::agent

@@ -7,11 +7,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "agent/core/progress.h"
 #include "agent/holder_protocol.h"
 #include "agent/messages.h"
+#include "agent/progress_file.h"
 #include "agent/progress_view.h"
 #include "agent/still_watch.h"
 #include "common/base/fd.h"
@@ -23,8 +25,9 @@ class WorkerPages {
   // `reported`: what an earlier life of this agent has reported.
   explicit WorkerPages(const Reported& reported) : watch_(reported) {}
 
-  // `page`: descriptor of the worker's progress page; not kept.
-  void started(const holder::WorkerState& worker, const UniqueFd& page);
+  // `page`: descriptor of the worker's progress page; not kept. `file`: of a command (agent/
+  // progress_file.h), which counts as long as the page is not written; else nothing is there.
+  void started(const holder::WorkerState& worker, const UniqueFd& page, const std::string& file);
   void ended(uint64_t incarnation);
 
   // Reads every page.
@@ -41,6 +44,8 @@ class WorkerPages {
   // Every page as it is now. Of a worker that has shown nothing new for `still_limit_ms` the kernel
   // is asked what its process does.
   void describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t still_limit_ms);
+  // The newest step of this worker; 0 = none is known.
+  uint64_t step_of(uint64_t incarnation);
 
   bool empty() const { return pages_.empty(); }
   bool awaits_first_step() const { return watch_.awaits_first_step(); }
@@ -51,12 +56,13 @@ class WorkerPages {
     uint64_t generation = 0;
     uint64_t pid = 0;
     std::unique_ptr<ProgressView> view;
-    StillWatch still;
+    std::optional<ProgressFile> file = {};
+    StillWatch still = {};
     ProgressSample sound = {};  // the newest that can be
     bool damage_told = false;
   };
 
-  // What the page says; while it is damaged, what it said before.
+  // What the page or the file says; while it is damaged, what it said before.
   static const ProgressSample& look(int32_t rank, Page& page);
 
   ProgressWatch watch_;

@@ -3,8 +3,8 @@
 
 namespace hpctl::agent {
 
-void ProgressWatch::worker_started(int32_t rank, uint64_t generation) {
-  watched_[rank] = Watched{generation};
+void ProgressWatch::worker_started(int32_t rank, uint64_t generation, bool shows_steps) {
+  watched_[rank] = Watched{generation, shows_steps};
 }
 
 void ProgressWatch::worker_ended(int32_t rank, uint64_t generation) {
@@ -53,7 +53,7 @@ std::vector<BadStepNews> ProgressWatch::bad_step(uint64_t generation, int32_t ra
 
 bool ProgressWatch::awaits_first_step() const {
   for (const auto& [rank, watched] : watched_) {
-    if (!watched.stepped) return true;
+    if (watched.shows_steps && !watched.stepped) return true;
   }
   return false;
 }

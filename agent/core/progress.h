@@ -30,6 +30,8 @@ struct ProgressSample {
   uint64_t start_unix_ns = 0;
   uint64_t first_step_unix_ns = 0;
   StepFigures figures = {};
+  // By a program that is not the built-in trainer: it knows no loss, no figures and no collectives.
+  bool told_by_program = false;
 };
 
 struct Commit {
@@ -66,7 +68,9 @@ class ProgressWatch {
   // `reported`: what an earlier life of this agent has reported.
   explicit ProgressWatch(const Reported& reported = {}) : reported_(reported) {}
 
-  void worker_started(int32_t rank, uint64_t generation);
+  // `shows_steps`: its first step is awaited. Of a command it is not known whether it ever tells
+  // one.
+  void worker_started(int32_t rank, uint64_t generation, bool shows_steps = true);
   void worker_ended(int32_t rank, uint64_t generation);
 
   struct Findings {
@@ -81,12 +85,13 @@ class ProgressWatch {
   std::vector<BadStepNews> bad_step(uint64_t generation, int32_t rank,
                                     const std::vector<BadStep>& steps);
 
-  // A worker that maps its page has not completed its first step yet.
+  // A worker that shows steps has not completed its first one yet.
   bool awaits_first_step() const;
 
  private:
   struct Watched {
     uint64_t generation = 0;
+    bool shows_steps = true;
     bool stepped = false;
     uint64_t step = 0;  // the newest seen; a rollback goes back
   };

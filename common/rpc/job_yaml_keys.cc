@@ -191,7 +191,8 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"workload.command", kValue, "list of texts", "", "",
      "A program and its arguments, started once per rank with all that torchrun sets in its "
      "environment: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, TORCHELASTIC_RESTART_COUNT and the "
-     "like. Exit code 93 fails the job without a restart. A program "
+     "like. Exit code 93 fails the job without a restart. A line STEP [TOKENS] in the file "
+     "$HPCTL_PROGRESS_FILE after each step shows its progress (docs/commands.md). A program "
      "without a slash is found by PATH, a relative one counts from the job file. It starts in the "
      "job's directory, $HPCTL_HOME/jobs/JOB: write other paths in full.",
      [](YamlValue& v, JobSpec& s) { v.read_command(s.command); }},
@@ -243,8 +244,9 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
      "Ranks that complete no step for this long hang, unless all of them go on to other "
      "collectives (evaluations, steps that are left out). auto (or 0s): three times the median "
-     "step, at least 60s. Of a command no step is seen: there it is only how long its last ranks "
-     "may go on after another has exited with code 0; auto: 30m.",
+     "step, at least 60s. A command hangs too where it tells its steps (HPCTL_PROGRESS_FILE); auto "
+     "is then at least 10m, because a save or an evaluation is not seen. Of any command it is "
+     "also how long the last ranks may go on after another has exited with code 0; auto: 30m.",
      [](YamlValue& v, JobSpec& s) { read_duration_or_auto(v, s.recovery.hang_timeout_ms); }},
     {"recovery.grace", kValue, "duration", "1s", "0s to 5m",
      "After a fault, the other ranks of a command get SIGTERM, and SIGKILL this much later. Those "

@@ -48,6 +48,7 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
                        job.stage == core::PlanStage::kNone && job.suspended_since_ms == 0;
   if (running && !entry.running) entry.moved_ms = now_ms;
   entry.running = running;
+  entry.trains = job.spec.train.has_value();
   entry.row = core::seen_in(job);
   entry.told_step = std::max(entry.told_step, job.furthest_step);
   entry.world_size = job.world_size();
@@ -135,7 +136,7 @@ int64_t ProgressTable::hang_limit_ms(const Entry& entry) {
   int64_t limit = entry.configured_hang_ms;
   if (limit == 0) {
     std::vector<uint64_t> steps(entry.step_ns.begin(), entry.step_ns.end());
-    limit = kHangFloorMs;
+    limit = entry.trains ? kHangFloorMs : kCommandHangFloorMs;
     if (!steps.empty()) {
       const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
       std::nth_element(steps.begin(), middle, steps.end());
@@ -153,8 +154,8 @@ core::HangDetected ProgressTable::accuse(JobId job, const Entry& entry, int64_t 
   std::vector<core::RankSight> ranks;
   for (const auto& [rank, progress] : entry.shown.ranks) {
     const RankReport& report = progress.report;
-    ranks.push_back({Rank{rank}, progress.node, report.pid, report.collective, report.process_state,
-                     phase_name(report.phase)});
+    ranks.push_back({Rank{rank}, progress.node, report.pid, report.step, report.collective,
+                     report.process_state, phase_name(report.phase)});
   }
   const core::HangVerdict verdict = core::judge_hang(ranks);
   return {job, Generation{entry.shown.generation}, verdict.node, verdict.rank,

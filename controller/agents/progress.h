@@ -24,7 +24,9 @@
 
 namespace hpctl {
 
-inline constexpr int64_t kHangFloorMs = 60'000;     // hang limit: max(3 x median step, this)
+inline constexpr int64_t kHangFloorMs = 60'000;  // hang limit: max(3 x median step, this)
+// The same of a command: whether it saves, evaluates or hangs is not known.
+inline constexpr int64_t kCommandHangFloorMs = 600'000;
 inline constexpr int64_t kSavingLimitMs = 600'000;  // at least this while a rank is saving
 inline constexpr size_t kMedianSteps = 32;          // the median is over the newest so many steps
 
@@ -89,6 +91,7 @@ class ProgressTable {
  private:
   struct Entry {
     JobProgress shown;
+    bool trains = false;      // the built-in trainer runs
     bool running = false;     // RUNNING and nothing is being prepared
     core::SilentNode row;     // what it says of training
     bool progressed = false;  // GenerationProgressed was made

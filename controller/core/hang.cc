@@ -40,52 +40,110 @@ bool are_on_one_node(const Suspects& suspects) {
                      [&](const RankSight* rank) { return rank->node == suspects[0]->node; });
 }
 
-HangVerdict accuse(const Suspects& suspects, const std::string& what) {
-  const RankSight& first = *suspects[0];
-  HangVerdict verdict;
-  verdict.evidence = names_of(suspects) + " " + what + " (phase " + first.phase + ")";
-  if (are_on_one_node(suspects)) {
-    verdict.node = first.node;
-    verdict.rank = first.rank;
-  } else {
-    verdict.evidence += "; they are on several nodes, and none of these is blamed";
+// By what the ranks are compared.
+struct Pace {
+  uint64_t RankSight::*counter;
+  const char* done;
+  const char* others;
+
+  uint64_t of(const RankSight& rank) const { return rank.*counter; }
+  std::string reached(const RankSight& rank) const { return done + std::to_string(of(rank)); }
+};
+
+constexpr Pace kCollectives{&RankSight::collective, "began collective ", "others are waiting in "};
+// What a program tells of itself: it need not be told by every rank.
+constexpr Pace kSteps{&RankSight::step, "completed step ", "others completed "};
+
+class Judge {
+ public:
+  explicit Judge(const std::vector<RankSight>& ranks)
+      : ranks_(ranks), tells_collectives_(std::any_of(ranks.begin(), ranks.end(), has_begun)) {
+    known_ = select(ranks, [&](const RankSight& rank) { return is_known(rank); });
   }
-  return verdict;
-}
+
+  HangVerdict verdict() const {
+    if (const auto stopped = select(ranks_, is_stopped); !stopped.empty()) {
+      const std::string also = is_known(*stopped[0]) ? " and " + pace().reached(*stopped[0]) : "";
+      return accuse(stopped, verb(stopped, "is", "are") + " stopped (state T)" + also);
+    }
+    if (known_.empty()) return nobody();
+    const auto [fewest, most] = std::minmax_element(
+        known_.begin(), known_.end(),
+        [&](const RankSight* a, const RankSight* b) { return pace().of(*a) < pace().of(*b); });
+    if (const uint64_t least = pace().of(**fewest); least < pace().of(**most)) {
+      const auto behind = select(ranks_, [&](const RankSight& rank) {
+        return is_known(rank) && pace().of(rank) == least;
+      });
+      return accuse(behind, pace().reached(**fewest) + ", " + pace().others +
+                                std::to_string(pace().of(**most)));
+    }
+    if (const auto in_kernel = select(ranks_, is_in_kernel);
+        !in_kernel.empty() && in_kernel.size() < ranks_.size()) {
+      return accuse(in_kernel, verb(in_kernel, "waits", "wait") +
+                                   " uninterruptibly in the kernel (state D); " + alike());
+    }
+    return nobody();
+  }
+
+ private:
+  static bool has_begun(const RankSight& rank) { return rank.collective > 0; }
+  static bool is_in_kernel(const RankSight& rank) { return rank.process_state == "D"; }
+  static std::string verb(const Suspects& suspects, const char* one, const char* several) {
+    return suspects.size() == 1 ? one : several;
+  }
+
+  const Pace& pace() const { return tells_collectives_ ? kCollectives : kSteps; }
+  // A rank that began no collective while others did is behind; one that tells no step says
+  // nothing.
+  bool is_known(const RankSight& rank) const { return tells_collectives_ || rank.step > 0; }
+
+  std::string phase(const RankSight& rank) const {
+    return tells_collectives_ ? " (phase " + rank.phase + ")" : "";
+  }
+
+  // Precondition: some are known.
+  std::string alike() const {
+    const char* who =
+        known_.size() == ranks_.size() ? "all ranks " : "all ranks that tell their steps ";
+    return who + pace().reached(*known_[0]);
+  }
+
+  HangVerdict accuse(const Suspects& suspects, const std::string& what) const {
+    const RankSight& first = *suspects[0];
+    HangVerdict verdict;
+    verdict.evidence = names_of(suspects) + " " + what + phase(first);
+    if (are_on_one_node(suspects)) {
+      verdict.node = first.node;
+      verdict.rank = first.rank;
+    } else {
+      verdict.evidence += "; they are on several nodes, and none of these is blamed";
+    }
+    return verdict;
+  }
+
+  HangVerdict nobody() const {
+    HangVerdict verdict;
+    if (known_.empty()) {
+      verdict.evidence = "no rank tells anything of itself, nobody is blamed";
+    } else if (ranks_.size() == 1) {
+      verdict.evidence = "its only rank " + pace().reached(ranks_[0]);
+    } else {
+      verdict.evidence = alike() + ": nothing tells them apart, nobody is blamed";
+    }
+    if (std::all_of(ranks_.begin(), ranks_.end(), is_in_kernel)) {
+      verdict.evidence += "; all wait uninterruptibly in the kernel (state D)";
+    }
+    verdict.evidence += phase(ranks_[0]);
+    return verdict;
+  }
+
+  const std::vector<RankSight>& ranks_;
+  const bool tells_collectives_;
+  Suspects known_;
+};
 
 }  // namespace
 
-HangVerdict judge_hang(const std::vector<RankSight>& ranks) {
-  const auto [fewest, most] = std::minmax_element(
-      ranks.begin(), ranks.end(),
-      [](const RankSight& a, const RankSight& b) { return a.collective < b.collective; });
-  const std::string began = std::to_string(fewest->collective);
-  if (const auto stopped = select(ranks, is_stopped); !stopped.empty()) {
-    return accuse(stopped, std::string(stopped.size() == 1 ? "is" : "are") +
-                               " stopped (state T) and began collective " +
-                               std::to_string(stopped[0]->collective));
-  }
-  if (fewest->collective < most->collective) {
-    const auto behind = select(ranks, [first = fewest->collective](const RankSight& rank) {
-      return rank.collective == first;
-    });
-    return accuse(behind, "began collective " + began + ", others are waiting in " +
-                              std::to_string(most->collective));
-  }
-  const auto in_kernel = select(ranks, [](const RankSight& r) { return r.process_state == "D"; });
-  if (!in_kernel.empty() && in_kernel.size() < ranks.size()) {
-    return accuse(in_kernel, std::string(in_kernel.size() == 1 ? "waits" : "wait") +
-                                 " uninterruptibly in the kernel (state D); all ranks began "
-                                 "collective " +
-                                 began);
-  }
-  HangVerdict nobody;
-  nobody.evidence = ranks.size() == 1 ? "its only rank began collective " + began
-                                      : "all ranks began collective " + began +
-                                            ": nothing tells them apart, nobody is blamed";
-  if (!in_kernel.empty()) nobody.evidence += "; all wait uninterruptibly in the kernel (state D)";
-  nobody.evidence += " (phase " + ranks[0].phase + ")";
-  return nobody;
-}
+HangVerdict judge_hang(const std::vector<RankSight>& ranks) { return Judge(ranks).verdict(); }
 
 }  // namespace hpctl::core

@@ -4,8 +4,9 @@
 // program), and a node that was blamed for it would be quarantined for nothing.
 //
 // In this order: ranks whose process is stopped; ranks that began fewer collectives than others,
-// which wait for them inside one; ranks that wait uninterruptibly in the kernel. Blame falls only
-// on one node: suspects on several are named, and nobody is blamed.
+// which wait for them inside one (of a command no collectives are known: ranks that tell steps and
+// have completed fewer than others); ranks that wait uninterruptibly in the kernel. Blame falls
+// only on one node: suspects on several are named, and nobody is blamed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct RankSight {
   Rank rank;
   std::string node;
   uint64_t pid = 0;
-  uint64_t collective = 0;    // how many it began
+  uint64_t step = 0;          // completed; 0 = none is known
+  uint64_t collective = 0;    // how many it began; 0 in all ranks: none is known
   std::string process_state;  // of /proc/PID/stat; "" = not known
   std::string phase;
 };

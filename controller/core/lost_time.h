@@ -2,7 +2,7 @@
 // What faults cost the job: the time from the last step that it completed before a fault until it
 // has completed that step again, or one beyond it. To notice the fault, to wait for nodes and to
 // compute steps twice is part of that; further faults on the way prolong the same loss. Of a
-// command no steps are known here: from the fault until all its workers are up.
+// command that tells no steps: from the fault until all its workers are up.
 //
 // The sum is that of the job's whole life: a controller that follows takes it over (JobTotals).
 #pragma once

@@ -202,7 +202,7 @@ void enter_wait_nodes(Transition& t, Job& job) {
 }
 
 void enter_running(Transition& t, Job& job, const std::string& reason) {
-  if (!job.spec.train) {
+  if (!shows_steps(job)) {
     end_loss(job, t.now());
     job.stepped_ms = 0;
   }

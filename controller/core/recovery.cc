@@ -44,8 +44,8 @@ void adopt_cause(Transition& t, Job& job, const Fault& fault) {
 }
 
 bool has_progressed(const Transition& t, const Job& job) {
-  if (job.spec.train) return job.furthest_step > job.progress_at_restart;
-  // A command's steps are unknown: a generation that lasted counts as progress.
+  if (shows_steps(job)) return job.furthest_step > job.progress_at_restart;
+  // Its steps are unknown: a generation that lasted counts as progress.
   return job.state == JobState::kRunning && t.now() - job.running_since_ms >= kLastingGenerationMs;
 }
 
@@ -84,8 +84,8 @@ void fail_without_progress(Transition& t, Job& job) {
   const Fault last = job.recent_faults.back();
   const auto count = static_cast<size_t>(kMaxRestartsWithoutProgress) + 1;
   end_job(t, job, JobState::kFailed,
-          (job.spec.train ? "no progress past step " + std::to_string(job.furthest_step) + " in "
-                          : std::string("the command did not last a minute in ")) +
+          (shows_steps(job) ? "no progress past step " + std::to_string(job.furthest_step) + " in "
+                            : std::string("the command did not last a minute in ")) +
               std::to_string(count) + " generations in a row, " + suspect(job, count) +
               "; last: " + last.cause + "; " + where_to_look(job, last));
 }

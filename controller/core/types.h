@@ -151,6 +151,8 @@ struct Job {
 const char* shown_state(const Job& job);
 // With what is not made good yet.
 int64_t lost_ms(const Job& job, int64_t now_ms);
+// The built-in trainer, or a command that has told one.
+bool shows_steps(const Job& job);
 
 enum class NodeState {
   kLaunching,  // asked for, agent not registered yet

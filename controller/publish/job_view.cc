@@ -88,7 +88,7 @@ void note_totals(JobView& view, const core::State& state, const JobProgress& pro
   view.interrupted = job.recovering_since_ms != 0;
   int64_t counted_ms = std::max(job.stepped_ms, progress.stepped_ms);
   if (view.interrupted) counted_ms = state.now_ms;  // as core::lost_ms
-  if (!view.interrupted && !job.spec.train && job.state == core::JobState::kRunning) {
+  if (!view.interrupted && !core::shows_steps(job) && job.state == core::JobState::kRunning) {
     counted_ms = now_ms;
   }
   view.counted_wall_ms = counted_ms == 0 ? 0 : wall_ms - (now_ms - counted_ms);

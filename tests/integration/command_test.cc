@@ -40,7 +40,8 @@ class CommandJob : public ::testing::Test {
     EXPECT_TRUE(make_directories(out).ok());
     return out;
   }
-  JobId submit(const std::string& out, const std::string& more = "") {
+  JobId submit(const std::string& out, const std::string& more = "",
+               const std::string& recovery = "") {
     return cluster_.submit("name: ddp-" + out.substr(out.rfind('/') + 1) +
                            "\n"
                            "nodes: 2\n"
@@ -49,7 +50,8 @@ class CommandJob : public ::testing::Test {
                            "/tests/integration/ddp_train.py, " +
                            out + ", '" + std::to_string(kSteps) + "'" + more +
                            "]}\n"
-                           "recovery: {max_restarts: 5}\n");
+                           "recovery: {" +
+                           recovery + "max_restarts: 5}\n");
   }
   static void hold(const std::string& out, int step) {
     EXPECT_TRUE(write_file_atomic(out + "/hold-" + std::to_string(step), "").ok());
@@ -126,6 +128,7 @@ TEST_F(CommandJob, LosingAWorkerAndANodeChangesNothingInTheResult) {
   const json after = cluster_.status(job);
   EXPECT_EQ(after["generation"], 3) << diagnosis(job);
   EXPECT_EQ(after["restarts"], 2);
+  EXPECT_EQ(after["step"], kSteps) << "as the script told it";
   const auto expected = read_file(calm + "/loss");
   const auto loss = read_file(out + "/loss");
   ASSERT_TRUE(expected.ok() && loss.ok());
@@ -137,6 +140,22 @@ TEST_F(CommandJob, LosingAWorkerAndANodeChangesNothingInTheResult) {
     if (!ranks.empty()) ports.insert(ranks[0]["MASTER_PORT"].get<std::string>());
   }
   EXPECT_EQ(ports.size(), 3U) << "every generation has a port of its own";
+}
+
+// The script told its steps; the process that stopped is blamed, and the others find a new peer.
+TEST_F(CommandJob, ARankThatHangsIsFoundAndBlamed) {
+  const std::string out = new_output("hangs");
+  hold(out, 13);
+  const JobId job = submit(out, "", "hang_timeout: 6s, ");
+  ASSERT_TRUE(wait_for_step(out, 12)) << diagnosis(job);
+  const auto worker = static_cast<pid_t>(worker_pid(cluster_.status(job), 3));
+  ASSERT_EQ(::kill(worker, SIGSTOP), 0);
+  release(out, 13);
+  ASSERT_EQ(cluster_.wait_for_end(job, kLong), "FINISHED") << diagnosis(job);
+  EXPECT_EQ(cluster_.status(job)["generation"], 2) << diagnosis(job);
+  const std::string why = cluster_.hpctl({"events", to_string(job), "--json"}).out;
+  const std::string who = "rank 3 (pid " + std::to_string(worker) + ") is stopped (state T)";
+  EXPECT_NE(why.find(who), std::string::npos) << why;
 }
 
 TEST_F(CommandJob, TheExceptionIsTheCauseThatPeopleRead) {

@@ -4,7 +4,7 @@ environment, and its own checkpoint, saved every few steps by rank 0 and loaded 
 
   ddp_train.py OUT STEPS [fail-at STEP]
 
-Writes OUT/checkpoint.pt, a line per step to OUT/steps.jsonl (rank 0), what each rank was told to
+Tells its steps in HPCTL_PROGRESS_FILE. Writes OUT/checkpoint.pt, a line per step to OUT/steps.jsonl (rank 0), what each rank was told to
 OUT/env-gG-rR.json, and the final loss to OUT/loss. While OUT/hold-S exists rank 0 waits before step
 S; so a test can choose the step at which something dies. fail-at: rank 1 raises at that step.
 """
@@ -60,6 +60,7 @@ def main():
         done = state["step"]
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
+    progress = open(os.environ.get("HPCTL_PROGRESS_FILE", os.devnull), "a", buffering=1)
     dist.barrier()  # nobody saves before everybody has loaded
     for step in range(done + 1, steps + 1):
         while rank == 0 and os.path.exists(f"{out}/hold-{step}"):
@@ -72,6 +73,7 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        print(step, 32, file=progress)
         total = loss.detach().clone()
         dist.all_reduce(total)
         if rank == 0:

@@ -336,7 +336,7 @@ core::HangVerdict Cluster::judge(const Run& run) {
     const auto worker = node.workers.find(rank);
     const bool here = worker != node.workers.end() && worker->second.generation == run.generation;
     const bool hung = here && worker->second.hung;
-    ranks.push_back({Rank{rank}, home.name, here ? worker->second.pid : 0,
+    ranks.push_back({Rank{rank}, home.name, here ? worker->second.pid : 0, run.step,
                      run.step + (hung ? 0 : 1), "S", "training"});
   }
   return core::judge_hang(ranks);

@@ -392,6 +392,49 @@ TEST(Progress, SuspectsOnSeveralNodesAreNamedAndNoneIsBlamed) {
   EXPECT_EQ(hang_with_states({"T", "T", "S", "S"}).node, "n0");
 }
 
+RankReport told_step(int32_t rank, uint64_t step) {
+  RankReport report = at_step(rank, 1, step, 0);
+  report.loss = NAN;
+  if (step == 0) report.phase = static_cast<uint32_t>(WorkerPhase::kStarting);
+  return report;
+}
+
+// A command whose ranks have told these steps, 0 = none, and then nothing for longer than `limit`.
+core::HangDetected hang_of_command(const std::vector<uint64_t>& steps, int64_t limit_ms) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  job.spec.train.reset();
+  job.spec.recovery.hang_timeout_ms = limit_ms;
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto rank = static_cast<int32_t>(i);
+    table.report(job.id, "n" + std::to_string(i / 2), {told_step(rank, steps[i])}, 0);
+  }
+  EXPECT_TRUE(table.take_hangs(limit_ms > 0 ? limit_ms : kCommandHangFloorMs).empty());
+  auto hangs = table.take_hangs((limit_ms > 0 ? limit_ms : kCommandHangFloorMs) + 1);
+  return hangs.empty() ? core::HangDetected{} : hangs[0];
+}
+
+TEST(Progress, ACommandThatTellsItsStepsHangsToo) {
+  const auto behind = hang_of_command({18, 18, 17, 18}, 5'000);
+  EXPECT_EQ(behind.rank, Rank{2});
+  EXPECT_EQ(behind.node, "n1");
+  EXPECT_EQ(behind.evidence,
+            "no step completed for 5 s after step 18; rank 2 (pid 0) completed step 17, others "
+            "completed 18");
+  EXPECT_EQ(hang_of_command({18, 18, 18, 18}, 0).evidence,
+            "no step completed for 600 s after step 18; all ranks completed step 18: nothing tells "
+            "them apart, nobody is blamed");
+  // Most programs let rank 0 tell it.
+  const auto one_tells = hang_of_command({18, 0, 0, 0}, 5'000);
+  EXPECT_EQ(one_tells.rank, Rank{-1});
+  EXPECT_EQ(one_tells.evidence,
+            "no step completed for 5 s after step 18; all ranks that tell their steps completed "
+            "step 18: nothing tells them apart, nobody is blamed");
+  EXPECT_EQ(hang_of_command({0, 0, 0, 0}, 5'000).evidence, "") << "it tells none";
+}
+
 // As fp16's overflows and evaluations do; whoever waits for another rank begins no more than one.
 TEST(Progress, StepsThatAreLeftOutAreNoHangWhileAllRanksGoOn) {
   ProgressTable table;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// HPCTL_PROGRESS_FILE: how a program that is not the built-in trainer tells its step. It writes
+// lines "STEP [TOKENS]" there, one after each optimizer step; the last complete line counts. STEP
+// is a positive number that rises; TOKENS is how many the whole job trained on in that step. The
+// file may be appended to, written anew or replaced. How long a step took is the time between two
+// changes of the file.
+//
+// It lies on the node's local disk, beside the control socket: the agent reads it on its one
+// thread, and must not wait for a shared file system. The program is not trusted: what is read is
+// bounded, and what cannot be is left out.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/core/progress.h"
+#include "agent/node_place.h"
+#include "common/base/result.h"
+
+namespace hpctl::agent {
+
+std::string progress_file_path(const NodePlace& place, uint64_t generation, int32_t rank);
+
+// Makes the files of these ranks, empty unless they are there; what other generations left on this
+// node goes.
+Outcome prepare_progress_files(const NodePlace& place, uint64_t generation,
+                               const std::vector<int32_t>& ranks);
+
+// After the worker has ended.
+void remove_progress_file(const NodePlace& place, uint64_t generation, int32_t rank);
+
+class ProgressFile {
+ public:
+  explicit ProgressFile(std::string path) : path_(std::move(path)) {}
+
+  // What the file says; `damaged` where its last line is not as above. Reads it only when it has
+  // changed.
+  const ProgressSample& sample();
+
+ private:
+  struct Version {
+    ino_t inode = 0;
+    off_t size = 0;
+    int64_t changed_ns = 0;  // since the epoch
+    bool operator==(const Version&) const = default;
+  };
+
+  void take(const std::string& text, bool from_start, const Version& version);
+
+  std::string path_;
+  Version version_;
+  int64_t stepped_ns_ = 0;  // when the present step was written
+  ProgressSample sample_;
+};
+
+}  // namespace hpctl::agent
