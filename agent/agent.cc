@@ -45,6 +45,7 @@ constexpr int64_t kWelcomeTimeoutMs = 5'000;
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
 constexpr int64_t kDefaultHeartbeatMs = 500;
+constexpr int64_t kStillMs = 500;  // without a step or a collective; StillWatch
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
 
@@ -382,7 +383,9 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
   backoff_.reset();
   orphan_.welcomed(welcome.orphan_timeout_ms());
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_ms_ = welcome.heartbeat_interval_ms();
-  if (welcome.hang_timeout_ms() > 0) still_limit_ms_ = welcome.hang_timeout_ms() / 2;
+  if (welcome.hang_timeout_ms() > 0) {
+    still_limit_ms_ = std::min<int64_t>(kStillMs, welcome.hang_timeout_ms() / 2);
+  }
   for (const auto& [seq, report] : reports_.waiting()) deliver(report);
   heartbeat_at_ms_ = now;
 }

@@ -29,6 +29,8 @@ bool is_dying_already(pid_t pid) {
   return (std::strtoul(process_stat(pid, kFlagsField).c_str(), nullptr, 10) & kExitingFlag) != 0;
 }
 
+bool is_stopped(pid_t pid) { return process_stat(pid, kStateField) == "T"; }
+
 }  // namespace
 
 std::string WorkerTable::refusal_of(const Spawn& request) const {
@@ -206,6 +208,10 @@ void WorkerTable::end(const Kill& request) {
     if (worker->part == WorkerPart::kIdle || worker->generation > request.generation) continue;
     const bool may_stay =
         request.abort_ms > 0 && worker->control && (worker->abort_asked || worker->kill_at_ms == 0);
+    if (request.abort_ms > 0 && is_stopped(pid)) {
+      end_one(*worker, 0);  // it cannot leave
+      continue;
+    }
     if (!may_stay) {
       end_one(*worker, request.grace_ms);
       continue;

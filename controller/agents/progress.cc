@@ -132,9 +132,18 @@ std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
                                     it->second.shown.step, it->second.shown.stepped_ms};
 }
 
+bool ProgressTable::is_held_by_a_stopped_rank(const Entry& entry) {
+  const auto stopped =
+      std::count_if(entry.shown.ranks.begin(), entry.shown.ranks.end(),
+                    [](const auto& rank) { return rank.second.report.process_state == "T"; });
+  // All of them were stopped on purpose.
+  return stopped > 0 && stopped < static_cast<std::ptrdiff_t>(entry.shown.ranks.size());
+}
+
 int64_t ProgressTable::hang_limit_ms(const Entry& entry) {
   int64_t limit = entry.configured_hang_ms;
   if (limit == 0) {
+    if (is_held_by_a_stopped_rank(entry)) return kStoppedLimitMs;
     std::vector<uint64_t> steps(entry.step_ns.begin(), entry.step_ns.end());
     limit = entry.trains ? kHangFloorMs : kCommandHangFloorMs;
     if (!steps.empty()) {

@@ -27,6 +27,9 @@ namespace hpctl {
 inline constexpr int64_t kHangFloorMs = 60'000;  // hang limit: max(3 x median step, this)
 // The same of a command: whether it saves, evaluates or hangs is not known.
 inline constexpr int64_t kCommandHangFloorMs = 600'000;
+// Where nobody set a limit: a process that is stopped (SIGSTOP) while others are not hangs for
+// sure.
+inline constexpr int64_t kStoppedLimitMs = 1'000;
 inline constexpr int64_t kSavingLimitMs = 600'000;  // at least this while a rank is saving
 inline constexpr size_t kMedianSteps = 32;          // the median is over the newest so many steps
 
@@ -110,6 +113,7 @@ class ProgressTable {
 
   static void take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
   static int64_t hang_limit_ms(const Entry& entry);
+  static bool is_held_by_a_stopped_rank(const Entry& entry);
   static core::HangDetected accuse(JobId job, const Entry& entry, int64_t silent_ms);
 
   std::mutex mutex_;

@@ -134,9 +134,7 @@ TEST_F(Recovery, NoCompletedStepIsDoneAgain) {
 
 // What a survivor holds is not worth waiting for: a process that does not leave is ended.
 TEST_F(Recovery, AWorkerThatCannotLeaveItsGenerationIsEnded) {
-  TrainingJob job = job_of(100000);
-  job.more = "limits: {abort: 200ms}\n";
-  start(job);
+  start(job_of(100000));
   ASSERT_EQ(kill(worker_pid(before_, 0), SIGSTOP), 0);
   ASSERT_TRUE(end_process(worker_pid(before_, 2)));
   await_generation(2);
@@ -200,9 +198,7 @@ TEST_F(Recovery, EverythingAtOnceUnderAWaitingClient) {
 }
 
 TEST_F(Recovery, StoppedWorkerIsFoundAndReplaced) {
-  TrainingJob job = short_job();
-  job.hang_timeout = "3s";
-  start(job);
+  start(short_job());
   const pid_t worker = worker_pid(before_, 1);
   ASSERT_EQ(kill(worker, SIGSTOP), 0);
   expect_finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The soft tables: heartbeat deadlines, first steps, hangs and their suspects.
+// The soft tables: heartbeat deadlines, first steps, what is seen of training.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -7,6 +7,7 @@
 #include "common/base/worker_abi.h"
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
+#include "tests/unit/controller/progress_reports.h"
 
 namespace hpctl {
 namespace {
@@ -231,32 +232,6 @@ TEST_F(WaitedFor, AnAnswerThatNeverComesIsAskedForAgain) {
   EXPECT_EQ(table_.judge(1'401, others_wait).probes.size(), 1U);
 }
 
-core::Job running_job(uint64_t generation, uint64_t start_step) {
-  core::Job job;
-  job.id = JobId{1};
-  job.spec.nodes = 2;
-  job.spec.workers_per_node = 2;
-  job.spec.train = TrainSpec{};
-  job.state = core::JobState::kStarting;
-  job.generation = Generation{generation};
-  job.start_step = start_step;
-  return job;
-}
-
-RankReport at_step(int32_t rank, uint64_t generation, uint64_t step, uint64_t collective) {
-  RankReport report;
-  report.rank = rank;
-  report.generation = generation;
-  report.phase = static_cast<uint32_t>(WorkerPhase::kTraining);
-  report.step = step;
-  report.collective = collective;
-  report.loss = 2.5F;
-  report.tokens = 1'000;
-  report.step_ns = 100'000'000;
-  report.first_step_unix_ns = step > 0 ? 1 : 0;
-  return report;
-}
-
 TEST(Progress, TheFirstStepOfAGenerationIsTheOnlyTransition) {
   ProgressTable table;
   core::Job job = running_job(2, 40);
@@ -324,138 +299,6 @@ TEST(Progress, AJobThatIsTakenOverIsShownWhereItWas) {
   EXPECT_EQ(table.of(job.id).step, 98U);
 }
 
-TEST(Progress, AHangIsBlamedOnTheRankThatBeganTheFewestCollectives) {
-  ProgressTable table;
-  core::Job job = running_job(1, 0);
-  table.observe(job, 0);
-  table.report(job.id, "n0", {at_step(0, 1, 5, 57), at_step(1, 1, 5, 57)}, 1'000);
-  table.report(job.id, "n1", {at_step(2, 1, 5, 52), at_step(3, 1, 5, 57)}, 1'000);
-  job.state = core::JobState::kRunning;
-  table.observe(job, 1'000);
-  EXPECT_TRUE(table.take_hangs(1'000 + kHangFloorMs).empty());
-  const auto hangs = table.take_hangs(1'001 + kHangFloorMs);
-  ASSERT_EQ(hangs.size(), 1U);
-  EXPECT_EQ(hangs[0].rank, Rank{2});
-  EXPECT_EQ(hangs[0].node, "n1");
-  EXPECT_EQ(
-      hangs[0].evidence,
-      "no step completed for 60 s after step 5; rank 2 (pid 0) began collective 52, others are "
-      "waiting in 57 (phase training)");
-  EXPECT_TRUE(table.take_hangs(10 * kHangFloorMs).empty()) << "once per generation";
-}
-
-// All four began the same collective; only the states of their processes differ.
-core::HangDetected hang_with_states(const std::vector<std::string>& states) {
-  ProgressTable table;
-  core::Job job = running_job(1, 0);
-  table.observe(job, 0);
-  for (size_t i = 0; i < states.size(); ++i) {
-    RankReport report = at_step(static_cast<int32_t>(i), 1, 5, 57);
-    report.pid = 100 + i;
-    report.process_state = states[i];
-    table.report(job.id, "n" + std::to_string(i / 2), {report}, 0);
-  }
-  job.state = core::JobState::kRunning;
-  table.observe(job, 0);
-  auto hangs = table.take_hangs(1 + kHangFloorMs);
-  return hangs.empty() ? core::HangDetected{} : hangs[0];
-}
-
-TEST(Progress, AStoppedProcessIsBlamedBeforeAnyNumber) {
-  const auto stopped = hang_with_states({"S", "D", "R", "T"});
-  EXPECT_EQ(stopped.rank, Rank{3});
-  EXPECT_EQ(stopped.node, "n1");
-  EXPECT_EQ(stopped.evidence,
-            "no step completed for 60 s after step 5; rank 3 (pid 103) is stopped (state T) and "
-            "began collective 57 (phase training)");
-  const auto stuck = hang_with_states({"S", "R", "D", "S"});
-  EXPECT_EQ(stuck.rank, Rank{2});
-  EXPECT_NE(stuck.evidence.find("rank 2 (pid 102) waits uninterruptibly"), std::string::npos)
-      << stuck.evidence;
-}
-
-TEST(Progress, AHangOfRanksThatAreAlikeBlamesNobody) {
-  for (const auto& states :
-       {std::vector<std::string>{"S", "R", "R", "S"}, {"D", "D", "D"}, {"R"}}) {
-    const auto alike = hang_with_states(states);
-    EXPECT_EQ(alike.rank, Rank{-1});
-    EXPECT_EQ(alike.node, "");
-    EXPECT_NE(alike.evidence.find("began collective 57"), std::string::npos) << alike.evidence;
-  }
-}
-
-TEST(Progress, SuspectsOnSeveralNodesAreNamedAndNoneIsBlamed) {
-  const auto hang = hang_with_states({"S", "T", "T", "S"});
-  EXPECT_EQ(hang.rank, Rank{-1});
-  EXPECT_EQ(hang.node, "");
-  EXPECT_NE(hang.evidence.find("ranks 1, 2 are stopped"), std::string::npos) << hang.evidence;
-  EXPECT_EQ(hang_with_states({"T", "T", "S", "S"}).node, "n0");
-}
-
-RankReport told_step(int32_t rank, uint64_t step) {
-  RankReport report = at_step(rank, 1, step, 0);
-  report.loss = NAN;
-  if (step == 0) report.phase = static_cast<uint32_t>(WorkerPhase::kStarting);
-  return report;
-}
-
-// A command whose ranks have told these steps, 0 = none, and then nothing for longer than `limit`.
-core::HangDetected hang_of_command(const std::vector<uint64_t>& steps, int64_t limit_ms) {
-  ProgressTable table;
-  core::Job job = running_job(1, 0);
-  job.spec.train.reset();
-  job.spec.recovery.hang_timeout_ms = limit_ms;
-  job.state = core::JobState::kRunning;
-  table.observe(job, 0);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const auto rank = static_cast<int32_t>(i);
-    table.report(job.id, "n" + std::to_string(i / 2), {told_step(rank, steps[i])}, 0);
-  }
-  EXPECT_TRUE(table.take_hangs(limit_ms > 0 ? limit_ms : kCommandHangFloorMs).empty());
-  auto hangs = table.take_hangs((limit_ms > 0 ? limit_ms : kCommandHangFloorMs) + 1);
-  return hangs.empty() ? core::HangDetected{} : hangs[0];
-}
-
-TEST(Progress, ACommandThatTellsItsStepsHangsToo) {
-  const auto behind = hang_of_command({18, 18, 17, 18}, 5'000);
-  EXPECT_EQ(behind.rank, Rank{2});
-  EXPECT_EQ(behind.node, "n1");
-  EXPECT_EQ(behind.evidence,
-            "no step completed for 5 s after step 18; rank 2 (pid 0) completed step 17, others "
-            "completed 18");
-  EXPECT_EQ(hang_of_command({18, 18, 18, 18}, 0).evidence,
-            "no step completed for 600 s after step 18; all ranks completed step 18: nothing tells "
-            "them apart, nobody is blamed");
-  // Most programs let rank 0 tell it.
-  const auto one_tells = hang_of_command({18, 0, 0, 0}, 5'000);
-  EXPECT_EQ(one_tells.rank, Rank{-1});
-  EXPECT_EQ(one_tells.evidence,
-            "no step completed for 5 s after step 18; all ranks that tell their steps completed "
-            "step 18: nothing tells them apart, nobody is blamed");
-  EXPECT_EQ(hang_of_command({0, 0, 0, 0}, 5'000).evidence, "") << "it tells none";
-}
-
-// As fp16's overflows and evaluations do; whoever waits for another rank begins no more than one.
-TEST(Progress, StepsThatAreLeftOutAreNoHangWhileAllRanksGoOn) {
-  ProgressTable table;
-  core::Job job = running_job(1, 0);
-  job.spec.recovery.hang_timeout_ms = 5'000;
-  table.observe(job, 0);
-  job.state = core::JobState::kRunning;
-  table.observe(job, 0);
-  for (uint64_t i = 0; i < 10; ++i) {
-    const int64_t now_ms = static_cast<int64_t>(i) * 4'000;
-    table.report(job.id, "n0", {at_step(0, 1, 5, 50 + i)}, now_ms);
-    table.report(job.id, "n1", {at_step(1, 1, 5, 51 + i)}, now_ms);
-    EXPECT_TRUE(table.take_hangs(now_ms + 4'000).empty()) << i;
-  }
-  table.report(job.id, "n1", {at_step(1, 1, 5, 61)}, 40'000);  // rank 0 stays at 59
-  EXPECT_TRUE(table.take_hangs(41'000).empty());
-  const auto hangs = table.take_hangs(41'001);
-  ASSERT_EQ(hangs.size(), 1U);
-  EXPECT_EQ(hangs[0].rank, Rank{0});
-}
-
 TEST(Progress, AFullDiskOfTheCheckpointsIsToldOnceAndSoIsItsEnd) {
   ProgressTable table;
   core::Job job = running_job(1, 0);
@@ -478,36 +321,7 @@ TEST(Progress, AFullDiskOfTheCheckpointsIsToldOnceAndSoIsItsEnd) {
             "the disk of the checkpoints has room again (step 5): a checkpoint is durable\n");
 }
 
-TEST(Progress, SlowStepsAndSavingHaveLongerLimits) {
-  ProgressTable table;
-  core::Job job = running_job(1, 0);
-  table.observe(job, 0);
-  RankReport slow = at_step(0, 1, 5, 57);
-  slow.step_ns = 40'000'000'000;  // 3 x 40 s
-  table.report(job.id, "n0", {slow}, 0);
-  job.state = core::JobState::kRunning;
-  table.observe(job, 0);
-  EXPECT_TRUE(table.take_hangs(119'000).empty());
-  slow.phase = static_cast<uint32_t>(WorkerPhase::kSaving);
-  table.report(job.id, "n0", {slow}, 0);
-  EXPECT_TRUE(table.take_hangs(kSavingLimitMs).empty());
-  EXPECT_EQ(table.take_hangs(kSavingLimitMs + 1).size(), 1U);
-}
-
-TEST(Progress, AConfiguredLimitHolds) {
-  ProgressTable table;
-  core::Job job = running_job(1, 0);
-  job.spec.recovery.hang_timeout_ms = 5'000;
-  table.observe(job, 0);
-  table.report(job.id, "n0", {at_step(0, 1, 5, 57)}, 0);
-  job.state = core::JobState::kRunning;
-  table.observe(job, 0);
-  EXPECT_TRUE(table.take_hangs(5'000).empty());
-  EXPECT_EQ(table.take_hangs(5'001).size(), 1U);
-}
-
-// ---- what is seen of training where a node is silent
-// ---------------------------------------------
+// ---- what is seen of training where a node is silent -------------------------------------------
 
 RankReport in_collective(int32_t rank, uint64_t step, uint64_t collective) {
   RankReport report = at_step(rank, 1, step, collective);

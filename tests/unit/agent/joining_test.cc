@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes of the built-in trainer that leave a generation, idle and join the next, and standbys.
+#include <map>
+
+#include "agent/progress_view.h"
+#include "common/base/process_stat.h"
+#include "tests/unit/agent/holder_fixture.h"
+
+namespace hpctl::holder {
+namespace {
+
+// A generation's end without a process's: told to leave, it idles and joins the next one, with a
+// page of its own.
+TEST_F(HolderTest, AWorkerLeavesItsGenerationAndJoinsTheNext) {
+  start_holder();
+  const WorkerState first = spawn(worker(1, 0, {"map", "step", "9", "commit", "8", "obey"}));
+  const ProgressView old_page(descriptor_.get());
+  ASSERT_TRUE(eventually([&] { return old_page.sample().checkpoint_step == 8; }));
+  tell(Kill{1, 0, 600'000});
+  const Exited left = expect<Exited>();
+  EXPECT_EQ(left.incarnation, first.incarnation);
+  EXPECT_EQ(left.stays, 1);
+  EXPECT_EQ(left.by_request, 1);
+  EXPECT_EQ(left.exit_code, kExitPeerLost);
+  EXPECT_EQ(left.last_step, 9U);
+  EXPECT_EQ(left.checkpoint_step, 8U);
+  EXPECT_EQ(left.message, "");
+  const WorkerState idle = expect<WorkerState>();
+  EXPECT_EQ(idle.part, WorkerPart::kIdle);
+  EXPECT_EQ(idle.pid, first.pid);
+
+  const WorkerState second = spawn(worker(2, 0, {"hang"}));
+  EXPECT_EQ(second.incarnation, first.incarnation);
+  EXPECT_EQ(second.pid, first.pid);
+  EXPECT_EQ(second.generation, 2U);
+  EXPECT_EQ(second.part, WorkerPart::kMember);
+  const ProgressView page(descriptor_.get());
+  ASSERT_TRUE(eventually([&] { return page.sample().step == 1; }));
+  EXPECT_EQ(page.sample().checkpoint_step, 0U);
+  EXPECT_EQ(old_page.sample().step, 9U);
+  EXPECT_TRUE(eventually([&] {
+    return text_of(log_path(0)).find("joined 2\nworkload {\"rank\":0}") != std::string::npos;
+  }));
+}
+
+// It may say so before it is told; then it is a fault's consequence, not a request's.
+TEST_F(HolderTest, AWorkerThatLostAPeerIsReportedOnceAndStays) {
+  start_holder();
+  const WorkerState started =
+      spawn(worker(1, 0, {"map", "step", "4", "say", "rank 1 is gone", "lose", "1", "obey"}));
+  const Exited left = expect<Exited>();
+  EXPECT_EQ(left.stays, 1);
+  EXPECT_EQ(left.by_request, 0);
+  EXPECT_EQ(left.exit_code, kExitPeerLost);
+  EXPECT_EQ(left.message, "rank 1 is gone");
+  // It still stands in the way, and the next agent is told so.
+  tell(worker(2, 0, {"hang"}));
+  expect<SpawnFailed>();
+  ::kill(agent_pid_, SIGKILL);
+  accept_agent();
+  ASSERT_EQ(greeted<WorkerState>().size(), 1U);
+  EXPECT_EQ(greeted<WorkerState>()[0].part, WorkerPart::kLeft);
+  ASSERT_EQ(greeted<Exited>().size(), 1U);
+  EXPECT_EQ(greeted<Exited>()[0].stays, 1);
+
+  tell(Kill{1, 0, 600'000});
+  const WorkerState idle = expect<WorkerState>();  // and no second exit
+  EXPECT_EQ(idle.part, WorkerPart::kIdle);
+  EXPECT_EQ(spawn(worker(2, 0, {"hang"})).pid, started.pid);
+}
+
+TEST_F(HolderTest, AWorkerThatDoesNotLeaveIsEnded) {
+  start_holder();
+  const WorkerState first = spawn(worker(1, 0, {"map", "step", "9", "hang"}));
+  tell(Kill{1, 0, 50});
+  tell(Kill{1, 0, 600'000});  // a repetition changes nothing
+  const Exited killed = expect<Exited>();
+  EXPECT_EQ(killed.stays, 0);
+  EXPECT_EQ(killed.signal, SIGKILL);
+  EXPECT_EQ(killed.by_request, 1);
+  EXPECT_NE(spawn(worker(2, 0, {"hang"})).pid, first.pid);
+}
+
+// It could not read the order.
+TEST_F(HolderTest, AStoppedWorkerIsNotWaitedFor) {
+  start_holder();
+  const WorkerState worker_state = spawn(worker(1, 0, {"map", "step", "9", "hang"}));
+  const auto pid = static_cast<pid_t>(worker_state.pid);
+  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  ASSERT_TRUE(eventually([&] { return process_stat(pid, kStateField) == "T"; }));
+  tell(Kill{1, 0, 600'000});
+  const Exited killed = expect<Exited>();
+  EXPECT_EQ(killed.signal, SIGKILL);
+  EXPECT_EQ(killed.by_request, 1);
+}
+
+// The state of the dead rank outlives it; the standby gets it.
+TEST_F(HolderTest, AStandbyTakesThePlaceOfADeadWorker) {
+  start_holder();
+  const WorkerState first =
+      spawn(worker(1, 0, {"report", "map", "seal", "17", "print", "sealed", "hang"}));
+  Spawn order = worker(1, -1, {"obey"});
+  order.workload = "";
+  const WorkerState standby = spawn(order);
+  EXPECT_EQ(standby.part, WorkerPart::kIdle);
+  EXPECT_EQ(standby.rank, -1);
+  EXPECT_FALSE(descriptor_.valid());
+  ASSERT_TRUE(
+      eventually([&] { return text_of(log_path(0)).find("\nsealed") != std::string::npos; }));
+  const auto arena = number_after(text_of(log_path(0)), "arena_inode");
+  ::kill(static_cast<pid_t>(first.pid), SIGKILL);
+  const auto ended = expect<Exited>();
+  EXPECT_EQ(ended.stays, 0);
+  ASSERT_EQ(ended.seals.size(), 1U);
+  EXPECT_EQ(ended.seals.front(), (Seal{17, 77, 1}));
+
+  const WorkerState second = spawn(worker(2, 0, {"hang"}));
+  EXPECT_EQ(second.incarnation, standby.incarnation);
+  EXPECT_EQ(second.rank, 0);
+  const ProgressView page(descriptor_.get());
+  ASSERT_TRUE(eventually([&] { return page.sample().step == 1; }));
+  std::string log;
+  ASSERT_TRUE(eventually([&] {
+    log = text_of(log_path(0));
+    return log.find("joined 2") != std::string::npos;
+  }));
+  EXPECT_EQ(number_after(log.substr(log.find("joined 2")), "arena_inode"), arena);
+  // There was one.
+  EXPECT_NE(spawn(worker(2, 1, {"hang"})).incarnation, standby.incarnation);
+}
+
+// One that ends before it is needed is no worker's exit, and what cannot join is replaced.
+TEST_F(HolderTest, AStandbyThatIsGoneIsNotWaitedFor) {
+  start_holder();
+  Spawn order = worker(1, -1, {"exit", "3"});
+  order.workload = "";
+  const WorkerState standby = spawn(order);
+  const WorkerState ended = expect<WorkerState>();
+  EXPECT_EQ(ended.incarnation, standby.incarnation);
+  EXPECT_EQ(ended.part, WorkerPart::kEnded);
+  EXPECT_NE(spawn(worker(1, 0, {"hang"})).incarnation, standby.incarnation);
+}
+
+}  // namespace
+}  // namespace hpctl::holder
