@@ -58,6 +58,8 @@ JobView to_view(const v1::JobStatus& s) {
   view.submitted_wall_ms = s.submitted_wall_ms();
   view.ended_wall_ms = s.ended_wall_ms();
   view.lost_ms = s.lost_ms();
+  view.spent = {s.spent().start_ms(), s.spent().notice_ms(), s.spent().restart_ms(),
+                s.spent().repeat_ms()};
   view.faults = s.faults();
   view.owner = s.owner();
   return view;

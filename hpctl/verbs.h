@@ -17,6 +17,7 @@ Verb ps_verb();
 Verb logs_verb();
 Verb events_verb();
 Verb why_verb();
+Verb goodput_verb();
 Verb cancel_verb();
 Verb nodes_verb();
 Verb checkpoint_verb();

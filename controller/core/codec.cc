@@ -31,6 +31,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Seal, step, digest, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TimeSpent, start_ms, notice_ms, restart_ms,
+                                                repeat_ms)
 
 void to_json(json& j, const JobSpec& spec) { j = parse_json(to_json_text(spec)); }
 void from_json(const json& j, JobSpec& spec) {
@@ -57,8 +59,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     restarts_without_progress, fault, fault_is_collateral, fault_seq, recent_faults, plan_seq,
     not_before_ms, plan_attempts, requeue_refusal, scheduler_note, cancel_requested, cancel_reason,
     saves_first, at_limit, stage_since_ms, suspended_since_ms, deadline_ms, submitted_wall_ms,
-    ended_wall_ms, running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms,
-    bad_step)
+    ended_wall_ms, running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, spent,
+    part_since_ms, repeats, bad_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -91,7 +93,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pi
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RequeueCarryover, excluded, exclusion_attempt,
                                                 quarantined)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobTotals, submitted_wall_ms, restarts, lost_ms,
-                                                furthest_step, interrupted, counted_wall_ms)
+                                                furthest_step, interrupted, counted_wall_ms, spent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSubmitted, spec, uid, submit_key, job, nodes,
                                                 backend, former, totals)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CancelRequested, job, uid, reason, time_limit)

@@ -34,6 +34,7 @@ struct JobTotals {
   bool interrupted = false;  // the newest loss was not made good
   // Until when lost_ms counts: where nothing was interrupted, when the newest step was completed.
   int64_t counted_wall_ms = 0;  // 0 = not known
+  TimeSpent spent = {};         // its losses are lost_ms
 };
 struct JobSubmitted {
   JobSpec spec;

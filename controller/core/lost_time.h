@@ -13,6 +13,9 @@ namespace hpctl::core {
 
 // The job does not go on, or not from where it was. Nothing new where that was so before.
 void begin_loss(const Transition& t, Job& job);
+// The first step of a generation is known (of a command that tells none: all its workers are up).
+// What follows of a loss repeats steps. The job's first one ends its start.
+void begin_steps(const Transition& t, Job& job);
 // The job is again where it was, since then.
 void end_loss(Job& job, int64_t at_ms);
 // A step of the present generation was completed.

@@ -206,6 +206,7 @@ void enter_running(Transition& t, Job& job, const std::string& reason) {
     end_loss(job, t.now());
     job.stepped_ms = 0;
   }
+  begin_steps(t, job);
   job.state = JobState::kRunning;
   job.running_since_ms = t.now();
   job.reason = reason;

@@ -21,6 +21,7 @@
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
 #include "common/base/seal.h"
+#include "common/base/time_spent.h"
 
 namespace hpctl::core {
 
@@ -141,6 +142,9 @@ struct Job {
   uint64_t regain_step = 0;         // that makes it good
   int64_t stepped_ms = 0;           // when the newest step was completed; 0 = not known
   int64_t lost_ms = 0;              // without what is not made good yet
+  TimeSpent spent;                  // likewise
+  int64_t part_since_ms = 0;        // since when the present part of a loss lasts
+  bool repeats = false;             // the part: steps that had been done before
   BadStepRecord bad_step;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
@@ -151,6 +155,7 @@ struct Job {
 const char* shown_state(const Job& job);
 // With what is not made good yet.
 int64_t lost_ms(const Job& job, int64_t now_ms);
+TimeSpent time_spent(const Job& job, int64_t now_ms);
 // The built-in trainer, or a command that has told one.
 bool shows_steps(const Job& job);
 

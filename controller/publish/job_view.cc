@@ -67,6 +67,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.submitted_wall_ms = job.submitted_wall_ms;
   view.ended_wall_ms = job.ended_wall_ms;
   view.lost_ms = core::lost_ms(job, state.now_ms);
+  view.spent = core::time_spent(job, state.now_ms);
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
@@ -136,6 +137,11 @@ void fill(const JobView& view, v1::JobStatus& status) {
   status.set_submitted_wall_ms(view.submitted_wall_ms);
   status.set_ended_wall_ms(view.ended_wall_ms);
   status.set_lost_ms(view.lost_ms);
+  v1::TimeSpent& spent = *status.mutable_spent();
+  spent.set_start_ms(view.spent.start_ms);
+  spent.set_notice_ms(view.spent.notice_ms);
+  spent.set_restart_ms(view.spent.restart_ms);
+  spent.set_repeat_ms(view.spent.repeat_ms);
   status.set_faults(view.faults);
   status.set_owner(view.owner);
 }

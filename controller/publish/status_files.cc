@@ -14,6 +14,8 @@
 
 namespace hpctl {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TimeSpent, start_ms, notice_ms, restart_ms,
+                                                repeat_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeView, name, role, state, instance_id, boot_id,
                                                 holder_pid, agent_pid, note)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
@@ -52,6 +54,7 @@ std::string to_json_text(const JobView& view) {
                    {"submitted_wall_ms", view.submitted_wall_ms},
                    {"ended_wall_ms", view.ended_wall_ms},
                    {"lost_ms", view.lost_ms},
+                   {"spent", view.spent},
                    {"faults", view.faults},
                    {"owner", view.owner}};
   if (view.counted_wall_ms != 0) {
@@ -91,6 +94,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.submitted_wall_ms = document.value("submitted_wall_ms", int64_t{0});
     view.ended_wall_ms = document.value("ended_wall_ms", int64_t{0});
     view.lost_ms = document.value("lost_ms", int64_t{0});
+    view.spent = document.value("spent", TimeSpent{});
     view.faults = document.value("faults", int32_t{0});
     view.owner = document.value("owner", "");
     view.furthest_step = document.value("furthest_step", uint64_t{0});

@@ -20,6 +20,7 @@
 #include "common/base/ids.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/base/time_spent.h"
 
 namespace hpctl {
 
@@ -66,6 +67,7 @@ struct JobView {
   int64_t submitted_wall_ms = 0;
   int64_t ended_wall_ms = 0;  // 0 = not ended
   int64_t lost_ms = 0;
+  TimeSpent spent;
   int32_t faults = 0;
   std::string owner;  // uid as text
   // In the file only, for the controller that follows (core::JobTotals). 0 = nothing to tell it.

@@ -407,7 +407,8 @@ class Script {
                            lost_ms(former, shell_.now_ms),
                            std::max(former.furthest_step, former.regain_step),
                            interrupted,
-                           counted_ms == 0 ? 0 : FakeShell::wall_ms(counted_ms)};
+                           counted_ms == 0 ? 0 : FakeShell::wall_ms(counted_ms),
+                           time_spent(former, shell_.now_ms)};
     const uint64_t committed_step = former.committed_step;
     FakeShell next;
     next.now_ms = shell_.now_ms;

@@ -193,6 +193,10 @@ inline v1::JobStatus running_job(uint64_t id, const std::string& name) {
   s.set_restarts(1);
   s.set_faults(1);
   s.set_lost_ms(1200);
+  s.mutable_spent()->set_start_ms(5000);
+  s.mutable_spent()->set_notice_ms(200);
+  s.mutable_spent()->set_restart_ms(700);
+  s.mutable_spent()->set_repeat_ms(300);
   s.set_controller_pid(100);
   s.set_controller_node("here");
   s.set_checkpoint_step(30);

@@ -20,16 +20,51 @@ namespace {
 using test::CommandRun;
 using test::run_hpctl;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kStatusJson =
     R"({"checkpoint_dir":"/ckpt","checkpoint_step":30,"controller":{"node":"here","pid":100},)"
     R"("ended_wall_ms":0,"faults":1,"generation":2,"job":1,"loss":2.5,"lost_ms":1200,)"
     R"("mfu":0.0,"name":"quick","nodes":[{"agent_pid":12,"boot_id":"b-0","holder_pid":11,)"
     R"("instance_id":"i-0","name":"n0","note":"","role":"active","state":"up"}],"owner":"",)"
-    R"("reason":"","restarts":1,"state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
+    R"("reason":"","restarts":1,)"
+    R"("spent":{"notice_ms":200,"repeat_ms":300,"restart_ms":700,"start_ms":5000},"state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
     R"("tokens_per_second":12345.0,"total_steps":60,"workers":[{"generation":2,"node":"n0",)"
     R"("phase":"training","pid":13,"rank":0,"state":"running","step":34}]})"
     "\n";
+
+TEST(Verbs, GoodputSaysWhereTheTimeWent) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  v1::JobStatus ended = running_job(1, "quick");
+  ended.set_state("FINISHED");
+  ended.set_ended_wall_ms(ended.submitted_wall_ms() + 65'000);
+  v1::JobStatus waits = running_job(2, "waits");
+  waits.clear_spent();
+  waits.set_ended_wall_ms(waits.submitted_wall_ms() + 10'000);
+  controller.jobs = {ended, waits};
+  EXPECT_EQ(run_hpctl({"goodput", "1"}).out,
+            "job 1 quick  FINISHED\n"
+            "  goodput     98.00 % of the time since its first step, 1 fault\n"
+            "  ETTR        90.46 % of 1 min 05 s since it was submitted\n"
+            "\n"
+            "PART      TIME   SHARE    WHAT\n"
+            "start     5.0 s  7.69 %   from its submission to its first step\n"
+            "training  58 s   90.46 %  \n"
+            "notice    0.2 s  0.31 %   from the last step before a fault until it was known\n"
+            "restart   0.7 s  1.08 %   from there to the first step of the next generation\n"
+            "repeat    0.3 s  0.46 %   from there to the step that had been reached\n");
+  EXPECT_EQ(run_hpctl({"goodput", "1", "--json"}).out,
+            R"({"ettr":0.9046153846153846,"faults":1,"goodput":0.98,"job":1,"name":"quick",)"
+            R"("notice_ms":200,"repeat_ms":300,"restart_ms":700,"start_ms":5000,)"
+            R"("state":"FINISHED","train_ms":58800,"wall_ms":65000})"
+            "\n");
+  // Before its first step all of it is the start.
+  EXPECT_THAT(run_hpctl({"goodput", "2", "--json"}).out,
+              HasSubstr(R"("start_ms":10000,"state":"RUNNING","train_ms":0,)"));
+  EXPECT_THAT(run_hpctl({"goodput", "2"}).out, Not(HasSubstr("ETTR")));
+  EXPECT_EQ(run_hpctl({"goodput", "9"}).status, kExitFailed);
+}
 
 TEST(Verbs, StatusAndPsFromTheController) {
   const ScopedHome home;

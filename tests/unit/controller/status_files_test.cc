@@ -80,7 +80,9 @@ TEST(StatusFiles, AControllerThatFollowsFindsTheTotals) {
   job.submitted_wall_ms = 1'000'000;
   job.restarts = 4;
   job.lost_ms = 700;
-  job.recovering_since_ms = 9'000;
+  job.spent = {2'000, 100, 500, 100};
+  job.recovering_since_ms = job.part_since_ms = 9'000;
+  job.repeats = true;
   job.furthest_step = 12;
   job.regain_step = 17;
   const core::State state = one_job(job);
@@ -92,6 +94,7 @@ TEST(StatusFiles, AControllerThatFollowsFindsTheTotals) {
   EXPECT_EQ(totals.submitted_wall_ms, 1'000'000);
   EXPECT_EQ(totals.restarts, 4);
   EXPECT_EQ(totals.lost_ms, 1'700);
+  EXPECT_EQ(totals.spent, (TimeSpent{2'000, 100, 500, 1'100}));
   EXPECT_EQ(totals.furthest_step, 17U);
   EXPECT_TRUE(totals.interrupted);
   EXPECT_EQ(totals.counted_wall_ms, 2'000'000);

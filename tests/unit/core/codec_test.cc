@@ -155,6 +155,9 @@ TEST(Codec, JobRowKeepsEveryField) {
   job.plan_attempts = 2;
   job.cancel_requested = true;
   job.lost_ms = 123;
+  job.spent = {4, 23, 60, 40};
+  job.part_since_ms = 9;
+  job.repeats = true;
   job.regain_step = 31;
   job.stepped_ms = 7;
   const auto decoded = decode_job(encode(job));
@@ -167,6 +170,7 @@ TEST(Codec, JobRowKeepsEveryField) {
   EXPECT_EQ(decoded->stage, PlanStage::kRecordGeneration);
   EXPECT_EQ(decoded->not_before_ms, 77);
   EXPECT_TRUE(decoded->cancel_requested);
+  EXPECT_EQ(decoded->spent, job.spent);
   EXPECT_EQ(encode(*decoded), encode(job));
 }
 

@@ -62,6 +62,9 @@ TEST_F(Recovery, KilledWorkerLeadsToTheNextGenerationFromTheCheckpoint) {
   shell.now_ms += 30;
   shell.progress(id, 17);
   EXPECT_EQ(job().lost_ms, 280);
+  EXPECT_EQ(job().spent.notice_ms, 0);
+  EXPECT_EQ(job().spent.restart_ms, 250);
+  EXPECT_EQ(job().spent.repeat_ms, 30);
   const auto chain = explain(shell.log, id);
   EXPECT_THAT(summarize(chain), HasSubstr("SIGKILL"));
   EXPECT_EQ(chain.front().type, "WorkerExited");
@@ -93,6 +96,9 @@ TEST_F(Recovery, LostTimeBeginsWithTheLastCompletedStep) {
   shell.progress(id, 20);
   EXPECT_EQ(job().lost_ms, 3'000);
   EXPECT_EQ(job().restarts, 2);
+  EXPECT_EQ(job().spent.notice_ms, 1'900);
+  EXPECT_EQ(job().spent.restart_ms, 600) << "until step 1, and again after the second fault";
+  EXPECT_EQ(job().spent.repeat_ms, 500);
 }
 
 }  // namespace
