@@ -58,6 +58,12 @@ std::optional<StepLine> parse(std::string_view text) {
   return line;
 }
 
+// Anybody may set a file's time to anything.
+int64_t nanoseconds(const timespec& time) {
+  constexpr auto kLatest = static_cast<int64_t>(kMaxDurationNs) / kNsPerSecond;
+  return std::clamp<int64_t>(time.tv_sec, 0, kLatest - 1) * kNsPerSecond + time.tv_nsec;
+}
+
 }  // namespace
 
 std::string progress_file_path(const NodePlace& place, uint64_t generation, int32_t rank) {
@@ -91,8 +97,7 @@ const ProgressSample& ProgressFile::sample() {
   const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat found {};
   if (!file.valid() || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return sample_;
-  const Version version{found.st_ino, found.st_size,
-                        found.st_mtim.tv_sec * kNsPerSecond + found.st_mtim.tv_nsec};
+  const Version version{found.st_ino, found.st_size, nanoseconds(found.st_mtim)};
   if (version == version_) return sample_;
   std::array<char, kTailBytes> tail{};
   const off_t from = std::max<off_t>(0, found.st_size - static_cast<off_t>(kTailBytes));

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "common/base/file.h"
+#include "common/base/plausible.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::agent {
@@ -95,6 +96,18 @@ TEST_F(Told, WhatIsNoStepIsLeftOut) {
   expect_step(5);
   write("6\n");
   expect_step(6);
+}
+
+TEST_F(Told, TheFilesTimeIsNotBelieved) {
+  write("5\n");
+  expect_step(5);
+  for (const time_t second : {time_t{-5}, time_t{1} << 60}) {
+    second_ = second;
+    const std::string step = std::to_string(file_.sample().step + 1);
+    write(step + "\n");
+    EXPECT_EQ(std::to_string(file_.sample().step), step);
+    EXPECT_LE(file_.sample().step_ns, kMaxDurationNs);
+  }
 }
 
 TEST_F(Told, APipeOrALinkInItsPlaceHoldsNobodyUp) {
