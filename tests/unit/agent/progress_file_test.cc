@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "common/base/file.h"
 #include "common/base/plausible.h"
@@ -86,8 +88,16 @@ TEST_F(Told, TheFileMayBeWrittenAnewReplacedOrLong) {
 TEST_F(Told, WhatIsNoStepIsLeftOut) {
   write("5\n");
   expect_step(5);
-  for (const std::string line : {"step 6", "-6", "6 7 8", "", "6.5", "18446744073709551616",
-                                 "2000000000000000", "0x6", std::string(4096, '7').c_str()}) {
+  const std::vector<std::string> others = {"step 6",
+                                           "-6",
+                                           "6 7 8",
+                                           "",
+                                           "6.5",
+                                           "18446744073709551616",
+                                           "2000000000000000",
+                                           "0x6",
+                                           std::string(4096, '7')};
+  for (const std::string& line : others) {
     write(line + "\n");
     EXPECT_TRUE(file_.sample().damaged) << line;
     EXPECT_EQ(file_.sample().step, 5U) << line;
