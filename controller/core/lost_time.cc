@@ -69,7 +69,9 @@ void continue_totals(const Transition& t, Job& job, const JobTotals& totals) {
   if (totals.interrupted) job.recovering_since_ms = job.part_since_ms = job.stepped_ms;
 }
 
-bool shows_steps(const Job& job) { return job.spec.train || job.furthest_step > 0; }
+bool shows_steps(const Job& job) {
+  return job.spec.train || job.furthest_step > 0 || job.regain_step > 0;
+}
 
 int64_t lost_ms(const Job& job, int64_t now_ms) {
   if (job.recovering_since_ms == 0) return job.lost_ms;

@@ -156,7 +156,7 @@ const char* shown_state(const Job& job);
 // With what is not made good yet.
 int64_t lost_ms(const Job& job, int64_t now_ms);
 TimeSpent time_spent(const Job& job, int64_t now_ms);
-// The built-in trainer, or a command that has told one.
+// The built-in trainer, or a command that has told one, also before a requeue.
 bool shows_steps(const Job& job);
 
 enum class NodeState {
