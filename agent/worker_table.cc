@@ -19,15 +19,7 @@ namespace {
 
 constexpr int32_t kMaxLocalRank = 1'023;
 constexpr int64_t kKillAgainMs = 1'000;
-constexpr int kMessagesAtOnce = 16;          // of one worker, which may be broken
-constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING
-
-// A process closes its sockets on its way out, so a peer's complaint, and with it an order to end
-// everybody, can arrive before this death is seen. Such a death was not requested.
-bool is_dying_already(pid_t pid) {
-  constexpr int kFlagsField = 9;
-  return (std::strtoul(process_stat(pid, kFlagsField).c_str(), nullptr, 10) & kExitingFlag) != 0;
-}
+constexpr int kMessagesAtOnce = 16;  // of one worker, which may be broken
 
 bool is_stopped(pid_t pid) { return process_stat(pid, kStateField) == "T"; }
 
@@ -196,8 +188,9 @@ void WorkerTable::kill_strays() {
   }
 }
 
+// The order may be the consequence of a death that is not seen here yet: that one nobody asked for.
 void WorkerTable::end_one(Worker& worker, uint32_t grace_ms) {
-  worker.by_request = worker.by_request || !is_dying_already(worker.pid());
+  worker.by_request = worker.by_request || !is_exiting(worker.pid());
   if (grace_ms > 0 && worker.kill_at_ms == 0) worker.signal_group(SIGTERM);
   const int64_t kill_at = clock_.monotonic_ms() + grace_ms;
   worker.kill_at_ms = worker.kill_at_ms == 0 ? kill_at : std::min(worker.kill_at_ms, kill_at);
@@ -217,7 +210,7 @@ void WorkerTable::end(const Kill& request) {
       continue;
     }
     if (worker->abort_asked) continue;  // another agent repeats the order
-    worker->by_request = !is_dying_already(pid);
+    worker->by_request = !is_exiting(pid);
     worker->abort_asked = true;
     worker->kill_at_ms = clock_.monotonic_ms() + request.abort_ms;
     // One that cannot be told is ended when its time is over.

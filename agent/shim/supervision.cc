@@ -11,6 +11,7 @@
 #include "agent/shim/launcher_environment.h"
 #include "agent/worker_mark.h"
 #include "common/base/file.h"
+#include "common/base/process_stat.h"
 
 namespace hpctl::shim {
 namespace {
@@ -109,7 +110,7 @@ void Supervision::on(const step::Start& order) {
   ++incarnation_;
   run_id_ = order.run_id;
   status_.reset();
-  by_request_ = false;
+  by_request_ = was_dying_ = false;
   ProgramPlan plan = plan_;
   if (!brings_launcher(plan.program, arguments_of(plan.argv))) {
     plan.defaults = launcher_environment(settings_, order);
@@ -135,6 +136,7 @@ void Supervision::on(const step::Stop& order) {
   stopping_ = order.generation;
   unreported_.reset();  // the generation ends anyway
   if (pid_ > 0) {
+    was_dying_ = is_exiting(pid_);
     end_program(order.grace_ms);
   } else {
     confirm_stop();
@@ -209,13 +211,14 @@ void Supervision::program_ended(int status) {
     finish();
   }
   if (released_) end_like(status);
-  if (stopping_) {
-    confirm_stop();
-    return;
-  }
   step::Exited exited{generation_, pid, 0, 0};
   (WIFSIGNALED(status) ? exited.signal : exited.exit_code) =
       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  if (stopping_) {
+    if (was_dying_) report(exited);
+    confirm_stop();
+    return;
+  }
   unreported_ = exited;
   report_at_ms_ = clock_.monotonic_ms();
   if (settings_.signals_all != 0 && may_be_slurms(exited)) {

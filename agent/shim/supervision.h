@@ -65,6 +65,7 @@ class Supervision {
   pid_t pid_ = -1;
   std::optional<int> status_;  // of the last program that ended
   bool by_request_ = false;    // it was ended by an order
+  bool was_dying_ = false;     // when the order came
   int64_t kill_at_ms_ = 0;     // SIGKILL is due then; 0 = not asked to end
   std::optional<step::Exited> unreported_;
   int64_t report_at_ms_ = 0;

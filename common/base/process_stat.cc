@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/process_stat.h"
 
+#include <cstdlib>
 #include <sstream>
 
 #include "common/base/check.h"
@@ -18,6 +19,12 @@ std::string process_stat(pid_t pid, int field) {
   std::string word;
   for (int i = kStateField; i <= field; ++i) fields >> word;
   return fields ? word : "";
+}
+
+bool is_exiting(pid_t pid) {
+  constexpr int kFlagsField = 9;
+  constexpr unsigned long kExitingFlag = 0x4;  // PF_EXITING
+  return (std::strtoul(process_stat(pid, kFlagsField).c_str(), nullptr, 10) & kExitingFlag) != 0;
 }
 
 }  // namespace hpctl

@@ -14,4 +14,8 @@ inline constexpr int kStateField = 3;
 // A field by its number in proc(5), from kStateField on; "" when there is no such process.
 std::string process_stat(pid_t pid, int field);
 
+// The kernel is taking the process down, or has done so. It closes its sockets on that way, before
+// it can be waited for: a peer may complain of its death before its parent can see it.
+bool is_exiting(pid_t pid);
+
 }  // namespace hpctl

@@ -15,6 +15,7 @@
 #include <optional>
 #include <variant>
 
+#include "common/base/process_stat.h"
 #include "common/base/step_protocol.h"
 #include "tests/support/processes.h"
 
@@ -143,6 +144,36 @@ TEST_F(SupervisionTest, TheEndOfAProgramThatDiedBeforeItWasToldToStopIsReported)
   const auto exited = next();
   ASSERT_TRUE(exited && std::holds_alternative<step::Exited>(*exited));
   EXPECT_EQ(std::get<step::Exited>(*exited).signal, SIGKILL);
+  const auto stopped = next();
+  EXPECT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
+}
+
+// Its sockets are closed, so the order that its peers' complaint has caused may come before its end
+// can be seen.
+TEST_F(SupervisionTest, TheEndOfAProgramThatWasDyingWhenItWasToldToStopIsReported) {
+  start("exec " HPCTL_LEADER_EXITS, 1);
+  ASSERT_FALSE(HasFatalFailure());
+  const auto started = next();
+  ASSERT_TRUE(started && std::holds_alternative<step::Started>(*started));
+  const auto program = static_cast<pid_t>(std::get<step::Started>(*started).pid);
+  for (int waited = 0; !is_exiting(program); ++waited) {
+    ASSERT_LT(waited, kPatienceMs);
+    ::poll(nullptr, 0, 1);
+  }
+  ASSERT_TRUE(controller_->send(step::encode(step::ToShim(step::Stop{1, 1'000}))).ok());
+  const auto exited = next();
+  EXPECT_TRUE(exited && std::holds_alternative<step::Exited>(*exited));
+  const auto stopped = next();
+  EXPECT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
+}
+
+// What the order itself ends is not.
+TEST_F(SupervisionTest, TheEndThatWasAskedForIsNotReported) {
+  start("exec sleep 1000", 1);
+  ASSERT_FALSE(HasFatalFailure());
+  const auto started = next();
+  ASSERT_TRUE(started && std::holds_alternative<step::Started>(*started));
+  ASSERT_TRUE(controller_->send(step::encode(step::ToShim(step::Stop{1, 1'000}))).ok());
   const auto stopped = next();
   EXPECT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
 }
