@@ -28,7 +28,8 @@ constexpr const char* kStatusJson =
     R"("mfu":0.0,"name":"quick","nodes":[{"agent_pid":12,"boot_id":"b-0","holder_pid":11,)"
     R"("instance_id":"i-0","name":"n0","note":"","role":"active","state":"up"}],"owner":"",)"
     R"("reason":"","restarts":1,)"
-    R"("spent":{"notice_ms":200,"repeat_ms":300,"restart_ms":700,"start_ms":5000},"state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
+    R"("spent":{"notice_ms":200,"repeat_ms":300,"restart_ms":700,"start_ms":5000},)"
+    R"("state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
     R"("tokens_per_second":12345.0,"total_steps":60,"workers":[{"generation":2,"node":"n0",)"
     R"("phase":"training","pid":13,"rank":0,"state":"running","step":34}]})"
     "\n";
@@ -50,7 +51,7 @@ TEST(Verbs, GoodputSaysWhereTheTimeWent) {
             "\n"
             "PART      TIME   SHARE    WHAT\n"
             "start     5.0 s  7.69 %   from its submission to its first step\n"
-            "training  58 s   90.46 %  \n"
+            "training  59 s   90.46 %\n"
             "notice    0.2 s  0.31 %   from the last step before a fault until it was known\n"
             "restart   0.7 s  1.08 %   from there to the first step of the next generation\n"
             "repeat    0.3 s  0.46 %   from there to the step that had been reached\n");
