@@ -22,6 +22,9 @@ std::vector<std::string> thread_counts(const v1::StartWorkers& start) {
   return {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
 }
 
+// Without a document for the built-in trainer there is no page with its steps either.
+bool tells_steps(const v1::StartWorkers& start) { return start.workload_json().empty(); }
+
 // What torchrun gives its workers, and our own. One role, and all of it is of this
 // generation, so that every rank is told the same.
 std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& start,
@@ -47,7 +50,7 @@ std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& 
       {"HPCTL_JOB_ID", std::to_string(place.job)},
       {"HPCTL_GENERATION", std::to_string(start.generation())},
       {"HPCTL_NODE", place.node}};
-  if (start.command_size() > 0) {
+  if (tells_steps(start)) {
     env["HPCTL_PROGRESS_FILE"] =
         progress_file_path(place, start.generation(), start.ranks(local_rank));
   }
@@ -152,8 +155,10 @@ Outcome prepare_command(const v1::StartWorkers& start, const NodePlace& place) {
   for (const int32_t rank : start.ranks()) {
     HP_TRY(prepare_error_file(place, start.generation(), rank));
   }
-  HP_TRY(prepare_progress_files(place, start.generation(),
-                                {start.ranks().begin(), start.ranks().end()}));
+  if (tells_steps(start)) {
+    HP_TRY(prepare_progress_files(place, start.generation(),
+                                  {start.ranks().begin(), start.ranks().end()}));
+  }
   const bool has_rank_0 =
       std::find(start.ranks().begin(), start.ranks().end(), 0) != start.ranks().end();
   if (!has_rank_0 || start.master_port() == 0) return Ok{};

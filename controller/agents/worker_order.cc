@@ -28,6 +28,7 @@ std::string master_address(const core::State& state, JobId job) {
   return address_of(state, core::NodeKey{job, slot->second.node});
 }
 
+// Precondition: the built-in trainer runs.
 Workload make_workload(const core::StartWorkers& action, const core::Job& job,
                        const core::State& state, const HomePaths& paths) {
   Workload workload;
@@ -48,7 +49,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   if (job.spec.ledger) workload.ledger_dir = job.spec.checkpoint.dir + "/ledger";
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;
-  if (job.spec.train) workload.train = *job.spec.train;
+  workload.train = *job.spec.train;
   if (workload.train.strategy == Strategy::kHybrid && workload.train.shard_group == 0) {
     workload.train.shard_group = job.spec.workers_per_node;
   }
@@ -80,7 +81,10 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
           const HomePaths& paths, uint16_t port) {
   const core::Job& job = state.jobs.at(action.job);
   order.set_generation(action.generation.value);
-  order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
+  if (job.spec.train) {  // a command has neither
+    order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
+    order.set_standbys(static_cast<uint32_t>(job.spec.recovery.standbys));
+  }
   for (const Rank rank : action.ranks) order.add_ranks(rank.value);
   order.set_world_size(job.world_size());
   order.set_restart_count(static_cast<int32_t>(job.restarts));
@@ -92,7 +96,6 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
   order.set_log_dir(paths.job_logs(job.id));
   order.set_master_addr(master_address(state, job.id));
   order.set_master_port(port);
-  order.set_standbys(static_cast<uint32_t>(job.spec.recovery.standbys));
   order.set_group_world_size(job.world_size() / job.spec.workers_per_node);
   // Ranks are bound to nodes in blocks of workers_per_node.
   if (!action.ranks.empty()) {

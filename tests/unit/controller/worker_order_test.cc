@@ -57,7 +57,18 @@ class WorkerOrder : public ::testing::Test {
   core::State state_;
 };
 
+TEST_F(WorkerOrder, OnlyTheTrainerGetsADocumentAndStandbys) {
+  const v1::StartWorkers command = order("n1", {Rank{2}, Rank{3}});
+  EXPECT_EQ(command.workload_json(), "");
+  EXPECT_EQ(command.standbys(), 0U);
+  state_.jobs[kJob].spec.train.emplace();
+  const v1::StartWorkers train = order("n1", {Rank{2}, Rank{3}});
+  EXPECT_NE(train.workload_json(), "");
+  EXPECT_EQ(train.standbys(), 1U);
+}
+
 TEST_F(WorkerOrder, VirtualNodesShareTheLoopback) {
+  state_.jobs[kJob].spec.train.emplace();
   const v1::StartWorkers start = order("n1", {Rank{2}, Rank{3}});
   EXPECT_EQ(start.master_addr(), "127.0.0.1");
   EXPECT_EQ(bind_address(start), "127.0.0.1");
@@ -66,6 +77,7 @@ TEST_F(WorkerOrder, VirtualNodesShareTheLoopback) {
 }
 
 TEST_F(WorkerOrder, TheMasterIsWhereRank0IsNow) {
+  state_.jobs[kJob].spec.train.emplace();
   for (const auto& [name, address] : std::map<std::string, std::string>{
            {"n0", "10.0.0.10"}, {"n1", "10.0.0.11"}, {"n2", "10.0.0.12"}}) {
     state_.nodes[{kJob, name}].address = address;
