@@ -132,6 +132,7 @@ struct Job {
   bool saves_first = false;          // the workers that are being stopped save the step under way
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   bool without_memory = false;       // memory_of has failed: the next one starts from a checkpoint
+  bool repeats = false;              // a loss lasts, and steps are done that had been done before
   int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
@@ -143,8 +144,7 @@ struct Job {
   int64_t stepped_ms = 0;           // when the newest step was completed; 0 = not known
   int64_t lost_ms = 0;              // without what is not made good yet
   TimeSpent spent;                  // likewise
-  int64_t part_since_ms = 0;        // since when the present part of a loss lasts
-  bool repeats = false;             // the part: steps that had been done before
+  int64_t part_since_ms = 0;        // since when the part of a loss lasts that `repeats` tells
   BadStepRecord bad_step;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
