@@ -199,12 +199,9 @@ void WorkerTable::end_one(Worker& worker, uint32_t grace_ms) {
 void WorkerTable::end(const Kill& request) {
   for (const auto& [pid, worker] : workers_) {
     if (worker->part == WorkerPart::kIdle || worker->generation > request.generation) continue;
-    const bool may_stay =
-        request.abort_ms > 0 && worker->control && (worker->abort_asked || worker->kill_at_ms == 0);
-    if (request.abort_ms > 0 && is_stopped(pid)) {
-      end_one(*worker, 0);  // it cannot leave
-      continue;
-    }
+    const bool may_stay = request.abort_ms > 0 && worker->control &&
+                          (worker->abort_asked || worker->kill_at_ms == 0) &&
+                          !is_stopped(pid);  // such a process cannot leave
     if (!may_stay) {
       end_one(*worker, request.grace_ms);
       continue;

@@ -50,4 +50,5 @@ Try next:
   hpctl logs $job --rank 0       # what worker 0 printed
   hpctl checkpoint ls $HPCTL_HOME/jobs/$job/checkpoints
   hpctl submit --local --wait examples/quickstart.yaml   # again; kill what you like
+  scripts/build.sh fast          # the other programs: preparation of data, Slurm's
 EOF

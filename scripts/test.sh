@@ -65,7 +65,7 @@ await_next() {
 }
 
 result=0
-# Most tests wait most of the time.
+# Some tests wait for Slurm.
 jobs=$(($(nproc) + 1))
 rm -f build/*/ctest.log build/behind.log
 part "packages" scripts/install_packages.sh

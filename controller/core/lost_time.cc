@@ -7,10 +7,17 @@ namespace hpctl::core {
 
 namespace {
 
-// The part of the loss that lasts ends at `at_ms`, and another begins.
-void end_part(Job& job, int64_t at_ms) {
-  int64_t& part = job.repeats ? job.spent.repeat_ms : job.spent.restart_ms;
+// With the part of the loss that lasts, as if it ended at `at_ms`.
+TimeSpent with_open_part(const Job& job, int64_t at_ms) {
+  TimeSpent spent = job.spent;
+  int64_t& part = job.repeats ? spent.repeat_ms : spent.restart_ms;
   part += std::max<int64_t>(0, at_ms - job.part_since_ms);
+  return spent;
+}
+
+// That part ends, and another begins.
+void end_part(Job& job, int64_t at_ms) {
+  job.spent = with_open_part(job, at_ms);
   job.part_since_ms = std::max(job.part_since_ms, at_ms);
 }
 
@@ -79,11 +86,7 @@ int64_t lost_ms(const Job& job, int64_t now_ms) {
 }
 
 TimeSpent time_spent(const Job& job, int64_t now_ms) {
-  TimeSpent spent = job.spent;
-  if (job.recovering_since_ms == 0) return spent;
-  (job.repeats ? spent.repeat_ms : spent.restart_ms) +=
-      std::max<int64_t>(0, now_ms - job.part_since_ms);
-  return spent;
+  return job.recovering_since_ms == 0 ? job.spent : with_open_part(job, now_ms);
 }
 
 }  // namespace hpctl::core
