@@ -93,7 +93,7 @@ class Agent {
   void on_exit(const holder::Exited& exit);
   void perform(const Decisions& decisions);
   void perform(const SpawnRank& decision);
-  void answer(const Done& decision);
+  void answer(Done decision);
   void answer(Failed decision);
   void say_goodbye();
 
@@ -138,6 +138,8 @@ class Agent {
   OrphanWatch orphan_;
   Backoff backoff_;
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
+
+  std::map<uint64_t, std::string> stacks_;  // by generation; for the answer to the order to stop
 
   std::unique_ptr<ControllerLink> link_;
   bool welcomed_ = false;
@@ -207,6 +209,8 @@ void Agent::on_holder() {
                                        failed->permanent != 0));
     } else if (const auto* exit = std::get_if<holder::Exited>(&event)) {
       on_exit(*exit);
+    } else if (const auto* stacks = std::get_if<holder::StacksTaken>(&event)) {
+      stacks_[stacks->generation] = printable_line(stacks->told, kReasonBytes);
     }
   }
 }
@@ -246,7 +250,8 @@ void Agent::perform(const Decisions& decisions) {
     if (const auto* accept = std::get_if<AcceptGeneration>(&decision)) {
       holder_.tell(holder::AcceptGeneration{accept->generation});
     } else if (const auto* kill = std::get_if<KillThrough>(&decision)) {
-      holder_.tell(holder::Kill{kill->generation, kill->grace_ms, kill->abort_ms});
+      holder_.tell(holder::Kill{kill->generation, kill->grace_ms, kill->abort_ms,
+                                static_cast<uint8_t>(kill->stacks ? 1 : 0)});
     } else if (const auto* spawn = std::get_if<SpawnRank>(&decision)) {
       perform(*spawn);
     } else if (const auto* done = std::get_if<Done>(&decision)) {
@@ -263,7 +268,10 @@ void Agent::perform(const SpawnRank& decision) {
   holder_.tell(spawns_.at(decision.generation).at(static_cast<size_t>(decision.local_rank)));
 }
 
-void Agent::answer(const Done& decision) {
+void Agent::answer(Done decision) {
+  if (const auto taken = stacks_.extract(decision.generation)) {
+    decision.stacks = std::move(taken.mapped());
+  }
   if (spawns_.erase(decision.generation) > 0) standbys_.all_run();
   reports_.answer(decision);
 }
@@ -406,12 +414,13 @@ void Agent::on_stop(const v1::StopWorkers& stop) {
   perform(supervisor_.stop({{stop.action_seq(), stop.action_index()},
                             stop.generation(),
                             stop.grace_ms(),
-                            stop.abort_ms()}));
+                            stop.abort_ms(),
+                            stop.stacks()}));
 }
 
 void Agent::on_end(const v1::EndNode& end) {
   end_order_ = end;
-  perform(supervisor_.end());
+  perform(supervisor_.end(end.stacks()));
 }
 
 void Agent::start_workers(const v1::StartWorkers& start) {

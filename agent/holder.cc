@@ -22,6 +22,7 @@
 #include "agent/node_lock.h"
 #include "agent/probe_port.h"
 #include "agent/spawn.h"
+#include "agent/stack_taker.h"
 #include "agent/worker.h"
 #include "agent/worker_mark.h"
 #include "agent/worker_table.h"
@@ -80,7 +81,9 @@ class Holder {
             [this](Exited record, const Worker& worker) {
               worker_ended(std::move(record), worker);
             },
-            [this](const Worker& worker) { worker_changed(worker); }) {}
+            [this](const Worker& worker) { worker_changed(worker); }),
+        stacks_(loop_, options.stacks_program, options.paths.job_stacks(options.job),
+                [this](const Kill& order, const std::string& told) { end_workers(order, told); }) {}
 
   int run();
 
@@ -103,6 +106,7 @@ class Holder {
   void on(AcceptGeneration request);
   void on(const Spawn& request);
   void on(const Kill& request);
+  void end_workers(const Kill& order, const std::string& stacks);
   void on(KeepReport request);
   void on(const DropReport& request) { reports_.erase(request.seq); }
   void on(const End& request);
@@ -134,6 +138,7 @@ class Holder {
   std::optional<ProbePort> probe_port_;
 
   WorkerTable workers_;
+  StackTaker stacks_;
   std::vector<WorkerState> past_workers_;    // ended ones of the newest generation
   std::map<uint64_t, Exited> exits_;         // not yet covered by a report
   std::map<uint64_t, std::string> reports_;  // not yet acknowledged by the controller
@@ -160,6 +165,7 @@ int Holder::run() {
   while (!exit_code_ || !workers_.living().empty()) {
     start_what_is_due();
     loop_.run_once(next_timeout_ms());
+    stacks_.end_overdue();
     workers_.kill_overdue();
     end_hung_agent();
   }
@@ -366,8 +372,17 @@ void Holder::on(const Spawn& request) {
 
 void Holder::on(const Kill& request) {
   memory_.ended_through = std::max(memory_.ended_through, request.generation);
+  if (request.stacks != 0) {
+    stacks_.take(request, workers_);
+  } else {
+    end_workers(request, "");
+  }
+}
+
+void Holder::end_workers(const Kill& order, const std::string& stacks) {
+  if (!stacks.empty()) send(StacksTaken{order.generation, stacks});
   reap_children();  // who ended by itself before this request did not end because of it
-  workers_.end(request);
+  workers_.end(order);
 }
 
 void Holder::on(KeepReport request) {
@@ -449,6 +464,7 @@ void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why)
       log_warning(said.error().message);
     }
   }
+  stacks_.abandon();
   reap_children();
   workers_.end_all(grace_ms);
 }
@@ -470,7 +486,7 @@ void Holder::finish_end() {
 }
 
 int64_t Holder::next_timeout_ms() const {
-  int64_t next = workers_.next_deadline_ms();
+  int64_t next = std::min(workers_.next_deadline_ms(), stacks_.next_deadline_ms());
   if (agent_.process) next = std::min(next, agent_hangs_at_ms_);
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
   if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);

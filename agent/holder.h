@@ -24,6 +24,7 @@ struct HolderOptions {
   // Command lines of the agent proper and of the guardian (its boot id is appended).
   std::vector<std::string> agent_argv;
   std::vector<std::string> guardian_argv;
+  std::string stacks_program;  // hpstacks
 };
 
 // Runs until told to end. Exit code: 0 ended on request, or another holder has the node; 1 a fault

@@ -29,12 +29,13 @@ static void get(PacketReader& r, Spawn& m) {
 }
 
 static void put(PacketWriter& w, const Kill& m) {
-  w.number(m.generation).number(m.grace_ms).number(m.abort_ms);
+  w.number(m.generation).number(m.grace_ms).number(m.abort_ms).number(m.stacks);
 }
 static void get(PacketReader& r, Kill& m) {
   r.into(m.generation);
   r.into(m.grace_ms);
   r.into(m.abort_ms);
+  r.into(m.stacks);
 }
 
 static void put(PacketWriter& w, const KeepReport& m) {
@@ -174,6 +175,12 @@ static void get(PacketReader&, HelloEnd&) {}
 
 void put(PacketWriter&, const AliveToo&) {}
 void get(PacketReader&, AliveToo&) {}
+
+static void put(PacketWriter& w, const StacksTaken& m) { w.number(m.generation).text(m.told); }
+static void get(PacketReader& r, StacksTaken& m) {
+  r.into(m.generation);
+  m.told = r.text();
+}
 
 std::string encode(const ToHolder& message) { return encode_packet(message); }
 std::string encode(const ToAgent& message) { return encode_packet(message); }

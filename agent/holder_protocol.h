@@ -26,7 +26,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 7;
+inline constexpr uint32_t kProtocolVersion = 8;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -52,11 +52,13 @@ struct Spawn {
 // End every worker of a generation <= `generation`: SIGTERM to its process group, SIGKILL after
 // grace_ms (at once when 0). None of these generations can be spawned any more. With abort_ms a
 // process of the built-in trainer leaves its generation and idles; SIGKILL for one that has not by
-// then. Processes that idle already stay until End.
+// then. Processes that idle already stay until End. With `stacks` the members hang: their stacks
+// are written first (agent/stack_taker.h), and StacksTaken says so.
 struct Kill {
   uint64_t generation = 0;
   uint32_t grace_ms = 0;
   uint32_t abort_ms = 0;
+  uint8_t stacks = 0;
 };
 // Keep a report until acknowledged. In the same breath (one packet: all or nothing) drops the exit
 // record the report covers and notes the newest commit and bad step reported, so that no crash of
@@ -149,10 +151,16 @@ struct StoredReport {
 struct HelloEnd {};
 // The holder's loop turns.
 struct AliveToo {};
+// Before the order that asked for stacks is carried out: where the ranks of this node stood and
+// where that is written; one line. Not sent where nothing was written.
+struct StacksTaken {
+  uint64_t generation = 0;
+  std::string told;
+};
 
 using ToHolder = std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End, Alive>;
-using ToAgent =
-    std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd, AliveToo>;
+using ToAgent = std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd,
+                             AliveToo, StacksTaken>;
 
 std::string encode(const ToHolder& message);
 std::string encode(const ToAgent& message);

@@ -74,14 +74,16 @@ int usage_error() {
   return 2;
 }
 
-int run_holder(const Arguments& arguments, const std::string& program) {
-  hpctl::holder::HolderOptions options{
-      paths_of(arguments), job_of(arguments), arguments.at("--node"), {program, "--agent"}, {}};
+int run_holder(const Arguments& arguments, const std::string& directory) {
+  // By path and not by /proc/self/exe: after an upgrade the next agent proper is the new one.
+  const std::string program = directory + "/hpagent";
+  hpctl::holder::HolderOptions options{paths_of(arguments),     job_of(arguments),
+                                       arguments.at("--node"),  {program, "--agent"},
+                                       {program, "--guardian"}, directory + "/hpstacks"};
   for (const auto& [name, value] : arguments) {
     options.agent_argv.push_back(name);
     options.agent_argv.push_back(value);
   }
-  options.guardian_argv = {program, "--guardian"};
   hpctl::set_log_component("holder " + options.node);
   const int exit_code = hpctl::holder::run_holder(options);
   hpctl::holder::wait_for_successor_here(options.paths, options.node);
@@ -112,9 +114,7 @@ int main(int argc, char** argv) {
   if (mode == "check") return hpctl::agent::run_check({argv + 2, argv + argc}, *directory);
   const Arguments arguments = parse(argc, argv);
   if (arguments.empty()) return usage_error();
-  // By path and not by /proc/self/exe: after an upgrade the next agent proper is the new one.
-  const std::string program = *directory + "/hpagent";
-  if (mode == "--holder") return run_holder(arguments, program);
+  if (mode == "--holder") return run_holder(arguments, *directory);
   if (mode == "--agent") return run_agent(arguments, *directory);
   return usage_error();
 }

@@ -36,6 +36,7 @@ v1::ActionDone to_message(const Done& done) {
   message.set_action_index(done.key.index);
   message.set_generation(done.generation);
   for (const StartedWorker& worker : done.workers) *message.add_workers() = to_message(worker);
+  message.set_stacks(done.stacks);
   return message;
 }
 

@@ -94,6 +94,8 @@ void reset_signals() {
     // The parent may have died before the request above; then nobody would signal us.
     if (::getppid() != prepared.parent) ::_exit(127);
   }
+  // Without Yama this fails, and is not needed.
+  if (plan.traceable) ::prctl(PR_SET_PTRACER, prepared.parent);
   ::setpgid(0, 0);
   reset_signals();
   if (!prepared.oom_score.empty()) {

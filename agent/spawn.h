@@ -25,6 +25,8 @@ struct SpawnPlan {
   std::string directory;         // "" = the parent's
   std::vector<int> descriptors;  // child's 0, 1, 2, ...
   bool die_with_parent = true;
+  // Where Yama restricts tracing (ptrace_scope 1), the parent's other children may trace it.
+  bool traceable = false;
   int oom_score_increase = 0;  // above the parent's; the kernel ends the highest score first
 };
 

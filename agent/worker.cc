@@ -91,6 +91,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
   plan.env = environment_with(changes);
   plan.directory = request.directory;
   plan.oom_score_increase = kOomScoreAboveAgent;
+  plan.traceable = true;  // by hpstacks
   HP_TRY_ASSIGN(plan.program, find_program(request.argv.front(), plan.env));
   static_assert(kWorkloadFd == 3 && kProgressFd == 4 && kArenaFd == 5 && kControlFd == 6);
   plan.descriptors = {

@@ -18,6 +18,12 @@ find_package(LibLZMA REQUIRED)
 find_library(ZSTD_LIBRARY zstd REQUIRED)
 find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
+# Optional: without it no stacks of ranks that hang are written, and the holder says so.
+find_path(LIBDW_INCLUDE_DIR elfutils/libdwfl.h)
+find_library(LIBDW_LIBRARY dw)
+if(NOT LIBDW_INCLUDE_DIR OR NOT LIBDW_LIBRARY)
+  message(STATUS "elfutils' libdw is absent: hpstacks is not built")
+endif()
 # Optional: without it `hpagent check` skips what it would ask libfabric, and says so.
 find_path(LIBFABRIC_INCLUDE_DIR rdma/fabric.h)
 if(NOT LIBFABRIC_INCLUDE_DIR)

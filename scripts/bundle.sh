@@ -19,7 +19,8 @@ preset=${1:-release}
 output=$(realpath -m "${2:-build/$preset/hpctl-bundle.tar.gz}")
 bin=build/$preset/bin
 wanted=("${@:3}")
-[ $# -gt 2 ] || wanted=(hpctl hpdata hpcontroller hpcontroller-step hpagent hpagent-shim hptrain)
+[ $# -gt 2 ] || wanted=(hpctl hpdata hpcontroller hpcontroller-step hpagent hpagent-shim hpstacks
+  hptrain)
 scripts/install_packages.sh patchelf
 
 stage=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-bundle-XXXXXX")

@@ -73,7 +73,8 @@ Decisions Supervisor::stop(const StopRequest& request) {
   }
   ended_through_ = std::max(ended_through_, request.generation);
   // Also when nothing runs: the holder remembers that these generations are over.
-  decisions.emplace_back(KillThrough{request.generation, request.grace_ms, request.abort_ms});
+  decisions.emplace_back(
+      KillThrough{request.generation, request.grace_ms, request.abort_ms, request.stacks});
   if (starting_ && starting_->generation <= request.generation) {
     give_up_start(generation_name(starting_->generation) + " was ended while it started", false,
                   decisions);
@@ -83,13 +84,13 @@ Decisions Supervisor::stop(const StopRequest& request) {
   return decisions;
 }
 
-Decisions Supervisor::end() {
+Decisions Supervisor::end(bool stacks) {
   Decisions decisions;
   if (ending_) return decisions;
   if (starting_) give_up_start("the job has ended", false, decisions);
   ending_ = true;
   ended_through_ = UINT64_MAX;
-  decisions.emplace_back(KillThrough{UINT64_MAX, kEndNodeGraceMs});
+  decisions.emplace_back(KillThrough{UINT64_MAX, kEndNodeGraceMs, 0, stacks});
   advance(decisions);
   return decisions;
 }

@@ -34,6 +34,7 @@ struct StopRequest {
   uint64_t generation = 0;
   uint32_t grace_ms = 0;
   uint32_t abort_ms = 0;  // holder::Kill
+  bool stacks = false;    // likewise
 };
 
 // `incarnation` names the process (agent/holder_protocol.h), rank and generation its part in the
@@ -55,6 +56,7 @@ struct KillThrough {
   uint64_t generation = 0;
   uint32_t grace_ms = 0;
   uint32_t abort_ms = 0;
+  bool stacks = false;
 };
 struct SpawnRank {
   uint64_t generation = 0;
@@ -65,6 +67,7 @@ struct Done {
   ActionKey key;
   uint64_t generation = 0;
   std::vector<StartedWorker> workers;
+  std::string stacks = {};  // of a stop, where the holder took them: holder::StacksTaken
 };
 struct Failed {
   ActionKey key;
@@ -91,7 +94,7 @@ class Supervisor {
 
   Decisions start(const StartRequest& request);
   Decisions stop(const StopRequest& request);
-  Decisions end();
+  Decisions end(bool stacks);
 
   // What the holder reports. `spawned` also serves for the workers it tells a new agent of, and,
   // not alive, for a process that has left its generation and idles.

@@ -45,6 +45,8 @@ class HomePaths {
   std::string rank_log(JobId id, Rank rank) const {
     return job_logs(id) + "/rank-" + to_string(rank) + ".log";
   }
+  // Of ranks that hung, one file each; see agent/stacks/main.cc.
+  std::string job_stacks(JobId id) const { return job(id) + "/stacks"; }
   std::string default_checkpoints(JobId id) const { return job(id) + "/checkpoints"; }
   std::string rendezvous(JobId id, Generation g) const {
     return job(id) + "/rdzv/g" + to_string(g);

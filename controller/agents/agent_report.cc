@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxTextBytes = 4096;
+constexpr size_t kMaxStacksBytes = 1024;
 constexpr int kMaxWorkers = 4096;  // of one node, with those of generations that are over
 
 // Text from an agent ends up in the log of every reader: bounded, and cut between characters,
@@ -173,7 +174,8 @@ std::optional<core::EventBody> make_done(const v1::AgentMessage& message,
                                 make_workers(done.workers())};
   }
   if (std::holds_alternative<core::StopWorkers>(action->body)) {
-    return core::WorkersStopped{action->id, job, message.node(), Generation{done.generation()}};
+    return core::WorkersStopped{action->id, job, message.node(), Generation{done.generation()},
+                                bounded(done.stacks(), kMaxStacksBytes)};
   }
   return core::NodeEnded{job, message.node(), message.boot_id()};
 }

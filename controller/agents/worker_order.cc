@@ -144,11 +144,13 @@ v1::ControllerMessage make_order(const core::Action& action, const core::State& 
     const bool may_stay = job.spec.train && !stop->graceful;
     if (may_stay) order.set_abort_ms(static_cast<uint32_t>(job.limits.abort_ms));
     order.set_reason(action.reason);
+    order.set_stacks(stop->stacks);
   } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
     message.set_job(end->job.value);
     v1::EndNode& order = *message.mutable_end_node();
     set_action(order, action.id);
     order.set_reason(action.reason);
+    order.set_stacks(end->stacks);
     const HooksSpec& hooks = state.jobs.at(end->job).spec.hooks;
     order.mutable_hooks()->Add(hooks.post.begin(), hooks.post.end());
     order.set_hook_timeout_ms(static_cast<uint32_t>(hooks.timeout_ms));

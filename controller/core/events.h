@@ -152,6 +152,7 @@ struct WorkersStopped {
   JobId job;
   std::string node;
   Generation generation;
+  std::string stacks;  // of a hang: where its ranks stood and where that is written; one line
 };
 struct WorkerExited {
   JobId job;

@@ -19,7 +19,7 @@ bool is_state_change(const LogEntry& entry) {
 bool is_told_at_the_end(const LogEntry& entry) {
   for (const char* type :
        {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound", "ReplaceNode",
-        "RebootNode", "NodeReplaced", "NodeGivenBack", "TrainingRolledBack"}) {
+        "RebootNode", "NodeReplaced", "NodeGivenBack", "TrainingRolledBack", "StacksTaken"}) {
     if (entry.type == type) return true;
   }
   return false;
@@ -85,10 +85,12 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     }
     at = before;
   }
-  // A cause that was reported after its consequence belongs to the story as well.
+  // What was learned of it afterwards belongs to the story as well.
   for (const auto& [seq, entries] : by_seq) {
     for (const LogEntry* entry : entries) {
-      if (entry->type == "CauseFound" && story.contains(entry->because)) story.insert(seq);
+      if ((entry->type == "CauseFound" || entry->type == "StacksTaken") &&
+          story.contains(entry->because))
+        story.insert(seq);
     }
   }
   const bool finished = last != nullptr && last->type == "JobFinished";

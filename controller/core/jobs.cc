@@ -87,7 +87,8 @@ void end_node(Transition& t, const Job& job, Node& node) {
   t.set_state(node, NodeState::kEnding, "the job has ended");
   t.set_deadline(node, t.now() + (works ? job.limits.end_ms + job.spec.clean_up_ms()
                                         : kEndLaunchingTimeoutMs));
-  t.issue(EndNode{job.id, node.key.name}, std::string("the job is ") + to_string(job.state));
+  t.issue(EndNode{job.id, node.key.name, has_just_hung(t, job)},
+          std::string("the job is ") + to_string(job.state));
 }
 
 // After the time limit, in the queue.

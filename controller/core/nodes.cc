@@ -64,7 +64,7 @@ void stop_strangers(Transition& t, const Job& job, const Node& node, const Agent
   if (newest > job.generation && !is_preparing(job)) return;
   const std::string reason = "has workers of generation " + to_string(newest) + ", which nobody " +
                              "here started or which is over";
-  t.issue(StopWorkers{job.id, node.key.name, newest, false}, node.key.name + " " + reason);
+  t.issue(StopWorkers{job.id, node.key.name, newest}, node.key.name + " " + reason);
   t.note("StopWorkers", job, node.key.name + " " + reason, node.key.name);
 }
 

@@ -165,19 +165,21 @@ void enter_stop_workers(Transition& t, Job& job) {
   std::vector<std::string> asked;
   const Generation through = newest_known(job);
   const bool graceful = saves_and_leaves(job) || job.saves_first;
+  const bool stacks = has_just_hung(t, job);
   for (Node* node : t.nodes(job.id)) {
     if (node->state == NodeState::kDown) {
       launch(t, job, *node, node->key.name + " is down");
     }
     if (node->state != NodeState::kUp || through == Generation{}) continue;
     if (!t.has_ranks(node->key) && !relieved.contains(node->key.name)) continue;
-    t.issue(StopWorkers{job.id, node->key.name, through, graceful}, job.reason);
+    t.issue(StopWorkers{job.id, node->key.name, through, graceful, stacks}, job.reason);
     asked.push_back(node->key.name);
   }
   if (!asked.empty()) {
     t.note("StopWorkers", job,
            "workers up to generation " + to_string(through) +
-               (graceful ? " save and end" : " end") + " on " + join_some(asked));
+               (graceful ? " save and end" : " end") + " on " + join_some(asked) +
+               (stacks ? "; first their stacks are written" : ""));
   }
 }
 

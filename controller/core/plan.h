@@ -163,6 +163,8 @@ enum class Evidence {
 // The node's present life is over: its slots, actions and state say so.
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause,
                Evidence evidence = Evidence::kBroken);
+// This very event has shown a hang: of what is ended because of it, stacks are of use.
+bool has_just_hung(const Transition& t, const Job& job);
 void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost);
 void bring_back(Transition& t, Job& job, const Facts::LostNode& lost);
 

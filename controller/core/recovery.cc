@@ -76,7 +76,8 @@ std::string suspect(const Job& job, size_t count) {
 
 std::string where_to_look(const Job& job, const Fault& last) {
   const std::string logs = "hpctl logs " + to_string(job.id);
-  return "see " + (last.rank < 0 ? logs : logs + " --rank " + std::to_string(last.rank)) +
+  const std::string stacks = last.hang ? ", the stacks in the job's directory" : "";
+  return "see " + (last.rank < 0 ? logs : logs + " --rank " + std::to_string(last.rank)) + stacks +
          " and hpctl why " + to_string(job.id);
 }
 
@@ -158,6 +159,11 @@ bool can_afford_restart(const Transition& t, const Job& job) {
   const auto recent = std::count_if(job.restart_times_ms.begin(), job.restart_times_ms.end(),
                                     [&](int64_t at) { return is_in_window(t, job, at); });
   return recent + 1 < job.spec.recovery.max_restarts && has_progressed(t, job);
+}
+
+bool has_just_hung(const Transition& t, const Job& job) {
+  return !job.recent_faults.empty() && job.recent_faults.back().hang &&
+         job.recent_faults.back().seq == t.seq();
 }
 
 void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kind) {

@@ -46,10 +46,14 @@ void last_ranks_are_late(Transition& t, Job& job) {
                            " after the last of the others exited with code 0 "
                            "(recovery.hang_timeout)";
   passed(t, job, what);
-  fault_seen(
-      t, job,
-      Fault{what, alone ? first.node : "", alone ? ranks[0].value : -1, job.furthest_step, t.seq()},
-      FaultKind::kCause);
+  fault_seen(t, job,
+             Fault{.cause = what,
+                   .node = alone ? first.node : "",
+                   .rank = alone ? ranks[0].value : -1,
+                   .step = job.furthest_step,
+                   .seq = t.seq(),
+                   .hang = true},
+             FaultKind::kCause);
 }
 
 // Their agents answer and SIGKILL is on its way: the kernel still frees what the workers had. Such
@@ -120,7 +124,10 @@ void job_deadline(Transition& t, Job& job) {
                                " completed no step within " +
                                duration_text(job.limits.first_step_ms);
       passed(t, job, what);
-      fault_seen(t, job, Fault{what, "", -1, job.furthest_step, t.seq()}, FaultKind::kCause);
+      fault_seen(
+          t, job,
+          Fault{.cause = what, .node = "", .step = job.furthest_step, .seq = t.seq(), .hang = true},
+          FaultKind::kCause);
       return;
     }
   }

@@ -65,6 +65,7 @@ struct Fault {
   uint64_t step = 0;      // furthest step known when it happened
   Seq seq;                // event that showed it
   bool in_order = false;  // somebody's order, nobody's fault: the workers may save what they have
+  bool hang = false;      // ranks stand still: their stacks are written before they are ended
 };
 
 // What the scheduler of a job can do besides starting agents, and how long things take there.
@@ -294,11 +295,13 @@ struct StopWorkers {
   std::string node;
   Generation generation;
   bool graceful = false;
+  bool stacks = false;  // they hang: first their stacks are written into the job's directory
 };
 // To the node's agent: the job has ended. Acknowledged by NodeEnded or made moot by NodeLost.
 struct EndNode {
   JobId job;
   std::string node;
+  bool stacks = false;  // as StopWorkers
 };
 
 // The scheduler ends everything and starts the job again on other nodes. Precondition: the job was

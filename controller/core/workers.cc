@@ -110,6 +110,18 @@ void on(Transition& t, const WorkersStarted& e) {
   if (unaccounted && node.connected) t.set_deadline(node, t.now() + report_limit_ms(job));
 }
 
+namespace {
+
+// A node's word on where its ranks stood is of use from the one that is blamed; where nobody is,
+// from that of rank 0.
+bool is_telling(Transition& t, const Job& job, const std::string& node) {
+  if (job.recent_faults.empty() || !job.recent_faults.back().hang) return false;
+  const std::string& blamed = job.recent_faults.back().node;
+  return node == (blamed.empty() ? t.slot(job.id, Rank{0})->node : blamed);
+}
+
+}  // namespace
+
 void on(Transition& t, const WorkersStopped& e) {
   const Action* action = t.open<StopWorkers>(e.action);
   if (action == nullptr) {
@@ -118,6 +130,9 @@ void on(Transition& t, const WorkersStopped& e) {
   }
   const Generation through = std::get<StopWorkers>(action->body).generation;
   t.close(e.action);
+  if (const Job& job = *t.job(e.job); !e.stacks.empty() && is_telling(t, job, e.node)) {
+    t.note_because(job.fault_seq, "StacksTaken", job, e.stacks, e.node);
+  }
   for (Slot* slot : t.slots(*t.node(e.job, e.node))) {
     if (slot->state != SlotState::kRunning || slot->generation > through) continue;
     t.set_slot(*slot, SlotState::kPending, slot->generation, 0, 0, 0);
@@ -170,7 +185,13 @@ void on(Transition& t, const HangDetected& e) {
       (of_nobody ? "the job hangs: "
                  : "worker " + to_string(e.rank) + " on " + e.node + " hangs: ") +
       e.evidence;
-  fault_seen(t, *job, Fault{what, e.node, e.rank.value, job->furthest_step, t.seq()},
+  fault_seen(t, *job,
+             Fault{.cause = what,
+                   .node = e.node,
+                   .rank = e.rank.value,
+                   .step = job->furthest_step,
+                   .seq = t.seq(),
+                   .hang = true},
              FaultKind::kCause);
 }
 

@@ -133,7 +133,7 @@ void StepController::message(int32_t task, const ToController& message, int64_t 
     state.free_port = stopped->free_port;
     if (!state.stop) return;
     const ActionId action = *std::exchange(state.stop, std::nullopt);
-    feed(core::WorkersStopped{action, job_id_, node, Generation{stopped->generation}}, now_ms);
+    feed(core::WorkersStopped{action, job_id_, node, Generation{stopped->generation}, {}}, now_ms);
   } else if (std::holds_alternative<Ending>(message)) {
     release("Slurm is ending the step");
   }

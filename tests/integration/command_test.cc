@@ -156,6 +156,9 @@ TEST_F(CommandJob, ARankThatHangsIsFoundAndBlamed) {
   const std::string why = cluster_.hpctl({"events", to_string(job), "--json"}).out;
   const std::string who = "rank 3 (pid " + std::to_string(worker) + ") is stopped (state T)";
   EXPECT_NE(why.find(who), std::string::npos) << why;
+  const auto stacks = read_file(cluster_.paths().job_stacks(job) + "/g1-rank0003.txt");
+  ASSERT_TRUE(stacks.ok()) << stacks.error().message << diagnosis(job);
+  EXPECT_NE(stacks->find("_PyEval_EvalFrameDefault (python3"), std::string::npos) << *stacks;
 }
 
 TEST_F(CommandJob, TheExceptionIsTheCauseThatPeopleRead) {

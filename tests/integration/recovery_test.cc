@@ -207,6 +207,16 @@ TEST_F(Recovery, StoppedWorkerIsFoundAndReplaced) {
   const std::string verdict = causes("HangDetected");
   const std::string who = "rank 1 (pid " + std::to_string(worker) + ") is stopped (state T)";
   EXPECT_NE(verdict.find(who), std::string::npos) << verdict;
+  // Where each rank stood is written, and where that is, is said.
+  const std::string stacks = cluster_.paths().job_stacks(job_);
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto text = read_file(stacks + "/g1-rank000" + std::to_string(rank) + ".txt");
+    ASSERT_TRUE(text.ok()) << text.error().message << diagnosis();
+    EXPECT_NE(text->find("main (hptrain)"), std::string::npos) << *text;
+    EXPECT_NE(text->find("(libhptrain_engine.so)"), std::string::npos) << *text;
+  }
+  const std::string why = cluster_.hpctl({"why", to_string(job_), "--json"}).out;
+  EXPECT_NE(why.find("stacks: " + stacks + "/g1-rank*.txt: rank "), std::string::npos) << why;
 }
 
 TEST_F(Recovery, StoppedHolderLosesTheNodeAndItComesBack) {

@@ -66,7 +66,7 @@ void Cluster::stop_workers(SimNode& node, ActionId id, const core::StopWorkers& 
   const int64_t takes_ms = slow ? 1'000 + static_cast<int64_t>(rng_.below(90'000)) : delay();
   after_in_life(node, takes_ms, [this, &node, id, through] {
     stop_generations(node, through);
-    send_up(node, core::WorkersStopped{id, node.key.job, node.key.name, {through}});
+    send_up(node, core::WorkersStopped{id, node.key.job, node.key.name, {through}, {}});
   });
 }
 

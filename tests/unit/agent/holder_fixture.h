@@ -38,7 +38,8 @@ class HolderTest : public ::testing::Test {
             kJob,
             "n0",
             {test::test_program("fake_agent"), socket_path_},
-            {test::product_program("hpagent"), "--guardian"}};
+            {test::product_program("hpagent"), "--guardian"},
+            stacks_program_};
   }
 
   void start_holder() {
@@ -132,6 +133,7 @@ class HolderTest : public ::testing::Test {
 
   test::TemporaryHome home_;
   std::string socket_path_;
+  std::string stacks_program_ = test::product_program("hpstacks");
   UniqueFd listener_;
   test::Child holder_;
   std::optional<PacketSocket> agent_;

@@ -25,7 +25,7 @@ TEST(HolderProtocol, SpawnKeepsEveryField) {
 
 TEST(HolderProtocol, EveryKindIsReadAsItself) {
   const std::vector<ToHolder> requests = {
-      AcceptGeneration{9}, Spawn{},          Kill{4, 5, 6}, KeepReport{1, 2, 3, 4, 5, 6, "x"},
+      AcceptGeneration{9}, Spawn{},          Kill{4, 5, 6, 1}, KeepReport{1, 2, 3, 4, 5, 6, "x"},
       DropReport{8},       End{1, 2, "why"}, Alive{3}};
   for (const ToHolder& request : requests) {
     const auto received = decode_to_holder(encode(request));
@@ -49,7 +49,8 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
       Exited{1, 9, 2, 3, 4, 5, 6, 7, 8, 1, 1, "last", {bad_step, bad_step}, {{7, 8, 9}}},
       StoredReport{1, "bytes"},
       HelloEnd{},
-      AliveToo{}};
+      AliveToo{},
+      StacksTaken{3, "told"}};
   for (const ToAgent& event : events) {
     const auto received = decode_to_agent(encode(event));
     ASSERT_TRUE(received.ok());

@@ -326,5 +326,63 @@ TEST_F(HolderTest, ManyGenerationsLeakNothing) {
       << text_of(children);
 }
 
+// ---- stacks of a generation that hangs
+// -----------------------------------------------------------
+
+std::string stacks_file(const test::TemporaryHome& home, const std::string& name) {
+  return home.paths().job_stacks(kJob) + "/" + name;
+}
+
+TEST_F(HolderTest, StacksAreWrittenBeforeTheOrderIsCarriedOut) {
+  start_holder();
+  const WorkerState stays = spawn(worker(1, 0, {"map", "step", "9", "obey"}));
+  const WorkerState hangs = spawn(worker(1, 1, {"map", "step", "9", "hang"}));
+  tell(Kill{1, 0, 600'000, 1});
+  const StacksTaken taken = expect<StacksTaken>();
+  EXPECT_EQ(taken.generation, 1U);
+  const std::string where = "stacks: " + stacks_file(home_, "g1-rank*.txt") + ": rank ";
+  EXPECT_TRUE(taken.told.starts_with(where)) << taken.told;
+  EXPECT_NE(taken.told.find("probe_worker"), std::string::npos) << taken.told;
+  const std::string text = text_of(stacks_file(home_, "g1-rank0001.txt"));
+  EXPECT_NE(text.find("process " + std::to_string(hangs.pid)), std::string::npos) << text;
+  EXPECT_NE(text.find("main (probe_worker)"), std::string::npos) << text;
+  // Nobody is traced any more: one obeys, the other one goes on as it was.
+  EXPECT_EQ(expect<Exited>().stays, 1);
+  EXPECT_EQ(expect<WorkerState>().pid, stays.pid);
+  for (const uint64_t pid : {stays.pid, hangs.pid}) {
+    const std::string status = text_of("/proc/" + std::to_string(pid) + "/status");
+    EXPECT_NE(status.find("TracerPid:\t0\n"), std::string::npos) << status;
+  }
+  // Repeated by another agent: they were told already. And an order without the wish waits for
+  // nothing.
+  tell(Kill{1, 0, 600'000, 1});
+  tell(Kill{1, 0, 0, 0});
+  EXPECT_EQ(expect<Exited>().signal, SIGKILL);
+}
+
+TEST_F(HolderTest, WithoutHpstacksTheOrderIsCarriedOutAtOnce) {
+  stacks_program_ = "/nowhere/hpstacks";
+  start_holder();
+  spawn(worker(1, 0, {"map", "hang"}));
+  tell(Kill{1, 0, 0, 1});
+  EXPECT_EQ(expect<Exited>().signal, SIGKILL);
+}
+
+TEST_F(HolderTest, StacksThatTakeTooLongAreNotWaitedFor) {
+  stacks_program_ = home_.path() + "/slow";
+  ASSERT_TRUE(
+      write_file_atomic(stacks_program_, "#!/bin/sh\necho $$ > $1.pid\nexec sleep 600\n").ok());
+  ASSERT_EQ(::chmod(stacks_program_.c_str(), 0755), 0);
+  start_holder();
+  const WorkerState member = spawn(worker(1, 0, {"map", "hang"}));
+  tell(Kill{1, 0, 0, 1});
+  const std::string pid_path = home_.paths().job_stacks(kJob) + ".pid";
+  ASSERT_TRUE(eventually([&] { return !text_of(pid_path).empty(); }));
+  EXPECT_EQ(::kill(static_cast<pid_t>(member.pid), 0), 0) << "stacks come first";
+  EXPECT_EQ(expect<Exited>().signal, SIGKILL);
+  const auto slow = static_cast<pid_t>(std::atol(text_of(pid_path).c_str()));
+  EXPECT_TRUE(eventually([&] { return ::kill(slow, 0) != 0; }));
+}
+
 }  // namespace
 }  // namespace hpctl::holder

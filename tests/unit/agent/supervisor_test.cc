@@ -20,6 +20,7 @@ std::string text(const Decision& decision) {
   } else if (const auto* kill = std::get_if<KillThrough>(&decision)) {
     out << "kill<=" << kill->generation << " grace " << kill->grace_ms;
     if (kill->abort_ms > 0) out << " abort " << kill->abort_ms;
+    if (kill->stacks) out << " stacks";
   } else if (const auto* spawn = std::get_if<SpawnRank>(&decision)) {
     out << "spawn g" << spawn->generation << " r" << spawn->rank << "/" << spawn->local_rank;
   } else if (const auto* done = std::get_if<Done>(&decision)) {
@@ -116,7 +117,7 @@ TEST(Supervisor, AProcessThatIdlesIsGoneFromItsGenerationAndMayHaveAPartInTheNex
   s.start(start(1, 1, {0, 1}));
   s.spawned({100, 0, 1, 100}, true);
   s.spawned({101, 1, 1, 101}, true);
-  EXPECT_EQ(text(s.stop({{2, 0}, 1, 0, 500})), "kill<=1 grace 0 abort 500");
+  EXPECT_EQ(text(s.stop({{2, 0}, 1, 0, 500, true})), "kill<=1 grace 0 abort 500 stacks");
   EXPECT_EQ(text(s.exited(101)), "");
   EXPECT_EQ(text(s.spawned({100, 0, 1, 100}, false)), "done 2");
   EXPECT_EQ(text(s.start(start(3, 2, {0, 1}))), "accept 2; spawn g2 r0/0; spawn g2 r1/1");
@@ -158,8 +159,8 @@ TEST(Supervisor, EndOfTheNodeIsSaidOnceAndStartsNothingMore) {
   Supervisor s(0, 0);
   s.start(start(1, 1, {0}));
   s.spawned({100, 0, 1, 100}, true);
-  EXPECT_EQ(text(s.end()), "kill<=18446744073709551615 grace 1000");
-  EXPECT_EQ(text(s.end()), "");
+  EXPECT_EQ(text(s.end(true)), "kill<=18446744073709551615 grace 1000 stacks");
+  EXPECT_EQ(text(s.end(false)), "");
   EXPECT_EQ(text(s.start(start(3, 2, {0}))), "failed 3: the node is ending");
   EXPECT_EQ(text(s.exited(100)), "node is done");
 }

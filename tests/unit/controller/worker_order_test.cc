@@ -120,5 +120,17 @@ TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
   EXPECT_EQ(grace(true), local_limits().last_checkpoint_ms);
 }
 
+TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
+  for (const bool stacks : {false, true}) {
+    const core::StopWorkers stop{kJob, "n0", Generation{3}, false, stacks};
+    const core::EndNode end{kJob, "n0", stacks};
+    const auto make = [&](const core::ActionBody& body) {
+      return make_order({{Seq{5}, 1}, "it hangs", body}, state_, paths_, ports_);
+    };
+    EXPECT_EQ(make(stop).stop_workers().stacks(), stacks);
+    EXPECT_EQ(make(end).end_node().stacks(), stacks);
+  }
+}
+
 }  // namespace
 }  // namespace hpctl

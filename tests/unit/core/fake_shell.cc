@@ -38,7 +38,8 @@ void FakeShell::answer(const Action& action) {
     for (const Rank rank : a->ranks) started.workers.push_back({rank, a->generation, next_pid++});
     feed(started);
   } else if (const auto* a = std::get_if<StopWorkers>(&action.body)) {
-    feed(WorkersStopped{action.id, a->job, a->node, a->generation});
+    feed(WorkersStopped{action.id, a->job, a->node, a->generation,
+                        a->stacks ? "stacks: where the ranks of " + a->node + " stood" : ""});
   } else if (const auto* a = std::get_if<RequeueJob>(&action.body)) {
     feed(JobRequeued{action.id, a->job});
   } else if (const auto* a = std::get_if<ReplaceNode>(&action.body)) {

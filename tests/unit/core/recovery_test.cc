@@ -33,6 +33,45 @@ TEST_F(Recovery, FirstGenerationRunsWithoutStopping) {
   EXPECT_EQ(shell.slot(id, 3).state, SlotState::kRunning);
 }
 
+// Whether the orders that are open ask for stacks.
+std::vector<bool> stacks_asked(const FakeShell& shell) {
+  std::vector<bool> asked;
+  for (const auto& [id, action] : shell.state.outbox) {
+    if (const auto* stop = std::get_if<StopWorkers>(&action.body)) asked.push_back(stop->stacks);
+    if (const auto* end = std::get_if<EndNode>(&action.body)) asked.push_back(end->stacks);
+  }
+  return asked;
+}
+
+TEST_F(Recovery, OnlyAHangAsksForStacks) {
+  using ::testing::ElementsAre;
+  const auto hang = [&] { shell.feed(HangDetected{id, job().generation, "n1", Rank{2}, "why"}); };
+  hang();
+  EXPECT_THAT(stacks_asked(shell), ElementsAre(true, true));
+  shell.settle();
+  shell.progress(id, 2);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  // The hang is not the newest fault any more.
+  shell.exit_worker(id, 3, 0, 9, 17);
+  EXPECT_THAT(stacks_asked(shell), ElementsAre(false, false));
+  shell.settle();
+  shell.progress(id, 18);
+  hang();
+  shell.settle();
+  shell.progress(id, 19);
+  // It is, but this is why they are ended.
+  shell.feed(CancelRequested{id, 1000, "enough"});
+  EXPECT_THAT(stacks_asked(shell), ElementsAre(false, false));
+}
+
+TEST_F(Recovery, AHangThatEndsTheJobAsksForStacksToo) {
+  shell.state.jobs.at(id).spec.recovery.max_restarts = 0;
+  shell.feed(HangDetected{id, job().generation, "", Rank{-1}, "why"});
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(stacks_asked(shell), ::testing::ElementsAre(true, true));
+  EXPECT_THAT(job().reason, HasSubstr("the stacks in the job's directory"));
+}
+
 TEST_F(Recovery, FinishesWhenEveryWorkerExitedWithZero) {
   for (int32_t rank = 0; rank < 3; ++rank) shell.exit_worker(id, rank, 0, 0, 100);
   EXPECT_EQ(job().state, JobState::kRunning);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/stack_taker.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace hpctl::holder {
+namespace {
+
+// "g3-rank0001.txt", of several ranks "g3-rank*.txt"
+std::string files_of(uint64_t generation, const std::map<int32_t, pid_t>& ranks) {
+  std::string rank = "*";
+  if (ranks.size() == 1) {
+    rank = std::to_string(ranks.begin()->first);
+    rank.insert(0, 4 - std::min<size_t>(4, rank.size()), '0');
+  }
+  return "g" + std::to_string(generation) + "-rank" + rank + ".txt";
+}
+
+// The lines of a pipe whose writers have gone, or may write no more, in one line.
+std::string read_lines(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof(buffer))) > 0;) {
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  std::string line;
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    line += (line.empty() ? "" : "; ") + text.substr(begin, end - begin);
+  }
+  return line;
+}
+
+}  // namespace
+
+void StackTaker::take(const Kill& order, const WorkerTable& workers) {
+  if (process_) {
+    orders_.push_back(order);
+    return;
+  }
+  std::map<int32_t, pid_t> ranks;
+  uint64_t generation = 0;  // at most one has members
+  for (const auto& [pid, worker] : workers.living()) {
+    const bool hangs = worker->part == WorkerPart::kMember && worker->kill_at_ms == 0 &&
+                       worker->generation <= order.generation;
+    if (!hangs) continue;
+    generation = worker->generation;
+    ranks[worker->rank] = pid;
+  }
+  if (generation == 0) return due_(order, "");
+  std::vector<std::string> argv = {program_, directory_, std::to_string(generation)};
+  for (const auto& [rank, pid] : ranks) {
+    argv.push_back(std::to_string(rank) + ":" + std::to_string(pid));
+  }
+  if (const Outcome started = start(argv); !started.ok()) {
+    log_warning("no stacks are taken: " + started.error().message);
+    return due_(order, "");
+  }
+  orders_.push_back(order);
+  files_ = directory_ + "/" + files_of(generation, ranks);
+}
+
+Outcome StackTaker::start(const std::vector<std::string>& argv) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create a pipe");
+  UniqueFd read_end(ends[0]);
+  const UniqueFd write_end(ends[1]);
+  if (::fcntl(read_end.get(), F_SETFL, O_NONBLOCK) != 0) return errno_error("cannot set up a pipe");
+  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  SpawnPlan plan;
+  plan.program = program_;
+  plan.argv = argv;
+  plan.env = environment_with({});
+  plan.descriptors = {null.get(), write_end.get(), STDERR_FILENO};
+  HP_TRY_ASSIGN(process_, spawn_process(plan));
+  output_ = std::move(read_end);
+  end_at_ms_ = clock_.monotonic_ms() + kStacksLimitMs;
+  loop_.add(process_->pidfd.get(), EPOLLIN, [this](uint32_t) { finish(true); });
+  return Ok{};
+}
+
+void StackTaker::finish(bool in_time) {
+  loop_.remove(process_->pidfd.get());
+  if (!in_time) {
+    ::kill(process_->pid, SIGKILL);
+    log_warning("hpstacks did not end within " + std::to_string(kStacksLimitMs) +
+                " ms; stacks may be missing");
+  }
+  process_.reset();
+  end_at_ms_ = INT64_MAX;
+  std::string told = read_lines(output_.get());
+  output_.reset();
+  if (!told.empty()) told = "stacks: " + files_ + ": " + told;
+  for (const Kill& order : std::exchange(orders_, {})) due_(order, told);
+}
+
+void StackTaker::abandon() {
+  if (!process_) return;
+  orders_.clear();
+  loop_.remove(process_->pidfd.get());
+  ::kill(process_->pid, SIGKILL);
+  process_.reset();
+  end_at_ms_ = INT64_MAX;
+}
+
+void StackTaker::end_overdue() {
+  if (process_ && clock_.monotonic_ms() >= end_at_ms_) finish(false);
+}
+
+int64_t StackTaker::next_deadline_ms() const { return end_at_ms_; }
+
+}  // namespace hpctl::holder

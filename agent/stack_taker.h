@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// StackTaker: before an order to end workers that hang is carried out, hpstacks (agent/stacks)
+// writes where they stand. It runs beside the holder's loop and has kStacksLimitMs; then it is
+// killed, which lets go of every process that it had halted, and the order is carried out. An order
+// that does not ask for stacks is not held back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/event_loop.h"
+#include "agent/holder_protocol.h"
+#include "agent/spawn.h"
+#include "agent/worker_table.h"
+#include "common/base/clock.h"
+#include "common/base/fd.h"
+
+namespace hpctl::holder {
+
+// hpstacks itself gives up sooner; this is for a file system that does not answer.
+inline constexpr int64_t kStacksLimitMs = 2'000;
+
+class StackTaker {
+ public:
+  // Called for each order when it is due, once, with what hpstacks told ("" = no stacks).
+  using Due = std::function<void(const Kill& order, const std::string& told)>;
+
+  // `program` is hpstacks, `directory` where its files go.
+  StackTaker(EventLoop& loop, std::string program, std::string directory, Due due)
+      : loop_(loop),
+        program_(std::move(program)),
+        directory_(std::move(directory)),
+        due_(std::move(due)) {}
+
+  // Of the members of a generation <= order.generation. Where there are none, or hpstacks cannot be
+  // started, the order is due at once.
+  void take(const Kill& order, const WorkerTable& workers);
+  // The node ends: nobody waits any more, and no order is due.
+  void abandon();
+
+  void end_overdue();
+  int64_t next_deadline_ms() const;  // INT64_MAX = none
+
+ private:
+  Outcome start(const std::vector<std::string>& argv);
+  void finish(bool in_time);
+
+  EventLoop& loop_;
+  const std::string program_;
+  const std::string directory_;
+  const Due due_;
+  const SystemClock clock_;
+  std::optional<SpawnedProcess> process_;  // hpstacks; the holder reaps it
+  UniqueFd output_;
+  int64_t end_at_ms_ = INT64_MAX;
+  std::string files_;         // what it is to write
+  std::vector<Kill> orders_;  // that wait for it
+};
+
+}  // namespace hpctl::holder

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the stacks of ranks: halts all their processes, reads, and lets them go. What is left to
+// read after kReadLimitMs is given up.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/stacks/rank_stacks.h"
+
+namespace hpctl::stacks {
+
+inline constexpr int64_t kHaltLimitMs = 500;
+inline constexpr int64_t kReadLimitMs = 1'500;
+// Of a rank: a worker that is a shell has the program as its child.
+inline constexpr size_t kMostProcesses = 4;
+
+// Each rank has its worker's process; those that it started itself are added.
+void read_stacks(std::vector<RankStacks>& ranks);
+
+}  // namespace hpctl::stacks
