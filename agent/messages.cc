@@ -94,6 +94,7 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   message.set_step(sample.step);
   message.set_collective(sample.collective);
   message.set_open_collectives(sample.open_collectives);
+  message.set_computing(sample.computing);
   message.set_loss(sample.loss);
   message.set_grad_norm(sample.grad_norm);
   message.set_tokens(sample.tokens);

@@ -95,6 +95,7 @@ agent::ProgressSample ProgressView::sample() const {
   sample.grad_norm = std::bit_cast<float>(page_->grad_norm_bits.load(std::memory_order_relaxed));
   sample.collective = page_->collective.load(std::memory_order_relaxed);
   sample.open_collectives = open_collectives(page_->collectives);
+  sample.computing = page_->computing.load(std::memory_order_relaxed) == 1;
   sample.tokens = page_->tokens.load(std::memory_order_relaxed);
   sample.step_ns = page_->step_ns.load(std::memory_order_relaxed);
   sample.checkpoint_step = page_->checkpoint_step.load(std::memory_order_relaxed);

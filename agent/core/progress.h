@@ -24,6 +24,7 @@ struct ProgressSample {
   uint64_t step = 0;
   uint64_t collective = 0;
   uint32_t open_collectives = 0;  // begun and not completed
+  bool computing = false;         // in the passes of a step
   uint64_t tokens = 0;
   uint64_t step_ns = 0;
   uint64_t checkpoint_step = 0;

@@ -111,6 +111,10 @@ struct ProgressPage {
   std::array<BadStepSlot, kBadStepSlots> bad_step;
   CollectiveCounts collectives;
   std::atomic<uint64_t> saves_without_room;  // common/base/step_figures.h
+  // 1 in the passes of a step, forward, backward and what reduces them: where nothing takes long
+  // but them and collectives. Not while data is read, state is updated or saved, or in an
+  // evaluation.
+  std::atomic<uint32_t> computing;
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

@@ -244,10 +244,12 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
      "Ranks that complete no step for this long hang, unless all of them go on to other "
      "collectives (evaluations, steps that are left out). auto (or 0s): three times the median "
-     "step, at least 60s; 1s where a process is stopped (state T) and others are not. A command "
-     "hangs too where it tells its steps (HPCTL_PROGRESS_FILE); auto "
-     "is then at least 10m, because a save or an evaluation is not seen. Of any command it is "
-     "also how long the last ranks may go on after another has exited with code 0; auto: 30m.",
+     "step, at least 60s; three times the slowest of the recent steps, at least 5s, where the "
+     "ranks of one node compute and all others wait for them in a collective; 1s where a process "
+     "is stopped (state T) and others are not. A command hangs too where it tells its steps "
+     "(HPCTL_PROGRESS_FILE); auto is then at least 10m, because a save or an evaluation is not "
+     "seen. Of any command it is also how long the last ranks may go on after another has exited "
+     "with code 0; auto: 30m.",
      [](YamlValue& v, JobSpec& s) { read_duration_or_auto(v, s.recovery.hang_timeout_ms); }},
     {"recovery.grace", kValue, "duration", "1s", "0s to 5m",
      "After a fault, the other ranks of a command get SIGTERM, and SIGKILL this much later. Those "

@@ -273,7 +273,7 @@ std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
                        worker.step(), worker.collective(), worker.loss(), worker.tokens(),
                        worker.step_ns(), worker.first_step_unix_ns(),
                        worker.process_state().substr(0, 1), worker.grad_norm(),
-                       make_figures(worker), worker.open_collectives()});
+                       make_figures(worker), worker.open_collectives(), worker.computing()});
   }
   return reports;
 }

@@ -32,8 +32,10 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   if (jobs_[job.id].shown.generation != job.generation.value) {
     const double loss = jobs_[job.id].shown.loss;
     const double tokens_per_second = jobs_[job.id].shown.tokens_per_second;
+    const PlainHangs plain_hangs = jobs_[job.id].plain_hangs;
     jobs_.erase(job.id);
     Entry& entry = jobs_[job.id];
+    entry.plain_hangs = plain_hangs;
     entry.shown.generation = job.generation.value;
     entry.shown.step = job.start_step;
     entry.shown.loss = loss;
@@ -115,10 +117,13 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
   }
   ++entry.ranks_by_collectives[report.collective];
   const RankReport& before = rank->second.report;
-  const bool moved =
-      is_new || before.step != report.step || before.collective != report.collective ||
-      before.open_collectives != report.open_collectives || before.phase != report.phase;
-  rank->second = {report, node, moved ? now_ms : rank->second.moved_ms};
+  const bool moved = is_new || before.step != report.step ||
+                     before.collective != report.collective ||
+                     before.open_collectives != report.open_collectives ||
+                     before.phase != report.phase || before.computing != report.computing;
+  const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, kMostPerReportMs);
+  rank->second = {report, node, moved ? now_ms : rank->second.moved_ms, now_ms,
+                  moved ? 0 : rank->second.still_ms + heard_ms};
 }
 
 std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
@@ -159,6 +164,37 @@ int64_t ProgressTable::hang_limit_ms(const Entry& entry) {
   return saving ? std::max(limit, kSavingLimitMs) : limit;
 }
 
+bool ProgressTable::hangs_plainly(const Entry& entry, int64_t now_ms) {
+  const auto& ranks = entry.shown.ranks;
+  const bool can_tell = entry.trains && entry.configured_hang_ms == 0 && !entry.step_ns.empty() &&
+                        ranks.size() == static_cast<size_t>(entry.world_size) &&
+                        entry.ranks_by_collectives.size() > 1;
+  if (!can_tell) return false;
+  const int64_t slowest_ns =
+      static_cast<int64_t>(*std::max_element(entry.step_ns.begin(), entry.step_ns.end()));
+  int64_t limit = kPlainHangFloorMs;
+  const int doublings = entry.plain_hangs.are_over(now_ms) ? 0 : entry.plain_hangs.count;
+  for (int i = 0; i < doublings && limit < kHangFloorMs; ++i) limit *= 2;
+  limit = std::max(limit, 3 * slowest_ns / 1'000'000);
+  const uint64_t fewest = entry.ranks_by_collectives.begin()->first;
+  std::string node;  // of those behind
+  for (const auto& [rank, progress] : ranks) {
+    const RankReport& report = progress.report;
+    if (progress.still_ms <= limit) return false;
+    if (report.phase != static_cast<uint32_t>(WorkerPhase::kTraining)) return false;
+    if (report.collective > fewest) {
+      if (report.open_collectives == 0) return false;
+      continue;
+    }
+    // What waits for the kernel may wait for a file; what is traced is in a debugger.
+    const bool runs = report.process_state == "R" || report.process_state == "S";
+    if (!report.computing || !runs) return false;
+    if (!node.empty() && node != progress.node) return false;
+    node = progress.node;
+  }
+  return true;
+}
+
 core::HangDetected ProgressTable::accuse(JobId job, const Entry& entry, int64_t silent_ms) {
   std::vector<core::RankSight> ranks;
   for (const auto& [rank, progress] : entry.shown.ranks) {
@@ -181,7 +217,12 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
       continue;
     }
     const int64_t silent_ms = now_ms - entry.moved_ms;
-    if (silent_ms <= hang_limit_ms(entry)) continue;
+    const bool plain = hangs_plainly(entry, now_ms);
+    if (!plain && silent_ms <= hang_limit_ms(entry)) continue;
+    if (plain) {
+      PlainHangs& former = entry.plain_hangs;
+      former = {former.are_over(now_ms) ? 1 : former.count + 1, now_ms};
+    }
     entry.hang_reported = true;
     hangs.push_back(accuse(job, entry, silent_ms));
   }
@@ -245,7 +286,10 @@ void ProgressTable::rearm(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
     entry.moved_ms = now_ms;
-    for (auto& [rank, progress] : entry.shown.ranks) progress.moved_ms = now_ms;
+    for (auto& [rank, progress] : entry.shown.ranks) {
+      progress.moved_ms = progress.heard_ms = now_ms;
+      progress.still_ms = 0;
+    }
   }
 }
 

@@ -30,6 +30,14 @@ inline constexpr int64_t kCommandHangFloorMs = 600'000;
 // Where nobody set a limit: a process that is stopped (SIGSTOP) while others are not hangs for
 // sure.
 inline constexpr int64_t kStoppedLimitMs = 1'000;
+// Where it is plain who hangs: the ranks of one node compute, and all others wait for them. Then
+// max(3 x slowest recent step, this): between two collectives lies a part of a step, and a busy
+// machine takes milliseconds away at once. What takes seconds, a pause of the machine, takes the
+// agent's reports too, and does not count. Each hang found so doubles it for an hour: a node that
+// was only slow is not blamed often enough for its quarantine.
+inline constexpr int64_t kPlainHangFloorMs = 5'000;
+inline constexpr int64_t kPlainHangMemoryMs = 3'600'000;
+inline constexpr int64_t kMostPerReportMs = 500;    // that a report adds to RankProgress::still_ms
 inline constexpr int64_t kSavingLimitMs = 600'000;  // at least this while a rank is saving
 inline constexpr size_t kMedianSteps = 32;          // the median is over the newest so many steps
 
@@ -49,12 +57,15 @@ struct RankReport {
   float grad_norm = 0;
   std::optional<StepFigures> figures = {};  // absent before the first step
   uint32_t open_collectives = 0;            // begun and not completed
+  bool computing = false;                   // in the passes of a step
 };
 
 struct RankProgress {
   RankReport report;
   std::string node;
   int64_t moved_ms = 0;  // when its step or its collectives last changed
+  int64_t heard_ms = 0;  // when it was last reported
+  int64_t still_ms = 0;  // for so long it was reported as it is; pauses of the reports count little
 };
 
 struct JobProgress {
@@ -92,6 +103,13 @@ class ProgressTable {
   JobProgress of(JobId job);
 
  private:
+  // Of a job, whatever the generation.
+  struct PlainHangs {
+    int count = 0;  // each within kPlainHangMemoryMs of the one before
+    int64_t newest_ms = 0;
+
+    bool are_over(int64_t now_ms) const { return now_ms - newest_ms >= kPlainHangMemoryMs; }
+  };
   struct Entry {
     JobProgress shown;
     bool trains = false;      // the built-in trainer runs
@@ -99,6 +117,7 @@ class ProgressTable {
     core::SilentNode row;     // what it says of training
     bool progressed = false;  // GenerationProgressed was made
     bool hang_reported = false;
+    PlainHangs plain_hangs;
     bool told_no_room = false;
     uint64_t told_step = 0;  // furthest step the core knows
     int32_t world_size = 0;
@@ -114,6 +133,7 @@ class ProgressTable {
   static void take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
   static int64_t hang_limit_ms(const Entry& entry);
   static bool is_held_by_a_stopped_rank(const Entry& entry);
+  static bool hangs_plainly(const Entry& entry, int64_t now_ms);
   static core::HangDetected accuse(JobId job, const Entry& entry, int64_t silent_ms);
 
   std::mutex mutex_;

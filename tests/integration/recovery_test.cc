@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each kind of process of a running job is killed once; the job must finish by itself, and what
 // should not notice must not notice.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <future>
 #include <sstream>
 
@@ -217,6 +223,54 @@ TEST_F(Recovery, StoppedWorkerIsFoundAndReplaced) {
   }
   const std::string why = cluster_.hpctl({"why", to_string(job_), "--json"}).out;
   EXPECT_NE(why.find("stacks: " + stacks + "/g1-rank*.txt: rank "), std::string::npos) << why;
+}
+
+// From the next call on the process is for ever at the first instruction of the function, which
+// becomes a jump to itself. `symbol` is a part of its line in what nm prints.
+void hang_at(pid_t pid, const std::string& symbol) {
+#if defined(__aarch64__)
+  const std::string jump("\x00\x00\x00\x14", 4);
+#else
+  const std::string jump("\xeb\xfe");
+#endif
+  const std::string library = "libhptrain_engine.so";
+  const char* programs = std::getenv("HPCTL_BIN");
+  ASSERT_NE(programs, nullptr);
+  const CommandResult names = run_command({"/usr/bin/nm", programs + ("/" + library)}, {});
+  const size_t at = names.out.find(symbol);
+  ASSERT_NE(at, std::string::npos) << symbol << " " << names.err;
+  const size_t line = names.out.rfind('\n', at) + 1;
+  const uint64_t offset = std::stoull(names.out.substr(line), nullptr, 16);
+  std::istringstream maps(read_file("/proc/" + std::to_string(pid) + "/maps").value());
+  for (std::string map; std::getline(maps, map);) {
+    if (map.find(library) == std::string::npos) continue;
+    // The first is where the file begins.
+    const uint64_t address = std::stoull(map, nullptr, 16) + offset;
+    const std::string memory = "/proc/" + std::to_string(pid) + "/mem";
+    const UniqueFd fd(::open(memory.c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_TRUE(fd.valid()) << memory << ": " << std::strerror(errno);
+    ASSERT_EQ(::pwrite(fd.get(), jump.data(), jump.size(), static_cast<off_t>(address)),
+              static_cast<ssize_t>(jump.size()));
+    return;
+  }
+  FAIL() << library << " is not in process " << pid;
+}
+
+TEST_F(Recovery, ARankThatHangsWhileItComputesIsFoundSoonAndBlamed) {
+  start(job_of(100000));
+  const pid_t worker = worker_pid(before_, 2);
+  const auto begin = std::chrono::steady_clock::now();
+  hang_at(worker, " T _ZN5hpctl12FullySharded16forward_backward");
+  await_generation(2);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(45)) << "a minute is the usual limit";
+  const std::string verdict = causes("HangDetected");
+  EXPECT_NE(verdict.find("; rank 2 (pid " + std::to_string(worker) + ") began collective"),
+            std::string::npos)
+      << verdict;
+  const auto stacks = read_file(cluster_.paths().job_stacks(job_) + "/g1-rank0002.txt");
+  ASSERT_TRUE(stacks.ok()) << stacks.error().message;
+  EXPECT_NE(stacks->find("  #0 hpctl::FullySharded::forward_backward("), std::string::npos)
+      << *stacks;
 }
 
 TEST_F(Recovery, StoppedHolderLosesTheNodeAndItComesBack) {

@@ -84,6 +84,7 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
                                    micro_batches(sample_count(samples.ranges), workload_.world_size,
                                                  static_cast<uint64_t>(micro))));
   times_.lap(StepPart::kData);
+  progress_.set_computing(true);
   schedule_.clear();
   engine_->set_trace(trace_.active() ? &schedule_ : nullptr);
   engine_->begin_step(state().weight_shards(), static_cast<int>(batches.size()));
@@ -99,6 +100,7 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
   times_.lap(StepPart::kCompute);
   add_schedule(trace_, schedule_, state().blocks());
   auto sums = reduce(loss_sum, counted);
+  progress_.set_computing(false);
   times_.lap(StepPart::kReduce);
   return sums;
 }

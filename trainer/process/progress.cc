@@ -64,6 +64,10 @@ void Progress::enter(WorkerPhase phase) {
   page_->phase.store(static_cast<uint32_t>(phase), std::memory_order_release);
 }
 
+void Progress::set_computing(bool computing) {
+  page_->computing.store(computing ? 1 : 0, std::memory_order_relaxed);
+}
+
 void Progress::step_done(const StepProgress& done) {
   page_->loss_bits.store(std::bit_cast<uint32_t>(done.loss), std::memory_order_relaxed);
   page_->grad_norm_bits.store(std::bit_cast<uint32_t>(done.grad_norm), std::memory_order_relaxed);

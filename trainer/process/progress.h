@@ -39,6 +39,7 @@ class Progress {
   Outcome turn_page(int fd);
 
   void enter(WorkerPhase phase);
+  void set_computing(bool computing);
   void step_done(const StepProgress& done);
   void checkpoint_committed(uint64_t step);
   // For the job's history; its number is given here. The agent looks a few times a second: more

@@ -182,6 +182,147 @@ TEST(Hang, SlowStepsAndSavingHaveLongerLimits) {
   EXPECT_EQ(table.take_hangs(kSavingLimitMs + 1).size(), 1U);
 }
 
+// Rank 2 computes for ever, the others wait for it in their next collective.
+std::vector<RankReport> plain_hang() {
+  std::vector<RankReport> ranks;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    RankReport& report = ranks.emplace_back(at_step(rank, 1, 5, rank == 2 ? 52 : 57));
+    report.computing = true;
+    report.open_collectives = 1;
+    report.process_state = rank == 2 ? "R" : "S";
+  }
+  return ranks;
+}
+
+// Reports these ranks every so often, and says when that was taken for a hang; 0 = not before the
+// usual limit.
+class Watched {
+ public:
+  explicit Watched(core::Job job = running_job(1, 0)) : job_(std::move(job)) {
+    table_.observe(job_, now_ms_);
+  }
+  int64_t found_after(const std::vector<RankReport>& ranks, int64_t report_every_ms = 100) {
+    const int64_t begin_ms = now_ms_;
+    job_.state = core::JobState::kRunning;
+    table_.observe(job_, now_ms_);
+    for (; now_ms_ <= begin_ms + kHangFloorMs; now_ms_ += report_every_ms) {
+      report(ranks);
+      const auto hangs = table_.take_hangs(now_ms_);
+      if (hangs.empty()) continue;
+      found_ = hangs[0];
+      return now_ms_ - begin_ms;
+    }
+    return 0;
+  }
+  void report(const std::vector<RankReport>& ranks) {
+    for (RankReport report : ranks) {
+      report.generation = job_.generation.value;
+      table_.report(job_.id, "n" + std::to_string(report.rank / 2), {report}, now_ms_);
+    }
+  }
+  void begin_next_generation() {
+    job_.generation.value += 1;
+    job_.state = core::JobState::kStarting;
+    table_.observe(job_, now_ms_);
+  }
+  void pass(int64_t ms) { now_ms_ += ms; }
+  const core::HangDetected& found() const { return found_; }
+
+ private:
+  ProgressTable table_;
+  core::Job job_;
+  int64_t now_ms_ = 0;
+  core::HangDetected found_;
+};
+
+constexpr int64_t kSoon = kPlainHangFloorMs + 100;
+
+TEST(Hang, ARankThatComputesWhileAllOthersWaitIsFoundSooner) {
+  Watched watched;
+  EXPECT_EQ(watched.found_after(plain_hang()), kSoon);
+  EXPECT_EQ(watched.found().rank, Rank{2});
+  EXPECT_EQ(watched.found().node, "n1");
+  EXPECT_EQ(watched.found().evidence,
+            "no step completed for 5 s after step 5; rank 2 (pid 0) began collective 52, others "
+            "are waiting in 57 (phase training)");
+  // Both ranks of a node.
+  auto both = plain_hang();
+  both[3] = both[2];
+  both[3].rank = 3;
+  EXPECT_EQ(Watched().found_after(both), kSoon);
+  // In a lock that nobody gives back.
+  auto waits = plain_hang();
+  waits[2].process_state = "S";
+  EXPECT_EQ(Watched().found_after(waits), kSoon);
+}
+
+TEST(Hang, TheSlowestOfTheRecentStepsDecidesHowMuchSooner) {
+  Watched watched;
+  auto ranks = plain_hang();
+  ranks[0].step_ns = 4'000'000'000;
+  watched.report(ranks);
+  ranks[0].step = 6;
+  ranks[0].step_ns = 100'000'000;
+  EXPECT_EQ(watched.found_after(ranks), 12'100);
+}
+
+// What each of them may be waiting for takes long at times.
+TEST(Hang, AnythingLessPlainHasTheUsualLimit) {
+  const auto found_after = [](const auto& change) {
+    auto ranks = plain_hang();
+    change(ranks);
+    return Watched().found_after(ranks);
+  };
+  using Ranks = std::vector<RankReport>;
+  EXPECT_EQ(found_after([](Ranks&) {}), kSoon);
+  EXPECT_EQ(found_after([](Ranks& ranks) { ranks[2].computing = false; }), 0)
+      << "data, the optimizer, an evaluation";
+  for (const WorkerPhase phase :
+       {WorkerPhase::kStarting, WorkerPhase::kLoading, WorkerPhase::kRendezvous,
+        WorkerPhase::kSaving, WorkerPhase::kFinished}) {
+    for (const size_t rank : {size_t{0}, size_t{2}}) {
+      EXPECT_EQ(
+          found_after([&](Ranks& ranks) { ranks[rank].phase = static_cast<uint32_t>(phase); }), 0);
+    }
+  }
+  for (const char* state : {"D", "t", ""}) {
+    EXPECT_EQ(found_after([&](Ranks& ranks) { ranks[2].process_state = state; }), 0) << state;
+  }
+  EXPECT_EQ(found_after([](Ranks& ranks) { ranks[1].open_collectives = 0; }), 0)
+      << "one does not wait";
+  EXPECT_EQ(found_after([](Ranks& ranks) { ranks[1].collective = 52; }), 0) << "two nodes";
+  EXPECT_EQ(found_after([](Ranks& ranks) { ranks[2].collective = 57; }), 0) << "all alike";
+  EXPECT_EQ(found_after([](Ranks& ranks) { ranks.pop_back(); }), 0) << "one is not known";
+  EXPECT_EQ(found_after([](Ranks& ranks) {
+              for (RankReport& rank : ranks) rank.step = 0;
+            }),
+            0)
+      << "the first step";
+  core::Job patient = running_job(1, 0);
+  patient.spec.recovery.hang_timeout_ms = 30'000;
+  EXPECT_EQ(Watched(patient).found_after(plain_hang()), 30'100) << "as it was set";
+}
+
+TEST(Hang, TimeInWhichNothingWasReportedIsNotHeldAgainstARank) {
+  Watched watched;
+  EXPECT_EQ(watched.found_after(plain_hang(), 8'000), 0) << "a machine that has no time";
+  Watched paused;
+  paused.report(plain_hang());
+  paused.pass(40'000);
+  EXPECT_EQ(paused.found_after(plain_hang()), kSoon - kMostPerReportMs);
+}
+
+// Three faults in a row quarantine a node: what the same mistake would be made of grows.
+TEST(Hang, EachHangFoundSoonerDoublesTheLimitForAnHour) {
+  Watched watched;
+  for (const int64_t factor : {1, 2, 4, 8}) {
+    EXPECT_EQ(watched.found_after(plain_hang()), factor * kPlainHangFloorMs + 100);
+    watched.begin_next_generation();
+  }
+  watched.pass(kPlainHangMemoryMs);
+  EXPECT_EQ(watched.found_after(plain_hang()), kSoon);
+}
+
 TEST(Hang, AConfiguredLimitHolds) {
   ProgressTable table;
   core::Job job = running_job(1, 0);
