@@ -463,6 +463,14 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   return events;
 }
 
+std::vector<core::TrainingSeen> Controller::confirm(std::vector<core::TrainingSeen> doubted,
+                                                    int64_t now_ms) {
+  std::erase_if(doubted, [&](const core::TrainingSeen& seen) {
+    return !progress_.has_moved(seen.job, seen.generation, seen.within_ms, now_ms);
+  });
+  return doubted;
+}
+
 void Controller::stalled(int64_t now_ms) {
   liveness_.rearm(now_ms);
   progress_.rearm(now_ms);

@@ -57,6 +57,8 @@ class Controller final : public OwnerEffects {
   void committed(const Committed& batch) override;
   void perform(const core::Action& action, const core::State& state) override;
   std::vector<core::EventBody> sweep(int64_t now_ms) override;
+  std::vector<core::TrainingSeen> confirm(std::vector<core::TrainingSeen> doubted,
+                                          int64_t now_ms) override;
   void ask_whether_suspended(JobId job);
   void probe(std::vector<Liveness::Probe> probes);
   void stalled(int64_t now_ms) override;

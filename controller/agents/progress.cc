@@ -117,13 +117,14 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
   }
   ++entry.ranks_by_collectives[report.collective];
   const RankReport& before = rank->second.report;
-  const bool moved = is_new || before.step != report.step ||
-                     before.collective != report.collective ||
+  const bool moved = before.step != report.step || before.collective != report.collective ||
                      before.open_collectives != report.open_collectives ||
                      before.phase != report.phase || before.computing != report.computing;
+  if (moved && !is_new) entry.rank_moved_ms = now_ms;
+  const bool is_news = moved || is_new;
   const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, kMostPerReportMs);
-  rank->second = {report, node, moved ? now_ms : rank->second.moved_ms, now_ms,
-                  moved ? 0 : rank->second.still_ms + heard_ms};
+  rank->second = {report, node, is_news ? now_ms : rank->second.moved_ms, now_ms,
+                  is_news ? 0 : rank->second.still_ms + heard_ms};
 }
 
 std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
@@ -262,6 +263,15 @@ std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
     if (with_ranks.contains(node)) facts->second.trained_ms = now_ms - moved_ms;
   }
   return nodes;
+}
+
+bool ProgressTable::has_moved(JobId job, Generation generation, int64_t within_ms,
+                              int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end() || it->second.shown.generation != generation.value) return false;
+  const auto moved_ms = it->second.rank_moved_ms;
+  return moved_ms && now_ms - *moved_ms <= within_ms;
 }
 
 std::vector<core::ControllerNoted> ProgressTable::take_notes() {

@@ -97,6 +97,8 @@ class ProgressTable {
   // For each silent node: what the ranks on nodes that are heard do, and when it last trained.
   std::map<std::string, core::SilentNode> sight(JobId job, const std::set<std::string>& silent,
                                                 int64_t now_ms);
+  // Whether any of its ranks was seen to move in the last `within_ms`.
+  bool has_moved(JobId job, Generation generation, int64_t within_ms, int64_t now_ms);
   // The disk of the checkpoints has become full, or has room again.
   std::vector<core::ControllerNoted> take_notes();
   void rearm(int64_t now_ms);
@@ -125,6 +127,7 @@ class ProgressTable {
     uint64_t former_step = 0;  // of the job before this controller; shown until a rank reports
     int64_t configured_hang_ms = 0;
     int64_t moved_ms = 0;  // when `shown.step` or `fewest_collectives` last rose
+    std::optional<int64_t> rank_moved_ms;  // any rank, between two of its reports
     uint64_t fewest_collectives = 0;
     std::map<uint64_t, size_t> ranks_by_collectives;  // how many ranks began so many
     std::deque<uint64_t> step_ns;

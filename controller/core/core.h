@@ -109,6 +109,10 @@ StepResult step(State& state, const Event& event);
 
 // The earliest time at which a Tick is due; nullopt = none.
 std::optional<int64_t> next_deadline(const State& state);
+// What a Tick now would take for untrue: a job whose nodes are about to be lost because their
+// agents have not reached this controller. Where its training is seen to go on, this event comes
+// before the Tick.
+std::vector<TrainingSeen> doubts(const State& state, int64_t now_ms);
 
 inline constexpr size_t kRecentFaults = 8;
 inline constexpr size_t kFormerBootIds = 16;
@@ -124,6 +128,9 @@ inline constexpr Seq seq_before_epoch(uint64_t epoch) { return Seq{(epoch - 1) <
 NodeRole role_of(const State& state, const Node& node);
 // It was told to end workers, and some still live.
 bool is_stopping(const State& state, const Node& node);
+// Its agent was to come after the controller was started, here or elsewhere, and has not: its
+// reason says more.
+bool is_unheard(const Node& node);
 // The lineage's part of an adoption; `records` ascending, as read_lineage() gives them.
 void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>& records,
                        int64_t wall_ms);

@@ -199,6 +199,12 @@ struct Describe {
     place(e.job);
     entry.cause = e.what;
   }
+  void operator()(const TrainingSeen& e) {
+    place(e.job);
+    entry.cause = "ranks of generation " + to_string(e.generation) + " moved in the last " +
+                  duration_text(e.within_ms) +
+                  ", so all its nodes train: those that have not registered have time anew";
+  }
   void operator()(const NodeReturned& e) {
     place(e.job, e.node);
     entry.cause = e.node + " can be used again: " + e.cause;

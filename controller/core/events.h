@@ -282,6 +282,13 @@ struct ControllerNoted {
   JobId job;
   std::string what;
 };
+// Ranks of this generation moved a moment ago: a step takes every rank, so all its nodes train, also
+// one whose agent has not reached this controller. Told before such a node would be lost.
+struct TrainingSeen {
+  JobId job;
+  Generation generation;
+  int64_t within_ms = 0;  // in which they moved: recovery.heartbeat_timeout
+};
 // The controller process started and loaded these rows, or its loop stalled for more than half a
 // heartbeat timeout: deadlines are re-armed, not fired.
 struct ControllerResumed {
@@ -297,7 +304,7 @@ using EventBody =
                  CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
-                 RecoveryRequested, SuspensionChanged, ControllerNoted>;
+                 RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -47,6 +47,7 @@ void on(Transition& t, const BadStepFound& e);
 void on(Transition& t, const ActionFailed& e);
 // timers.cc
 void on(Transition& t, const ControllerResumed& e);
+void on(Transition& t, const TrainingSeen& e);
 void on(Transition& t, const Tick& e);
 void on(Transition& t, const SuspensionChanged& e);
 

@@ -12,6 +12,8 @@ namespace hpctl::core {
 
 namespace {
 
+constexpr char kTrainsUnheard[] = "trains; its agent has not reached this controller";
+
 void passed(Transition& t, const Job& job, const std::string& what) {
   t.note_because(job.plan_seq, "DeadlinePassed", job, what);
 }
@@ -176,6 +178,13 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   }
 }
 
+// What moves proves that the generation's nodes live: of a command nothing is known, and after a
+// fault its ranks are stopped.
+bool proves_by_moving(const Job& job) {
+  const bool runs = job.state == JobState::kRunning && job.stage == PlanStage::kNone;
+  return job.spec.train && (runs || job.stage == PlanStage::kMeetNodes) && !job.cancel_requested;
+}
+
 void put_off(Transition& t, Job& job, const std::string& node) {
   const int64_t until_ms = t.now() + kSuspendedMs;
   if (node.empty()) {
@@ -193,6 +202,7 @@ void resume_node(Transition& t, const Job& job, Node& node, bool restarted) {
     if (restarted) node.connected = false;
   } else if (node.state == NodeState::kUp && restarted) {
     node.connected = false;
+    t.set_state(node, node.state, "expected since the controller was started again");
     t.set_deadline(
         node, t.now() + std::max(job.spec.recovery.heartbeat_timeout_ms, job.limits.register_ms));
   } else if (node.deadline_ms != 0) {
@@ -227,6 +237,12 @@ void resume_job(Transition& t, Job& job) {
 }
 
 }  // namespace
+
+bool is_unheard(const Node& node) {
+  const bool was_up = node.state == NodeState::kUp && !node.connected;
+  const bool was_taken_over = node.state == NodeState::kLaunching && node.launches == 0;
+  return node.deadline_ms != 0 && (was_up || was_taken_over);
+}
 
 void on(Transition& t, const ControllerResumed& e) {
   if (e.restarted) end_damaged_jobs(t);
@@ -264,6 +280,25 @@ void on(Transition& t, const SuspensionChanged& e) {
   resume_job(t, *job);
 }
 
+void on(Transition& t, const TrainingSeen& e) {
+  const Job* job = t.job(e.job);
+  if (job == nullptr || has_ended(job->state) || e.generation != job->generation ||
+      !proves_by_moving(*job)) {
+    t.refuse(e.job, "training of a generation that is not the present one");
+    return;
+  }
+  bool was_known = true;
+  for (Node* node : t.nodes(e.job)) {
+    if (!is_unheard(*node) || !t.has_ranks(node->key)) continue;
+    was_known = was_known && node->reason == kTrainsUnheard;
+    t.set_state(*node, node->state, kTrainsUnheard);
+    const Seq awaited_since = node->deadline_seq;
+    t.set_deadline(*node, t.now() + job->limits.register_ms);
+    node->deadline_seq = awaited_since;
+  }
+  if (was_known) t.result().log.clear();  // told once, and true for hours
+}
+
 void on(Transition& t, const Tick&) {
   auto& deadlines = t.state().index.deadlines;
   while (!deadlines.empty() && std::get<0>(*deadlines.begin()) <= t.now()) {
@@ -278,6 +313,21 @@ void on(Transition& t, const Tick&) {
     }
     reconcile(t, job);
   }
+}
+
+std::vector<TrainingSeen> doubts(const State& state, int64_t now_ms) {
+  std::vector<TrainingSeen> found;
+  for (const auto& [at, id, name] : state.index.deadlines) {
+    if (at > now_ms) break;
+    const Job& job = state.jobs.at(id);
+    if (name.empty() || !proves_by_moving(job) || !state.index.ranks.contains({id, name})) continue;
+    const bool is_new = std::none_of(found.begin(), found.end(),
+                                     [&](const TrainingSeen& seen) { return seen.job == job.id; });
+    if (is_new && is_unheard(state.nodes.at({id, name}))) {
+      found.push_back({id, job.generation, job.spec.recovery.heartbeat_timeout_ms});
+    }
+  }
+  return found;
 }
 
 std::optional<int64_t> next_deadline(const State& state) {

@@ -172,11 +172,21 @@ void OwnerLoop::turn(std::deque<Command> commands) {
     last_sweep_ms_ = now;
     for (core::EventBody& body : effects_.sweep(now)) step(std::move(body), {});
   }
-  if (const auto deadline = core::next_deadline(state_); deadline && *deadline <= now) {
-    step(core::Tick{}, {});
-  }
+  fire_deadlines(now);
   commit_batch();
   for (const Query& query : queries) query(&state_);
+}
+
+void OwnerLoop::fire_deadlines(int64_t now_ms) {
+  const auto is_due = [&] {
+    const auto deadline = core::next_deadline(state_);
+    return deadline && *deadline <= now_ms;
+  };
+  if (!is_due()) return;
+  if (auto doubted = core::doubts(state_, now_ms); !doubted.empty()) {
+    for (const auto& seen : effects_.confirm(std::move(doubted), now_ms)) step(seen, {});
+  }
+  if (is_due()) step(core::Tick{}, {});
 }
 
 void OwnerLoop::step(core::EventBody body, Done done) {

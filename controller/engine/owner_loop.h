@@ -51,6 +51,12 @@ class OwnerEffects {
   virtual void perform(const core::Action& action, const core::State& state) = 0;
   // Events of the soft tables that are due (missed heartbeats, hangs).
   virtual std::vector<core::EventBody> sweep(int64_t now_ms) = 0;
+  // A Tick is about to take `doubted` for untrue. Returns what of it is true.
+  virtual std::vector<core::TrainingSeen> confirm(std::vector<core::TrainingSeen> doubted,
+                                                  int64_t now_ms) {
+    (void)doubted, (void)now_ms;
+    return {};
+  }
   // The loop was away: soft deadlines start again.
   virtual void stalled(int64_t now_ms) = 0;
 };
@@ -106,6 +112,7 @@ class OwnerLoop {
   bool has_live_job() const;
   void detect_stall(int64_t due_ms);
   void turn(std::deque<Command> commands);
+  void fire_deadlines(int64_t now_ms);
   void step(core::EventBody body, Done done);
   void commit_batch();
 

@@ -31,14 +31,15 @@ WorkerView make_worker_view(const core::Slot& slot, const JobProgress& progress)
 }  // namespace
 
 NodeView make_node_view(const core::State& state, const core::Node& node) {
-  return {node.key.name,
-          core::to_string(core::role_of(state, node)),
-          core::is_stopping(state, node) ? "stopping" : core::to_string(node.state),
-          node.instance_id,
-          node.boot_id,
-          node.holder_pid,
-          node.agent_pid,
-          node.scheduler_note};
+  return {
+      node.key.name,
+      core::to_string(core::role_of(state, node)),
+      core::is_stopping(state, node) ? "stopping" : core::to_string(node.state),
+      node.instance_id,
+      node.boot_id,
+      node.holder_pid,
+      node.agent_pid,
+      core::is_unheard(node) && node.scheduler_note.empty() ? node.reason : node.scheduler_note};
 }
 
 JobView make_job_view(const core::State& state, JobId id, const JobProgress& progress,

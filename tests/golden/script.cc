@@ -103,6 +103,7 @@ class Script {
         {"instance", &Script::instance},
         {"sealed", &Script::sealed},
         {"left", &Script::left},
+        {"trains", &Script::trains},
     };
     return kCommands;
   }
@@ -207,6 +208,7 @@ class Script {
     shell_.progress(id_, static_cast<uint64_t>(number(words, 1)));
     moved_ms_ = shell_.now_ms;
   }
+  void trains(const Words& words) { shell_.training_moves = words.at(1) == "on"; }
   void commit(const Words& words) {
     const auto step = static_cast<uint64_t>(number(words, 1));
     shell_.feed(CheckpointCommitted{id_, job().generation, step});

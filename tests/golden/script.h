@@ -10,6 +10,7 @@
 //   answer KIND NODE          only the node carries out its open action of that kind
 //   wait MS                   time passes; deadlines on the way fire
 //   progress STEP | commit STEP
+//   trains on|off             whether ranks are seen to move when a deadline comes
 //   directory NAME STEP       the newest valid checkpoint is NAME, at STEP
 //   exit RANK code|signal N step N [words of the worker ...]
 //   stale-exit RANK generation N

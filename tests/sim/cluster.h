@@ -114,6 +114,7 @@ class Cluster final : public World {
   void perform(const core::Action& action) override;
   void node_changed(const core::Node& row) override;
   void controller_died() override;
+  bool is_true(const core::TrainingSeen& doubted) override;
   void controller_started() override;
   std::vector<core::JobAdopted> find_jobs(const core::State& last_known) override;
 

@@ -93,6 +93,9 @@ void SimController::run_batch() {
       if (!result.submitted) checkers_.fail("adoption refused: " + result.refusal);
     });
   }
+  for (const core::TrainingSeen& doubted : core::doubts(state_, agenda_.now())) {
+    if (world_->is_true(doubted)) take(doubted, nullptr);
+  }
   if (const auto due = core::next_deadline(state_); due && *due <= agenda_.now()) {
     take(core::Tick{}, nullptr);
   }

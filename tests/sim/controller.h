@@ -27,6 +27,8 @@ class World {
   virtual void perform(const core::Action& action) = 0;
   virtual void node_changed(const core::Node& row) = 0;  // committed
   virtual void controller_died() = 0;
+  // Whether the controller sees it.
+  virtual bool is_true(const core::TrainingSeen& doubted) = 0;
   virtual void controller_started() = 0;
   // What a successor without rows finds out about the jobs that had not ended.
   virtual std::vector<core::JobAdopted> find_jobs(const core::State& last_known) = 0;

@@ -81,6 +81,17 @@ core::SilentNode Cluster::see(const SimNode& node, Silence& silence) {
   return facts;
 }
 
+// By the reports of agents that have registered.
+bool Cluster::is_true(const core::TrainingSeen& doubted) {
+  const Run& run = run_of(doubted.job, doubted.generation.value);
+  const bool is_told = std::any_of(run.alive.begin(), run.alive.end(), [&](int32_t rank) {
+    const SimNode& home = node_of(run, rank);
+    return home.bound != 0 && !is_silent(home);
+  });
+  return is_told && run.last_progress_ms > 0 &&
+         agenda_.now() - run.last_progress_ms <= doubted.within_ms;
+}
+
 bool Cluster::has_rank_of(const Run& run, const SimNode& node) {
   return std::any_of(run.homes.begin(), run.homes.end(),
                      [&](const auto& home) { return home.second == node.key; });

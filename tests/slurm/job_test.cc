@@ -57,7 +57,16 @@ TEST_F(SlurmJobs, KilledController) {
   const JobId job = start(spec);
   ASSERT_FALSE(HasFailure());
   const json before = status(job);
-  ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+  {
+    const HeldTraining held = hold(job);
+    const auto pid = before["controller"]["pid"].get<pid_t>();
+    ASSERT_TRUE(end_process(pid));
+    const auto another = [&] {
+      const json now = status(job);
+      return now["controller"]["pid"] != pid && now["state"] == "RUNNING";
+    };
+    EXPECT_TRUE(wait_until(home_.directory(), another, kPatience)) << diagnosis(job);
+  }
   expect_exact_finish(job, spec);
   EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
 }

@@ -40,7 +40,12 @@ TEST_F(NodeLoss, ANodeThatSlurmDrainsIsLeftForASpare) {
   const std::string victim = other_active_node(job);
   ASSERT_NE(victim, "");
   const std::string name = "nodename=" + victim;
-  ASSERT_EQ(slurm({"scontrol", "update", name, "state=drain", "reason=fan"}).exit_code, 0);
+  {
+    const HeldTraining held = hold(job);
+    ASSERT_EQ(slurm({"scontrol", "update", name, "state=drain", "reason=fan"}).exit_code, 0);
+    const auto is_told = [&] { return causes(job, "StopWorkers") != ""; };
+    ASSERT_TRUE(wait_until(home_.directory(), is_told, kPatience)) << diagnosis(job);
+  }
   expect_exact_finish(job, spec);
   EXPECT_EQ(slurm({"scontrol", "update", name, "state=resume"}).exit_code, 0);
   const json after = status(job);
@@ -83,6 +88,34 @@ TEST_F(NodeLoss, CutAndHealedNodeNeverContinuesTheOldGeneration) {
   }
   expect_exact_finish(job, spec);
   expect_only_slurmd_on(victim);
+}
+
+// The management network between a node and a controller that was started again is away; the
+// training's is not. All steps take the node's ranks, which proves that it lives.
+TEST_F(NodeLoss, ANodeThatOnlyCannotReachANewControllerTrainsOn) {
+  const JobId job = start(SlurmJob{.training = {.name = "endless", .steps = 1000000},
+                                   .more = "limits: {register: 3s}\n"});
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  const std::string victim = other_active_node(job);
+  ASSERT_NE(victim, "");
+  if (!blocks(victim)) GTEST_SKIP() << "no network namespaces or no nftables here";
+  ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+  const auto is_told = [&] { return causes(job, "TrainingSeen") != ""; };
+  ASSERT_TRUE(wait_until(home_.directory(), is_told, kPatience)) << diagnosis(job);
+  const json blocked = status(job);
+  EXPECT_NE(blocked["controller"]["pid"], before["controller"]["pid"]);
+  EXPECT_EQ(node_of(blocked, victim)["note"], "trains; its agent has not reached this controller");
+  // Far past the next limit.
+  ASSERT_TRUE(home_.wait_for_step(job, blocked["step"].get<uint64_t>() + 200, kPatience));
+  cluster("heal", victim);
+  const auto is_back = [&] { return node_of(status(job), victim)["note"] == ""; };
+  EXPECT_TRUE(wait_until(home_.directory(), is_back, kPatience)) << diagnosis(job);
+  const json after = status(job);
+  EXPECT_EQ(after["state"], "RUNNING");
+  EXPECT_EQ(after["generation"], before["generation"]) << causes(job, "JobRecovering");
+  EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
+  EXPECT_EQ(home_.wait_for_end(job, kPatience), "CANCELLED");
 }
 
 // Past SlurmdTimeout Slurm takes the node out of the job, which goes on without its batch script; a

@@ -112,6 +112,12 @@ bool SlurmTest::has_network_namespaces() {
   return value != nullptr && std::string(value) == "true";
 }
 
+bool SlurmTest::blocks(const std::string& node) {
+  const int code = test::SlurmCluster::command("block " + node).code;
+  EXPECT_TRUE(code == 0 || code == test::SlurmCluster::kCannotRun) << code;
+  return code == 0;
+}
+
 CommandResult SlurmTest::slurm(const std::vector<std::string>& command) {
   std::vector<std::string> argv = {"/usr/bin/env"};
   argv.insert(argv.end(), command.begin(), command.end());

@@ -22,7 +22,7 @@ inline constexpr std::chrono::seconds kPatience{300};
 struct SlurmJob {
   // One that a test holds does not hang (HeldTraining).
   TrainingJob training{
-      .name = "slurm", .steps = 160, .checkpoint_every = 10, .hang_timeout = "10m"};
+      .name = "slurm", .steps = 160, .micro = 2, .checkpoint_every = 10, .hang_timeout = "10m"};
   std::string nodes = "2";
   std::string slurm = "{partition: main, exclusive: true}";
   std::string on_node_loss = {};  // "" = the default
@@ -60,6 +60,8 @@ class SlurmTest : public ::testing::Test {
   // `cluster VERB ARGUMENT`, which must succeed.
   static void cluster(const std::string& verb, const std::string& argument);
   static bool has_network_namespaces();
+  // `cluster block NODE`; false where that cannot be.
+  static bool blocks(const std::string& node);
   // A program of Slurm, at most 60 s.
   static CommandResult slurm(const std::vector<std::string>& command);
   static std::vector<pid_t> processes_on(const std::string& node);

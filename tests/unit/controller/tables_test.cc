@@ -288,6 +288,23 @@ TEST(Progress, NewsSayWhenTheStepWasCompleted) {
   EXPECT_EQ(news->stepped_ms, 20);
 }
 
+TEST(Progress, ARankHasMovedWhenItsSecondReportDiffersFromItsFirst) {
+  ProgressTable table;
+  core::Job job = running_job(2, 10);
+  job.stage = core::PlanStage::kMeetNodes;
+  const auto has_moved = [&](int64_t now_ms) {
+    return table.has_moved(job.id, job.generation, 1'000, now_ms);
+  };
+  EXPECT_FALSE(has_moved(0)) << "not known yet";
+  table.observe(job, 0);
+  table.report(job.id, "n0", {at_step(0, 2, 12, 90)}, 20);
+  EXPECT_FALSE(has_moved(20)) << "it may have stood there for long";
+  table.report(job.id, "n0", {at_step(0, 2, 12, 91)}, 120);
+  EXPECT_TRUE(has_moved(1'120));
+  EXPECT_FALSE(has_moved(1'121));
+  EXPECT_FALSE(table.has_moved(job.id, Generation{3}, 1'000, 120)) << "another generation";
+}
+
 TEST(Progress, AJobThatIsTakenOverIsShownWhereItWas) {
   ProgressTable table;
   core::Job job = running_job(2, 10);

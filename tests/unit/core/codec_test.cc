@@ -87,6 +87,7 @@ std::vector<EventBody> every_event() {
                    BadStepVerdict::kSameResult, BadStepOutcome::kRolledBack, 1, "reason", 2},
       RecoveryRequested{kJob, "n1", 1000, "reason", true},
       ControllerNoted{kJob, "what"},
+      TrainingSeen{kJob, {4}, 5000},
   };
 }
 

@@ -111,7 +111,10 @@ void FakeShell::pass(int64_t ms) {
   const int64_t until = now_ms + ms;
   for (auto due = next_deadline(state); due && *due <= until; due = next_deadline(state)) {
     now_ms = std::max(now_ms, *due);
-    feed(Tick{});
+    if (training_moves) {
+      for (const TrainingSeen& doubted : doubts(state, now_ms)) feed(doubted);
+    }
+    if (next_deadline(state) <= now_ms) feed(Tick{});
   }
   now_ms = until;
 }
