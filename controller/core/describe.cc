@@ -2,6 +2,7 @@
 // An event as one line of the history. `because` names the event that led to it: for an
 // acknowledgement the one that issued the action, for consequences of a plan the one that began the
 // plan's present stage, and 0 for what comes from outside.
+#include "common/base/duration_text.h"
 #include "common/base/worker_abi.h"
 #include "controller/core/codec.h"
 #include "controller/core/rules.h"

@@ -282,8 +282,8 @@ struct ControllerNoted {
   JobId job;
   std::string what;
 };
-// Ranks of this generation moved a moment ago: a step takes every rank, so all its nodes train, also
-// one whose agent has not reached this controller. Told before such a node would be lost.
+// Ranks of this generation moved a moment ago: a step takes every rank, so all its nodes train, one
+// whose agent has not reached this controller too. Told before such a node would be lost.
 struct TrainingSeen {
   JobId job;
   Generation generation;
