@@ -265,8 +265,7 @@ std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
   return nodes;
 }
 
-bool ProgressTable::has_moved(JobId job, Generation generation, int64_t within_ms,
-                              int64_t now_ms) {
+bool ProgressTable::has_moved(JobId job, Generation generation, int64_t within_ms, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = jobs_.find(job);
   if (it == jobs_.end() || it->second.shown.generation != generation.value) return false;
