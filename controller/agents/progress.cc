@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/worker_abi.h"
+#include "controller/core/core.h"
 #include "controller/core/hang.h"
 
 namespace hpctl {
@@ -54,7 +55,8 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   entry.row = core::seen_in(job);
   entry.told_step = std::max(entry.told_step, job.furthest_step);
   entry.world_size = job.world_size();
-  entry.regain_step = job.recovering_since_ms == 0 ? 0 : job.regain_step;
+  const bool counts = job.recovering_since_ms != 0 && !core::is_preparing(job);
+  entry.regain_step = counts ? job.regain_step : 0;
   entry.configured_hang_ms = job.spec.recovery.hang_timeout_ms;
   if (core::has_ended(job.state)) entry.shown.step = job.furthest_step;
 }

@@ -52,10 +52,6 @@ std::string join_some(const std::vector<std::string>& names);
 // A worker says that it has completed the step; one past the end of the job is not believed.
 void learn_step(Job& job, uint64_t step);
 
-// True while no worker of a new generation can have been started: a further fault belongs to the
-// recovery in progress.
-bool is_preparing(const Job& job);
-
 // The workers that are being stopped save the step under way, and no others follow here.
 bool saves_and_leaves(const Job& job);
 

@@ -276,6 +276,18 @@ TEST(Progress, TheStepThatMakesALossGoodIsATransition) {
   EXPECT_FALSE(table.report(job.id, "n0", {at_step(0, 2, 19, 9)}, 50));
 }
 
+TEST(Progress, StepsOfAGenerationThatIsBeingStoppedMakeNothingGood) {
+  ProgressTable table;
+  core::Job job = running_job(2, 10);
+  job.furthest_step = job.regain_step = 17;
+  job.recovering_since_ms = 5;
+  table.observe(job, 0);
+  ASSERT_TRUE(table.report(job.id, "n0", {at_step(0, 2, 11, 9)}, 20)) << "the first step";
+  job.stage = core::PlanStage::kStopWorkers;
+  table.observe(job, 25);
+  EXPECT_FALSE(table.report(job.id, "n0", {at_step(0, 2, 18, 9)}, 40));
+}
+
 TEST(Progress, NewsSayWhenTheStepWasCompleted) {
   ProgressTable table;
   core::Job job = running_job(1, 0);
