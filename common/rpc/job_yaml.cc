@@ -7,17 +7,14 @@
 #include "common/rpc/job_yaml.h"
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <tuple>
 
-#include "common/base/file.h"
 #include "common/rpc/job_yaml_keys.h"
 #include "common/rpc/nearest_word.h"
 #include "common/rpc/python_environment.h"
-#include "common/rpc/yaml_documents.h"
+#include "common/rpc/yaml_text.h"
 #include "common/rpc/yaml_value.h"
 
 namespace hpctl {
@@ -229,90 +226,23 @@ class JobYamlReader {
   std::set<std::string> suggested_;      // meant by an unknown key, so not missing as well
 };
 
-// What yaml-cpp's messages mean to somebody who looks at the file.
-std::string explain_syntax(const std::string& message) {
-  struct Explanation {
-    const char* found;
-    const char* text;
-  };
-  static constexpr std::array<Explanation, 6> kExplanations = {{
-      {"bad file", "nested too deeply"},
-      {"illegal map value",
-       "a \": \" where no value can stand; quote the text, or indent by the "
-       "same number of spaces as the keys above"},
-      {"end of map not found", "wrong indentation: this line matches none of the levels above it"},
-      {"end of sequence not found",
-       "wrong indentation: this line matches none of the levels above "
-       "it"},
-      {"end of sequence flow not found", "a list opened with [ is not closed with ]"},
-      {"end of map flow not found", "a mapping opened with { is not closed with }"},
-  }};
-  for (const Explanation& e : kExplanations) {
-    if (message == e.found) return std::string("not valid YAML: ") + e.text;
-  }
-  return "not valid YAML: " + message;
-}
-
-// The first tab in the indentation of lines up to `last_line` (from 0), as a problem.
-std::optional<JobYamlProblem> tab_in_indentation(std::string_view text, int last_line) {
-  int line = 0;
-  for (size_t begin = 0; begin <= text.size() && line <= last_line; ++line) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const size_t stop = text.find_first_not_of(" \t", begin);
-    const size_t tab = text.find('\t', begin);
-    if (tab < std::min(stop, end)) {
-      return JobYamlProblem{line + 1, static_cast<int>(tab - begin) + 1, "",
-                            "a tab in the indentation; YAML allows spaces only"};
-    }
-    begin = end + 1;
-  }
-  return std::nullopt;
-}
-
-constexpr const char* kTooLarge = "larger than 256 KiB; a job file is a short text";
-
-JobYaml only_problem(JobYamlProblem problem) {
-  JobYaml result;
-  result.problems.push_back(std::move(problem));
-  return result;
-}
+constexpr YamlKind kJobFile = {"a job file", "one job", "hpctl submit --help"};
 
 }  // namespace
 
 JobYaml parse_job_yaml(std::string_view text, const std::string& directory) {
-  if (text.size() > kMaxJobYamlBytes) return only_problem({0, 0, "", kTooLarge});
-  if (text.find('\0') != std::string_view::npos) {
-    return only_problem({0, 0, "", "not a text file (it has zero bytes); expected YAML"});
-  }
-  try {
-    const YAML::Node document = YAML::Load(std::string(text));
-    if (document.IsNull()) {
-      return only_problem({0, 0, "", "the file is empty; `hpctl submit --help` shows an example"});
-    }
-    if (const auto second = second_document(std::string(text))) {
-      return only_problem({second->line + 1, second->column + 1, "",
-                           "a second YAML document; a job file holds one job"});
-    }
-    return JobYamlReader(directory).read(document);
-  } catch (const YAML::Exception& e) {
-    if (auto tab = tab_in_indentation(text, e.mark.line)) return only_problem(*tab);
-    return only_problem({e.mark.line + 1, e.mark.column + 1, "", explain_syntax(e.msg)});
-  }
+  JobYaml result;
+  const auto problem = read_yaml(text, kJobFile, [&](const YAML::Node& document) {
+    result = JobYamlReader(directory).read(document);
+  });
+  if (problem) result = {std::nullopt, {*problem}};
+  return result;
 }
 
 JobYaml load_job_yaml(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return only_problem({0, 0, "", "is a directory; expected a job file"});
-  }
-  if (std::filesystem::file_size(path, error) > kMaxJobYamlBytes && !error) {
-    return only_problem({0, 0, "", kTooLarge});
-  }
-  const auto text = read_file(path, kMaxJobYamlBytes);
-  if (!text.ok()) return only_problem({0, 0, "", text.error().message});
-  const auto absolute = std::filesystem::absolute(path, error);
-  if (error) return only_problem({0, 0, "", "cannot find its directory: " + error.message()});
-  return parse_job_yaml(*text, absolute.parent_path().lexically_normal().string());
+  const YamlFile file = read_yaml_file(path, kJobFile);
+  if (file.problem) return {std::nullopt, {*file.problem}};
+  return parse_job_yaml(file.text, file.directory);
 }
 
 std::string describe_problems(const std::string& file, const std::vector<JobYamlProblem>& problems,
