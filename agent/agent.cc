@@ -35,6 +35,7 @@
 #include "agent/worker_pages.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/injected_fault.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
 
@@ -106,6 +107,7 @@ class Agent {
   void on_start(const v1::StartWorkers& start);
   void on_stop(const v1::StopWorkers& stop);
   void on_end(const v1::EndNode& end);
+  void on_fault(const v1::InjectFault& order);
   void start_workers(const v1::StartWorkers& start);
   v1::AgentMessage registration() const;
   void deliver(const v1::AgentMessage& message);
@@ -378,6 +380,8 @@ void Agent::on_message(const v1::ControllerMessage& message) {
       return on_stop(message.stop_workers());
     case v1::ControllerMessage::kEndNode:
       return on_end(message.end_node());
+    case v1::ControllerMessage::kInjectFault:
+      return on_fault(message.inject_fault());
     case v1::ControllerMessage::KIND_NOT_SET:
       return log_warning("the controller sent a message this version does not know");
   }
@@ -421,6 +425,31 @@ void Agent::on_stop(const v1::StopWorkers& stop) {
 void Agent::on_end(const v1::EndNode& end) {
   end_order_ = end;
   perform(supervisor_.end(end.stacks()));
+}
+
+// A fault on purpose. The history has it already; only what could not be done is answered.
+void Agent::on_fault(const v1::InjectFault& order) {
+  const auto fault = from_word<InjectedFault>(order.fault());
+  log_warning("a fault on purpose: " + printable_line(order.fault(), kReasonBytes));
+  std::string trouble = "this release does not know it";
+  if (fault == InjectedFault::kKillAgent) {
+    ::raise(signal_of(*fault));
+  } else if (fault == InjectedFault::kKillHolder) {
+    // Our parent, or we would not be.
+    ::kill(static_cast<pid_t>(hello_.holder_pid), signal_of(*fault));
+    return;
+  } else if (fault && target_of(*fault) == FaultTarget::kRank) {
+    for (const StartedWorker& worker : supervisor_.running()) {
+      if (worker.rank != order.rank() || worker.generation != order.generation()) continue;
+      return holder_.tell(holder::Strike{worker.incarnation, signal_of(*fault)});
+    }
+    trouble = "worker " + std::to_string(order.rank()) + " of generation " +
+              std::to_string(order.generation()) + " is not there any more";
+  }
+  v1::AgentMessage answer = envelope_;
+  answer.mutable_fault_not_injected()->set_event_seq(order.event_seq());
+  answer.mutable_fault_not_injected()->set_reason(trouble);
+  link_->send(answer);
 }
 
 void Agent::start_workers(const v1::StartWorkers& start) {

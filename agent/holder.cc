@@ -110,6 +110,7 @@ class Holder {
   void on(KeepReport request);
   void on(const DropReport& request) { reports_.erase(request.seq); }
   void on(const End& request);
+  void on(const Strike& request) { workers_.strike(request); }
   void on(const Alive& sign);
   void end_hung_agent();
 

@@ -67,6 +67,12 @@ static void get(PacketReader& r, End& m) {
 static void put(PacketWriter& w, const Alive& m) { w.number(m.next_within_ms); }
 static void get(PacketReader& r, Alive& m) { r.into(m.next_within_ms); }
 
+static void put(PacketWriter& w, const Strike& m) { w.number(m.incarnation).number(m.signal); }
+static void get(PacketReader& r, Strike& m) {
+  r.into(m.incarnation);
+  r.into(m.signal);
+}
+
 static void put(PacketWriter& w, const Hello& m) {
   w.number(m.version).text(m.boot_id).number(m.holder_pid).number(m.generation_seen);
   w.number(m.ended_through).number(m.last_report);

@@ -26,7 +26,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 8;
+inline constexpr uint32_t kProtocolVersion = 9;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -80,6 +80,12 @@ struct End {
   int32_t exit_code = 0;
   uint32_t grace_ms = 0;
   std::string reason;
+};
+// A fault on purpose to that worker, if it is there still: a signal to its process group, or 0 =
+// its process is told to hang.
+struct Strike {
+  uint64_t incarnation = 0;
+  int32_t signal = 0;
 };
 // The agent's loop turns; if it says nothing more within the time given, it hangs. Answered by
 // AliveToo.
@@ -158,7 +164,8 @@ struct StacksTaken {
   std::string told;
 };
 
-using ToHolder = std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End, Alive>;
+using ToHolder =
+    std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End, Alive, Strike>;
 using ToAgent = std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd,
                              AliveToo, StacksTaken>;
 

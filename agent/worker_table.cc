@@ -217,6 +217,18 @@ void WorkerTable::end(const Kill& request) {
   kill_overdue();
 }
 
+void WorkerTable::strike(const Strike& request) {
+  for (const auto& [pid, worker] : workers_) {
+    if (worker->incarnation != request.incarnation) continue;
+    if (request.signal != 0) {
+      worker->signal_group(request.signal);
+    } else if (worker->control) {
+      [[maybe_unused]] const Outcome told =
+          worker->control->send_or_queue(control::encode(control::Hang{worker->generation}));
+    }
+  }
+}
+
 void WorkerTable::end_all(uint32_t grace_ms) {
   for (const auto& [pid, worker] : workers_) end_one(*worker, grace_ms);
   kill_overdue();

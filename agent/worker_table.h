@@ -44,6 +44,9 @@ class WorkerTable {
   // SIGTERM to every process, SIGKILL after grace_ms.
   void end_all(uint32_t grace_ms);
 
+  // As Strike has it.
+  void strike(const Strike& request);
+
   // Reaps `pid` if it is a worker that has ended. False when it is none of ours.
   bool reap(pid_t pid);
   // Ends what dead workers started and what left their process groups. Call after every SIGCHLD:

@@ -137,7 +137,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
   service_ = std::make_unique<ControllerService>(paths_, identity, *authenticator_, *loop_, *feed_,
-                                                 progress_);
+                                                 progress_, *agents_);
 }
 
 // What is only in the status files: values of the last step, for display until heartbeats come.

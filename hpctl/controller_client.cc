@@ -62,12 +62,13 @@ JobView to_view(const v1::JobStatus& s) {
                 s.spent().repeat_ms()};
   view.faults = s.faults();
   view.owner = s.owner();
+  view.chaos = s.chaos();
   return view;
 }
 
 EventView to_view(const v1::Event& e) {
-  return {e.seq(),  e.wall_ms(), e.type(),  e.job(),        e.generation(),
-          e.node(), e.rank(),    e.cause(), e.because_seq()};
+  return {e.seq(),  e.wall_ms(), e.type(),  e.job(),         e.generation(),
+          e.node(), e.rank(),    e.cause(), e.because_seq(), e.step()};
 }
 
 }  // namespace
@@ -225,6 +226,20 @@ Outcome ControllerClient::recover_node(JobId job, const std::string& node,
   request.set_reboot(reboot);
   v1::RecoverNodeResponse response;
   return check(stub_->RecoverNode(&context, request, &response));
+}
+
+Result<uint64_t> ControllerClient::inject(JobId job, InjectedFault fault, int32_t rank,
+                                          const std::string& node) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::InjectRequest request;
+  request.set_job(to_string(job));
+  request.set_fault(to_word(fault));
+  request.set_rank(rank);
+  request.set_node(node);
+  v1::InjectResponse response;
+  HP_TRY(check(stub_->Inject(&context, request, &response)));
+  return response.seq();
 }
 
 Result<v1::GetVersionResponse> ControllerClient::version() {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/injected_fault.h"
 #include "hpctl/job_source.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 
@@ -40,6 +41,9 @@ class ControllerClient final : public JobSource {
   // Once its work has left: a reboot, or another machine in its place.
   Outcome recover_node(JobId job, const std::string& node, const std::string& reason, bool reboot);
   Outcome release_node(JobId job, const std::string& node);
+  // A fault on purpose; the seq of its event in the history. kUnavailable: it may have happened,
+  // and kill-controller has.
+  Result<uint64_t> inject(JobId job, InjectedFault fault, int32_t rank, const std::string& node);
   Result<v1::GetVersionResponse> version();
 
  private:

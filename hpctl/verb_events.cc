@@ -35,7 +35,7 @@ Options:
   --type TYPE   only of these types, with commas between them
   --tail N      the last N of them
   --json        a line each: {"seq", "time", "type", "job", "generation", "node", "rank", "cause",
-                "because"}; because is the seq of the event that led to this one
+                "because", "step"}; because is the seq of the event that led to this one
 
 Exit codes: 0 shown, 1 no such job, 2 wrong arguments
 )";

@@ -19,6 +19,7 @@ Verb events_verb();
 Verb why_verb();
 Verb goodput_verb();
 Verb cancel_verb();
+Verb chaos_verb();
 Verb nodes_verb();
 Verb checkpoint_verb();
 Verb data_verb();

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <thread>
 
 #include "common/base/clock.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/interrupt_flag.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -16,32 +16,6 @@ namespace {
 constexpr std::chrono::milliseconds kPollInterval{250};
 constexpr int kPollsPerRecord = 4;
 constexpr int kMaxLostControllers = 10;  // in a row, without an answer in between
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// While it lives, SIGINT and SIGTERM set a flag instead of ending the program.
-class InterruptFlag {
- public:
-  InterruptFlag() {
-    interrupted = 0;
-    struct sigaction action {};
-    action.sa_handler = [](int) { interrupted = 1; };
-    ::sigemptyset(&action.sa_mask);
-    ::sigaction(SIGINT, &action, &old_int_);
-    ::sigaction(SIGTERM, &action, &old_term_);
-  }
-  ~InterruptFlag() {
-    ::sigaction(SIGINT, &old_int_, nullptr);
-    ::sigaction(SIGTERM, &old_term_, nullptr);
-  }
-  InterruptFlag(const InterruptFlag&) = delete;
-  InterruptFlag& operator=(const InterruptFlag&) = delete;
-  static bool raised() { return interrupted != 0; }
-
- private:
-  struct sigaction old_int_ {};
-  struct sigaction old_term_ {};
-};
 
 class Waiter {
  public:

@@ -154,7 +154,8 @@ std::string to_json_text(const JobSpec& spec) {
             {"environment", spec.environment},
             {"hooks", spec.hooks},
             {"health", spec.health},
-            {"ledger", spec.ledger}};
+            {"ledger", spec.ledger},
+            {"chaos", spec.chaos}};
   if (spec.train) j["train"] = *spec.train;
   return j.dump();
 }
@@ -178,6 +179,7 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     if (j.contains("hooks")) j.at("hooks").get_to(spec.hooks);
     if (j.contains("health")) j.at("health").get_to(spec.health);
     j.at("ledger").get_to(spec.ledger);
+    spec.chaos = j.value("chaos", false);  // absent from specs stored before it was known
     if (j.contains("train")) spec.train = j.at("train").get<TrainSpec>();
     if (const auto problems = find_problems(spec); !problems.empty()) {
       return Error{ErrorCode::kInvalidArgument,

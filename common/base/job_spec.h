@@ -121,6 +121,7 @@ struct JobSpec {
   HooksSpec hooks;
   HealthSpec health;
   bool ledger = false;  // debug.ledger
+  bool chaos = false;   // debug.chaos
 
   int32_t world_size() const { return nodes * workers_per_node; }
   int32_t all_nodes() const { return nodes + spares; }

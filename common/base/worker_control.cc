@@ -18,6 +18,9 @@ static void get(PacketReader&, Finish&) {}
 static void put(PacketWriter& w, const Take& m) { w.number(m.descriptor); }
 static void get(PacketReader& r, Take& m) { r.into(m.descriptor); }
 
+static void put(PacketWriter& w, const Hang& m) { w.number(m.generation); }
+static void get(PacketReader& r, Hang& m) { r.into(m.generation); }
+
 static void put(PacketWriter&, const Ready&) {}
 static void get(PacketReader&, Ready&) {}
 

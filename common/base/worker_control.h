@@ -50,6 +50,10 @@ struct Finish {};
 struct Take {
   int32_t descriptor = -1;
 };
+// Turn in an endless loop inside the next step of `generation`: a fault on purpose.
+struct Hang {
+  uint64_t generation = 0;
+};
 
 // ---- from the worker ----------------------------------------------------------------------------
 
@@ -67,7 +71,7 @@ struct PeerLost {
   uint64_t generation = 0;
 };
 
-using ToWorker = std::variant<Join, Abort, Finish, Take>;
+using ToWorker = std::variant<Join, Abort, Finish, Take, Hang>;
 using FromWorker = std::variant<Ready, Joined, Aborted, PeerLost>;
 
 std::string encode(const ToWorker& message);

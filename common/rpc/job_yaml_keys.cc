@@ -323,6 +323,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"debug.ledger", kValue, "true or false", "false", "",
      "Write which samples each rank trained on, JSON lines in the job's directory.",
      HP_READ(ledger)},
+    {"debug.chaos", kValue, "true or false", "false", "",
+     "Whether `hpctl chaos` may break parts of the job on purpose.", HP_READ(chaos)},
 };
 // clang-format on
 

@@ -132,6 +132,7 @@ std::string to_yaml(const JobSpec& spec) {
   put_around(out, spec);
   out << Key << "debug" << Value << BeginMap;
   put(out, "ledger", spec.ledger);
+  put(out, "chaos", spec.chaos);
   out << EndMap << EndMap;
   return std::string(out.c_str()) + "\n";
 }

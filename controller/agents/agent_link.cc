@@ -234,6 +234,19 @@ void AgentLink::perform(const core::Action& action, const core::State& state) {
   }
 }
 
+void AgentLink::inject(const core::NodeKey& node, const v1::InjectFault& order) {
+  const auto session = session_of(node);
+  if (session == nullptr) {
+    loop_.post(core::FaultNotInjected{node.job, node.name, Seq{order.event_seq()},
+                                      "the agent of " + node.name + " is not connected any more"});
+    return;
+  }
+  v1::ControllerMessage message;
+  message.set_job(node.job.value);
+  *message.mutable_inject_fault() = order;
+  session->send(std::move(message));
+}
+
 void AgentLink::release_ends(JobId job, const core::State& state) {
   if (held_.erase(job) == 0) return;
   for (const auto& [id, action] : state.outbox) {

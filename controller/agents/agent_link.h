@@ -37,6 +37,10 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   // Owner thread. Sends the action if its agent is connected. Precondition: agent_of(action).
   void perform(const core::Action& action, const core::State& state);
 
+  // Owner thread. The order of an event FaultInjected, for the agent of that node. Where there is
+  // no stream any more, the history is told that it did not happen.
+  void inject(const core::NodeKey& node, const v1::InjectFault& order);
+
   // Owner thread. No node of the job is told to end between the two: something comes before that.
   void hold_ends(JobId job) { held_.insert(job); }
   void release_ends(JobId job, const core::State& state);

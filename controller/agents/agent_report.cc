@@ -207,6 +207,7 @@ std::string find_report_problem(const v1::AgentMessage& message) {
       return find_workers_problem(message.action_done().workers());
     case v1::AgentMessage::kActionFailed:
     case v1::AgentMessage::kGoodbye:
+    case v1::AgentMessage::kFaultNotInjected:
     case v1::AgentMessage::kRegisterAgent:
     case v1::AgentMessage::KIND_NOT_SET:
       return "";
@@ -249,6 +250,10 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
     }
     case v1::AgentMessage::kBadStep:
       return make_bad_step(message);
+    case v1::AgentMessage::kFaultNotInjected:
+      return core::FaultNotInjected{job, message.node(),
+                                    Seq{message.fault_not_injected().event_seq()},
+                                    bounded(message.fault_not_injected().reason())};
     case v1::AgentMessage::kGoodbye:
       return core::NodeEnded{job, message.node(), message.boot_id()};
     case v1::AgentMessage::kRegisterAgent:

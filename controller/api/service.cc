@@ -34,13 +34,14 @@ void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
 
 ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity identity,
                                      const Authenticator& authenticator, OwnerLoop& loop,
-                                     EventFeed& feed, ProgressTable& progress)
+                                     EventFeed& feed, ProgressTable& progress, AgentLink& agents)
     : paths_(paths),
       identity_(std::move(identity)),
       authenticator_(authenticator),
       loop_(loop),
       feed_(feed),
-      progress_(progress) {}
+      progress_(progress),
+      agents_(agents) {}
 
 std::optional<uint32_t> ControllerService::caller(grpc::CallbackServerContext* context) {
   ++calls_;
@@ -167,7 +168,7 @@ grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* 
         } else if (!result->refusal.empty()) {
           finish(reactor, {grpc::StatusCode::FAILED_PRECONDITION, result->refusal});
         } else {
-          answer(state->jobs.at(**found));
+          answer(state->jobs.at(**found), result->log.front());
           finish(reactor, grpc::Status::OK);
         }
       });
@@ -183,7 +184,9 @@ grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext*
           JobId job, uint32_t uid) {
         return core::CancelRequested{job, uid, reason, time_limit};
       },
-      [response](const core::Job& job) { response->set_state(core::shown_state(job)); });
+      [response](const core::Job& job, const core::LogEntry&) {
+        response->set_state(core::shown_state(job));
+      });
 }
 
 grpc::ServerUnaryReactor* ControllerService::QuarantineNode(
@@ -195,7 +198,7 @@ grpc::ServerUnaryReactor* ControllerService::QuarantineNode(
        for_ms = std::max<int64_t>(0, request->for_ms())](JobId job, uint32_t uid) {
         return core::QuarantineRequested{job, node, uid, reason, for_ms};
       },
-      [](const core::Job&) {});
+      [](const core::Job&, const core::LogEntry&) {});
 }
 
 grpc::ServerUnaryReactor* ControllerService::ReleaseNode(grpc::CallbackServerContext* context,
@@ -206,7 +209,7 @@ grpc::ServerUnaryReactor* ControllerService::ReleaseNode(grpc::CallbackServerCon
       [node = request->node()](JobId job, uint32_t uid) {
         return core::ReleaseRequested{job, node, uid};
       },
-      [](const core::Job&) {});
+      [](const core::Job&, const core::LogEntry&) {});
 }
 
 grpc::ServerUnaryReactor* ControllerService::RecoverNode(grpc::CallbackServerContext* context,
@@ -218,7 +221,37 @@ grpc::ServerUnaryReactor* ControllerService::RecoverNode(grpc::CallbackServerCon
        reboot = request->reboot()](JobId job, uint32_t uid) {
         return core::RecoveryRequested{job, node, uid, reason, reboot};
       },
-      [](const core::Job&) {});
+      [](const core::Job&, const core::LogEntry&) {});
+}
+
+// The event first, so that the history tells of the fault whatever it breaks.
+grpc::ServerUnaryReactor* ControllerService::Inject(grpc::CallbackServerContext* context,
+                                                    const v1::InjectRequest* request,
+                                                    v1::InjectResponse* response) {
+  const auto fault = from_word<InjectedFault>(request->fault());
+  if (!fault) {
+    return reply(context,
+                 {grpc::StatusCode::INVALID_ARGUMENT,
+                  "this controller knows no such fault, only " + all_words<InjectedFault>()});
+  }
+  const FaultTarget target = target_of(*fault);
+  return order(
+      context, request->job(),
+      [fault = *fault, target, node = request->node(), rank = request->rank()](JobId job,
+                                                                               uint32_t uid) {
+        return core::FaultInjected{job, uid, fault, target == FaultTarget::kNode ? node : "",
+                                   Rank{target == FaultTarget::kRank ? rank : -1}};
+      },
+      [this, response, fault = *fault, target](const core::Job& job, const core::LogEntry& told) {
+        if (target == FaultTarget::kController) ::raise(signal_of(fault));
+        v1::InjectFault order;
+        order.set_event_seq(told.seq.value);
+        order.set_fault(to_word(fault));
+        order.set_rank(told.rank);
+        order.set_generation(told.generation.value);
+        agents_.inject({job.id, told.node}, order);
+        response->set_seq(told.seq.value);
+      });
 }
 
 grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/paths.h"
 #include "controller/access/authenticator.h"
+#include "controller/agents/agent_link.h"
 #include "controller/agents/progress.h"
 #include "controller/api/event_feed.h"
 #include "controller/engine/owner_loop.h"
@@ -28,7 +29,7 @@ class ControllerService final : public v1::Controller::CallbackService {
  public:
   ControllerService(const HomePaths& paths, ControllerIdentity identity,
                     const Authenticator& authenticator, OwnerLoop& loop, EventFeed& feed,
-                    ProgressTable& progress);
+                    ProgressTable& progress, AgentLink& agents);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -48,6 +49,9 @@ class ControllerService final : public v1::Controller::CallbackService {
   grpc::ServerUnaryReactor* RecoverNode(grpc::CallbackServerContext* context,
                                         const v1::RecoverNodeRequest* request,
                                         v1::RecoverNodeResponse* response) override;
+  grpc::ServerUnaryReactor* Inject(grpc::CallbackServerContext* context,
+                                   const v1::InjectRequest* request,
+                                   v1::InjectResponse* response) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelRequest* request,
                                    v1::CancelResponse* response) override;
@@ -74,9 +78,10 @@ class ControllerService final : public v1::Controller::CallbackService {
   absl::StatusOr<JobId> look_up(const std::string& text, uint32_t uid);
   // Answers from the state, on the owner thread.
   grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, Answer answer);
-  // An order about one job: an event, and what is answered once the core has accepted it.
+  // An order about one job: an event, and what is done and answered once the core has accepted it
+  // and `told` is in the history.
   using MakeOrder = std::function<core::EventBody(JobId job, uint32_t uid)>;
-  using AnswerOrder = std::function<void(const core::Job& job)>;
+  using AnswerOrder = std::function<void(const core::Job& job, const core::LogEntry& told)>;
   grpc::ServerUnaryReactor* order(grpc::CallbackServerContext* context, const std::string& job,
                                   MakeOrder make, AnswerOrder answer);
   // Answers at once.
@@ -88,6 +93,7 @@ class ControllerService final : public v1::Controller::CallbackService {
   OwnerLoop& loop_;
   EventFeed& feed_;
   ProgressTable& progress_;
+  AgentLink& agents_;
   std::atomic<uint64_t> calls_{0};
 };
 

@@ -135,6 +135,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeReplacementRequested, action
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SchedulerObserved, job, node, what, unusable)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ControllerNoted, job, what)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainingSeen, job, generation, within_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FaultInjected, job, uid, fault, node, rank)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FaultNotInjected, job, node, injected, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeReturned, job, node, cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantineRequested, job, node, uid, reason, for_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReleaseRequested, job, node, uid)
@@ -149,7 +151,7 @@ void to_json(json& j, const Tick&) { j = json::object(); }
 void from_json(const json&, Tick&) {}
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LogEntry, seq, type, job, generation, node, rank,
-                                                cause, because)
+                                                cause, because, step)
 
 namespace {
 
@@ -186,7 +188,9 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "RecoveryRequested",
     "SuspensionChanged",
     "ControllerNoted",
-    "TrainingSeen"};
+    "TrainingSeen",
+    "FaultInjected",
+    "FaultNotInjected"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};

@@ -132,6 +132,7 @@ struct Describe {
   void operator()(const WorkerExited& e) {
     place(e.job, e.node, e.generation);
     entry.rank = e.rank.value;
+    entry.step = e.last_step;
     if (e.by_request) {
       planned(e.job);
     } else if (const Job* row = find_job(state, e.job);
@@ -145,6 +146,7 @@ struct Describe {
   void operator()(const GenerationProgressed& e) {
     place(e.job, "", e.generation);
     planned(e.job);
+    entry.step = e.step;
     entry.cause =
         "generation " + to_string(e.generation) + " completed step " + std::to_string(e.step);
   }
@@ -205,6 +207,37 @@ struct Describe {
     entry.cause = "ranks of generation " + to_string(e.generation) + " moved in the last " +
                   duration_text(e.within_ms) +
                   ", so all its nodes train: those that have not registered have time anew";
+  }
+  void operator()(const FaultInjected& e) {
+    place(e.job, e.node);
+    entry.rank = e.rank.value;
+    entry.cause = "uid " + std::to_string(e.uid) + " injects " + to_word(e.fault) + ": " +
+                  (e.fault == InjectedFault::kHangWorker ? "an endless loop"
+                                                         : signal_name(signal_of(e.fault))) +
+                  " to " + target(e);
+  }
+  // The node of a rank is told as well.
+  std::string target(const FaultInjected& e) {
+    switch (target_of(e.fault)) {
+      case FaultTarget::kRank: {
+        const auto slot = state.slots.find(SlotKey{e.job, e.rank});
+        if (slot == state.slots.end()) return "worker " + to_string(e.rank);
+        entry.node = slot->second.node;
+        return "worker " + to_string(e.rank) + " on " + entry.node + " (pid " +
+               std::to_string(slot->second.pid) + ")";
+      }
+      case FaultTarget::kNode:
+        return (e.fault == InjectedFault::kKillAgent ? "the agent of " : "the holder of ") + e.node;
+      case FaultTarget::kController:
+        break;
+    }
+    return "the controller";
+  }
+  void operator()(const FaultNotInjected& e) {
+    place(e.job, e.node);
+    entry.because = e.injected;
+    entry.cause =
+        "the fault of event " + std::to_string(e.injected.value) + " was not injected: " + e.reason;
   }
   void operator()(const NodeReturned& e) {
     place(e.job, e.node);

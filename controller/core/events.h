@@ -11,6 +11,7 @@
 
 #include "common/base/bad_step.h"
 #include "common/base/ids.h"
+#include "common/base/injected_fault.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
 #include "controller/core/types.h"
@@ -277,6 +278,22 @@ struct SuspensionChanged {
   JobId job;
   bool suspended = false;
 };
+// Somebody breaks something on purpose, and is about to do so when this is known. For readers of
+// the history alone: the fault is found and judged like any other.
+struct FaultInjected {
+  JobId job;
+  uint32_t uid = 0;
+  InjectedFault fault = {};
+  std::string node;  // of a node's fault
+  Rank rank{-1};     // of a worker's
+};
+// The target was gone before it could be done.
+struct FaultNotInjected {
+  JobId job;
+  std::string node;
+  Seq injected;  // the event FaultInjected
+  std::string reason;
+};
 // What a controller has to say about itself, for the history: nothing follows from it.
 struct ControllerNoted {
   JobId job;
@@ -304,7 +321,8 @@ using EventBody =
                  CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
-                 RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen>;
+                 RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
+                 FaultNotInjected>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

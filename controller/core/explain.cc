@@ -17,9 +17,9 @@ bool is_state_change(const LogEntry& entry) {
 
 // Of a job that finished: how it began, and what it survived on the way.
 bool is_told_at_the_end(const LogEntry& entry) {
-  for (const char* type :
-       {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound", "ReplaceNode",
-        "RebootNode", "NodeReplaced", "NodeGivenBack", "TrainingRolledBack", "StacksTaken"}) {
+  for (const char* type : {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering",
+                           "CauseFound", "ReplaceNode", "RebootNode", "NodeReplaced",
+                           "NodeGivenBack", "TrainingRolledBack", "StacksTaken", "FaultInjected"}) {
     if (entry.type == type) return true;
   }
   return false;
@@ -91,6 +91,15 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
       if ((entry->type == "CauseFound" || entry->type == "StacksTaken") &&
           story.contains(entry->because))
         story.insert(seq);
+    }
+  }
+  // So do faults that were injected since the job last ran: they may be what it began with.
+  std::set<Seq> injected;
+  for (const auto& [seq, entries] : by_seq) {
+    for (const LogEntry* entry : entries) {
+      if (entry->type == "FaultInjected") injected.insert(seq);
+      if (entry->type == "JobRunning") injected.clear();
+      if (entry->type == "JobRecovering" && story.contains(seq)) story.merge(injected);
     }
   }
   const bool finished = last != nullptr && last->type == "JobFinished";

@@ -139,7 +139,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
                            (job.spec.train ? " at step " + std::to_string(origin.step) : "") +
                            describe_origin(job, origin.checkpoint, origin.memory_of, " ");
   t.issue(std::move(action), what);
-  t.note("RecordGeneration", job, what);
+  t.note("RecordGeneration", job, what).step = origin.step;
 }
 
 void on(Transition& t, const CheckpointChosen& e) {

@@ -40,7 +40,8 @@ void adopt_cause(Transition& t, Job& job, const Fault& fault) {
   t.changed(job);
   count_fault(t, job, fault);
   t.note_because(consequence_seq, "CauseFound", job,
-                 fault.cause + "; this explains: " + consequence, fault.node);
+                 fault.cause + "; this explains: " + consequence, fault.node)
+      .rank = fault.rank;
 }
 
 bool has_progressed(const Transition& t, const Job& job) {
@@ -148,8 +149,10 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (job.state == JobState::kRunning || adopted) begin_loss(t, job);
   job.state = JobState::kRecovering;
   // A fault that repeats without progress is part of the explanation of the present one.
-  t.note_because(progressed || previous == Seq{} ? t.seq() : previous, "JobRecovering", job,
-                 fault.cause, fault.node);
+  const Seq because = progressed || previous == Seq{} ? t.seq() : previous;
+  LogEntry& told = t.note_because(because, "JobRecovering", job, fault.cause, fault.node);
+  told.step = job.furthest_step;
+  if (!job.fault_is_collateral) told.rank = fault.rank;
   enter_stop_workers(t, job);
 }
 

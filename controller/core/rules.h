@@ -45,6 +45,9 @@ void on(Transition& t, const HangDetected& e);
 void on(Transition& t, const BadStepFound& e);
 // failures.cc
 void on(Transition& t, const ActionFailed& e);
+// injection.cc
+void on(Transition& t, const FaultInjected& e);
+void on(Transition& t, const FaultNotInjected& e);
 // timers.cc
 void on(Transition& t, const ControllerResumed& e);
 void on(Transition& t, const TrainingSeen& e);

@@ -265,14 +265,16 @@ void Transition::withdraw_all(JobId job, ActionKind kind) {
   }
 }
 
-void Transition::note(const std::string& type, const Job& job, const std::string& cause,
-                      const std::string& node, int32_t rank) {
-  result_.log.push_back({seq(), type, job.id, job.generation, node, rank, cause, seq()});
+LogEntry& Transition::note(const std::string& type, const Job& job, const std::string& cause,
+                           const std::string& node, int32_t rank) {
+  return result_.log.emplace_back(
+      LogEntry{seq(), type, job.id, job.generation, node, rank, cause, seq()});
 }
 
-void Transition::note_because(Seq because, const std::string& type, const Job& job,
-                              const std::string& cause, const std::string& node) {
-  result_.log.push_back({seq(), type, job.id, job.generation, node, -1, cause, because});
+LogEntry& Transition::note_because(Seq because, const std::string& type, const Job& job,
+                                   const std::string& cause, const std::string& node) {
+  return result_.log.emplace_back(
+      LogEntry{seq(), type, job.id, job.generation, node, -1, cause, because});
 }
 
 void Transition::refuse(JobId job, const std::string& reason, const std::string& node,

@@ -79,10 +79,10 @@ class Transition {
   void withdraw_all(JobId job, ActionKind kind);
 
   // A decision, told because of the present event, or of an earlier one.
-  void note(const std::string& type, const Job& job, const std::string& cause,
-            const std::string& node = "", int32_t rank = -1);
-  void note_because(Seq because, const std::string& type, const Job& job, const std::string& cause,
-                    const std::string& node = "");
+  LogEntry& note(const std::string& type, const Job& job, const std::string& cause,
+                 const std::string& node = "", int32_t rank = -1);
+  LogEntry& note_because(Seq because, const std::string& type, const Job& job,
+                         const std::string& cause, const std::string& node = "");
   // The event does not fit and changes nothing.
   void refuse(JobId job, const std::string& reason, const std::string& node = "",
               int32_t rank = -1);

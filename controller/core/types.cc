@@ -101,7 +101,7 @@ std::string signal_name(int32_t signal) {
     int32_t signal;
     const char* name;
   };
-  static constexpr std::array<Name, 12> kNames = {{{1, "SIGHUP"},
+  static constexpr std::array<Name, 13> kNames = {{{1, "SIGHUP"},
                                                    {2, "SIGINT"},
                                                    {3, "SIGQUIT"},
                                                    {4, "SIGILL"},
@@ -112,6 +112,7 @@ std::string signal_name(int32_t signal) {
                                                    {11, "SIGSEGV"},
                                                    {13, "SIGPIPE"},
                                                    {15, "SIGTERM"},
+                                                   {19, "SIGSTOP"},
                                                    {24, "SIGXCPU"}}};
   for (const Name& n : kNames) {
     if (n.signal == signal) return n.name;

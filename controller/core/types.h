@@ -348,6 +348,7 @@ struct LogEntry {
   int32_t rank = -1;
   std::string cause;  // one line for people
   Seq because;        // the event that led here; 0 = outside
+  uint64_t step = 0;  // that was reached, or from which a generation starts; 0 = not told
 };
 
 }  // namespace hpctl::core

@@ -71,6 +71,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.spent = core::time_spent(job, state.now_ms);
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
+  view.chaos = job.spec.chaos;
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
        ++it) {
     view.nodes.push_back(make_node_view(state, it->second));
@@ -145,12 +146,13 @@ void fill(const JobView& view, v1::JobStatus& status) {
   spent.set_repeat_ms(view.spent.repeat_ms);
   status.set_faults(view.faults);
   status.set_owner(view.owner);
+  status.set_chaos(view.chaos);
 }
 
 EventView make_event_view(const StoredEntry& stored) {
   const core::LogEntry& entry = stored.entry;
-  return {entry.seq.value, stored.wall_ms, entry.type,  entry.job.value,    entry.generation.value,
-          entry.node,      entry.rank,     entry.cause, entry.because.value};
+  return {entry.seq.value, stored.wall_ms, entry.type,  entry.job.value,     entry.generation.value,
+          entry.node,      entry.rank,     entry.cause, entry.because.value, entry.step};
 }
 
 void fill(const StoredEntry& stored, v1::Event& event) {
@@ -164,6 +166,7 @@ void fill(const StoredEntry& stored, v1::Event& event) {
   event.set_rank(entry.rank);
   event.set_cause(entry.cause);
   event.set_because_seq(entry.because.value);
+  event.set_step(entry.step);
 }
 
 }  // namespace hpctl

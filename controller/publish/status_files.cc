@@ -115,7 +115,8 @@ std::string to_json_text(const EventView& event) {
                    {"node", event.node},
                    {"rank", event.rank},
                    {"cause", event.cause},
-                   {"because", event.because}});
+                   {"because", event.because},
+                   {"step", event.step}});
 }
 
 Result<EventView> event_view_from_json(const std::string& text) {
@@ -131,6 +132,7 @@ Result<EventView> event_view_from_json(const std::string& text) {
     event.rank = document.value("rank", int32_t{-1});
     event.cause = document.value("cause", "");
     event.because = document.value("because", uint64_t{0});
+    event.step = document.value("step", uint64_t{0});
     return event;
   } catch (const json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not an event: ") + e.what()};

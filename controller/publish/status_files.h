@@ -69,7 +69,8 @@ struct JobView {
   int64_t lost_ms = 0;
   TimeSpent spent;
   int32_t faults = 0;
-  std::string owner;  // uid as text
+  std::string owner;   // uid as text
+  bool chaos = false;  // debug.chaos; of a live controller only
   // In the file only, for the controller that follows (core::JobTotals). 0 = nothing to tell it.
   int64_t counted_wall_ms = 0;
   bool interrupted = false;
@@ -86,6 +87,7 @@ struct EventView {
   int32_t rank = -1;        // -1 = none
   std::string cause;
   uint64_t because = 0;  // seq of the event that led to this one; 0 = outside
+  uint64_t step = 0;     // that was reached, or from which a generation starts; 0 = not told
 };
 
 // One JSON object each, without a newline. The inverse accepts what was written.

@@ -90,6 +90,8 @@ class Script {
         {"excluded", &Script::excluded},
         {"registers", &Script::registers},
         {"quarantine", &Script::quarantine},
+        {"inject", &Script::inject},
+        {"not-injected", &Script::not_injected},
         {"release", &Script::release},
         {"hardware", &Script::hardware},
         {"unfit-node", &Script::unfit_node},
@@ -182,6 +184,7 @@ class Script {
       if (key == "requeues") backend_.requeues = true;
       if (key == "requeue-at-limit") spec.slurm.requeue_at_limit = true;
       if (key == "replaces") backend_.replaces = true;
+      if (key == "chaos") spec.chaos = true;
     }
     if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;
     if (spec.train && group > 0) spec.train->strategy = Strategy::kHybrid;
@@ -455,6 +458,19 @@ class Script {
   void quarantine(const Words& words) {
     shell_.feed(
         QuarantineRequested{id_, words.at(1), 1000, join(words, 3), number(words, 2) * 1000});
+  }
+  // inject FAULT [RANK | NODE]
+  void inject(const Words& words) {
+    FaultInjected injected{id_, 1000, *from_word<InjectedFault>(words.at(1)), "", Rank{-1}};
+    const FaultTarget target = target_of(injected.fault);
+    if (target == FaultTarget::kRank) injected.rank = {static_cast<int32_t>(number(words, 2))};
+    if (target == FaultTarget::kNode) injected.node = words.at(2);
+    shell_.feed(injected);
+  }
+  // not-injected SEQ NODE REASON
+  void not_injected(const Words& words) {
+    const auto seq = static_cast<uint64_t>(number(words, 1));
+    shell_.feed(FaultNotInjected{id_, words.at(2), Seq{seq}, join(words, 3)});
   }
   void release(const Words& words) { shell_.feed(ReleaseRequested{id_, words.at(1), 1000}); }
   // hardware NODE [reboot] REASON EVIDENCE

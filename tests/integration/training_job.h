@@ -51,7 +51,7 @@ struct TrainingJob {
            std::to_string(max_restarts) + ", hang_timeout: " + hang_timeout +
            ", heartbeat_timeout: " + heartbeat_timeout +
            "}\n"
-           "debug: {ledger: true}\n" +
+           "debug: {ledger: true, chaos: true}\n" +
            more;
   }
 };

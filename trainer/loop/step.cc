@@ -16,6 +16,7 @@
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/process/hang_order.h"
 #include "trainer/process/stop_request.h"
 
 namespace hpctl {
@@ -91,6 +92,7 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
   const double scale = loss_factor() / static_cast<double>(step_tokens_);
   double loss_sum = 0;
   int64_t counted = 0;
+  hang_if_ordered(workload_.generation);
   for (const MicroBatch& batch : batches) {
     HP_TRY_ASSIGN(const double loss,
                   engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));

@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/worker_abi.h"
+#include "trainer/process/hang_order.h"
 #include "trainer/process/stop_request.h"
 #include "trainer/process/workload_check.h"
 
@@ -142,6 +143,8 @@ Outcome Control::on(const control::ToWorker& message, const UniqueFd& descriptor
     abort_called_ = true;
     abort_();
     changed_.notify_one();
+  } else if (const auto* hang = std::get_if<control::Hang>(&message)) {
+    order_hang(hang->generation);
   } else if (const auto* taken = std::get_if<control::Take>(&message)) {
     return take_descriptor(taken->descriptor, descriptor);
   } else {

@@ -12,7 +12,8 @@ namespace hpctl::control {
 namespace {
 
 TEST(WorkerControl, EveryMessageIsReadAsItself) {
-  for (const ToWorker& sent : std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}, Take{4}}) {
+  for (const ToWorker& sent :
+       std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}, Take{4}, Hang{5}}) {
     const auto received = decode_to_worker(encode(sent));
     ASSERT_TRUE(received.ok()) << received.error().message;
     EXPECT_EQ(received->index(), sent.index());
@@ -31,7 +32,7 @@ TEST(WorkerControl, EveryMessageIsReadAsItself) {
 
 TEST(WorkerControl, WhatIsTooShortTooLongOrUnknownIsRefused) {
   EXPECT_FALSE(decode_to_worker("").ok());
-  EXPECT_FALSE(decode_to_worker("\x04").ok()) << "no fifth kind";
+  EXPECT_FALSE(decode_to_worker("\x05").ok()) << "no sixth kind";
   EXPECT_FALSE(decode_from_worker("\x04").ok());
   for (const std::string& whole :
        {encode(ToWorker(Join{7})), encode(ToWorker(Abort{7})), encode(ToWorker(Finish{}))}) {

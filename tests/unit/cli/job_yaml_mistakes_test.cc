@@ -46,7 +46,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:3: workload: unknown key \"nodes\"; it belongs into the first column: is the "
        "indentation right?\n"},
       {with_line("debug: {frobnicate: 1}"),
-       "j.yaml:8:9: debug: unknown key \"frobnicate\"; expected one of ledger\n"},
+       "j.yaml:8:9: debug: unknown key \"frobnicate\"; expected one of ledger, chaos\n"},
       {with_line("frobnicate: 1"),
        "j.yaml:8:1: unknown key \"frobnicate\"; expected one of name, nodes, workers_per_node, "
        "env, slurm, "

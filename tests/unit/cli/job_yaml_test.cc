@@ -54,7 +54,7 @@ workload:
 checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
 recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
 limits: {launch: 30m, stop: 90s, orphan: auto}
-debug: {ledger: true}
+debug: {ledger: true, chaos: true}
 )");
   EXPECT_EQ(spec.nodes, 2);
   EXPECT_EQ(spec.env.at("B"), "3");
@@ -84,6 +84,7 @@ debug: {ledger: true}
   EXPECT_EQ(spec.limits.stop_ms, 90'000);
   EXPECT_EQ(spec.limits.orphan_ms, 0);
   EXPECT_TRUE(spec.ledger);
+  EXPECT_TRUE(spec.chaos);
   EXPECT_TRUE(spec.train->metrics.tensorboard);
   EXPECT_EQ(spec.train->metrics.trace_from, 5);
   EXPECT_EQ(spec.train->metrics.trace_steps, 2);

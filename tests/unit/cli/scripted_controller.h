@@ -71,6 +71,9 @@ class ScriptedController final : public v1::Controller::Service {
   int failing_submits = 0;   // the first so many are accepted, but the answer is lost
   int polls_until_end = -1;  // GetJob calls until the job counts as FINISHED; -1 = never
 
+  grpc::Status inject_status;
+  std::vector<v1::Event> consequences;  // what the history says after each injected fault
+
   std::function<void()> on_get_job;  // called by every GetJob after the first calls_before_hook
   int calls_before_hook = 0;
 
@@ -147,6 +150,25 @@ class ScriptedController final : public v1::Controller::Service {
     orders_.push_back((request->reboot() ? "reboot " : "replace ") + request->job() + " " +
                       request->node() + " " + request->reason());
     return grpc::Status::OK;
+  }
+  grpc::Status Inject(grpc::ServerContext*, const v1::InjectRequest* request,
+                      v1::InjectResponse* response) override {
+    const std::lock_guard lock(mutex_);
+    if (inject_status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) return inject_status;
+    orders_.push_back("inject " + request->fault() + " " + std::to_string(request->rank()) + " " +
+                      request->node());
+    v1::Event injected;
+    injected.set_type("FaultInjected");
+    injected.set_wall_ms(1'763'700'000'000);
+    uint64_t seq = history.empty() ? 1 : history.back().seq() + 1;
+    injected.set_seq(seq);
+    response->set_seq(seq);
+    history.push_back(injected);
+    for (v1::Event consequence : consequences) {
+      consequence.set_seq(++seq);
+      history.push_back(consequence);
+    }
+    return inject_status;
   }
   grpc::Status WatchEvents(grpc::ServerContext*, const v1::WatchEventsRequest* request,
                            grpc::ServerWriter<v1::Event>* writer) override {

@@ -124,7 +124,7 @@ TEST(Verbs, EventsAndWhy) {
   const auto line = nlohmann::json::parse(events.substr(0, events.find('\n')));
   EXPECT_EQ(line, nlohmann::json::parse(R"({"seq":5,"time":"2025-11-21T04:40:05.000Z",
       "type":"WorkerExited","job":1,"generation":1,"node":"","rank":-1,
-      "cause":"worker 3 on n1 died of SIGKILL","because":0})"));
+      "cause":"worker 3 on n1 died of SIGKILL","because":0,"step":0})"));
   const CommandRun why = run_hpctl({"why", "1"});
   EXPECT_EQ(why.out,
             "job 1 quick is RUNNING\n"

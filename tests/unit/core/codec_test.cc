@@ -88,6 +88,8 @@ std::vector<EventBody> every_event() {
       RecoveryRequested{kJob, "n1", 1000, "reason", true},
       ControllerNoted{kJob, "what"},
       TrainingSeen{kJob, {4}, 5000},
+      FaultInjected{kJob, 1000, InjectedFault::kStopWorker, "n1", Rank{3}},
+      FaultNotInjected{kJob, "n1", Seq{7}, "reason"},
   };
 }
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults that somebody injects (`hpctl chaos`): whether the job allows it and has what is to be
+// attacked. No row changes: nothing is decided otherwise because a fault was on purpose, and nobody
+// is blamed by it.
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+std::string find_conflict(const Job* job, const FaultInjected& e) {
+  if (job == nullptr) return "there is no job " + to_string(e.job);
+  const std::string name = "job " + to_string(e.job);
+  if (has_ended(job->state)) return name + " has ended";
+  if (e.uid != 0 && e.uid != job->owner_uid) {
+    return name + " belongs to uid " + std::to_string(job->owner_uid) + ", not to uid " +
+           std::to_string(e.uid);
+  }
+  if (!job->spec.chaos) {
+    return name +
+           " may not be attacked: its job.yaml does not say debug: {chaos: true}; submit it "
+           "again with that";
+  }
+  return "";
+}
+
+std::string find_rank_conflict(Transition& t, const FaultInjected& e) {
+  const Slot* slot = t.slot(e.job, e.rank);
+  if (slot == nullptr || slot->node.empty()) {
+    return "job " + to_string(e.job) + " has no rank " + to_string(e.rank);
+  }
+  if (e.fault == InjectedFault::kHangWorker && !t.job(e.job)->spec.train) {
+    return "only the built-in trainer can be told to hang; stop-worker does it to any program";
+  }
+  if (slot->state != SlotState::kRunning) {
+    return "no worker of rank " + to_string(e.rank) + " runs now";
+  }
+  return "";
+}
+
+std::string find_node_conflict(Transition& t, const FaultInjected& e, const std::string& name) {
+  const Node* node = t.node(e.job, name);
+  if (node == nullptr) return "job " + to_string(e.job) + " has no node \"" + name + "\"";
+  if (node->state != NodeState::kUp) return name + " is " + to_string(node->state);
+  if (!node->connected) return "the agent of " + name + " is not connected now";
+  return "";
+}
+
+}  // namespace
+
+void on(Transition& t, const FaultInjected& e) {
+  std::string conflict = find_conflict(t.job(e.job), e);
+  std::string node = e.node;
+  if (conflict.empty() && target_of(e.fault) == FaultTarget::kRank) {
+    conflict = find_rank_conflict(t, e);
+    if (conflict.empty()) node = t.slot(e.job, e.rank)->node;
+  }
+  if (conflict.empty() && target_of(e.fault) != FaultTarget::kController) {
+    conflict = find_node_conflict(t, e, node);
+  }
+  if (conflict.empty()) return;
+  t.result().log.clear();  // it did not happen
+  t.refuse(e.job, std::string(to_word(e.fault)) + " was not injected: " + conflict, node,
+           e.rank.value);
+}
+
+void on(Transition& t, const FaultNotInjected& e) {
+  if (t.job(e.job) == nullptr) t.refuse(e.job, "there is no job " + to_string(e.job));
+}
+
+}  // namespace hpctl::core

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/chaos_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "common/base/clock.h"
+
+namespace hpctl {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr size_t kTimeColumns = 26;
+constexpr size_t kFaultColumns = 17;
+constexpr size_t kTargetColumns = 16;
+constexpr size_t kFoundColumns = 7;
+constexpr size_t kBlamedColumns = 22;
+constexpr size_t kDurationColumns = 10;
+
+// A recovery that follows from the fault.
+class RecoveryStory {
+ public:
+  explicit RecoveryStory(const std::vector<EventView>& after) {
+    for (const EventView& event : after) take(event, after);
+  }
+
+  std::optional<int64_t> began_wall_ms;
+  std::optional<int64_t> back_wall_ms;  // of the newest; none while it lasts
+  int32_t blamed_rank = -1;
+  std::string blamed_node;
+  uint64_t lost_steps = 0;
+
+ private:
+  void take(const EventView& event, const std::vector<EventView>& after) {
+    if (event.type == "WorkerExited") reached_ = std::max(reached_, event.step);
+    if (event.type == "JobRecovering") {
+      reached_ = std::max(reached_, event.step);
+      back_wall_ms.reset();
+      if (!began_wall_ms) {
+        began_wall_ms = event.wall_ms;
+        if (!is_consequence(event, after)) blame(event);
+      }
+    } else if (event.type == "CauseFound" && !is_over_) {
+      blame(event);
+    } else if (event.type == "RecordGeneration") {
+      start_ = event.step;
+    } else if (event.type == "JobRunning" && began_wall_ms && !back_wall_ms) {
+      is_over_ = true;
+      back_wall_ms = event.wall_ms;
+      if (start_ && reached_ > *start_) lost_steps += reached_ - *start_;
+      reached_ = 0;
+    }
+  }
+
+  // Of a worker that ended because a peer did; the cause may follow.
+  static bool is_consequence(const EventView& recovering, const std::vector<EventView>& after) {
+    return recovering.rank < 0 && std::any_of(after.begin(), after.end(), [&](const EventView& e) {
+             return e.seq == recovering.seq && e.type == "WorkerExited";
+           });
+  }
+
+  void blame(const EventView& event) {
+    blamed_rank = event.rank;
+    blamed_node = event.node;
+  }
+
+  bool is_over_ = false;  // the first, whose blame counts
+  uint64_t reached_ = 0;
+  std::optional<uint64_t> start_;
+};
+
+Blame judge_blame(const FaultResult& result, const RecoveryStory& story) {
+  const bool named = story.blamed_rank >= 0 || !story.blamed_node.empty();
+  if (target_of(result.fault) == FaultTarget::kRank) {
+    if (!named) return Blame::kNobody;
+    return story.blamed_rank == result.rank ? Blame::kRight : Blame::kWrong;
+  }
+  if (result.fault == InjectedFault::kKillHolder) {
+    if (!named) return Blame::kNobody;
+    return story.blamed_node == result.node ? Blame::kRight : Blame::kWrong;
+  }
+  return named ? Blame::kWrong : Blame::kNotDue;
+}
+
+// When agents came to a controller, the first time since the fault.
+std::vector<int64_t> registrations(const std::vector<EventView>& after,
+                                   const std::set<std::string>& nodes) {
+  std::set<std::string> seen;
+  std::vector<int64_t> wall_ms;
+  for (const EventView& event : after) {
+    const bool first = event.type == "AgentRegistered" && nodes.contains(event.node) &&
+                       seen.insert(event.node).second;
+    if (first) wall_ms.push_back(event.wall_ms);
+  }
+  return wall_ms;
+}
+
+std::optional<int64_t> first_sign(const FaultResult& result, const std::vector<EventView>& after) {
+  for (const EventView& event : after) {
+    const bool of_agent = event.node == result.node &&
+                          (event.type == "AgentDisconnected" || event.type == "AgentRegistered");
+    const bool of_controller = event.type == "AgentRegistered" || event.type == "JobAdopted";
+    if (result.fault == InjectedFault::kKillAgent ? of_agent : of_controller) return event.wall_ms;
+  }
+  return std::nullopt;
+}
+
+// Agent or controller: training goes on meanwhile.
+void judge_supervisor(FaultResult& result, const std::vector<EventView>& after,
+                      const std::vector<NodeView>& nodes) {
+  std::set<std::string> awaited;
+  for (const NodeView& node : nodes) {
+    const bool concerned =
+        result.fault == InjectedFault::kKillAgent ? node.name == result.node : node.state == "up";
+    if (concerned) awaited.insert(node.name);
+  }
+  if (const auto sign = first_sign(result, after)) {
+    result.found = true;
+    result.noticed_ms = *sign - result.wall_ms;
+  }
+  const std::vector<int64_t> back = registrations(after, awaited);
+  if (!back.empty() && back.size() == awaited.size()) result.back_ms = back.back() - result.wall_ms;
+}
+
+std::string padded(std::string text, size_t width) {
+  text.resize(std::max(width, text.size() + 2), ' ');
+  return text;
+}
+
+std::string seconds_text(const std::optional<int64_t>& ms) {
+  if (!ms) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f s", static_cast<double>(*ms) / 1000);
+  return text;
+}
+
+std::string target_text(const FaultResult& result) {
+  if (target_of(result.fault) == FaultTarget::kController) return "controller";
+  if (result.rank < 0) return result.node.empty() ? "-" : printable(result.node);
+  return "rank " + std::to_string(result.rank) +
+         (result.node.empty() ? "" : " on " + printable(result.node));
+}
+
+std::string blamed_text(const FaultResult& result) {
+  if (!result.found || result.blame == Blame::kNotDue) return "-";
+  if (result.blame == Blame::kNobody) return "nobody";
+  return (result.blamed_rank >= 0 ? "rank " + std::to_string(result.blamed_rank)
+                                  : printable(result.blamed_node)) +
+         ", " + to_word(result.blame);
+}
+
+struct Totals {
+  int64_t injected = 0;
+  int64_t found = 0;
+  int64_t right = 0;
+  int64_t wrong = 0;
+  int64_t nobody = 0;
+  uint64_t lost_steps = 0;
+};
+
+Totals totals_of(const ChaosReport& report) {
+  Totals totals;
+  for (const FaultResult& result : report.faults) {
+    totals.injected += result.injected ? 1 : 0;
+    totals.found += result.found ? 1 : 0;
+    totals.right += result.blame == Blame::kRight ? 1 : 0;
+    totals.wrong += result.blame == Blame::kWrong ? 1 : 0;
+    totals.nobody += result.found && result.blame == Blame::kNobody ? 1 : 0;
+    totals.lost_steps += result.lost_steps.value_or(0);
+  }
+  return totals;
+}
+
+std::string percent(int64_t part, int64_t whole) {
+  if (whole == 0) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f %%",
+                100 * static_cast<double>(part) / static_cast<double>(whole));
+  return text;
+}
+
+json ratio(int64_t part, int64_t whole) {
+  if (whole == 0) return nullptr;
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+template <typename T>
+json optional_json(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+json to_json(const FaultResult& result) {
+  json blamed = nullptr;
+  if (result.blamed_rank >= 0 || !result.blamed_node.empty()) {
+    blamed = {{"rank", result.blamed_rank}, {"node", result.blamed_node}};
+  }
+  return {{"time", result.seq == 0 ? "" : format_wall_ms(result.wall_ms)},
+          {"seq", result.seq},
+          {"injected", result.injected},
+          {"fault", to_word(result.fault)},
+          {"rank", result.rank},
+          {"node", result.node},
+          {"at_step", result.at_step},
+          {"found", result.found},
+          {"blame", to_word(result.blame)},
+          {"blamed", blamed},
+          {"noticed_ms", optional_json(result.noticed_ms)},
+          {"back_ms", optional_json(result.back_ms)},
+          {"lost_steps", optional_json(result.lost_steps)},
+          {"problem", result.problem}};
+}
+
+}  // namespace
+
+void judge(FaultResult& result, const std::vector<EventView>& after,
+           const std::vector<NodeView>& nodes) {
+  const RecoveryStory story(after);
+  result.blame = judge_blame(result, story);
+  result.blamed_rank = story.blamed_rank;
+  result.blamed_node = story.blamed_node;
+  result.lost_steps = story.lost_steps;
+  for (const EventView& event : after) {
+    if (event.type == "FaultNotInjected" && event.because == result.seq) {
+      result.injected = false;
+      result.problem = event.cause;
+    }
+  }
+  const bool of_training =
+      target_of(result.fault) == FaultTarget::kRank || result.fault == InjectedFault::kKillHolder;
+  if (!of_training) judge_supervisor(result, after, nodes);
+  if (!story.began_wall_ms) return;
+  if (of_training) {
+    result.found = true;
+    result.noticed_ms = *story.began_wall_ms - result.wall_ms;
+    result.back_ms.reset();
+    if (story.back_wall_ms) result.back_ms = *story.back_wall_ms - result.wall_ms;
+  } else if (!story.back_wall_ms) {
+    result.back_ms.reset();  // it disturbed training after all
+  } else if (result.back_ms) {
+    result.back_ms = std::max(*result.back_ms, *story.back_wall_ms - result.wall_ms);
+  }
+}
+
+bool is_good(const ChaosReport& report) {
+  return report.faults.size() == report.planned &&
+         std::all_of(report.faults.begin(), report.faults.end(), [](const FaultResult& result) {
+           return result.found && result.problem.empty();
+         });
+}
+
+void print_chaos_header(const Terminal& terminal) {
+  terminal.out << padded("TIME", kTimeColumns) << padded("FAULT", kFaultColumns)
+               << padded("TARGET", kTargetColumns) << padded("FOUND", kFoundColumns)
+               << padded("BLAMED", kBlamedColumns) << padded("NOTICED", kDurationColumns)
+               << padded("BACK", kDurationColumns) << "STEPS LOST\n";
+  terminal.out.flush();
+}
+
+void print_chaos_row(const Terminal& terminal, const FaultResult& result) {
+  const Colour colour = result.found && result.problem.empty() ? Colour::kGreen : Colour::kRed;
+  terminal.out << padded(result.seq == 0 ? "-" : format_wall_ms(result.wall_ms), kTimeColumns)
+               << padded(to_word(result.fault), kFaultColumns)
+               << padded(target_text(result), kTargetColumns)
+               << paint(terminal, colour, padded(result.found ? "yes" : "no", kFoundColumns))
+               << padded(blamed_text(result), kBlamedColumns)
+               << padded(seconds_text(result.noticed_ms), kDurationColumns)
+               << padded(seconds_text(result.back_ms), kDurationColumns)
+               << (result.lost_steps ? std::to_string(*result.lost_steps) : "-") << "\n";
+  if (!result.problem.empty()) terminal.out << "  " << printable(result.problem) << "\n";
+  terminal.out.flush();
+}
+
+void print_chaos_totals(const Terminal& terminal, const ChaosReport& report) {
+  const Totals totals = totals_of(report);
+  const int64_t blamed = totals.right + totals.wrong;
+  terminal.out << "\n"
+               << counted(totals.injected, "fault") << " of " << report.planned
+               << " injected, seed " << report.seed << (report.interrupted ? "; interrupted" : "")
+               << "\n  recall      " << percent(totals.found, totals.injected) << ": "
+               << totals.found << " of " << totals.injected << " found\n  precision   "
+               << percent(totals.right, blamed) << ": " << totals.right << " of " << blamed
+               << " blamed rightly, " << totals.nobody << " blamed on nobody\n  ETTR        "
+               << percent(report.wall_ms - report.lost_ms, report.wall_ms) << " of "
+               << format_duration(report.wall_ms) << "; "
+               << counted(static_cast<int64_t>(totals.lost_steps), "step") << " lost\n  job "
+               << report.job << "       " << printable(report.state)
+               << (report.reason.empty() ? "" : ": " + printable(report.reason)) << "\n";
+}
+
+std::string to_json_text(const ChaosReport& report) {
+  const Totals totals = totals_of(report);
+  json faults = json::array();
+  for (const FaultResult& result : report.faults) faults.push_back(to_json(result));
+  const json document = {{"job", report.job},
+                         {"name", report.name},
+                         {"state", report.state},
+                         {"seed", report.seed},
+                         {"planned", report.planned},
+                         {"interrupted", report.interrupted},
+                         {"faults", faults},
+                         {"totals",
+                          {{"injected", totals.injected},
+                           {"found", totals.found},
+                           {"recall", ratio(totals.found, totals.injected)},
+                           {"blamed_right", totals.right},
+                           {"blamed_wrong", totals.wrong},
+                           {"blamed_nobody", totals.nobody},
+                           {"precision", ratio(totals.right, totals.right + totals.wrong)},
+                           {"lost_steps", totals.lost_steps},
+                           {"wall_ms", report.wall_ms},
+                           {"lost_ms", report.lost_ms},
+                           {"ettr", ratio(report.wall_ms - report.lost_ms, report.wall_ms)}}}};
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace hpctl

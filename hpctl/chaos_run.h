@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries a plan of faults out on a running job, one at a time: the next one waits until the job is
+// as before. Whatever answers may die meanwhile, and whoever answers next is asked.
+#pragma once
+
+#include <functional>
+
+#include "hpctl/chaos_plan.h"
+#include "hpctl/chaos_report.h"
+#include "hpctl/open_job.h"
+
+namespace hpctl {
+
+// `tell` hears of every fault when its result is known. An error: nothing was injected, because the
+// job cannot be attacked or nobody answers. SIGINT and SIGTERM end the run with what is known.
+Result<ChaosReport> run_chaos(const OpenJob& job, const ChaosPlan& plan,
+                              const std::function<void(const FaultResult&)>& tell);
+
+}  // namespace hpctl

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl chaos: breaks parts of a running job on purpose and reports what became of it.
+#include "common/rpc/yaml_scalars.h"
+#include "hpctl/chaos_run.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/verbs.h"
+
+namespace hpctl {
+namespace chaos_parts {
+namespace {
+
+constexpr const char* kHelp = R"(
+Injects faults into a running job, one at a time, and reports of each whether it was found, who was
+blamed, how long it took until it was known and until the job was as before, and how many completed
+steps were done again. The next fault waits until the job trains again. At the end: recall (faults
+found), precision (blamed rightly, of those for which somebody was blamed), ETTR of the run. Every
+fault is an event of the job's history (FaultInjected), also in hpctl why; hpctl decides nothing
+because of that event.
+
+Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
+
+  kill-worker      SIGKILL to a worker and what it started
+  stop-worker      SIGSTOP: it is there and does nothing
+  hang-worker      an endless loop inside a step (built-in trainer); found after hang_timeout
+  crash-worker     SIGSEGV
+  kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
+  kill-holder      SIGKILL to a node's holder: all of the node's processes end
+  kill-controller  SIGKILL to the job's controller; training goes on, another one is started
+
+A plan says which, to whom and when, in this order. Without rank and node the seed chooses; without
+a moment it comes at once:
+
+  seed: 7
+  recover_within: 2m     # else the fault counts as not survived, and the run ends; 2m
+  faults:
+    - {fault: kill-worker, rank: 3, at_step: 20}
+    - {fault: kill-holder, node: n1, after: 10s}    # after the job trains again
+    - {fault: stop-worker, every: 1m, count: 5}     # after random pauses, 1m in the mean
+
+Ctrl-C ends the run, not the job, with the report so far.
+
+Examples:
+  hpctl chaos quickstart --plan faults.yaml
+  hpctl chaos 3 --faults kill-worker,kill-holder --every 1m --count 20 --seed 7 --json
+
+Options:
+  --plan FILE    the plan
+  --faults LIST  instead of a plan: each fault is one of these, chosen at random
+  --every TIME   with --faults: random pauses, so long in the mean; 30s
+  --count N      with --faults: so many; 1
+  --seed S       of what is chosen at random; 1
+  --json         one object: {"job", "name", "state", "seed", "planned", "interrupted", "faults":
+                 [{"time", "seq", "injected", "fault", "rank", "node", "at_step", "found", "blame",
+                 "blamed", "noticed_ms", "back_ms", "lost_steps", "problem"}], "totals":
+                 {"injected", "found", "recall", "blamed_right", "blamed_wrong", "blamed_nobody",
+                 "precision", "lost_steps", "wall_ms", "lost_ms", "ettr"}}
+
+Exit codes: 0 every fault was injected, found and survived, 1 one was not, or no such job, or it may
+not be attacked, 2 wrong arguments or a bad plan, 3 no controller answers, 130 interrupted
+)";
+
+Result<ChaosPlan> plan_of(const Invocation& invocation) {
+  const auto wrong = [](const std::string& message) {
+    return Error{ErrorCode::kInvalidArgument, message + "\n"};
+  };
+  if (invocation.has("--plan") == invocation.has("--faults")) {
+    return wrong("one of --plan and --faults is required");
+  }
+  HP_TRY_ASSIGN(const auto count, number_option(invocation, "--count", 1, kMaxPlannedFaults));
+  HP_TRY_ASSIGN(const auto seed, number_option(invocation, "--seed", 0, INT64_MAX));
+  if (invocation.has("--plan")) {
+    if (count || seed || invocation.has("--every")) {
+      return wrong("--every, --count and --seed go with --faults; a plan has its own");
+    }
+    HP_TRY_ASSIGN(ChaosPlan plan, load_chaos_plan(invocation.options.at("--plan")));
+    return plan;
+  }
+  int64_t every_ms = 30'000;
+  if (invocation.has("--every")) {
+    const auto parsed = parse_duration_ms(invocation.options.at("--every"));
+    if (!parsed.ok()) return wrong("--every: " + parsed.error().message);
+    every_ms = *parsed;
+  }
+  return make_chaos_plan(invocation.options.at("--faults"), every_ms, count.value_or(1),
+                         static_cast<uint64_t>(seed.value_or(1)));
+}
+
+int exit_code_of(const ChaosReport& report) {
+  if (report.interrupted) return kExitInterrupted;
+  return is_good(report) ? kExitOk : kExitFailed;
+}
+
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const auto plan = plan_of(invocation);
+  if (!plan.ok()) {
+    terminal.err << plan.error().message;
+    return kExitUsage;
+  }
+  const auto job = open_job(invocation.arguments[0]);
+  if (!job.ok()) return report(terminal, job.error());
+  bool has_header = false;
+  const auto told = run_chaos(*job, *plan, [&](const FaultResult& result) {
+    if (invocation.json()) return;
+    if (!std::exchange(has_header, true)) print_chaos_header(terminal);
+    print_chaos_row(terminal, result);
+  });
+  if (!told.ok()) {
+    const int status = report(terminal, told.error());
+    return told.error().code == ErrorCode::kInvalidArgument ? kExitUsage : status;
+  }
+  if (invocation.json()) {
+    terminal.out << to_json_text(*told) << "\n";
+  } else {
+    print_chaos_totals(terminal, *told);
+  }
+  return exit_code_of(*told);
+}
+
+}  // namespace
+}  // namespace chaos_parts
+
+Verb chaos_verb() {
+  return {"chaos",
+          "JOB --plan FILE | --faults LIST [--every TIME] [--count N] [--seed S]",
+          "break parts of a job on purpose, report what became of it",
+          chaos_parts::kHelp,
+          1,
+          1,
+          {{"--plan", nullptr, "FILE"},
+           {"--faults", nullptr, "LIST"},
+           {"--every", nullptr, "TIME"},
+           {"--count", nullptr, "N"},
+           {"--seed", nullptr, "S"}},
+          chaos_parts::run};
+}
+
+}  // namespace hpctl

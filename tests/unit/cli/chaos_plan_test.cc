@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/chaos_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/base/rng.h"
+
+namespace hpctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+ChaosPlan good(const std::string& text) {
+  auto plan = parse_chaos_plan(text, "p.yaml");
+  EXPECT_TRUE(plan.ok()) << plan.error().message;
+  return plan.ok() ? *plan : ChaosPlan();
+}
+std::string mistakes(const std::string& text) {
+  const auto plan = parse_chaos_plan(text, "p.yaml");
+  return plan.ok() ? "" : plan.error().message;
+}
+
+TEST(ChaosPlan, SaysWhatToWhomAndWhen) {
+  const ChaosPlan plan = good(
+      "seed: 7\n"
+      "recover_within: 30s\n"
+      "faults:\n"
+      "  - {fault: kill-worker, rank: 3, at_step: 20}\n"
+      "  - {fault: kill-holder, node: n1, after: 10s}\n"
+      "  - {fault: stop-worker, every: 1m, count: 5}\n"
+      "  - {fault: kill-controller}\n");
+  EXPECT_EQ(plan.seed, 7U);
+  EXPECT_EQ(plan.recover_within_ms, 30'000);
+  ASSERT_EQ(plan.faults.size(), 8U);
+  EXPECT_EQ(plan.faults[0].fault, InjectedFault::kKillWorker);
+  EXPECT_EQ(plan.faults[0].rank, 3);
+  EXPECT_EQ(plan.faults[0].at_step, 20U);
+  EXPECT_EQ(plan.faults[1].node, "n1");
+  EXPECT_EQ(plan.faults[1].after_ms, 10'000);
+  EXPECT_EQ(plan.faults[6].fault, InjectedFault::kStopWorker);
+  EXPECT_FALSE(plan.faults[6].rank.has_value());
+  EXPECT_EQ(plan.faults[7].after_ms, 0);
+}
+
+TEST(ChaosPlan, ASeedRepeatsItselfAndAnotherDiffers) {
+  const auto make = [](uint64_t seed) {
+    const auto plan = make_chaos_plan("kill-worker,kill-agent,kill-holder", 60'000, 200, seed);
+    std::string text;
+    for (const PlannedFault& planned : plan->faults) {
+      text += std::string(to_word(planned.fault)) + " " + std::to_string(planned.after_ms) + " " +
+              std::to_string(planned.draw) + "\n";
+    }
+    return text;
+  };
+  EXPECT_EQ(make(1), make(1));
+  EXPECT_NE(make(1), make(2));
+  const auto plan = make_chaos_plan("kill-worker", 60'000, 2000, 3);
+  int64_t sum = 0;
+  for (const PlannedFault& planned : plan->faults) sum += planned.after_ms;
+  EXPECT_NEAR(static_cast<double>(sum) / 2000, 60'000, 6'000) << "the mean that was asked for";
+}
+
+TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
+  EXPECT_EQ(mistakes("faults:\n  - {fault: kil-worker}\n"),
+            "p.yaml:2:13: faults[0].fault: expected one of kill-worker, stop-worker, crash-worker, "
+            "kill-agent, kill-holder, kill-controller, hang-worker; found "
+            "\"kil-worker\"\n");
+  EXPECT_EQ(mistakes("fautls: []\n"),
+            "p.yaml:1:1: unknown key \"fautls\"; did you mean \"faults\"?\n");
+  EXPECT_EQ(mistakes("seed: 1\n"),
+            "p.yaml:1:1: faults: this key is required: a list such as [{fault: kill-worker}]\n");
+  EXPECT_THAT(mistakes("faults: []\n"), HasSubstr("this key is required"));
+  EXPECT_THAT(mistakes("faults: [{rank: 1}]\n"), HasSubstr("\"fault\" is required: one of "));
+  EXPECT_THAT(mistakes("faults: [{fault: kill-agent, rank: 1}]\n"),
+              HasSubstr("faults[0].rank: kill-agent is not done to a rank"));
+  EXPECT_THAT(mistakes("faults: [{fault: kill-worker, node: n1}]\n"),
+              HasSubstr("faults[0].node: kill-worker is not done to a node"));
+  EXPECT_THAT(mistakes("faults: [{fault: kill-worker, after: 1s, at_step: 3}]\n"),
+              HasSubstr("expected one of at_step, after and every, found several"));
+  EXPECT_THAT(mistakes("faults: [{fault: kill-worker, at_step: 9}, {fault: kill-worker, at_step: "
+                       "3}]\n"),
+              HasSubstr("faults[1].at_step: an earlier step than that of a fault above"));
+  EXPECT_THAT(mistakes("faults: [{fault: kill-worker, at_step: 3, count: 2}]\n"),
+              HasSubstr("faults[0].count: a step is completed once"));
+  EXPECT_THAT(mistakes("recover_within: 10ms\nfaults: [{fault: kill-worker}]\n"),
+              HasSubstr("p.yaml:1:17: recover_within: expected at least 1s"));
+  EXPECT_THAT(mistakes("faults: [{fault: kill-worker, fault: kill-agent}]\n"),
+              HasSubstr("the key \"fault\" is given twice"));
+  // Every mistake at once, each told once.
+  const std::string several = mistakes("seed: x\nfaults:\n  - {fault: kill-worker, every: soon}\n");
+  EXPECT_EQ(std::count(several.begin(), several.end(), '\n'), 2) << several;
+}
+
+TEST(ChaosPlan, HostileTextIsRefused) {
+  for (const std::string& text :
+       {std::string(),
+        std::string("- a\n- b\n"),
+        std::string("faults: {a: b}\n"),
+        std::string("faults: [kill-worker]\n"),
+        std::string("faults: [[[[\n"),
+        std::string("faults: [{fault: [1]}]\n"),
+        std::string("? [a]\n: b\n"),
+        std::string("faults: [{fault: kill-worker, rank: -1}]\n"),
+        std::string("faults: [{fault: kill-worker, rank: 99999999999}]\n"),
+        std::string("faults: [{fault: kill-worker, count: 10001}]\n"),
+        std::string("faults: [{fault: kill-worker, count: 0}]\n"),
+        std::string("faults: [{fault: kill-worker, at_step: 0}]\n"),
+        std::string("faults: [{fault: kill-worker, every: 0s}]\n"),
+        std::string("faults: [{fault: kill-agent, node: \"\\xff\\x1b\"}]\n"),
+        std::string("seed: -1\nfaults: [{fault: kill-worker}]\n"),
+        std::string("faults: [{fault: kill-worker}]\n---\nfaults: []\n"),
+        std::string("faults: [\0]\n", 12),
+        std::string("\tfaults: []\n"),
+        std::string("faults: [&a {fault: kill-worker, count: 9999}, *a]\n"),
+        std::string(300'000, '[')}) {
+    EXPECT_NE(mistakes(text), "") << text.substr(0, 80);
+  }
+  // Whatever becomes of a good plan, it is read or refused.
+  const std::string plan =
+      "seed: 7\nfaults:\n  - {fault: kill-worker, rank: 3, at_step: 20}\n  - {fault: kill-agent}\n";
+  Rng rng(5);
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = plan;
+    for (uint64_t changes = 1 + rng.below(3); changes > 0; --changes) {
+      text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+    }
+    const auto read = parse_chaos_plan(text, "p.yaml");
+    if (read.ok()) continue;
+    EXPECT_THAT(read.error().message, HasSubstr("p.yaml:"));
+  }
+}
+
+TEST(ChaosPlan, FitsToTheJob) {
+  JobView job;
+  job.job = 3;
+  job.total_steps = 60;
+  job.workers = {{0, "n0", 1, 1, "running", "training", 4}};
+  job.nodes = {{"n0", "active", "up", "", "", 1, 2}};
+  const auto misfit = [&](const std::string& fault) {
+    return find_misfit(good("faults: [{" + fault + "}]\n"), job);
+  };
+  EXPECT_EQ(misfit("fault: kill-worker, rank: 0, at_step: 59"), "");
+  EXPECT_EQ(misfit("fault: kill-worker, rank: 4"), "p.yaml:1: faults[0]: job 3 has no rank 4");
+  EXPECT_EQ(misfit("fault: kill-agent, node: n5"), "p.yaml:1: faults[0]: job 3 has no node \"n5\"");
+  EXPECT_EQ(misfit("fault: kill-worker, at_step: 60"),
+            "p.yaml:1: faults[0]: job 3 ends at step 60");
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/chaos_report.h"
+
+#include <gtest/gtest.h>
+
+namespace hpctl {
+namespace {
+
+constexpr int64_t kInjectedMs = 1'000'000;
+
+// So many milliseconds after the fault.
+EventView told(uint64_t seq, int64_t ms, const std::string& type, const std::string& node,
+               int32_t rank = -1, uint64_t step = 0) {
+  EventView event;
+  event.seq = seq;
+  event.wall_ms = kInjectedMs + ms;
+  event.type = type;
+  event.node = node;
+  event.rank = rank;
+  event.step = step;
+  return event;
+}
+
+FaultResult judged(InjectedFault fault, int32_t rank, const std::string& node,
+                   const std::vector<EventView>& after) {
+  FaultResult result;
+  result.fault = fault;
+  result.rank = rank;
+  result.node = node;
+  result.injected = true;
+  result.seq = 10;
+  result.wall_ms = kInjectedMs;
+  judge(result, after,
+        {{"n0", "active", "up", "", "", 1, 2},
+         {"n1", "active", "up", "", "", 3, 4},
+         {"n2", "spare", "down", "", "", 0, 0}});
+  return result;
+}
+
+TEST(ChaosReport, AConsequenceIsNobodysUntilItsCauseIsFound) {
+  std::vector<EventView> after = {told(11, 20, "WorkerExited", "n0", 0, 41),
+                                  told(11, 20, "JobRecovering", "n0", -1, 40)};
+  FaultResult result = judged(InjectedFault::kKillWorker, 3, "n1", after);
+  EXPECT_TRUE(result.found);
+  EXPECT_EQ(result.noticed_ms, 20);
+  EXPECT_EQ(result.blame, Blame::kNobody);
+  EXPECT_FALSE(result.back_ms.has_value());
+  after.push_back(told(12, 25, "WorkerExited", "n1", 3, 40));
+  after.push_back(told(12, 25, "CauseFound", "n1", 3));
+  after.push_back(told(13, 40, "RecordGeneration", "", -1, 38));
+  after.push_back(told(14, 150, "JobRunning", ""));
+  result = judged(InjectedFault::kKillWorker, 3, "n1", after);
+  EXPECT_EQ(result.blame, Blame::kRight);
+  EXPECT_EQ(result.blamed_rank, 3);
+  EXPECT_EQ(result.back_ms, 150);
+  EXPECT_EQ(result.lost_steps, 3U);
+}
+
+TEST(ChaosReport, TheWrongRankIsNotTheRightOne) {
+  const FaultResult result = judged(
+      InjectedFault::kStopWorker, 3, "n1",
+      {told(11, 900, "HangDetected", "n0", 1), told(11, 900, "JobRecovering", "n0", 1, 7),
+       told(12, 950, "RecordGeneration", "", -1, 7), told(13, 999, "JobRunning", ""),
+       // A later recovery does not make the first verdict a better one.
+       told(14, 1900, "WorkerExited", "n1", 3, 9), told(14, 1900, "JobRecovering", "n1", 3, 9),
+       told(15, 1950, "RecordGeneration", "", -1, 8), told(16, 2000, "JobRunning", "")});
+  EXPECT_EQ(result.blame, Blame::kWrong);
+  EXPECT_EQ(result.noticed_ms, 900);
+  EXPECT_EQ(result.back_ms, 2000);
+  EXPECT_EQ(result.lost_steps, 1U);
+  const FaultResult hang =
+      judged(InjectedFault::kStopWorker, 3, "n1",
+             {told(11, 900, "HangDetected", ""), told(11, 900, "JobRecovering", "")});
+  EXPECT_EQ(hang.blame, Blame::kNobody);
+}
+
+TEST(ChaosReport, ANodeIsBlamedAsANode) {
+  const auto lost = [](const std::string& node) {
+    return std::vector<EventView>{told(11, 90, "NodeLost", node),
+                                  told(11, 90, "JobRecovering", node)};
+  };
+  EXPECT_EQ(judged(InjectedFault::kKillHolder, -1, "n1", lost("n1")).blame, Blame::kRight);
+  EXPECT_EQ(judged(InjectedFault::kKillHolder, -1, "n1", lost("n0")).blame, Blame::kWrong);
+  EXPECT_EQ(judged(InjectedFault::kKillWorker, 3, "n1", lost("n1")).blame, Blame::kWrong)
+      << "the node is not to blame for its worker's death";
+  EXPECT_FALSE(judged(InjectedFault::kKillHolder, -1, "n1", {}).found);
+}
+
+TEST(ChaosReport, SupervisorsComeBackAndNobodyIsBlamed) {
+  std::vector<EventView> after = {told(11, 15, "AgentDisconnected", "n0"),
+                                  told(12, 90, "AgentRegistered", "n0")};
+  const FaultResult agent = judged(InjectedFault::kKillAgent, -1, "n0", after);
+  EXPECT_TRUE(agent.found);
+  EXPECT_EQ(agent.noticed_ms, 15);
+  EXPECT_EQ(agent.back_ms, 90);
+  EXPECT_EQ(agent.blame, Blame::kNotDue);
+  EXPECT_FALSE(judged(InjectedFault::kKillAgent, -1, "n1", after).found) << "that was another";
+
+  FaultResult controller = judged(InjectedFault::kKillController, -1, "", after);
+  EXPECT_EQ(controller.noticed_ms, 90);
+  EXPECT_FALSE(controller.back_ms.has_value()) << "n1 has not come";
+  after.push_back(told(13, 120, "AgentRegistered", "n1"));
+  controller = judged(InjectedFault::kKillController, -1, "", after);
+  EXPECT_EQ(controller.back_ms, 120);
+  // Training was disturbed for nothing.
+  after.push_back(told(14, 130, "JobRecovering", "n1", -1, 9));
+  controller = judged(InjectedFault::kKillController, -1, "", after);
+  EXPECT_EQ(controller.blame, Blame::kWrong);
+  EXPECT_FALSE(controller.back_ms.has_value());
+  after.push_back(told(15, 500, "JobRunning", ""));
+  EXPECT_EQ(judged(InjectedFault::kKillController, -1, "", after).back_ms, 500);
+}
+
+TEST(ChaosReport, WhatWasNotDoneDoesNotCount) {
+  EventView not_done = told(11, 5, "FaultNotInjected", "n1");
+  not_done.because = 10;
+  not_done.cause = "was not injected: it was gone";
+  const FaultResult result = judged(InjectedFault::kKillWorker, 3, "n1", {not_done});
+  EXPECT_FALSE(result.injected);
+  EXPECT_EQ(result.problem, not_done.cause);
+  ChaosReport report;
+  report.planned = 1;
+  report.faults = {result};
+  EXPECT_FALSE(is_good(report));
+}
+
+}  // namespace
+}  // namespace hpctl
