@@ -281,7 +281,7 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
              "health.preflight have their own time. auto: 30s; under Slurm 1m."),
     HP_LIMIT(abort, "A worker of the built-in trainer, after a fault elsewhere, until it has left "
              "the generation and its process waits for the next one; then SIGKILL, and a new "
-             "process. auto: 3s."),
+             "process. After a hang a third of it. auto: 3s."),
     HP_LIMIT(stop, "The workers of a node, from SIGKILL until the last is gone: much pinned memory "
              "takes long to free. A spare does not wait for that. auto: 1m; under Slurm 5m."),
     HP_LIMIT(first_step, "All workers, until they have completed their first step. auto: 10m."),

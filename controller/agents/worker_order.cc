@@ -8,6 +8,8 @@
 namespace hpctl {
 namespace {
 
+constexpr int64_t kHangsPatience = 3;  // after a hang a third of limits.abort
+
 std::string checkpoint_path(const core::Job& job, const std::string& checkpoint) {
   if (checkpoint.empty() || checkpoint.front() == '/') return checkpoint;
   return job.spec.checkpoint.dir + "/" + checkpoint;
@@ -142,7 +144,9 @@ v1::ControllerMessage make_order(const core::Action& action, const core::State& 
         stop->graceful ? job.limits.last_checkpoint_ms : job.spec.stop_grace_ms();
     order.set_grace_ms(static_cast<uint32_t>(grace_ms));
     const bool may_stay = job.spec.train && !stop->graceful;
-    if (may_stay) order.set_abort_ms(static_cast<uint32_t>(job.limits.abort_ms));
+    // One that hangs does not hear it, and the others, which wait for it, leave at once.
+    const int64_t abort_ms = job.limits.abort_ms / (stop->stacks ? kHangsPatience : 1);
+    if (may_stay) order.set_abort_ms(static_cast<uint32_t>(abort_ms));
     order.set_reason(action.reason);
     order.set_stacks(stop->stacks);
   } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {

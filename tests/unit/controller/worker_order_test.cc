@@ -121,6 +121,8 @@ TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
 }
 
 TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
+  state_.jobs[kJob].spec.train.emplace();
+  state_.jobs[kJob].limits.abort_ms = 3'000;
   for (const bool stacks : {false, true}) {
     const core::StopWorkers stop{kJob, "n0", Generation{3}, false, stacks};
     const core::EndNode end{kJob, "n0", stacks};
@@ -128,6 +130,7 @@ TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
       return make_order({{Seq{5}, 1}, "it hangs", body}, state_, paths_, ports_);
     };
     EXPECT_EQ(make(stop).stop_workers().stacks(), stacks);
+    EXPECT_EQ(make(stop).stop_workers().abort_ms(), stacks ? 1'000 : 3'000);
     EXPECT_EQ(make(end).end_node().stacks(), stacks);
   }
 }
