@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "trainer/compat/gloo_compat.h"
 
@@ -47,6 +50,10 @@ class GlooCommunicator::LiveBuffer {
 
   gloo::transport::UnboundBuffer* operator->() { return buffer_.get(); }
 
+  void abort() {
+    buffer_->abortWaitRecv();
+    buffer_->abortWaitSend();
+  }
   void wait_recv() {
     if (owner_.aborted_ || !buffer_->waitRecv(nullptr, owner_.options_.collective_timeout)) {
       throw std::runtime_error("aborted");
@@ -61,6 +68,54 @@ class GlooCommunicator::LiveBuffer {
  private:
   GlooCommunicator& owner_;
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+};
+
+// The messages of one collective, begun on the loop's thread. Where that fails, whoever waits for
+// `buffers` is woken.
+class GlooCommunicator::Messages {
+ public:
+  using Begin = std::function<void()>;
+  using Fail = std::function<void()>;
+
+  // What the functions use must live until the end of this object.
+  Messages(GlooCommunicator& owner, Begin begin, Fail fail) : shared_(std::make_shared<Shared>()) {
+    owner.loop_->post([shared = shared_, begin = std::move(begin), fail = std::move(fail)] {
+      const std::lock_guard lock(shared->mutex);
+      if (shared->is_over) return;
+      try {
+        begin();
+      } catch (const std::exception& e) {
+        shared->error = e.what();
+        fail();
+      }
+    });
+  }
+  ~Messages() {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->is_over = true;
+  }
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
+  // `wait`, whose error is the first one's.
+  template <typename Wait>
+  void await(Wait&& wait) {
+    try {
+      wait();
+    } catch (const std::exception&) {
+      const std::lock_guard lock(shared_->mutex);
+      if (shared_->error.empty()) throw;
+      throw std::runtime_error(shared_->error);
+    }
+  }
+
+ private:
+  struct Shared {
+    std::mutex mutex;
+    bool is_over = false;
+    std::string error;
+  };
+  std::shared_ptr<Shared> shared_;
 };
 
 // The communicator's receive space, lent to one reduce-scatter at a time. Page faults of fresh
@@ -95,30 +150,42 @@ Outcome GlooCommunicator::guarded(const char* what, uint64_t sequence, Body&& bo
 class GlooCommunicator::AllGather final : public Collective {
  public:
   AllGather(GlooCommunicator& owner, uint64_t sequence, void* data, size_t chunk)
-      : owner_(owner), sequence_(sequence), buffer_(owner, data, chunk * owner.world_size()) {
-    const int n = owner.world_size();
-    const int rank = owner.rank();
-    const uint64_t slot = owner.next_slot_++;
-    for (int k = 1; k < n; ++k) {
-      const int to = (rank + k) % n;
-      const int from = (rank + n - k) % n;
-      buffer_->recv(from, slot, from * chunk, chunk);
-      buffer_->send(to, slot, rank * chunk, chunk);
-    }
-  }
+      : owner_(owner),
+        sequence_(sequence),
+        chunk_(chunk),
+        slot_(owner.next_slot_++),
+        buffer_(owner, data, chunk * owner.world_size()),
+        messages_(
+            owner, [this] { begin(); }, [this] { buffer_.abort(); }) {}
 
   Outcome wait() override {
     return owner_.guarded("all-gather", sequence_, [this] {
-      for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_recv();
-      for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_send();
+      messages_.await([this] {
+        for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_recv();
+        for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_send();
+      });
       owner_.note_completed();
     });
   }
 
  private:
+  void begin() {
+    const int n = owner_.world_size();
+    const int rank = owner_.rank();
+    for (int k = 1; k < n; ++k) {
+      const int to = (rank + k) % n;
+      const int from = (rank + n - k) % n;
+      buffer_->recv(from, slot_, from * chunk_, chunk_);
+      buffer_->send(to, slot_, rank * chunk_, chunk_);
+    }
+  }
+
   GlooCommunicator& owner_;
   uint64_t sequence_;
+  size_t chunk_;
+  uint64_t slot_;
   LiveBuffer buffer_;
+  Messages messages_;  // ends first
 };
 
 class GlooCommunicator::ReduceScatter final : public Collective {
@@ -133,41 +200,57 @@ class GlooCommunicator::ReduceScatter final : public Collective {
         received_(owner, chunk * owner.world_size()),
         // Gloo only reads what it sends; its interface has no const.
         outgoing_(owner, const_cast<float*>(input), bytes_of(chunk * owner.world_size())) {
-    const int n = owner.world_size();
-    const int rank = owner.rank();
     const size_t segments = (chunk + kSegmentFloats - 1) / kSegmentFloats;
-    const uint64_t first_slot = owner.next_slot_;
+    first_slot_ = owner.next_slot_;
     owner.next_slot_ += segments;
     for (size_t s = 0; s < segments; ++s) {
       incoming_.push_back(std::make_unique<LiveBuffer>(owner, received_.data(),
                                                        bytes_of(chunk * owner.world_size())));
-      const size_t offset = s * kSegmentFloats;
-      const size_t length = std::min(kSegmentFloats, chunk - offset);
-      for (int k = 1; k < n; ++k) {
-        const int to = (rank + k) % n;
-        const int from = (rank + n - k) % n;
-        (*incoming_[s])
-            ->recv(from, first_slot + s, bytes_of(from * chunk + offset), bytes_of(length));
-        outgoing_->send(to, first_slot + s, bytes_of(to * chunk + offset), bytes_of(length));
-      }
     }
+    messages_.emplace(
+        owner, [this] { begin(); }, [this] { abort(); });
   }
 
   Outcome wait() override {
     return owner_.guarded("reduce-scatter", sequence_, [this] {
-      const int others = owner_.world_size() - 1;
-      for (size_t s = 0; s < incoming_.size(); ++s) {
-        for (int k = 0; k < others; ++k) incoming_[s]->wait_recv();
-        const size_t begin = s * kSegmentFloats;
-        const size_t end = std::min(chunk_, begin + kSegmentFloats);
-        for (size_t i = begin; i < end; i += kCacheFloats) add(i, std::min(end, i + kCacheFloats));
-      }
-      for (size_t k = 0; k < incoming_.size() * others; ++k) outgoing_.wait_send();
+      messages_->await([this] { add_what_comes(); });
       owner_.note_completed();
     });
   }
 
  private:
+  void begin() {
+    const int n = owner_.world_size();
+    const int rank = owner_.rank();
+    for (size_t s = 0; s < incoming_.size(); ++s) {
+      const uint64_t slot = first_slot_ + s;
+      const size_t offset = s * kSegmentFloats;
+      const size_t bytes = bytes_of(std::min(kSegmentFloats, chunk_ - offset));
+      for (int k = 1; k < n; ++k) {
+        const int to = (rank + k) % n;
+        const int from = (rank + n - k) % n;
+        (*incoming_[s])->recv(from, slot, bytes_of(from * chunk_ + offset), bytes);
+        outgoing_->send(to, slot, bytes_of(to * chunk_ + offset), bytes);
+      }
+    }
+  }
+
+  void abort() {
+    for (const auto& buffer : incoming_) buffer->abort();
+    outgoing_.abort();
+  }
+
+  void add_what_comes() {
+    const int others = owner_.world_size() - 1;
+    for (size_t s = 0; s < incoming_.size(); ++s) {
+      for (int k = 0; k < others; ++k) incoming_[s]->wait_recv();
+      const size_t begin = s * kSegmentFloats;
+      const size_t end = std::min(chunk_, begin + kSegmentFloats);
+      for (size_t i = begin; i < end; i += kCacheFloats) add(i, std::min(end, i + kCacheFloats));
+    }
+    for (size_t k = 0; k < incoming_.size() * others; ++k) outgoing_.wait_send();
+  }
+
   static size_t bytes_of(size_t floats) { return floats * sizeof(float); }
 
   const float* chunk_from(int rank) {
@@ -197,6 +280,8 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   Scratch received_;  // as large as `input`, own chunk unused; outlives the buffers over it
   LiveBuffer outgoing_;
   std::vector<std::unique_ptr<LiveBuffer>> incoming_;  // one per segment, all over received_
+  uint64_t first_slot_ = 0;
+  std::optional<Messages> messages_;  // ends first
 };
 
 GlooCommunicator::GlooCommunicator(const CommunicatorOptions& options)
@@ -217,6 +302,7 @@ Outcome GlooCommunicator::connect() {
     context_ = std::make_shared<gloo::rendezvous::Context>(rank(), world_size());
     context_->setTimeout(options_.rendezvous_timeout);
     compat::connect_full_mesh(*context_, store, device);
+    loop_ = std::make_unique<GlooLoop>(device);
   }));
   // A mesh also connects to a stopped process; only an answer shows that a peer is there.
   return barrier();

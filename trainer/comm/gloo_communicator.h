@@ -2,7 +2,8 @@
 // Collectives over Gloo's unbound buffers (TCP).
 //
 // All-to-all messages plus our own addition in rank order replace Gloo's reduce-scatter: it is
-// bit-identical from run to run, and quicker. The transport's own thread moves the bytes.
+// bit-identical from run to run, and quicker. The transport's own thread moves the bytes, and
+// begins each message too (trainer/comm/gloo_loop.h).
 //
 // Abort: a flag, then abortWaitRecv and abortWaitSend on every live buffer under a lock; Gloo keeps
 // the request until the next wait, so a waiter that is about to wait is caught as well. Closing
@@ -19,6 +20,7 @@
 #include <set>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/gloo_loop.h"
 #include "trainer/comm/rendezvous_store.h"
 
 namespace hpctl {
@@ -35,6 +37,7 @@ class GlooCommunicator final : public Communicator {
 
  private:
   class LiveBuffer;
+  class Messages;
   class Scratch;
   class AllGather;
   class ReduceScatter;
@@ -52,6 +55,7 @@ class GlooCommunicator final : public Communicator {
   uint64_t next_slot_ = 1;      // Gloo's message tag; advances alike on all ranks
   std::vector<float> scratch_;  // receive space of the reduce-scatter under way; kept for the next
   bool scratch_in_use_ = false;
+  std::unique_ptr<GlooLoop> loop_;  // ends first
 };
 
 }  // namespace hpctl

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one difference between Gloo releases that we meet: rendezvous takes `Store&` up to 2023 and
-// `std::shared_ptr<Store>` since.
+// The differences between Gloo releases that we meet: rendezvous takes `Store&` up to 2023 and
+// `std::shared_ptr<Store>` since; a handler of the event loop is told which loop calls it.
 #pragma once
 
 #include <gloo/rendezvous/context.h>
+#include <gloo/transport/tcp/loop.h>
 
 #include <memory>
 
@@ -18,5 +19,16 @@ void connect_full_mesh(Context& context, const std::shared_ptr<gloo::rendezvous:
     context.connectFullMesh(*store, device);
   }
 }
+
+// Called on the loop's thread when a descriptor is ready. One of the two overrides Gloo's; without
+// the word `override` both compile with every release.
+class GlooHandler : public gloo::transport::tcp::Handler {
+ public:
+  virtual void handleEvents(int) { on_events(); }
+  virtual void handleEvents(gloo::transport::tcp::Loop&, int) { on_events(); }
+
+ protected:
+  virtual void on_events() = 0;
+};
 
 }  // namespace hpctl::compat
