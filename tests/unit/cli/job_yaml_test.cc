@@ -173,24 +173,56 @@ TEST_F(JobYamlEnvironment, TheChoiceIsShownAndReadBack) {
   EXPECT_EQ(again.spec->preparation_ms(), 5000 + 2 * kPreflightTimeoutMs);
 }
 
-TEST(JobYaml, ReadsTheSlurmSection) {
-  const SlurmSpec slurm = good(with_line(R"(slurm:
+// Every key, no two with one value.
+constexpr const char* kSlurm = R"(slurm:
   partition: p5
+  account: team
+  qos: high
   time: 7-00:00:00
+  requeue_at_limit: true
   exclusive: false
   gres: gpu:8
+  cpus_per_task: 12
+  constraint: efa
+  reservation: maintenance
   nodelist: [n1, "n[3-4]"]
   exclude: n9
   mem: 64G
-  container: {image: ./train.sqsh, mounts: [/fsx, "/data:/data:ro"]})"))
-                              .slurm;
+  dependency: "afterok:123"
+  begin: now+1hour
+  mail_user: ada@example.org
+  mail_type: [END, FAIL]
+  nice: -100
+  licenses: "matlab:2"
+  comment: "two words: and more"
+  signal: B:TERM@90
+  extra: [--wckey=x, --hold]
+  container: {image: ./train.sqsh, mounts: [/fsx, "/data:/data:ro"]})";
+
+TEST(JobYaml, ReadsTheSlurmSection) {
+  const SlurmSpec slurm = good(with_line(kSlurm)).slurm;
   EXPECT_EQ(slurm.partition, "p5");
+  EXPECT_EQ(slurm.account, "team");
+  EXPECT_EQ(slurm.qos, "high");
   EXPECT_EQ(slurm.time_minutes, 7 * 24 * 60);
+  EXPECT_TRUE(slurm.requeue_at_limit);
   EXPECT_FALSE(slurm.exclusive);
   EXPECT_EQ(slurm.gres, "gpu:8");
+  EXPECT_EQ(slurm.cpus_per_task, 12);
+  EXPECT_EQ(slurm.constraint, "efa");
+  EXPECT_EQ(slurm.reservation, "maintenance");
   EXPECT_EQ(slurm.nodelist, "n1,n[3-4]");
   EXPECT_EQ(slurm.exclude, "n9");
   EXPECT_EQ(slurm.mem_mb, 64 * 1024);
+  EXPECT_EQ(slurm.dependency, "afterok:123");
+  EXPECT_EQ(slurm.begin, "now+1hour");
+  EXPECT_EQ(slurm.mail_user, "ada@example.org");
+  EXPECT_EQ(slurm.mail_type, "END,FAIL");
+  EXPECT_EQ(slurm.nice, -100);
+  EXPECT_EQ(slurm.licenses, "matlab:2");
+  EXPECT_EQ(slurm.comment, "two words: and more");
+  EXPECT_EQ(slurm.warning_seconds, 90);
+  EXPECT_THAT(slurm.extra, testing::ElementsAre("--wckey=x", "--hold"));
   EXPECT_EQ(slurm.container.image, "/jobs/train.sqsh");
   EXPECT_EQ(slurm.container.mounts, (std::vector<std::string>{"/fsx", "/data:/data:ro"}));
   EXPECT_EQ(good(kMinimal).slurm.mem_mb, -1);
@@ -307,6 +339,8 @@ TEST(JobYaml, WritesWhatItReads) {
       good(with_line("slurm: {time: 90, mem: 0, nodelist: [a, b], container: {image: "
                      "\"docker://x#y\", mounts: /fsx}}"));
   EXPECT_EQ(to_json_text(good(to_yaml(slurm))), to_json_text(slurm));
+  const JobSpec every = good(with_line(kSlurm));
+  EXPECT_EQ(to_json_text(good(to_yaml(every))), to_json_text(every));
   const JobSpec command = good("name: c\nworkload: {command: [sh, -c, \"echo 'a'\\n\"]}\n");
   EXPECT_EQ(to_json_text(good(to_yaml(command))), to_json_text(command));
 }
