@@ -420,6 +420,24 @@ TEST_F(AgentTest, WithoutAnyControllerTheNodeEndsAfterTheOrphanTimeout) {
   EXPECT_FALSE(process_runs(stray));
 }
 
+// Only the management network is away: the job trains, and twice the timeout ends nobody.
+TEST_F(AgentTest, WithoutAnyControllerANodeThatCompletesStepsGoesOnUntilTheyCease) {
+  constexpr int kOrphanMs = 2'000;
+  controller_.behaviour.orphan_timeout_ms = kOrphanMs;
+  connect();
+  const std::string steps = std::to_string(2 * kOrphanMs / 10);
+  const v1::ActionDone started = start(1, 1, {0},
+                                       {"map", "step", "1", "wait", marker("alone"), "train", steps,
+                                        "file", marker("trained"), "hang"});
+  const auto worker = static_cast<pid_t>(started.workers(0).pid());
+  controller_.stop();
+  EXPECT_TRUE(write_file_atomic(marker("alone"), "").ok());
+  ASSERT_TRUE(eventually([&] { return path_exists(marker("trained")) || !process_runs(worker); }));
+  EXPECT_TRUE(path_exists(marker("trained"))) << "ended while it trained";
+  EXPECT_EQ(wait_for_node_end(), 1);
+  EXPECT_FALSE(process_runs(worker));
+}
+
 TEST_F(AgentTest, StartsAControllerWhenNoneAnswers) {
   // Stands for hpcontroller: says on the ready pipe that it gave up, and leaves a trace.
   ASSERT_TRUE(write_file_atomic(program("hpcontroller"),

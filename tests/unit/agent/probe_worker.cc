@@ -3,6 +3,7 @@
 //   report            print what the child environment looks like, one "key value" per line
 //   map               map the progress page
 //   step N            complete step N (the first one also stamps first_step_unix_ns)
+//   train N           complete N further steps, each 10 ms or more after the one before
 //   commit N          say that the checkpoint of step N is committed
 //   unfit N           step N was not applied, as rank 0 tells
 //   scribble          one store into the page that says 2^64-1 steps were not applied
@@ -113,6 +114,13 @@ void step(uint64_t value) {
   page->step.store(value, std::memory_order_release);
 }
 
+void train(int steps) {
+  for (; steps > 0; --steps) {
+    ::usleep(10'000);
+    step(page->step + 1);
+  }
+}
+
 // As trainer/state/state_arena.cc leaves it.
 void seal(uint64_t step) {
   hpctl::ArenaHeader header{};
@@ -197,6 +205,7 @@ int main(int argc, char** argv) {
     if (verb == "report") report();
     if (verb == "map") map_page();
     if (verb == "step") step(std::stoull(text()));
+    if (verb == "train") train(std::stoi(text()));
     if (verb == "commit") page->checkpoint_step = std::stoull(text());
     if (verb == "seal") seal(std::stoull(text()));
     if (verb == "scribble") page->bad_steps = UINT64_MAX;
