@@ -292,6 +292,26 @@ TEST_F(Succession, TheControllersNodeIsLostWithIt) {
   expect_finish();
 }
 
+// From its first answer on. The workers of a command tell no checkpoints: only the directory knows.
+TEST_F(Succession, OnAnotherNodeTheSuccessorShowsTheNewestCheckpoint) {
+  start();
+  EXPECT_EQ(cluster_.status()->checkpoint_step(), 0U);
+  const std::string checkpoint = cluster_.checkpoints() + "/step-100.g1";
+  ASSERT_TRUE(make_directories(checkpoint).ok());
+  ASSERT_TRUE(write_file_atomic(checkpoint + "/manifest.json", "{}").ok());
+  cluster_.kill_holder("n0");  // a successor there would go on with the rows of the dead
+  cluster_.kill_controller(1);
+  const auto second = cluster_.wait_for_epoch(2, kPatienceMs);
+  ASSERT_TRUE(second) << cluster_.logs();
+  EXPECT_NE(second->node, "n0");
+  std::optional<v1::JobStatus> shown;
+  ASSERT_TRUE(
+      test::eventually([&] { return (shown = cluster_.status()).has_value(); }, kPatienceMs))
+      << cluster_.logs();
+  EXPECT_EQ(shown->checkpoint_step(), 100U);
+  EXPECT_EQ(shown->state(), "RECOVERING") << "ranks are dead";
+}
+
 TEST_F(Succession, AnAgentWhoseJobHasEndedEndsItsNode) {
   start();
   ASSERT_EQ(::kill(first_, SIGSTOP), 0);
