@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/comm/nccl_api.h"
 
+#include <cstdlib>
+
 #include "common/base/library.h"
 #include "trainer/comm/required_functions.h"
 
@@ -42,6 +44,20 @@ Result<const Api*> load() {
 std::string version_text(int version) {
   return std::to_string(version / 10'000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
+}
+
+std::string label() {
+  const auto api = load();
+  int version = 0;
+  if (!api.ok() || (*api)->get_version(&version) != kSuccess) return "none";
+  std::string text = version_text(version);
+  for (const char* name :
+       {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS",
+        "NCCL_MAX_CTAS", "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_NVLS_ENABLE",
+        "NCCL_COLLNET_ENABLE", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_PLUGIN"}) {
+    if (const char* value = std::getenv(name)) text += std::string(" ") + name + "=" + value;
+  }
+  return text;
 }
 
 }  // namespace hpctl::nccl

@@ -63,5 +63,8 @@ Result<const Api*> load();
 
 // "2.21.5"
 std::string version_text(int version);
+// What the bits of a sum depend on: the version, and what NCCL is told about the way, and so the
+// order, in which it adds; else it chooses itself. "none" where there is no NCCL.
+std::string label();
 
 }  // namespace hpctl::nccl

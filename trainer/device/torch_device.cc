@@ -23,18 +23,6 @@ int gpu_count() {
   return c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount();
 }
 
-// What NCCL is told about the way, and so the order, in which it adds; else it chooses itself.
-std::string nccl_settings() {
-  std::string text;
-  for (const char* name :
-       {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS",
-        "NCCL_MAX_CTAS", "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_NVLS_ENABLE",
-        "NCCL_COLLNET_ENABLE", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_PLUGIN"}) {
-    if (const char* value = std::getenv(name)) text += std::string(" ") + name + "=" + value;
-  }
-  return text;
-}
-
 template <typename M>
 constexpr at::ScalarType kMoment = std::is_same_v<M, float> ? at::kFloat : at::kBFloat16;
 
@@ -259,9 +247,7 @@ std::map<std::string, std::string> TorchDevice::environment() const {
                             attribute(cuda::kCapabilityMinor) + " with " +
                             attribute(cuda::kMultiprocessors) + " multiprocessors";
   }
-  int version = 0;
-  if (const auto nccl = nccl::load(); nccl.ok()) (*nccl)->get_version(&version);
-  environment["nccl"] = version == 0 ? "none" : nccl::version_text(version) + nccl_settings();
+  environment["nccl"] = nccl::label();
   return environment;
 }
 

@@ -11,12 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <thread>
 
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
+#include "trainer/comm/nccl_api.h"
 
 extern "C" {  // the stubs'
 int stub_nccl_running();
@@ -30,6 +32,8 @@ namespace {
 using test::options_for;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 std::unique_ptr<NcclCommunicator> make(const CommunicatorOptions& options,
                                        cuda::Stream compute = nullptr) {
@@ -209,6 +213,17 @@ TEST(Nccl, MissingPeerIsNamedAtTheDeadline) {
   ASSERT_FALSE(connected.ok());
   EXPECT_EQ(connected.error().code, kPeerLost);
   EXPECT_THAT(connected.error().message, HasSubstr("rank 1 did not come to the rendezvous"));
+}
+
+// A checkpoint keeps it, and a resume under another one is not called exact.
+TEST(Nccl, TheLabelHasWhatTheOrderOfAdditionsDependsOn) {
+  ::setenv("NCCL_ALGO", "Ring", 1);
+  ::setenv("NCCL_NTHREADS", "256", 1);
+  ::setenv("NCCL_DEBUG", "WARN", 1);
+  const std::string label = nccl::label();
+  for (const char* name : {"NCCL_ALGO", "NCCL_NTHREADS", "NCCL_DEBUG"}) ::unsetenv(name);
+  EXPECT_THAT(label, AllOf(StartsWith("2.21.5"), HasSubstr(" NCCL_ALGO=Ring"),
+                           HasSubstr(" NCCL_NTHREADS=256"), Not(HasSubstr("NCCL_DEBUG"))));
 }
 
 TEST(Cuda, TheProductIsNamedAsTheDriverDoes) {
