@@ -21,7 +21,7 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
 
   kill-worker      SIGKILL to a worker and what it started
   stop-worker      SIGSTOP: it is there and does nothing
-  hang-worker      an endless loop inside a step (built-in trainer); found after hang_timeout
+  hang-worker      an endless loop inside a step (built-in trainer)
   crash-worker     SIGSEGV
   kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
   kill-holder      SIGKILL to a node's holder: all of the node's processes end

@@ -14,7 +14,6 @@ namespace hpctl::testing {
 struct TrainingJob {
   std::string name = "tiny";
   int steps = 200;
-  int micro = 1;  // of 2 sequences a rank; 2: no accumulation, and half the collectives
   int checkpoint_every = 10;
   int keep = 3;
   int max_restarts = 50;
@@ -32,9 +31,7 @@ struct TrainingJob {
            "  train:\n"
            "    model: {preset: tiny}\n"
            "    data: {path: /usr/share/common-licenses/GPL-3, tokenizer: byte, seq_len: 32}\n"
-           "    batch: {micro: " +
-           std::to_string(micro) +
-           ", global: 8}\n"
+           "    batch: {micro: 1, global: 8}\n"
            "    steps: " +
            std::to_string(steps) +
            "\n"

@@ -22,7 +22,7 @@ inline constexpr std::chrono::seconds kPatience{300};
 struct SlurmJob {
   // One that a test holds does not hang (HeldTraining).
   TrainingJob training{
-      .name = "slurm", .steps = 160, .micro = 2, .checkpoint_every = 10, .hang_timeout = "10m"};
+      .name = "slurm", .steps = 200, .checkpoint_every = 10, .hang_timeout = "10m"};
   std::string nodes = "2";
   std::string slurm = "{partition: main, exclusive: true}";
   std::string on_node_loss = {};  // "" = the default
