@@ -228,6 +228,7 @@ grpc::ServerUnaryReactor* ControllerService::RecoverNode(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* ControllerService::Inject(grpc::CallbackServerContext* context,
                                                     const v1::InjectRequest* request,
                                                     v1::InjectResponse* response) {
+  if (!caller(context)) return reply(context, unauthenticated());
   const auto fault = from_word<InjectedFault>(request->fault());
   if (!fault) {
     return reply(context,
