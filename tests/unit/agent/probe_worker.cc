@@ -198,6 +198,7 @@ void wait_for(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ::signal(SIGSEGV, SIG_DFL);  // one that is sent is a fault on purpose, and not a sanitizer's
   hpctl::PacketSocket control_socket{hpctl::UniqueFd(hpctl::kControlFd)};
   for (int i = 1; i < argc; ++i) {
     const std::string verb = argv[i];
