@@ -237,7 +237,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.window_ms); }},
     {"recovery.heartbeat_timeout", kValue, "duration", "10s", "100ms to 365d",
      "A node silent for this long is lost, unless it has ranks and some rank of the job has moved "
-     "within this time: a step takes every rank, so the node trains. Where training stands still "
+     "within this time: a step takes every rank, so the node trains. It has three times as long "
+     "where its machine answers a probe: it only gets no time there. Where training stands still "
      "it is lost sooner: after 0.6s when the other ranks wait for it and its holder does not "
      "answer, and at once when nobody holds the node any more.",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.heartbeat_timeout_ms); }},

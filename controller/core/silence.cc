@@ -27,16 +27,30 @@ std::string what_stands_still(const SilentNode& node) {
 }
 
 std::string what_passed(const SilentNode& node) {
-  std::string limit = "(limit " + std::to_string(node.timeout_ms) + " ms)";
+  const bool answered = node.probe == HolderProbe::kAnswered;
+  const int64_t limit_ms = node.timeout_ms * (answered ? kAnsweredTimes : 1);
+  std::string limit =
+      "(limit " + std::to_string(limit_ms) + " ms" + (answered ? ", as its holder answers)" : ")");
   if (node.trained_ms == kNeverMs) return limit;
   return "and no rank has moved for " + std::to_string(node.trained_ms) + " ms " + limit;
+}
+
+// Nothing else is waited for.
+SilenceVerdict judge_late(const SilentNode& node) {
+  const bool may_be_alive = node.probe == HolderProbe::kNotAsked ||
+                            node.probe == HolderProbe::kAsked ||
+                            node.probe == HolderProbe::kAnswered;
+  if (may_be_alive && node.silent_ms <= kAnsweredTimes * node.timeout_ms) {
+    return {node.probe == HolderProbe::kNotAsked ? Kind::kProbe : Kind::kNothing, ""};
+  }
+  return lost_because(node, what_passed(node));
 }
 
 }  // namespace
 
 SilenceVerdict judge_silence(const SilentNode& node) {
   if (node.silent_ms > node.timeout_ms && node.trained_ms > node.timeout_ms) {
-    return lost_because(node, what_passed(node));
+    return judge_late(node);
   }
   const bool stands_still = node.peers_broke || waits_for_it(node);
   const bool goes_on = node.training == TrainingSight::kSeen && !stands_still;

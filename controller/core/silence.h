@@ -4,8 +4,8 @@
 // the job, and with whether the node's holder can be reached directly:
 //
 //   training                                   holder probed    silent for             verdict
-//   no rank moved for > heartbeat_timeout,     (any)            > heartbeat_timeout    lost
-//     or this node has none
+//   no rank moved for > heartbeat_timeout,     answered         > 3 heartbeat_timeout  lost
+//     or this node has none                    otherwise        > heartbeat_timeout    lost
 //   goes on: ranks elsewhere move              -                any                    nothing
 //   stands still, ranks elsewhere wait in a    no answer        >= 6 beats             lost
 //     collective; or a recovery has stopped it
@@ -26,8 +26,10 @@
 //
 // From 3 beats on the holder of a node is probed whose training does not visibly go on. A probe
 // that is refused is proof (the machine answers, and nobody holds the node), one that is answered
-// proves the opposite: such a node has until heartbeat_timeout. A command shows no progress: there
-// the timeout, a refusal and what its peers' exits say count.
+// proves the opposite: the machine is up, and a holder replaces an agent that hangs. Such a node
+// gets no processor, and being launched anew would not give it one; it has three times
+// heartbeat_timeout. A command shows no progress: there the timeouts, a refusal and what its peers'
+// exits say count.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +45,8 @@ inline constexpr int64_t kSilentMs = 6 * kBeatMs;
 // No rank elsewhere moved for so long: it is more than the gap between two beats.
 inline constexpr int64_t kStillMs = 3 * kBeatMs;
 inline constexpr int64_t kNeverMs = INT64_MAX;
+// A node whose holder answers has so many times heartbeat_timeout.
+inline constexpr int64_t kAnsweredTimes = 3;
 
 enum class TrainingSight {
   kUnseen,   // a command, or no step of this generation yet

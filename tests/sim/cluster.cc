@@ -9,6 +9,7 @@ namespace hpctl::sim {
 namespace {
 
 constexpr int64_t kBusyPauseMs = 5'000;
+constexpr int64_t kBusyMostMs = 6'000;
 
 }  // namespace
 
@@ -341,11 +342,13 @@ void Cluster::cut_node(int64_t for_ms) {
   falls_silent(*node);
 }
 
-// For less than the heartbeat timeout, with time to be heard before the next.
+// For less than a node has whose holder answers, and than a hang takes to be found; with time to be
+// heard before the next.
 void Cluster::busy_node() {
   SimNode* node = random_node(false);
   if (node == nullptr || agenda_.now() < node->busy_until_ms + kBusyPauseMs) return;
-  const int64_t most_ms = swarm_.heartbeat_timeout_ms * 6 / 10;
+  const int64_t most_ms =
+      std::min(kBusyMostMs, swarm_.heartbeat_timeout_ms * (core::kAnsweredTimes - 1));
   const auto for_ms = static_cast<int64_t>(100 + rng_.below(static_cast<uint64_t>(most_ms)));
   node->busy_until_ms = agenda_.now() + for_ms;
   falls_silent(*node);

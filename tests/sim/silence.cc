@@ -126,7 +126,7 @@ void Cluster::check_verdict(const SimNode& node, Silence& silence, const core::S
   const bool early = facts.silent_ms <= facts.timeout_ms;
   const bool only_busy =
       node.holder_alive && node.boot_id == silence.boot_id && node.cut_until_ms <= silence.since_ms;
-  if (is_lost && early && only_busy) {
+  if (is_lost && only_busy && facts.silent_ms <= core::kAnsweredTimes * facts.timeout_ms) {
     checkers_.fail(who + " is lost although it was only busy: " + verdict.reason);
   }
   const core::Job& job = controller_.state().jobs.at(node.key.job);

@@ -97,6 +97,19 @@ const Row kRows[] = {
      Kind::kLost},
 };
 
+// Of a node that nothing else is known of. Whoever holds it may say so first.
+Kind after_the_timeout(HolderProbe probe) {
+  switch (probe) {
+    case HolderProbe::kNotAsked:
+      return Kind::kProbe;
+    case HolderProbe::kAsked:
+    case HolderProbe::kAnswered:
+      return Kind::kNothing;
+    default:
+      return Kind::kLost;
+  }
+}
+
 TEST(Silence, EachRowOfTheTable) {
   for (const Row& row : kRows) {
     EXPECT_EQ(judge(row.change).kind, row.kind) << row.what;
@@ -112,8 +125,7 @@ TEST(Silence, WhereTrainingGoesOnANodeWithRanksMayBeSilent) {
     node.still_ms = node.trained_ms = node.timeout_ms;
     EXPECT_EQ(judge_silence(node).kind, Kind::kNothing);
     node.still_ms = ++node.trained_ms;
-    EXPECT_EQ(judge_silence(node).reason,
-              "no heartbeat for 3600000 ms and no rank has moved for 10001 ms (limit 10000 ms)");
+    EXPECT_EQ(judge_silence(node).kind, Kind::kLost);
   }
 }
 
@@ -126,6 +138,8 @@ TEST(Silence, WhereTrainingGoesOnANodeWithoutRanksHasTheTimeout) {
     node.silent_ms = node.timeout_ms;
     EXPECT_EQ(judge_silence(node).kind, Kind::kNothing);
     ++node.silent_ms;
+    EXPECT_EQ(judge_silence(node).kind, after_the_timeout(probe));
+    node.silent_ms = kAnsweredTimes * node.timeout_ms + 1;
     EXPECT_EQ(judge_silence(node).kind, Kind::kLost);
   }
 }
@@ -157,7 +171,9 @@ TEST(Silence, TheTimeoutCountsWhateverElseIsKnownOfANodeNotSeenToTrain) {
       node.probe = probe;
       node.timeout_ms = 500;  // below the six beats
       node.silent_ms = 501;
-      EXPECT_EQ(judge_silence(node).reason, "no heartbeat for 501 ms (limit 500 ms)");
+      EXPECT_EQ(judge_silence(node).kind, after_the_timeout(probe));
+      node.silent_ms = 1'501;
+      EXPECT_EQ(judge_silence(node).kind, Kind::kLost);
     }
   }
 }
@@ -177,6 +193,16 @@ TEST(Silence, TheReasonSaysWhatWasSeen) {
   EXPECT_EQ(judge([](SilentNode& n) { n.training = TrainingSight::kStopped; }).reason,
             "no heartbeat for 600 ms while the recovery waits for it, and its holder does not "
             "answer");
+  SilentNode late = kWaitedFor;
+  late.silent_ms = 30'001;
+  EXPECT_EQ(judge_silence(late).reason, "no heartbeat for 30001 ms (limit 10000 ms)");
+  late.probe = HolderProbe::kAnswered;
+  EXPECT_EQ(judge_silence(late).reason,
+            "no heartbeat for 30001 ms (limit 30000 ms, as its holder answers)");
+  late.trained_ms = 10'001;
+  EXPECT_EQ(judge_silence(late).reason,
+            "no heartbeat for 30001 ms and no rank has moved for 10001 ms (limit 30000 ms, as its "
+            "holder answers)");
 }
 
 }  // namespace
