@@ -10,21 +10,13 @@
 #include <map>
 #include <utility>
 
+#include "agent/core/stack_files.h"
 #include "common/base/log.h"
 
 namespace hpctl::holder {
 namespace {
 
 // "g3-rank0001.txt", of several ranks "g3-rank*.txt"
-std::string files_of(uint64_t generation, const std::map<int32_t, pid_t>& ranks) {
-  std::string rank = "*";
-  if (ranks.size() == 1) {
-    rank = std::to_string(ranks.begin()->first);
-    rank.insert(0, 4 - std::min<size_t>(4, rank.size()), '0');
-  }
-  return "g" + std::to_string(generation) + "-rank" + rank + ".txt";
-}
-
 // The lines of a pipe whose writers have gone, or may write no more, in one line.
 std::string read_lines(int fd) {
   std::string text;
@@ -66,7 +58,9 @@ void StackTaker::take(const Kill& order, const WorkerTable& workers) {
     return due_(order, "");
   }
   orders_.push_back(order);
-  files_ = directory_ + "/" + files_of(generation, ranks);
+  files_ =
+      directory_ + "/" +
+      agent::stack_file(generation, ranks.size() == 1 ? std::to_string(ranks.begin()->first) : "*");
 }
 
 Outcome StackTaker::start(const std::vector<std::string>& argv) {

@@ -74,15 +74,11 @@ class RecoveryStory {
 
 Blame judge_blame(const FaultResult& result, const RecoveryStory& story) {
   const bool named = story.blamed_rank >= 0 || !story.blamed_node.empty();
-  if (target_of(result.fault) == FaultTarget::kRank) {
-    if (!named) return Blame::kNobody;
-    return story.blamed_rank == result.rank ? Blame::kRight : Blame::kWrong;
-  }
-  if (result.fault == InjectedFault::kKillHolder) {
-    if (!named) return Blame::kNobody;
-    return story.blamed_node == result.node ? Blame::kRight : Blame::kWrong;
-  }
-  return named ? Blame::kWrong : Blame::kNotDue;
+  if (!stops_training(result.fault)) return named ? Blame::kWrong : Blame::kNotDue;
+  if (!named) return Blame::kNobody;
+  const bool of_rank = target_of(result.fault) == FaultTarget::kRank;
+  const bool right = of_rank ? story.blamed_rank == result.rank : story.blamed_node == result.node;
+  return right ? Blame::kRight : Blame::kWrong;
 }
 
 // When agents came to a controller, the first time since the fault.
@@ -174,14 +170,6 @@ Totals totals_of(const ChaosReport& report) {
   return totals;
 }
 
-std::string percent(int64_t part, int64_t whole) {
-  if (whole == 0) return "-";
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.2f %%",
-                100 * static_cast<double>(part) / static_cast<double>(whole));
-  return text;
-}
-
 json ratio(int64_t part, int64_t whole) {
   if (whole == 0) return nullptr;
   return static_cast<double>(part) / static_cast<double>(whole);
@@ -228,8 +216,7 @@ void judge(FaultResult& result, const std::vector<EventView>& after,
       result.problem = event.cause;
     }
   }
-  const bool of_training =
-      target_of(result.fault) == FaultTarget::kRank || result.fault == InjectedFault::kKillHolder;
+  const bool of_training = stops_training(result.fault);
   if (!of_training) judge_supervisor(result, after, nodes);
   if (!story.began_wall_ms) return;
   if (of_training) {
@@ -279,11 +266,11 @@ void print_chaos_totals(const Terminal& terminal, const ChaosReport& report) {
   terminal.out << "\n"
                << counted(totals.injected, "fault") << " of " << report.planned
                << " injected, seed " << report.seed << (report.interrupted ? "; interrupted" : "")
-               << "\n  recall      " << percent(totals.found, totals.injected) << ": "
+               << "\n  recall      " << format_percent(totals.found, totals.injected) << ": "
                << totals.found << " of " << totals.injected << " found\n  precision   "
-               << percent(totals.right, blamed) << ": " << totals.right << " of " << blamed
+               << format_percent(totals.right, blamed) << ": " << totals.right << " of " << blamed
                << " blamed rightly, " << totals.nobody << " blamed on nobody\n  ETTR        "
-               << percent(report.wall_ms - report.lost_ms, report.wall_ms) << " of "
+               << format_percent(report.wall_ms - report.lost_ms, report.wall_ms) << " of "
                << format_duration(report.wall_ms) << "; "
                << counted(static_cast<int64_t>(totals.lost_steps), "step") << " lost\n  job "
                << report.job << "       " << printable(report.state)

@@ -57,10 +57,7 @@ class ChaosRun {
       return Error{ErrorCode::kFailedPrecondition, name + " has already " + view_.state};
     }
     if (!view_.chaos) {
-      return Error{ErrorCode::kFailedPrecondition,
-                   name +
-                       " may not be attacked: its job.yaml does not say debug: {chaos: true}; "
-                       "submit it again with that"};
+      return Error{ErrorCode::kFailedPrecondition, name + " " + kAllowsNoChaos};
     }
     if (std::string misfit = find_misfit(plan_, view_); !misfit.empty()) {
       return Error{ErrorCode::kInvalidArgument, std::move(misfit)};
@@ -69,8 +66,7 @@ class ChaosRun {
     return Ok{};
   }
 
-  // ---- what is seen of the job
-  // -------------------------------------------------------------------
+  // ---- what is seen of the job ------------------------------------------------------------------
 
   Result<std::unique_ptr<ControllerClient>> connect() const {
     if (is_slurm_job(paths_, id_)) return ControllerClient::connect(paths_, id_);
@@ -120,8 +116,7 @@ class ChaosRun {
     }
   }
 
-  // ---- one fault
-  // ---------------------------------------------------------------------------------
+  // ---- one fault --------------------------------------------------------------------------------
 
   // False: no other can follow it.
   bool carry_out(const PlannedFault& planned, FaultResult& result) {
@@ -215,9 +210,8 @@ class ChaosRun {
     const Waited waited = wait(plan_.recover_within_ms, [&] {
       judge(result, history_after(result.seq), nodes_);
       if (!result.injected) return true;
-      const bool disturbed = target_of(result.fault) == FaultTarget::kRank ||
-                             result.fault == InjectedFault::kKillHolder;
-      const bool stepped = disturbed || !shows_steps || view_.step > result.at_step;
+      const bool stepped =
+          stops_training(result.fault) || !shows_steps || view_.step > result.at_step;
       return view_.state == "RUNNING" && result.back_ms && stepped;
     });
     judge(result, history_after(result.seq), nodes_);

@@ -145,6 +145,11 @@ std::string format_duration(int64_t ms) {
 
 std::string format_loss(double loss) { return formatted("%.4f", loss); }
 
+std::string format_percent(int64_t part, int64_t whole) {
+  if (whole <= 0) return "-";
+  return formatted("%.2f %%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
 std::string counted(int64_t count, const std::string& word) {
   return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
 }

@@ -40,6 +40,9 @@ std::string format_duration(int64_t ms);
 // Four decimals, as people compare losses.
 std::string format_loss(double loss);
 
+// "12.34 %"; "-" of nothing.
+std::string format_percent(int64_t part, int64_t whole);
+
 // "1 fault", "2 faults".
 std::string counted(int64_t count, const std::string& word);
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl goodput: where a job's time went.
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -58,14 +56,6 @@ Account account_of(const JobView& job) {
   return account;
 }
 
-std::string share(int64_t part_ms, int64_t whole_ms) {
-  std::array<char, 16> text{};
-  const double percent =
-      whole_ms > 0 ? 100.0 * static_cast<double>(part_ms) / static_cast<double>(whole_ms) : 0.0;
-  std::snprintf(text.data(), text.size(), "%.2f %%", percent);
-  return text.data();
-}
-
 nlohmann::json ratio(int64_t part_ms, int64_t whole_ms) {
   if (part_ms <= 0 || whole_ms <= 0) return nullptr;
   return static_cast<double>(part_ms) / static_cast<double>(whole_ms);
@@ -92,14 +82,15 @@ void print_table(const Terminal& terminal, const JobView& job, const Account& ac
   terminal.out << "job " << job.job << " " << printable(job.name) << "  "
                << paint(terminal, colour_of_state(job.state), job.state) << "\n";
   if (account.train_ms > 0) {
-    terminal.out << "  goodput     " << share(account.train_ms, account.since_first_step_ms())
+    terminal.out << "  goodput     "
+                 << format_percent(account.train_ms, account.since_first_step_ms())
                  << " of the time since its first step, " << counted(job.faults, "fault") << "\n"
-                 << "  ETTR        " << share(account.train_ms, account.wall_ms) << " of "
+                 << "  ETTR        " << format_percent(account.train_ms, account.wall_ms) << " of "
                  << format_duration(account.wall_ms) << " since it was submitted\n\n";
   }
   Table table({"PART", "TIME", "SHARE", "WHAT"});
   const auto add = [&](const char* part, int64_t ms, const char* what) {
-    table.add({part, format_duration(ms), share(ms, account.wall_ms), what});
+    table.add({part, format_duration(ms), format_percent(ms, account.wall_ms), what});
   };
   add("start", account.spent.start_ms, "from its submission to its first step");
   add("training", account.train_ms, "");

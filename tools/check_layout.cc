@@ -67,7 +67,7 @@ const std::vector<Rule>& rules() {
       {"agent/core/", {"agent/core/", "common/base/"}, join(kWire, kTorch)},
       {"agent/shim/", {"agent/shim/", "agent/worker_mark.h", "common/base/"}, join(kWire, kTorch)},
       {"agent/stacks/",
-       {"agent/stacks/", "agent/core/printable.h", "common/base/"},
+       {"agent/stacks/", "agent/core/printable.h", "agent/core/stack_files.h", "common/base/"},
        join(kWire, kTorch)},
       {"agent/", {"agent/", "common/", "proto/"}, kTorch},
       {"trainer/data/", {"trainer/data/", "common/base/"}, join(kWire, kTorch)},

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/core/stack_files.h"
 #include "agent/stacks/rank_stacks.h"
 #include "agent/stacks/reader.h"
 #include "common/base/clock.h"
@@ -21,7 +22,6 @@
 
 namespace {
 
-using hpctl::stacks::file_name;
 using hpctl::stacks::outdated;
 using hpctl::stacks::RankStacks;
 using hpctl::stacks::read_stacks;
@@ -49,7 +49,8 @@ bool add_rank(const std::string& argument, uint64_t generation, std::vector<Rank
 }
 
 bool write(const std::string& directory, const RankStacks& rank) {
-  const std::string path = directory + "/" + file_name(rank.generation, rank.rank);
+  const std::string path =
+      directory + "/" + hpctl::agent::stack_file(rank.generation, std::to_string(rank.rank));
   const auto written =
       hpctl::write_file_atomic(path, to_text(rank, hpctl::SystemClock().wall_ms()));
   if (!written.ok()) {

@@ -2,7 +2,6 @@
 #include "agent/stacks/rank_stacks.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <set>
@@ -109,13 +108,6 @@ std::string telling_frame(const RankStacks& rank) {
   }
   if (!main.frames.empty()) return short_text_of(main.frames.front());
   return "state " + main.thread.kernel;
-}
-
-std::string file_name(uint64_t generation, int32_t rank) {
-  char name[64];
-  std::snprintf(name, sizeof(name), "g%llu-rank%04d.txt",
-                static_cast<unsigned long long>(generation), rank);
-  return name;
 }
 
 std::vector<std::string> outdated(const std::vector<std::string>& names) {

@@ -43,7 +43,6 @@ std::string to_text(const RankStacks& rank, int64_t wall_ms);
 // says of that thread, or why nothing is known.
 std::string telling_frame(const RankStacks& rank);
 
-std::string file_name(uint64_t generation, int32_t rank);
 // Names that belong to older hangs than the kept ones.
 std::vector<std::string> outdated(const std::vector<std::string>& names);
 

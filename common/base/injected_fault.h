@@ -42,6 +42,16 @@ constexpr FaultTarget target_of(InjectedFault fault) {
   return FaultTarget::kController;
 }
 
+// Training stops by it, and its cause is to be found; the others training does not notice.
+constexpr bool stops_training(InjectedFault fault) {
+  return target_of(fault) == FaultTarget::kRank || fault == InjectedFault::kKillHolder;
+}
+
+// What is said of a job that may not be attacked.
+inline constexpr const char* kAllowsNoChaos =
+    "may not be attacked: its job.yaml does not say debug: {chaos: true}; submit it again with "
+    "that";
+
 // That brings it about; hang-worker has none, its process is told.
 constexpr int signal_of(InjectedFault fault) {
   if (fault == InjectedFault::kStopWorker) return SIGSTOP;

@@ -47,8 +47,7 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
     entry.progressed = job.spec.train.has_value() && job.state == core::JobState::kRunning;
   }
   Entry& entry = jobs_[job.id];
-  const bool running = job.state == core::JobState::kRunning &&
-                       job.stage == core::PlanStage::kNone && job.suspended_since_ms == 0;
+  const bool running = core::is_training(job) && job.suspended_since_ms == 0;
   if (running && !entry.running) entry.moved_ms = now_ms;
   entry.running = running;
   entry.trains = job.spec.train.has_value();

@@ -129,6 +129,8 @@ NodeRole role_of(const State& state, const Node& node);
 // True while no worker of a new generation can have been started: a further fault belongs to the
 // recovery in progress, and steps of the generation before do not count.
 bool is_preparing(const Job& job);
+// No plan is under way.
+bool is_training(const Job& job);
 // It was told to end workers, and some still live.
 bool is_stopping(const State& state, const Node& node);
 // Its agent was to come after the controller was started, here or elsewhere, and has not: its

@@ -9,19 +9,8 @@ namespace hpctl::core {
 namespace {
 
 std::string find_conflict(const Job* job, const FaultInjected& e) {
-  if (job == nullptr) return "there is no job " + to_string(e.job);
-  const std::string name = "job " + to_string(e.job);
-  if (has_ended(job->state)) return name + " has ended";
-  if (e.uid != 0 && e.uid != job->owner_uid) {
-    return name + " belongs to uid " + std::to_string(job->owner_uid) + ", not to uid " +
-           std::to_string(e.uid);
-  }
-  if (!job->spec.chaos) {
-    return name +
-           " may not be attacked: its job.yaml does not say debug: {chaos: true}; submit it "
-           "again with that";
-  }
-  return "";
+  if (std::string conflict = order_conflict(job, e.job, e.uid); !conflict.empty()) return conflict;
+  return job->spec.chaos ? "" : "job " + to_string(e.job) + " " + kAllowsNoChaos;
 }
 
 std::string find_rank_conflict(Transition& t, const FaultInjected& e) {

@@ -149,13 +149,8 @@ void on(Transition& t, const JobSubmitted& e) {
 
 void on(Transition& t, const CancelRequested& e) {
   Job* job = t.job(e.job);
-  if (job == nullptr) {
-    t.refuse(e.job, "there is no job " + to_string(e.job));
-  } else if (e.uid != 0 && e.uid != job->owner_uid) {
-    t.refuse(e.job, "job " + to_string(e.job) + " belongs to uid " +
-                        std::to_string(job->owner_uid) + ", not to uid " + std::to_string(e.uid));
-  } else if (has_ended(job->state)) {
-    t.refuse(e.job, "job " + to_string(e.job) + " has ended: " + to_string(job->state));
+  if (const std::string conflict = order_conflict(job, e.job, e.uid); !conflict.empty()) {
+    t.refuse(e.job, conflict);
   } else if (e.time_limit && can_be_continued(*job)) {
     if (!saves_and_leaves(*job)) save_for_requeue(t, *job);
   } else if (!job->cancel_requested) {

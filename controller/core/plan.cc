@@ -55,6 +55,10 @@ bool is_preparing(const Job& job) {
          job.stage != PlanStage::kMeetNodes;
 }
 
+bool is_training(const Job& job) {
+  return job.state == JobState::kRunning && job.stage == PlanStage::kNone;
+}
+
 bool saves_and_leaves(const Job& job) { return job.cancel_requested || job.at_limit; }
 
 std::string join_some(const std::vector<std::string>& names) {
@@ -112,8 +116,7 @@ std::vector<Rank> unfinished_ranks(const Transition& t, const Job& job) {
 }
 
 int64_t last_ranks_deadline(const Transition& t, const Job& job) {
-  const bool runs = job.state == JobState::kRunning && job.stage == PlanStage::kNone;
-  if (job.spec.train || !runs || job.cancel_requested) return 0;
+  if (job.spec.train || !is_training(job) || job.cancel_requested) return 0;
   const auto left = static_cast<int32_t>(unfinished_ranks(t, job).size());
   return left > 0 && left < job.world_size() ? t.now() + last_ranks_limit_ms(job) : 0;
 }

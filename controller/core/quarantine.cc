@@ -32,16 +32,21 @@ void vacate(Transition& t, Job& job, Node& node, const std::string& cause, bool 
   }
 }
 
-std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name,
-                           uint32_t uid) {
+std::string order_conflict(const Job* job, JobId id, uint32_t uid) {
   if (job == nullptr) return "there is no job " + to_string(id);
-  if (node == nullptr) return "job " + to_string(id) + " has no node " + name;
-  if (has_ended(job->state)) return "job " + to_string(id) + " has ended";
+  if (has_ended(job->state)) return "job " + to_string(id) + " has ended: " + to_string(job->state);
   if (uid != 0 && uid != job->owner_uid) {
     return "job " + to_string(id) + " belongs to uid " + std::to_string(job->owner_uid) +
            ", not to uid " + std::to_string(uid);
   }
   return "";
+}
+
+std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name,
+                           uint32_t uid) {
+  std::string conflict = order_conflict(job, id, uid);
+  if (!conflict.empty() || node != nullptr) return conflict;
+  return "job " + to_string(id) + " has no node " + name;
 }
 
 std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job) {

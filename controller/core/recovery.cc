@@ -132,8 +132,7 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   const bool progressed = has_progressed(t, job);
   const Seq previous = job.fault_seq;
   remember(job, fault);
-  job.saves_first =
-      fault.in_order && job.state == JobState::kRunning && job.stage == PlanStage::kNone;
+  job.saves_first = fault.in_order && is_training(job);
   set_fault(job, fault, kind == FaultKind::kCollateral);
   t.changed(job);
   if (kind == FaultKind::kCause) count_fault(t, job, fault);

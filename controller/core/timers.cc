@@ -181,8 +181,8 @@ void node_deadline(Transition& t, Job& job, Node& node) {
 // What moves proves that the generation's nodes live: of a command nothing is known, and after a
 // fault its ranks are stopped.
 bool proves_by_moving(const Job& job) {
-  const bool runs = job.state == JobState::kRunning && job.stage == PlanStage::kNone;
-  return job.spec.train && (runs || job.stage == PlanStage::kMeetNodes) && !job.cancel_requested;
+  const bool lives = is_training(job) || job.stage == PlanStage::kMeetNodes;
+  return job.spec.train && lives && !job.cancel_requested;
 }
 
 void put_off(Transition& t, Job& job, const std::string& node) {

@@ -271,7 +271,7 @@ class Script {
     SilentNode facts = seen_in(job());
     facts.silent_ms = shell_.now_ms - silent_since_ms_.at(words.at(1));
     facts.timeout_ms = job().spec.recovery.heartbeat_timeout_ms;
-    if (job().state == JobState::kRunning && job().stage == PlanStage::kNone) {
+    if (is_training(job())) {
       facts.training = TrainingSight::kSeen;
       facts.still_ms = shell_.now_ms - moved_ms_;
       if (shell_.state.index.ranks.contains({id_, words.at(1)})) facts.trained_ms = facts.still_ms;

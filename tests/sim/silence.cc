@@ -63,8 +63,7 @@ core::SilentNode Cluster::see(const SimNode& node, Silence& silence) {
   } else if (facts.probe == core::HolderProbe::kUnanswered && asked_for_ms < kProbePatienceMs) {
     facts.probe = core::HolderProbe::kAsked;
   }
-  const bool runs = job.state == core::JobState::kRunning && job.stage == core::PlanStage::kNone;
-  if (!runs || plan.is_command) return facts;
+  if (!core::is_training(job) || plan.is_command) return facts;
   const Run& run = run_of(job.id, job.generation.value);
   const bool others_heard = std::any_of(run.alive.begin(), run.alive.end(), [&](int32_t rank) {
     const SimNode& home = node_of(run, rank);
@@ -131,8 +130,7 @@ void Cluster::check_verdict(const SimNode& node, Silence& silence, const core::S
   }
   const core::Job& job = controller_.state().jobs.at(node.key.job);
   const Run& run = run_of(job.id, job.generation.value);
-  const bool goes_on = job.state == core::JobState::kRunning &&
-                       job.stage == core::PlanStage::kNone && run.alive.size() > 1 &&
+  const bool goes_on = core::is_training(job) && run.alive.size() > 1 &&
                        agenda_.now() - run.last_progress_ms < core::kStillMs;
   // Early also of a spare; later of a node that the steps take, as long as anybody tells of them.
   const bool is_proven = early || (has_rank_of(run, node) && node.boot_id == silence.boot_id &&

@@ -70,8 +70,8 @@ class GlooCommunicator::LiveBuffer {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
 };
 
-// The messages of one collective, begun on the loop's thread. Where that fails, whoever waits for
-// `buffers` is woken.
+// The messages of one collective, begun on the loop's thread. Where that fails, `fail`
+// wakes whoever waits for them.
 class GlooCommunicator::Messages {
  public:
   using Begin = std::function<void()>;
