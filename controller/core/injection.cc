@@ -2,6 +2,7 @@
 // Faults that somebody injects (`hpctl chaos`): whether the job allows it and has what is to be
 // attacked. No row changes: nothing is decided otherwise because a fault was on purpose, and nobody
 // is blamed by it.
+#include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {
