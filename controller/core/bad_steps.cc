@@ -42,6 +42,18 @@ bool ends_workers(const BadStepFound& e) {
   return e.outcome == BadStepOutcome::kStopped || e.outcome == BadStepOutcome::kGaveUp;
 }
 
+// What is known by now to be all ranks' was blamed on the one that was reported first.
+void absolve(Transition& t, Job& job) {
+  if (job.recent_faults.empty() || job.recent_faults.back().seq != job.fault_seq) return;
+  Fault& fault = job.recent_faults.back();
+  Node* node = fault.rank < 0 ? nullptr : t.node(job.id, fault.node);
+  fault.node.clear();
+  fault.rank = -1;
+  if (node == nullptr || node->fault_times_ms.empty()) return;
+  node->fault_times_ms.pop_back();
+  t.changed(*node);
+}
+
 void tell_suspect(Transition& t, const Job& job, const BadStepFound& e) {
   const Slot* slot = t.slot(job.id, Rank{e.blamed_rank});
   const std::string node = slot == nullptr ? "" : slot->node;
@@ -59,11 +71,12 @@ void tell_outcome(Transition& t, const Job& job, const BadStepFound& e) {
   const std::string after = "training goes on after step " + std::to_string(e.resumed_step);
   switch (e.outcome) {
     case BadStepOutcome::kSkipped:
-      t.note("BatchSkipped", job, left_out + "; " + after);
+      t.note("BatchSkipped", job, left_out + "; " + after).step = e.resumed_step;
       break;
     case BadStepOutcome::kRolledBack:
       t.note("TrainingRolledBack", job,
-             "from step " + std::to_string(e.step) + " back; " + after + "; " + left_out);
+             "from step " + std::to_string(e.step) + " back; " + after + "; " + left_out)
+          .step = e.resumed_step;
       break;
     case BadStepOutcome::kGaveUp:
       t.note("TrainingStopped", job, "stability.max_skips batches were left out already");
@@ -97,6 +110,7 @@ void on(Transition& t, const BadStepFound& e) {
   record.generation = e.generation;
   record.number = e.number;
   record.stopped_seq = ends_workers(e) ? t.seq() : Seq{};
+  record.stopped_by = e.blamed_rank;
   count(record, e);
   t.changed(*job);
   if (e.verdict == BadStepVerdict::kOtherResult) tell_suspect(t, *job, e);
@@ -104,9 +118,14 @@ void on(Transition& t, const BadStepFound& e) {
   // The exit that it explains was reported first, by another node.
   const bool failed = job->state == JobState::kFailed;
   if (ends_workers(e) && e.generation == job->generation && (failed || is_preparing(*job))) {
-    t.note_because(failed ? job->plan_seq : job->fault_seq, "CauseFound", *job,
-                   "step " + std::to_string(e.step) + ": " + e.reason +
-                       "; this explains: " + (failed ? job->reason : job->fault));
+    const Slot* slot = t.slot(job->id, Rank{e.blamed_rank});
+    if (slot == nullptr) absolve(t, *job);
+    LogEntry& told = t.note_because(failed ? job->plan_seq : job->fault_seq, "CauseFound", *job,
+                                    "step " + std::to_string(e.step) + ": " + e.reason +
+                                        "; this explains: " + (failed ? job->reason : job->fault));
+    if (slot == nullptr) return;
+    told.node = slot->node;
+    told.rank = e.blamed_rank;
   }
 }
 

@@ -49,9 +49,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence
                                                 since_wall_ms, until_wall_ms, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq, in_order, hang)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, number, stopped_seq,
-                                                not_finite, loss_spikes, gradient_spikes,
-                                                same_results, hardware_suspected, skipped_steps,
-                                                skipped_samples, rollbacks, stops)
+                                                stopped_by, not_finite, loss_spikes,
+                                                gradient_spikes, same_results, hardware_suspected,
+                                                skipped_steps, skipped_samples, rollbacks, stops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, memory_of, without_memory, start_step, furthest_step,

@@ -79,9 +79,10 @@ struct Backend {
 // What the job's bad steps (common/base/bad_step.h) came to, as far as this controller heard; a
 // decision that a fault made necessary again counts again.
 struct BadStepRecord {
-  Generation generation;  // of the newest
-  uint64_t number = 0;    // of the newest
-  Seq stopped_seq;        // event of the one that ended the workers of `generation`; 0 = none did
+  Generation generation;    // of the newest
+  uint64_t number = 0;      // of the newest
+  Seq stopped_seq;          // event of the one that ended the workers of `generation`; 0 = none did
+  int32_t stopped_by = -1;  // rank that is to blame for that; -1 = none is, or it is not known
   uint64_t not_finite = 0;
   uint64_t loss_spikes = 0;
   uint64_t gradient_spikes = 0;

@@ -52,9 +52,18 @@ std::string find_conflict(Transition& t, const WorkerExited& e) {
   return "";
 }
 
+// All ranks ended alike, by a step that none of them is to blame for: who is reported first says
+// nothing.
+bool is_of_all(const Job& job, const WorkerExited& e) {
+  const BadStepRecord& unfit = job.bad_step;
+  return e.signal == 0 && unfit.stopped_seq != Seq{} && unfit.generation == e.generation &&
+         unfit.stopped_by < 0;
+}
+
 void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
   const std::string what = describe_exit(e);
-  const Fault fault{what, e.node, e.rank.value, e.last_step, t.seq()};
+  const bool of_all = is_of_all(job, e);
+  const Fault fault{what, of_all ? "" : e.node, of_all ? -1 : e.rank.value, e.last_step, t.seq()};
   if (e.signal == 0 && e.exit_code == kExitDoNotRestart && !job.cancel_requested) {
     t.facts(job.id).end = {
         JobState::kFailed,
