@@ -441,7 +441,7 @@ void Agent::on_fault(const v1::InjectFault& order) {
   } else if (fault && target_of(*fault) == FaultTarget::kRank) {
     for (const StartedWorker& worker : supervisor_.running()) {
       if (worker.rank != order.rank() || worker.generation != order.generation()) continue;
-      return holder_.tell(holder::Strike{worker.incarnation, signal_of(*fault)});
+      return holder_.tell(holder::Strike{worker.incarnation, order.fault()});
     }
     trouble = "worker " + std::to_string(order.rank()) + " of generation " +
               std::to_string(order.generation()) + " is not there any more";

@@ -67,10 +67,10 @@ static void get(PacketReader& r, End& m) {
 static void put(PacketWriter& w, const Alive& m) { w.number(m.next_within_ms); }
 static void get(PacketReader& r, Alive& m) { r.into(m.next_within_ms); }
 
-static void put(PacketWriter& w, const Strike& m) { w.number(m.incarnation).number(m.signal); }
+static void put(PacketWriter& w, const Strike& m) { w.number(m.incarnation).text(m.fault); }
 static void get(PacketReader& r, Strike& m) {
   r.into(m.incarnation);
-  r.into(m.signal);
+  m.fault = r.text();
 }
 
 static void put(PacketWriter& w, const Hello& m) {

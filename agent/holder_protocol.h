@@ -26,7 +26,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 9;
+inline constexpr uint32_t kProtocolVersion = 10;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -81,11 +81,11 @@ struct End {
   uint32_t grace_ms = 0;
   std::string reason;
 };
-// A fault on purpose to that worker, if it is there still: a signal to its process group, or 0 =
-// its process is told to hang.
+// A fault on purpose to that worker, if it is there still: its signal to the process group, or its
+// process is told to bring it about.
 struct Strike {
   uint64_t incarnation = 0;
-  int32_t signal = 0;
+  std::string fault;  // a word of common/base/injected_fault.h
 };
 // The agent's loop turns; if it says nothing more within the time given, it hangs. Answered by
 // AliveToo.

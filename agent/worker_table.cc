@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "agent/worker_mark.h"
+#include "common/base/injected_fault.h"
 #include "common/base/log.h"
 #include "common/base/process_stat.h"
 
@@ -218,13 +219,15 @@ void WorkerTable::end(const Kill& request) {
 }
 
 void WorkerTable::strike(const Strike& request) {
+  const auto fault = from_word<InjectedFault>(request.fault);
+  if (!fault || target_of(*fault) != FaultTarget::kRank) return;
   for (const auto& [pid, worker] : workers_) {
     if (worker->incarnation != request.incarnation) continue;
-    if (request.signal != 0) {
-      worker->signal_group(request.signal);
+    if (!is_told_to_trainer(*fault)) {
+      worker->signal_group(signal_of(*fault));
     } else if (worker->control) {
-      [[maybe_unused]] const Outcome told =
-          worker->control->send_or_queue(control::encode(control::Hang{worker->generation}));
+      [[maybe_unused]] const Outcome told = worker->control->send_or_queue(
+          control::encode(control::Suffer{worker->generation, request.fault}));
     }
   }
 }

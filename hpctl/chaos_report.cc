@@ -74,7 +74,12 @@ class RecoveryStory {
 
 Blame judge_blame(const FaultResult& result, const RecoveryStory& story) {
   const bool named = story.blamed_rank >= 0 || !story.blamed_node.empty();
-  if (!stops_training(result.fault)) return named ? Blame::kWrong : Blame::kNotDue;
+  // Every rank found the step unfit; whose gradient it was is known where it was executed again.
+  const bool may_be_known =
+      result.fault == InjectedFault::kNanGradient && story.blamed_rank == result.rank;
+  if (!stops_training(result.fault) && !may_be_known) {
+    return named ? Blame::kWrong : Blame::kNotDue;
+  }
   if (!named) return Blame::kNobody;
   const bool of_rank = target_of(result.fault) == FaultTarget::kRank;
   const bool right = of_rank ? story.blamed_rank == result.rank : story.blamed_node == result.node;
@@ -119,6 +124,24 @@ void judge_supervisor(FaultResult& result, const std::vector<EventView>& after,
   }
   const std::vector<int64_t> back = registrations(after, awaited);
   if (!back.empty() && back.size() == awaited.size()) result.back_ms = back.back() - result.wall_ms;
+}
+
+// An unfit step: left out, after going back or not, or the end of the workers and a recovery.
+void judge_unfit_step(FaultResult& result, const std::vector<EventView>& after,
+                      const RecoveryStory& story) {
+  const auto unfit = std::find_if(after.begin(), after.end(), [](const EventView& event) {
+    return event.type == "NonFiniteFound";
+  });
+  if (unfit == after.end()) return;
+  result.found = true;
+  result.noticed_ms = unfit->wall_ms - result.wall_ms;
+  if (story.back_wall_ms) result.back_ms = *story.back_wall_ms - result.wall_ms;
+  for (const EventView& event : after) {
+    const bool goes_on = event.type == "BatchSkipped" || event.type == "TrainingRolledBack";
+    if (!goes_on || event.seq != unfit->seq) continue;
+    result.back_ms = event.wall_ms - result.wall_ms;
+    result.lost_steps = unfit->step - std::min(unfit->step, event.step);
+  }
 }
 
 std::string padded(std::string text, size_t width) {
@@ -217,7 +240,11 @@ void judge(FaultResult& result, const std::vector<EventView>& after,
     }
   }
   const bool of_training = stops_training(result.fault);
-  if (!of_training) judge_supervisor(result, after, nodes);
+  if (result.fault == InjectedFault::kNanGradient) {
+    judge_unfit_step(result, after, story);
+  } else if (!of_training) {
+    judge_supervisor(result, after, nodes);
+  }
   if (!story.began_wall_ms) return;
   if (of_training) {
     result.found = true;

@@ -21,8 +21,11 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
 
   kill-worker      SIGKILL to a worker and what it started
   stop-worker      SIGSTOP: it is there and does nothing
-  hang-worker      an endless loop inside a step (built-in trainer)
   crash-worker     SIGSEGV
+  hang-worker      built-in trainer: an endless loop inside a step
+  exit-worker      built-in trainer: it ends inside a step with an exit code other than 0
+  nan-gradient     built-in trainer: a worker's gradients of one step are NaN; found when the step
+                   is told to be unfit. What follows is workload.train.stability
   kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
   kill-holder      SIGKILL to a node's holder: all of the node's processes end
   kill-controller  SIGKILL to the job's controller; training goes on, another one is started

@@ -18,10 +18,13 @@ enum class InjectedFault {
   kKillHolder,      // SIGKILL to the holder, with which all of the node's processes end
   kKillController,  // SIGKILL
   kHangWorker,      // the built-in trainer turns in a loop inside a step
+  kExitWorker,      // it ends by itself inside a step, as a program does that fails
+  kNanGradient,     // its gradients of a step are NaN
 };
 constexpr auto words_of(InjectedFault) {
   return std::to_array<const char*>({"kill-worker", "stop-worker", "crash-worker", "kill-agent",
-                                     "kill-holder", "kill-controller", "hang-worker"});
+                                     "kill-holder", "kill-controller", "hang-worker", "exit-worker",
+                                     "nan-gradient"});
 }
 
 // What it is done to.
@@ -32,6 +35,8 @@ constexpr FaultTarget target_of(InjectedFault fault) {
     case InjectedFault::kStopWorker:
     case InjectedFault::kCrashWorker:
     case InjectedFault::kHangWorker:
+    case InjectedFault::kExitWorker:
+    case InjectedFault::kNanGradient:
       return FaultTarget::kRank;
     case InjectedFault::kKillAgent:
     case InjectedFault::kKillHolder:
@@ -42,9 +47,17 @@ constexpr FaultTarget target_of(InjectedFault fault) {
   return FaultTarget::kController;
 }
 
-// Training stops by it, and its cause is to be found; the others training does not notice.
+// The process brings it about, because it is told to; the others come from outside.
+constexpr bool is_told_to_trainer(InjectedFault fault) {
+  return fault == InjectedFault::kHangWorker || fault == InjectedFault::kExitWorker ||
+         fault == InjectedFault::kNanGradient;
+}
+
+// Training stops by it, and its cause is to be found. Of the others training does not notice any
+// but NaN, which stops it where the job's policy for unfit steps has it so.
 constexpr bool stops_training(InjectedFault fault) {
-  return target_of(fault) == FaultTarget::kRank || fault == InjectedFault::kKillHolder;
+  return fault == InjectedFault::kKillHolder ||
+         (target_of(fault) == FaultTarget::kRank && fault != InjectedFault::kNanGradient);
 }
 
 // What is said of a job that may not be attacked.
@@ -52,10 +65,10 @@ inline constexpr const char* kAllowsNoChaos =
     "may not be attacked: its job.yaml does not say debug: {chaos: true}; submit it again with "
     "that";
 
-// That brings it about; hang-worker has none, its process is told.
+// That brings it about; 0 = its process is told.
 constexpr int signal_of(InjectedFault fault) {
   if (fault == InjectedFault::kStopWorker) return SIGSTOP;
-  if (fault == InjectedFault::kHangWorker) return 0;
+  if (is_told_to_trainer(fault)) return 0;
   return fault == InjectedFault::kCrashWorker ? SIGSEGV : SIGKILL;
 }
 

@@ -18,8 +18,11 @@ static void get(PacketReader&, Finish&) {}
 static void put(PacketWriter& w, const Take& m) { w.number(m.descriptor); }
 static void get(PacketReader& r, Take& m) { r.into(m.descriptor); }
 
-static void put(PacketWriter& w, const Hang& m) { w.number(m.generation); }
-static void get(PacketReader& r, Hang& m) { r.into(m.generation); }
+static void put(PacketWriter& w, const Suffer& m) { w.number(m.generation).text(m.fault); }
+static void get(PacketReader& r, Suffer& m) {
+  r.into(m.generation);
+  m.fault = r.text();
+}
 
 static void put(PacketWriter&, const Ready&) {}
 static void get(PacketReader&, Ready&) {}

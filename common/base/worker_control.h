@@ -50,9 +50,10 @@ struct Finish {};
 struct Take {
   int32_t descriptor = -1;
 };
-// Turn in an endless loop inside the next step of `generation`: a fault on purpose.
-struct Hang {
+// A fault on purpose, which the worker brings about in the next step of `generation`.
+struct Suffer {
   uint64_t generation = 0;
+  std::string fault;  // a word of injected_fault.h that is_told_to_trainer
 };
 
 // ---- from the worker ----------------------------------------------------------------------------
@@ -71,7 +72,7 @@ struct PeerLost {
   uint64_t generation = 0;
 };
 
-using ToWorker = std::variant<Join, Abort, Finish, Take, Hang>;
+using ToWorker = std::variant<Join, Abort, Finish, Take, Suffer>;
 using FromWorker = std::variant<Ready, Joined, Aborted, PeerLost>;
 
 std::string encode(const ToWorker& message);

@@ -2,6 +2,8 @@
 // An event as one line of the history. `because` names the event that led to it: for an
 // acknowledgement the one that issued the action, for consequences of a plan the one that began the
 // plan's present stage, and 0 for what comes from outside.
+#include <algorithm>
+
 #include "common/base/duration_text.h"
 #include "common/base/worker_abi.h"
 #include "controller/core/codec.h"
@@ -46,6 +48,13 @@ const char* finding_name(BadStepFinding finding) {
       break;
   }
   return "NonFiniteFound";
+}
+
+std::string injected_thing(InjectedFault fault) {
+  if (fault == InjectedFault::kHangWorker) return "an endless loop";
+  if (fault == InjectedFault::kExitWorker) return "an exit in the middle of a step";
+  if (fault == InjectedFault::kNanGradient) return "NaN gradients of one step";
+  return signal_name(signal_of(fault));
 }
 
 struct Describe {
@@ -212,9 +221,7 @@ struct Describe {
     place(e.job, e.node);
     entry.rank = e.rank.value;
     entry.cause = "uid " + std::to_string(e.uid) + " injects " + to_word(e.fault) + ": " +
-                  (e.fault == InjectedFault::kHangWorker ? "an endless loop"
-                                                         : signal_name(signal_of(e.fault))) +
-                  " to " + target(e);
+                  injected_thing(e.fault) + " to " + target(e);
   }
   // The node of a rank is told as well.
   std::string target(const FaultInjected& e) {
@@ -262,6 +269,7 @@ struct Describe {
     place(e.job, e.node, e.generation);
     entry.rank = 0;
     entry.type = finding_name(e.finding);
+    entry.step = e.step - std::min<uint64_t>(e.step, 1);
     entry.cause = "step " + std::to_string(e.step) + " was not applied: " + e.reason;
     if (e.verdict == BadStepVerdict::kSameResult) entry.cause += "; executed again, the same";
     if (e.missed > 0) entry.cause += "; " + std::to_string(e.missed) + " before it were not seen";

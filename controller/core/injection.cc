@@ -14,13 +14,28 @@ std::string find_conflict(const Job* job, const FaultInjected& e) {
   return job->spec.chaos ? "" : "job " + to_string(e.job) + " " + kAllowsNoChaos;
 }
 
+// What its own process is told, a program of the user does not understand.
+std::string find_trainer_conflict(const JobSpec& spec, InjectedFault fault) {
+  if (!is_told_to_trainer(fault)) return "";
+  if (!spec.train) {
+    return "only the built-in trainer can be told to do that; kill-worker, stop-worker and "
+           "crash-worker attack any program";
+  }
+  if (fault == InjectedFault::kNanGradient && spec.train->precision == Precision::kFp16) {
+    return "with precision fp16 such a step is an overflow of the loss scale, which the job's "
+           "history does not tell of; attack one with bf16 or fp32";
+  }
+  return "";
+}
+
 std::string find_rank_conflict(Transition& t, const FaultInjected& e) {
   const Slot* slot = t.slot(e.job, e.rank);
   if (slot == nullptr || slot->node.empty()) {
     return "job " + to_string(e.job) + " has no rank " + to_string(e.rank);
   }
-  if (e.fault == InjectedFault::kHangWorker && !t.job(e.job)->spec.train) {
-    return "only the built-in trainer can be told to hang; stop-worker does it to any program";
+  if (std::string conflict = find_trainer_conflict(t.job(e.job)->spec, e.fault);
+      !conflict.empty()) {
+    return conflict;
   }
   if (slot->state != SlotState::kRunning) {
     return "no worker of rank " + to_string(e.rank) + " runs now";

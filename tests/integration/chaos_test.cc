@@ -34,6 +34,8 @@ constexpr const char* kEveryFault =
     "  - {fault: stop-worker, rank: 1}\n"
     "  - {fault: crash-worker}\n"
     "  - {fault: hang-worker, rank: 2}\n"
+    "  - {fault: exit-worker, rank: 0}\n"
+    "  - {fault: nan-gradient, rank: 1}\n"
     "  - {fault: kill-holder, node: n1}\n"
     "  - {fault: kill-agent}\n"
     "  - {fault: kill-controller}\n";
@@ -44,8 +46,8 @@ std::string random_plan(uint64_t seed) {
   std::string plan = "recover_within: 60s\nseed: " + std::to_string(seed) + "\nfaults:\n";
   uint64_t step = 0;
   for (int i = 0; i < kFaults; ++i) {
-    constexpr std::array<const char*, 5> kKinds = {"kill-worker", "kill-worker", "kill-agent",
-                                                   "kill-holder", "kill-controller"};
+    constexpr std::array<const char*, 6> kKinds = {"kill-worker", "exit-worker", "nan-gradient",
+                                                   "kill-agent",  "kill-holder", "kill-controller"};
     step += 1 + rng.below(kSteps / (kFaults + 2));
     plan += "  - {fault: " + std::string(kKinds[rng.below(kKinds.size())]) +
             ", at_step: " + std::to_string(step) + "}\n";
@@ -98,9 +100,9 @@ TEST(Chaos, EveryFaultIsFoundBlamedOnTheRightOneAndSurvived) {
   std::string digest;
   const json report = run(kEveryFault, digest);
   EXPECT_EQ(digest, undisturbed());
-  ASSERT_EQ(report["faults"].size(), 7U) << report.dump(1);
+  ASSERT_EQ(report["faults"].size(), 9U) << report.dump(1);
   for (const json& fault : report["faults"]) {
-    const std::string name = fault["fault"].get<std::string>();
+    const auto name = fault["fault"].get<std::string>();
     const bool to_blame = name.ends_with("-worker") || name == "kill-holder";
     EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
     EXPECT_EQ(fault["problem"], "") << fault.dump(1);

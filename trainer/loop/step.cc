@@ -16,7 +16,7 @@
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/schedule.h"
-#include "trainer/process/hang_order.h"
+#include "trainer/process/fault_order.h"
 #include "trainer/process/stop_request.h"
 
 namespace hpctl {
@@ -89,10 +89,11 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
   schedule_.clear();
   engine_->set_trace(trace_.active() ? &schedule_ : nullptr);
   engine_->begin_step(state().weight_shards(), static_cast<int>(batches.size()));
-  const double scale = loss_factor() / static_cast<double>(step_tokens_);
+  const double scale = loss_factor() / static_cast<double>(step_tokens_) *
+                       ordered_gradient_factor(workload_.generation);
   double loss_sum = 0;
   int64_t counted = 0;
-  hang_if_ordered(workload_.generation);
+  HP_TRY(suffer_ordered_fault(workload_.generation));
   for (const MicroBatch& batch : batches) {
     HP_TRY_ASSIGN(const double loss,
                   engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));

@@ -10,9 +10,10 @@
 #include <utility>
 
 #include "common/base/file.h"
+#include "common/base/injected_fault.h"
 #include "common/base/log.h"
 #include "common/base/worker_abi.h"
-#include "trainer/process/hang_order.h"
+#include "trainer/process/fault_order.h"
 #include "trainer/process/stop_request.h"
 #include "trainer/process/workload_check.h"
 
@@ -143,8 +144,9 @@ Outcome Control::on(const control::ToWorker& message, const UniqueFd& descriptor
     abort_called_ = true;
     abort_();
     changed_.notify_one();
-  } else if (const auto* hang = std::get_if<control::Hang>(&message)) {
-    order_hang(hang->generation);
+  } else if (const auto* suffer = std::get_if<control::Suffer>(&message)) {
+    const auto fault = from_word<InjectedFault>(suffer->fault);
+    if (fault && is_told_to_trainer(*fault)) order_fault(*fault, suffer->generation);
   } else if (const auto* taken = std::get_if<control::Take>(&message)) {
     return take_descriptor(taken->descriptor, descriptor);
   } else {

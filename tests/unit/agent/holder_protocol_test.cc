@@ -26,7 +26,7 @@ TEST(HolderProtocol, SpawnKeepsEveryField) {
 TEST(HolderProtocol, EveryKindIsReadAsItself) {
   const std::vector<ToHolder> requests = {
       AcceptGeneration{9}, Spawn{},          Kill{4, 5, 6, 1}, KeepReport{1, 2, 3, 4, 5, 6, "x"},
-      DropReport{8},       End{1, 2, "why"}, Alive{3},         Strike{4, 9}};
+      DropReport{8},       End{1, 2, "why"}, Alive{3},         Strike{4, "kill-worker"}};
   for (const ToHolder& request : requests) {
     const auto received = decode_to_holder(encode(request));
     ASSERT_TRUE(received.ok());

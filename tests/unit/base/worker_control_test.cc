@@ -13,7 +13,7 @@ namespace {
 
 TEST(WorkerControl, EveryMessageIsReadAsItself) {
   for (const ToWorker& sent :
-       std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}, Take{4}, Hang{5}}) {
+       std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}, Take{4}, Suffer{5, "hang-worker"}}) {
     const auto received = decode_to_worker(encode(sent));
     ASSERT_TRUE(received.ok()) << received.error().message;
     EXPECT_EQ(received->index(), sent.index());

@@ -111,6 +111,49 @@ TEST(ChaosReport, SupervisorsComeBackAndNobodyIsBlamed) {
   EXPECT_EQ(judged(InjectedFault::kKillController, -1, "", after).back_ms, 500);
 }
 
+TEST(ChaosReport, AnUnfitStepIsFoundWhereItIsToldAndNobodysFault) {
+  const auto nan = [](const std::vector<EventView>& after) {
+    return judged(InjectedFault::kNanGradient, 3, "n1", after);
+  };
+  EXPECT_FALSE(nan({}).found);
+  const EventView unfit = told(11, 30, "NonFiniteFound", "n0", 0, 8);
+  FaultResult result = nan({unfit, told(11, 30, "BatchSkipped", "", -1, 8)});
+  EXPECT_TRUE(result.found);
+  EXPECT_EQ(result.blame, Blame::kNotDue);
+  EXPECT_EQ(result.noticed_ms, 30);
+  EXPECT_EQ(result.back_ms, 30);
+  EXPECT_EQ(result.lost_steps, 0U);
+  result = nan({unfit, told(11, 30, "TrainingRolledBack", "", -1, 2)});
+  EXPECT_EQ(result.back_ms, 30);
+  EXPECT_EQ(result.lost_steps, 6U);
+
+  std::vector<EventView> stops = {unfit, told(11, 30, "TrainingStopped", "")};
+  EXPECT_FALSE(nan(stops).back_ms.has_value()) << "the recovery is still to come";
+  stops.push_back(told(12, 32, "WorkerExited", "n1", 2, 8));
+  stops.push_back(told(12, 32, "JobRecovering", "", -1, 8));
+  EXPECT_FALSE(nan(stops).back_ms.has_value());
+  stops.push_back(told(13, 40, "RecordGeneration", "", -1, 8));
+  stops.push_back(told(14, 150, "JobRunning", ""));
+  result = nan(stops);
+  EXPECT_EQ(result.blame, Blame::kNotDue);
+  EXPECT_EQ(result.noticed_ms, 30);
+  EXPECT_EQ(result.back_ms, 150);
+  EXPECT_EQ(result.lost_steps, 0U);
+}
+
+TEST(ChaosReport, TheRankOfAnUnfitStepMayBeNamedAndNoOther) {
+  const auto named = [](int32_t rank) {
+    return judged(InjectedFault::kNanGradient, 3, "n1",
+                  {told(11, 30, "JobRecovering", "n1", 2, 8),
+                   told(12, 31, "NonFiniteFound", "n0", 0, 8),
+                   told(12, 31, "CauseFound", rank < 0 ? "" : "n1", rank)})
+        .blame;
+  };
+  EXPECT_EQ(named(3), Blame::kRight);
+  EXPECT_EQ(named(2), Blame::kWrong);
+  EXPECT_EQ(named(-1), Blame::kNotDue) << "whose exit was reported first is taken back";
+}
+
 TEST(ChaosReport, WhatWasNotDoneDoesNotCount) {
   EventView not_done = told(11, 5, "FaultNotInjected", "n1");
   not_done.because = 10;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/base/arena_header.h"
+#include "common/base/bad_step.h"
 #include "common/base/lineage.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
@@ -28,6 +29,7 @@ using control::Join;
 using control::Joined;
 using control::PeerLost;
 using control::Ready;
+using control::Suffer;
 using control::Take;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -359,6 +361,51 @@ TEST(WorkerControl, ADescriptorThatNobodyHandsOverIsNotTaken) {
   job.workers[0]->tell(Take{kWorkloadFd}, job.workers[0]->arena_fd());
   job.workers[0]->tell(Finish{});  // is not heard any more
   EXPECT_EQ(job.workers[0]->wait(), kExitFinished) << job.messages();
+}
+
+TEST(WorkerControl, AnExitOnPurposeIsThatOfAFailedStep) {
+  SteeredJob job(2, 1'000'000);
+  job.start_and_join();
+  for (const char* fault : {"kill-worker", "no-such-fault"}) job.workers[1]->tell(Suffer{1, fault});
+  job.workers[1]->tell(Suffer{7, "exit-worker"});  // of another generation
+  ASSERT_TRUE(job.workers[0]->wait_for_step(5)) << job.messages();
+  job.workers[1]->tell(Suffer{1, "exit-worker"});
+  EXPECT_EQ(job.workers[1]->wait(), 1);
+  EXPECT_EQ(job.workers[1]->message(), "a fault on purpose: this rank fails inside a step");
+  expect<PeerLost>(*job.workers[0]);
+}
+
+std::string g_wrong_loss;  // the fail-point of an undisturbed job
+bool loss_is_wrong() { return setenv("HPCTL_FAILPOINT", g_wrong_loss.c_str(), 1) == 0; }
+
+// The bits are those of a job that leaves the same step out for another reason.
+TEST(WorkerControl, NanGradientsOnPurposeMakeOneStepUnfitAndNothingElse) {
+  const auto skips = [](SteeredJob& job) {
+    job.workload.train.stability.policy = BadStepPolicy::kSkip;
+  };
+  SteeredJob job(2, 100);
+  skips(job);
+  job.start_and_join();
+  const uint64_t common = job.abort_after_step(3);
+  job.begin_from(common);
+  job.workers[1]->tell(Suffer{2, "nan-gradient"});
+  for (const int rank : {0, 1}) job.send_join(rank, 2);
+  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
+  const ProgressPage& page = job.workers[0]->page();
+  ASSERT_EQ(page.bad_steps.load(), 1U);
+  const BadStepSlot& slot = page.bad_step[0];
+  EXPECT_EQ(slot.step.load(), common + 1);
+  EXPECT_EQ(slot.outcome.load(), static_cast<uint32_t>(BadStepOutcome::kSkipped));
+  EXPECT_THAT(std::string(slot.reason, slot.reason_length.load()), HasSubstr("gradient norm"));
+
+  SteeredJob calm(2, 100);
+  skips(calm);
+  g_wrong_loss = "trainer.loss:" + std::to_string(common + 1);
+  calm.in_child = loss_is_wrong;
+  EXPECT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
+  const std::string undisturbed = calm.digest("step-100.g1");
+  ASSERT_EQ(undisturbed.size(), 64U) << undisturbed;
+  EXPECT_EQ(job.digest("step-100.g2"), undisturbed);
 }
 
 // The agent's word may be overtaken by the peers' end; and it may come when all is done.

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults on purpose (`hpctl chaos`) that a worker brings upon itself, because they cannot be had
+// from outside: what is ordered over the control socket happens in the next step that the training
+// thread computes, and once.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/injected_fault.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// Any thread.
+void order_fault(InjectedFault fault, uint64_t generation);
+
+// In the middle of a step. hang-worker: does not return, the thread turns in a loop, as a program
+// does that waits for what will not come, and its peers wait for it. exit-worker: an error, as of a
+// step that went wrong.
+Outcome suffer_ordered_fault(uint64_t generation);
+
+// What the gradients of a step are multiplied by besides: 1, or NaN where nan-gradient was ordered.
+double ordered_gradient_factor(uint64_t generation);
+
+}  // namespace hpctl
