@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "controller/agents/agent_report.h"
 #include "controller/agents/worker_order.h"
+#include "controller/core/hang.h"
 
 namespace hpctl {
 namespace {
@@ -27,7 +28,7 @@ v1::ControllerMessage make_welcome(const core::Job& job) {
                  core::kBeatMs)));
   welcome.set_orphan_timeout_ms(static_cast<uint32_t>(job.limits.orphan_ms));
   const int64_t hang_ms = job.spec.recovery.hang_timeout_ms;
-  welcome.set_hang_timeout_ms(static_cast<uint32_t>(hang_ms > 0 ? hang_ms : kHangFloorMs));
+  welcome.set_hang_timeout_ms(static_cast<uint32_t>(hang_ms > 0 ? hang_ms : core::kHangFloorMs));
   return message;
 }
 

@@ -2,30 +2,13 @@
 #include "controller/agents/progress.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "common/base/worker_abi.h"
 #include "controller/core/core.h"
-#include "controller/core/hang.h"
 
 namespace hpctl {
-
-std::string phase_name(uint32_t phase) {
-  switch (static_cast<WorkerPhase>(phase)) {
-    case WorkerPhase::kStarting:
-      return "starting";
-    case WorkerPhase::kLoading:
-      return "loading";
-    case WorkerPhase::kRendezvous:
-      return "rendezvous";
-    case WorkerPhase::kTraining:
-      return "training";
-    case WorkerPhase::kSaving:
-      return "saving";
-    case WorkerPhase::kFinished:
-      return "finished";
-  }
-  return "starting";
-}
 
 void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -33,7 +16,7 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   if (jobs_[job.id].shown.generation != job.generation.value) {
     const double loss = jobs_[job.id].shown.loss;
     const double tokens_per_second = jobs_[job.id].shown.tokens_per_second;
-    const PlainHangs plain_hangs = jobs_[job.id].plain_hangs;
+    const core::PlainHangs plain_hangs = jobs_[job.id].plain_hangs;
     jobs_.erase(job.id);
     Entry& entry = jobs_[job.id];
     entry.plain_hangs = plain_hangs;
@@ -123,7 +106,7 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
                      before.phase != report.phase || before.computing != report.computing;
   if (moved && !is_new) entry.rank_moved_ms = now_ms;
   const bool is_news = moved || is_new;
-  const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, kMostPerReportMs);
+  const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, core::kMostPerReportMs);
   rank->second = {report, node, is_news ? now_ms : rank->second.moved_ms, now_ms,
                   is_news ? 0 : rank->second.still_ms + heard_ms};
 }
@@ -139,75 +122,29 @@ std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
                                     it->second.shown.step, it->second.shown.stepped_ms};
 }
 
-bool ProgressTable::is_held_by_a_stopped_rank(const Entry& entry) {
-  const auto stopped =
-      std::count_if(entry.shown.ranks.begin(), entry.shown.ranks.end(),
-                    [](const auto& rank) { return rank.second.report.process_state == "T"; });
-  // All of them were stopped on purpose.
-  return stopped > 0 && stopped < static_cast<std::ptrdiff_t>(entry.shown.ranks.size());
-}
-
-int64_t ProgressTable::hang_limit_ms(const Entry& entry) {
-  int64_t limit = entry.configured_hang_ms;
-  if (limit == 0) {
-    if (is_held_by_a_stopped_rank(entry)) return kStoppedLimitMs;
+core::JobSight ProgressTable::look_at(const Entry& entry, int64_t now_ms) {
+  core::JobSight job;
+  job.trains = entry.trains;
+  job.limit_ms = entry.configured_hang_ms;
+  job.world_size = entry.world_size;
+  job.step = entry.shown.step;
+  job.still_ms = now_ms - entry.moved_ms;
+  if (!entry.step_ns.empty()) {
     std::vector<uint64_t> steps(entry.step_ns.begin(), entry.step_ns.end());
-    limit = entry.trains ? kHangFloorMs : kCommandHangFloorMs;
-    if (!steps.empty()) {
-      const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
-      std::nth_element(steps.begin(), middle, steps.end());
-      limit = std::max(limit, static_cast<int64_t>(3 * *middle / 1'000'000));
-    }
+    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+    std::nth_element(steps.begin(), middle, steps.end());
+    job.median_step_ns = static_cast<int64_t>(*middle);
+    job.slowest_step_ns = static_cast<int64_t>(*std::max_element(middle, steps.end()));
   }
-  const bool saving =
-      std::any_of(entry.shown.ranks.begin(), entry.shown.ranks.end(), [](const auto& rank) {
-        return rank.second.report.phase >= static_cast<uint32_t>(WorkerPhase::kSaving);
-      });
-  return saving ? std::max(limit, kSavingLimitMs) : limit;
-}
-
-bool ProgressTable::hangs_plainly(const Entry& entry, int64_t now_ms) {
-  const auto& ranks = entry.shown.ranks;
-  const bool can_tell = entry.trains && entry.configured_hang_ms == 0 && !entry.step_ns.empty() &&
-                        ranks.size() == static_cast<size_t>(entry.world_size) &&
-                        entry.ranks_by_collectives.size() > 1;
-  if (!can_tell) return false;
-  const int64_t slowest_ns =
-      static_cast<int64_t>(*std::max_element(entry.step_ns.begin(), entry.step_ns.end()));
-  int64_t limit = kPlainHangFloorMs;
-  const int doublings = entry.plain_hangs.are_over(now_ms) ? 0 : entry.plain_hangs.count;
-  for (int i = 0; i < doublings && limit < kHangFloorMs; ++i) limit *= 2;
-  limit = std::max(limit, 3 * slowest_ns / 1'000'000);
-  const uint64_t fewest = entry.ranks_by_collectives.begin()->first;
-  std::string node;  // of those behind
-  for (const auto& [rank, progress] : ranks) {
-    const RankReport& report = progress.report;
-    if (progress.still_ms <= limit) return false;
-    if (report.phase != static_cast<uint32_t>(WorkerPhase::kTraining)) return false;
-    if (report.collective > fewest) {
-      if (report.open_collectives == 0) return false;
-      continue;
-    }
-    // What waits for the kernel may wait for a file; what is traced is in a debugger.
-    const bool runs = report.process_state == "R" || report.process_state == "S";
-    if (!report.computing || !runs) return false;
-    if (!node.empty() && node != progress.node) return false;
-    node = progress.node;
-  }
-  return true;
-}
-
-core::HangDetected ProgressTable::accuse(JobId job, const Entry& entry, int64_t silent_ms) {
-  std::vector<core::RankSight> ranks;
+  job.plain_hangs = entry.plain_hangs.count(now_ms);
+  job.ranks.reserve(entry.shown.ranks.size());
   for (const auto& [rank, progress] : entry.shown.ranks) {
     const RankReport& report = progress.report;
-    ranks.push_back({Rank{rank}, progress.node, report.pid, report.step, report.collective,
-                     report.process_state, phase_name(report.phase)});
+    job.ranks.push_back({Rank{rank}, progress.node, report.pid, report.step, report.collective,
+                         report.open_collectives, static_cast<WorkerPhase>(report.phase),
+                         report.computing, report.process_state, progress.still_ms});
   }
-  const core::HangVerdict verdict = core::judge_hang(ranks);
-  return {job, Generation{entry.shown.generation}, verdict.node, verdict.rank,
-          "no step completed for " + std::to_string(silent_ms / 1000) + " s after step " +
-              std::to_string(entry.shown.step) + "; " + verdict.evidence};
+  return job;
 }
 
 std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
@@ -215,18 +152,13 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
     // Before the first step the core's own limit applies.
-    if (!entry.running || !entry.progressed || entry.hang_reported || entry.shown.ranks.empty()) {
-      continue;
-    }
-    const int64_t silent_ms = now_ms - entry.moved_ms;
-    const bool plain = hangs_plainly(entry, now_ms);
-    if (!plain && silent_ms <= hang_limit_ms(entry)) continue;
-    if (plain) {
-      PlainHangs& former = entry.plain_hangs;
-      former = {former.are_over(now_ms) ? 1 : former.count + 1, now_ms};
-    }
+    if (!entry.running || !entry.progressed || entry.hang_reported) continue;
+    core::HangVerdict verdict = core::judge_hang(look_at(entry, now_ms));
+    if (verdict.kind == core::HangVerdict::Kind::kNothing) continue;
+    if (verdict.kind == core::HangVerdict::Kind::kHangsPlainly) entry.plain_hangs.add(now_ms);
     entry.hang_reported = true;
-    hangs.push_back(accuse(job, entry, silent_ms));
+    hangs.push_back({job, Generation{entry.shown.generation}, std::move(verdict.node), verdict.rank,
+                     std::move(verdict.evidence)});
   }
   return hangs;
 }

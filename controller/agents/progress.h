@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far each rank is, from heartbeats: a soft table, never stored. Three transitions of it are
 // events: the first completed step of a generation, the one that makes a loss good
-// (core/lost_time.h), and a hang: for too long no rank completed a
-// step, and not all ranks went on to another collective, as they do in evaluations and in steps
-// that are left out (fp16's overflows). Who is to blame for it, the core judges
-// (controller/core/hang.h). Clocks of hosts are never compared.
+// (core/lost_time.h), and a hang. Whether ranks hang, and who is to blame for it, the core judges
+// (controller/core/hang.h); here are the facts. Clocks of hosts are never compared.
 #pragma once
 
 #include <cmath>
@@ -19,27 +17,13 @@
 
 #include "common/base/step_figures.h"
 #include "controller/core/events.h"
+#include "controller/core/hang.h"
 #include "controller/core/silence.h"
 #include "controller/core/types.h"
 
 namespace hpctl {
 
-inline constexpr int64_t kHangFloorMs = 60'000;  // hang limit: max(3 x median step, this)
-// The same of a command: whether it saves, evaluates or hangs is not known.
-inline constexpr int64_t kCommandHangFloorMs = 600'000;
-// Where nobody set a limit: a process that is stopped (SIGSTOP) while others are not hangs for
-// sure.
-inline constexpr int64_t kStoppedLimitMs = 1'000;
-// Where it is plain who hangs: the ranks of one node compute, and all others wait for them. Then
-// max(3 x slowest recent step, this): between two collectives lies a part of a step, and a busy
-// machine takes milliseconds away at once. What takes seconds, a pause of the machine, takes the
-// agent's reports too, and does not count. Each hang found so doubles it for an hour: a node that
-// was only slow is not blamed often enough for its quarantine.
-inline constexpr int64_t kPlainHangFloorMs = 5'000;
-inline constexpr int64_t kPlainHangMemoryMs = 3'600'000;
-inline constexpr int64_t kMostPerReportMs = 500;    // that a report adds to RankProgress::still_ms
-inline constexpr int64_t kSavingLimitMs = 600'000;  // at least this while a rank is saving
-inline constexpr size_t kMedianSteps = 32;          // the median is over the newest so many steps
+inline constexpr size_t kMedianSteps = 32;  // the median is over the newest so many steps
 
 // One rank's part of a heartbeat (WorkerProgress of the wire contract).
 struct RankReport {
@@ -77,9 +61,6 @@ struct JobProgress {
   std::map<int32_t, RankProgress> ranks;
 };
 
-// Lower case name of a WorkerPhase; "starting" for numbers we do not know.
-std::string phase_name(uint32_t phase);
-
 // Any thread.
 class ProgressTable {
  public:
@@ -105,13 +86,6 @@ class ProgressTable {
   JobProgress of(JobId job);
 
  private:
-  // Of a job, whatever the generation.
-  struct PlainHangs {
-    int count = 0;  // each within kPlainHangMemoryMs of the one before
-    int64_t newest_ms = 0;
-
-    bool are_over(int64_t now_ms) const { return now_ms - newest_ms >= kPlainHangMemoryMs; }
-  };
   struct Entry {
     JobProgress shown;
     bool trains = false;      // the built-in trainer runs
@@ -119,7 +93,7 @@ class ProgressTable {
     core::SilentNode row;     // what it says of training
     bool progressed = false;  // GenerationProgressed was made
     bool hang_reported = false;
-    PlainHangs plain_hangs;
+    core::PlainHangs plain_hangs;
     bool told_no_room = false;
     uint64_t told_step = 0;  // furthest step the core knows
     int32_t world_size = 0;
@@ -134,10 +108,7 @@ class ProgressTable {
   };
 
   static void take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
-  static int64_t hang_limit_ms(const Entry& entry);
-  static bool is_held_by_a_stopped_rank(const Entry& entry);
-  static bool hangs_plainly(const Entry& entry, int64_t now_ms);
-  static core::HangDetected accuse(JobId job, const Entry& entry, int64_t silent_ms);
+  static core::JobSight look_at(const Entry& entry, int64_t now_ms);
 
   std::mutex mutex_;
   std::map<JobId, Entry> jobs_;

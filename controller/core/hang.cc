@@ -2,6 +2,7 @@
 #include "controller/core/hang.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "controller/core/plan.h"
 
@@ -54,9 +55,10 @@ constexpr Pace kCollectives{&RankSight::collective, "began collective ", "others
 // What a program tells of itself: it need not be told by every rank.
 constexpr Pace kSteps{&RankSight::step, "completed step ", "others completed "};
 
-class Judge {
+// Precondition: there are ranks.
+class Blame {
  public:
-  explicit Judge(const std::vector<RankSight>& ranks)
+  explicit Blame(const std::vector<RankSight>& ranks)
       : ranks_(ranks), tells_collectives_(std::any_of(ranks.begin(), ranks.end(), has_begun)) {
     known_ = select(ranks, [&](const RankSight& rank) { return is_known(rank); });
   }
@@ -98,7 +100,7 @@ class Judge {
   bool is_known(const RankSight& rank) const { return tells_collectives_ || rank.step > 0; }
 
   std::string phase(const RankSight& rank) const {
-    return tells_collectives_ ? " (phase " + rank.phase + ")" : "";
+    return tells_collectives_ ? " (phase " + phase_name(rank.phase) + ")" : "";
   }
 
   // Precondition: some are known.
@@ -142,8 +144,80 @@ class Judge {
   Suspects known_;
 };
 
+bool is_held_by_a_stopped_rank(const std::vector<RankSight>& ranks) {
+  const auto stopped = std::count_if(
+      ranks.begin(), ranks.end(), [](const RankSight& rank) { return rank.process_state == "T"; });
+  return stopped > 0 && stopped < static_cast<std::ptrdiff_t>(ranks.size());
+}
+
+int64_t three_times_ms(int64_t step_ns) { return 3 * step_ns / 1'000'000; }
+
+int64_t limit_ms(const JobSight& job) {
+  int64_t limit = job.limit_ms;
+  if (limit == 0) {
+    if (is_held_by_a_stopped_rank(job.ranks)) return kStoppedLimitMs;
+    limit = std::max(job.trains ? kHangFloorMs : kCommandHangFloorMs,
+                     three_times_ms(job.median_step_ns));
+  }
+  const bool saving = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSight& rank) {
+    return rank.phase >= WorkerPhase::kSaving;
+  });
+  return saving ? std::max(limit, kSavingLimitMs) : limit;
+}
+
+int64_t plain_limit_ms(const JobSight& job) {
+  int64_t limit = kPlainHangFloorMs;
+  for (int i = 0; i < job.plain_hangs && limit < kHangFloorMs; ++i) limit *= 2;
+  return std::max(limit, three_times_ms(job.slowest_step_ns));
+}
+
+bool hangs_plainly(const JobSight& job) {
+  const bool can_tell = job.trains && job.limit_ms == 0 && job.slowest_step_ns > 0 &&
+                        job.ranks.size() == static_cast<size_t>(job.world_size);
+  if (!can_tell) return false;
+  const auto pace = std::minmax_element(
+      job.ranks.begin(), job.ranks.end(),
+      [](const RankSight& a, const RankSight& b) { return a.collective < b.collective; });
+  const RankSight& behind = *pace.first;
+  if (behind.collective == pace.second->collective) return false;
+  const int64_t limit = plain_limit_ms(job);
+  return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankSight& rank) {
+    if (rank.still_ms <= limit || rank.phase != WorkerPhase::kTraining) return false;
+    if (rank.collective > behind.collective) return rank.open_collectives > 0;
+    const bool runs = rank.process_state == "R" || rank.process_state == "S";
+    return rank.computing && runs && rank.node == behind.node;
+  });
+}
+
 }  // namespace
 
-HangVerdict judge_hang(const std::vector<RankSight>& ranks) { return Judge(ranks).verdict(); }
+HangVerdict judge_hang(const JobSight& job) {
+  if (job.ranks.empty()) return {};
+  const bool plain = hangs_plainly(job);
+  if (!plain && job.still_ms <= limit_ms(job)) return {};
+  HangVerdict verdict = Blame(job.ranks).verdict();
+  verdict.kind = plain ? HangVerdict::Kind::kHangsPlainly : HangVerdict::Kind::kHangs;
+  verdict.evidence = "no step completed for " + std::to_string(job.still_ms / 1000) +
+                     " s after step " + std::to_string(job.step) + "; " + verdict.evidence;
+  return verdict;
+}
+
+std::string phase_name(WorkerPhase phase) {
+  switch (phase) {
+    case WorkerPhase::kStarting:
+      return "starting";
+    case WorkerPhase::kLoading:
+      return "loading";
+    case WorkerPhase::kRendezvous:
+      return "rendezvous";
+    case WorkerPhase::kTraining:
+      return "training";
+    case WorkerPhase::kSaving:
+      return "saving";
+    case WorkerPhase::kFinished:
+      return "finished";
+  }
+  return "starting";
+}
 
 }  // namespace hpctl::core

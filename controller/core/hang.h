@@ -1,12 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is to blame for a hang, from what each rank last said of itself. Nobody is a verdict too:
-// where the ranks are all alike, the cause is what they share (the network, the storage, the
-// program), and a node that was blamed for it would be quarantined for nothing.
+// Whether the ranks of a job hang, and who is to blame for it, from what each of them last said of
+// itself. No step is completed, and not all ranks go on to another collective (as they do in
+// evaluations and in steps that are left out, fp16's overflows): how long is too long depends on
+// what else is seen. In this order:
 //
-// In this order: ranks whose process is stopped; ranks that began fewer collectives than others,
-// which wait for them inside one (of a command no collectives are known: ranks that tell steps and
-// have completed fewer than others); ranks that wait uninterruptibly in the kernel. Blame falls
-// only on one node: suspects on several are named, and nobody is blamed.
+//   recovery.hang_timeout    what is seen                                  it hangs after more than
+//   auto                     it is plain who hangs                         5 s, 3 slowest steps
+//   auto                     processes are stopped (SIGSTOP), not all      1 s
+//   auto                     the built-in trainer                          60 s, 3 median steps
+//   auto                     a command that tells its steps                600 s, 3 median steps
+//   set                                                                    what was set
+//
+// Of two limits the longer one counts, and in the last three lines 600 s at least while a rank is
+// saving. The floor of 60 s must cover an evaluation's tail, a slow file server and everything else
+// of which only silence is seen; of a command it is not known whether it saves, evaluates or hangs.
+// Stopped are some, while others are not: these hang for sure. All of them were stopped on purpose.
+//
+// It is plain who hangs where the ranks of one node compute, and all others wait for them: all
+// ranks are known and in the step loop; those that began the fewest collectives are on one node,
+// in the passes of a step, and their processes run or sleep (what waits for the kernel may wait for
+// a file; what is traced is in a debugger); every other rank began more and waits inside one. Then
+// 5 s do: between two collectives lies a part of a step, and a busy machine takes milliseconds away
+// at once. What takes seconds, a pause of the machine, takes the agent's reports too: so only the
+// time counts in which each rank was heard of (RankSight::still_ms). Each hang found so doubles the
+// 5 s for an hour: a node that was only slow is not blamed often enough for its quarantine.
+//
+// Nobody is a verdict of blame too: where the ranks are all alike, the cause is what they share
+// (the network, the storage, the program), and a node that was blamed for it would be quarantined
+// for nothing. Otherwise, in this order: ranks whose process is stopped; ranks that began fewer
+// collectives than others, which wait for them inside one (of a command no collectives are known:
+// ranks that tell steps and have completed fewer than others); ranks that wait uninterruptibly in
+// the kernel. Blame falls only on one node: suspects on several are named, and nobody is blamed.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +38,71 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/base/worker_abi.h"
 
 namespace hpctl::core {
 
+inline constexpr int64_t kHangFloorMs = 60'000;
+inline constexpr int64_t kCommandHangFloorMs = 600'000;
+inline constexpr int64_t kStoppedLimitMs = 1'000;
+inline constexpr int64_t kSavingLimitMs = 600'000;
+inline constexpr int64_t kPlainHangFloorMs = 5'000;
+inline constexpr int64_t kPlainHangMemoryMs = 3'600'000;
+inline constexpr int64_t kMostPerReportMs = 500;  // that a report adds to RankSight::still_ms
+
+// Of a job, whatever the generation: how many hangs were found because it was plain who hangs.
+class PlainHangs {
+ public:
+  int count(int64_t now_ms) const { return now_ms - newest_ms_ >= kPlainHangMemoryMs ? 0 : count_; }
+  void add(int64_t now_ms) {
+    count_ = count(now_ms) + 1;
+    newest_ms_ = now_ms;
+  }
+
+ private:
+  int count_ = 0;  // each within kPlainHangMemoryMs of the one before
+  int64_t newest_ms_ = 0;
+};
+
+// What a rank last said.
 struct RankSight {
   Rank rank;
   std::string node;
   uint64_t pid = 0;
-  uint64_t step = 0;          // completed; 0 = none is known
-  uint64_t collective = 0;    // how many it began; 0 in all ranks: none is known
+  uint64_t step = 0;              // completed; 0 = none is known
+  uint64_t collective = 0;        // how many it began; 0 in all ranks: none is known
+  uint32_t open_collectives = 0;  // begun and not completed
+  WorkerPhase phase = WorkerPhase::kStarting;
+  bool computing = false;     // in the passes of a step
   std::string process_state;  // of /proc/PID/stat; "" = not known
-  std::string phase;
+  int64_t still_ms = 0;       // reported as it is for so long; pauses of the reports count little
+};
+
+// A generation that has completed a step. Before that the core has another limit.
+struct JobSight {
+  bool trains = false;   // the built-in trainer; otherwise a command
+  int64_t limit_ms = 0;  // recovery.hang_timeout; 0 = auto
+  int32_t world_size = 0;
+  uint64_t step = 0;           // the newest one that was completed
+  int64_t still_ms = 0;        // no step was completed, nor did all ranks begin another collective
+  int64_t median_step_ns = 0;  // of the recent ones; 0 = none was timed
+  int64_t slowest_step_ns = 0;
+  int plain_hangs = 0;           // PlainHangs::count()
+  std::vector<RankSight> ranks;  // in ascending order; who has not reported is missing
 };
 
 struct HangVerdict {
+  enum class Kind { kNothing, kHangs, kHangsPlainly };
+  Kind kind = Kind::kNothing;
+  // Unless it is kNothing:
   std::string node;  // "" = nobody
   Rank rank{-1};
-  std::string evidence;
+  std::string evidence;  // for people
 };
 
-// Precondition: ranks is not empty. In ascending order of rank.
-HangVerdict judge_hang(const std::vector<RankSight>& ranks);
+HangVerdict judge_hang(const JobSight& job);
+
+// Lower case name; "starting" for numbers we do not know.
+std::string phase_name(WorkerPhase phase);
 
 }  // namespace hpctl::core

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "common/base/worker_abi.h"
+#include "controller/core/hang.h"
+
 namespace hpctl {
 namespace {
 
@@ -17,7 +20,7 @@ WorkerView make_worker_view(const core::Slot& slot, const JobProgress& progress)
   view.state = core::to_string(slot.state);
   const auto rank = progress.ranks.find(view.rank);
   if (rank != progress.ranks.end() && rank->second.report.generation == view.generation) {
-    view.phase = phase_name(rank->second.report.phase);
+    view.phase = core::phase_name(static_cast<WorkerPhase>(rank->second.report.phase));
     view.step = rank->second.report.step;
   } else {
     view.phase = "starting";

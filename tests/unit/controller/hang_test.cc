@@ -19,8 +19,8 @@ TEST(Hang, AHangIsBlamedOnTheRankThatBeganTheFewestCollectives) {
   table.report(job.id, "n1", {at_step(2, 1, 5, 52), at_step(3, 1, 5, 57)}, 1'000);
   job.state = core::JobState::kRunning;
   table.observe(job, 1'000);
-  EXPECT_TRUE(table.take_hangs(1'000 + kHangFloorMs).empty());
-  const auto hangs = table.take_hangs(1'001 + kHangFloorMs);
+  EXPECT_TRUE(table.take_hangs(1'000 + core::kHangFloorMs).empty());
+  const auto hangs = table.take_hangs(1'001 + core::kHangFloorMs);
   ASSERT_EQ(hangs.size(), 1U);
   EXPECT_EQ(hangs[0].rank, Rank{2});
   EXPECT_EQ(hangs[0].node, "n1");
@@ -28,7 +28,7 @@ TEST(Hang, AHangIsBlamedOnTheRankThatBeganTheFewestCollectives) {
       hangs[0].evidence,
       "no step completed for 60 s after step 5; rank 2 (pid 0) began collective 52, others are "
       "waiting in 57 (phase training)");
-  EXPECT_TRUE(table.take_hangs(10 * kHangFloorMs).empty()) << "once per generation";
+  EXPECT_TRUE(table.take_hangs(10 * core::kHangFloorMs).empty()) << "once per generation";
 }
 
 // All four began the same collective; only the states of their processes differ.
@@ -44,7 +44,7 @@ core::HangDetected hang_with_states(const std::vector<std::string>& states) {
   }
   job.state = core::JobState::kRunning;
   table.observe(job, 0);
-  auto hangs = table.take_hangs(1 + kHangFloorMs);
+  auto hangs = table.take_hangs(1 + core::kHangFloorMs);
   return hangs.empty() ? core::HangDetected{} : hangs[0];
 }
 
@@ -73,15 +73,15 @@ TEST(Hang, AStoppedProcessIsFoundWithinASecondUnlessALimitWasSet) {
       report.process_state = states[i];
       table.report(job.id, "n0", {report}, 0);
     }
-    for (const int64_t limit : {kStoppedLimitMs, int64_t{5'000}, kHangFloorMs}) {
+    for (const int64_t limit : {core::kStoppedLimitMs, int64_t{5'000}, core::kHangFloorMs}) {
       if (!table.take_hangs(limit + 1).empty()) return limit;
     }
     return int64_t{0};
   };
-  EXPECT_EQ(silent_until({"S", "T", "S"}, 0), kStoppedLimitMs);
+  EXPECT_EQ(silent_until({"S", "T", "S"}, 0), core::kStoppedLimitMs);
   EXPECT_EQ(silent_until({"S", "T", "S"}, 5'000), 5'000);
-  EXPECT_EQ(silent_until({"S", "t", "S"}, 0), kHangFloorMs) << "in a debugger";
-  EXPECT_EQ(silent_until({"T", "T", "T"}, 0), kHangFloorMs) << "by an operator";
+  EXPECT_EQ(silent_until({"S", "t", "S"}, 0), core::kHangFloorMs) << "in a debugger";
+  EXPECT_EQ(silent_until({"T", "T", "T"}, 0), core::kHangFloorMs) << "by an operator";
 }
 
 TEST(Hang, AHangOfRanksThatAreAlikeBlamesNobody) {
@@ -121,8 +121,8 @@ core::HangDetected hang_of_command(const std::vector<uint64_t>& steps, int64_t l
     const auto rank = static_cast<int32_t>(i);
     table.report(job.id, "n" + std::to_string(i / 2), {told_step(rank, steps[i])}, 0);
   }
-  EXPECT_TRUE(table.take_hangs(limit_ms > 0 ? limit_ms : kCommandHangFloorMs).empty());
-  auto hangs = table.take_hangs((limit_ms > 0 ? limit_ms : kCommandHangFloorMs) + 1);
+  EXPECT_TRUE(table.take_hangs(limit_ms > 0 ? limit_ms : core::kCommandHangFloorMs).empty());
+  auto hangs = table.take_hangs((limit_ms > 0 ? limit_ms : core::kCommandHangFloorMs) + 1);
   return hangs.empty() ? core::HangDetected{} : hangs[0];
 }
 
@@ -178,8 +178,8 @@ TEST(Hang, SlowStepsAndSavingHaveLongerLimits) {
   EXPECT_TRUE(table.take_hangs(119'000).empty());
   slow.phase = static_cast<uint32_t>(WorkerPhase::kSaving);
   table.report(job.id, "n0", {slow}, 0);
-  EXPECT_TRUE(table.take_hangs(kSavingLimitMs).empty());
-  EXPECT_EQ(table.take_hangs(kSavingLimitMs + 1).size(), 1U);
+  EXPECT_TRUE(table.take_hangs(core::kSavingLimitMs).empty());
+  EXPECT_EQ(table.take_hangs(core::kSavingLimitMs + 1).size(), 1U);
 }
 
 // Rank 2 computes for ever, the others wait for it in their next collective.
@@ -205,7 +205,7 @@ class Watched {
     const int64_t begin_ms = now_ms_;
     job_.state = core::JobState::kRunning;
     table_.observe(job_, now_ms_);
-    for (; now_ms_ <= begin_ms + kHangFloorMs; now_ms_ += report_every_ms) {
+    for (; now_ms_ <= begin_ms + core::kHangFloorMs; now_ms_ += report_every_ms) {
       report(ranks);
       const auto hangs = table_.take_hangs(now_ms_);
       if (hangs.empty()) continue;
@@ -235,7 +235,7 @@ class Watched {
   core::HangDetected found_;
 };
 
-constexpr int64_t kSoon = kPlainHangFloorMs + 100;
+constexpr int64_t kSoon = core::kPlainHangFloorMs + 100;
 
 TEST(Hang, ARankThatComputesWhileAllOthersWaitIsFoundSooner) {
   Watched watched;
@@ -309,17 +309,17 @@ TEST(Hang, TimeInWhichNothingWasReportedIsNotHeldAgainstARank) {
   Watched paused;
   paused.report(plain_hang());
   paused.pass(40'000);
-  EXPECT_EQ(paused.found_after(plain_hang()), kSoon - kMostPerReportMs);
+  EXPECT_EQ(paused.found_after(plain_hang()), kSoon - core::kMostPerReportMs);
 }
 
 // Three faults in a row quarantine a node: what the same mistake would be made of grows.
 TEST(Hang, EachHangFoundSoonerDoublesTheLimitForAnHour) {
   Watched watched;
   for (const int64_t factor : {1, 2, 4, 8}) {
-    EXPECT_EQ(watched.found_after(plain_hang()), factor * kPlainHangFloorMs + 100);
+    EXPECT_EQ(watched.found_after(plain_hang()), factor * core::kPlainHangFloorMs + 100);
     watched.begin_next_generation();
   }
-  watched.pass(kPlainHangMemoryMs);
+  watched.pass(core::kPlainHangMemoryMs);
   EXPECT_EQ(watched.found_after(plain_hang()), kSoon);
 }
 
