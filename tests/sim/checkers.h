@@ -27,6 +27,13 @@ class Checkers {
   const std::string& violation() const { return violation_; }
   // Generations that went on in their workers' memory.
   int64_t from_memory() const { return from_memory_; }
+  // Hangs that were found, by how.
+  int64_t hangs() const { return hangs_; }
+  int64_t plain_hangs() const { return plain_hangs_; }
+  void hang_found(bool plain) {
+    ++hangs_;
+    plain_hangs_ += plain ? 1 : 0;
+  }
   void fail(const std::string& what) {
     if (violation_.empty()) violation_ = what;
   }
@@ -90,6 +97,8 @@ class Checkers {
   }
 
   int64_t from_memory_ = 0;
+  int64_t hangs_ = 0;
+  int64_t plain_hangs_ = 0;
   std::string violation_;
   std::map<std::tuple<JobId, int32_t, uint64_t>, core::NodeKey> owners_;
   std::map<core::NodeKey, std::pair<uint64_t, int64_t>> quarantined_;  // since, until

@@ -3,6 +3,7 @@
 #include "tests/sim/cluster.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hpctl::sim {
 
@@ -313,7 +314,10 @@ void Cluster::hang_worker() {
   if (node == nullptr || plans_.at(node->key.job).is_command) return;  // nobody would notice
   auto it = node->workers.begin();
   std::advance(it, rng_.below(node->workers.size()));
-  it->second.hung = true;
+  if (it->second.hangs()) return;
+  const HangKind kinds[] = {HangKind::kComputes, HangKind::kComputes, HangKind::kStopped,
+                            HangKind::kInKernel, HangKind::kInCollective};
+  it->second.hang = kinds[rng_.below(std::size(kinds))];
 }
 
 void Cluster::crash_agent() {
@@ -342,8 +346,8 @@ void Cluster::cut_node(int64_t for_ms) {
   falls_silent(*node);
 }
 
-// For less than a node has whose holder answers, and than a hang takes to be found; with time to be
-// heard before the next.
+// For less than a node has whose holder answers, and than a configured hang takes to be found; with
+// time to be heard before the next.
 void Cluster::busy_node() {
   SimNode* node = random_node(false);
   if (node == nullptr || agenda_.now() < node->busy_until_ms + kBusyPauseMs) return;

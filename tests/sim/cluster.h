@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <set>
@@ -26,10 +27,23 @@
 
 namespace hpctl::sim {
 
+// How a worker hangs: until somebody kills it.
+enum class HangKind {
+  kNone,
+  kComputes,      // an endless loop
+  kInKernel,      // it waits for a file
+  kStopped,       // SIGSTOP
+  kInCollective,  // it has begun the same one as the others, and nothing tells it from them
+};
+
+using Hung = std::map<int32_t, HangKind>;  // by rank
+
 struct SimWorker {
   uint64_t generation = 0;
   uint64_t pid = 0;
-  bool hung = false;
+  HangKind hang = HangKind::kNone;
+
+  bool hangs() const { return hang != HangKind::kNone; }
 };
 
 // A state that a rank's arena has sealed.
@@ -78,6 +92,8 @@ struct Run {
   bool from_memory = false;
   uint64_t step = 0;
   uint64_t bad_steps = 0;
+  uint64_t collectives = 0;  // one for each step that was tried
+  int64_t last_step_took_ms = 0;
   History begun_with;
   uint64_t digest = 0;  // of the decisions that led to the present state
   std::set<int32_t> alive;
@@ -85,7 +101,25 @@ struct Run {
   bool broken = false;                     // a worker is gone: nobody completes a step any more
   bool finished = false;
   int64_t last_progress_ms = 0;
-  int64_t stuck_since_ms = 0;  // ranks wait for one that hangs or cannot be reached; 0 = no
+  int64_t stuck_since_ms = 0;       // ranks wait for one that hangs or cannot be reached; 0 = no
+  std::set<core::NodeKey> cut_off;  // the latter, while they wait
+};
+
+// What the controller's table of progress knows of a job.
+struct HangWatch {
+  uint64_t incarnation = 0;
+  uint64_t generation = 0;
+  bool running = false;
+  bool judged = false;
+  uint64_t step = 0;
+  uint64_t fewest_collectives = 0;
+  int64_t moved_ms = 0;
+  std::deque<int64_t> step_ms;
+  std::map<int32_t, core::RankSight> ranks;
+  std::map<int32_t, int64_t> heard_ms;
+  core::PlainHangs plain_hangs;
+  Hung hung;  // the checker: of these ranks it can be seen
+  int64_t hung_since_ms = 0;
 };
 
 // What the controller's table of silent nodes knows of one.
@@ -171,6 +205,19 @@ class Cluster final : public World {
   void check_verdict(const SimNode& node, Silence& silence, const core::SilentNode& facts,
                      const core::SilenceVerdict& verdict);
 
+  // hangs.cc
+  void watch_job(JobId job);
+  void watch_for_hangs(const core::Job& row, const Run& run);
+  bool is_heard(const SimNode& node) const;
+  void hear(const Run& run, HangWatch& watch);
+  core::RankSight say(const Run& run, int32_t rank) const;
+  core::JobSight look_at(const core::Job& row, const HangWatch& watch) const;
+  void check_verdict(const Run& run, HangWatch& watch, const core::JobSight& facts,
+                     const core::HangVerdict& verdict);
+  bool all_are_heard(const Run& run) const;
+  Hung hung_in_sight(const Run& run) const;
+  bool is_guilty(const Run& run, const std::string& node) const;
+
   // cluster.cc
   void add_job(JobId job);  // at its first order
   void launch(const core::Action& action, const core::LaunchNode& order);
@@ -204,10 +251,11 @@ class Cluster final : public World {
   void complete_step(Run& run);
   void meet_bad_step(Run& run);
   void commit_checkpoint(Run& run);
-  void watch_job(JobId job);
   Run& run_of(JobId job, uint64_t generation) { return runs_[{job, generation}]; }
   SimNode& node_of(const Run& run, int32_t rank) { return nodes_.at(run.homes.at(rank)); }
-  core::HangVerdict judge(const Run& run);
+  const SimNode& node_of(const Run& run, int32_t rank) const {
+    return nodes_.at(run.homes.at(rank));
+  }
   size_t world_size(const Run& run);
   bool is_given_up(const Run& run);
 
@@ -223,6 +271,7 @@ class Cluster final : public World {
   std::map<core::NodeKey, SimNode> nodes_;
   std::vector<core::NodeKey> names_;
   std::map<std::pair<JobId, uint64_t>, Run> runs_;
+  std::map<JobId, HangWatch> hang_watches_;
   bool faults_ = true;
   bool permanent_failure_ = false;
   uint64_t next_pid_ = 1000;

@@ -37,9 +37,8 @@ void announce(uint64_t seed) {
 
 struct Totals {
   std::mutex mutex;
-  uint64_t seeds = 0, twice = 0, events = 0, failures = 0;
-  int64_t finished = 0, failed = 0, cancelled = 0, restarts = 0, from_memory = 0;
-  double simulated_hours = 0;
+  uint64_t seeds = 0, twice = 0, failures = 0;
+  SeedResult sum;
 };
 
 SeedResult run_checked(uint64_t seed, bool twice) {
@@ -55,13 +54,7 @@ void add(Totals& totals, uint64_t seed, bool twice, const SeedResult& r) {
   const std::lock_guard lock(totals.mutex);
   totals.seeds += 1;
   totals.twice += twice ? 1 : 0;
-  totals.events += r.events;
-  totals.finished += r.finished;
-  totals.failed += r.failed;
-  totals.cancelled += r.cancelled;
-  totals.restarts += r.restarts;
-  totals.from_memory += r.from_memory;
-  totals.simulated_hours += static_cast<double>(r.simulated_ms) / 3'600'000.0;
+  totals.sum.add(r);
   if (r.violation.empty()) return;
   totals.failures += 1;
   std::printf("seed %lu: %s\n  replay: hpctl_sim --seed %lu --trace\n", seed, r.violation.c_str(),
@@ -86,13 +79,15 @@ int run_many(double seconds, uint64_t base, unsigned threads) {
     });
   }
   pool.clear();  // joins
+  const SeedResult& sum = totals.sum;
   std::printf(
       "sim: %lu seeds from %lu in %.1f s (%.1f seeds/s on %u threads), %lu of them twice; %lu "
-      "events, %.0f simulated hours\nsim: jobs %ld finished, %ld failed, %ld cancelled; %ld "
-      "restarts, %ld of them from memory; %lu violations\n",
+      "events, %.0f simulated hours\nsim: jobs %d finished, %d failed, %d cancelled; %ld "
+      "restarts, %ld of them from memory; %ld hangs, %ld of them plain; %lu violations\n",
       totals.seeds, base, elapsed(), static_cast<double>(totals.seeds) / elapsed(), threads,
-      totals.twice, totals.events, totals.simulated_hours, totals.finished, totals.failed,
-      totals.cancelled, totals.restarts, totals.from_memory, totals.failures);
+      totals.twice, sum.events, static_cast<double>(sum.simulated_ms) / 3'600'000.0, sum.finished,
+      sum.failed, sum.cancelled, sum.restarts, sum.from_memory, sum.hangs, sum.plain_hangs,
+      totals.failures);
   return totals.failures == 0 ? 0 : 1;
 }
 

@@ -172,6 +172,8 @@ class Simulation {
     r.events = controller_.events();
     r.simulated_ms = agenda_.now();
     r.from_memory = checkers_.from_memory();
+    r.hangs = checkers_.hangs();
+    r.plain_hangs = checkers_.plain_hangs();
     for (const auto& [id, job] : controller_.state().jobs) {
       r.finished += job.state == core::JobState::kFinished ? 1 : 0;
       r.failed += job.state == core::JobState::kFailed ? 1 : 0;

@@ -18,6 +18,21 @@ struct SeedResult {
   int cancelled = 0;
   int64_t restarts = 0;
   int64_t from_memory = 0;  // of the generations that they led to
+  int64_t hangs = 0;
+  int64_t plain_hangs = 0;
+
+  // Counts only.
+  void add(const SeedResult& other) {
+    events += other.events;
+    simulated_ms += other.simulated_ms;
+    finished += other.finished;
+    failed += other.failed;
+    cancelled += other.cancelled;
+    restarts += other.restarts;
+    from_memory += other.from_memory;
+    hangs += other.hangs;
+    plain_hangs += other.plain_hangs;
+  }
 };
 
 SeedResult run_seed(uint64_t seed, bool trace);

@@ -64,7 +64,12 @@ Swarm draw_swarm(Rng& rng) {
   s.scheduler_sees_exit = rng.below(4) != 0;
   s.scheduler_fences = rng.below(4) != 0;
   s.scheduler_adopts = rng.below(3) == 0;
+  s.hang_timeout_ms = rng.below(2) == 0 ? 0 : 10'000;
   if (rng.below(10) == 0) return s;  // training must go on undisturbed
+  if (rng.below(8) == 0) {           // only hangs disturb it: elsewhere others are mostly first
+    s.worker_hang = 2'000 + static_cast<int64_t>(rng.below(8'000));
+    return s;
+  }
   s.agent_restart_ms_max = rng.below(2) == 0 ? 1'500 : 4'000;
   s.orphan_timeout_ms = 30'000;
   s.heartbeat_timeout_ms = rng.below(2) == 0 ? 2'000 : 10'000;
@@ -115,6 +120,7 @@ std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
     plan.spec.recovery.max_restarts = 3 + static_cast<int64_t>(rng.below(20));
     plan.spec.recovery.window_ms = 30'000 + static_cast<int64_t>(rng.below(600'000));
     plan.spec.recovery.heartbeat_timeout_ms = swarm.heartbeat_timeout_ms;
+    plan.spec.recovery.hang_timeout_ms = swarm.hang_timeout_ms;
     plan.submit_at_ms = static_cast<int64_t>(rng.below(10'000));
     if (rng.chance(swarm.cancel)) {
       plan.cancel_at_ms = plan.submit_at_ms + static_cast<int64_t>(rng.below(60'000));

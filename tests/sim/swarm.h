@@ -13,7 +13,7 @@ namespace hpctl::sim {
 
 inline constexpr int32_t kClusterNodes = 64;
 inline constexpr int64_t kFaultPhaseMs = 60'000;  // then everything is healed
-inline constexpr int64_t kLivenessMs = 600'000;   // and must converge within this
+inline constexpr int64_t kLivenessMs = 900'000;   // and must converge within this
 
 struct Swarm {
   // Mean time between faults of the whole cluster, in ms; 0 = this kind is off.
@@ -56,6 +56,7 @@ struct Swarm {
   int64_t orphan_timeout_ms = 300'000;  // an agent without a controller ends its node
   int64_t delay_ms_max = 20;
   int64_t heartbeat_timeout_ms = 10'000;
+  int64_t hang_timeout_ms = 0;  // 0 = auto
 
   // True when nothing in this seed may make a generation end early.
   bool training_is_undisturbed() const;

@@ -8,13 +8,6 @@
 
 namespace hpctl::sim {
 
-namespace {
-
-constexpr int64_t kHangTimeoutMs = 10'000;
-constexpr int64_t kWatchEveryMs = 1'000;
-
-}  // namespace
-
 size_t Cluster::world_size(const Run& run) {
   return directory(run.job).record(run.generation)->members.size();
 }
@@ -61,7 +54,7 @@ void Cluster::stop_workers(SimNode& node, ActionId id, const core::StopWorkers& 
   // Killed, and the kernel takes its time: they compute nothing any more.
   const bool slow = strikes(swarm_.slow_stop);
   for (auto& [rank, worker] : node.workers) {
-    worker.hung = worker.hung || (slow && worker.generation <= through);
+    if (slow && worker.generation <= through && !worker.hangs()) worker.hang = HangKind::kInKernel;
   }
   const int64_t takes_ms = slow ? 1'000 + static_cast<int64_t>(rng_.below(90'000)) : delay();
   after_in_life(node, takes_ms, [this, &node, id, through] {
@@ -79,7 +72,7 @@ void Cluster::stop_generations(SimNode& node, uint64_t through) {
 
 void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order) {
   const uint64_t generation = order.generation.value;
-  node.workers[rank] = {generation, next_pid_++, false};
+  node.workers[rank] = {generation, next_pid_++, HangKind::kNone};
   checkers_.worker_spawned(node.key, rank, generation, order, directory(node.key.job));
   Run& run = run_of(node.key.job, generation);
   run.job = node.key.job;
@@ -150,7 +143,7 @@ void Cluster::end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t 
   after_in_life(node, 1 + static_cast<int64_t>(rng_.below(within_ms)),
                 [this, &node, rank, pid, code] {
                   const auto worker = node.workers.find(rank);
-                  if (worker == node.workers.end() || worker->second.hung) return;
+                  if (worker == node.workers.end() || worker->second.hangs()) return;
                   worker_ends(node, rank, pid, code, 0, false, true);
                 });
 }
@@ -234,16 +227,20 @@ void Cluster::schedule_step(Run& run) {
 void Cluster::complete_step(Run& run) {
   const JobPlan& plan = plans_.at(run.job);
   if (run.broken) return;
+  bool hangs = false;
+  run.cut_off.clear();
   for (const int32_t rank : run.alive) {
     const SimNode& node = node_of(run, rank);
-    const bool hung = node.workers.at(rank).hung;
-    const bool unreachable = is_cut(node) && node.is_isolated;
-    if (!hung && !unreachable) continue;
+    hangs = hangs || node.workers.at(rank).hangs();
+    if (is_cut(node) && node.is_isolated) run.cut_off.insert(node.key);
+  }
+  if (hangs || !run.cut_off.empty()) {
     if (run.stuck_since_ms == 0) run.stuck_since_ms = agenda_.now();
-    if (!hung) agenda_.after(plan.step_ms, [this, &run] { complete_step(run); });
+    if (!hangs) agenda_.after(plan.step_ms, [this, &run] { complete_step(run); });
     return;
   }
   run.stuck_since_ms = 0;
+  ++run.collectives;
   if (plan.poison_step == run.step + 1) {
     SimNode& node = node_of(run, 0);
     worker_ends(node, 0, node.workers.at(0).pid, 1, 0, false, true);
@@ -255,6 +252,7 @@ void Cluster::complete_step(Run& run) {
   }
   ++run.step;
   for (const int32_t rank : run.alive) seal(run, rank, run.step);
+  run.last_step_took_ms = agenda_.now() - run.last_progress_ms;
   run.last_progress_ms = agenda_.now();
   if (!is_given_up(run)) checkers_.step_trained(run.job, run.generation);
   const bool due = run.step % plan.checkpoint_every == 0 || run.step == plan.steps;
@@ -324,44 +322,6 @@ void Cluster::commit_checkpoint(Run& run) {
   agenda_.after(within, [&run, commit, may_be_late]() mutable {
     if (run.broken && !may_be_late) return;
     commit();
-  });
-}
-
-// A rank that hangs stays in a collective that the others have left; where all have, one is
-// stopped.
-core::HangVerdict Cluster::judge(const Run& run) {
-  std::vector<core::RankSight> ranks;
-  for (const auto& [rank, home] : run.homes) {
-    const SimNode& node = nodes_.at(home);
-    const auto worker = node.workers.find(rank);
-    const bool here = worker != node.workers.end() && worker->second.generation == run.generation;
-    const bool hung = here && worker->second.hung;
-    ranks.push_back({Rank{rank}, home.name, here ? worker->second.pid : 0, run.step,
-                     run.step + (hung ? 0 : 1), "S", "training"});
-  }
-  return core::judge_hang(ranks);
-}
-
-// The controller's progress table, fed by heartbeats: the first step, and the absence of steps.
-void Cluster::watch_job(JobId job) {
-  agenda_.after(kWatchEveryMs, [this, job] {
-    watch_job(job);
-    const auto it = controller_.state().jobs.find(job);
-    if (!controller_.is_up() || it == controller_.state().jobs.end()) return;
-    const core::Job& row = it->second;
-    if (core::has_ended(row.state) || row.generation == Generation{}) return;
-    if (plans_.at(job).is_command) return;  // its steps are unknown
-    const Run& run = run_of(job, row.generation.value);
-    if (run.job == JobId{}) return;
-    if (row.state != core::JobState::kRunning && run.step > run.start_step) {
-      controller_.post(core::GenerationProgressed{job, row.generation, run.step});
-    }
-    const int64_t since = std::max(run.last_progress_ms, controller_.up_since_ms());
-    if (row.stage == core::PlanStage::kNone && agenda_.now() - since >= kHangTimeoutMs) {
-      const core::HangVerdict verdict = judge(run);
-      controller_.post(core::HangDetected{job, row.generation, verdict.node, verdict.rank,
-                                          "no step for 10 s; " + verdict.evidence});
-    }
   });
 }
 
