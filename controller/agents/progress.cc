@@ -142,7 +142,8 @@ core::JobSight ProgressTable::look_at(const Entry& entry, int64_t now_ms) {
     const RankReport& report = progress.report;
     job.ranks.push_back({Rank{rank}, progress.node, report.pid, report.step, report.collective,
                          report.open_collectives, static_cast<WorkerPhase>(report.phase),
-                         report.computing, report.process_state, progress.still_ms});
+                         report.computing, report.process_state, progress.still_ms,
+                         now_ms - progress.heard_ms});
   }
   return job;
 }

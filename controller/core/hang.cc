@@ -191,7 +191,12 @@ bool hangs_plainly(const JobSight& job) {
 
 }  // namespace
 
-HangVerdict judge_hang(const JobSight& job) {
+HangVerdict judge_hang(JobSight job) {
+  const auto first_old =
+      std::stable_partition(job.ranks.begin(), job.ranks.end(),
+                            [&](const RankSight& rank) { return rank.unheard_ms <= job.still_ms; });
+  const std::vector<RankSight> old(first_old, job.ranks.end());
+  job.ranks.erase(first_old, job.ranks.end());
   if (job.ranks.empty()) return {};
   const bool plain = hangs_plainly(job);
   if (!plain && job.still_ms <= limit_ms(job)) return {};
@@ -199,6 +204,10 @@ HangVerdict judge_hang(const JobSight& job) {
   verdict.kind = plain ? HangVerdict::Kind::kHangsPlainly : HangVerdict::Kind::kHangs;
   verdict.evidence = "no step completed for " + std::to_string(job.still_ms / 1000) +
                      " s after step " + std::to_string(job.step) + "; " + verdict.evidence;
+  if (!old.empty()) {
+    const Suspects unheard = select(old, [](const RankSight&) { return true; });
+    verdict.evidence += "; left out, as not heard of meanwhile: " + names_of(unheard);
+  }
   return verdict;
 }
 

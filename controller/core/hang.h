@@ -25,6 +25,10 @@
 // time counts in which each rank was heard of (RankSight::still_ms). Each hang found so doubles the
 // 5 s for an hour: a node that was only slow is not blamed often enough for its quarantine.
 //
+// What a rank said before the others stood still proves nothing: it may have gone on with them. Its
+// node is silent, which is judged elsewhere (core/silence.h); here such a rank counts as one that
+// has not reported, and where all are so nobody hangs.
+//
 // Nobody is a verdict of blame too: where the ranks are all alike, the cause is what they share
 // (the network, the storage, the program), and a node that was blamed for it would be quarantined
 // for nothing. Otherwise, in this order: ranks whose process is stopped; ranks that began fewer
@@ -76,6 +80,7 @@ struct RankSight {
   bool computing = false;     // in the passes of a step
   std::string process_state;  // of /proc/PID/stat; "" = not known
   int64_t still_ms = 0;       // reported as it is for so long; pauses of the reports count little
+  int64_t unheard_ms = 0;     // since its last report
 };
 
 // A generation that has completed a step. Before that the core has another limit.
@@ -100,7 +105,7 @@ struct HangVerdict {
   std::string evidence;  // for people
 };
 
-HangVerdict judge_hang(const JobSight& job);
+HangVerdict judge_hang(JobSight job);
 
 // Lower case name; "starting" for numbers we do not know.
 std::string phase_name(WorkerPhase phase);

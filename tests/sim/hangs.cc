@@ -191,7 +191,10 @@ core::JobSight Cluster::look_at(const core::Job& row, const HangWatch& watch) co
     facts.slowest_step_ns = steps.back() * 1'000'000;
   }
   facts.plain_hangs = watch.plain_hangs.count(agenda_.now());
-  for (const auto& [rank, sight] : watch.ranks) facts.ranks.push_back(sight);
+  for (const auto& [rank, sight] : watch.ranks) {
+    facts.ranks.push_back(sight);
+    facts.ranks.back().unheard_ms = agenda_.now() - watch.heard_ms.at(rank);
+  }
   return facts;
 }
 

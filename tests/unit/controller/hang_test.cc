@@ -312,6 +312,28 @@ TEST(Hang, TimeInWhichNothingWasReportedIsNotHeldAgainstARank) {
   EXPECT_EQ(paused.found_after(plain_hang()), kSoon - core::kMostPerReportMs);
 }
 
+// The agent of n1 gets no time while both nodes train on; then rank 0 hangs.
+TEST(Hang, ANodeThatWasSilentBeforeTheOthersStoodStillIsNotBlamed) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  job.spec.recovery.hang_timeout_ms = 5'000;
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  table.report(job.id, "n0", {at_step(0, 1, 5, 52), at_step(1, 1, 5, 52)}, 0);
+  table.report(job.id, "n1", {at_step(2, 1, 5, 52), at_step(3, 1, 5, 52)}, 0);
+  for (int64_t now_ms = 1'000; now_ms < 6'100; now_ms += 100) {
+    EXPECT_TRUE(table.take_hangs(now_ms).empty());
+    table.report(job.id, "n0", {at_step(0, 1, 6, 62), at_step(1, 1, 6, 63)}, now_ms);
+  }
+  const auto hangs = table.take_hangs(6'100);
+  ASSERT_EQ(hangs.size(), 1U);
+  EXPECT_EQ(hangs[0].rank, Rank{0}) << hangs[0].evidence;
+  EXPECT_EQ(hangs[0].node, "n0");
+  EXPECT_NE(hangs[0].evidence.find("left out, as not heard of meanwhile: ranks 2, 3"),
+            std::string::npos)
+      << hangs[0].evidence;
+}
+
 // Three faults in a row quarantine a node: what the same mistake would be made of grows.
 TEST(Hang, EachHangFoundSoonerDoublesTheLimitForAnHour) {
   Watched watched;

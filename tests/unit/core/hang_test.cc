@@ -195,9 +195,39 @@ TEST(HangJudgement, OneRankThatWasNotHeardOfForLongEnoughMakesItLessPlain) {
 
 TEST(HangJudgement, NobodyHangsOfWhomNothingIsKnown) {
   JobSight job = plain();
-  job.ranks.clear();
   job.still_ms = 10 * kSavingLimitMs;
+  for (RankSight& rank : job.ranks) rank.unheard_ms = job.still_ms + 1;
+  EXPECT_EQ(judge_hang(job).kind, Hang::kNothing) << "all of it is old";
+  job.ranks.clear();
   EXPECT_EQ(judge_hang(job).kind, Hang::kNothing);
+}
+
+// Its node was silent while the others went on to where they wait now: so may it have.
+TEST(HangJudgement, WhatARankSaidBeforeTheOthersStoodStillIsNotHeldAgainstIt) {
+  JobSight job = plain();
+  job.limit_ms = 3'000;
+  job.still_ms = 3'001;
+  job.ranks[2].unheard_ms = job.still_ms;
+  EXPECT_EQ(judge_hang(job).node, "n1") << "it has been heard of since";
+  job.ranks[2].unheard_ms += 1;
+  const HangVerdict verdict = judge_hang(job);
+  EXPECT_EQ(verdict.kind, Hang::kHangs);
+  EXPECT_EQ(verdict.node, "");
+  EXPECT_EQ(verdict.evidence,
+            "no step completed for 3 s after step 5; all ranks began collective 57: nothing tells "
+            "them apart, nobody is blamed (phase training); left out, as not heard of meanwhile: "
+            "rank 2 (pid 102)");
+  job.ranks[0].process_state = "T";
+  EXPECT_EQ(judge_hang(job).node, "n0");
+
+  job = plain();
+  job.still_ms = kHangFloorMs;
+  for (RankSight& rank : job.ranks) rank.still_ms = kHangFloorMs;
+  EXPECT_EQ(judge_hang(job).kind, Hang::kHangsPlainly);
+  job.ranks[2].unheard_ms = job.still_ms + 1;
+  EXPECT_EQ(judge_hang(job).kind, Hang::kNothing);
+  job.ranks[2].process_state = "T";
+  EXPECT_EQ(judge_hang(job).kind, Hang::kNothing) << "it may have been told to go on";
 }
 
 TEST(HangJudgement, TheEvidenceSaysHowLongAndWhatWasSeen) {
