@@ -434,7 +434,7 @@ void Agent::on_fault(const v1::InjectFault& order) {
   std::string trouble = "this release does not know it";
   if (fault == InjectedFault::kKillAgent) {
     ::raise(signal_of(*fault));
-  } else if (fault == InjectedFault::kKillHolder) {
+  } else if (fault && is_to_holder(*fault)) {
     // Our parent, or we would not be.
     ::kill(static_cast<pid_t>(hello_.holder_pid), signal_of(*fault));
     return;

@@ -19,6 +19,7 @@
 #include "controller/agents/holder_probe.h"
 #include "controller/agents/worker_order.h"
 #include "controller/engine/checkpoint_dir_actions.h"
+#include "controller/engine/damage.h"
 #include "controller/publish/job_view.h"
 #include "controller/publish/scrape_targets.h"
 #include "controller/schedulers/process_watch.h"
@@ -136,8 +137,9 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
                                         *scheduler_, ports_);
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
-  service_ = std::make_unique<ControllerService>(paths_, identity, *authenticator_, *loop_, *feed_,
-                                                 progress_, *agents_);
+  service_ = std::make_unique<ControllerService>(
+      paths_, identity, *authenticator_, *loop_, *feed_, progress_, *agents_,
+      [this](const core::LogEntry& told) { to_damage_.insert_or_assign(told.job, told); });
 }
 
 // What is only in the status files: values of the last step, for display until heartbeats come.
@@ -268,9 +270,12 @@ void Controller::perform(const core::Action& action, const core::State& state) {
       loop_->post(scheduler_->replace(id, replace));
     });
   } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
-    const JobSpec& spec = state.jobs.at(find->job).spec;
-    directories_->post(spec.checkpoint.dir, [this, id = action.id, find = *find, spec] {
-      loop_->post(find_checkpoint(id, find, spec));
+    const core::Job& job = state.jobs.at(find->job);
+    directories_->post(job.spec.checkpoint.dir, [this, id = action.id, find = *find,
+                                                 spec = job.spec, ordered = take_damage(job)] {
+      core::EventBody found = find_checkpoint(id, find, spec);
+      if (ordered) damage(*ordered, found, spec.checkpoint.dir);
+      loop_->post(std::move(found));
     });
   } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
     const std::string& directory = state.jobs.at(record->job).spec.checkpoint.dir;
@@ -282,6 +287,26 @@ void Controller::perform(const core::Action& action, const core::State& state) {
           ports_.learn(paths_, record.job, record.generation);
           loop_->post(std::move(done));
         });
+  }
+}
+
+// Of the generation that has just ended; one that survived is not meant any more.
+std::optional<core::LogEntry> Controller::take_damage(const core::Job& job) {
+  const auto ordered = to_damage_.extract(job.id);
+  if (ordered.empty() || ordered.mapped().generation != job.generation) return std::nullopt;
+  return ordered.mapped();
+}
+
+void Controller::damage(const core::LogEntry& told, const core::EventBody& found,
+                        const std::string& directory) {
+  const auto* chosen = std::get_if<core::CheckpointChosen>(&found);
+  const std::string name = chosen == nullptr ? "" : chosen->checkpoint;
+  const Outcome done = name.empty() ? Error{ErrorCode::kNotFound, "there is no checkpoint to read"}
+                                    : damage_checkpoint(directory + "/" + name);
+  if (done.ok()) {
+    log_warning("a fault on purpose: a byte of " + name + " is inverted");
+  } else {
+    loop_->post(core::FaultNotInjected{told.job, told.node, told.seq, done.error().message});
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/base/clock.h"
@@ -73,6 +74,9 @@ class Controller final : public OwnerEffects {
   void publish_targets(const std::string& metrics) const;
   void recall(const core::State& state);
   void observe_job(const Committed& batch, JobId id);
+  std::optional<core::LogEntry> take_damage(const core::Job& job);
+  void damage(const core::LogEntry& told, const core::EventBody& found,
+              const std::string& directory);
   void append_event_files(const Committed& batch);
   void show(const core::State& state, JobId id);
   void conclude(const core::State& state, JobId id);
@@ -101,7 +105,8 @@ class Controller final : public OwnerEffects {
     bool is_said = false;
   };
   std::map<JobId, Shown> shown_;
-  int64_t look_at_all_ms_ = 0;  // next time; the owner thread
+  std::map<JobId, core::LogEntry> to_damage_;  // FaultInjected: of whose jobs the newest checkpoint
+  int64_t look_at_all_ms_ = 0;                 // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 

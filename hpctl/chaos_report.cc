@@ -14,7 +14,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr size_t kTimeColumns = 26;
-constexpr size_t kFaultColumns = 17;
+constexpr size_t kFaultColumns = 20;
 constexpr size_t kTargetColumns = 16;
 constexpr size_t kFoundColumns = 7;
 constexpr size_t kBlamedColumns = 22;
@@ -39,6 +39,7 @@ class RecoveryStory {
     if (event.type == "JobRecovering") {
       reached_ = std::max(reached_, event.step);
       back_wall_ms.reset();
+      is_over_ = began_wall_ms.has_value();
       if (!began_wall_ms) {
         began_wall_ms = event.wall_ms;
         if (!is_consequence(event, after)) blame(event);
@@ -124,6 +125,12 @@ void judge_supervisor(FaultResult& result, const std::vector<EventView>& after,
   }
   const std::vector<int64_t> back = registrations(after, awaited);
   if (!back.empty() && back.size() == awaited.size()) result.back_ms = back.back() - result.wall_ms;
+}
+
+std::optional<int64_t> wall_ms_of(const std::string& type, const std::vector<EventView>& after) {
+  const auto first = std::find_if(after.begin(), after.end(),
+                                  [&](const EventView& event) { return event.type == type; });
+  return first == after.end() ? std::nullopt : std::optional(first->wall_ms);
 }
 
 // An unfit step: left out, after going back or not, or the end of the workers and a recovery.
@@ -247,8 +254,11 @@ void judge(FaultResult& result, const std::vector<EventView>& after,
   }
   if (!story.began_wall_ms) return;
   if (of_training) {
-    result.found = true;
-    result.noticed_ms = *story.began_wall_ms - result.wall_ms;
+    const auto found_wall_ms = result.fault == InjectedFault::kCorruptCheckpoint
+                                   ? wall_ms_of("CheckpointDamaged", after)
+                                   : story.began_wall_ms;
+    result.found = found_wall_ms.has_value();
+    if (found_wall_ms) result.noticed_ms = *found_wall_ms - result.wall_ms;
     result.back_ms.reset();
     if (story.back_wall_ms) result.back_ms = *story.back_wall_ms - result.wall_ms;
   } else if (!story.back_wall_ms) {

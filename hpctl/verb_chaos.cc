@@ -29,6 +29,9 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
   kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
   kill-holder      SIGKILL to a node's holder: all of the node's processes end
   kill-controller  SIGKILL to the job's controller; training goes on, another one is started
+  corrupt-checkpoint
+                   built-in trainer: kill-holder, and a byte of the newest checkpoint is inverted
+                   before it is read. That checkpoint is lost; the one before it takes its place
 
 A plan says which, to whom and when, in this order. Without rank and node the seed chooses; without
 a moment it comes at once:

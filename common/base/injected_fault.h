@@ -20,11 +20,13 @@ enum class InjectedFault {
   kHangWorker,      // the built-in trainer turns in a loop inside a step
   kExitWorker,      // it ends by itself inside a step, as a program does that fails
   kNanGradient,     // its gradients of a step are NaN
+  // kKillHolder, and a byte of the checkpoint that is then to be read is inverted before.
+  kCorruptCheckpoint,
 };
 constexpr auto words_of(InjectedFault) {
   return std::to_array<const char*>({"kill-worker", "stop-worker", "crash-worker", "kill-agent",
                                      "kill-holder", "kill-controller", "hang-worker", "exit-worker",
-                                     "nan-gradient"});
+                                     "nan-gradient", "corrupt-checkpoint"});
 }
 
 // What it is done to.
@@ -40,6 +42,7 @@ constexpr FaultTarget target_of(InjectedFault fault) {
       return FaultTarget::kRank;
     case InjectedFault::kKillAgent:
     case InjectedFault::kKillHolder:
+    case InjectedFault::kCorruptCheckpoint:
       return FaultTarget::kNode;
     case InjectedFault::kKillController:
       break;
@@ -53,10 +56,15 @@ constexpr bool is_told_to_trainer(InjectedFault fault) {
          fault == InjectedFault::kNanGradient;
 }
 
+// The node's holder is killed.
+constexpr bool is_to_holder(InjectedFault fault) {
+  return fault == InjectedFault::kKillHolder || fault == InjectedFault::kCorruptCheckpoint;
+}
+
 // Training stops by it, and its cause is to be found. Of the others training does not notice any
 // but NaN, which stops it where the job's policy for unfit steps has it so.
 constexpr bool stops_training(InjectedFault fault) {
-  return fault == InjectedFault::kKillHolder ||
+  return is_to_holder(fault) ||
          (target_of(fault) == FaultTarget::kRank && fault != InjectedFault::kNanGradient);
 }
 

@@ -34,14 +34,16 @@ void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
 
 ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity identity,
                                      const Authenticator& authenticator, OwnerLoop& loop,
-                                     EventFeed& feed, ProgressTable& progress, AgentLink& agents)
+                                     EventFeed& feed, ProgressTable& progress, AgentLink& agents,
+                                     DamageCheckpoint damage)
     : paths_(paths),
       identity_(std::move(identity)),
       authenticator_(authenticator),
       loop_(loop),
       feed_(feed),
       progress_(progress),
-      agents_(agents) {}
+      agents_(agents),
+      damage_(std::move(damage)) {}
 
 std::optional<uint32_t> ControllerService::caller(grpc::CallbackServerContext* context) {
   ++calls_;
@@ -250,6 +252,7 @@ grpc::ServerUnaryReactor* ControllerService::Inject(grpc::CallbackServerContext*
         order.set_fault(to_word(fault));
         order.set_rank(told.rank);
         order.set_generation(told.generation.value);
+        if (fault == InjectedFault::kCorruptCheckpoint) damage_(told);
         agents_.inject({job.id, told.node}, order);
         response->set_seq(told.seq.value);
       });

@@ -27,9 +27,13 @@ struct ControllerIdentity {
 
 class ControllerService final : public v1::Controller::CallbackService {
  public:
+  // A fault on purpose, told by this event: the newest checkpoint of its job is to be damaged
+  // before it is looked for. Called on the owner thread.
+  using DamageCheckpoint = std::function<void(const core::LogEntry& told)>;
+
   ControllerService(const HomePaths& paths, ControllerIdentity identity,
                     const Authenticator& authenticator, OwnerLoop& loop, EventFeed& feed,
-                    ProgressTable& progress, AgentLink& agents);
+                    ProgressTable& progress, AgentLink& agents, DamageCheckpoint damage);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -94,6 +98,7 @@ class ControllerService final : public v1::Controller::CallbackService {
   EventFeed& feed_;
   ProgressTable& progress_;
   AgentLink& agents_;
+  const DamageCheckpoint damage_;
   std::atomic<uint64_t> calls_{0};
 };
 

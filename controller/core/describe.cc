@@ -51,6 +51,9 @@ const char* finding_name(BadStepFinding finding) {
 }
 
 std::string injected_thing(InjectedFault fault) {
+  if (fault == InjectedFault::kCorruptCheckpoint) {
+    return "damage to the newest checkpoint, before it is read, and SIGKILL";
+  }
   if (fault == InjectedFault::kHangWorker) return "an endless loop";
   if (fault == InjectedFault::kExitWorker) return "an exit in the middle of a step";
   if (fault == InjectedFault::kNanGradient) return "NaN gradients of one step";

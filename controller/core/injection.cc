@@ -51,6 +51,14 @@ std::string find_node_conflict(Transition& t, const FaultInjected& e, const std:
   return "";
 }
 
+// A checkpoint is damaged when it is looked for after this generation.
+std::string find_checkpoint_conflict(const Job& job) {
+  if (!job.spec.train) return "only checkpoints of the built-in trainer are read by hpctl";
+  if (!is_training(job)) return "the job does not train now";
+  if (job.committed_step == 0) return "the job has no checkpoint yet";
+  return "";
+}
+
 }  // namespace
 
 void on(Transition& t, const FaultInjected& e) {
@@ -62,6 +70,9 @@ void on(Transition& t, const FaultInjected& e) {
   }
   if (conflict.empty() && target_of(e.fault) != FaultTarget::kController) {
     conflict = find_node_conflict(t, e, node);
+  }
+  if (conflict.empty() && e.fault == InjectedFault::kCorruptCheckpoint) {
+    conflict = find_checkpoint_conflict(*t.job(e.job));
   }
   if (conflict.empty()) return;
   t.result().log.clear();  // it did not happen

@@ -37,6 +37,7 @@ constexpr const char* kEveryFault =
     "  - {fault: exit-worker, rank: 0}\n"
     "  - {fault: nan-gradient, rank: 1}\n"
     "  - {fault: kill-holder, node: n1}\n"
+    "  - {fault: corrupt-checkpoint, node: n0}\n"
     "  - {fault: kill-agent}\n"
     "  - {fault: kill-controller}\n";
 
@@ -46,8 +47,9 @@ std::string random_plan(uint64_t seed) {
   std::string plan = "recover_within: 60s\nseed: " + std::to_string(seed) + "\nfaults:\n";
   uint64_t step = 0;
   for (int i = 0; i < kFaults; ++i) {
-    constexpr std::array<const char*, 6> kKinds = {"kill-worker", "exit-worker", "nan-gradient",
-                                                   "kill-agent",  "kill-holder", "kill-controller"};
+    constexpr auto kKinds =
+        std::to_array<const char*>({"kill-worker", "exit-worker", "nan-gradient", "kill-agent",
+                                    "kill-holder", "kill-controller", "corrupt-checkpoint"});
     step += 1 + rng.below(kSteps / (kFaults + 2));
     plan += "  - {fault: " + std::string(kKinds[rng.below(kKinds.size())]) +
             ", at_step: " + std::to_string(step) + "}\n";
@@ -100,10 +102,11 @@ TEST(Chaos, EveryFaultIsFoundBlamedOnTheRightOneAndSurvived) {
   std::string digest;
   const json report = run(kEveryFault, digest);
   EXPECT_EQ(digest, undisturbed());
-  ASSERT_EQ(report["faults"].size(), 9U) << report.dump(1);
+  ASSERT_EQ(report["faults"].size(), 10U) << report.dump(1);
   for (const json& fault : report["faults"]) {
     const auto name = fault["fault"].get<std::string>();
-    const bool to_blame = name.ends_with("-worker") || name == "kill-holder";
+    const bool to_blame =
+        name.ends_with("-worker") || name == "kill-holder" || name == "corrupt-checkpoint";
     EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
     EXPECT_EQ(fault["problem"], "") << fault.dump(1);
     EXPECT_EQ(fault["blame"], to_blame ? "right" : "not due") << fault.dump(1);

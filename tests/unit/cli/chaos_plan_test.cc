@@ -66,8 +66,8 @@ TEST(ChaosPlan, ASeedRepeatsItselfAndAnotherDiffers) {
 TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
   EXPECT_EQ(mistakes("faults:\n  - {fault: kil-worker}\n"),
             "p.yaml:2:13: faults[0].fault: expected one of kill-worker, stop-worker, crash-worker, "
-            "kill-agent, kill-holder, kill-controller, hang-worker, exit-worker, nan-gradient; "
-            "found \"kil-worker\"\n");
+            "kill-agent, kill-holder, kill-controller, hang-worker, exit-worker, nan-gradient, "
+            "corrupt-checkpoint; found \"kil-worker\"\n");
   EXPECT_EQ(mistakes("fautls: []\n"),
             "p.yaml:1:1: unknown key \"fautls\"; did you mean \"faults\"?\n");
   EXPECT_EQ(mistakes("seed: 1\n"),

@@ -86,6 +86,27 @@ TEST(ChaosReport, ANodeIsBlamedAsANode) {
   EXPECT_FALSE(judged(InjectedFault::kKillHolder, -1, "n1", {}).found);
 }
 
+TEST(ChaosReport, ADamagedCheckpointIsFoundWhenSomebodyReadsIt) {
+  std::vector<EventView> after = {told(11, 90, "NodeLost", "n1"),
+                                  told(11, 90, "JobRecovering", "n1", -1, 30),
+                                  told(12, 95, "RecordGeneration", "", -1, 28)};
+  const auto damaged = [&] { return judged(InjectedFault::kCorruptCheckpoint, -1, "n1", after); };
+  EXPECT_FALSE(damaged().found);
+  // A recovery of its own, whose cause is not that of the first.
+  after.push_back(told(13, 198, "WorkerExited", "n0", 1, 28));
+  after.push_back(told(13, 198, "JobRecovering", "n0", -1, 30));
+  after.push_back(told(14, 200, "WorkerExited", "n0", 0, 28));
+  after.push_back(told(14, 200, "CheckpointDamaged", "n0", 0));
+  after.push_back(told(14, 200, "CauseFound", "n0", 0));
+  after.push_back(told(15, 300, "RecordGeneration", "", -1, 21));
+  after.push_back(told(16, 400, "JobRunning", ""));
+  EXPECT_TRUE(damaged().found);
+  EXPECT_EQ(damaged().noticed_ms, 200);
+  EXPECT_EQ(damaged().back_ms, 400);
+  EXPECT_EQ(damaged().lost_steps, 9U);
+  EXPECT_EQ(damaged().blame, Blame::kRight);
+}
+
 TEST(ChaosReport, SupervisorsComeBackAndNobodyIsBlamed) {
   std::vector<EventView> after = {told(11, 15, "AgentDisconnected", "n0"),
                                   told(12, 90, "AgentRegistered", "n0")};

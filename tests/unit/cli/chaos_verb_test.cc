@@ -56,7 +56,7 @@ TEST_F(ChaosVerb, ReportsEachFaultAndTheTotals) {
   EXPECT_EQ(run.status, kExitOk) << run.err;
   EXPECT_THAT(controller_.orders(), ElementsAre("inject kill-worker 0 n0"));
   EXPECT_THAT(run.out,
-              HasSubstr("2025-11-21T04:40:00.000Z  kill-worker      rank 0 on n0    yes    "
+              HasSubstr("2025-11-21T04:40:00.000Z  kill-worker         rank 0 on n0    yes    "
                         "rank 0, right         0.031 s   0.200 s   0\n"));
   EXPECT_THAT(run.out, HasSubstr("1 fault of 1 injected, seed 9\n"
                                  "  recall      100.00 %: 1 of 1 found\n"

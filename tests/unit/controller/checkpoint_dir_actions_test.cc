@@ -3,6 +3,8 @@
 // damaged manifest is skipped.
 #include "controller/engine/checkpoint_dir_actions.h"
 
+#include "controller/engine/damage.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -87,6 +89,16 @@ TEST_F(Lineage, TheNewestWholeCheckpointIsChosen) {
   EXPECT_EQ(chosen->checkpoint, "step-20.g1");
   EXPECT_EQ(chosen->step, 20U);
   EXPECT_EQ(chosen->newest_generation, Generation{1});
+}
+
+TEST_F(Lineage, DamageOnPurposeIsOneByteOfACheckpoint) {
+  commit_checkpoint("step-30.g1", "{}");
+  const std::string checkpoint = spec_.checkpoint.dir + "/step-30.g1";
+  EXPECT_NE(damage_checkpoint(checkpoint).error().message.find("shard-00000"), std::string::npos);
+  const std::string shard = checkpoint + "/shard-00000.safetensors";
+  std::ofstream(shard) << "abcde";
+  EXPECT_TRUE(damage_checkpoint(checkpoint).ok());
+  EXPECT_EQ(read_file(shard).value(), std::string("ab") + static_cast<char>(~'c') + "de");
 }
 
 TEST_F(Lineage, AnEmptyDirectoryMeansTheSeed) {
