@@ -63,9 +63,14 @@ Outcome Generation::leave_out(const StepSamples& samples, const StabilityProblem
   return Ok{};
 }
 
-// The controller hears of it from rank 0: all ranks decided the same.
+// The controller hears of it from rank 0: all ranks decided the same. None ends before it is told:
+// another's end may be the end of a rank 0 that has not got so far.
 void Generation::tell(const BadStep& bad_step) {
   if (workload_.rank == 0) progress_.bad_step(bad_step);
+  const bool ends =
+      bad_step.outcome == BadStepOutcome::kStopped || bad_step.outcome == BadStepOutcome::kGaveUp;
+  if (!ends) return;
+  [[maybe_unused]] const Outcome all_know = comms_->world().barrier();
 }
 
 // fp16: nothing of the step was applied, and the next one is computed with another scale. Its
