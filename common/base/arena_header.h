@@ -20,7 +20,7 @@
 namespace hpctl {
 
 inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
-inline constexpr uint32_t kArenaVersion = 3;
+inline constexpr uint32_t kArenaVersion = 4;
 inline constexpr size_t kArenaHeaderBytes = 4096;
 inline constexpr size_t kArenaNotesBytes = 65536;
 inline constexpr size_t kArenaStateAt = kArenaHeaderBytes + kArenaSlots * kArenaNotesBytes;
@@ -39,7 +39,7 @@ struct ArenaHeader {
   uint64_t magic;
   uint32_t version;
   int32_t rank;
-  int32_t world_size;
+  int32_t reserved_number;
   uint32_t moment_bytes;    // per element of exp_avg and exp_avg_sq: 4 = fp32, 2 = bf16
   uint64_t shard_elements;  // per kind and slot
   uint64_t layout_hash;     // of the block layout: names, shapes, offsets

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/workload.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/base/bounded_json.h"
@@ -13,10 +14,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, job, name, generation, parent_gener
                                    resume_checkpoint, start_step, checkpoint_dir, ledger_dir,
                                    metrics_path, checkpoint, train)
 
+bool is_refilled(const Workload& workload) {
+  return std::binary_search(workload.refilled.begin(), workload.refilled.end(), workload.rank);
+}
+
 std::string to_json_text(const Workload& workload) {
   nlohmann::json document = workload;
   if (workload.from_memory) {
     document["from_memory"] = true;
+    document["refilled"] = workload.refilled;
     document["durable_step"] = workload.durable_step;
   }
   return document.dump();
@@ -27,6 +33,7 @@ Result<Workload> workload_from_json(const std::string& text) {
     const nlohmann::json document = parse_json(text);
     auto workload = document.get<Workload>();
     workload.from_memory = document.value("from_memory", false);
+    workload.refilled = document.value("refilled", std::vector<int32_t>{});
     workload.durable_step = document.value("durable_step", uint64_t{0});
     return workload;
   } catch (const nlohmann::json::exception& e) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/base/job_spec.h"
 #include "common/base/result.h"
@@ -26,13 +27,18 @@ struct Workload {
   std::string resume_checkpoint;  // absolute path of step-N.gG, or "" to start from the seed
   uint64_t start_step = 0;        // step of resume_checkpoint; the first step done is start_step+1
   bool from_memory = false;       // start_step is sealed in the arena: no checkpoint is read
-  uint64_t durable_step = 0;      // of the newest checkpoint, as far as the controller knows
-  std::string checkpoint_dir;     // absolute
-  std::string ledger_dir;         // "" = no ledger; else JSONL file g{G}.r{R}.jsonl inside
-  std::string metrics_path;       // rank 0 appends a JSON line per step; "" = off
+  // With from_memory: ranks in ascending order that have nothing of it; their replicas do.
+  std::vector<int32_t> refilled = {};
+  uint64_t durable_step = 0;   // of the newest checkpoint, as far as the controller knows
+  std::string checkpoint_dir;  // absolute
+  std::string ledger_dir;      // "" = no ledger; else JSONL file g{G}.r{R}.jsonl inside
+  std::string metrics_path;    // rank 0 appends a JSON line per step; "" = off
   CheckpointSpec checkpoint;
   TrainSpec train;
 };
+
+// Its rank has nothing in memory.
+bool is_refilled(const Workload& workload);
 
 std::string to_json_text(const Workload& workload);
 Result<Workload> workload_from_json(const std::string& text);

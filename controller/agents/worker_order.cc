@@ -41,6 +41,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
       parse_checkpoint_name(action.checkpoint.substr(action.checkpoint.rfind('/') + 1));
   workload.parent_generation = name ? name->generation : action.memory_of.value;
   workload.from_memory = action.memory_of != Generation{};
+  for (const Rank rank : action.refilled) workload.refilled.push_back(rank.value);
   workload.durable_step = job.committed_step;
   workload.world_size = job.world_size();
   workload.bind_address = address_of(state, core::NodeKey{job.id, action.node});

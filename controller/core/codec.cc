@@ -54,8 +54,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, numbe
                                                 skipped_steps, skipped_samples, rollbacks, stops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
-    directory_generation, stage, checkpoint, memory_of, without_memory, start_step, furthest_step,
-    committed_step, damaged, restart_times_ms, restarts, progress_at_restart,
+    directory_generation, stage, checkpoint, memory_of, refilled, without_memory, start_step,
+    furthest_step, committed_step, damaged, restart_times_ms, restarts, progress_at_restart,
     restarts_without_progress, fault, fault_is_collateral, fault_seq, recent_faults, plan_seq,
     not_before_ms, plan_attempts, requeue_refusal, scheduler_note, cancel_requested, cancel_reason,
     saves_first, at_limit, stage_since_ms, suspended_since_ms, deadline_ms, submitted_wall_ms,
@@ -77,10 +77,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generati
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LaunchNode, job, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generation, parent,
-                                                start_step, checkpoint, memory_of, reason,
+                                                start_step, checkpoint, memory_of, refilled, reason,
                                                 restarts_used, damaged, members, quarantined)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
-                                                checkpoint, start_step, memory_of)
+                                                checkpoint, start_step, memory_of, refilled)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StopWorkers, job, node, generation, graceful,
                                                 stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndNode, job, node, stacks)

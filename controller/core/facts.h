@@ -38,6 +38,7 @@ struct Facts {
     uint64_t step = 0;
     Generation parent;
     Generation memory_of = {};  // Job
+    std::vector<Rank> refilled = {};
   };
 
   std::optional<End> end;             // the event ends the job

@@ -3,6 +3,8 @@
 // parent. The record is durable before any worker of the generation is started, so the directory
 // alone tells a successor what happened.
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "common/base/lineage.h"
 #include "common/base/plausible.h"
@@ -13,6 +15,8 @@
 namespace hpctl::core {
 
 namespace {
+
+constexpr size_t kSealsTried = 8;
 
 bool resumes_from_path(const Job& job) { return job.spec.checkpoint.resume.starts_with('/'); }
 
@@ -41,20 +45,49 @@ bool counts(const Job& job, const Seal& seal) {
   return seal.generation == job.generation.value || began_with;
 }
 
-// The newest step that every rank's memory has a part of.
-std::optional<uint64_t> step_in_memory(Transition& t, const Job& job) {
+bool has_seal(const Job& job, const Slot& slot, const Seal& seal) {
+  return slot.generation == job.generation &&
+         std::find(slot.seals.begin(), slot.seals.end(), seal) != slot.seals.end();
+}
+
+// States of the present generation's history of which some rank has its part: the newest few, as
+// there are more of them only where something is wrong.
+std::vector<Seal> seals_in_memory(const Job& job, const std::vector<const Slot*>& slots) {
+  const auto newer = [](const Seal& a, const Seal& b) {
+    return std::tie(b.step, b.digest, b.generation) < std::tie(a.step, a.digest, a.generation);
+  };
+  std::set<Seal, decltype(newer)> seals(newer);
+  for (const Slot* slot : slots) {
+    for (const Seal& seal : slot->seals) {
+      if (slot->generation == job.generation && counts(job, seal)) seals.insert(seal);
+    }
+  }
+  std::vector<Seal> newest(seals.begin(), seals.end());
+  newest.resize(std::min(newest.size(), kSealsTried));
+  return newest;
+}
+
+// The newest state that is whole in the ranks' memory, each part in at least one of the ranks that
+// have it in common.
+std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job) {
   std::vector<const Slot*> slots;
   for (const Node* node : t.nodes(job.id)) {
     for (const Slot* slot : t.slots(*node)) slots.push_back(slot);
   }
-  if (slots.empty()) return std::nullopt;
-  for (const Seal& seal : slots.front()->seals) {
-    if (!counts(job, seal)) continue;
-    const bool all = std::all_of(slots.begin(), slots.end(), [&](const Slot* slot) {
-      return slot->generation == job.generation &&
-             std::find(slot->seals.begin(), slot->seals.end(), seal) != slot->seals.end();
-    });
-    if (all) return seal.step;
+  std::sort(slots.begin(), slots.end(),
+            [](const Slot* a, const Slot* b) { return a->key.rank < b->key.rank; });
+  const int32_t parts = parts_of_state(job);
+  for (const Seal& seal : seals_in_memory(job, slots)) {
+    Facts::Origin origin{"", seal.step, job.generation, job.generation};
+    std::set<int32_t> found;
+    for (const Slot* slot : slots) {
+      if (has_seal(job, *slot, seal)) {
+        found.insert(slot->key.rank.value % parts);
+      } else {
+        origin.refilled.push_back(slot->key.rank);
+      }
+    }
+    if (found.size() == static_cast<size_t>(parts)) return origin;
   }
   return std::nullopt;
 }
@@ -68,17 +101,25 @@ bool trusts_memory(const Job& job) {
 // nobody else has created a generation since.
 void prefer_memory(Transition& t, const Job& job, Facts::Origin& origin) {
   if (!trusts_memory(job) || origin.parent != job.generation) return;
-  const auto step = step_in_memory(t, job);
-  if (step && *step >= origin.step) origin = {"", *step, job.generation, job.generation};
+  if (!job.spec.train) return;
+  const auto found = find_in_memory(t, job);
+  if (found && found->step >= origin.step) origin = *found;
 }
 
 // ", from step-10.g1"; "" of a command, which finds its own.
-std::string describe_origin(const Job& job, const std::string& checkpoint, Generation memory_of,
+std::string describe_origin(const Job& job, const Facts::Origin& origin,
                             const std::string& separator) {
   if (!job.spec.train) return "";
   std::string text = separator + "from ";
-  if (memory_of != Generation{}) return text + "the memory of generation " + to_string(memory_of);
-  text += checkpoint.empty() ? "the seed" : checkpoint;
+  if (origin.memory_of != Generation{}) {
+    text += "the memory of generation " + to_string(origin.memory_of);
+    if (origin.refilled.empty()) return text;
+    std::vector<std::string> ranks;
+    for (const Rank rank : origin.refilled) ranks.push_back(to_string(rank));
+    return text + " (that of replicas: " + (ranks.size() == 1 ? "rank " : "ranks ") +
+           join_some(ranks) + ")";
+  }
+  text += origin.checkpoint.empty() ? "the seed" : origin.checkpoint;
   if (!job.damaged.empty()) {
     text += " (damaged and not used: " + join_some({job.damaged.begin(), job.damaged.end()}) + ")";
   }
@@ -87,7 +128,7 @@ std::string describe_origin(const Job& job, const std::string& checkpoint, Gener
 
 void start_workers_on(Transition& t, const Job& job, const Node& node) {
   StartWorkers action{job.id,         node.key.name,  job.generation, {},
-                      job.checkpoint, job.start_step, job.memory_of};
+                      job.checkpoint, job.start_step, job.memory_of,  job.refilled};
   for (Slot* slot : t.slots(node)) {
     action.ranks.push_back(slot->key.rank);
     t.set_slot(*slot, SlotState::kPending, job.generation, 0, 0, 0);
@@ -96,6 +137,14 @@ void start_workers_on(Transition& t, const Job& job, const Node& node) {
 }
 
 }  // namespace
+
+int32_t parts_of_state(const Job& job) {
+  const TrainSpec& train = *job.spec.train;
+  if (train.strategy == Strategy::kNoShard) return 1;
+  if (train.strategy != Strategy::kHybrid) return job.world_size();
+  return train.shard_group > 0 ? static_cast<int32_t>(train.shard_group)
+                               : job.spec.workers_per_node;
+}
 
 void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
   t.withdraw_all(job.id, ActionKind::kRecordGeneration);
@@ -125,6 +174,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   action.start_step = origin.step;
   action.checkpoint = origin.checkpoint;
   action.memory_of = origin.memory_of;
+  action.refilled = origin.refilled;
   action.reason = job.fault.empty() ? "job submitted" : job.fault;
   action.restarts_used = job.restarts;
   action.damaged.assign(job.damaged.begin(), job.damaged.end());
@@ -137,7 +187,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   action.quarantined = quarantined_nodes(t, job);
   const std::string what = "generation " + to_string(action.generation) + " starts" +
                            (job.spec.train ? " at step " + std::to_string(origin.step) : "") +
-                           describe_origin(job, origin.checkpoint, origin.memory_of, " ");
+                           describe_origin(job, origin, " ");
   t.issue(std::move(action), what);
   t.note("RecordGeneration", job, what).step = origin.step;
 }
@@ -181,6 +231,7 @@ void on(Transition& t, const GenerationRecorded& e) {
   job.generation = record.generation;
   job.checkpoint = record.checkpoint;
   job.memory_of = record.memory_of;
+  job.refilled = record.refilled;
   job.without_memory = false;
   job.start_step = record.start_step;
   // A damaged newer one counts no more.
@@ -200,7 +251,7 @@ void start_generation(Transition& t, Job& job) {
   t.note("StartWorkers", job,
          "generation " + to_string(job.generation) + ": " + std::to_string(job.world_size()) +
              " workers on " + std::to_string(job.nodes()) + " nodes" +
-             describe_origin(job, job.checkpoint, job.memory_of, ", "));
+             describe_origin(job, {job.checkpoint, 0, {}, job.memory_of, job.refilled}, ", "));
 }
 
 void on(Transition& t, const GenerationTaken& e) {

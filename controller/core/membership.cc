@@ -146,12 +146,14 @@ void shrink_to(Transition& t, Job& job, int32_t nodes) {
   for (size_t i = 0; i < holes.size(); ++i) {
     bind_all(t, group_slots(t, job, holes[i]), donors[i]);
   }
+  const int32_t parts = job.spec.train ? parts_of_state(job) : 0;
+  job.active_nodes = nodes;
+  t.changed(job);
+  if (!job.spec.train || parts_of_state(job) == parts) return;
   // What the others have in memory are parts of as many as there were.
   for (int32_t group = 0; group < nodes; ++group) {
     for (Slot* slot : group_slots(t, job, group)) t.set_seals(*slot, {});
   }
-  job.active_nodes = nodes;
-  t.changed(job);
 }
 
 // Why the job cannot go on with fewer nodes; "" = it does now.

@@ -27,6 +27,9 @@ void enter_wait_nodes(Transition& t, Job& job);
 void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason);
 void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origin);
 void start_generation(Transition& t, Job& job);
+// In how many parts the state of a job that trains lies: rank r has part r mod this, as its
+// replicas have (trainer/parallel/mesh.h).
+int32_t parts_of_state(const Job& job);
 // Brings up a node that is down, unless the job or the node is backing off.
 void launch(Transition& t, Job& job, Node& node, const std::string& reason);
 // The generation has completed a step (train) or all its workers are up (command).

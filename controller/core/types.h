@@ -110,6 +110,7 @@ struct Job {
   std::string checkpoint;  // step-N.gG the newest generation resumes from; "" = seed or memory
   // The generation in whose workers' memory the newest one goes on; 0 = it does not.
   Generation memory_of;
+  std::vector<Rank> refilled;  // then: ranks without a part of it, ascending; replicas send theirs
   uint64_t start_step = 0;
   uint64_t furthest_step = 0;     // highest step any worker is known to have completed
   uint64_t committed_step = 0;    // newest checkpoint known committed
@@ -278,6 +279,7 @@ struct RecordGeneration {
   std::vector<std::pair<Rank, std::string>> members;  // rank -> node
   std::vector<QuarantinedNode> quarantined;
   Generation memory_of = {};  // Job
+  std::vector<Rank> refilled = {};
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {
@@ -288,6 +290,7 @@ struct StartWorkers {
   std::string checkpoint;
   uint64_t start_step = 0;
   Generation memory_of = {};  // Job
+  std::vector<Rank> refilled = {};
 };
 // To the node's agent: end every worker of a generation <= `generation`. Acknowledged by
 // WorkersStopped, ActionFailed, or made moot by NodeLost.

@@ -162,6 +162,7 @@ class Script {
     int64_t uid = 1000;
     int64_t global = 0;
     int64_t group = 0;
+    bool no_shard = false;
     for (size_t i = 1; i < words.size(); ++i) {
       const std::string& key = words[i];
       if (key == "command") spec = small_job("demo", true);
@@ -185,9 +186,11 @@ class Script {
       if (key == "requeue-at-limit") spec.slurm.requeue_at_limit = true;
       if (key == "replaces") backend_.replaces = true;
       if (key == "chaos") spec.chaos = true;
+      if (key == "no-shard") no_shard = true;
     }
     if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;
     if (spec.train && group > 0) spec.train->strategy = Strategy::kHybrid;
+    if (spec.train && no_shard) spec.train->strategy = Strategy::kNoShard;
     if (spec.train) spec.train->shard_group = group;
     spec_ = spec;
     id_ = *shell_.feed(JobSubmitted{spec, static_cast<uint32_t>(uid), "", {}, {}, backend_})

@@ -41,6 +41,16 @@ constexpr const char* kEveryFault =
     "  - {fault: kill-agent}\n"
     "  - {fault: kill-controller}\n";
 
+// All of a node's memory is lost with its holder, the first, the second and the first again.
+constexpr const char* kLostNodes =
+    "seed: 5\n"
+    "recover_within: 60s\n"
+    "faults:\n"
+    "  - {fault: kill-holder, node: n1, at_step: 20}\n"
+    "  - {fault: kill-holder, node: n0}\n"
+    "  - {fault: kill-worker}\n"
+    "  - {fault: kill-holder, node: n1}\n";
+
 // At random steps, as long as the job has some left.
 std::string random_plan(uint64_t seed) {
   Rng rng(seed);
@@ -59,9 +69,9 @@ std::string random_plan(uint64_t seed) {
 
 // What `hpctl chaos` says of a run by this plan; "" = the job runs undisturbed. `digest` is that of
 // the final checkpoint.
-json run(const std::string& plan, std::string& digest) {
+json run(const std::string& plan, std::string& digest,
+         const TrainingJob& chaos_job = {.name = "chaos", .steps = kSteps, .checkpoint_every = 7}) {
   LocalCluster cluster;
-  TrainingJob chaos_job{.name = "chaos", .steps = kSteps, .checkpoint_every = 7};
   const JobId job = cluster.submit(chaos_job.yaml());
   CommandResult chaos;
   json report;
@@ -81,7 +91,7 @@ json run(const std::string& plan, std::string& digest) {
   EXPECT_TRUE(ledger.ok()) << story << ledger.error().message;
   if (ledger.ok()) {
     EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << story;
-    EXPECT_EQ(ledger->cursor, kSteps * kGlobalBatch) << story;
+    EXPECT_EQ(ledger->cursor, chaos_job.steps * kGlobalBatch) << story;
   }
   digest = cluster.digest(job);
   EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty()) << story;
@@ -117,6 +127,24 @@ TEST(Chaos, EveryFaultIsFoundBlamedOnTheRightOneAndSurvived) {
   EXPECT_EQ(report["totals"]["recall"], 1.0);
   EXPECT_EQ(report["totals"]["precision"], 1.0);
   EXPECT_GT(report["totals"]["lost_ms"].get<int64_t>(), 0);
+}
+
+// Nothing is on disk before the end.
+TEST(Chaos, WhereRanksHaveReplicasALostNodeCostsNoCompletedStep) {
+  for (const char* strategy : {"no_shard", "hybrid"}) {
+    const TrainingJob job = {
+        .name = "replicas", .steps = 90, .checkpoint_every = 100'000, .strategy = strategy};
+    std::string expected;
+    run("", expected, job);
+    std::string digest;
+    const json report = run(kLostNodes, digest, job);
+    EXPECT_EQ(digest, expected) << strategy;
+    ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
+    for (const json& fault : report["faults"]) {
+      EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
+      EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
+    }
+  }
 }
 
 TEST(Chaos, RandomFaultsChangeNoBitAndNoSample) {

@@ -20,6 +20,7 @@ struct TrainingJob {
   std::string hang_timeout = "auto";
   std::string heartbeat_timeout = "2s";
   std::string precision = "fp32";
+  std::string strategy = "full";
   std::string more = {};  // further lines
 
   std::string yaml() const {
@@ -41,6 +42,9 @@ struct TrainingJob {
            "    precision: " +
            precision +
            "\n"
+           "    parallelism: {strategy: " +
+           strategy +
+           "}\n"
            "checkpoint: {every_steps: " +
            std::to_string(checkpoint_every) + ", keep: " + std::to_string(keep) +
            "}\n"

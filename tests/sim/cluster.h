@@ -50,7 +50,7 @@ struct SimWorker {
 struct SealedState {
   Seal seal;
   History history;
-  size_t world_size = 0;
+  size_t parts = 0;  // of which it is one
 };
 
 // One life of a node is one holder process. What it remembers ends with it.
@@ -89,6 +89,7 @@ struct Run {
   uint64_t generation = 0;
   uint64_t start_step = 0;
   std::string checkpoint;
+  std::set<int32_t> refilled;  // of the ranks that have nothing in memory
   bool from_memory = false;
   uint64_t step = 0;
   uint64_t bad_steps = 0;
@@ -243,6 +244,8 @@ class Cluster final : public World {
   void break_run(Run& run, int32_t first);
   void end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t within_ms);
   void form_run(Run& run);
+  size_t parts_of_state(const Run& run);
+  bool refill(Run& run);
   const SealedState* sealed_at(SimNode& node, int32_t rank, uint64_t step);
   History history_of(const Run& run) const;
   void seal(const Run& run, int32_t rank, uint64_t step);

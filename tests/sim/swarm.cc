@@ -2,6 +2,7 @@
 #include "tests/sim/swarm.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 namespace hpctl::sim {
@@ -136,6 +137,8 @@ std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
       plan.spec.command = {"a-program"};
     } else {
       plan.spec.train = train_spec(plan);
+      constexpr std::array kStrategies = {Strategy::kFull, Strategy::kNoShard, Strategy::kHybrid};
+      plan.spec.train->strategy = kStrategies[rng.below(kStrategies.size())];
     }
     plans.push_back(std::move(plan));
   }

@@ -80,9 +80,11 @@ void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order
   run.start_step = run.step = order.start_step;
   run.checkpoint = order.checkpoint;
   run.from_memory = order.memory_of != Generation{};
-  if (run.from_memory) {
+  run.refilled.clear();
+  for (const Rank without : order.refilled) run.refilled.insert(without.value);
+  if (run.from_memory && !run.refilled.contains(rank)) {
     const SealedState* begin = sealed_at(node, rank, run.start_step);
-    if (begin == nullptr || begin->world_size != world_size(run)) {
+    if (begin == nullptr || begin->parts != parts_of_state(run)) {
       checkers_.fail("rank " + std::to_string(rank) + " of g" + std::to_string(generation) +
                      " of job " + to_string(run.job) + " starts from step " +
                      std::to_string(run.start_step) + ", which its node does not have");
@@ -166,7 +168,7 @@ History Cluster::history_of(const Run& run) const {
 void Cluster::seal(const Run& run, int32_t rank, uint64_t step) {
   if (plans_.at(run.job).is_command) return;
   std::vector<SealedState>& arena = node_of(run, rank).arenas[rank];
-  SealedState state{{step, run.digest, run.generation}, history_of(run), world_size(run)};
+  SealedState state{{step, run.digest, run.generation}, history_of(run), parts_of_state(run)};
   state.history.back().to = step;
   if (arena.size() == kArenaSlots) arena.pop_back();
   arena.insert(arena.begin(), std::move(state));
@@ -180,8 +182,37 @@ void Cluster::load_everywhere(const Run& run) {
   }
 }
 
+// Of the built-in trainer: hybrid's groups are those of a node here.
+size_t Cluster::parts_of_state(const Run& run) {
+  const JobPlan& plan = plans_.at(run.job);
+  if (plan.spec.train->strategy == Strategy::kNoShard) return 1;
+  if (plan.spec.train->strategy == Strategy::kFull) return world_size(run);
+  return static_cast<size_t>(plan.spec.workers_per_node);
+}
+
+// Ranks without a part get it from a replica.
+bool Cluster::refill(Run& run) {
+  const auto world = static_cast<int32_t>(world_size(run));
+  const auto parts = static_cast<int32_t>(parts_of_state(run));
+  for (const int32_t rank : run.refilled) {
+    const SealedState* source = nullptr;
+    for (int32_t r = rank % parts; r < world && source == nullptr; r += parts) {
+      if (!run.refilled.contains(r)) source = sealed_at(node_of(run, r), r, run.start_step);
+    }
+    if (source == nullptr) {
+      checkers_.fail("no replica of rank " + std::to_string(rank) + " of g" +
+                     std::to_string(run.generation) + " of job " + to_string(run.job) +
+                     " has step " + std::to_string(run.start_step));
+      return false;
+    }
+    node_of(run, rank).arenas[rank] = {*source};
+  }
+  return true;
+}
+
 void Cluster::form_run(Run& run) {
   if (run.from_memory) {
+    if (!refill(run)) return;
     const SealedState begin = *sealed_at(node_of(run, 0), 0, run.start_step);
     run.begun_with = begin.history;
     run.digest = begin.seal.digest;
@@ -211,6 +242,8 @@ void Cluster::form_run(Run& run) {
     run.digest = stored->digest;
   }
   if (!run.from_memory) load_everywhere(run);
+  // A last step that is in memory only is still to be saved.
+  if (run.from_memory && run.step >= plans_.at(run.job).steps) commit_checkpoint(run);
   schedule_step(run);
 }
 

@@ -66,8 +66,8 @@ std::string ranges_text(const std::vector<SampleRange>& ranges) {
   return text + "]";
 }
 
-Outcome read_one(const std::string& path, std::vector<LedgerEntry>& entries) {
-  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxLedgerBytes));
+// Of the file `path`.
+Outcome parse(const std::string& text, const std::string& path, std::vector<LedgerEntry>& entries) {
   size_t line_number = 0;
   const size_t first_of_file = entries.size();
   for (size_t begin = 0; begin < text.size();) {
@@ -88,6 +88,15 @@ Outcome read_one(const std::string& path, std::vector<LedgerEntry>& entries) {
   return Ok{};
 }
 
+std::string ledger_path(const std::string& ledger_dir, uint64_t generation, int32_t rank) {
+  return ledger_dir + "/g" + std::to_string(generation) + ".r" + std::to_string(rank) + ".jsonl";
+}
+
+std::string head_of_line(uint64_t generation, uint64_t step, int32_t rank) {
+  return "{\"generation\":" + std::to_string(generation) + ",\"step\":" + std::to_string(step) +
+         ",\"rank\":" + std::to_string(rank) + ",\"samples\":";
+}
+
 }  // namespace
 
 LedgerWriter::LedgerWriter(UniqueFd fd, std::string path, uint64_t generation, int32_t rank)
@@ -96,16 +105,14 @@ LedgerWriter::LedgerWriter(UniqueFd fd, std::string path, uint64_t generation, i
 Result<LedgerWriter> LedgerWriter::create(const std::string& ledger_dir, uint64_t generation,
                                           int32_t rank) {
   HP_TRY(make_directories(ledger_dir));
-  std::string path =
-      ledger_dir + "/g" + std::to_string(generation) + ".r" + std::to_string(rank) + ".jsonl";
+  std::string path = ledger_path(ledger_dir, generation, rank);
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
   if (!fd.valid()) return errno_error("cannot create ledger " + path);
   return LedgerWriter(std::move(fd), std::move(path), generation, rank);
 }
 
 std::string LedgerWriter::head(uint64_t step) const {
-  return "{\"generation\":" + std::to_string(generation_) + ",\"step\":" + std::to_string(step) +
-         ",\"rank\":" + std::to_string(rank_) + ",\"samples\":";
+  return head_of_line(generation_, step, rank_);
 }
 
 Outcome LedgerWriter::append(uint64_t step, const std::vector<SampleRange>& samples) {
@@ -120,11 +127,33 @@ Outcome LedgerWriter::append_skip(uint64_t step, const std::vector<SampleRange>&
                    path_);
 }
 
+Outcome complete_ledger(const std::string& ledger_dir, uint64_t generation, int32_t rank,
+                        uint64_t step, const std::vector<SampleRange>& samples) {
+  const std::string path = ledger_path(ledger_dir, generation, rank);
+  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxLedgerBytes));
+  std::vector<LedgerEntry> entries;
+  HP_TRY(parse(text, path, entries));
+  if (!entries.empty() && entries.back().step == step && !entries.back().samples.empty()) {
+    return Ok{};
+  }
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+  if (!fd.valid()) return errno_error("cannot open ledger " + path);
+  const size_t whole = text.rfind('\n') + 1;  // 0 where there is none
+  if (::ftruncate(fd.get(), static_cast<off_t>(whole)) != 0) {
+    return errno_error("cannot shorten ledger " + path);
+  }
+  return write_all(fd.get(), head_of_line(generation, step, rank) + ranges_text(samples) + "}\n",
+                   path);
+}
+
 Result<std::vector<LedgerEntry>> read_ledger(const std::string& ledger_dir) {
   HP_TRY_ASSIGN(const auto names, list_directory(ledger_dir));
   std::vector<LedgerEntry> entries;
   for (const std::string& name : names) {
-    if (is_ledger_name(name)) HP_TRY(read_one(ledger_dir + "/" + name, entries));
+    if (!is_ledger_name(name)) continue;
+    const std::string path = ledger_dir + "/" + name;
+    HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxLedgerBytes));
+    HP_TRY(parse(text, path, entries));
   }
   return entries;
 }

@@ -46,6 +46,11 @@ class LedgerWriter {
   int32_t rank_;
 };
 
+// Writes the line of a step into the file of a rank that has ended, where it is not there; a torn
+// last line goes.
+Outcome complete_ledger(const std::string& ledger_dir, uint64_t generation, int32_t rank,
+                        uint64_t step, const std::vector<SampleRange>& samples);
+
 struct LedgerEntry {
   uint64_t generation = 0;
   uint64_t step = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/loop/generation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -159,17 +160,42 @@ Outcome Generation::load_state() {
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
   HP_TRY_ASSIGN(const Environment environment, environment_here());
   HP_TRY(run_.load_state(workload_, environment));
+  HP_TRY(refill());
   engine_ = std::make_unique<FullySharded>(run_.model(), state().blocks(), *comms_, train,
                                            sharding_, compute_type(train), device_);
   note_offload();
   saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
   if (!workload_.ledger_dir.empty()) {
+    const bool goes_on =
+        workload_.from_memory && state().sealed_by() == workload_.parent_generation;
+    if (goes_on && workload_.rank == 0) HP_TRY(complete_ledger_of_the_gone());
     HP_TRY_ASSIGN(ledger_,
                   LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
   }
   run_.open_metrics(workload_);
   owes_save_ = owes_save();
   run_.log_phase("load");
+  return Ok{};
+}
+
+Outcome Generation::refill() {
+  if (workload_.refilled.empty()) return Ok{};
+  HP_TRY(state().refill(comms_->replicate()));
+  run_.log_phase("refill");
+  return Ok{};
+}
+
+// A rank that is gone may not have come to write its line of the step that the others completed.
+Outcome Generation::complete_ledger_of_the_gone() const {
+  const auto& refilled = workload_.refilled;
+  for (int32_t rank = 0; rank < state().former_world_size(); ++rank) {
+    const bool is_gone =
+        rank >= workload_.world_size || std::binary_search(refilled.begin(), refilled.end(), rank);
+    const auto samples = state().samples_of_newest_step(rank);
+    if (!is_gone || samples.empty()) continue;
+    HP_TRY(complete_ledger(workload_.ledger_dir, workload_.parent_generation, rank, state().step(),
+                           samples));
+  }
   return Ok{};
 }
 

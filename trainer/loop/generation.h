@@ -69,6 +69,8 @@ class Generation {
   Outcome agree_on_data();
   Result<Environment> environment_here();
   Outcome load_state();
+  Outcome refill();
+  Outcome complete_ledger_of_the_gone() const;
   bool owes_save() const;
   void note_offload() const;
   Outcome check_not_aborted() const;

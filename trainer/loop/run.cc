@@ -40,7 +40,7 @@ Run::Run(const Workload& workload, Progress& progress, int arena_fd, Device& dev
       device_(device) {}
 
 Outcome Run::begin_generation(const Workload& workload) {
-  if (!workload.from_memory) state_.reset();
+  if (!workload.from_memory || is_refilled(workload)) state_.reset();
   if (identity_of(workload) == identity_) return Ok{};
   return Error{ErrorCode::kInvalidArgument,
                "generation " + std::to_string(workload.generation) + " of job " +

@@ -26,7 +26,8 @@ std::vector<double> read_doubles(PacketReader& r) {
 }
 
 void write(PacketWriter& w, const Position& p) {
-  w.number(p.step).number(p.sample_cursor).number(static_cast<uint32_t>(p.skipped.size()));
+  w.number(p.step).number(p.sample_cursor).number(p.former_cursor);
+  w.number(static_cast<uint32_t>(p.skipped.size()));
   for (const SampleRange& range : p.skipped) w.number(range.begin).number(range.end);
   w.number(p.stability.skips);
   write(w, p.stability.losses);
@@ -39,6 +40,7 @@ Position read_position(PacketReader& r) {
   Position p;
   r.into(p.step);
   r.into(p.sample_cursor);
+  r.into(p.former_cursor);
   const auto count = r.number<uint32_t>();
   while (p.skipped.size() < count && !r.at_end()) {
     const auto begin = r.number<uint64_t>();
@@ -69,7 +71,7 @@ std::string encode(const SlotNotes& notes) {
   write(w, notes.position);
   w.number(static_cast<uint32_t>(notes.environment.size()));
   for (const auto& [name, value] : notes.environment) w.text(name).text(value);
-  w.text(notes.inexact_reason).number(notes.max_positions);
+  w.text(notes.inexact_reason).number(notes.max_positions).number(notes.world_size);
   return w.take();
 }
 
@@ -83,6 +85,7 @@ Result<SlotNotes> decode_slot_notes(std::string_view bytes) {
   }
   notes.inexact_reason = r.text();
   r.into(notes.max_positions);
+  r.into(notes.world_size);
   if (r.finished()) return notes;
   return Error{ErrorCode::kDataLoss, "the notes of a sealed state are damaged"};
 }

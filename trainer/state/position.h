@@ -19,6 +19,7 @@ namespace hpctl {
 struct Position {
   uint64_t step = 0;
   uint64_t sample_cursor = 0;
+  uint64_t former_cursor = 0;  // before that step; sample_cursor where none was done
   std::vector<SampleRange> skipped;
   StabilityRecord stability;
   LossScaleRecord loss_scale;
@@ -33,6 +34,7 @@ struct SlotNotes {
   Environment environment;     // of the rank that sealed it
   std::string inexact_reason;  // "" = bit-exact up to here
   int64_t max_positions = 0;   // ModelSpec, as an imported checkpoint has it
+  int32_t world_size = 0;      // of the generation that sealed it
 };
 
 std::string encode(const SlotNotes& notes);

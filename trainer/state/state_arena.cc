@@ -67,7 +67,6 @@ ArenaGeometry ArenaGeometry::of(const std::vector<Block>& blocks, uint64_t job, 
   ArenaGeometry geometry;
   geometry.job = job;
   geometry.rank = rank;
-  geometry.world_size = mesh.world_size();
   geometry.shard_index = mesh.coordinate(rank, MeshDim::kDpShard);
   geometry.shard_count = mesh.degree(MeshDim::kDpShard);
   for (const Block& block : blocks) {
@@ -122,7 +121,6 @@ Result<StateArena> StateArena::open(int fd, const ArenaGeometry& geometry) {
       std::pair("kind", header.magic != kArenaMagic || header.version != kArenaVersion),
       std::pair("job", header.job != geometry.job),
       std::pair("rank", header.rank != geometry.rank),
-      std::pair("world size", header.world_size != geometry.world_size),
       std::pair("sharding",
                 header.shard_index != geometry.shard_index ||
                     header.shard_count != geometry.shard_count ||
@@ -172,7 +170,6 @@ void StateArena::write_header() {
   header_->magic = kArenaMagic;
   header_->version = kArenaVersion;
   header_->rank = geometry_.rank;
-  header_->world_size = geometry_.world_size;
   header_->moment_bytes = geometry_.moment_bytes;
   header_->shard_index = geometry_.shard_index;
   header_->shard_count = geometry_.shard_count;

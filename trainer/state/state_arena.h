@@ -39,7 +39,6 @@ namespace hpctl {
 struct ArenaGeometry {
   uint64_t job = 0;
   int32_t rank = 0;
-  int32_t world_size = 1;
   int32_t shard_index = 0;
   int32_t shard_count = 1;
   uint32_t moment_bytes = 4;
@@ -91,6 +90,11 @@ class StateArena {
   // After its last byte was written. With notes that are longer than kArenaNotesBytes it stays
   // unsealed: nobody could go on from it.
   void seal(int slot, const Seal& seal, std::string_view notes = {});
+  // All of a slot's state, in host memory.
+  std::span<std::byte> slot_bytes(int slot) {
+    return {state_ + static_cast<size_t>(slot) * geometry_.slot_bytes(), geometry_.slot_bytes()};
+  }
+
   // Of a sealed slot.
   Seal seal_of(int slot) const;
   std::string_view notes(int slot) const;

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/state/training_state.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/packet.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/loader.h"
+#include "trainer/data/batch_ramp.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/state/exactness.h"
+#include "trainer/state/replicas.h"
 
 namespace hpctl {
 
@@ -22,6 +27,23 @@ Environment environment_with(const TrainSpec& train, const Environment& found) {
   Environment environment = environment_of(train);
   environment.insert(found.begin(), found.end());
   return environment;
+}
+
+constexpr size_t kSealBytes = 3 * sizeof(uint64_t);
+
+std::string encode(const Seal& seal) {
+  return PacketWriter().number(seal.step).number(seal.digest).number(seal.generation).take();
+}
+
+// What follows it is left alone.
+Result<Seal> decode_seal(std::string_view bytes) {
+  PacketReader r(bytes.substr(0, kSealBytes));
+  Seal seal;
+  r.into(seal.step);
+  r.into(seal.digest);
+  r.into(seal.generation);
+  if (r.finished()) return seal;
+  return Error{ErrorCode::kDataLoss, "a replica has sent the seal of no state"};
 }
 
 }  // namespace
@@ -45,7 +67,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   state.data_ = data;
   state.environment_ = environment_with(workload.train, environment);
   if (workload.from_memory) {
-    HP_TRY(state.go_on_from_seal());
+    if (!is_refilled(workload)) HP_TRY(state.go_on_from_seal());
     return state;
   }
   if (workload.resume_checkpoint.empty()) {
@@ -63,7 +85,7 @@ Result<StateArena> TrainingState::make_arena(int arena_fd, const ArenaGeometry& 
     return Error{ErrorCode::kDataLoss,
                  "the state of a worker on a GPU ends with its process; start from a checkpoint"};
   }
-  if (workload.from_memory) return StateArena::open(arena_fd, geometry);
+  if (workload.from_memory && !is_refilled(workload)) return StateArena::open(arena_fd, geometry);
   if (device.is_host()) return StateArena::create(arena_fd, geometry);
   if (offloads_optimizer(workload.train)) return StateArena::create_offloaded(device, geometry);
   return StateArena::create(device, geometry);
@@ -77,8 +99,8 @@ void TrainingState::seal_filled() {
 
 // The slot that is now the newest.
 void TrainingState::seal() {
-  const std::string notes =
-      encode({now_, environment_, inexact_reason_, workload_.train.model.max_positions});
+  const std::string notes = encode({now_, environment_, inexact_reason_,
+                                    workload_.train.model.max_positions, workload_.world_size});
   arena_.seal(slot_, {now_.step, digest_of(now_), workload_.generation}, notes);
 }
 
@@ -166,7 +188,7 @@ Outcome TrainingState::load(const std::string& checkpoint) {
       manifest.weights_only ? manifest.data.seq_len : manifest.model.max_positions;
   if (made_for > 0) workload_.train.model.max_positions = made_for;
   now_.step = manifest.step;
-  now_.sample_cursor = manifest.sample_cursor;
+  now_.sample_cursor = now_.former_cursor = manifest.sample_cursor;
   now_.skipped = manifest.skipped;
   now_.stability = manifest.stability;
   // A job may change its precision when it resumes.
@@ -204,7 +226,7 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
     update_in_arena(target, adam, gradients);
   }
   ++now_.step;
-  now_.sample_cursor = next_cursor;
+  now_.former_cursor = std::exchange(now_.sample_cursor, next_cursor);
   slot_ = target;
   seal();
 }
@@ -258,7 +280,11 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
 }
 
 Outcome TrainingState::rejoin(const Workload& workload, const Environment& environment) {
-  if (workload.rank != workload_.rank || workload.world_size != workload_.world_size) {
+  HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
+  const bool same_part =
+      sharding.mesh.degree(MeshDim::kDpShard) == geometry().shard_count &&
+      sharding.mesh.coordinate(workload.rank, MeshDim::kDpShard) == geometry().shard_index;
+  if (workload.rank != workload_.rank || !same_part) {
     return Error{ErrorCode::kDataLoss,
                  "generation " + std::to_string(workload.generation) +
                      " cannot start from this worker's memory: it holds the part of rank " +
@@ -267,6 +293,7 @@ Outcome TrainingState::rejoin(const Workload& workload, const Environment& envir
                      std::to_string(workload.rank) + " of " + std::to_string(workload.world_size)};
   }
   workload_ = workload;
+  mesh_ = sharding.mesh;
   environment_ = environment_with(workload.train, environment);
   return go_on_from_seal();
 }
@@ -291,12 +318,38 @@ Outcome TrainingState::go_on_from_seal() {
   now_ = std::move(notes.position);
   inexact_reason_ = std::move(notes.inexact_reason);
   workload_.train.model.max_positions = notes.max_positions;
+  former_world_size_ = notes.world_size;
   if (!inexact_reason_.empty()) return Ok{};
   Manifest before;
-  before.world_size = workload_.world_size;
+  before.step = now_.step;
+  before.world_size = notes.world_size;
   before.environment = std::move(notes.environment);
   note_inexact(before);
   return Ok{};
+}
+
+Outcome TrainingState::refill(Communicator& replicas) {
+  if (workload_.refilled.empty()) return Ok{};
+  const bool lacks = is_refilled(workload_);
+  std::string own;
+  if (!lacks) own = encode(arena_.seal_of(slot_)) + std::string(arena_.notes(slot_));
+  HP_TRY_ASSIGN(const std::vector<std::string> said, replicas.all_gather_text(own));
+  const ReplicaGroup group = replica_group(mesh_, workload_.rank, workload_.refilled);
+  const auto first = std::find(group.has.begin(), group.has.end(), true);
+  HP_CHECK(first != group.has.end());  // the controller has looked
+  HP_TRY(spread(replicas, group, arena_.slot_bytes(slot_)));
+  if (!lacks) return Ok{};
+  const std::string& source = said[static_cast<size_t>(first - group.has.begin())];
+  HP_TRY_ASSIGN(const Seal seal, decode_seal(source));
+  arena_.seal(slot_, seal, std::string_view(source).substr(kSealBytes));
+  return go_on_from_seal();
+}
+
+std::vector<SampleRange> TrainingState::samples_of_newest_step(int32_t former_rank) const {
+  if (now_.former_cursor == now_.sample_cursor) return {};
+  const uint64_t count = global_batch(workload_.train.batch, now_.former_cursor);
+  return rank_part(take_samples(now_.former_cursor, count, now_.skipped).ranges, former_rank,
+                   former_world_size_);
 }
 
 Manifest TrainingState::manifest() const {

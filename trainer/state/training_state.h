@@ -13,6 +13,7 @@
 #include "common/base/result.h"
 #include "common/base/workload.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/comm/communicator.h"
 #include "trainer/data/step_samples.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/parallel/block_layout.h"
@@ -31,7 +32,8 @@ class TrainingState {
   // model, data or seed kInvalidArgument. `environment` is what bit-exactness depends on
   // besides the job; a difference to the checkpoint's is noted as inexact. With
   // Workload::from_memory the arena is that of a process that died, and this one goes on as of the
-  // seal of start_step; kDataLoss where there is none.
+  // seal of start_step; kDataLoss where there is none. A rank
+  // of Workload::refilled has no state before refill().
   static Result<TrainingState> create(int arena_fd, const Workload& workload,
                                       const DataIdentity& data, const Environment& environment,
                                       Device& device = host_device());
@@ -75,11 +77,21 @@ class TrainingState {
   // counts of skips and overflows stay. On an error the state is lost.
   Outcome go_back(const std::string& checkpoint);
 
-  // Goes on in another generation with the same ranks, as of the seal of workload.start_step: what
-  // was decided after it is decided again. Every step's all-reduce proves that all ranks have
-  // sealed the step before, so there is a newest one that all ranks have; on a device with one slot
-  // it may be that none is. kDataLoss when there is no such seal.
+  // Goes on in another generation, in which this rank has the same part, as of the seal of
+  // workload.start_step: what was decided after it is decided again. Every step's all-reduce proves
+  // that all ranks have sealed the step before, so there is a newest one that all ranks have; on a
+  // device with one slot it may be that none is. kDataLoss when there is no such seal.
   Outcome rejoin(const Workload& workload, const Environment& environment);
+
+  // With Workload::refilled, after create() or rejoin() and before anything else: the ranks named
+  // there get their parts from their replicas, and go on as of the same seal. Collective over the
+  // replica group, on every rank of the job.
+  Outcome refill(Communicator& replicas);
+  // After that: the generation that has sealed this state, how many ranks it had, and what one of
+  // them trained on in the newest step; {} where it did none.
+  uint64_t sealed_by() const { return arena_.seal_of(slot_).generation; }
+  int32_t former_world_size() const { return former_world_size_; }
+  std::vector<SampleRange> samples_of_newest_step(int32_t former_rank) const;
 
   // A manifest of this state without files and shards.
   Manifest manifest() const;
@@ -114,6 +126,7 @@ class TrainingState {
   int slot_ = 0;  // of the newest sealed state
   Position now_;
   std::string inexact_reason_;  // "" = bit-exact
+  int32_t former_world_size_ = 0;
 };
 
 }  // namespace hpctl

@@ -74,6 +74,24 @@ TEST_F(Ledger, AHistoryWithFaultsAndAnotherWorldSizeIsProven) {
   EXPECT_EQ(report->undone, 5U * 4 + 3 * 2 + 8);
 }
 
+// Step 9 was applied, as others know, and the line of one rank was not written.
+TEST_F(Ledger, ALineThatARankDidNotComeToWriteIsWrittenForIt) {
+  for (const char* torn : {"", R"({"generation":1,"step":9,"ra)"}) {
+    TemporaryDirectory fresh;
+    ledger_ = fresh / "ledger";
+    checkpoints_ = fresh / "checkpoints";
+    train(1, 0, 8, 2);
+    append_line("g1.r0.jsonl", "{\"generation\":1,\"step\":9,\"rank\":0,\"samples\":[[64,68]]}\n");
+    append_line("g1.r1.jsonl", torn);
+    checkpoint(9, 1);
+    EXPECT_FALSE(problems().empty());
+    for (int i = 0; i < 2; ++i) {  // it is there once
+      ASSERT_TRUE(complete_ledger(ledger_, 1, 1, 9, {{68, 72}}).ok());
+      EXPECT_THAT(problems(), IsEmpty());
+    }
+  }
+}
+
 TEST_F(Ledger, FallingBackBehindTheParentIsProven) {
   train(1, 0, 20, 2);
   train(2, 20, 30, 2);  // its start checkpoint turned out damaged afterwards

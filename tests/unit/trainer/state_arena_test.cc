@@ -134,8 +134,8 @@ TEST(StateArena, OfAnotherJobRankModelOrSizeIsNotGoneOnFrom) {
   other.rank = 0;
   EXPECT_THAT(refusal(other), HasSubstr("another rank"));
   other = geometry;
-  other.world_size = 3;
-  EXPECT_THAT(refusal(other), HasSubstr("another world size"));
+  other.shard_index += 1;
+  EXPECT_THAT(refusal(other), HasSubstr("another sharding"));
   other = geometry;
   other.layout_hash += 1;
   EXPECT_THAT(refusal(other), HasSubstr("another model"));
@@ -167,12 +167,14 @@ TEST(SlotNotes, SayAllThatTheNextStepsDependOn) {
   SlotNotes notes;
   notes.position = {.step = 17,
                     .sample_cursor = 68,
+                    .former_cursor = 64,
                     .skipped = {{4, 8}, {20, 21}},
                     .stability = {.skips = 2, .losses = {7.5, 7.25}, .grad_norms = {1.0, -0.0}},
                     .loss_scale = {.scale = 1 << 20, .good_steps = 3, .hysteresis_left = 1}};
   notes.environment = {{"cpu", "AVX2"}, {"ranks_by_node", "2 2"}};
   notes.inexact_reason = "another world size";
   notes.max_positions = 131072;
+  notes.world_size = 3;
   const std::string bytes = encode(notes);
   const auto read = decode_slot_notes(bytes);
   ASSERT_TRUE(read.ok()) << read.error().message;
@@ -180,6 +182,7 @@ TEST(SlotNotes, SayAllThatTheNextStepsDependOn) {
   EXPECT_EQ(read->environment, notes.environment);
   EXPECT_EQ(read->inexact_reason, notes.inexact_reason);
   EXPECT_EQ(read->max_positions, notes.max_positions);
+  EXPECT_EQ(read->world_size, notes.world_size);
 
   const uint64_t digest = digest_of(notes.position);
   Position other = notes.position;
@@ -195,7 +198,7 @@ TEST(SlotNotes, SayAllThatTheNextStepsDependOn) {
   EXPECT_FALSE(decode_slot_notes(bytes + "x").ok());
   // A count of four billion ranges must neither be believed nor allocated.
   std::string huge = bytes;
-  huge.replace(2 * sizeof(uint64_t), 4, "\xff\xff\xff\xff");
+  huge.replace(3 * sizeof(uint64_t), 4, "\xff\xff\xff\xff");
   EXPECT_FALSE(decode_slot_notes(huge).ok());
 }
 

@@ -90,6 +90,19 @@ class SteeredJob : public Job {
     return common.empty() ? 0 : common.front().step;
   }
 
+  // The newest step that any rank has sealed; those that have not are to be refilled.
+  uint64_t refill_from_newest() {
+    std::vector<Seal> newest;
+    for (int rank = 0; rank < workload.world_size; ++rank) newest.push_back(seals_of(rank).front());
+    const auto step = [](const Seal& a, const Seal& b) { return a.step < b.step; };
+    const Seal seal = *std::max_element(newest.begin(), newest.end(), step);
+    workload.refilled.clear();
+    for (int rank = 0; rank < workload.world_size; ++rank) {
+      if (newest[static_cast<size_t>(rank)] != seal) workload.refilled.push_back(rank);
+    }
+    return seal.step;
+  }
+
   // The next generation, from a step in the workers' memory.
   void join_from(uint64_t step) {
     begin_from(step);
@@ -192,6 +205,36 @@ TEST(WorkerControl, AfterAnAbortTheSameProcessGoesOnWithTheBitsOfAnUndisturbedJo
     job.join_from(common);
   }
   job.expect_ends_as_calm();
+}
+
+// Each has all of the state. A rank that is new gets it from the others.
+TEST(WorkerControl, ReplicasGoOnFromMemoryWithFewerRanksAndWithMore) {
+  SteeredJob job(3, 100);
+  job.workload.train.strategy = Strategy::kNoShard;
+  job.start_and_join();
+  job.abort_after_step(10);
+  job.workers.pop_back();
+  job.workload.world_size = 2;
+  const uint64_t first = job.refill_from_newest();
+  job.join_from(first);
+  job.abort_after_step(first + 20);
+  const uint64_t second = job.refill_from_newest();
+  job.workers.push_back(std::make_unique<WorkerProcess>(""));
+  expect<Ready>(*job.workers.back());
+  job.workers.back()->tell(Take{kArenaFd}, WorkerProcess::memory("arena", "").get());
+  job.workload.world_size = 3;
+  job.workload.refilled.push_back(2);
+  job.join_from(second);
+  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
+  EXPECT_EQ(job.metrics().size(), job.losses().size()) << "a step was done twice";
+  EXPECT_GE(job.losses().size(), 98U) << "rank 0 may have left before it told a step";
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-100.g3");
+  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+  EXPECT_EQ(manifest->inexact_reason,
+            "world size changed from 3 to 2 after step " + std::to_string(first));
+  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
 }
 
 bool dies_after_step_sixty() {
