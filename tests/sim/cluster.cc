@@ -238,7 +238,8 @@ void Cluster::requeue(const Action& action, const core::RequeueJob& order) {
 // Another instance comes under the node's name, or the same one boots; what ran there is gone.
 void Cluster::replace(const Action& action, const core::ReplaceNode& order) {
   SimNode& node = nodes_.at({order.job, order.node});
-  const bool done = order.reboot && node.booted_ms > order.since_wall_ms;
+  // It boots within the millisecond of the order here, which comes again after a crash.
+  const bool done = order.reboot && node.booted_ms > 0 && node.booted_ms >= order.since_wall_ms;
   if (instance_id(node) == order.instance_id && !done) {
     const auto& records = directory(order.job).records();
     const uint64_t newest = records.empty() ? 0 : records.back().generation;
