@@ -16,7 +16,6 @@
 namespace hpctl::holder {
 namespace {
 
-// "g3-rank0001.txt", of several ranks "g3-rank*.txt"
 // The lines of a pipe whose writers have gone, or may write no more, in one line.
 std::string read_lines(int fd) {
   std::string text;

@@ -54,6 +54,9 @@ std::string find_node_conflict(Transition& t, const FaultInjected& e, const std:
 // A checkpoint is damaged when it is looked for after this generation.
 std::string find_checkpoint_conflict(const Job& job) {
   if (!job.spec.train) return "only checkpoints of the built-in trainer are read by hpctl";
+  if (parts_of_state(job) < job.world_size()) {
+    return "its ranks have replicas, and go on from their memory; no checkpoint would be read";
+  }
   if (!is_training(job)) return "the job does not train now";
   if (job.committed_step == 0) return "the job has no checkpoint yet";
   return "";

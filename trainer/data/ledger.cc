@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -133,9 +134,11 @@ Outcome complete_ledger(const std::string& ledger_dir, uint64_t generation, int3
   HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxLedgerBytes));
   std::vector<LedgerEntry> entries;
   HP_TRY(parse(text, path, entries));
-  if (!entries.empty() && entries.back().step == step && !entries.back().samples.empty()) {
-    return Ok{};
-  }
+  // It may have gone further than those who go on.
+  const bool is_there = std::any_of(entries.begin(), entries.end(), [&](const LedgerEntry& entry) {
+    return entry.step == step && !entry.samples.empty() && !entry.undone;
+  });
+  if (is_there) return Ok{};
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
   if (!fd.valid()) return errno_error("cannot open ledger " + path);
   const size_t whole = text.rfind('\n') + 1;  // 0 where there is none

@@ -89,6 +89,9 @@ TEST_F(Ledger, ALineThatARankDidNotComeToWriteIsWrittenForIt) {
       ASSERT_TRUE(complete_ledger(ledger_, 1, 1, 9, {{68, 72}}).ok());
       EXPECT_THAT(problems(), IsEmpty());
     }
+    append_line("g1.r1.jsonl", "{\"generation\":1,\"step\":10,\"rank\":1,\"samples\":[[76,80]]}\n");
+    ASSERT_TRUE(complete_ledger(ledger_, 1, 1, 9, {{68, 72}}).ok());
+    EXPECT_THAT(problems(), IsEmpty()) << "it had gone further than the others";
   }
 }
 
