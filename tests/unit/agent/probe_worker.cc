@@ -197,8 +197,15 @@ void wait_for(const std::string& path) {
 
 }  // namespace
 
+// A SIGSEGV that is sent, from the first moment on, is a fault on purpose and not a sanitizer's.
+extern "C" {
+const char* __asan_default_options();
+const char* __tsan_default_options();
+const char* __asan_default_options() { return "handle_segv=0"; }
+const char* __tsan_default_options() { return "handle_segv=0"; }
+}
+
 int main(int argc, char** argv) {
-  ::signal(SIGSEGV, SIG_DFL);  // one that is sent is a fault on purpose, and not a sanitizer's
   hpctl::PacketSocket control_socket{hpctl::UniqueFd(hpctl::kControlFd)};
   for (int i = 1; i < argc; ++i) {
     const std::string verb = argv[i];
