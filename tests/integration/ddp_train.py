@@ -77,13 +77,13 @@ def main():
         total = loss.detach().clone()
         dist.all_reduce(total)
         if rank == 0:
+            if step == steps:  # before its checkpoint, from which nothing is left to compute
+                write_atomic(f"{out}/loss", lambda new: open(new, "w").write(repr(total.item())))
             if step % SAVE_EVERY == 0:
                 save(checkpoint, step, model, optimizer)
             with open(f"{out}/steps.jsonl", "a") as f:
                 line = {"step": step, "generation": os.environ["HPCTL_GENERATION"]}
                 f.write(json.dumps(line) + "\n")
-    if rank == 0:
-        write_atomic(f"{out}/loss", lambda new: open(new, "w").write(repr(total.item())))
     dist.barrier()
 
 
