@@ -154,6 +154,7 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
   for (auto& [job, entry] : jobs_) {
     // Before the first step the core's own limit applies.
     if (!entry.running || !entry.progressed || entry.hang_reported) continue;
+    if (now_ms - entry.moved_ms <= core::least_hang_ms(entry.configured_hang_ms)) continue;
     core::HangVerdict verdict = core::judge_hang(look_at(entry, now_ms));
     if (verdict.kind == core::HangVerdict::Kind::kNothing) continue;
     if (verdict.kind == core::HangVerdict::Kind::kHangsPlainly) entry.plain_hangs.add(now_ms);

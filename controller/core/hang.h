@@ -54,6 +54,12 @@ inline constexpr int64_t kPlainHangFloorMs = 5'000;
 inline constexpr int64_t kPlainHangMemoryMs = 3'600'000;
 inline constexpr int64_t kMostPerReportMs = 500;  // that a report adds to RankSight::still_ms
 
+// Of JobSight::limit_ms: while a step or a collective is no older than this nobody hangs, and the
+// ranks need not be looked at.
+constexpr int64_t least_hang_ms(int64_t limit_ms) {
+  return limit_ms > 0 ? limit_ms : kStoppedLimitMs;
+}
+
 // Of a job, whatever the generation: how many hangs were found because it was plain who hangs.
 class PlainHangs {
  public:
