@@ -139,9 +139,9 @@ void add_nodes(Transition& t, const Job& job, const JobAdopted& e) {
 }
 
 bool lacks_members(const JobAdopted& e) {
+  const std::set<std::string> nodes(e.nodes.begin(), e.nodes.end());
   return std::any_of(e.members.begin(), e.members.end(), [&](const auto& member) {
-    return is_excluded(e, member.second) ||
-           std::find(e.nodes.begin(), e.nodes.end(), member.second) == e.nodes.end();
+    return is_excluded(e, member.second) || !nodes.contains(member.second);
   });
 }
 
@@ -246,12 +246,8 @@ bool members_are_met(Transition& t, const Job& job) {
     if (t.has_ranks(key)) return false;
   }
   // The report of an exit, or the deadline of its node, decides.
-  for (const Node* node : t.nodes(job.id)) {
-    for (const Slot* slot : t.slots(*node)) {
-      if (slot->unaccounted) return false;
-    }
-  }
-  return true;
+  const KeysOf unaccounted(t.state().index.unaccounted, job.id);
+  return !(unaccounted.begin() != unaccounted.end());
 }
 
 void end_meeting(Transition& t, Job& job) {

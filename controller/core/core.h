@@ -45,10 +45,13 @@ struct Index {
   std::map<std::string, JobId> live_checkpoint_dirs;  // likewise
   std::map<std::tuple<JobId, ActionKind, std::string>, ActionId> open;  // the outbox by target
   std::set<NodeKey> not_up;  // nodes in another state than kUp
+  std::set<NodeKey> lost;    // those of them for which is_lost() holds
+  std::set<NodeKey> idle;    // nodes that are up and have no ranks
   std::set<NodeKey> quarantined;
   std::set<NodeKey> unwanted;  // the scheduler would not use them: Node::scheduler_note
   std::map<NodeKey, std::vector<Rank>> ranks;  // bound to the node, ascending
   std::set<SlotKey> unfinished;                // slots with a node that have not exited with 0
+  std::set<SlotKey> unaccounted;               // slots with a node of which that is said
   bool operator==(const Index&) const = default;
 };
 

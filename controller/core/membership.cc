@@ -13,6 +13,7 @@
 // A shrunk job grows back when a later generation finds nodes without ranks.
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "common/base/check.h"
 #include "controller/core/plan.h"
@@ -29,20 +30,12 @@ bool allows(const Job& job, const char* action) {
   return std::find(actions.begin(), actions.end(), action) != actions.end();
 }
 
-// Down, or on its way back from there. A node that comes up for the first time is not lost.
-bool is_lost(const Node& node) {
-  return node.state == NodeState::kDown ||
-         (node.state == NodeState::kLaunching && node.launches > 1);
-}
-
 // Nodes that can take ranks: connected ones first, those that the scheduler drains last.
 std::vector<Node*> find_spares(Transition& t, const Job& job) {
   std::vector<Node*> spares;
-  for (Node* node : t.nodes(job.id)) {
-    if (node->state == NodeState::kUp && !is_quarantined(*node) && !t.has_ranks(node->key) &&
-        !is_stopping(t.state(), *node)) {
-      spares.push_back(node);
-    }
+  for (const NodeKey& key : KeysOf(t.state().index.idle, job.id)) {
+    Node& node = t.state().nodes.at(key);
+    if (!is_quarantined(node) && !is_stopping(t.state(), node)) spares.push_back(&node);
   }
   std::stable_partition(spares.begin(), spares.end(), [](const Node* n) { return n->connected; });
   std::stable_partition(spares.begin(), spares.end(),
@@ -73,14 +66,28 @@ std::string requeue_conflict(Transition& t, const Job& job) {
   return "nothing says that " + join_some(slow) + " would be quicker elsewhere (limits.launch)";
 }
 
-// Nodes with ranks whose ranks must go elsewhere. The workers of a quarantined node that is up must
-// have ended first.
-std::vector<Node*> find_vacated(Transition& t, const Job& job) {
-  std::vector<Node*> vacated;
-  for (Node* node : nodes_missing(t, job)) {
-    const bool stopped = job.stage != PlanStage::kStopWorkers;
-    if (is_lost(*node) || (is_quarantined(*node) && stopped)) vacated.push_back(node);
+// The first so many nodes with ranks whose ranks must go elsewhere. The workers of a quarantined
+// node that is up must have ended first.
+std::vector<Node*> find_vacated(Transition& t, const Job& job, size_t most) {
+  const Index& index = t.state().index;
+  std::set<NodeKey> away;  // not up
+  for (const NodeKey& key : KeysOf(index.lost, job.id)) {
+    if (away.size() == most) break;
+    if (t.has_ranks(key)) away.insert(key);
   }
+  std::vector<Node*> quarantined;  // and up
+  for (const NodeKey& key : KeysOf(index.quarantined, job.id)) {
+    if (job.stage == PlanStage::kStopWorkers || !t.has_ranks(key)) continue;
+    if (index.not_up.contains(key)) {
+      away.insert(key);
+    } else {
+      quarantined.push_back(&t.state().nodes.at(key));
+    }
+  }
+  std::vector<Node*> vacated;
+  for (const NodeKey& key : away) vacated.push_back(&t.state().nodes.at(key));
+  vacated.insert(vacated.end(), quarantined.begin(), quarantined.end());
+  vacated.resize(std::min(vacated.size(), most));
   return vacated;
 }
 
@@ -297,11 +304,14 @@ bool has_lasting_spare(Transition& t, const Job& job) {
 }
 
 int64_t launch_patience(Transition& t, const Job& job) {
-  const auto left = job.nodes() - static_cast<int32_t>(nodes_missing(t, job).size());
-  const bool shrinks =
-      allows(job, kOnNodeLossShrink) && largest_fit(job, job.spec.fewest_nodes(), left) != 0;
-  const bool requeues = allows(job, kOnNodeLossRequeue) && requeue_conflict(t, job).empty();
-  return shrinks || requeues ? kLaunchesBeforePolicy : kMaxLaunchAttempts;
+  const auto shrinks = [&] {
+    const auto left = job.nodes() - static_cast<int32_t>(nodes_missing(t, job).size());
+    return largest_fit(job, job.spec.fewest_nodes(), left) != 0;
+  };
+  const auto requeues = [&] { return requeue_conflict(t, job).empty(); };
+  const bool does_something = (allows(job, kOnNodeLossShrink) && shrinks()) ||
+                              (allows(job, kOnNodeLossRequeue) && requeues());
+  return does_something ? kLaunchesBeforePolicy : kMaxLaunchAttempts;
 }
 
 void relieve(Transition& t, Job& job, const std::vector<std::string>& slow) {
@@ -317,15 +327,15 @@ void relieve(Transition& t, Job& job, const std::vector<std::string>& slow) {
 }
 
 bool can_promote(Transition& t, const Job& job) {
-  return may_move_ranks(job) && !find_vacated(t, job).empty() && !find_spares(t, job).empty();
+  return may_move_ranks(job) && !find_spares(t, job).empty() && !find_vacated(t, job, 1).empty();
 }
 
 void promote_spares(Transition& t, Job& job) {
   if (!may_move_ranks(job)) return;
-  const std::vector<Node*> vacated = find_vacated(t, job);
-  if (vacated.empty()) return;
   const std::vector<Node*> spares = find_spares(t, job);
-  for (size_t i = 0; i < std::min(vacated.size(), spares.size()); ++i) {
+  if (spares.empty()) return;
+  const std::vector<Node*> vacated = find_vacated(t, job, spares.size());
+  for (size_t i = 0; i < vacated.size(); ++i) {
     const std::vector<Slot*> slots = t.slots(*vacated[i]);
     const std::string text = spares[i]->key.name + " takes " + ranks_text(slots) + " of " +
                              vacated[i]->key.name + " (" + why_vacated(*vacated[i]) + ")";

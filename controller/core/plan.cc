@@ -128,9 +128,9 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   if (given_up || job.stage == PlanStage::kRequeue || saves_and_leaves(job)) return;
   // In vain, as long as anything else can be done.
   if (node.taken && can_vacate(t, job, node)) return;
+  node.launches += 1;
   t.set_state(node, NodeState::kLaunching, reason);
   t.set_deadline(node, t.now() + job.limits.launch_ms);
-  node.launches += 1;
   if (node.launched_for != job.restarts) node.launch_attempts = 0;
   node.launch_attempts += 1;
   node.launched_for = job.restarts;

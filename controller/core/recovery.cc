@@ -260,8 +260,10 @@ void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost) {
   const bool again = is_preparing(job) && node.launched_for == job.restarts && !has_spare(t, job);
   // Ranks can only move once the workers everywhere have ended.
   const bool in_vain = node.taken && can_vacate(t, job, node);
-  const bool patient = (!in_vain && node.launch_attempts < launch_patience(t, job)) ||
-                       job.stage == PlanStage::kStopWorkers;
+  // How long the patience is takes a look at all nodes.
+  const bool early = job.stage == PlanStage::kStopWorkers ||
+                     (!in_vain && node.launch_attempts < kLaunchesBeforePolicy);
+  const bool patient = early || (!in_vain && node.launch_attempts < launch_patience(t, job));
   if (!again) {
     fault_seen(t, job, fault, FaultKind::kCause);
   } else if (is_back) {

@@ -29,9 +29,26 @@ void index_job(Index& index, const Job& row) {
   if (!dir.empty()) index.live_checkpoint_dirs[dir] = row.id;
 }
 
+template <typename Key>
+void set_member(std::set<Key>& set, const Key& key, bool is_member) {
+  if (is_member) {
+    set.insert(key);
+  } else {
+    set.erase(key);
+  }
+}
+
+// What follows from its state, and from whether it has ranks.
+void index_use(Index& index, const Node& row) {
+  const bool is_up = row.state == NodeState::kUp;
+  set_member(index.not_up, row.key, !is_up);
+  set_member(index.lost, row.key, is_lost(row));
+  set_member(index.idle, row.key, is_up && !index.ranks.contains(row.key));
+}
+
 void index_node(Index& index, const Node& row) {
   index_deadline(index, 0, row.deadline_ms, row.key.job, row.key.name);
-  if (row.state != NodeState::kUp) index.not_up.insert(row.key);
+  index_use(index, row);
   if (!row.quarantine.by.empty()) index.quarantined.insert(row.key);
   if (!row.scheduler_note.empty()) index.unwanted.insert(row.key);
 }
@@ -40,6 +57,7 @@ void index_slot(Index& index, const Slot& row) {
   if (row.node.empty()) return;
   index.ranks[{row.key.job, row.node}].push_back(row.key.rank);
   if (!is_finished(row)) index.unfinished.insert(row.key);
+  if (row.unaccounted) index.unaccounted.insert(row.key);
 }
 
 void index_action(Index& index, const Action& action) {
@@ -48,6 +66,11 @@ void index_action(Index& index, const Action& action) {
 }
 
 }  // namespace
+
+bool is_lost(const Node& node) {
+  return node.state == NodeState::kDown ||
+         (node.state == NodeState::kLaunching && node.launches > 1);
+}
 
 bool is_finished(const Slot& slot) {
   return slot.state == SlotState::kExited && slot.exit_code == 0 && slot.signal == 0;
@@ -69,8 +92,8 @@ Target target_of(const ActionBody& body) {
 void rebuild_index(State& state) {
   state.index = Index{};
   for (const auto& [id, row] : state.jobs) index_job(state.index, row);
-  for (const auto& [key, row] : state.nodes) index_node(state.index, row);
   for (const auto& [key, row] : state.slots) index_slot(state.index, row);
+  for (const auto& [key, row] : state.nodes) index_node(state.index, row);
   for (const auto& [id, action] : state.outbox) index_action(state.index, action);
 }
 
@@ -142,11 +165,7 @@ void Transition::set_deadline(Node& row, int64_t deadline_ms) {
 void Transition::set_state(Node& row, NodeState state, const std::string& reason) {
   row.state = state;
   row.reason = reason;
-  if (state == NodeState::kUp) {
-    state_.index.not_up.erase(row.key);
-  } else {
-    state_.index.not_up.insert(row.key);
-  }
+  index_use(state_.index, row);
   changed(row);
 }
 
@@ -159,17 +178,15 @@ void Transition::set_slot(Slot& row, SlotState state, Generation generation, uin
   row.signal = signal;
   row.unaccounted = false;
   row.seals.clear();
-  if (is_finished(row) || row.node.empty()) {
-    state_.index.unfinished.erase(row.key);
-  } else {
-    state_.index.unfinished.insert(row.key);
-  }
+  set_member(state_.index.unfinished, row.key, !is_finished(row) && !row.node.empty());
+  state_.index.unaccounted.erase(row.key);
   result_.dirty.slots.insert(row.key);
 }
 
 void Transition::set_unaccounted(Slot& row, bool unaccounted) {
   if (row.unaccounted == unaccounted) return;
   row.unaccounted = unaccounted;
+  set_member(state_.index.unaccounted, row.key, unaccounted && !row.node.empty());
   result_.dirty.slots.insert(row.key);
 }
 
@@ -180,7 +197,8 @@ void Transition::set_seals(Slot& row, const std::vector<Seal>& seals) {
 
 void Transition::bind(Slot& row, const std::string& node) {
   auto& ranks = state_.index.ranks;
-  if (const auto it = ranks.find({row.key.job, row.node}); it != ranks.end()) {
+  const NodeKey former{row.key.job, row.node};
+  if (const auto it = ranks.find(former); it != ranks.end()) {
     std::erase(it->second, row.key.rank);
     if (it->second.empty()) ranks.erase(it);
   }
@@ -189,26 +207,23 @@ void Transition::bind(Slot& row, const std::string& node) {
     std::vector<Rank>& bound = ranks[{row.key.job, node}];
     bound.insert(std::lower_bound(bound.begin(), bound.end(), row.key.rank), row.key.rank);
   }
+  for (const NodeKey& key : {former, NodeKey{row.key.job, node}}) {
+    if (const auto it = state_.nodes.find(key); it != state_.nodes.end()) {
+      index_use(state_.index, it->second);
+    }
+  }
   set_slot(row, SlotState::kPending, row.generation, 0, 0, 0);
 }
 
 void Transition::set_quarantine(Node& row, const Quarantine& quarantine) {
   row.quarantine = quarantine;
-  if (quarantine.by.empty()) {
-    state_.index.quarantined.erase(row.key);
-  } else {
-    state_.index.quarantined.insert(row.key);
-  }
+  set_member(state_.index.quarantined, row.key, !quarantine.by.empty());
   changed(row);
 }
 
 void Transition::set_scheduler_note(Node& row, const std::string& note) {
   row.scheduler_note = note;
-  if (note.empty()) {
-    state_.index.unwanted.erase(row.key);
-  } else {
-    state_.index.unwanted.insert(row.key);
-  }
+  set_member(state_.index.unwanted, row.key, !note.empty());
   changed(row);
 }
 

@@ -131,5 +131,7 @@ class KeysOf {
 
 // True when the slot needs nothing more from its rank for the job to finish.
 bool is_finished(const Slot& slot);
+// Down, or on its way back from there. A node that comes up for the first time is not lost.
+bool is_lost(const Node& node);
 
 }  // namespace hpctl::core

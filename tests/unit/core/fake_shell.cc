@@ -18,7 +18,9 @@ StepResult FakeShell::feed(EventBody body) {
   event.body = std::move(body);
   StepResult result = stepper(state, event);
   log.insert(log.end(), result.log.begin(), result.log.end());
-  for (const auto& [id, job] : state.jobs) HP_CHECK(unsettled(state, id).empty());
+  for (const auto& [id, job] : state.jobs) {
+    HP_CHECK(!checks_table || unsettled(state, id).empty());
+  }
   return result;
 }
 

@@ -17,6 +17,7 @@ class FakeShell {
   std::vector<LogEntry> log;
   int64_t now_ms = 1000;
   StepResult (*stepper)(State&, const Event&) = &step;
+  bool checks_table = true;  // after each event: nothing of the table is left to be done
 
   static int64_t wall_ms(int64_t now_ms) { return 1'700'000'000'000 + now_ms; }
   StepResult feed(EventBody body);
