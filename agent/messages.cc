@@ -116,6 +116,8 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   figures.set_communication_ns(from.communication_ns);
   figures.set_communication_wait_ns(from.communication_wait_ns);
   figures.set_saves_without_room(from.saves_without_room);
+  figures.set_data_waits_ns(from.data_waits_ns);
+  figures.set_save_waits_ns(from.save_waits_ns);
   return message;
 }
 

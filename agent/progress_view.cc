@@ -34,7 +34,8 @@ bool is_plausible(const agent::ProgressSample& sample) {
   return sample.phase <= static_cast<uint32_t>(WorkerPhase::kFinished) &&
          std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens}) <=
              kMaxStep &&
-         sample.step_ns <= kMaxDurationNs;
+         std::max({sample.step_ns, sample.figures.data_waits_ns, sample.figures.save_waits_ns}) <=
+             kMaxDurationNs;
 }
 
 // Each counter is read alone: a collective that ends in between makes the difference smaller.
@@ -113,6 +114,8 @@ agent::ProgressSample ProgressView::sample() const {
   figures.communication_ns = page_->communication_ns.load(std::memory_order_relaxed);
   figures.communication_wait_ns = page_->communication_wait_ns.load(std::memory_order_relaxed);
   figures.saves_without_room = page_->saves_without_room.load(std::memory_order_relaxed);
+  figures.data_waits_ns = page_->data_waits_ns.load(std::memory_order_relaxed);
+  figures.save_waits_ns = page_->save_waits_ns.load(std::memory_order_relaxed);
   sample.damaged = page_->bad_steps.load(std::memory_order_relaxed) > kMaxStep;
   if (is_plausible(sample)) return sample;
   agent::ProgressSample damaged;

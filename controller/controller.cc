@@ -376,9 +376,9 @@ void Controller::append_event_files(const Committed& batch) {
 
 void Controller::show(const core::State& state, JobId id) {
   const JobProgress progress = progress_.of(id);
-  JobView view = make_job_view(state, id, progress, mode_.node());
   Shown& shown = shown_[id];
   shown.at_ms = loop_->now_ms();
+  JobView view = make_job_view(state, id, progress, mode_.node(), shown.at_ms);
   note_totals(view, state, progress, shown.at_ms, clock_.wall_ms());
   shown.stale = false;
   shown.state = state.jobs.at(id).state;
@@ -400,18 +400,18 @@ void Controller::conclude(const core::State& state, JobId id) {
   }
   shown.is_being_said = true;
   if (!shown.is_said) agents_->hold_ends(id);
-  directories_->post(paths_.job(id),
-                     [this, id, job = state.jobs.at(id),
-                      view = make_job_view(state, id, progress_.of(id), mode_.node())] {
-                       mode_.job_ended(job, view);
-                       loop_->ask([this, id](const core::State* now) {
-                         if (now == nullptr) return;
-                         shown_[id].is_being_said = false;
-                         shown_[id].is_said = true;
-                         agents_->release_ends(id, *now);
-                         let_nodes_end(*now, id);
-                       });
-                     });
+  directories_->post(paths_.job(id), [this, id, job = state.jobs.at(id),
+                                      view = make_job_view(state, id, progress_.of(id),
+                                                           mode_.node(), loop_->now_ms())] {
+    mode_.job_ended(job, view);
+    loop_->ask([this, id](const core::State* now) {
+      if (now == nullptr) return;
+      shown_[id].is_being_said = false;
+      shown_[id].is_said = true;
+      agents_->release_ends(id, *now);
+      let_nodes_end(*now, id);
+    });
+  });
 }
 
 // When the job's end is complete, rendezvous files are of no more use.

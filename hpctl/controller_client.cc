@@ -58,8 +58,11 @@ JobView to_view(const v1::JobStatus& s) {
   view.submitted_wall_ms = s.submitted_wall_ms();
   view.ended_wall_ms = s.ended_wall_ms();
   view.lost_ms = s.lost_ms();
-  view.spent = {s.spent().start_ms(), s.spent().notice_ms(), s.spent().restart_ms(),
-                s.spent().repeat_ms()};
+  const v1::TimeSpent& spent = s.spent();
+  view.spent = {spent.start_ms(),     spent.notice_ms(),
+                spent.restart_ms(),   spent.repeat_ms(),
+                spent.decide_ms(),    spent.wait_ms(),
+                spent.suspended_ms(), {spent.checkpoint_ms(), spent.data_ms()}};
   view.faults = s.faults();
   view.owner = s.owner();
   view.chaos = s.chaos();

@@ -21,6 +21,10 @@ struct StepFigures {
   uint64_t communication_ns = 0;  // at least one collective was under way
   uint64_t communication_wait_ns = 0;
   uint64_t saves_without_room = 0;  // in a row, as of now: the checkpoints' disk is full
+  // Of all steps of the generation so far: for samples, and for checkpoints (to copy the state, and
+  // for a save that was under way).
+  uint64_t data_waits_ns = 0;
+  uint64_t save_waits_ns = 0;
 };
 
 // Share (0..1) of the time in which collectives were under way that the worker spent otherwise than

@@ -115,6 +115,9 @@ struct ProgressPage {
   // but them and collectives. Not while data is read, state is updated or saved, or in an
   // evaluation.
   std::atomic<uint32_t> computing;
+  // Of this rank, of all steps of the generation so far: common/base/step_figures.h.
+  std::atomic<uint64_t> data_waits_ns;
+  std::atomic<uint64_t> save_waits_ns;
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

@@ -50,7 +50,10 @@ std::string find_workers_problem(const Workers& workers) {
 std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
     if (worker.step() > kMaxStep) return beyond("a step", worker.step());
-    if (worker.step_ns() > kMaxDurationNs) return beyond("a step of ns", worker.step_ns());
+    const v1::StepFigures& figures = worker.figures();
+    for (const uint64_t ns : {worker.step_ns(), figures.data_waits_ns(), figures.save_waits_ns()}) {
+      if (ns > kMaxDurationNs) return beyond("a step of ns", ns);
+    }
   }
   return find_workers_problem(heartbeat.workers());
 }
@@ -144,6 +147,8 @@ std::optional<StepFigures> make_figures(const v1::WorkerProgress& worker) {
   figures.communication_ns = from.communication_ns();
   figures.communication_wait_ns = from.communication_wait_ns();
   figures.saves_without_room = from.saves_without_room();
+  figures.data_waits_ns = from.data_waits_ns();
+  figures.save_waits_ns = from.save_waits_ns();
   return figures;
 }
 

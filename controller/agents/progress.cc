@@ -9,6 +9,20 @@
 #include "controller/core/core.h"
 
 namespace hpctl {
+namespace {
+
+constexpr int64_t kWaitsWorthTellingMs = 100;
+
+int64_t total_ms(const StepWaits& waits) { return waits.checkpoint_ms + waits.data_ms; }
+
+}  // namespace
+
+StepWaits JobProgress::waits() const {
+  if (ranks.empty()) return {};
+  const uint64_t ns_per_ms = 1'000'000 * ranks.size();
+  return {static_cast<int64_t>(save_waits_ns / ns_per_ms),
+          static_cast<int64_t>(data_waits_ns / ns_per_ms)};
+}
 
 void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -84,6 +98,7 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
     entry.told_step = std::max(entry.told_step, report.step);
     transition = core::GenerationProgressed{job, Generation{report.generation}, report.step};
   }
+  if (transition) transition->waits = entry.told_waits = entry.shown.waits();
   if (!entry.ranks_by_collectives.empty()) {
     const uint64_t fewest = entry.ranks_by_collectives.begin()->first;
     if (fewest > entry.fewest_collectives) entry.moved_ms = now_ms;
@@ -105,6 +120,10 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
                      before.open_collectives != report.open_collectives ||
                      before.phase != report.phase || before.computing != report.computing;
   if (moved && !is_new) entry.rank_moved_ms = now_ms;
+  const StepFigures former = before.figures.value_or(StepFigures{});
+  const StepFigures now = report.figures.value_or(StepFigures{});
+  entry.shown.data_waits_ns += now.data_waits_ns - former.data_waits_ns;
+  entry.shown.save_waits_ns += now.save_waits_ns - former.save_waits_ns;
   const bool is_news = moved || is_new;
   const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, core::kMostPerReportMs);
   rank->second = {report, node, is_news ? now_ms : rank->second.moved_ms, now_ms,
@@ -114,12 +133,15 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
 std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = jobs_.find(job);
-  if (it == jobs_.end() || !it->second.running || it->second.shown.step <= it->second.told_step) {
-    return std::nullopt;
-  }
-  it->second.told_step = it->second.shown.step;
-  return core::GenerationProgressed{job, Generation{it->second.shown.generation},
-                                    it->second.shown.step, it->second.shown.stepped_ms};
+  if (it == jobs_.end() || !it->second.running) return std::nullopt;
+  Entry& entry = it->second;
+  const StepWaits waits = entry.shown.waits();
+  const bool waited = total_ms(waits) >= total_ms(entry.told_waits) + kWaitsWorthTellingMs;
+  if (entry.shown.step <= entry.told_step && !waited) return std::nullopt;
+  entry.told_step = std::max(entry.told_step, entry.shown.step);
+  entry.told_waits = waits;
+  return core::GenerationProgressed{job, Generation{entry.shown.generation}, entry.shown.step,
+                                    entry.shown.stepped_ms, waits};
 }
 
 core::JobSight ProgressTable::look_at(const Entry& entry, int64_t now_ms) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/step_figures.h"
+#include "common/base/time_spent.h"
 #include "controller/core/events.h"
 #include "controller/core/hang.h"
 #include "controller/core/silence.h"
@@ -59,6 +60,10 @@ struct JobProgress {
   double loss = NAN;       // newest known, also across generations
   double tokens_per_second = 0;
   std::map<int32_t, RankProgress> ranks;
+  uint64_t data_waits_ns = 0;  // of those: StepFigures, summed
+  uint64_t save_waits_ns = 0;
+
+  StepWaits waits() const;  // mean of the ranks
 };
 
 // Any thread.
@@ -96,6 +101,7 @@ class ProgressTable {
     core::PlainHangs plain_hangs;
     bool told_no_room = false;
     uint64_t told_step = 0;  // furthest step the core knows
+    StepWaits told_waits;    // likewise
     int32_t world_size = 0;
     uint64_t regain_step = 0;  // the core wants to know when it is completed; 0 = nothing
     uint64_t former_step = 0;  // of the job before this controller; shown until a rank reports

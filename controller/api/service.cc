@@ -119,7 +119,7 @@ grpc::ServerUnaryReactor* ControllerService::GetJob(grpc::CallbackServerContext*
   return answer(context, [this, request, response, uid = *uid](const core::State& state) {
     const auto job = find_job(state, request->job(), uid);
     if (!job.ok()) return to_grpc(job.status());
-    fill(make_job_view(state, *job, progress_.of(*job), identity_.node), *response);
+    fill(make_job_view(state, *job, progress_.of(*job), identity_.node, loop_.now_ms()), *response);
     return grpc::Status::OK;
   });
 }

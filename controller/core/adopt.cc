@@ -213,7 +213,7 @@ void on(Transition& t, const JobAdopted& e) {
   add_slots(t, job, place_members(e));
   add_nodes(t, job, e);
   if (lacks_members(e)) {
-    begin_loss(t, job);
+    begin_waiting(t, job);
     if (exclude_again(t, job, e.former)) return;
     enter_stage(t, job, PlanStage::kWaitNodes);
     t.facts(job.id).look_again = true;
@@ -262,7 +262,7 @@ void end_meeting(Transition& t, Job& job) {
   if (fresh.size() == members) {
     // Another number for it: whether something of it ran before all nodes were lost, nobody knows.
     t.note("NeverStarted", job, name + " was recorded, and no node has started it");
-    begin_loss(t, job);
+    begin_waiting(t, job);
     t.facts(job.id).stop_workers = true;
   } else if (!fresh.empty()) {
     const std::string what = join_some(fresh) + " had not started " + name + ", others had";

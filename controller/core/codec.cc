@@ -7,6 +7,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/time_spent_json.h"
 
 using nlohmann::json;
 
@@ -31,8 +32,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Seal, step, digest, generation)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TimeSpent, start_ms, notice_ms, restart_ms,
-                                                repeat_ms)
 
 void to_json(json& j, const JobSpec& spec) { j = parse_json(to_json_text(spec)); }
 void from_json(const json& j, JobSpec& spec) {
@@ -60,7 +59,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     not_before_ms, plan_attempts, requeue_refusal, scheduler_note, cancel_requested, cancel_reason,
     saves_first, at_limit, stage_since_ms, suspended_since_ms, deadline_ms, submitted_wall_ms,
     ended_wall_ms, running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, spent,
-    part_since_ms, repeats, bad_step)
+    part_since_ms, loss_part, told_waits, bad_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -94,7 +93,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pi
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RequeueCarryover, excluded, exclusion_attempt,
                                                 quarantined)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobTotals, submitted_wall_ms, restarts, lost_ms,
-                                                furthest_step, interrupted, counted_wall_ms, spent)
+                                                furthest_step, interrupted, counted_wall_ms, spent,
+                                                told_waits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSubmitted, spec, uid, submit_key, job, nodes,
                                                 backend, former, totals)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CancelRequested, job, uid, reason, time_limit)
@@ -118,7 +118,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerExited, job, node, boot_id
                                                 pid, exit_code, signal, last_step, message,
                                                 by_request, peer_lost, seals)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationProgressed, job, generation, step,
-                                                stepped_ms)
+                                                stepped_ms, waits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointCommitted, job, generation, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangDetected, job, generation, node, rank, evidence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node, reason, permanent,

@@ -36,6 +36,7 @@ struct JobTotals {
   // Until when lost_ms counts: where nothing was interrupted, when the newest step was completed.
   int64_t counted_wall_ms = 0;  // 0 = not known
   TimeSpent spent = {};         // its losses are lost_ms
+  StepWaits told_waits = {};    // Job; they are in `spent`
 };
 struct JobSubmitted {
   JobSpec spec;
@@ -177,6 +178,7 @@ struct GenerationProgressed {
   Generation generation;
   uint64_t step = 0;
   int64_t stepped_ms = 0;  // when it was completed, in the time of events; 0 = now
+  StepWaits waits = {};    // of the generation so far
 };
 struct CheckpointCommitted {
   JobId job;

@@ -229,6 +229,7 @@ void on(Transition& t, const GenerationRecorded& e) {
   // Only now: a late exit of the generation before still speaks of the checkpoint that one used.
   const auto& record = std::get<RecordGeneration>(action->body);
   job.generation = record.generation;
+  job.told_waits = {};
   job.checkpoint = record.checkpoint;
   job.memory_of = record.memory_of;
   job.refilled = record.refilled;
@@ -276,7 +277,8 @@ void on(Transition& t, const GenerationProgressed& e) {
     return;
   }
   const bool is_news = e.step > job->furthest_step;
-  if (job->state == JobState::kRunning && !is_news && !is_made_good(*job, e.step)) {
+  const bool has_waited = count_waits(*job, e.waits);
+  if (job->state == JobState::kRunning && !is_news && !has_waited && !is_made_good(*job, e.step)) {
     t.refuse(e.job, "step " + std::to_string(e.step) + " was known");
     return;
   }

@@ -4,6 +4,10 @@
 // compute steps twice is part of that; further faults on the way prolong the same loss. Of a
 // command that tells no steps: from the fault until all its workers are up.
 //
+// While the scheduler has the job suspended no time passes here; it is counted by itself. So are
+// the waits of steps (StepWaits), but of those that belong to the start or to a loss: these have
+// their names already.
+//
 // The sum is that of the job's whole life: a controller that follows takes it over (JobTotals).
 #pragma once
 
@@ -13,6 +17,10 @@ namespace hpctl::core {
 
 // The job does not go on, or not from where it was. Nothing new where that was so before.
 void begin_loss(const Transition& t, Job& job);
+// Likewise, of a job that has come here without workers: nothing was to be noticed.
+void begin_waiting(const Transition& t, Job& job);
+// It prepares a generation, and this is the next stage of that.
+void count_stage(const Transition& t, Job& job, PlanStage stage);
 // The first step of a generation is known (of a command that tells none: all its workers are up).
 // What follows of a loss repeats steps. The job's first one ends its start.
 void begin_steps(const Transition& t, Job& job);
@@ -22,6 +30,10 @@ void end_loss(Job& job, int64_t at_ms);
 void count_step(Job& job, uint64_t step, int64_t at_ms);
 // Whether that step would end a loss.
 bool is_made_good(const Job& job, uint64_t step);
+// What the present generation waited for so far, before count_step(). False: that was known.
+bool count_waits(Job& job, const StepWaits& waits);
+// The scheduler lets the job go on.
+void end_suspension(Job& job, int64_t now_ms);
 // A job that begins here had a life before.
 void continue_totals(const Transition& t, Job& job, const JobTotals& totals);
 

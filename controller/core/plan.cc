@@ -40,6 +40,7 @@ int64_t sigkill_after_ms(const Job& job) {
 
 void enter_stage(Transition& t, Job& job, PlanStage stage) {
   job.stage = stage;
+  count_stage(t, job, stage);
   job.stage_since_ms = t.now();
   job.plan_seq = t.seq();
   t.set_deadline(job, stage_deadline(job, t.now()));

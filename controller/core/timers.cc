@@ -4,6 +4,7 @@
 // fresh deadline first, because it was the controller that was late.
 #include <algorithm>
 
+#include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/reconcile.h"
 #include "controller/core/rules.h"
@@ -270,7 +271,7 @@ void on(Transition& t, const SuspensionChanged& e) {
   }
   job->reason = "goes on after " + duration_text(t.now() - job->suspended_since_ms) +
                 " in which the scheduler had suspended it";
-  job->suspended_since_ms = 0;
+  end_suspension(*job, t.now());
   for (Node* node : t.nodes(e.job)) {
     // One that has not registered since the controller was started again.
     const bool is_awaited =

@@ -57,6 +57,9 @@ enum class PlanStage {
 };
 const char* to_string(PlanStage stage);
 
+// What is done while a loss lasts (lost_time.h), once the fault is known.
+enum class LossPart { kDecide, kWait, kRestart, kRepeat };
+
 // Why a recovery began; the newest few are kept for the diagnosis of a job that fails.
 struct Fault {
   std::string cause;      // one line
@@ -107,6 +110,7 @@ struct Job {
   Generation generation;            // newest recorded generation; 0 = none
   Generation directory_generation;  // newest generation found in the checkpoint directory
   PlanStage stage = PlanStage::kNone;
+  LossPart loss_part = LossPart::kDecide;  // while a loss lasts
   std::string checkpoint;  // step-N.gG the newest generation resumes from; "" = seed or memory
   // The generation in whose workers' memory the newest one goes on; 0 = it does not.
   Generation memory_of;
@@ -135,7 +139,6 @@ struct Job {
   bool saves_first = false;          // the workers that are being stopped save the step under way
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   bool without_memory = false;       // memory_of has failed: the next one starts from a checkpoint
-  bool repeats = false;              // a loss lasts, and steps are done that had been done before
   int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
@@ -147,7 +150,8 @@ struct Job {
   int64_t stepped_ms = 0;           // when the newest step was completed; 0 = not known
   int64_t lost_ms = 0;              // without what is not made good yet
   TimeSpent spent;                  // likewise
-  int64_t part_since_ms = 0;        // since when the part of a loss lasts that `repeats` tells
+  int64_t part_since_ms = 0;        // since when `loss_part` lasts
+  StepWaits told_waits;             // of the present generation, as far as they were told
   BadStepRecord bad_step;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
@@ -158,7 +162,8 @@ struct Job {
 const char* shown_state(const Job& job);
 // With what is not made good yet.
 int64_t lost_ms(const Job& job, int64_t now_ms);
-TimeSpent time_spent(const Job& job, int64_t now_ms);
+// Likewise; `waits`: of the present generation, as far as they are known.
+TimeSpent time_spent(const Job& job, int64_t now_ms, const StepWaits& waits = {});
 // The built-in trainer, or a command that has told one, also before a requeue.
 bool shows_steps(const Job& job);
 

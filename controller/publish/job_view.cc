@@ -31,6 +31,10 @@ WorkerView make_worker_view(const core::Slot& slot, const JobProgress& progress)
   return view;
 }
 
+StepWaits waits_in(const JobProgress& progress, const core::Job& job) {
+  return progress.generation == job.generation.value ? progress.waits() : StepWaits{};
+}
+
 }  // namespace
 
 NodeView make_node_view(const core::State& state, const core::Node& node) {
@@ -46,7 +50,7 @@ NodeView make_node_view(const core::State& state, const core::Node& node) {
 }
 
 JobView make_job_view(const core::State& state, JobId id, const JobProgress& progress,
-                      const std::string& controller_node) {
+                      const std::string& controller_node, int64_t now_ms) {
   const core::Job& job = state.jobs.at(id);
   JobView view;
   view.job = id.value;
@@ -70,8 +74,8 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.checkpoint_dir = job.spec.checkpoint.dir;
   view.submitted_wall_ms = job.submitted_wall_ms;
   view.ended_wall_ms = job.ended_wall_ms;
-  view.lost_ms = core::lost_ms(job, state.now_ms);
-  view.spent = core::time_spent(job, state.now_ms);
+  view.lost_ms = core::lost_ms(job, now_ms);
+  view.spent = core::time_spent(job, now_ms, waits_in(progress, job));
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
   view.chaos = job.spec.chaos;
@@ -92,8 +96,11 @@ void note_totals(JobView& view, const core::State& state, const JobProgress& pro
   const core::Job& job = state.jobs.at(JobId{view.job});
   view.furthest_step = std::max({job.furthest_step, job.regain_step, progress.step});
   view.interrupted = job.recovering_since_ms != 0;
+  const StepWaits waits = waits_in(progress, job);
+  view.told_waits = {std::max(job.told_waits.checkpoint_ms, waits.checkpoint_ms),
+                     std::max(job.told_waits.data_ms, waits.data_ms)};
   int64_t counted_ms = std::max(job.stepped_ms, progress.stepped_ms);
-  if (view.interrupted) counted_ms = state.now_ms;  // as core::lost_ms
+  if (view.interrupted) counted_ms = now_ms;  // as core::lost_ms
   if (!view.interrupted && !core::shows_steps(job) && job.state == core::JobState::kRunning) {
     counted_ms = now_ms;
   }
@@ -147,6 +154,11 @@ void fill(const JobView& view, v1::JobStatus& status) {
   spent.set_notice_ms(view.spent.notice_ms);
   spent.set_restart_ms(view.spent.restart_ms);
   spent.set_repeat_ms(view.spent.repeat_ms);
+  spent.set_decide_ms(view.spent.decide_ms);
+  spent.set_wait_ms(view.spent.wait_ms);
+  spent.set_suspended_ms(view.spent.suspended_ms);
+  spent.set_checkpoint_ms(view.spent.waits.checkpoint_ms);
+  spent.set_data_ms(view.spent.waits.data_ms);
   status.set_faults(view.faults);
   status.set_owner(view.owner);
   status.set_chaos(view.chaos);

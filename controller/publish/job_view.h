@@ -13,9 +13,9 @@
 
 namespace hpctl {
 
-// Precondition: the job exists.
+// Precondition: the job exists. `now_ms`: in the time of events.
 JobView make_job_view(const core::State& state, JobId job, const JobProgress& progress,
-                      const std::string& controller_node);
+                      const std::string& controller_node, int64_t now_ms);
 // Adds what a controller that follows must know to go on with the totals.
 void note_totals(JobView& view, const core::State& state, const JobProgress& progress,
                  int64_t now_ms, int64_t wall_ms);

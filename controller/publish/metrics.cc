@@ -10,7 +10,9 @@
 #include <exception>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/time_account.h"
 #include "controller/publish/train_metrics.h"
 
 namespace hpctl {
@@ -160,6 +162,20 @@ void Metrics::job(const JobView& view) {
   parts_->set("hpctl_job_nodes_up", "Nodes whose agent is up", job, static_cast<double>(up));
   parts_->set("hpctl_job_checkpoint_step", "Newest durable checkpoint", job,
               static_cast<double>(view.checkpoint_step));
+  const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : SystemClock().wall_ms();
+  const TimeAccount account = account_of(view.spent, end_ms - view.submitted_wall_ms);
+  for (const TimePart& part : parts_of(account)) {
+    Labels labels = job;
+    labels["part"] = part.name;
+    parts_->set("hpctl_job_time_seconds", "Where the time since the submission went", labels,
+                static_cast<double>(part.ms) / 1000);
+  }
+  if (account.training_ms == 0) return;
+  const auto training_ms = static_cast<double>(account.training_ms);
+  parts_->set("hpctl_job_goodput_ratio", "Share of training in the time since the first step", job,
+              training_ms / static_cast<double>(account.since_first_step_ms()));
+  parts_->set("hpctl_job_ettr_ratio", "Share of training in all the time since the submission", job,
+              training_ms / static_cast<double>(account.wall_ms));
 }
 
 void Metrics::train(const JobView& view, const JobProgress& progress,

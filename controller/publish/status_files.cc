@@ -11,11 +11,10 @@
 #include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/time_spent_json.h"
 
 namespace hpctl {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TimeSpent, start_ms, notice_ms, restart_ms,
-                                                repeat_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeView, name, role, state, instance_id, boot_id,
                                                 holder_pid, agent_pid, note)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
@@ -61,6 +60,7 @@ std::string to_json_text(const JobView& view) {
     document["furthest_step"] = view.furthest_step;
     document["interrupted"] = view.interrupted;
     document["counted_wall_ms"] = view.counted_wall_ms;
+    document["told_waits"] = view.told_waits;
   }
   if (std::isfinite(view.loss)) document["loss"] = view.loss;
   return dump(document);
@@ -100,6 +100,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.furthest_step = document.value("furthest_step", uint64_t{0});
     view.interrupted = document.value("interrupted", false);
     view.counted_wall_ms = document.value("counted_wall_ms", int64_t{0});
+    view.told_waits = document.value("told_waits", StepWaits{});
     return view;
   } catch (const json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not a job status: ") + e.what()};

@@ -75,6 +75,7 @@ struct JobView {
   int64_t counted_wall_ms = 0;
   bool interrupted = false;
   uint64_t furthest_step = 0;
+  StepWaits told_waits;
 };
 
 struct EventView {

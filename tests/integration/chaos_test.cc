@@ -67,6 +67,22 @@ std::string random_plan(uint64_t seed) {
   return plan;
 }
 
+// Each moment of the job's life is in one part, whatever was killed meanwhile, and the sum is all.
+void expect_all_time_accounted_for(const json& goodput, bool disturbed) {
+  int64_t sum_ms = 0;
+  for (const char* part : {"start", "train", "checkpoint", "data", "notice", "decide", "wait",
+                           "restart", "repeat", "suspended"}) {
+    const auto ms = goodput.value(std::string(part) + "_ms", int64_t{-1});
+    EXPECT_GE(ms, 0) << part;
+    sum_ms += ms;
+  }
+  EXPECT_EQ(sum_ms, goodput["wall_ms"]) << goodput.dump(1);
+  EXPECT_GT(goodput["train_ms"], 0) << goodput.dump(1);
+  EXPECT_GT(goodput["checkpoint_ms"], 0) << goodput.dump(1);
+  EXPECT_EQ(goodput["ranks"], 4);
+  if (disturbed) EXPECT_GT(goodput["restart_ms"], 0) << goodput.dump(1);
+}
+
 // What `hpctl chaos` says of a run by this plan; "" = the job runs undisturbed. `digest` is that of
 // the final checkpoint.
 json run(const std::string& plan, std::string& digest,
@@ -86,6 +102,9 @@ json run(const std::string& plan, std::string& digest,
   const std::string story = plan + chaos.out + chaos.err;
   EXPECT_EQ(state, "FINISHED") << story << cluster.hpctl({"events", to_string(job)}).out
                                << cluster.hpctl({"logs", to_string(job)}).out;
+  expect_all_time_accounted_for(
+      json::parse(cluster.hpctl({"goodput", to_string(job), "--json"}).out, nullptr, false),
+      !plan.empty());
   const std::string directory = cluster.paths().default_checkpoints(job);
   const auto ledger = verify_ledger(directory + "/ledger", directory);
   EXPECT_TRUE(ledger.ok()) << story << ledger.error().message;

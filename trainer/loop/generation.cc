@@ -64,7 +64,9 @@ Outcome Generation::run() {
   stopping_ = state().step() < last;
   trace_.finish();
   progress_.enter(WorkerPhase::kSaving);
+  const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested));
+  progress_.waited_for_last_save(static_cast<uint64_t>(seconds_since(began) * 1e9));
   progress_.checkpoint_committed(saver_->committed_step());
   if (!durable) {
     // Who was told to end ends, and is started again where that is wanted.

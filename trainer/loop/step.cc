@@ -178,6 +178,8 @@ StepMetrics Generation::measure(const StepSums& sums, double lr) const {
           .comm_under_way_s = engine_->communication_seconds(),
           .data_s = times_.seconds(StepPart::kData),
           .save_s = times_.seconds(StepPart::kSave),
+          .data_waits_s = times_.total_seconds(StepPart::kData),
+          .save_waits_s = times_.total_seconds(StepPart::kSave),
           .peak_memory_bytes = device_.peak_memory_bytes(),
           .loss_scale = state().loss_scale().scale,
           .overflows = state().loss_scale().overflows,

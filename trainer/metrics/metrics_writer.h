@@ -30,6 +30,8 @@ struct StepMetrics {
   double comm_under_way_s = 0;      // at least one collective was begun and not yet waited for
   double data_s = 0;                // waiting for samples
   double save_s = 0;                // for checkpoints at the boundary before the step
+  double data_waits_s = 0;          // data_s of all steps of the generation so far
+  double save_waits_s = 0;          // likewise
   int64_t peak_memory_bytes = 0;    // since its start
   uint64_t loss_scale = 0;          // fp16, of the next step; 0 = another precision
   uint64_t overflows = 0;           // fp16, steps left out so far

@@ -16,6 +16,7 @@ void StepTimes::lap(StepPart part) {
   const auto index = static_cast<size_t>(part);
   const double elapsed = std::chrono::duration<double>(now - last_).count();
   seconds_[index] = part == StepPart::kSave ? elapsed : seconds_[index] + elapsed;
+  total_[index] += elapsed;
   trace_.add("step", kStepPartNames[index], last_, now);
   last_ = now;
 }

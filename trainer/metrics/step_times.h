@@ -34,11 +34,14 @@ class StepTimes {
   void lap(StepPart part);
 
   double seconds(StepPart part) const { return seconds_[static_cast<size_t>(part)]; }
+  // Of all steps so far.
+  double total_seconds(StepPart part) const { return total_[static_cast<size_t>(part)]; }
   Clock::time_point began() const { return began_; }
 
  private:
   Trace& trace_;
   std::array<double, kStepPartNames.size()> seconds_{};
+  std::array<double, kStepPartNames.size()> total_{};
   Clock::time_point began_;
   Clock::time_point last_;
 };

@@ -88,10 +88,16 @@ void Progress::step_done(const StepProgress& done) {
   page_->communication_ns.store(f.communication_ns, std::memory_order_relaxed);
   page_->communication_wait_ns.store(f.communication_wait_ns, std::memory_order_relaxed);
   page_->saves_without_room.store(f.saves_without_room, std::memory_order_relaxed);
+  page_->data_waits_ns.store(f.data_waits_ns, std::memory_order_relaxed);
+  page_->save_waits_ns.store(f.save_waits_ns, std::memory_order_relaxed);
   if (page_->first_step_unix_ns.load(std::memory_order_relaxed) == 0) {
     page_->first_step_unix_ns.store(unix_ns(), std::memory_order_relaxed);
   }
   page_->step.store(done.step, std::memory_order_release);
+}
+
+void Progress::waited_for_last_save(uint64_t nanoseconds) {
+  page_->save_waits_ns.fetch_add(nanoseconds, std::memory_order_relaxed);
 }
 
 void Progress::checkpoint_committed(uint64_t step) {

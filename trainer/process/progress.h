@@ -41,6 +41,8 @@ class Progress {
   void enter(WorkerPhase phase);
   void set_computing(bool computing);
   void step_done(const StepProgress& done);
+  // After the last step, of which no further one tells.
+  void waited_for_last_save(uint64_t nanoseconds);
   void checkpoint_committed(uint64_t step);
   // For the job's history; its number is given here. The agent looks a few times a second: more
   // than kBadStepSlots in between push out the oldest.

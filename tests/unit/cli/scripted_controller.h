@@ -217,8 +217,13 @@ inline v1::JobStatus running_job(uint64_t id, const std::string& name) {
   s.set_lost_ms(1200);
   s.mutable_spent()->set_start_ms(5000);
   s.mutable_spent()->set_notice_ms(200);
-  s.mutable_spent()->set_restart_ms(700);
+  s.mutable_spent()->set_restart_ms(300);
   s.mutable_spent()->set_repeat_ms(300);
+  s.mutable_spent()->set_decide_ms(150);
+  s.mutable_spent()->set_wait_ms(250);
+  s.mutable_spent()->set_suspended_ms(2000);
+  s.mutable_spent()->set_checkpoint_ms(400);
+  s.mutable_spent()->set_data_ms(100);
   s.set_controller_pid(100);
   s.set_controller_node("here");
   s.set_checkpoint_step(30);

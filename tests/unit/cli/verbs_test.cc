@@ -28,7 +28,9 @@ constexpr const char* kStatusJson =
     R"("mfu":0.0,"name":"quick","nodes":[{"agent_pid":12,"boot_id":"b-0","holder_pid":11,)"
     R"("instance_id":"i-0","name":"n0","note":"","role":"active","state":"up"}],"owner":"",)"
     R"("reason":"","restarts":1,)"
-    R"("spent":{"notice_ms":200,"repeat_ms":300,"restart_ms":700,"start_ms":5000},)"
+    R"("spent":{"decide_ms":150,"notice_ms":200,"repeat_ms":300,"restart_ms":300,)"
+    R"("start_ms":5000,"suspended_ms":2000,"wait_ms":250,)"
+    R"("waits":{"checkpoint_ms":400,"data_ms":100}},)"
     R"("state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
     R"("tokens_per_second":12345.0,"total_steps":60,"workers":[{"generation":2,"node":"n0",)"
     R"("phase":"training","pid":13,"rank":0,"state":"running","step":34}]})"
@@ -46,19 +48,25 @@ TEST(Verbs, GoodputSaysWhereTheTimeWent) {
   controller.jobs = {ended, waits};
   EXPECT_EQ(run_hpctl({"goodput", "1"}).out,
             "job 1 quick  FINISHED\n"
-            "  goodput     98.00 % of the time since its first step, 1 fault\n"
-            "  ETTR        90.46 % of 1 min 05 s since it was submitted\n"
+            "  goodput     93.83 % of the time since its first step, 1 fault\n"
+            "  ETTR        86.62 % of 1 min 05 s since it was submitted, of each of 1 rank\n"
             "\n"
-            "PART      TIME   SHARE    WHAT\n"
-            "start     5.0 s  7.69 %   from its submission to its first step\n"
-            "training  59 s   90.46 %\n"
-            "notice    0.2 s  0.31 %   from the last step before a fault until it was known\n"
-            "restart   0.7 s  1.08 %   from there to the first step of the next generation\n"
-            "repeat    0.3 s  0.46 %   from there to the step that had been reached\n");
+            "PART        TIME   SHARE    WHAT\n"
+            "start       5.0 s  7.69 %   from its submission to its first step\n"
+            "train       56 s   86.62 %  steps, and their evaluation\n"
+            "checkpoint  0.4 s  0.62 %   steps waited for a checkpoint; mean of ranks\n"
+            "data        0.1 s  0.15 %   steps waited for samples; mean of ranks\n"
+            "notice      0.2 s  0.31 %   from the last step before a fault until it was known\n"
+            "decide      0.2 s  0.23 %   workers were ended, and what to go on from was found\n"
+            "wait        0.2 s  0.38 %   for nodes, in the queue again, between attempts\n"
+            "restart     0.3 s  0.46 %   workers were started, until their first step\n"
+            "repeat      0.3 s  0.46 %   from there to the step that had been reached\n"
+            "suspended   2.0 s  3.08 %   the scheduler had stopped it\n");
   EXPECT_EQ(run_hpctl({"goodput", "1", "--json"}).out,
-            R"({"ettr":0.9046153846153846,"faults":1,"goodput":0.98,"job":1,"name":"quick",)"
-            R"("notice_ms":200,"repeat_ms":300,"restart_ms":700,"start_ms":5000,)"
-            R"("state":"FINISHED","train_ms":58800,"wall_ms":65000})"
+            R"({"checkpoint_ms":400,"data_ms":100,"decide_ms":150,"ettr":0.8661538461538462,)"
+            R"("faults":1,"goodput":0.9383333333333334,"job":1,"name":"quick","notice_ms":200,)"
+            R"("ranks":1,"repeat_ms":300,"restart_ms":300,"start_ms":5000,"state":"FINISHED",)"
+            R"("suspended_ms":2000,"train_ms":56300,"wait_ms":250,"wall_ms":65000})"
             "\n");
   // Before its first step all of it is the start.
   EXPECT_THAT(run_hpctl({"goodput", "2", "--json"}).out,

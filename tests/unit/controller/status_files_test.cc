@@ -82,22 +82,24 @@ TEST(StatusFiles, AControllerThatFollowsFindsTheTotals) {
   job.lost_ms = 700;
   job.spent = {2'000, 100, 500, 100};
   job.recovering_since_ms = job.part_since_ms = 9'000;
-  job.repeats = true;
+  job.loss_part = core::LossPart::kRepeat;
+  job.told_waits = {400, 20};
   job.furthest_step = 12;
   job.regain_step = 17;
   const core::State state = one_job(job);
-  JobView view = make_job_view(state, job.id, {}, "n0");
-  EXPECT_EQ(view.lost_ms, 1'700) << "with what is not made good";
+  JobView view = make_job_view(state, job.id, {}, "n0", 10'250);
+  EXPECT_EQ(view.lost_ms, 1'950) << "with what is not made good";
   note_totals(view, state, {}, 10'250, 2'000'250);
   ASSERT_TRUE(write_status(paths, view).ok());
   const core::JobTotals totals = read_totals(paths, job.id, {});
   EXPECT_EQ(totals.submitted_wall_ms, 1'000'000);
   EXPECT_EQ(totals.restarts, 4);
-  EXPECT_EQ(totals.lost_ms, 1'700);
-  EXPECT_EQ(totals.spent, (TimeSpent{2'000, 100, 500, 1'100}));
+  EXPECT_EQ(totals.lost_ms, 1'950);
+  EXPECT_EQ(totals.spent, (TimeSpent{2'000, 100, 500, 1'350}));
+  EXPECT_EQ(totals.told_waits, (StepWaits{400, 20}));
   EXPECT_EQ(totals.furthest_step, 17U);
   EXPECT_TRUE(totals.interrupted);
-  EXPECT_EQ(totals.counted_wall_ms, 2'000'000);
+  EXPECT_EQ(totals.counted_wall_ms, 2'000'250);
   std::filesystem::remove(paths.job_status(job.id));
   GenerationRecord first;
   first.job = 3;
@@ -132,13 +134,13 @@ TEST(StatusFiles, AJobThatIsToEndDoesNotRun) {
   job.state = core::JobState::kRunning;
   JobProgress progress;
   progress.tokens_per_second = 900;
-  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0").state, "RUNNING");
+  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 10'250).state, "RUNNING");
   job.cancel_requested = true;
-  const JobView stopping = make_job_view(one_job(job), job.id, progress, "n0");
+  const JobView stopping = make_job_view(one_job(job), job.id, progress, "n0", 10'250);
   EXPECT_EQ(stopping.state, "STOPPING");
   EXPECT_EQ(stopping.tokens_per_second, 0);
   job.state = core::JobState::kCancelled;
-  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0").state, "CANCELLED");
+  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 10'250).state, "CANCELLED");
 }
 
 TEST(StatusFiles, TornAndRepeatedLinesAreLeftOut) {

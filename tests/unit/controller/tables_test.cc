@@ -262,6 +262,33 @@ TEST(Progress, TheCoreLearnsTheFurthestStepBeforeItJudges) {
   EXPECT_FALSE(table.news(job.id)) << "told once";
 }
 
+TEST(Progress, WaitsOfStepsAreTheMeanOfTheRanksAndNewsToo) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  table.observe(job, 0);
+  const auto waited = [](int32_t rank, int64_t save_ms, int64_t data_ms) {
+    RankReport report = at_step(rank, 1, 5, 50);
+    report.figures.emplace().save_waits_ns = static_cast<uint64_t>(save_ms) * 1'000'000;
+    report.figures->data_waits_ns = static_cast<uint64_t>(data_ms) * 1'000'000;
+    return report;
+  };
+  const auto first = table.report(job.id, "n0", {waited(0, 100, 0), waited(1, 300, 60)}, 10);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->waits, (StepWaits{200, 30}));
+  job.state = core::JobState::kRunning;
+  job.furthest_step = 5;
+  table.observe(job, 10);
+  table.report(job.id, "n0", {waited(0, 150, 0)}, 20);
+  EXPECT_EQ(table.of(job.id).waits(), (StepWaits{225, 30}));
+  EXPECT_FALSE(table.news(job.id)) << "25 ms are not worth an event";
+  table.report(job.id, "n0", {waited(0, 400, 0)}, 30);
+  const auto news = table.news(job.id);
+  ASSERT_TRUE(news);
+  EXPECT_EQ(news->waits, (StepWaits{350, 30}));
+  EXPECT_EQ(news->step, 5U);
+  EXPECT_FALSE(table.news(job.id)) << "told once";
+}
+
 // Seven steps were lost, and the first of them is done again.
 core::Job observe_recomputing(ProgressTable& table) {
   core::Job job = running_job(2, 10);

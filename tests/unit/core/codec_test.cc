@@ -68,7 +68,7 @@ std::vector<EventBody> every_event() {
                    true,
                    true,
                    {{7, 8, 9}}},
-      GenerationProgressed{kJob, Generation{4}, 17},
+      GenerationProgressed{kJob, Generation{4}, 17, 0, {3, 4}},
       CheckpointCommitted{kJob, Generation{4}, 17},
       SuspensionChanged{kJob, true},
       HangDetected{kJob, Generation{4}, "n1", Rank{1}, "evidence"},
@@ -158,9 +158,10 @@ TEST(Codec, JobRowKeepsEveryField) {
   job.plan_attempts = 2;
   job.cancel_requested = true;
   job.lost_ms = 123;
-  job.spent = {4, 23, 60, 40};
+  job.spent = {4, 23, 60, 40, 5, 6, 9, {10, 11}};
   job.part_since_ms = 9;
-  job.repeats = true;
+  job.loss_part = LossPart::kWait;
+  job.told_waits = {7, 8};
   job.regain_step = 31;
   job.stepped_ms = 7;
   const auto decoded = decode_job(encode(job));
@@ -174,6 +175,8 @@ TEST(Codec, JobRowKeepsEveryField) {
   EXPECT_EQ(decoded->not_before_ms, 77);
   EXPECT_TRUE(decoded->cancel_requested);
   EXPECT_EQ(decoded->spent, job.spent);
+  EXPECT_EQ(decoded->loss_part, job.loss_part);
+  EXPECT_EQ(decoded->told_waits, job.told_waits);
   EXPECT_EQ(encode(*decoded), encode(job));
 }
 

@@ -102,7 +102,7 @@ TEST_F(Recovery, KilledWorkerLeadsToTheNextGenerationFromTheCheckpoint) {
   shell.progress(id, 17);
   EXPECT_EQ(job().lost_ms, 280);
   EXPECT_EQ(job().spent.notice_ms, 0);
-  EXPECT_EQ(job().spent.restart_ms, 250);
+  EXPECT_EQ(job().spent.decide_ms, 250);
   EXPECT_EQ(job().spent.repeat_ms, 30);
   const auto chain = explain(shell.log, id);
   EXPECT_THAT(summarize(chain), HasSubstr("SIGKILL"));
@@ -136,7 +136,8 @@ TEST_F(Recovery, LostTimeBeginsWithTheLastCompletedStep) {
   EXPECT_EQ(job().lost_ms, 3'000);
   EXPECT_EQ(job().restarts, 2);
   EXPECT_EQ(job().spent.notice_ms, 1'900);
-  EXPECT_EQ(job().spent.restart_ms, 600) << "until step 1, and again after the second fault";
+  EXPECT_EQ(job().spent.decide_ms, 100) << "until the workers of the lost node were accounted for";
+  EXPECT_EQ(job().spent.wait_ms, 500) << "between two attempts, after the second fault";
   EXPECT_EQ(job().spent.repeat_ms, 500);
 }
 

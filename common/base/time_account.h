@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The account of a job's time, as people and metrics are told it: parts whose sum is all of it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "common/base/time_spent.h"
+
+namespace hpctl {
+
+// All the time since a job was submitted.
+struct TimeAccount {
+  int64_t wall_ms = 0;
+  TimeSpent spent;
+  int64_t training_ms = 0;  // the rest
+
+  int64_t since_first_step_ms() const { return wall_ms - spent.start_ms; }
+};
+
+inline TimeAccount account_of(const TimeSpent& spent, int64_t wall_ms) {
+  TimeAccount account{wall_ms, spent, 0};
+  // No step yet, whatever was tried.
+  if (spent.start_ms == 0) {
+    account.spent.start_ms = std::max<int64_t>(0, wall_ms - spent.total_ms());
+  }
+  // Clocks of two controllers may differ.
+  account.wall_ms = std::max(wall_ms, account.spent.total_ms());
+  account.training_ms = account.wall_ms - account.spent.total_ms();
+  return account;
+}
+
+struct TimePart {
+  const char* name;  // in `hpctl goodput`, and as a label of metrics
+  int64_t ms = 0;
+  const char* what;  // for people
+};
+
+// Their sum is wall_ms.
+inline std::array<TimePart, 10> parts_of(const TimeAccount& account) {
+  const TimeSpent& spent = account.spent;
+  return {
+      {{"start", spent.start_ms, "from its submission to its first step"},
+       {"train", account.training_ms, "steps, and their evaluation"},
+       {"checkpoint", spent.waits.checkpoint_ms, "steps waited for a checkpoint; mean of ranks"},
+       {"data", spent.waits.data_ms, "steps waited for samples; mean of ranks"},
+       {"notice", spent.notice_ms, "from the last step before a fault until it was known"},
+       {"decide", spent.decide_ms, "workers were ended, and what to go on from was found"},
+       {"wait", spent.wait_ms, "for nodes, in the queue again, between attempts"},
+       {"restart", spent.restart_ms, "workers were started, until their first step"},
+       {"repeat", spent.repeat_ms, "from there to the step that had been reached"},
+       {"suspended", spent.suspended_ms, "the scheduler had stopped it"}}};
+}
+
+}  // namespace hpctl
