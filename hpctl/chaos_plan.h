@@ -11,7 +11,6 @@
 
 #include "common/base/injected_fault.h"
 #include "common/base/result.h"
-#include "controller/publish/status_files.h"
 
 namespace hpctl {
 
@@ -42,8 +41,5 @@ Result<ChaosPlan> load_chaos_plan(const std::string& path);
 // in the mean.
 Result<ChaosPlan> make_chaos_plan(const std::string& words, int64_t every_ms, int64_t count,
                                   uint64_t seed);
-
-// Why the plan does not fit to the job; "" = it does.
-std::string find_misfit(const ChaosPlan& plan, const JobView& job);
 
 }  // namespace hpctl

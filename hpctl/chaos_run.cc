@@ -6,9 +6,12 @@
 #include <memory>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "common/base/clock.h"
+#include "hpctl/chaos_fit.h"
 #include "hpctl/controller_client.h"
+#include "hpctl/exit_codes.h"
 #include "hpctl/interrupt_flag.h"
 #include "hpctl/submit_directory.h"
 
@@ -16,17 +19,20 @@ namespace hpctl {
 namespace {
 
 constexpr std::chrono::milliseconds kLookInterval{100};
+constexpr std::chrono::milliseconds kQueueInterval{1000};  // the scheduler is asked each time
 
 enum class Waited { kDone, kLate, kEnded, kInterrupted };
 
 class ChaosRun {
  public:
-  ChaosRun(const OpenJob& job, const ChaosPlan& plan,
+  ChaosRun(const OpenJob& job, const ChaosPlan& plan, ChaosStart start,
            const std::function<void(const FaultResult&)>& tell)
-      : paths_(job.paths), id_(job.id), plan_(plan), tell_(tell) {}
+      : job_(job), paths_(job.paths), id_(job.id), plan_(plan), start_(start), tell_(tell) {}
 
   Result<ChaosReport> run() {
     const InterruptFlag flag;
+    HP_TRY(await_start());
+    if (InterruptFlag::raised()) return interrupted();
     HP_TRY(begin());
     const int64_t began_ms = clock_.monotonic_ms();
     const int64_t lost_before_ms = view_.lost_ms;
@@ -49,6 +55,29 @@ class ChaosRun {
   }
 
  private:
+  // A job in a queue has no controller; whether it has been taken out of it, the scheduler knows.
+  Outcome await_start() {
+    while (start_ == ChaosStart::kSubmitted && !InterruptFlag::raised()) {
+      const Outcome seen = look();
+      if (seen.ok() && (view_.state == "RUNNING" || has_ended(view_.state))) return Ok{};
+      if (!seen.ok() && seen.error().code != ErrorCode::kUnavailable) return seen;
+      const auto known = seen.ok() ? Result<JobView>(view_) : job_.source->get_job(id_);
+      if (known.ok() && has_ended(known->state)) {
+        return Error{ErrorCode::kFailedPrecondition,
+                     "job " + to_string(id_) + " ended before it ran: " + known->state};
+      }
+      std::this_thread::sleep_for(seen.ok() ? kLookInterval : kQueueInterval);
+    }
+    return Ok{};
+  }
+
+  ChaosReport interrupted() const {
+    ChaosReport report{id_.value, view_.name, plan_.seed, plan_.faults.size()};
+    report.state = view_.state;
+    report.interrupted = true;
+    return report;
+  }
+
   // Everything is checked before the first fault.
   Outcome begin() {
     HP_TRY(look());
@@ -59,7 +88,9 @@ class ChaosRun {
     if (!view_.chaos) {
       return Error{ErrorCode::kFailedPrecondition, name + " " + kAllowsNoChaos};
     }
-    if (std::string misfit = find_misfit(plan_, view_); !misfit.empty()) {
+    const auto spec = submitted_spec(paths_, id_);
+    if (std::string misfit = find_misfit(plan_, view_, spec.ok() ? &*spec : nullptr);
+        !misfit.empty()) {
       return Error{ErrorCode::kInvalidArgument, std::move(misfit)};
     }
     history_.clear();
@@ -233,9 +264,11 @@ class ChaosRun {
     return after;
   }
 
+  const OpenJob& job_;
   const HomePaths paths_;
   const JobId id_;
   const ChaosPlan& plan_;
+  const ChaosStart start_;
   const std::function<void(const FaultResult&)>& tell_;
   const SystemClock clock_;
   std::unique_ptr<ControllerClient> client_;
@@ -245,11 +278,37 @@ class ChaosRun {
   std::vector<EventView> history_;  // since the present fault
 };
 
+int exit_code_of(const ChaosReport& report) {
+  if (report.interrupted) return kExitInterrupted;
+  return is_good(report) ? kExitOk : kExitFailed;
+}
+
 }  // namespace
 
-Result<ChaosReport> run_chaos(const OpenJob& job, const ChaosPlan& plan,
+Result<ChaosReport> run_chaos(const OpenJob& job, const ChaosPlan& plan, ChaosStart start,
                               const std::function<void(const FaultResult&)>& tell) {
-  return ChaosRun(job, plan, tell).run();
+  return ChaosRun(job, plan, start, tell).run();
+}
+
+int run_chaos_and_report(const Invocation& invocation, const OpenJob& job, const ChaosPlan& plan,
+                         ChaosStart start) {
+  const Terminal& terminal = invocation.terminal;
+  bool has_header = false;
+  const auto told = run_chaos(job, plan, start, [&](const FaultResult& result) {
+    if (invocation.json()) return;
+    if (!std::exchange(has_header, true)) print_chaos_header(terminal);
+    print_chaos_row(terminal, result);
+  });
+  if (!told.ok()) {
+    const int status = report(terminal, told.error());
+    return told.error().code == ErrorCode::kInvalidArgument ? kExitUsage : status;
+  }
+  if (invocation.json()) {
+    terminal.out << to_json_text(*told) << "\n";
+  } else {
+    print_chaos_totals(terminal, *told);
+  }
+  return exit_code_of(*told);
 }
 
 }  // namespace hpctl

@@ -7,13 +7,24 @@
 
 #include "hpctl/chaos_plan.h"
 #include "hpctl/chaos_report.h"
+#include "hpctl/command_line.h"
 #include "hpctl/open_job.h"
 
 namespace hpctl {
 
+enum class ChaosStart {
+  kRunning,    // somebody must answer for the job
+  kSubmitted,  // it may be in a queue, for however long: what comes begins when it runs
+};
+
 // `tell` hears of every fault when its result is known. An error: nothing was injected, because the
 // job cannot be attacked or nobody answers. SIGINT and SIGTERM end the run with what is known.
-Result<ChaosReport> run_chaos(const OpenJob& job, const ChaosPlan& plan,
+Result<ChaosReport> run_chaos(const OpenJob& job, const ChaosPlan& plan, ChaosStart start,
                               const std::function<void(const FaultResult&)>& tell);
+
+// The same on the terminal: each fault, and the totals; or with --json one object. Returns the exit
+// status.
+int run_chaos_and_report(const Invocation& invocation, const OpenJob& job, const ChaosPlan& plan,
+                         ChaosStart start);
 
 }  // namespace hpctl

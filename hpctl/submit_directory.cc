@@ -134,9 +134,13 @@ Refusal read_refusal(const HomePaths& paths, JobId job) {
   return refusal;
 }
 
-Result<JobView> submitted_view(const HomePaths& paths, JobId job) {
+Result<JobSpec> submitted_spec(const HomePaths& paths, JobId job) {
   HP_TRY_ASSIGN(const std::string text, read_file(paths.job_spec(job)));
-  HP_TRY_ASSIGN(const JobSpec spec, job_spec_from_json(text));
+  return job_spec_from_json(text);
+}
+
+Result<JobView> submitted_view(const HomePaths& paths, JobId job) {
+  HP_TRY_ASSIGN(const JobSpec spec, submitted_spec(paths, job));
   JobView view;
   view.job = job.value;
   view.name = spec.name;

@@ -50,6 +50,9 @@ struct Refusal {
 };
 Refusal read_refusal(const HomePaths& paths, JobId job);
 
+// The job as it was submitted: of any job of this home, also while it is in the queue.
+Result<JobSpec> submitted_spec(const HomePaths& paths, JobId job);
+
 // What is known of a Slurm job without any controller: name, owner, time of submission; no state.
 Result<JobView> submitted_view(const HomePaths& paths, JobId job);
 

@@ -43,6 +43,22 @@ a moment it comes at once:
     - {fault: kill-holder, node: n1, after: 10s}    # after the job trains again
     - {fault: stop-worker, every: 1m, count: 5}     # after random pauses, 1m in the mean
 
+The plan is checked against the job before the first fault. Instead of faults it may name causes and
+how often they came in a real run; faults are then drawn at random with these shares, at that rate,
+so many times faster, count of them (without it as many as there were):
+
+  seed: 7
+  trace:
+    period: 54d
+    faster: 2000
+    count: 30
+    causes:
+      - {cause: faulty GPU, count: 148, faults: [crash-worker, exit-worker]}
+      - {cause: host maintenance, count: 32, faults: [kill-holder]}
+
+examples/chaos-llama3.yaml is the table of the Llama 3 report. hpctl submit FILE --chaos PLAN begins
+with the job.
+
 Ctrl-C ends the run, not the job, with the report so far.
 
 Examples:
@@ -91,11 +107,6 @@ Result<ChaosPlan> plan_of(const Invocation& invocation) {
                          static_cast<uint64_t>(seed.value_or(1)));
 }
 
-int exit_code_of(const ChaosReport& report) {
-  if (report.interrupted) return kExitInterrupted;
-  return is_good(report) ? kExitOk : kExitFailed;
-}
-
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const auto plan = plan_of(invocation);
@@ -105,22 +116,7 @@ int run(Invocation& invocation) {
   }
   const auto job = open_job(invocation.arguments[0]);
   if (!job.ok()) return report(terminal, job.error());
-  bool has_header = false;
-  const auto told = run_chaos(*job, *plan, [&](const FaultResult& result) {
-    if (invocation.json()) return;
-    if (!std::exchange(has_header, true)) print_chaos_header(terminal);
-    print_chaos_row(terminal, result);
-  });
-  if (!told.ok()) {
-    const int status = report(terminal, told.error());
-    return told.error().code == ErrorCode::kInvalidArgument ? kExitUsage : status;
-  }
-  if (invocation.json()) {
-    terminal.out << to_json_text(*told) << "\n";
-  } else {
-    print_chaos_totals(terminal, *told);
-  }
-  return exit_code_of(*told);
+  return run_chaos_and_report(invocation, *job, *plan, ChaosStart::kRunning);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include "common/base/bounded_json.h"
 #include "common/base/random_hex.h"
 #include "common/rpc/job_yaml.h"
+#include "hpctl/chaos_fit.h"
+#include "hpctl/chaos_run.h"
 #include "hpctl/cluster_placement.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
@@ -48,8 +50,13 @@ Options:
   --wait     show progress until the job has ended; an absent slurmctld is waited for 10 minutes
              instead of 30 seconds
   --dry-run  submit nothing
+  --chaos PLAN
+             carry the faults of this plan out, from the job's first step on, and report as
+             `hpctl chaos` does; the plan is checked before the job is submitted. --wait then
+             follows the job to its end
   --json     {"job", "name", "state"}; with --wait the job's last status as `hpctl status --json`;
-             with --dry-run the resolved job, for Slurm with its "batch_script"
+             with --dry-run the resolved job, for Slurm with its "batch_script"; with --chaos the
+             report of `hpctl chaos --json`
 
 For Slurm, HPCTL_HOME, the checkpoint directory and hpctl's programs must lie on file systems that
 all nodes see. The job's directory, HPCTL_HOME/jobs/JOB, holds the batch script and its output.
@@ -61,8 +68,9 @@ SBATCH_ACCOUNT, _CONSTRAINT, _GRES, _PARTITION, _QOS, _RESERVATION and _TIMELIMI
 job file leaves out the key of that name; other SBATCH_* variables that would change a job are
 refused, and so is a submission from inside a Slurm job (SLURM_JOB_ID).
 
-Exit codes: 0 submitted (with --wait: finished), 1 not accepted (with --wait: failed or cancelled),
-2 bad job file, 3 no controller or scheduler answers, 130 interrupted while waiting
+Exit codes: 0 submitted (with --wait: finished; with --chaos: every fault was injected, found and
+survived), 1 not accepted (with --wait: failed or cancelled; with --chaos: one fault was not), 2 bad
+job file or plan, 3 no controller or scheduler answers, 130 interrupted while waiting
 )";
 
 struct Submitted {
@@ -191,6 +199,34 @@ int report_refusal(const Terminal& terminal, Error error, bool local) {
   return report(terminal, error);
 }
 
+// Before anything is submitted. Without --chaos an empty plan.
+Result<ChaosPlan> take_plan(const Invocation& invocation, const JobSpec& spec) {
+  if (!invocation.has("--chaos")) return ChaosPlan();
+  if (invocation.has("--wait") && invocation.json()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--json prints one document: the report of --chaos, or the last status of --wait; "
+                 "leave one of the two out\n"};
+  }
+  HP_TRY_ASSIGN(ChaosPlan plan, load_chaos_plan(invocation.options.at("--chaos")));
+  const std::string misfit = find_misfit(plan, spec, invocation.has("--local"));
+  if (misfit.empty()) return plan;
+  return Error{ErrorCode::kInvalidArgument, misfit + "\n"};
+}
+
+// Nobody looks at the job while faults are carried out but who carries them out.
+int attack(const Invocation& invocation, const HomePaths& paths, const JobSpec& spec,
+           Submitted submitted, const ChaosPlan& plan) {
+  (invocation.json() ? invocation.terminal.err : invocation.terminal.out)
+      << "job " << to_string(submitted.job) << " " << printable(spec.name)
+      << " submitted; faults come when it trains" << std::endl;
+  const OpenJob job{paths, submitted.job, std::move(submitted.source), {}};
+  const int status = run_chaos_and_report(invocation, job, plan, ChaosStart::kSubmitted);
+  if (!invocation.has("--wait") || status == kExitInterrupted) return status;
+  const int ended =
+      wait_and_report(invocation, paths, open_source(paths, submitted.job), submitted.job);
+  return status != kExitOk ? status : ended;
+}
+
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string& file = invocation.arguments[0];
@@ -208,6 +244,11 @@ int run(Invocation& invocation) {
       return report(terminal, taken.error());
     }
   }
+  const auto plan = take_plan(invocation, spec);
+  if (!plan.ok()) {
+    terminal.err << plan.error().message;
+    return kExitUsage;
+  }
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
     return report(terminal, ours.error());
@@ -220,6 +261,9 @@ int run(Invocation& invocation) {
   if (!checked.ok()) return report_mistake(terminal, checked.error());
   auto submitted = local ? submit_locally(*paths, spec) : submit_on_slurm(invocation, *paths, spec);
   if (!submitted.ok()) return report_refusal(terminal, submitted.error(), local);
+  if (invocation.has("--chaos")) {
+    return attack(invocation, *paths, spec, std::move(*submitted), *plan);
+  }
   if (invocation.has("--wait")) return wait(invocation, *paths, spec, std::move(*submitted));
   return print_submitted(invocation, spec, *submitted);
 }
@@ -229,12 +273,12 @@ int run(Invocation& invocation) {
 
 Verb submit_verb() {
   return {"submit",
-          "FILE [--local] [--wait] [--dry-run]",
+          "FILE [--local] [--wait] [--dry-run] [--chaos PLAN]",
           "start a job described by a job file",
           submit_parts::kHelp,
           1,
           1,
-          {{"--local"}, {"--wait"}, {"--dry-run"}},
+          {{"--local"}, {"--wait"}, {"--dry-run"}, {"--chaos", nullptr, "PLAN"}},
           submit_parts::run};
 }
 

@@ -66,6 +66,7 @@ class YamlValue {
 
   bool is_word(std::string_view word) const { return node_.IsScalar() && node_.Scalar() == word; }
   const YAML::Node& node() const { return node_; }
+  const std::string& path() const { return path_; }
   void fail(const std::string& message);
   void fail_expected(const std::string& expected) {
     fail("expected " + expected + ", found " + describe_node(node_));

@@ -2,6 +2,8 @@
 // Faults that somebody injects (`hpctl chaos`): whether the job allows it and has what is to be
 // attacked. No row changes: nothing is decided otherwise because a fault was on purpose, and nobody
 // is blamed by it.
+#include "controller/core/injection.h"
+
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -14,28 +16,10 @@ std::string find_conflict(const Job* job, const FaultInjected& e) {
   return job->spec.chaos ? "" : "job " + to_string(e.job) + " " + kAllowsNoChaos;
 }
 
-// What its own process is told, a program of the user does not understand.
-std::string find_trainer_conflict(const JobSpec& spec, InjectedFault fault) {
-  if (!is_told_to_trainer(fault)) return "";
-  if (!spec.train) {
-    return "only the built-in trainer can be told to do that; kill-worker, stop-worker and "
-           "crash-worker attack any program";
-  }
-  if (fault == InjectedFault::kNanGradient && spec.train->precision == Precision::kFp16) {
-    return "with precision fp16 such a step is an overflow of the loss scale, which the job's "
-           "history does not tell of; attack one with bf16 or fp32";
-  }
-  return "";
-}
-
 std::string find_rank_conflict(Transition& t, const FaultInjected& e) {
   const Slot* slot = t.slot(e.job, e.rank);
   if (slot == nullptr || slot->node.empty()) {
     return "job " + to_string(e.job) + " has no rank " + to_string(e.rank);
-  }
-  if (std::string conflict = find_trainer_conflict(t.job(e.job)->spec, e.fault);
-      !conflict.empty()) {
-    return conflict;
   }
   if (slot->state != SlotState::kRunning) {
     return "no worker of rank " + to_string(e.rank) + " runs now";
@@ -53,19 +37,35 @@ std::string find_node_conflict(Transition& t, const FaultInjected& e, const std:
 
 // A checkpoint is damaged when it is looked for after this generation.
 std::string find_checkpoint_conflict(const Job& job) {
-  if (!job.spec.train) return "only checkpoints of the built-in trainer are read by hpctl";
-  if (parts_of_state(job) < job.world_size()) {
-    return "its ranks have replicas, and go on from their memory; no checkpoint would be read";
-  }
   if (!is_training(job)) return "the job does not train now";
-  if (job.committed_step == 0) return "the job has no checkpoint yet";
-  return "";
+  return job.committed_step == 0 ? "the job has no checkpoint yet" : "";
 }
 
 }  // namespace
 
+std::string find_lasting_conflict(const Job& job, InjectedFault fault) {
+  const auto& train = job.spec.train;
+  // What its own process is told, a program of the user does not understand.
+  if (is_told_to_trainer(fault) && !train) {
+    return "only the built-in trainer can be told to do that; kill-worker, stop-worker and "
+           "crash-worker attack any program";
+  }
+  if (fault == InjectedFault::kNanGradient && train->precision == Precision::kFp16) {
+    return "with precision fp16 such a step is an overflow of the loss scale, which the job's "
+           "history does not tell of; attack one with bf16 or fp32";
+  }
+  if (fault != InjectedFault::kCorruptCheckpoint) return "";
+  if (!train) return "only checkpoints of the built-in trainer are read by hpctl";
+  if (parts_of_state(job) < job.world_size()) {
+    return "its ranks have replicas, and go on from their memory; no checkpoint would be read";
+  }
+  return "";
+}
+
 void on(Transition& t, const FaultInjected& e) {
-  std::string conflict = find_conflict(t.job(e.job), e);
+  const Job* job = t.job(e.job);
+  std::string conflict = find_conflict(job, e);
+  if (conflict.empty()) conflict = find_lasting_conflict(*job, e.fault);
   std::string node = e.node;
   if (conflict.empty() && target_of(e.fault) == FaultTarget::kRank) {
     conflict = find_rank_conflict(t, e);
@@ -75,7 +75,7 @@ void on(Transition& t, const FaultInjected& e) {
     conflict = find_node_conflict(t, e, node);
   }
   if (conflict.empty() && e.fault == InjectedFault::kCorruptCheckpoint) {
-    conflict = find_checkpoint_conflict(*t.job(e.job));
+    conflict = find_checkpoint_conflict(*job);
   }
   if (conflict.empty()) return;
   t.result().log.clear();  // it did not happen

@@ -80,7 +80,7 @@ void expect_all_time_accounted_for(const json& goodput, bool disturbed) {
   EXPECT_GT(goodput["train_ms"], 0) << goodput.dump(1);
   EXPECT_GT(goodput["checkpoint_ms"], 0) << goodput.dump(1);
   EXPECT_EQ(goodput["ranks"], 4);
-  if (disturbed) EXPECT_GT(goodput["restart_ms"], 0) << goodput.dump(1);
+  EXPECT_EQ(disturbed, goodput["restart_ms"] > 0) << goodput.dump(1);
 }
 
 // What `hpctl chaos` says of a run by this plan; "" = the job runs undisturbed. `digest` is that of
@@ -164,6 +164,35 @@ TEST(Chaos, WhereRanksHaveReplicasALostNodeCostsNoStepThatAllHaveCompleted) {
       EXPECT_LE(fault["lost_steps"], 1) << fault.dump(1);
     }
   }
+}
+
+// From the queue on: the plan is there before the job is.
+TEST(Chaos, SubmitCarriesOutAPlanFromTheFirstStepOn) {
+  LocalCluster cluster;
+  const std::string job_file = cluster.directory() + "/job.yaml";
+  const std::string plan_file = cluster.directory() + "/plan.yaml";
+  const TrainingJob job = {.name = "traced", .steps = 90, .checkpoint_every = 7};
+  ASSERT_TRUE(write_file_atomic(job_file, job.yaml()).ok());
+  ASSERT_TRUE(write_file_atomic(plan_file,
+                                "seed: 11\n"
+                                "recover_within: 60s\n"
+                                "trace:\n"
+                                "  period: 1h\n"
+                                "  faster: 3600\n"
+                                "  count: 3\n"
+                                "  causes:\n"
+                                "    - {cause: a GPU, count: 2, faults: [exit-worker]}\n"
+                                "    - {cause: a host, count: 1, faults: [kill-worker]}\n")
+                  .ok());
+  const CommandResult chaos =
+      cluster.hpctl({"submit", job_file, "--local", "--json", "--chaos", plan_file}, seconds(180));
+  EXPECT_EQ(chaos.exit_code, 0) << chaos.out << chaos.err;
+  const json report = json::parse(chaos.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << chaos.out << chaos.err;
+  EXPECT_EQ(report["totals"]["injected"], 3) << report.dump(1);
+  EXPECT_EQ(report["totals"]["precision"], 1.0) << report.dump(1);
+  EXPECT_EQ(cluster.wait_for_end(JobId{report["job"].get<uint64_t>()}, seconds(90)), "FINISHED");
+  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty());
 }
 
 TEST(Chaos, RandomFaultsChangeNoBitAndNoSample) {

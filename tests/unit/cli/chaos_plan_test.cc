@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 
 #include "common/base/rng.h"
+#include "hpctl/chaos_fit.h"
 
 namespace hpctl {
 namespace {
@@ -71,7 +74,8 @@ TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
   EXPECT_EQ(mistakes("fautls: []\n"),
             "p.yaml:1:1: unknown key \"fautls\"; did you mean \"faults\"?\n");
   EXPECT_EQ(mistakes("seed: 1\n"),
-            "p.yaml:1:1: faults: this key is required: a list such as [{fault: kill-worker}]\n");
+            "p.yaml:1:1: faults: this key is required: a list such as [{fault: kill-worker}]; or "
+            "\"trace\"\n");
   EXPECT_THAT(mistakes("faults: []\n"), HasSubstr("this key is required"));
   EXPECT_THAT(mistakes("faults: [{rank: 1}]\n"), HasSubstr("\"fault\" is required: one of "));
   EXPECT_THAT(mistakes("faults: [{fault: kill-agent, rank: 1}]\n"),
@@ -140,13 +144,102 @@ TEST(ChaosPlan, FitsToTheJob) {
   job.workers = {{0, "n0", 1, 1, "running", "training", 4}};
   job.nodes = {{"n0", "active", "up", "", "", 1, 2}};
   const auto misfit = [&](const std::string& fault) {
-    return find_misfit(good("faults: [{" + fault + "}]\n"), job);
+    return find_misfit(good("faults: [{" + fault + "}]\n"), job, nullptr);
   };
   EXPECT_EQ(misfit("fault: kill-worker, rank: 0, at_step: 59"), "");
   EXPECT_EQ(misfit("fault: kill-worker, rank: 4"), "p.yaml:1: faults[0]: job 3 has no rank 4");
   EXPECT_EQ(misfit("fault: kill-agent, node: n5"), "p.yaml:1: faults[0]: job 3 has no node \"n5\"");
   EXPECT_EQ(misfit("fault: kill-worker, at_step: 60"),
             "p.yaml:1: faults[0]: job 3 ends at step 60");
+}
+
+// Kind of workload, strategy, precision: what no state of the job changes.
+TEST(ChaosPlan, FitsToWhatTheJobIs) {
+  JobSpec spec;
+  spec.nodes = 2;
+  spec.workers_per_node = 2;
+  spec.chaos = true;
+  spec.train.emplace().steps = 60;
+  const auto misfit = [&](const std::string& fault, bool local = true) {
+    return find_misfit(good("faults: [{fault: kill-worker}, {" + fault + "}]\n"), spec, local);
+  };
+  EXPECT_EQ(misfit("fault: corrupt-checkpoint"), "");
+  EXPECT_EQ(misfit("fault: nan-gradient, rank: 3"), "");
+  EXPECT_EQ(misfit("fault: kill-worker, rank: 4"), "p.yaml:1: faults[1]: the job has no rank 4");
+  EXPECT_EQ(misfit("fault: kill-agent, node: n2"),
+            "p.yaml:1: faults[1]: the job has no node \"n2\"");
+  EXPECT_EQ(misfit("fault: kill-agent, node: p5-17", false), "") << "Slurm will choose";
+  spec.train->strategy = Strategy::kHybrid;
+  EXPECT_THAT(
+      misfit("fault: corrupt-checkpoint"),
+      HasSubstr("faults[1]: the job cannot have corrupt-checkpoint: its ranks have replicas"));
+  spec.train->precision = Precision::kFp16;
+  EXPECT_THAT(misfit("fault: nan-gradient"), HasSubstr("an overflow of the loss scale"));
+  spec.train.reset();
+  EXPECT_THAT(misfit("fault: hang-worker"), HasSubstr("only the built-in trainer"));
+  EXPECT_THAT(misfit("fault: corrupt-checkpoint"), HasSubstr("only checkpoints of the built-in"));
+  EXPECT_EQ(misfit("fault: crash-worker"), "");
+  spec.chaos = false;
+  EXPECT_THAT(misfit("fault: crash-worker"), HasSubstr("the job may not be attacked"));
+}
+
+constexpr const char* kTrace =
+    "seed: 3\n"
+    "trace:\n"
+    "  period: 100s\n"
+    "  faster: 10\n"
+    "  count: 4000\n"
+    "  causes:\n"
+    "    - {cause: often, count: 75, faults: [kill-worker]}\n"
+    "    - {cause: seldom, count: 25, faults: [kill-agent, kill-holder]}\n";
+
+TEST(ChaosPlan, ATraceGivesItsSharesAtItsRate) {
+  const ChaosPlan plan = good(kTrace);
+  ASSERT_EQ(plan.faults.size(), 4000U);
+  std::map<InjectedFault, int> counts;
+  int64_t sum_ms = 0;
+  for (const PlannedFault& planned : plan.faults) {
+    ++counts[planned.fault];
+    sum_ms += planned.after_ms;
+  }
+  EXPECT_NEAR(counts[InjectedFault::kKillWorker], 3000, 150);
+  EXPECT_NEAR(counts[InjectedFault::kKillAgent], 500, 100);
+  EXPECT_NEAR(counts[InjectedFault::kKillHolder], 500, 100);
+  EXPECT_NEAR(static_cast<double>(sum_ms) / 4000, 100, 10) << "1 s in the mean, 10 times faster";
+  EXPECT_THAT(plan.faults[0].where, HasSubstr("p.yaml: trace: "));
+  std::string longer = kTrace;
+  longer.replace(longer.find("  count: 4000\n"), 14, "");
+  EXPECT_EQ(good(longer).faults.size(), 100U) << "as many as there were";
+}
+
+TEST(ChaosPlan, TheTraceOfTheLlama3ReportIsAPlan) {
+  const auto plan =
+      load_chaos_plan(std::string(std::getenv("HPCTL_SOURCE")) + "/examples/chaos-llama3.yaml");
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->faults.size(), 40U);
+  EXPECT_EQ(plan->recover_within_ms, 300'000);
+}
+
+TEST(ChaosPlan, MistakesInATrace) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    std::string text = kTrace;
+    text.replace(text.find(from), from.size(), to);
+    return mistakes(text);
+  };
+  EXPECT_EQ(with("period: 100s", "perod: 100s"),
+            "p.yaml:3:3: trace: unknown key \"perod\"; did you mean \"period\"?\n");
+  EXPECT_THAT(with("  period: 100s\n", ""), HasSubstr("\"period\" and \"causes\" are required"));
+  EXPECT_THAT(with("kill-agent, kill-holder", ""),
+              HasSubstr("p.yaml:8:7: trace.causes[1]: \"count\" and \"faults\" are required"));
+  EXPECT_THAT(with("count: 25", "count: 0"), HasSubstr("trace.causes[1].count: expected 1 to"));
+  EXPECT_THAT(with("kill-agent", "kill-agnet"), HasSubstr("expected one of kill-worker"));
+  EXPECT_THAT(with("faster: 10", "faster: 0"), HasSubstr("trace.faster: expected 1 to"));
+  EXPECT_THAT(with("count: 4000", "count: 40000"), HasSubstr("trace.count: 40000 faults; at most"));
+  EXPECT_THAT(with("seed: 3\n", "faults: [{fault: kill-agent}]\n"),
+              HasSubstr("expected one of faults and trace, found both"));
+  EXPECT_NE(mistakes("trace: 7\n"), "");
+  EXPECT_NE(mistakes("trace: {period: 1s, causes: [7]}\n"), "");
+  EXPECT_NE(mistakes("trace: {period: 1s, causes: {}}\n"), "");
 }
 
 }  // namespace

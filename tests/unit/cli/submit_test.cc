@@ -108,6 +108,48 @@ TEST_F(Submit, WaitsAndTellsTheEndByItsStatus) {
   EXPECT_EQ(submit(kCommandJob, {"--local", "--wait"}).exit_code, kExitFailed);
 }
 
+TEST_F(Submit, APlanOfFaultsIsCheckedBeforeTheJobIsSubmitted) {
+  ScriptedController controller(home_.paths());
+  const std::string plan = home_.directory() + "/plan.yaml";
+  const auto refused = [&](const std::string& faults, const std::string& job,
+                           std::vector<std::string> more = {}) {
+    write(plan, faults);
+    more.insert(more.end(), {"--local", "--chaos", plan});
+    const CommandResult result = submit(job, more);
+    EXPECT_EQ(result.exit_code, kExitUsage) << result.err;
+    return result.err;
+  };
+  const std::string attackable = std::string(kCommandJob) + "debug: {chaos: true}\n";
+  const std::string kill = "faults: [{fault: kill-worker}]\n";
+  EXPECT_THAT(refused(kill, kCommandJob), HasSubstr("does not say debug: {chaos: true}"));
+  EXPECT_THAT(refused("faults: [{fault: kil-worker}]\n", attackable), HasSubstr("plan.yaml:1:18"));
+  EXPECT_THAT(refused("faults: [{fault: hang-worker}]\n", attackable),
+              HasSubstr("faults[0]: the job cannot have hang-worker: only the built-in trainer"));
+  EXPECT_THAT(refused("faults: [{fault: kill-worker, rank: 1}]\n", attackable),
+              HasSubstr("the job has no rank 1"));
+  EXPECT_THAT(refused(kill, attackable, {"--json", "--wait"}), HasSubstr("one document"));
+  EXPECT_TRUE(controller.submits().empty());
+}
+
+TEST_F(Submit, FaultsComeWhenTheJobRuns) {
+  ScriptedController controller(home_.paths());
+  controller.jobs = {running_job(7, "c")};
+  controller.jobs[0].set_chaos(true);
+  controller.consequences = {event(0, "WorkerExited", "why"), event(0, "JobRecovering", "why"),
+                             event(0, "JobRunning", "generation 2 completed step 35")};
+  for (v1::Event& e : controller.consequences) e.set_wall_ms(1'763'700'000'200);
+  const std::string plan = home_.directory() + "/plan.yaml";
+  write(plan, "faults: [{fault: kill-worker}]\n");
+  const CommandResult result = submit(std::string(kCommandJob) + "debug: {chaos: true}\n",
+                                      {"--local", "--json", "--chaos", plan});
+  ASSERT_EQ(controller.submits().size(), 1U) << result.err;
+  EXPECT_THAT(controller.orders(), ::testing::ElementsAre("inject kill-worker 0 n0"));
+  const auto report = nlohmann::json::parse(result.out);
+  EXPECT_EQ(report.at("job"), 7);
+  EXPECT_EQ(report.at("faults").size(), 1U);
+  EXPECT_TRUE(report.at("faults")[0].at("injected").get<bool>()) << result.out;
+}
+
 TEST_F(Submit, BadFilesStartNothing) {
   ScriptedController controller(home_.paths());
   const CommandResult result = submit("name: c\nnodez: 2\n");

@@ -57,7 +57,7 @@ TEST(Verbs, GoodputSaysWhereTheTimeWent) {
             "checkpoint  0.4 s  0.62 %   steps waited for a checkpoint; mean of ranks\n"
             "data        0.1 s  0.15 %   steps waited for samples; mean of ranks\n"
             "notice      0.2 s  0.31 %   from the last step before a fault until it was known\n"
-            "decide      0.2 s  0.23 %   workers were ended, and what to go on from was found\n"
+            "decide      0.1 s  0.23 %   workers were ended, and what to go on from was found\n"
             "wait        0.2 s  0.38 %   for nodes, in the queue again, between attempts\n"
             "restart     0.3 s  0.46 %   workers were started, until their first step\n"
             "repeat      0.3 s  0.46 %   from there to the step that had been reached\n"
@@ -70,7 +70,7 @@ TEST(Verbs, GoodputSaysWhereTheTimeWent) {
             "\n");
   // Before its first step all of it is the start.
   EXPECT_THAT(run_hpctl({"goodput", "2", "--json"}).out,
-              HasSubstr(R"("start_ms":10000,"state":"RUNNING","train_ms":0,)"));
+              HasSubstr(R"("start_ms":10000,"state":"RUNNING","suspended_ms":0,"train_ms":0,)"));
   EXPECT_THAT(run_hpctl({"goodput", "2"}).out, Not(HasSubstr("ETTR")));
   EXPECT_EQ(run_hpctl({"goodput", "9"}).status, kExitFailed);
 }

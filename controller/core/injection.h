@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which faults on purpose a job cannot have at all, whatever its state.
+#pragma once
+
+#include <string>
+
+#include "common/base/injected_fault.h"
+#include "controller/core/types.h"
+
+namespace hpctl::core {
+
+// Why it cannot be injected into this job, by its spec and its nodes; "" = it can, at some time.
+std::string find_lasting_conflict(const Job& job, InjectedFault fault);
+
+}  // namespace hpctl::core
