@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
@@ -38,6 +39,8 @@ constexpr auto kStopPatience = std::chrono::seconds(5);
 constexpr int64_t kDeadOwnerMs = 2'000;
 constexpr int kLockRetryMs = 5;
 constexpr int64_t kProgressFileMs = 1'000;
+constexpr int64_t kSeldomFileMs = 5'000;
+constexpr int64_t kShowsShare = 50;  // one part in so many of the owner's time goes into pictures
 constexpr int64_t kLookAtAllMs = 500;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
@@ -325,7 +328,7 @@ void Controller::committed(const Committed& batch) {
     const bool transition = shown.state != job.state || shown.generation != job.generation ||
                             core::has_ended(job.state);
     const int64_t now = loop_ ? loop_->now_ms() : 0;
-    if (transition || now - shown.at_ms >= kProgressFileMs) show(batch.state, id);
+    if (transition || is_to_be_shown(shown, now)) show(batch.state, id);
     if (core::has_ended(job.state)) conclude(batch.state, id);
   }
   append_event_files(batch);
@@ -374,10 +377,16 @@ void Controller::append_event_files(const Committed& batch) {
   }
 }
 
+// A picture has every node and rank in it: of a job with very many it is taken less often.
+bool Controller::is_to_be_shown(const Shown& shown, int64_t now_ms) {
+  const int64_t wait_ms = std::clamp(kShowsShare * shown.took_ms, kProgressFileMs, kSeldomFileMs);
+  return now_ms - shown.at_ms >= wait_ms;
+}
+
 void Controller::show(const core::State& state, JobId id) {
-  const JobProgress progress = progress_.of(id);
   Shown& shown = shown_[id];
   shown.at_ms = loop_->now_ms();
+  JobProgress progress = progress_.of(id);
   JobView view = make_job_view(state, id, progress, mode_.node(), shown.at_ms);
   note_totals(view, state, progress, shown.at_ms, clock_.wall_ms());
   shown.stale = false;
@@ -385,9 +394,10 @@ void Controller::show(const core::State& state, JobId id) {
   shown.generation = state.jobs.at(id).generation;
   if (metrics_) metrics_->job(view);
   if (metrics_ && state.jobs.at(id).spec.train) {
-    metrics_->train(view, progress, state.jobs.at(id).bad_step);
+    metrics_->train(view, std::move(progress), state.jobs.at(id).bad_step);
   }
-  status_files_->status(view);
+  status_files_->status(std::move(view));
+  shown.took_ms = loop_->now_ms() - shown.at_ms;
 }
 
 // The last word comes before any node is told to end, and may be to a directory that blocks.
@@ -480,7 +490,7 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   loop_->ask([this, now_ms](const core::State* state) {
     if (state == nullptr) return;
     for (auto& [id, shown] : shown_) {
-      if (now_ms - shown.at_ms < kProgressFileMs) continue;
+      if (!is_to_be_shown(shown, now_ms)) continue;
       const bool live = !core::has_ended(state->jobs.at(id).state);
       if (live || shown.stale) show(*state, id);
     }

@@ -94,6 +94,7 @@ class Controller final : public OwnerEffects {
   // Owner thread only.
   struct Shown {
     int64_t at_ms = 0;
+    int64_t took_ms = 0;
     core::JobState state = core::JobState::kPending;
     Generation generation;
     int64_t lost_ms = 0;
@@ -104,6 +105,7 @@ class Controller final : public OwnerEffects {
     bool is_being_said = false;
     bool is_said = false;
   };
+  static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
   std::map<JobId, Shown> shown_;
   std::map<JobId, core::LogEntry> to_damage_;  // FaultInjected: of whose jobs the newest checkpoint
   int64_t look_at_all_ms_ = 0;                 // next time; the owner thread

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -38,6 +39,18 @@ v1::ControllerMessage make_refusal(uint64_t job, const std::string& reason) {
   message.mutable_refused()->set_reason(reason);
   message.mutable_refused()->set_permanent(true);
   return message;
+}
+
+// What the node's agent has still to do, oldest first: found by the index, because all agents of a
+// job may come at once and the outbox has an order for each of them.
+std::set<ActionId> open_orders(const core::State& state, const core::NodeKey& node) {
+  std::set<ActionId> orders;
+  for (const auto kind : {core::ActionKind::kStartWorkers, core::ActionKind::kStopWorkers,
+                          core::ActionKind::kEndNode}) {
+    const auto open = state.index.open.find({node.job, kind, node.name});
+    if (open != state.index.open.end()) orders.insert(open->second);
+  }
+  return orders;
 }
 
 std::pair<core::NodeKey, std::string> life_of(const AgentSession& session) {
@@ -152,9 +165,7 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
   HP_FAILPOINT("controller.welcome.before");
   session->send(make_welcome(job));
   HP_FAILPOINT("controller.welcome.after");
-  for (const auto& [id, action] : state.outbox) {
-    if (agent_of(action) == node) perform(action, state);
-  }
+  for (const ActionId id : open_orders(state, node)) perform(state.outbox.at(id), state);
 }
 
 // The end of a stream and the registration of the next one of the same life come by different

@@ -24,6 +24,12 @@ StepWaits JobProgress::waits() const {
           static_cast<int64_t>(data_waits_ns / ns_per_ms)};
 }
 
+namespace {
+
+bool is_stopped(const RankReport& report) { return report.process_state == "T"; }
+
+}  // namespace
+
 void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool is_new = !jobs_.contains(job.id) || jobs_[job.id].shown.generation == 0;
@@ -116,6 +122,8 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
   }
   ++entry.ranks_by_collectives[report.collective];
   const RankReport& before = rank->second.report;
+  if (is_stopped(before)) --entry.stopped_ranks;
+  if (is_stopped(report)) ++entry.stopped_ranks;
   const bool moved = before.step != report.step || before.collective != report.collective ||
                      before.open_collectives != report.open_collectives ||
                      before.phase != report.phase || before.computing != report.computing;
@@ -125,6 +133,7 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
   entry.shown.data_waits_ns += now.data_waits_ns - former.data_waits_ns;
   entry.shown.save_waits_ns += now.save_waits_ns - former.save_waits_ns;
   const bool is_news = moved || is_new;
+  if (is_news) entry.news_ms = now_ms;
   const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, core::kMostPerReportMs);
   rank->second = {report, node, is_news ? now_ms : rank->second.moved_ms, now_ms,
                   is_news ? 0 : rank->second.still_ms + heard_ms};
@@ -159,6 +168,10 @@ core::JobSight ProgressTable::look_at(const Entry& entry, int64_t now_ms) {
     job.slowest_step_ns = static_cast<int64_t>(*std::max_element(middle, steps.end()));
   }
   job.plain_hangs = entry.plain_hangs.count(now_ms);
+  return job;
+}
+
+void ProgressTable::add_ranks(const Entry& entry, int64_t now_ms, core::JobSight& job) {
   job.ranks.reserve(entry.shown.ranks.size());
   for (const auto& [rank, progress] : entry.shown.ranks) {
     const RankReport& report = progress.report;
@@ -167,7 +180,6 @@ core::JobSight ProgressTable::look_at(const Entry& entry, int64_t now_ms) {
                          report.computing, report.process_state, progress.still_ms,
                          now_ms - progress.heard_ms});
   }
-  return job;
 }
 
 std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
@@ -176,8 +188,10 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
   for (auto& [job, entry] : jobs_) {
     // Before the first step the core's own limit applies.
     if (!entry.running || !entry.progressed || entry.hang_reported) continue;
-    if (now_ms - entry.moved_ms <= core::least_hang_ms(entry.configured_hang_ms)) continue;
-    core::HangVerdict verdict = core::judge_hang(look_at(entry, now_ms));
+    core::JobSight sight = look_at(entry, now_ms);
+    if (!core::may_hang(sight, now_ms - entry.news_ms, entry.stopped_ranks > 0)) continue;
+    add_ranks(entry, now_ms, sight);
+    core::HangVerdict verdict = core::judge_hang(std::move(sight));
     if (verdict.kind == core::HangVerdict::Kind::kNothing) continue;
     if (verdict.kind == core::HangVerdict::Kind::kHangsPlainly) entry.plain_hangs.add(now_ms);
     entry.hang_reported = true;
@@ -251,7 +265,7 @@ std::vector<core::ControllerNoted> ProgressTable::take_notes() {
 void ProgressTable::rearm(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
-    entry.moved_ms = now_ms;
+    entry.moved_ms = entry.news_ms = now_ms;
     for (auto& [rank, progress] : entry.shown.ranks) {
       progress.moved_ms = progress.heard_ms = now_ms;
       progress.still_ms = 0;

@@ -110,11 +110,15 @@ class ProgressTable {
     std::optional<int64_t> rank_moved_ms;  // any rank, between two of its reports
     uint64_t fewest_collectives = 0;
     std::map<uint64_t, size_t> ranks_by_collectives;  // how many ranks began so many
+    size_t stopped_ranks = 0;                         // whose processes are
+    int64_t news_ms = 0;  // of any rank: the newest RankProgress::moved_ms
     std::deque<uint64_t> step_ns;
   };
 
   static void take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
+  // Without the ranks, which add_ranks() copies.
   static core::JobSight look_at(const Entry& entry, int64_t now_ms);
+  static void add_ranks(const Entry& entry, int64_t now_ms, core::JobSight& job);
 
   std::mutex mutex_;
   std::map<JobId, Entry> jobs_;

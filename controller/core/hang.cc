@@ -211,6 +211,13 @@ HangVerdict judge_hang(JobSight job) {
   return verdict;
 }
 
+bool may_hang(const JobSight& job, int64_t quiet_ms, bool any_stopped) {
+  if (job.limit_ms > 0) return job.still_ms > job.limit_ms;
+  if (any_stopped) return job.still_ms > kStoppedLimitMs;
+  const bool may_be_plain = job.trains && job.slowest_step_ns > 0;
+  return job.still_ms > limit_ms(job) || (may_be_plain && quiet_ms > plain_limit_ms(job));
+}
+
 std::string phase_name(WorkerPhase phase) {
   switch (phase) {
     case WorkerPhase::kStarting:

@@ -54,12 +54,6 @@ inline constexpr int64_t kPlainHangFloorMs = 5'000;
 inline constexpr int64_t kPlainHangMemoryMs = 3'600'000;
 inline constexpr int64_t kMostPerReportMs = 500;  // that a report adds to RankSight::still_ms
 
-// Of JobSight::limit_ms: while a step or a collective is no older than this nobody hangs, and the
-// ranks need not be looked at.
-constexpr int64_t least_hang_ms(int64_t limit_ms) {
-  return limit_ms > 0 ? limit_ms : kStoppedLimitMs;
-}
-
 // Of a job, whatever the generation: how many hangs were found because it was plain who hangs.
 class PlainHangs {
  public:
@@ -112,6 +106,11 @@ struct HangVerdict {
 };
 
 HangVerdict judge_hang(JobSight job);
+
+// Whether judge_hang() may find anything, whatever the ranks say: `job` needs none of them, of
+// which there may be very many. `quiet_ms`: since the newest change of what one of them says.
+// `any_stopped`: the process of one of them is.
+bool may_hang(const JobSight& job, int64_t quiet_ms, bool any_stopped);
 
 // Lower case name; "starting" for numbers we do not know.
 std::string phase_name(WorkerPhase phase);

@@ -8,6 +8,7 @@
 #include <prometheus/registry.h>
 
 #include <exception>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -178,9 +179,9 @@ void Metrics::job(const JobView& view) {
               training_ms / static_cast<double>(account.wall_ms));
 }
 
-void Metrics::train(const JobView& view, const JobProgress& progress,
+void Metrics::train(const JobView& view, JobProgress progress,
                     const core::BadStepRecord& bad_step) {
-  parts_->train->show(view, progress, bad_step);
+  parts_->train->show(view, std::move(progress), bad_step);
 }
 
 void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {

@@ -36,7 +36,7 @@ class Metrics {
   void transaction(double seconds, size_t events);
   void job(const JobView& view);
   // Of jobs of the trainer.
-  void train(const JobView& view, const JobProgress& progress, const core::BadStepRecord& bad_step);
+  void train(const JobView& view, JobProgress progress, const core::BadStepRecord& bad_step);
   void recovery(uint64_t job, const std::string& name, double seconds);
   void controller(size_t agents, size_t outbox);
   // Of a cluster controller, any thread: jobs, and those whose controller serves now.

@@ -121,23 +121,25 @@ void add_bad_step(Families& out, const Labels& job, const core::BadStepRecord& b
 
 }  // namespace
 
-void TrainMetrics::show(const JobView& view, const JobProgress& progress,
+void TrainMetrics::show(const JobView& view, JobProgress progress,
                         const core::BadStepRecord& bad_step) {
+  Shown shown{view.name,           view.state, view.step, view.loss, view.tokens_per_second,
+              std::move(progress), bad_step};
   const std::lock_guard lock(mutex_);
-  jobs_[view.job] = {view, progress, bad_step};
+  std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
 }
 
 std::vector<MetricFamily> TrainMetrics::Collect() const {
   Families out;
   const std::lock_guard lock(mutex_);
   for (const auto& [id, shown] : jobs_) {
-    const Labels job = {{"job", std::to_string(id)}, {"name", shown.view.name}};
-    out.gauge("hpctl_train_step", "Last completed step", job, static_cast<double>(shown.view.step));
-    out.gauge("hpctl_train_loss", "Loss of that step", job, shown.view.loss);
+    const Labels job = {{"job", std::to_string(id)}, {"name", shown.name}};
+    out.gauge("hpctl_train_step", "Last completed step", job, static_cast<double>(shown.step));
+    out.gauge("hpctl_train_loss", "Loss of that step", job, shown.loss);
     add_bad_step(out, job, shown.bad_step);
-    if (shown.view.state != "RUNNING") continue;  // what was measured is over
+    if (shown.state != "RUNNING") continue;  // what was measured is over
     out.gauge("hpctl_train_tokens_per_second", "Of the whole job in the last step", job,
-              shown.view.tokens_per_second);
+              shown.tokens_per_second);
     for (const auto& [number, rank] : shown.progress.ranks) {
       if (!rank.report.figures) continue;
       if (number == 0) add_job(out, job, rank.report, *rank.report.figures);

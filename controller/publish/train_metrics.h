@@ -19,13 +19,17 @@ namespace hpctl {
 class TrainMetrics final : public prometheus::Collectable {
  public:
   // The job as it is now. Any thread.
-  void show(const JobView& view, const JobProgress& progress, const core::BadStepRecord& bad_step);
+  void show(const JobView& view, JobProgress progress, const core::BadStepRecord& bad_step);
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
-  struct Shown {
-    JobView view;
+  struct Shown {  // of the view no nodes and workers, of which there may be many
+    std::string name;
+    std::string state;
+    uint64_t step = 0;
+    double loss = 0;
+    double tokens_per_second = 0;
     JobProgress progress;
     core::BadStepRecord bad_step;
   };

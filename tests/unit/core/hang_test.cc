@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace hpctl::core {
 namespace {
 
@@ -37,6 +39,16 @@ struct FoundHang {
   HangVerdict verdict;
 };
 
+// As the controller's table asks, before it copies any rank.
+bool is_looked_at(JobSight job) {
+  const bool any_stopped = std::any_of(job.ranks.begin(), job.ranks.end(),
+                                       [](const auto& rank) { return rank.process_state == "T"; });
+  int64_t quiet_ms = job.still_ms;
+  for (const RankSight& rank : job.ranks) quiet_ms = std::max(quiet_ms, rank.still_ms);
+  job.ranks.clear();
+  return may_hang(job, quiet_ms, any_stopped);
+}
+
 // When it is first judged to hang, if nothing changes.
 FoundHang first_found(JobSight job) {
   for (const int64_t limit : {kStoppedLimitMs, int64_t{3'000}, kPlainHangFloorMs, int64_t{6'000},
@@ -46,7 +58,9 @@ FoundHang first_found(JobSight job) {
       job.still_ms = still_ms;
       for (RankSight& rank : job.ranks) rank.still_ms = still_ms;
       const HangVerdict verdict = judge_hang(job);
-      if (verdict.kind != Hang::kNothing) return {verdict.kind, still_ms, verdict};
+      if (verdict.kind == Hang::kNothing) continue;
+      EXPECT_TRUE(is_looked_at(job)) << "after " << still_ms << " ms";
+      return {verdict.kind, still_ms, verdict};
     }
   }
   return {};
@@ -181,6 +195,18 @@ TEST(HangJudgement, EachRowOfTheTable) {
 }
 
 // What counts where it is plain is time in which each rank was heard of.
+TEST(HangJudgement, RanksAreNotLookedAtWhileStepsAreAsOldAsTheyUsuallyGet) {
+  JobSight job = plain();
+  job.median_step_ns = job.slowest_step_ns = 10'000'000'000;
+  for (const int64_t still_ms : {int64_t{0}, int64_t{2'000}, int64_t{10'000}, int64_t{30'000}}) {
+    job.still_ms = still_ms;
+    for (RankSight& rank : job.ranks) rank.still_ms = still_ms;
+    EXPECT_FALSE(is_looked_at(job)) << "after " << still_ms << " ms";
+  }
+  job.ranks[1].process_state = "T";
+  EXPECT_TRUE(is_looked_at(job)) << "a stopped process may be one that hangs";
+}
+
 TEST(HangJudgement, OneRankThatWasNotHeardOfForLongEnoughMakesItLessPlain) {
   JobSight job = plain();
   job.still_ms = kHangFloorMs;

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real hpcontroller under the load of many agents on one machine: how long until all have
+// registered, until a generation's orders have reached all, until a killed worker's generation is
+// stopped and the next one started, until a controller that was killed has them all again; and
+// what their heartbeats cost. The agents are a program (fleet_agents.h) that shares the machine.
+//
+//   bench_fleet [AGENTS...]
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/descriptor_limit.h"
+#include "common/base/file.h"
+#include "tests/bench/fleet_agents.h"
+#include "tests/fault/job_cluster.h"
+#include "tests/unit/core/fake_shell.h"
+
+namespace {
+
+using namespace hpctl;
+using bench::FleetAgents;
+using Clock = FleetAgents::Clock;
+
+constexpr auto kStep = std::chrono::milliseconds(2'000);
+constexpr int kTimeoutMs = 120'000;
+constexpr int kSteadySeconds = 15;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// User and system time, and resident memory, of a process.
+struct Usage {
+  double cpu_s = 0;
+  double rss_mib = 0;
+};
+
+Usage usage_of(pid_t pid) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  HP_CHECK(text.ok());
+  unsigned long user = 0;
+  unsigned long system = 0;
+  long pages = 0;
+  HP_CHECK(std::sscanf(text->c_str() + text->rfind(')') + 1,
+                       " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d "
+                       "%*d %*u %*u %ld",
+                       &user, &system, &pages) == 3);
+  const double ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return {static_cast<double>(user + system) / ticks,
+          static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1048576.0};
+}
+
+class Bench {
+ public:
+  explicit Bench(int agents)
+      : agents_(agents),
+        cluster_(make_spec(agents)),
+        controller_(cluster_.start_controller("n0", {"--metrics", "127.0.0.1:0"})),
+        fleet_(cluster_.job_dir(), cluster_.job(), agents, kStep) {}
+
+  void run() {
+    measure("registration", [this] {
+      fleet_.connect();
+      wait([this] { return fleet_.welcomed(); });
+    });
+    measure("first generation", [this] { wait([this] { return fleet_.started(1); }); });
+    HP_CHECK(
+        cluster_.wait_for_status([](const auto& s) { return s.state() == "RUNNING"; }, kTimeoutMs));
+    steady();
+    measure("a worker was killed: all stopped", [this] {
+      fleet_.kill_worker(agents_ / 2);
+      wait([this] { return fleet_.stopped(1); });
+    });
+    measure("and all started again", [this] { wait([this] { return fleet_.started(2); }); });
+    HP_CHECK(
+        cluster_.wait_for_status([](const auto& s) { return s.state() == "RUNNING"; }, kTimeoutMs));
+    cluster_.kill_controller(1);
+    while (fleet_.welcomed() > 0) ::usleep(1'000);
+    controller_ = cluster_.start_controller("n0", {"--metrics", "127.0.0.1:0"});
+    measure("another controller, registration", [this] {
+      fleet_.connect();
+      wait([this] { return fleet_.welcomed(); });
+    });
+  }
+
+ private:
+  static JobSpec make_spec(int agents) {
+    JobSpec spec = core::small_job("fleet");
+    spec.checkpoint.dir.clear();
+    spec.nodes = agents;
+    spec.workers_per_node = bench::kWorkersPerNode;
+    spec.train->batch.global = spec.world_size();
+    spec.train->steps = 1'000'000;
+    return spec;
+  }
+
+  void wait(const std::function<int()>& count) const {
+    HP_CHECK(test::eventually([&] { return count() == agents_; }, kTimeoutMs));
+  }
+
+  void measure(const char* phase, const std::function<void()>& what) const {
+    const double cpu_s = usage_of(controller_).cpu_s;
+    const uint64_t dialled = fleet_.dialled();
+    const auto begin = Clock::now();
+    what();
+    std::printf(
+        "{\"bench\":\"fleet\",\"agents\":%d,\"ranks\":%d,\"phase\":\"%s\",\"wall_s\":%.2f,"
+        "\"controller_cpu_s\":%.2f,\"connections\":%lu}\n",
+        agents_, agents_ * bench::kWorkersPerNode, phase, seconds_since(begin),
+        usage_of(controller_).cpu_s - cpu_s, fleet_.dialled() - dialled);
+    std::fflush(stdout);
+  }
+
+  void steady() const {
+    const Usage before = usage_of(controller_);
+    const double own_cpu_s = usage_of(::getpid()).cpu_s;
+    const uint64_t sent = fleet_.heartbeats();
+    const auto begin = Clock::now();
+    ::sleep(kSteadySeconds);
+    const double wall_s = seconds_since(begin);
+    const Usage after = usage_of(controller_);
+    std::printf(
+        "{\"bench\":\"fleet\",\"agents\":%d,\"ranks\":%d,\"phase\":\"training\",\"interval_ms\":%."
+        "0f,"
+        "\"heartbeats_per_s\":%.0f,\"controller_cores\":%.2f,\"agents_cores\":%.2f,"
+        "\"controller_mib\":%.0f}\n",
+        agents_, agents_ * bench::kWorkersPerNode,
+        std::chrono::duration<double, std::milli>(fleet_.interval()).count(),
+        static_cast<double>(fleet_.heartbeats() - sent) / wall_s,
+        (after.cpu_s - before.cpu_s) / wall_s, (usage_of(::getpid()).cpu_s - own_cpu_s) / wall_s,
+        after.rss_mib);
+    std::fflush(stdout);
+  }
+
+  const int agents_;
+  test::JobCluster cluster_;
+  pid_t controller_;
+  FleetAgents fleet_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  raise_descriptor_limit();
+  std::vector<int> sizes;
+  for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
+  if (sizes.empty()) sizes = {500, 1'000, 2'000, 4'000};
+  for (const int agents : sizes) Bench(agents).run();
+  return 0;
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bench/fleet_agents.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/client_callback.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/worker_abi.h"
+#include "common/rpc/job_channel.h"
+#include "proto/hpctl/v1/hpctl.grpc.pb.h"
+
+namespace hpctl::bench {
+namespace {
+
+constexpr uint64_t kPid = 4'000'000'000;  // of no process here
+constexpr auto kBackOff = std::chrono::milliseconds(500);
+constexpr auto kDialEvery = std::chrono::milliseconds(5);
+
+}  // namespace
+
+// One stream at a time. A hold keeps the call alive while our threads may still start a write.
+class FleetAgents::Agent final
+    : public grpc::ClientBidiReactor<v1::AgentMessage, v1::ControllerMessage> {
+ public:
+  Agent(FleetAgents& fleet, int index) : fleet_(fleet) {
+    for (int i = 0; i < kWorkersPerNode; ++i) ranks_.push_back(index * kWorkersPerNode + i);
+    head_.set_job(fleet.job_.value);
+    head_.set_node("n" + std::to_string(index));
+    head_.set_boot_id("boot-" + std::to_string(index));
+  }
+  ~Agent() override { finish(); }
+
+  bool is_to_dial() {
+    const std::lock_guard lock(mutex_);
+    return closed_ && Clock::now() - closed_at_ >= kBackOff;
+  }
+
+  bool is_dialling() {
+    const std::lock_guard lock(mutex_);
+    return !closed_ && !welcomed_;
+  }
+
+  void connect(std::unique_ptr<v1::AgentLink::Stub> stub) {
+    finish();
+    v1::AgentMessage message = head_;
+    v1::Register& agent = *message.mutable_register_agent();
+    agent.set_holder_pid(kPid);
+    agent.set_agent_pid(kPid);
+    const std::lock_guard lock(mutex_);
+    agent.set_generation_seen(generation_);
+    for (const int rank : running_ ? ranks_ : std::vector<int>())
+      add_worker(*agent.add_workers(), rank);
+    stub_ = std::move(stub);
+    context_.emplace();
+    closed_ = welcomed_ = is_done_ = false;
+    stub_->async()->Connect(&*context_, this);
+    AddHold();
+    StartRead(&incoming_);
+    outbox_.push_back(std::move(message));
+    StartWrite(&outbox_.front());
+    StartCall();
+  }
+
+  // False where the one before has not left yet, or nothing runs.
+  bool beat(uint64_t step) {
+    const std::lock_guard lock(mutex_);
+    if (!welcomed_ || closed_ || !outbox_.empty()) return false;
+    v1::AgentMessage message = head_;
+    v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
+    for (const int rank : running_ ? ranks_ : std::vector<int>()) {
+      v1::WorkerProgress& worker = *heartbeat.add_workers();
+      add_worker(worker, rank);
+      worker.set_phase(static_cast<uint32_t>(WorkerPhase::kTraining));
+      worker.set_step(step);
+      worker.set_collective(step * 64);
+      worker.set_loss(2.5F);
+      worker.set_tokens(1'000'000);
+      worker.set_step_ns(static_cast<uint64_t>(std::chrono::nanoseconds(fleet_.step_).count()));
+      worker.set_first_step_unix_ns(step > 0 ? 1 : 0);
+      worker.set_open_collectives(1);
+      worker.mutable_figures()->set_compute_ns(1'000'000'000 + step);
+      worker.mutable_figures()->set_communication_ns(500'000'000 + step);
+      worker.mutable_figures()->set_peak_memory_bytes(60'000'000'000);
+    }
+    send(std::move(message));
+    return true;
+  }
+
+  void die_of_sigkill() {
+    const std::lock_guard lock(mutex_);
+    exit_worker(ranks_.front(), 0, SIGKILL, false);
+  }
+
+  bool is_welcome() {
+    const std::lock_guard lock(mutex_);
+    return welcomed_ && !closed_;
+  }
+  bool has_started(uint64_t generation) {
+    const std::lock_guard lock(mutex_);
+    return started_ >= generation;
+  }
+  bool has_stopped(uint64_t generation) {
+    const std::lock_guard lock(mutex_);
+    return stopped_ >= generation;
+  }
+
+ private:
+  template <typename Worker>
+  void add_worker(Worker& worker, int rank) const {
+    worker.set_rank(rank);
+    worker.set_generation(generation_);
+    worker.set_pid(kPid + static_cast<uint64_t>(rank));
+  }
+
+  void send(v1::AgentMessage message) {
+    if (closed_) return;
+    outbox_.push_back(std::move(message));
+    if (outbox_.size() == 1) StartWrite(&outbox_.front());
+  }
+
+  void exit_worker(int rank, int code, int signal, bool by_request) {
+    v1::AgentMessage message = head_;
+    message.set_report_seq(++reports_);
+    v1::WorkerExited& exited = *message.mutable_worker_exited();
+    add_worker(exited, rank);
+    exited.set_exit_code(code);
+    exited.set_signal(signal);
+    exited.set_by_request(by_request);
+    send(std::move(message));
+  }
+
+  template <typename Order>
+  v1::AgentMessage done(const Order& order) const {
+    v1::AgentMessage message = head_;
+    v1::ActionDone& answer = *message.mutable_action_done();
+    answer.set_action_seq(order.action_seq());
+    answer.set_action_index(order.action_index());
+    return message;
+  }
+
+  void obey(const v1::StartWorkers& order) {
+    v1::AgentMessage message = done(order);
+    generation_ = order.generation();
+    ranks_.assign(order.ranks().begin(), order.ranks().end());
+    running_ = true;
+    started_ = std::max(started_, generation_);
+    message.mutable_action_done()->set_generation(generation_);
+    for (const int rank : ranks_) add_worker(*message.mutable_action_done()->add_workers(), rank);
+    send(std::move(message));
+  }
+
+  void obey(const v1::StopWorkers& order) {
+    if (running_) {
+      for (const int rank : ranks_) exit_worker(rank, kExitPeerLost, 0, true);
+    }
+    running_ = false;
+    stopped_ = std::max(stopped_, order.generation());
+    v1::AgentMessage message = done(order);
+    message.mutable_action_done()->set_generation(order.generation());
+    send(std::move(message));
+  }
+
+  void OnReadDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    if (!ok) {
+      close();
+      return;
+    }
+    if (incoming_.has_welcome()) {
+      welcomed_ = true;
+      fleet_.interval_ms_ = incoming_.welcome().heartbeat_interval_ms();
+    } else if (incoming_.has_start_workers()) {
+      obey(incoming_.start_workers());
+    } else if (incoming_.has_stop_workers()) {
+      obey(incoming_.stop_workers());
+    }
+    incoming_.Clear();
+    StartRead(&incoming_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    outbox_.pop_front();
+    if (!ok || closed_) outbox_.clear();
+    if (!outbox_.empty()) StartWrite(&outbox_.front());
+  }
+
+  void OnDone(const grpc::Status&) override {
+    const std::lock_guard lock(mutex_);
+    is_done_ = true;
+    done_.notify_all();
+  }
+
+  void close() {
+    if (std::exchange(closed_, true)) return;
+    closed_at_ = Clock::now();
+    RemoveHold();
+  }
+
+  void finish() {
+    std::unique_lock lock(mutex_);
+    if (!context_) return;
+    context_->TryCancel();
+    close();
+    done_.wait(lock, [this] { return is_done_; });
+    outbox_.clear();
+  }
+
+  FleetAgents& fleet_;
+  v1::AgentMessage head_;
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::unique_ptr<v1::AgentLink::Stub> stub_;
+  std::optional<grpc::ClientContext> context_;
+  v1::ControllerMessage incoming_;
+  std::deque<v1::AgentMessage> outbox_;  // front is being written
+  std::vector<int> ranks_;
+  uint64_t generation_ = 0;
+  uint64_t started_ = 0;
+  uint64_t stopped_ = 0;
+  uint64_t reports_ = 0;
+  bool running_ = false;
+  bool welcomed_ = false;
+  bool closed_ = true;
+  bool is_done_ = true;
+  Clock::time_point closed_at_;
+};
+
+FleetAgents::FleetAgents(std::string job_dir, JobId job, int count, std::chrono::milliseconds step)
+    : job_dir_(std::move(job_dir)), job_(job), step_(step) {
+  for (int i = 0; i < count; ++i) agents_.push_back(std::make_unique<Agent>(*this, i));
+  life_ = std::thread([this] { live(); });
+}
+
+FleetAgents::~FleetAgents() {
+  ends_ = true;
+  life_.join();
+}
+
+void FleetAgents::dial() {
+  auto dialling = std::count_if(agents_.begin(), agents_.end(),
+                                [](const auto& agent) { return agent->is_dialling(); });
+  for (const auto& agent : agents_) {
+    if (dialling >= kMostDialling) return;
+    if (!agent->is_to_dial()) continue;
+    const auto found = connect_job(job_dir_);
+    HP_CHECK(found.ok());
+    agent->connect(v1::AgentLink::NewStub(found->channel));
+    ++dialled_;
+    ++dialling;
+  }
+}
+
+std::chrono::nanoseconds FleetAgents::interval() const {
+  const std::chrono::nanoseconds least =
+      std::chrono::seconds(1) * agents_.size() / kMostHeartbeatsPerSecond;
+  return std::max<std::chrono::nanoseconds>(least, std::chrono::milliseconds(interval_ms_));
+}
+
+// They beat evenly over the interval, as agents that came one after the other do it.
+void FleetAgents::live() {
+  auto due = Clock::now();
+  auto dials_at = due;
+  size_t next = 0;
+  while (!ends_) {
+    if (dials_ && Clock::now() >= dials_at) {
+      dial();
+      dials_at = Clock::now() + kDialEvery;
+    }
+    const auto step = static_cast<uint64_t>((Clock::now() - begun_) / step_);
+    if (agents_[next]->beat(step)) ++heartbeats_;
+    next = (next + 1) % agents_.size();
+    due += interval() / agents_.size();
+    due = std::max(due, Clock::now() - interval());  // what cannot be sent in time is left out
+    std::this_thread::sleep_until(due);
+  }
+}
+
+void FleetAgents::kill_worker(int agent) {
+  agents_.at(static_cast<size_t>(agent))->die_of_sigkill();
+}
+
+int FleetAgents::welcomed() const {
+  return static_cast<int>(
+      std::count_if(agents_.begin(), agents_.end(), [](const auto& a) { return a->is_welcome(); }));
+}
+int FleetAgents::started(uint64_t generation) const {
+  return static_cast<int>(std::count_if(agents_.begin(), agents_.end(),
+                                        [&](const auto& a) { return a->has_started(generation); }));
+}
+int FleetAgents::stopped(uint64_t generation) const {
+  return static_cast<int>(std::count_if(agents_.begin(), agents_.end(),
+                                        [&](const auto& a) { return a->has_stopped(generation); }));
+}
+
+}  // namespace hpctl::bench

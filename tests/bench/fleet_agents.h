@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agents without nodes, for the load that they are to their controller: each has a TCP connection
+// of its own with TLS and the job's token, as real agents have (common/rpc/job_channel.h),
+// registers, does at once what it is ordered, and tells in its heartbeats of eight workers that
+// train.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/ids.h"
+
+namespace hpctl::bench {
+
+inline constexpr int kWorkersPerNode = 8;
+inline constexpr int kMostDialling = 64;
+inline constexpr int kMostHeartbeatsPerSecond = 8'000;
+
+class FleetAgents {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Of the nodes "n0", "n1", ... of the job.
+  FleetAgents(std::string job_dir, JobId job, int count, std::chrono::milliseconds step);
+  ~FleetAgents();  // the connections break
+  FleetAgents(const FleetAgents&) = delete;
+  FleetAgents& operator=(const FleetAgents&) = delete;
+
+  // From now on agents without a connection dial the job's newest controller; each waits for half a
+  // second after its connection broke. No more than kMostDialling at a time: real ones have a
+  // processor each for their part of TLS.
+  void connect() { dials_ = true; }
+  // Rank 0 of that agent's node dies of SIGKILL.
+  void kill_worker(int agent);
+
+  // Agents that are welcome, and those that have got the newest order to start and to stop workers.
+  int welcomed() const;
+  int started(uint64_t generation) const;
+  int stopped(uint64_t generation) const;
+  uint64_t heartbeats() const { return heartbeats_; }
+  uint64_t dialled() const { return dialled_; }  // attempts
+  // Between two of an agent: as ordered, or what this machine can send.
+  std::chrono::nanoseconds interval() const;
+
+ private:
+  class Agent;
+  friend class Agent;
+  void live();
+  void dial();
+
+  const std::string job_dir_;
+  const JobId job_;
+  const std::chrono::milliseconds step_;
+  const Clock::time_point begun_ = Clock::now();
+  std::atomic<uint64_t> heartbeats_{0};
+  std::atomic<uint32_t> interval_ms_{100};
+  std::atomic<uint64_t> dialled_{0};
+  std::atomic<bool> dials_{false};
+  std::atomic<bool> ends_{false};
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::thread life_;
+};
+
+}  // namespace hpctl::bench
