@@ -177,6 +177,10 @@ class FleetAgents::Agent final
     if (incoming_.has_welcome()) {
       welcomed_ = true;
       fleet_.interval_ms_ = incoming_.welcome().heartbeat_interval_ms();
+    } else if (incoming_.has_refused()) {  // it was declared lost: the node begins another life
+      head_.set_boot_id(head_.boot_id() + "+");
+      running_ = false;
+      generation_ = reports_ = 0;
     } else if (incoming_.has_start_workers()) {
       obey(incoming_.start_workers());
     } else if (incoming_.has_stop_workers()) {
@@ -261,7 +265,7 @@ void FleetAgents::dial() {
 
 std::chrono::nanoseconds FleetAgents::interval() const {
   const std::chrono::nanoseconds least =
-      std::chrono::seconds(1) * agents_.size() / kMostHeartbeatsPerSecond;
+      std::chrono::nanoseconds(std::chrono::seconds(1)) * agents_.size() / kMostHeartbeatsPerSecond;
   return std::max<std::chrono::nanoseconds>(least, std::chrono::milliseconds(interval_ms_));
 }
 
