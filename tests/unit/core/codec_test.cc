@@ -116,6 +116,31 @@ std::vector<ActionBody> every_action() {
   };
 }
 
+// It is written by hand, and read like the other rows.
+TEST(Codec, ASlotIsTheTextThatTheOtherRowsWouldBe) {
+  Slot slot;
+  slot.key = {kJob, Rank{8}};
+  slot.node = "n\"1";
+  slot.state = SlotState::kExited;
+  slot.generation = {4};
+  slot.pid = 99;
+  slot.exit_code = -1;
+  slot.signal = 9;
+  slot.unaccounted = true;
+  slot.seals = {{12, UINT64_MAX, 4}, {11, 5, 4}};
+  const std::string text = encode(slot);
+  EXPECT_EQ(text,
+            R"({"exit_code":-1,"generation":4,"key":{"job":3,"rank":8},"node":"n\"1","pid":99,)"
+            R"("seals":[{"digest":18446744073709551615,"generation":4,"step":12},)"
+            R"({"digest":5,"generation":4,"step":11}],"signal":9,"state":2,"unaccounted":true})");
+  const auto read = decode_slot(text);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->node, slot.node);
+  EXPECT_EQ(read->seals, slot.seals);
+  EXPECT_EQ(encode(*read), text);
+  EXPECT_EQ(encode(*decode_slot(encode(Slot{}))), encode(Slot{}));
+}
+
 TEST(Codec, EveryEventSurvives) {
   const auto events = every_event();
   ASSERT_EQ(events.size(), std::variant_size_v<EventBody>);
