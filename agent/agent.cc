@@ -149,6 +149,7 @@ class Agent {
   int64_t heartbeat_ms_ = kDefaultHeartbeatMs;
   int64_t still_limit_ms_ = INT64_MAX;  // then the kernel is asked what the worker does
   int64_t connect_at_ms_ = 0;
+  int64_t cut_until_ms_ = 0;  // a fault on purpose; before, nobody is reached
   int64_t welcome_by_ms_ = 0;
   int64_t acknowledge_by_ms_ = INT64_MAX;
   int64_t heartbeat_at_ms_ = 0;
@@ -358,6 +359,7 @@ void Agent::on_link() {
     on_message(message);
   }
   if (link_->closed()) drop_link("the controller does not answer");
+  if (link_ && clock_.monotonic_ms() < cut_until_ms_) drop_link("the network is cut, on purpose");
 }
 
 void Agent::on_message(const v1::ControllerMessage& message) {
@@ -432,9 +434,15 @@ void Agent::on_fault(const v1::InjectFault& order) {
   const auto fault = from_word<InjectedFault>(order.fault());
   log_warning("a fault on purpose: " + printable_line(order.fault(), kReasonBytes));
   std::string trouble = "this release does not know it";
-  if (fault == InjectedFault::kKillAgent) {
+  if (fault == InjectedFault::kCutAgent) {
+    cut_until_ms_ = clock_.monotonic_ms() + kCutMs;
+    return;
+  }
+  if (fault && is_to_agent(*fault)) {
     ::raise(signal_of(*fault));
-  } else if (fault && is_to_holder(*fault)) {
+    return;  // stopped, and goes on: the holder did not find it
+  }
+  if (fault && is_to_holder(*fault)) {
     // Our parent, or we would not be.
     ::kill(static_cast<pid_t>(hello_.holder_pid), signal_of(*fault));
     return;
@@ -491,8 +499,10 @@ void Agent::on_time() {
   if (orphan_.expired(now)) {
     return end_node(1, kOrphanGraceMs, "no controller and no completed step for limits.orphan");
   }
-  if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
-  if (!link_ && now >= connect_at_ms_) connect();
+  if (now >= cut_until_ms_) {
+    if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
+    if (!link_ && now >= connect_at_ms_) connect();
+  }
   if (finished_) return;
   if (now >= holder_.alive_at_ms()) holder_.show_life(now);
   preparation_.on_time(now);
@@ -501,10 +511,10 @@ void Agent::on_time() {
 }
 
 int64_t Agent::next_timeout_ms() const {
-  int64_t next = std::min({orphan_.next_deadline_ms(), acknowledge_by_ms_, holder_.alive_at_ms(),
-                           preparation_.deadline_ms()});
+  int64_t next = std::min({std::max(orphan_.next_deadline_ms(), cut_until_ms_), acknowledge_by_ms_,
+                           holder_.alive_at_ms(), preparation_.deadline_ms()});
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
-  if (!link_) next = std::min(next, connect_at_ms_);
+  if (!link_) next = std::min(next, std::max(connect_at_ms_, cut_until_ms_));
   if (link_ && !welcomed_) next = std::min(next, welcome_by_ms_);
   if (welcomed_) next = std::min(next, heartbeat_at_ms_);
   if (!pages_.empty()) next = std::min(next, read_pages_at_ms_);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/base/clock.h"
+#include "controller/core/disk_notes.h"
 
 namespace hpctl {
 namespace {
@@ -105,7 +106,7 @@ std::optional<int64_t> first_sign(const FaultResult& result, const std::vector<E
     const bool of_agent = event.node == result.node &&
                           (event.type == "AgentDisconnected" || event.type == "AgentRegistered");
     const bool of_controller = event.type == "AgentRegistered" || event.type == "JobAdopted";
-    if (result.fault == InjectedFault::kKillAgent ? of_agent : of_controller) return event.wall_ms;
+    if (is_to_agent(result.fault) ? of_agent : of_controller) return event.wall_ms;
   }
   return std::nullopt;
 }
@@ -116,7 +117,7 @@ void judge_supervisor(FaultResult& result, const std::vector<EventView>& after,
   std::set<std::string> awaited;
   for (const NodeView& node : nodes) {
     const bool concerned =
-        result.fault == InjectedFault::kKillAgent ? node.name == result.node : node.state == "up";
+        is_to_agent(result.fault) ? node.name == result.node : node.state == "up";
     if (concerned) awaited.insert(node.name);
   }
   if (const auto sign = first_sign(result, after)) {
@@ -149,6 +150,31 @@ void judge_unfit_step(FaultResult& result, const std::vector<EventView>& after,
     result.back_ms = event.wall_ms - result.wall_ms;
     result.lost_steps = unfit->step - std::min(unfit->step, event.step);
   }
+}
+
+// The first one that begins with these words.
+std::optional<int64_t> noted_wall_ms(const std::string& words,
+                                     const std::vector<EventView>& after) {
+  const auto first = std::find_if(after.begin(), after.end(), [&](const EventView& event) {
+    return event.type == "ControllerNoted" && event.cause.starts_with(words);
+  });
+  return first == after.end() ? std::nullopt : std::optional(first->wall_ms);
+}
+
+// Training goes on. What is slow nobody finds: there a checkpoint that is durable nevertheless is
+// what counts, and it was not when the disk was still slow.
+void judge_disk(FaultResult& result, const std::vector<EventView>& after) {
+  const bool is_full = result.fault == InjectedFault::kFullDisk;
+  const auto found = noted_wall_ms(core::kDiskIsFull, after);
+  auto back = noted_wall_ms(core::kDiskHasRoom, after);
+  for (const EventView& event : after) {
+    const bool durable =
+        event.type == "CheckpointCommitted" && event.wall_ms >= result.wall_ms + kDiskTroubleMs;
+    if (!is_full && durable && !back) back = event.wall_ms;
+  }
+  result.found = is_full ? found.has_value() : back.has_value();
+  if (is_full && found) result.noticed_ms = *found - result.wall_ms;
+  if (back) result.back_ms = *back - result.wall_ms;
 }
 
 std::string padded(std::string text, size_t width) {
@@ -249,6 +275,8 @@ void judge(FaultResult& result, const std::vector<EventView>& after,
   const bool of_training = stops_training(result.fault);
   if (result.fault == InjectedFault::kNanGradient) {
     judge_unfit_step(result, after, story);
+  } else if (is_of_data(result.fault)) {
+    judge_disk(result, after);
   } else if (!of_training) {
     judge_supervisor(result, after, nodes);
   }

@@ -19,6 +19,7 @@ namespace hpctl {
 namespace {
 
 constexpr std::chrono::milliseconds kLookInterval{100};
+constexpr uint64_t kStepsToBeFound = 5;
 constexpr std::chrono::milliseconds kQueueInterval{1000};  // the scheduler is asked each time
 
 enum class Waited { kDone, kLate, kEnded, kInterrupted };
@@ -235,8 +236,24 @@ class ChaosRun {
     }
   }
 
+  // Some steps go on with it, and nothing comes of it.
+  bool follow_what_nobody_finds(FaultResult& result) {
+    const Waited waited = wait(plan_.recover_within_ms, [&] {
+      return view_.state == "RUNNING" && view_.step >= result.at_step + kStepsToBeFound;
+    });
+    judge(result, history_after(result.seq), nodes_);
+    result.found = false;
+    result.back_ms.reset();
+    result.problem =
+        "not found: nothing looks at the values of parameters, and the job goes on "
+        "with another result";
+    if (waited == Waited::kInterrupted) result.problem = "interrupted";
+    return waited == Waited::kDone;
+  }
+
   // Until the job is as before.
   bool follow(FaultResult& result) {
+    if (result.fault == InjectedFault::kFlipParameter) return follow_what_nobody_finds(result);
     const bool shows_steps = view_.total_steps > 0;
     const Waited waited = wait(plan_.recover_within_ms, [&] {
       judge(result, history_after(result.seq), nodes_);
@@ -251,6 +268,7 @@ class ChaosRun {
     if (waited == Waited::kLate) {
       result.problem = late(result.found ? "not back" : "not found");
     }
+    if (waited == Waited::kEnded && !result.found) result.problem = "the job finished before";
     const bool failed = waited == Waited::kEnded && view_.state != "FINISHED";
     if (failed) result.problem = "the job ended, " + view_.state + ": " + view_.reason;
     return waited == Waited::kDone;

@@ -26,8 +26,19 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
   exit-worker      built-in trainer: it ends inside a step with an exit code other than 0
   nan-gradient     built-in trainer: a worker's gradients of one step are NaN; found when the step
                    is told to be unfit. What follows is workload.train.stability
+  oom-worker       built-in trainer: it takes memory inside a step until the kernel ends it, where a
+                   cgroup limits its memory; elsewhere it ends itself by SIGKILL, as the kernel does
+  full-disk        built-in trainer: a worker's part of the next checkpoint finds the disk full, and
+                   again for 5 s; training goes on without
+  slow-disk        built-in trainer: a worker's part of the next checkpoint takes 5 s longer; found
+                   is what is durable all the same
+  flip-parameter   built-in trainer: a bit of a parameter is inverted. Nothing finds that: the job
+                   goes on with another result, and the report says so
   kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
+  stop-agent       SIGSTOP to it; its holder replaces it
+  cut-agent        agent and controller do not reach each other for 3 s; training goes on
   kill-holder      SIGKILL to a node's holder: all of the node's processes end
+  stop-holder      SIGSTOP to it; the agent ends it, and the node with it
   kill-controller  SIGKILL to the job's controller; training goes on, another one is started
   corrupt-checkpoint
                    built-in trainer: kill-holder, and a byte of the newest checkpoint is inverted

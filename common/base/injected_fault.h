@@ -5,6 +5,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdint>
 
 #include "common/base/word_enum.h"
 
@@ -22,12 +23,23 @@ enum class InjectedFault {
   kNanGradient,     // its gradients of a step are NaN
   // kKillHolder, and a byte of the checkpoint that is then to be read is inverted before.
   kCorruptCheckpoint,
+  kStopAgent,      // SIGSTOP to the agent proper; the holder replaces it
+  kCutAgent,       // nothing passes between the agent and the controller for kCutMs
+  kStopHolder,     // SIGSTOP to the holder; the agent ends it
+  kOomWorker,      // it takes memory until the kernel ends it
+  kFullDisk,       // its part of a checkpoint finds the disk full, for kDiskTroubleMs
+  kSlowDisk,       // its part of the next checkpoint takes kDiskTroubleMs longer
+  kFlipParameter,  // a bit of one of its parameters is inverted
 };
 constexpr auto words_of(InjectedFault) {
-  return std::to_array<const char*>({"kill-worker", "stop-worker", "crash-worker", "kill-agent",
-                                     "kill-holder", "kill-controller", "hang-worker", "exit-worker",
-                                     "nan-gradient", "corrupt-checkpoint"});
+  return std::to_array<const char*>(
+      {"kill-worker", "stop-worker", "crash-worker", "kill-agent", "kill-holder", "kill-controller",
+       "hang-worker", "exit-worker", "nan-gradient", "corrupt-checkpoint", "stop-agent",
+       "cut-agent", "stop-holder", "oom-worker", "full-disk", "slow-disk", "flip-parameter"});
 }
+
+inline constexpr int64_t kCutMs = 3'000;
+inline constexpr int64_t kDiskTroubleMs = 5'000;
 
 // What it is done to.
 enum class FaultTarget { kRank, kNode, kController };
@@ -39,7 +51,14 @@ constexpr FaultTarget target_of(InjectedFault fault) {
     case InjectedFault::kHangWorker:
     case InjectedFault::kExitWorker:
     case InjectedFault::kNanGradient:
+    case InjectedFault::kOomWorker:
+    case InjectedFault::kFullDisk:
+    case InjectedFault::kSlowDisk:
+    case InjectedFault::kFlipParameter:
       return FaultTarget::kRank;
+    case InjectedFault::kStopAgent:
+    case InjectedFault::kCutAgent:
+    case InjectedFault::kStopHolder:
     case InjectedFault::kKillAgent:
     case InjectedFault::kKillHolder:
     case InjectedFault::kCorruptCheckpoint:
@@ -50,22 +69,33 @@ constexpr FaultTarget target_of(InjectedFault fault) {
   return FaultTarget::kController;
 }
 
-// The process brings it about, because it is told to; the others come from outside.
-constexpr bool is_told_to_trainer(InjectedFault fault) {
-  return fault == InjectedFault::kHangWorker || fault == InjectedFault::kExitWorker ||
-         fault == InjectedFault::kNanGradient;
+// Training goes on with a trainer that is told so, and nothing ends.
+constexpr bool is_of_data(InjectedFault fault) {
+  return fault == InjectedFault::kNanGradient || fault == InjectedFault::kFullDisk ||
+         fault == InjectedFault::kSlowDisk || fault == InjectedFault::kFlipParameter;
 }
 
-// The node's holder is killed.
+// The process brings it about, because it is told to; the others come from outside.
+constexpr bool is_told_to_trainer(InjectedFault fault) {
+  return is_of_data(fault) || fault == InjectedFault::kHangWorker ||
+         fault == InjectedFault::kExitWorker || fault == InjectedFault::kOomWorker;
+}
+
+// The node's holder is killed or stopped.
 constexpr bool is_to_holder(InjectedFault fault) {
-  return fault == InjectedFault::kKillHolder || fault == InjectedFault::kCorruptCheckpoint;
+  return fault == InjectedFault::kKillHolder || fault == InjectedFault::kCorruptCheckpoint ||
+         fault == InjectedFault::kStopHolder;
+}
+
+constexpr bool is_to_agent(InjectedFault fault) {
+  return fault == InjectedFault::kKillAgent || fault == InjectedFault::kStopAgent ||
+         fault == InjectedFault::kCutAgent;
 }
 
 // Training stops by it, and its cause is to be found. Of the others training does not notice any
 // but NaN, which stops it where the job's policy for unfit steps has it so.
 constexpr bool stops_training(InjectedFault fault) {
-  return is_to_holder(fault) ||
-         (target_of(fault) == FaultTarget::kRank && fault != InjectedFault::kNanGradient);
+  return is_to_holder(fault) || (target_of(fault) == FaultTarget::kRank && !is_of_data(fault));
 }
 
 // What is said of a job that may not be attacked.
@@ -73,10 +103,12 @@ inline constexpr const char* kAllowsNoChaos =
     "may not be attacked: its job.yaml does not say debug: {chaos: true}; submit it again with "
     "that";
 
-// That brings it about; 0 = its process is told.
+// That brings it about; 0 = a process is told.
 constexpr int signal_of(InjectedFault fault) {
-  if (fault == InjectedFault::kStopWorker) return SIGSTOP;
-  if (is_told_to_trainer(fault)) return 0;
+  const bool stops = fault == InjectedFault::kStopWorker || fault == InjectedFault::kStopAgent ||
+                     fault == InjectedFault::kStopHolder;
+  if (stops) return SIGSTOP;
+  if (is_told_to_trainer(fault) || fault == InjectedFault::kCutAgent) return 0;
   return fault == InjectedFault::kCrashWorker ? SIGSEGV : SIGKILL;
 }
 

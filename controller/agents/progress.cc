@@ -7,6 +7,7 @@
 
 #include "common/base/worker_abi.h"
 #include "controller/core/core.h"
+#include "controller/core/disk_notes.h"
 
 namespace hpctl {
 namespace {
@@ -254,9 +255,9 @@ std::vector<core::ControllerNoted> ProgressTable::take_notes() {
     if (no_room == entry.told_no_room) continue;
     entry.told_no_room = no_room;
     const std::string step = std::to_string(rank0->second.report.step);
-    notes.push_back({job, no_room ? "the disk of the checkpoints is full (step " + step +
+    notes.push_back({job, no_room ? std::string(core::kDiskIsFull) + " (step " + step +
                                         "): training goes on without saving; free space there"
-                                  : "the disk of the checkpoints has room again (step " + step +
+                                  : std::string(core::kDiskHasRoom) + " (step " + step +
                                         "): a checkpoint is durable"});
   }
   return notes;

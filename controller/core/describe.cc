@@ -57,6 +57,11 @@ std::string injected_thing(InjectedFault fault) {
   if (fault == InjectedFault::kHangWorker) return "an endless loop";
   if (fault == InjectedFault::kExitWorker) return "an exit in the middle of a step";
   if (fault == InjectedFault::kNanGradient) return "NaN gradients of one step";
+  if (fault == InjectedFault::kCutAgent) return "a cut of the network to the controller";
+  if (fault == InjectedFault::kOomWorker) return "memory to its limit";
+  if (fault == InjectedFault::kFullDisk) return "a full disk for the next checkpoint";
+  if (fault == InjectedFault::kSlowDisk) return "a slow disk for the next checkpoint";
+  if (fault == InjectedFault::kFlipParameter) return "an inverted bit of a parameter";
   return signal_name(signal_of(fault));
 }
 
@@ -237,7 +242,7 @@ struct Describe {
                std::to_string(slot->second.pid) + ")";
       }
       case FaultTarget::kNode:
-        return (e.fault == InjectedFault::kKillAgent ? "the agent of " : "the holder of ") + e.node;
+        return (is_to_agent(e.fault) ? "the agent of " : "the holder of ") + e.node;
       case FaultTarget::kController:
         break;
     }

@@ -54,6 +54,9 @@ std::string find_lasting_conflict(const Job& job, InjectedFault fault) {
     return "with precision fp16 such a step is an overflow of the loss scale, which the job's "
            "history does not tell of; attack one with bf16 or fp32";
   }
+  if (fault == InjectedFault::kFlipParameter && !train->memory.offload.empty()) {
+    return "with memory.offload a step computes with a copy of its parameters, made before";
+  }
   if (fault != InjectedFault::kCorruptCheckpoint) return "";
   if (!train) return "only checkpoints of the built-in trainer are read by hpctl";
   if (parts_of_state(job) < job.world_size()) {

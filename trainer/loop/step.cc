@@ -30,6 +30,10 @@ using Clock = std::chrono::steady_clock;
 Outcome Generation::step() {
   HP_TRY(check_not_aborted());
   times_.begin(next_step());
+  if (is_flip_ordered(workload_.generation)) {
+    log_warning("a fault on purpose: a bit of a parameter is inverted");
+    state().flip_parameter();
+  }
   const StepSamples samples =
       take_samples(state().sample_cursor(),
                    global_batch(run_.train().batch, state().sample_cursor()), state().skipped());

@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/process/fault_order.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <limits>
+#include <sstream>
 #include <string>
+#include <thread>
 
+#include "common/base/fd.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 
 namespace hpctl {
@@ -31,14 +43,83 @@ void hang_if_ordered(uint64_t generation) {
   }
 }
 
+// Of the memory cgroup of this process, v2 or v1, where it is mounted as usual; 0 = none is known.
+uint64_t memory_limit_bytes() {
+  const auto groups = read_file("/proc/self/cgroup");
+  if (!groups.ok()) return 0;
+  std::istringstream lines(*groups);
+  uint64_t least = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const bool v2 = line.starts_with("0::");
+    const size_t v1 = line.find(":memory:");
+    if (!v2 && v1 == std::string::npos) continue;
+    std::string path = v2 ? line.substr(3) : line.substr(v1 + 8);
+    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const std::string name = v2 ? "/memory.max" : "/memory.limit_in_bytes";
+    for (;; path.resize(path.rfind('/'))) {
+      const auto text = read_file(root + path + name);
+      const uint64_t limit = text.ok() ? std::strtoull(text->c_str(), nullptr, 10) : 0;
+      if (limit > 0 && (least == 0 || limit < least)) least = limit;
+      if (path.rfind('/') == std::string::npos) break;
+    }
+  }
+  return least;
+}
+
+[[noreturn]] void run_out_of_memory() {
+  constexpr size_t kPiece = size_t{64} << 20;
+  const auto machine = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t limit = memory_limit_bytes();
+  if (limit == 0 || limit >= machine) {
+    log_warning("a fault on purpose: no memory limit here; this rank gets SIGKILL");
+    ::raise(SIGKILL);
+  }
+  log_warning("a fault on purpose: this rank takes memory to the limit of " +
+              std::to_string(limit) + " bytes");
+  // This one is meant, and no other of the group.
+  const UniqueFd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (!score.valid() || ::write(score.get(), "1000", 4) != 4) log_warning("another may be ended");
+  for (;;) {
+    void* piece = ::mmap(nullptr, kPiece, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (piece == MAP_FAILED) ::raise(SIGKILL);  // a kernel that promises no more than it has
+  }
+}
+
+std::atomic<int64_t> g_disk_is_full_until_ms{0};
+
+int64_t monotonic_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
 }  // namespace
 
 void order_fault(InjectedFault fault, uint64_t generation) { order_of(fault) = generation; }
 
 Outcome suffer_ordered_fault(uint64_t generation) {
   hang_if_ordered(generation);
+  if (take_order(InjectedFault::kOomWorker, generation)) run_out_of_memory();
   if (!take_order(InjectedFault::kExitWorker, generation)) return Ok{};
   return Error{ErrorCode::kInternal, "a fault on purpose: this rank fails inside a step"};
+}
+
+bool is_flip_ordered(uint64_t generation) {
+  return take_order(InjectedFault::kFlipParameter, generation);
+}
+
+Outcome suffer_ordered_disk(uint64_t generation) {
+  if (take_order(InjectedFault::kSlowDisk, generation)) {
+    log_warning("a fault on purpose: the disk is slow for this rank");
+    std::this_thread::sleep_for(std::chrono::milliseconds(kDiskTroubleMs));
+  }
+  if (take_order(InjectedFault::kFullDisk, generation)) {
+    log_warning("a fault on purpose: the disk is full for this rank");
+    g_disk_is_full_until_ms = monotonic_ms() + kDiskTroubleMs;
+  }
+  if (monotonic_ms() >= g_disk_is_full_until_ms) return Ok{};
+  return errno_error("cannot write a checkpoint, on purpose", ENOSPC);
 }
 
 double ordered_gradient_factor(uint64_t generation) {

@@ -14,7 +14,16 @@ namespace hpctl {
 // Any thread.
 void order_fault(InjectedFault fault, uint64_t generation);
 
-// In the middle of a step. hang-worker: does not return, the thread turns in a loop, as a program
+// Likewise before a step: whether a bit of a parameter is to be inverted now (flip-parameter).
+bool is_flip_ordered(uint64_t generation);
+
+// On the thread that writes this rank's part of a checkpoint, before it does. slow-disk: returns
+// when the time is over. full-disk: an error, as of write(2).
+Outcome suffer_ordered_disk(uint64_t generation);
+
+// In the middle of a step. oom-worker: takes memory until the kernel ends it; where no cgroup sets
+// a limit below the machine's memory, which others use as well, it ends itself as the kernel would.
+// hang-worker: does not return, the thread turns in a loop, as a program
 // does that waits for what will not come, and its peers wait for it. exit-worker: an error, as of a
 // step that went wrong.
 Outcome suffer_ordered_fault(uint64_t generation);

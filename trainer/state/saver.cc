@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/parallel/bf16_rounding.h"
+#include "trainer/process/fault_order.h"
 
 namespace hpctl {
 
@@ -172,6 +173,7 @@ void Saver::begin() {
   run([this, copy, parts = std::move(parts)]() mutable -> Result<std::string> {
     state_.device().await_downloads();
     give_values(copy, parts);
+    HP_TRY(suffer_ordered_disk(workload_.generation));
     const ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
                        .checkpoint = manifest_.ref(),
                        .rank = workload_.rank,

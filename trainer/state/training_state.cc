@@ -2,6 +2,9 @@
 #include "trainer/state/training_state.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <span>
 #include <utility>
 
@@ -213,6 +216,18 @@ WeightShards TrainingState::weight_shards() {
     shards.push_back({.values = arena_.state(slot_, StateKind::kParam, b)});
   }
   return shards;
+}
+
+void TrainingState::flip_parameter() {
+  constexpr uint32_t kBit = 1U << 22;  // the largest of the fraction
+  const size_t block = blocks_.size() / 2;
+  const ElementRange range = padded_shard(block);
+  const int64_t middle = range.size() / 2;
+  std::array<std::byte, sizeof(float)> bytes{};
+  arena_.begin_read(slot_, StateKind::kParam, block, middle, 1, bytes.data());
+  device().await_downloads();
+  const float value = std::bit_cast<float>(std::bit_cast<uint32_t>(bytes) ^ kBit);
+  arena_.write(slot_, StateKind::kParam, block, middle, std::span(&value, 1));
 }
 
 void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>& gradients,

@@ -62,6 +62,10 @@ class TrainingState {
   // replicas have the same one, its part of it. Empty for some ranks when the block is small.
   ElementRange written(size_t block) const;
 
+  // A fault on purpose (flip-parameter): inverts a bit in the middle of this rank's parameters, of
+  // no use where they are offloaded.
+  void flip_parameter();
+
   // One AdamW step with gradients[b] = block b's gradient shard; afterwards step() is one more.
   void apply(const AdamStep& adam, const std::vector<const float*>& gradients,
              uint64_t next_cursor);

@@ -70,7 +70,8 @@ TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
   EXPECT_EQ(mistakes("faults:\n  - {fault: kil-worker}\n"),
             "p.yaml:2:13: faults[0].fault: expected one of kill-worker, stop-worker, crash-worker, "
             "kill-agent, kill-holder, kill-controller, hang-worker, exit-worker, nan-gradient, "
-            "corrupt-checkpoint; found \"kil-worker\"\n");
+            "corrupt-checkpoint, stop-agent, cut-agent, stop-holder, oom-worker, full-disk, "
+            "slow-disk, flip-parameter; found \"kil-worker\"\n");
   EXPECT_EQ(mistakes("fautls: []\n"),
             "p.yaml:1:1: unknown key \"fautls\"; did you mean \"faults\"?\n");
   EXPECT_EQ(mistakes("seed: 1\n"),
@@ -169,6 +170,9 @@ TEST(ChaosPlan, FitsToWhatTheJobIs) {
   EXPECT_EQ(misfit("fault: kill-agent, node: n2"),
             "p.yaml:1: faults[1]: the job has no node \"n2\"");
   EXPECT_EQ(misfit("fault: kill-agent, node: p5-17", false), "") << "Slurm will choose";
+  EXPECT_EQ(misfit("fault: flip-parameter"), "");
+  spec.train->memory.offload = {Offload::kOptimizer};
+  EXPECT_THAT(misfit("fault: flip-parameter"), HasSubstr("with memory.offload a step computes"));
   spec.train->strategy = Strategy::kHybrid;
   EXPECT_THAT(
       misfit("fault: corrupt-checkpoint"),

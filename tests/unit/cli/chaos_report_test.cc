@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "controller/core/disk_notes.h"
+
 namespace hpctl {
 namespace {
 
@@ -72,6 +74,43 @@ TEST(ChaosReport, TheWrongRankIsNotTheRightOne) {
       judged(InjectedFault::kStopWorker, 3, "n1",
              {told(11, 900, "HangDetected", ""), told(11, 900, "JobRecovering", "")});
   EXPECT_EQ(hang.blame, Blame::kNobody);
+}
+
+EventView noted(int64_t ms, const std::string& words) {
+  EventView event = told(11, ms, "ControllerNoted", "");
+  event.cause = words + " (step 3): more";
+  return event;
+}
+
+TEST(ChaosReport, ADiskIsFoundFullAndIsBackWithACheckpoint) {
+  std::vector<EventView> after = {noted(300, core::kDiskIsFull)};
+  FaultResult result = judged(InjectedFault::kFullDisk, 2, "n1", after);
+  EXPECT_TRUE(result.found);
+  EXPECT_EQ(result.blame, Blame::kNotDue);
+  EXPECT_EQ(result.noticed_ms, 300);
+  EXPECT_FALSE(result.back_ms.has_value());
+  after.push_back(noted(6'000, core::kDiskHasRoom));
+  EXPECT_EQ(judged(InjectedFault::kFullDisk, 2, "n1", after).back_ms, 6'000);
+  EXPECT_FALSE(judged(InjectedFault::kFullDisk, 2, "n1", {}).found);
+}
+
+TEST(ChaosReport, ASlowDiskIsJudgedByTheCheckpointAfterIt) {
+  std::vector<EventView> after = {told(11, 200, "CheckpointCommitted", "")};
+  EXPECT_FALSE(judged(InjectedFault::kSlowDisk, 2, "n1", after).found) << "begun before";
+  after.push_back(told(12, kDiskTroubleMs + 40, "CheckpointCommitted", ""));
+  const FaultResult result = judged(InjectedFault::kSlowDisk, 2, "n1", after);
+  EXPECT_TRUE(result.found);
+  EXPECT_FALSE(result.noticed_ms.has_value());
+  EXPECT_EQ(result.back_ms, kDiskTroubleMs + 40);
+}
+
+TEST(ChaosReport, AnAgentThatIsCutOffIsBackWhenItRegisters) {
+  const FaultResult result =
+      judged(InjectedFault::kCutAgent, -1, "n1",
+             {told(11, 10, "AgentDisconnected", "n1"), told(12, 3'010, "AgentRegistered", "n1")});
+  EXPECT_TRUE(result.found);
+  EXPECT_EQ(result.noticed_ms, 10);
+  EXPECT_EQ(result.back_ms, 3'010);
 }
 
 TEST(ChaosReport, ANodeIsBlamedAsANode) {
