@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller's two costs: events per second through Step and the store, at 64 and at 12,500
-// nodes, one event per transaction and in batches; and what the heartbeats of 1,000 idle agents on
-// real connections cost (process time and memory; the agents live in a process of their own).
+// nodes, one event per transaction and in batches, and that for the start of one generation; and
+// what the heartbeats of 1,000 idle agents on real connections cost (process time and memory; the
+// agents live in a process of their own).
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <future>
 
 #include "common/base/file.h"
@@ -29,8 +31,15 @@ struct Shop {
   std::vector<StoredEntry> entries;
   int64_t events = 0;
   double seconds = 0;
+  double cpu_s = 0;  // of these, what this thread computed
 };
 Shop shop;
+
+double thread_cpu_s() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
 
 void commit(const core::State& state) {
   const auto written = shop.store->commit(state, shop.dirty, shop.entries);
@@ -42,6 +51,7 @@ void commit(const core::State& state) {
 
 core::StepResult stored_step(core::State& state, const core::Event& event) {
   const auto start = Clock::now();
+  const double start_cpu_s = thread_cpu_s();
   core::StepResult result = core::step(state, event);
   shop.dirty.jobs.insert(result.dirty.jobs.begin(), result.dirty.jobs.end());
   shop.dirty.nodes.insert(result.dirty.nodes.begin(), result.dirty.nodes.end());
@@ -50,6 +60,7 @@ core::StepResult stored_step(core::State& state, const core::Event& event) {
   for (const auto& entry : result.log) shop.entries.push_back({0, event.wall_ms, entry});
   if (++shop.waiting >= shop.batch) commit(state);
   shop.events += 1;
+  shop.cpu_s += thread_cpu_s() - start_cpu_s;
   shop.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   return result;
 }
@@ -82,6 +93,36 @@ void run_store(int32_t nodes, size_t batch, int recoveries) {
       "\"events_per_s\":%.0f}\n",
       nodes, spec.world_size(), batch, static_cast<long>(shop.events),
       static_cast<double>(shop.events) / shop.seconds);
+  std::fflush(stdout);
+}
+
+// What the owner thread computes for 12,500 agents that all wait for the next generation: from the
+// search for the checkpoint until the last of them says that its workers run.
+void run_rendezvous(int32_t nodes) {
+  const TemporaryDirectory dir;
+  auto store = Store::open(dir.path() + "/db", Store::Mode::kOwner);
+  HP_CHECK(store.ok());
+  shop = Shop{};
+  shop.store = store->get();
+  shop.batch = 256;
+  core::FakeShell shell;
+  shell.stepper = &stored_step;
+  shell.checks_table = false;
+  JobSpec spec = core::small_job("bench");
+  spec.nodes = nodes;
+  spec.workers_per_node = 8;
+  spec.train->batch.global = spec.world_size();
+  shell.submit(spec);
+  shell.settle_kind("LaunchNode");
+  commit(shell.state);
+  const Shop before = shop;
+  shell.settle();
+  commit(shell.state);
+  std::printf(
+      "{\"bench\":\"controller_rendezvous\",\"nodes\":%d,\"ranks\":%d,\"events\":%ld,"
+      "\"wall_s\":%.2f,\"cpu_s\":%.2f}\n",
+      nodes, spec.world_size(), static_cast<long>(shop.events - before.events),
+      shop.seconds - before.seconds, shop.cpu_s - before.cpu_s);
   std::fflush(stdout);
 }
 
@@ -131,5 +172,6 @@ int main() {
   run_store(64, 256, 10);
   run_store(12'500, 1, 0);
   run_store(12'500, 256, 2);
+  run_rendezvous(12'500);
   return 0;
 }
