@@ -13,6 +13,10 @@ endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
   add_link_options(-fuse-ld=mold)
+  # Without it mold 1.10 makes a program that cannot be loaded where the text ends in the last bytes
+  # of a page and an empty TLS section follows: RELRO then begins in a page that is not mapped
+  # ("cannot apply additional memory protection after relocation").
+  add_link_options(-Wl,-z,separate-loadable-segments)
 endif()
 if(HPCTL_SANITIZE)
   add_compile_options(-fsanitize=${HPCTL_SANITIZE} -fno-omit-frame-pointer)
