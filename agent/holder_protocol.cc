@@ -133,6 +133,19 @@ static void get(PacketReader& r, BadStep& m) {
   m.reason = r.text();
 }
 
+static void put(PacketWriter& w, const std::vector<Seal>& seals) {
+  w.number(static_cast<uint32_t>(seals.size()));
+  for (const Seal& seal : seals) w.number(seal.step).number(seal.digest).number(seal.generation);
+}
+static void get(PacketReader& r, std::vector<Seal>& seals) {
+  seals.resize(std::min<size_t>(r.number<uint32_t>(), kArenaSlots));
+  for (Seal& seal : seals) {
+    r.into(seal.step);
+    r.into(seal.digest);
+    r.into(seal.generation);
+  }
+}
+
 static void put(PacketWriter& w, const Exited& m) {
   w.number(m.exit_id).number(m.incarnation).number(m.generation).number(m.rank).number(m.pid);
   w.number(m.exit_code)
@@ -143,8 +156,8 @@ static void put(PacketWriter& w, const Exited& m) {
       .number(m.stays);
   w.text(m.message).number(static_cast<uint32_t>(m.bad_step.size()));
   for (const BadStep& bad_step : m.bad_step) put(w, bad_step);
-  w.number(static_cast<uint32_t>(m.seals.size()));
-  for (const Seal& seal : m.seals) w.number(seal.step).number(seal.digest).number(seal.generation);
+  put(w, m.seals.own);
+  put(w, m.seals.copies);
 }
 static void get(PacketReader& r, Exited& m) {
   r.into(m.exit_id);
@@ -162,12 +175,8 @@ static void get(PacketReader& r, Exited& m) {
   // Never more than the page has slots; a damaged count reads past the end and is refused.
   m.bad_step.resize(std::min<size_t>(r.number<uint32_t>(), kBadStepSlots));
   for (BadStep& bad_step : m.bad_step) get(r, bad_step);
-  m.seals.resize(std::min<size_t>(r.number<uint32_t>(), kArenaSlots));
-  for (Seal& seal : m.seals) {
-    r.into(seal.step);
-    r.into(seal.digest);
-    r.into(seal.generation);
-  }
+  get(r, m.seals.own);
+  get(r, m.seals.copies);
 }
 
 static void put(PacketWriter& w, const StoredReport& m) { w.number(m.seq).text(m.bytes); }

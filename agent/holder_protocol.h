@@ -26,7 +26,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 10;
+inline constexpr uint32_t kProtocolVersion = 11;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -148,7 +148,7 @@ struct Exited {
   uint8_t stays = 0;       // the process does
   std::string message;     // last words on the progress page, else the last line it printed
   std::vector<BadStep> bad_step = {};  // that the progress page holds
-  std::vector<Seal> seals = {};        // in its arena, newest first
+  ArenaSeals seals = {};
 };
 struct StoredReport {
   uint64_t seq = 0;

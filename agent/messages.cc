@@ -11,6 +11,14 @@ v1::AgentMessage envelope(uint64_t job, const std::string& node, const std::stri
   return message;
 }
 
+static v1::Seal to_message(const Seal& seal) {
+  v1::Seal message;
+  message.set_step(seal.step);
+  message.set_digest(seal.digest);
+  message.set_generation(seal.generation);
+  return message;
+}
+
 v1::WorkerExited to_message(const holder::Exited& exit) {
   v1::WorkerExited message;
   message.set_generation(exit.generation);
@@ -21,12 +29,8 @@ v1::WorkerExited to_message(const holder::Exited& exit) {
   message.set_last_step(exit.last_step);
   message.set_message(exit.message);
   message.set_by_request(exit.by_request != 0);
-  for (const Seal& seal : exit.seals) {
-    v1::Seal& to = *message.add_seals();
-    to.set_step(seal.step);
-    to.set_digest(seal.digest);
-    to.set_generation(seal.generation);
-  }
+  for (const Seal& seal : exit.seals.own) *message.add_seals() = to_message(seal);
+  for (const Seal& seal : exit.seals.copies) *message.add_copies() = to_message(seal);
   return message;
 }
 

@@ -42,10 +42,10 @@ std::string progress_line(const Terminal& terminal, const JobView& job) {
 }
 
 bool is_worth_telling(const EventView& event) {
-  static constexpr std::array<std::string_view, 13> kTypes = {
-      "NodeLost",  "HangDetected",      "JobRecovering", "JobRunning",        "JobFinished",
-      "JobFailed", "JobCancelled",      "JobTimeout",    "CheckpointDamaged", "CauseFound",
-      "BackOff",   "ControllerResumed", "DeadlinePassed"};
+  static constexpr std::array<std::string_view, 14> kTypes = {
+      "NodeLost",  "HangDetected",      "JobRecovering",  "JobRunning",        "JobFinished",
+      "JobFailed", "JobCancelled",      "JobTimeout",     "CheckpointDamaged", "CauseFound",
+      "BackOff",   "ControllerResumed", "DeadlinePassed", "JobGrows"};
   return std::find(kTypes.begin(), kTypes.end(), event.type) != kTypes.end();
 }
 

@@ -88,7 +88,8 @@ Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   plan.setting = {.train = *spec.train,
                   .nodes = spec.nodes,
                   .workers_per_node = spec.workers_per_node,
-                  .gpu = device != nullptr};
+                  .gpu = device != nullptr,
+                  .snapshots = spec.recovery.snapshot.replicas > 0};
   plan.blocks = model_layout(spec.train->model);
   plan.memory = plan_memory(plan.setting, plan.blocks);
   plan.flops = flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len);

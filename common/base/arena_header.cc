@@ -5,13 +5,31 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <vector>
 
 #include "common/base/plausible.h"
 
 namespace hpctl {
 
+namespace {
+
+std::vector<Seal> sealed(std::span<const ArenaSlotHeader> slots) {
+  std::vector<Seal> seals;
+  for (const ArenaSlotHeader& slot : slots) {
+    const uint64_t step = slot.step.load(std::memory_order_relaxed);
+    if (step > kMaxStep || slot.generation > kMaxGeneration) continue;  // unsealed, or made up
+    seals.push_back({step, slot.digest, slot.generation});
+  }
+  std::sort(seals.begin(), seals.end(),
+            [](const Seal& a, const Seal& b) { return a.step > b.step; });
+  return seals;
+}
+
+}  // namespace
+
 // Read and not mapped: the worker can shorten the file at any moment.
-std::vector<Seal> read_seals(int arena_fd, int32_t rank) {
+ArenaSeals read_seals(int arena_fd, int32_t rank) {
   alignas(ArenaHeader) std::array<std::byte, sizeof(ArenaHeader)> bytes{};
   if (::pread(arena_fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
     return {};
@@ -20,15 +38,8 @@ std::vector<Seal> read_seals(int arena_fd, int32_t rank) {
   if (header.magic != kArenaMagic || header.version != kArenaVersion || header.rank != rank) {
     return {};
   }
-  std::vector<Seal> seals;
-  for (const ArenaSlotHeader& slot : header.slots) {
-    const uint64_t step = slot.step.load(std::memory_order_relaxed);
-    if (step > kMaxStep || slot.generation > kMaxGeneration) continue;  // unsealed, or made up
-    seals.push_back({step, slot.digest, slot.generation});
-  }
-  std::sort(seals.begin(), seals.end(),
-            [](const Seal& a, const Seal& b) { return a.step > b.step; });
-  return seals;
+  const std::span slots(header.slots);
+  return {sealed(slots.first<kOwnSlots>()), sealed(slots.last<kCopySlots>())};
 }
 
 }  // namespace hpctl

@@ -6,21 +6,22 @@
 //
 //   0      ArenaHeader (kArenaHeaderBytes): magic, version, geometry, two slot headers
 //   4096   notes of slot 0 (kArenaNotesBytes): what goes with that state (training_state.cc)
-//   ...    notes of slot 1
-//   ...    the state itself (kArenaStateAt)
+//   ...    notes of the other slots
+//   ...    the states themselves (kArenaStateAt): of the slots that are in use
+//
+// Slots 0 to kOwnSlots - 1 are this rank's own; those behind them keep copies of another rank's.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "common/base/seal.h"
 
 namespace hpctl {
 
 inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
-inline constexpr uint32_t kArenaVersion = 4;
+inline constexpr uint32_t kArenaVersion = 5;
 inline constexpr size_t kArenaHeaderBytes = 4096;
 inline constexpr size_t kArenaNotesBytes = 65536;
 inline constexpr size_t kArenaStateAt = kArenaHeaderBytes + kArenaSlots * kArenaNotesBytes;
@@ -50,9 +51,10 @@ struct ArenaHeader {
   ArenaSlotHeader slots[kArenaSlots];  // at byte 64
 };
 static_assert(offsetof(ArenaHeader, slots) == 64);
+static_assert(sizeof(ArenaHeader) <= kArenaHeaderBytes);
 
-// Of an arena whose worker has died or idles, newest first. Empty where there is none, where it is
-// not that rank's, and where the state is not in it (a GPU's).
-std::vector<Seal> read_seals(int arena_fd, int32_t rank);
+// Of an arena whose worker has died or idles. Empty where there is none, where it is not that
+// rank's, and where the state is not in it (a GPU's).
+ArenaSeals read_seals(int arena_fd, int32_t rank);
 
 }  // namespace hpctl

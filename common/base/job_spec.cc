@@ -90,6 +90,8 @@ void check_recovery(const RecoverySpec& r, SpecChecks& checks) {
     checks.fail("recovery.grace", "expected 0s to 5m, found " + std::to_string(r.grace_ms) + "ms");
   }
   checks.range("recovery.standbys", r.standbys, 0, 64);
+  checks.range("recovery.snapshot.every_steps", r.snapshot.every_steps, 0, 1'000'000);
+  checks.range("recovery.snapshot.replicas", r.snapshot.replicas, 0, 1);
   check_duration("recovery.window", r.window_ms, 1, checks);
   check_duration("recovery.heartbeat_timeout", r.heartbeat_timeout_ms, 100, checks);
   check_duration("recovery.hang_timeout", r.hang_timeout_ms, 0, checks);

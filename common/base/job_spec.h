@@ -33,6 +33,12 @@ inline constexpr const char* kOnNodeLossShrink = "shrink";  // go on without it,
 inline constexpr const char* kOnNodeLossRequeue = "requeue";  // the Slurm job, excluding the node
 inline constexpr const char* kOnNodeLossWait = "wait";        // until it, or a replacement, is back
 
+// Copies of the state in the memory of other nodes (common/base/snapshot_peers.h).
+struct SnapshotSpec {
+  int64_t every_steps = 0;  // 0 = auto: as often as it costs at most one percent of the time
+  int64_t replicas = 1;     // 0 = none
+};
+
 struct RecoverySpec {
   int64_t max_restarts = 20;  // within window_ms; counted durably
   int64_t window_ms = 3'600'000;
@@ -41,6 +47,7 @@ struct RecoverySpec {
   int64_t hang_timeout_ms = 0;
   int64_t grace_ms = 1000;  // between SIGTERM and SIGKILL to the survivors of a command
   int64_t standbys = 1;     // of the built-in trainer, on each node
+  SnapshotSpec snapshot;
   std::vector<std::string> on_node_loss = {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue};
 };
 

@@ -4,11 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace hpctl {
 
-// An arena has no more.
-inline constexpr size_t kArenaSlots = 2;
+// An arena has no more: of its own rank's states, and of those that it keeps for another rank
+// (common/base/snapshot_peers.h).
+inline constexpr size_t kOwnSlots = 3;
+inline constexpr size_t kCopySlots = 2;
+inline constexpr size_t kArenaSlots = kOwnSlots + kCopySlots;
 
 // Ranks whose seals are equal hold parts of one state: the digest is of all that the coming steps
 // depend on beside the state itself (data order, skip list, loss scale), which is the same on all
@@ -18,6 +22,12 @@ struct Seal {
   uint64_t digest = 0;
   uint64_t generation = 0;  // that sealed it
   bool operator==(const Seal&) const = default;
+};
+
+// What one arena has, newest first.
+struct ArenaSeals {
+  std::vector<Seal> own;
+  std::vector<Seal> copies;
 };
 
 }  // namespace hpctl

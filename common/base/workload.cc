@@ -10,9 +10,9 @@
 namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, job, name, generation, parent_generation, rank,
-                                   local_rank, world_size, node, rendezvous_dir, bind_address,
-                                   resume_checkpoint, start_step, checkpoint_dir, ledger_dir,
-                                   metrics_path, checkpoint, train)
+                                   local_rank, world_size, workers_per_node, node, rendezvous_dir,
+                                   bind_address, resume_checkpoint, start_step, checkpoint_dir,
+                                   ledger_dir, metrics_path, checkpoint, snapshot, train)
 
 bool is_refilled(const Workload& workload) {
   return std::binary_search(workload.refilled.begin(), workload.refilled.end(), workload.rank);

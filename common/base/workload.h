@@ -21,19 +21,21 @@ struct Workload {
   int32_t rank = 0;
   int32_t local_rank = 0;
   int32_t world_size = 1;
+  int32_t workers_per_node = 1;
   std::string node;
   std::string rendezvous_dir;              // this generation's own directory; workers create it
   std::string bind_address = "127.0.0.1";  // address the communicator listens on
   std::string resume_checkpoint;  // absolute path of step-N.gG, or "" to start from the seed
   uint64_t start_step = 0;        // step of resume_checkpoint; the first step done is start_step+1
   bool from_memory = false;       // start_step is sealed in the arena: no checkpoint is read
-  // With from_memory: ranks in ascending order that have nothing of it; their replicas do.
+  // With from_memory: ranks in ascending order that have nothing of it; others have their parts.
   std::vector<int32_t> refilled = {};
   uint64_t durable_step = 0;   // of the newest checkpoint, as far as the controller knows
   std::string checkpoint_dir;  // absolute
   std::string ledger_dir;      // "" = no ledger; else JSONL file g{G}.r{R}.jsonl inside
   std::string metrics_path;    // rank 0 appends a JSON line per step; "" = off
   CheckpointSpec checkpoint;
+  SnapshotSpec snapshot;
   TrainSpec train;
 };
 

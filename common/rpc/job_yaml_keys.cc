@@ -36,6 +36,11 @@ void read_workers(YamlValue& value, JobSpec& spec) {
   if (!value.is_word("auto")) value.read(spec.workers_per_node);
 }
 
+void read_snapshot_interval(YamlValue& value, JobSpec& spec) {
+  if (value.is_word("0")) return value.fail_expected("auto or 1 to 1000000; replicas: 0 is none");
+  if (!value.is_word("auto")) value.read(spec.recovery.snapshot.every_steps);
+}
+
 void read_joined(YamlValue& value, std::string& out) {
   std::vector<std::string> parts;
   value.read_texts(parts);
@@ -260,14 +265,26 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "Further processes of the built-in trainer on each node, which have loaded their engine and "
      "take the place of one that dies. A command has none.",
      HP_READ(recovery.standbys)},
+    {"recovery.snapshot", kSection, "section", "", "",
+     "Copies of each worker's part of the model and optimizer state in the memory of another node: "
+     "after the loss of a node the job goes on from the newest one that is everywhere, and not "
+     "from a checkpoint. Of the built-in trainer on several nodes whose strategy shards over all "
+     "ranks; with no_shard and hybrid the replicas serve. Not of a GPU's memory.", nullptr},
+    {"recovery.snapshot.every_steps", kValue, "integer or auto", "auto", "1 to 1000000",
+     "After how many steps the next copy is begun, if the last one is everywhere. auto: as often "
+     "as the sending takes at most one percent of the time.",
+     read_snapshot_interval},
+    {"recovery.snapshot.replicas", kValue, "integer", "1", "0 or 1",
+     "Copies of each part; 0: none, which saves half of the host memory that the state takes.",
+     HP_READ(recovery.snapshot.replicas)},
     {"recovery.on_node_loss", kValue, "list", "[spare, shrink, requeue]",
      "spare, shrink, requeue, wait; each once, wait last",
      "What is done about a lost node, the first that is possible. spare: an idle node takes its "
      "ranks at once. Otherwise it is launched again; when that does not help, shrink: the job goes "
-     "on with fewer nodes (not below nodes.min, the global batch stays as it is) and grows back "
-     "later; requeue: the Slurm job is requeued without the node; wait: for as long as it takes, "
-     "in the queue where the node was taken from the job or is to be replaced. When nothing is "
-     "possible, the attempt counts as a restart.",
+     "on with fewer nodes (not below nodes.min, the global batch stays as it is) and takes others "
+     "at a step boundary once they are up, which is no restart; requeue: the Slurm job is requeued "
+     "without the node; wait: for as long as it takes, in the queue where the node was taken from "
+     "the job or is to be replaced. When nothing is possible, the attempt counts as a restart.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.on_node_loss); }},
 
     {"limits", kSection, "section", "", "",

@@ -72,6 +72,11 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
       r.hang_timeout_ms == 0 ? std::string("auto") : format_duration_ms(r.hang_timeout_ms));
   put(out, "grace", format_duration_ms(r.grace_ms));
   put(out, "standbys", r.standbys);
+  out << Key << "snapshot" << Value << BeginMap;
+  put(out, "every_steps",
+      r.snapshot.every_steps == 0 ? std::string("auto") : std::to_string(r.snapshot.every_steps));
+  put(out, "replicas", r.snapshot.replicas);
+  out << EndMap;
   out << Key << "on_node_loss" << Value << YAML::Flow << YAML::BeginSeq;
   for (const std::string& action : r.on_node_loss) out << action;
   out << YAML::EndSeq << EndMap;

@@ -66,10 +66,12 @@ std::string find_bad_step_problem(const v1::BadStep& step) {
 }
 
 std::string find_exit_problem(const v1::WorkerExited& exited) {
-  if (static_cast<size_t>(exited.seals_size()) > kArenaSlots) return "more seals than slots";
-  for (const v1::Seal& seal : exited.seals()) {
-    const std::string problem = find_step_problem(seal.generation(), seal.step());
-    if (!problem.empty()) return problem;
+  for (const auto* seals : {&exited.seals(), &exited.copies()}) {
+    if (static_cast<size_t>(seals->size()) > kArenaSlots) return "more seals than slots";
+    for (const v1::Seal& seal : *seals) {
+      const std::string problem = find_step_problem(seal.generation(), seal.step());
+      if (!problem.empty()) return problem;
+    }
   }
   return find_step_problem(exited.generation(), exited.last_step());
 }
@@ -105,7 +107,7 @@ core::WorkerExited make_exit(const v1::AgentMessage& message) {
           bounded(exited.message()),
           exited.by_request(),
           exited.peer_lost(),
-          make_seals(exited.seals())};
+          {make_seals(exited.seals()), make_seals(exited.copies())}};
 }
 
 // Numbers of another release, or of a damaged page, become the nearest thing that is known.

@@ -44,6 +44,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   for (const Rank rank : action.refilled) workload.refilled.push_back(rank.value);
   workload.durable_step = job.committed_step;
   workload.world_size = job.world_size();
+  workload.workers_per_node = job.spec.workers_per_node;
   workload.bind_address = address_of(state, core::NodeKey{job.id, action.node});
   workload.rendezvous_dir = paths.rendezvous(job.id, action.generation);
   workload.resume_checkpoint = checkpoint_path(job, action.checkpoint);
@@ -52,6 +53,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   if (job.spec.ledger) workload.ledger_dir = job.spec.checkpoint.dir + "/ledger";
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;
+  workload.snapshot = job.spec.recovery.snapshot;
   workload.train = *job.spec.train;
   if (workload.train.strategy == Strategy::kHybrid && workload.train.shard_group == 0) {
     workload.train.shard_group = job.spec.workers_per_node;

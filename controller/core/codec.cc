@@ -32,6 +32,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Seal, step, digest, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ArenaSeals, own, copies)
 
 void to_json(json& j, const JobSpec& spec) { j = parse_json(to_json_text(spec)); }
 void from_json(const json& j, JobSpec& spec) {
@@ -257,22 +258,27 @@ void from_json(const json& j, Event& e) {
 const char* type_name(const EventBody& body) { return kEventNames[body.index()]; }
 const char* type_name(const ActionBody& body) { return kActionNames[body.index()]; }
 
+static std::string list_of(const std::vector<Seal>& seals) {
+  std::string list;
+  for (const Seal& seal : seals) {
+    list += (list.empty() ? "" : ",") + ("{\"digest\":" + std::to_string(seal.digest)) +
+            ",\"generation\":" + std::to_string(seal.generation) +
+            ",\"step\":" + std::to_string(seal.step) + "}";
+  }
+  return list;
+}
+
 std::string encode(const Job& row) { return dump(row); }
 std::string encode(const Node& row) { return dump(row); }
 // By hand, the same text as the others': a generation of 100,000 ranks writes each of its slots
 // several times.
 std::string encode(const Slot& row) {
-  std::string seals;
-  for (const Seal& seal : row.seals) {
-    seals += (seals.empty() ? "" : ",") + ("{\"digest\":" + std::to_string(seal.digest)) +
-             ",\"generation\":" + std::to_string(seal.generation) +
-             ",\"step\":" + std::to_string(seal.step) + "}";
-  }
   return "{\"exit_code\":" + std::to_string(row.exit_code) +
          ",\"generation\":" + to_string(row.generation) +
          ",\"key\":{\"job\":" + to_string(row.key.job) + ",\"rank\":" + to_string(row.key.rank) +
-         "},\"node\":" + dump(row.node) + ",\"pid\":" + std::to_string(row.pid) + ",\"seals\":[" +
-         seals + "],\"signal\":" + std::to_string(row.signal) +
+         "},\"node\":" + dump(row.node) + ",\"pid\":" + std::to_string(row.pid) +
+         ",\"seals\":{\"copies\":[" + list_of(row.seals.copies) + "],\"own\":[" +
+         list_of(row.seals.own) + "]},\"signal\":" + std::to_string(row.signal) +
          ",\"state\":" + std::to_string(static_cast<int>(row.state)) +
          ",\"unaccounted\":" + (row.unaccounted ? "true" : "false") + "}";
 }

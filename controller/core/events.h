@@ -169,7 +169,7 @@ struct WorkerExited {
   std::string message;
   bool by_request = false;
   bool peer_lost = false;  // by its own words a consequence of another death, as kExitPeerLost
-  std::vector<Seal> seals = {};  // in its arena, newest first
+  ArenaSeals seals = {};
 };
 // First completed step of a generation, seen by the progress table; repeated with a later step
 // when that is worth recording (before NodeLost and HangDetected, say, or Job::regain_step).

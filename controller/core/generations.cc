@@ -8,6 +8,7 @@
 
 #include "common/base/lineage.h"
 #include "common/base/plausible.h"
+#include "common/base/snapshot_peers.h"
 #include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
@@ -46,8 +47,14 @@ bool counts(const Job& job, const Seal& seal) {
 }
 
 bool has_seal(const Job& job, const Slot& slot, const Seal& seal) {
-  return slot.generation == job.generation &&
-         std::find(slot.seals.begin(), slot.seals.end(), seal) != slot.seals.end();
+  const std::vector<Seal>& own = slot.seals.own;
+  return slot.generation == job.generation && std::find(own.begin(), own.end(), seal) != own.end();
+}
+
+// Of the rank whose copies it keeps. Where it has no state of its own its arena is made anew.
+bool has_copy(const Job& job, const Slot& slot, const Seal& seal) {
+  const std::vector<Seal>& copies = slot.seals.copies;
+  return has_seal(job, slot, seal) && std::find(copies.begin(), copies.end(), seal) != copies.end();
 }
 
 // States of the present generation's history of which some rank has its part: the newest few, as
@@ -58,7 +65,7 @@ std::vector<Seal> seals_in_memory(const Job& job, const std::vector<const Slot*>
   };
   std::set<Seal, decltype(newer)> seals(newer);
   for (const Slot* slot : slots) {
-    for (const Seal& seal : slot->seals) {
+    for (const Seal& seal : slot->seals.own) {
       if (slot->generation == job.generation && counts(job, seal)) seals.insert(seal);
     }
   }
@@ -67,8 +74,33 @@ std::vector<Seal> seals_in_memory(const Job& job, const std::vector<const Slot*>
   return newest;
 }
 
-// The newest state that is whole in the ranks' memory, each part in at least one of the ranks that
-// have it in common.
+// Every part of the state is in the memory of a rank: of one whose own part it is, or, where it is
+// nobody else's own, of the rank that keeps its copy. `slots` by rank.
+bool is_whole(const Job& job, const std::vector<const Slot*>& slots, const Seal& seal) {
+  const int32_t parts = parts_of_state(job);
+  std::set<int32_t> found;
+  for (const Slot* slot : slots) {
+    const int32_t rank = slot->key.rank.value;
+    if (has_seal(job, *slot, seal)) found.insert(rank % parts);
+    if (parts < job.world_size()) continue;
+    const int32_t holder = snapshot_holder(rank, job.world_size(), job.spec.workers_per_node);
+    if (has_copy(job, *slots.at(static_cast<size_t>(holder)), seal)) found.insert(rank);
+  }
+  return found.size() == static_cast<size_t>(parts);
+}
+
+// The job has as many ranks as its newest generation had. An exit that is reported after the number
+// has changed still tells of parts of as many as there were.
+bool has_its_ranks(const State& state, const Job& job) {
+  int32_t ranks = 0;
+  auto slot = state.slots.lower_bound(SlotKey{job.id, Rank{0}});
+  for (; slot != state.slots.end() && slot->first.job == job.id; ++slot) {
+    ranks += slot->second.generation == job.generation ? 1 : 0;
+  }
+  return ranks == job.world_size();
+}
+
+// The newest state that is whole in the ranks' memory.
 std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job) {
   std::vector<const Slot*> slots;
   for (const Node* node : t.nodes(job.id)) {
@@ -76,18 +108,16 @@ std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job) {
   }
   std::sort(slots.begin(), slots.end(),
             [](const Slot* a, const Slot* b) { return a->key.rank < b->key.rank; });
-  const int32_t parts = parts_of_state(job);
+  if (slots.size() != static_cast<size_t>(job.world_size())) return std::nullopt;
+  if (parts_of_state(job) == job.world_size() && !has_its_ranks(t.state(), job))
+    return std::nullopt;
   for (const Seal& seal : seals_in_memory(job, slots)) {
+    if (!is_whole(job, slots, seal)) continue;
     Facts::Origin origin{"", seal.step, job.generation, job.generation};
-    std::set<int32_t> found;
     for (const Slot* slot : slots) {
-      if (has_seal(job, *slot, seal)) {
-        found.insert(slot->key.rank.value % parts);
-      } else {
-        origin.refilled.push_back(slot->key.rank);
-      }
+      if (!has_seal(job, *slot, seal)) origin.refilled.push_back(slot->key.rank);
     }
-    if (found.size() == static_cast<size_t>(parts)) return origin;
+    return origin;
   }
   return std::nullopt;
 }
@@ -116,8 +146,9 @@ std::string describe_origin(const Job& job, const Facts::Origin& origin,
     if (origin.refilled.empty()) return text;
     std::vector<std::string> ranks;
     for (const Rank rank : origin.refilled) ranks.push_back(to_string(rank));
-    return text + " (that of replicas: " + (ranks.size() == 1 ? "rank " : "ranks ") +
-           join_some(ranks) + ")";
+    const bool copies = parts_of_state(job) == job.world_size();
+    return text + (copies ? " (copies at peers: " : " (that of replicas: ") +
+           (ranks.size() == 1 ? "rank " : "ranks ") + join_some(ranks) + ")";
   }
   text += origin.checkpoint.empty() ? "the seed" : origin.checkpoint;
   if (!job.damaged.empty()) {

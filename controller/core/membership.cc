@@ -138,6 +138,23 @@ int32_t largest_fit(const Job& job, int32_t least, int32_t most) {
   return 0;
 }
 
+// As many nodes as the job can use together with these.
+int32_t grown_by(const Job& job, const std::vector<Node*>& spares) {
+  const auto most = std::min(job.spec.nodes, job.nodes() + static_cast<int32_t>(spares.size()));
+  return largest_fit(job, job.nodes(), most);
+}
+
+void set_active_nodes(Transition& t, Job& job, int32_t nodes) {
+  const int32_t parts = job.spec.train ? parts_of_state(job) : 0;
+  job.active_nodes = nodes;
+  t.changed(job);
+  if (!job.spec.train || parts_of_state(job) == parts) return;
+  // What the ranks have in memory are parts of as many as there were.
+  for (int32_t group = 0; group < nodes; ++group) {
+    for (Slot* slot : group_slots(t, job, group)) t.set_seals(*slot, {});
+  }
+}
+
 void shrink_to(Transition& t, Job& job, int32_t nodes) {
   std::vector<int32_t> holes;
   std::vector<std::string> donors;
@@ -153,14 +170,7 @@ void shrink_to(Transition& t, Job& job, int32_t nodes) {
   for (size_t i = 0; i < holes.size(); ++i) {
     bind_all(t, group_slots(t, job, holes[i]), donors[i]);
   }
-  const int32_t parts = job.spec.train ? parts_of_state(job) : 0;
-  job.active_nodes = nodes;
-  t.changed(job);
-  if (!job.spec.train || parts_of_state(job) == parts) return;
-  // What the others have in memory are parts of as many as there were.
-  for (int32_t group = 0; group < nodes; ++group) {
-    for (Slot* slot : group_slots(t, job, group)) t.set_seals(*slot, {});
-  }
+  set_active_nodes(t, job, nodes);
 }
 
 // Why the job cannot go on with fewer nodes; "" = it does now.
@@ -345,18 +355,30 @@ void promote_spares(Transition& t, Job& job) {
   }
 }
 
+bool can_grow(Transition& t, const Job& job) {
+  if (job.nodes() == job.spec.nodes || !job.spec.train || !is_training(job)) return false;
+  if (job.cancel_requested || !has_progressed(t, job)) return false;
+  std::vector<Node*> spares = find_spares(t, job);
+  std::erase_if(spares, [](const Node* n) { return !n->connected || !n->scheduler_note.empty(); });
+  return grown_by(job, spares) > job.nodes();
+}
+
+void grow_at_boundary(Transition& t, Job& job) {
+  const int32_t nodes = grown_by(job, find_spares(t, job));
+  recover_in_order(t, job,
+                   "a node is back: the job goes on with " + std::to_string(nodes) + " nodes");
+}
+
 void grow(Transition& t, Job& job) {
   if (job.nodes() == job.spec.nodes || !nodes_missing(t, job, 1).empty()) return;
   const std::vector<Node*> spares = find_spares(t, job);
   const int32_t before = job.nodes();
-  const auto most = std::min(job.spec.nodes, before + static_cast<int32_t>(spares.size()));
-  const int32_t nodes = largest_fit(job, before, most);
+  const int32_t nodes = grown_by(job, spares);
   for (int32_t group = before; group < nodes; ++group) {
     bind_all(t, group_slots(t, job, group), spares[static_cast<size_t>(group - before)]->key.name);
   }
   if (nodes <= before) return;
-  job.active_nodes = nodes;
-  t.changed(job);
+  set_active_nodes(t, job, nodes);
   t.note("WorldGrown", job, "goes on with " + std::to_string(nodes) + " nodes again");
 }
 

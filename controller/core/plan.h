@@ -28,7 +28,8 @@ void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason);
 void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origin);
 void start_generation(Transition& t, Job& job);
 // In how many parts the state of a job that trains lies: rank r has part r mod this, as its
-// replicas have (trainer/parallel/mesh.h).
+// replicas have (trainer/parallel/mesh.h). Where each rank has a part of its own, copies of them
+// may be at peers (common/base/snapshot_peers.h).
 int32_t parts_of_state(const Job& job);
 // Brings up a node that is down, unless the job or the node is backing off.
 void launch(Transition& t, Job& job, Node& node, const std::string& reason);
@@ -73,6 +74,10 @@ bool can_promote(Transition& t, const Job& job);
 void promote_spares(Transition& t, Job& job);
 // A shrunk job takes back nodes without ranks.
 void grow(Transition& t, Job& job);
+// A shrunk job trains, and could do so on more nodes: it interrupts itself at a step boundary for
+// that, which is no restart.
+bool can_grow(Transition& t, const Job& job);
+void grow_at_boundary(Transition& t, Job& job);
 // How often a lost node is launched before something else is done.
 int64_t launch_patience(Transition& t, const Job& job);
 // The node did not come back: recovery.on_node_loss, or another restart of the job.
@@ -150,6 +155,11 @@ void give_back(Transition& t, const Job& job, Node& node);
 // A rule reports a fault; what becomes of it is judged afterwards.
 void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kind);
 void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind);
+// A new generation is prepared although nothing is wrong: it counts as no restart, and the workers
+// save first where their memory will not do for it.
+void recover_in_order(Transition& t, Job& job, const std::string& reason);
+// It has come further since the last recovery.
+bool has_progressed(const Transition& t, const Job& job);
 // A restart now would neither be the last nor follow another one without progress between.
 bool can_afford_restart(const Transition& t, const Job& job);
 // The checkpoint directory could not be used: looks again after a back-off, kMaxPlanAttempts times;

@@ -204,6 +204,8 @@ constexpr std::array kTable = {
         "it goes on, or a fault says why not", end_meeting},
     Row{"a node that trains is drained by the scheduler, and a lasting spare is up",
         trains_on_a_drained_node, "save, and move to the spare", leave_drained},
+    Row{"a shrunk job trains, and could do so on more nodes", can_grow,
+        "to them at a step boundary, which is no restart", grow_at_boundary},
 };
 
 const Row* find_row(Transition& t, const Job& job) {

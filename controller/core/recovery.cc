@@ -44,12 +44,6 @@ void adopt_cause(Transition& t, Job& job, const Fault& fault) {
       .rank = fault.rank;
 }
 
-bool has_progressed(const Transition& t, const Job& job) {
-  if (shows_steps(job)) return job.furthest_step > job.progress_at_restart;
-  // Its steps are unknown: a generation that lasted counts as progress.
-  return job.state == JobState::kRunning && t.now() - job.running_since_ms >= kLastingGenerationMs;
-}
-
 bool is_in_window(const Transition& t, const Job& job, int64_t restarted_ms) {
   return restarted_ms + job.spec.recovery.window_ms > t.now();
 }
@@ -156,6 +150,26 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 }
 
 }  // namespace
+
+bool has_progressed(const Transition& t, const Job& job) {
+  if (shows_steps(job)) return job.furthest_step > job.progress_at_restart;
+  // Its steps are unknown: a generation that lasted counts as progress.
+  return job.state == JobState::kRunning && t.now() - job.running_since_ms >= kLastingGenerationMs;
+}
+
+void recover_in_order(Transition& t, Job& job, const std::string& reason) {
+  const Fault order{reason, "", -1, job.furthest_step, t.seq(), true};
+  // Where each rank has a part of its own, as many as there are ranks, others cannot go on from it.
+  job.saves_first = parts_of_state(job) == job.world_size();
+  set_fault(job, order, false);
+  job.progress_at_restart = job.furthest_step;
+  job.plan_attempts = 0;
+  job.not_before_ms = 0;
+  begin_loss(t, job);
+  job.state = JobState::kRecovering;
+  t.note("JobGrows", job, reason).step = job.furthest_step;
+  enter_stop_workers(t, job);
+}
 
 bool can_afford_restart(const Transition& t, const Job& job) {
   const auto recent = std::count_if(job.restart_times_ms.begin(), job.restart_times_ms.end(),

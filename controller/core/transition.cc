@@ -177,7 +177,7 @@ void Transition::set_slot(Slot& row, SlotState state, Generation generation, uin
   row.exit_code = exit_code;
   row.signal = signal;
   row.unaccounted = false;
-  row.seals.clear();
+  row.seals = {};
   set_member(state_.index.unfinished, row.key, !is_finished(row) && !row.node.empty());
   state_.index.unaccounted.erase(row.key);
   result_.dirty.slots.insert(row.key);
@@ -190,7 +190,7 @@ void Transition::set_unaccounted(Slot& row, bool unaccounted) {
   result_.dirty.slots.insert(row.key);
 }
 
-void Transition::set_seals(Slot& row, const std::vector<Seal>& seals) {
+void Transition::set_seals(Slot& row, const ArenaSeals& seals) {
   row.seals = seals;
   result_.dirty.slots.insert(row.key);
 }

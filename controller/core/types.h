@@ -114,7 +114,8 @@ struct Job {
   std::string checkpoint;  // step-N.gG the newest generation resumes from; "" = seed or memory
   // The generation in whose workers' memory the newest one goes on; 0 = it does not.
   Generation memory_of;
-  std::vector<Rank> refilled;  // then: ranks without a part of it, ascending; replicas send theirs
+  std::vector<Rank>
+      refilled;  // then: ranks without their part of it, ascending; who has it sends it
   uint64_t start_step = 0;
   uint64_t furthest_step = 0;     // highest step any worker is known to have completed
   uint64_t committed_step = 0;    // newest checkpoint known committed
@@ -254,8 +255,8 @@ struct Slot {
   int32_t exit_code = 0;
   int32_t signal = 0;
   bool unaccounted = false;  // its agent no longer has it and has not reported its exit yet
-  // What its arena, which outlives it, has of this rank; newest first. Until a process fills it.
-  std::vector<Seal> seals;
+  // What its arena, which outlives it, has. Until a process fills it.
+  ArenaSeals seals;
 };
 
 // ---- actions ------------------------------------------------------------------------------------

@@ -60,51 +60,29 @@ class Script {
   using Command = void (Script::*)(const Words&);
   static const std::map<std::string, Command>& commands() {
     static const std::map<std::string, Command> kCommands = {
-        {"submit", &Script::submit},
-        {"settle", &Script::settle},
-        {"answer", &Script::answer},
-        {"wait", &Script::wait},
-        {"progress", &Script::progress},
-        {"commit", &Script::commit},
-        {"directory", &Script::directory},
-        {"exit", &Script::exit_worker},
-        {"stale-exit", &Script::stale_exit},
-        {"lost", &Script::lost},
-        {"excised", &Script::excised},
-        {"silent", &Script::silent},
-        {"marked", &Script::marked},
-        {"disconnect", &Script::disconnect},
-        {"judge", &Script::judge},
-        {"reconnect", &Script::reconnect},
-        {"replaced", &Script::replaced},
-        {"revenant", &Script::revenant},
-        {"bad_step", &Script::bad_step},
-        {"hang", &Script::hang},
-        {"cancel", &Script::cancel},
-        {"limit", &Script::limit},
-        {"taken", &Script::taken},
-        {"fail", &Script::fail},
-        {"restart", &Script::restart},
-        {"why", &Script::why},
-        {"successor", &Script::successor},
-        {"excluded", &Script::excluded},
-        {"registers", &Script::registers},
-        {"quarantine", &Script::quarantine},
-        {"inject", &Script::inject},
-        {"not-injected", &Script::not_injected},
-        {"release", &Script::release},
-        {"hardware", &Script::hardware},
-        {"unfit-node", &Script::unfit_node},
-        {"recover", &Script::recover},
-        {"observed", &Script::observed},
-        {"drained", &Script::drained},
-        {"undrained", &Script::undrained},
-        {"returned", &Script::returned},
-        {"suspended", &Script::suspended},
-        {"resumed", &Script::resumed},
-        {"instance", &Script::instance},
-        {"sealed", &Script::sealed},
-        {"left", &Script::left},
+        {"submit", &Script::submit},         {"settle", &Script::settle},
+        {"answer", &Script::answer},         {"wait", &Script::wait},
+        {"progress", &Script::progress},     {"commit", &Script::commit},
+        {"directory", &Script::directory},   {"exit", &Script::exit_worker},
+        {"stale-exit", &Script::stale_exit}, {"lost", &Script::lost},
+        {"excised", &Script::excised},       {"silent", &Script::silent},
+        {"marked", &Script::marked},         {"disconnect", &Script::disconnect},
+        {"judge", &Script::judge},           {"reconnect", &Script::reconnect},
+        {"replaced", &Script::replaced},     {"revenant", &Script::revenant},
+        {"bad_step", &Script::bad_step},     {"hang", &Script::hang},
+        {"cancel", &Script::cancel},         {"limit", &Script::limit},
+        {"taken", &Script::taken},           {"fail", &Script::fail},
+        {"restart", &Script::restart},       {"why", &Script::why},
+        {"successor", &Script::successor},   {"excluded", &Script::excluded},
+        {"registers", &Script::registers},   {"quarantine", &Script::quarantine},
+        {"inject", &Script::inject},         {"not-injected", &Script::not_injected},
+        {"release", &Script::release},       {"hardware", &Script::hardware},
+        {"unfit-node", &Script::unfit_node}, {"recover", &Script::recover},
+        {"observed", &Script::observed},     {"drained", &Script::drained},
+        {"undrained", &Script::undrained},   {"returned", &Script::returned},
+        {"suspended", &Script::suspended},   {"resumed", &Script::resumed},
+        {"instance", &Script::instance},     {"copies", &Script::copies},
+        {"sealed", &Script::sealed},         {"left", &Script::left},
         {"trains", &Script::trains},
     };
     return kCommands;
@@ -229,12 +207,16 @@ class Script {
     shell_.exit_worker(id_, static_cast<int32_t>(number(words, 1)), signal ? 0 : value,
                        signal ? value : 0, static_cast<uint64_t>(number(words, 5)), join(words, 6));
   }
-  // What the memory of the workers that end from now on has: `sealed STEP...`, newest first.
-  void sealed(const Words& words) {
-    shell_.seals.clear();
+  // What the memory of the workers that end from now on has: `sealed STEP...`, newest first, and,
+  // after it, `copies STEP...` of another rank's states.
+  void sealed(const Words& words) { shell_.seals = {make_seals(words), {}}; }
+  void copies(const Words& words) { shell_.seals.copies = make_seals(words); }
+  std::vector<Seal> make_seals(const Words& words) {
+    std::vector<Seal> seals;
     for (size_t i = 1; i < words.size(); ++i) {
-      shell_.seals.push_back({static_cast<uint64_t>(number(words, i)), 7, job().generation.value});
+      seals.push_back({static_cast<uint64_t>(number(words, i)), 7, job().generation.value});
     }
+    return seals;
   }
   // As it was told to.
   void left(const Words& words) {

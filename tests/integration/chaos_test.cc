@@ -307,6 +307,29 @@ TEST(Chaos, SubmitCarriesOutAPlanFromTheFirstStepOn) {
   EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty());
 }
 
+// The same where no other rank has the same part: copies are at peers. They are up to three steps
+// old: one under way, one that waits for room, one that only the lost node had completed.
+TEST(Chaos, WhereCopiesAreAtPeersALostNodeCostsAFewSteps) {
+  for (const char* strategy : {"full", "shard_grad_op"}) {
+    const TrainingJob job = {.name = "copies",
+                             .steps = 90,
+                             .checkpoint_every = 100'000,
+                             .strategy = strategy,
+                             .snapshots = "1"};
+    std::string expected;
+    run("", expected, job);
+    std::string digest;
+    const json report = run(kLostNodes, digest, job);
+    EXPECT_EQ(digest, expected) << strategy;
+    ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
+    for (const json& fault : report["faults"]) {
+      EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
+      const int most = fault["fault"] == "kill-holder" ? 3 : 0;
+      EXPECT_LE(fault["lost_steps"], most) << fault.dump(1);
+    }
+  }
+}
+
 TEST(Chaos, RandomFaultsChangeNoBitAndNoSample) {
   const char* replay = std::getenv("HPCTL_CHAOS_SEED");
   std::vector<uint64_t> seeds = {1, 2, 3};

@@ -69,6 +69,7 @@ struct SimNode {
   uint64_t stopped_through = 0;
   std::map<int32_t, SimWorker> workers;                // by rank
   std::map<int32_t, std::vector<SealedState>> arenas;  // by rank, newest first
+  std::map<int32_t, std::vector<SealedState>> copies;  // of another rank's states, in that arena
   std::map<ActionId, core::WorkersStarted> started;
   std::map<uint64_t, core::EventBody> reports;  // not acknowledged yet
   uint64_t next_report = 1;
@@ -83,6 +84,14 @@ struct SimNode {
   int64_t down_clear_ms = 0;
 };
 
+// The copies at peers of a generation.
+struct Snapshot {
+  uint64_t everywhere = 0;
+  bool is_under_way = false;
+  uint64_t under_way = 0;
+  std::set<int32_t> received;  // by ranks whose states they are
+};
+
 // One generation of one job as the workers live it.
 struct Run {
   JobId job;
@@ -91,6 +100,7 @@ struct Run {
   std::string checkpoint;
   std::set<int32_t> refilled;  // of the ranks that have nothing in memory
   bool from_memory = false;
+  Snapshot snapshot;
   uint64_t step = 0;
   uint64_t bad_steps = 0;
   uint64_t collectives = 0;  // one for each step that was tried
@@ -246,10 +256,22 @@ class Cluster final : public World {
   void form_run(Run& run);
   size_t parts_of_state(const Run& run);
   bool refill(Run& run);
-  const SealedState* sealed_at(SimNode& node, int32_t rank, uint64_t step);
+  static const SealedState* state_of(const std::vector<SealedState>& slots, uint64_t step);
+  static const SealedState* sealed_at(SimNode& node, int32_t rank, uint64_t step) {
+    return state_of(node.arenas[rank], step);
+  }
+  static const SealedState* copy_at(SimNode& node, int32_t rank, uint64_t step) {
+    return state_of(node.copies[rank], step);
+  }
+  bool keeps_copies(const Run& run);
+  int32_t holder_of(const Run& run, int32_t rank);
+  static bool needs_room(const Run& run);
+  void receive_copy(Run& run, int32_t rank);
+  void conclude_copies(Run& run);
+  void begin_copies(Run& run);
   History history_of(const Run& run) const;
   void seal(const Run& run, int32_t rank, uint64_t step);
-  void load_everywhere(const Run& run);
+  void load_everywhere(Run& run);
   void schedule_step(Run& run);
   void complete_step(Run& run);
   void meet_bad_step(Run& run);

@@ -3,6 +3,7 @@
 // alive and none hangs. When one dies its peers notice and leave; when one hangs nobody notices.
 #include <algorithm>
 
+#include "common/base/snapshot_peers.h"
 #include "common/base/worker_abi.h"
 #include "tests/sim/cluster.h"
 
@@ -91,6 +92,7 @@ void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order
       return;
     }
   }
+  if (run.refilled.contains(rank)) node.copies[rank].clear();  // its arena is made anew
   run.last_progress_ms = agenda_.now();
   run.alive.insert(rank);
   run.homes[rank] = node.key;
@@ -117,7 +119,8 @@ void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t cod
   event.signal = signal;
   event.last_step = run.step;
   event.by_request = by_request;
-  for (const SealedState& sealed : node.arenas[rank]) event.seals.push_back(sealed.seal);
+  for (const SealedState& sealed : node.arenas[rank]) event.seals.own.push_back(sealed.seal);
+  for (const SealedState& copy : node.copies[rank]) event.seals.copies.push_back(copy.seal);
   node.workers.erase(it);
   checkers_.worker_gone(node.key, rank, run.generation);
   run.alive.erase(rank);
@@ -128,7 +131,8 @@ void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t cod
 // The peers' collectives fail, a little later on each. Some may just have applied the next step.
 void Cluster::break_run(Run& run, int32_t first) {
   run.broken = true;
-  const bool complete = run.alive.size() + 1 == world_size(run) && rng_.chance(0.3);
+  const bool complete =
+      run.alive.size() + 1 == world_size(run) && !needs_room(run) && rng_.chance(0.3);
   for (const int32_t rank : run.alive) {
     if (complete && rng_.chance(0.5)) seal(run, rank, run.step + 1);
   }
@@ -150,12 +154,11 @@ void Cluster::end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t 
                 });
 }
 
-const SealedState* Cluster::sealed_at(SimNode& node, int32_t rank, uint64_t step) {
-  const std::vector<SealedState>& arena = node.arenas[rank];
-  const auto found = std::find_if(arena.begin(), arena.end(), [step](const SealedState& sealed) {
+const SealedState* Cluster::state_of(const std::vector<SealedState>& slots, uint64_t step) {
+  const auto found = std::find_if(slots.begin(), slots.end(), [step](const SealedState& sealed) {
     return sealed.seal.step == step;
   });
-  return found == arena.end() ? nullptr : &*found;
+  return found == slots.end() ? nullptr : &*found;
 }
 
 History Cluster::history_of(const Run& run) const {
@@ -164,20 +167,27 @@ History Cluster::history_of(const Run& run) const {
   return history;
 }
 
-// After another step of the run; the older of the two slots is overwritten.
+// After another step of the run; the oldest slot that may be is overwritten.
 void Cluster::seal(const Run& run, int32_t rank, uint64_t step) {
   if (plans_.at(run.job).is_command) return;
   std::vector<SealedState>& arena = node_of(run, rank).arenas[rank];
   SealedState state{{step, run.digest, run.generation}, history_of(run), parts_of_state(run)};
   state.history.back().to = step;
-  if (arena.size() == kArenaSlots) arena.pop_back();
+  if (arena.size() == (keeps_copies(run) ? kOwnSlots : 2)) {
+    const auto oldest = std::find_if(arena.rbegin(), arena.rend(), [&run](const SealedState& s) {
+      return s.seal.step != run.snapshot.under_way && s.seal.step != run.snapshot.everywhere;
+    });
+    arena.erase(std::prev(oldest.base()));
+  }
   arena.insert(arena.begin(), std::move(state));
 }
 
 // What was in the arenas is of a history that ended.
-void Cluster::load_everywhere(const Run& run) {
+void Cluster::load_everywhere(Run& run) {
+  run.snapshot = {};
   for (const int32_t rank : run.alive) {
     node_of(run, rank).arenas[rank].clear();
+    node_of(run, rank).copies[rank].clear();
     seal(run, rank, run.step);
   }
 }
@@ -190,7 +200,57 @@ size_t Cluster::parts_of_state(const Run& run) {
   return static_cast<size_t>(plan.spec.workers_per_node);
 }
 
-// Ranks without a part get it from a replica.
+bool Cluster::keeps_copies(const Run& run) {
+  const JobPlan& plan = plans_.at(run.job);
+  if (plan.is_command || plan.spec.recovery.snapshot.replicas == 0) return false;
+  const size_t world = world_size(run);
+  return parts_of_state(run) == world && world > static_cast<size_t>(plan.spec.workers_per_node);
+}
+
+int32_t Cluster::holder_of(const Run& run, int32_t rank) {
+  return snapshot_holder(rank, static_cast<int32_t>(world_size(run)),
+                         plans_.at(run.job).spec.workers_per_node);
+}
+
+// The copy of a rank's state that is under way has come.
+void Cluster::receive_copy(Run& run, int32_t rank) {
+  const SealedState* sealed = sealed_at(node_of(run, rank), rank, run.snapshot.under_way);
+  const int32_t holder = holder_of(run, rank);
+  std::vector<SealedState>& copies = node_of(run, holder).copies[holder];
+  std::erase_if(copies, [&run](const SealedState& copy) {
+    return copy.seal.step != run.snapshot.everywhere;
+  });
+  copies.insert(copies.begin(), *sealed);
+  run.snapshot.received.insert(rank);
+}
+
+// The next step needs the slot of what is under way.
+bool Cluster::needs_room(const Run& run) {
+  return run.snapshot.is_under_way && run.step > run.snapshot.under_way;
+}
+
+// Before a step's apply(): some copies have come, and where all have, all ranks hear of it. A step
+// that needs the slot waits for them.
+void Cluster::conclude_copies(Run& run) {
+  if (!run.snapshot.is_under_way) return;
+  for (const int32_t rank : run.alive) {
+    if (run.snapshot.received.contains(rank)) continue;
+    if (needs_room(run) || rng_.chance(0.6)) receive_copy(run, rank);
+  }
+  if (run.snapshot.received.size() < run.alive.size()) return;
+  const uint64_t everywhere = run.snapshot.under_way;
+  run.snapshot = {};
+  run.snapshot.everywhere = everywhere;
+}
+
+void Cluster::begin_copies(Run& run) {
+  if (!keeps_copies(run) || run.snapshot.is_under_way || !rng_.chance(0.5)) return;
+  run.snapshot.is_under_way = true;
+  run.snapshot.under_way = run.step;
+  run.snapshot.received.clear();
+}
+
+// Ranks without a part get it from a replica, or from who keeps its copy.
 bool Cluster::refill(Run& run) {
   const auto world = static_cast<int32_t>(world_size(run));
   const auto parts = static_cast<int32_t>(parts_of_state(run));
@@ -198,6 +258,9 @@ bool Cluster::refill(Run& run) {
     const SealedState* source = nullptr;
     for (int32_t r = rank % parts; r < world && source == nullptr; r += parts) {
       if (!run.refilled.contains(r)) source = sealed_at(node_of(run, r), r, run.start_step);
+    }
+    if (const int32_t holder = holder_of(run, rank); source == nullptr && keeps_copies(run)) {
+      source = copy_at(node_of(run, holder), holder, run.start_step);
     }
     if (source == nullptr) {
       checkers_.fail("no replica of rank " + std::to_string(rank) + " of g" +
@@ -217,8 +280,9 @@ void Cluster::form_run(Run& run) {
     run.begun_with = begin.history;
     run.digest = begin.seal.digest;
     for (const int32_t rank : run.alive) {
-      std::erase_if(node_of(run, rank).arenas[rank],
-                    [&](const SealedState& sealed) { return sealed.seal.step != run.start_step; });
+      const auto is_other = [&begin](const SealedState& s) { return s.seal != begin.seal; };
+      std::erase_if(node_of(run, rank).arenas[rank], is_other);
+      std::erase_if(node_of(run, rank).copies[rank], is_other);
     }
     if (strikes(swarm_.damaged_checkpoint)) {
       run.broken = true;
@@ -283,8 +347,10 @@ void Cluster::complete_step(Run& run) {
     meet_bad_step(run);
     return;
   }
+  conclude_copies(run);
   ++run.step;
   for (const int32_t rank : run.alive) seal(run, rank, run.step);
+  begin_copies(run);
   run.last_step_took_ms = agenda_.now() - run.last_progress_ms;
   run.last_progress_ms = agenda_.now();
   if (!is_given_up(run)) checkers_.step_trained(run.job, run.generation);

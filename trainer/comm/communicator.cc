@@ -60,6 +60,12 @@ Communicator::Communicator(const CommunicatorOptions& options)
   HP_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_);
 }
 
+Result<CollectivePtr> Communicator::begin_exchange(int, std::span<const std::byte>, int,
+                                                   std::span<std::byte>) {
+  return Error{ErrorCode::kFailedPrecondition,
+               "this communicator has no messages between two ranks"};
+}
+
 Outcome Communicator::all_gather(void* buffer, size_t chunk_bytes) {
   HP_TRY_ASSIGN(const CollectivePtr gather, begin_all_gather(buffer, chunk_bytes));
   return gather->wait();

@@ -81,6 +81,11 @@ class Communicator {
   virtual Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
                                                      float* output) = 0;
 
+  // Sends `outgoing` to rank `to` and fills `incoming` from rank `from`; each is empty where that
+  // rank's is. Host memory; kFailedPrecondition on a device and with one rank.
+  virtual Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing,
+                                               int from, std::span<std::byte> incoming);
+
   // Returns when what was begun and waited for is done, which on a device's streams is later than
   // wait(). Errors are those of the collectives: a wait for the device itself would never end.
   virtual Outcome settle() { return Ok{}; }

@@ -284,6 +284,49 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   std::optional<Messages> messages_;  // ends first
 };
 
+class GlooCommunicator::Exchange final : public Collective {
+ public:
+  Exchange(GlooCommunicator& owner, uint64_t sequence, int to, std::span<const std::byte> outgoing,
+           int from, std::span<std::byte> incoming)
+      : owner_(owner), sequence_(sequence), slot_(owner.next_slot_++) {
+    // Gloo only reads what it sends; its interface has no const.
+    if (!outgoing.empty()) {
+      outgoing_.emplace(owner, const_cast<std::byte*>(outgoing.data()), outgoing.size());
+    }
+    if (!incoming.empty()) incoming_.emplace(owner, incoming.data(), incoming.size());
+    messages_.emplace(
+        owner, [this, to, from, outgoing, incoming] { begin(to, outgoing, from, incoming); },
+        [this] { abort(); });
+  }
+
+  Outcome wait() override {
+    return owner_.guarded("exchange", sequence_, [this] {
+      messages_->await([this] {
+        if (incoming_) incoming_->wait_recv();
+        if (outgoing_) outgoing_->wait_send();
+      });
+      owner_.note_completed();
+    });
+  }
+
+ private:
+  void begin(int to, std::span<const std::byte> outgoing, int from, std::span<std::byte> incoming) {
+    if (incoming_) (*incoming_)->recv(from, slot_, 0, incoming.size());
+    if (outgoing_) (*outgoing_)->send(to, slot_, 0, outgoing.size());
+  }
+  void abort() {
+    if (incoming_) incoming_->abort();
+    if (outgoing_) outgoing_->abort();
+  }
+
+  GlooCommunicator& owner_;
+  uint64_t sequence_;
+  uint64_t slot_;
+  std::optional<LiveBuffer> outgoing_;
+  std::optional<LiveBuffer> incoming_;
+  std::optional<Messages> messages_;  // ends first
+};
+
 GlooCommunicator::GlooCommunicator(const CommunicatorOptions& options)
     : Communicator(options), options_(options) {}
 
@@ -323,6 +366,16 @@ Result<CollectivePtr> GlooCommunicator::begin_reduce_scatter(const float* input,
   CollectivePtr collective;
   HP_TRY(guarded("reduce-scatter", sequence, [&] {
     collective = std::make_unique<ReduceScatter>(*this, sequence, input, chunk, output);
+  }));
+  return collective;
+}
+
+Result<CollectivePtr> GlooCommunicator::begin_exchange(int to, std::span<const std::byte> outgoing,
+                                                       int from, std::span<std::byte> incoming) {
+  const uint64_t sequence = next_sequence();
+  CollectivePtr collective;
+  HP_TRY(guarded("exchange", sequence, [&] {
+    collective = std::make_unique<Exchange>(*this, sequence, to, outgoing, from, incoming);
   }));
   return collective;
 }

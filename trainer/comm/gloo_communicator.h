@@ -33,6 +33,8 @@ class GlooCommunicator final : public Communicator {
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
   Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
                                              float* output) override;
+  Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
+                                       std::span<std::byte> incoming) override;
   void abort() override;
 
  private:
@@ -41,6 +43,7 @@ class GlooCommunicator final : public Communicator {
   class Scratch;
   class AllGather;
   class ReduceScatter;
+  class Exchange;
 
   // Runs `body`, which may throw as Gloo does, and turns a failure into kPeerLost.
   template <typename Body>

@@ -83,6 +83,7 @@ void Generation::abort() {
   const std::lock_guard lock(abort_mutex_);
   aborted_ = true;
   if (comms_) comms_->abort();
+  if (snapshots_) snapshots_->abort();
 }
 
 // Where no collective would notice: before there is one, and with a single rank.
@@ -92,17 +93,11 @@ Outcome Generation::check_not_aborted() const {
                "generation " + std::to_string(workload_.generation) + " was told to end"};
 }
 
-PlanSetting Generation::plan_setting() const {
-  return {.train = run_.train(),
-          .nodes = 1,
-          .workers_per_node = workload_.world_size,
-          .gpu = !device_.is_host()};
-}
-
 // A GPU says itself when it is full.
 Outcome Generation::check_memory() const {
   if (!device_.is_host()) return Ok{};
-  const MemoryPlan plan = plan_memory(plan_setting(), model_layout(run_.train().model));
+  const MemoryPlan plan =
+      plan_memory(setting_of(workload_, false), model_layout(run_.train().model));
   return check_fit(plan, 1, machine_memory_bytes());
 }
 
@@ -162,7 +157,9 @@ Outcome Generation::load_state() {
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
   HP_TRY_ASSIGN(const Environment environment, environment_here());
   HP_TRY(run_.load_state(workload_, environment));
+  HP_TRY(make_snapshots());
   HP_TRY(refill());
+  if (snapshots_) snapshots_->start();
   engine_ = std::make_unique<FullySharded>(run_.model(), state().blocks(), *comms_, train,
                                            sharding_, compute_type(train), device_);
   note_offload();
@@ -180,9 +177,24 @@ Outcome Generation::load_state() {
   return Ok{};
 }
 
+Outcome Generation::make_snapshots() {
+  if (state().geometry().copies == 0) return Ok{};
+  auto made = std::make_unique<PeerSnapshots>(
+      workload_, state(), make_communicator(PeerSnapshots::ring_options(workload_)));
+  {
+    const std::lock_guard lock(abort_mutex_);
+    snapshots_ = std::move(made);
+  }
+  return check_not_aborted();
+}
+
 Outcome Generation::refill() {
   if (workload_.refilled.empty()) return Ok{};
-  HP_TRY(state().refill(comms_->replicate()));
+  if (snapshots_) {
+    HP_TRY(snapshots_->restore());
+  } else {
+    HP_TRY(state().refill(comms_->replicate()));
+  }
   run_.log_phase("refill");
   return Ok{};
 }
@@ -213,7 +225,7 @@ bool Generation::owes_save() const {
 void Generation::note_offload() const {
   if (workload_.rank != 0 || run_.train().memory.offload.empty()) return;
   double bytes = 0;
-  const MemoryPlan plan = plan_memory(plan_setting(), state().blocks());
+  const MemoryPlan plan = plan_memory(setting_of(workload_, !device_.is_host()), state().blocks());
   for (const MemoryPart& part : plan.host) bytes += part.bytes;
   log_info(device_.is_host()
                ? "memory.offload moves nothing here: a CPU's memory is the host's"

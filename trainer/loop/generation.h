@@ -26,6 +26,7 @@
 #include "trainer/optim/stability.h"
 #include "trainer/parallel/fsdp.h"
 #include "trainer/plan/memory_plan.h"
+#include "trainer/state/peer_snapshots.h"
 #include "trainer/state/saver.h"
 
 namespace hpctl {
@@ -61,15 +62,16 @@ class Generation {
     bool clock_due = false;  // a checkpoint, by rank 0's clock
     bool stop = false;       // some rank was asked to
     SaveNews news;
+    SnapshotNews snapshots;
   };
 
-  PlanSetting plan_setting() const;
   Outcome check_memory() const;
   Outcome meet_peers();
   Outcome agree_on_data();
   Result<Environment> environment_here();
   Outcome load_state();
   Outcome refill();
+  Outcome make_snapshots();
   Outcome complete_ledger_of_the_gone() const;
   bool owes_save() const;
   void note_offload() const;
@@ -103,9 +105,10 @@ class Generation {
   Device& device_;
   Sharding sharding_;
   std::atomic<bool> aborted_{false};
-  std::mutex abort_mutex_;  // abort() finds comms_ made whole or not at all
+  std::mutex abort_mutex_;  // abort() finds comms_ and snapshots_ made whole or not at all
   std::optional<MeshCommunicators> comms_;
   std::unique_ptr<FullySharded> engine_;
+  std::unique_ptr<PeerSnapshots> snapshots_;  // null = there are none
   std::unique_ptr<Saver> saver_;
   std::optional<LedgerWriter> ledger_;
   Trace trace_;

@@ -130,6 +130,7 @@ Outcome Generation::reexecute(const StepSamples& samples, const std::string& wha
 // To a state at least rollback_steps before, as far as this generation has one.
 Outcome Generation::go_back() {
   HP_TRY(saver_->settle());
+  if (snapshots_) HP_TRY(snapshots_->forget());
   const auto distance = static_cast<uint64_t>(run_.train().stability.rollback_steps);
   const uint64_t target = next_step() > distance ? next_step() - distance : 0;
   std::string mine;

@@ -55,6 +55,7 @@ Outcome Generation::step() {
   if (ledger_) HP_TRY(ledger_->append(next_step(), my_samples_));
   update(sums, samples, lr);
   HP_FAILPOINT("trainer.step.applied");
+  if (snapshots_) snapshots_->at_boundary(sums.snapshots);
   times_.lap(StepPart::kOptimizer);
   report(sums, lr);
   times_.lap(StepPart::kReport);
@@ -106,6 +107,10 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
   }
   times_.lap(StepPart::kCompute);
   add_schedule(trace_, schedule_, state().blocks());
+  if (snapshots_) {
+    progress_.set_computing(false);  // it waits for another rank, in no collective
+    HP_TRY(snapshots_->make_room());
+  }
   auto sums = reduce(loss_sum, counted);
   progress_.set_computing(false);
   times_.lap(StepPart::kReduce);
@@ -122,13 +127,20 @@ Result<Generation::StepSums> Generation::reduce(double loss_sum, int64_t counted
   const bool clock_due = workload_.rank == 0 &&
                          (saver_->disk_full() ? saver_->retry_due() : minutes_due || owes_save_);
   const SaveNews news = saver_->news();
-  std::array<double, 7> sums = {own_sums_[1],
-                                loss_sum,
-                                clock_due ? 1.0 : 0.0,
-                                news.finished,
-                                news.failed,
-                                is_stop_requested() ? 1.0 : 0.0,
-                                static_cast<double>(counted)};
+  SnapshotNews snapshots;
+  if (snapshots_) {
+    HP_TRY_ASSIGN(snapshots, snapshots_->news());
+  }
+  std::array<double, 10> sums = {own_sums_[1],
+                                 loss_sum,
+                                 clock_due ? 1.0 : 0.0,
+                                 news.finished,
+                                 news.failed,
+                                 is_stop_requested() ? 1.0 : 0.0,
+                                 static_cast<double>(counted),
+                                 snapshots.received,
+                                 snapshots.damaged,
+                                 snapshots.due};
   HP_TRY(comms_->world().all_reduce(sums));
   StepSums result;
   const double tokens_counted = std::max(1.0, sums[6]);
@@ -138,6 +150,8 @@ Result<Generation::StepSums> Generation::reduce(double loss_sum, int64_t counted
   result.clock_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
   result.stop = sums[5] > 0;
+  result.snapshots = {.received = sums[7], .damaged = sums[8], .due = sums[9]};
+  if (snapshots_) snapshots_->conclude(result.snapshots);
   return result;
 }
 

@@ -25,6 +25,7 @@ const char* remedy_for(std::string_view part) {
     return "lower workload.train.batch.micro or data.seq_len, or set "
            "workload.train.memory.activation_checkpointing: full and loss.chunk_tokens";
   }
+  if (part == kPeerSnapshotsPart) return "set recovery.snapshot.replicas: 0";
   return "use a smaller workload.train.model, or more machines with parallelism.strategy full";
 }
 

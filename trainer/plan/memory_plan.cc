@@ -108,6 +108,9 @@ void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>&
   plan.parts.push_back({"parameters", copies * shard * kFp32, "fp32" + of});
   plan.parts.push_back({"moments", copies * shard * 2 * moment_bytes(s.train),
                         std::string("two in ") + to_word(s.train.optimizer.moments) + of});
+  if (!keeps_copies(s)) return;
+  plan.parts.push_back({kPeerSnapshotsPart, 3 * shard * (kFp32 + 2 * moment_bytes(s.train)),
+                        "a third slot, and two for a peer's parameters and moments"});
 }
 
 void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
@@ -175,6 +178,14 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
 
 }  // namespace
 
+PlanSetting setting_of(const Workload& workload, bool gpu) {
+  return {.train = workload.train,
+          .nodes = workload.world_size / workload.workers_per_node,
+          .workers_per_node = workload.workers_per_node,
+          .gpu = gpu,
+          .snapshots = workload.snapshot.replicas > 0};
+}
+
 double MemoryPlan::total() const {
   return std::accumulate(parts.begin(), parts.end(), 0.0,
                          [](double sum, const MemoryPart& part) { return sum + part.bytes; });
@@ -194,6 +205,11 @@ int32_t shard_count(const PlanSetting& setting) {
   if (train.strategy != Strategy::kHybrid) return setting.world_size();
   const int64_t group = train.shard_group > 0 ? train.shard_group : setting.workers_per_node;
   return static_cast<int32_t>(std::min<int64_t>(group, setting.world_size()));
+}
+
+bool keeps_copies(const PlanSetting& setting) {
+  return setting.snapshots && !setting.gpu && setting.nodes > 1 &&
+         shard_count(setting) == setting.world_size();
 }
 
 bool keeps_parameters(const TrainSpec& train) {

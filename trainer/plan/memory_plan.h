@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/train_spec.h"
+#include "common/base/workload.h"
 #include "trainer/parallel/block_layout.h"
 
 namespace hpctl {
@@ -22,9 +23,16 @@ struct PlanSetting {
   // On a GPU attention is fused (its scores are never stored), and the state has one copy there; on
   // a CPU it has two slots (docs/formats.md, State arena) and the copy that a save writes from.
   bool gpu = false;
+  bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 
   int32_t world_size() const { return nodes * workers_per_node; }
 };
+
+// Of the generation that the workload describes.
+PlanSetting setting_of(const Workload& workload, bool gpu);
+
+// Name of that part of a MemoryPlan.
+inline constexpr const char* kPeerSnapshotsPart = "snapshots at peers";
 
 // Elements of an offloaded state that pass through a GPU at a time, at most: 16 MiB of fp32, enough
 // for a link's full bandwidth.
@@ -48,6 +56,9 @@ double compute_bytes(const TrainSpec& train);
 double moment_bytes(const TrainSpec& train);
 // Workers that share one copy of parameters and moments.
 int32_t shard_count(const PlanSetting& setting);
+// Each worker has a third slot of its own and two for a peer's copies: no other rank has the same
+// part, and the state is in host memory.
+bool keeps_copies(const PlanSetting& setting);
 // Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step.
 bool keeps_parameters(const TrainSpec& train);
 bool keeps_gradients(const TrainSpec& train);

@@ -43,11 +43,6 @@ Error not_ours(const std::string& why) {
           "cannot go on from the memory of a former worker: " + why + "; start from a checkpoint"};
 }
 
-char* notes_at(ArenaHeader* header, int slot) {
-  return reinterpret_cast<char*>(header) + kArenaHeaderBytes +
-         static_cast<size_t>(slot) * kArenaNotesBytes;
-}
-
 std::vector<int64_t> begins_of(const ArenaGeometry& geometry) {
   std::vector<int64_t> begins(geometry.block_capacity.size());
   std::exclusive_scan(geometry.block_capacity.begin(), geometry.block_capacity.end(),
@@ -91,7 +86,7 @@ size_t ArenaGeometry::slot_bytes() const {
 }
 
 size_t ArenaGeometry::bytes() const {
-  return kArenaStateAt + static_cast<size_t>(slots) * slot_bytes();
+  return kArenaStateAt + static_cast<size_t>(all_slots()) * slot_bytes();
 }
 
 Result<void*> StateArena::map(int fd, const ArenaGeometry& geometry) {
@@ -151,7 +146,8 @@ StateArena::StateArena(ArenaGeometry geometry, void* mapping)
       device_(host_device()),
       header_(static_cast<ArenaHeader*>(mapping)),
       state_(static_cast<std::byte*>(mapping) + kArenaStateAt) {
-  HP_CHECK(geometry_.slots == static_cast<int32_t>(kArenaSlots));
+  HP_CHECK(geometry_.slots <= static_cast<int32_t>(kOwnSlots));
+  HP_CHECK(geometry_.copies <= static_cast<int32_t>(kCopySlots));
 }
 
 StateArena::StateArena(ArenaGeometry geometry, Device& device, DeviceArray<std::byte> memory)
@@ -166,7 +162,7 @@ StateArena::StateArena(ArenaGeometry geometry, Device& device, DeviceArray<std::
 }
 
 void StateArena::write_header() {
-  for (int slot : {0, 1}) unseal(slot);
+  for (ArenaSlotHeader& slot : header_->slots) slot.step.store(kUnsealed);
   header_->magic = kArenaMagic;
   header_->version = kArenaVersion;
   header_->rank = geometry_.rank;
@@ -192,7 +188,7 @@ StateArena::~StateArena() {
 }
 
 void* StateArena::part(int slot, StateKind kind, size_t block) {
-  HP_CHECK(slot >= 0 && slot < geometry_.slots);
+  HP_CHECK(slot >= 0 && slot < geometry_.all_slots());
   const auto elements = static_cast<size_t>(geometry_.shard_elements());
   const size_t each = kind == StateKind::kParam ? sizeof(float) : geometry_.moment_bytes;
   size_t at = static_cast<size_t>(slot) * geometry_.slot_bytes();
@@ -234,30 +230,35 @@ void StateArena::write(int slot, StateKind kind, size_t block, int64_t first,
   }
 }
 
+char* StateArena::notes_at(int slot) const {
+  return reinterpret_cast<char*>(header_) + kArenaHeaderBytes +
+         header_index(slot) * kArenaNotesBytes;
+}
+
 void StateArena::unseal(int slot) {
-  header_->slots[slot].step.store(kUnsealed, std::memory_order_relaxed);
+  slot_header(slot).step.store(kUnsealed, std::memory_order_relaxed);
   // The bytes that follow must not become visible before the mark is gone.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void StateArena::seal(int slot, const Seal& seal, std::string_view notes) {
   if (notes.size() > kArenaNotesBytes) return;
-  ArenaSlotHeader& header = header_->slots[slot];
+  ArenaSlotHeader& header = slot_header(slot);
   header.digest = seal.digest;
   header.generation = seal.generation;
   header.notes_bytes = notes.size();
-  std::copy(notes.begin(), notes.end(), notes_at(header_, slot));
+  std::copy(notes.begin(), notes.end(), notes_at(slot));
   header.step.store(seal.step, std::memory_order_release);
 }
 
 Seal StateArena::seal_of(int slot) const {
-  const ArenaSlotHeader& header = header_->slots[slot];
+  const ArenaSlotHeader& header = slot_header(slot);
   return {header.step.load(std::memory_order_acquire), header.digest, header.generation};
 }
 
 std::string_view StateArena::notes(int slot) const {
-  const uint64_t bytes = std::min<uint64_t>(header_->slots[slot].notes_bytes, kArenaNotesBytes);
-  return {notes_at(header_, slot), bytes};
+  const uint64_t bytes = std::min<uint64_t>(slot_header(slot).notes_bytes, kArenaNotesBytes);
+  return {notes_at(slot), bytes};
 }
 
 }  // namespace hpctl

@@ -9,7 +9,8 @@
 //
 //   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements each; parameters fp32, moments fp32 or
 //           bf16 (ArenaGeometry::moment_bytes)
-//   slot 1: the same
+//   ...     the other slots of this rank's own states: the same
+//   ...     slots of the copies that it keeps for another rank (peer_snapshots.h), if any: the same
 //
 // shard_elements is the sum of the blocks' shard capacities; block b's part begins at the sum of
 // those before it. Elements behind the end of a block are zero.
@@ -42,16 +43,20 @@ struct ArenaGeometry {
   int32_t shard_index = 0;
   int32_t shard_count = 1;
   uint32_t moment_bytes = 4;
-  int32_t slots = 2;
+  int32_t slots = 2;                    // of own states: 2, 3 with copies, 1 on a device
+  int32_t copies = 0;                   // slots behind them, for another rank's
   std::vector<int64_t> block_capacity;  // shard_capacity of each block at shard_count
   uint64_t layout_hash = 0;
 
   static ArenaGeometry of(const std::vector<Block>& blocks, uint64_t job, int32_t rank,
                           const Mesh& mesh);
+  int32_t all_slots() const { return slots + copies; }
   int64_t shard_elements() const;
   size_t slot_bytes() const;
   size_t bytes() const;
 };
+
+inline constexpr int kNoSlot = -1;
 
 class StateArena {
  public:
@@ -85,7 +90,7 @@ class StateArena {
   size_t element_bytes(StateKind kind) const { return is_bf16(kind) ? 2 : sizeof(float); }
   void write(int slot, StateKind kind, size_t block, int64_t first, std::span<const float> values);
 
-  // Before a slot's first byte is overwritten.
+  // Slots from geometry().slots on are those of copies. Before a slot's first byte is overwritten.
   void unseal(int slot);
   // After its last byte was written. With notes that are longer than kArenaNotesBytes it stays
   // unsealed: nobody could go on from it.
@@ -100,7 +105,7 @@ class StateArena {
   std::string_view notes(int slot) const;
 
   bool is_sealed(int slot) const {
-    return header_->slots[slot].step.load(std::memory_order_acquire) != kUnsealed;
+    return slot_header(slot).step.load(std::memory_order_acquire) != kUnsealed;
   }
 
   // Whose memory the state is in: the host's where it is offloaded.
@@ -116,6 +121,13 @@ class StateArena {
   bool is_bf16(StateKind kind) const {
     return kind != StateKind::kParam && geometry_.moment_bytes == 2;
   }
+  // Where header and notes have what is in `slot`.
+  size_t header_index(int slot) const {
+    const int behind = slot - geometry_.slots;
+    return static_cast<size_t>(behind < 0 ? slot : static_cast<int>(kOwnSlots) + behind);
+  }
+  ArenaSlotHeader& slot_header(int slot) const { return header_->slots[header_index(slot)]; }
+  char* notes_at(int slot) const;
   void* part(int slot, StateKind kind, size_t block);
 
   ArenaGeometry geometry_;

@@ -61,6 +61,10 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
   if (bf16_moments) geometry.moment_bytes = 2;
   geometry.slots = device.is_host() ? 2 : 1;
+  if (keeps_copies(setting_of(workload, !device.is_host()))) {
+    geometry.slots = static_cast<int32_t>(kOwnSlots);
+    geometry.copies = static_cast<int32_t>(kCopySlots);
+  }
   auto arena = make_arena(arena_fd, geometry, workload, device);
   if (!arena.ok()) return arena.error();
   TrainingState state(std::move(arena).value(), workload, sharding.mesh, std::move(blocks));
@@ -232,7 +236,8 @@ void TrainingState::flip_parameter() {
 
 void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>& gradients,
                           uint64_t next_cursor) {
-  const int target = (slot_ + 1) % geometry().slots;
+  const int target = free_slot();
+  HP_CHECK(target != kNoSlot);
   arena_.device().after_downloads();
   arena_.unseal(target);
   if (offloaded_) {
@@ -244,6 +249,31 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
   now_.former_cursor = std::exchange(now_.sample_cursor, next_cursor);
   slot_ = target;
   seal();
+}
+
+int TrainingState::free_slot() const {
+  const int slots = geometry().slots;
+  if (slots == 1) return slot_;
+  for (int next = 1; next < slots; ++next) {
+    const int slot = (slot_ + next) % slots;
+    if (slot != sent_slot_ && slot != kept_slot_) return slot;
+  }
+  return kNoSlot;
+}
+
+int TrainingState::begin_snapshot() { return sent_slot_ = slot_; }
+
+void TrainingState::end_snapshot(bool everywhere) {
+  if (everywhere) kept_slot_ = sent_slot_;
+  sent_slot_ = kNoSlot;
+}
+
+int TrainingState::find_copy() const {
+  const Seal newest = arena_.seal_of(slot_);
+  for (int slot = geometry().slots; slot < geometry().all_slots(); ++slot) {
+    if (arena_.is_sealed(slot) && arena_.seal_of(slot) == newest) return slot;
+  }
+  return kNoSlot;
 }
 
 void TrainingState::update_in_arena(int target, const AdamStep& adam,
@@ -280,7 +310,8 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
   const std::vector<SampleRange> skipped = now_.skipped;
   const uint64_t skips = now_.stability.skips;
   const uint64_t overflows = now_.loss_scale.overflows;
-  for (int slot = 0; slot < geometry().slots; ++slot) arena_.unseal(slot);
+  for (int slot = 0; slot < geometry().all_slots(); ++slot) arena_.unseal(slot);
+  kept_slot_ = kNoSlot;
   if (checkpoint.empty()) {
     begin_from_seed();
   } else {
@@ -326,10 +357,12 @@ Outcome TrainingState::go_on_from_seal() {
                                            " is not sealed; start from a checkpoint"};
   }
   HP_TRY_ASSIGN(SlotNotes notes, decode_slot_notes(arena_.notes(sealed)));
-  for (int slot = 0; slot < geometry().slots; ++slot) {
-    if (slot != sealed) arena_.unseal(slot);  // of a history that is undone, or older
+  // Others are of a history that is undone, or older. A copy of this very state is not.
+  for (int slot = 0; slot < geometry().all_slots(); ++slot) {
+    if (arena_.seal_of(slot) != arena_.seal_of(sealed)) arena_.unseal(slot);
   }
   slot_ = sealed;
+  sent_slot_ = kept_slot_ = kNoSlot;
   now_ = std::move(notes.position);
   inexact_reason_ = std::move(notes.inexact_reason);
   workload_.train.model.max_positions = notes.max_positions;

@@ -91,11 +91,26 @@ class TrainingState {
   // there get their parts from their replicas, and go on as of the same seal. Collective over the
   // replica group, on every rank of the job.
   Outcome refill(Communicator& replicas);
+  // Likewise, where PeerSnapshots has filled slot 0 of a rank that had nothing.
+  Outcome take_restored() { return go_on_from_seal(); }
+
   // After that: the generation that has sealed this state, how many ranks it had, and what one of
   // them trained on in the newest step; {} where it did none.
   uint64_t sealed_by() const { return arena_.seal_of(slot_).generation; }
   int32_t former_world_size() const { return former_world_size_; }
   std::vector<SampleRange> samples_of_newest_step(int32_t former_rank) const;
+
+  // Copies at peers (peer_snapshots.h). The arena, and its slot that has another rank's part of
+  // the state that is now the newest; kNoSlot = there is none.
+  StateArena& arena() { return arena_; }
+  int find_copy() const;
+  // apply() needs no slot whose state is to stay: that of the snapshot under way, and that of the
+  // newest one that is everywhere.
+  bool has_room() const { return free_slot() >= 0; }
+  // Of the newest state; its slot.
+  int begin_snapshot();
+  // The one under way is everywhere now, or it is given up.
+  void end_snapshot(bool everywhere);
 
   // A manifest of this state without files and shards.
   Manifest manifest() const;
@@ -113,6 +128,7 @@ class TrainingState {
   void begin_from_seed();
   Outcome load(const std::string& checkpoint);
   Outcome go_on_from_seal();
+  int free_slot() const;
   void seal();
   void seal_filled();
   void update_in_arena(int target, const AdamStep& adam,
@@ -127,7 +143,9 @@ class TrainingState {
   std::unique_ptr<OffloadedState> offloaded_;   // null = the state is where the device computes
   DataIdentity data_;
   Environment environment_;
-  int slot_ = 0;  // of the newest sealed state
+  int slot_ = 0;             // of the newest sealed state
+  int sent_slot_ = kNoSlot;  // of the snapshot under way
+  int kept_slot_ = kNoSlot;  // of the newest one that is everywhere
   Position now_;
   std::string inexact_reason_;  // "" = bit-exact
   int32_t former_world_size_ = 0;

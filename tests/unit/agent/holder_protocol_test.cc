@@ -42,15 +42,27 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
                          BadStepOutcome::kRolledBack,
                          5,
                          "reason"};
-  const std::vector<ToAgent> events = {
-      Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9, 10},
-      WorkerState{9, 1, 2, 3, 4, WorkerPart::kIdle},
-      SpawnFailed{1, 2, 1, "no"},
-      Exited{1, 9, 2, 3, 4, 5, 6, 7, 8, 1, 1, "last", {bad_step, bad_step}, {{7, 8, 9}}},
-      StoredReport{1, "bytes"},
-      HelloEnd{},
-      AliveToo{},
-      StacksTaken{3, "told"}};
+  const std::vector<ToAgent> events = {Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9, 10},
+                                       WorkerState{9, 1, 2, 3, 4, WorkerPart::kIdle},
+                                       SpawnFailed{1, 2, 1, "no"},
+                                       Exited{1,
+                                              9,
+                                              2,
+                                              3,
+                                              4,
+                                              5,
+                                              6,
+                                              7,
+                                              8,
+                                              1,
+                                              1,
+                                              "last",
+                                              {bad_step, bad_step},
+                                              {{{7, 8, 9}}, {{4, 8, 9}}}},
+                                       StoredReport{1, "bytes"},
+                                       HelloEnd{},
+                                       AliveToo{},
+                                       StacksTaken{3, "told"}};
   for (const ToAgent& event : events) {
     const auto received = decode_to_agent(encode(event));
     ASSERT_TRUE(received.ok());

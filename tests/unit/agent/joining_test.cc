@@ -111,8 +111,8 @@ TEST_F(HolderTest, AStandbyTakesThePlaceOfADeadWorker) {
   ::kill(static_cast<pid_t>(first.pid), SIGKILL);
   const auto ended = expect<Exited>();
   EXPECT_EQ(ended.stays, 0);
-  ASSERT_EQ(ended.seals.size(), 1U);
-  EXPECT_EQ(ended.seals.front(), (Seal{17, 77, 1}));
+  ASSERT_EQ(ended.seals.own.size(), 1U);
+  EXPECT_EQ(ended.seals.own.front(), (Seal{17, 77, 1}));
 
   const WorkerState second = spawn(worker(2, 0, {"hang"}));
   EXPECT_EQ(second.incarnation, standby.incarnation);

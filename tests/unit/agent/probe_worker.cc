@@ -36,6 +36,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
 #include "common/base/arena_header.h"
@@ -130,7 +131,7 @@ void seal(uint64_t step) {
   header.slots[0].step = step;
   header.slots[0].digest = 77;
   header.slots[0].generation = 1;
-  header.slots[1].step = hpctl::kUnsealed;
+  for (auto& slot : std::span(header.slots).subspan(1)) slot.step = hpctl::kUnsealed;
   if (::pwrite(hpctl::kArenaFd, &header, sizeof(header), 0) != sizeof(header)) ::_exit(1);
 }
 

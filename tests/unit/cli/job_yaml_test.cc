@@ -386,7 +386,8 @@ TEST(JobYaml, ExamplesAreGood) {
   const auto names = list_directory(directory);
   ASSERT_TRUE(names.ok());
   for (const std::string& name : *names) {
-    if (!name.ends_with(".yaml")) continue;
+    const bool is_job = name.ends_with(".yaml") && !name.starts_with("chaos-");
+    if (!is_job) continue;
     EXPECT_EQ(describe_problems(name, load_job_yaml(directory + "/" + name).problems), "");
   }
 }

@@ -284,7 +284,7 @@ TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
   reports[7].mutable_bad_step()->set_step(UINT64_MAX);
   reports[8].mutable_action_done()->add_workers()->set_generation(UINT64_MAX);
   reports[9].mutable_worker_exited()->add_seals()->set_step(UINT64_MAX);
-  for (int i = 0; i < 3; ++i) reports[10].mutable_worker_exited()->add_seals();
+  for (size_t i = 0; i <= kArenaSlots; ++i) reports[10].mutable_worker_exited()->add_copies();
   for (const v1::AgentMessage& bad : reports) {
     EXPECT_EQ(end_of({sound, bad}).error_code(), grpc::StatusCode::INVALID_ARGUMENT)
         << bad.ShortDebugString();

@@ -55,6 +55,23 @@ TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
   EXPECT_EQ(parts_of(one)["moments"], parameters);
 }
 
+// Three slots of its own, two for a peer's, one that a save writes from.
+TEST(MemoryPlan, CopiesAtPeersAreOfHostMemoryOnSeveralNodesAndShardedOverAllRanks) {
+  PlanSetting s = setting_of("llama3-8b", 2, 16);
+  EXPECT_FALSE(parts_of(s).contains("snapshots at peers")) << "the state is the GPU's";
+  s.gpu = false;
+  auto parts = parts_of(s);
+  EXPECT_EQ(parts["snapshots at peers"], parts["parameters"] + parts["moments"]);
+  s.snapshots = false;
+  EXPECT_FALSE(parts_of(s).contains("snapshots at peers"));
+  s.snapshots = true;
+  s.nodes = 1;
+  EXPECT_FALSE(parts_of(s).contains("snapshots at peers"));
+  s.nodes = 2;
+  s.train.strategy = Strategy::kNoShard;
+  EXPECT_FALSE(parts_of(s).contains("snapshots at peers")) << "replicas serve";
+}
+
 TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
   std::map<std::string, double> total;
   for (const Strategy strategy : kAll) {

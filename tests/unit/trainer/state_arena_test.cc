@@ -58,8 +58,32 @@ TEST(StateArena, LiesInTheDescriptorAsDocumented) {
   ASSERT_EQ(pread(fd.get(), notes.data(), 5, 4096 + 65536), 5);
   EXPECT_EQ(notes, "notes");
   const off_t block2 = geometry.block_capacity[0] + geometry.block_capacity[1];
-  const off_t at = 4096 + 2 * 65536 + ((3 + 1) * elements + block2) * 4;
+  const off_t at = 4096 + 5 * 65536 + ((3 + 1) * elements + block2) * 4;
   float value = 0;
+  ASSERT_EQ(pread(fd.get(), &value, sizeof value, at), 4);
+  EXPECT_EQ(value, 42.0F);
+}
+
+TEST(StateArena, CopiesOfAnotherRankLieBehindItsOwnAndAreToldApart) {
+  ArenaGeometry geometry = tiny_geometry();
+  const size_t of_two = geometry.bytes();
+  geometry.slots = 3;
+  geometry.copies = 2;
+  EXPECT_EQ(geometry.bytes(), of_two + 3 * geometry.slot_bytes());
+  const UniqueFd fd = memory_file();
+  auto arena = StateArena::create(fd.get(), geometry);
+  ASSERT_TRUE(arena.ok()) << arena.error().message;
+  arena->seal(0, {7, 1, 1});
+  arena->seal(2, {5, 1, 1});
+  arena->seal(4, {5, 1, 1}, "of another");
+  *arena->state(4, StateKind::kParam, 0) = 42.0F;
+  const ArenaSeals seals = read_seals(fd.get(), 1);
+  EXPECT_THAT(seals.own, ElementsAre(Seal{7, 1, 1}, Seal{5, 1, 1}));
+  EXPECT_THAT(seals.copies, ElementsAre(Seal{5, 1, 1}));
+  EXPECT_EQ(arena->notes(4), "of another");
+  EXPECT_EQ(arena->notes(2), "");
+  float value = 0;
+  const auto at = static_cast<off_t>(4096 + 5 * 65536 + 4 * geometry.slot_bytes());
   ASSERT_EQ(pread(fd.get(), &value, sizeof value, at), 4);
   EXPECT_EQ(value, 42.0F);
 }
@@ -90,7 +114,7 @@ TEST(StateArena, UnsealTakesTheStateBack) {
 TEST(StateArena, WhatADeadOwnerSealedIsFoundAndGoneOnFrom) {
   const ArenaGeometry geometry = tiny_geometry();
   const UniqueFd fd = memory_file();
-  EXPECT_THAT(read_seals(fd.get(), 1), IsEmpty()) << "a process that died before it had one";
+  EXPECT_THAT(read_seals(fd.get(), 1).own, IsEmpty()) << "a process that died before it had one";
   {
     auto arena = StateArena::create(fd.get(), geometry);
     ASSERT_TRUE(arena.ok()) << arena.error().message;
@@ -98,8 +122,8 @@ TEST(StateArena, WhatADeadOwnerSealedIsFoundAndGoneOnFrom) {
     arena->seal(0, {17, 5, 3}, "of 17");
     arena->seal(1, {16, 4, 3}, "of 16");
   }
-  EXPECT_THAT(read_seals(fd.get(), 1), ElementsAre(Seal{17, 5, 3}, Seal{16, 4, 3}));
-  EXPECT_THAT(read_seals(fd.get(), 0), IsEmpty()) << "it is another rank's";
+  EXPECT_THAT(read_seals(fd.get(), 1).own, ElementsAre(Seal{17, 5, 3}, Seal{16, 4, 3}));
+  EXPECT_THAT(read_seals(fd.get(), 0).own, IsEmpty()) << "it is another rank's";
   {
     auto arena = StateArena::open(fd.get(), geometry);
     ASSERT_TRUE(arena.ok()) << arena.error().message;
@@ -109,10 +133,10 @@ TEST(StateArena, WhatADeadOwnerSealedIsFoundAndGoneOnFrom) {
     EXPECT_EQ(arena->notes(1), "of 16");
     arena->unseal(1);  // and it died while it wrote the next state
   }
-  EXPECT_THAT(read_seals(fd.get(), 1), ElementsAre(Seal{17, 5, 3}));
+  EXPECT_THAT(read_seals(fd.get(), 1).own, ElementsAre(Seal{17, 5, 3}));
   const uint64_t made_up = kMaxStep + 1;
   ASSERT_EQ(pwrite(fd.get(), &made_up, sizeof made_up, 64), 8);
-  EXPECT_THAT(read_seals(fd.get(), 1), IsEmpty());
+  EXPECT_THAT(read_seals(fd.get(), 1).own, IsEmpty());
 }
 
 TEST(StateArena, OfAnotherJobRankModelOrSizeIsNotGoneOnFrom) {

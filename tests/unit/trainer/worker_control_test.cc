@@ -16,6 +16,7 @@
 #include "common/base/arena_header.h"
 #include "common/base/bad_step.h"
 #include "common/base/lineage.h"
+#include "common/base/snapshot_peers.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
 
@@ -103,6 +104,23 @@ class SteeredJob : public Job {
     return seal.step;
   }
 
+  // Rank `lost` has nothing: the newest step that the others have, and of which its peer has its
+  // part. It is to be refilled.
+  uint64_t refill_from_peer(int lost) {
+    const int holder = snapshot_holder(lost, workload.world_size, 1);
+    std::vector<Seal> common =
+        read_seals(workers[static_cast<size_t>(holder)]->arena_fd(), holder).copies;
+    for (int rank = 0; rank < workload.world_size; ++rank) {
+      if (rank == lost) continue;
+      const std::vector<Seal> seals = seals_of(rank);
+      std::erase_if(common, [&](const Seal& seal) {
+        return std::find(seals.begin(), seals.end(), seal) == seals.end();
+      });
+    }
+    workload.refilled = {lost};
+    return common.empty() ? 0 : common.front().step;
+  }
+
   // The next generation, from a step in the workers' memory.
   void join_from(uint64_t step) {
     begin_from(step);
@@ -153,11 +171,15 @@ class SteeredJob : public Job {
     return by_step;
   }
 
-  // Two ranks, a hundred steps; the bits are those of a job that nobody disturbed.
+  // A hundred steps; the bits are those of a job that nobody disturbed.
   void expect_ends_as_calm() {
-    static SteeredJob calm(2, 100);
-    static const std::vector<int> ends = calm.run();
-    EXPECT_THAT(ends, Each(kExitFinished)) << calm.messages();
+    static std::map<int, std::unique_ptr<SteeredJob>> by_ranks;
+    std::unique_ptr<SteeredJob>& kept = by_ranks[workload.world_size];
+    if (!kept) {
+      kept = std::make_unique<SteeredJob>(workload.world_size, 100);
+      EXPECT_THAT(kept->run(), Each(kExitFinished)) << kept->messages();
+    }
+    const SteeredJob& calm = *kept;
     for (const auto& worker : workers) EXPECT_EQ(worker->wait(), kExitFinished) << messages();
     const std::string undisturbed = calm.digest("step-100.g1");
     ASSERT_EQ(undisturbed.size(), 64U) << undisturbed;
@@ -175,7 +197,7 @@ class SteeredJob : public Job {
 
  private:
   std::vector<Seal> seals_of(int rank) const {
-    return read_seals(workers[static_cast<size_t>(rank)]->arena_fd(), rank);
+    return read_seals(workers[static_cast<size_t>(rank)]->arena_fd(), rank).own;
   }
 
   void join() {
@@ -237,6 +259,30 @@ TEST(WorkerControl, ReplicasGoOnFromMemoryWithFewerRanksAndWithMore) {
   EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
 }
 
+// Each rank has a part of its own, in pairs and in a ring of three. One after the other is lost
+// with its memory.
+TEST(WorkerControl, ARankThatIsLostWithItsMemoryGoesOnFromTheCopyAtItsPeer) {
+  for (const int ranks : {2, 3}) {
+    SteeredJob job(ranks, 100);
+    job.workload.snapshot.every_steps = 1;
+    job.start_and_join();
+    uint64_t step = 10;
+    for (int lost = 0; lost < ranks; ++lost) {
+      const uint64_t common = job.abort_after_step(step);
+      auto& worker = job.workers[static_cast<size_t>(lost)];
+      worker = std::make_unique<WorkerProcess>("");
+      expect<Ready>(*worker);
+      worker->tell(Take{kArenaFd}, worker->arena_fd());
+      const uint64_t copied = job.refill_from_peer(lost);
+      ASSERT_GT(copied, 0U) << job.messages();
+      EXPECT_LE(common, copied + 3) << "the copies are old";
+      job.join_from(copied);
+      step = copied + 20;
+    }
+    job.expect_ends_as_calm();
+  }
+}
+
 bool dies_after_step_sixty() {
   return setenv("HPCTL_FAILPOINT", "trainer.step.applied:60", 1) == 0;
 }
@@ -273,7 +319,7 @@ class StandbySteppedIn : public ::testing::Test {
 TEST_F(StandbySteppedIn, AndLoadsACheckpoint) {
   job_.join_from_disk();
   job_.expect_ends_as_calm();
-  EXPECT_EQ(read_seals(dead_->arena_fd(), 1).front().generation, 2U);
+  EXPECT_EQ(read_seals(dead_->arena_fd(), 1).own.front().generation, 2U);
   const WorkerProcess& survivor = *job_.workers[0];
   EXPECT_EQ(survivor.page(0).step, last_step_) << "a generation has a page of its own";
   EXPECT_EQ(survivor.page(1).step, 100U);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks keep copies of each other's states (recovery.snapshot): what is in a node's memory
+// survives the node where another one has it as well.
+//
+// Nodes form pairs, and three of them a ring where their number is odd; the ranks of a group are
+// those with the same place on its nodes. A member's copy is with the next one. A node's partner is
+// half of the nodes away: schedulers number nodes along the network's tree, so the two are behind
+// different switches wherever there is more than one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace hpctl {
+
+// Of `rank`, in the ring's order, the same for all members. Ranks are bound to nodes in blocks of
+// workers_per_node; with one node the group has one member.
+std::vector<int32_t> snapshot_group(int32_t rank, int32_t world_size, int32_t workers_per_node);
+
+// The rank that keeps the copy of `rank`'s state; itself where there is one node.
+int32_t snapshot_holder(int32_t rank, int32_t world_size, int32_t workers_per_node);
+
+}  // namespace hpctl

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that may shrink goes on without a node, and takes it back at a step boundary when it may be
+// used again: nothing is done twice, and it is no restart.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "common/base/file.h"
+#include "tests/integration/local_cluster.h"
+#include "trainer/checkpoint/ledger_check.h"
+
+namespace hpctl::testing {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr uint64_t kGlobalBatch = 12;
+
+std::string job_yaml(const std::string& strategy) {
+  return "name: elastic\n"
+         "nodes: {count: 3, min: 2}\n"
+         "workers_per_node: 1\n"
+         "workload:\n"
+         "  train:\n"
+         "    model: {preset: tiny}\n"
+         "    data: {path: /usr/share/common-licenses/GPL-3, tokenizer: byte, seq_len: 32}\n"
+         "    batch: {micro: 1, global: " +
+         std::to_string(kGlobalBatch) +
+         "}\n"
+         "    steps: 1000000\n"
+         "    parallelism: {strategy: " +
+         strategy +
+         "}\n"
+         "checkpoint: {every_steps: 100000}\n"
+         "debug: {ledger: true}\n";
+}
+
+class Elastic : public ::testing::TestWithParam<const char*> {
+ protected:
+  // Of the newest event of that type; fails the test where none comes.
+  nlohmann::json wait_for_event(JobId job, const std::string& type) {
+    nlohmann::json found;
+    const bool came = wait_until(
+        cluster_.paths().job(job),
+        [&] {
+          for (const auto& event : cluster_.events(job)) {
+            if (event["type"] == type) found = event;
+          }
+          return !found.is_null();
+        },
+        seconds(60));
+    EXPECT_TRUE(came) << type << "\n" << cluster_.hpctl({"events", to_string(job)}).out;
+    return found;
+  }
+
+  static nlohmann::json generation_record(const std::string& directory, uint64_t generation) {
+    const auto text = read_file(directory + "/generations/" + std::to_string(generation) + ".json");
+    return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json();
+  }
+
+  LocalCluster cluster_;
+};
+
+TEST_P(Elastic, ANodeThatIsBackIsTakenAtAStepBoundary) {
+  const JobId job = cluster_.submit(job_yaml(GetParam()));
+  ASSERT_TRUE(cluster_.wait_for_step(job, 20, seconds(60)));
+  const std::string name = to_string(job);
+  ASSERT_EQ(
+      cluster_.hpctl({"nodes", "quarantine", "n1", "--job", name, "--reason", "a test"}).exit_code,
+      0);
+  wait_for_event(job, "WorldShrunk");
+  const uint64_t shrunk_at = cluster_.status(job)["step"];
+  ASSERT_TRUE(cluster_.wait_for_step(job, shrunk_at + 20, seconds(60)));
+  ASSERT_EQ(cluster_.hpctl({"nodes", "release", "n1", "--job", name}).exit_code, 0);
+  const auto interrupted = wait_for_event(job, "JobGrows");
+  const auto grown = wait_for_event(job, "WorldGrown");
+  const std::string directory = cluster_.paths().default_checkpoints(job);
+  const uint64_t newest = grown["generation"].get<uint64_t>() + 1;
+  ASSERT_TRUE(wait_until(
+      directory, [&] { return cluster_.status(job)["generation"] == newest; }, seconds(60)));
+  const auto record = generation_record(directory, newest);
+  EXPECT_GE(record["start_step"], interrupted["step"]) << "a completed step was done again";
+  ASSERT_TRUE(cluster_.wait_for_step(job, record["start_step"].get<uint64_t>() + 20, seconds(60)));
+  EXPECT_EQ(cluster_.status(job)["restarts"], 1) << "to leave the node; not to take it back";
+  ASSERT_EQ(cluster_.hpctl({"cancel", name}).exit_code, 0);
+  ASSERT_EQ(cluster_.wait_for_end(job, seconds(60)), "CANCELLED");
+  const auto ledger = verify_ledger(directory + "/ledger", directory);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  EXPECT_EQ(ledger->cursor, ledger->step * kGlobalBatch);
+  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(60)).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Elastic, ::testing::Values("full", "no_shard"),
+                         [](const auto& strategy) { return std::string(strategy.param); });
+
+}  // namespace
+}  // namespace hpctl::testing
