@@ -75,7 +75,7 @@ Job make_job(const Transition& t, const JobAdopted& e) {
   job.generation = job.directory_generation = e.generation;
   job.checkpoint = e.checkpoint;
   job.memory_of = e.memory_of;
-  job.start_step = job.progress_at_restart = e.start_step;
+  job.start_step = job.progress_at_restart = job.start_at_restart = e.start_step;
   job.committed_step = std::max(e.start_step, e.committed_step);
   job.furthest_step = std::max(e.furthest_step, job.committed_step);
   job.damaged.insert(e.damaged.begin(), e.damaged.end());

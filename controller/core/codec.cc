@@ -56,11 +56,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, memory_of, refilled, without_memory, start_step,
     furthest_step, committed_step, damaged, restart_times_ms, restarts, progress_at_restart,
-    restarts_without_progress, fault, fault_is_collateral, fault_seq, recent_faults, plan_seq,
-    not_before_ms, plan_attempts, requeue_refusal, scheduler_note, cancel_requested, cancel_reason,
-    saves_first, at_limit, stage_since_ms, suspended_since_ms, deadline_ms, submitted_wall_ms,
-    ended_wall_ms, running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, spent,
-    part_since_ms, loss_part, told_waits, bad_step)
+    start_at_restart, restarts_without_progress, fault, fault_is_collateral, fault_seq,
+    recent_faults, plan_seq, not_before_ms, plan_attempts, requeue_refusal, scheduler_note,
+    cancel_requested, cancel_reason, saves_first, at_limit, stage_since_ms, suspended_since_ms,
+    deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms,
+    regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part, told_waits, bad_step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,

@@ -95,13 +95,18 @@ void fail_budget_spent(Transition& t, Job& job) {
               where_to_look(job, last) + ", or raise recovery.max_restarts");
 }
 
+void remember_progress(Job& job) {
+  job.progress_at_restart = job.furthest_step;
+  job.start_at_restart = job.start_step;
+}
+
 // Counts the restart; false when the job may not restart again and has been ended.
 bool spend_budget(Transition& t, Job& job, FaultKind kind) {
   auto& times = job.restart_times_ms;
   const bool progressed = has_progressed(t, job) || kind == FaultKind::kDamage;
   std::erase_if(times, [&](int64_t at) { return !is_in_window(t, job, at); });
   job.restarts_without_progress = progressed ? 0 : job.restarts_without_progress + 1;
-  job.progress_at_restart = job.furthest_step;
+  remember_progress(job);
   if (job.restarts_without_progress > kMaxRestartsWithoutProgress) {
     fail_without_progress(t, job);
     return false;
@@ -152,7 +157,11 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 }  // namespace
 
 bool has_progressed(const Transition& t, const Job& job) {
-  if (shows_steps(job)) return job.furthest_step > job.progress_at_restart;
+  if (job.furthest_step > job.progress_at_restart && shows_steps(job)) return true;
+  // After a fall back to an older checkpoint steps are done again. They count where this generation
+  // began with some of them and completed others: nothing is retried at one step.
+  const bool has_stepped = job.state == JobState::kRunning;
+  if (shows_steps(job)) return has_stepped && job.start_step > job.start_at_restart;
   // Its steps are unknown: a generation that lasted counts as progress.
   return job.state == JobState::kRunning && t.now() - job.running_since_ms >= kLastingGenerationMs;
 }
@@ -162,7 +171,7 @@ void recover_in_order(Transition& t, Job& job, const std::string& reason) {
   // Where each rank has a part of its own, as many as there are ranks, others cannot go on from it.
   job.saves_first = parts_of_state(job) == job.world_size();
   set_fault(job, order, false);
-  job.progress_at_restart = job.furthest_step;
+  remember_progress(job);
   job.plan_attempts = 0;
   job.not_before_ms = 0;
   begin_loss(t, job);

@@ -124,6 +124,7 @@ struct Job {
   std::vector<int64_t> restart_times_ms;
   int64_t restarts = 0;              // all restarts, ever
   uint64_t progress_at_restart = 0;  // furthest_step when the last recovery began
+  uint64_t start_at_restart = 0;     // start_step then
   int64_t restarts_without_progress = 0;
   std::string fault;                 // cause of the recovery in progress; "" = none
   bool fault_is_collateral = false;  // only kExitPeerLost seen so far; the cause may still arrive

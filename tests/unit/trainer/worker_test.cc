@@ -178,10 +178,7 @@ double measured_peak(Job& job) {
 }
 
 double planned_peak(const Job& job) {
-  const PlanSetting setting = {.train = job.workload.train,
-                               .nodes = 1,
-                               .workers_per_node = job.workload.world_size,
-                               .gpu = false};
+  const PlanSetting setting = setting_of(job.workload, false);
   return plan_memory(setting, model_layout(setting.train.model)).total();
 }
 
@@ -216,7 +213,8 @@ TEST(Worker, PeakMemoryIsAsPlanned) {
       job.workload.train.memory.activation_checkpointing = *from_word<Checkpointing>(checkpointing);
       job.workload.train.data.seq_len = 384;
       job.workload.train.batch.micro = 2;
-      job.workload.train.steps = 4;
+      job.workload.train.steps = 6;
+      job.workload.snapshot.every_steps = 1;  // all slots are written
     };
     Job small(2);
     job_of(small, 1, 256);
@@ -234,7 +232,7 @@ TEST(Worker, PeakMemoryIsAsPlanned) {
                                             << planned << " planned, program " << program;
     if (none == 0) none = measured;
     if (checkpointing == std::string("operations")) {
-      EXPECT_LT(measured, 0.8 * none);
+      EXPECT_LT(measured, 0.85 * none);
     }
   }
 }
