@@ -10,9 +10,9 @@
 namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, job, name, generation, parent_generation, rank,
-                                   local_rank, world_size, workers_per_node, node, rendezvous_dir,
-                                   bind_address, resume_checkpoint, start_step, checkpoint_dir,
-                                   ledger_dir, metrics_path, checkpoint, snapshot, train)
+                                   local_rank, world_size, node, rendezvous_dir, bind_address,
+                                   resume_checkpoint, start_step, checkpoint_dir, ledger_dir,
+                                   metrics_path, checkpoint, train)
 
 bool is_refilled(const Workload& workload) {
   return std::binary_search(workload.refilled.begin(), workload.refilled.end(), workload.rank);
@@ -20,6 +20,8 @@ bool is_refilled(const Workload& workload) {
 
 std::string to_json_text(const Workload& workload) {
   nlohmann::json document = workload;
+  document["workers_per_node"] = workload.workers_per_node;
+  document["snapshot"] = workload.snapshot;
   if (workload.from_memory) {
     document["from_memory"] = true;
     document["refilled"] = workload.refilled;
@@ -32,6 +34,9 @@ Result<Workload> workload_from_json(const std::string& text) {
   try {
     const nlohmann::json document = parse_json(text);
     auto workload = document.get<Workload>();
+    // Where somebody else writes it, as under srun --auto-resume: all ranks count as one node's.
+    workload.workers_per_node = document.value("workers_per_node", workload.world_size);
+    workload.snapshot = document.value("snapshot", SnapshotSpec{});
     workload.from_memory = document.value("from_memory", false);
     workload.refilled = document.value("refilled", std::vector<int32_t>{});
     workload.durable_step = document.value("durable_step", uint64_t{0});

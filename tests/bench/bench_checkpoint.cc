@@ -236,7 +236,7 @@ Workload training(const std::string& dir, const ModelSpec& model) {
   w.job = 1;
   w.name = "bench";
   w.generation = 1;
-  w.world_size = 2;
+  w.world_size = w.workers_per_node = 2;
   w.rendezvous_dir = dir + "/rdzv";
   w.checkpoint_dir = dir + "/checkpoints";
   w.metrics_path = dir + "/metrics.jsonl";

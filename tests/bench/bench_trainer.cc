@@ -44,7 +44,7 @@ Workload workload_for(const std::string& dir, int world_size, const std::string&
   w.job = 1;
   w.name = "bench";
   w.generation = 1;
-  w.world_size = world_size;
+  w.world_size = w.workers_per_node = world_size;  // one machine
   w.rendezvous_dir = dir + "/rdzv";
   w.checkpoint_dir = dir + "/checkpoints";
   w.metrics_path = dir + "/metrics.jsonl";

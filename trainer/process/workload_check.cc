@@ -18,6 +18,11 @@ Outcome check_workload(const Workload& w) {
     return wrong("rank", "expected 0 <= rank < world_size, found " + std::to_string(w.rank) +
                              " of " + std::to_string(w.world_size));
   }
+  if (w.workers_per_node < 1 || w.world_size % w.workers_per_node != 0) {
+    return wrong("workers_per_node", "expected a divisor of world_size, found " +
+                                         std::to_string(w.workers_per_node) + " of " +
+                                         std::to_string(w.world_size));
+  }
   if (w.world_size > 1 && w.rendezvous_dir.empty()) {
     return wrong("rendezvous_dir", "expected a directory that all ranks share");
   }
@@ -29,6 +34,7 @@ Outcome check_workload(const Workload& w) {
   spec.nodes = w.world_size;
   spec.train = w.train;
   spec.checkpoint = w.checkpoint;
+  spec.recovery.snapshot = w.snapshot;
   const std::vector<SpecProblem> problems = find_problems(spec);
   if (!problems.empty()) return wrong(problems[0].key, problems[0].message);
   return Ok{};

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -226,6 +227,14 @@ TEST(Workload, RoundTrips) {
   const auto back = workload_from_json(to_json_text(w));
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(to_json_text(*back), to_json_text(w));
+  // Where somebody else writes it nothing is said of nodes: there is one.
+  w.world_size = 4;
+  nlohmann::json document = nlohmann::json::parse(to_json_text(w));
+  document.erase("workers_per_node");
+  document.erase("snapshot");
+  const auto foreign = workload_from_json(document.dump());
+  ASSERT_TRUE(foreign.ok()) << foreign.error().message;
+  EXPECT_EQ(foreign->workers_per_node, 4);
 }
 
 TEST(HomePaths, OneJobHasItsStateOnTheNodesOwnDisk) {
