@@ -163,7 +163,10 @@ class Script {
       if (key == "requeues") backend_.requeues = true;
       if (key == "requeue-at-limit") spec.slurm.requeue_at_limit = true;
       if (key == "replaces") backend_.replaces = true;
-      if (key == "chaos") spec.chaos = true;
+      if (key == "chaos") {
+        spec.chaos = true;
+        spec.recovery.snapshot.replicas = 0;  // so that a checkpoint is of use
+      }
       if (key == "no-shard") no_shard = true;
     }
     if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;

@@ -21,8 +21,8 @@ struct TrainingJob {
   std::string heartbeat_timeout = "2s";
   std::string precision = "fp32";
   std::string strategy = "full";
-  std::string snapshots = "auto";  // recovery.snapshot.every_steps
-  std::string more = {};           // further lines
+  std::string snapshot = "{}";  // recovery.snapshot
+  std::string more = {};        // further lines
 
   std::string yaml() const {
     return "name: " + name +
@@ -51,8 +51,8 @@ struct TrainingJob {
            "}\n"
            "recovery: {max_restarts: " +
            std::to_string(max_restarts) + ", hang_timeout: " + hang_timeout +
-           ", heartbeat_timeout: " + heartbeat_timeout + ", snapshot: {every_steps: " + snapshots +
-           "}}\n"
+           ", heartbeat_timeout: " + heartbeat_timeout + ", snapshot: " + snapshot +
+           "}\n"
            "debug: {ledger: true, chaos: true}\n" +
            more;
   }

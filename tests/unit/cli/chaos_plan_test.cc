@@ -164,6 +164,8 @@ TEST(ChaosPlan, FitsToWhatTheJobIs) {
   const auto misfit = [&](const std::string& fault, bool local = true) {
     return find_misfit(good("faults: [{fault: kill-worker}, {" + fault + "}]\n"), spec, local);
   };
+  EXPECT_THAT(misfit("fault: corrupt-checkpoint"), HasSubstr("copies of the state are at peers"));
+  spec.recovery.snapshot.replicas = 0;
   EXPECT_EQ(misfit("fault: corrupt-checkpoint"), "");
   EXPECT_EQ(misfit("fault: nan-gradient, rank: 3"), "");
   EXPECT_EQ(misfit("fault: kill-worker, rank: 4"), "p.yaml:1: faults[1]: the job has no rank 4");
