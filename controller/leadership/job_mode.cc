@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "common/base/checksum.h"
 #include "common/base/clock.h"
 #include "common/base/container_options.h"
 #include "common/base/controller_beat.h"
@@ -30,8 +31,15 @@ namespace {
 
 constexpr auto kPingTimeout = std::chrono::milliseconds(1'500);
 
-std::string epoch_text(uint64_t epoch, uint64_t restart_count) {
-  return std::to_string(epoch) + " " + std::to_string(restart_count) + "\n";
+constexpr size_t kMaxEpochText = 256;
+
+// Whose rows these are. The certificate tells it from controllers of an earlier job with the same
+// number: the directory on the node's disk is named after the number, and clusters give them again.
+std::string epoch_text(const ControllerRecord& controller) {
+  Sha256 certificate;
+  certificate.update(controller.certificate);
+  return std::to_string(controller.epoch) + " " + std::to_string(controller.restart_count) + " " +
+         certificate.hex_digest() + "\n";
 }
 
 // A requeue would end in the same way: every restart that the job was allowed is spent.
@@ -70,8 +78,9 @@ bool JobMode::is_gone_from_here(const ControllerRecord& controller) const {
 
 // Rows of an epoch that is over tell what was, not what is.
 Outcome JobMode::take_over_rows(const std::optional<ControllerRecord>& newest) {
-  const auto own = read_file(own_epoch_path(), 64);
-  if (newest && own.ok() && *own == epoch_text(newest->epoch, restart_count_)) return Ok{};
+  const auto own = read_file(own_epoch_path(), kMaxEpochText);
+  const bool follows = newest && newest->restart_count == restart_count_;
+  if (follows && own.ok() && *own == epoch_text(*newest)) return Ok{};
   for (const char* suffix : {"", "-wal", "-shm"}) {
     const std::string path = paths_.database() + suffix;
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) return errno_error("cannot remove " + path);
@@ -190,7 +199,7 @@ Outcome JobMode::claim(const std::string& address) {
   HP_TRY(refuse_ended_job());
   log_info("controller " + std::to_string(record_.epoch) + " of job " + to_string(job_) + " on " +
            node_ + " (" + address + ")");
-  return write_file_atomic(own_epoch_path(), epoch_text(record_.epoch, restart_count_));
+  return write_file_atomic(own_epoch_path(), epoch_text(record_));
 }
 
 std::optional<core::EventBody> JobMode::first_event() {

@@ -108,5 +108,25 @@ TEST_F(LastWord, NobodySucceedsTheControllerOfALaterStart) {
   EXPECT_FALSE(later->is_superseded());
 }
 
+// The cluster gave the number of a job again, whose rows are still on this node's disk. The new job
+// has its own directory, but the node's is named after the number.
+TEST_F(LastWord, RowsOfAnEarlierJobWithTheSameNumberAreNotTakenOver) {
+  serving("n1").reset();
+  const std::string rows = cluster_.paths("n1").database();
+  ASSERT_TRUE(write_file_atomic(rows, "rows of the earlier job").ok());
+  ASSERT_TRUE(remove_tree(cluster_.job_dir() + "/controllers").ok());
+  serving("n0").reset();
+  ASSERT_TRUE(controller("n1")->prepare().ok());
+  EXPECT_FALSE(path_exists(rows)) << "controller 1 of the new job was on n0";
+}
+
+TEST_F(LastWord, ItsOwnRowsAreThoseOfTheNewestController) {
+  serving("n1").reset();
+  const std::string rows = cluster_.paths("n1").database();
+  ASSERT_TRUE(write_file_atomic(rows, "rows of this job").ok());
+  ASSERT_TRUE(controller("n1")->prepare().ok());
+  EXPECT_TRUE(path_exists(rows)) << "nobody else has decided anything since";
+}
+
 }  // namespace
 }  // namespace hpctl
