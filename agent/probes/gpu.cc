@@ -10,10 +10,14 @@ namespace {
 
 constexpr int64_t kXidAgeSeconds = 3'600;
 
-Finding find_xids(const HealthTable& table) {
+// Where there are GPUs a look that was not possible is told apart from one that found nothing.
+Finding find_xids(const HealthTable& table, bool has_gpus) {
   const auto messages = recent_kernel_messages(kXidAgeSeconds);
   if (!messages.ok()) {
-    return {"gpu.xid", Verdict::kSkipped, messages.error().message + "; needs root", {}};
+    return {"gpu.xid",
+            has_gpus ? Verdict::kWarn : Verdict::kSkipped,
+            messages.error().message + "; needs root",
+            {}};
   }
   std::vector<XidMessage> xids;
   for (const std::string& message : *messages) {
@@ -54,7 +58,7 @@ std::vector<Finding> probe_gpu(const ProbeContext& context) {
     const auto health = judge_gpus(inventory->gpus);
     findings.insert(findings.end(), health.begin(), health.end());
   }
-  findings.push_back(find_xids(context.table));
+  findings.push_back(find_xids(context.table, inventory.ok() && !inventory->gpus.empty()));
   return findings;
 }
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "agent/machine_environment.h"
 #include "common/base/file.h"
@@ -42,6 +44,16 @@ class Check : public ::testing::Test {
     std::vector<std::string> argv = {HPCTL_HPAGENT, "check"};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     return testing::run_command(argv, {"HPCTL_SYSROOT=" + root_.path(), "STUB_NVML=" + gpus});
+  }
+  // Every file of the machine, with its contents.
+  std::map<std::string, std::string> files() const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root_.path())) {
+      if (!entry.is_regular_file()) continue;
+      const auto text = read_file(entry.path().string());
+      all[entry.path().string()] = text.ok() ? *text : text.error().message;
+    }
+    return all;
   }
   json document(const std::string& check, int exit_code, const std::string& gpus = "") const {
     const auto result = run({check, "--json"}, gpus);
@@ -149,6 +161,50 @@ TEST_F(Check, ATransferOverTheRealProvider) {
   const auto wrong = testing::run_command({HPCTL_HPAGENT, "check", "net"},
                                           {"FI_PROVIDER=nonsense", "HPCTL_SYSROOT="});
   EXPECT_EQ(wrong.exit_code, 1) << wrong.out;
+}
+
+// A check that cannot look is not one that has found nothing: what is to be there and cannot be
+// asked fails, and what would need more rights is at least a warning.
+TEST_F(Check, WhatCannotBeAskedDoesNotPass) {
+  be("p5.48xlarge");
+  EXPECT_EQ(document("gpu", 1)["verdict"], "fail") << "no driver library where there must be GPUs";
+  EXPECT_EQ(document("efa", 3)["verdict"], "fail") << "no device where there must be some";
+  install_nvml();
+  EXPECT_EQ(document("gpu", 3, "!")["verdict"], "fail") << "the library is there, the driver not";
+  const json found = document("gpu", 0, "gggggggg");
+  EXPECT_EQ(found["verdict"], "warn") << "no kernel log to read";
+  EXPECT_EQ(found["findings"][5]["check"], "gpu.xid");
+  EXPECT_EQ(found["findings"][5]["verdict"], "warn");
+}
+
+// Of NVML the program can name only functions that read, and it leaves every file as it was.
+TEST_F(Check, ALookChangesNoDeviceAndNoFile) {
+  const auto program = read_file(HPCTL_HPAGENT, size_t{1} << 30);
+  ASSERT_TRUE(program.ok()) << program.error().message;
+  std::set<std::string> named;  // as dlsym() gets them
+  const std::string begin("\0nvml", 5);
+  for (size_t at = program->find(begin); at != std::string::npos;
+       at = program->find(begin, at + 1)) {
+    const std::string name(program->c_str() + at + 1);
+    if (name.size() > 4 && name[4] >= 'A' && name[4] <= 'Z') named.insert(name);
+  }
+  EXPECT_TRUE(named.contains("nvmlDeviceGetHandleByIndex_v2")) << "else this sees nothing";
+  for (const std::string& name : named) {
+    const bool reads = name.starts_with("nvmlSystemGet") || name.starts_with("nvmlDeviceGet");
+    const bool frame = name == "nvmlInit_v2" || name == "nvmlShutdown" || name == "nvmlErrorString";
+    EXPECT_TRUE(reads || frame) << name;
+  }
+
+  be("p5.48xlarge");
+  install_nvml();
+  add_efa("rdmap0s0", "4: ACTIVE");
+  put("/proc/uptime", "7200.00 1.0\n");
+  put("/dev/kmsg", "6,1,3600000001,-;NVRM: Xid (PCI:0000:53:00): 79, pid=1\n");
+  const auto before = files();
+  ASSERT_GE(before.size(), 6U);
+  run({"gpu"}, "gggggggg");
+  run({"efa"});
+  EXPECT_EQ(files(), before);
 }
 
 TEST_F(Check, WrongUsageAndHelp) {
