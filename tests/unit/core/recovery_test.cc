@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "common/base/worker_abi.h"
 #include "controller/core/explain.h"
 #include "tests/unit/core/fake_shell.h"
@@ -139,6 +143,87 @@ TEST_F(Recovery, LostTimeBeginsWithTheLastCompletedStep) {
   EXPECT_EQ(job().spent.decide_ms, 100) << "until the workers of the lost node were accounted for";
   EXPECT_EQ(job().spent.wait_ms, 500) << "between two attempts, after the second fault";
   EXPECT_EQ(job().spent.repeat_ms, 500);
+}
+
+// Also where a newer checkpoint is committed after the choice was made: by then some ranks may have
+// their order.
+TEST_F(Recovery, EveryRankIsToldTheSameCheckpointThoughANewerOneAppears) {
+  shell.checkpoint = "step-10.g1";
+  shell.checkpoint_step = 10;
+  shell.exit_worker(id, 3, 0, 9, 17);
+  shell.settle_kind("StopWorkers");
+  shell.settle_kind("FindCheckpoint");
+  shell.checkpoint = "step-20.g1";
+  shell.checkpoint_step = 20;
+  shell.feed(CheckpointCommitted{id, job().generation, 20});
+  shell.settle_kind("RecordGeneration");
+  const auto orders = shell.open(ActionKind::kStartWorkers);
+  ASSERT_EQ(orders.size(), 2U);
+  for (const Action* order : orders) {
+    EXPECT_EQ(std::get<StartWorkers>(order->body).checkpoint, "step-10.g1");
+    EXPECT_EQ(std::get<StartWorkers>(order->body).start_step, 10U);
+  }
+}
+
+// Nobody is left to find out by a deadline of its own, each at another moment.
+TEST_F(Recovery, OneExitEndsTheGenerationOnEveryNodeAtOnce) {
+  shell.exit_worker(id, 3, 0, 9, 17);
+  std::vector<std::string> nodes;
+  for (const Action* order : shell.open(ActionKind::kStopWorkers)) {
+    nodes.push_back(std::get<StopWorkers>(order->body).node);
+    EXPECT_EQ(std::get<StopWorkers>(order->body).generation, Generation{1});
+  }
+  EXPECT_THAT(nodes, ::testing::ElementsAre("n0", "n1"));
+  shell.settle_one_kind();
+  EXPECT_TRUE(shell.open(ActionKind::kStopWorkers).empty());
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_NE(shell.slot(id, rank).state, SlotState::kRunning) << rank;
+  }
+  shell.settle();
+  const auto& recorded = shell.log;
+  EXPECT_EQ(std::count_if(recorded.begin(), recorded.end(),
+                          [](const LogEntry& entry) { return entry.type == "RecordGeneration"; }),
+            2)
+      << "generation 1, and one for all that follows";
+}
+
+// A controller that has no rows counts the restarts of the job from its lineage, and how many of
+// the newest ones were in vain.
+TEST(Adoption, ACrashLoopGoesOnBeingCountedBySuccessors) {
+  std::vector<GenerationRecord> lineage;
+  const auto record = [&](uint64_t start_step, int64_t restarts_used) {
+    GenerationRecord next;
+    next.parent = lineage.size();
+    next.generation = next.parent + 1;
+    next.start_step = start_step;
+    next.restarts_used = restarts_used;
+    next.created_wall_ms = 1'000 * restarts_used;
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      next.members.push_back({rank, rank < 2 ? "n0" : "n1", ""});
+    }
+    lineage.push_back(next);
+  };
+  record(0, 0);
+  record(10, 1);
+  record(20, 2);
+  for (int64_t in_vain = 1; in_vain <= kMaxRestartsWithoutProgress; ++in_vain) {
+    record(20, 2 + in_vain);
+  }
+  JobAdopted adopted;
+  fill_from_lineage(adopted, lineage, 10'000);
+  EXPECT_EQ(adopted.restarts, 2 + kMaxRestartsWithoutProgress);
+  EXPECT_EQ(adopted.restarts_without_progress, kMaxRestartsWithoutProgress);
+  EXPECT_THAT(adopted.restart_ages_ms, ::testing::ElementsAre(9'000, 8'000, 7'000, 6'000, 5'000));
+
+  FakeShell shell;
+  adopted.job = JobId{1};
+  adopted.spec = small_job("demo");
+  adopted.uid = 1000;
+  adopted.nodes = {"n0", "n1"};
+  shell.feed(adopted);
+  shell.feed(NodeLost{adopted.job, "n1", "", "it is not there"});
+  EXPECT_EQ(shell.job(adopted.job).state, JobState::kFailed);
+  EXPECT_THAT(shell.job(adopted.job).reason, HasSubstr("no progress past step 20"));
 }
 
 }  // namespace
