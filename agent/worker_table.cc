@@ -67,12 +67,15 @@ Result<const Worker*> WorkerTable::start(const Spawn& request) {
     }
     place.arena = arena.get();
   }
-  if (Worker* idle = idle_for(request)) {
-    const Outcome joined = join_worker(*idle, request, place);
+  while (Worker* idle = idle_for(request)) {
+    // A standby may have waited for days; one that is stopped would take the order and not answer.
+    const Outcome joined = is_stopped(idle->pid())
+                               ? Outcome(Error{ErrorCode::kUnavailable, "it is stopped (state T)"})
+                               : join_worker(*idle, request, place);
     if (joined.ok()) return idle;
     log_warning("process " + std::to_string(idle->pid()) + " cannot join generation " +
                 std::to_string(request.generation) + ": " + joined.error().message +
-                "; another is started");
+                "; another is taken or started");
     end_one(*idle, 0);
   }
   return spawn(request, place);

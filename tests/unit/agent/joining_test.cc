@@ -141,5 +141,21 @@ TEST_F(HolderTest, AStandbyThatIsGoneIsNotWaitedFor) {
   EXPECT_NE(spawn(worker(1, 0, {"hang"})).incarnation, standby.incarnation);
 }
 
+// It has not been needed for long, and when it is, it does not answer: another process is started
+// at once, and it is not left behind.
+TEST_F(HolderTest, AStandbyThatIsStoppedIsReplacedWhenItIsNeeded) {
+  start_holder();
+  Spawn order = worker(1, -1, {"obey"});
+  order.workload = "";
+  const WorkerState standby = spawn(order);
+  const auto pid = static_cast<pid_t>(standby.pid);
+  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  ASSERT_TRUE(eventually([&] { return process_stat(pid, kStateField) == "T"; }));
+  EXPECT_NE(spawn(worker(1, 0, {"hang"})).incarnation, standby.incarnation);
+  const WorkerState ended = expect<WorkerState>();
+  EXPECT_EQ(ended.incarnation, standby.incarnation);
+  EXPECT_EQ(ended.part, WorkerPart::kEnded);
+}
+
 }  // namespace
 }  // namespace hpctl::holder
