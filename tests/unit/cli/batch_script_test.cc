@@ -256,6 +256,11 @@ TEST_F(BatchScript, AsksSlurmForWhatTheJobFileSays) {
   EXPECT_TRUE(slurm_submission(spec_, settings_).all_memory);
 }
 
+// A requeue opens the same file again.
+TEST_F(BatchScript, ARequeueDoesNotTruncateTheOutput) {
+  EXPECT_THAT(slurm_submission(spec_, settings_).script, HasSubstr("#SBATCH --open-mode=append\n"));
+}
+
 TEST_F(BatchScript, AsksSlurmForItsOwnOptionsInItsOwnWords) {
   spec_.workers_per_node = 2;
   SlurmSpec& slurm = spec_.slurm;

@@ -33,9 +33,10 @@ class WorkerOrder : public ::testing::Test {
     state_.slots[key].key = key;
     state_.slots[key].node = node;
   }
-  v1::StartWorkers order(const std::string& node, std::vector<Rank> ranks) const {
+  v1::StartWorkers order(const std::string& node, std::vector<Rank> ranks,
+                         uint64_t generation = 3) const {
     const core::Action action{
-        {Seq{5}, 0}, "", core::StartWorkers{kJob, node, Generation{3}, ranks, "", 0}};
+        {Seq{5}, 0}, "", core::StartWorkers{kJob, node, Generation{generation}, ranks, "", 0}};
     return make_order(action, state_, paths_, ports_).start_workers();
   }
   void record() {
@@ -104,6 +105,19 @@ TEST_F(WorkerOrder, AllNodesAreToldTheSamePort) {
 }
 
 // A command may have something to close; the built-in trainer recovers the faster.
+// Whoever is left of another generation waits somewhere else, and what it has written there is read
+// by nobody.
+TEST_F(WorkerOrder, EveryGenerationMeetsInADirectoryOfItsOwn) {
+  state_.jobs[kJob].spec.train.emplace();
+  const auto directory = [&](const std::string& node, uint64_t generation) {
+    const auto workload = workload_from_json(order(node, {Rank{0}}, generation).workload_json());
+    return workload.ok() ? workload->rendezvous_dir : workload.error().message;
+  };
+  EXPECT_EQ(directory("n0", 3), directory("n1", 3));
+  EXPECT_NE(directory("n0", 3), directory("n0", 4));
+  EXPECT_NE(directory("n0", 3), directory("n0", 13));
+}
+
 TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
   const auto grace = [&](bool graceful) {
     const core::StopWorkers stop{kJob, "n0", Generation{3}, graceful};
