@@ -5,14 +5,15 @@
 //
 // Includes are written from the root, so an include line is an edge of the dependency graph, and
 // some are forbidden. Cores are pure. Every source is named in a CMakeLists.txt above it, opens
-// with its licence line and keeps to the size limits. Prints file:line: message; exits 1 if there
-// is any.
+// with its licence line and keeps to the size limits. Every test that docs/peer-defects.md names is
+// in the sources. Prints file:line: message; exits 1 if there is any.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -207,6 +208,60 @@ void check_registered(const fs::path& root, const std::string& file) {
   report(file, 1, "not named in any CMakeLists.txt above it");
 }
 
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// "PROGRAM SUITE.TEST" of every hp_test() below tests/, and "core_golden SCENARIO".
+std::set<std::string> find_tests(const fs::path& root) {
+  static const std::regex program(R"(hp_test\(\s*(\w+)\s([^)]*)\))");
+  static const std::regex source(R"([\w/]+\.cc)");
+  static const std::regex test(R"(\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\))");
+  std::set<std::string> tests;
+  for (const auto& entry : fs::recursive_directory_iterator(root / "tests")) {
+    if (entry.path().extension() == ".script") {
+      tests.insert("core_golden " + entry.path().stem().string());
+    }
+    if (entry.path().filename() != "CMakeLists.txt") continue;
+    const std::string list = read_text(entry.path());
+    for (std::sregex_iterator p(list.begin(), list.end(), program), end; p != end; ++p) {
+      const std::string arguments = (*p)[2];
+      for (std::sregex_iterator f(arguments.begin(), arguments.end(), source); f != end; ++f) {
+        const std::string text = read_text(entry.path().parent_path() / f->str());
+        for (std::sregex_iterator t(text.begin(), text.end(), test); t != end; ++t) {
+          tests.insert((*p)[1].str() + " " + (*t)[1].str() + "." + (*t)[2].str());
+        }
+      }
+    }
+  }
+  return tests;
+}
+
+// Rows "| NUMBER | defect | how | tests |", the tests in backticks, at least one.
+void check_named_tests(const fs::path& root, const std::string& page) {
+  static const std::regex row(R"(^\| *\d+ \|.*\|.*\|(.*)\|$)");
+  static const std::regex quoted("`([^`]*)`");
+  const std::set<std::string> tests = find_tests(root);
+  const auto lines = read_lines(root / page);
+  size_t rows = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::smatch m;
+    if (!std::regex_match(lines[i], m, row)) continue;
+    ++rows;
+    const std::string cell = m[1];
+    std::sregex_iterator name(cell.begin(), cell.end(), quoted);
+    if (name == std::sregex_iterator()) report(page, i + 1, "names no test");
+    for (; name != std::sregex_iterator(); ++name) {
+      const std::string wanted = (*name)[1];
+      if (tests.count(wanted) == 0) report(page, i + 1, "there is no test " + wanted);
+    }
+  }
+  if (rows == 0) report(page, 1, "has no row with tests");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -238,6 +293,7 @@ int main(int argc, char** argv) {
       if (extension != ".h") check_registered(root, file);
     }
   }
+  check_named_tests(root, "docs/peer-defects.md");
   std::cout << files << " files, " << findings << " findings\n";
   return findings == 0 ? 0 : 1;
 }
