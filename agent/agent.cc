@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "agent/controller_access.h"
-#include "agent/controller_link.h"
 #include "agent/core/printable.h"
 #include "agent/core/reconnect.h"
 #include "agent/core/supervisor.h"
@@ -31,6 +30,7 @@
 #include "agent/progress_file.h"
 #include "agent/report_log.h"
 #include "agent/standbys.h"
+#include "agent/troubled_link.h"
 #include "agent/worker_command.h"
 #include "agent/worker_pages.h"
 #include "common/base/check.h"
@@ -143,7 +143,7 @@ class Agent {
 
   std::map<uint64_t, std::string> stacks_;  // by generation; for the answer to the order to stop
 
-  std::unique_ptr<ControllerLink> link_;
+  std::unique_ptr<TroubledLink> link_;
   bool welcomed_ = false;
   std::string last_trouble_;  // with the controller; logged when it changes
   int64_t heartbeat_ms_ = kDefaultHeartbeatMs;
@@ -330,7 +330,7 @@ void Agent::connect() {
     connect_at_ms_ = clock_.monotonic_ms() + backoff_.next(rng_);
     return;
   }
-  link_ = std::make_unique<ControllerLink>(*channel, wake_.get());
+  link_ = std::make_unique<TroubledLink>(*channel, wake_.get(), clock_);
   link_->send(registration());
   welcome_by_ms_ = clock_.monotonic_ms() + kWelcomeTimeoutMs;
 }
@@ -350,13 +350,13 @@ void Agent::drop_link(const std::string& why) {
 
 void Agent::on_link() {
   if (!link_) return;
-  for (const v1::ControllerMessage& message : link_->take_received()) {
-    if (finished_) return;
-    if (message.job() != options_.job.value) {
-      log_warning("a message for job " + std::to_string(message.job()) + " is ignored");
+  while (const auto message = link_->receive()) {
+    if (message->job() != options_.job.value) {
+      log_warning("a message for job " + std::to_string(message->job()) + " is ignored");
       continue;
     }
-    on_message(message);
+    on_message(*message);
+    if (finished_) return;
   }
   if (link_->closed()) drop_link("the controller does not answer");
   if (link_ && clock_.monotonic_ms() < cut_until_ms_) drop_link("the network is cut, on purpose");
@@ -438,6 +438,8 @@ void Agent::on_fault(const v1::InjectFault& order) {
     cut_until_ms_ = clock_.monotonic_ms() + kCutMs;
     return;
   }
+  if (fault == InjectedFault::kDelayMessages) return link_->delay_messages();
+  if (fault == InjectedFault::kLoseMessages) return link_->lose_messages();
   if (fault && is_to_agent(*fault)) {
     ::raise(signal_of(*fault));
     return;  // stopped, and goes on: the holder did not find it
@@ -491,6 +493,11 @@ void Agent::deliver(const v1::AgentMessage& message) {
 
 void Agent::on_time() {
   const int64_t now = clock_.monotonic_ms();
+  if (link_ && now >= link_->next_deadline_ms()) {
+    link_->on_time();
+    on_link();
+    if (finished_) return;
+  }
   if (leave_by_ms_ && (reports_.waiting().empty() || now >= *leave_by_ms_)) {
     return end_node(0, 0, "the job has ended");
   }
@@ -514,6 +521,7 @@ int64_t Agent::next_timeout_ms() const {
   int64_t next = std::min({std::max(orphan_.next_deadline_ms(), cut_until_ms_), acknowledge_by_ms_,
                            holder_.alive_at_ms(), preparation_.deadline_ms()});
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
+  if (link_) next = std::min(next, link_->next_deadline_ms());
   if (!link_) next = std::min(next, std::max(connect_at_ms_, cut_until_ms_));
   if (link_ && !welcomed_) next = std::min(next, welcome_by_ms_);
   if (welcomed_) next = std::min(next, heartbeat_at_ms_);

@@ -76,13 +76,13 @@ class RecoveryStory {
 
 Blame judge_blame(const FaultResult& result, const RecoveryStory& story) {
   const bool named = story.blamed_rank >= 0 || !story.blamed_node.empty();
+  if (!named) return stops_training(result.fault) ? Blame::kNobody : Blame::kNotDue;
   // Every rank found the step unfit; whose gradient it was is known where it was executed again.
-  const bool may_be_known =
-      result.fault == InjectedFault::kNanGradient && story.blamed_rank == result.rank;
-  if (!stops_training(result.fault) && !may_be_known) {
-    return named ? Blame::kWrong : Blame::kNotDue;
-  }
-  if (!named) return Blame::kNobody;
+  // What passes a limit of the job may be blamed on where it is.
+  const bool may_be_known = result.fault == InjectedFault::kNanGradient ||
+                            result.fault == InjectedFault::kSlowWorker ||
+                            is_of_network(result.fault);
+  if (!stops_training(result.fault) && !may_be_known) return Blame::kWrong;
   const bool of_rank = target_of(result.fault) == FaultTarget::kRank;
   const bool right = of_rank ? story.blamed_rank == result.rank : story.blamed_node == result.node;
   return right ? Blame::kRight : Blame::kWrong;
@@ -103,8 +103,9 @@ std::vector<int64_t> registrations(const std::vector<EventView>& after,
 
 std::optional<int64_t> first_sign(const FaultResult& result, const std::vector<EventView>& after) {
   for (const EventView& event : after) {
-    const bool of_agent = event.node == result.node &&
-                          (event.type == "AgentDisconnected" || event.type == "AgentRegistered");
+    const bool of_agent =
+        event.node == result.node && (event.type == "AgentDisconnected" ||
+                                      event.type == "NodeLost" || event.type == "AgentRegistered");
     const bool of_controller = event.type == "AgentRegistered" || event.type == "JobAdopted";
     if (is_to_agent(result.fault) ? of_agent : of_controller) return event.wall_ms;
   }
@@ -275,13 +276,16 @@ void judge(FaultResult& result, const std::vector<EventView>& after,
   const bool of_training = stops_training(result.fault);
   if (result.fault == InjectedFault::kNanGradient) {
     judge_unfit_step(result, after, story);
-  } else if (is_of_data(result.fault)) {
+  } else if (is_of_data(result.fault) && !goes_unnoticed(result.fault)) {
     judge_disk(result, after);
-  } else if (!of_training) {
+  } else if (!of_training && !goes_unnoticed(result.fault)) {
     judge_supervisor(result, after, nodes);
   }
   if (!story.began_wall_ms) return;
-  if (of_training) {
+  // A rank or messages that were so late that a limit was passed.
+  const bool was_late =
+      goes_unnoticed(result.fault) && result.fault != InjectedFault::kFlipParameter;
+  if (of_training || was_late) {
     const auto found_wall_ms = result.fault == InjectedFault::kCorruptCheckpoint
                                    ? wall_ms_of("CheckpointDamaged", after)
                                    : story.began_wall_ms;

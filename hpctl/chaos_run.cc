@@ -22,6 +22,24 @@ constexpr std::chrono::milliseconds kLookInterval{100};
 constexpr uint64_t kStepsToBeFound = 5;
 constexpr std::chrono::milliseconds kQueueInterval{1000};  // the scheduler is asked each time
 
+// Of a fault that goes unnoticed.
+int64_t lasts_ms(InjectedFault fault) {
+  if (fault == InjectedFault::kSlowWorker) return kSlowMs;
+  return fault == InjectedFault::kDelayMessages ? kDelaysLastMs + kDelayMs : 0;
+}
+
+const char* why_unnoticed(InjectedFault fault) {
+  if (fault == InjectedFault::kSlowWorker) {
+    return "not found: nothing looks for a rank that is only slow; all ranks' steps took longer";
+  }
+  if (fault == InjectedFault::kDelayMessages) {
+    return "not found: no limit of the job was passed, and nothing looks for messages that are "
+           "only late";
+  }
+  return "not found: nothing looks at the values of parameters, and the job goes on with another "
+         "result";
+}
+
 enum class Waited { kDone, kLate, kEnded, kInterrupted };
 
 class ChaosRun {
@@ -236,24 +254,33 @@ class ChaosRun {
     }
   }
 
-  // Some steps go on with it, and nothing comes of it.
-  bool follow_what_nobody_finds(FaultResult& result) {
-    const Waited waited = wait(plan_.recover_within_ms, [&] {
-      return view_.state == "RUNNING" && view_.step >= result.at_step + kStepsToBeFound;
+  // Some steps go on with it until it is over, and nothing comes of it, unless it passes a limit.
+  // False: that it did, or that no other fault can follow it.
+  bool goes_by(FaultResult& result) {
+    const int64_t over_ms = clock_.monotonic_ms() + lasts_ms(result.fault);
+    const bool shows_steps = view_.total_steps > 0;
+    const Waited waited = wait(plan_.recover_within_ms + lasts_ms(result.fault), [&] {
+      judge(result, history_after(result.seq), nodes_);
+      const bool stepped = !shows_steps || view_.step >= result.at_step + kStepsToBeFound;
+      const bool is_over = view_.state == "RUNNING" && clock_.monotonic_ms() >= over_ms;
+      return result.found || !result.injected || (is_over && stepped);
     });
     judge(result, history_after(result.seq), nodes_);
-    result.found = false;
-    result.back_ms.reset();
-    result.problem =
-        "not found: nothing looks at the values of parameters, and the job goes on "
-        "with another result";
+    if (result.found) return false;
+    if (!result.injected) return waited == Waited::kDone;
+    if (!shows_steps) result.lost_steps.reset();
+    result.problem = why_unnoticed(result.fault);
+    if (waited == Waited::kLate) result.problem = late("not back");
     if (waited == Waited::kInterrupted) result.problem = "interrupted";
     return waited == Waited::kDone;
   }
 
   // Until the job is as before.
   bool follow(FaultResult& result) {
-    if (result.fault == InjectedFault::kFlipParameter) return follow_what_nobody_finds(result);
+    if (goes_unnoticed(result.fault)) {
+      const bool goes_on = goes_by(result);
+      if (!result.found) return goes_on;
+    }
     const bool shows_steps = view_.total_steps > 0;
     const Waited waited = wait(plan_.recover_within_ms, [&] {
       judge(result, history_after(result.seq), nodes_);

@@ -34,9 +34,14 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
                    is what is durable all the same
   flip-parameter   built-in trainer: a bit of a parameter is inverted. Nothing finds that: the job
                    goes on with another result, and the report says so
+  slow-worker      built-in trainer: for 5 s a worker's passes of a step take three times as long.
+                   Nothing looks for that, and the report says so
   kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
   stop-agent       SIGSTOP to it; its holder replaces it
   cut-agent        agent and controller do not reach each other for 3 s; training goes on
+  delay-messages   for 5 s what agent and controller say to each other is 2 s late. Nothing looks
+                   for that unless a limit of the job is passed, and the report says so
+  lose-messages    for 3 s all of it is lost while the connection looks whole, then that breaks
   kill-holder      SIGKILL to a node's holder: all of the node's processes end
   stop-holder      SIGSTOP to it; the agent ends it, and the node with it
   kill-controller  SIGKILL to the job's controller; training goes on, another one is started

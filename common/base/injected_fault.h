@@ -30,16 +30,26 @@ enum class InjectedFault {
   kFullDisk,       // its part of a checkpoint finds the disk full, for kDiskTroubleMs
   kSlowDisk,       // its part of the next checkpoint takes kDiskTroubleMs longer
   kFlipParameter,  // a bit of one of its parameters is inverted
+  kSlowWorker,     // its steps' passes take kSlowTimes as long, for kSlowMs
+  // What agent and controller say to each other arrives kDelayMs later, for kDelaysLastMs.
+  kDelayMessages,
+  kLoseMessages,  // nothing of it arrives for kLossMs; then the connection breaks
 };
 constexpr auto words_of(InjectedFault) {
   return std::to_array<const char*>(
-      {"kill-worker", "stop-worker", "crash-worker", "kill-agent", "kill-holder", "kill-controller",
-       "hang-worker", "exit-worker", "nan-gradient", "corrupt-checkpoint", "stop-agent",
-       "cut-agent", "stop-holder", "oom-worker", "full-disk", "slow-disk", "flip-parameter"});
+      {"kill-worker",     "stop-worker",    "crash-worker", "kill-agent",     "kill-holder",
+       "kill-controller", "hang-worker",    "exit-worker",  "nan-gradient",   "corrupt-checkpoint",
+       "stop-agent",      "cut-agent",      "stop-holder",  "oom-worker",     "full-disk",
+       "slow-disk",       "flip-parameter", "slow-worker",  "delay-messages", "lose-messages"});
 }
 
 inline constexpr int64_t kCutMs = 3'000;
 inline constexpr int64_t kDiskTroubleMs = 5'000;
+inline constexpr int64_t kSlowMs = 5'000;
+inline constexpr int64_t kSlowTimes = 3;  // less than what the search for hangs bears with
+inline constexpr int64_t kDelayMs = 2'000;
+inline constexpr int64_t kDelaysLastMs = 5'000;
+inline constexpr int64_t kLossMs = 3'000;
 
 // What it is done to.
 enum class FaultTarget { kRank, kNode, kController };
@@ -55,9 +65,12 @@ constexpr FaultTarget target_of(InjectedFault fault) {
     case InjectedFault::kFullDisk:
     case InjectedFault::kSlowDisk:
     case InjectedFault::kFlipParameter:
+    case InjectedFault::kSlowWorker:
       return FaultTarget::kRank;
     case InjectedFault::kStopAgent:
     case InjectedFault::kCutAgent:
+    case InjectedFault::kDelayMessages:
+    case InjectedFault::kLoseMessages:
     case InjectedFault::kStopHolder:
     case InjectedFault::kKillAgent:
     case InjectedFault::kKillHolder:
@@ -72,7 +85,8 @@ constexpr FaultTarget target_of(InjectedFault fault) {
 // Training goes on with a trainer that is told so, and nothing ends.
 constexpr bool is_of_data(InjectedFault fault) {
   return fault == InjectedFault::kNanGradient || fault == InjectedFault::kFullDisk ||
-         fault == InjectedFault::kSlowDisk || fault == InjectedFault::kFlipParameter;
+         fault == InjectedFault::kSlowDisk || fault == InjectedFault::kFlipParameter ||
+         fault == InjectedFault::kSlowWorker;
 }
 
 // The process brings it about, because it is told to; the others come from outside.
@@ -87,9 +101,21 @@ constexpr bool is_to_holder(InjectedFault fault) {
          fault == InjectedFault::kStopHolder;
 }
 
+// It stands between a node's agent and the controller; the agent brings it about.
+constexpr bool is_of_network(InjectedFault fault) {
+  return fault == InjectedFault::kCutAgent || fault == InjectedFault::kDelayMessages ||
+         fault == InjectedFault::kLoseMessages;
+}
+
 constexpr bool is_to_agent(InjectedFault fault) {
   return fault == InjectedFault::kKillAgent || fault == InjectedFault::kStopAgent ||
-         fault == InjectedFault::kCutAgent;
+         is_of_network(fault);
+}
+
+// Nothing looks for it: unless a limit of the job is passed by it, nobody notices.
+constexpr bool goes_unnoticed(InjectedFault fault) {
+  return fault == InjectedFault::kFlipParameter || fault == InjectedFault::kSlowWorker ||
+         fault == InjectedFault::kDelayMessages;
 }
 
 // Training stops by it, and its cause is to be found. Of the others training does not notice any
@@ -108,7 +134,7 @@ constexpr int signal_of(InjectedFault fault) {
   const bool stops = fault == InjectedFault::kStopWorker || fault == InjectedFault::kStopAgent ||
                      fault == InjectedFault::kStopHolder;
   if (stops) return SIGSTOP;
-  if (is_told_to_trainer(fault) || fault == InjectedFault::kCutAgent) return 0;
+  if (is_told_to_trainer(fault) || is_of_network(fault)) return 0;
   return fault == InjectedFault::kCrashWorker ? SIGSEGV : SIGKILL;
 }
 

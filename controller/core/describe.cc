@@ -62,6 +62,9 @@ std::string injected_thing(InjectedFault fault) {
   if (fault == InjectedFault::kFullDisk) return "a full disk for the next checkpoint";
   if (fault == InjectedFault::kSlowDisk) return "a slow disk for the next checkpoint";
   if (fault == InjectedFault::kFlipParameter) return "an inverted bit of a parameter";
+  if (fault == InjectedFault::kSlowWorker) return "slow computing for a while";
+  if (fault == InjectedFault::kDelayMessages) return "a delay of its messages for a while";
+  if (fault == InjectedFault::kLoseMessages) return "a loss of its messages for a while";
   return signal_name(signal_of(fault));
 }
 

@@ -86,7 +86,9 @@ trace:
       count: 6
       faults: [kill-worker, stop-worker, crash-worker, hang-worker, exit-worker, oom-worker]
     - {cause: a node, count: 2, faults: [kill-holder, stop-holder]}
-    - {cause: a supervisor, count: 4, faults: [kill-agent, stop-agent, cut-agent, kill-controller]}
+    - cause: a supervisor
+      count: 4
+      faults: [kill-agent, stop-agent, cut-agent, lose-messages, kill-controller]
     - {cause: a disk, count: 2, faults: [full-disk, slow-disk]}
     - {cause: a gradient, count: 1, faults: [nan-gradient]}
 EOF

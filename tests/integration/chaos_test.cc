@@ -118,6 +118,7 @@ json run(const std::string& plan, std::string& digest, const TrainingJob& chaos_
     EXPECT_TRUE(report.is_object()) << chaos.out << chaos.err;
   }
   const std::string state = cluster.wait_for_end(job, seconds(90));
+  report["logs"] = cluster.hpctl({"logs", to_string(job)}).out;
   const std::string story = plan + chaos.out + chaos.err;
   EXPECT_EQ(state, "FINISHED") << story << cluster.hpctl({"events", to_string(job)}).out
                                << cluster.hpctl({"logs", to_string(job)}).out;
@@ -198,8 +199,9 @@ TEST(Chaos, TrainingGoesOnWhereOnlyADiskOrASupervisorIsInTrouble) {
       "  - {fault: full-disk, rank: 2, at_step: 10}\n"
       "  - {fault: slow-disk, rank: 1}\n"
       "  - {fault: stop-agent, node: n1}\n"
-      "  - {fault: cut-agent, node: n0}\n");
-  ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
+      "  - {fault: cut-agent, node: n0}\n"
+      "  - {fault: lose-messages, node: n1}\n");
+  ASSERT_EQ(report["faults"].size(), 5U) << report.dump(1);
   for (const json& fault : report["faults"]) {
     EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
     EXPECT_EQ(fault["blame"], "not due") << fault.dump(1);
@@ -228,6 +230,50 @@ TEST(Chaos, AnInvertedBitOfAParameterIsFoundByNobody) {
   EXPECT_FALSE(fault["found"].get<bool>()) << fault.dump(1);
   EXPECT_THAT(fault["problem"].get<std::string>(), HasSubstr("nothing looks at the values"));
   EXPECT_NE(digest, undisturbed()) << "or it was not done";
+}
+
+// Until the end of the job, of which the controller hears late where its messages are late.
+TEST(Chaos, WhatIsOnlyLateChangesNoBitAndNobodyIsBlamedForIt) {
+  for (const std::string of : {"slow-worker, rank: 1", "delay-messages, node: n1"}) {
+    std::string digest;
+    const json report = run("faults: [{fault: " + of + ", at_step: 60}]\n", digest);
+    EXPECT_EQ(digest, undisturbed()) << of;
+    ASSERT_EQ(report["faults"].size(), 1U) << report.dump(1);
+    const json& fault = report["faults"][0];
+    EXPECT_TRUE(fault["injected"].get<bool>()) << fault.dump(1);
+    EXPECT_FALSE(fault["found"].get<bool>()) << fault.dump(1);
+    EXPECT_EQ(fault["blame"], "not due") << fault.dump(1);
+    EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
+    EXPECT_THAT(fault["problem"].get<std::string>(), HasSubstr("not found: no")) << fault.dump(1);
+    const bool is_slow = of.starts_with("slow-worker");
+    EXPECT_EQ(report["logs"].get<std::string>().find("this rank is slow") != std::string::npos,
+              is_slow)
+        << report["logs"];
+  }
+}
+
+// Of a command no step proves that its node lives. Its holder answers, which triples the limit.
+TEST(Chaos, ANodeWhoseMessagesAreLostForLongerThanItsLimitIsLostAndBlamed) {
+  LocalCluster cluster;
+  const JobId job = cluster.submit(
+      "name: silent\n"
+      "nodes: 2\n"
+      "workload: {command: [sleep, '1000']}\n"
+      "recovery: {heartbeat_timeout: 800ms}\n"
+      "debug: {chaos: true}\n");
+  const CommandResult chaos = cluster.hpctl(
+      {"chaos", to_string(job), "--faults", "lose-messages", "--every", "1ms", "--json"},
+      seconds(90));
+  EXPECT_EQ(chaos.exit_code, 0) << chaos.out << chaos.err;
+  const json report = json::parse(chaos.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << chaos.out << chaos.err;
+  const json& fault = report["faults"][0];
+  EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
+  EXPECT_GT(fault["noticed_ms"], 3 * 800 - 500) << fault.dump(1);
+  EXPECT_EQ(cluster.status(job)["generation"], 2);
+  EXPECT_EQ(cluster.hpctl({"cancel", to_string(job)}).exit_code, 0);
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "CANCELLED");
+  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty());
 }
 
 // A memory cgroup of its own for a process; "" as a path where there is none to be had.

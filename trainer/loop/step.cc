@@ -2,6 +2,7 @@
 // One step of a generation: gather, forward, backward, reduce, apply.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -99,12 +100,14 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
   double loss_sum = 0;
   int64_t counted = 0;
   HP_TRY(suffer_ordered_fault(workload_.generation));
+  const auto began = Clock::now();
   for (const MicroBatch& batch : batches) {
     HP_TRY_ASSIGN(const double loss,
                   engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));
     loss_sum += loss;
     counted += batch.counted;
   }
+  suffer_ordered_slowness(workload_.generation, Clock::now() - began);
   times_.lap(StepPart::kCompute);
   add_schedule(trace_, schedule_, state().blocks());
   if (snapshots_) {

@@ -88,6 +88,7 @@ uint64_t memory_limit_bytes() {
 }
 
 std::atomic<int64_t> g_disk_is_full_until_ms{0};
+std::atomic<int64_t> g_is_slow_until_ms{0};
 
 int64_t monotonic_ms() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -120,6 +121,14 @@ Outcome suffer_ordered_disk(uint64_t generation) {
   }
   if (monotonic_ms() >= g_disk_is_full_until_ms) return Ok{};
   return errno_error("cannot write a checkpoint, on purpose", ENOSPC);
+}
+
+void suffer_ordered_slowness(uint64_t generation, std::chrono::nanoseconds computed) {
+  if (take_order(InjectedFault::kSlowWorker, generation)) {
+    log_warning("a fault on purpose: this rank is slow");
+    g_is_slow_until_ms = monotonic_ms() + kSlowMs;
+  }
+  if (monotonic_ms() < g_is_slow_until_ms) std::this_thread::sleep_for(computed * (kSlowTimes - 1));
 }
 
 double ordered_gradient_factor(uint64_t generation) {

@@ -4,6 +4,7 @@
 // thread computes, and once.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "common/base/injected_fault.h"
@@ -27,6 +28,10 @@ Outcome suffer_ordered_disk(uint64_t generation);
 // does that waits for what will not come, and its peers wait for it. exit-worker: an error, as of a
 // step that went wrong.
 Outcome suffer_ordered_fault(uint64_t generation);
+
+// After the passes of a step that took so long. slow-worker: the thread sleeps until they have
+// taken kSlowTimes as long; in each step that begins within kSlowMs of the first.
+void suffer_ordered_slowness(uint64_t generation, std::chrono::nanoseconds computed);
 
 // What the gradients of a step are multiplied by besides: 1, or NaN where nan-gradient was ordered.
 double ordered_gradient_factor(uint64_t generation);

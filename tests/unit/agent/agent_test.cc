@@ -2,12 +2,14 @@
 // The whole hpagent against a scripted controller: real holder, real agent proper, real workers.
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <set>
 
 #include "common/base/bad_step.h"
 #include "common/base/file.h"
+#include "common/base/injected_fault.h"
 #include "common/base/rng.h"
 #include "common/base/worker_abi.h"
 #include "tests/unit/agent/node_under_test.h"
@@ -279,6 +281,37 @@ TEST_F(AgentTest, FaultsOnPurposeAreDoneToWhomTheyAreMeant) {
   }
   controller_.send(fault("kill-holder", -1, 4));
   EXPECT_EQ(wait_for_node_end(), 256 + SIGKILL);
+}
+
+// Of both directions, and in order.
+TEST_F(AgentTest, DelayedMessagesAreLateAndAllOfThemArrive) {
+  connect();
+  start(1, 4, {0}, {"hang"});
+  controller_.send(fault("delay-messages", -1, 4));
+  const auto ordered = std::chrono::steady_clock::now();
+  controller_.send(fault("unplug", -1, 4));
+  controller_.send(fault("kill-worker", 0, 4));
+  controller_.take(AgentMessage::kFaultNotInjected);
+  const auto late = std::chrono::steady_clock::now() - ordered;
+  EXPECT_GE(late, std::chrono::milliseconds(kDelayMs)) << "the order, and the answer again";
+  EXPECT_EQ(exited().signal(), SIGKILL);
+  EXPECT_EQ(controller_.count(AgentMessage::kRegisterAgent), 0U) << "the stream is the same";
+}
+
+TEST_F(AgentTest, LostMessagesAreGoneAndTheNextStreamHasTheReports) {
+  connect();
+  const v1::ActionDone started = start(1, 4, {0, 1}, {"hang"});
+  controller_.send(fault("lose-messages", -1, 4));
+  controller_.send(fault("kill-worker", 1, 4));
+  const auto ordered = std::chrono::steady_clock::now();
+  ASSERT_EQ(::kill(static_cast<pid_t>(started.workers(0).pid()), SIGKILL), 0);
+  registration_ = controller_.take(AgentMessage::kRegisterAgent);
+  EXPECT_GE(std::chrono::steady_clock::now() - ordered, std::chrono::milliseconds(kLossMs) / 2);
+  const v1::WorkerExited end = exited();
+  EXPECT_EQ(end.rank(), 0);
+  EXPECT_EQ(end.signal(), SIGKILL);
+  ASSERT_EQ(registration_.register_agent().workers_size(), 1) << "the order to kill it was lost";
+  EXPECT_EQ(registration_.register_agent().workers(0).rank(), 1);
 }
 
 TEST_F(AgentTest, HungAgentIsReplaced) {

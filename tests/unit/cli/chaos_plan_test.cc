@@ -71,7 +71,8 @@ TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
             "p.yaml:2:13: faults[0].fault: expected one of kill-worker, stop-worker, crash-worker, "
             "kill-agent, kill-holder, kill-controller, hang-worker, exit-worker, nan-gradient, "
             "corrupt-checkpoint, stop-agent, cut-agent, stop-holder, oom-worker, full-disk, "
-            "slow-disk, flip-parameter; found \"kil-worker\"\n");
+            "slow-disk, flip-parameter, slow-worker, delay-messages, lose-messages; found "
+            "\"kil-worker\"\n");
   EXPECT_EQ(mistakes("fautls: []\n"),
             "p.yaml:1:1: unknown key \"fautls\"; did you mean \"faults\"?\n");
   EXPECT_EQ(mistakes("seed: 1\n"),
@@ -83,6 +84,8 @@ TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
               HasSubstr("faults[0].rank: kill-agent is not done to a rank"));
   EXPECT_THAT(mistakes("faults: [{fault: kill-worker, node: n1}]\n"),
               HasSubstr("faults[0].node: kill-worker is not done to a node"));
+  EXPECT_THAT(mistakes("faults: [{fault: delay-messages, rank: 1}]\n"),
+              HasSubstr("faults[0].rank: delay-messages is not done to a rank"));
   EXPECT_THAT(mistakes("faults: [{fault: kill-worker, after: 1s, at_step: 3}]\n"),
               HasSubstr("expected one of at_step, after and every, found several"));
   EXPECT_THAT(mistakes("faults: [{fault: kill-worker, at_step: 9}, {fault: kill-worker, at_step: "
@@ -168,8 +171,11 @@ TEST(ChaosPlan, FitsToWhatTheJobIs) {
   spec.recovery.snapshot.replicas = 0;
   EXPECT_EQ(misfit("fault: corrupt-checkpoint"), "");
   EXPECT_EQ(misfit("fault: nan-gradient, rank: 3"), "");
+  EXPECT_EQ(misfit("fault: slow-worker, rank: 3"), "");
   EXPECT_EQ(misfit("fault: kill-worker, rank: 4"), "p.yaml:1: faults[1]: the job has no rank 4");
   EXPECT_EQ(misfit("fault: kill-agent, node: n2"),
+            "p.yaml:1: faults[1]: the job has no node \"n2\"");
+  EXPECT_EQ(misfit("fault: lose-messages, node: n2"),
             "p.yaml:1: faults[1]: the job has no node \"n2\"");
   EXPECT_EQ(misfit("fault: kill-agent, node: p5-17", false), "") << "Slurm will choose";
   EXPECT_EQ(misfit("fault: flip-parameter"), "");
@@ -184,7 +190,9 @@ TEST(ChaosPlan, FitsToWhatTheJobIs) {
   spec.train.reset();
   EXPECT_THAT(misfit("fault: hang-worker"), HasSubstr("only the built-in trainer"));
   EXPECT_THAT(misfit("fault: corrupt-checkpoint"), HasSubstr("only checkpoints of the built-in"));
+  EXPECT_THAT(misfit("fault: slow-worker"), HasSubstr("only the built-in trainer"));
   EXPECT_EQ(misfit("fault: crash-worker"), "");
+  EXPECT_EQ(misfit("fault: delay-messages, node: n1"), "");
   spec.chaos = false;
   EXPECT_THAT(misfit("fault: crash-worker"), HasSubstr("the job may not be attacked"));
 }

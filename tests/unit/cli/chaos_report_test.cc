@@ -113,6 +113,51 @@ TEST(ChaosReport, AnAgentThatIsCutOffIsBackWhenItRegisters) {
   EXPECT_EQ(result.back_ms, 3'010);
 }
 
+TEST(ChaosReport, WhatIsOnlyLateIsFoundWhereItPassesALimitAndThenInItsPlace) {
+  const std::vector<EventView> ordinary = {told(11, 900, "CheckpointCommitted", ""),
+                                           told(12, 6'000, "CheckpointCommitted", "")};
+  for (const auto fault : {InjectedFault::kSlowWorker, InjectedFault::kDelayMessages}) {
+    const FaultResult unnoticed = judged(fault, 3, "n1", ordinary);
+    EXPECT_FALSE(unnoticed.found) << to_word(fault);
+    EXPECT_EQ(unnoticed.blame, Blame::kNotDue);
+    EXPECT_EQ(unnoticed.lost_steps, 0U);
+  }
+  const auto recovers = [](InjectedFault fault, const std::string& node, int32_t rank) {
+    return judged(
+        fault, 3, "n1",
+        {told(11, 1'600, "JobRecovering", node, rank, 8),
+         told(12, 1'700, "RecordGeneration", "", -1, 7), told(13, 1'900, "JobRunning", "")});
+  };
+  const FaultResult late = recovers(InjectedFault::kDelayMessages, "n1", -1);
+  EXPECT_TRUE(late.found);
+  EXPECT_EQ(late.blame, Blame::kRight);
+  EXPECT_EQ(late.noticed_ms, 1'600);
+  EXPECT_EQ(late.back_ms, 1'900);
+  EXPECT_EQ(late.lost_steps, 1U);
+  EXPECT_EQ(recovers(InjectedFault::kDelayMessages, "n0", -1).blame, Blame::kWrong);
+  EXPECT_EQ(recovers(InjectedFault::kSlowWorker, "n1", 3).blame, Blame::kRight);
+  EXPECT_EQ(recovers(InjectedFault::kSlowWorker, "n1", 2).blame, Blame::kWrong);
+  EXPECT_FALSE(recovers(InjectedFault::kFlipParameter, "n1", 3).found) << "that was another fault";
+}
+
+TEST(ChaosReport, LostMessagesEndTheConnectionOrTheNode) {
+  std::vector<EventView> after = {told(11, 3'002, "AgentDisconnected", "n1"),
+                                  told(12, 3'040, "AgentRegistered", "n1")};
+  FaultResult result = judged(InjectedFault::kLoseMessages, -1, "n1", after);
+  EXPECT_TRUE(result.found);
+  EXPECT_EQ(result.blame, Blame::kNotDue);
+  EXPECT_EQ(result.noticed_ms, 3'002);
+  EXPECT_EQ(result.back_ms, 3'040);
+  after = {told(11, 2'400, "NodeLost", "n1"), told(11, 2'400, "JobRecovering", "n1"),
+           told(12, 3'100, "AgentRegistered", "n1"), told(13, 3'200, "JobRunning", "")};
+  result = judged(InjectedFault::kLoseMessages, -1, "n1", after);
+  EXPECT_EQ(result.blame, Blame::kRight);
+  EXPECT_EQ(result.noticed_ms, 2'400);
+  EXPECT_EQ(result.back_ms, 3'200);
+  after[1].node = "n0";
+  EXPECT_EQ(judged(InjectedFault::kLoseMessages, -1, "n1", after).blame, Blame::kWrong);
+}
+
 TEST(ChaosReport, ANodeIsBlamedAsANode) {
   const auto lost = [](const std::string& node) {
     return std::vector<EventView>{told(11, 90, "NodeLost", node),
