@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <thread>
 
+#include "common/base/process_stat.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
 #include "trainer/comm/communicator.h"
@@ -187,11 +190,17 @@ TEST(Communicator, AbortWakesAWaiterOnAStoppedPeer) {
   int status = 0;
   ASSERT_EQ(waitpid(peer, &status, WUNTRACED), peer);
   ASSERT_TRUE(WIFSTOPPED(status));
+  std::atomic<pid_t> waiter{0};
   auto waiting = std::async(std::launch::async, [&] {
+    waiter = gettid();
     double value = 0;
     return comm->all_reduce({&value, 1});
   });
   while (sequence.load() < 2) std::this_thread::yield();
+  // Else the abort might come before the wait, and would not have to wake anybody.
+  for (int asleep = 0; asleep < 100; std::this_thread::yield()) {
+    asleep = process_stat(waiter, kStateField) == "S" ? asleep + 1 : 0;
+  }
   comm->abort();
   const Outcome outcome = waiting.get();
   ASSERT_FALSE(outcome.ok());
