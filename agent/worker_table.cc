@@ -59,6 +59,7 @@ Result<const Worker*> WorkerTable::start(const Spawn& request) {
   if (const std::string refusal = refusal_of(request); !refusal.empty()) {
     return Error{ErrorCode::kFailedPrecondition, refusal};
   }
+  oom_kills_.forget();
   WorkerPlace place{node_, boot_id_, -1};
   if (request.rank >= 0) {
     UniqueFd& arena = arenas_[request.local_rank];
@@ -170,6 +171,10 @@ bool WorkerTable::reap(pid_t pid) {
   // Before reaping: as long as the leader is a zombie, the group's id cannot be anyone else's.
   worker->signal_group(SIGKILL);
   Exited record = exit_record(*worker, info.si_code, info.si_status, arena_of(*worker));
+  const bool unexplained = record.message.empty() && record.by_request == 0;
+  if (record.signal == SIGKILL && unexplained && oom_kills_.take_one()) {
+    record.message = oom_kills_.describe();
+  }
   unwatch(*worker);
   ::waitpid(pid, nullptr, 0);
   const WorkerPart was = std::exchange(worker->part, WorkerPart::kEnded);

@@ -16,6 +16,7 @@
 #include "agent/worker.h"
 #include "common/base/clock.h"
 #include "common/base/fd.h"
+#include "common/base/memory_cgroup.h"
 #include "common/base/result.h"
 #include "common/base/worker_control.h"
 
@@ -81,6 +82,7 @@ class WorkerTable {
   std::map<pid_t, std::unique_ptr<Worker>> workers_;
   uint64_t last_incarnation_ = 0;
   std::map<int32_t, UniqueFd> arenas_;  // by local rank; they outlive the workers
+  OomKills oom_kills_;                  // since the newest start
 };
 
 }  // namespace hpctl::holder

@@ -3,20 +3,17 @@
 // kills and stops workers, agents, holders and the controller. Every run must end with the digest
 // of the undisturbed one, and the ledger of all generations must hold every sample exactly once in
 // the surviving history. A failing seed is printed; HPCTL_CHAOS_SEED replays it.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <iostream>
 
-#include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
+#include "tests/support/memory_cgroup.h"
 #include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl::testing {
@@ -276,44 +273,6 @@ TEST(Chaos, ANodeWhoseMessagesAreLostForLongerThanItsLimitIsLostAndBlamed) {
   EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty());
 }
 
-// A memory cgroup of its own for a process; "" as a path where there is none to be had.
-class MemoryCgroup {
- public:
-  explicit MemoryCgroup(uint64_t bytes) {
-    for (const bool v2 : {false, true}) {
-      const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-      const std::string path = root + "/hpctl-test-" + std::to_string(::getpid());
-      if (::mkdir(path.c_str(), 0755) != 0) continue;
-      path_ = path;
-      const char* limit = v2 ? "/memory.max" : "/memory.limit_in_bytes";
-      if (put(limit, std::to_string(bytes))) return;
-      ::rmdir(path.c_str());
-      path_.clear();
-    }
-  }
-  ~MemoryCgroup() {
-    if (!path_.empty()) ::rmdir(path_.c_str());
-  }
-  const std::string& path() const { return path_; }
-  bool put(const std::string& file, const std::string& text) const {
-    const UniqueFd fd(::open((path_ + file).c_str(), O_WRONLY | O_CLOEXEC));
-    return fd.valid() &&
-           ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  }
-  // How often the kernel ended a process of it.
-  uint64_t kills() const {
-    for (const char* file : {"/memory.oom_control", "/memory.events"}) {
-      const auto text = read_file(path_ + file);
-      const size_t at = text.ok() ? text->find("oom_kill ") : std::string::npos;
-      if (at != std::string::npos) return std::strtoull(text->c_str() + at + 9, nullptr, 10);
-    }
-    return 0;
-  }
-
- private:
-  std::string path_;
-};
-
 TEST(Chaos, TheKernelEndsAWorkerThatRunsOutOfMemory) {
   const MemoryCgroup group(uint64_t{256} << 20);
   if (group.path().empty()) GTEST_SKIP() << "needs root and a memory cgroup: none here";
@@ -322,7 +281,7 @@ TEST(Chaos, TheKernelEndsAWorkerThatRunsOutOfMemory) {
       cluster.submit(TrainingJob{.name = "memory", .steps = 60, .checkpoint_every = 7}.yaml());
   ASSERT_TRUE(cluster.wait_for_step(job, 3, seconds(60)));
   const pid_t worker = worker_pid(cluster.status(job), 2);
-  ASSERT_TRUE(group.put("/cgroup.procs", std::to_string(worker)));
+  ASSERT_TRUE(group.take(worker));
   const std::string file = cluster.directory() + "/plan.yaml";
   ASSERT_TRUE(write_file_atomic(file, "faults: [{fault: oom-worker, rank: 2}]\n").ok());
   const CommandResult chaos =

@@ -10,15 +10,13 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <limits>
-#include <sstream>
 #include <string>
 #include <thread>
 
 #include "common/base/fd.h"
-#include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/memory_cgroup.h"
 
 namespace hpctl {
 namespace {
@@ -41,29 +39,6 @@ void hang_if_ordered(uint64_t generation) {
   log_warning("a fault on purpose: this rank hangs");
   while (hanging == generation) {
   }
-}
-
-// Of the memory cgroup of this process, v2 or v1, where it is mounted as usual; 0 = none is known.
-uint64_t memory_limit_bytes() {
-  const auto groups = read_file("/proc/self/cgroup");
-  if (!groups.ok()) return 0;
-  std::istringstream lines(*groups);
-  uint64_t least = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const bool v2 = line.starts_with("0::");
-    const size_t v1 = line.find(":memory:");
-    if (!v2 && v1 == std::string::npos) continue;
-    std::string path = v2 ? line.substr(3) : line.substr(v1 + 8);
-    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const std::string name = v2 ? "/memory.max" : "/memory.limit_in_bytes";
-    for (;; path.resize(path.rfind('/'))) {
-      const auto text = read_file(root + path + name);
-      const uint64_t limit = text.ok() ? std::strtoull(text->c_str(), nullptr, 10) : 0;
-      if (limit > 0 && (least == 0 || limit < least)) least = limit;
-      if (path.rfind('/') == std::string::npos) break;
-    }
-  }
-  return least;
 }
 
 [[noreturn]] void run_out_of_memory() {

@@ -5,6 +5,7 @@
 
 #include "agent/progress_view.h"
 #include "agent/worker_mark.h"
+#include "tests/support/memory_cgroup.h"
 #include "tests/unit/agent/holder_fixture.h"
 
 namespace hpctl::holder {
@@ -57,6 +58,24 @@ TEST_F(HolderTest, ExitTellsCodeSignalStepAndLastWords) {
   const WorkerState killed = spawn(worker(1, 2, {"hang"}));
   ::kill(static_cast<pid_t>(killed.pid), SIGABRT);  // which no sanitizer takes for itself
   EXPECT_EQ(expect<Exited>().signal, SIGABRT);
+}
+
+TEST_F(HolderTest, AnExitTellsThatTheKernelHadNoMemoryLeft) {
+  start_holder();
+  const MemoryCgroup group(uint64_t{256} << 20);
+  if (group.path().empty()) GTEST_SKIP() << "needs root and a memory cgroup: none here";
+  ASSERT_TRUE(group.take(holder_.pid()));
+  spawn(worker(1, 0, {"grow"}));
+  const Exited ended = expect<Exited>();
+  EXPECT_EQ(ended.signal, SIGKILL);
+  EXPECT_EQ(ended.message,
+            "the kernel's OOM killer has ended a process here; its cgroup's memory limit is "
+            "256 MiB");
+  // Another SIGKILL is not the kernel's.
+  const WorkerState killed = spawn(worker(1, 1, {"hang"}));
+  ::kill(static_cast<pid_t>(killed.pid), SIGKILL);
+  EXPECT_EQ(expect<Exited>().message, "");
+  EXPECT_TRUE(group.release(holder_.pid()));
 }
 
 TEST_F(HolderTest, MissingBinaryIsAPermanentFailureWithItsCause) {

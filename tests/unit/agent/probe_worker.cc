@@ -192,6 +192,15 @@ void obey(hpctl::PacketSocket& socket) {
   }
 }
 
+// Until the kernel ends it.
+void grow() {
+  for (;;) {
+    constexpr size_t kPiece = size_t{8} << 20;
+    ::mmap(nullptr, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
+           0);
+  }
+}
+
 void wait_for(const std::string& path) {
   while (::access(path.c_str(), F_OK) != 0) ::usleep(1000);
 }
@@ -240,6 +249,7 @@ int main(int argc, char** argv) {
     if (verb == "lose") say(control_socket, control::PeerLost{std::stoull(text())});
     if (verb == "obey") obey(control_socket);
     if (verb == "deaf") ::signal(SIGTERM, SIG_IGN);
+    if (verb == "grow") grow();
     if (verb == "hang") {
       for (;;) ::pause();
     }
