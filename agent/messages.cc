@@ -122,6 +122,7 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   figures.set_saves_without_room(from.saves_without_room);
   figures.set_data_waits_ns(from.data_waits_ns);
   figures.set_save_waits_ns(from.save_waits_ns);
+  figures.set_snapshot_step(from.snapshot_step);
   return message;
 }
 

@@ -32,8 +32,8 @@ bool is_plausible(const BadStep& bad_step) {
 
 bool is_plausible(const agent::ProgressSample& sample) {
   return sample.phase <= static_cast<uint32_t>(WorkerPhase::kFinished) &&
-         std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens}) <=
-             kMaxStep &&
+         std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens,
+                   sample.figures.snapshot_step}) <= kMaxStep &&
          std::max({sample.step_ns, sample.figures.data_waits_ns, sample.figures.save_waits_ns}) <=
              kMaxDurationNs;
 }
@@ -116,6 +116,7 @@ agent::ProgressSample ProgressView::sample() const {
   figures.saves_without_room = page_->saves_without_room.load(std::memory_order_relaxed);
   figures.data_waits_ns = page_->data_waits_ns.load(std::memory_order_relaxed);
   figures.save_waits_ns = page_->save_waits_ns.load(std::memory_order_relaxed);
+  figures.snapshot_step = page_->snapshot_step.load(std::memory_order_relaxed);
   sample.damaged = page_->bad_steps.load(std::memory_order_relaxed) > kMaxStep;
   if (is_plausible(sample)) return sample;
   agent::ProgressSample damaged;

@@ -54,6 +54,7 @@ JobView to_view(const v1::JobStatus& s) {
   view.tokens_per_second = s.tokens_per_second();
   view.mfu = s.mfu();
   view.checkpoint_step = s.checkpoint_step();
+  view.snapshot_step = s.snapshot_step();
   view.checkpoint_dir = s.checkpoint_dir();
   view.submitted_wall_ms = s.submitted_wall_ms();
   view.ended_wall_ms = s.ended_wall_ms();

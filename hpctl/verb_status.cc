@@ -84,6 +84,11 @@ void print_summary(const Terminal& terminal, const JobView& job) {
     print_field(terminal, "checkpoint",
                 newest + " in " + with_job_paths(job.checkpoint_dir, job.job));
   }
+  if (job.snapshot_step > 0) {
+    print_field(terminal, "memory",
+                "step " + std::to_string(job.snapshot_step) +
+                    " of every rank is in two nodes' memory; a lost node costs the steps since");
+  }
   const int64_t end = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
   print_field(terminal, "submitted",
               format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +

@@ -25,6 +25,9 @@ struct StepFigures {
   // for a save that was under way).
   uint64_t data_waits_ns = 0;
   uint64_t save_waits_ns = 0;
+  // The newest step of which each rank's part is in the memory of two nodes
+  // (common/base/snapshot_peers.h); 0 = none, and where ranks have replicas.
+  uint64_t snapshot_step = 0;
 };
 
 // Share (0..1) of the time in which collectives were under way that the worker spent otherwise than

@@ -49,8 +49,10 @@ std::string find_workers_problem(const Workers& workers) {
 
 std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
-    if (worker.step() > kMaxStep) return beyond("a step", worker.step());
     const v1::StepFigures& figures = worker.figures();
+    for (const uint64_t step : {worker.step(), figures.snapshot_step()}) {
+      if (step > kMaxStep) return beyond("a step", step);
+    }
     for (const uint64_t ns : {worker.step_ns(), figures.data_waits_ns(), figures.save_waits_ns()}) {
       if (ns > kMaxDurationNs) return beyond("a step of ns", ns);
     }
@@ -151,6 +153,7 @@ std::optional<StepFigures> make_figures(const v1::WorkerProgress& worker) {
   figures.saves_without_room = from.saves_without_room();
   figures.data_waits_ns = from.data_waits_ns();
   figures.save_waits_ns = from.save_waits_ns();
+  figures.snapshot_step = from.snapshot_step();
   return figures;
 }
 

@@ -69,6 +69,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   const auto rank0 = progress.ranks.find(0);
   if (trains && rank0 != progress.ranks.end() && rank0->second.report.figures) {
     view.mfu = rank0->second.report.figures->mfu;
+    view.snapshot_step = rank0->second.report.figures->snapshot_step;
   }
   view.checkpoint_step = job.committed_step;
   view.checkpoint_dir = job.spec.checkpoint.dir;
@@ -145,6 +146,7 @@ void fill(const JobView& view, v1::JobStatus& status) {
   status.set_tokens_per_second(view.tokens_per_second);
   status.set_mfu(view.mfu);
   status.set_checkpoint_step(view.checkpoint_step);
+  status.set_snapshot_step(view.snapshot_step);
   status.set_checkpoint_dir(view.checkpoint_dir);
   status.set_submitted_wall_ms(view.submitted_wall_ms);
   status.set_ended_wall_ms(view.ended_wall_ms);

@@ -163,6 +163,10 @@ void Metrics::job(const JobView& view) {
   parts_->set("hpctl_job_nodes_up", "Nodes whose agent is up", job, static_cast<double>(up));
   parts_->set("hpctl_job_checkpoint_step", "Newest durable checkpoint", job,
               static_cast<double>(view.checkpoint_step));
+  if (view.snapshot_step > 0) {
+    parts_->set("hpctl_job_snapshot_step", "Newest step that is in the memory of two nodes", job,
+                static_cast<double>(view.snapshot_step));
+  }
   const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : SystemClock().wall_ms();
   const TimeAccount account = account_of(view.spent, end_ms - view.submitted_wall_ms);
   for (const TimePart& part : parts_of(account)) {

@@ -49,6 +49,7 @@ std::string to_json_text(const JobView& view) {
                    {"tokens_per_second", view.tokens_per_second},
                    {"mfu", view.mfu},
                    {"checkpoint_step", view.checkpoint_step},
+                   {"snapshot_step", view.snapshot_step},
                    {"checkpoint_dir", view.checkpoint_dir},
                    {"submitted_wall_ms", view.submitted_wall_ms},
                    {"ended_wall_ms", view.ended_wall_ms},
@@ -90,6 +91,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.tokens_per_second = document.value("tokens_per_second", 0.0);
     view.mfu = document.value("mfu", 0.0);
     view.checkpoint_step = document.value("checkpoint_step", uint64_t{0});
+    view.snapshot_step = document.value("snapshot_step", uint64_t{0});
     view.checkpoint_dir = document.value("checkpoint_dir", "");
     view.submitted_wall_ms = document.value("submitted_wall_ms", int64_t{0});
     view.ended_wall_ms = document.value("ended_wall_ms", int64_t{0});

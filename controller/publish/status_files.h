@@ -63,6 +63,7 @@ struct JobView {
   double tokens_per_second = 0;
   double mfu = 0;  // 0..1, causal attention counted whole; 0 = unknown
   uint64_t checkpoint_step = 0;
+  uint64_t snapshot_step = 0;  // newest in the memory of two nodes; 0 = none
   std::string checkpoint_dir;
   int64_t submitted_wall_ms = 0;
   int64_t ended_wall_ms = 0;  // 0 = not ended

@@ -205,7 +205,8 @@ StepMetrics Generation::measure(const StepSums& sums, double lr) const {
           .loss_scale = state().loss_scale().scale,
           .overflows = state().loss_scale().overflows,
           .failed_saves = saver_->failed_saves(),
-          .saves_without_room = saver_->saves_without_room()};
+          .saves_without_room = saver_->saves_without_room(),
+          .snapshot_step = snapshots_ ? snapshots_->everywhere() : 0};
 }
 
 bool Generation::save_due(const StepSums& sums) const {

@@ -57,6 +57,7 @@ StepFigures figures_of(const StepMetrics& m, const Throughput& t) {
   figures.saves_without_room = m.saves_without_room;
   figures.data_waits_ns = nanoseconds(m.data_waits_s);
   figures.save_waits_ns = nanoseconds(m.save_waits_s);
+  figures.snapshot_step = m.snapshot_step;
   return figures;
 }
 

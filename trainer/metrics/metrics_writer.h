@@ -37,6 +37,7 @@ struct StepMetrics {
   uint64_t overflows = 0;           // fp16, steps left out so far
   uint64_t failed_saves = 0;        // checkpoints that a full disk left no room for
   uint64_t saves_without_room = 0;  // the newest of them, in a row: it is full now
+  uint64_t snapshot_step = 0;       // newest that is in the memory of two nodes; 0 = none
 };
 
 // Of sequences that are not trained on.

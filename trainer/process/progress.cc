@@ -90,6 +90,7 @@ void Progress::step_done(const StepProgress& done) {
   page_->saves_without_room.store(f.saves_without_room, std::memory_order_relaxed);
   page_->data_waits_ns.store(f.data_waits_ns, std::memory_order_relaxed);
   page_->save_waits_ns.store(f.save_waits_ns, std::memory_order_relaxed);
+  page_->snapshot_step.store(f.snapshot_step, std::memory_order_relaxed);
   if (page_->first_step_unix_ns.load(std::memory_order_relaxed) == 0) {
     page_->first_step_unix_ns.store(unix_ns(), std::memory_order_relaxed);
   }

@@ -28,6 +28,7 @@ constexpr const char* kStatusJson =
     R"("mfu":0.0,"name":"quick","nodes":[{"agent_pid":12,"boot_id":"b-0","holder_pid":11,)"
     R"("instance_id":"i-0","name":"n0","note":"","role":"active","state":"up"}],"owner":"",)"
     R"("reason":"","restarts":1,)"
+    R"("snapshot_step":0,)"
     R"("spent":{"decide_ms":150,"notice_ms":200,"repeat_ms":300,"restart_ms":300,)"
     R"("start_ms":5000,"suspended_ms":2000,"wait_ms":250,)"
     R"("waits":{"checkpoint_ms":400,"data_ms":100}},)"
@@ -179,6 +180,7 @@ TEST(Verbs, ADrainedNodeACommandAndAnOwner) {
   job.set_step(0);
   job.set_owner("0");
   job.set_reason("cannot read /h/jobs/submit-0123abcd/token");
+  job.set_snapshot_step(28);
   job.mutable_nodes(0)->set_note("Slurm shows n0 as IDLE+DRAIN (maintenance)");
   controller.jobs = {job};
   EXPECT_EQ(run_hpctl({"nodes", "1"}).out,
@@ -189,6 +191,8 @@ TEST(Verbs, ADrainedNodeACommandAndAnOwner) {
   EXPECT_THAT(status, HasSubstr("IDLE+DRAIN (maintenance)"));
   EXPECT_THAT(status, HasSubstr("RANK  NODE  PID  GENERATION  STATE\n"
                                 "0     n0    13   2           running\n"));
+  EXPECT_THAT(status, HasSubstr("  memory      step 28 of every rank is in two nodes' memory; a "
+                                "lost node costs the steps since\n"));
   EXPECT_THAT(status, HasSubstr("  owner       root (uid 0)\n"));
   EXPECT_THAT(status, HasSubstr("cannot read /h/jobs/1/token"));
 }

@@ -269,6 +269,7 @@ TEST(WorkerControl, ARankThatIsLostWithItsMemoryGoesOnFromTheCopyAtItsPeer) {
     uint64_t step = 10;
     for (int lost = 0; lost < ranks; ++lost) {
       const uint64_t common = job.abort_after_step(step);
+      const uint64_t told = job.workers[0]->page().snapshot_step;
       auto& worker = job.workers[static_cast<size_t>(lost)];
       worker = std::make_unique<WorkerProcess>("");
       expect<Ready>(*worker);
@@ -276,6 +277,8 @@ TEST(WorkerControl, ARankThatIsLostWithItsMemoryGoesOnFromTheCopyAtItsPeer) {
       const uint64_t copied = job.refill_from_peer(lost);
       ASSERT_GT(copied, 0U) << job.messages();
       EXPECT_LE(common, copied + 3) << "the copies are old";
+      EXPECT_GT(told, 0U);
+      EXPECT_LE(told, copied) << "no such copy was there";
       job.join_from(copied);
       step = copied + 20;
     }
