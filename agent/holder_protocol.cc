@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/packet_variant.h"
+#include "common/base/seal_packet.h"
 #include "common/base/worker_abi.h"
 
 namespace hpctl::holder {
@@ -135,15 +136,11 @@ static void get(PacketReader& r, BadStep& m) {
 
 static void put(PacketWriter& w, const std::vector<Seal>& seals) {
   w.number(static_cast<uint32_t>(seals.size()));
-  for (const Seal& seal : seals) w.number(seal.step).number(seal.digest).number(seal.generation);
+  for (const Seal& seal : seals) write_seal(w, seal);
 }
 static void get(PacketReader& r, std::vector<Seal>& seals) {
   seals.resize(std::min<size_t>(r.number<uint32_t>(), kArenaSlots));
-  for (Seal& seal : seals) {
-    r.into(seal.step);
-    r.into(seal.digest);
-    r.into(seal.generation);
-  }
+  for (Seal& seal : seals) seal = read_seal(r);
 }
 
 static void put(PacketWriter& w, const Exited& m) {

@@ -4,7 +4,7 @@
 //
 // Bytes, native endianness:
 //
-//   0      ArenaHeader (kArenaHeaderBytes): magic, version, geometry, two slot headers
+//   0      ArenaHeader (kArenaHeaderBytes): magic, version, geometry, slot headers
 //   4096   notes of slot 0 (kArenaNotesBytes): what goes with that state (training_state.cc)
 //   ...    notes of the other slots
 //   ...    the states themselves (kArenaStateAt): of the slots that are in use

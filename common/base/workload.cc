@@ -14,8 +14,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, job, name, generation, parent_gener
                                    resume_checkpoint, start_step, checkpoint_dir, ledger_dir,
                                    metrics_path, checkpoint, train)
 
-bool is_refilled(const Workload& workload) {
-  return std::binary_search(workload.refilled.begin(), workload.refilled.end(), workload.rank);
+bool is_refilled(const Workload& workload, int32_t rank) {
+  return std::binary_search(workload.refilled.begin(), workload.refilled.end(), rank);
 }
 
 std::string to_json_text(const Workload& workload) {

@@ -39,8 +39,9 @@ struct Workload {
   TrainSpec train;
 };
 
-// Its rank has nothing in memory.
-bool is_refilled(const Workload& workload);
+// The rank, this one where none is named, has nothing in memory.
+bool is_refilled(const Workload& workload, int32_t rank);
+inline bool is_refilled(const Workload& workload) { return is_refilled(workload, workload.rank); }
 
 std::string to_json_text(const Workload& workload);
 Result<Workload> workload_from_json(const std::string& text);

@@ -16,6 +16,8 @@ constexpr int64_t kWaitsWorthTellingMs = 100;
 
 int64_t total_ms(const StepWaits& waits) { return waits.checkpoint_ms + waits.data_ms; }
 
+bool is_stopped(const RankReport& report) { return report.process_state == "T"; }
+
 }  // namespace
 
 StepWaits JobProgress::waits() const {
@@ -24,12 +26,6 @@ StepWaits JobProgress::waits() const {
   return {static_cast<int64_t>(save_waits_ns / ns_per_ms),
           static_cast<int64_t>(data_waits_ns / ns_per_ms)};
 }
-
-namespace {
-
-bool is_stopped(const RankReport& report) { return report.process_state == "T"; }
-
-}  // namespace
 
 void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);

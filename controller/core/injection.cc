@@ -62,10 +62,9 @@ std::string find_lasting_conflict(const Job& job, InjectedFault fault) {
   if (parts_of_state(job) < job.world_size()) {
     return "its ranks have replicas, and go on from their memory; no checkpoint would be read";
   }
-  if (job.spec.recovery.snapshot.replicas > 0) {
+  if (job.spec.recovery.snapshot.replicas > 0 && job.nodes() > 1) {
     return "copies of the state are at peers, and it goes on from them; no checkpoint would be "
-           "read "
-           "(recovery.snapshot.replicas: 0 has none)";
+           "read (recovery.snapshot.replicas: 0 has none)";
   }
   return "";
 }

@@ -157,18 +157,19 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 }  // namespace
 
 bool has_progressed(const Transition& t, const Job& job) {
-  if (job.furthest_step > job.progress_at_restart && shows_steps(job)) return true;
+  const bool has_stepped = job.state == JobState::kRunning;
+  if (!shows_steps(job)) {  // a generation that lasted counts as progress
+    return has_stepped && t.now() - job.running_since_ms >= kLastingGenerationMs;
+  }
+  if (job.furthest_step > job.progress_at_restart) return true;
   // After a fall back to an older checkpoint steps are done again. They count where this generation
   // began with some of them and completed others: nothing is retried at one step.
-  const bool has_stepped = job.state == JobState::kRunning;
-  if (shows_steps(job)) return has_stepped && job.start_step > job.start_at_restart;
-  // Its steps are unknown: a generation that lasted counts as progress.
-  return job.state == JobState::kRunning && t.now() - job.running_since_ms >= kLastingGenerationMs;
+  return has_stepped && job.start_step > job.start_at_restart;
 }
 
 void recover_in_order(Transition& t, Job& job, const std::string& reason) {
   const Fault order{reason, "", -1, job.furthest_step, t.seq(), true};
-  // Where each rank has a part of its own, as many as there are ranks, others cannot go on from it.
+  // A state that is divided by the number of ranks is of no use in memory to another number.
   job.saves_first = parts_of_state(job) == job.world_size();
   set_fault(job, order, false);
   remember_progress(job);

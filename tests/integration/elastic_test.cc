@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "common/base/file.h"
+#include "common/base/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "trainer/checkpoint/ledger_check.h"
 
@@ -54,11 +54,6 @@ class Elastic : public ::testing::TestWithParam<const char*> {
     return found;
   }
 
-  static nlohmann::json generation_record(const std::string& directory, uint64_t generation) {
-    const auto text = read_file(directory + "/generations/" + std::to_string(generation) + ".json");
-    return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json();
-  }
-
   LocalCluster cluster_;
 };
 
@@ -79,9 +74,10 @@ TEST_P(Elastic, ANodeThatIsBackIsTakenAtAStepBoundary) {
   const uint64_t newest = grown["generation"].get<uint64_t>() + 1;
   ASSERT_TRUE(wait_until(
       directory, [&] { return cluster_.status(job)["generation"] == newest; }, seconds(60)));
-  const auto record = generation_record(directory, newest);
-  EXPECT_GE(record["start_step"], interrupted["step"]) << "a completed step was done again";
-  ASSERT_TRUE(cluster_.wait_for_step(job, record["start_step"].get<uint64_t>() + 20, seconds(60)));
+  const auto record = read_generation(directory, newest);
+  ASSERT_TRUE(record.ok()) << record.error().message;
+  EXPECT_GE(record->start_step, interrupted["step"]) << "a completed step was done again";
+  ASSERT_TRUE(cluster_.wait_for_step(job, record->start_step + 20, seconds(60)));
   EXPECT_EQ(cluster_.status(job)["restarts"], 1) << "to leave the node; not to take it back";
   ASSERT_EQ(cluster_.hpctl({"cancel", name}).exit_code, 0);
   ASSERT_EQ(cluster_.wait_for_end(job, seconds(60)), "CANCELLED");

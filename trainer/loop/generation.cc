@@ -201,10 +201,8 @@ Outcome Generation::refill() {
 
 // A rank that is gone may not have come to write its line of the step that the others completed.
 Outcome Generation::complete_ledger_of_the_gone() const {
-  const auto& refilled = workload_.refilled;
   for (int32_t rank = 0; rank < state().former_world_size(); ++rank) {
-    const bool is_gone =
-        rank >= workload_.world_size || std::binary_search(refilled.begin(), refilled.end(), rank);
+    const bool is_gone = rank >= workload_.world_size || is_refilled(workload_, rank);
     const auto samples = state().samples_of_newest_step(rank);
     if (!is_gone || samples.empty()) continue;
     HP_TRY(complete_ledger(workload_.ledger_dir, workload_.parent_generation, rank, state().step(),

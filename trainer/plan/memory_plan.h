@@ -21,7 +21,8 @@ struct PlanSetting {
   int32_t nodes = 1;
   int32_t workers_per_node = 1;
   // On a GPU attention is fused (its scores are never stored), and the state has one copy there; on
-  // a CPU it has two slots (docs/formats.md, State arena) and the copy that a save writes from.
+  // a CPU it has two slots (docs/formats.md, State arena), where copies at peers are kept three and
+  // those of the copies, and the copy that a save writes from.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 

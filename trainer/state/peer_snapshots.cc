@@ -65,18 +65,13 @@ int PeerSnapshots::neighbour(int distance) const {
 }
 
 bool PeerSnapshots::is_refilled_member(int member) const {
-  return std::binary_search(workload_.refilled.begin(), workload_.refilled.end(),
-                            group_[static_cast<size_t>(member)]);
+  return is_refilled(workload_, group_[static_cast<size_t>(member)]);
 }
 
 Outcome PeerSnapshots::restore() {
-  const auto any = [&] {
-    for (int m = 0; m < static_cast<int>(group_.size()); ++m) {
-      if (is_refilled_member(m)) return true;
-    }
-    return false;
-  };
-  if (!any()) return Ok{};
+  const bool any = std::any_of(group_.begin(), group_.end(),
+                               [&](int32_t rank) { return is_refilled(workload_, rank); });
+  if (!any) return Ok{};
   HP_TRY(connect());
   const int before = neighbour(-1);
   const int from = is_refilled_member(before) ? state_.find_copy() : kNoSlot;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/checksum.h"
-#include "common/base/packet.h"
+#include "common/base/seal_packet.h"
 
 namespace hpctl {
 
@@ -31,13 +31,8 @@ std::span<std::byte> piece(std::span<std::byte> state, size_t number) {
 }
 
 std::string make_head(const StateArena& arena, int slot) {
-  const Seal seal = arena.seal_of(slot);
-  std::string head = PacketWriter()
-                         .number(seal.step)
-                         .number(seal.digest)
-                         .number(seal.generation)
-                         .text(arena.notes(slot))
-                         .take();
+  PacketWriter w;
+  std::string head = write_seal(w, arena.seal_of(slot)).text(arena.notes(slot)).take();
   head.resize(kHeadBytes);
   return head + PacketWriter().number(crc32c(head.data(), head.size())).take();
 }
@@ -56,9 +51,7 @@ std::optional<Head> read_head(std::string_view bytes) {
   }
   PacketReader r(head);
   Head read;
-  r.into(read.seal.step);
-  r.into(read.seal.digest);
-  r.into(read.seal.generation);
+  read.seal = read_seal(r);
   read.notes = r.text();
   return read;
 }

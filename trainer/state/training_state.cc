@@ -11,7 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/packet.h"
+#include "common/base/seal_packet.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/loader.h"
@@ -32,19 +32,15 @@ Environment environment_with(const TrainSpec& train, const Environment& found) {
   return environment;
 }
 
-constexpr size_t kSealBytes = 3 * sizeof(uint64_t);
-
 std::string encode(const Seal& seal) {
-  return PacketWriter().number(seal.step).number(seal.digest).number(seal.generation).take();
+  PacketWriter w;
+  return write_seal(w, seal).take();
 }
 
 // What follows it is left alone.
 Result<Seal> decode_seal(std::string_view bytes) {
   PacketReader r(bytes.substr(0, kSealBytes));
-  Seal seal;
-  r.into(seal.step);
-  r.into(seal.digest);
-  r.into(seal.generation);
+  const Seal seal = read_seal(r);
   if (r.finished()) return seal;
   return Error{ErrorCode::kDataLoss, "a replica has sent the seal of no state"};
 }

@@ -168,6 +168,9 @@ TEST(ChaosPlan, FitsToWhatTheJobIs) {
     return find_misfit(good("faults: [{fault: kill-worker}, {" + fault + "}]\n"), spec, local);
   };
   EXPECT_THAT(misfit("fault: corrupt-checkpoint"), HasSubstr("copies of the state are at peers"));
+  spec.nodes = 1;  // nobody keeps a copy
+  EXPECT_EQ(misfit("fault: corrupt-checkpoint"), "");
+  spec.nodes = 2;
   spec.recovery.snapshot.replicas = 0;
   EXPECT_EQ(misfit("fault: corrupt-checkpoint"), "");
   EXPECT_EQ(misfit("fault: nan-gradient, rank: 3"), "");
