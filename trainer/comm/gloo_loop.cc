@@ -21,7 +21,12 @@ GlooLoop::GlooLoop(const std::shared_ptr<gloo::transport::Device>& device)
   device_->registerDescriptor(wake_.get(), EPOLLIN, this);
 }
 
-GlooLoop::~GlooLoop() { device_->unregisterDescriptor(wake_.get(), this); }
+// Gloo returns after a turn of its loop, of which it hears without a lock: by ours what the loop's
+// thread did here comes before what follows.
+GlooLoop::~GlooLoop() {
+  device_->unregisterDescriptor(wake_.get(), this);
+  const std::lock_guard lock(mutex_);
+}
 
 void GlooLoop::post(std::function<void()> task) {
   bool is_first = false;

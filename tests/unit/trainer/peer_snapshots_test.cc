@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies at peers between ranks that are threads: the state is sent by a thread of its own while
+// steps write the next ones, which is what the thread sanitizer is to see.
+#include "trainer/state/peer_snapshots.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+
+#include "tests/unit/trainer/comm_world.h"
+#include "trainer/arch/registry.h"
+
+namespace hpctl {
+namespace {
+
+constexpr uint64_t kManySteps = 500;
+constexpr uint64_t kEnough = 4;  // copies, one after another
+
+Workload workload_of(const CommunicatorOptions& options) {
+  Workload workload;
+  workload.generation = 1;
+  workload.rank = options.rank;
+  workload.world_size = options.world_size;
+  workload.rendezvous_dir = options.rendezvous_dir + "-copies";
+  workload.snapshot.every_steps = 1;
+  workload.train.model = *model_preset("tiny");
+  workload.train.seed = 3;
+  return workload;
+}
+
+std::vector<float> first_block(TrainingState& state) {
+  std::vector<float> values(state.padded_shard(0).size());
+  state.begin_read_sealed(StateKind::kParam, 0, state.padded_shard(0),
+                          reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+// What a rank had after each step, and what it keeps of the other at the end.
+struct Told {
+  std::map<uint64_t, std::vector<float>> own;
+  uint64_t copied_step = 0;
+  std::vector<float> copy;
+};
+
+void train(const CommunicatorOptions& options, Communicator& world, Told& told) {
+  const Workload workload = workload_of(options);
+  auto created = TrainingState::create(-1, workload, {}, {});
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  TrainingState state = std::move(created).value();
+  ASSERT_GT(state.geometry().copies, 0);
+  std::vector<std::vector<float>> gradients;
+  std::vector<const float*> pointers;
+  for (size_t b = 0; b < state.blocks().size(); ++b) {
+    gradients.emplace_back(state.padded_shard(b).size(),
+                           0.1F * static_cast<float>(options.rank + 1));
+  }
+  for (const std::vector<float>& gradient : gradients) pointers.push_back(gradient.data());
+  PeerSnapshots snapshots(workload, state,
+                          make_communicator(PeerSnapshots::ring_options(workload)));
+  snapshots.start();
+  uint64_t newest = 0;
+  for (uint64_t copies = 0; copies < kEnough && state.step() < kManySteps;) {
+    ASSERT_TRUE(snapshots.make_room().ok());
+    const auto news = snapshots.news();
+    ASSERT_TRUE(news.ok()) << news.error().message;
+    std::array<double, 3> sums = {news->received, news->damaged, news->due};
+    ASSERT_TRUE(world.all_reduce(sums).ok());
+    const SnapshotNews all = {.received = sums[0], .damaged = sums[1], .due = sums[2]};
+    snapshots.conclude(all);
+    state.apply(AdamStep(workload.train.optimizer, state.step() + 1, 1e-3, 1.0), pointers, 0);
+    told.own[state.step()] = first_block(state);
+    snapshots.at_boundary(all);
+    if (snapshots.everywhere() > newest) ++copies;
+    newest = snapshots.everywhere();
+  }
+  ASSERT_TRUE(snapshots.forget().ok()) << "so that nothing is under way where the copies lie";
+  told.copied_step = newest;
+  for (int slot = state.geometry().slots; slot < state.geometry().slots + 2; ++slot) {
+    if (state.arena().seal_of(slot).step != newest) continue;
+    const float* values = state.arena().state(slot, StateKind::kParam, 0);
+    told.copy.assign(values, values + state.padded_shard(0).size());
+  }
+  ASSERT_TRUE(world.barrier().ok()) << "a thread whose peer has gone ends with an error";
+}
+
+TEST(PeerSnapshots, WhileStepsGoOnACopyIsThatOfOneStep) {
+  std::array<Told, 2> told;
+  test::on_every_rank(2, [&](const CommunicatorOptions& options) {
+    const auto world = make_communicator(options);
+    test::take_part(*world, [&](Communicator& comm) {
+      train(options, comm, told.at(static_cast<size_t>(options.rank)));
+    });
+  });
+  ASSERT_GT(told[0].copied_step, 0U);
+  EXPECT_EQ(told[0].copied_step, told[1].copied_step);
+  for (const size_t rank : {0, 1}) {
+    EXPECT_EQ(told.at(rank).copy, told.at(1 - rank).own[told[0].copied_step]) << "at rank " << rank;
+    EXPECT_NE(told.at(rank).copy, told.at(rank).own[told[0].copied_step]) << "it is the other's";
+  }
+}
+
+}  // namespace
+}  // namespace hpctl
