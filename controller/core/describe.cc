@@ -51,20 +51,41 @@ const char* finding_name(BadStepFinding finding) {
 }
 
 std::string injected_thing(InjectedFault fault) {
-  if (fault == InjectedFault::kCorruptCheckpoint) {
-    return "damage to the newest checkpoint, before it is read, and SIGKILL";
+  switch (fault) {
+    case InjectedFault::kCorruptCheckpoint:
+      return "damage to the newest checkpoint, before it is read, and SIGKILL";
+    case InjectedFault::kHangWorker:
+      return "an endless loop";
+    case InjectedFault::kExitWorker:
+      return "an exit in the middle of a step";
+    case InjectedFault::kNanGradient:
+      return "NaN gradients of one step";
+    case InjectedFault::kCutAgent:
+      return "a cut of the network to the controller";
+    case InjectedFault::kOomWorker:
+      return "memory to its limit";
+    case InjectedFault::kFullDisk:
+      return "a full disk for the next checkpoint";
+    case InjectedFault::kSlowDisk:
+      return "a slow disk for the next checkpoint";
+    case InjectedFault::kFlipParameter:
+      return "an inverted bit of a parameter";
+    case InjectedFault::kSlowWorker:
+      return "slow computing for a while";
+    case InjectedFault::kDelayMessages:
+      return "a delay of its messages for a while";
+    case InjectedFault::kLoseMessages:
+      return "a loss of its messages for a while";
+    case InjectedFault::kKillWorker:
+    case InjectedFault::kStopWorker:
+    case InjectedFault::kCrashWorker:
+    case InjectedFault::kKillAgent:
+    case InjectedFault::kStopAgent:
+    case InjectedFault::kKillHolder:
+    case InjectedFault::kStopHolder:
+    case InjectedFault::kKillController:
+      break;
   }
-  if (fault == InjectedFault::kHangWorker) return "an endless loop";
-  if (fault == InjectedFault::kExitWorker) return "an exit in the middle of a step";
-  if (fault == InjectedFault::kNanGradient) return "NaN gradients of one step";
-  if (fault == InjectedFault::kCutAgent) return "a cut of the network to the controller";
-  if (fault == InjectedFault::kOomWorker) return "memory to its limit";
-  if (fault == InjectedFault::kFullDisk) return "a full disk for the next checkpoint";
-  if (fault == InjectedFault::kSlowDisk) return "a slow disk for the next checkpoint";
-  if (fault == InjectedFault::kFlipParameter) return "an inverted bit of a parameter";
-  if (fault == InjectedFault::kSlowWorker) return "slow computing for a while";
-  if (fault == InjectedFault::kDelayMessages) return "a delay of its messages for a while";
-  if (fault == InjectedFault::kLoseMessages) return "a loss of its messages for a while";
   return signal_name(signal_of(fault));
 }
 

@@ -164,7 +164,6 @@ TEST(Chaos, EveryFaultIsFoundBlamedOnTheRightOneAndSurvived) {
   EXPECT_GT(report["totals"]["lost_ms"].get<int64_t>(), 0);
 }
 
-// Disks and supervisors: no worker ends, and no generation follows.
 // What `hpctl chaos` says where training does not wait for what is found: of a job that ends when
 // it is told to. With the generation that it had come to.
 json run_endless(const std::string& faults) {
@@ -191,6 +190,7 @@ json run_endless(const std::string& faults) {
   return report;
 }
 
+// Disks and supervisors: no worker ends, and no generation follows.
 TEST(Chaos, TrainingGoesOnWhereOnlyADiskOrASupervisorIsInTrouble) {
   const json report = run_endless(
       "  - {fault: full-disk, rank: 2, at_step: 10}\n"

@@ -130,8 +130,8 @@ TEST_F(Recovery, TheOthersKeepTheirProcesses) {
 }
 
 // Nothing is on disk before the end: what was completed is in the workers' memory, and in that of
-// the dead.
-// A step is completed when every rank has it; the one that a rank was in when it was killed is not.
+// the dead. A step is completed when every rank has it: the one that a rank was in when it was
+// killed is not.
 TEST_F(Recovery, NoCompletedStepIsDoneAgain) {
   TrainingJob job = short_job();
   job.checkpoint_every = 100000;

@@ -104,7 +104,6 @@ TEST_F(WorkerOrder, AllNodesAreToldTheSamePort) {
   EXPECT_EQ(order("n1", {Rank{2}, Rank{3}}).master_port(), first.master_port());
 }
 
-// A command may have something to close; the built-in trainer recovers the faster.
 // Whoever is left of another generation waits somewhere else, and what it has written there is read
 // by nobody.
 TEST_F(WorkerOrder, EveryGenerationMeetsInADirectoryOfItsOwn) {
@@ -118,6 +117,7 @@ TEST_F(WorkerOrder, EveryGenerationMeetsInADirectoryOfItsOwn) {
   EXPECT_NE(directory("n0", 3), directory("n0", 13));
 }
 
+// A command may have something to close; the built-in trainer recovers the faster.
 TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
   const auto grace = [&](bool graceful) {
     const core::StopWorkers stop{kJob, "n0", Generation{3}, graceful};
