@@ -486,6 +486,7 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
     if (const auto news = progress_.news(hang.job)) events.emplace_back(*news);
     events.emplace_back(std::move(hang));
   }
+  for (core::EventBody& news : progress_.take_stragglers()) events.push_back(std::move(news));
   // Steps go on without any commit: once a second the status files follow.
   loop_->ask([this, now_ms](const core::State* state) {
     if (state == nullptr) return;

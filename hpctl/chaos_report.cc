@@ -178,6 +178,24 @@ void judge_disk(FaultResult& result, const std::vector<EventView>& after) {
   if (back) result.back_ms = *back - result.wall_ms;
 }
 
+// Training goes on, and the one that is slow is named until it is no more.
+void judge_slow_worker(FaultResult& result, const std::vector<EventView>& after) {
+  for (const EventView& event : after) {
+    if (event.type == "StragglerFound") {
+      const bool right = event.rank == result.rank && event.node == result.node;
+      if (result.blame == Blame::kWrong) continue;
+      result.blame = right ? Blame::kRight : Blame::kWrong;
+      result.blamed_rank = event.rank;
+      result.blamed_node = event.node;
+      if (!right) continue;
+      result.found = true;
+      result.noticed_ms = event.wall_ms - result.wall_ms;
+    } else if (event.type == "StragglerOver" && event.node == result.node) {
+      result.back_ms = event.wall_ms - result.wall_ms;
+    }
+  }
+}
+
 std::string padded(std::string text, size_t width) {
   text.resize(std::max(width, text.size() + 2), ' ');
   return text;
@@ -276,6 +294,8 @@ void judge(FaultResult& result, const std::vector<EventView>& after,
   const bool of_training = stops_training(result.fault);
   if (result.fault == InjectedFault::kNanGradient) {
     judge_unfit_step(result, after, story);
+  } else if (result.fault == InjectedFault::kSlowWorker) {
+    if (!story.began_wall_ms) judge_slow_worker(result, after);
   } else if (is_of_data(result.fault) && !goes_unnoticed(result.fault)) {
     judge_disk(result, after);
   } else if (!of_training && !goes_unnoticed(result.fault)) {

@@ -22,7 +22,11 @@ constexpr std::chrono::milliseconds kLookInterval{100};
 constexpr uint64_t kStepsToBeFound = 5;
 constexpr std::chrono::milliseconds kQueueInterval{1000};  // the scheduler is asked each time
 
-// Of a fault that goes unnoticed.
+// Of a fault that may go unnoticed: so many steps, and so long.
+uint64_t lasts_steps(InjectedFault fault) {
+  return fault == InjectedFault::kSlowWorker ? kSlowSteps + kStepsToBeFound : kStepsToBeFound;
+}
+
 int64_t lasts_ms(InjectedFault fault) {
   if (fault == InjectedFault::kSlowWorker) return kSlowMs;
   return fault == InjectedFault::kDelayMessages ? kDelaysLastMs + kDelayMs : 0;
@@ -30,7 +34,8 @@ int64_t lasts_ms(InjectedFault fault) {
 
 const char* why_unnoticed(InjectedFault fault) {
   if (fault == InjectedFault::kSlowWorker) {
-    return "not found: nothing looks for a rank that is only slow; all ranks' steps took longer";
+    return "not found: it was not slow for long enough, or recovery.straggler is off; all ranks' "
+           "steps took longer";
   }
   if (fault == InjectedFault::kDelayMessages) {
     return "not found: no limit of the job was passed, and nothing looks for messages that are "
@@ -261,7 +266,7 @@ class ChaosRun {
     const bool shows_steps = view_.total_steps > 0;
     const Waited waited = wait(plan_.recover_within_ms + lasts_ms(result.fault), [&] {
       judge(result, history_after(result.seq), nodes_);
-      const bool stepped = !shows_steps || view_.step >= result.at_step + kStepsToBeFound;
+      const bool stepped = !shows_steps || view_.step >= result.at_step + lasts_steps(result.fault);
       const bool is_over = view_.state == "RUNNING" && clock_.monotonic_ms() >= over_ms;
       return result.found || !result.injected || (is_over && stepped);
     });

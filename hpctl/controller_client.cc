@@ -55,6 +55,9 @@ JobView to_view(const v1::JobStatus& s) {
   view.mfu = s.mfu();
   view.checkpoint_step = s.checkpoint_step();
   view.snapshot_step = s.snapshot_step();
+  for (const v1::Straggler& row : s.stragglers()) {
+    view.stragglers.push_back({row.node(), row.rank(), row.slowdown(), row.evidence()});
+  }
   view.checkpoint_dir = s.checkpoint_dir();
   view.submitted_wall_ms = s.submitted_wall_ms();
   view.ended_wall_ms = s.ended_wall_ms();

@@ -42,10 +42,11 @@ std::string progress_line(const Terminal& terminal, const JobView& job) {
 }
 
 bool is_worth_telling(const EventView& event) {
-  static constexpr std::array<std::string_view, 14> kTypes = {
-      "NodeLost",  "HangDetected",      "JobRecovering",  "JobRunning",        "JobFinished",
-      "JobFailed", "JobCancelled",      "JobTimeout",     "CheckpointDamaged", "CauseFound",
-      "BackOff",   "ControllerResumed", "DeadlinePassed", "JobGrows"};
+  static constexpr std::array<std::string_view, 16> kTypes = {
+      "NodeLost",          "HangDetected", "JobRecovering",  "JobRunning",
+      "JobFinished",       "JobFailed",    "JobCancelled",   "JobTimeout",
+      "CheckpointDamaged", "CauseFound",   "BackOff",        "ControllerResumed",
+      "DeadlinePassed",    "JobGrows",     "StragglerFound", "StragglerOver"};
   return std::find(kTypes.begin(), kTypes.end(), event.type) != kTypes.end();
 }
 

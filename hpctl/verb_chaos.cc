@@ -34,7 +34,7 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
                    is what is durable all the same
   flip-parameter   built-in trainer: a bit of a parameter is inverted. Nothing finds that: the job
                    goes on with another result, and the report says so
-  slow-worker      built-in trainer: for 5 s a worker's passes of a step take three times as long.
+  slow-worker      built-in trainer: for 40 steps, and 5 s, its passes take three times as long.
                    Nothing looks for that, and the report says so
   kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
   stop-agent       SIGSTOP to it; its holder replaces it

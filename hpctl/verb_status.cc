@@ -89,6 +89,9 @@ void print_summary(const Terminal& terminal, const JobView& job) {
                 "step " + std::to_string(job.snapshot_step) +
                     " of every rank is in two nodes' memory; a lost node costs the steps since");
   }
+  for (const StragglerView& straggler : job.stragglers) {
+    print_field(terminal, "slow", straggler.node + ": " + straggler.evidence);
+  }
   const int64_t end = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
   print_field(terminal, "submitted",
               format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +

@@ -30,7 +30,7 @@ enum class InjectedFault {
   kFullDisk,       // its part of a checkpoint finds the disk full, for kDiskTroubleMs
   kSlowDisk,       // its part of the next checkpoint takes kDiskTroubleMs longer
   kFlipParameter,  // a bit of one of its parameters is inverted
-  kSlowWorker,     // its steps' passes take kSlowTimes as long, for kSlowMs
+  kSlowWorker,     // its steps' passes take kSlowTimes as long, for kSlowMs and kSlowSteps at least
   // What agent and controller say to each other arrives kDelayMs later, for kDelaysLastMs.
   kDelayMessages,
   kLoseMessages,  // nothing of it arrives for kLossMs; then the connection breaks
@@ -46,6 +46,7 @@ constexpr auto words_of(InjectedFault) {
 inline constexpr int64_t kCutMs = 3'000;
 inline constexpr int64_t kDiskTroubleMs = 5'000;
 inline constexpr int64_t kSlowMs = 5'000;
+inline constexpr int64_t kSlowSteps = 40;
 inline constexpr int64_t kSlowTimes = 3;  // less than what the search for hangs bears with
 inline constexpr int64_t kDelayMs = 2'000;
 inline constexpr int64_t kDelaysLastMs = 5'000;
@@ -112,7 +113,8 @@ constexpr bool is_to_agent(InjectedFault fault) {
          is_of_network(fault);
 }
 
-// Nothing looks for it: unless a limit of the job is passed by it, nobody notices.
+// Training goes on with it for a while. A rank that is slow for long enough is named; of the others
+// nobody takes notice, unless a limit of the job is passed.
 constexpr bool goes_unnoticed(InjectedFault fault) {
   return fault == InjectedFault::kFlipParameter || fault == InjectedFault::kSlowWorker ||
          fault == InjectedFault::kDelayMessages;

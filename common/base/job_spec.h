@@ -3,6 +3,7 @@
 // checked (common/rpc/job_yaml.h reads the YAML). Travels as JSON, with the keys of job.yaml.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "common/base/limits.h"
 #include "common/base/result.h"
 #include "common/base/train_spec.h"
+#include "common/base/word_enum.h"
 
 namespace hpctl {
 
@@ -39,6 +41,12 @@ struct SnapshotSpec {
   int64_t replicas = 1;     // 0 = none
 };
 
+// What is done about ranks that compute slower than the others (controller/core/straggler.h).
+enum class StragglerPolicy { kOff, kWarn, kEvict };
+constexpr auto words_of(StragglerPolicy) {
+  return std::to_array<const char*>({"off", "warn", "evict"});
+}
+
 struct RecoverySpec {
   int64_t max_restarts = 20;  // within window_ms; counted durably
   int64_t window_ms = 3'600'000;
@@ -48,6 +56,7 @@ struct RecoverySpec {
   int64_t grace_ms = 1000;  // between SIGTERM and SIGKILL to the survivors of a command
   int64_t standbys = 1;     // of the built-in trainer, on each node
   SnapshotSpec snapshot;
+  StragglerPolicy straggler = StragglerPolicy::kWarn;
   std::vector<std::string> on_node_loss = {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue};
 };
 

@@ -41,6 +41,14 @@ void read_snapshot_interval(YamlValue& value, JobSpec& spec) {
   if (!value.is_word("auto")) value.read(spec.recovery.snapshot.every_steps);
 }
 
+void read_straggler(YamlValue& value, JobSpec& spec) {
+  value.read_word(all_words<StragglerPolicy>(), [&](std::string_view word) {
+    const auto policy = from_word<StragglerPolicy>(word);
+    if (policy) spec.recovery.straggler = *policy;
+    return policy.has_value();
+  });
+}
+
 void read_joined(YamlValue& value, std::string& out) {
   std::vector<std::string> parts;
   value.read_texts(parts);
@@ -277,6 +285,14 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"recovery.snapshot.replicas", kValue, "integer", "1", "0 or 1",
      "Copies of each part; 0: none, which saves half of the host memory that the state takes.",
      HP_READ(recovery.snapshot.replicas)},
+    {"recovery.straggler", kValue, "text", "warn", "off, warn, evict",
+     "What is done about a node of the built-in trainer whose ranks, or one of them, take at least "
+     "1.3 times as long for the passes of a step as the others' do, over fifteen steps: all wait "
+     "for it in every step. warn: it is named in `hpctl status`, the history and the metrics, "
+     "until that is over. evict: besides, a spare that is up takes its ranks, from the step that "
+     "was reached; it is a restart, which is only made where max_restarts allows another, and at "
+     "most three nodes are left for this within a day. Fewer than three ranks are not compared.",
+     read_straggler},
     {"recovery.on_node_loss", kValue, "list", "[spare, shrink, requeue]",
      "spare, shrink, requeue, wait; each once, wait last",
      "What is done about a lost node, the first that is possible. spare: an idle node takes its "

@@ -77,6 +77,7 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
       r.snapshot.every_steps == 0 ? std::string("auto") : std::to_string(r.snapshot.every_steps));
   put(out, "replicas", r.snapshot.replicas);
   out << EndMap;
+  put(out, "straggler", to_word(r.straggler));
   out << Key << "on_node_loss" << Value << YAML::Flow << YAML::BeginSeq;
   for (const std::string& action : r.on_node_loss) out << action;
   out << YAML::EndSeq << EndMap;

@@ -57,6 +57,11 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   const bool counts = job.recovering_since_ms != 0 && !core::is_preparing(job);
   entry.regain_step = counts ? job.regain_step : 0;
   entry.configured_hang_ms = job.spec.recovery.hang_timeout_ms;
+  entry.finds_stragglers = job.spec.train && job.spec.recovery.straggler != StragglerPolicy::kOff;
+  if (entry.finds_stragglers && entry.stragglers.generation() != job.generation) {
+    entry.stragglers =
+        core::StragglerWatch(job.generation, job.start_step, job.world_size(), job.stragglers);
+  }
   if (core::has_ended(job.state)) entry.shown.step = job.furthest_step;
 }
 
@@ -131,6 +136,9 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
   entry.shown.save_waits_ns += now.save_waits_ns - former.save_waits_ns;
   const bool is_news = moved || is_new;
   if (is_news) entry.news_ms = now_ms;
+  if (entry.finds_stragglers && entry.running) {
+    entry.stragglers.add({Rank{report.rank}, report.step, now.compute_ns, report.step_ns}, node);
+  }
   const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, core::kMostPerReportMs);
   rank->second = {report, node, is_news ? now_ms : rank->second.moved_ms, now_ms,
                   is_news ? 0 : rank->second.still_ms + heard_ms};
@@ -196,6 +204,23 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
                      std::move(verdict.evidence)});
   }
   return hangs;
+}
+
+std::vector<core::EventBody> ProgressTable::take_stragglers() {
+  std::vector<core::EventBody> events;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [job, entry] : jobs_) {
+    if (!entry.finds_stragglers || !entry.running || !entry.stragglers.is_round_over()) continue;
+    core::StragglerNews news = entry.stragglers.judge();
+    for (core::Straggler& straggler : news.found) {
+      events.emplace_back(core::StragglerFound{job, std::move(straggler)});
+    }
+    for (std::string& node : news.over) {
+      events.emplace_back(
+          core::StragglerOver{job, Generation{entry.shown.generation}, std::move(node)});
+    }
+  }
+  return events;
 }
 
 std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,

@@ -20,6 +20,7 @@
 #include "controller/core/events.h"
 #include "controller/core/hang.h"
 #include "controller/core/silence.h"
+#include "controller/core/straggler.h"
 #include "controller/core/types.h"
 
 namespace hpctl {
@@ -85,6 +86,8 @@ class ProgressTable {
                                                 int64_t now_ms);
   // Whether any of its ranks was seen to move in the last `within_ms`.
   bool has_moved(JobId job, Generation generation, int64_t within_ms, int64_t now_ms);
+  // Nodes that hold the others up, and those that do no more.
+  std::vector<core::EventBody> take_stragglers();
   // The disk of the checkpoints has become full, or has room again.
   std::vector<core::ControllerNoted> take_notes();
   void rearm(int64_t now_ms);
@@ -113,6 +116,8 @@ class ProgressTable {
     size_t stopped_ranks = 0;                         // whose processes are
     int64_t news_ms = 0;  // of any rank: the newest RankProgress::moved_ms
     std::deque<uint64_t> step_ns;
+    bool finds_stragglers = false;  // recovery.straggler
+    core::StragglerWatch stragglers;
   };
 
   static void take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);

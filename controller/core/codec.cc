@@ -52,6 +52,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, numbe
                                                 stopped_by, not_finite, loss_spikes,
                                                 gradient_spikes, same_results, hardware_suspected,
                                                 skipped_steps, skipped_samples, rollbacks, stops)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Straggler, node, rank, slowdown, evidence,
+                                                generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, memory_of, refilled, without_memory, start_step,
@@ -60,7 +62,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     recent_faults, plan_seq, not_before_ms, plan_attempts, requeue_refusal, scheduler_note,
     cancel_requested, cancel_reason, saves_first, at_limit, stage_since_ms, suspended_since_ms,
     deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms,
-    regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part, told_waits, bad_step)
+    regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part, told_waits, bad_step,
+    stragglers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -147,6 +150,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoveryRequested, job, node, ui
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepFound, job, node, generation, number, step,
                                                 resumed_step, samples, finding, verdict, outcome,
                                                 blamed_rank, reason, missed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StragglerFound, job, straggler)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StragglerOver, job, generation, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SuspensionChanged, job, suspended)
 void to_json(json& j, const Tick&) { j = json::object(); }
 void from_json(const json&, Tick&) {}
@@ -191,7 +196,9 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "ControllerNoted",
     "TrainingSeen",
     "FaultInjected",
-    "FaultNotInjected"};
+    "FaultNotInjected",
+    "StragglerFound",
+    "StragglerOver"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};

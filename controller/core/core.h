@@ -134,6 +134,8 @@ NodeRole role_of(const State& state, const Node& node);
 bool is_preparing(const Job& job);
 // No plan is under way.
 bool is_training(const Job& job);
+// Of the generation that trains.
+std::vector<Straggler> present_stragglers(const Job& job);
 // It was told to end workers, and some still live.
 bool is_stopping(const State& state, const Node& node);
 // Its agent was to come after the controller was started, here or elsewhere, and has not: its

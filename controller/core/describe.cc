@@ -306,6 +306,15 @@ struct Describe {
     if (e.verdict == BadStepVerdict::kSameResult) entry.cause += "; executed again, the same";
     if (e.missed > 0) entry.cause += "; " + std::to_string(e.missed) + " before it were not seen";
   }
+  void operator()(const StragglerFound& e) {
+    place(e.job, e.straggler.node, e.straggler.generation);
+    entry.rank = e.straggler.rank;
+    entry.cause = e.straggler.node + " holds the others up: " + e.straggler.evidence;
+  }
+  void operator()(const StragglerOver& e) {
+    place(e.job, e.node, e.generation);
+    entry.cause = e.node + " computes about as fast as the others again";
+  }
   void operator()(const HardwareFaultFound& e) {
     place(e.job, e.node);
     entry.cause = "hardware fault on " + e.node + ": " + e.reason + " (" + e.evidence + ")";

@@ -275,6 +275,17 @@ struct BadStepFound {
   std::string reason;
   uint64_t missed = 0;  // so many before it were not seen
 };
+// A node has been slow, in all of some steps in a row (straggler.h).
+struct StragglerFound {
+  JobId job;
+  Straggler straggler;
+};
+// It is as fast as the others again.
+struct StragglerOver {
+  JobId job;
+  Generation generation;
+  std::string node;
+};
 // The scheduler stops all processes of the job, or lets them go on.
 struct SuspensionChanged {
   JobId job;
@@ -324,7 +335,7 @@ using EventBody =
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
-                 FaultNotInjected>;
+                 FaultNotInjected, StragglerFound, StragglerOver>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -17,9 +17,10 @@ bool is_state_change(const LogEntry& entry) {
 
 // Of a job that finished: how it began, and what it survived on the way.
 bool is_told_at_the_end(const LogEntry& entry) {
-  for (const char* type : {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering",
-                           "CauseFound", "ReplaceNode", "RebootNode", "NodeReplaced",
-                           "NodeGivenBack", "TrainingRolledBack", "StacksTaken", "FaultInjected"}) {
+  for (const char* type :
+       {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound", "ReplaceNode",
+        "RebootNode", "NodeReplaced", "NodeGivenBack", "TrainingRolledBack", "StacksTaken",
+        "FaultInjected", "StragglerFound", "StragglerOver"}) {
     if (entry.type == type) return true;
   }
   return false;
@@ -102,6 +103,16 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
       if (entry->type == "JobRecovering" && story.contains(seq)) story.merge(injected);
     }
   }
+  // And who holds the job up at present.
+  std::map<std::string, Seq> slow;
+  for (const auto& [seq, entries] : by_seq) {
+    for (const LogEntry* entry : entries) {
+      if (entry->type == "StragglerFound") slow[entry->node] = seq;
+      if (entry->type == "StragglerOver") slow.erase(entry->node);
+      if (is_state_change(*entry)) slow.clear();
+    }
+  }
+  for (const auto& [node, seq] : slow) story.insert(seq);
   const bool finished = last != nullptr && last->type == "JobFinished";
   std::vector<LogEntry> chain;
   for (const auto& [seq, entries] : by_seq) {

@@ -132,6 +132,13 @@ void condemn(Transition& t, Job& job, Node& node, const ActionFailed& e);
 // A successor, and the job's next life, must know them.
 std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job);
 
+// ---- slow nodes (slow_nodes.cc) -----------------------------------------------------------------
+
+// A member that holds the others up, while recovery.straggler evicts, a spare can take its ranks,
+// and the job can afford to move; nullptr = there is none.
+Node* find_straggler(Transition& t, const Job& job);
+void leave_straggler(Transition& t, Job& job);
+
 // ---- broken nodes (hardware.cc) -----------------------------------------------------------------
 
 // A row that begins: what was known of the node before a requeue, or by another controller.

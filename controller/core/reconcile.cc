@@ -98,6 +98,10 @@ bool trains_on_a_drained_node(Transition& t, const Job& job) {
   return find_drained(t, job) != nullptr;
 }
 
+bool trains_on_a_straggler(Transition& t, const Job& job) {
+  return find_straggler(t, job) != nullptr;
+}
+
 // ---- moves --------------------------------------------------------------------------------------
 
 template <typename T>
@@ -204,6 +208,8 @@ constexpr std::array kTable = {
         "it goes on, or a fault says why not", end_meeting},
     Row{"a node that trains is drained by the scheduler, and a lasting spare is up",
         trains_on_a_drained_node, "save, and move to the spare", leave_drained},
+    Row{"a node that trains holds the others up, such are evicted, and a lasting spare is up",
+        trains_on_a_straggler, "save, and move to the spare", leave_straggler},
     Row{"a shrunk job trains, and could do so on more nodes", can_grow,
         "to them at a step boundary, which is no restart", grow_at_boundary},
 };

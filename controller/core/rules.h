@@ -43,6 +43,9 @@ void on(Transition& t, const WorkerExited& e);
 void on(Transition& t, const HangDetected& e);
 // bad_steps.cc
 void on(Transition& t, const BadStepFound& e);
+// slow_nodes.cc
+void on(Transition& t, const StragglerFound& e);
+void on(Transition& t, const StragglerOver& e);
 // failures.cc
 void on(Transition& t, const ActionFailed& e);
 // injection.cc

@@ -97,6 +97,16 @@ struct BadStepRecord {
   uint64_t stops = 0;
 };
 
+// A node whose ranks, or one of them, take longer for their part of a step than the others
+// (straggler.h).
+struct Straggler {
+  std::string node;
+  int32_t rank = -1;     // -1 = all that it has, or several
+  double slowdown = 0;   // times the others' time
+  std::string evidence;  // for people
+  Generation generation;
+};
+
 struct Job {
   JobId id;
   JobSpec spec;
@@ -155,6 +165,7 @@ struct Job {
   int64_t part_since_ms = 0;        // since when `loss_part` lasts
   StepWaits told_waits;             // of the present generation, as far as they were told
   BadStepRecord bad_step;
+  std::vector<Straggler> stragglers;  // in the order of nodes; of an older generation = over
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }

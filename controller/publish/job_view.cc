@@ -71,6 +71,10 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
     view.mfu = rank0->second.report.figures->mfu;
     view.snapshot_step = rank0->second.report.figures->snapshot_step;
   }
+  for (const core::Straggler& straggler : core::present_stragglers(job)) {
+    view.stragglers.push_back(
+        {straggler.node, straggler.rank, straggler.slowdown, straggler.evidence});
+  }
   view.checkpoint_step = job.committed_step;
   view.checkpoint_dir = job.spec.checkpoint.dir;
   view.submitted_wall_ms = job.submitted_wall_ms;
@@ -147,6 +151,13 @@ void fill(const JobView& view, v1::JobStatus& status) {
   status.set_mfu(view.mfu);
   status.set_checkpoint_step(view.checkpoint_step);
   status.set_snapshot_step(view.snapshot_step);
+  for (const StragglerView& straggler : view.stragglers) {
+    v1::Straggler& row = *status.add_stragglers();
+    row.set_node(straggler.node);
+    row.set_rank(straggler.rank);
+    row.set_slowdown(straggler.slowdown);
+    row.set_evidence(straggler.evidence);
+  }
   status.set_checkpoint_dir(view.checkpoint_dir);
   status.set_submitted_wall_ms(view.submitted_wall_ms);
   status.set_ended_wall_ms(view.ended_wall_ms);

@@ -15,6 +15,7 @@
 
 namespace hpctl {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StragglerView, node, rank, slowdown, evidence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeView, name, role, state, instance_id, boot_id,
                                                 holder_pid, agent_pid, note)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
@@ -50,6 +51,7 @@ std::string to_json_text(const JobView& view) {
                    {"mfu", view.mfu},
                    {"checkpoint_step", view.checkpoint_step},
                    {"snapshot_step", view.snapshot_step},
+                   {"stragglers", view.stragglers},
                    {"checkpoint_dir", view.checkpoint_dir},
                    {"submitted_wall_ms", view.submitted_wall_ms},
                    {"ended_wall_ms", view.ended_wall_ms},
@@ -92,6 +94,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.mfu = document.value("mfu", 0.0);
     view.checkpoint_step = document.value("checkpoint_step", uint64_t{0});
     view.snapshot_step = document.value("snapshot_step", uint64_t{0});
+    view.stragglers = document.value("stragglers", std::vector<StragglerView>{});
     view.checkpoint_dir = document.value("checkpoint_dir", "");
     view.submitted_wall_ms = document.value("submitted_wall_ms", int64_t{0});
     view.ended_wall_ms = document.value("ended_wall_ms", int64_t{0});

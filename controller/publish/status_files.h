@@ -45,6 +45,14 @@ struct WorkerView {
   uint64_t step = 0;
 };
 
+// A node that holds the others up in every step.
+struct StragglerView {
+  std::string node;
+  int32_t rank = -1;  // -1 = all that it has, or several
+  double slowdown = 0;
+  std::string evidence;
+};
+
 struct JobView {
   uint64_t job = 0;
   std::string name;
@@ -64,6 +72,7 @@ struct JobView {
   double mfu = 0;  // 0..1, causal attention counted whole; 0 = unknown
   uint64_t checkpoint_step = 0;
   uint64_t snapshot_step = 0;  // newest in the memory of two nodes; 0 = none
+  std::vector<StragglerView> stragglers;
   std::string checkpoint_dir;
   int64_t submitted_wall_ms = 0;
   int64_t ended_wall_ms = 0;  // 0 = not ended

@@ -96,6 +96,18 @@ void add_rank(Families& out, const Labels& rank, const RankReport& report,
       overlap_share(seconds(figures.communication_ns), seconds(figures.communication_wait_ns)));
 }
 
+void add_stragglers(Families& out, const Labels& job, const std::vector<StragglerView>& all) {
+  out.gauge("hpctl_train_stragglers", "Nodes that hold the others up in every step", job,
+            static_cast<double>(all.size()));
+  for (const StragglerView& one : all) {
+    const Labels labels =
+        with(with(job, "rank", one.rank < 0 ? "" : std::to_string(one.rank)), "node", one.node);
+    out.gauge("hpctl_train_straggler_slowdown_ratio",
+              "Time of its passes over that of the others', of a node that holds them up", labels,
+              one.slowdown);
+  }
+}
+
 void add_bad_step(Families& out, const Labels& job, const core::BadStepRecord& bad_step) {
   constexpr auto kHelp = "Steps that were not applied, by what was wrong with them";
   for (const auto& [finding, count] :
@@ -123,8 +135,8 @@ void add_bad_step(Families& out, const Labels& job, const core::BadStepRecord& b
 
 void TrainMetrics::show(const JobView& view, JobProgress progress,
                         const core::BadStepRecord& bad_step) {
-  Shown shown{view.name,           view.state, view.step, view.loss, view.tokens_per_second,
-              std::move(progress), bad_step};
+  Shown shown{view.name,           view.state, view.step,      view.loss, view.tokens_per_second,
+              std::move(progress), bad_step,   view.stragglers};
   const std::lock_guard lock(mutex_);
   std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
 }
@@ -140,6 +152,7 @@ std::vector<MetricFamily> TrainMetrics::Collect() const {
     if (shown.state != "RUNNING") continue;  // what was measured is over
     out.gauge("hpctl_train_tokens_per_second", "Of the whole job in the last step", job,
               shown.tokens_per_second);
+    add_stragglers(out, job, shown.stragglers);
     for (const auto& [number, rank] : shown.progress.ranks) {
       if (!rank.report.figures) continue;
       if (number == 0) add_job(out, job, rank.report, *rank.report.figures);

@@ -32,6 +32,7 @@ class TrainMetrics final : public prometheus::Collectable {
     double tokens_per_second = 0;
     JobProgress progress;
     core::BadStepRecord bad_step;
+    std::vector<StragglerView> stragglers;
   };
   mutable std::mutex mutex_;
   std::map<uint64_t, Shown> jobs_;

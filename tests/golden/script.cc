@@ -60,29 +60,54 @@ class Script {
   using Command = void (Script::*)(const Words&);
   static const std::map<std::string, Command>& commands() {
     static const std::map<std::string, Command> kCommands = {
-        {"submit", &Script::submit},         {"settle", &Script::settle},
-        {"answer", &Script::answer},         {"wait", &Script::wait},
-        {"progress", &Script::progress},     {"commit", &Script::commit},
-        {"directory", &Script::directory},   {"exit", &Script::exit_worker},
-        {"stale-exit", &Script::stale_exit}, {"lost", &Script::lost},
-        {"excised", &Script::excised},       {"silent", &Script::silent},
-        {"marked", &Script::marked},         {"disconnect", &Script::disconnect},
-        {"judge", &Script::judge},           {"reconnect", &Script::reconnect},
-        {"replaced", &Script::replaced},     {"revenant", &Script::revenant},
-        {"bad_step", &Script::bad_step},     {"hang", &Script::hang},
-        {"cancel", &Script::cancel},         {"limit", &Script::limit},
-        {"taken", &Script::taken},           {"fail", &Script::fail},
-        {"restart", &Script::restart},       {"why", &Script::why},
-        {"successor", &Script::successor},   {"excluded", &Script::excluded},
-        {"registers", &Script::registers},   {"quarantine", &Script::quarantine},
-        {"inject", &Script::inject},         {"not-injected", &Script::not_injected},
-        {"release", &Script::release},       {"hardware", &Script::hardware},
-        {"unfit-node", &Script::unfit_node}, {"recover", &Script::recover},
-        {"observed", &Script::observed},     {"drained", &Script::drained},
-        {"undrained", &Script::undrained},   {"returned", &Script::returned},
-        {"suspended", &Script::suspended},   {"resumed", &Script::resumed},
-        {"instance", &Script::instance},     {"copies", &Script::copies},
-        {"sealed", &Script::sealed},         {"left", &Script::left},
+        {"submit", &Script::submit},
+        {"settle", &Script::settle},
+        {"answer", &Script::answer},
+        {"wait", &Script::wait},
+        {"progress", &Script::progress},
+        {"commit", &Script::commit},
+        {"directory", &Script::directory},
+        {"exit", &Script::exit_worker},
+        {"stale-exit", &Script::stale_exit},
+        {"lost", &Script::lost},
+        {"excised", &Script::excised},
+        {"silent", &Script::silent},
+        {"marked", &Script::marked},
+        {"disconnect", &Script::disconnect},
+        {"judge", &Script::judge},
+        {"reconnect", &Script::reconnect},
+        {"replaced", &Script::replaced},
+        {"revenant", &Script::revenant},
+        {"bad_step", &Script::bad_step},
+        {"hang", &Script::hang},
+        {"slow", &Script::slow},
+        {"fast", &Script::fast},
+        {"cancel", &Script::cancel},
+        {"limit", &Script::limit},
+        {"taken", &Script::taken},
+        {"fail", &Script::fail},
+        {"restart", &Script::restart},
+        {"why", &Script::why},
+        {"successor", &Script::successor},
+        {"excluded", &Script::excluded},
+        {"registers", &Script::registers},
+        {"quarantine", &Script::quarantine},
+        {"inject", &Script::inject},
+        {"not-injected", &Script::not_injected},
+        {"release", &Script::release},
+        {"hardware", &Script::hardware},
+        {"unfit-node", &Script::unfit_node},
+        {"recover", &Script::recover},
+        {"observed", &Script::observed},
+        {"drained", &Script::drained},
+        {"undrained", &Script::undrained},
+        {"returned", &Script::returned},
+        {"suspended", &Script::suspended},
+        {"resumed", &Script::resumed},
+        {"instance", &Script::instance},
+        {"copies", &Script::copies},
+        {"sealed", &Script::sealed},
+        {"left", &Script::left},
         {"trains", &Script::trains},
     };
     return kCommands;
@@ -168,6 +193,7 @@ class Script {
         spec.recovery.snapshot.replicas = 0;  // so that a checkpoint is of use
       }
       if (key == "no-shard") no_shard = true;
+      if (key == "straggler") spec.recovery.straggler = *from_word<StragglerPolicy>(words.at(++i));
     }
     if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;
     if (spec.train && group > 0) spec.train->strategy = Strategy::kHybrid;
@@ -326,6 +352,12 @@ class Script {
     shell_.feed(HangDetected{id_, job().generation, shell_.slot(id_, rank.value).node, rank,
                              join(words, 2)});
   }
+  void slow(const Words& words) {
+    const auto rank = static_cast<int32_t>(number(words, 1));
+    shell_.feed(StragglerFound{
+        id_, {shell_.slot(id_, rank).node, rank, 3, join(words, 2), job().generation}});
+  }
+  void fast(const Words& words) { shell_.feed(StragglerOver{id_, job().generation, words.at(1)}); }
   void cancel(const Words& words) {
     shell_.feed(CancelRequested{id_, static_cast<uint32_t>(number(words, 2))});
   }

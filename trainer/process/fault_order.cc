@@ -63,7 +63,9 @@ void hang_if_ordered(uint64_t generation) {
 }
 
 std::atomic<int64_t> g_disk_is_full_until_ms{0};
-std::atomic<int64_t> g_is_slow_until_ms{0};
+// Of the training thread.
+int64_t g_is_slow_until_ms = 0;
+int64_t g_slow_steps_left = 0;
 
 int64_t monotonic_ms() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -102,8 +104,11 @@ void suffer_ordered_slowness(uint64_t generation, std::chrono::nanoseconds compu
   if (take_order(InjectedFault::kSlowWorker, generation)) {
     log_warning("a fault on purpose: this rank is slow");
     g_is_slow_until_ms = monotonic_ms() + kSlowMs;
+    g_slow_steps_left = kSlowSteps;
   }
-  if (monotonic_ms() < g_is_slow_until_ms) std::this_thread::sleep_for(computed * (kSlowTimes - 1));
+  const bool is_slow = g_slow_steps_left > 0 || monotonic_ms() < g_is_slow_until_ms;
+  if (g_slow_steps_left > 0) --g_slow_steps_left;
+  if (is_slow) std::this_thread::sleep_for(computed * (kSlowTimes - 1));
 }
 
 double ordered_gradient_factor(uint64_t generation) {

@@ -30,7 +30,7 @@ Outcome suffer_ordered_disk(uint64_t generation);
 Outcome suffer_ordered_fault(uint64_t generation);
 
 // After the passes of a step that took so long. slow-worker: the thread sleeps until they have
-// taken kSlowTimes as long; in each step that begins within kSlowMs of the first.
+// taken kSlowTimes as long; in kSlowSteps, and each that begins within kSlowMs of the first.
 void suffer_ordered_slowness(uint64_t generation, std::chrono::nanoseconds computed);
 
 // What the gradients of a step are multiplied by besides: 1, or NaN where nan-gradient was ordered.

@@ -32,7 +32,7 @@ constexpr const char* kStatusJson =
     R"("spent":{"decide_ms":150,"notice_ms":200,"repeat_ms":300,"restart_ms":300,)"
     R"("start_ms":5000,"suspended_ms":2000,"wait_ms":250,)"
     R"("waits":{"checkpoint_ms":400,"data_ms":100}},)"
-    R"("state":"RUNNING","step":34,"submitted_wall_ms":1763700000000,)"
+    R"("state":"RUNNING","step":34,"stragglers":[],"submitted_wall_ms":1763700000000,)"
     R"("tokens_per_second":12345.0,"total_steps":60,"workers":[{"generation":2,"node":"n0",)"
     R"("phase":"training","pid":13,"rank":0,"state":"running","step":34}]})"
     "\n";

@@ -90,6 +90,8 @@ std::vector<EventBody> every_event() {
       TrainingSeen{kJob, {4}, 5000},
       FaultInjected{kJob, 1000, InjectedFault::kStopWorker, "n1", Rank{3}},
       FaultNotInjected{kJob, "n1", Seq{7}, "reason"},
+      StragglerFound{kJob, {"n1", 3, 2.9, "evidence", Generation{4}}},
+      StragglerOver{kJob, Generation{4}, "n1"},
   };
 }
 
