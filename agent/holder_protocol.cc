@@ -155,6 +155,7 @@ static void put(PacketWriter& w, const Exited& m) {
   for (const BadStep& bad_step : m.bad_step) put(w, bad_step);
   put(w, m.seals.own);
   put(w, m.seals.copies);
+  w.number(m.seals.part).number(m.seals.parts).number(m.seals.copied_part);
 }
 static void get(PacketReader& r, Exited& m) {
   r.into(m.exit_id);
@@ -174,6 +175,9 @@ static void get(PacketReader& r, Exited& m) {
   for (BadStep& bad_step : m.bad_step) get(r, bad_step);
   get(r, m.seals.own);
   get(r, m.seals.copies);
+  r.into(m.seals.part);
+  r.into(m.seals.parts);
+  r.into(m.seals.copied_part);
 }
 
 static void put(PacketWriter& w, const StoredReport& m) { w.number(m.seq).text(m.bytes); }

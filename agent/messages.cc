@@ -31,6 +31,9 @@ v1::WorkerExited to_message(const holder::Exited& exit) {
   message.set_by_request(exit.by_request != 0);
   for (const Seal& seal : exit.seals.own) *message.add_seals() = to_message(seal);
   for (const Seal& seal : exit.seals.copies) *message.add_copies() = to_message(seal);
+  message.set_part(exit.seals.part);
+  message.set_parts(exit.seals.parts);
+  message.set_copied_part(exit.seals.copied_part);
   return message;
 }
 

@@ -141,7 +141,7 @@ Exited exit_record(Worker& worker, int code, int status, int arena) {
   record.last_step = sample.step;
   record.checkpoint_step = sample.checkpoint_step;
   record.bad_step = page.bad_steps();
-  record.seals = read_seals(arena, worker.rank);
+  record.seals = read_seals(arena);
   worker.log->drain();
   record.message = page.message();
   // Who was told to go has nothing to say; its last line would only mislead.

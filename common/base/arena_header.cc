@@ -29,17 +29,16 @@ std::vector<Seal> sealed(std::span<const ArenaSlotHeader> slots) {
 }  // namespace
 
 // Read and not mapped: the worker can shorten the file at any moment.
-ArenaSeals read_seals(int arena_fd, int32_t rank) {
+ArenaSeals read_seals(int arena_fd) {
   alignas(ArenaHeader) std::array<std::byte, sizeof(ArenaHeader)> bytes{};
   if (::pread(arena_fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
     return {};
   }
   const auto& header = *reinterpret_cast<const ArenaHeader*>(bytes.data());
-  if (header.magic != kArenaMagic || header.version != kArenaVersion || header.rank != rank) {
-    return {};
-  }
+  if (header.magic != kArenaMagic || header.version != kArenaVersion) return {};
   const std::span slots(header.slots);
-  return {sealed(slots.first<kOwnSlots>()), sealed(slots.last<kCopySlots>())};
+  return {sealed(slots.first<kOwnSlots>()), sealed(slots.last<kCopySlots>()), header.shard_index,
+          header.shard_count, header.copied_index};
 }
 
 }  // namespace hpctl

@@ -21,7 +21,7 @@
 namespace hpctl {
 
 inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
-inline constexpr uint32_t kArenaVersion = 5;
+inline constexpr uint32_t kArenaVersion = 6;
 inline constexpr size_t kArenaHeaderBytes = 4096;
 inline constexpr size_t kArenaNotesBytes = 65536;
 inline constexpr size_t kArenaStateAt = kArenaHeaderBytes + kArenaSlots * kArenaNotesBytes;
@@ -39,8 +39,8 @@ static_assert(sizeof(ArenaSlotHeader) == 64);
 struct ArenaHeader {
   uint64_t magic;
   uint32_t version;
-  int32_t rank;
   int32_t reserved_number;
+  int32_t copied_index;     // which part the copies are; -1 = it keeps none
   uint32_t moment_bytes;    // per element of exp_avg and exp_avg_sq: 4 = fp32, 2 = bf16
   uint64_t shard_elements;  // per kind and slot
   uint64_t layout_hash;     // of the block layout: names, shapes, offsets
@@ -53,8 +53,8 @@ struct ArenaHeader {
 static_assert(offsetof(ArenaHeader, slots) == 64);
 static_assert(sizeof(ArenaHeader) <= kArenaHeaderBytes);
 
-// Of an arena whose worker has died or idles. Empty where there is none, where it is not that
-// rank's, and where the state is not in it (a GPU's).
-ArenaSeals read_seals(int arena_fd, int32_t rank);
+// Of an arena whose worker has died or idles. Empty where there is none, and where the state is not
+// in it (a GPU's).
+ArenaSeals read_seals(int arena_fd);
 
 }  // namespace hpctl

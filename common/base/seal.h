@@ -24,10 +24,13 @@ struct Seal {
   bool operator==(const Seal&) const = default;
 };
 
-// What one arena has, newest first.
+// What one arena has, newest first. Every state is divided into `parts`.
 struct ArenaSeals {
   std::vector<Seal> own;
   std::vector<Seal> copies;
+  int32_t part = 0;          // own states are this one of the parts
+  int32_t parts = 0;         // 0 = there is no arena
+  int32_t copied_part = -1;  // copies are this one; -1 = it keeps none
 };
 
 }  // namespace hpctl

@@ -31,4 +31,10 @@ int32_t snapshot_holder(int32_t rank, int32_t world_size, int32_t workers_per_no
   return group[(static_cast<size_t>(own) + 1) % group.size()];
 }
 
+int32_t snapshot_source(int32_t rank, int32_t world_size, int32_t workers_per_node) {
+  const std::vector<int32_t> group = snapshot_group(rank, world_size, workers_per_node);
+  const auto own = std::find(group.begin(), group.end(), rank) - group.begin();
+  return group[(static_cast<size_t>(own) + group.size() - 1) % group.size()];
+}
+
 }  // namespace hpctl

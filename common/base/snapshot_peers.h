@@ -19,5 +19,7 @@ std::vector<int32_t> snapshot_group(int32_t rank, int32_t world_size, int32_t wo
 
 // The rank that keeps the copy of `rank`'s state; itself where there is one node.
 int32_t snapshot_holder(int32_t rank, int32_t world_size, int32_t workers_per_node);
+// The rank whose state `rank` keeps the copy of; itself where there is one node.
+int32_t snapshot_source(int32_t rank, int32_t world_size, int32_t workers_per_node);
 
 }  // namespace hpctl

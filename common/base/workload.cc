@@ -25,6 +25,7 @@ std::string to_json_text(const Workload& workload) {
   if (workload.from_memory) {
     document["from_memory"] = true;
     document["refilled"] = workload.refilled;
+    document["former_parts"] = workload.former_parts;
     document["durable_step"] = workload.durable_step;
   }
   return document.dump();
@@ -39,6 +40,7 @@ Result<Workload> workload_from_json(const std::string& text) {
     workload.snapshot = document.value("snapshot", SnapshotSpec{});
     workload.from_memory = document.value("from_memory", false);
     workload.refilled = document.value("refilled", std::vector<int32_t>{});
+    workload.former_parts = document.value("former_parts", 0);
     workload.durable_step = document.value("durable_step", uint64_t{0});
     return workload;
   } catch (const nlohmann::json::exception& e) {

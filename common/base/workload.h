@@ -30,6 +30,9 @@ struct Workload {
   bool from_memory = false;       // start_step is sealed in the arena: no checkpoint is read
   // With from_memory: ranks in ascending order that have nothing of it; others have their parts.
   std::vector<int32_t> refilled = {};
+  // With from_memory, where another number of ranks goes on: into how many parts the state in
+  // memory is divided; each rank may have any part of it. 0 = as this generation divides it.
+  int32_t former_parts = 0;
   uint64_t durable_step = 0;   // of the newest checkpoint, as far as the controller knows
   std::string checkpoint_dir;  // absolute
   std::string ledger_dir;      // "" = no ledger; else JSONL file g{G}.r{R}.jsonl inside

@@ -75,6 +75,10 @@ std::string find_exit_problem(const v1::WorkerExited& exited) {
       if (!problem.empty()) return problem;
     }
   }
+  if (exited.part() < 0 || exited.part() > exited.parts() || exited.copied_part() < -1 ||
+      exited.copied_part() > exited.parts()) {
+    return "parts of a state that it does not have";
+  }
   return find_step_problem(exited.generation(), exited.last_step());
 }
 
@@ -109,7 +113,8 @@ core::WorkerExited make_exit(const v1::AgentMessage& message) {
           bounded(exited.message()),
           exited.by_request(),
           exited.peer_lost(),
-          {make_seals(exited.seals()), make_seals(exited.copies())}};
+          {make_seals(exited.seals()), make_seals(exited.copies()), exited.part(), exited.parts(),
+           exited.copied_part()}};
 }
 
 // Numbers of another release, or of a damaged page, become the nearest thing that is known.

@@ -42,6 +42,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.parent_generation = name ? name->generation : action.memory_of.value;
   workload.from_memory = action.memory_of != Generation{};
   for (const Rank rank : action.refilled) workload.refilled.push_back(rank.value);
+  workload.former_parts = action.former_parts;
   workload.durable_step = job.committed_step;
   workload.world_size = job.world_size();
   workload.workers_per_node = job.spec.workers_per_node;

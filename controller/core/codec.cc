@@ -32,7 +32,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Seal, step, digest, generation)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ArenaSeals, own, copies)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ArenaSeals, own, copies, part, parts, copied_part)
 
 void to_json(json& j, const JobSpec& spec) { j = parse_json(to_json_text(spec)); }
 void from_json(const json& j, JobSpec& spec) {
@@ -56,14 +56,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Straggler, node, rank, slowdown,
                                                 generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
-    directory_generation, stage, checkpoint, memory_of, refilled, without_memory, start_step,
-    furthest_step, committed_step, damaged, restart_times_ms, restarts, progress_at_restart,
-    start_at_restart, restarts_without_progress, fault, fault_is_collateral, fault_seq,
-    recent_faults, plan_seq, not_before_ms, plan_attempts, requeue_refusal, scheduler_note,
-    cancel_requested, cancel_reason, saves_first, at_limit, stage_since_ms, suspended_since_ms,
-    deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms,
-    regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part, told_waits, bad_step,
-    stragglers)
+    directory_generation, stage, checkpoint, memory_of, refilled, former_parts, without_memory,
+    start_step, furthest_step, committed_step, damaged, restart_times_ms, restarts,
+    progress_at_restart, start_at_restart, restarts_without_progress, fault, fault_is_collateral,
+    fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts, requeue_refusal,
+    scheduler_note, cancel_requested, cancel_reason, saves_first, at_limit, stage_since_ms,
+    suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms,
+    recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
+    told_waits, bad_step, stragglers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -74,16 +74,18 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, b
                                                 former_boot_ids, deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
-                                                signal, unaccounted, seals)
+                                                signal, unaccounted, seals, arena_boot_id)
 
 // Actions.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LaunchNode, job, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generation, parent,
-                                                start_step, checkpoint, memory_of, refilled, reason,
-                                                restarts_used, damaged, members, quarantined)
+                                                start_step, checkpoint, memory_of, refilled,
+                                                former_parts, reason, restarts_used, damaged,
+                                                members, quarantined)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
-                                                checkpoint, start_step, memory_of, refilled)
+                                                checkpoint, start_step, memory_of, refilled,
+                                                former_parts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StopWorkers, job, node, generation, graceful,
                                                 stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndNode, job, node, stacks)
@@ -280,12 +282,16 @@ std::string encode(const Node& row) { return dump(row); }
 // By hand, the same text as the others': a generation of 100,000 ranks writes each of its slots
 // several times.
 std::string encode(const Slot& row) {
-  return "{\"exit_code\":" + std::to_string(row.exit_code) +
+  return "{\"arena_boot_id\":" + dump(row.arena_boot_id) +
+         ",\"exit_code\":" + std::to_string(row.exit_code) +
          ",\"generation\":" + to_string(row.generation) +
          ",\"key\":{\"job\":" + to_string(row.key.job) + ",\"rank\":" + to_string(row.key.rank) +
          "},\"node\":" + dump(row.node) + ",\"pid\":" + std::to_string(row.pid) +
-         ",\"seals\":{\"copies\":[" + list_of(row.seals.copies) + "],\"own\":[" +
-         list_of(row.seals.own) + "]},\"signal\":" + std::to_string(row.signal) +
+         ",\"seals\":{\"copied_part\":" + std::to_string(row.seals.copied_part) + ",\"copies\":[" +
+         list_of(row.seals.copies) + "],\"own\":[" + list_of(row.seals.own) +
+         "],\"part\":" + std::to_string(row.seals.part) +
+         ",\"parts\":" + std::to_string(row.seals.parts) +
+         "},\"signal\":" + std::to_string(row.signal) +
          ",\"state\":" + std::to_string(static_cast<int>(row.state)) +
          ",\"unaccounted\":" + (row.unaccounted ? "true" : "false") + "}";
 }

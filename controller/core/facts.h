@@ -39,6 +39,7 @@ struct Facts {
     Generation parent;
     Generation memory_of = {};  // Job
     std::vector<Rank> refilled = {};
+    int32_t former_parts = 0;
   };
 
   std::optional<End> end;             // the event ends the job

@@ -3,12 +3,9 @@
 // parent. The record is durable before any worker of the generation is started, so the directory
 // alone tells a successor what happened.
 #include <algorithm>
-#include <set>
-#include <tuple>
 
 #include "common/base/lineage.h"
 #include "common/base/plausible.h"
-#include "common/base/snapshot_peers.h"
 #include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
@@ -16,8 +13,6 @@
 namespace hpctl::core {
 
 namespace {
-
-constexpr size_t kSealsTried = 8;
 
 bool resumes_from_path(const Job& job) { return job.spec.checkpoint.resume.starts_with('/'); }
 
@@ -38,88 +33,6 @@ Facts::Origin choose_origin(const Job& job, const CheckpointChosen& e) {
     origin.step = step_of_path(origin.checkpoint);
   }
   return origin;
-}
-
-// It is of the present generation's history: sealed in it, or what it began with.
-bool counts(const Job& job, const Seal& seal) {
-  const bool began_with = job.memory_of != Generation{} && seal.step == job.start_step;
-  return seal.generation == job.generation.value || began_with;
-}
-
-bool has_seal(const Job& job, const Slot& slot, const Seal& seal) {
-  const std::vector<Seal>& own = slot.seals.own;
-  return slot.generation == job.generation && std::find(own.begin(), own.end(), seal) != own.end();
-}
-
-// Of the rank whose copies it keeps. Where it has no state of its own its arena is made anew.
-bool has_copy(const Job& job, const Slot& slot, const Seal& seal) {
-  const std::vector<Seal>& copies = slot.seals.copies;
-  return has_seal(job, slot, seal) && std::find(copies.begin(), copies.end(), seal) != copies.end();
-}
-
-// States of the present generation's history of which some rank has its part: the newest few, as
-// there are more of them only where something is wrong.
-std::vector<Seal> seals_in_memory(const Job& job, const std::vector<const Slot*>& slots) {
-  const auto newer = [](const Seal& a, const Seal& b) {
-    return std::tie(b.step, b.digest, b.generation) < std::tie(a.step, a.digest, a.generation);
-  };
-  std::set<Seal, decltype(newer)> seals(newer);
-  for (const Slot* slot : slots) {
-    for (const Seal& seal : slot->seals.own) {
-      if (slot->generation == job.generation && counts(job, seal)) seals.insert(seal);
-    }
-  }
-  std::vector<Seal> newest(seals.begin(), seals.end());
-  newest.resize(std::min(newest.size(), kSealsTried));
-  return newest;
-}
-
-// Every part of the state is in the memory of a rank: of one whose own part it is, or, where it is
-// nobody else's own, of the rank that keeps its copy. `slots` by rank.
-bool is_whole(const Job& job, const std::vector<const Slot*>& slots, const Seal& seal) {
-  const int32_t parts = parts_of_state(job);
-  std::set<int32_t> found;
-  for (const Slot* slot : slots) {
-    const int32_t rank = slot->key.rank.value;
-    if (has_seal(job, *slot, seal)) found.insert(rank % parts);
-    if (parts < job.world_size()) continue;
-    const int32_t holder = snapshot_holder(rank, job.world_size(), job.spec.workers_per_node);
-    if (has_copy(job, *slots.at(static_cast<size_t>(holder)), seal)) found.insert(rank);
-  }
-  return found.size() == static_cast<size_t>(parts);
-}
-
-// The job has as many ranks as its newest generation had. An exit that is reported after the number
-// has changed still tells of parts of as many as there were.
-bool has_its_ranks(const State& state, const Job& job) {
-  int32_t ranks = 0;
-  auto slot = state.slots.lower_bound(SlotKey{job.id, Rank{0}});
-  for (; slot != state.slots.end() && slot->first.job == job.id; ++slot) {
-    ranks += slot->second.generation == job.generation ? 1 : 0;
-  }
-  return ranks == job.world_size();
-}
-
-// The newest state that is whole in the ranks' memory.
-std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job) {
-  std::vector<const Slot*> slots;
-  for (const Node* node : t.nodes(job.id)) {
-    for (const Slot* slot : t.slots(*node)) slots.push_back(slot);
-  }
-  std::sort(slots.begin(), slots.end(),
-            [](const Slot* a, const Slot* b) { return a->key.rank < b->key.rank; });
-  if (slots.size() != static_cast<size_t>(job.world_size())) return std::nullopt;
-  if (parts_of_state(job) == job.world_size() && !has_its_ranks(t.state(), job))
-    return std::nullopt;
-  for (const Seal& seal : seals_in_memory(job, slots)) {
-    if (!is_whole(job, slots, seal)) continue;
-    Facts::Origin origin{"", seal.step, job.generation, job.generation};
-    for (const Slot* slot : slots) {
-      if (!has_seal(job, *slot, seal)) origin.refilled.push_back(slot->key.rank);
-    }
-    return origin;
-  }
-  return std::nullopt;
 }
 
 // What does not bring the job further twice may be in memory, too.
@@ -143,6 +56,10 @@ std::string describe_origin(const Job& job, const Facts::Origin& origin,
   std::string text = separator + "from ";
   if (origin.memory_of != Generation{}) {
     text += "the memory of generation " + to_string(origin.memory_of);
+    if (origin.former_parts > 0) {
+      return text + " (" + std::to_string(origin.former_parts) + " parts become " +
+             std::to_string(parts_of_state(job)) + ")";
+    }
     if (origin.refilled.empty()) return text;
     std::vector<std::string> ranks;
     for (const Rank rank : origin.refilled) ranks.push_back(to_string(rank));
@@ -158,8 +75,9 @@ std::string describe_origin(const Job& job, const Facts::Origin& origin,
 }
 
 void start_workers_on(Transition& t, const Job& job, const Node& node) {
-  StartWorkers action{job.id,         node.key.name,  job.generation, {},
-                      job.checkpoint, job.start_step, job.memory_of,  job.refilled};
+  StartWorkers action{job.id,          node.key.name,  job.generation, {},
+                      job.checkpoint,  job.start_step, job.memory_of,  job.refilled,
+                      job.former_parts};
   for (Slot* slot : t.slots(node)) {
     action.ranks.push_back(slot->key.rank);
     t.set_slot(*slot, SlotState::kPending, job.generation, 0, 0, 0);
@@ -168,14 +86,6 @@ void start_workers_on(Transition& t, const Job& job, const Node& node) {
 }
 
 }  // namespace
-
-int32_t parts_of_state(const Job& job) {
-  const TrainSpec& train = *job.spec.train;
-  if (train.strategy == Strategy::kNoShard) return 1;
-  if (train.strategy != Strategy::kHybrid) return job.world_size();
-  return train.shard_group > 0 ? static_cast<int32_t>(train.shard_group)
-                               : job.spec.workers_per_node;
-}
 
 void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
   t.withdraw_all(job.id, ActionKind::kRecordGeneration);
@@ -206,6 +116,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   action.checkpoint = origin.checkpoint;
   action.memory_of = origin.memory_of;
   action.refilled = origin.refilled;
+  action.former_parts = origin.former_parts;
   action.reason = job.fault.empty() ? "job submitted" : job.fault;
   action.restarts_used = job.restarts;
   action.damaged.assign(job.damaged.begin(), job.damaged.end());
@@ -264,6 +175,7 @@ void on(Transition& t, const GenerationRecorded& e) {
   job.checkpoint = record.checkpoint;
   job.memory_of = record.memory_of;
   job.refilled = record.refilled;
+  job.former_parts = record.former_parts;
   job.without_memory = false;
   job.start_step = record.start_step;
   // A damaged newer one counts no more.
@@ -280,10 +192,12 @@ void start_generation(Transition& t, Job& job) {
   for (const Node* node : t.nodes(job.id)) {
     if (t.has_ranks(node->key)) start_workers_on(t, job, *node);
   }
-  t.note("StartWorkers", job,
-         "generation " + to_string(job.generation) + ": " + std::to_string(job.world_size()) +
-             " workers on " + std::to_string(job.nodes()) + " nodes" +
-             describe_origin(job, {job.checkpoint, 0, {}, job.memory_of, job.refilled}, ", "));
+  t.note(
+      "StartWorkers", job,
+      "generation " + to_string(job.generation) + ": " + std::to_string(job.world_size()) +
+          " workers on " + std::to_string(job.nodes()) + " nodes" +
+          describe_origin(
+              job, {job.checkpoint, 0, {}, job.memory_of, job.refilled, job.former_parts}, ", "));
 }
 
 void on(Transition& t, const GenerationTaken& e) {

@@ -144,17 +144,6 @@ int32_t grown_by(const Job& job, const std::vector<Node*>& spares) {
   return largest_fit(job, job.nodes(), most);
 }
 
-void set_active_nodes(Transition& t, Job& job, int32_t nodes) {
-  const int32_t parts = job.spec.train ? parts_of_state(job) : 0;
-  job.active_nodes = nodes;
-  t.changed(job);
-  if (!job.spec.train || parts_of_state(job) == parts) return;
-  // What the ranks have in memory are parts of as many as there were.
-  for (int32_t group = 0; group < nodes; ++group) {
-    for (Slot* slot : group_slots(t, job, group)) t.set_seals(*slot, {});
-  }
-}
-
 void shrink_to(Transition& t, Job& job, int32_t nodes) {
   std::vector<int32_t> holes;
   std::vector<std::string> donors;
@@ -170,7 +159,8 @@ void shrink_to(Transition& t, Job& job, int32_t nodes) {
   for (size_t i = 0; i < holes.size(); ++i) {
     bind_all(t, group_slots(t, job, holes[i]), donors[i]);
   }
-  set_active_nodes(t, job, nodes);
+  job.active_nodes = nodes;
+  t.changed(job);
 }
 
 // Why the job cannot go on with fewer nodes; "" = it does now.
@@ -378,7 +368,8 @@ void grow(Transition& t, Job& job) {
     bind_all(t, group_slots(t, job, group), spares[static_cast<size_t>(group - before)]->key.name);
   }
   if (nodes <= before) return;
-  set_active_nodes(t, job, nodes);
+  job.active_nodes = nodes;
+  t.changed(job);
   t.note("WorldGrown", job, "goes on with " + std::to_string(nodes) + " nodes again");
 }
 

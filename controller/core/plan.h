@@ -11,6 +11,7 @@
 // stage and issues its actions; whether another follows is for the table to say.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ void start_generation(Transition& t, Job& job);
 // replicas have (trainer/parallel/mesh.h). Where each rank has a part of its own, copies of them
 // may be at peers (common/base/snapshot_peers.h).
 int32_t parts_of_state(const Job& job);
+// The newest state that is whole in what the newest generation's ranks left in memory, where the
+// ranks of the coming one are.
+std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job);
 // Brings up a node that is down, unless the job or the node is backing off.
 void launch(Transition& t, Job& job, Node& node, const std::string& reason);
 // The generation has completed a step (train) or all its workers are up (command).

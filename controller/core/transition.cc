@@ -2,6 +2,7 @@
 #include "controller/core/transition.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -178,6 +179,7 @@ void Transition::set_slot(Slot& row, SlotState state, Generation generation, uin
   row.signal = signal;
   row.unaccounted = false;
   row.seals = {};
+  row.arena_boot_id.clear();
   set_member(state_.index.unfinished, row.key, !is_finished(row) && !row.node.empty());
   state_.index.unaccounted.erase(row.key);
   result_.dirty.slots.insert(row.key);
@@ -190,8 +192,9 @@ void Transition::set_unaccounted(Slot& row, bool unaccounted) {
   result_.dirty.slots.insert(row.key);
 }
 
-void Transition::set_seals(Slot& row, const ArenaSeals& seals) {
+void Transition::set_seals(Slot& row, const ArenaSeals& seals, const std::string& boot_id) {
   row.seals = seals;
+  row.arena_boot_id = boot_id;
   result_.dirty.slots.insert(row.key);
 }
 
@@ -212,7 +215,10 @@ void Transition::bind(Slot& row, const std::string& node) {
       index_use(state_.index, it->second);
     }
   }
+  const ArenaSeals seals = std::move(row.seals);
+  const std::string boot_id = std::move(row.arena_boot_id);
   set_slot(row, SlotState::kPending, row.generation, 0, 0, 0);
+  set_seals(row, seals, boot_id);
 }
 
 void Transition::set_quarantine(Node& row, const Quarantine& quarantine) {

@@ -56,8 +56,10 @@ class Transition {
   void set_slot(Slot& row, SlotState state, Generation generation, uint64_t pid, int32_t exit_code,
                 int32_t signal);
   void set_unaccounted(Slot& row, bool unaccounted);
-  void set_seals(Slot& row, const ArenaSeals& seals);  // set_slot() forgets them
-  // Moves the rank to another node; "" = out of the world. Its process, if any, is forgotten.
+  // Of a life of the node it is bound to. set_slot() forgets them.
+  void set_seals(Slot& row, const ArenaSeals& seals, const std::string& boot_id);
+  // Moves the rank to another node; "" = out of the world. Its process, if any, is forgotten, and
+  // what its arena has is not.
   void bind(Slot& row, const std::string& node);
   void set_quarantine(Node& row, const Quarantine& quarantine);
   void set_scheduler_note(Node& row, const std::string& note);

@@ -125,7 +125,8 @@ struct Job {
   // The generation in whose workers' memory the newest one goes on; 0 = it does not.
   Generation memory_of;
   std::vector<Rank>
-      refilled;  // then: ranks without their part of it, ascending; who has it sends it
+      refilled;              // then: ranks without their part of it, ascending; who has it sends it
+  int32_t former_parts = 0;  // then: Workload's
   uint64_t start_step = 0;
   uint64_t furthest_step = 0;     // highest step any worker is known to have completed
   uint64_t committed_step = 0;    // newest checkpoint known committed
@@ -267,8 +268,10 @@ struct Slot {
   int32_t exit_code = 0;
   int32_t signal = 0;
   bool unaccounted = false;  // its agent no longer has it and has not reported its exit yet
-  // What its arena, which outlives it, has. Until a process fills it.
+  // What its arena, which outlives it, has, and the life of the node in whose memory that is: the
+  // rank may be bound elsewhere by now. Until a process fills it.
   ArenaSeals seals;
+  std::string arena_boot_id;
 };
 
 // ---- actions ------------------------------------------------------------------------------------
@@ -298,6 +301,7 @@ struct RecordGeneration {
   std::vector<QuarantinedNode> quarantined;
   Generation memory_of = {};  // Job
   std::vector<Rank> refilled = {};
+  int32_t former_parts = 0;
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {
@@ -309,6 +313,7 @@ struct StartWorkers {
   uint64_t start_step = 0;
   Generation memory_of = {};  // Job
   std::vector<Rank> refilled = {};
+  int32_t former_parts = 0;
 };
 // To the node's agent: end every worker of a generation <= `generation`. Acknowledged by
 // WorkersStopped, ActionFailed, or made moot by NodeLost.

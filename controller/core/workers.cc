@@ -156,7 +156,7 @@ void on(Transition& t, const WorkerExited& e) {
   Job& job = *t.job(e.job);
   Slot& slot = *t.slot(e.job, e.rank);
   t.set_slot(slot, SlotState::kExited, e.generation, e.pid, e.exit_code, e.signal);
-  t.set_seals(slot, e.seals);
+  t.set_seals(slot, e.seals, e.boot_id);
   if (e.last_step > job.furthest_step && !is_preparing(job)) {
     count_step(job, e.last_step, t.now());  // when it did, is not known any better
   }

@@ -238,7 +238,10 @@ class Script {
   }
   // What the memory of the workers that end from now on has: `sealed STEP...`, newest first, and,
   // after it, `copies STEP...` of another rank's states.
-  void sealed(const Words& words) { shell_.seals = {make_seals(words), {}}; }
+  void sealed(const Words& words) {
+    shell_.seals = {};
+    shell_.seals.own = make_seals(words);
+  }
   void copies(const Words& words) { shell_.seals.copies = make_seals(words); }
   std::vector<Seal> make_seals(const Words& words) {
     std::vector<Seal> seals;
@@ -252,7 +255,8 @@ class Script {
     const auto rank = static_cast<int32_t>(number(words, 1));
     const Slot& slot = shell_.slot(id_, rank);
     shell_.feed(WorkerExited{id_, slot.node, node(slot.node).boot_id, Rank{rank}, slot.generation,
-                             slot.pid, 95, 0, job().furthest_step, "", true, false, shell_.seals});
+                             slot.pid, 95, 0, job().furthest_step, "", true, false,
+                             shell_.arena_of(id_, rank)});
   }
   void stale_exit(const Words& words) {
     const Rank rank{static_cast<int32_t>(number(words, 1))};

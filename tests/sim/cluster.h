@@ -50,7 +50,15 @@ struct SimWorker {
 struct SealedState {
   Seal seal;
   History history;
-  size_t parts = 0;  // of which it is one
+};
+
+// The memory of one place of a node, whichever rank is there.
+struct SimArena {
+  int32_t part = 0;  // own states are this one of
+  int32_t parts = 0;
+  int32_t copied_part = -1;
+  std::vector<SealedState> own;  // newest first
+  std::vector<SealedState> copies;
 };
 
 // One life of a node is one holder process. What it remembers ends with it.
@@ -67,9 +75,8 @@ struct SimNode {
   uint64_t agent_pid = 0;
   uint64_t generation_seen = 0;
   uint64_t stopped_through = 0;
-  std::map<int32_t, SimWorker> workers;                // by rank
-  std::map<int32_t, std::vector<SealedState>> arenas;  // by rank, newest first
-  std::map<int32_t, std::vector<SealedState>> copies;  // of another rank's states, in that arena
+  std::map<int32_t, SimWorker> workers;  // by rank
+  std::map<int32_t, SimArena> arenas;    // by local rank
   std::map<ActionId, core::WorkersStarted> started;
   std::map<uint64_t, core::EventBody> reports;  // not acknowledged yet
   uint64_t next_report = 1;
@@ -100,6 +107,7 @@ struct Run {
   std::string checkpoint;
   std::set<int32_t> refilled;  // of the ranks that have nothing in memory
   bool from_memory = false;
+  int32_t former_parts = 0;
   Snapshot snapshot;
   uint64_t step = 0;
   uint64_t bad_steps = 0;
@@ -254,15 +262,12 @@ class Cluster final : public World {
   void break_run(Run& run, int32_t first);
   void end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t within_ms);
   void form_run(Run& run);
-  size_t parts_of_state(const Run& run);
+  int32_t parts_of_state(const Run& run);
   bool refill(Run& run);
+  bool divide_anew(Run& run);
+  SimArena& arena_of(const Run& run, int32_t rank);
+  SimArena make_arena(const Run& run, int32_t rank);
   static const SealedState* state_of(const std::vector<SealedState>& slots, uint64_t step);
-  static const SealedState* sealed_at(SimNode& node, int32_t rank, uint64_t step) {
-    return state_of(node.arenas[rank], step);
-  }
-  static const SealedState* copy_at(SimNode& node, int32_t rank, uint64_t step) {
-    return state_of(node.copies[rank], step);
-  }
   bool keeps_copies(const Run& run);
   int32_t holder_of(const Run& run, int32_t rank);
   static bool needs_room(const Run& run);

@@ -83,19 +83,21 @@ void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order
   run.from_memory = order.memory_of != Generation{};
   run.refilled.clear();
   for (const Rank without : order.refilled) run.refilled.insert(without.value);
-  if (run.from_memory && !run.refilled.contains(rank)) {
-    const SealedState* begin = sealed_at(node, rank, run.start_step);
-    if (begin == nullptr || begin->parts != parts_of_state(run)) {
+  run.former_parts = order.former_parts;
+  run.homes[rank] = node.key;
+  if (run.from_memory && run.former_parts == 0 && !run.refilled.contains(rank)) {
+    const SimArena& arena = arena_of(run, rank);
+    const bool is_its_part = arena.parts == parts_of_state(run) && arena.part == rank % arena.parts;
+    if (!is_its_part || state_of(arena.own, run.start_step) == nullptr) {
       checkers_.fail("rank " + std::to_string(rank) + " of g" + std::to_string(generation) +
                      " of job " + to_string(run.job) + " starts from step " +
                      std::to_string(run.start_step) + ", which its node does not have");
       return;
     }
   }
-  if (run.refilled.contains(rank)) node.copies[rank].clear();  // its arena is made anew
+  if (run.refilled.contains(rank)) arena_of(run, rank) = make_arena(run, rank);
   run.last_progress_ms = agenda_.now();
   run.alive.insert(rank);
-  run.homes[rank] = node.key;
   if (run.broken) {
     end_rank_soon(run, rank, kExitPeerLost, 500);
   } else if (run.alive.size() == world_size(run)) {
@@ -119,8 +121,10 @@ void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t cod
   event.signal = signal;
   event.last_step = run.step;
   event.by_request = by_request;
-  for (const SealedState& sealed : node.arenas[rank]) event.seals.own.push_back(sealed.seal);
-  for (const SealedState& copy : node.copies[rank]) event.seals.copies.push_back(copy.seal);
+  const SimArena& arena = arena_of(run, rank);
+  event.seals = {{}, {}, arena.part, arena.parts, arena.copied_part};
+  for (const SealedState& sealed : arena.own) event.seals.own.push_back(sealed.seal);
+  for (const SealedState& copy : arena.copies) event.seals.copies.push_back(copy.seal);
   node.workers.erase(it);
   checkers_.worker_gone(node.key, rank, run.generation);
   run.alive.erase(rank);
@@ -154,6 +158,23 @@ void Cluster::end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t 
                 });
 }
 
+SimArena& Cluster::arena_of(const Run& run, int32_t rank) {
+  return node_of(run, rank).arenas[rank % plans_.at(run.job).spec.workers_per_node];
+}
+
+// Nothing is sealed in it yet.
+SimArena Cluster::make_arena(const Run& run, int32_t rank) {
+  SimArena arena;
+  if (plans_.at(run.job).is_command) return arena;
+  arena.parts = parts_of_state(run);
+  arena.part = rank % arena.parts;
+  if (keeps_copies(run)) {
+    arena.copied_part = snapshot_source(rank, static_cast<int32_t>(world_size(run)),
+                                        plans_.at(run.job).spec.workers_per_node);
+  }
+  return arena;
+}
+
 const SealedState* Cluster::state_of(const std::vector<SealedState>& slots, uint64_t step) {
   const auto found = std::find_if(slots.begin(), slots.end(), [step](const SealedState& sealed) {
     return sealed.seal.step == step;
@@ -170,8 +191,8 @@ History Cluster::history_of(const Run& run) const {
 // After another step of the run; the oldest slot that may be is overwritten.
 void Cluster::seal(const Run& run, int32_t rank, uint64_t step) {
   if (plans_.at(run.job).is_command) return;
-  std::vector<SealedState>& arena = node_of(run, rank).arenas[rank];
-  SealedState state{{step, run.digest, run.generation}, history_of(run), parts_of_state(run)};
+  std::vector<SealedState>& arena = arena_of(run, rank).own;
+  SealedState state{{step, run.digest, run.generation}, history_of(run)};
   state.history.back().to = step;
   if (arena.size() == (keeps_copies(run) ? kOwnSlots : 2)) {
     const auto oldest = std::find_if(arena.rbegin(), arena.rend(), [&run](const SealedState& s) {
@@ -186,25 +207,24 @@ void Cluster::seal(const Run& run, int32_t rank, uint64_t step) {
 void Cluster::load_everywhere(Run& run) {
   run.snapshot = {};
   for (const int32_t rank : run.alive) {
-    node_of(run, rank).arenas[rank].clear();
-    node_of(run, rank).copies[rank].clear();
+    arena_of(run, rank) = make_arena(run, rank);
     seal(run, rank, run.step);
   }
 }
 
 // Of the built-in trainer: hybrid's groups are those of a node here.
-size_t Cluster::parts_of_state(const Run& run) {
+int32_t Cluster::parts_of_state(const Run& run) {
   const JobPlan& plan = plans_.at(run.job);
   if (plan.spec.train->strategy == Strategy::kNoShard) return 1;
-  if (plan.spec.train->strategy == Strategy::kFull) return world_size(run);
-  return static_cast<size_t>(plan.spec.workers_per_node);
+  if (plan.spec.train->strategy == Strategy::kFull) return static_cast<int32_t>(world_size(run));
+  return plan.spec.workers_per_node;
 }
 
 bool Cluster::keeps_copies(const Run& run) {
   const JobPlan& plan = plans_.at(run.job);
   if (plan.is_command || plan.spec.recovery.snapshot.replicas == 0) return false;
-  const size_t world = world_size(run);
-  return parts_of_state(run) == world && world > static_cast<size_t>(plan.spec.workers_per_node);
+  const auto world = static_cast<int32_t>(world_size(run));
+  return parts_of_state(run) == world && world > plan.spec.workers_per_node;
 }
 
 int32_t Cluster::holder_of(const Run& run, int32_t rank) {
@@ -214,9 +234,8 @@ int32_t Cluster::holder_of(const Run& run, int32_t rank) {
 
 // The copy of a rank's state that is under way has come.
 void Cluster::receive_copy(Run& run, int32_t rank) {
-  const SealedState* sealed = sealed_at(node_of(run, rank), rank, run.snapshot.under_way);
-  const int32_t holder = holder_of(run, rank);
-  std::vector<SealedState>& copies = node_of(run, holder).copies[holder];
+  const SealedState* sealed = state_of(arena_of(run, rank).own, run.snapshot.under_way);
+  std::vector<SealedState>& copies = arena_of(run, holder_of(run, rank)).copies;
   std::erase_if(copies, [&run](const SealedState& copy) {
     return copy.seal.step != run.snapshot.everywhere;
   });
@@ -253,14 +272,14 @@ void Cluster::begin_copies(Run& run) {
 // Ranks without a part get it from a replica, or from who keeps its copy.
 bool Cluster::refill(Run& run) {
   const auto world = static_cast<int32_t>(world_size(run));
-  const auto parts = static_cast<int32_t>(parts_of_state(run));
+  const int32_t parts = parts_of_state(run);
   for (const int32_t rank : run.refilled) {
     const SealedState* source = nullptr;
     for (int32_t r = rank % parts; r < world && source == nullptr; r += parts) {
-      if (!run.refilled.contains(r)) source = sealed_at(node_of(run, r), r, run.start_step);
+      if (!run.refilled.contains(r)) source = state_of(arena_of(run, r).own, run.start_step);
     }
-    if (const int32_t holder = holder_of(run, rank); source == nullptr && keeps_copies(run)) {
-      source = copy_at(node_of(run, holder), holder, run.start_step);
+    if (source == nullptr && keeps_copies(run)) {
+      source = state_of(arena_of(run, holder_of(run, rank)).copies, run.start_step);
     }
     if (source == nullptr) {
       checkers_.fail("no replica of rank " + std::to_string(rank) + " of g" +
@@ -268,21 +287,57 @@ bool Cluster::refill(Run& run) {
                      " has step " + std::to_string(run.start_step));
       return false;
     }
-    node_of(run, rank).arenas[rank] = {*source};
+    arena_of(run, rank).own = {*source};
   }
   return true;
 }
 
+// Each rank gets its new part of what is whole in the ranks' memory. Where one of them dies before
+// all have overwritten what they had, some have the former division and some the new one.
+bool Cluster::divide_anew(Run& run) {
+  // By generation and digest, and by former part: a rank may have that step of an undone history.
+  std::map<std::pair<uint64_t, uint64_t>, std::map<int32_t, const SealedState*>> states;
+  for (const int32_t rank : run.alive) {
+    const SimArena& arena = arena_of(run, rank);
+    if (arena.parts != run.former_parts) continue;
+    const auto offer = [&](const SealedState* state, int32_t part) {
+      if (state != nullptr) states[{state->seal.generation, state->seal.digest}][part] = state;
+    };
+    offer(state_of(arena.own, run.start_step), arena.part);
+    offer(state_of(arena.copies, run.start_step), arena.copied_part);
+  }
+  const auto whole = std::find_if(states.rbegin(), states.rend(), [&run](const auto& sources) {
+    return sources.second.size() == static_cast<size_t>(run.former_parts);
+  });
+  if (whole == states.rend()) {
+    checkers_.fail("step " + std::to_string(run.start_step) + " of job " + to_string(run.job) +
+                   " is not whole in the memory of g" + std::to_string(run.generation));
+    return false;
+  }
+  const SealedState state = *whole->second.begin()->second;
+  const bool is_cut_short = rng_.chance(0.1);
+  for (const int32_t rank : run.alive) {
+    if (is_cut_short && rng_.chance(0.5)) continue;
+    arena_of(run, rank) = make_arena(run, rank);
+    arena_of(run, rank).own = {state};
+  }
+  if (!is_cut_short) return true;
+  const int32_t dies = *run.alive.begin();
+  SimNode& node = node_of(run, dies);
+  worker_ends(node, dies, node.workers.at(dies).pid, 0, 9, false, true);
+  return false;
+}
+
 void Cluster::form_run(Run& run) {
   if (run.from_memory) {
-    if (!refill(run)) return;
-    const SealedState begin = *sealed_at(node_of(run, 0), 0, run.start_step);
+    if (!(run.former_parts > 0 ? divide_anew(run) : refill(run))) return;
+    const SealedState begin = *state_of(arena_of(run, 0).own, run.start_step);
     run.begun_with = begin.history;
     run.digest = begin.seal.digest;
     for (const int32_t rank : run.alive) {
       const auto is_other = [&begin](const SealedState& s) { return s.seal != begin.seal; };
-      std::erase_if(node_of(run, rank).arenas[rank], is_other);
-      std::erase_if(node_of(run, rank).copies[rank], is_other);
+      std::erase_if(arena_of(run, rank).own, is_other);
+      std::erase_if(arena_of(run, rank).copies, is_other);
     }
     if (strikes(swarm_.damaged_checkpoint)) {
       run.broken = true;

@@ -156,7 +156,7 @@ Outcome Generation::load_state() {
   const TrainSpec& train = run_.train();
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
   HP_TRY_ASSIGN(const Environment environment, environment_here());
-  HP_TRY(run_.load_state(workload_, environment));
+  HP_TRY(run_.load_state(workload_, environment, comms_->world()));
   HP_TRY(make_snapshots());
   HP_TRY(refill());
   if (snapshots_) snapshots_->start();
@@ -167,7 +167,7 @@ Outcome Generation::load_state() {
   if (!workload_.ledger_dir.empty()) {
     const bool goes_on =
         workload_.from_memory && state().sealed_by() == workload_.parent_generation;
-    if (goes_on && workload_.rank == 0) HP_TRY(complete_ledger_of_the_gone());
+    if (goes_on && workload_.rank == 0) HP_TRY(complete_ledgers());
     HP_TRY_ASSIGN(ledger_,
                   LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
   }
@@ -200,11 +200,10 @@ Outcome Generation::refill() {
 }
 
 // A rank that is gone may not have come to write its line of the step that the others completed.
-Outcome Generation::complete_ledger_of_the_gone() const {
+Outcome Generation::complete_ledgers() const {
   for (int32_t rank = 0; rank < state().former_world_size(); ++rank) {
-    const bool is_gone = rank >= workload_.world_size || is_refilled(workload_, rank);
     const auto samples = state().samples_of_newest_step(rank);
-    if (!is_gone || samples.empty()) continue;
+    if (samples.empty()) continue;
     HP_TRY(complete_ledger(workload_.ledger_dir, workload_.parent_generation, rank, state().step(),
                            samples));
   }

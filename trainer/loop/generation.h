@@ -72,7 +72,7 @@ class Generation {
   Outcome load_state();
   Outcome refill();
   Outcome make_snapshots();
-  Outcome complete_ledger_of_the_gone() const;
+  Outcome complete_ledgers() const;
   bool owes_save() const;
   void note_offload() const;
   Outcome check_not_aborted() const;

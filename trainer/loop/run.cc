@@ -60,14 +60,21 @@ Outcome Run::open_data() {
   return Ok{};
 }
 
-Outcome Run::load_state(const Workload& workload, const Environment& environment) {
+Outcome Run::load_state(const Workload& workload, const Environment& environment,
+                        Communicator& world) {
   if (!model_) {
     model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
                         at::Device(device_.name()));
   }
-  if (workload.from_memory && state_) return state_->rejoin(workload, environment);
+  const bool divided_anew = workload.from_memory && workload.former_parts > 0;
+  if (workload.from_memory && state_ && !divided_anew) {
+    return state_->rejoin(workload, environment);
+  }
   const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train_.data.seq_len};
-  auto state = TrainingState::create(arena_fd_, workload, data, environment, device_);
+  auto state = divided_anew
+                   ? TrainingState::create_from_parts(arena_fd_, workload, data, environment,
+                                                      device_, world, state_)
+                   : TrainingState::create(arena_fd_, workload, data, environment, device_);
   if (!state.ok()) return state.error();
   state_.emplace(std::move(state).value());
   return Ok{};

@@ -35,8 +35,9 @@ class Run {
   // What the job reads; once.
   Outcome open_data();
   // The state that this generation starts from. With Workload::from_memory it is a sealed one of
-  // this process, where it has one, else what TrainingState::create makes in its place.
-  Outcome load_state(const Workload& workload, const Environment& environment);
+  // this process, where it has one, else what TrainingState::create makes in its place. Where the
+  // state is divided anew, collective over `world`.
+  Outcome load_state(const Workload& workload, const Environment& environment, Communicator& world);
   // From the next step of the state on, as this generation's rank 0 or as a rank that writes none.
   void open_metrics(const Workload& workload);
 

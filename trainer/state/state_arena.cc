@@ -61,7 +61,6 @@ ArenaGeometry ArenaGeometry::of(const std::vector<Block>& blocks, uint64_t job, 
                                 const Mesh& mesh) {
   ArenaGeometry geometry;
   geometry.job = job;
-  geometry.rank = rank;
   geometry.shard_index = mesh.coordinate(rank, MeshDim::kDpShard);
   geometry.shard_count = mesh.degree(MeshDim::kDpShard);
   for (const Block& block : blocks) {
@@ -115,9 +114,9 @@ Result<StateArena> StateArena::open(int fd, const ArenaGeometry& geometry) {
   const std::array differences = {
       std::pair("kind", header.magic != kArenaMagic || header.version != kArenaVersion),
       std::pair("job", header.job != geometry.job),
-      std::pair("rank", header.rank != geometry.rank),
       std::pair("sharding",
                 header.shard_index != geometry.shard_index ||
+                    header.copied_index != geometry.copied_index ||
                     header.shard_count != geometry.shard_count ||
                     header.shard_elements != static_cast<uint64_t>(geometry.shard_elements())),
       std::pair("model", header.layout_hash != geometry.layout_hash),
@@ -126,6 +125,24 @@ Result<StateArena> StateArena::open(int fd, const ArenaGeometry& geometry) {
     if (differs) return not_ours(std::string("it is of another ") + what);
   }
   return arena;
+}
+
+Result<StateArena> StateArena::open_former(int fd, const std::vector<Block>& blocks,
+                                           const ArenaGeometry& geometry) {
+  const ArenaSeals found = read_seals(fd);
+  if (found.parts <= 0 || found.part < 0 || found.part >= found.parts) {
+    return not_ours("there is no state in it");
+  }
+  ArenaGeometry former = geometry;
+  former.shard_index = found.part;
+  former.shard_count = found.parts;
+  former.copied_index = found.copied_part;
+  former.slots = found.copied_part < 0 ? 2 : static_cast<int32_t>(kOwnSlots);
+  former.copies = found.copied_part < 0 ? 0 : static_cast<int32_t>(kCopySlots);
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    former.block_capacity[b] = shard_capacity(blocks[b].numel, found.parts);
+  }
+  return open(fd, former);
 }
 
 StateArena StateArena::create(Device& device, const ArenaGeometry& geometry) {
@@ -165,7 +182,7 @@ void StateArena::write_header() {
   for (ArenaSlotHeader& slot : header_->slots) slot.step.store(kUnsealed);
   header_->magic = kArenaMagic;
   header_->version = kArenaVersion;
-  header_->rank = geometry_.rank;
+  header_->copied_index = geometry_.copied_index;
   header_->moment_bytes = geometry_.moment_bytes;
   header_->shard_index = geometry_.shard_index;
   header_->shard_count = geometry_.shard_count;

@@ -39,12 +39,12 @@ namespace hpctl {
 // Which part of the state a rank holds.
 struct ArenaGeometry {
   uint64_t job = 0;
-  int32_t rank = 0;
   int32_t shard_index = 0;
   int32_t shard_count = 1;
   uint32_t moment_bytes = 4;
   int32_t slots = 2;                    // of own states: 2, 3 with copies, 1 on a device
   int32_t copies = 0;                   // slots behind them, for another rank's
+  int32_t copied_index = -1;            // which shard those are; -1 = there are none
   std::vector<int64_t> block_capacity;  // shard_capacity of each block at shard_count
   uint64_t layout_hash = 0;
 
@@ -67,6 +67,10 @@ class StateArena {
   // Maps what a former owner, who is gone, left behind `fd`, with its seals. kDataLoss where that
   // is not an arena of this geometry.
   static Result<StateArena> open(int fd, const ArenaGeometry& geometry);
+  // Likewise, however the state was divided between the ranks then; slots and sharding are as
+  // found. kDataLoss where it is not an arena of this job, model and type of moments.
+  static Result<StateArena> open_former(int fd, const std::vector<Block>& blocks,
+                                        const ArenaGeometry& geometry);
   // In memory of a device, which outlives it. Throws as Device::allocate.
   static StateArena create(Device& device, const ArenaGeometry& geometry);
   // In host memory from which that device copies (memory.offload); likewise.

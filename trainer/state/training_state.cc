@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/seal_packet.h"
+#include "common/base/snapshot_peers.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/loader.h"
@@ -20,6 +21,7 @@
 #include "trainer/plan/memory_plan.h"
 #include "trainer/state/exactness.h"
 #include "trainer/state/replicas.h"
+#include "trainer/state/reshard.h"
 
 namespace hpctl {
 
@@ -45,22 +47,40 @@ Result<Seal> decode_seal(std::string_view bytes) {
   return Error{ErrorCode::kDataLoss, "a replica has sent the seal of no state"};
 }
 
-}  // namespace
-
-Result<TrainingState> TrainingState::create(int arena_fd, const Workload& workload,
-                                            const DataIdentity& data,
-                                            const Environment& environment, Device& device) {
+std::vector<Block> blocks_of(const Workload& workload) {
   std::vector<Block> blocks = model_layout(workload.train.model);
   set_no_decay(workload.train.model, blocks, workload.train.optimizer.no_decay);
-  HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
-  ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, sharding.mesh);
+  return blocks;
+}
+
+ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& blocks,
+                          const Mesh& mesh, const Device& device) {
+  ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, mesh);
   const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
   if (bf16_moments) geometry.moment_bytes = 2;
   geometry.slots = device.is_host() ? 2 : 1;
   if (keeps_copies(setting_of(workload, !device.is_host()))) {
     geometry.slots = static_cast<int32_t>(kOwnSlots);
     geometry.copies = static_cast<int32_t>(kCopySlots);
+    geometry.copied_index =
+        snapshot_source(workload.rank, workload.world_size, workload.workers_per_node);
   }
+  return geometry;
+}
+
+Error ends_with_process() {
+  return {ErrorCode::kDataLoss,
+          "the state of a worker on a GPU ends with its process; start from a checkpoint"};
+}
+
+}  // namespace
+
+Result<TrainingState> TrainingState::create(int arena_fd, const Workload& workload,
+                                            const DataIdentity& data,
+                                            const Environment& environment, Device& device) {
+  std::vector<Block> blocks = blocks_of(workload);
+  HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
+  const ArenaGeometry geometry = geometry_of(workload, blocks, sharding.mesh, device);
   auto arena = make_arena(arena_fd, geometry, workload, device);
   if (!arena.ok()) return arena.error();
   TrainingState state(std::move(arena).value(), workload, sharding.mesh, std::move(blocks));
@@ -82,12 +102,40 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   return state;
 }
 
+Result<TrainingState> TrainingState::create_from_parts(int arena_fd, const Workload& workload,
+                                                       const DataIdentity& data,
+                                                       const Environment& environment,
+                                                       Device& device, Communicator& world,
+                                                       std::optional<TrainingState>& former) {
+  if (!device.is_host()) return ends_with_process();
+  std::vector<Block> blocks = blocks_of(workload);
+  HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
+  const ArenaGeometry geometry = geometry_of(workload, blocks, sharding.mesh, device);
+  // Of a worker that died here. A node that has come to the job has none.
+  std::optional<StateArena> left;
+  if (!former) {
+    auto found = StateArena::open_former(arena_fd, blocks, geometry);
+    if (found.ok()) left.emplace(std::move(found).value());
+  }
+  StateArena* const has = former ? &former->arena_ : left ? &*left : nullptr;
+  HP_TRY_ASSIGN(NewPart part, reshard(world, has, workload.former_parts, workload.start_step,
+                                      blocks, sharding.mesh, geometry));
+  left.reset();
+  former.reset();
+  HP_TRY_ASSIGN(StateArena arena, StateArena::create(arena_fd, geometry));
+  const auto bytes = part.arena.slot_bytes(0);
+  std::copy(bytes.begin(), bytes.end(), arena.slot_bytes(0).begin());
+  arena.seal(0, part.seal, part.notes);
+  TrainingState state(std::move(arena), workload, sharding.mesh, std::move(blocks));
+  state.data_ = data;
+  state.environment_ = environment_with(workload.train, environment);
+  HP_TRY(state.go_on_from_seal());
+  return state;
+}
+
 Result<StateArena> TrainingState::make_arena(int arena_fd, const ArenaGeometry& geometry,
                                              const Workload& workload, Device& device) {
-  if (workload.from_memory && !device.is_host()) {
-    return Error{ErrorCode::kDataLoss,
-                 "the state of a worker on a GPU ends with its process; start from a checkpoint"};
-  }
+  if (workload.from_memory && !device.is_host()) return ends_with_process();
   if (workload.from_memory && !is_refilled(workload)) return StateArena::open(arena_fd, geometry);
   if (device.is_host()) return StateArena::create(arena_fd, geometry);
   if (offloads_optimizer(workload.train)) return StateArena::create_offloaded(device, geometry);
@@ -326,7 +374,7 @@ Outcome TrainingState::rejoin(const Workload& workload, const Environment& envir
   const bool same_part =
       sharding.mesh.degree(MeshDim::kDpShard) == geometry().shard_count &&
       sharding.mesh.coordinate(workload.rank, MeshDim::kDpShard) == geometry().shard_index;
-  if (workload.rank != workload_.rank || !same_part) {
+  if (!same_part) {
     return Error{ErrorCode::kDataLoss,
                  "generation " + std::to_string(workload.generation) +
                      " cannot start from this worker's memory: it holds the part of rank " +

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,16 @@ class TrainingState {
   static Result<TrainingState> create(int arena_fd, const Workload& workload,
                                       const DataIdentity& data, const Environment& environment,
                                       Device& device = host_device());
+
+  // With Workload::former_parts, collective over `world`: what the ranks' arenas have, in this
+  // process `former`, else behind the descriptor, is divided anew (reshard.h), and this rank goes
+  // on as of the seal of start_step. On an error everything is as it was, `former` too, unless it
+  // comes after that: then there is nothing of it any more.
+  static Result<TrainingState> create_from_parts(int arena_fd, const Workload& workload,
+                                                 const DataIdentity& data,
+                                                 const Environment& environment, Device& device,
+                                                 Communicator& world,
+                                                 std::optional<TrainingState>& former);
 
   const std::vector<Block>& blocks() const { return blocks_; }
   uint64_t step() const { return now_.step; }

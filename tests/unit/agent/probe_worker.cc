@@ -127,7 +127,8 @@ void seal(uint64_t step) {
   hpctl::ArenaHeader header{};
   header.magic = hpctl::kArenaMagic;
   header.version = hpctl::kArenaVersion;
-  header.rank = std::atoi(std::getenv("RANK"));
+  header.shard_index = std::atoi(std::getenv("RANK"));
+  header.shard_count = 1;
   header.slots[0].step = step;
   header.slots[0].digest = 77;
   header.slots[0].generation = 1;

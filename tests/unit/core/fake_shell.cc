@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/base/snapshot_peers.h"
 #include "controller/core/codec.h"
+#include "controller/core/plan.h"
 #include "controller/core/reconcile.h"
 #include "controller/core/transition.h"
 
@@ -131,11 +133,23 @@ void FakeShell::progress(JobId id, uint64_t step) {
   feed(GenerationProgressed{id, job(id).generation, step});
 }
 
+ArenaSeals FakeShell::arena_of(JobId id, int32_t rank) const {
+  ArenaSeals arena = seals;
+  const Job& row = job(id);
+  if (!row.spec.train) return arena;
+  arena.parts = parts_of_state(row);
+  arena.part = rank % arena.parts;
+  if (!arena.copies.empty()) {
+    arena.copied_part = snapshot_source(rank, row.world_size(), row.spec.workers_per_node);
+  }
+  return arena;
+}
+
 void FakeShell::exit_worker(JobId id, int32_t rank, int32_t code, int32_t signal, uint64_t step,
                             const std::string& message) {
   const Slot& row = slot(id, rank);
   feed(WorkerExited{id, row.node, node(id, row.node).boot_id, Rank{rank}, row.generation, row.pid,
-                    code, signal, step, message, false, false, seals});
+                    code, signal, step, message, false, false, arena_of(id, rank)});
 }
 
 std::vector<const Action*> FakeShell::open(ActionKind kind) const {

@@ -47,7 +47,8 @@ class FakeShell {
   // What the checkpoint directory of the job holds.
   std::string checkpoint;
   uint64_t checkpoint_step = 0;
-  ArenaSeals seals;  // in the memory of workers that end
+  ArenaSeals seals;  // in the memory of workers that end; which parts they are follows the rank
+  ArenaSeals arena_of(JobId id, int32_t rank) const;
   std::map<JobId, uint64_t> newest_record;
   bool training_moves = false;  // as the controller's table sees it
   uint64_t next_pid = 100;

@@ -77,7 +77,7 @@ TEST(StateArena, CopiesOfAnotherRankLieBehindItsOwnAndAreToldApart) {
   arena->seal(2, {5, 1, 1});
   arena->seal(4, {5, 1, 1}, "of another");
   *arena->state(4, StateKind::kParam, 0) = 42.0F;
-  const ArenaSeals seals = read_seals(fd.get(), 1);
+  const ArenaSeals seals = read_seals(fd.get());
   EXPECT_THAT(seals.own, ElementsAre(Seal{7, 1, 1}, Seal{5, 1, 1}));
   EXPECT_THAT(seals.copies, ElementsAre(Seal{5, 1, 1}));
   EXPECT_EQ(arena->notes(4), "of another");
@@ -114,7 +114,7 @@ TEST(StateArena, UnsealTakesTheStateBack) {
 TEST(StateArena, WhatADeadOwnerSealedIsFoundAndGoneOnFrom) {
   const ArenaGeometry geometry = tiny_geometry();
   const UniqueFd fd = memory_file();
-  EXPECT_THAT(read_seals(fd.get(), 1).own, IsEmpty()) << "a process that died before it had one";
+  EXPECT_THAT(read_seals(fd.get()).own, IsEmpty()) << "a process that died before it had one";
   {
     auto arena = StateArena::create(fd.get(), geometry);
     ASSERT_TRUE(arena.ok()) << arena.error().message;
@@ -122,8 +122,10 @@ TEST(StateArena, WhatADeadOwnerSealedIsFoundAndGoneOnFrom) {
     arena->seal(0, {17, 5, 3}, "of 17");
     arena->seal(1, {16, 4, 3}, "of 16");
   }
-  EXPECT_THAT(read_seals(fd.get(), 1).own, ElementsAre(Seal{17, 5, 3}, Seal{16, 4, 3}));
-  EXPECT_THAT(read_seals(fd.get(), 0).own, IsEmpty()) << "it is another rank's";
+  EXPECT_THAT(read_seals(fd.get()).own, ElementsAre(Seal{17, 5, 3}, Seal{16, 4, 3}));
+  EXPECT_EQ(read_seals(fd.get()).part, geometry.shard_index);
+  EXPECT_EQ(read_seals(fd.get()).parts, geometry.shard_count);
+  EXPECT_EQ(read_seals(fd.get()).copied_part, -1);
   {
     auto arena = StateArena::open(fd.get(), geometry);
     ASSERT_TRUE(arena.ok()) << arena.error().message;
@@ -133,13 +135,13 @@ TEST(StateArena, WhatADeadOwnerSealedIsFoundAndGoneOnFrom) {
     EXPECT_EQ(arena->notes(1), "of 16");
     arena->unseal(1);  // and it died while it wrote the next state
   }
-  EXPECT_THAT(read_seals(fd.get(), 1).own, ElementsAre(Seal{17, 5, 3}));
+  EXPECT_THAT(read_seals(fd.get()).own, ElementsAre(Seal{17, 5, 3}));
   const uint64_t made_up = kMaxStep + 1;
   ASSERT_EQ(pwrite(fd.get(), &made_up, sizeof made_up, 64), 8);
-  EXPECT_THAT(read_seals(fd.get(), 1).own, IsEmpty());
+  EXPECT_THAT(read_seals(fd.get()).own, IsEmpty());
 }
 
-TEST(StateArena, OfAnotherJobRankModelOrSizeIsNotGoneOnFrom) {
+TEST(StateArena, OfAnotherJobShardModelOrSizeIsNotGoneOnFrom) {
   const UniqueFd fd = memory_file();
   const auto refusal = [&](const ArenaGeometry& geometry) -> std::string {
     const auto arena = StateArena::open(fd.get(), geometry);
@@ -154,9 +156,6 @@ TEST(StateArena, OfAnotherJobRankModelOrSizeIsNotGoneOnFrom) {
   ArenaGeometry other = geometry;
   other.job += 1;
   EXPECT_THAT(refusal(other), HasSubstr("another job"));
-  other = geometry;
-  other.rank = 0;
-  EXPECT_THAT(refusal(other), HasSubstr("another rank"));
   other = geometry;
   other.shard_index += 1;
   EXPECT_THAT(refusal(other), HasSubstr("another sharding"));

@@ -108,8 +108,7 @@ class SteeredJob : public Job {
   // part. It is to be refilled.
   uint64_t refill_from_peer(int lost) {
     const int holder = snapshot_holder(lost, workload.world_size, 1);
-    std::vector<Seal> common =
-        read_seals(workers[static_cast<size_t>(holder)]->arena_fd(), holder).copies;
+    std::vector<Seal> common = read_seals(workers[static_cast<size_t>(holder)]->arena_fd()).copies;
     for (int rank = 0; rank < workload.world_size; ++rank) {
       if (rank == lost) continue;
       const std::vector<Seal> seals = seals_of(rank);
@@ -197,7 +196,7 @@ class SteeredJob : public Job {
 
  private:
   std::vector<Seal> seals_of(int rank) const {
-    return read_seals(workers[static_cast<size_t>(rank)]->arena_fd(), rank).own;
+    return read_seals(workers[static_cast<size_t>(rank)]->arena_fd()).own;
   }
 
   void join() {
@@ -257,6 +256,57 @@ TEST(WorkerControl, ReplicasGoOnFromMemoryWithFewerRanksAndWithMore) {
   const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
   ASSERT_TRUE(ledger.ok()) << ledger.error().message;
   EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+}
+
+// Each rank has a part of its own. One is lost with its memory, whose part its peer keeps; then
+// another rank comes.
+TEST(WorkerControl, RanksWithPartsOfTheirOwnGoOnFromMemoryWithFewerOfThemAndWithMore) {
+  SteeredJob job(3, 100);
+  job.workload.snapshot.every_steps = 1;
+  job.start_and_join();
+  job.abort_after_step(10);
+  const uint64_t first = job.refill_from_peer(2);
+  ASSERT_GT(first, 0U) << job.messages();
+  job.workers.pop_back();
+  job.workload.world_size = 2;
+  job.workload.former_parts = 3;
+  job.workload.refilled.clear();
+  job.join_from(first);
+  const uint64_t second = job.abort_after_step(first + 20);
+  ASSERT_GE(second, first + 20) << job.messages();
+  job.workers.push_back(std::make_unique<WorkerProcess>(""));
+  expect<Ready>(*job.workers.back());
+  job.workers.back()->tell(Take{kArenaFd}, WorkerProcess::memory("arena", "").get());
+  job.workload.world_size = 3;
+  job.workload.former_parts = 2;
+  job.join_from(second);
+  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-100.g3");
+  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+  EXPECT_EQ(manifest->inexact_reason,
+            "world size changed from 3 to 2 after step " + std::to_string(first));
+  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+}
+
+// A part that nobody has: the ranks say so, and what they have stays for who finds the rest.
+TEST(WorkerControl, RanksThatDoNotHaveAllPartsSayThatACheckpointIsNeeded) {
+  SteeredJob job(3, 100);
+  job.start_and_join();
+  const uint64_t step = job.abort_after_step(10);
+  job.workers.pop_back();
+  job.workload.world_size = 2;
+  job.workload.former_parts = 3;
+  job.begin_from(step);
+  for (int rank = 0; rank < 2; ++rank) job.send_join(rank, job.workload.generation);
+  for (const auto& worker : job.workers) {
+    EXPECT_EQ(worker->wait(), kExitCheckpointDamaged);
+    EXPECT_NE(worker->message().find("start from a checkpoint"), std::string::npos)
+        << worker->message();
+    EXPECT_EQ(read_seals(worker->arena_fd()).parts, 3);
+    EXPECT_EQ(read_seals(worker->arena_fd()).own.front().step, step);
+  }
 }
 
 // Each rank has a part of its own, in pairs and in a ring of three. One after the other is lost
@@ -322,7 +372,7 @@ class StandbySteppedIn : public ::testing::Test {
 TEST_F(StandbySteppedIn, AndLoadsACheckpoint) {
   job_.join_from_disk();
   job_.expect_ends_as_calm();
-  EXPECT_EQ(read_seals(dead_->arena_fd(), 1).own.front().generation, 2U);
+  EXPECT_EQ(read_seals(dead_->arena_fd()).own.front().generation, 2U);
   const WorkerProcess& survivor = *job_.workers[0];
   EXPECT_EQ(survivor.page(0).step, last_step_) << "a generation has a page of its own";
   EXPECT_EQ(survivor.page(1).step, 100U);

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/state/reshard.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "common/base/checksum.h"
+#include "common/base/seal_packet.h"
+
+namespace hpctl {
+
+namespace {
+
+constexpr size_t kMessageBytes = size_t{16} << 20;
+
+// A part that a rank has, as it tells the others.
+struct Offer {
+  int32_t rank = 0;
+  int32_t part = 0;
+  int32_t slot = 0;  // of that rank's arena
+  Seal seal;
+  std::string notes;
+};
+
+// Which rank sends which elements of a block, of all three kinds, to which.
+struct Piece {
+  int32_t part = 0;  // it is of this one of the former parts
+  int32_t from = 0;
+  int32_t to = 0;
+  size_t block = 0;
+  ElementRange range;
+};
+
+std::string tell_offers(const StateArena* former, int32_t former_parts, uint64_t step) {
+  std::vector<int32_t> slots;
+  if (former != nullptr && former->geometry().shard_count == former_parts) {
+    for (int slot = 0; slot < former->geometry().all_slots(); ++slot) {
+      if (former->is_sealed(slot) && former->seal_of(slot).step == step) slots.push_back(slot);
+    }
+  }
+  PacketWriter w;
+  w.number(static_cast<uint32_t>(slots.size()));
+  for (const int32_t slot : slots) {
+    const ArenaGeometry& geometry = former->geometry();
+    w.number(slot < geometry.slots ? geometry.shard_index : geometry.copied_index).number(slot);
+    write_seal(w, former->seal_of(slot)).text(former->notes(slot));
+  }
+  return w.take();
+}
+
+Result<std::vector<Offer>> read_offers(const std::vector<std::string>& said) {
+  std::vector<Offer> offers;
+  for (size_t rank = 0; rank < said.size(); ++rank) {
+    PacketReader r(said[rank]);
+    const size_t count = std::min<size_t>(r.number<uint32_t>(), kArenaSlots);
+    for (size_t i = 0; i < count; ++i) {
+      Offer& offer = offers.emplace_back();
+      offer.rank = static_cast<int32_t>(rank);
+      r.into(offer.part);
+      r.into(offer.slot);
+      offer.seal = read_seal(r);
+      offer.notes = r.text();
+    }
+    if (!r.finished()) {
+      return Error{ErrorCode::kDataLoss,
+                   "what rank " + std::to_string(rank) + " says that it has in memory is damaged"};
+    }
+  }
+  return offers;
+}
+
+// Who has each part of one state.
+struct Sources {
+  std::vector<std::vector<const Offer*>> by_part;
+
+  const Offer& of(int32_t part, int32_t for_rank) const {
+    const auto& holders = by_part[static_cast<size_t>(part)];
+    for (const Offer* holder : holders) {
+      if (holder->rank == for_rank) return *holder;
+    }
+    return *holders[static_cast<size_t>(for_rank) % holders.size()];
+  }
+};
+
+// Of the state that is whole; of two, the one that was sealed last.
+Result<Sources> find_sources(const std::vector<Offer>& offers, int32_t parts, uint64_t step) {
+  std::map<std::pair<uint64_t, uint64_t>, Sources> states;  // by generation and digest
+  for (const Offer& offer : offers) {
+    if (offer.part < 0 || offer.part >= parts) continue;
+    Sources& sources = states[{offer.seal.generation, offer.seal.digest}];
+    sources.by_part.resize(static_cast<size_t>(parts));
+    sources.by_part[static_cast<size_t>(offer.part)].push_back(&offer);
+  }
+  for (auto state = states.rbegin(); state != states.rend(); ++state) {
+    const auto& by_part = state->second.by_part;
+    const bool whole = std::none_of(by_part.begin(), by_part.end(),
+                                    [](const auto& holders) { return holders.empty(); });
+    if (whole) return std::move(state->second);
+  }
+  return Error{ErrorCode::kDataLoss, "step " + std::to_string(step) +
+                                         " is not whole in the ranks' memory: not all of its " +
+                                         std::to_string(parts) +
+                                         " parts are there; start from a checkpoint"};
+}
+
+std::vector<Piece> plan_pieces(const std::vector<Block>& blocks, const Mesh& mesh, int32_t parts,
+                               const Sources& sources) {
+  std::vector<Piece> pieces;
+  const int32_t new_parts = mesh.degree(MeshDim::kDpShard);
+  for (int32_t to = 0; to < mesh.world_size(); ++to) {
+    const int32_t index = mesh.coordinate(to, MeshDim::kDpShard);
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      const int64_t capacity = shard_capacity(blocks[b].numel, parts);
+      const ElementRange wanted = shard_range(blocks[b].numel, index, new_parts);
+      for (int64_t at = wanted.begin; at < wanted.end;) {
+        const auto part = static_cast<int32_t>(at / capacity);
+        const ElementRange range = intersect(wanted, shard_range(blocks[b].numel, part, parts));
+        pieces.push_back({part, sources.of(part, to).rank, to, b, range});
+        at = range.end;
+      }
+    }
+  }
+  return pieces;
+}
+
+// Bytes of several places, one behind the other.
+class Segments {
+ public:
+  void add(std::span<std::byte> bytes) {
+    segments_.push_back(bytes);
+    size_ += bytes.size();
+  }
+  size_t size() const { return size_; }
+  void read(size_t begin, std::span<std::byte> into) const {
+    each(begin, into.size(), [&](std::span<std::byte> here, size_t at) {
+      std::memcpy(into.data() + at, here.data(), here.size());
+    });
+  }
+  void write(size_t begin, std::span<const std::byte> from) const {
+    each(begin, from.size(), [&](std::span<std::byte> here, size_t at) {
+      std::memcpy(here.data(), from.data() + at, here.size());
+    });
+  }
+
+ private:
+  // use(bytes of a segment, where they are among those asked for)
+  template <typename Use>
+  void each(size_t begin, size_t count, const Use& use) const {
+    size_t start = 0;  // of the segment
+    for (const std::span<std::byte> segment : segments_) {
+      const size_t first = std::max(begin, start);
+      const size_t last = std::min(begin + count, start + segment.size());
+      if (first < last) use(segment.subspan(first - start, last - first), first - begin);
+      start += segment.size();
+    }
+  }
+
+  std::vector<std::span<std::byte>> segments_;
+  size_t size_ = 0;
+};
+
+void add_piece(Segments& segments, StateArena& arena, int slot, const Piece& piece,
+               int64_t part_begin) {
+  for (const StateKind kind : kStateKinds) {
+    const size_t each = arena.element_bytes(kind);
+    auto* const first =
+        each == sizeof(float)
+            ? reinterpret_cast<std::byte*>(arena.state(slot, kind, piece.block))
+            : reinterpret_cast<std::byte*>(arena.bf16_state(slot, kind, piece.block));
+    segments.add({first + static_cast<size_t>(piece.range.begin - part_begin) * each,
+                  static_cast<size_t>(piece.range.size()) * each});
+  }
+}
+
+// The messages of one distance. False when one arrived damaged.
+class Sender {
+ public:
+  explicit Sender(Communicator& world) : world_(world) {}
+
+  // All ranks make as many messages as the most that one of them sends has bytes for.
+  Result<bool> send(int32_t distance, const Segments& outgoing, const Segments& incoming,
+                    size_t most) {
+    const int32_t ranks = world_.world_size();
+    const int32_t to = (world_.rank() + distance) % ranks;
+    const int32_t from = (world_.rank() - distance + ranks) % ranks;
+    bool intact = true;
+    for (size_t begin = 0; begin < most; begin += kMessageBytes) {
+      const std::span<std::byte> sent = message(out_, outgoing, begin);
+      const std::span<std::byte> received = message(in_, incoming, begin);
+      if (!sent.empty()) {
+        const auto bytes = sent.first(sent.size() - sizeof(uint32_t));
+        outgoing.read(begin, bytes);
+        const uint32_t crc = crc32c(bytes.data(), bytes.size());
+        std::memcpy(sent.data() + bytes.size(), &crc, sizeof crc);
+      }
+      HP_TRY_ASSIGN(const CollectivePtr under_way, world_.begin_exchange(to, sent, from, received));
+      HP_TRY(under_way->wait());
+      if (received.empty()) continue;
+      const auto bytes = received.first(received.size() - sizeof(uint32_t));
+      uint32_t crc = 0;
+      std::memcpy(&crc, received.data() + bytes.size(), sizeof crc);
+      intact = intact && crc == crc32c(bytes.data(), bytes.size());
+      incoming.write(begin, bytes);
+    }
+    return intact;
+  }
+
+ private:
+  // With room for its checksum; empty where nothing is left.
+  static std::span<std::byte> message(std::vector<std::byte>& buffer, const Segments& segments,
+                                      size_t begin) {
+    if (begin >= segments.size()) return {};
+    buffer.resize(std::min(kMessageBytes, segments.size() - begin) + sizeof(uint32_t));
+    return buffer;
+  }
+
+  Communicator& world_;
+  std::vector<std::byte> out_;
+  std::vector<std::byte> in_;
+};
+
+// What this rank sends and receives over one distance, and the most that any rank sends over it.
+struct Leg {
+  Segments outgoing;
+  Segments incoming;
+  size_t most = 0;
+};
+
+}  // namespace
+
+Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_parts,
+                        uint64_t step, const std::vector<Block>& blocks, const Mesh& mesh,
+                        const ArenaGeometry& geometry) {
+  HP_TRY_ASSIGN(const auto said, world.all_gather_text(tell_offers(former, former_parts, step)));
+  HP_TRY_ASSIGN(const std::vector<Offer> offers, read_offers(said));
+  HP_TRY_ASSIGN(const Sources sources, find_sources(offers, former_parts, step));
+  ArenaGeometry of_one_slot = geometry;
+  of_one_slot.slots = 1;
+  of_one_slot.copies = 0;
+  HP_TRY_ASSIGN(StateArena made, StateArena::create(-1, of_one_slot));
+
+  const int32_t ranks = world.world_size();
+  const size_t each = geometry.slot_bytes() / static_cast<size_t>(geometry.shard_elements());
+  std::map<int32_t, Leg> legs;
+  std::map<std::pair<int32_t, int32_t>, size_t> sent;  // by distance and sender
+  for (const Piece& piece : plan_pieces(blocks, mesh, former_parts, sources)) {
+    const int32_t distance = (piece.to - piece.from + ranks) % ranks;
+    Leg& leg = legs[distance];
+    size_t& bytes = sent[{distance, piece.from}];
+    bytes += static_cast<size_t>(piece.range.size()) * each;
+    leg.most = std::max(leg.most, bytes);
+    const int64_t numel = blocks[piece.block].numel;
+    if (piece.from == world.rank()) {
+      add_piece(leg.outgoing, *former, sources.of(piece.part, piece.to).slot, piece,
+                shard_capacity(numel, former_parts) * piece.part);
+    }
+    if (piece.to == world.rank()) {
+      add_piece(leg.incoming, made, 0, piece,
+                geometry.block_capacity[piece.block] * geometry.shard_index);
+    }
+  }
+  Sender sender(world);
+  double damaged = 0;
+  for (const auto& [distance, leg] : legs) {
+    if (distance == 0) {
+      std::vector<std::byte> bytes(std::min(kMessageBytes, leg.outgoing.size()));
+      for (size_t begin = 0; begin < leg.outgoing.size(); begin += kMessageBytes) {
+        const auto here =
+            std::span(bytes).first(std::min(bytes.size(), leg.outgoing.size() - begin));
+        leg.outgoing.read(begin, here);
+        leg.incoming.write(begin, here);
+      }
+      continue;
+    }
+    HP_TRY_ASSIGN(const bool intact, sender.send(distance, leg.outgoing, leg.incoming, leg.most));
+    damaged += intact ? 0 : 1;
+  }
+  // Behind this nobody needs what the others had.
+  HP_TRY(world.all_reduce(std::span(&damaged, 1)));
+  if (damaged > 0) {
+    return Error{ErrorCode::kDataLoss, "parts of step " + std::to_string(step) +
+                                           " arrived damaged from another rank's memory; start "
+                                           "from a checkpoint"};
+  }
+  const Offer& source = sources.of(0, 0);
+  return NewPart{std::move(made), source.seal, source.notes};
+}
+
+}  // namespace hpctl

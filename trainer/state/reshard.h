@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A state that is whole in the memory of the ranks goes on with another number of them
+// (Workload::former_parts): each rank gets its new part from the ranks that have pieces of it.
+//
+//   block b   former  [---- part 0 ----|---- part 1 ----|---- part 2 ----]
+//             new     [------- part 0 --------|------- part 1 --------]
+//                      0 -> 0            1 -> 0 1 -> 1    2 -> 1
+//
+// Every rank tells the others which parts it has, its own and copies that it keeps for another; so
+// every rank knows the whole plan. Then, distance by distance d, each sends to the rank that is d
+// further what it needs, and receives from the one d before it. Messages are bounded, with a
+// checksum each. What is there stays as it is: until all ranks have all of theirs, a fault loses
+// nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/parallel/block_layout.h"
+#include "trainer/parallel/mesh.h"
+#include "trainer/state/state_arena.h"
+
+namespace hpctl {
+
+// A rank's new part, in slot 0 of memory of the process, and what goes with it.
+struct NewPart {
+  StateArena arena;
+  Seal seal;
+  std::string notes;
+};
+
+// Collective over the world, whose ranks divide the state as `mesh` does. `former`: what this
+// rank's place has, null = nothing; it is only read. `geometry`: of its new part. kDataLoss, on
+// all ranks, where a part of the state of `step` is in nobody's memory, or arrived damaged.
+Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_parts,
+                        uint64_t step, const std::vector<Block>& blocks, const Mesh& mesh,
+                        const ArenaGeometry& geometry);
+
+}  // namespace hpctl
