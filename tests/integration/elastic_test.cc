@@ -77,6 +77,7 @@ TEST_P(Elastic, ANodeThatIsBackIsTakenAtAStepBoundary) {
   const auto record = read_generation(directory, newest);
   ASSERT_TRUE(record.ok()) << record.error().message;
   EXPECT_GE(record->start_step, interrupted["step"]) << "a completed step was done again";
+  EXPECT_TRUE(record->from_memory) << "divided anew, or had from a replica";
   ASSERT_TRUE(cluster_.wait_for_step(job, record->start_step + 20, seconds(60)));
   EXPECT_EQ(cluster_.status(job)["restarts"], 1) << "to leave the node; not to take it back";
   ASSERT_EQ(cluster_.hpctl({"cancel", name}).exit_code, 0);
