@@ -132,12 +132,13 @@ TEST(Codec, ASlotIsTheTextThatTheOtherRowsWouldBe) {
   slot.seals = {{{12, UINT64_MAX, 4}, {11, 5, 4}}, {{10, 6, 4}}, 8, 16, 0};
   slot.arena_boot_id = "b1";
   const std::string text = encode(slot);
-  EXPECT_EQ(
-      text,
-      R"({"arena_boot_id":"b1","exit_code":-1,"generation":4,"key":{"job":3,"rank":8},"node":"n\"1","pid":99,)"
-      R"("seals":{"copied_part":0,"copies":[{"digest":6,"generation":4,"step":10}],)"
-      R"("own":[{"digest":18446744073709551615,"generation":4,"step":12},)"
-      R"({"digest":5,"generation":4,"step":11}],"part":8,"parts":16},"signal":9,"state":2,"unaccounted":true})");
+  EXPECT_EQ(text,
+            R"({"arena_boot_id":"b1",)"
+            R"("exit_code":-1,"generation":4,"key":{"job":3,"rank":8},"node":"n\"1","pid":99,)"
+            R"("seals":{"copied_part":0,"copies":[{"digest":6,"generation":4,"step":10}],)"
+            R"("own":[{"digest":18446744073709551615,"generation":4,"step":12},)"
+            R"({"digest":5,"generation":4,"step":11}],"part":8,"parts":16},)"
+            R"("signal":9,"state":2,"unaccounted":true})");
   const auto read = decode_slot(text);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->node, slot.node);
