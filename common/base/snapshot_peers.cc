@@ -25,16 +25,21 @@ std::vector<int32_t> snapshot_group(int32_t rank, int32_t world_size, int32_t wo
   return ranks;
 }
 
-int32_t snapshot_holder(int32_t rank, int32_t world_size, int32_t workers_per_node) {
+// So many places behind `rank` in its ring.
+static int32_t member_behind(int32_t rank, int32_t places, int32_t world_size,
+                             int32_t workers_per_node) {
   const std::vector<int32_t> group = snapshot_group(rank, world_size, workers_per_node);
   const auto own = std::find(group.begin(), group.end(), rank) - group.begin();
-  return group[(static_cast<size_t>(own) + 1) % group.size()];
+  const auto members = static_cast<std::ptrdiff_t>(group.size());
+  return group[static_cast<size_t>((own + places + members) % members)];
+}
+
+int32_t snapshot_holder(int32_t rank, int32_t world_size, int32_t workers_per_node) {
+  return member_behind(rank, 1, world_size, workers_per_node);
 }
 
 int32_t snapshot_source(int32_t rank, int32_t world_size, int32_t workers_per_node) {
-  const std::vector<int32_t> group = snapshot_group(rank, world_size, workers_per_node);
-  const auto own = std::find(group.begin(), group.end(), rank) - group.begin();
-  return group[(static_cast<size_t>(own) + group.size() - 1) % group.size()];
+  return member_behind(rank, -1, world_size, workers_per_node);
 }
 
 }  // namespace hpctl

@@ -75,8 +75,9 @@ std::string find_exit_problem(const v1::WorkerExited& exited) {
       if (!problem.empty()) return problem;
     }
   }
-  if (exited.part() < 0 || exited.part() > exited.parts() || exited.copied_part() < -1 ||
-      exited.copied_part() > exited.parts()) {
+  const int32_t parts = std::max(1, exited.parts());  // of no arena it is 0, and so are the others
+  if (exited.parts() < 0 || exited.part() < 0 || exited.part() >= parts ||
+      exited.copied_part() < -1 || exited.copied_part() >= parts) {
     return "parts of a state that it does not have";
   }
   return find_step_problem(exited.generation(), exited.last_step());

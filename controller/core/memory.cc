@@ -25,8 +25,8 @@ namespace {
 
 constexpr size_t kStatesTried = 8;
 
-// Of the job, and into how many parts it is divided.
-struct WholeState {
+// One that may be whole, and into how many parts it is divided.
+struct DividedState {
   Seal seal;
   int32_t parts = 0;
 };
@@ -70,25 +70,27 @@ Arenas find_arenas(Transition& t, const Job& job) {
 
 // Of which some rank has its part: the newest few, as there are more of them only where something
 // is wrong. Of a state that was being divided anew, first the division of the ranks to come.
-std::vector<WholeState> states_in(const Job& job, const Arenas& arenas) {
+std::vector<DividedState> states_in(const Job& job, const Arenas& arenas) {
   const int32_t wanted = parts_of_state(job);
-  const auto key = [wanted](const WholeState& s) {
+  const auto key = [wanted](const DividedState& s) {
     return std::tuple(s.seal.step, s.seal.digest, s.seal.generation, s.parts == wanted, s.parts);
   };
-  const auto newer = [key](const WholeState& a, const WholeState& b) { return key(b) < key(a); };
-  std::set<WholeState, decltype(newer)> found(newer);
+  const auto newer = [key](const DividedState& a, const DividedState& b) {
+    return key(b) < key(a);
+  };
+  std::set<DividedState, decltype(newer)> found(newer);
   for (const ArenaSeals* arena : arenas) {
     if (arena == nullptr) continue;
     for (const Seal& seal : arena->own) {
       if (counts(job, seal)) found.insert({seal, arena->parts});
     }
   }
-  std::vector<WholeState> newest(found.begin(), found.end());
+  std::vector<DividedState> newest(found.begin(), found.end());
   newest.resize(std::min(newest.size(), kStatesTried));
   return newest;
 }
 
-bool has_own(const ArenaSeals* arena, const WholeState& state, int32_t part) {
+bool has_own(const ArenaSeals* arena, const DividedState& state, int32_t part) {
   return arena != nullptr && arena->parts == state.parts && arena->part == part &&
          has(arena->own, state.seal);
 }
@@ -96,7 +98,7 @@ bool has_own(const ArenaSeals* arena, const WholeState& state, int32_t part) {
 // The state is divided as the generation divides it. Ranks without their own part; nullopt where
 // one of them cannot get it from a replica, or from the rank that keeps its copy.
 std::optional<std::vector<Rank>> ranks_to_refill(const Job& job, const Arenas& arenas,
-                                                 const WholeState& state) {
+                                                 const DividedState& state) {
   if (state.parts != parts_of_state(job)) return std::nullopt;
   std::vector<Rank> without;
   std::set<int32_t> present;
@@ -120,7 +122,7 @@ std::optional<std::vector<Rank>> ranks_to_refill(const Job& job, const Arenas& a
 }
 
 // Each part is somewhere.
-bool is_whole(const Arenas& arenas, const WholeState& state) {
+bool is_whole(const Arenas& arenas, const DividedState& state) {
   std::set<int32_t> present;
   for (const ArenaSeals* arena : arenas) {
     if (arena == nullptr || arena->parts != state.parts) continue;
@@ -144,7 +146,7 @@ int32_t parts_of_state(const Job& job) {
 
 std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job) {
   const Arenas arenas = find_arenas(t, job);
-  for (const WholeState& state : states_in(job, arenas)) {
+  for (const DividedState& state : states_in(job, arenas)) {
     Facts::Origin origin{"", state.seal.step, job.generation, job.generation};
     if (auto without = ranks_to_refill(job, arenas, state)) {
       origin.refilled = *std::move(without);

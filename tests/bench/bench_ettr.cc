@@ -261,7 +261,10 @@ void Fleet::exit_worker(const Slot& slot, int32_t code, bool by_request, bool ke
   exited.exit_code = code;
   exited.by_request = by_request;
   exited.last_step = sealed_.step;
-  if (keeps_memory && sealed_.step > 0) exited.seals = {{sealed_}, {}};
+  if (keeps_memory && sealed_.step > 0) {
+    shell_.seals.own = {sealed_};
+    exited.seals = shell_.arena_of(job_, slot.key.rank.value);
+  }
   feed(std::move(exited));
 }
 

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "common/base/checksum.h"
@@ -231,6 +229,41 @@ struct Leg {
   size_t most = 0;
 };
 
+// By distance. `rank` is this one; `former` and `made` are its arenas.
+std::map<int32_t, Leg> plan_legs(const std::vector<Piece>& pieces, const Sources& sources,
+                                 int32_t rank, int32_t ranks, StateArena* former,
+                                 StateArena& made) {
+  const ArenaGeometry& geometry = made.geometry();
+  const size_t each = geometry.slot_bytes() / static_cast<size_t>(geometry.shard_elements());
+  std::map<int32_t, Leg> legs;
+  std::map<std::pair<int32_t, int32_t>, size_t> sent;  // by distance and sender
+  for (const Piece& piece : pieces) {
+    const int32_t distance = (piece.to - piece.from + ranks) % ranks;
+    Leg& leg = legs[distance];
+    size_t& bytes = sent[{distance, piece.from}];
+    bytes += static_cast<size_t>(piece.range.size()) * each;
+    leg.most = std::max(leg.most, bytes);
+    if (piece.from == rank) {
+      add_piece(leg.outgoing, *former, sources.of(piece.part, piece.to).slot, piece,
+                former->geometry().block_capacity[piece.block] * piece.part);
+    }
+    if (piece.to == rank) {
+      add_piece(leg.incoming, made, 0, piece,
+                geometry.block_capacity[piece.block] * geometry.shard_index);
+    }
+  }
+  return legs;
+}
+
+void copy_here(const Leg& leg) {
+  std::vector<std::byte> bytes(std::min(kMessageBytes, leg.outgoing.size()));
+  for (size_t begin = 0; begin < leg.outgoing.size(); begin += kMessageBytes) {
+    const auto here = std::span(bytes).first(std::min(bytes.size(), leg.outgoing.size() - begin));
+    leg.outgoing.read(begin, here);
+    leg.incoming.write(begin, here);
+  }
+}
+
 }  // namespace
 
 Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_parts,
@@ -244,37 +277,13 @@ Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_
   of_one_slot.copies = 0;
   HP_TRY_ASSIGN(StateArena made, StateArena::create(-1, of_one_slot));
 
-  const int32_t ranks = world.world_size();
-  const size_t each = geometry.slot_bytes() / static_cast<size_t>(geometry.shard_elements());
-  std::map<int32_t, Leg> legs;
-  std::map<std::pair<int32_t, int32_t>, size_t> sent;  // by distance and sender
-  for (const Piece& piece : plan_pieces(blocks, mesh, former_parts, sources)) {
-    const int32_t distance = (piece.to - piece.from + ranks) % ranks;
-    Leg& leg = legs[distance];
-    size_t& bytes = sent[{distance, piece.from}];
-    bytes += static_cast<size_t>(piece.range.size()) * each;
-    leg.most = std::max(leg.most, bytes);
-    const int64_t numel = blocks[piece.block].numel;
-    if (piece.from == world.rank()) {
-      add_piece(leg.outgoing, *former, sources.of(piece.part, piece.to).slot, piece,
-                shard_capacity(numel, former_parts) * piece.part);
-    }
-    if (piece.to == world.rank()) {
-      add_piece(leg.incoming, made, 0, piece,
-                geometry.block_capacity[piece.block] * geometry.shard_index);
-    }
-  }
+  const std::vector<Piece> pieces = plan_pieces(blocks, mesh, former_parts, sources);
   Sender sender(world);
   double damaged = 0;
-  for (const auto& [distance, leg] : legs) {
+  for (const auto& [distance, leg] :
+       plan_legs(pieces, sources, world.rank(), world.world_size(), former, made)) {
     if (distance == 0) {
-      std::vector<std::byte> bytes(std::min(kMessageBytes, leg.outgoing.size()));
-      for (size_t begin = 0; begin < leg.outgoing.size(); begin += kMessageBytes) {
-        const auto here =
-            std::span(bytes).first(std::min(bytes.size(), leg.outgoing.size() - begin));
-        leg.outgoing.read(begin, here);
-        leg.incoming.write(begin, here);
-      }
+      copy_here(leg);
       continue;
     }
     HP_TRY_ASSIGN(const bool intact, sender.send(distance, leg.outgoing, leg.incoming, leg.most));

@@ -273,7 +273,7 @@ TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
 
   v1::AgentMessage report = message("n0");
   report.set_report_seq(1);
-  std::vector<v1::AgentMessage> reports(11, report);
+  std::vector<v1::AgentMessage> reports(15, report);
   reports[0].mutable_heartbeat()->add_workers()->set_step(UINT64_MAX);
   reports[1].mutable_heartbeat()->add_workers()->set_step_ns(UINT64_MAX);
   reports[2].mutable_heartbeat()->add_workers()->set_generation(UINT64_MAX);
@@ -285,6 +285,11 @@ TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
   reports[8].mutable_action_done()->add_workers()->set_generation(UINT64_MAX);
   reports[9].mutable_worker_exited()->add_seals()->set_step(UINT64_MAX);
   for (size_t i = 0; i <= kArenaSlots; ++i) reports[10].mutable_worker_exited()->add_copies();
+  reports[11].mutable_worker_exited()->set_parts(-1);
+  for (size_t i = 12; i < 15; ++i) reports[i].mutable_worker_exited()->set_parts(4);
+  reports[12].mutable_worker_exited()->set_part(4);
+  reports[13].mutable_worker_exited()->set_copied_part(4);
+  reports[14].mutable_worker_exited()->set_copied_part(-2);
   for (const v1::AgentMessage& bad : reports) {
     EXPECT_EQ(end_of({sound, bad}).error_code(), grpc::StatusCode::INVALID_ARGUMENT)
         << bad.ShortDebugString();

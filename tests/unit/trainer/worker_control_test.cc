@@ -194,6 +194,25 @@ class SteeredJob : public Job {
     EXPECT_EQ(ledger->cursor, 400U);
   }
 
+  // A rank that has nothing in memory, the third.
+  void add_third() {
+    workers.push_back(std::make_unique<WorkerProcess>(""));
+    expect<Ready>(*workers.back());
+    workers.back()->tell(Take{kArenaFd}, WorkerProcess::memory("arena", "").get());
+    workload.world_size = 3;
+  }
+
+  // Of three generations, with three, two and three ranks.
+  void expect_shrunk_and_exact(uint64_t step) const {
+    const auto manifest = read_manifest(workload.checkpoint_dir + "/step-100.g3");
+    ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+    EXPECT_EQ(manifest->inexact_reason,
+              "world size changed from 3 to 2 after step " + std::to_string(step));
+    const auto ledger = verify_ledger(workload.ledger_dir, workload.checkpoint_dir);
+    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  }
+
  private:
   std::vector<Seal> seals_of(int rank) const {
     return read_seals(workers[static_cast<size_t>(rank)]->arena_fd()).own;
@@ -240,22 +259,13 @@ TEST(WorkerControl, ReplicasGoOnFromMemoryWithFewerRanksAndWithMore) {
   job.join_from(first);
   job.abort_after_step(first + 20);
   const uint64_t second = job.refill_from_newest();
-  job.workers.push_back(std::make_unique<WorkerProcess>(""));
-  expect<Ready>(*job.workers.back());
-  job.workers.back()->tell(Take{kArenaFd}, WorkerProcess::memory("arena", "").get());
-  job.workload.world_size = 3;
+  job.add_third();
   job.workload.refilled.push_back(2);
   job.join_from(second);
   for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
   EXPECT_EQ(job.metrics().size(), job.losses().size()) << "a step was done twice";
   EXPECT_GE(job.losses().size(), 98U) << "rank 0 may have left before it told a step";
-  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-100.g3");
-  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
-  EXPECT_EQ(manifest->inexact_reason,
-            "world size changed from 3 to 2 after step " + std::to_string(first));
-  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  job.expect_shrunk_and_exact(first);
 }
 
 // Each rank has a part of its own. One is lost with its memory, whose part its peer keeps; then
@@ -274,20 +284,11 @@ TEST(WorkerControl, RanksWithPartsOfTheirOwnGoOnFromMemoryWithFewerOfThemAndWith
   job.join_from(first);
   const uint64_t second = job.abort_after_step(first + 20);
   ASSERT_GE(second, first + 20) << job.messages();
-  job.workers.push_back(std::make_unique<WorkerProcess>(""));
-  expect<Ready>(*job.workers.back());
-  job.workers.back()->tell(Take{kArenaFd}, WorkerProcess::memory("arena", "").get());
-  job.workload.world_size = 3;
+  job.add_third();
   job.workload.former_parts = 2;
   job.join_from(second);
   for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
-  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-100.g3");
-  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
-  EXPECT_EQ(manifest->inexact_reason,
-            "world size changed from 3 to 2 after step " + std::to_string(first));
-  const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  job.expect_shrunk_and_exact(first);
 }
 
 // A part that nobody has: the ranks say so, and what they have stays for who finds the rest.
