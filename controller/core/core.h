@@ -136,6 +136,9 @@ bool is_preparing(const Job& job);
 bool is_training(const Job& job);
 // Of the generation that trains.
 std::vector<Straggler> present_stragglers(const Job& job);
+// Quarantine::by where a node was left because it is slow, and of how many at once.
+inline constexpr const char* kByStraggling = "hpctl, for slowness";
+inline constexpr int kMostEvictions = 3;
 // It was told to end workers, and some still live.
 bool is_stopping(const State& state, const Node& node);
 // Its agent was to come after the controller was started, here or elsewhere, and has not: its

@@ -392,7 +392,9 @@ void vacate_quarantined(Transition& t, Job& job) {
     const bool comes_back = node->state != NodeState::kUp && !node->taken;
     if (comes_back || !t.has_ranks(node->key)) continue;
     const Quarantine& q = node->quarantine;
-    if (q.by == kByScheduler && node->state == NodeState::kUp) {
+    // As yet, and better than to wait or to have fewer nodes.
+    const bool works = q.by == kByScheduler || q.by == kByStraggling;
+    if (works && node->state == NodeState::kUp) {
       t.note("NodeReleased", job, node->key.name + " keeps its ranks: no spare is up any more",
              node->key.name);
       t.set_quarantine(*node, {});

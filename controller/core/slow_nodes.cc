@@ -13,9 +13,6 @@ namespace hpctl::core {
 
 namespace {
 
-constexpr const char* kByStraggling = "hpctl, for slowness";
-constexpr int kMostEvictions = 3;  // whose quarantine lasts
-
 bool is_of(const Straggler& straggler, const std::string& node) { return straggler.node == node; }
 
 // Why the report is not news about the present generation; "" = it is.

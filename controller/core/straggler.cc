@@ -80,7 +80,7 @@ void StragglerWatch::add(const RankStep& seen, const std::string& node) {
   row.step = seen.step;
   if (seen.step <= start_step_ + kWarmUpSteps) return;
   if (row.node != node) row.node = node;
-  row.step_ns = seen.step_ns;
+  row.step_ns = row.told == 0 ? seen.step_ns : std::min(row.step_ns, seen.step_ns);
   row.taken_ns[row.told % kRoundSteps] = seen.compute_ns;
   if (++row.told == kRoundSteps) ++full_;
   most_told_ = std::max(most_told_, row.told);

@@ -13,7 +13,8 @@
 //   distance; this tells where there are many ranks, and all differ
 //   three quarters of its steps took longer than three quarters of the typical rank's: this tells
 //   where there are few, on a machine where steps vary
-//   what it takes longer is worth kWorthShare of a step: less does not hold anybody up
+//   what it takes longer is worth kWorthShare of a step, of the round's shortest, since a step may
+//   be long for other reasons: less does not hold anybody up
 //
 // A rank that was slow in kSlowRounds rounds in a row is named with its node: the rank where it is
 // one, otherwise the node. That is over when the node's ranks were all below kOverRatio in as many
@@ -82,7 +83,7 @@ class StragglerWatch {
   struct RankRow {
     std::string node;
     uint64_t step = 0;                             // newest that was told
-    uint64_t step_ns = 0;                          // of that
+    uint64_t step_ns = 0;                          // of the round's shortest
     std::array<uint64_t, kRoundSteps> taken_ns{};  // of the round
     size_t told = 0;                               // steps of the round, also those not kept
     int slow_rounds = 0;                           // in a row

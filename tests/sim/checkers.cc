@@ -134,6 +134,11 @@ void Checkers::quarantined(const core::NodeKey& node, uint64_t through_seq, int6
   if (until_ms == INT64_MAX) broken_.insert(node.job);
 }
 
+void Checkers::may_be_quarantined(const core::NodeKey& node, int64_t until_ms) {
+  const auto it = quarantined_.find(node);
+  if (it != quarantined_.end()) it->second.second = std::min(it->second.second, until_ms);
+}
+
 void Checkers::registered(const core::NodeKey& node, const std::string& instance_id) {
   std::string& known = instances_[node];
   if (!known.empty() && known != instance_id) released(node);

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "controller/core/core.h"
 #include "tests/sim/directory.h"
@@ -20,6 +21,9 @@ namespace hpctl::sim {
 inline const std::string kBadReason = "bad step ";
 // The reason of a RecoveryRequested.
 inline constexpr char kPersonAsks[] = "a person asks";
+
+// How often it left a node that was slow, by its history.
+int64_t count_evictions(const Store& store, JobId job);
 
 class Checkers {
  public:
@@ -34,6 +38,10 @@ class Checkers {
     ++hangs_;
     plain_hangs_ += plain ? 1 : 0;
   }
+  int64_t stragglers() const { return stragglers_; }
+  int64_t stragglers_over() const { return stragglers_over_; }
+  void straggler_named() { ++stragglers_; }
+  void straggler_over() { ++stragglers_over_; }
   void fail(const std::string& what) {
     if (violation_.empty()) violation_ = what;
   }
@@ -65,6 +73,8 @@ class Checkers {
 
   // No rank goes to a quarantined node: by an order of a later event than the quarantine.
   void quarantined(const core::NodeKey& node, uint64_t through_seq, int64_t until_ms);
+  // A request that replaces an earlier one may be committed and nobody told.
+  void may_be_quarantined(const core::NodeKey& node, int64_t until_ms);
   void released(const core::NodeKey& node) { quarantined_.erase(node); }
   // It belongs to the instance that the controller knows, and ends when another one registers.
   void registered(const core::NodeKey& node, const std::string& instance_id);
@@ -77,6 +87,9 @@ class Checkers {
   // A successor starts without rows: what is not in the lineage is forgotten.
   void rows_lost(const std::set<JobId>& adopted);
 
+  // A slow node is left only on request, for a spare, while a restart and an eviction are left.
+  void straggler_left(const core::State& state, const std::vector<core::LogEntry>& log);
+
   // Rows: generation and restarts of a job never fall; a life given up never comes back.
   void rows_committed(const core::State& state, const core::Dirty& dirty);
 
@@ -87,6 +100,7 @@ class Checkers {
   void history_complete(const core::Job& job, const JobPlan& plan, const Directory& directory);
   void everything_ended(const core::State& state);
   void explained(const Store& store, const core::Job& job);
+  void stragglers_borne(const Store& store, const core::Job& job);
   // `in_order`: no report overtook another one of its stream.
   void bad_steps_told(const Store& store, const core::Job& job, bool in_order);
 
@@ -99,6 +113,8 @@ class Checkers {
   int64_t from_memory_ = 0;
   int64_t hangs_ = 0;
   int64_t plain_hangs_ = 0;
+  int64_t stragglers_ = 0;
+  int64_t stragglers_over_ = 0;
   std::string violation_;
   std::map<std::tuple<JobId, int32_t, uint64_t>, core::NodeKey> owners_;
   std::map<core::NodeKey, std::pair<uint64_t, int64_t>> quarantined_;  // since, until

@@ -367,6 +367,7 @@ void Cluster::quarantine_node() {
   SimNode* node = random_node(false);
   if (node == nullptr || !controller_.is_up()) return;
   const auto for_ms = static_cast<int64_t>(1'000 + rng_.below(30'000));
+  checkers_.may_be_quarantined(node->key, agenda_.now() + for_ms);
   const core::QuarantineRequested event{node->key.job, node->key.name, 1000, "a doubt", for_ms};
   controller_.post(event, [this, key = node->key, for_ms](const core::StepResult& result) {
     if (!result.refusal.empty() || !faults_) return;  // healed meanwhile: released again

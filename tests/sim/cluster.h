@@ -19,6 +19,7 @@
 #include "common/base/rng.h"
 #include "controller/core/hang.h"
 #include "controller/core/silence.h"
+#include "controller/core/straggler.h"
 #include "tests/sim/agenda.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/controller.h"
@@ -141,6 +142,19 @@ struct HangWatch {
   int64_t hung_since_ms = 0;
 };
 
+// What the controller's table of progress knows of the pace of a generation's ranks.
+struct PaceWatch {
+  uint64_t incarnation = 0;
+  uint64_t generation = 0;
+  core::StragglerWatch core;
+  std::set<std::string> named;
+  uint64_t step = 0;
+  std::map<int32_t, double> slow;  // the checker: at the newest step
+  bool are_all_slow = false;
+  size_t steps_alike = 0;                // of all ranks, heard in a row, since that changed
+  std::map<int32_t, size_t> slow_steps;  // by rank
+};
+
 // What the controller's table of silent nodes knows of one.
 struct Silence {
   std::string boot_id;
@@ -234,8 +248,18 @@ class Cluster final : public World {
   void check_verdict(const Run& run, HangWatch& watch, const core::JobSight& facts,
                      const core::HangVerdict& verdict);
   bool all_are_heard(const Run& run) const;
+  bool any_hangs(const Run& run) const;
   Hung hung_in_sight(const Run& run) const;
   bool is_guilty(const Run& run, const std::string& node) const;
+
+  // stragglers.cc
+  int64_t own_part_ns(const Run& run, int32_t rank, uint64_t step) const;
+  int64_t next_step_ms(const Run& run) const;
+  std::map<int32_t, double> slow_ranks(const Run& run) const;
+  void watch_for_stragglers(const core::Job& row, const Run& run);
+  void hear_steps(const Run& run, PaceWatch& watch);
+  void check_named(const Run& run, const PaceWatch& watch, const core::Straggler& found);
+  void check_told(const Run& run, const PaceWatch& watch);
 
   // cluster.cc
   void add_job(JobId job);  // at its first order
@@ -302,6 +326,7 @@ class Cluster final : public World {
   std::vector<core::NodeKey> names_;
   std::map<std::pair<JobId, uint64_t>, Run> runs_;
   std::map<JobId, HangWatch> hang_watches_;
+  std::map<JobId, PaceWatch> pace_watches_;
   bool faults_ = true;
   bool permanent_failure_ = false;
   uint64_t next_pid_ = 1000;

@@ -49,6 +49,7 @@ core::StepResult SimController::step(core::EventBody body) {
   event.body = std::move(body);
   core::StepResult result = core::step(state_, event);
   ++events_;
+  checkers_.straggler_left(state_, result.log);
   digest_ = mix64(digest_ ^ mix64(event.body.index() * 1'000'003 + event.seq.value));
   digest_ = mix64(digest_ ^ static_cast<uint64_t>(event.now_ms) ^ (result.actions.size() << 48));
   if (trace) {

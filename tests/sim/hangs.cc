@@ -81,6 +81,7 @@ void Cluster::watch_job(JobId job) {
       controller_.post(core::GenerationProgressed{job, row.generation, run.step});
     }
     watch_for_hangs(row, run);
+    watch_for_stragglers(row, run);
   });
 }
 
@@ -204,6 +205,12 @@ bool Cluster::all_are_heard(const Run& run) const {
   });
 }
 
+// Those that hang may be before what the others wait for.
+bool Cluster::any_hangs(const Run& run) const {
+  return std::any_of(run.alive.begin(), run.alive.end(),
+                     [&](int32_t rank) { return node_of(run, rank).workers.at(rank).hangs(); });
+}
+
 // The ranks for which the others wait, where everything can be seen.
 Hung Cluster::hung_in_sight(const Run& run) const {
   Hung hung;
@@ -241,7 +248,8 @@ void Cluster::check_verdict(const Run& run, HangWatch& watch, const core::JobSig
   if (hung != watch.hung || hung.empty()) watch.hung_since_ms = agenda_.now();
   watch.hung = hung;
   if (hung.empty()) {
-    if (found && all_are_heard(run) && run.stuck_since_ms == 0 && !run.finished && !run.broken) {
+    const bool goes_on = run.stuck_since_ms == 0 && !run.finished && !run.broken;
+    if (found && all_are_heard(run) && goes_on && !any_hangs(run)) {
       checkers_.fail(who + " hangs although it goes on: " + verdict.evidence);
     }
     return;

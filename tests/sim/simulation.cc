@@ -15,12 +15,18 @@ namespace {
 
 constexpr int64_t kSettleMs = 60'000;  // after the last job ended: nodes end, outbox empties
 
+std::vector<JobPlan> draw_plans(uint64_t seed, Rng& rng, const Swarm& swarm) {
+  std::vector<JobPlan> plans = draw_jobs(rng, swarm);
+  draw_paces(seed, plans);
+  return plans;
+}
+
 class Simulation {
  public:
   Simulation(uint64_t seed, bool trace)
       : rng_(mix64(seed)),
         swarm_(draw_swarm(rng_)),
-        plans_(draw_jobs(rng_, swarm_)),
+        plans_(draw_plans(seed, rng_, swarm_)),
         controller_(agenda_, rng_, swarm_, checkers_),
         cluster_(agenda_, rng_, swarm_, plans_, checkers_, controller_) {
     if (!trace) return;
@@ -154,13 +160,14 @@ class Simulation {
       checkers_.budgets_held(controller_.store(), job);
       checkers_.failure_justified(controller_.store(), job, false);
       checkers_.history_complete(job, cluster_.plan(id), cluster_.directory(id));
+      checkers_.stragglers_borne(controller_.store(), job);
       checkers_.explained(controller_.store(), job);
       checkers_.bad_steps_told(controller_.store(), job,
                                !swarm_.reorder && swarm_.late_message == 0);
       const bool undisturbed = swarm_.training_is_undisturbed();
       if (undisturbed && job.state != core::JobState::kFinished) {
         checkers_.fail("job " + to_string(id) + " did not finish undisturbed: " + job.reason);
-      } else if (undisturbed && job.restarts != 0) {
+      } else if (undisturbed && job.restarts != count_evictions(controller_.store(), id)) {
         checkers_.fail("job " + to_string(id) + " was restarted without need: " + job.fault);
       }
     }
@@ -174,11 +181,14 @@ class Simulation {
     r.from_memory = checkers_.from_memory();
     r.hangs = checkers_.hangs();
     r.plain_hangs = checkers_.plain_hangs();
+    r.stragglers = checkers_.stragglers();
+    r.stragglers_over = checkers_.stragglers_over();
     for (const auto& [id, job] : controller_.state().jobs) {
       r.finished += job.state == core::JobState::kFinished ? 1 : 0;
       r.failed += job.state == core::JobState::kFailed ? 1 : 0;
       r.cancelled += job.state == core::JobState::kCancelled ? 1 : 0;
       r.restarts += job.restarts;
+      r.evictions += count_evictions(controller_.store(), id);
     }
     return r;
   }

@@ -20,6 +20,9 @@ struct SeedResult {
   int64_t from_memory = 0;  // of the generations that they led to
   int64_t hangs = 0;
   int64_t plain_hangs = 0;
+  int64_t stragglers = 0;  // named
+  int64_t stragglers_over = 0;
+  int64_t evictions = 0;
 
   // Counts only.
   void add(const SeedResult& other) {
@@ -32,6 +35,9 @@ struct SeedResult {
     from_memory += other.from_memory;
     hangs += other.hangs;
     plain_hangs += other.plain_hangs;
+    stragglers += other.stragglers;
+    stragglers_over += other.stragglers_over;
+    evictions += other.evictions;
   }
 };
 

@@ -145,4 +145,17 @@ std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
   return plans;
 }
 
+void draw_paces(uint64_t seed, std::vector<JobPlan>& plans) {
+  Rng rng(mix64(~seed));
+  if (rng.below(3) == 0) return;
+  for (JobPlan& plan : plans) {
+    constexpr std::array kPolicies = {StragglerPolicy::kOff, StragglerPolicy::kWarn,
+                                      StragglerPolicy::kEvict, StragglerPolicy::kEvict};
+    plan.spec.recovery.straggler = kPolicies[rng.below(kPolicies.size())];
+    if (plan.is_command) continue;
+    if (rng.below(2) == 0) plan.steps += 60;  // who is slow is named after some twenty
+    plan.pace = draw_pace(rng, plan.spec.all_nodes(), plan.spec.workers_per_node, plan.steps);
+  }
+}
+
 }  // namespace hpctl::sim

@@ -8,6 +8,7 @@
 
 #include "common/base/rng.h"
 #include "controller/core/types.h"
+#include "tests/sim/pace.h"
 
 namespace hpctl::sim {
 
@@ -74,7 +75,10 @@ struct JobPlan {
   uint64_t steps = 0;
   uint64_t checkpoint_every = 0;
   uint64_t poison_step = 0;  // 0 = none
+  Pace pace;
 };
 std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm);
+// Of two thirds of the seeds, by a generator of its own.
+void draw_paces(uint64_t seed, std::vector<JobPlan>& plans);
 
 }  // namespace hpctl::sim

@@ -373,7 +373,7 @@ void Cluster::schedule_step(Run& run) {
     for (const int32_t rank : run.alive) end_rank_soon(run, rank, kExitFinished, 300);
     return;
   }
-  agenda_.after(plan.step_ms, [this, &run] { complete_step(run); });
+  agenda_.after(next_step_ms(run), [this, &run] { complete_step(run); });
 }
 
 void Cluster::complete_step(Run& run) {

@@ -144,6 +144,22 @@ TEST(Straggler, NobodyIsNamed) {
   }
 }
 
+// As where all wait for a checkpoint, and just then the round is over.
+TEST(Straggler, AStepThatIsLongForAllHidesNobody) {
+  StragglerWatch watch({1}, 0, 4, {});
+  StragglerNews news;
+  for (uint64_t step = 1; step <= kWarmUpSteps + kEver * kRoundSteps; ++step) {
+    const uint64_t step_ns = step % kRoundSteps == 0 ? 100 * kUsualNs : 2 * kUsualNs;
+    for (int rank = 0; rank < 4; ++rank) {
+      watch.add({Rank{rank}, step, (rank == 1 ? 2 : 1) * kUsualNs, step_ns},
+                "n" + to_string(Rank{rank}));
+    }
+    if (watch.is_round_over()) news = watch.judge();
+  }
+  ASSERT_EQ(news.found.size(), 1U);
+  EXPECT_EQ(news.found[0].rank, 1);
+}
+
 TEST(Straggler, TheFirstStepsOfAGenerationDoNotCount) {
   StragglerWatch watch({1}, 0, 4, {});
   for (uint64_t step = 1; step <= kWarmUpSteps; ++step) {
