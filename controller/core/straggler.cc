@@ -15,14 +15,19 @@ namespace {
 
 constexpr size_t kMiddle = kRoundSteps / 2;
 constexpr size_t kQuarter = kRoundSteps / 4;  // of the steps are shorter, or as many longer
+// Of medians of so many steps that are normally distributed: their median distance from the usual
+// one, by that of a long step.
+constexpr double kSpreadOfSteps = 0.7;
 constexpr double kMsPerNs = 1e-6;
 
-// Reorders `values`. Precondition: there are any.
-double lower_median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// One of `parts` of the values are below it, or fewer. Reorders them. Precondition: there are any.
+double quantile(std::vector<double>& values, size_t parts) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / parts);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
+
+double lower_median(std::vector<double>& values) { return quantile(values, 2); }
 
 // With one decimal.
 std::string number(double value) {
@@ -48,7 +53,7 @@ struct StragglerWatch::Round {
   };
   std::vector<Pace> ranks;
   double typical_ns = 0;
-  double spread_ns = 0;  // median distance of the ranks from the typical one
+  double spread_ns = 0;  // how far a rank is from the typical one by luck alone
   double long_ns = 0;    // three quarters of a typical rank's steps took at most that
   double worth_ns = 0;
 
@@ -110,8 +115,8 @@ StragglerWatch::Round StragglerWatch::measure() const {
   round.typical_ns = lower_median(medians);
   round.long_ns = lower_median(longs);
   round.worth_ns = kWorthShare * lower_median(steps);
-  for (double& median : medians) median = std::abs(median - round.typical_ns);
-  round.spread_ns = lower_median(medians);
+  round.spread_ns = std::max(round.typical_ns - quantile(medians, 4),
+                             kSpreadOfSteps * (round.long_ns - round.typical_ns));
   return round;
 }
 

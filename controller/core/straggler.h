@@ -9,10 +9,12 @@
 //
 //   its median is at least kSlowRatio times the typical one, which is the lower median of all
 //   ranks' medians: half of the ranks may be slow, where these are one node of two
-//   it is further from the typical one than the others are from it: kSlowSpreads times their median
-//   distance; this tells where there are many ranks, and all differ
-//   three quarters of its steps took longer than three quarters of the typical rank's: this tells
-//   where there are few, on a machine where steps vary
+//   it is further from the typical one than the others are from it: kSlowSpreads times the distance
+//   of a quarter of all below it, who are not slow even where half of the ranks are; and as many
+//   times what the steps of a typical rank differ from each other, by which its own median may be
+//   off. The one tells where all ranks differ, the other where there are few
+//   three quarters of its steps took longer than three quarters of the typical rank's: so not one
+//   long step, or two, make it so
 //   what it takes longer is worth kWorthShare of a step, of the round's shortest, since a step may
 //   be long for other reasons: less does not hold anybody up
 //
@@ -48,7 +50,7 @@ inline constexpr size_t kFewestRanks = 3;
 inline constexpr size_t kMostStragglers = 8;
 inline constexpr double kSlowRatio = 1.3;
 inline constexpr double kOverRatio = 1.15;
-inline constexpr double kSlowSpreads = 8;
+inline constexpr double kSlowSpreads = 5;
 inline constexpr double kWorthShare = 0.05;
 
 // What a rank last said of a step that it has completed.

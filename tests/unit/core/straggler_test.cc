@@ -221,5 +221,17 @@ TEST(Straggler, NoiseNamesNobodyAndHidesNobodyWhoIsTwiceAsSlow) {
   }
 }
 
+// The slowest of those that are not slow is typical then, and half of all are far from it.
+TEST(Straggler, ANodeOfTwoIsNamedThoughAllItsRanksVary) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Rng rng(seed);
+    SlowJob job(2, 8);
+    const auto found =
+        job.rounds(30, noisy(rng, 0.1, slow({8, 9, 10, 11, 12, 13, 14, 15}, 2))).found;
+    ASSERT_EQ(found.size(), 1U) << seed;
+    EXPECT_EQ(found[0].node, "n1") << seed;
+  }
+}
+
 }  // namespace
 }  // namespace hpctl::core
