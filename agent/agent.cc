@@ -223,7 +223,8 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   standbys_.on(worker);
   if (worker.rank < 0) return;
   if (worker.part == kMember) {
-    pages_.started(worker, page, progress_file_path(place_, worker.generation, worker.rank));
+    pages_.started(worker, page,
+                   progress_file_path(place_.progress_directory, worker.generation, worker.rank));
     read_pages_at_ms_ = 0;
   }
   perform(supervisor_.spawned({worker.incarnation, worker.rank, worker.generation, worker.pid},
@@ -244,7 +245,7 @@ void Agent::on_exit(const holder::Exited& exit) {
   explain_exit(exited, place_);
   reports_.exited(std::move(exited), exit.exit_id);
   pages_.ended(exit.incarnation);
-  remove_progress_file(place_, exit.generation, exit.rank);
+  remove_progress_file(place_.progress_directory, exit.generation, exit.rank);
   if (exit.stays == 0) perform(supervisor_.exited(exit.incarnation));
 }
 

@@ -66,30 +66,29 @@ int64_t nanoseconds(const timespec& time) {
 
 }  // namespace
 
-std::string progress_file_path(const NodePlace& place, uint64_t generation, int32_t rank) {
-  return place.progress_directory + "/g" + std::to_string(generation) + ".rank-" +
-         std::to_string(rank);
+std::string progress_file_path(const std::string& directory, uint64_t generation, int32_t rank) {
+  return directory + "/g" + std::to_string(generation) + ".rank-" + std::to_string(rank);
 }
 
-Outcome prepare_progress_files(const NodePlace& place, uint64_t generation,
+Outcome prepare_progress_files(const std::string& directory, uint64_t generation,
                                const std::vector<int32_t>& ranks) {
-  HP_TRY(make_directories(place.progress_directory, 0700));
-  HP_TRY_ASSIGN(const auto names, list_directory(place.progress_directory));
+  HP_TRY(make_directories(directory, 0700));
+  HP_TRY_ASSIGN(const auto names, list_directory(directory));
   const std::string own = "g" + std::to_string(generation) + ".";
   for (const std::string& name : names) {
-    if (!name.starts_with(own)) HP_TRY(remove_tree(place.progress_directory + "/" + name));
+    if (!name.starts_with(own)) HP_TRY(remove_tree(directory + "/" + name));
   }
   for (const int32_t rank : ranks) {
-    const std::string path = progress_file_path(place, generation, rank);
+    const std::string path = progress_file_path(directory, generation, rank);
     const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     if (!file.valid()) return errno_error("cannot make " + path);
   }
   return Ok{};
 }
 
-void remove_progress_file(const NodePlace& place, uint64_t generation, int32_t rank) {
-  ::unlink(progress_file_path(place, generation, rank).c_str());
-  ::rmdir(place.progress_directory.c_str());  // only the last one can
+void remove_progress_file(const std::string& directory, uint64_t generation, int32_t rank) {
+  ::unlink(progress_file_path(directory, generation, rank).c_str());
+  ::rmdir(directory.c_str());  // only the last one can
 }
 
 const ProgressSample& ProgressFile::sample() {

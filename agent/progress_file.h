@@ -5,9 +5,9 @@
 // file may be appended to, written anew or replaced. How long a step took is the time between two
 // changes of the file.
 //
-// It lies on the node's local disk, beside the control socket: the agent reads it on its one
-// thread, and must not wait for a shared file system. The program is not trusted: what is read is
-// bounded, and what cannot be is left out.
+// It lies on the node's local disk, in a directory of the job: the agent, or the shim of a Slurm
+// step's task, reads it on its one thread, and must not wait for a shared file system. The program
+// is not trusted: what is read is bounded, and what cannot be is left out.
 #pragma once
 
 #include <sys/types.h>
@@ -18,20 +18,19 @@
 #include <vector>
 
 #include "agent/core/progress.h"
-#include "agent/node_place.h"
 #include "common/base/result.h"
 
 namespace hpctl::agent {
 
-std::string progress_file_path(const NodePlace& place, uint64_t generation, int32_t rank);
+std::string progress_file_path(const std::string& directory, uint64_t generation, int32_t rank);
 
 // Makes the files of these ranks, empty unless they are there; what other generations left on this
 // node goes.
-Outcome prepare_progress_files(const NodePlace& place, uint64_t generation,
+Outcome prepare_progress_files(const std::string& directory, uint64_t generation,
                                const std::vector<int32_t>& ranks);
 
 // After the worker has ended.
-void remove_progress_file(const NodePlace& place, uint64_t generation, int32_t rank);
+void remove_progress_file(const std::string& directory, uint64_t generation, int32_t rank);
 
 class ProgressFile {
  public:

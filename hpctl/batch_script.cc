@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "common/base/container_options.h"
-#include "common/rpc/yaml_scalars.h"
+#include "common/base/quantity.h"
 
 namespace hpctl {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "common/rpc/yaml_scalars.h"
+#include "common/base/quantity.h"
 
 namespace hpctl {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl chaos: breaks parts of a running job on purpose and reports what became of it.
-#include "common/rpc/yaml_scalars.h"
+#include "common/base/quantity.h"
 #include "hpctl/chaos_run.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"

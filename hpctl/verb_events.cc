@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "common/base/clock.h"
-#include "common/rpc/yaml_scalars.h"
+#include "common/base/quantity.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "common/rpc/yaml_scalars.h"
+#include "common/base/quantity.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_source.h"

@@ -19,6 +19,11 @@ namespace {
 constexpr int64_t kFinishGraceMs = 1'000;
 constexpr int64_t kSweepTimeoutMs = 3'000;
 constexpr int64_t kSweepAgainMs = 100;
+// The controller of a step hears so often of a task that tells its steps; of very many tasks
+// less often, so that it hears of no more than two a millisecond.
+constexpr int64_t kProgressMs = 500;
+constexpr int64_t kLongestProgressMs = 2'000;  // below its kAllSilentMs
+constexpr int64_t kTasksPerMs = 2;
 
 bool from_slurm(const signalfd_siginfo& info) {
   return static_cast<pid_t>(info.ssi_pid) == ::getppid();
@@ -62,14 +67,19 @@ void Supervision::run() {
     read_signals();
     kill_overdue();
     report_overdue_exit();
+    report_progress();
     if (has_unconfirmed_stop()) confirm_stop();
   }
 }
 
 void Supervision::wait() {
   int64_t timeout = -1;
-  for (const int64_t due_ms : {kill_at_ms_, unreported_ ? report_at_ms_ : 0}) {  // one at a time
-    if (due_ms != 0) timeout = std::max<int64_t>(0, due_ms - clock_.monotonic_ms());
+  const int64_t report_at_ms = unreported_ ? report_at_ms_ : 0;
+  const int64_t progress_at_ms = progress_ ? progress_at_ms_ : 0;
+  for (const int64_t due_ms : {kill_at_ms_, report_at_ms, progress_at_ms}) {
+    if (due_ms == 0) continue;
+    const int64_t left = std::max<int64_t>(0, due_ms - clock_.monotonic_ms());
+    timeout = timeout < 0 ? left : std::min(timeout, left);
   }
   if (has_unconfirmed_stop()) timeout = kSweepAgainMs;
   pollfd waits[2] = {{signals_.get(), POLLIN, 0}, {-1, POLLIN, 0}};
@@ -117,6 +127,7 @@ void Supervision::on(const step::Start& order) {
   }
   plan.variables = {{kWorkerMarkName, mark()},
                     {"HPCTL_GENERATION", std::to_string(order.generation)}};
+  begin_progress(plan);
   if (order.restart_count > 0) retake_terminal();
   StartFailure failure;
   const auto started = start_program(plan, failure);
@@ -128,6 +139,7 @@ void Supervision::on(const step::Start& order) {
   const std::string text = exec_message(plan.program, failure.error);
   [[maybe_unused]] const auto written = write_all(STDERR_FILENO, text, "stderr");
   status_ = W_EXITCODE(failure.error, 0);
+  progress_.reset();
   report(step::StartFailed{generation_, started.error().message});
 }
 
@@ -203,6 +215,7 @@ void Supervision::reap() {
 }
 
 void Supervision::program_ended(int status) {
+  end_progress();  // what it told last comes before its end
   const auto pid = static_cast<uint64_t>(std::exchange(pid_, -1));
   status_ = status;
   kill_at_ms_ = 0;
@@ -231,6 +244,36 @@ void Supervision::program_ended(int status) {
 void Supervision::report_overdue_exit() {
   if (!unreported_ || clock_.monotonic_ms() < report_at_ms_) return;
   report(*std::exchange(unreported_, std::nullopt));
+}
+
+// ---- its progress -------------------------------------------------------------------------------
+
+// Without it the task runs all the same; only hangs are not found.
+void Supervision::begin_progress(ProgramPlan& plan) {
+  auto progress = TaskProgress::begin(generation_, settings_.rank);
+  if (!progress.ok()) {
+    if (generation_ == 1) say("HPCTL_PROGRESS_FILE is not set: " + progress.error().message);
+    return;
+  }
+  progress_.emplace(std::move(progress).value());
+  plan.variables.emplace_back("HPCTL_PROGRESS_FILE", progress_->path());
+  progress_at_ms_ = clock_.monotonic_ms() + kProgressMs;
+}
+
+void Supervision::report_progress() {
+  if (!progress_ || clock_.monotonic_ms() < progress_at_ms_) return;
+  progress_at_ms_ = clock_.monotonic_ms() + std::clamp<int64_t>(settings_.tasks / kTasksPerMs,
+                                                                kProgressMs, kLongestProgressMs);
+  if (const auto told = progress_->look(pid_)) report(*told);
+  if (!progress_->take_damage()) return;
+  say("HPCTL_PROGRESS_FILE of task " + std::to_string(settings_.rank) +
+      " does not end with a line STEP [TOKENS], which is left out");
+}
+
+void Supervision::end_progress() {
+  progress_at_ms_ = 0;
+  report_progress();
+  progress_.reset();
 }
 
 // ---- signals ------------------------------------------------------------------------------------

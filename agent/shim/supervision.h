@@ -17,6 +17,7 @@
 #include <string>
 
 #include "agent/shim/program.h"
+#include "agent/shim/task_progress.h"
 #include "agent/shim/task_settings.h"
 #include "common/base/clock.h"
 #include "common/base/frame_stream.h"
@@ -44,6 +45,9 @@ class Supervision {
   void reap();
   void program_ended(int status);
   void report_overdue_exit();
+  void begin_progress(ProgramPlan& plan);
+  void report_progress();
+  void end_progress();
   void end_program(int64_t grace_ms);
   void kill_overdue();
   bool has_unconfirmed_stop() const { return stopping_ && pid_ <= 0; }
@@ -63,10 +67,12 @@ class Supervision {
   uint64_t incarnation_ = 0;  // programs started so far: the number of the newest
   std::string run_id_;
   pid_t pid_ = -1;
-  std::optional<int> status_;  // of the last program that ended
-  bool by_request_ = false;    // it was ended by an order
-  bool was_dying_ = false;     // when the order came
-  int64_t kill_at_ms_ = 0;     // SIGKILL is due then; 0 = not asked to end
+  std::optional<int> status_;             // of the last program that ended
+  bool by_request_ = false;               // it was ended by an order
+  bool was_dying_ = false;                // when the order came
+  int64_t kill_at_ms_ = 0;                // SIGKILL is due then; 0 = not asked to end
+  std::optional<TaskProgress> progress_;  // of the program that runs
+  int64_t progress_at_ms_ = 0;            // to be looked at
   std::optional<step::Exited> unreported_;
   int64_t report_at_ms_ = 0;
   std::optional<uint64_t> stopping_;    // generation of a Stop to confirm

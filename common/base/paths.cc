@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/paths.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,13 +9,12 @@
 #include <filesystem>
 
 #include "common/base/checksum.h"
+#include "common/base/private_directory.h"
 
 namespace hpctl {
 namespace {
 
 constexpr size_t kMaxLocalName = 56;  // leaves room for "/tmp/hpctl-UID/" and the socket's name
-
-std::string user_directory() { return "/tmp/hpctl-" + std::to_string(::geteuid()); }
 
 std::string short_checksum(const std::string& text) {
   Sha256 hash;
@@ -30,21 +28,6 @@ std::string local_job_directory(JobId job, const std::string& node) {
     name = name.substr(0, kMaxLocalName - 13) + "-" + short_checksum(name);
   }
   return user_directory() + "/" + name;
-}
-
-Outcome own_private_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return errno_error("cannot create " + path);
-  }
-  struct stat st {};
-  if (::lstat(path.c_str(), &st) != 0) return errno_error("cannot stat " + path);
-  if (!S_ISDIR(st.st_mode) || st.st_uid != ::geteuid() || (st.st_mode & 077) != 0) {
-    return Error{ErrorCode::kPermissionDenied,
-                 path + " must be a directory of uid " + std::to_string(::geteuid()) +
-                     " with mode 0700; it belongs to uid " + std::to_string(st.st_uid) +
-                     ". Remove it or ask its owner to"};
-  }
-  return Ok{};
 }
 
 }  // namespace

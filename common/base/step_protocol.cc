@@ -31,6 +31,19 @@ static void get(PacketReader& r, StartFailed& m) {
   m.reason = r.text();
 }
 
+static void put(PacketWriter& w, const Progress& m) {
+  w.number(m.generation).number(m.pid).number(m.step).number(m.tokens).number(m.step_ns);
+  w.text(m.process_state);
+}
+static void get(PacketReader& r, Progress& m) {
+  r.into(m.generation);
+  r.into(m.pid);
+  r.into(m.step);
+  r.into(m.tokens);
+  r.into(m.step_ns);
+  m.process_state = r.text();
+}
+
 static void put(PacketWriter& w, const Exited& m) {
   w.number(m.generation).number(m.pid).number(m.exit_code).number(m.signal);
 }

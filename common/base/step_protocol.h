@@ -10,6 +10,7 @@
 //                          without
 //                          <-     Start{1}          once every task of the step has said Hello
 //   Started                ->
+//   Progress, Progress…    ->                       once its program has told a step
 //   Exited{1}              ->                       of any task
 //                          <-     Stop{1}           to every task
 //   Stopped{1}             ->
@@ -27,7 +28,7 @@
 
 namespace hpctl::step {
 
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 // How long a task waits for its step's controller before it runs without supervision: for a
 // connection, which the kernel accepts, and for the answer, which a busy machine may delay.
 inline constexpr int64_t kConnectPatienceMs = 1'000;
@@ -60,6 +61,15 @@ struct Started {
 struct StartFailed {
   uint64_t generation = 0;
   std::string reason;
+};
+// What the program has told of itself (agent/progress_file.h), again and again, also unchanged.
+struct Progress {
+  uint64_t generation = 0;
+  uint64_t pid = 0;
+  uint64_t step = 0;          // completed
+  uint64_t tokens = 0;        // of that step
+  uint64_t step_ns = 0;       // how long it took; 0 = not known
+  std::string process_state;  // of /proc/PID/stat
 };
 // The program ended by itself.
 struct Exited {
@@ -104,7 +114,7 @@ struct Release {
   std::string reason;
 };
 
-using ToController = std::variant<Hello, Started, StartFailed, Exited, Stopped, Ending>;
+using ToController = std::variant<Hello, Started, StartFailed, Progress, Exited, Stopped, Ending>;
 using ToShim = std::variant<Welcome, Start, Stop, Finish, Release>;
 
 std::string encode(const ToController& message);

@@ -15,7 +15,7 @@
 
 #include "common/base/result.h"
 #include "common/rpc/job_yaml.h"
-#include "common/rpc/yaml_scalars.h"
+#include "common/base/quantity.h"
 
 namespace hpctl {
 

@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "common/base/descriptor_limit.h"
+#include "common/base/quantity.h"
 #include "controller/step/step_server.h"
 
 namespace {
@@ -22,7 +24,8 @@ it.
   LIFELINE  descriptor of a pipe; its end is the end of srun
   RUN_ID    JOB.STEP
 
-Environment: SLURM_HPCTL_STEP_TOKEN, HPCTL_MAX_RESTARTS (default 20).
+Environment: SLURM_HPCTL_STEP_TOKEN, HPCTL_MAX_RESTARTS (default 20), HPCTL_HANG_TIMEOUT (auto, off
+or a duration such as 30m; default auto).
 )";
 
 int64_t max_restarts() {
@@ -35,6 +38,21 @@ int64_t max_restarts() {
   std::fprintf(stderr, "hpctl: HPCTL_MAX_RESTARTS=%s is not a number from 0 to 1000000; using 20\n",
                text);
   return kDefault;
+}
+
+int64_t hang_timeout_ms() {
+  constexpr int64_t kAuto = 0;
+  const char* text = std::getenv("HPCTL_HANG_TIMEOUT");
+  if (text == nullptr || std::string_view(text) == "auto") return kAuto;
+  if (std::string_view(text) == "off") return hpctl::step::kNoHangTimeoutMs;
+  const auto given = hpctl::parse_duration_ms(text);
+  if (given.ok() && *given > 0) return *given;
+  std::fprintf(
+      stderr,
+      "hpctl: HPCTL_HANG_TIMEOUT=%s is neither auto, off nor a duration such as 90s, 30m or "
+      "1h; using auto\n",
+      text);
+  return kAuto;
 }
 
 }  // namespace
@@ -53,7 +71,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   hpctl::raise_descriptor_limit();
   hpctl::step::StepServer server(hpctl::UniqueFd(listener), hpctl::UniqueFd(std::atoi(argv[2])),
-                                 token, {argv[3], max_restarts()});
+                                 token, {argv[3], max_restarts(), hang_timeout_ms()});
   server.run();
   return 0;
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/step/step_controller.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/duration_text.h"
+#include "common/base/plausible.h"
 #include "common/base/worker_abi.h"
 
 namespace hpctl::step {
 namespace {
 
 constexpr uint32_t kUid = 0;  // of the only job here; nobody else can ask for anything
-// Of tasks whose end differs Slurm does not think ill either (srun --wait says otherwise).
-constexpr int64_t kNoHangTimeoutMs = int64_t{365} * 86'400'000;
 constexpr char kNoReplay[] = "; standard input that was read is not given again";
 
 int32_t task_of(const std::string& node) { return std::stoi(node.substr(1)); }
@@ -72,7 +75,10 @@ void StepController::begin(int64_t now_ms) {
   spec.command = {"program"};  // each shim knows its own
   spec.checkpoint.dir = "/";   // unused: a step's programs load what they saved
   spec.recovery.max_restarts = settings_.max_restarts;
-  spec.recovery.hang_timeout_ms = kNoHangTimeoutMs;
+  // Of tasks whose end differs Slurm does not think ill either (srun --wait says otherwise): only
+  // who sets a limit wants that they are ended.
+  const bool is_set = settings_.hang_timeout_ms > 0;
+  spec.recovery.hang_timeout_ms = is_set ? settings_.hang_timeout_ms : kNoHangTimeoutMs;
   spec.recovery.grace_ms = kStopGraceMs;
   feed(core::JobSubmitted{spec, kUid, "", {}, {}, backend()}, now_ms);
 }
@@ -127,6 +133,8 @@ void StepController::message(int32_t task, const ToController& message, int64_t 
     const ActionId action = *std::exchange(state.start, std::nullopt);
     reported_ = {task_name(task) + ": " + failed->reason, 1};
     feed(core::ActionFailed{action, job_id_, node, failed->reason, true}, now_ms);
+  } else if (const auto* progress = std::get_if<Progress>(&message)) {
+    report(*progress, task, now_ms);
   } else if (const auto* exited = std::get_if<Exited>(&message)) {
     report(*exited, task, now_ms);
   } else if (const auto* stopped = std::get_if<Stopped>(&message)) {
@@ -156,6 +164,9 @@ void StepController::report(const Exited& exited, int32_t task, int64_t now_ms) 
   event.pid = exited.pid;
   event.exit_code = exited.exit_code;
   event.signal = exited.signal;
+  if (const auto told = told_steps_.find(task); told != told_steps_.end()) {
+    event.last_step = told->second;
+  }
   // A program that exits may do so because a peer died, whose shim has yet to say it.
   event.peer_lost = exited.exit_code != 0;
   feed(std::move(event), now_ms);
@@ -170,11 +181,50 @@ void StepController::tick(int64_t now_ms) {
   }
   const auto due = begun_ ? core::next_deadline(state_) : std::nullopt;
   if (due && now_ms >= *due) feed(core::Tick{}, now_ms);
+  if (begun_ && !released_) look_for_hangs(now_ms);
+}
+
+void StepController::report(const Progress& told, int32_t task, int64_t now_ms) {
+  if (Generation{told.generation} != job().generation || told.step > kMaxStep ||
+      told.tokens > kMaxStep || told.step_ns > kMaxDurationNs) {
+    return;
+  }
+  if (told_ms_ == 0) look_at_ms_ = now_ms + kHangLookMs;
+  if (now_ms - told_ms_ > kAllSilentMs) progress_.rearm(now_ms);
+  told_ms_ = now_ms;
+  told_steps_[task] = told.step;
+  RankReport report;
+  report.rank = task;
+  report.generation = told.generation;
+  report.pid = told.pid;
+  report.phase = static_cast<uint32_t>(WorkerPhase::kTraining);
+  report.step = told.step;
+  report.loss = NAN;
+  report.tokens = told.tokens;
+  report.step_ns = told.step_ns;
+  report.process_state = told.process_state;
+  const auto news = progress_.report(job_id_, core::local_node_name(task), {report}, now_ms);
+  if (news) feed(*news, now_ms);
+}
+
+// What is heard of nobody proves nothing: a step that is suspended, with or without its controller.
+void StepController::look_for_hangs(int64_t now_ms) {
+  if (told_ms_ == 0 || now_ms < look_at_ms_) return;
+  look_at_ms_ = now_ms + kHangLookMs;
+  if (now_ms - told_ms_ > kAllSilentMs) return;
+  for (core::HangDetected& hang : progress_.take_hangs(now_ms)) {
+    const std::string who = hang.rank.value < 0 ? "the step" : task_name(hang.rank.value);
+    reported_ = {who + " hangs: " + hang.evidence, 1};
+    feed(std::move(hang), now_ms);
+  }
 }
 
 std::optional<int64_t> StepController::next_deadline() const {
   if (tasks_.empty() || released_) return std::nullopt;
-  return begun_ ? core::next_deadline(state_) : std::optional<int64_t>(assembly_deadline_ms_);
+  if (!begun_) return assembly_deadline_ms_;
+  const auto due = core::next_deadline(state_);
+  if (told_ms_ == 0 || core::has_ended(job().state)) return due;
+  return std::min(due.value_or(INT64_MAX), look_at_ms_);
 }
 
 // ---- the core -----------------------------------------------------------------------------------
@@ -201,6 +251,7 @@ void StepController::step(core::EventBody body, int64_t now_ms) {
   event.now_ms = std::max(now_ms, state_.now_ms);
   event.wall_ms = event.now_ms;
   event.body = std::move(body);
+  const bool is_tick = std::holds_alternative<core::Tick>(event.body);
   const core::StepResult result = core::step(state_, event);
   if (result.submitted) job_id_ = *result.submitted;
   if (!known && !result.submitted) {
@@ -209,9 +260,21 @@ void StepController::step(core::EventBody body, int64_t now_ms) {
     return;
   }
   const bool failed = job().state != state_before && job().state == core::JobState::kFailed;
+  if (is_tick && job().fault_seq != fault_before) reported_ = {late_text(), 1};
   if (failed || job().fault_seq != fault_before) decisive_ = reported_;
   if (failed) tell_end();
   for (const core::Action& action : result.actions) perform(action);
+  core::Job watched = job();  // its limit for hangs is not the one for the last tasks: begin()
+  watched.spec.recovery.hang_timeout_ms = settings_.hang_timeout_ms;
+  progress_.observe(watched, now_ms);
+}
+
+// The only fault that time alone brings about.
+std::string StepController::late_text() const {
+  const core::Fault& fault = job().recent_faults.back();
+  const std::string who = fault.rank < 0 ? "several tasks have" : task_name(fault.rank) + " has";
+  return who + " not ended " + duration_text(settings_.hang_timeout_ms) +
+         " after the last of the others exited with code 0 (HPCTL_HANG_TIMEOUT)";
 }
 
 // Not before the former generation's tasks have stopped: a cause may be told after its consequence.
@@ -231,7 +294,9 @@ void StepController::tell_end() {
     outlet_.say(decisive_.text + ", which says that a restart cannot help");
   } else if (now.restarts_without_progress > core::kMaxRestartsWithoutProgress) {
     outlet_.say(decisive_.text + "; giving up: " + std::to_string(now.restarts_without_progress) +
-                " times in a row the program did not last a minute");
+                " times in a row the program did not " +
+                (core::shows_steps(now) ? "get past step " + std::to_string(now.furthest_step)
+                                        : std::string("last a minute")));
   } else if (static_cast<int64_t>(now.restart_times_ms.size()) >= settings_.max_restarts) {
     outlet_.say(decisive_.text + "; giving up: all " + std::to_string(settings_.max_restarts) +
                 " restarts within an hour are spent (HPCTL_MAX_RESTARTS)");
@@ -281,6 +346,7 @@ void StepController::start(const core::Action& action, const core::StartWorkers&
   const int32_t task = order.ranks.front().value;
   const Task& first = tasks_.at(0);
   tasks_.at(task).start = action.id;
+  told_steps_.erase(task);
   outlet_.send(task, Start{order.generation.value, job().restarts, settings_.max_restarts,
                            settings_.run_id, first.hello.address, first.free_port});
 }

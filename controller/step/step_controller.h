@@ -8,6 +8,9 @@
 // begins (every task has said Hello) and when it ends without a verdict (Slurm ends the step, or a
 // task is missing).
 //
+// Tasks whose programs tell their steps (HPCTL_PROGRESS_FILE) are watched for hangs by the same
+// table and the same rules as a job's ranks (controller/agents/progress.h, controller/core/hang.h).
+//
 // No I/O and no clock: the caller passes the time and carries out what Outlet is told.
 #pragma once
 
@@ -18,6 +21,7 @@
 #include <string>
 
 #include "common/base/step_protocol.h"
+#include "controller/agents/progress.h"
 #include "controller/core/core.h"
 
 namespace hpctl::step {
@@ -25,7 +29,11 @@ namespace hpctl::step {
 struct StepSettings {
   std::string run_id;  // JOB.STEP
   int64_t max_restarts = 20;
+  // As recovery.hang_timeout of a job: 0 = by the steps that programs tell; kNoHangTimeoutMs =
+  // never.
+  int64_t hang_timeout_ms = 0;
 };
+inline constexpr int64_t kNoHangTimeoutMs = int64_t{365} * 86'400'000;
 
 class Outlet {
  public:
@@ -39,6 +47,11 @@ class Outlet {
 inline constexpr int64_t kAssemblyTimeoutMs = 30'000;
 // Between SIGTERM and SIGKILL for programs whose generation is over.
 inline constexpr uint32_t kStopGraceMs = 1'000;
+// How often it is asked whether the step hangs.
+inline constexpr int64_t kHangLookMs = 500;
+// After so long without a word of any task that tells its steps, time counts anew: the machine, or
+// the step by its scheduler, was suspended.
+inline constexpr int64_t kAllSilentMs = 5'000;
 // Then a task that has not ended its program is lost, and the step with it, which cannot have a
 // task started again: a process with much memory takes long to die.
 inline constexpr int64_t kStopPatienceMs = 60'000;
@@ -85,6 +98,9 @@ class StepController {
   void start(const core::Action& action, const core::StartWorkers& order);
   void stop(const core::Action& action, const core::StopWorkers& order);
   void report(const Exited& exited, int32_t task, int64_t now_ms);
+  void report(const Progress& told, int32_t task, int64_t now_ms);
+  void look_for_hangs(int64_t now_ms);
+  std::string late_text() const;
   void tell_restart();
   void tell_end();
   const core::Job& job() const { return state_.jobs.at(job_id_); }
@@ -102,7 +118,11 @@ class StepController {
   bool released_ = false;
   int64_t assembly_deadline_ms_ = 0;
   int64_t told_restarts_ = 0;
-  Fault reported_;  // newest
+  ProgressTable progress_;
+  std::map<int32_t, uint64_t> told_steps_;  // of the present generation
+  int64_t told_ms_ = 0;                     // when a task last told of itself; 0 = never
+  int64_t look_at_ms_ = 0;                  // for hangs
+  Fault reported_;                          // newest
   Fault decisive_;  // the one that led to the present generation or to the end
 };
 

@@ -53,6 +53,36 @@ lives -N2 -n3 -m plane=2 -- 2 1 'exit 1' >/dev/null
 check "uneven tasks per node" "0 0/2 3 n1,1 1/2 3 n1,2 0/1 3 n2" \
   "$(cat "$work"/lives/g2.* | cut -d' ' -f1-4 | sort | paste -sd,)"
 
+# --- hangs ------------------------------------------------------------------------------------
+# Every task tells three steps; in its first life rank 3 then does HOW, and the others wait.
+cat >"$work/teller" <<'SCRIPT'
+#!/bin/bash
+echo "$HPCTL_PROGRESS_FILE" >>"$LIVES/files"
+for step in 1 2 3; do echo "$step 512" >>"$HPCTL_PROGRESS_FILE"; sleep 0.2; done
+[ "$TORCHELASTIC_RESTART_COUNT" -lt 1 ] || exit 0
+[ "$RANK" = 3 ] && eval "$1"
+exec sleep 60
+SCRIPT
+chmod +x "$work/teller"
+tellers() { # tellers HOW
+  export LIVES=$work/lives
+  rm -rf "$LIVES"
+  mkdir "$LIVES"
+  outcome step -N2 -n4 --ntasks-per-node=2 "$work/teller" "$1"
+}
+told=$(tellers 'kill -STOP $$')
+check_has "a task that is stopped" "task 3 on n2 hangs: no step completed for" "$told"
+check_has "why" "is stopped (state T) and completed step 3; all 4 tasks start again" "$told"
+check_has "goes on" "exit 0" "$told"
+told=$(HPCTL_HANG_TIMEOUT=2s tellers 'echo 4 >>$HPCTL_PROGRESS_FILE')
+check_has "a step that hangs" "the step hangs: no step completed for 2 s after step 4" \
+  "$told"
+check_has "goes on, too" "exit 0" "$told"
+check "a file for each life of each task" 8 "$(sort -u "$work/lives/files" | wc -l)"
+check "and none stays" "" "$(xargs ls -d 2>/dev/null <"$work/lives/files")"
+told=$(HPCTL_HANG_TIMEOUT=soon outcome step -n1 true)
+check_has "a limit that is none" "HPCTL_HANG_TIMEOUT=soon is neither auto, off nor a" "$told"
+
 # --- when it gives up -------------------------------------------------------------------------
 told=$(HPCTL_MAX_RESTARTS=1 lives -n2 -- 1 9 'exit 7')
 check_has "budget spent" "giving up: all 1 restarts within an hour are spent" "$told"
@@ -168,7 +198,8 @@ mkdir -p "$root"/{bin,etc,usr,lib,lib64,proc,dev,tmp}
 touch "$root/etc/in-the-container"
 container="$stand_ins/spank_container.so $root"
 # Rank 0 fails in its first life, when both have spoken.
-inside='cat /proc/$PPID/comm; ls /etc; touch '"$work"'/in.$HPCTL_GENERATION.$RANK
+inside='cat /proc/$PPID/comm; ls /etc; echo 1 >>$HPCTL_PROGRESS_FILE
+  touch '"$work"'/in.$HPCTL_GENERATION.$RANK
   [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0; [ "$RANK" = 0 ] || exec sleep 60
   until [ -e '"$work"'/in.1.1 ]; do sleep 0.02; done; exit 1'
 for order in "$plugin|$container" "$container|$plugin"; do

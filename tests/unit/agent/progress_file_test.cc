@@ -132,19 +132,18 @@ TEST_F(Told, APipeOrALinkInItsPlaceHoldsNobodyUp) {
 }
 
 TEST_F(Told, EachGenerationBeginsWithEmptyFilesAndLeavesNone) {
-  NodePlace place;
-  place.progress_directory = directory_ / "progress-of-job";
-  ASSERT_TRUE(prepare_progress_files(place, 1, {0, 1}).ok());
-  const std::string old = progress_file_path(place, 1, 1);
+  const std::string directory = directory_ / "progress-of-job";
+  ASSERT_TRUE(prepare_progress_files(directory, 1, {0, 1}).ok());
+  const std::string old = progress_file_path(directory, 1, 1);
   std::ofstream(old) << "9\n";
   // The same order again, as after a lost connection.
-  ASSERT_TRUE(prepare_progress_files(place, 1, {0, 1}).ok());
+  ASSERT_TRUE(prepare_progress_files(directory, 1, {0, 1}).ok());
   EXPECT_EQ(ProgressFile(old).sample().step, 9U);
-  ASSERT_TRUE(prepare_progress_files(place, 2, {1}).ok());
+  ASSERT_TRUE(prepare_progress_files(directory, 2, {1}).ok());
   EXPECT_FALSE(path_exists(old));
-  EXPECT_EQ(ProgressFile(progress_file_path(place, 2, 1)).sample().step, 0U);
-  remove_progress_file(place, 2, 1);
-  EXPECT_FALSE(path_exists(place.progress_directory));
+  EXPECT_EQ(ProgressFile(progress_file_path(directory, 2, 1)).sample().step, 0U);
+  remove_progress_file(directory, 2, 1);
+  EXPECT_FALSE(path_exists(directory));
 }
 
 }  // namespace

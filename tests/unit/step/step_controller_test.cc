@@ -10,12 +10,16 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 // Tasks that obey: a started program runs until the test says how it ends.
 class Step : public Outlet {
  public:
-  explicit Step(int32_t tasks, int64_t max_restarts = 20)
-      : controller_({"7.0", max_restarts}, *this), orders_(tasks), generation_(tasks) {}
+  explicit Step(int32_t tasks, int64_t max_restarts = 20, int64_t hang_timeout_ms = 0)
+      : controller_({"7.0", max_restarts, hang_timeout_ms}, *this),
+        orders_(tasks),
+        generation_(tasks) {}
 
   void send(int32_t task, const ToShim& message) override { pending_.emplace_back(task, message); }
   void say(const std::string& line) override { said_.push_back(line); }
@@ -38,6 +42,24 @@ class Step : public Outlet {
   void exit(int32_t task, int32_t code, int32_t signal = 0) {
     controller_.message(task, Exited{generation_[task], pid(task), code, signal}, now_);
     settle();
+  }
+  void tell(int32_t task, uint64_t step, const std::string& process_state = "S") {
+    controller_.message(
+        task, Progress{generation_[task], pid(task), step, 4096, 1'000'000'000, process_state},
+        now_);
+    settle();
+  }
+  // Each task says again and again what it has last said, as its shim does.
+  void pass(int64_t ms, const std::vector<std::pair<uint64_t, std::string>>& told) {
+    for (const int64_t until = now_ + ms; now_ < until; now_ += 250) {
+      for (size_t task = 0; task < told.size(); ++task) {
+        if (told[task].first > 0) {
+          tell(static_cast<int32_t>(task), told[task].first, told[task].second);
+        }
+      }
+      controller_.tick(now_);
+      settle();
+    }
   }
   void lose(int32_t task) {
     controller_.lost(task, now_);
@@ -302,6 +324,84 @@ TEST(StepControllerTest, ATaskMayGoOnLongAfterTheOthers) {
   step.hello_all();
   step.exit(0, 0);
   EXPECT_GT(step.controller().next_deadline().value_or(INT64_MAX), step.now() + 100 * kDayMs);
+}
+
+// Who sets a limit wants to be told, and to go on.
+TEST(StepControllerTest, TheLastTasksAreLateAfterALimitThatWasSet) {
+  Step step(3, 20, 90'000);
+  step.hello_all();
+  step.exit(0, 0);
+  step.exit(2, 0);
+  step.advance(89'000);
+  EXPECT_THAT(step.got<Start>(1), SizeIs(1));
+  step.next_deadline();
+  EXPECT_THAT(step.got<Start>(1), SizeIs(2));
+  EXPECT_THAT(step.said(), ElementsAre(HasSubstr(
+                               "task 1 on node0 has not ended 90 s after the last of the others "
+                               "exited with code 0 (HPCTL_HANG_TIMEOUT); all 3 tasks start again "
+                               "(restart 1 of")));
+}
+
+TEST(StepControllerTest, TasksThatTellNoStepsAreNotWatched) {
+  Step step(2, 20, 5'000);
+  step.hello_all();
+  EXPECT_EQ(step.controller().next_deadline(), std::nullopt);
+}
+
+TEST(StepControllerTest, ATaskWhoseProcessIsStoppedIsBlamed) {
+  Step step(4);
+  step.hello_all();
+  step.pass(1'000, {{7, "S"}, {7, "S"}, {7, "S"}, {7, "S"}});
+  step.pass(1'500, {{7, "S"}, {7, "S"}, {7, "T"}, {7, "S"}});
+  EXPECT_THAT(step.got<Start>(0), SizeIs(2));
+  ASSERT_THAT(step.said(), SizeIs(1));
+  EXPECT_THAT(step.said()[0], HasSubstr("task 2 on node1 hangs: no step completed for "));
+  EXPECT_THAT(step.said()[0], HasSubstr("all 4 tasks start again"));
+}
+
+TEST(StepControllerTest, AStepThatHangsIsEndedAfterItsLimitAndATaskThatIsBehindIsBlamed) {
+  Step step(3, 20, 20'000);
+  step.hello_all();
+  step.pass(1'000, {{4, "S"}, {4, "S"}, {4, "S"}});
+  step.pass(19'000, {{5, "S"}, {4, "S"}, {5, "S"}});
+  EXPECT_THAT(step.said(), IsEmpty());
+  step.pass(4'000, {{5, "S"}, {4, "S"}, {5, "S"}});
+  EXPECT_THAT(step.said(), ElementsAre(HasSubstr("task 1 on node0 hangs")));
+  // The same again, without an end: no step beyond the fifth is progress.
+  step.pass(300'000, {{5, "S"}, {4, "S"}, {5, "S"}});
+  EXPECT_THAT(step.said().back(), HasSubstr("times in a row the program did not get past step 5"));
+}
+
+TEST(StepControllerTest, StepsThatGoOnAreNoHang) {
+  Step step(2, 20, 5'000);
+  step.hello_all();
+  for (uint64_t n = 1; n <= 20; ++n) step.pass(4'000, {{n, "S"}, {0, ""}});  // rank 0 alone tells
+  EXPECT_THAT(step.said(), IsEmpty());
+  step.pass(7'000, {{20, "S"}, {0, ""}});
+  EXPECT_THAT(step.said(), SizeIs(1));
+}
+
+// Suspended, with or without this controller, nobody tells anything; then they have their time
+// anew.
+TEST(StepControllerTest, AStepThatIsSuspendedDoesNotHang) {
+  Step step(2, 20, 20'000);
+  step.hello_all();
+  step.pass(1'000, {{4, "S"}, {4, "S"}});
+  for (int i = 0; i < 100; ++i) {
+    step.advance(1'000);
+    step.next_deadline();
+  }
+  step.pass(19'000, {{4, "S"}, {4, "S"}});
+  EXPECT_THAT(step.said(), IsEmpty());
+  step.pass(3'000, {{4, "S"}, {4, "S"}});
+  EXPECT_THAT(step.said(), SizeIs(1));
+}
+
+TEST(StepControllerTest, WhatCannotBeToldCountsForNothing) {
+  Step step(1, 20, 5'000);
+  step.hello_all();
+  step.tell(0, UINT64_MAX);
+  EXPECT_EQ(step.controller().next_deadline(), std::nullopt);
 }
 
 TEST(StepControllerTest, ForeignOrRepeatedTasksAreRefused) {

@@ -31,8 +31,8 @@ TEST(StepProtocol, RoundTrip) {
   const Hello hello{1, 3, 4, "n2", 77, "10.0.0.2", 999};
   for (const ToController& message :
        {ToController(hello), ToController(Started{2, 88}), ToController(StartFailed{2, "no"}),
-        ToController(Exited{2, 88, 5, 0}), ToController(Stopped{2, 998}),
-        ToController(Ending{15})}) {
+        ToController(Progress{2, 88, 17, 4096, 250, "S"}), ToController(Exited{2, 88, 5, 0}),
+        ToController(Stopped{2, 998}), ToController(Ending{15})}) {
     check_round_trip(message, decode_to_controller);
   }
   for (const ToShim& message :

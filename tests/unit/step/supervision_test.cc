@@ -12,12 +12,16 @@
 
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <optional>
+#include <string>
 #include <variant>
 
+#include "common/base/file.h"
 #include "common/base/process_stat.h"
 #include "common/base/step_protocol.h"
 #include "tests/support/processes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl::shim {
 namespace {
@@ -51,6 +55,16 @@ class SupervisionTest : public testing::Test {
     order.run_id = "supervision-test";
     ASSERT_TRUE(controller_->send(step::encode(step::ToShim(order))).ok());
   }
+  // A program that tells this line, and stays.
+  void start_telling(const std::string& line) {
+    const std::string script = "echo $HPCTL_PROGRESS_FILE >" + (directory_ / "path") + "; echo " +
+                               line + " >$HPCTL_PROGRESS_FILE; exec sleep 1000";
+    start(script.c_str(), 1);
+  }
+  std::string path_told() const {
+    std::string path = read_file(directory_ / "path").value();
+    return path.substr(0, path.find('\n'));
+  }
   // What the shim says next; nullopt = nothing any more.
   std::optional<step::ToController> next() {
     for (;;) {
@@ -72,6 +86,7 @@ class SupervisionTest : public testing::Test {
     return status;
   }
 
+  TemporaryDirectory directory_;
   pid_t shim_ = -1;
   std::optional<FrameStream> controller_;
 
@@ -176,6 +191,60 @@ TEST_F(SupervisionTest, TheEndThatWasAskedForIsNotReported) {
   ASSERT_TRUE(controller_->send(step::encode(step::ToShim(step::Stop{1, 1'000}))).ok());
   const auto stopped = next();
   EXPECT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
+}
+
+TEST_F(SupervisionTest, WhatTheProgramTellsIsPassedOnAndItsFileGoesWithIt) {
+  start_telling("3 512");
+  ASSERT_FALSE(HasFatalFailure());
+  const auto started = next();
+  ASSERT_TRUE(started && std::holds_alternative<step::Started>(*started));
+  const auto pid = std::get<step::Started>(*started).pid;
+  for (int i = 0; i < 2; ++i) {  // also where nothing is new
+    const auto said = next();
+    ASSERT_TRUE(said && std::holds_alternative<step::Progress>(*said));
+    const auto& told = std::get<step::Progress>(*said);
+    EXPECT_EQ(told.generation, 1U);
+    EXPECT_EQ(told.pid, pid);
+    EXPECT_EQ(told.step, 3U);
+    EXPECT_EQ(told.tokens, 512U);
+    EXPECT_EQ(told.process_state, "S");
+  }
+  const std::string path = path_told();
+  EXPECT_TRUE(path_exists(path));
+  ASSERT_TRUE(kill_process(static_cast<pid_t>(pid)));
+  for (auto said = next();; said = next()) {
+    ASSERT_TRUE(said);
+    if (std::holds_alternative<step::Exited>(*said)) break;
+  }
+  EXPECT_FALSE(path_exists(std::filesystem::path(path).parent_path()));
+}
+
+// However soon it ends.
+TEST_F(SupervisionTest, TheLastStepIsToldBeforeTheEnd) {
+  start("echo 9 >>$HPCTL_PROGRESS_FILE", 1);
+  ASSERT_FALSE(HasFatalFailure());
+  ASSERT_TRUE(next());
+  const auto said = next();
+  ASSERT_TRUE(said && std::holds_alternative<step::Progress>(*said));
+  EXPECT_EQ(std::get<step::Progress>(*said).step, 9U);
+  const auto exited = next();
+  EXPECT_TRUE(exited && std::holds_alternative<step::Exited>(*exited));
+}
+
+TEST_F(SupervisionTest, WhatAKilledShimLeftIsRemovedByTheNext) {
+  start_telling("1");
+  ASSERT_FALSE(HasFatalFailure());
+  ASSERT_TRUE(next());
+  ASSERT_TRUE(next());
+  ASSERT_EQ(::kill(shim_, SIGKILL), 0);
+  status_of_shim();
+  const std::string left = path_told();
+  start_telling("1");
+  ASSERT_FALSE(HasFatalFailure());
+  ASSERT_TRUE(next());
+  ASSERT_TRUE(next());
+  EXPECT_FALSE(path_exists(left));
+  EXPECT_TRUE(path_exists(path_told()));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/rpc/yaml_scalars.h"
+#include "common/base/quantity.h"
 
 #include <algorithm>
 #include <array>

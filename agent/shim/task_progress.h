@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The progress file (agent/progress_file.h) of one life of a task's program, and what it says.
+//
+// It lies in a directory of its own, /tmp/hpctl-UID/step-XXXXXX, which is locked for as long as it
+// is of use: a shim that was killed takes nothing away, so the next one on that node removes what
+// nobody holds.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "agent/progress_file.h"
+#include "common/base/fd.h"
+#include "common/base/result.h"
+#include "common/base/step_protocol.h"
+
+namespace hpctl::shim {
+
+class TaskProgress {
+ public:
+  // Makes directory and file.
+  static Result<TaskProgress> begin(uint64_t generation, int32_t rank);
+  TaskProgress(TaskProgress&& other) noexcept = default;
+  TaskProgress& operator=(TaskProgress&& other) = delete;
+  // Removes both.
+  ~TaskProgress();
+
+  // For the program: $HPCTL_PROGRESS_FILE.
+  const std::string& path() const { return path_; }
+  // nullopt before the program, `pid`, has told a step.
+  std::optional<step::Progress> look(pid_t pid);
+  // Once: the file's last line is none that counts.
+  bool take_damage();
+
+ private:
+  TaskProgress(std::string directory, UniqueFd lock, uint64_t generation, int32_t rank);
+
+  std::string directory_;
+  UniqueFd lock_;  // invalid where this was moved from
+  uint64_t generation_;
+  int32_t rank_;
+  std::string path_;
+  agent::ProgressFile file_;
+  bool damaged_ = false;
+  bool damage_told_ = false;
+};
+
+}  // namespace hpctl::shim
