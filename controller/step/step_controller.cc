@@ -2,10 +2,13 @@
 #include "controller/step/step_controller.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 
 #include "common/base/duration_text.h"
 #include "common/base/plausible.h"
+#include "common/base/time_account.h"
 #include "common/base/worker_abi.h"
 
 namespace hpctl::step {
@@ -107,6 +110,7 @@ void StepController::lost(int32_t task, int64_t now_ms) {
     feed(core::NodeEnded{job_id_, node, life(state.hello)}, now_ms);
     return;
   }
+  learn_steps(now_ms);
   reported_ = {task_name(task) + " was lost with its shim or its node", 1};
   feed(core::NodeLost{job_id_, node, life(state.hello), "its shim or its node is gone"}, now_ms);
 }
@@ -136,6 +140,7 @@ void StepController::message(int32_t task, const ToController& message, int64_t 
   } else if (const auto* progress = std::get_if<Progress>(&message)) {
     report(*progress, task, now_ms);
   } else if (const auto* exited = std::get_if<Exited>(&message)) {
+    learn_steps(now_ms);
     report(*exited, task, now_ms);
   } else if (const auto* stopped = std::get_if<Stopped>(&message)) {
     state.free_port = stopped->free_port;
@@ -207,6 +212,11 @@ void StepController::report(const Progress& told, int32_t task, int64_t now_ms) 
   if (news) feed(*news, now_ms);
 }
 
+// Before a fault is judged: which step was the last, and when.
+void StepController::learn_steps(int64_t now_ms) {
+  if (const auto news = progress_.news(job_id_)) feed(*news, now_ms);
+}
+
 // What is heard of nobody proves nothing: a step that is suspended, with or without its controller.
 void StepController::look_for_hangs(int64_t now_ms) {
   if (told_ms_ == 0 || now_ms < look_at_ms_) return;
@@ -214,6 +224,7 @@ void StepController::look_for_hangs(int64_t now_ms) {
   if (now_ms - told_ms_ > kAllSilentMs) return;
   for (core::HangDetected& hang : progress_.take_hangs(now_ms)) {
     const std::string who = hang.rank.value < 0 ? "the step" : task_name(hang.rank.value);
+    learn_steps(now_ms);
     reported_ = {who + " hangs: " + hang.evidence, 1};
     feed(std::move(hang), now_ms);
   }
@@ -263,6 +274,7 @@ void StepController::step(core::EventBody body, int64_t now_ms) {
   if (is_tick && job().fault_seq != fault_before) reported_ = {late_text(), 1};
   if (failed || job().fault_seq != fault_before) decisive_ = reported_;
   if (failed) tell_end();
+  if (!core::has_ended(state_before) && core::has_ended(job().state)) tell_goodput();
   for (const core::Action& action : result.actions) perform(action);
   core::Job watched = job();  // its limit for hangs is not the one for the last tasks: begin()
   watched.spec.recovery.hang_timeout_ms = settings_.hang_timeout_ms;
@@ -303,6 +315,26 @@ void StepController::tell_end() {
   } else {
     outlet_.say(decisive_.text + "; the step cannot go on");
   }
+}
+
+// Of a step that was never started again there is nothing to tell; and where no steps are known it
+// is not known what was lost.
+void StepController::tell_goodput() {
+  const core::Job& now = job();
+  if (now.restarts == 0 || !core::shows_steps(now)) return;
+  const TimeAccount account =
+      account_of(core::time_spent(now, state_.now_ms), now.ended_wall_ms - now.submitted_wall_ms);
+  if (account.since_first_step_ms() <= 0) return;
+  const auto percent = static_cast<double>(account.training_ms) * 100 /
+                       static_cast<double>(account.since_first_step_ms());
+  std::array<char, 16> goodput{};
+  std::snprintf(goodput.data(), goodput.size(), "%.2f", percent);
+  outlet_.say("step " + std::to_string(now.furthest_step) + "; " + std::to_string(now.restarts) +
+              (now.restarts == 1 ? " restart" : " restarts") + " cost " +
+              std::to_string((account.spent.lost_ms() + 500) / 1000) + " s; goodput " +
+              goodput.data() + " % of " +
+              std::to_string((account.since_first_step_ms() + 500) / 1000) +
+              " s since the first step");
 }
 
 void StepController::perform(const core::Action& action) {

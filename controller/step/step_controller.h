@@ -99,10 +99,12 @@ class StepController {
   void stop(const core::Action& action, const core::StopWorkers& order);
   void report(const Exited& exited, int32_t task, int64_t now_ms);
   void report(const Progress& told, int32_t task, int64_t now_ms);
+  void learn_steps(int64_t now_ms);
   void look_for_hangs(int64_t now_ms);
   std::string late_text() const;
   void tell_restart();
   void tell_end();
+  void tell_goodput();
   const core::Job& job() const { return state_.jobs.at(job_id_); }
   std::string task_name(int32_t task) const;
 

@@ -74,6 +74,7 @@ told=$(tellers 'kill -STOP $$')
 check_has "a task that is stopped" "task 3 on n2 hangs: no step completed for" "$told"
 check_has "why" "is stopped (state T) and completed step 3; all 4 tasks start again" "$told"
 check_has "goes on" "exit 0" "$told"
+check_has "and says what that cost" "step 3; 1 restart cost " "$told"
 told=$(HPCTL_HANG_TIMEOUT=2s tellers 'echo 4 >>$HPCTL_PROGRESS_FILE')
 check_has "a step that hangs" "the step hangs: no step completed for 2 s after step 4" \
   "$told"
