@@ -54,6 +54,8 @@ Result<pid_t> start_program(const ProgramPlan& plan, StartFailure& failure) {
     // on unseen: it dies with it.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != shim) ::_exit(127);
+    // Where Yama restricts tracing the shim's other child, hpstacks, may read the stacks.
+    ::prctl(PR_SET_PTRACER, shim);
     exec_program(plan);
     const int error = errno;
     [[maybe_unused]] const ssize_t n = ::write(write_end.get(), &error, sizeof(error));

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "agent/shim/controller_connection.h"
 #include "agent/shim/launcher_environment.h"
@@ -76,18 +78,23 @@ void Supervision::wait() {
   int64_t timeout = -1;
   const int64_t report_at_ms = unreported_ ? report_at_ms_ : 0;
   const int64_t progress_at_ms = progress_ ? progress_at_ms_ : 0;
-  for (const int64_t due_ms : {kill_at_ms_, report_at_ms, progress_at_ms}) {
+  const int64_t stacks_at_ms = stacks_ ? stacks_->deadline_ms() : 0;
+  for (const int64_t due_ms : {kill_at_ms_, report_at_ms, progress_at_ms, stacks_at_ms}) {
     if (due_ms == 0) continue;
     const int64_t left = std::max<int64_t>(0, due_ms - clock_.monotonic_ms());
     timeout = timeout < 0 ? left : std::min(timeout, left);
   }
   if (has_unconfirmed_stop()) timeout = kSweepAgainMs;
-  pollfd waits[2] = {{signals_.get(), POLLIN, 0}, {-1, POLLIN, 0}};
+  pollfd waits[3] = {{signals_.get(), POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLIN, 0}};
   if (controller_) {
     waits[1].fd = controller_->fd();
     if (controller_->has_unsent()) waits[1].events = POLLIN | POLLOUT;
   }
-  ::poll(waits, 2, static_cast<int>(timeout));
+  if (stacks_) waits[2].fd = stacks_->fd();
+  ::poll(waits, 3, static_cast<int>(timeout));
+  if (stacks_ && (waits[2].revents != 0 || clock_.monotonic_ms() >= stacks_->deadline_ms())) {
+    finish_stacks();
+  }
 }
 
 // ---- the controller's orders --------------------------------------------------------------------
@@ -149,7 +156,7 @@ void Supervision::on(const step::Stop& order) {
   unreported_.reset();  // the generation ends anyway
   if (pid_ > 0) {
     was_dying_ = is_exiting(pid_);
-    end_program(order.grace_ms);
+    if (order.stacks == 0 || !start_stacks(order.grace_ms)) end_program(order.grace_ms);
   } else {
     confirm_stop();
   }
@@ -171,7 +178,7 @@ void Supervision::confirm_stop() {
   if (!kill_marked(mark(), kSweepTimeoutMs)) return;
   const uint64_t generation = *std::exchange(stopping_, std::nullopt);
   const uint16_t port = settings_.rank == 0 ? find_free_port() : 0;
-  report(step::Stopped{generation, port});
+  report(step::Stopped{generation, port, std::exchange(told_stacks_, "")});
 }
 
 void Supervision::finish() {
@@ -194,6 +201,28 @@ void Supervision::release() {
 
 std::string Supervision::mark() const {
   return worker_mark(run_id_ + "-" + std::to_string(::getpid()), incarnation_);
+}
+
+bool Supervision::start_stacks(int64_t grace_ms) {
+  if (settings_.stacks.empty() || stacks_) return stacks_.has_value();
+  std::error_code error;
+  const std::string directory =
+      (std::filesystem::current_path(error) / ("hpctl-stacks-" + run_id_)).string();
+  auto stacks = TaskStacks::start(settings_.stacks, directory, generation_, settings_.rank, pid_,
+                                  clock_.monotonic_ms());
+  if (!stacks.ok()) {
+    say("no stacks are written: " + stacks.error().message);
+    return false;
+  }
+  stacks_.emplace(std::move(stacks).value());
+  grace_ms_ = grace_ms;
+  return true;
+}
+
+void Supervision::finish_stacks() {
+  told_stacks_ = stacks_->finish();
+  stacks_.reset();
+  if (pid_ > 0) end_program(grace_ms_);
 }
 
 void Supervision::end_program(int64_t grace_ms) {
@@ -229,7 +258,7 @@ void Supervision::program_ended(int status) {
       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   if (stopping_) {
     if (was_dying_) report(exited);
-    confirm_stop();
+    if (has_unconfirmed_stop()) confirm_stop();
     return;
   }
   unreported_ = exited;

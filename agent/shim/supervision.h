@@ -19,6 +19,7 @@
 #include "agent/shim/program.h"
 #include "agent/shim/task_progress.h"
 #include "agent/shim/task_settings.h"
+#include "agent/shim/task_stacks.h"
 #include "common/base/clock.h"
 #include "common/base/frame_stream.h"
 
@@ -48,9 +49,11 @@ class Supervision {
   void begin_progress(ProgramPlan& plan);
   void report_progress();
   void end_progress();
+  bool start_stacks(int64_t grace_ms);
+  void finish_stacks();
   void end_program(int64_t grace_ms);
   void kill_overdue();
-  bool has_unconfirmed_stop() const { return stopping_ && pid_ <= 0; }
+  bool has_unconfirmed_stop() const { return stopping_ && pid_ <= 0 && !stacks_; }
   void confirm_stop();
   [[noreturn]] void finish();
   void release();
@@ -75,7 +78,10 @@ class Supervision {
   int64_t progress_at_ms_ = 0;            // to be looked at
   std::optional<step::Exited> unreported_;
   int64_t report_at_ms_ = 0;
-  std::optional<uint64_t> stopping_;    // generation of a Stop to confirm
+  std::optional<uint64_t> stopping_;  // generation of a Stop to confirm
+  std::optional<TaskStacks> stacks_;  // that are being written; the program ends afterwards
+  int64_t grace_ms_ = 0;              // it then has
+  std::string told_stacks_;
   std::optional<int32_t> finish_code_;  // Finish was received
   bool released_ = false;
 };

@@ -22,6 +22,7 @@ Error missing(const char* name) {
 Outcome read_task_settings(TaskSettings& settings) {
   settings.program = variable(step::kProgramName);
   if (settings.program.empty()) return Error{ErrorCode::kNotFound, "no program"};
+  settings.stacks = variable(step::kStacksName);
   settings.node = variable("SLURMD_NODENAME");
   const std::string task = variable(step::kTaskName);
   if (std::sscanf(task.c_str(), "%d %d %d %d %d %d %d", &settings.rank, &settings.tasks,
@@ -40,8 +41,8 @@ Outcome read_task_settings(TaskSettings& settings) {
 }
 
 void hide_step_environment() {
-  for (const char* name :
-       {step::kPortName, step::kTokenName, step::kTaskName, step::kProgramName}) {
+  for (const char* name : {step::kPortName, step::kTokenName, step::kTaskName, step::kProgramName,
+                           step::kStacksName}) {
     ::unsetenv(name);
   }
 }

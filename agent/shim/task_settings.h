@@ -12,6 +12,7 @@ namespace hpctl::shim {
 
 struct TaskSettings {
   std::string program;  // argv[0] that the shim replaced
+  std::string stacks;   // path of hpstacks; "" = none
   std::string host;     // of srun, as this node reaches it
   uint16_t port = 0;
   std::string token;

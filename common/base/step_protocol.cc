@@ -54,10 +54,13 @@ static void get(PacketReader& r, Exited& m) {
   r.into(m.signal);
 }
 
-static void put(PacketWriter& w, const Stopped& m) { w.number(m.generation).number(m.free_port); }
+static void put(PacketWriter& w, const Stopped& m) {
+  w.number(m.generation).number(m.free_port).text(m.stacks);
+}
 static void get(PacketReader& r, Stopped& m) {
   r.into(m.generation);
   r.into(m.free_port);
+  m.stacks = r.text();
 }
 
 static void put(PacketWriter& w, const Ending& m) { w.number(m.signal); }
@@ -79,10 +82,13 @@ static void get(PacketReader& r, Start& m) {
   r.into(m.master_port);
 }
 
-static void put(PacketWriter& w, const Stop& m) { w.number(m.generation).number(m.grace_ms); }
+static void put(PacketWriter& w, const Stop& m) {
+  w.number(m.generation).number(m.grace_ms).number(m.stacks);
+}
 static void get(PacketReader& r, Stop& m) {
   r.into(m.generation);
   r.into(m.grace_ms);
+  r.into(m.stacks);
 }
 
 static void put(PacketWriter& w, const Finish& m) { w.number(m.exit_code); }

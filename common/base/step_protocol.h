@@ -42,6 +42,7 @@ inline constexpr char kTokenName[] = "SLURM_HPCTL_STEP_TOKEN";  // 32 random byt
 // signals every process of a step, and 0 where only the shim.
 inline constexpr char kTaskName[] = "HPCTL_STEP_TASK";
 inline constexpr char kProgramName[] = "HPCTL_STEP_PROGRAM";  // argv[0] that the shim replaced
+inline constexpr char kStacksName[] = "HPCTL_STEP_STACKS";    // path of hpstacks; may not be there
 
 // ---- shim -> controller -------------------------------------------------------------------------
 
@@ -82,6 +83,7 @@ struct Exited {
 struct Stopped {
   uint64_t generation = 0;
   uint16_t free_port = 0;
+  std::string stacks;  // where they are and what they show; "" = none were written
 };
 // Slurm (scancel, time limit, preemption) or the terminal ends the step; no restart is wanted.
 struct Ending {
@@ -103,6 +105,7 @@ struct Start {
 struct Stop {
   uint64_t generation = 0;
   uint32_t grace_ms = 0;
+  uint8_t stacks = 0;  // 1 = it hangs: first write where it stands
 };
 // The step is decided. A task whose program ended by itself ends as the program did; another ends
 // its program and exits with `exit_code`.

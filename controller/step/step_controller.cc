@@ -144,12 +144,20 @@ void StepController::message(int32_t task, const ToController& message, int64_t 
     report(*exited, task, now_ms);
   } else if (const auto* stopped = std::get_if<Stopped>(&message)) {
     state.free_port = stopped->free_port;
+    keep_stacks(*stopped, task);
     if (!state.stop) return;
     const ActionId action = *std::exchange(state.stop, std::nullopt);
     feed(core::WorkersStopped{action, job_id_, node, Generation{stopped->generation}, {}}, now_ms);
   } else if (std::holds_alternative<Ending>(message)) {
     release("Slurm is ending the step");
   }
+}
+
+// Each task writes its own; one line is enough to begin with.
+void StepController::keep_stacks(const Stopped& stopped, int32_t task) {
+  if (stopped.stacks.empty() || job().recent_faults.empty()) return;
+  const int32_t blamed = job().recent_faults.back().rank;
+  if (task == std::max(0, blamed)) stacks_ = stopped.stacks;
 }
 
 void StepController::report(const Exited& exited, int32_t task, int64_t now_ms) {
@@ -298,6 +306,7 @@ void StepController::tell_restart() {
   outlet_.say(decisive_.text + who + " (restart " + std::to_string(told_restarts_) +
               " of at most " + std::to_string(settings_.max_restarts) + ")" +
               (told_restarts_ == 1 ? kNoReplay : ""));
+  if (!stacks_.empty()) outlet_.say("where they stood: " + std::exchange(stacks_, ""));
 }
 
 void StepController::tell_end() {
@@ -386,7 +395,8 @@ void StepController::start(const core::Action& action, const core::StartWorkers&
 void StepController::stop(const core::Action& action, const core::StopWorkers& order) {
   const int32_t task = task_of(order.node);
   tasks_.at(task).stop = action.id;
-  outlet_.send(task, Stop{order.generation.value, kStopGraceMs});
+  outlet_.send(task,
+               Stop{order.generation.value, kStopGraceMs, order.stacks ? uint8_t{1} : uint8_t{0}});
 }
 
 }  // namespace hpctl::step

@@ -99,6 +99,7 @@ class StepController {
   void stop(const core::Action& action, const core::StopWorkers& order);
   void report(const Exited& exited, int32_t task, int64_t now_ms);
   void report(const Progress& told, int32_t task, int64_t now_ms);
+  void keep_stacks(const Stopped& stopped, int32_t task);
   void learn_steps(int64_t now_ms);
   void look_for_hangs(int64_t now_ms);
   std::string late_text() const;
@@ -120,6 +121,7 @@ class StepController {
   bool released_ = false;
   int64_t assembly_deadline_ms_ = 0;
   int64_t told_restarts_ = 0;
+  std::string stacks_;  // of the task that is blamed for a hang, else of task 0
   ProgressTable progress_;
   std::map<int32_t, uint64_t> told_steps_;  // of the present generation
   int64_t told_ms_ = 0;                     // when a task last told of itself; 0 = never

@@ -77,6 +77,7 @@ static bool describe_task(spank_t spank, char* text, size_t size) {
 void hp_stepd_wrap_task(spank_t spank) {
   static char shim_path[32];  // outlives this call: Slurm executes it
   char task[96];
+  char stacks[PATH_MAX];
   char** argv = NULL;
   int argc = 0;
   if (!is_supervised(spank)) return;
@@ -87,6 +88,9 @@ void hp_stepd_wrap_task(spank_t spank) {
     unset_all(spank);
     return;
   }
+  // Without it a step that hangs is started again all the same, and nobody learns where it stood.
+  if (hp_program_path("hpstacks", stacks, sizeof(stacks)))
+    spank_setenv(spank, "HPCTL_STEP_STACKS", stacks, 1);
   // By descriptor, because the task may have another root by the time Slurm executes it.
   snprintf(shim_path, sizeof(shim_path), "/proc/self/fd/%d", shim);
   argv[0] = shim_path;

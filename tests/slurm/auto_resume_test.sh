@@ -68,12 +68,17 @@ tellers() { # tellers HOW
   export LIVES=$work/lives
   rm -rf "$LIVES"
   mkdir "$LIVES"
-  outcome step -N2 -n4 --ntasks-per-node=2 "$work/teller" "$1"
+  outcome step -N2 -n4 --ntasks-per-node=2 --chdir "$LIVES" "$work/teller" "$1"
 }
 told=$(tellers 'kill -STOP $$')
 check_has "a task that is stopped" "task 3 on n2 hangs: no step completed for" "$told"
 check_has "why" "is stopped (state T) and completed step 3; all 4 tasks start again" "$told"
 check_has "goes on" "exit 0" "$told"
+if [ -e "$build/bin/hpstacks" ]; then
+  check_has "and says where it stood" "where they stood: $work/lives/hpctl-stacks-" "$told"
+  check "so of each task" 4 "$(find "$work/lives" -name 'g1-rank000?.txt' | wc -l)"
+  check_has "whose program it was" "bash" "$(cat "$work"/lives/hpctl-stacks-*/g1-rank0003.txt)"
+fi
 check_has "and says what that cost" "step 3; 1 restart cost " "$told"
 told=$(HPCTL_HANG_TIMEOUT=2s tellers 'echo 4 >>$HPCTL_PROGRESS_FILE')
 check_has "a step that hangs" "the step hangs: no step completed for 2 s after step 4" \

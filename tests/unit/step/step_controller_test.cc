@@ -69,7 +69,7 @@ class Step : public Outlet {
   // Only stop() says that its program has ended.
   void make_deaf(int32_t task) { deaf_ = task; }
   void stop(int32_t task) {
-    controller_.message(task, Stopped{generation_[task], 0}, now_);
+    controller_.message(task, Stopped{generation_[task], 0, ""}, now_);
     settle();
   }
   void give_up(int32_t task) {
@@ -117,7 +117,8 @@ class Step : public Outlet {
         controller_.message(task, Started{start->generation, pid(task)}, now_);
       } else if (const auto* stop = std::get_if<Stop>(&message); stop != nullptr && task != deaf_) {
         const auto port = static_cast<uint16_t>(task == 0 ? 5000 + stop->generation : 0);
-        controller_.message(task, Stopped{stop->generation, port}, now_);
+        const std::string stacks = stop->stacks == 0 ? "" : "stacks of " + std::to_string(task);
+        controller_.message(task, Stopped{stop->generation, port, stacks}, now_);
       }
     }
   }
@@ -337,10 +338,12 @@ TEST(StepControllerTest, TheLastTasksAreLateAfterALimitThatWasSet) {
   EXPECT_THAT(step.got<Start>(1), SizeIs(1));
   step.next_deadline();
   EXPECT_THAT(step.got<Start>(1), SizeIs(2));
-  EXPECT_THAT(step.said(), ElementsAre(HasSubstr(
-                               "task 1 on node0 has not ended 90 s after the last of the others "
-                               "exited with code 0 (HPCTL_HANG_TIMEOUT); all 3 tasks start again "
-                               "(restart 1 of")));
+  EXPECT_THAT(
+      step.said(),
+      ElementsAre(HasSubstr("task 1 on node0 has not ended 90 s after the last of the others "
+                            "exited with code 0 (HPCTL_HANG_TIMEOUT); all 3 tasks start again "
+                            "(restart 1 of"),
+                  HasSubstr("stacks of 1")));
 }
 
 TEST(StepControllerTest, TasksThatTellNoStepsAreNotWatched) {
@@ -355,9 +358,10 @@ TEST(StepControllerTest, ATaskWhoseProcessIsStoppedIsBlamed) {
   step.pass(1'000, {{7, "S"}, {7, "S"}, {7, "S"}, {7, "S"}});
   step.pass(1'500, {{7, "S"}, {7, "S"}, {7, "T"}, {7, "S"}});
   EXPECT_THAT(step.got<Start>(0), SizeIs(2));
-  ASSERT_THAT(step.said(), SizeIs(1));
+  ASSERT_THAT(step.said(), SizeIs(2));
   EXPECT_THAT(step.said()[0], HasSubstr("task 2 on node1 hangs: no step completed for "));
   EXPECT_THAT(step.said()[0], HasSubstr("all 4 tasks start again"));
+  EXPECT_EQ(step.said()[1], "where they stood: stacks of 2");
 }
 
 TEST(StepControllerTest, AStepThatHangsIsEndedAfterItsLimitAndATaskThatIsBehindIsBlamed) {
@@ -367,7 +371,7 @@ TEST(StepControllerTest, AStepThatHangsIsEndedAfterItsLimitAndATaskThatIsBehindI
   step.pass(19'000, {{5, "S"}, {4, "S"}, {5, "S"}});
   EXPECT_THAT(step.said(), IsEmpty());
   step.pass(4'000, {{5, "S"}, {4, "S"}, {5, "S"}});
-  EXPECT_THAT(step.said(), ElementsAre(HasSubstr("task 1 on node0 hangs")));
+  EXPECT_THAT(step.said(), ElementsAre(HasSubstr("task 1 on node0 hangs"), HasSubstr("of 1")));
   // The same again, without an end: no step beyond the fifth is progress.
   step.pass(300'000, {{5, "S"}, {4, "S"}, {5, "S"}});
   EXPECT_THAT(step.said(),
@@ -380,7 +384,7 @@ TEST(StepControllerTest, StepsThatGoOnAreNoHang) {
   for (uint64_t n = 1; n <= 20; ++n) step.pass(4'000, {{n, "S"}, {0, ""}});  // rank 0 alone tells
   EXPECT_THAT(step.said(), IsEmpty());
   step.pass(7'000, {{20, "S"}, {0, ""}});
-  EXPECT_THAT(step.said(), SizeIs(1));
+  EXPECT_THAT(step.said(), ElementsAre(HasSubstr("the step hangs"), HasSubstr("stacks of 0")));
 }
 
 TEST(StepControllerTest, AStepThatWasStartedAgainSaysWhatThatCost) {
@@ -412,7 +416,7 @@ TEST(StepControllerTest, AStepThatIsSuspendedDoesNotHang) {
   step.pass(19'000, {{4, "S"}, {4, "S"}});
   EXPECT_THAT(step.said(), IsEmpty());
   step.pass(3'000, {{4, "S"}, {4, "S"}});
-  EXPECT_THAT(step.said(), SizeIs(1));
+  EXPECT_THAT(step.said(), Contains(HasSubstr("the step hangs")));
 }
 
 TEST(StepControllerTest, WhatCannotBeToldCountsForNothing) {

@@ -32,7 +32,7 @@ TEST(StepProtocol, RoundTrip) {
   for (const ToController& message :
        {ToController(hello), ToController(Started{2, 88}), ToController(StartFailed{2, "no"}),
         ToController(Progress{2, 88, 17, 4096, 250, "S"}), ToController(Exited{2, 88, 5, 0}),
-        ToController(Stopped{2, 998}), ToController(Ending{15})}) {
+        ToController(Stopped{2, 998, "g2-rank0000.txt: rank 0 in f"}), ToController(Ending{15})}) {
     check_round_trip(message, decode_to_controller);
   }
   for (const ToShim& message :

@@ -7,12 +7,14 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <variant>
@@ -47,7 +49,7 @@ class SupervisionTest : public testing::Test {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
     shim_ = ::fork();
     ASSERT_GE(shim_, 0);
-    if (shim_ == 0) supervise(script, own_signal_ms, ends[1]);
+    if (shim_ == 0) supervise(script, own_signal_ms, stacks_, ends[1]);
     ::close(ends[1]);
     controller_.emplace(UniqueFd(ends[0]));
     step::Start order;
@@ -64,6 +66,12 @@ class SupervisionTest : public testing::Test {
   std::string path_told() const {
     std::string path = read_file(directory_ / "path").value();
     return path.substr(0, path.find('\n'));
+  }
+  // Stands in for hpstacks.
+  void write_stacks_by(const std::string& script) {
+    stacks_ = directory_ / "hpstacks";
+    std::ofstream(stacks_) << "#!/bin/sh\n" << script << "\n";
+    ASSERT_EQ(::chmod(stacks_.c_str(), 0700), 0);
   }
   // What the shim says next; nullopt = nothing any more.
   std::optional<step::ToController> next() {
@@ -87,11 +95,13 @@ class SupervisionTest : public testing::Test {
   }
 
   TemporaryDirectory directory_;
+  std::string stacks_;
   pid_t shim_ = -1;
   std::optional<FrameStream> controller_;
 
  private:
-  [[noreturn]] static void supervise(const char* script, int64_t own_signal_ms, int controller) {
+  [[noreturn]] static void supervise(const char* script, int64_t own_signal_ms,
+                                     const std::string& stacks, int controller) {
     ProgramPlan plan;
     sigset_t all;
     ::sigfillset(&all);
@@ -108,6 +118,7 @@ class SupervisionTest : public testing::Test {
     settings.local_tasks = 1;
     settings.signals_all = 1;
     settings.own_signal_ms = own_signal_ms;
+    settings.stacks = stacks;
     Supervision(settings, plan, FrameStream(UniqueFd(controller)),
                 UniqueFd(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK)))
         .run();
@@ -191,6 +202,35 @@ TEST_F(SupervisionTest, TheEndThatWasAskedForIsNotReported) {
   ASSERT_TRUE(controller_->send(step::encode(step::ToShim(step::Stop{1, 1'000}))).ok());
   const auto stopped = next();
   EXPECT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
+}
+
+// A stopped program does not end by SIGTERM alone; its stacks come first.
+TEST_F(SupervisionTest, AProgramThatHangsIsEndedAfterItsStacksAreWritten) {
+  write_stacks_by("kill -0 ${3#*:} && echo \"rank 0 in f (m) of $2\"; echo more");
+  start("kill -STOP $$", 1);
+  ASSERT_FALSE(HasFatalFailure());
+  ASSERT_TRUE(next());
+  ASSERT_TRUE(controller_->send(step::encode(step::ToShim(step::Stop{1, 1'000, 1}))).ok());
+  const auto stopped = next();
+  ASSERT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
+  EXPECT_EQ(std::get<step::Stopped>(*stopped).stacks,
+            std::filesystem::current_path().string() +
+                "/hpctl-stacks-supervision-test/g1-rank0000.txt: rank 0 in f (m) of 1");
+}
+
+TEST_F(SupervisionTest, StacksThatTakeTooLongOrCannotBeWrittenAreNotWaitedFor) {
+  for (const char* script : {"exec sleep 1000", "", "exit 1"}) {
+    write_stacks_by(script);
+    if (*script == '\0') stacks_ = directory_ / "nothing";
+    start("exec sleep 1000", 1);
+    ASSERT_FALSE(HasFatalFailure());
+    ASSERT_TRUE(next());
+    ASSERT_TRUE(controller_->send(step::encode(step::ToShim(step::Stop{1, 1'000, 1}))).ok());
+    const auto stopped = next();
+    ASSERT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
+    EXPECT_EQ(std::get<step::Stopped>(*stopped).stacks, "");
+    TearDown();
+  }
 }
 
 TEST_F(SupervisionTest, WhatTheProgramTellsIsPassedOnAndItsFileGoesWithIt) {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a task's program stands, written by hpstacks (agent/stacks) before the program is ended
+// because its step hangs. hpstacks runs beside the shim's loop and has kStacksLimitMs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "agent/spawn.h"
+#include "common/base/fd.h"
+#include "common/base/result.h"
+
+namespace hpctl::shim {
+
+inline constexpr int64_t kStacksLimitMs = 2'000;
+
+class TaskStacks {
+ public:
+  // `program` is hpstacks; the file goes into `directory`, which it makes.
+  static Result<TaskStacks> start(const std::string& program, const std::string& directory,
+                                  uint64_t generation, int32_t rank, pid_t pid, int64_t now_ms);
+
+  // Readable when it has ended.
+  int fd() const { return process_.pidfd.get(); }
+  int64_t deadline_ms() const { return deadline_ms_; }
+  // Ends what has not ended by itself. What is to be told, one line; "" = nothing was written.
+  std::string finish();
+
+ private:
+  TaskStacks(SpawnedProcess process, UniqueFd output, std::string path, int64_t deadline_ms);
+
+  SpawnedProcess process_;
+  UniqueFd output_;
+  std::string path_;  // of the file
+  int64_t deadline_ms_;
+};
+
+}  // namespace hpctl::shim
