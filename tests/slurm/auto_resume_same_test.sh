@@ -39,13 +39,13 @@ compare() { # compare NAME SRUN-OPTIONS...: in one allocation, so that only the 
     srun -Q --auto-resume=0 "$@" >"$out.plain" 2>&1 </dev/null
     srun -Q --auto-resume=1 "$@" >"$out.ours" 2>&1 </dev/null' salloc "$work/$name" "$@"
 }
-own='^(HPCTL_(GENERATION|WORKER)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME'
+own='^(HPCTL_(GENERATION|WORKER|PROGRESS_FILE)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME'
 own+='|MASTER_(ADDR|PORT)|TORCHELASTIC_(RESTART_COUNT|MAX_RESTARTS|RUN_ID))='
 compare report -n1 --task-prolog="$work/prolog" "$work/report"
 check_has "the report is one" "FROM_PROLOG=yes" "$(cat "$work/report.plain")"
 check "limits, place, cgroup, descriptors, signals, environment" "$(cat "$work/report.plain")" \
   "$(grep -vE "$own" "$work/report.ours")"
-check "what the program gets besides" 16 "$(grep -cE "$own" "$work/report.ours")"
+check "what the program gets besides" 17 "$(grep -cE "$own" "$work/report.ours")"
 check_lacks "nothing of the plugin's own" "HPCTL_STEP" "$(cat "$work/report.ours")"
 compare labels -l -n2 sh -c 'echo out; echo err >&2'
 check "labels" "$(sort "$work/labels.plain")" "$(sort "$work/labels.ours")"
