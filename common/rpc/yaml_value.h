@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/quantity.h"
 #include "common/base/result.h"
 #include "common/rpc/job_yaml.h"
-#include "common/base/quantity.h"
 
 namespace hpctl {
 
