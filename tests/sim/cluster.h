@@ -280,7 +280,8 @@ class Cluster final : public World {
   void start_workers(SimNode& node, ActionId id, const core::StartWorkers& order);
   void stop_workers(SimNode& node, ActionId id, const core::StopWorkers& order);
   void stop_generations(SimNode& node, uint64_t through);
-  void spawn(SimNode& node, int32_t rank, const core::StartWorkers& order);
+  // Its pid. As the last of its run it may bring another of this node to its end at once.
+  uint64_t spawn(SimNode& node, int32_t rank, const core::StartWorkers& order);
   void worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t code, int32_t signal,
                    bool by_request, bool reported);
   void break_run(Run& run, int32_t first);

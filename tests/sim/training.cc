@@ -42,8 +42,7 @@ void Cluster::start_workers(SimNode& node, ActionId id, const core::StartWorkers
   core::WorkersStarted done{id, node.key.job, node.key.name, order.generation, {}};
   for (const Rank rank : order.ranks) {
     checkers_.bound(node.key, id, agenda_.now());
-    spawn(node, rank.value, order);
-    done.workers.push_back({rank, order.generation, node.workers.at(rank.value).pid});
+    done.workers.push_back({rank, order.generation, spawn(node, rank.value, order)});
   }
   node.started[id] = done;
   after_in_life(node, delay(), [this, &node, done] { send_up(node, done); });
@@ -71,9 +70,10 @@ void Cluster::stop_generations(SimNode& node, uint64_t through) {
   }
 }
 
-void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order) {
+uint64_t Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order) {
   const uint64_t generation = order.generation.value;
-  node.workers[rank] = {generation, next_pid_++, HangKind::kNone};
+  const uint64_t pid = next_pid_++;
+  node.workers[rank] = {generation, pid, HangKind::kNone};
   checkers_.worker_spawned(node.key, rank, generation, order, directory(node.key.job));
   Run& run = run_of(node.key.job, generation);
   run.job = node.key.job;
@@ -92,7 +92,7 @@ void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order
       checkers_.fail("rank " + std::to_string(rank) + " of g" + std::to_string(generation) +
                      " of job " + to_string(run.job) + " starts from step " +
                      std::to_string(run.start_step) + ", which its node does not have");
-      return;
+      return pid;
     }
   }
   if (run.refilled.contains(rank)) arena_of(run, rank) = make_arena(run, rank);
@@ -103,6 +103,7 @@ void Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order
   } else if (run.alive.size() == world_size(run)) {
     form_run(run);
   }
+  return pid;
 }
 
 void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t code, int32_t signal,
