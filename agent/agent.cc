@@ -115,6 +115,7 @@ class Agent {
   // Time.
   void on_time();
   int64_t next_timeout_ms() const;
+  void start_standbys();
   void read_pages();
   void heartbeat();
   void start_controller();
@@ -276,7 +277,7 @@ void Agent::answer(Done decision) {
   if (const auto taken = stacks_.extract(decision.generation)) {
     decision.stacks = std::move(taken.mapped());
   }
-  if (spawns_.erase(decision.generation) > 0) standbys_.all_run();
+  if (spawns_.erase(decision.generation) > 0) standbys_.all_run(clock_.monotonic_ms());
   reports_.answer(decision);
 }
 
@@ -515,12 +516,13 @@ void Agent::on_time() {
   if (now >= holder_.alive_at_ms()) holder_.show_life(now);
   preparation_.on_time(now);
   if (now >= read_pages_at_ms_) read_pages();
+  if (now >= standbys_.due_ms()) start_standbys();
   if (welcomed_ && now >= heartbeat_at_ms_) heartbeat();
 }
 
 int64_t Agent::next_timeout_ms() const {
   int64_t next = std::min({std::max(orphan_.next_deadline_ms(), cut_until_ms_), acknowledge_by_ms_,
-                           holder_.alive_at_ms(), preparation_.deadline_ms()});
+                           holder_.alive_at_ms(), preparation_.deadline_ms(), standbys_.due_ms()});
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
   if (link_) next = std::min(next, link_->next_deadline_ms());
   if (!link_) next = std::min(next, std::max(connect_at_ms_, cut_until_ms_));
@@ -530,11 +532,15 @@ int64_t Agent::next_timeout_ms() const {
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
 }
 
+void Agent::start_standbys() {
+  standbys_.replenish([this](const holder::Spawn& standby) { holder_.tell(standby); });
+}
+
 void Agent::read_pages() {
   const ProgressWatch::Findings findings = pages_.read();
   if (findings.first_step) {
     heartbeat_at_ms_ = 0;
-    standbys_.replenish([this](const holder::Spawn& standby) { holder_.tell(standby); });
+    start_standbys();
   }
   if (findings.step) orphan_.trained(clock_.monotonic_ms());
   if (findings.commit) reports_.committed(*findings.commit);

@@ -16,7 +16,7 @@ static void get(PacketReader& r, AcceptGeneration& m) { r.into(m.generation); }
 
 static void put(PacketWriter& w, const Spawn& m) {
   w.number(m.generation).number(m.rank).number(m.local_rank).texts(m.argv).texts(m.env);
-  w.text(m.directory).text(m.log_path).text(m.workload);
+  w.text(m.directory).text(m.log_path).text(m.workload).number(m.python);
 }
 static void get(PacketReader& r, Spawn& m) {
   r.into(m.generation);
@@ -27,6 +27,7 @@ static void get(PacketReader& r, Spawn& m) {
   m.directory = r.text();
   m.log_path = r.text();
   m.workload = r.text();
+  r.into(m.python);
 }
 
 static void put(PacketWriter& w, const Kill& m) {

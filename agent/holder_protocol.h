@@ -26,7 +26,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 11;
+inline constexpr uint32_t kProtocolVersion = 12;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -38,7 +38,8 @@ struct AcceptGeneration {
 };
 // Answered by WorkerState or SpawnFailed. Refused while a worker takes part in a lower generation.
 // Where a process of the built-in trainer idles, it joins instead of a new one: that of the same
-// local rank, which has its state, before a standby. With rank -1 and no workload: a standby.
+// local rank, which has its state, before a standby. With rank -1: a standby, of the trainer with
+// no workload, of a command with agent/python_standby.py.
 struct Spawn {
   uint64_t generation = 0;
   int32_t rank = 0;
@@ -48,6 +49,7 @@ struct Spawn {
   std::string directory;          // working directory
   std::string log_path;
   std::string workload;  // bytes of descriptor kWorkloadFd
+  uint8_t python = 0;    // a command whose part a Python that stands by can take
 };
 // End every worker of a generation <= `generation`: SIGTERM to its process group, SIGKILL after
 // grace_ms (at once when 0). None of these generations can be spawned any more. With abort_ms a

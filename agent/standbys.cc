@@ -8,14 +8,32 @@
 #include "common/base/log.h"
 
 namespace hpctl::agent {
+namespace {
+
+// As long as a generation of a command has to run to count as progress (decision 0106).
+constexpr int64_t kWithoutStepsMs = 60'000;
+
+}  // namespace
 
 void Standbys::plan(const v1::StartWorkers& start, const NodePlace& place) {
-  planned_ = wanted_ = 0;
-  if (start.workload_json().empty() || start.standbys() == 0) return;  // a command has none
+  wanted_ = 0;
+  // All ranks of a command are started again, whichever of them died.
+  planned_ = start.command_size() == 0          ? start.standbys()
+             : start.standby_imports_size() > 0 ? static_cast<uint32_t>(start.ranks_size())
+                                                : 0;
+  if (planned_ == 0) return;
   auto order = make_standby(start, place);
-  if (!order.ok()) return log_warning("no standbys: " + order.error().message);
-  order_ = std::move(*order);
-  planned_ = start.standbys();
+  if (order.ok()) {
+    order_ = std::move(*order);
+    return;
+  }
+  planned_ = 0;
+  log_warning("no standbys: " + order.error().message);
+}
+
+void Standbys::all_run(int64_t now_ms) {
+  wanted_ = planned_;
+  due_ms_ = now_ms + kWithoutStepsMs;
 }
 
 void Standbys::on(const holder::WorkerState& worker) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The standbys of a node: processes of the built-in trainer that have loaded their engine and wait
-// for the part of one that dies. The holder lets them join; here is how many there should be. They
-// are started after the first step of a generation, not before: a start, and above all a recovery,
-// is not to share the machine with them.
+// The standbys of a node: processes of the built-in trainer that have loaded their engine, or of
+// Python with its imports done, and wait for the part of one that dies. The holder lets them join;
+// here is how many there should be. They are started after the first step of a generation, not
+// before: a start, and above all a recovery, is not to share the machine with them. A command that
+// tells no steps has them when it has run for a minute.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +24,18 @@ class Standbys {
   // standbys before the next generation.
   void plan(const v1::StartWorkers& start, const NodePlace& place);
   // They run: it is known by now which of the standbys are among them.
-  void all_run() { wanted_ = planned_; }
+  void all_run(int64_t now_ms);
   // What the holder says of any process.
   void on(const holder::WorkerState& worker);
-  // A step was made: those that are missing are started, once in a generation.
+  // A step was made, or due_ms() is over: those that are missing are started, once in a generation.
   void replenish(const Start& start);
+  int64_t due_ms() const { return wanted_ == 0 ? INT64_MAX : due_ms_; }
 
  private:
   holder::Spawn order_;
   uint32_t planned_ = 0;
-  uint32_t wanted_ = 0;         // 0 also when this generation has had its share
+  uint32_t wanted_ = 0;  // 0 also when this generation has had its share
+  int64_t due_ms_ = INT64_MAX;
   std::set<uint64_t> waiting_;  // incarnations
 };
 

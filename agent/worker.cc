@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "agent/core/printable.h"
@@ -49,6 +50,13 @@ Result<UniqueFd> make_progress_page() {
   return fd;
 }
 
+// For agent/python_standby.py. A byte that is no UTF-8 is replaced: its document is JSON.
+std::string command_document(const Spawn& request) {
+  using nlohmann::json;
+  return json{{"argv", request.argv}, {"env", request.env}}.dump(-1, ' ', false,
+                                                                 json::error_handler_t::replace);
+}
+
 void take_part(Worker& worker, const Spawn& request, WorkerPart part) {
   worker.generation = request.generation;
   worker.rank = request.rank;
@@ -57,11 +65,12 @@ void take_part(Worker& worker, const Spawn& request, WorkerPart part) {
   worker.by_request = false;
 }
 
-void begin_log(Worker& worker, const Spawn& request, const std::string& node) {
+void begin_log(Worker& worker, const Spawn& request, const std::string& node,
+               const std::string& more = "") {
   worker.log->line("---- " + format_wall_ms(SystemClock().wall_ms()) + " generation " +
                    std::to_string(request.generation) +
                    (request.rank < 0 ? " standby" : " rank " + std::to_string(request.rank)) +
-                   " on " + node + " pid " + std::to_string(worker.pid()) + " ----");
+                   " on " + node + " pid " + std::to_string(worker.pid()) + more + " ----");
 }
 
 }  // namespace
@@ -110,7 +119,8 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
 }
 
 Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& place) {
-  HP_TRY_ASSIGN(const UniqueFd workload, make_workload(request.workload));
+  HP_TRY_ASSIGN(const UniqueFd workload,
+                make_workload(request.python != 0 ? command_document(request) : request.workload));
   HP_TRY_ASSIGN(UniqueFd page, make_progress_page());
   const auto tell = [&](const control::ToWorker& message, int descriptor) {
     return worker.control->send_or_queue(control::encode(message), descriptor);
@@ -118,7 +128,7 @@ Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& pla
   HP_TRY(tell(control::Take{kProgressFd}, page.get()));
   if (worker.local_rank < 0) HP_TRY(tell(control::Take{kArenaFd}, place.arena));
   worker.log->go_on_in(request.log_path);  // before it prints anything of the new generation
-  begin_log(worker, request, place.node);
+  begin_log(worker, request, place.node, worker.rank < 0 ? ", which stood by" : "");
   HP_TRY(tell(control::Join{request.generation}, workload.get()));
   if (worker.control->has_queued()) {
     return Error{ErrorCode::kUnavailable, "it does not read its control socket"};

@@ -7,8 +7,11 @@
 
 #include "agent/error_file.h"
 #include "agent/progress_file.h"
+#include "agent/python_standby.h"
 #include "common/base/packet_socket.h"
 #include "common/base/port.h"
+#include "common/base/python_command.h"
+#include "common/base/worker_abi.h"
 #include "common/base/workload.h"
 
 namespace hpctl::agent {
@@ -104,6 +107,25 @@ std::vector<std::string> trainer_command(const NodePlace& place) {
   return {place.program_directory + "/hptrain"};
 }
 
+// agent/python_standby.py says what it takes; its text comes by descriptor 3.
+Result<std::vector<std::string>> python_standby_command(const v1::StartWorkers& start) {
+  static_assert(kWorkloadFd == 3);
+  constexpr const char* kBoot =
+      "exec(compile(open(3).read(), 'hpctl standby', 'exec'), {'__name__': 'hpctl standby'})";
+  const auto python = python_command({start.command().begin(), start.command().end()});
+  if (!python) {
+    return Error{ErrorCode::kInvalidArgument, "the command does not start Python in a known way"};
+  }
+  std::string imports;
+  for (const std::string& module : start.standby_imports()) {
+    imports += (imports.empty() ? "" : ",") + module;
+  }
+  std::vector<std::string> command = python->interpreter;
+  command.insert(command.end(), {"-c", kBoot, imports, to_word(python->main), python->target});
+  command.insert(command.end(), python->arguments.begin(), python->arguments.end());
+  return command;
+}
+
 Result<std::string> workload_document(const v1::StartWorkers& start, int32_t local_rank,
                                       const NodePlace& place) {
   if (start.workload_json().empty()) return std::string();  // workload.command needs none
@@ -130,6 +152,7 @@ Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_ra
   spawn.directory = place.job_directory;
   spawn.log_path = start.log_dir() + "/rank-" + std::to_string(spawn.rank) + ".log";
   HP_TRY_ASSIGN(spawn.workload, workload_document(start, local_rank, place));
+  spawn.python = start.standby_imports_size() > 0 ? 1 : 0;
   if (holder::encode(holder::ToHolder(spawn)).size() > kMaxPacketBytes) {
     return Error{ErrorCode::kInvalidArgument, "command, env.set and workload together exceed " +
                                                   std::to_string(kMaxPacketBytes >> 10) +
@@ -143,6 +166,10 @@ Result<holder::Spawn> make_standby(const v1::StartWorkers& start, const NodePlac
   spawn.generation = start.generation();
   spawn.rank = spawn.local_rank = -1;
   spawn.argv = trainer_command(place);
+  if (start.command_size() > 0) {
+    HP_TRY_ASSIGN(spawn.argv, python_standby_command(start));
+    spawn.workload = kPythonStandby;
+  }
   HP_TRY_ASSIGN(const auto env, common_environment(start, place));
   spawn.env = entries_of(env);
   spawn.directory = place.job_directory;

@@ -44,7 +44,8 @@ std::string WorkerTable::refusal_of(const Spawn& request) const {
 
 Worker* WorkerTable::idle_for(const Spawn& request) const {
   Worker* standby = nullptr;
-  if (request.workload.empty()) return nullptr;  // a command, or a standby
+  const bool can_be_told = !request.workload.empty() || request.python != 0;
+  if (request.rank < 0 || !can_be_told) return nullptr;
   for (const auto& [pid, worker] : workers_) {
     const bool can_join =
         worker->part == WorkerPart::kIdle && worker->control && worker->kill_at_ms == 0;
@@ -73,7 +74,10 @@ Result<const Worker*> WorkerTable::start(const Spawn& request) {
     const Outcome joined = is_stopped(idle->pid())
                                ? Outcome(Error{ErrorCode::kUnavailable, "it is stopped (state T)"})
                                : join_worker(*idle, request, place);
-    if (joined.ok()) return idle;
+    if (joined.ok()) {
+      if (request.python != 0) close_control(*idle);  // from here on it is as any command
+      return idle;
+    }
     log_warning("process " + std::to_string(idle->pid()) + " cannot join generation " +
                 std::to_string(request.generation) + ": " + joined.error().message +
                 "; another is taken or started");

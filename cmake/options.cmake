@@ -92,6 +92,22 @@ if(HPCTL_SANITIZE MATCHES address)
   list(APPEND hp_test_environment "ASAN_OPTIONS=handle_sigill=1")
 endif()
 
+# hp_embed(TARGET FILE NAME): for TARGET's sources a header beside FILE, to be included by FILE's
+# name with .h for its ending, with FILE's text as `inline constexpr char hpctl::NAME[]`.
+function(hp_embed target file name)
+  file(READ ${file} text)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(RELATIVE_PATH header ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  string(REGEX REPLACE "[.][a-z]+$" ".h" header ${header})
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${header} @ONLY CONTENT
+"#pragma once
+namespace hpctl {
+inline constexpr char @name@[] = R\"hp_embed(@text@)hp_embed\";
+}  // namespace hpctl
+")
+  target_include_directories(${target} PRIVATE ${CMAKE_BINARY_DIR}/generated)
+endfunction()
+
 # hp_test(NAME SOURCES x_test.cc ... LIBS ... [LABELS unit|sim|integration|fault ...]
 #         [TIMEOUT seconds]): a GoogleTest program, one ctest entry.
 function(hp_test name)

@@ -7,6 +7,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/python_command.h"
 #include "common/base/spec_checks.h"
 
 namespace hpctl {
@@ -96,6 +97,29 @@ void check_recovery(const RecoverySpec& r, SpecChecks& checks) {
   check_duration("recovery.heartbeat_timeout", r.heartbeat_timeout_ms, 100, checks);
   check_duration("recovery.hang_timeout", r.hang_timeout_ms, 0, checks);
   check_on_node_loss(r.on_node_loss, checks);
+}
+
+void check_standby_imports(const JobSpec& spec, SpecChecks& checks) {
+  const std::string key = "recovery.standby_imports";
+  const std::vector<std::string>& modules = spec.recovery.standby_imports;
+  if (modules.empty()) return;
+  constexpr size_t kMostModules = 32;
+  if (modules.size() > kMostModules) {
+    checks.fail(key, "expected at most " + std::to_string(kMostModules) + " modules, found " +
+                         std::to_string(modules.size()));
+  }
+  for (const std::string& module : modules) {
+    if (is_module_name(module)) continue;
+    checks.fail(
+        key, "expected names as `import` takes them, such as torch.distributed, found " + module);
+    return;
+  }
+  if (!python_command(spec.command)) {
+    checks.fail(key,
+                "only a workload.command that starts with python (python train.py, python -m x, "
+                "uv run -- python train.py) can be run by a standby; remove this key or start "
+                "the program so");
+  }
 }
 
 void check_limits(const Limits& limits, SpecChecks& checks) {
@@ -212,6 +236,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   check_checkpoint(spec.checkpoint, checks);
   if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
+  check_standby_imports(spec, checks);
   check_limits(spec.limits, checks);
   check_slurm(spec.slurm, checks);
   if (workers && spec.slurm.cpus_per_task * spec.workers_per_node > 65'535) {

@@ -55,6 +55,9 @@ struct RecoverySpec {
   int64_t hang_timeout_ms = 0;
   int64_t grace_ms = 1000;  // between SIGTERM and SIGKILL to the survivors of a command
   int64_t standbys = 1;     // of the built-in trainer, on each node
+  // Of a command that is Python: modules that a standby for each rank has imported; none = no
+  // standbys.
+  std::vector<std::string> standby_imports;
   SnapshotSpec snapshot;
   StragglerPolicy straggler = StragglerPolicy::kWarn;
   std::vector<std::string> on_node_loss = {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue};

@@ -271,8 +271,13 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.grace_ms); }},
     {"recovery.standbys", kValue, "integer", "1", "0 to 64",
      "Further processes of the built-in trainer on each node, which have loaded their engine and "
-     "take the place of one that dies. A command has none.",
+     "take the place of one that dies. A command has those of standby_imports instead.",
      HP_READ(recovery.standbys)},
+    {"recovery.standby_imports", kValue, "list", "[]", "names of modules, at most 32",
+     "Of a workload.command that is Python, such as [torch]: for each rank a further Python waits "
+     "with these modules imported, and runs the script when the ranks are started again. Name "
+     "what takes long and is the same for every rank; not your own modules while you change them.",
+     [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.standby_imports); }},
     {"recovery.snapshot", kSection, "section", "", "",
      "Copies of each worker's part of the model and optimizer state in the memory of another node: "
      "after the loss of a node the job goes on from the newest one that is everywhere, and not "

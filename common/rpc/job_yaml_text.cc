@@ -72,6 +72,7 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
       r.hang_timeout_ms == 0 ? std::string("auto") : format_duration_ms(r.hang_timeout_ms));
   put(out, "grace", format_duration_ms(r.grace_ms));
   put(out, "standbys", r.standbys);
+  put_texts(out, "standby_imports", r.standby_imports);
   out << Key << "snapshot" << Value << BeginMap;
   put(out, "every_steps",
       r.snapshot.every_steps == 0 ? std::string("auto") : std::to_string(r.snapshot.every_steps));

@@ -91,6 +91,9 @@ void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core:
     order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
     order.set_standbys(static_cast<uint32_t>(job.spec.recovery.standbys));
   }
+  for (const std::string& module : job.spec.recovery.standby_imports) {
+    order.add_standby_imports(module);
+  }
   for (const Rank rank : action.ranks) order.add_ranks(rank.value);
   order.set_world_size(job.world_size());
   order.set_restart_count(static_cast<int32_t>(job.restarts));

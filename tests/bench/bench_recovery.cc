@@ -3,11 +3,12 @@
 //
 //   bench_recovery PEERS_DIRECTORY [RUNS]
 //
-// Two trainers of the same model (debugmodel, seq 128, one sequence per worker, 4 workers) run in
-// turn, A B A B ...: hpctl on the local backend, and a Python DDP script under torchrun. In each
-// run one worker is killed with SIGKILL in mid-training; measured is kill -> next completed step,
-// minus the median step time of that run. Also submit -> first step of hpctl. Prints a table, then
-// one line of JSON. Nothing is asserted: figures are for people.
+// Trainers of the same model (debugmodel, seq 128, one sequence per worker, 4 workers) run in turn,
+// A B C D A B C D ...: hpctl's own on the local backend; a Python DDP script under torchrun, under
+// hpctl, and under hpctl with Pythons that stand by (recovery.standby_imports). In each run one
+// worker is killed with SIGKILL in mid-training; measured is kill -> next completed step, minus the
+// median step time of that run. Also submit -> first step of hpctl. Prints a table, then one line
+// of JSON. Nothing is asserted: figures are for people.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -17,7 +18,9 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <iostream>
 
@@ -58,8 +61,8 @@ std::vector<json> lines_of(const std::string& path) {
 struct Recovery {
   double away_ms = 0;    // kill -> next completed step
   double step_ms = 0;    // median step before the kill
-  double submit_ms = 0;  // submit -> first step; hpctl only
-  json phases;           // hpctl only: name -> ms after the kill
+  double submit_ms = 0;  // submit -> first step; under hpctl only
+  json phases;           // under hpctl only: name -> ms after the kill
   double cost_ms() const { return away_ms - step_ms; }
 };
 
@@ -175,15 +178,92 @@ Recovery run_torchrun(const std::string& peers) {
   return r;
 }
 
-void print_row(const char* name, const std::vector<Recovery>& runs) {
-  std::vector<double> cost;
-  std::vector<double> step;
-  for (const Recovery& r : runs) {
-    cost.push_back(r.cost_ms());
-    step.push_back(r.step_ms);
+// Until all four have their imports done.
+void await_standbys(const LocalCluster& cluster, JobId job) {
+  const std::string logs = cluster.paths().job_logs(job);
+  const auto all_ready = [&] {
+    int ready = 0;
+    for (const char* node : {"n0", "n1"}) {
+      std::ifstream log(logs + "/standby-" + node + ".log");
+      for (std::string line; std::getline(log, line);) {
+        ready += line.find("standby is ready") != std::string::npos ? 1 : 0;
+      }
+    }
+    return ready == 4;
+  };
+  HP_CHECK(wait_until(logs, all_ready, seconds(120)));
+}
+
+// The script as hpctl's command; `recovery` is what the job has in that section.
+Recovery run_script(const std::string& peers, const std::string& recovery) {
+  LocalCluster cluster;
+  const std::string out = cluster.directory() + "/out";
+  HP_CHECK(make_directories(out).ok());
+  const std::string metrics = out + "/metrics.jsonl";
+  const double submitted = now_ms();
+  const JobId job =
+      cluster.submit("name: script\nnodes: 2\nworkers_per_node: 2\nworkload: {command: [" +
+                     std::string("/usr/bin/python3, ") + peers + "/ddp_llama.py, " + kText + ", " +
+                     out + ", '500']}\nrecovery: {" + recovery + "}\n");
+  HP_CHECK(await_line(out, metrics, 1, [](const json&) { return true; }));
+  Recovery r;
+  r.submit_ms = now_ms() - submitted;
+  HP_CHECK(await_line(out, metrics, kKillAtStep, [](const json&) { return true; }));
+  if (!recovery.empty()) await_standbys(cluster, job);
+  const size_t before = lines_of(metrics).size();
+  r.step_ms = median_step(metrics);
+  const int first_pid = lines_of(metrics).back()["pid"];
+  const double killed = now_ms();
+  HP_CHECK(end_process(worker_pid(cluster.status(job), 2)));
+  HP_CHECK(await_line(out, metrics, before + 1,
+                      [&](const json& line) { return line["pid"] != first_pid; }));
+  r.away_ms = now_ms() - killed;
+  r.phases = phases_after(cluster, job, killed);
+  cluster.hpctl({"cancel", to_string(job)});
+  return r;
+}
+
+struct Trainer {
+  std::string key;  // in the line of JSON
+  std::string name;
+  std::function<Recovery()> run;
+  std::vector<Recovery> runs;
+};
+
+double median_of(const std::vector<Recovery>& runs, double (*value)(const Recovery&)) {
+  std::vector<double> values;
+  for (const Recovery& r : runs) values.push_back(value(r));
+  return median(values);
+}
+
+// How many times as long `other` was away, run by run.
+double ratio(const Trainer& other, const Trainer& trainer) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < trainer.runs.size(); ++i) {
+    ratios.push_back(other.runs[i].cost_ms() / trainer.runs[i].cost_ms());
   }
-  std::printf("%-10s %8.0f %8.0f %8.0f %12.0f\n", name, *std::min_element(cost.begin(), cost.end()),
-              median(cost), *std::max_element(cost.begin(), cost.end()), median(step));
+  return median(ratios);
+}
+
+void print_row(const Trainer& trainer, const Trainer& torchrun) {
+  const auto cost = [](const Recovery& r) { return r.cost_ms(); };
+  const auto less = [&](const Recovery& a, const Recovery& b) { return cost(a) < cost(b); };
+  const auto [least, most] = std::minmax_element(trainer.runs.begin(), trainer.runs.end(), less);
+  std::printf("%-22s %8.0f %8.0f %8.0f %12.0f %18.2f\n", trainer.name.c_str(), cost(*least),
+              median_of(trainer.runs, cost), cost(*most),
+              median_of(trainer.runs, [](const Recovery& r) { return r.step_ms; }),
+              ratio(torchrun, trainer));
+}
+
+void print_phases(const Trainer& trainer) {
+  const json& phases = trainer.runs.back().phases;
+  if (phases.empty()) return;
+  std::printf("where the time goes in the last run of %s, ms after the kill:\n",
+              trainer.name.c_str());
+  for (const json& phase : phases) {
+    std::printf("  %6.0f  %s\n", phase["ms"].get<double>(),
+                phase["what"].get<std::string>().c_str());
+  }
 }
 
 }  // namespace
@@ -196,33 +276,33 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int runs = argc > 2 ? std::atoi(argv[2]) : 5;
-  std::vector<Recovery> ours;
-  std::vector<Recovery> theirs;
-  std::vector<double> ratios;
-  std::vector<double> submits;
+  const std::string peers = std::filesystem::absolute(argv[1]);
+  std::vector<Trainer> trainers = {
+      {"hpctl", "hpctl", [] { return run_hpctl(); }, {}},
+      {"torchrun", "torchrun", [&] { return run_torchrun(peers); }, {}},
+      {"script", "script under hpctl", [&] { return run_script(peers, ""); }, {}},
+      {"standbys",
+       "same, with standbys",
+       [&] { return run_script(peers, "standby_imports: [torch]"); },
+       {}}};
   for (int i = 0; i < runs; ++i) {
-    ours.push_back(run_hpctl());
-    theirs.push_back(run_torchrun(argv[1]));
-    ratios.push_back(theirs.back().cost_ms() / ours.back().cost_ms());
-    submits.push_back(ours.back().submit_ms);
+    for (Trainer& trainer : trainers) trainer.runs.push_back(trainer.run());
   }
   std::printf("worker SIGKILL -> next completed step, minus the median step (ms), %d runs\n", runs);
-  std::printf("%-10s %8s %8s %8s %12s\n", "", "min", "median", "max", "median step");
-  print_row("hpctl", ours);
-  print_row("torchrun", theirs);
-  std::printf("ratio torchrun / hpctl, pair by pair: median %.2f\n", median(ratios));
-  std::printf("hpctl submit -> first step: median %.0f ms\n", median(submits));
-  std::printf("where the time goes in hpctl's last run, ms after the kill:\n");
-  for (const json& phase : ours.back().phases) {
-    std::printf("  %6.0f  %s\n", phase["ms"].get<double>(),
-                phase["what"].get<std::string>().c_str());
-  }
+  std::printf("%-22s %8s %8s %8s %12s %18s\n", "", "min", "median", "max", "median step",
+              "torchrun : this");
+  for (const Trainer& trainer : trainers) print_row(trainer, trainers[1]);
+  const std::vector<Recovery>& ours = trainers[0].runs;
+  const double submit_ms = median_of(ours, [](const Recovery& r) { return r.submit_ms; });
+  std::printf("hpctl submit -> first step: median %.0f ms\n", submit_ms);
+  for (const Trainer& trainer : trainers) print_phases(trainer);
   json result = {{"name", "recovery"},
                  {"runs", runs},
-                 {"ratio_median", median(ratios)},
-                 {"submit_to_first_step_ms", median(submits)}};
-  for (const Recovery& r : ours) result["hpctl_ms"].push_back(r.cost_ms());
-  for (const Recovery& r : theirs) result["torchrun_ms"].push_back(r.cost_ms());
+                 {"ratio_median", ratio(trainers[1], trainers[0])},
+                 {"submit_to_first_step_ms", submit_ms}};
+  for (const Trainer& trainer : trainers) {
+    for (const Recovery& r : trainer.runs) result[trainer.key + "_ms"].push_back(r.cost_ms());
+  }
   std::cout << result.dump() << "\n";
   return 0;
 }

@@ -73,6 +73,19 @@ class CommandJob : public ::testing::Test {
         },
         kLong);
   }
+  // Those that were started on all nodes.
+  int standbys(JobId job) const {
+    int begun = 0;
+    for (const char* node : {"n0", "n1"}) {
+      const auto log = read_file(cluster_.paths().job_logs(job) + "/standby-" + node + ".log");
+      if (!log.ok()) continue;
+      for (size_t at = log->find(" standby on "); at != std::string::npos;
+           at = log->find(" standby on ", at + 1)) {
+        ++begun;
+      }
+    }
+    return begun;
+  }
   std::string diagnosis(JobId job) const {
     return cluster_.hpctl({"events", to_string(job)}).out +
            cluster_.hpctl({"logs", to_string(job), "--tail", "30"}).out;
@@ -108,6 +121,7 @@ void expect_coherent(const std::vector<json>& ranks, JobId job, int restarts) {
   }
 }
 
+// After the first of the two faults the script is run by Pythons that stood by.
 TEST_F(CommandJob, LosingAWorkerAndANodeChangesNothingInTheResult) {
   const std::string calm = new_output("calm");
   const JobId undisturbed = submit(calm);
@@ -116,8 +130,11 @@ TEST_F(CommandJob, LosingAWorkerAndANodeChangesNothingInTheResult) {
   const std::string out = new_output("rough");
   hold(out, 23);
   hold(out, 43);
-  const JobId job = submit(out);
+  const JobId job = submit(out, "", "standby_imports: [torch], ");
   ASSERT_TRUE(wait_for_step(out, 22)) << diagnosis(job);
+  ASSERT_TRUE(wait_until(
+      cluster_.paths().job_logs(job), [&] { return standbys(job) == 4; }, kLong))
+      << "one for each rank";
   ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
   release(out, 23);
   ASSERT_TRUE(wait_for_step(out, 42)) << diagnosis(job);
@@ -129,6 +146,14 @@ TEST_F(CommandJob, LosingAWorkerAndANodeChangesNothingInTheResult) {
   EXPECT_EQ(after["generation"], 3) << diagnosis(job);
   EXPECT_EQ(after["restarts"], 2);
   EXPECT_EQ(after["step"], kSteps) << "as the script told it";
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string log = read_file(cluster_.paths().rank_log(job, Rank{rank})).value();
+    const size_t begin = log.find(" generation 2 rank ");
+    ASSERT_NE(begin, std::string::npos) << log;
+    EXPECT_NE(log.substr(begin, log.find('\n', begin) - begin).find(", which stood by"),
+              std::string::npos)
+        << log;
+  }
   const auto expected = read_file(calm + "/loss");
   const auto loss = read_file(out + "/loss");
   ASSERT_TRUE(expected.ok() && loss.ok());

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of the recovery benchmark: the same model trained by a Python script under torchrun.
+"""The peer of the recovery benchmark: the same model trained by a Python script, under torchrun
+and under hpctl.
 
 Llama-3 architecture with TorchTitan's debugmodel dimensions, byte tokens of one text file, four
 Gloo workers with DistributedDataParallel, a checkpoint every few steps by rank 0, resumed on start.
@@ -88,6 +89,7 @@ def main():
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         step = state["step"]
+    progress = open(os.environ.get("HPCTL_PROGRESS_FILE", os.devnull), "a", buffering=1)
     while step < steps:
         begin = time.time()
         at = (step * world + rank) * SEQ % (len(data) - SEQ - 1)
@@ -98,6 +100,7 @@ def main():
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         step += 1
+        print(step, file=progress)
         if rank == 0:
             if step % 10 == 0:
                 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),

@@ -9,7 +9,7 @@ namespace {
 
 TEST(HolderProtocol, SpawnKeepsEveryField) {
   const Spawn sent{
-      3, 5, 1, {"prog", "", "a b"}, {"A=1", "B="}, "/tmp", "/log", std::string("\0x", 2)};
+      3, 5, 1, {"prog", "", "a b"}, {"A=1", "B="}, "/tmp", "/log", std::string("\0x", 2), 1};
   const auto received = decode_to_holder(encode(ToHolder(sent)));
   ASSERT_TRUE(received.ok());
   const auto& spawn = std::get<Spawn>(*received);
@@ -21,6 +21,7 @@ TEST(HolderProtocol, SpawnKeepsEveryField) {
   EXPECT_EQ(spawn.directory, "/tmp");
   EXPECT_EQ(spawn.log_path, "/log");
   EXPECT_EQ(spawn.workload, sent.workload);
+  EXPECT_EQ(spawn.python, 1);
 }
 
 TEST(HolderProtocol, EveryKindIsReadAsItself) {

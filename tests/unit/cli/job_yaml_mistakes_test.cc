@@ -112,6 +112,13 @@ TEST(JobYaml, NamesEveryMistake) {
        "found requeue after it\n"},
       {with_line("recovery: {on_node_loss: spare}"),
        "j.yaml:8:26: recovery.on_node_loss: expected a list such as [a, b], found \"spare\"\n"},
+      {with_line("recovery: {standby_imports: [torch]}"),
+       "j.yaml:8:12: recovery.standby_imports: only a workload.command that starts with python "
+       "(python train.py, python -m x, uv run -- python train.py) can be run by a standby; remove "
+       "this key or start the program so\n"},
+      {"name: x\nworkload: {command: [python, t.py]}\nrecovery: {standby_imports: [to-rch]}\n",
+       "j.yaml:3:12: recovery.standby_imports: expected names as `import` takes them, such as "
+       "torch.distributed, found to-rch\n"},
       {with_line("env: {kind: conda}"),
        "j.yaml:8:13: env.kind: expected one of auto, venv, uv, container, none; found \"conda\"\n"},
       {with_line("env: {kind: uv}"),

@@ -173,6 +173,20 @@ TEST_F(JobYamlEnvironment, TheChoiceIsShownAndReadBack) {
   EXPECT_EQ(again.spec->preparation_ms(), 5000 + 2 * kPreflightTimeoutMs);
 }
 
+TEST(JobYaml, WhatStandbysImportIsReadBack) {
+  const JobYaml parsed = parse_job_yaml(
+      "name: c\nworkload: {command: [python, t.py]}\nrecovery: {standby_imports: [torch, a.b]}\n",
+      "/d");
+  ASSERT_TRUE(parsed.spec) << describe_problems("j.yaml", parsed.problems);
+  const JobYaml again = parse_job_yaml(to_yaml(*parsed.spec), "/elsewhere");
+  ASSERT_TRUE(again.spec) << describe_problems("j.yaml", again.problems);
+  const std::vector<std::string> expected = {"torch", "a.b"};
+  EXPECT_EQ(again.spec->recovery.standby_imports, expected);
+  const auto stored = job_spec_from_json(to_json_text(*again.spec));
+  ASSERT_TRUE(stored.ok());
+  EXPECT_EQ(stored->recovery.standby_imports, expected);
+}
+
 // Every key, no two with one value.
 constexpr const char* kSlurm = R"(slurm:
   partition: p5

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command line that starts Python, taken apart as Python's own main does it
+// (https://docs.python.org/3/using/cmdline.html).
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/word_enum.h"
+
+namespace hpctl {
+
+// What Python runs as __main__.
+enum class PythonMain { kScript, kModule, kCode };
+constexpr auto words_of(PythonMain) {
+  return std::to_array<const char*>({"script", "module", "code"});
+}
+
+struct PythonCommand {
+  std::vector<std::string> interpreter;  // the program, what stands before it, and its options
+  PythonMain main = PythonMain::kScript;
+  std::string target;  // the script's path, the module's name, or the code itself
+  std::vector<std::string> arguments;
+};
+
+// nullopt: `command` does not start Python, or in a way that another process cannot take over: it
+// reads the program from its standard input, is interactive, or has an option that is not known
+// here. Python is the first word, or stands after the first "--", as in `uv run -- python x.py`.
+std::optional<PythonCommand> python_command(const std::vector<std::string>& command);
+
+// Whether `name` is one that `import` takes: identifiers with dots between.
+bool is_module_name(const std::string& name);
+
+}  // namespace hpctl

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Python that stood by is, once it takes part, what the command itself would have been: the same
+// program is run both ways and must say the same of itself. Real Pythons, orders as the agent makes
+// them.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+
+#include "agent/worker.h"
+#include "agent/worker_command.h"
+#include "common/base/file.h"
+#include "common/base/process_stat.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/agent/node_fixture.h"
+
+namespace hpctl::agent {
+namespace {
+
+constexpr const char* kPython = "/usr/bin/python3";
+
+// What a process can be told apart by, from inside; then it fails, so that a traceback is compared
+// as well. `told` is a module beside it, which says when it is imported and begins a thread.
+constexpr const char* kProgram = R"(
+import os, pickle, sys, told
+
+class Row:
+    pass
+
+def place_of(path):
+    return os.path.realpath(path) if path else path
+
+print(__name__, __spec__ and __spec__.name, __package__, type(__loader__).__name__, __doc__)
+print(globals().get("__file__"), sys.argv, place_of(sys.path[0]), os.getcwd())
+print(sorted(name for name in globals() if name != "__annotations__"))
+print(type(pickle.loads(pickle.dumps(Row()))) is Row, sys.modules["__main__"].Row is Row)
+print({name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "HPCTL_GENERATION", "GIVEN")})
+print([os.sched_getscheduler(int(t)) for t in os.listdir("/proc/self/task")])
+print(sys.flags.optimize, os.path.exists("/proc/self/fd/6"), sys.stdin.read() == "")
+sys.stdout.flush()
+told.fail()
+)";
+constexpr const char* kTold = R"(
+import threading
+print("told is imported", flush=True)
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+def fail():
+    raise ValueError("as ordered")
+)";
+
+struct Ended {
+  int status = 0;
+  std::string log;  // without the line that begins it
+};
+
+class PythonStandby : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(make_directories(directory_.path() + "/package").ok());
+    put("package/__init__.py", "");
+    put("package/program.py", kProgram);
+    put("program.py", kProgram);
+    put("told.py", kTold);
+    put("package/told.py", kTold);
+  }
+  void put(const std::string& name, const std::string& text) const {
+    ASSERT_TRUE(write_file_atomic(directory_.path() + "/" + name, text).ok());
+  }
+  v1::StartWorkers order(const std::vector<std::string>& command,
+                         const std::string& modules) const {
+    v1::StartWorkers start;
+    start.set_generation(3);
+    start.add_ranks(5);
+    start.set_world_size(8);
+    for (const std::string& word : command) start.add_command(word);
+    (*start.mutable_env())["GIVEN"] = "a=b";
+    start.set_log_dir(directory_.path());
+    start.add_standby_imports(modules);
+    return start;
+  }
+  std::string log_of(const std::string& name) const {
+    const auto text = read_file(directory_.path() + "/" + name);
+    return text.ok() ? *text : text.error().message;
+  }
+  // Reads what it prints to the end, then reaps it.
+  Ended end_of(holder::Worker& worker) const {
+    pollfd readable{worker.log->read_end(), POLLIN, 0};
+    do {
+      if (::poll(&readable, 1, 60'000) != 1) {
+        worker.signal_group(SIGKILL);
+        ADD_FAILURE() << "it goes on for a minute";
+        break;
+      }
+    } while (worker.log->drain());
+    Ended ended;
+    ::waitpid(worker.pid(), &ended.status, 0);
+    const std::string log = log_of("rank-5.log");
+    ended.log = log.substr(log.find("----\n") + 5);
+    for (const char* name : {"/rank-5.log", "/standby-n1.log"}) {
+      EXPECT_TRUE(remove_tree(directory_.path() + name).ok());
+    }
+    return ended;
+  }
+  std::unique_ptr<holder::Worker> start(const Result<holder::Spawn>& spawn, uint64_t incarnation) {
+    EXPECT_TRUE(spawn.ok()) << spawn.error().message;
+    auto worker = holder::start_worker(*spawn, incarnation, place_of_workers());
+    EXPECT_TRUE(worker.ok()) << worker.error().message;
+    return std::move(worker).value();
+  }
+  holder::WorkerPlace place_of_workers() const { return {"n1", "boot", arena_.get()}; }
+  Ended run(const v1::StartWorkers& order) {
+    return end_of(*start(make_spawn(order, 0, place_), 1));
+  }
+  // With its imports done.
+  std::unique_ptr<holder::Worker> stand_by(const v1::StartWorkers& order) {
+    auto standby = start(make_standby(order, place_), 2);
+    const std::string ready = "standby is ready: imported " + order.standby_imports(0) + " in ";
+    EXPECT_TRUE(test::eventually([&] {
+      standby->log->drain();
+      return log_of("standby-n1.log").find(ready) != std::string::npos;
+    }));
+    return standby;
+  }
+  Ended take_part(holder::Worker& standby, const v1::StartWorkers& order) const {
+    const auto spawn = make_spawn(order, 0, place_);
+    EXPECT_TRUE(spawn.ok() && spawn->python == 1);
+    const auto joined = holder::join_worker(standby, *spawn, place_of_workers());
+    EXPECT_TRUE(joined.ok()) << joined.error().message;
+    return end_of(standby);
+  }
+  // Both ways.
+  void expect_the_same(const v1::StartWorkers& order, const std::string& modules_say) {
+    const Ended plain = run(order);
+    const auto standby = stand_by(order);
+    const Ended taken = take_part(*standby, order);
+    EXPECT_EQ(WEXITSTATUS(taken.status), WEXITSTATUS(plain.status));
+    EXPECT_TRUE(WIFEXITED(taken.status));
+    EXPECT_EQ(modules_say + taken.log, plain.log) << "the modules were imported before";
+  }
+
+  TemporaryDirectory directory_;
+  NodePlace place_{42, "n1", directory_.path(), "/opt/hpctl/bin", directory_.path() + "/progress"};
+  UniqueFd arena_ = holder::make_arena().value();
+};
+
+constexpr const char* kToldSays = "told is imported\n";
+
+TEST_F(PythonStandby, RunsAScript) {
+  expect_the_same(order({kPython, directory_.path() + "/program.py", "--lr", "1"}, "told"),
+                  kToldSays);
+}
+
+TEST_F(PythonStandby, RunsAScriptWithOptionsFromAnotherDirectory) {
+  expect_the_same(order({kPython, "-uO", "-X", "utf8", "package/../program.py"}, "told"),
+                  kToldSays);
+}
+
+TEST_F(PythonStandby, RunsAModule) {
+  put("told.py", kTold);
+  expect_the_same(order({kPython, "-m", "package.program", "x"}, "told"), kToldSays);
+}
+
+TEST_F(PythonStandby, RunsCode) {
+  expect_the_same(order({kPython, "-c", kProgram, "x", "-y"}, "told"), kToldSays);
+}
+
+// Python's own words for it, as nothing of it can be taken over.
+TEST_F(PythonStandby, WhatIsNoScriptIsStartedAnew) {
+  ASSERT_TRUE(make_directories(directory_.path() + "/folder").ok());
+  put("folder/__main__.py", "import sys; print(sys.argv, __name__); sys.exit(7)");
+  const auto folder = order({kPython, "folder", "x"}, "json");
+  const Ended plain = run(folder);
+  EXPECT_EQ(WEXITSTATUS(plain.status), 7);
+  const Ended taken = take_part(*stand_by(folder), folder);
+  EXPECT_EQ(WEXITSTATUS(taken.status), 7);
+  EXPECT_EQ(taken.log, plain.log);
+
+  const auto missing = order({kPython, "nowhere.py"}, "json");
+  const Ended failed = run(missing);
+  EXPECT_EQ(take_part(*stand_by(missing), missing).log, failed.log);
+}
+
+// The rank is named in what its module cannot know yet.
+TEST_F(PythonStandby, AModuleThatIsNotThereEndsItAtOnce) {
+  const auto told = order({kPython, "program.py"}, "no_such_module");
+  const auto standby = start(make_standby(told, place_), 2);
+  int status = 0;
+  ASSERT_EQ(::waitpid(standby->pid(), &status, 0), standby->pid());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  standby->log->drain();
+  EXPECT_NE(log_of("standby-n1.log").find("No module named 'no_such_module'"), std::string::npos);
+}
+
+// Its modules may take long; it is not to take the time of who trains.
+TEST_F(PythonStandby, WaitsWithTheLowestPriorityAndEndsWithItsHolder) {
+  put("slow.py", "print('begun', flush=True)\nimport time; time.sleep(600)\n");
+  const auto told = order({kPython, "program.py"}, "slow");
+  const auto standby = start(make_standby(told, place_), 2);
+  ASSERT_TRUE(test::eventually([&] {
+    standby->log->drain();
+    return log_of("standby-n1.log").find("begun") != std::string::npos;
+  }));
+  constexpr int kIdlePolicy = 5;  // SCHED_IDLE
+  const int policy = ::sched_getscheduler(standby->pid());
+  // Where raising it again is not allowed, it is not lowered.
+  if (::geteuid() == 0) {
+    EXPECT_EQ(policy, kIdlePolicy);
+  }
+  standby->control.reset();
+  // The import goes on, at a fair priority now, and the end of the socket is found after it.
+  EXPECT_TRUE(
+      test::eventually([&] { return ::sched_getscheduler(standby->pid()) == SCHED_OTHER; }));
+  standby->signal_group(SIGKILL);
+  int status = 0;
+  ::waitpid(standby->pid(), &status, 0);
+}
+
+}  // namespace
+}  // namespace hpctl::agent
