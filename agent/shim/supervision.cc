@@ -165,7 +165,7 @@ void Supervision::on(const step::Stop& order) {
 void Supervision::on(const step::Finish& order) {
   finish_code_ = order.exit_code;
   if (pid_ <= 0) finish();
-  end_program(kFinishGraceMs);
+  if (order.stacks == 0 || !start_stacks(kFinishGraceMs)) end_program(kFinishGraceMs);
 }
 
 void Supervision::on(const step::Release& order) {
@@ -250,6 +250,8 @@ void Supervision::program_ended(int status) {
   kill_at_ms_ = 0;
   if (finish_code_) {
     kill_marked(mark(), kSweepTimeoutMs);
+    if (stacks_) finish_stacks();  // it ended meanwhile
+    if (!told_stacks_.empty()) report(step::Stopped{generation_, 0, told_stacks_});
     finish();
   }
   if (released_) end_like(status);

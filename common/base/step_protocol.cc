@@ -91,8 +91,11 @@ static void get(PacketReader& r, Stop& m) {
   r.into(m.stacks);
 }
 
-static void put(PacketWriter& w, const Finish& m) { w.number(m.exit_code); }
-static void get(PacketReader& r, Finish& m) { r.into(m.exit_code); }
+static void put(PacketWriter& w, const Finish& m) { w.number(m.exit_code).number(m.stacks); }
+static void get(PacketReader& r, Finish& m) {
+  r.into(m.exit_code);
+  r.into(m.stacks);
+}
 
 static void put(PacketWriter& w, const Release& m) { w.text(m.reason); }
 static void get(PacketReader& r, Release& m) { m.reason = r.text(); }

@@ -15,6 +15,7 @@
 //                          <-     Stop{1}           to every task
 //   Stopped{1}             ->
 //                          <-     Start{2}          a new generation; or Finish
+//   Stopped{N}             ->                       where Finish asked for stacks, and some are
 //
 // Release may come at any time: the controller stands back, the task goes on as without the plugin.
 #pragma once
@@ -28,7 +29,7 @@
 
 namespace hpctl::step {
 
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 // How long a task waits for its step's controller before it runs without supervision: for a
 // connection, which the kernel accepts, and for the answer, which a busy machine may delay.
 inline constexpr int64_t kConnectPatienceMs = 1'000;
@@ -111,6 +112,7 @@ struct Stop {
 // its program and exits with `exit_code`.
 struct Finish {
   int32_t exit_code = 0;
+  uint8_t stacks = 0;  // as in Stop; Stopped then says where they are, before the task ends
 };
 // No supervision from here on.
 struct Release {

@@ -157,7 +157,13 @@ void StepController::message(int32_t task, const ToController& message, int64_t 
 void StepController::keep_stacks(const Stopped& stopped, int32_t task) {
   if (stopped.stacks.empty() || job().recent_faults.empty()) return;
   const int32_t blamed = job().recent_faults.back().rank;
-  if (task == std::max(0, blamed)) stacks_ = stopped.stacks;
+  if (task != std::max(0, blamed)) return;
+  stacks_ = stopped.stacks;
+  if (core::has_ended(job().state)) tell_stacks();  // otherwise with the restart
+}
+
+void StepController::tell_stacks() {
+  if (!stacks_.empty()) outlet_.say("where they stood: " + std::exchange(stacks_, ""));
 }
 
 void StepController::report(const Exited& exited, int32_t task, int64_t now_ms) {
@@ -306,7 +312,7 @@ void StepController::tell_restart() {
   outlet_.say(decisive_.text + who + " (restart " + std::to_string(told_restarts_) +
               " of at most " + std::to_string(settings_.max_restarts) + ")" +
               (told_restarts_ == 1 ? kNoReplay : ""));
-  if (!stacks_.empty()) outlet_.say("where they stood: " + std::exchange(stacks_, ""));
+  tell_stacks();
 }
 
 void StepController::tell_end() {
@@ -358,8 +364,8 @@ void StepController::perform(const core::Action& action) {
   } else if (const auto* stop_order = std::get_if<core::StopWorkers>(&action.body)) {
     stop(action, *stop_order);
   } else if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
-    outlet_.send(task_of(end->node),
-                 Finish{job().state == core::JobState::kFinished ? 0 : decisive_.exit_code});
+    const int32_t code = job().state == core::JobState::kFinished ? 0 : decisive_.exit_code;
+    outlet_.send(task_of(end->node), Finish{code, static_cast<uint8_t>(end->stacks ? 1 : 0)});
   }
 }
 

@@ -103,6 +103,7 @@ class StepController {
   void learn_steps(int64_t now_ms);
   void look_for_hangs(int64_t now_ms);
   std::string late_text() const;
+  void tell_stacks();
   void tell_restart();
   void tell_end();
   void tell_goodput();

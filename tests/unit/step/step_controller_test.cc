@@ -119,6 +119,10 @@ class Step : public Outlet {
         const auto port = static_cast<uint16_t>(task == 0 ? 5000 + stop->generation : 0);
         const std::string stacks = stop->stacks == 0 ? "" : "stacks of " + std::to_string(task);
         controller_.message(task, Stopped{stop->generation, port, stacks}, now_);
+      } else if (const auto* finish = std::get_if<Finish>(&message);
+                 finish != nullptr && finish->stacks != 0) {
+        controller_.message(
+            task, Stopped{generation_[task], 0, "last stacks of " + std::to_string(task)}, now_);
       }
     }
   }
@@ -376,6 +380,8 @@ TEST(StepControllerTest, AStepThatHangsIsEndedAfterItsLimitAndATaskThatIsBehindI
   step.pass(300'000, {{5, "S"}, {4, "S"}, {5, "S"}});
   EXPECT_THAT(step.said(),
               Contains(HasSubstr("times in a row the program did not get past step 5")));
+  // They are written of the last hang as well.
+  EXPECT_EQ(step.said().back(), "where they stood: last stacks of 1");
 }
 
 TEST(StepControllerTest, StepsThatGoOnAreNoHang) {

@@ -37,7 +37,7 @@ TEST(StepProtocol, RoundTrip) {
   }
   for (const ToShim& message :
        {ToShim(Welcome{}), ToShim(Start{2, 1, 20, "9.0", "10.0.0.1", 999}), ToShim(Stop{2, 1000}),
-        ToShim(Finish{137}), ToShim(Release{"why"})}) {
+        ToShim(Finish{137, 1}), ToShim(Release{"why"})}) {
     check_round_trip(message, decode_to_shim);
   }
 }

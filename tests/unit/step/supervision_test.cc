@@ -3,6 +3,7 @@
 // step's controller.
 #include "agent/shim/supervision.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -216,6 +217,23 @@ TEST_F(SupervisionTest, AProgramThatHangsIsEndedAfterItsStacksAreWritten) {
   EXPECT_EQ(std::get<step::Stopped>(*stopped).stacks,
             std::filesystem::current_path().string() +
                 "/hpctl-stacks-supervision-test/g1-rank0000.txt: rank 0 in f (m) of 1");
+}
+
+// Also where the step is given up for it.
+TEST_F(SupervisionTest, AProgramThatHangsLeavesItsStacksWhenTheStepIsGivenUp) {
+  write_stacks_by("kill -0 ${3#*:} && echo \"rank 0 in f (m) of $2\"");
+  start("kill -STOP $$", 1);
+  ASSERT_FALSE(HasFatalFailure());
+  ASSERT_TRUE(next());
+  ASSERT_TRUE(controller_->send(step::encode(step::ToShim(step::Finish{7, 1}))).ok());
+  const auto stopped = next();
+  ASSERT_TRUE(stopped && std::holds_alternative<step::Stopped>(*stopped));
+  EXPECT_THAT(std::get<step::Stopped>(*stopped).stacks,
+              ::testing::EndsWith("/g1-rank0000.txt: rank 0 in f (m) of 1"));
+  EXPECT_FALSE(next());
+  const int status = status_of_shim();
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST_F(SupervisionTest, StacksThatTakeTooLongOrCannotBeWrittenAreNotWaitedFor) {
