@@ -80,6 +80,13 @@ if [ -e "$build/bin/hpstacks" ]; then
   check_has "whose program it was" "bash" "$(cat "$work"/lives/hpctl-stacks-*/g1-rank0003.txt)"
 fi
 check_has "and says what that cost" "step 3; 1 restart cost " "$told"
+told=$(HPCTL_MAX_RESTARTS=0 tellers 'kill -STOP $$')
+check_has "a step that may not start again" "giving up: all 0 restarts" "$told"
+check_has "and its code" "exit 1" "$told"
+if [ -e "$build/bin/hpstacks" ]; then
+  check_has "says where it stood, too" "where they stood: $work/lives/hpctl-stacks-" "$told"
+  check "also of each task" 4 "$(find "$work/lives" -name 'g1-rank000?.txt' | wc -l)"
+fi
 told=$(HPCTL_HANG_TIMEOUT=2s tellers 'echo 4 >>$HPCTL_PROGRESS_FILE')
 check_has "a step that hangs" "the step hangs: no step completed for 2 s after step 4" \
   "$told"
