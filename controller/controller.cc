@@ -134,6 +134,8 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
     if (const auto news = progress_.news(job)) loop_->post(*news);
     loop_->post(std::move(make));
   });
+  page_ = std::make_unique<StatusPage>(
+      PageAnswers(*loop_, *feed_, progress_, mode_.node(), HPCTL_VERSION), options_.page, clock_);
   const ControllerMode::Access access = mode_.access();
   authenticator_ = std::make_unique<Authenticator>(access.tokens, access.owner);
   agents_ = std::make_unique<AgentLink>(paths_, *authenticator_, *loop_, liveness_, progress_,
@@ -142,7 +144,8 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
   service_ = std::make_unique<ControllerService>(
       paths_, identity, *authenticator_, *loop_, *feed_, progress_, *agents_,
-      [this](const core::LogEntry& told) { to_damage_.insert_or_assign(told.job, told); });
+      [this](const core::LogEntry& told) { to_damage_.insert_or_assign(told.job, told); },
+      [this](uint32_t uid) { return page_->link(uid); });
 }
 
 // What is only in the status files: values of the last step, for display until heartbeats come.
@@ -246,6 +249,7 @@ std::vector<std::string> Controller::stop() {
     server_->Wait();
     server_.reset();
   }
+  if (page_) page_->stop();
   if (status_files_) note(status_files_->stop());
   if (metrics_) {
     if (hung.empty()) publish_targets("");
@@ -392,6 +396,7 @@ void Controller::show(const core::State& state, JobId id) {
   shown.stale = false;
   shown.state = state.jobs.at(id).state;
   shown.generation = state.jobs.at(id).generation;
+  if (page_) page_->sample(view, clock_.wall_ms());
   if (metrics_) metrics_->job(view);
   if (metrics_ && state.jobs.at(id).spec.train) {
     metrics_->train(view, std::move(progress), state.jobs.at(id).bad_step);

@@ -25,6 +25,7 @@
 #include "controller/engine/task_lanes.h"
 #include "controller/leadership/controller_mode.h"
 #include "controller/options.h"
+#include "controller/page/status_page.h"
 #include "controller/publish/metrics.h"
 #include "controller/publish/status_file_writer.h"
 #include "controller/schedulers/scheduler.h"
@@ -47,7 +48,7 @@ class Controller final : public OwnerEffects {
 
   // No live job, no agent, no client; `calls` tells whether it was so all the time.
   bool is_idle() const;
-  uint64_t calls() const { return service_->calls(); }
+  uint64_t calls() const { return service_->calls() + page_->requests(); }
   // Any thread: the job's nodes whose agents are connected and within their heartbeat deadline.
   std::set<std::string> heard_nodes(JobId job) { return liveness_.heard_nodes(job); }
   // Decided by the core like any other event.
@@ -121,6 +122,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<TaskLanes> starts_;       // a lane for each node, and one for the scheduler
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;
+  std::unique_ptr<StatusPage> page_;
   std::unique_ptr<AgentLink> agents_;
   std::unique_ptr<Authenticator> authenticator_;
   std::unique_ptr<ControllerService> service_;

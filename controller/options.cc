@@ -41,6 +41,8 @@ per job of a cluster, where the batch script starts it, or the cluster controlle
   --metrics HOST:PORT    serve /metrics (Prometheus) and /healthz; where the port is 0 or in use, on
                          any free one, and never a reason not to run; DIR/metrics-targets.json says
                          where (default: $HPCTL_METRICS, else none)
+  --page HOST:PORT       where the status page listens once `hpctl open` has asked for it; it does
+                         not encrypt (default: $HPCTL_PAGE, else 127.0.0.1 and any free port)
   --idle-exit SECONDS    end after so long without live jobs and clients; 0 = never (default: 60)
   --detach               leave the caller: fork, and go on in a process that belongs to nobody
   --ready-fd N           write one byte to descriptor N when serving
@@ -100,6 +102,8 @@ Result<bool> take_value(ControllerOptions& options, const std::string& name,
     options.home = value;
   } else if (name == "--metrics") {
     options.metrics = value;
+  } else if (name == "--page") {
+    options.page = value;
   } else if (name == "--idle-exit") {
     options.idle_exit_seconds = number;
   } else if (name == "--ready-fd") {
@@ -182,6 +186,7 @@ std::string this_node() {
 Result<ControllerOptions> parse_controller_options(int argc, const char* const* argv) {
   ControllerOptions options;
   if (const char* metrics = std::getenv("HPCTL_METRICS")) options.metrics = metrics;
+  if (const char* page = std::getenv("HPCTL_PAGE")) options.page = page;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (take_flag(options, name)) continue;

@@ -15,6 +15,8 @@ inline constexpr char kSchedulerNone[] = "none";
 struct ControllerOptions {
   std::string home;                // "" = from the environment
   std::string metrics;             // HOST:PORT; "" = none. Default: $HPCTL_METRICS
+  std::string page;                // HOST:PORT of the status page; "" = loopback, any free port.
+                                   // Default: $HPCTL_PAGE
   int64_t idle_exit_seconds = 60;  // 0 = never
   // One job of a cluster; job_dir "" = a home.
   std::string job_dir;

@@ -249,6 +249,16 @@ Result<uint64_t> ControllerClient::inject(JobId job, InjectedFault fault, int32_
   return response.seq();
 }
 
+Result<v1::OpenPageResponse> ControllerClient::open_page(const std::string& job) {
+  grpc::ClientContext context;
+  set_deadline(context);
+  v1::OpenPageRequest request;
+  request.set_job(job);
+  v1::OpenPageResponse response;
+  HP_TRY(check(stub_->OpenPage(&context, request, &response)));
+  return response;
+}
+
 Result<v1::GetVersionResponse> ControllerClient::version() {
   grpc::ClientContext context;
   set_deadline(context);

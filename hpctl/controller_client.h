@@ -44,6 +44,8 @@ class ControllerClient final : public JobSource {
   // A fault on purpose; the seq of its event in the history. kUnavailable: it may have happened,
   // and kill-controller has.
   Result<uint64_t> inject(JobId job, InjectedFault fault, int32_t rank, const std::string& node);
+  // A link to the status page, of that job ("" = all), that counts once.
+  Result<v1::OpenPageResponse> open_page(const std::string& job);
   Result<v1::GetVersionResponse> version();
 
  private:

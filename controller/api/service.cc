@@ -35,7 +35,7 @@ void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
 ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity identity,
                                      const Authenticator& authenticator, OwnerLoop& loop,
                                      EventFeed& feed, ProgressTable& progress, AgentLink& agents,
-                                     DamageCheckpoint damage)
+                                     DamageCheckpoint damage, MakePageLink make_page_link)
     : paths_(paths),
       identity_(std::move(identity)),
       authenticator_(authenticator),
@@ -43,7 +43,8 @@ ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity 
       feed_(feed),
       progress_(progress),
       agents_(agents),
-      damage_(std::move(damage)) {}
+      damage_(std::move(damage)),
+      make_page_link_(std::move(make_page_link)) {}
 
 std::optional<uint32_t> ControllerService::caller(grpc::CallbackServerContext* context) {
   ++calls_;
@@ -316,6 +317,24 @@ grpc::ServerUnaryReactor* ControllerService::ListNodes(grpc::CallbackServerConte
     }
     return grpc::Status::OK;
   });
+}
+
+grpc::ServerUnaryReactor* ControllerService::OpenPage(grpc::CallbackServerContext* context,
+                                                      const v1::OpenPageRequest* request,
+                                                      v1::OpenPageResponse* response) {
+  const auto uid = caller(context);
+  if (!uid) return reply(context, unauthenticated());
+  std::string first;
+  if (!request->job().empty()) {
+    const auto job = look_up(request->job(), *uid);
+    if (!job.ok()) return reply(context, to_grpc(job.status()));
+    first = "&job=" + to_string(*job);
+  }
+  const auto url = make_page_link_(*uid);
+  if (!url.ok()) return reply(context, to_grpc(to_absl(url.error())));
+  response->set_url(*url + first);
+  response->set_node(identity_.node);
+  return reply(context, grpc::Status::OK);
 }
 
 grpc::ServerUnaryReactor* ControllerService::GetVersion(grpc::CallbackServerContext* context,

@@ -31,9 +31,13 @@ class ControllerService final : public v1::Controller::CallbackService {
   // before it is looked for. Called on the owner thread.
   using DamageCheckpoint = std::function<void(const core::LogEntry& told)>;
 
+  // The URL of a link to the status page for that uid. Any thread.
+  using MakePageLink = std::function<Result<std::string>(uint32_t uid)>;
+
   ControllerService(const HomePaths& paths, ControllerIdentity identity,
                     const Authenticator& authenticator, OwnerLoop& loop, EventFeed& feed,
-                    ProgressTable& progress, AgentLink& agents, DamageCheckpoint damage);
+                    ProgressTable& progress, AgentLink& agents, DamageCheckpoint damage,
+                    MakePageLink make_page_link);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -66,6 +70,9 @@ class ControllerService final : public v1::Controller::CallbackService {
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
                                       const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
+  grpc::ServerUnaryReactor* OpenPage(grpc::CallbackServerContext* context,
+                                     const v1::OpenPageRequest* request,
+                                     v1::OpenPageResponse* response) override;
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const v1::GetVersionRequest* request,
                                        v1::GetVersionResponse* response) override;
@@ -99,6 +106,7 @@ class ControllerService final : public v1::Controller::CallbackService {
   ProgressTable& progress_;
   AgentLink& agents_;
   const DamageCheckpoint damage_;
+  const MakePageLink make_page_link_;
   std::atomic<uint64_t> calls_{0};
 };
 

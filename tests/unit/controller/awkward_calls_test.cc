@@ -68,9 +68,10 @@ class AwkwardCalls : public testing::Test {
     loop_ = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, clock_, effects_);
     link_ = std::make_unique<AgentLink>(paths_, authenticator_, *loop_, liveness_, progress_,
                                         scheduler_, ports_);
-    service_ = std::make_unique<ControllerService>(paths_, ControllerIdentity{"", "n0", "", false},
-                                                   authenticator_, *loop_, *feed_, progress_,
-                                                   *link_, [](const core::LogEntry&) {});
+    service_ = std::make_unique<ControllerService>(
+        paths_, ControllerIdentity{"", "n0", "", false}, authenticator_, *loop_, *feed_, progress_,
+        *link_, [](const core::LogEntry&) {},
+        [](uint32_t) { return Result<std::string>("http://page"); });
     grpc::ServerBuilder builder;
     builder.RegisterService(link_.get());
     builder.RegisterService(service_.get());

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/page/page_answers.h"
+
+#include <cmath>
+#include <future>
+#include <map>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/time_account.h"
+#include "common/rpc/status.h"
+#include "controller/api/job_lookup.h"
+#include "controller/core/explain.h"
+#include "controller/publish/job_view.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::json;
+
+std::string json_text(const json& document) {
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+TimeAccount account_of_view(const JobView& view, int64_t wall_ms) {
+  const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : wall_ms;
+  return account_of(view.spent, std::max<int64_t>(0, end_ms - view.submitted_wall_ms));
+}
+
+// NaN before the first step.
+double goodput_of(const TimeAccount& account) {
+  if (account.training_ms <= 0 || account.since_first_step_ms() <= 0) return NAN;
+  return static_cast<double>(account.training_ms) /
+         static_cast<double>(account.since_first_step_ms());
+}
+
+json page_summary(const JobView& view, int64_t wall_ms) {
+  return {{"job", view.job},
+          {"name", view.name},
+          {"state", view.state},
+          {"user", view.owner},
+          {"generation", view.generation},
+          {"step", view.step},
+          {"steps", view.total_steps},
+          {"loss", number_or_null(view.loss)},
+          {"tokens_per_second", view.tokens_per_second},
+          {"goodput", number_or_null(goodput_of(account_of_view(view, wall_ms)))},
+          {"faults", view.faults},
+          {"restarts", view.restarts},
+          {"nodes", view.nodes.size()},
+          {"ranks", view.workers.size()},
+          {"submitted_ms", view.submitted_wall_ms},
+          {"ended_ms", view.ended_wall_ms},
+          {"reason", view.reason}};
+}
+
+double rounded_ms(uint64_t ns) { return std::round(static_cast<double>(ns) / 1e5) / 10; }
+
+// [rank, node, state, phase, step, ms of its last step, ms of that in which it waited for others]
+json row_of(const WorkerView& worker, const JobProgress& progress) {
+  double step_ms = 0;
+  double wait_ms = 0;
+  const auto found = progress.ranks.find(worker.rank);
+  if (found != progress.ranks.end() && found->second.report.generation == worker.generation) {
+    step_ms = rounded_ms(found->second.report.step_ns);
+    const auto& figures = found->second.report.figures;
+    if (figures) wait_ms = rounded_ms(figures->communication_wait_ns);
+  }
+  return {worker.rank, worker.node, worker.state, worker.phase, worker.step, step_ms, wait_ms};
+}
+
+json plots_of(const std::vector<PageSample>& samples) {
+  json plots = {{"at_ms", json::array()},
+                {"step", json::array()},
+                {"loss", json::array()},
+                {"tokens_per_second", json::array()},
+                {"goodput", json::array()}};
+  for (const PageSample& sample : samples) {
+    plots["at_ms"].push_back(sample.wall_ms);
+    plots["step"].push_back(sample.step);
+    plots["loss"].push_back(number_or_null(sample.loss));
+    plots["tokens_per_second"].push_back(sample.tokens_per_second);
+    plots["goodput"].push_back(number_or_null(sample.goodput));
+  }
+  return plots;
+}
+
+json page_event(const EventView& event) {
+  return {{"seq", event.seq},
+          {"at_ms", event.wall_ms},
+          {"type", event.type},
+          {"node", event.node},
+          {"generation", event.generation},
+          {"rank", event.rank},
+          {"step", event.step},
+          {"cause", event.cause}};
+}
+
+}  // namespace
+
+Result<json> PageAnswers::ask(Ask ask) {
+  // Shared: who waits may give up before the owner thread comes to it.
+  const auto answer = std::make_shared<std::promise<Result<json>>>();
+  auto answered = answer->get_future();
+  loop_.ask([answer, ask = std::move(ask)](const core::State* state) {
+    answer->set_value(state == nullptr ? Result<json>(Error{ErrorCode::kUnavailable,
+                                                            "the controller is stopping"})
+                                       : ask(*state));
+  });
+  if (answered.wait_for(kPatience) != std::future_status::ready) {
+    return Error{ErrorCode::kUnavailable, "the controller is busy"};
+  }
+  return answered.get();
+}
+
+Result<JobId> PageAnswers::find(uint32_t uid, const std::string& job) {
+  HP_TRY_ASSIGN(const json found, ask([uid, job](const core::State& state) -> Result<json> {
+                  const auto id = find_job(state, job, uid);
+                  if (id.ok()) return json(id->value);
+                  return Error{error_code(id.status()), message_of(id.status())};
+                }));
+  return JobId{found.get<uint64_t>()};
+}
+
+Result<std::string> PageAnswers::jobs(uint32_t uid) {
+  HP_TRY_ASSIGN(
+      const json document, ask([this, uid](const core::State& state) -> Result<json> {
+        const int64_t wall_ms = SystemClock().wall_ms();
+        json jobs = json::array();
+        for (const auto& [id, job] : state.jobs) {
+          if (!may_see(uid, job)) continue;
+          jobs.push_back(page_summary(
+              make_job_view(state, id, progress_.of(id), node_, loop_.now_ms()), wall_ms));
+        }
+        return json{
+            {"now_ms", wall_ms}, {"node", node_}, {"version", version_}, {"jobs", std::move(jobs)}};
+      }));
+  return json_text(document);
+}
+
+Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
+  HP_TRY_ASSIGN(const json document,
+                ask([this, uid, job](const core::State& state) -> Result<json> {
+                  const auto id = find_job(state, job, uid);
+                  if (!id.ok()) return Error{error_code(id.status()), message_of(id.status())};
+                  const JobProgress progress = progress_.of(*id);
+                  const JobView view = make_job_view(state, *id, progress, node_, loop_.now_ms());
+                  const int64_t wall_ms = SystemClock().wall_ms();
+                  json answer = page_summary(view, wall_ms);
+                  answer["now_ms"] = wall_ms;
+                  answer["checkpoint_step"] = view.checkpoint_step;
+                  answer["snapshot_step"] = view.snapshot_step;
+                  answer["mfu"] = view.mfu;
+                  const TimeAccount account = account_of_view(view, wall_ms);
+                  answer["time"] = json::array();
+                  for (const TimePart& part : parts_of(account)) {
+                    answer["time"].push_back({part.name, part.ms, part.what});
+                  }
+                  answer["node_rows"] = json::array();
+                  for (const NodeView& node : view.nodes) {
+                    answer["node_rows"].push_back({node.name, node.role, node.state, node.note});
+                  }
+                  answer["rank_rows"] = json::array();
+                  for (const WorkerView& worker : view.workers) {
+                    answer["rank_rows"].push_back(row_of(worker, progress));
+                  }
+                  answer["stragglers"] = json::array();
+                  for (const StragglerView& straggler : view.stragglers) {
+                    answer["stragglers"].push_back(straggler.node + ": " + straggler.evidence);
+                  }
+                  answer["plots"] = plots_of(history_.of(*id));
+                  return answer;
+                }));
+  return json_text(document);
+}
+
+// The history may be long: it is read here, and not on the owner thread.
+Result<std::string> PageAnswers::events(uint32_t uid, const std::string& job, uint64_t after_seq) {
+  HP_TRY_ASSIGN(const JobId id, find(uid, job));
+  HP_TRY_ASSIGN(const auto history, feed_.history(id));
+  std::vector<core::LogEntry> log;
+  std::map<Seq, int64_t> wall_ms;
+  json events = json::array();
+  for (const StoredEntry& stored : history) {
+    log.push_back(stored.entry);
+    wall_ms[stored.entry.seq] = stored.wall_ms;
+  }
+  const auto most = static_cast<size_t>(kMostEvents);
+  for (size_t i = history.size() > most ? history.size() - most : 0; i < history.size(); ++i) {
+    if (history[i].entry.seq.value <= after_seq) continue;
+    events.push_back(page_event(make_event_view(history[i])));
+  }
+  const auto chain = core::explain(log, id);
+  json why = json::array();
+  for (const core::LogEntry& entry : chain) {
+    why.push_back(page_event(make_event_view(StoredEntry{0, wall_ms[entry.seq], entry})));
+  }
+  return json_text(json{{"events", std::move(events)},
+                        {"left_out", history.size() > most ? history.size() - most : 0},
+                        {"summary", core::summarize(chain)},
+                        {"why", std::move(why)}});
+}
+
+void PageAnswers::sample(const JobView& view, int64_t wall_ms) {
+  if (view.step == 0) return;
+  history_.add(JobId{view.job}, {wall_ms, view.step, view.loss, view.tokens_per_second,
+                                 goodput_of(account_of_view(view, wall_ms))});
+}
+
+}  // namespace hpctl

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the status page asks for, as JSON: the jobs that a uid may see, and of one job its state,
+// nodes, ranks, plots, events and the chain of causes. The values are those of `hpctl status`,
+// `events`, `why` and `goodput`; lists of nodes and ranks are arrays without names, because a job
+// may have very many (docs/status-page.md has the fields).
+//
+// Any thread but the owner's, for which it waits at most kPatience. Errors: kNotFound (or a job
+// that the uid may not see), kInvalidArgument, kUnavailable.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/base/result.h"
+#include "controller/agents/progress.h"
+#include "controller/api/event_feed.h"
+#include "controller/engine/owner_loop.h"
+#include "controller/page/page_history.h"
+#include "controller/publish/status_files.h"
+
+namespace hpctl {
+
+class PageAnswers {
+ public:
+  static constexpr std::chrono::seconds kPatience{5};
+  static constexpr int64_t kMostEvents = 500;  // in one answer; the newest
+
+  PageAnswers(OwnerLoop& loop, EventFeed& feed, ProgressTable& progress, std::string node,
+              std::string version)
+      : loop_(loop),
+        feed_(feed),
+        progress_(progress),
+        node_(std::move(node)),
+        version_(std::move(version)) {}
+
+  Result<std::string> jobs(uint32_t uid);
+  // `job` is an id in digits.
+  Result<std::string> job(uint32_t uid, const std::string& job);
+  // After that seq; with the chain of causes of the present state.
+  Result<std::string> events(uint32_t uid, const std::string& job, uint64_t after_seq);
+
+  // Owner thread: the job as it is shown to everybody else.
+  void sample(const JobView& view, int64_t wall_ms);
+
+ private:
+  using Ask = std::function<Result<nlohmann::json>(const core::State& state)>;
+  Result<nlohmann::json> ask(Ask ask);
+  Result<JobId> find(uint32_t uid, const std::string& job);
+
+  OwnerLoop& loop_;
+  EventFeed& feed_;
+  ProgressTable& progress_;
+  const std::string node_;
+  const std::string version_;
+  PageHistory history_;  // the owner thread's
+};
+
+}  // namespace hpctl

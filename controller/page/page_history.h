@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the page's plots show of each job: one sample a second at first; when kMostSamples are
+// there every second one goes, and from then on they are taken half as often. So a job of any
+// length has between kMostSamples / 2 and kMostSamples of them. In memory only: they begin with
+// this controller. Not for more than one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/base/ids.h"
+
+namespace hpctl {
+
+struct PageSample {
+  int64_t wall_ms = 0;
+  uint64_t step = 0;
+  double loss = 0;  // NaN = none
+  double tokens_per_second = 0;
+  double goodput = 0;  // 0..1; NaN before the first step
+};
+
+class PageHistory {
+ public:
+  static constexpr size_t kMostSamples = 600;
+  static constexpr int64_t kFirstIntervalMs = 1'000;
+
+  void add(JobId job, const PageSample& sample);
+  // Ascending in time.
+  const std::vector<PageSample>& of(JobId job) const;
+
+ private:
+  struct Series {
+    std::vector<PageSample> samples;
+    int64_t interval_ms = kFirstIntervalMs;
+  };
+  std::map<JobId, Series> jobs_;
+};
+
+}  // namespace hpctl

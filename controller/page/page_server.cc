@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/page/page_server.h"
+
+#include <civetweb.h>
+
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/random_hex.h"
+#include "controller/page/page.h"
+
+namespace hpctl {
+namespace {
+
+constexpr const char* kPageThreads = "8";
+constexpr const char* kPageRequestMs = "5000";
+constexpr size_t kMostParameter = 128;
+constexpr std::string_view kNonce = "{{NONCE}}";  // in page.html
+
+constexpr const char* kNoSession =
+    "<!doctype html><meta charset=utf-8><title>hpctl</title><p>This page is opened by a link that "
+    "counts once: run <code>hpctl open</code> and follow what it prints.";
+
+struct Reply {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body;
+  std::string headers = {};  // further ones, each with its end of line
+};
+
+const char* phrase_of(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 303:
+      return "See Other";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    default:
+      return "Service Unavailable";
+  }
+}
+
+int status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return 400;
+    case ErrorCode::kNotFound:
+    case ErrorCode::kPermissionDenied:  // no word about what others have
+      return 404;
+    default:
+      return 503;
+  }
+}
+
+void send_reply(mg_connection* connection, const Reply& reply) {
+  const bool has_body = std::strcmp(mg_get_request_info(connection)->request_method, "HEAD") != 0;
+  const std::string head =
+      "HTTP/1.1 " + std::to_string(reply.status) + " " + phrase_of(reply.status) +
+      "\r\nContent-Type: " + reply.type +
+      "; charset=utf-8\r\nContent-Length: " + std::to_string(reply.body.size()) +
+      "\r\nConnection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff"
+      "\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n" +
+      reply.headers + "\r\n";
+  if (mg_write(connection, head.data(), head.size()) <= 0 || !has_body) return;
+  mg_write(connection, reply.body.data(), reply.body.size());
+}
+
+void send_html(mg_connection* connection, int status, const std::string& text) {
+  send_reply(connection,
+             {status, "text/html", text,
+              "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"});
+}
+
+// "" = absent, or longer than any that means something.
+std::string query_value(const char* query, const char* name) {
+  if (query == nullptr) return "";
+  std::array<char, kMostParameter> value{};
+  const int length = mg_get_var(query, std::strlen(query), name, value.data(), value.size());
+  return length > 0 ? std::string(value.data(), static_cast<size_t>(length)) : "";
+}
+
+std::string cookie_value(mg_connection* connection, const std::string& name) {
+  const char* header = mg_get_header(connection, "Cookie");
+  if (header == nullptr) return "";
+  std::array<char, kMostParameter> value{};
+  const int length = mg_get_cookie(header, name.c_str(), value.data(), value.size());
+  return length > 0 ? std::string(value.data(), static_cast<size_t>(length)) : "";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PageServer>> PageServer::open(const std::string& address, PageAccess& access,
+                                                     Answer answer) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "HPCTL_PAGE or --page wants HOST:PORT, got \"" + address + "\""};
+  }
+  std::unique_ptr<PageServer> server(
+      new PageServer(address.substr(0, colon), access, std::move(answer)));
+  const std::vector<const char*> options = {"listening_ports",
+                                            address.c_str(),
+                                            "num_threads",
+                                            kPageThreads,
+                                            "request_timeout_ms",
+                                            kPageRequestMs,
+                                            "linger_timeout_ms",
+                                            kPageRequestMs,
+                                            "enable_keep_alive",
+                                            "no",
+                                            "tcp_nodelay",
+                                            "1",
+                                            nullptr};
+  mg_callbacks callbacks{};
+  callbacks.begin_request = &PageServer::on_request;
+  // Errors that civetweb finds by itself go to stderr, and not into a file of its own.
+  callbacks.log_message = [](const mg_connection*, const char*) { return 1; };
+  server->context_ = mg_start(&callbacks, server.get(), const_cast<const char**>(options.data()));
+  std::array<mg_server_port, 1> ports{};
+  if (server->context_ == nullptr ||
+      mg_get_server_ports(server->context_, ports.size(), ports.data()) != 1) {
+    return Error{ErrorCode::kUnavailable,
+                 "there is no status page: cannot listen on " + address +
+                     " (HPCTL_PAGE or --page); it is not an address of this machine, or the port "
+                     "is in use: with port 0 any free one is taken"};
+  }
+  server->port_ = ports[0].port;
+  server->url_ = "http://" + server->host_ + ":" + std::to_string(server->port_);
+  return server;
+}
+
+PageServer::PageServer(std::string host, PageAccess& access, Answer answer)
+    : host_(std::move(host)), access_(access), answer_(std::move(answer)) {}
+
+PageServer::~PageServer() {
+  if (context_ != nullptr) mg_stop(context_);
+}
+
+// Browsers do not tell cookies of one host apart by port.
+std::string PageServer::cookie_name() const { return "hpctl_" + std::to_string(port_); }
+
+bool PageServer::has_our_host(mg_connection* connection) const {
+  const char* header = mg_get_header(connection, "Host");
+  if (header == nullptr) return false;
+  std::string host = header;
+  // The port may be that of ssh's forwarding.
+  if (const auto colon = host.rfind(':'); colon != std::string::npos && !host.ends_with(']')) {
+    host.resize(colon);
+  }
+  return host == "localhost" || host == "127.0.0.1" || host == "[::1]" || host == host_;
+}
+
+int PageServer::on_request(mg_connection* connection) {
+  static_cast<PageServer*>(mg_get_user_data(mg_get_context(connection)))->serve(connection);
+  return 1;  // answered, whatever it was
+}
+
+void PageServer::serve(mg_connection* connection) {
+  const mg_request_info& info = *mg_get_request_info(connection);
+  const std::string_view method = info.request_method;
+  const std::string path = info.local_uri == nullptr ? "" : info.local_uri;
+  if (method != "GET" && method != "HEAD") {
+    return send_reply(connection, {405, "text/plain", "only GET\n", "Allow: GET, HEAD\r\n"});
+  }
+  if (!has_our_host(connection)) {
+    return send_reply(connection, {403, "text/plain", "not a name of this server\n"});
+  }
+  if (path == "/open") return open_session(connection, info.query_string);
+  const auto uid = access_.of(cookie_value(connection, cookie_name()));
+  if (!uid) return send_html(connection, 401, kNoSession);
+  ++requests_;
+  if (path == "/") return send_page(connection);
+  if (path != "/api/jobs" && path != "/api/job" && path != "/api/events") {
+    return send_reply(connection, {404, "text/plain", "there is no such page\n"});
+  }
+  const auto answer = answer_(
+      *uid, {path, query_value(info.query_string, "id"), query_value(info.query_string, "after")});
+  if (answer.ok()) return send_reply(connection, {200, "application/json", *answer});
+  send_reply(connection,
+             {status_of(answer.error().code), "text/plain", answer.error().message + "\n"});
+}
+
+void PageServer::open_session(mg_connection* connection, const char* query) {
+  const auto session = access_.redeem(query_value(query, "code"));
+  if (!session) return send_html(connection, 401, kNoSession);
+  const std::string job = query_value(query, "job");
+  const bool is_number = !job.empty() && job.find_first_not_of("0123456789") == std::string::npos;
+  send_reply(connection, {303, "text/plain", "",
+                          "Set-Cookie: " + cookie_name() + "=" + *session +
+                              "; HttpOnly; SameSite=Strict; Path=/\r\nLocation: /" +
+                              (is_number ? "#job=" + job : "") + "\r\n"});
+}
+
+// Only what has this answer's nonce runs.
+void PageServer::send_page(mg_connection* connection) const {
+  const auto nonce = random_key();
+  if (!nonce.ok()) return send_reply(connection, {503, "text/plain", nonce.error().message + "\n"});
+  std::string page = kPage;
+  for (size_t at = 0; (at = page.find(kNonce, at)) != std::string::npos;) {
+    page.replace(at, kNonce.size(), *nonce);
+  }
+  send_reply(connection,
+             {200, "text/html", page,
+              "Content-Security-Policy: default-src 'none'; script-src 'nonce-" + *nonce +
+                  "'; style-src 'nonce-" + *nonce +
+                  "'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                  "frame-ancestors 'none'\r\n"});
+}
+
+}  // namespace hpctl

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The status page in a real Chromium: a real job is looked at while one of its workers is killed.
+// With HPCTL_SCREENSHOTS=DIR what is seen is written there (docs/images has those of the README).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "common/base/file.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/integration/training_job.h"
+#include "tests/support/browser.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+using test::Browser;
+
+constexpr const char* kTab = "\uE004";
+constexpr const char* kEnter = "\uE007";
+
+class Page : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!Browser::is_installed()) GTEST_SKIP() << "chromium and chromium-driver are not installed";
+  }
+  JobId train() {
+    return cluster_.submit(
+        "name: quick-brown-fox\nnodes: 2\nworkers_per_node: 2\n"
+        "workload:\n  train:\n    model: {preset: debugmodel}\n"
+        "    data: {path: /usr/share/common-licenses/GPL-3, seq_len: 64}\n"
+        "    batch: {micro: 1, global: 4}\n    steps: 100000\n    precision: fp32\n"
+        "checkpoint: {every_steps: 20}\n");
+  }
+  // Through a link of its own.
+  std::unique_ptr<Browser> look(const std::vector<std::string>& job,
+                                const Browser::Window& window) {
+    std::vector<std::string> words = {"open", "--json"};
+    words.insert(words.end(), job.begin(), job.end());
+    const auto opened = cluster_.hpctl(words);
+    EXPECT_EQ(opened.exit_code, 0) << opened.err;
+    url_ = json::parse(opened.out).at("url").get<std::string>();
+    auto browser = Browser::start(window);
+    if (browser) browser->go(url_);
+    return browser;
+  }
+  static bool shows(Browser& browser, const std::string& text) {
+    return browser.wait_for("return document.body.innerText.includes(" + json(text).dump() + ")");
+  }
+  // A picture for people has plots worth looking at.
+  static void let_plots_grow(Browser& browser, int points) {
+    if (std::getenv("HPCTL_SCREENSHOTS") == nullptr) return;
+    EXPECT_TRUE(browser.wait_for("return document.querySelector('.curve')?.points.length >= " +
+                                 std::to_string(points)));
+  }
+  static void keep(Browser& browser, const std::string& name) {
+    const char* directory = std::getenv("HPCTL_SCREENSHOTS");
+    if (directory == nullptr) return;
+    EXPECT_TRUE(write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot()).ok());
+  }
+
+  LocalCluster cluster_;
+  std::string url_;
+};
+
+TEST_F(Page, ShowsAFaultAsItHappens) {
+  const JobId job = train();
+  const auto browser = look({"quick-brown-fox"}, {1280, 1500, false});
+  ASSERT_NE(browser, nullptr);
+  EXPECT_TRUE(shows(*browser, "RUNNING"));
+  EXPECT_TRUE(browser->wait_for("return document.title.startsWith('quick-brown-fox RUNNING')"));
+  EXPECT_TRUE(shows(*browser, "4 training"));
+  // The plots grow by themselves.
+  EXPECT_TRUE(browser->wait_for("return [...document.querySelectorAll('.curve')].length === 3"));
+  let_plots_grow(*browser, 15);
+  ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
+  EXPECT_TRUE(shows(*browser, "worker 2 on n1 died of SIGKILL at step"));
+  EXPECT_TRUE(browser->wait_for(
+      "return [...document.querySelectorAll('dt')].some((d) => d.textContent === 'generation' && "
+      "d.nextSibling.textContent === '2')"));
+  EXPECT_TRUE(shows(*browser, "4 training"));
+  EXPECT_TRUE(shows(*browser, "1, 1")) << "faults, restarts";
+  EXPECT_EQ(browser->complaints(), "");
+  let_plots_grow(*browser, 30);
+  keep(*browser, "page-job");
+
+  // A link counts once: another browser is told so, and is shown nothing.
+  const auto other = Browser::start({});
+  ASSERT_NE(other, nullptr);
+  other->go(url_);
+  EXPECT_TRUE(shows(*other, "hpctl open"));
+  EXPECT_EQ(other->run("return document.body.innerText.includes('quick-brown-fox')"), false);
+
+  // With the keyboard alone: to all jobs, sorted by name, and back to this one.
+  browser->run("document.activeElement.blur()");
+  browser->press(kTab);
+  EXPECT_EQ(browser->run("return document.activeElement.id"), "home");
+  browser->press(kEnter);
+  EXPECT_TRUE(shows(*browser, "1 job: 1 RUNNING"));
+  browser->run("document.querySelector('[data-sort=name]').focus()");
+  browser->press(kEnter);
+  EXPECT_TRUE(browser->wait_for(
+      "return document.querySelector('[aria-sort] button')?.dataset.sort === 'name'"));
+  keep(*browser, "page-jobs");
+  browser->run("document.querySelector('tbody a').focus()");
+  browser->press(kEnter);
+  EXPECT_TRUE(shows(*browser, "Where the time went"));
+  EXPECT_EQ(browser->complaints(), "");
+}
+
+TEST_F(Page, IsUsableOnAPhoneAndInTheDark) {
+  train();
+  const auto browser = look({}, {400, 850, true});
+  ASSERT_NE(browser, nullptr);
+  EXPECT_TRUE(shows(*browser, "quick-brown-fox"));
+  browser->run("document.querySelector('tbody a').click()");
+  EXPECT_TRUE(shows(*browser, "4 training"));
+  EXPECT_EQ(browser->run("return document.documentElement.scrollWidth <= window.innerWidth"), true)
+      << "it does not move sideways";
+  EXPECT_EQ(browser->run("return matchMedia('(prefers-color-scheme: dark)').matches"), true);
+  EXPECT_EQ(browser->complaints(), "");
+  let_plots_grow(*browser, 15);
+  keep(*browser, "page-phone");
+}
+
+}  // namespace
+}  // namespace hpctl::testing
