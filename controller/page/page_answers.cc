@@ -4,6 +4,7 @@
 #include <cmath>
 #include <future>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/clock.h"
@@ -71,6 +72,12 @@ json row_of(const WorkerView& worker, const JobProgress& progress) {
   return {worker.rank, worker.node, worker.state, worker.phase, worker.step, step_ms, wait_ms};
 }
 
+Result<JobId> find_for(const core::State& state, const std::string& job, uint32_t uid) {
+  const auto id = find_job(state, job, uid);
+  if (id.ok()) return *id;
+  return Error{error_code(id.status()), message_of(id.status())};
+}
+
 json plots_of(const std::vector<PageSample>& samples) {
   json plots = {{"at_ms", json::array()},
                 {"step", json::array()},
@@ -100,14 +107,15 @@ json page_event(const EventView& event) {
 
 }  // namespace
 
-Result<json> PageAnswers::ask(Ask ask) {
+template <typename T>
+Result<T> PageAnswers::ask(Look<T> look) {
   // Shared: who waits may give up before the owner thread comes to it.
-  const auto answer = std::make_shared<std::promise<Result<json>>>();
+  const auto answer = std::make_shared<std::promise<Result<T>>>();
   auto answered = answer->get_future();
-  loop_.ask([answer, ask = std::move(ask)](const core::State* state) {
-    answer->set_value(state == nullptr ? Result<json>(Error{ErrorCode::kUnavailable,
-                                                            "the controller is stopping"})
-                                       : ask(*state));
+  loop_.ask([answer, look = std::move(look)](const core::State* state) {
+    answer->set_value(state == nullptr
+                          ? Result<T>(Error{ErrorCode::kUnavailable, "the controller is stopping"})
+                          : look(*state));
   });
   if (answered.wait_for(kPatience) != std::future_status::ready) {
     return Error{ErrorCode::kUnavailable, "the controller is busy"};
@@ -116,64 +124,63 @@ Result<json> PageAnswers::ask(Ask ask) {
 }
 
 Result<JobId> PageAnswers::find(uint32_t uid, const std::string& job) {
-  HP_TRY_ASSIGN(const json found, ask([uid, job](const core::State& state) -> Result<json> {
-                  const auto id = find_job(state, job, uid);
-                  if (id.ok()) return json(id->value);
-                  return Error{error_code(id.status()), message_of(id.status())};
-                }));
-  return JobId{found.get<uint64_t>()};
+  return ask<JobId>([uid, job](const core::State& state) { return find_for(state, job, uid); });
 }
 
 Result<std::string> PageAnswers::jobs(uint32_t uid) {
-  HP_TRY_ASSIGN(
-      const json document, ask([this, uid](const core::State& state) -> Result<json> {
-        const int64_t wall_ms = SystemClock().wall_ms();
-        json jobs = json::array();
-        for (const auto& [id, job] : state.jobs) {
-          if (!may_see(uid, job)) continue;
-          jobs.push_back(page_summary(
-              make_job_view(state, id, progress_.of(id), node_, loop_.now_ms()), wall_ms));
-        }
-        return json{
-            {"now_ms", wall_ms}, {"node", node_}, {"version", version_}, {"jobs", std::move(jobs)}};
-      }));
-  return json_text(document);
+  const auto look = [this, uid](const core::State& state) -> Result<std::vector<JobView>> {
+    std::vector<JobView> views;
+    for (const auto& [id, job] : state.jobs) {
+      if (!may_see(uid, job)) continue;
+      views.push_back(make_job_view(state, id, progress_.of(id), node_, loop_.now_ms()));
+    }
+    return views;
+  };
+  HP_TRY_ASSIGN(const auto views, ask<std::vector<JobView>>(look));
+  const int64_t wall_ms = SystemClock().wall_ms();
+  json jobs = json::array();
+  for (const JobView& view : views) jobs.push_back(page_summary(view, wall_ms));
+  return json_text(
+      {{"now_ms", wall_ms}, {"node", node_}, {"version", version_}, {"jobs", std::move(jobs)}});
 }
 
 Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
-  HP_TRY_ASSIGN(const json document,
-                ask([this, uid, job](const core::State& state) -> Result<json> {
-                  const auto id = find_job(state, job, uid);
-                  if (!id.ok()) return Error{error_code(id.status()), message_of(id.status())};
-                  const JobProgress progress = progress_.of(*id);
-                  const JobView view = make_job_view(state, *id, progress, node_, loop_.now_ms());
-                  const int64_t wall_ms = SystemClock().wall_ms();
-                  json answer = page_summary(view, wall_ms);
-                  answer["now_ms"] = wall_ms;
-                  answer["checkpoint_step"] = view.checkpoint_step;
-                  answer["snapshot_step"] = view.snapshot_step;
-                  answer["mfu"] = view.mfu;
-                  const TimeAccount account = account_of_view(view, wall_ms);
-                  answer["time"] = json::array();
-                  for (const TimePart& part : parts_of(account)) {
-                    answer["time"].push_back({part.name, part.ms, part.what});
-                  }
-                  answer["node_rows"] = json::array();
-                  for (const NodeView& node : view.nodes) {
-                    answer["node_rows"].push_back({node.name, node.role, node.state, node.note});
-                  }
-                  answer["rank_rows"] = json::array();
-                  for (const WorkerView& worker : view.workers) {
-                    answer["rank_rows"].push_back(row_of(worker, progress));
-                  }
-                  answer["stragglers"] = json::array();
-                  for (const StragglerView& straggler : view.stragglers) {
-                    answer["stragglers"].push_back(straggler.node + ": " + straggler.evidence);
-                  }
-                  answer["plots"] = plots_of(history_.of(*id));
-                  return answer;
-                }));
-  return json_text(document);
+  struct Picture {
+    JobView view;
+    JobProgress progress;
+    std::vector<PageSample> samples;
+  };
+  const auto look = [this, uid, job](const core::State& state) -> Result<Picture> {
+    HP_TRY_ASSIGN(const JobId id, find_for(state, job, uid));
+    JobProgress progress = progress_.of(id);
+    JobView view = make_job_view(state, id, progress, node_, loop_.now_ms());
+    return Picture{std::move(view), std::move(progress), history_.of(id)};
+  };
+  HP_TRY_ASSIGN(const Picture picture, ask<Picture>(look));
+  const JobView& view = picture.view;
+  const int64_t wall_ms = SystemClock().wall_ms();
+  json answer = page_summary(view, wall_ms);
+  answer["now_ms"] = wall_ms;
+  answer["checkpoint_step"] = view.checkpoint_step;
+  answer["snapshot_step"] = view.snapshot_step;
+  answer["mfu"] = view.mfu;
+  for (const char* list : {"time", "node_rows", "rank_rows", "stragglers"}) {
+    answer[list] = json::array();
+  }
+  for (const TimePart& part : parts_of(account_of_view(view, wall_ms))) {
+    answer["time"].push_back({part.name, part.ms, part.what});
+  }
+  for (const NodeView& node : view.nodes) {
+    answer["node_rows"].push_back({node.name, node.role, node.state, node.note});
+  }
+  for (const WorkerView& worker : view.workers) {
+    answer["rank_rows"].push_back(row_of(worker, picture.progress));
+  }
+  for (const StragglerView& straggler : view.stragglers) {
+    answer["stragglers"].push_back(straggler.node + ": " + straggler.evidence);
+  }
+  answer["plots"] = plots_of(picture.samples);
+  return json_text(answer);
 }
 
 // The history may be long: it is read here, and not on the owner thread.

@@ -4,14 +4,14 @@
 // `events`, `why` and `goodput`; lists of nodes and ranks are arrays without names, because a job
 // may have very many (docs/status-page.md has the fields).
 //
-// Any thread but the owner's, for which it waits at most kPatience. Errors: kNotFound (or a job
+// Any thread but the owner's, for which it waits at most kPatience; that thread only takes the
+// picture, the JSON is made by who asks. Errors: kNotFound (or a job
 // that the uid may not see), kInvalidArgument, kUnavailable.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/base/result.h"
@@ -46,8 +46,11 @@ class PageAnswers {
   void sample(const JobView& view, int64_t wall_ms);
 
  private:
-  using Ask = std::function<Result<nlohmann::json>(const core::State& state)>;
-  Result<nlohmann::json> ask(Ask ask);
+  // From the state, on the owner thread.
+  template <typename T>
+  using Look = std::function<Result<T>(const core::State& state)>;
+  template <typename T>
+  Result<T> ask(Look<T> look);
   Result<JobId> find(uint32_t uid, const std::string& job);
 
   OwnerLoop& loop_;

@@ -125,7 +125,8 @@ Result<std::unique_ptr<PageServer>> PageServer::open(const std::string& address,
                                             nullptr};
   mg_callbacks callbacks{};
   callbacks.begin_request = &PageServer::on_request;
-  // Errors that civetweb finds by itself go to stderr, and not into a file of its own.
+  // What civetweb has to say of strangers' requests is not for our log; what we do wrong, our
+  // error.
   callbacks.log_message = [](const mg_connection*, const char*) { return 1; };
   server->context_ = mg_start(&callbacks, server.get(), const_cast<const char**>(options.data()));
   std::array<mg_server_port, 1> ports{};
