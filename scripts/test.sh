@@ -68,7 +68,8 @@ result=0
 # Some tests wait for Slurm.
 jobs=$(($(nproc) + 1))
 rm -f build/*/ctest.log build/behind.log
-part "packages" scripts/install_packages.sh
+# A browser only tests need.
+part "packages" scripts/install_packages.sh chromium chromium-driver
 $quick || part "format" check_format
 if $quick; then
   part "build fast" scripts/build.sh fast
