@@ -164,9 +164,10 @@ def run_module(name):
 def await_store():
     """A rank of torch.distributed that connects before rank 0 listens tries again after a second;
     all ranks stood by, so rank 0 is rarely more than some hundredths of a second behind."""
-    if "torch" not in sys.modules or os.environ.get("RANK", "0") == "0":
+    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+    if "torch" not in sys.modules or not host or not port or os.environ.get("RANK") == "0":
         return
-    address = (os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0")))
+    address = (host, int(port))
     until = time.monotonic() + STORE_SECONDS
     while time.monotonic() < until:
         try:
