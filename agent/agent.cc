@@ -105,6 +105,7 @@ class Agent {
   void on_message(const v1::ControllerMessage& message);
   void on_welcome(const v1::Welcome& welcome);
   void on_start(const v1::StartWorkers& start);
+  void on_stand_by(const v1::StartWorkers& like);
   void on_stop(const v1::StopWorkers& stop);
   void on_end(const v1::EndNode& end);
   void on_fault(const v1::InjectFault& order);
@@ -299,20 +300,10 @@ v1::AgentMessage Agent::registration() const {
   v1::Register& registration = *message.mutable_register_agent();
   const NodeFacts facts = read_node_facts(options_.node);
   if (!facts.trouble.empty()) log_warning(facts.trouble);
-  registration.set_instance_id(facts.instance_id);
-  registration.set_holder_pid(hello_.holder_pid);
+  registration = to_message(facts, hello_, access_->address());
   registration.set_agent_pid(static_cast<uint64_t>(::getpid()));
   registration.set_generation_seen(supervisor_.generation_seen());
   registration.set_version(options_.version);
-  for (const auto& [name, value] : facts.capabilities) {
-    (*registration.mutable_capabilities())[name] = value;
-  }
-  if (const std::string address = access_->address(); !address.empty()) {
-    (*registration.mutable_capabilities())["address"] = address;
-  }
-  if (hello_.probe_port != 0) {
-    (*registration.mutable_capabilities())["probe_port"] = std::to_string(hello_.probe_port);
-  }
   for (const StartedWorker& worker : supervisor_.running()) {
     *registration.add_workers() = to_message(worker);
   }
@@ -386,6 +377,8 @@ void Agent::on_message(const v1::ControllerMessage& message) {
       return on_end(message.end_node());
     case v1::ControllerMessage::kInjectFault:
       return on_fault(message.inject_fault());
+    case v1::ControllerMessage::kStandBy:
+      return on_stand_by(message.stand_by().like());
     case v1::ControllerMessage::KIND_NOT_SET:
       return log_warning("the controller sent a message this version does not know");
   }
@@ -415,8 +408,21 @@ void Agent::on_start(const v1::StartWorkers& start) {
   if (preparation_.is_ready(start, ready)) start_workers(start);
 }
 
+// What goes wrong here is found again, and reported, when the node gets ranks.
+void Agent::on_stand_by(const v1::StartWorkers& like) {
+  if (!supervisor_.running().empty()) return;  // it has got ranks
+  const auto ready = [this](const v1::StartWorkers& held, const Unfitness& unfit) {
+    if (!unfit.reason.empty()) return log_warning("this spare is unfit: " + unfit.reason);
+    standbys_.plan(held, place_);
+    standbys_.all_run(clock_.monotonic_ms());
+    start_standbys();
+  };
+  if (preparation_.is_ready(like, ready)) ready(like, {});
+}
+
 void Agent::on_stop(const v1::StopWorkers& stop) {
-  if (const auto held = preparation_.withdraw(stop.generation())) {
+  const auto held = preparation_.withdraw(stop.generation());
+  if (held && held->ranks_size() > 0) {
     answer(Failed{key_of(*held), held->generation(), "was ended while the node was prepared"});
   }
   perform(supervisor_.stop({{stop.action_seq(), stop.action_index()},

@@ -11,6 +11,18 @@ v1::AgentMessage envelope(uint64_t job, const std::string& node, const std::stri
   return message;
 }
 
+v1::Register to_message(const NodeFacts& facts, const holder::Hello& hello,
+                        const std::string& address) {
+  v1::Register message;
+  message.set_instance_id(facts.instance_id);
+  message.set_holder_pid(hello.holder_pid);
+  auto& capabilities = *message.mutable_capabilities();
+  for (const auto& [name, value] : facts.capabilities) capabilities[name] = value;
+  if (!address.empty()) capabilities["address"] = address;
+  if (hello.probe_port != 0) capabilities["probe_port"] = std::to_string(hello.probe_port);
+  return message;
+}
+
 static v1::Seal to_message(const Seal& seal) {
   v1::Seal message;
   message.set_step(seal.step);

@@ -8,6 +8,7 @@
 #include "agent/core/progress.h"
 #include "agent/core/supervisor.h"
 #include "agent/holder_protocol.h"
+#include "agent/node_facts.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 
 namespace hpctl::agent {
@@ -15,6 +16,9 @@ namespace hpctl::agent {
 // What every message of a life of the node begins with.
 v1::AgentMessage envelope(uint64_t job, const std::string& node, const std::string& boot_id);
 
+// Who the node is; `address`: where other nodes reach it, "" = nowhere.
+v1::Register to_message(const NodeFacts& facts, const holder::Hello& hello,
+                        const std::string& address);
 v1::WorkerExited to_message(const holder::Exited& exit);
 v1::ActionDone to_message(const Done& done);
 v1::ActionFailed to_message(const Failed& failed);

@@ -102,7 +102,7 @@ void NodePreparation::finish(const v1::EndNode& end, bool had_workers,
   runner_.stop();
   waiting_.reset();
   ending_ = Ending::kDone;
-  if (end.hooks().empty() || !had_workers) return done();
+  if (end.hooks().empty() || (!had_workers && !is_marked())) return done();
   ending_ = Ending::kRuns;
   std::vector<Step> steps;
   for (int i = 0; i < end.hooks_size(); ++i) {

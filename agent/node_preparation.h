@@ -41,7 +41,7 @@ class NodePreparation {
   std::optional<v1::StartWorkers> withdraw(uint64_t through);
 
   // EndNode: `done` is called when the hooks have ended, in whatever way; at once without any, or
-  // where the node never `had_workers`.
+  // where the node was not prepared and never `had_workers`.
   void finish(const v1::EndNode& end, bool had_workers, const std::function<void()>& done);
 
   int64_t deadline_ms() const { return runner_.deadline_ms(); }

@@ -17,10 +17,10 @@ constexpr int64_t kWithoutStepsMs = 60'000;
 
 void Standbys::plan(const v1::StartWorkers& start, const NodePlace& place) {
   wanted_ = 0;
-  // All ranks of a command are started again, whichever of them died.
-  planned_ = start.command_size() == 0          ? start.standbys()
-             : start.standby_imports_size() > 0 ? static_cast<uint32_t>(start.ranks_size())
-                                                : 0;
+  // All ranks of a command are started again, whichever of them died. A spare has none yet.
+  const bool is_command = start.command_size() > 0 && start.ranks_size() > 0;
+  const auto ranks = static_cast<uint32_t>(start.ranks_size());
+  planned_ = !is_command ? start.standbys() : start.standby_imports_size() > 0 ? ranks : 0;
   if (planned_ == 0) return;
   auto order = make_standby(start, place);
   if (order.ok()) {

@@ -3,7 +3,8 @@
 // Python with its imports done, and wait for the part of one that dies. The holder lets them join;
 // here is how many there should be. They are started after the first step of a generation, not
 // before: a start, and above all a recovery, is not to share the machine with them. A command that
-// tells no steps has them when it has run for a minute.
+// tells no steps has them when it has run for a minute. A spare, which has no ranks, has one for
+// each that it may get.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ class Standbys {
  public:
   using Start = std::function<void(const holder::Spawn&)>;
 
-  // The workers of `start` are about to be started. An agent that was started again starts no
-  // standbys before the next generation.
+  // The workers of `start`, or, where it has no ranks, those that may come, are about to be
+  // started. An agent that was started again starts no standbys before the next generation.
   void plan(const v1::StartWorkers& start, const NodePlace& place);
   // They run: it is known by now which of the standbys are among them.
   void all_run(int64_t now_ms);

@@ -332,6 +332,9 @@ void Controller::committed(const Committed& batch) {
     const bool transition = shown.state != job.state || shown.generation != job.generation ||
                             core::has_ended(job.state);
     const int64_t now = loop_ ? loop_->now_ms() : 0;
+    if (transition && agents_ && job.state == core::JobState::kRunning) {
+      agents_->trains(id, batch.state);
+    }
     if (transition || is_to_be_shown(shown, now)) show(batch.state, id);
     if (core::has_ended(job.state)) conclude(batch.state, id);
   }

@@ -109,7 +109,8 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
      "recovery.on_node_loss).", read_min_nodes},
     {"nodes.spares", kValue, "integer", "0", "0 to 100000",
      "Idle nodes kept ready in addition to count: one that is up takes over the ranks of a lost "
-     "node at once.", HP_READ(spares)},
+     "node at once. While the job trains it is prepared (health.preflight, hooks.pre), and has a "
+     "standby for each rank that it may get.", HP_READ(spares)},
     {"workers_per_node", kValue, "integer or auto", "1", "1 to 1024",
      "Worker processes (ranks) on each node. `auto` is one per GPU; on a CPU, 1.", read_workers},
 
@@ -271,7 +272,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.grace_ms); }},
     {"recovery.standbys", kValue, "integer", "1", "0 to 64",
      "Further processes of the built-in trainer on each node, which have loaded their engine and "
-     "take the place of one that dies. A command has those of standby_imports instead.",
+     "take the place of one that dies; of a spare as many as it may get ranks. 0: none, also on "
+     "spares. A command has those of standby_imports instead.",
      HP_READ(recovery.standbys)},
     {"recovery.standby_imports", kValue, "list", "[]", "names of modules, at most 32",
      "Of a workload.command that is Python, such as [torch]: for each rank a further Python waits "
@@ -340,8 +342,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "job's directory, with HPCTL_JOB_ID and HPCTL_NODE set; their output is in "
      "nodes/NODE/hooks.log there. One may run twice when hpagent is restarted meanwhile.", nullptr},
     {"hooks.pre", kValue, "text or list", "", "at most 16",
-     "Before the first workers of the node. One that fails makes the node unfit for the job, with "
-     "its last line of output as the reason.",
+     "Before the first workers of the node; on a spare when the job trains. One that fails makes "
+     "the node unfit for the job, with its last line of output as the reason.",
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.hooks.pre); }},
     {"hooks.post", kValue, "text or list", "", "at most 16",
      "After the last workers, when the job has ended in whatever way. One that fails is a warning "
@@ -352,10 +354,10 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
 
     {"health", kSection, "section", "", "", "Checks of the nodes.", nullptr},
     {"health.preflight", kValue, "text or list", "", "gpu, efa, net",
-     "Checks of `hpagent check` on every node before its first workers, and again where a worker "
-     "failed, at most 60s each. A verdict of fail makes the node unfit for the job, with the "
-     "evidence as the reason; of gpu and efa it is a hardware fault: on HyperPod the node is "
-     "rebooted or replaced.",
+     "Checks of `hpagent check` on every node before its first workers, on a spare when the job "
+     "trains, and again where a worker failed, at most 60s each. A verdict of fail makes the node "
+     "unfit for the job, with the evidence as the reason; of gpu and efa it is a hardware fault: "
+     "on HyperPod the node is rebooted or replaced.",
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.health.preflight); }},
     {"health.during", kUnavailable, "", "", "", "Checks while the job runs.", nullptr},
     {"debug", kSection, "section", "", "", "For tests and investigations.", nullptr},

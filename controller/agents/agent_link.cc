@@ -166,6 +166,19 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
   session->send(make_welcome(job));
   HP_FAILPOINT("controller.welcome.after");
   for (const ActionId id : open_orders(state, node)) perform(state.outbox.at(id), state);
+  stand_by(node, state);
+}
+
+void AgentLink::stand_by(const core::NodeKey& node, const core::State& state) {
+  if (!stands_by(state, node)) return;
+  if (const auto session = session_of(node)) session->send(make_stand_by(node, state, paths_));
+}
+
+void AgentLink::trains(JobId job, const core::State& state) {
+  for (auto row = state.nodes.lower_bound({job, ""});
+       row != state.nodes.end() && row->first.job == job; ++row) {
+    stand_by(row->first, state);
+  }
 }
 
 // The end of a stream and the registration of the next one of the same life come by different

@@ -41,6 +41,10 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   // no stream any more, the history is told that it did not happen.
   void inject(const core::NodeKey& node, const v1::InjectFault& order);
 
+  // Owner thread. The job trains, anew: its nodes without ranks stand by, as those do that come
+  // later.
+  void trains(JobId job, const core::State& state);
+
   // Owner thread. No node of the job is told to end between the two: something comes before that.
   void hold_ends(JobId job) { held_.insert(job); }
   void release_ends(JobId job, const core::State& state);
@@ -61,6 +65,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
               uint64_t holder_pid, const std::string& probe_at);
   void heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat);
   void report(AgentSession& session, const v1::AgentMessage& message);
+  void stand_by(const core::NodeKey& node, const core::State& state);
   void tell_progress(JobId job);
   std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
 

@@ -83,26 +83,32 @@ void set_preparation(v1::Preparation& preparation, const JobSpec& spec, bool sus
   preparation.set_hook_timeout_ms(static_cast<uint32_t>(spec.hooks.timeout_ms));
 }
 
+// What does not depend on the generation's ranks.
+void fill_node(v1::StartWorkers& order, const core::Job& job, const std::string& node,
+               const HomePaths& paths) {
+  for (const std::string& module : job.spec.recovery.standby_imports) {
+    order.add_standby_imports(module);
+  }
+  for (const std::string& argument : launched_command(job.spec)) order.add_command(argument);
+  if (job.spec.environment.kind == "venv") order.set_venv(job.spec.environment.path);
+  set_preparation(*order.mutable_preparation(), job.spec, is_suspect(job, node));
+  order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
+  order.set_log_dir(paths.job_logs(job.id));
+}
+
 void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::State& state,
           const HomePaths& paths, uint16_t port) {
   const core::Job& job = state.jobs.at(action.job);
+  fill_node(order, job, action.node, paths);
   order.set_generation(action.generation.value);
   if (job.spec.train) {  // a command has neither
     order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
     order.set_standbys(static_cast<uint32_t>(job.spec.recovery.standbys));
   }
-  for (const std::string& module : job.spec.recovery.standby_imports) {
-    order.add_standby_imports(module);
-  }
   for (const Rank rank : action.ranks) order.add_ranks(rank.value);
   order.set_world_size(job.world_size());
   order.set_restart_count(static_cast<int32_t>(job.restarts));
   order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));
-  for (const std::string& argument : launched_command(job.spec)) order.add_command(argument);
-  if (job.spec.environment.kind == "venv") order.set_venv(job.spec.environment.path);
-  set_preparation(*order.mutable_preparation(), job.spec, is_suspect(job, action.node));
-  order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
-  order.set_log_dir(paths.job_logs(job.id));
   order.set_master_addr(master_address(state, job.id));
   order.set_master_port(port);
   order.set_group_world_size(job.world_size() / job.spec.workers_per_node);
@@ -131,6 +137,25 @@ std::optional<core::NodeKey> agent_of(const core::Action& action) {
     return core::NodeKey{end->job, end->node};
   }
   return std::nullopt;
+}
+
+bool stands_by(const core::State& state, const core::NodeKey& node) {
+  return state.jobs.at(node.job).state == core::JobState::kRunning &&
+         core::role_of(state, state.nodes.at(node)) == core::NodeRole::kSpare;
+}
+
+v1::ControllerMessage make_stand_by(const core::NodeKey& node, const core::State& state,
+                                    const HomePaths& paths) {
+  const core::Job& job = state.jobs.at(node.job);
+  v1::ControllerMessage message;
+  message.set_job(job.id.value);
+  v1::StartWorkers& like = *message.mutable_stand_by()->mutable_like();
+  fill_node(like, job, node.name, paths);
+  like.set_generation(job.generation.value);
+  const RecoverySpec& recovery = job.spec.recovery;
+  const bool wanted = job.spec.train ? recovery.standbys > 0 : !recovery.standby_imports.empty();
+  like.set_standbys(wanted ? static_cast<uint32_t>(job.spec.workers_per_node) : 0);
+  return message;
 }
 
 v1::ControllerMessage make_order(const core::Action& action, const core::State& state,

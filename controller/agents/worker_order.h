@@ -20,4 +20,10 @@ std::optional<core::NodeKey> agent_of(const core::Action& action);
 v1::ControllerMessage make_order(const core::Action& action, const core::State& state,
                                  const HomePaths& paths, const RendezvousPorts& ports);
 
+// Whether the node has no ranks and should be ready to get some: a spare of a job that trains.
+bool stands_by(const core::State& state, const core::NodeKey& node);
+// Precondition: stands_by(). With a standby for each rank that a node has, where workers have any.
+v1::ControllerMessage make_stand_by(const core::NodeKey& node, const core::State& state,
+                                    const HomePaths& paths);
+
 }  // namespace hpctl

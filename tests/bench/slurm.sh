@@ -1,18 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A node of a running job loses its power, on a real Slurm of three nodes with namespaces; measured
-# is power loss -> next completed step, detection included.
+# A node of a running job is lost, on a real Slurm of three nodes with namespaces; measured is
+# loss -> next completed step, detection included, and how many completed steps that cost.
 #
-#   slurm.sh BUILD_DIRECTORY [LOSSES]
+#   slurm.sh BUILD_DIRECTORY [LOSSES [KIND...]]
 #
-# In turn, LOSSES times each: an hpctl job with a spare and the built-in trainer; the same with a
-# DDP script as its command; the same DDP script as a plain batch job, which Slurm requeues on the
-# loss (SlurmdTimeout 30 s and credentials that expire after 10 s here; Slurm's defaults are 300 s
-# and 120 s). Prints a table, then one line of JSON.
+# In turn, LOSSES times each KIND (all of them where none is named):
+#   power     an hpctl job with a spare trains the quickstart's model with four ranks; one of its
+#             two nodes loses its power
+#   cut       the same; the node is cut off the network, and its processes go on
+#   batch     the same, but the node of the batch script, with the job's controller, loses its power
+#   command   a DDP script as the hpctl job's command, a rank on each node; power
+#   requeue   the same DDP script as a plain batch job, which Slurm requeues on the loss
+#             (SlurmdTimeout 30 s and credentials that expire after 10 s here; Slurm's defaults are
+#             300 s and 120 s)
+# Prints a table, then one line of JSON.
 # shellcheck disable=SC2016  # a quoted program is for the shell of a task
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 bin=$1/bin losses=${2:-3}
+kinds=("${@:3}")
+[ ${#kinds[@]} -gt 0 ] || kinds=(power cut batch command requeue)
 cluster=$here/../slurm/cluster python=/usr/bin/python3 text=/usr/share/common-licenses/GPL-3
 
 exports=$("$cluster" up --nodes 3 --netns --slurmd-timeout 30 --owner $$) || exit $?
@@ -37,27 +45,28 @@ await() {
 }
 steps() { wc -l 2>/dev/null <"$1" || echo 0; }
 has_steps() { [ "$(steps "$1")" -ge "$2" ]; }
-# Which life of the job wrote the last step: a generation, or a process.
-life() { sed -nE '$s/.*"(generation|pid)": ?([0-9]+).*/\2/p' "$1" 2>/dev/null || true; }
+# The last whole line's FIELD, a number. Which life of the job wrote it: a generation, or a process.
+last() { sed -nE 's/.*"('"$2"')": ?([0-9]+).*\}$/\2/p' "$1" 2>/dev/null | tail -n1; }
+life() { last "$1" 'generation|pid'; }
 is_another_life() { local now; now=$(life "$1"); [ -n "$now" ] && [ "$now" != "$2" ]; }
 all_idle() { [ "$(sinfo -hN -p main -o %T | sort -u)" = idle ]; }
 
-job_file() { # job_file NAME WORKLOAD
-  printf '%s\n' "name: $1" "nodes: {count: 2, spares: 1}" "workers_per_node: 1" \
-    "slurm: {exclusive: true}" "workload: $2" >"$work/$1.yaml"
+job_file() { # job_file NAME WORKERS WORKLOAD
+  printf '%s\n' "name: $1" "nodes: {count: 2, spares: 1}" "workers_per_node: $2" \
+    "slurm: {exclusive: true}" "workload: $3" >"$work/$1.yaml"
   echo "$work/$1.yaml"
 }
 submit() { "$bin/hpctl" submit "$1" --json | sed 's/.*"job":\([0-9]*\).*/\1/'; }
 begin() { # begin KIND OUT: submits, prints the file that gets a line for each step
-  local train model='{preset: tiny}' data="{path: $text, seq_len: 32}"
+  local train model='{preset: debugmodel}' data="{path: $text, seq_len: 128}"
   case $1 in
-    hptrain)
-      train="{model: $model, data: $data, batch: {global: 4}, steps: 1000000}"
-      train=$(submit "$(job_file "$(basename "$2")" "{train: $train}")")
+    power | cut | batch)
+      train="{model: $model, data: $data, batch: {micro: 1, global: 4}, steps: 1000000}"
+      train=$(submit "$(job_file "$(basename "$2")" 2 "{train: $train}")")
       echo "$HPCTL_HOME/jobs/$train/metrics.jsonl"
       ;;
     command)
-      submit "$(job_file "$(basename "$2")" \
+      submit "$(job_file "$(basename "$2")" 1 \
         "{command: [$python, $here/peers/ddp_llama.py, $text, $2, '1000000']}")" >/dev/null
       echo "$2/metrics.jsonl" ;;
     requeue)
@@ -72,38 +81,62 @@ SCRIPT
       echo "$2/metrics.jsonl" ;;
   esac
 }
+# How many steps that LIFE had completed were done again after it.
+done_again() { # done_again FILE LIFE
+  sed -nE 's/.*"(generation|pid)": ?([0-9]+).*\}$/\2 &/p' "$1" |
+    sed -E 's/ .*"step": ?([0-9]+).*/ \1/' |
+    awk -v life="$2" '$1 == life {was = $2} $1 != life && was && !next_ {next_ = $2}
+                      END {print was - next_ + 1}'
+}
+timeline() { # timeline FROM: what the newest job's history has since then, in ms after it
+  local time type node ms
+  "$bin/hpctl" events "$(ls "$HPCTL_HOME/jobs" | grep -xE '[0-9]+' | sort -n | tail -n1)" --json |
+    sed -nE 's/.*"node":"([^"]*)".*"time":"([^"]*)","type":"([^"]*)".*/\2 \3 \1/p' |
+    while read -r time type node; do
+      ms=$(($(date -d "$time" +%s%3N) - $1))
+      [ $ms -lt 0 ] || printf '%8s  %s %s\n' $ms "$type" "$node"
+    done
+}
 lose_a_node() { # lose_a_node KIND RUN
-  local out=$work/$1-$2 file before from
+  local out=$work/$1-$2 node=n2 how=kill file before from
   mkdir "$out"
+  [ "$1" != batch ] || node=n1
+  [ "$1" != cut ] || how=cut
   file=$(begin "$1" "$out")
-  await has_steps "$file" 15
+  # By then each part of the state has had a copy on the other node, and the spare has standbys.
+  await has_steps "$file" 60
   before=$(life "$file")
   from=$(now_ms)
-  "$cluster" kill n2
+  "$cluster" $how $node
   await is_another_life "$file" "$before"
   echo $(($(now_ms) - from)) >>"$work/loss.$1"
+  done_again "$file" "$before" >>"$work/again.$1"
+  [ "$1" = requeue ] || timeline "$from" >"$work/timeline.$1"
+  "$cluster" heal $node
   scancel --full -u "$(id -un)" --quiet
-  "$cluster" heal n2
   await all_idle
 }
-kinds=(hptrain)
-if $python -c 'import torch.distributed' 2>/dev/null; then
-  kinds+=(command requeue)
-else
-  echo "requeue: skipped, $python has no torch (Debian: python3-torch)" >&2
+if ! $python -c 'import torch.distributed' 2>/dev/null; then
+  echo "command, requeue: skipped, $python has no torch (Debian: python3-torch)" >&2
+  kinds=(power cut batch)
 fi
 for run in $(seq "$losses"); do
   for kind in "${kinds[@]}"; do lose_a_node "$kind" "$run"; done
 done
 
 declare -A label=(
-  [hptrain]="hpctl, built-in trainer, spare" [command]="hpctl, DDP script, spare"
+  [power]="hpctl's trainer, power lost" [cut]="hpctl's trainer, network cut"
+  [batch]="hpctl's trainer, batch node's power" [command]="hpctl, DDP script, power"
   [requeue]="Slurm's requeue, DDP script")
 json="{\"benchmark\": \"slurm\", \"losses\": $losses"
 for kind in "${kinds[@]}"; do
   value=$(median <"$work/loss.$kind")
-  printf 'node lost -> next step, %-31s %7s ms (median of %s: %s)\n' "${label[$kind]}" "$value" \
-    "$losses" "$(sort -n "$work/loss.$kind" | xargs)"
-  json+=", \"${kind}_ms\": $value"
+  printf '%-36s %6s ms to the next step (median of %s: %s); steps done again: %s\n' \
+    "${label[$kind]}" "$value" "$losses" "$(sort -n "$work/loss.$kind" | xargs)" \
+    "$(sort -n "$work/again.$kind" | xargs)"
+  json+=", \"${kind}_ms\": $value, \"${kind}_steps_again\": $(median <"$work/again.$kind")"
+done
+for file in "$work"/timeline.*; do
+  printf 'the last run of %s, ms after the loss:\n%s\n' "${file##*.}" "$(cat "$file")"
 done
 echo "$json}"

@@ -297,55 +297,6 @@ TEST_F(AgentTest, FailureOfOneRankEndsTheOthersAndNamesTheCause) {
   EXPECT_NE(failed(3).reason().find("exceed"), std::string::npos);
 }
 
-// A fault costs the process that died; another was ready.
-TEST_F(AgentTest, SurvivorsStayAndAStandbyTakesThePlaceOfTheDead) {
-  ASSERT_TRUE(write_file_atomic(
-                  program("hptrain"),
-                  "#!/bin/sh\nexec " + test::test_program("probe_worker") + " map step 1 obey\n")
-                  .ok());
-  std::filesystem::permissions(program("hptrain"), std::filesystem::perms::owner_all);
-  connect();
-  const auto start_trainer = [&](uint64_t seq, uint64_t generation) {
-    v1::ControllerMessage message = start_workers(seq, generation, {0, 1}, {});
-    message.mutable_start_workers()->clear_command();
-    message.mutable_start_workers()->set_standbys(1);
-    controller_.send(message);
-    return done(seq);
-  };
-  const std::string standby_log = home_.paths().job_logs(kJob) + "/standby-n0.log";
-  const auto standbys_started = [&] {
-    const std::string log = text_of(standby_log);
-    size_t lines = 0;
-    for (size_t at = log.find("standby"); at != std::string::npos; at = log.find("standby", at + 1))
-      ++lines;
-    return lines;
-  };
-
-  const v1::ActionDone first = start_trainer(1, 1);
-  ASSERT_TRUE(eventually([&] { return standbys_started() == 1; }));
-  const std::string begun = text_of(standby_log);
-  const uint64_t standby = std::stoull(begun.substr(begun.find(" pid ") + 5));
-  ::kill(static_cast<pid_t>(first.workers(1).pid()), SIGKILL);
-  EXPECT_EQ(exited().signal(), SIGKILL);
-  v1::ControllerMessage stop = stop_workers(2, 1, 0);
-  stop.mutable_stop_workers()->set_abort_ms(600'000);
-  controller_.send(stop);
-  done(2);
-  const v1::WorkerExited left = exited();
-  EXPECT_EQ(left.rank(), 0);
-  EXPECT_EQ(left.exit_code(), kExitPeerLost);
-  EXPECT_TRUE(left.by_request());
-
-  const v1::ActionDone second = start_trainer(3, 2);
-  EXPECT_EQ(second.workers(0).pid(), first.workers(0).pid());
-  EXPECT_EQ(second.workers(1).pid(), standby);
-  EXPECT_TRUE(eventually([&] { return standbys_started() == 2; })) << "there is one again";
-  kill_agent();
-  ASSERT_EQ(registration_.register_agent().workers_size(), 2);
-  EXPECT_EQ(registration_.register_agent().workers(1).pid(), standby);
-  EXPECT_EQ(registration_.register_agent().workers(1).generation(), 2U);
-}
-
 TEST_F(AgentTest, TrainingGoesOnWithoutControllerAndTheNextOneLearnsAll) {
   connect();
   const v1::ActionDone started = start(1, 1, {0, 1}, {"wait", marker("go"), "exit", "3"});

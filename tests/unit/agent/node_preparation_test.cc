@@ -62,6 +62,27 @@ TEST_F(Preparation, HooksRunOnceInOrderBeforeTheFirstWorkers) {
   EXPECT_EQ(text_of(marker("told")), "n0\nsecond\n") << "also not by the next agent";
 }
 
+// A spare is prepared while it stands by; what it did is undone at the end, ranks or not.
+TEST_F(Preparation, ASparesHooksAreFollowedByThoseAfterTheJob) {
+  connect();
+  v1::ControllerMessage spare;
+  spare.set_job(kJob.value);
+  v1::StartWorkers& like = *spare.mutable_stand_by()->mutable_like();
+  like = start_with(0, 1, {append_to("told", "pre")}).start_workers();
+  like.clear_ranks();
+  controller_.send(spare);
+  ASSERT_TRUE(eventually(
+      [&] { return std::filesystem::exists(home_.paths().node(kJob, "n0") + "/prepared"); }));
+  v1::ControllerMessage end;
+  end.set_job(kJob.value);
+  end.mutable_end_node()->set_action_seq(2);
+  end.mutable_end_node()->add_hooks(append_to("told", "post"));
+  end.mutable_end_node()->set_hook_timeout_ms(60'000);
+  controller_.send(end);
+  controller_.take(AgentMessage::kGoodbye);
+  EXPECT_EQ(text_of(marker("told")), "pre\npost\n");
+}
+
 TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
   connect();
   controller_.send(start_with(

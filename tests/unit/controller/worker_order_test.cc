@@ -68,6 +68,32 @@ TEST_F(WorkerOrder, OnlyTheTrainerGetsADocumentAndStandbys) {
   EXPECT_EQ(train.standbys(), 1U);
 }
 
+TEST_F(WorkerOrder, ASpareOfAJobThatTrainsHasAStandbyForEachRank) {
+  core::Job& job = state_.jobs[kJob];
+  const core::NodeKey spare{kJob, "n2"};
+  for (auto& [key, node] : state_.nodes) node.state = core::NodeState::kUp;
+  state_.index.ranks[{kJob, "n0"}] = {Rank{0}, Rank{1}};
+  state_.index.ranks[{kJob, "n1"}] = {Rank{2}, Rank{3}};
+  job.state = core::JobState::kRecovering;
+  EXPECT_FALSE(stands_by(state_, spare)) << "not beside a recovery";
+  job.state = core::JobState::kRunning;
+  EXPECT_TRUE(stands_by(state_, spare));
+  EXPECT_FALSE(stands_by(state_, {kJob, "n0"})) << "it has ranks";
+
+  job.spec.health.preflight = {"net"};
+  job.spec.train.emplace();
+  const v1::StartWorkers like = make_stand_by(spare, state_, paths_).stand_by().like();
+  EXPECT_EQ(like.standbys(), 2U);
+  EXPECT_EQ(like.ranks_size(), 0);
+  EXPECT_EQ(like.preparation().preflight(0), "net");
+  EXPECT_EQ(like.log_dir(), order("n1", {Rank{2}, Rank{3}}).log_dir());
+  job.spec.recovery.standbys = 0;
+  EXPECT_EQ(make_stand_by(spare, state_, paths_).stand_by().like().standbys(), 0U);
+  job.spec.train.reset();
+  job.spec.recovery.standby_imports = {"torch"};
+  EXPECT_EQ(make_stand_by(spare, state_, paths_).stand_by().like().standbys(), 2U);
+}
+
 TEST_F(WorkerOrder, VirtualNodesShareTheLoopback) {
   state_.jobs[kJob].spec.train.emplace();
   const v1::StartWorkers start = order("n1", {Rank{2}, Rank{3}});
