@@ -8,6 +8,7 @@
 #include "common/base/job_files.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
+#include "common/base/tcp_probe.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
@@ -17,6 +18,7 @@ namespace hpctl::agent {
 namespace {
 
 constexpr auto kStartTimeout = std::chrono::seconds(5);
+constexpr auto kProbePatience = std::chrono::milliseconds(300);
 constexpr auto kClusterTimeout = std::chrono::seconds(3);
 
 Outcome to_outcome(const absl::Status& status) {
@@ -56,11 +58,7 @@ class JobAccess final : public ControllerAccess {
                    "the job has ended with " + std::to_string(*verdict)};
     }
     HP_TRY_ASSIGN(JobChannel found, connect_job(paths_.home()));
-    const auto& nodes = found.controller.nodes;
-    const auto order = std::find(nodes.begin(), nodes.end(), node_) - nodes.begin();
-    if (found.controller.restart_count == restart_count()) {
-      plan_ = StartPlan::successor(order);
-    }
+    if (found.controller.restart_count == restart_count()) plan_ = plan_after(found.controller);
     address_ = node_address_towards(found.controller.address);
     epoch_ = found.controller.epoch;
     return std::move(found.channel);
@@ -83,6 +81,18 @@ class JobAccess final : public ControllerAccess {
   std::string address() const override { return address_; }
 
  private:
+  // When this node would succeed the controller, in the order of the job's nodes.
+  StartPlan plan_after(const ControllerRecord& controller) const {
+    const auto& nodes = controller.nodes;
+    const auto order = std::find(nodes.begin(), nodes.end(), node_) - nodes.begin();
+    const auto there = std::find(nodes.begin(), nodes.end(), controller.node) - nodes.begin();
+    const auto turn = order - (there < order ? 1 : 0);
+    const bool asks = node_ != controller.node && turn < StartPlan::kAskingFirst;
+    if (!asks || probe_tcp({controller.address}, kProbePatience).front() != TcpAnswer::kNone) {
+      return StartPlan::successor(order);
+    }
+    return StartPlan::of_gone_machine(turn);
+  }
   // Ok also where it knows that another controller has the job, or has too much to do just now.
   Outcome ask_cluster() const {
     const char* cluster = std::getenv("HPCTL_CLUSTER");

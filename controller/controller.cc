@@ -203,9 +203,15 @@ Outcome Controller::open_door() {
 void Controller::begin_job() {
   auto first = mode_.first_event();
   if (!first) return;
-  loop_->post(std::move(*first), [this](const core::StepResult* result, const core::State*) {
-    if (result == nullptr || result->refusal.empty()) return;
-    directories_->post(paths_.home(), [this, why = result->refusal] { mode_.refused(why); });
+  loop_->post(std::move(*first), [this](const core::StepResult* result, const core::State* state) {
+    if (result == nullptr) return;
+    if (!result->refusal.empty()) {
+      directories_->post(paths_.home(), [this, why = result->refusal] { mode_.refused(why); });
+    } else if (const auto former = mode_.former_controller()) {
+      const JobId job{options_.job};
+      liveness_.expect({job, former->node}, state->jobs.at(job).spec.recovery.heartbeat_timeout_ms,
+                       loop_->now_ms(), former->address);
+    }
   });
 }
 
@@ -323,7 +329,9 @@ void Controller::committed(const Committed& batch) {
   for (const core::NodeKey& key : batch.dirty.nodes) changed.insert(key.job);
   for (const core::SlotKey& key : batch.dirty.slots) changed.insert(key.job);
   for (const core::NodeKey& key : batch.dirty.nodes) {
-    if (!core::is_watched(batch.state.nodes.at(key).state)) liveness_.given_up(key);
+    const core::NodeState state = batch.state.nodes.at(key).state;
+    if (core::is_watched(state)) continue;
+    liveness_.given_up(key, state == core::NodeState::kLaunching);
   }
   for (const JobId id : changed) {
     Shown& shown = shown_[id];

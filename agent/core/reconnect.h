@@ -30,6 +30,9 @@ struct StartPlan {
   static constexpr int64_t kSuccessorAfterMs = 3'000;  // the batch script may be quicker
   static constexpr int64_t kSuccessorStaggerMs = 500;  // per node, in the order of the job's nodes
   static constexpr int64_t kSuccessorEveryMs = 8'000;
+  // Of the nodes but the controller's own, these many first ask whether its machine answers. Where
+  // it does not, no batch script will be quicker.
+  static constexpr int64_t kAskingFirst = 4;
   // After these many the rest follows closer together, because the job has waited for half a
   // minute; in rounds, so that the last has its turn before the orphan timeout of any job.
   static constexpr int64_t kMostStaggered = 60;
@@ -41,6 +44,10 @@ struct StartPlan {
   int64_t every_ms = 3'000;
 
   static StartPlan never() { return {kNeverMs, kNeverMs}; }
+  // The controller's machine does not answer; the turn among the other nodes.
+  static StartPlan of_gone_machine(int64_t turn) {
+    return {turn * kSuccessorStaggerMs, kSuccessorEveryMs};
+  }
   // The place in the order of the job's nodes: of n nodes at most n / kLateTurns, rounded up, start
   // one at the same moment, the last after 53 s.
   static StartPlan successor(int64_t order) {

@@ -41,10 +41,10 @@ Result<std::string> read_beat(const std::string& job_dir) {
   return text;
 }
 
-Result<bool> beat_moves(const std::string& job_dir) {
+Result<bool> beat_moves(const std::string& job_dir, const std::function<bool()>& enough) {
   HP_TRY_ASSIGN(const std::string before, read_beat(job_dir));
   // Looks are counted, not time: who is stopped in between has not watched.
-  for (int watched_ms = 0; watched_ms < kBeatWatchMs; watched_ms += kLookMs) {
+  for (int watched_ms = 0; watched_ms < kBeatWatchMs && !enough(); watched_ms += kLookMs) {
     ::poll(nullptr, 0, kLookMs);  // a change on a shared file system tells nobody
     HP_TRY_ASSIGN(const std::string now, read_beat(job_dir));
     if (now != before) return true;

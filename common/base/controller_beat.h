@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,8 +27,8 @@ inline constexpr int kBeatWatchMs = 1'600;
 Outcome write_beat(const std::string& job_dir, uint64_t epoch, uint64_t count);
 // The bytes of the beat; "" = none yet.
 Result<std::string> read_beat(const std::string& job_dir);
-// True when the beat changes within kBeatWatchMs. Blocks the caller for as long.
-Result<bool> beat_moves(const std::string& job_dir);
+// True when the beat changes within kBeatWatchMs. Blocks the caller for as long, or until `enough`.
+Result<bool> beat_moves(const std::string& job_dir, const std::function<bool()>& enough);
 
 // Whether the `heard` ones are most of `nodes`. Of two halves the one with the first node counts.
 bool is_majority(const std::set<std::string>& heard, const std::vector<std::string>& nodes);

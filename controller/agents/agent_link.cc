@@ -118,6 +118,7 @@ void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& me
   }
   session.set_identity({{JobId{message.job()}, message.node()}, message.boot_id()});
   // Its time to reconnect does not end while its registration is being committed.
+  liveness_.forget(session.identity().node, "");  // expected: here it is
   liveness_.heard(session.identity().node, message.boot_id(), loop_.now_ms());
   HP_FAILPOINT("controller.register.received");
   const auto shared = session.shared_from_this();

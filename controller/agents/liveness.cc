@@ -23,6 +23,17 @@ void Liveness::watch(const core::NodeKey& node, const std::string& boot_id, int6
   entries_[node] = std::move(entry);
 }
 
+void Liveness::expect(const core::NodeKey& node, int64_t timeout_ms, int64_t now_ms,
+                      const std::string& probe_at) {
+  Entry entry;
+  entry.timeout_ms = timeout_ms;
+  entry.heard_ms = now_ms;
+  entry.probe_at = probe_at;
+  entry.is_closed = entry.can_be_probed = entry.is_expected = true;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  entries_.try_emplace(node, std::move(entry));  // it may have registered meanwhile
+}
+
 void Liveness::heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = entries_.find(node);
@@ -43,10 +54,11 @@ void Liveness::closed(const core::NodeKey& node, const std::string& boot_id) {
   if (it != entries_.end() && it->second.boot_id == boot_id) it->second.is_closed = true;
 }
 
-void Liveness::given_up(const core::NodeKey& node) {
+void Liveness::given_up(const core::NodeKey& node, bool is_awaited) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = entries_.find(node);
-  if (it != entries_.end() && it->second.is_closed) entries_.erase(it);
+  if (it == entries_.end() || (it->second.is_expected && is_awaited)) return;
+  if (it->second.is_closed) entries_.erase(it);
 }
 
 std::set<std::string> Liveness::heard_nodes(JobId job) {
@@ -157,7 +169,8 @@ bool Liveness::probed(const Probe& probe, core::HolderProbe answer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = entries_.find(probe.node);
   if (it == entries_.end() || it->second.boot_id != probe.boot_id) return false;
-  it->second.answer = answer;
+  const bool is_process_gone = it->second.is_expected && answer == core::HolderProbe::kRefused;
+  it->second.answer = is_process_gone ? core::HolderProbe::kAnswered : answer;
   if (answer != core::HolderProbe::kAnswered) return false;
   return !std::exchange(it->second.can_be_probed, true);
 }

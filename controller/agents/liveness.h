@@ -3,7 +3,8 @@
 // the transition is an event (NodeLost). What the silence of a node means the core judges
 // (controller/core/silence.h); here are the facts. A node is in the table from its agent's first
 // registration with this process until the node is given up, also while the stream is closed: the
-// core has no deadline for it then.
+// core has no deadline for it then. So is, before it registers, the node of the controller that
+// this one succeeds.
 //
 // A holder counts as one that can be probed when it has answered once, just after its agent
 // registered: where a firewall stands between, silence of a probe says nothing.
@@ -28,12 +29,18 @@ class Liveness {
   // probe_at: "IP:PORT" of the holder; "" = it cannot be probed.
   void watch(const core::NodeKey& node, const std::string& boot_id, int64_t timeout_ms,
              int64_t now_ms, const std::string& probe_at = "");
+  // A node of which this process has heard nothing yet, and whose machine answered at `probe_at`
+  // before: a controller that agents were connected to listened there. Refused, it is only that
+  // process that is gone. Until it registers or is given up.
+  void expect(const core::NodeKey& node, int64_t timeout_ms, int64_t now_ms,
+              const std::string& probe_at);
   void heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
   // Its stream has ended.
   void closed(const core::NodeKey& node, const std::string& boot_id);
   void forget(const core::NodeKey& node, const std::string& boot_id);
   // The core does not count on this node any more; one whose stream is open is watched on.
-  void given_up(const core::NodeKey& node);
+  // `is_awaited`: it waits for its registration; one that is expected is watched on.
+  void given_up(const core::NodeKey& node, bool is_awaited = false);
   // Names of the job's nodes whose streams are open.
   std::set<std::string> heard_nodes(JobId job);
   // Everybody gets a fresh deadline.
@@ -74,6 +81,7 @@ class Liveness {
     bool is_closed = false;
     std::string probe_at;
     bool can_be_probed = false;  // it answered once
+    bool is_expected = false;    // expect()
     bool was_probed = false;
     int64_t probed_ms = 0;
     core::HolderProbe answer = core::HolderProbe::kAsked;  // of the newest

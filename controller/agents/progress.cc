@@ -51,6 +51,8 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   if (running && !entry.running) entry.moved_ms = now_ms;
   entry.running = running;
   entry.trains = job.spec.train.has_value();
+  entry.meets = entry.trains && job.stage == core::PlanStage::kMeetNodes &&
+                job.state == core::JobState::kRecovering && job.suspended_since_ms == 0;
   entry.row = core::seen_in(job);
   entry.told_step = std::max(entry.told_step, job.furthest_step);
   entry.world_size = job.world_size();
@@ -232,7 +234,7 @@ std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
   const Entry& entry = it->second;
   core::SilentNode seen = entry.row;
   std::map<std::string, core::SilentNode> nodes;
-  if (!entry.running || !entry.progressed) {
+  if (!entry.meets && (!entry.running || !entry.progressed)) {
     for (const std::string& node : silent) nodes.emplace(node, seen);
     return nodes;
   }
@@ -254,6 +256,10 @@ std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
   for (const std::string& node : silent) {
     const auto facts = nodes.emplace(node, seen).first;
     if (with_ranks.contains(node)) facts->second.trained_ms = now_ms - moved_ms;
+    // Which ranks it has, it has not told; a step takes them all.
+    if (entry.meets && entry.rank_moved_ms) {
+      facts->second.trained_ms = now_ms - *entry.rank_moved_ms;
+    }
   }
   return nodes;
 }

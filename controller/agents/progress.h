@@ -98,6 +98,7 @@ class ProgressTable {
     JobProgress shown;
     bool trains = false;      // the built-in trainer runs
     bool running = false;     // RUNNING and nothing is being prepared
+    bool meets = false;       // taken over: who of the generation is alive is being found out
     core::SilentNode row;     // what it says of training
     bool progressed = false;  // GenerationProgressed was made
     bool hang_reported = false;

@@ -22,7 +22,9 @@
 //
 // Whether the stream of the node's agent is open makes no difference. Only a node of which this
 // process of the controller has heard nothing yet is not judged here: what it has is not known, and
-// the core has a deadline for it (limits.register).
+// the core has a deadline for it (limits.register). But for one: the node on which the controller
+// ran that this one succeeds. There something listened that no longer answers; that it is silenced
+// with its machine is likely, and its peers' standstill is as good a proof as of any other node.
 //
 // From 3 beats on the holder of a node is probed whose training does not visibly go on. A probe
 // that is refused is proof (the machine answers, and nobody holds the node), one that is answered

@@ -15,6 +15,12 @@
 
 namespace hpctl {
 
+// A controller that did not answer.
+struct FormerController {
+  std::string node;     // of the job, which it ran on
+  std::string address;  // "IP:PORT" at which it listened
+};
+
 class ControllerMode {
  public:
   // How the controller may be reached besides its local socket.
@@ -38,6 +44,9 @@ class ControllerMode {
   virtual Outcome claim(const std::string& /*address*/) { return Ok{}; }
   // What happens first where there are no rows of a job.
   virtual std::optional<core::EventBody> first_event() { return std::nullopt; }
+
+  // Whom this one succeeds, where that one ran on another node of the job.
+  virtual std::optional<FormerController> former_controller() const { return std::nullopt; }
 
   virtual std::string node() const = 0;   // this machine's name, for people
   virtual bool accepts_jobs() const = 0;  // from clients; also: the job's spec is ours to write

@@ -5,10 +5,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <future>
 
 #include "common/base/checksum.h"
 #include "common/base/clock.h"
@@ -95,6 +97,33 @@ Outcome JobMode::refuse_ended_job() const {
                "the job has ended before with " + std::to_string(*verdict)};
 }
 
+// Asked and watched at the same time: a machine that is gone costs the longer of the two.
+Outcome JobMode::refuse_living(const ControllerRecord& controller) const {
+  const std::string who = "controller " + std::to_string(controller.epoch) + " of this job";
+  std::atomic<bool> has_answered{false};
+  auto asked = std::async(std::launch::async, [&] { return has_answered = answers(controller); });
+  HP_TRY_ASSIGN(const bool lives, is_gone_from_here(controller) ? Result<bool>(false)
+                                                                : beat_moves(paths_.home(), [&] {
+                                                                    return has_answered.load();
+                                                                  }));
+  if (asked.get()) {
+    return Error{ErrorCode::kAlreadyExists,
+                 who + " answers on " + controller.node + " (" + controller.address + ")"};
+  }
+  if (!lives) return Ok{};
+  return Error{ErrorCode::kAlreadyExists,
+               who + " on " + controller.node + " (" + controller.address +
+                   ") serves most of the job's nodes, but does not answer here: this node is cut "
+                   "off"};
+}
+
+std::optional<FormerController> JobMode::former_controller() const {
+  const bool was_a_nodes = former_ && std::find(record_.nodes.begin(), record_.nodes.end(),
+                                                former_->node) != record_.nodes.end();
+  if (!was_a_nodes || former_->node == node_) return std::nullopt;
+  return FormerController{former_->node, former_->address};
+}
+
 Outcome JobMode::prepare() {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   programs_ = options_.programs.empty() ? programs : options_.programs;
@@ -121,20 +150,8 @@ Outcome JobMode::prepare() {
   record_.nodes = options_.nodes;
   record_.scheduler = options_.scheduler;
   if (follows) {
-    if (answers(*newest)) {
-      return Error{ErrorCode::kAlreadyExists, "controller " + std::to_string(newest->epoch) +
-                                                  " of this job answers on " + newest->node + " (" +
-                                                  newest->address + ")"};
-    }
-    HP_TRY_ASSIGN(const bool lives,
-                  is_gone_from_here(*newest) ? Result<bool>(false) : beat_moves(paths_.home()));
-    if (lives) {
-      return Error{ErrorCode::kAlreadyExists,
-                   "controller " + std::to_string(newest->epoch) + " of this job on " +
-                       newest->node + " (" + newest->address +
-                       ") serves most of the job's nodes, but does not answer here: this node is "
-                       "cut off"};
-    }
+    HP_TRY(refuse_living(*newest));
+    former_ = *newest;
     HP_TRY(refuse_ended_job());  // it may have ended, and its controller with it, meanwhile
     follows_ = "controller " + std::to_string(newest->epoch) + " on " + newest->node;
     if (record_.nodes.empty()) record_.nodes = newest->nodes;

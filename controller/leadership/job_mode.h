@@ -47,6 +47,7 @@ class JobMode final : public ControllerMode {
   std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post post) override;
   Outcome claim(const std::string& address) override;
   std::optional<core::EventBody> first_event() override;
+  std::optional<FormerController> former_controller() const override;
   std::string node() const override { return node_; }
   bool accepts_jobs() const override { return false; }
   void refused(const std::string& reason) override;
@@ -76,6 +77,8 @@ class JobMode final : public ControllerMode {
   void say_last_word(int verdict);
   bool answers(const ControllerRecord& controller) const;
   bool is_gone_from_here(const ControllerRecord& controller) const;
+  // kAlreadyExists where it answers here, or serves most of the job's nodes.
+  Outcome refuse_living(const ControllerRecord& controller) const;
   Outcome refuse_ended_job() const;
   Outcome take_over_rows(const std::optional<ControllerRecord>& newest);
   std::string own_epoch_path() const { return paths_.state() + "/epoch"; }
@@ -92,7 +95,8 @@ class JobMode final : public ControllerMode {
   std::string programs_;     // directory
   ControllerRecord record_;  // ours
   std::vector<GenerationRecord> lineage_;
-  std::string follows_;  // whom, for people; "" = the first of this allocation
+  std::optional<ControllerRecord> former_;  // whom it succeeds in this allocation
+  std::string follows_;                     // whom, for people; "" = the first of this allocation
   uint64_t beats_ = 0;
   std::atomic<int> verdict_{kVerdictFailed};
   std::atomic<bool> ends_{false};             // the verdict in the directory may be ours

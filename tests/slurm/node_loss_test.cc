@@ -128,6 +128,8 @@ TEST_F(NodeLoss, BatchNodeGoneForGood) {
   cluster("kill", victim);
   expect_exact_finish(job, spec);
   EXPECT_NE(status(job)["controller"]["node"], victim);
+  EXPECT_NE(causes(job, "NodeLost").find("have waited in a collective"), std::string::npos)
+      << "the successor waited for the node's time to register: " << causes(job, "NodeDown");
 }
 
 // Nobody else has its ranks' place: the successor controller tries to start it again until Slurm

@@ -119,12 +119,13 @@ TEST(ControllerBeat, MovesOnlyWhileSomebodyMovesIt) {
   ASSERT_TRUE(make_directories(dir / "controllers").ok());
   EXPECT_EQ(read_beat(dir.path()).value(), "");
   ASSERT_TRUE(write_beat(dir.path(), 1, 1).ok());
-  EXPECT_FALSE(beat_moves(dir.path()).value());
+  const auto never = [] { return false; };
+  EXPECT_FALSE(beat_moves(dir.path(), never).value());
   std::atomic<bool> ends = false;
   std::thread controller([&] {
     for (uint64_t count = 2; !ends; ++count) EXPECT_TRUE(write_beat(dir.path(), 1, count).ok());
   });
-  EXPECT_TRUE(beat_moves(dir.path()).value());
+  EXPECT_TRUE(beat_moves(dir.path(), never).value());
   ends = true;
   controller.join();
 }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/base/tcp_probe.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "common/base/fd.h"
+#include "common/base/socket_address.h"
+
+namespace hpctl {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+TcpAnswer meaning_of(int error) {
+  if (error == 0) return TcpAnswer::kAccepted;
+  return error == ECONNREFUSED ? TcpAnswer::kRefused : TcpAnswer::kNone;
+}
+
+// nullopt while the answer is awaited on `socket`.
+std::optional<TcpAnswer> begin_probe(const std::string& text, UniqueFd& socket) {
+  const auto address = SocketAddress::parse(text);
+  if (!address.ok()) return TcpAnswer::kNotAsked;
+  socket.reset(::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return TcpAnswer::kNotAsked;
+  if (::connect(socket.get(), address->get(), address->size()) == 0) return TcpAnswer::kAccepted;
+  if (errno == EINPROGRESS) return std::nullopt;
+  return meaning_of(errno);
+}
+
+TcpAnswer answer_on(int socket) {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return TcpAnswer::kNotAsked;
+  return meaning_of(error);
+}
+
+}  // namespace
+
+std::vector<TcpAnswer> probe_tcp(const std::vector<std::string>& addresses,
+                                 std::chrono::milliseconds patience) {
+  const auto deadline = SteadyClock::now() + patience;
+  std::vector<TcpAnswer> answers;
+  size_t waiting = 0;
+  std::vector<UniqueFd> sockets(addresses.size());
+  std::vector<pollfd> waits;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const auto answer = begin_probe(addresses[i], sockets[i]);
+    answers.push_back(answer.value_or(TcpAnswer::kNone));
+    waits.push_back({answer ? -1 : sockets[i].get(), POLLOUT, 0});  // poll() leaves out -1
+    if (!answer) ++waiting;
+  }
+  while (waiting > 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now());
+    if (left.count() <= 0) break;
+    if (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) {
+      break;
+    }
+    for (size_t i = 0; i < waits.size(); ++i) {
+      if (waits[i].fd < 0 || waits[i].revents == 0) continue;
+      answers[i] = answer_on(waits[i].fd);
+      waits[i].fd = -1;
+      --waiting;
+    }
+  }
+  return answers;
+}
+
+}  // namespace hpctl
