@@ -41,7 +41,7 @@ constexpr int kLockRetryMs = 5;
 constexpr int64_t kProgressFileMs = 1'000;
 constexpr int64_t kSeldomFileMs = 5'000;
 constexpr int64_t kShowsShare = 50;  // one part in so many of the owner's time goes into pictures
-constexpr int64_t kLookAtAllMs = 500;
+constexpr int64_t kLookAtAllMs = 200;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 }  // namespace
