@@ -79,7 +79,9 @@ Blame judge_blame(const FaultResult& result, const RecoveryStory& story) {
   const FaultBlame blame = traits_of(result.fault).blame;
   if (!named) return blame == FaultBlame::kDue ? Blame::kNobody : Blame::kNotDue;
   if (blame == FaultBlame::kNobody) return Blame::kWrong;
-  const bool of_rank = target_of(result.fault) == FaultTarget::kRank;
+  // What follows from the network of a rank may be seen of its node only.
+  const bool of_node = blame == FaultBlame::kAllowed && story.blamed_rank < 0;
+  const bool of_rank = target_of(result.fault) == FaultTarget::kRank && !of_node;
   const bool right = of_rank ? story.blamed_rank == result.rank : story.blamed_node == result.node;
   return right ? Blame::kRight : Blame::kWrong;
 }

@@ -35,6 +35,9 @@ enum class InjectedFault {
   kSlowWorker,
   kDelayMessages,
   kLoseMessages,
+  kDelayCollectives,
+  kLoseCollectives,
+  kCutPeers,
 };
 
 inline constexpr int64_t kCutMs = 3'000;
@@ -45,6 +48,7 @@ inline constexpr int64_t kSlowTimes = 3;  // less than what the search for hangs
 inline constexpr int64_t kDelayMs = 2'000;
 inline constexpr int64_t kDelaysLastMs = 5'000;
 inline constexpr int64_t kLossMs = 3'000;
+inline constexpr int64_t kCollectiveDelayMs = 100;
 
 // Whom it befalls.
 enum class FaultVictim { kWorker, kAgent, kHolder, kController };
@@ -65,7 +69,7 @@ enum class FaultSign {
 // Whether somebody is to be blamed for what follows.
 enum class FaultBlame {
   kDue,      // the victim
-  kAllowed,  // the victim, or nobody
+  kAllowed,  // the victim, its node, or nobody
   kNobody,
 };
 
@@ -136,6 +140,16 @@ inline constexpr auto kFaults = [] {
       // Nothing of it arrives for kLossMs; then the connection breaks.
       {kLoseMessages, "lose-messages", V::kAgent, 0, S::kReconnection, B::kAllowed,
        "a loss of its messages for a while"},
+      // What its collectives send and receive goes on its way kCollectiveDelayMs later, for
+      // kDelaysLastMs.
+      {kDelayCollectives, "delay-collectives", V::kWorker, 0, S::kLimit, B::kAllowed,
+       "a delay of what its collectives send and receive, for a while", kDelaysLastMs},
+      // Nothing of it arrives any more, and no connection breaks.
+      {kLoseCollectives, "lose-collectives", V::kWorker, 0, S::kRecovery, B::kAllowed,
+       "a loss of all that its collectives send and receive"},
+      // The connections to all of its peers.
+      {kCutPeers, "cut-peers", V::kWorker, 0, S::kRecovery, B::kAllowed,
+       "a break of its connections to its peers"},
   });
 }();
 // clang-format on
