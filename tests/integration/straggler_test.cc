@@ -2,8 +2,8 @@
 // A rank of a real job that is slow on purpose: it is named, and nobody else is; and where the job
 // asks for it, its node is left for a spare, and no completed step is done again.
 //
-// The passes of a step are long, so that a heartbeat comes in each: a rank is judged by the steps
-// that its agent happened to report.
+// The passes of a step are long, and heartbeats come often: a rank is judged by the steps that its
+// agent happened to report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ std::string job_yaml(const std::string& nodes, const std::string& straggler) {
          "\n"
          "    seed: 7\n"
          "checkpoint: {every_steps: 100000}\n"
-         "recovery: {straggler: " +
+         "recovery: {heartbeat_timeout: 1s, straggler: " +
          straggler +
          "}\n"
          "debug: {ledger: true, chaos: true}\n";
