@@ -35,8 +35,8 @@
 // collectives than others, which wait for them inside one (of a command no collectives are known:
 // ranks that tell steps and have completed fewer than others); ranks that wait uninterruptibly in
 // the kernel. Blame falls only on one node: suspects on several are named, and nobody is blamed.
-// Several on one node are named, and the node is blamed: any of them may be innocent, as one is that
-// waits for the other inside a collective of theirs alone.
+// Several on one node are named, and the node is blamed: any of them may be innocent, as one is
+// that waits for the other inside a collective of theirs alone.
 #pragma once
 
 #include <cstdint>
