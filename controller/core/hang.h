@@ -102,8 +102,8 @@ struct HangVerdict {
   enum class Kind { kNothing, kHangs, kHangsPlainly };
   Kind kind = Kind::kNothing;
   // Unless it is kNothing:
-  std::string node;  // "" = nobody
-  Rank rank{-1};     // -1 = nobody, or several of the node
+  std::string node;      // "" = nobody
+  Rank rank{-1};         // -1 = nobody, or several of the node
   std::string evidence;  // for people
 };
 
