@@ -449,12 +449,12 @@ void Agent::on_fault(const v1::InjectFault& order) {
   if (fault == InjectedFault::kDelayMessages) return link_->delay_messages();
   if (fault == InjectedFault::kLoseMessages) return link_->lose_messages();
   if (fault && is_to_agent(*fault)) {
-    ::raise(signal_of(*fault));
+    ::raise(traits_of(*fault).signal);
     return;  // stopped, and goes on: the holder did not find it
   }
   if (fault && is_to_holder(*fault)) {
     // Our parent, or we would not be.
-    ::kill(static_cast<pid_t>(hello_.holder_pid), signal_of(*fault));
+    ::kill(static_cast<pid_t>(hello_.holder_pid), traits_of(*fault).signal);
     return;
   } else if (fault && target_of(*fault) == FaultTarget::kRank) {
     for (const StartedWorker& worker : supervisor_.running()) {

@@ -236,7 +236,7 @@ void WorkerTable::strike(const Strike& request) {
   for (const auto& [pid, worker] : workers_) {
     if (worker->incarnation != request.incarnation) continue;
     if (!is_told_to_trainer(*fault)) {
-      worker->signal_group(signal_of(*fault));
+      worker->signal_group(traits_of(*fault).signal);
     } else if (worker->control) {
       [[maybe_unused]] const Outcome told = worker->control->send_or_queue(
           control::encode(control::Suffer{worker->generation, request.fault}));

@@ -76,14 +76,12 @@ class RecoveryStory {
 
 Blame judge_blame(const FaultResult& result, const RecoveryStory& story) {
   const bool named = story.blamed_rank >= 0 || !story.blamed_node.empty();
-  if (!named) return stops_training(result.fault) ? Blame::kNobody : Blame::kNotDue;
-  // Every rank found the step unfit; whose gradient it was is known where it was executed again.
-  // What passes a limit of the job may be blamed on where it is.
-  const bool may_be_known = result.fault == InjectedFault::kNanGradient ||
-                            result.fault == InjectedFault::kSlowWorker ||
-                            is_of_network(result.fault);
-  if (!stops_training(result.fault) && !may_be_known) return Blame::kWrong;
-  const bool of_rank = target_of(result.fault) == FaultTarget::kRank;
+  const FaultBlame blame = traits_of(result.fault).blame;
+  if (!named) return blame == FaultBlame::kDue ? Blame::kNobody : Blame::kNotDue;
+  if (blame == FaultBlame::kNobody) return Blame::kWrong;
+  // What follows from the network of a rank may be seen of its node only.
+  const bool of_node = blame == FaultBlame::kAllowed && story.blamed_rank < 0;
+  const bool of_rank = target_of(result.fault) == FaultTarget::kRank && !of_node;
   const bool right = of_rank ? story.blamed_rank == result.rank : story.blamed_node == result.node;
   return right ? Blame::kRight : Blame::kWrong;
 }
@@ -165,7 +163,7 @@ std::optional<int64_t> noted_wall_ms(const std::string& words,
 // Training goes on. What is slow nobody finds: there a checkpoint that is durable nevertheless is
 // what counts, and it was not when the disk was still slow.
 void judge_disk(FaultResult& result, const std::vector<EventView>& after) {
-  const bool is_full = result.fault == InjectedFault::kFullDisk;
+  const bool is_full = traits_of(result.fault).sign == FaultSign::kDiskFull;
   const auto found = noted_wall_ms(core::kDiskIsFull, after);
   auto back = noted_wall_ms(core::kDiskHasRoom, after);
   for (const EventView& event : after) {
@@ -193,6 +191,28 @@ void judge_slow_worker(FaultResult& result, const std::vector<EventView>& after)
     } else if (event.type == "StragglerOver" && event.node == result.node) {
       result.back_ms = event.wall_ms - result.wall_ms;
     }
+  }
+}
+
+// What there is besides a recovery.
+void judge_sign(FaultResult& result, FaultSign sign, const std::vector<EventView>& after,
+                const std::vector<NodeView>& nodes, const RecoveryStory& story) {
+  switch (sign) {
+    case FaultSign::kUnfitStep:
+      return judge_unfit_step(result, after, story);
+    case FaultSign::kStraggler:
+      if (!story.began_wall_ms) judge_slow_worker(result, after);
+      return;
+    case FaultSign::kDiskFull:
+    case FaultSign::kDiskSlow:
+      return judge_disk(result, after);
+    case FaultSign::kReconnection:
+      return judge_supervisor(result, after, nodes);
+    case FaultSign::kRecovery:
+    case FaultSign::kDamagedCheckpoint:
+    case FaultSign::kLimit:
+    case FaultSign::kNothing:
+      return;
   }
 }
 
@@ -291,22 +311,13 @@ void judge(FaultResult& result, const std::vector<EventView>& after,
       result.problem = event.cause;
     }
   }
-  const bool of_training = stops_training(result.fault);
-  if (result.fault == InjectedFault::kNanGradient) {
-    judge_unfit_step(result, after, story);
-  } else if (result.fault == InjectedFault::kSlowWorker) {
-    if (!story.began_wall_ms) judge_slow_worker(result, after);
-  } else if (is_of_data(result.fault) && !goes_unnoticed(result.fault)) {
-    judge_disk(result, after);
-  } else if (!of_training && !goes_unnoticed(result.fault)) {
-    judge_supervisor(result, after, nodes);
-  }
+  const FaultSign sign = traits_of(result.fault).sign;
+  judge_sign(result, sign, after, nodes, story);
   if (!story.began_wall_ms) return;
-  // A rank or messages that were so late that a limit was passed.
-  const bool was_late =
-      goes_unnoticed(result.fault) && result.fault != InjectedFault::kFlipParameter;
-  if (of_training || was_late) {
-    const auto found_wall_ms = result.fault == InjectedFault::kCorruptCheckpoint
+  // A rank or messages may be so late that a limit is passed.
+  const bool may_be_late = sign == FaultSign::kStraggler || sign == FaultSign::kLimit;
+  if (stops_training(result.fault) || may_be_late) {
+    const auto found_wall_ms = sign == FaultSign::kDamagedCheckpoint
                                    ? wall_ms_of("CheckpointDamaged", after)
                                    : story.began_wall_ms;
     result.found = found_wall_ms.has_value();

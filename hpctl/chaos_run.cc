@@ -22,22 +22,13 @@ constexpr std::chrono::milliseconds kLookInterval{100};
 constexpr uint64_t kStepsToBeFound = 5;
 constexpr std::chrono::milliseconds kQueueInterval{1000};  // the scheduler is asked each time
 
-// Of a fault that may go unnoticed: so many steps, and so long.
-uint64_t lasts_steps(InjectedFault fault) {
-  return fault == InjectedFault::kSlowWorker ? kSlowSteps + kStepsToBeFound : kStepsToBeFound;
-}
-
-int64_t lasts_ms(InjectedFault fault) {
-  if (fault == InjectedFault::kSlowWorker) return kSlowMs;
-  return fault == InjectedFault::kDelayMessages ? kDelaysLastMs + kDelayMs : 0;
-}
-
-const char* why_unnoticed(InjectedFault fault) {
-  if (fault == InjectedFault::kSlowWorker) {
+// Of one that may go unnoticed.
+const char* why_unnoticed(FaultSign sign) {
+  if (sign == FaultSign::kStraggler) {
     return "not found: it was not slow for long enough, or recovery.straggler is off; all ranks' "
            "steps took longer";
   }
-  if (fault == InjectedFault::kDelayMessages) {
+  if (sign == FaultSign::kLimit) {
     return "not found: no limit of the job was passed, and nothing looks for messages that are "
            "only late";
   }
@@ -262,11 +253,14 @@ class ChaosRun {
   // Some steps go on with it until it is over, and nothing comes of it, unless it passes a limit.
   // False: that it did, or that no other fault can follow it.
   bool goes_by(FaultResult& result) {
-    const int64_t over_ms = clock_.monotonic_ms() + lasts_ms(result.fault);
+    const FaultTraits& traits = traits_of(result.fault);
+    const int64_t over_ms = clock_.monotonic_ms() + traits.lasts_ms;
+    const uint64_t enough_steps =
+        result.at_step + static_cast<uint64_t>(traits.lasts_steps) + kStepsToBeFound;
     const bool shows_steps = view_.total_steps > 0;
-    const Waited waited = wait(plan_.recover_within_ms + lasts_ms(result.fault), [&] {
+    const Waited waited = wait(plan_.recover_within_ms + traits.lasts_ms, [&] {
       judge(result, history_after(result.seq), nodes_);
-      const bool stepped = !shows_steps || view_.step >= result.at_step + lasts_steps(result.fault);
+      const bool stepped = !shows_steps || view_.step >= enough_steps;
       const bool is_over = view_.state == "RUNNING" && clock_.monotonic_ms() >= over_ms;
       return result.found || !result.injected || (is_over && stepped);
     });
@@ -274,7 +268,7 @@ class ChaosRun {
     if (result.found) return false;
     if (!result.injected) return waited == Waited::kDone;
     if (!shows_steps) result.lost_steps.reset();
-    result.problem = why_unnoticed(result.fault);
+    result.problem = why_unnoticed(traits.sign);
     if (waited == Waited::kLate) result.problem = late("not back");
     if (waited == Waited::kInterrupted) result.problem = "interrupted";
     return waited == Waited::kDone;

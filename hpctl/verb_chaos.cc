@@ -35,7 +35,13 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
   flip-parameter   built-in trainer: a bit of a parameter is inverted. Nothing finds that: the job
                    goes on with another result, and the report says so
   slow-worker      built-in trainer: for 40 steps, and 5 s, its passes take three times as long.
-                   Nothing looks for that, and the report says so
+                   Found is that it is named as a straggler
+  delay-collectives
+                   built-in trainer: for 5 s each message of a rank to its peers goes on its way
+                   0.1 s late. Nothing looks for that unless a limit of the job is passed
+  lose-collectives built-in trainer: no message of a rank to its peers arrives any more, and no
+                   connection breaks. Found as a hang
+  cut-peers        built-in trainer: a rank's connections to its peers break
   kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
   stop-agent       SIGSTOP to it; its holder replaces it
   cut-agent        agent and controller do not reach each other for 3 s; training goes on

@@ -1,47 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults that `hpctl chaos` brings about on purpose, under the names that a plan and the history
-// have for them.
+// have for them. What a fault is stands in one table, kFaults, with a row for each; the questions
+// below it are answered from there.
 #pragma once
 
 #include <array>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 
 #include "common/base/word_enum.h"
 
 namespace hpctl {
 
+// In the order of kFaults.
 enum class InjectedFault {
-  kKillWorker,      // SIGKILL
-  kStopWorker,      // SIGSTOP: it is there and does nothing
-  kCrashWorker,     // SIGSEGV
-  kKillAgent,       // SIGKILL to the agent proper; the holder starts another
-  kKillHolder,      // SIGKILL to the holder, with which all of the node's processes end
-  kKillController,  // SIGKILL
-  kHangWorker,      // the built-in trainer turns in a loop inside a step
-  kExitWorker,      // it ends by itself inside a step, as a program does that fails
-  kNanGradient,     // its gradients of a step are NaN
-  // kKillHolder, and a byte of the checkpoint that is then to be read is inverted before.
+  kKillWorker,
+  kStopWorker,
+  kCrashWorker,
+  kKillAgent,
+  kKillHolder,
+  kKillController,
+  kHangWorker,
+  kExitWorker,
+  kNanGradient,
   kCorruptCheckpoint,
-  kStopAgent,      // SIGSTOP to the agent proper; the holder replaces it
-  kCutAgent,       // nothing passes between the agent and the controller for kCutMs
-  kStopHolder,     // SIGSTOP to the holder; the agent ends it
-  kOomWorker,      // it takes memory until the kernel ends it
-  kFullDisk,       // its part of a checkpoint finds the disk full, for kDiskTroubleMs
-  kSlowDisk,       // its part of the next checkpoint takes kDiskTroubleMs longer
-  kFlipParameter,  // a bit of one of its parameters is inverted
-  kSlowWorker,     // its steps' passes take kSlowTimes as long, for kSlowMs and kSlowSteps at least
-  // What agent and controller say to each other arrives kDelayMs later, for kDelaysLastMs.
+  kStopAgent,
+  kCutAgent,
+  kStopHolder,
+  kOomWorker,
+  kFullDisk,
+  kSlowDisk,
+  kFlipParameter,
+  kSlowWorker,
   kDelayMessages,
-  kLoseMessages,  // nothing of it arrives for kLossMs; then the connection breaks
+  kLoseMessages,
+  kDelayCollectives,
+  kLoseCollectives,
+  kCutPeers,
 };
-constexpr auto words_of(InjectedFault) {
-  return std::to_array<const char*>(
-      {"kill-worker",     "stop-worker",    "crash-worker", "kill-agent",     "kill-holder",
-       "kill-controller", "hang-worker",    "exit-worker",  "nan-gradient",   "corrupt-checkpoint",
-       "stop-agent",      "cut-agent",      "stop-holder",  "oom-worker",     "full-disk",
-       "slow-disk",       "flip-parameter", "slow-worker",  "delay-messages", "lose-messages"});
-}
 
 inline constexpr int64_t kCutMs = 3'000;
 inline constexpr int64_t kDiskTroubleMs = 5'000;
@@ -51,93 +48,164 @@ inline constexpr int64_t kSlowTimes = 3;  // less than what the search for hangs
 inline constexpr int64_t kDelayMs = 2'000;
 inline constexpr int64_t kDelaysLastMs = 5'000;
 inline constexpr int64_t kLossMs = 3'000;
+inline constexpr int64_t kCollectiveDelayMs = 100;
+
+// Whom it befalls.
+enum class FaultVictim { kWorker, kAgent, kHolder, kController };
+
+// What shows in the history that it was found.
+enum class FaultSign {
+  kRecovery,           // training stops, and a recovery begins
+  kDamagedCheckpoint,  // likewise, and a checkpoint is found to be damaged
+  kUnfitStep,          // a step is told to be unfit
+  kDiskFull,           // notes that the disk is full, and has room again
+  kDiskSlow,           // nobody need find it; a checkpoint is durable all the same
+  kReconnection,       // the agents concerned are connected anew
+  kStraggler,          // the rank is named as one that holds the others up, if it lasts
+  kLimit,              // nothing, unless a limit of the job is passed: then a recovery begins
+  kNothing,
+};
+
+// Whether somebody is to be blamed for what follows.
+enum class FaultBlame {
+  kDue,      // the victim
+  kAllowed,  // the victim, its node, or nobody
+  kNobody,
+};
+
+struct FaultTraits {
+  InjectedFault fault;
+  const char* word;
+  FaultVictim victim;
+  int signal;  // that brings it about; 0 = the trainer is told, or the agent does it to its stream
+  FaultSign sign;
+  FaultBlame blame;
+  const char* thing;     // for the history: what is done; "" = the signal
+  int64_t lasts_ms = 0;  // of one that may go unnoticed: so long, and for so many steps
+  int64_t lasts_steps = 0;
+};
+
+// clang-format off
+inline constexpr auto kFaults = [] {
+  using enum InjectedFault;
+  using V = FaultVictim;
+  using S = FaultSign;
+  using B = FaultBlame;
+  return std::to_array<FaultTraits>({
+      {kKillWorker, "kill-worker", V::kWorker, SIGKILL, S::kRecovery, B::kDue, ""},
+      // It is there and does nothing.
+      {kStopWorker, "stop-worker", V::kWorker, SIGSTOP, S::kRecovery, B::kDue, ""},
+      {kCrashWorker, "crash-worker", V::kWorker, SIGSEGV, S::kRecovery, B::kDue, ""},
+      // The agent proper; the holder starts another.
+      {kKillAgent, "kill-agent", V::kAgent, SIGKILL, S::kReconnection, B::kNobody, ""},
+      // All of the node's processes end with it.
+      {kKillHolder, "kill-holder", V::kHolder, SIGKILL, S::kRecovery, B::kDue, ""},
+      {kKillController, "kill-controller", V::kController, SIGKILL, S::kReconnection, B::kNobody,
+       ""},
+      // It turns in a loop inside a step.
+      {kHangWorker, "hang-worker", V::kWorker, 0, S::kRecovery, B::kDue, "an endless loop"},
+      // It ends by itself, as a program does that fails.
+      {kExitWorker, "exit-worker", V::kWorker, 0, S::kRecovery, B::kDue,
+       "an exit in the middle of a step"},
+      // Every rank finds the step unfit; whose gradient it was is known where it is done again.
+      {kNanGradient, "nan-gradient", V::kWorker, 0, S::kUnfitStep, B::kAllowed,
+       "NaN gradients of one step"},
+      // kill-holder, and a byte of the checkpoint that is then to be read is inverted before.
+      {kCorruptCheckpoint, "corrupt-checkpoint", V::kHolder, SIGKILL, S::kDamagedCheckpoint,
+       B::kDue, "damage to the newest checkpoint, before it is read, and SIGKILL"},
+      // The holder replaces it.
+      {kStopAgent, "stop-agent", V::kAgent, SIGSTOP, S::kReconnection, B::kNobody, ""},
+      // Nothing passes between the agent and the controller for kCutMs.
+      {kCutAgent, "cut-agent", V::kAgent, 0, S::kReconnection, B::kAllowed,
+       "a cut of the network to the controller"},
+      // The agent ends it.
+      {kStopHolder, "stop-holder", V::kHolder, SIGSTOP, S::kRecovery, B::kDue, ""},
+      // It takes memory until the kernel ends it.
+      {kOomWorker, "oom-worker", V::kWorker, 0, S::kRecovery, B::kDue, "memory to its limit"},
+      // Its part of a checkpoint finds the disk full, for kDiskTroubleMs.
+      {kFullDisk, "full-disk", V::kWorker, 0, S::kDiskFull, B::kNobody,
+       "a full disk for the next checkpoint"},
+      // Its part of the next checkpoint takes kDiskTroubleMs longer.
+      {kSlowDisk, "slow-disk", V::kWorker, 0, S::kDiskSlow, B::kNobody,
+       "a slow disk for the next checkpoint"},
+      // A bit of one of its parameters.
+      {kFlipParameter, "flip-parameter", V::kWorker, 0, S::kNothing, B::kNobody,
+       "an inverted bit of a parameter"},
+      // Its steps' passes take kSlowTimes as long, for kSlowMs and kSlowSteps at least.
+      {kSlowWorker, "slow-worker", V::kWorker, 0, S::kStraggler, B::kAllowed,
+       "slow computing for a while", kSlowMs, kSlowSteps},
+      // What agent and controller say to each other arrives kDelayMs later, for kDelaysLastMs.
+      {kDelayMessages, "delay-messages", V::kAgent, 0, S::kLimit, B::kAllowed,
+       "a delay of its messages for a while", kDelaysLastMs + kDelayMs},
+      // Nothing of it arrives for kLossMs; then the connection breaks.
+      {kLoseMessages, "lose-messages", V::kAgent, 0, S::kReconnection, B::kAllowed,
+       "a loss of its messages for a while"},
+      // What its collectives send and receive goes on its way kCollectiveDelayMs later, for
+      // kDelaysLastMs.
+      {kDelayCollectives, "delay-collectives", V::kWorker, 0, S::kLimit, B::kAllowed,
+       "a delay of what its collectives send and receive, for a while", kDelaysLastMs},
+      // Nothing of it arrives any more, and no connection breaks.
+      {kLoseCollectives, "lose-collectives", V::kWorker, 0, S::kRecovery, B::kAllowed,
+       "a loss of all that its collectives send and receive"},
+      // The connections to all of its peers.
+      {kCutPeers, "cut-peers", V::kWorker, 0, S::kRecovery, B::kAllowed,
+       "a break of its connections to its peers"},
+  });
+}();
+// clang-format on
+
+constexpr const FaultTraits& traits_of(InjectedFault fault) {
+  return kFaults[static_cast<size_t>(fault)];
+}
+static_assert([] {
+  for (size_t i = 0; i < kFaults.size(); ++i) {
+    if (kFaults[i].fault != static_cast<InjectedFault>(i)) return false;
+  }
+  return true;
+}());
+
+constexpr auto words_of(InjectedFault) {
+  std::array<const char*, kFaults.size()> words{};
+  for (size_t i = 0; i < words.size(); ++i) words[i] = kFaults[i].word;
+  return words;
+}
 
 // What it is done to.
 enum class FaultTarget { kRank, kNode, kController };
 constexpr FaultTarget target_of(InjectedFault fault) {
-  switch (fault) {
-    case InjectedFault::kKillWorker:
-    case InjectedFault::kStopWorker:
-    case InjectedFault::kCrashWorker:
-    case InjectedFault::kHangWorker:
-    case InjectedFault::kExitWorker:
-    case InjectedFault::kNanGradient:
-    case InjectedFault::kOomWorker:
-    case InjectedFault::kFullDisk:
-    case InjectedFault::kSlowDisk:
-    case InjectedFault::kFlipParameter:
-    case InjectedFault::kSlowWorker:
-      return FaultTarget::kRank;
-    case InjectedFault::kStopAgent:
-    case InjectedFault::kCutAgent:
-    case InjectedFault::kDelayMessages:
-    case InjectedFault::kLoseMessages:
-    case InjectedFault::kStopHolder:
-    case InjectedFault::kKillAgent:
-    case InjectedFault::kKillHolder:
-    case InjectedFault::kCorruptCheckpoint:
-      return FaultTarget::kNode;
-    case InjectedFault::kKillController:
-      break;
-  }
-  return FaultTarget::kController;
-}
-
-// Training goes on with a trainer that is told so, and nothing ends.
-constexpr bool is_of_data(InjectedFault fault) {
-  return fault == InjectedFault::kNanGradient || fault == InjectedFault::kFullDisk ||
-         fault == InjectedFault::kSlowDisk || fault == InjectedFault::kFlipParameter ||
-         fault == InjectedFault::kSlowWorker;
+  const FaultVictim victim = traits_of(fault).victim;
+  if (victim == FaultVictim::kController) return FaultTarget::kController;
+  return victim == FaultVictim::kWorker ? FaultTarget::kRank : FaultTarget::kNode;
 }
 
 // The process brings it about, because it is told to; the others come from outside.
 constexpr bool is_told_to_trainer(InjectedFault fault) {
-  return is_of_data(fault) || fault == InjectedFault::kHangWorker ||
-         fault == InjectedFault::kExitWorker || fault == InjectedFault::kOomWorker;
+  return traits_of(fault).victim == FaultVictim::kWorker && traits_of(fault).signal == 0;
 }
 
-// The node's holder is killed or stopped.
 constexpr bool is_to_holder(InjectedFault fault) {
-  return fault == InjectedFault::kKillHolder || fault == InjectedFault::kCorruptCheckpoint ||
-         fault == InjectedFault::kStopHolder;
-}
-
-// It stands between a node's agent and the controller; the agent brings it about.
-constexpr bool is_of_network(InjectedFault fault) {
-  return fault == InjectedFault::kCutAgent || fault == InjectedFault::kDelayMessages ||
-         fault == InjectedFault::kLoseMessages;
+  return traits_of(fault).victim == FaultVictim::kHolder;
 }
 
 constexpr bool is_to_agent(InjectedFault fault) {
-  return fault == InjectedFault::kKillAgent || fault == InjectedFault::kStopAgent ||
-         is_of_network(fault);
-}
-
-// Training goes on with it for a while. A rank that is slow for long enough is named; of the others
-// nobody takes notice, unless a limit of the job is passed.
-constexpr bool goes_unnoticed(InjectedFault fault) {
-  return fault == InjectedFault::kFlipParameter || fault == InjectedFault::kSlowWorker ||
-         fault == InjectedFault::kDelayMessages;
+  return traits_of(fault).victim == FaultVictim::kAgent;
 }
 
 // Training stops by it, and its cause is to be found. Of the others training does not notice any
 // but NaN, which stops it where the job's policy for unfit steps has it so.
 constexpr bool stops_training(InjectedFault fault) {
-  return is_to_holder(fault) || (target_of(fault) == FaultTarget::kRank && !is_of_data(fault));
+  return traits_of(fault).sign == FaultSign::kRecovery ||
+         traits_of(fault).sign == FaultSign::kDamagedCheckpoint;
+}
+
+// Training goes on with it for a while, and nothing need come of it.
+constexpr bool goes_unnoticed(InjectedFault fault) {
+  return traits_of(fault).sign >= FaultSign::kStraggler;
 }
 
 // What is said of a job that may not be attacked.
 inline constexpr const char* kAllowsNoChaos =
     "may not be attacked: its job.yaml does not say debug: {chaos: true}; submit it again with "
     "that";
-
-// That brings it about; 0 = a process is told.
-constexpr int signal_of(InjectedFault fault) {
-  const bool stops = fault == InjectedFault::kStopWorker || fault == InjectedFault::kStopAgent ||
-                     fault == InjectedFault::kStopHolder;
-  if (stops) return SIGSTOP;
-  if (is_told_to_trainer(fault) || is_of_network(fault)) return 0;
-  return fault == InjectedFault::kCrashWorker ? SIGSEGV : SIGKILL;
-}
 
 }  // namespace hpctl

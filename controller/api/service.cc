@@ -247,7 +247,7 @@ grpc::ServerUnaryReactor* ControllerService::Inject(grpc::CallbackServerContext*
                                    Rank{target == FaultTarget::kRank ? rank : -1}};
       },
       [this, response, fault = *fault, target](const core::Job& job, const core::LogEntry& told) {
-        if (target == FaultTarget::kController) ::raise(signal_of(fault));
+        if (target == FaultTarget::kController) ::raise(traits_of(fault).signal);
         v1::InjectFault order;
         order.set_event_seq(told.seq.value);
         order.set_fault(to_word(fault));

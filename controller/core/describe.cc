@@ -51,42 +51,8 @@ const char* finding_name(BadStepFinding finding) {
 }
 
 std::string injected_thing(InjectedFault fault) {
-  switch (fault) {
-    case InjectedFault::kCorruptCheckpoint:
-      return "damage to the newest checkpoint, before it is read, and SIGKILL";
-    case InjectedFault::kHangWorker:
-      return "an endless loop";
-    case InjectedFault::kExitWorker:
-      return "an exit in the middle of a step";
-    case InjectedFault::kNanGradient:
-      return "NaN gradients of one step";
-    case InjectedFault::kCutAgent:
-      return "a cut of the network to the controller";
-    case InjectedFault::kOomWorker:
-      return "memory to its limit";
-    case InjectedFault::kFullDisk:
-      return "a full disk for the next checkpoint";
-    case InjectedFault::kSlowDisk:
-      return "a slow disk for the next checkpoint";
-    case InjectedFault::kFlipParameter:
-      return "an inverted bit of a parameter";
-    case InjectedFault::kSlowWorker:
-      return "slow computing for a while";
-    case InjectedFault::kDelayMessages:
-      return "a delay of its messages for a while";
-    case InjectedFault::kLoseMessages:
-      return "a loss of its messages for a while";
-    case InjectedFault::kKillWorker:
-    case InjectedFault::kStopWorker:
-    case InjectedFault::kCrashWorker:
-    case InjectedFault::kKillAgent:
-    case InjectedFault::kStopAgent:
-    case InjectedFault::kKillHolder:
-    case InjectedFault::kStopHolder:
-    case InjectedFault::kKillController:
-      break;
-  }
-  return signal_name(signal_of(fault));
+  const FaultTraits& traits = traits_of(fault);
+  return *traits.thing != '\0' ? traits.thing : signal_name(traits.signal);
 }
 
 struct Describe {

@@ -185,7 +185,8 @@ struct CheckpointCommitted {
   Generation generation;
   uint64_t step = 0;
 };
-// No step completed for the hang timeout. Nobody is blamed where node and rank are "" and -1.
+// No step completed for the hang timeout. Nobody is blamed where node and rank are "" and -1; a
+// node without a rank has several that may be to blame.
 struct HangDetected {
   JobId job;
   Generation generation;

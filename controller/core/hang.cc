@@ -116,7 +116,7 @@ class Blame {
     verdict.evidence = names_of(suspects) + " " + what + phase(first);
     if (are_on_one_node(suspects)) {
       verdict.node = first.node;
-      verdict.rank = first.rank;
+      if (suspects.size() == 1) verdict.rank = first.rank;
     } else {
       verdict.evidence += "; they are on several nodes, and none of these is blamed";
     }

@@ -35,6 +35,8 @@
 // collectives than others, which wait for them inside one (of a command no collectives are known:
 // ranks that tell steps and have completed fewer than others); ranks that wait uninterruptibly in
 // the kernel. Blame falls only on one node: suspects on several are named, and nobody is blamed.
+// Several on one node are named, and the node is blamed: any of them may be innocent, as one is
+// that waits for the other inside a collective of theirs alone.
 #pragma once
 
 #include <cstdint>
@@ -100,8 +102,8 @@ struct HangVerdict {
   enum class Kind { kNothing, kHangs, kHangsPlainly };
   Kind kind = Kind::kNothing;
   // Unless it is kNothing:
-  std::string node;  // "" = nobody
-  Rank rank{-1};
+  std::string node;      // "" = nobody
+  Rank rank{-1};         // -1 = nobody, or several of the node
   std::string evidence;  // for people
 };
 

@@ -57,6 +57,10 @@ std::string find_lasting_conflict(const Job& job, InjectedFault fault) {
   if (fault == InjectedFault::kFlipParameter && !train->memory.offload.empty()) {
     return "with memory.offload a step computes with a copy of its parameters, made before";
   }
+  const bool of_peers = fault == InjectedFault::kDelayCollectives ||
+                        fault == InjectedFault::kLoseCollectives ||
+                        fault == InjectedFault::kCutPeers;
+  if (of_peers && job.world_size() < 2) return "its only rank has no peers";
   if (fault != InjectedFault::kCorruptCheckpoint) return "";
   if (!train) return "only checkpoints of the built-in trainer are read by hpctl";
   if (parts_of_state(job) < job.world_size()) {

@@ -107,8 +107,15 @@ void end_drain(Transition& t, Job& job, Node& node) {
   t.facts(job.id).look_again = true;
 }
 
+namespace {
+
+// Not of a node that was lost. Of a hang several workers of one node may be suspects.
+bool is_of_workers(const Fault& fault) { return fault.rank >= 0 || fault.hang; }
+
+}  // namespace
+
 void count_fault(Transition& t, Job& job, const Fault& fault) {
-  Node* node = fault.rank < 0 ? nullptr : t.node(job.id, fault.node);
+  Node* node = is_of_workers(fault) ? t.node(job.id, fault.node) : nullptr;
   if (node == nullptr) return;
   auto& times = node->fault_times_ms;
   std::erase_if(times, [&](int64_t at) { return at + kQuarantineWindowMs <= t.now(); });
@@ -116,7 +123,7 @@ void count_fault(Transition& t, Job& job, const Fault& fault) {
   t.changed(*node);
   const auto& faults = job.recent_faults;
   const auto in_a_row = std::find_if(faults.rbegin(), faults.rend(), [&](const Fault& f) {
-    return f.node != fault.node || f.rank < 0;
+    return f.node != fault.node || !is_of_workers(f);
   });
   if (in_a_row - faults.rbegin() < kQuarantineFaults ||
       static_cast<int64_t>(times.size()) < kQuarantineFaults || !has_spare(t, job) ||

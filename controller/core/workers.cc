@@ -189,11 +189,10 @@ void on(Transition& t, const HangDetected& e) {
              e.node, e.rank.value);
     return;
   }
-  const bool of_nobody = e.rank.value < 0;
-  const std::string what =
-      (of_nobody ? "the job hangs: "
-                 : "worker " + to_string(e.rank) + " on " + e.node + " hangs: ") +
-      e.evidence;
+  std::string who = "the job hangs: ";
+  if (!e.node.empty()) who = "workers on " + e.node + " hang: ";
+  if (e.rank.value >= 0) who = "worker " + to_string(e.rank) + " on " + e.node + " hangs: ";
+  const std::string what = who + e.evidence;
   fault_seen(t, *job,
              Fault{.cause = what,
                    .node = e.node,

@@ -91,6 +91,7 @@ trace:
       faults: [kill-agent, stop-agent, cut-agent, lose-messages, kill-controller]
     - {cause: a disk, count: 2, faults: [full-disk, slow-disk]}
     - {cause: a gradient, count: 1, faults: [nan-gradient]}
+    - {cause: the network between ranks, count: 1, faults: [cut-peers]}
 EOF
   case $2 in
     shard_grad_op) # without copies at peers: a checkpoint is read

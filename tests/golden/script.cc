@@ -347,9 +347,14 @@ class Script {
     }
     shell_.feed(e);
   }
+  // hang nobody | NODE | RANK EVIDENCE
   void hang(const Words& words) {
     if (words.at(1) == "nobody") {
       shell_.feed(HangDetected{id_, job().generation, "", Rank{-1}, join(words, 2)});
+      return;
+    }
+    if (words.at(1).starts_with('n')) {
+      shell_.feed(HangDetected{id_, job().generation, words.at(1), Rank{-1}, join(words, 2)});
       return;
     }
     const Rank rank{static_cast<int32_t>(number(words, 1))};

@@ -6,18 +6,21 @@
 
 #include <chrono>
 
+#include "common/base/file.h"
 #include "common/base/lineage.h"
 #include "tests/integration/local_cluster.h"
+#include "tests/integration/training_job.h"
 #include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl::testing {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 constexpr uint64_t kGlobalBatch = 12;
 
-std::string job_yaml(const std::string& strategy) {
+std::string job_yaml(const std::string& strategy, const std::string& more = "") {
   return "name: elastic\n"
          "nodes: {count: 3, min: 2}\n"
          "workers_per_node: 1\n"
@@ -33,7 +36,8 @@ std::string job_yaml(const std::string& strategy) {
          strategy +
          "}\n"
          "checkpoint: {every_steps: 100000}\n"
-         "debug: {ledger: true}\n";
+         "debug: {ledger: true}\n" +
+         more;
 }
 
 class Elastic : public ::testing::TestWithParam<const char*> {
@@ -81,6 +85,46 @@ TEST_P(Elastic, ANodeThatIsBackIsTakenAtAStepBoundary) {
   ASSERT_TRUE(cluster_.wait_for_step(job, record->start_step + 20, seconds(60)));
   EXPECT_EQ(cluster_.status(job)["restarts"], 1) << "to leave the node; not to take it back";
   ASSERT_EQ(cluster_.hpctl({"cancel", name}).exit_code, 0);
+  ASSERT_EQ(cluster_.wait_for_end(job, seconds(60)), "CANCELLED");
+  const auto ledger = verify_ledger(directory + "/ledger", directory);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+  EXPECT_EQ(ledger->cursor, ledger->step * kGlobalBatch);
+  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(60)).empty());
+}
+
+// Its memory is destroyed, and the machine is of no use any more when it is up again: what of the
+// state is in the memory of the others is divided anew. Nothing is on disk before.
+TEST_P(Elastic, ANodeThatIsGoneForGoodCostsAFewStepsAndTheOthersGoOnFromMemory) {
+  const std::string broken = cluster_.directory() + "/broken";
+  const JobId job =
+      cluster_.submit(job_yaml(GetParam(),
+                               "recovery: {on_node_loss: [shrink], snapshot: {every_steps: 1}}\n"
+                               "hooks: {pre: '[ $HPCTL_NODE != n1 ] || [ ! -e " +
+                                   broken + " ]'}\n"));
+  ASSERT_TRUE(cluster_.wait_for_step(job, 20, seconds(60)));
+  const auto before = cluster_.status(job);
+  ASSERT_TRUE(write_file_atomic(broken, "").ok());
+  ASSERT_TRUE(end_process(node_pid(before, 1, "holder_pid")));
+  const auto shrunk = wait_for_event(job, "WorldShrunk");
+  const std::string directory = cluster_.paths().default_checkpoints(job);
+  const uint64_t newest = shrunk["generation"].get<uint64_t>() + 1;
+  ASSERT_TRUE(wait_until(
+      directory, [&] { return read_generation(directory, newest).ok(); }, seconds(60)));
+  EXPECT_THAT(shrunk["cause"].get<std::string>(), HasSubstr("goes on with 2 of 3 nodes"));
+  const auto record = read_generation(directory, newest);
+  ASSERT_TRUE(record.ok()) << record.error().message;
+  EXPECT_TRUE(record->from_memory) << cluster_.hpctl({"events", to_string(job)}).out;
+  // Copies are up to three steps old, and the status that was read before as much as it is.
+  EXPECT_GE(record->start_step + 3, before["step"].get<uint64_t>());
+  ASSERT_TRUE(cluster_.wait_for_step(job, record->start_step + 20, seconds(60)));
+  const std::string origin = wait_for_event(job, "RecordGeneration")["cause"];
+  EXPECT_THAT(origin, HasSubstr("from the memory of generation"));
+  if (std::string(GetParam()) == "full") {
+    EXPECT_THAT(origin, HasSubstr("3 parts become 2"));
+  }
+  EXPECT_EQ(cluster_.status(job)["restarts"], 2) << "the lost node, and that it is unfit";
+  ASSERT_EQ(cluster_.hpctl({"cancel", to_string(job)}).exit_code, 0);
   ASSERT_EQ(cluster_.wait_for_end(job, seconds(60)), "CANCELLED");
   const auto ledger = verify_ledger(directory + "/ledger", directory);
   ASSERT_TRUE(ledger.ok()) << ledger.error().message;

@@ -22,7 +22,8 @@ struct TrainingJob {
   std::string precision = "fp32";
   std::string strategy = "full";
   std::string snapshot = "{}";  // recovery.snapshot
-  std::string more = {};        // further lines
+  std::string straggler = "warn";
+  std::string more = {};  // further lines
 
   std::string yaml() const {
     return "name: " + name +
@@ -52,6 +53,7 @@ struct TrainingJob {
            "recovery: {max_restarts: " +
            std::to_string(max_restarts) + ", hang_timeout: " + hang_timeout +
            ", heartbeat_timeout: " + heartbeat_timeout + ", snapshot: " + snapshot +
+           ", straggler: " + straggler +
            "}\n"
            "debug: {ledger: true, chaos: true}\n" +
            more;

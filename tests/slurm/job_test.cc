@@ -3,6 +3,7 @@
 // finishes by itself with the weights of an undisturbed local run.
 #include <gtest/gtest.h>
 
+#include "common/base/file.h"
 #include "tests/slurm/slurm_test.h"
 
 namespace hpctl::testing {
@@ -69,6 +70,38 @@ TEST_F(SlurmJobs, KilledController) {
   }
   expect_exact_finish(job, spec);
   EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
+}
+
+// A plan waits as long as the queue lasts, and begins with the first step.
+TEST_F(SlurmJobs, SubmitCarriesOutAPlanOfFaults) {
+  const std::string plan = home_.directory() + "/plan.yaml";
+  ASSERT_TRUE(write_file_atomic(plan,
+                                "seed: 7\n"
+                                "faults:\n"
+                                "  - {fault: kill-worker, rank: 3, at_step: 20}\n"
+                                "  - {fault: kill-holder}\n"
+                                "  - {fault: cut-agent}\n"
+                                "  - {fault: cut-peers}\n")
+                  .ok());
+  const auto chaos =
+      submit(SlurmJob{.training = {.name = "attacked", .steps = 1000000}}, {"--chaos", plan});
+  EXPECT_EQ(chaos.exit_code, 0) << chaos.out << chaos.err;
+  const json report = json::parse(chaos.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << chaos.out << chaos.err;
+  const JobId job{report["job"].get<uint64_t>()};
+  jobs_.push_back(job);
+  ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
+  for (const json& fault : report["faults"]) {
+    const std::string name = fault["fault"];
+    EXPECT_EQ(fault["blame"], name.starts_with("kill-") ? "right" : "not due") << fault.dump(1);
+  }
+  EXPECT_EQ(report["totals"]["recall"], 1.0) << diagnosis(job);
+  EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
+  EXPECT_EQ(home_.wait_for_end(job, kPatience), "CANCELLED");
+  const auto ledger = home_.hpctl({"checkpoint", "ledger", home_.paths().default_checkpoints(job)});
+  EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
+  const auto gone = [&] { return slurm_state(job).empty(); };
+  EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
 }
 
 TEST_F(SlurmJobs, CancelByHpctlAndByScancel) {

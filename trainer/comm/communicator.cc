@@ -66,6 +66,11 @@ Result<CollectivePtr> Communicator::begin_exchange(int, std::span<const std::byt
                "this communicator has no messages between two ranks"};
 }
 
+Outcome Communicator::suffer(PeerTrouble) {
+  return Error{ErrorCode::kFailedPrecondition,
+               "the messages of this rank to its peers cannot be disturbed"};
+}
+
 Outcome Communicator::all_gather(void* buffer, size_t chunk_bytes) {
   HP_TRY_ASSIGN(const CollectivePtr gather, begin_all_gather(buffer, chunk_bytes));
   return gather->wait();

@@ -49,6 +49,13 @@ struct StreamTimes {
   double under_way = 0;  // in which a collective could run and was not done, each by itself
 };
 
+// Of the network between this rank and its peers, on purpose (`hpctl chaos`).
+enum class PeerTrouble {
+  kLate,    // for a while messages go on their way later
+  kSilent,  // no message goes on its way any more, and no connection breaks
+  kCut,     // the connections break
+};
+
 // A collective under way. Its buffers must stay as they are until wait() returned; wait() is
 // called once. Destroying one without wait() is for error paths only: the communicator is then
 // out of step with its peers.
@@ -94,6 +101,10 @@ class Communicator {
 
   // Wakes whoever waits in a collective or in connect(); they return kPeerLost. Any thread.
   virtual void abort() = 0;
+
+  // From now on, of what is begun later; messages on their way arrive. The collectives' thread.
+  // kFailedPrecondition where others than we carry the messages.
+  virtual Outcome suffer(PeerTrouble trouble);
 
   // These take host memory and return when the result is there.
   virtual Outcome all_gather(void* buffer, size_t chunk_bytes);

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "common/base/injected_fault.h"
 #include "trainer/compat/gloo_compat.h"
 
 namespace hpctl {
@@ -378,6 +379,23 @@ Result<CollectivePtr> GlooCommunicator::begin_exchange(int to, std::span<const s
     collective = std::make_unique<Exchange>(*this, sequence, to, outgoing, from, incoming);
   }));
   return collective;
+}
+
+Outcome GlooCommunicator::suffer(PeerTrouble trouble) {
+  return guarded("fault on purpose", 0, [&] {
+    switch (trouble) {
+      case PeerTrouble::kLate:
+        loop_->delay(std::chrono::milliseconds(kDelaysLastMs),
+                     std::chrono::milliseconds(kCollectiveDelayMs));
+        break;
+      case PeerTrouble::kSilent:
+        loop_->fall_silent();
+        break;
+      case PeerTrouble::kCut:
+        context_->closeConnections();
+        break;
+    }
+  });
 }
 
 void GlooCommunicator::abort() {

@@ -35,6 +35,7 @@ class GlooCommunicator final : public Communicator {
                                              float* output) override;
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override;
+  Outcome suffer(PeerTrouble trouble) override;
   void abort() override;
 
  private:

@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,6 +26,7 @@ GlooLoop::GlooLoop(const std::shared_ptr<gloo::transport::Device>& device)
 // thread did here comes before what follows.
 GlooLoop::~GlooLoop() {
   device_->unregisterDescriptor(wake_.get(), this);
+  if (timer_.valid()) device_->unregisterDescriptor(timer_.get(), this);
   const std::lock_guard lock(mutex_);
 }
 
@@ -32,8 +34,11 @@ void GlooLoop::post(std::function<void()> task) {
   bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
+    if (is_silent_) return;
+    Clock::time_point due{};
+    if (timer_.valid()) due = Clock::now() < delays_until_ ? Clock::now() + delay_ : Clock::now();
     is_first = tasks_.empty();
-    tasks_.push_back(std::move(task));
+    tasks_.push_back({due, std::move(task)});
   }
   if (!is_first) return;
   const uint64_t one = 1;
@@ -41,15 +46,48 @@ void GlooLoop::post(std::function<void()> task) {
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
 }
 
+void GlooLoop::delay(std::chrono::milliseconds lasts, std::chrono::milliseconds by) {
+  const std::lock_guard lock(mutex_);
+  if (!timer_.valid()) {
+    timer_ = UniqueFd(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    if (!timer_.valid()) throw std::system_error(errno, std::generic_category(), "timerfd");
+    device_->registerDescriptor(timer_.get(), EPOLLIN, this);
+  }
+  delays_until_ = Clock::now() + lasts;
+  delay_ = by;
+}
+
+void GlooLoop::fall_silent() {
+  const std::lock_guard lock(mutex_);
+  is_silent_ = true;
+}
+
+// Precondition: mutex_ is held.
+void GlooLoop::set_timer(Clock::time_point due) {
+  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(due.time_since_epoch());
+  const itimerspec at = {{}, {since.count() / 1'000'000'000, since.count() % 1'000'000'000}};
+  HP_CHECK(::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr) == 0);
+}
+
 void GlooLoop::on_events() {
   uint64_t count = 0;
-  [[maybe_unused]] const ssize_t read = ::read(wake_.get(), &count, sizeof(count));
-  std::vector<std::function<void()>> tasks;
+  [[maybe_unused]] ssize_t read = ::read(wake_.get(), &count, sizeof(count));
+  std::deque<Task> tasks;
   {
     const std::lock_guard lock(mutex_);
-    tasks.swap(tasks_);
+    if (!timer_.valid()) {
+      tasks.swap(tasks_);
+    } else {
+      read = ::read(timer_.get(), &count, sizeof(count));
+      const Clock::time_point now = Clock::now();
+      while (!tasks_.empty() && tasks_.front().due <= now) {
+        tasks.push_back(std::move(tasks_.front()));
+        tasks_.pop_front();
+      }
+      if (!tasks_.empty()) set_timer(tasks_.front().due);
+    }
   }
-  for (const auto& task : tasks) task();
+  for (const Task& task : tasks) task.run();
 }
 
 }  // namespace hpctl

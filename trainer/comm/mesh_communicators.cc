@@ -48,6 +48,13 @@ Outcome MeshCommunicators::connect() {
   return Ok{};
 }
 
+Outcome MeshCommunicators::suffer(PeerTrouble trouble) {
+  HP_TRY(world_->suffer(trouble));
+  if (shard_ && shard_->world_size() > 1) HP_TRY(shard_->suffer(trouble));
+  if (replicate_ && replicate_->world_size() > 1) HP_TRY(replicate_->suffer(trouble));
+  return Ok{};
+}
+
 void MeshCommunicators::abort() {
   world_->abort();
   if (shard_) shard_->abort();

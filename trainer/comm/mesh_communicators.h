@@ -30,6 +30,9 @@ class MeshCommunicators {
   Communicator& shard() { return shard_ ? *shard_ : *world_; }
   Communicator& replicate() { return replicate_ ? *replicate_ : *world_; }
 
+  // See Communicator::suffer.
+  Outcome suffer(PeerTrouble trouble);
+
   // Any thread; see Communicator::abort.
   void abort();
 

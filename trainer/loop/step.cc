@@ -35,6 +35,10 @@ Outcome Generation::step() {
     log_warning("a fault on purpose: a bit of a parameter is inverted");
     state().flip_parameter();
   }
+  if (const auto trouble = take_ordered_trouble(workload_.generation)) {
+    const Outcome suffered = comms_->suffer(*trouble);
+    if (!suffered.ok()) log_warning("the fault is not done: " + suffered.error().message);
+  }
   const StepSamples samples =
       take_samples(state().sample_cursor(),
                    global_batch(run_.train().batch, state().sample_cursor()), state().skipped());

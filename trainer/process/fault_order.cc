@@ -87,6 +87,22 @@ bool is_flip_ordered(uint64_t generation) {
   return take_order(InjectedFault::kFlipParameter, generation);
 }
 
+std::optional<PeerTrouble> take_ordered_trouble(uint64_t generation) {
+  if (take_order(InjectedFault::kDelayCollectives, generation)) {
+    log_warning("a fault on purpose: this rank's messages to its peers come late");
+    return PeerTrouble::kLate;
+  }
+  if (take_order(InjectedFault::kLoseCollectives, generation)) {
+    log_warning("a fault on purpose: this rank's messages to its peers are lost");
+    return PeerTrouble::kSilent;
+  }
+  if (take_order(InjectedFault::kCutPeers, generation)) {
+    log_warning("a fault on purpose: this rank's connections to its peers break");
+    return PeerTrouble::kCut;
+  }
+  return std::nullopt;
+}
+
 Outcome suffer_ordered_disk(uint64_t generation) {
   if (take_order(InjectedFault::kSlowDisk, generation)) {
     log_warning("a fault on purpose: the disk is slow for this rank");

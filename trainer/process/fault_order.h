@@ -6,9 +6,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "common/base/injected_fault.h"
 #include "common/base/result.h"
+#include "trainer/comm/communicator.h"
 
 namespace hpctl {
 
@@ -17,6 +19,10 @@ void order_fault(InjectedFault fault, uint64_t generation);
 
 // Likewise before a step: whether a bit of a parameter is to be inverted now (flip-parameter).
 bool is_flip_ordered(uint64_t generation);
+
+// Likewise: what is to become of its messages to its peers (delay-collectives, lose-collectives,
+// cut-peers).
+std::optional<PeerTrouble> take_ordered_trouble(uint64_t generation);
 
 // On the thread that writes this rank's part of a checkpoint, before it does. slow-disk: returns
 // when the time is over. full-disk: an error, as of write(2).

@@ -71,8 +71,8 @@ TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
             "p.yaml:2:13: faults[0].fault: expected one of kill-worker, stop-worker, crash-worker, "
             "kill-agent, kill-holder, kill-controller, hang-worker, exit-worker, nan-gradient, "
             "corrupt-checkpoint, stop-agent, cut-agent, stop-holder, oom-worker, full-disk, "
-            "slow-disk, flip-parameter, slow-worker, delay-messages, lose-messages; found "
-            "\"kil-worker\"\n");
+            "slow-disk, flip-parameter, slow-worker, delay-messages, lose-messages, "
+            "delay-collectives, lose-collectives, cut-peers; found \"kil-worker\"\n");
   EXPECT_EQ(mistakes("fautls: []\n"),
             "p.yaml:1:1: unknown key \"fautls\"; did you mean \"faults\"?\n");
   EXPECT_EQ(mistakes("seed: 1\n"),
@@ -175,6 +175,12 @@ TEST(ChaosPlan, FitsToWhatTheJobIs) {
   EXPECT_EQ(misfit("fault: corrupt-checkpoint"), "");
   EXPECT_EQ(misfit("fault: nan-gradient, rank: 3"), "");
   EXPECT_EQ(misfit("fault: slow-worker, rank: 3"), "");
+  EXPECT_EQ(misfit("fault: cut-peers, rank: 3"), "");
+  spec.nodes = spec.workers_per_node = 1;
+  for (const char* fault : {"delay-collectives", "lose-collectives", "cut-peers"}) {
+    EXPECT_THAT(misfit("fault: " + std::string(fault)), HasSubstr("its only rank has no peers"));
+  }
+  spec.nodes = spec.workers_per_node = 2;
   EXPECT_EQ(misfit("fault: kill-worker, rank: 4"), "p.yaml:1: faults[1]: the job has no rank 4");
   EXPECT_EQ(misfit("fault: kill-agent, node: n2"),
             "p.yaml:1: faults[1]: the job has no node \"n2\"");

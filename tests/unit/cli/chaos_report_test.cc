@@ -140,6 +140,22 @@ TEST(ChaosReport, WhatIsOnlyLateIsFoundWhereItPassesALimitAndThenInItsPlace) {
   EXPECT_FALSE(recovers(InjectedFault::kFlipParameter, "n1", 3).found) << "that was another fault";
 }
 
+// The rank, or its node where that is all that is known, or nobody.
+TEST(ChaosReport, WhatBefallsTheNetworkBetweenRanksIsBlamedOnNoInnocentOne) {
+  const auto blamed = [](const std::string& node, int32_t rank) {
+    const FaultResult result = judged(InjectedFault::kLoseCollectives, 3, "n1",
+                                      {told(11, 4'100, "JobRecovering", node, rank, 8)});
+    EXPECT_TRUE(result.found);
+    return result.blame;
+  };
+  EXPECT_EQ(blamed("", -1), Blame::kNotDue);
+  EXPECT_EQ(blamed("n1", 3), Blame::kRight);
+  EXPECT_EQ(blamed("n1", -1), Blame::kRight);
+  EXPECT_EQ(blamed("n1", 2), Blame::kWrong);
+  EXPECT_EQ(blamed("n0", -1), Blame::kWrong);
+  EXPECT_FALSE(judged(InjectedFault::kLoseCollectives, 3, "n1", {}).found);
+}
+
 TEST(ChaosReport, LostMessagesEndTheConnectionOrTheNode) {
   std::vector<EventView> after = {told(11, 3'002, "AgentDisconnected", "n1"),
                                   told(12, 3'040, "AgentRegistered", "n1")};

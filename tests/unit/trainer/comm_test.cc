@@ -11,6 +11,7 @@
 #include <future>
 #include <thread>
 
+#include "common/base/injected_fault.h"
 #include "common/base/process_stat.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
@@ -207,6 +208,70 @@ TEST(Communicator, AbortWakesAWaiterOnAStoppedPeer) {
   EXPECT_THAT(outcome.error().message, HasSubstr("aborted"));
   EXPECT_FALSE(comm->barrier().ok()) << "an aborted communicator stays aborted";
   end_process(peer);
+}
+
+// A gather of each rank's number, many of them under way at once.
+std::vector<Outcome> gather_many(Communicator& comm) {
+  std::vector<std::vector<int>> buffers(5, std::vector<int>(comm.world_size(), -1));
+  std::vector<CollectivePtr> gathers;
+  for (std::vector<int>& buffer : buffers) {
+    buffer[comm.rank()] = comm.rank();
+    gathers.push_back(comm.begin_all_gather(buffer.data(), sizeof(int)).value());
+  }
+  std::vector<Outcome> outcomes;
+  for (const CollectivePtr& gather : gathers) outcomes.push_back(gather->wait());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!outcomes[i].ok()) continue;
+    for (int r = 0; r < comm.world_size(); ++r) EXPECT_EQ(buffers[i][r], r);
+  }
+  return outcomes;
+}
+
+TEST(PeerTroubles, WhatIsLateArrivesAllTheSame) {
+  test::on_every_rank(3, [](const CommunicatorOptions& options) {
+    test::take_part(*make_communicator(options), [](Communicator& comm) {
+      ASSERT_TRUE(comm.barrier().ok());
+      if (comm.rank() == 1) {
+        ASSERT_TRUE(comm.suffer(PeerTrouble::kLate).ok());
+      }
+      const auto began = std::chrono::steady_clock::now();
+      for (const Outcome& outcome : gather_many(comm)) EXPECT_TRUE(outcome.ok());
+      EXPECT_GE(std::chrono::steady_clock::now() - began,
+                std::chrono::milliseconds(kCollectiveDelayMs))
+          << comm.rank();
+    });
+  });
+}
+
+TEST(PeerTroubles, WhatIsLostIsWaitedForByAll) {
+  test::on_every_rank(3, [](CommunicatorOptions options) {
+    options.collective_timeout = std::chrono::milliseconds(300);
+    const auto comm = make_communicator(options);
+    ASSERT_TRUE(comm->connect().ok());
+    if (comm->rank() == 1) {
+      ASSERT_TRUE(comm->suffer(PeerTrouble::kSilent).ok());
+    }
+    const auto began = std::chrono::steady_clock::now();
+    for (const Outcome& outcome : gather_many(*comm)) {
+      ASSERT_FALSE(outcome.ok()) << comm->rank();
+      EXPECT_EQ(outcome.error().code, kPeerLost);
+    }
+    EXPECT_GE(std::chrono::steady_clock::now() - began, options.collective_timeout)
+        << "a connection broke";
+  });
+}
+
+TEST(PeerTroubles, WhereConnectionsBreakAllHearOfIt) {
+  test::on_every_rank(3, [](const CommunicatorOptions& options) {
+    const auto comm = make_communicator(options);
+    ASSERT_TRUE(comm->connect().ok());
+    if (comm->rank() == 1) {
+      ASSERT_TRUE(comm->suffer(PeerTrouble::kCut).ok());
+    }
+    const Outcome outcome = comm->barrier();
+    ASSERT_FALSE(outcome.ok()) << comm->rank();
+    EXPECT_EQ(outcome.error().code, kPeerLost);
+  });
 }
 
 }  // namespace
