@@ -3,6 +3,8 @@
 // nodes, one event per transaction and in batches, and that for the start of one generation; and
 // what the heartbeats of 1,000 idle agents on real connections cost (process time and memory; the
 // agents live in a process of their own).
+//
+//   bench_controller [agents | store | rendezvous ...]
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include <cstdio>
 #include <ctime>
 #include <future>
+#include <set>
 
 #include "common/base/file.h"
 #include "controller/engine/store.h"
@@ -166,12 +169,16 @@ void run_agents(int agents, int seconds) {
 
 }  // namespace
 
-int main() {
-  run_agents(1'000, 10);
-  run_store(64, 1, 10);
-  run_store(64, 256, 10);
-  run_store(12'500, 1, 0);
-  run_store(12'500, 256, 2);
-  run_rendezvous(12'500);
+int main(int argc, char** argv) {
+  const std::set<std::string> wanted(argv + 1, argv + argc);
+  const auto is_wanted = [&](const char* part) { return wanted.empty() || wanted.contains(part); };
+  if (is_wanted("agents")) run_agents(1'000, 10);
+  if (is_wanted("store")) {
+    run_store(64, 1, 10);
+    run_store(64, 256, 10);
+    run_store(12'500, 1, 0);
+    run_store(12'500, 256, 2);
+  }
+  if (is_wanted("rendezvous")) run_rendezvous(12'500);
   return 0;
 }
