@@ -234,17 +234,18 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
 }
 
 void Agent::on_exit(const holder::Exited& exit) {
-  // Its page still holds the last step and loss, which are newer than the last heartbeat.
-  if (welcomed_) heartbeat();
+  v1::WorkerExited exited = to_message(exit);
+  if (exited.last_step() == 0) exited.set_last_step(pages_.step_of(exit.incarnation));
+  explain_exit(exited, place_);
+  // Its page still holds the last step and loss, which are newer than the last heartbeat. Of one
+  // that stays for the next generation only the step counts, which the report has.
+  if (welcomed_ && (exit.stays == 0 || reports_.is_news(exited))) heartbeat();
   if (const auto commit = pages_.committed(exit.generation, exit.checkpoint_step)) {
     reports_.committed(*commit);
   }
   // Before the exit, which it may explain; also where another rank ends first.
   reports_.bad_step(pages_.read_bad_step());
   reports_.bad_step(pages_.bad_step(exit));
-  v1::WorkerExited exited = to_message(exit);
-  if (exited.last_step() == 0) exited.set_last_step(pages_.step_of(exit.incarnation));
-  explain_exit(exited, place_);
   reports_.exited(std::move(exited), exit.exit_id);
   pages_.ended(exit.incarnation);
   remove_progress_file(place_.progress_directory, exit.generation, exit.rank);
@@ -365,7 +366,7 @@ void Agent::on_message(const v1::ControllerMessage& message) {
       }
       return log_warning("refused by the controller for now: " + message.refused().reason());
     case v1::ControllerMessage::kReportAck:
-      reports_.acknowledged(message.report_ack().report_seq());
+      reports_.acknowledged(message.report_ack());
       acknowledge_by_ms_ =
           reports_.waiting().empty() ? INT64_MAX : clock_.monotonic_ms() + kAcknowledgeTimeoutMs;
       return;
@@ -395,7 +396,7 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
   if (welcome.hang_timeout_ms() > 0) {
     still_limit_ms_ = std::min<int64_t>(kStillMs, welcome.hang_timeout_ms() / 2);
   }
-  for (const auto& [seq, report] : reports_.waiting()) deliver(report);
+  reports_.send_all(welcome.exits_together());
   heartbeat_at_ms_ = now;
 }
 
@@ -523,7 +524,10 @@ void Agent::on_time() {
   preparation_.on_time(now);
   if (now >= read_pages_at_ms_) read_pages();
   if (now >= standbys_.due_ms()) start_standbys();
-  if (welcomed_ && now >= heartbeat_at_ms_) heartbeat();
+  if (welcomed_ && now >= heartbeat_at_ms_) {
+    reports_.send_held();
+    heartbeat();
+  }
 }
 
 int64_t Agent::next_timeout_ms() const {

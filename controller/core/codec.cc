@@ -124,6 +124,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStopped, action, job, nod
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerExited, job, node, boot_id, rank, generation,
                                                 pid, exit_code, signal, last_step, message,
                                                 by_request, peer_lost, seals)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersExited, job, node, boot_id, exits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationProgressed, job, generation, step,
                                                 stepped_ms, waits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointCommitted, job, generation, step)
@@ -201,7 +202,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "FaultInjected",
     "FaultNotInjected",
     "StragglerFound",
-    "StragglerOver"};
+    "StragglerOver",
+    "WorkersExited"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};
