@@ -9,7 +9,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "controller/agents/agent_report.h"
-#include "controller/agents/worker_order.h"
 #include "controller/core/hang.h"
 
 namespace hpctl {
@@ -69,7 +68,7 @@ AgentLink::AgentLink(const HomePaths& paths, const Authenticator& authenticator,
       liveness_(liveness),
       progress_(progress),
       scheduler_(scheduler),
-      ports_(ports) {}
+      orders_(paths, ports) {}
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Connect(
     grpc::CallbackServerContext* context) {
@@ -259,7 +258,7 @@ void AgentLink::perform(const core::Action& action, const core::State& state) {
   if (end != nullptr && held_.contains(end->job)) return;
   if (const auto session = session_of(*agent_of(action))) {
     HP_FAILPOINT("controller.order.before");
-    session->send(make_order(action, state, paths_, ports_));
+    session->send(orders_.make(action, state));
     HP_FAILPOINT("controller.order.after");
   }
 }
