@@ -42,7 +42,7 @@
 namespace hpctl::agent {
 namespace {
 
-constexpr int64_t kWelcomeTimeoutMs = 5'000;
+constexpr int64_t kWelcomeTimeoutMs = 3'000;       // from the end of the attempt to connect
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
 constexpr int64_t kDefaultHeartbeatMs = 500;
@@ -141,6 +141,7 @@ class Agent {
   const std::unique_ptr<ControllerAccess> access_;
   OrphanWatch orphan_;
   Backoff backoff_;
+  Patience patience_;
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
 
   std::map<uint64_t, std::string> stacks_;  // by generation; for the answer to the order to stop
@@ -153,6 +154,7 @@ class Agent {
   int64_t connect_at_ms_ = 0;
   int64_t cut_until_ms_ = 0;  // a fault on purpose; before, nobody is reached
   int64_t welcome_by_ms_ = 0;
+  int64_t look_again_at_ms_ = 0;  // for a newer controller, before the welcome
   int64_t acknowledge_by_ms_ = INT64_MAX;
   int64_t heartbeat_at_ms_ = 0;
   int64_t read_pages_at_ms_ = 0;
@@ -312,7 +314,8 @@ v1::AgentMessage Agent::registration() const {
 }
 
 void Agent::connect() {
-  auto channel = access_->connect();
+  const int64_t patience_ms = patience_.next();
+  auto channel = access_->connect(patience_ms);
   orphan_.set_plan(access_->start_plan());
   if (!channel.ok()) {
     const Error& error = channel.error();
@@ -326,7 +329,9 @@ void Agent::connect() {
   }
   link_ = std::make_unique<TroubledLink>(*channel, wake_.get(), clock_);
   link_->send(registration());
-  welcome_by_ms_ = clock_.monotonic_ms() + kWelcomeTimeoutMs;
+  const int64_t now = clock_.monotonic_ms();
+  welcome_by_ms_ = now + patience_ms + kWelcomeTimeoutMs;
+  look_again_at_ms_ = now + Patience::kLookEveryMs;
 }
 
 void Agent::drop_link(const std::string& why) {
@@ -391,6 +396,7 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
   welcomed_ = true;
   last_trouble_.clear();
   backoff_.reset();
+  patience_.reset();
   orphan_.welcomed(welcome.orphan_timeout_ms());
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_ms_ = welcome.heartbeat_interval_ms();
   if (welcome.hang_timeout_ms() > 0) {
@@ -511,6 +517,10 @@ void Agent::on_time() {
     return end_node(0, 0, "the job has ended");
   }
   if (link_ && !welcomed_ && now >= welcome_by_ms_) drop_link("no welcome from the controller");
+  if (link_ && !welcomed_ && now >= look_again_at_ms_) {
+    look_again_at_ms_ = now + Patience::kLookEveryMs;
+    if (access_->is_succeeded()) drop_link("another controller has the job");
+  }
   if (welcomed_ && now >= acknowledge_by_ms_) drop_link("reports are not acknowledged");
   if (orphan_.expired(now)) {
     return end_node(1, kOrphanGraceMs, "no controller and no completed step for limits.orphan");
@@ -536,7 +546,7 @@ int64_t Agent::next_timeout_ms() const {
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
   if (link_) next = std::min(next, link_->next_deadline_ms());
   if (!link_) next = std::min(next, std::max(connect_at_ms_, cut_until_ms_));
-  if (link_ && !welcomed_) next = std::min(next, welcome_by_ms_);
+  if (link_ && !welcomed_) next = std::min({next, welcome_by_ms_, look_again_at_ms_});
   if (welcomed_) next = std::min(next, heartbeat_at_ms_);
   if (!pages_.empty()) next = std::min(next, read_pages_at_ms_);
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
@@ -577,7 +587,8 @@ void Agent::start_controller() {
     return;
   }
   backoff_.reset();
-  connect_at_ms_ = 0;  // an attempt under way goes on: the controller may only have been slow
+  connect_at_ms_ = 0;     // an attempt under way goes on: the controller may only have been slow,
+  look_again_at_ms_ = 0;  // unless there is another one now
 }
 
 void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason) {

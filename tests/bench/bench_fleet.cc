@@ -4,7 +4,7 @@
 // stopped and the next one started, until a controller that was killed has them all again; and
 // what their heartbeats cost. The agents are a program (fleet_agents.h) that shares the machine.
 //
-//   bench_fleet [--at-once] [--one-by-one] [AGENTS...]   (FleetManners)
+//   bench_fleet [--at-once] [--impatient] [--one-by-one] [AGENTS...]   (FleetManners)
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -155,6 +155,8 @@ int main(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--at-once") {
       manners.at_once = true;
+    } else if (word == "--impatient") {
+      manners.impatient = true;
     } else if (word == "--one-by-one") {
       manners.one_by_one = true;
     } else {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "agent/core/reconnect.h"
 #include "common/base/check.h"
 #include "common/base/worker_abi.h"
 #include "common/rpc/job_channel.h"
@@ -41,6 +42,11 @@ class FleetAgents::Agent final
   bool is_to_dial() {
     const std::lock_guard lock(mutex_);
     return closed_ && Clock::now() - closed_at_ >= kBackOff;
+  }
+
+  int64_t patience() {
+    const std::lock_guard lock(mutex_);
+    return fleet_.impatient_ ? agent::Patience::kFirstMs : patience_.next();
   }
 
   bool is_dialling() {
@@ -195,6 +201,7 @@ class FleetAgents::Agent final
     }
     if (incoming_.has_welcome()) {
       welcomed_ = true;
+      patience_.reset();
       fleet_.interval_ms_ = incoming_.welcome().heartbeat_interval_ms();
     } else if (incoming_.has_refused()) {  // it was declared lost: the node begins another life
       head_.set_boot_id(head_.boot_id() + "+");
@@ -250,6 +257,7 @@ class FleetAgents::Agent final
   uint64_t started_ = 0;
   uint64_t stopped_ = 0;
   uint64_t reports_ = 0;
+  agent::Patience patience_;
   bool running_ = false;
   bool welcomed_ = false;
   bool closed_ = true;
@@ -263,6 +271,7 @@ FleetAgents::FleetAgents(std::string job_dir, JobId job, int count, std::chrono:
       job_(job),
       step_(step),
       one_by_one_(manners.one_by_one),
+      impatient_(manners.impatient),
       most_dialling_(manners.at_once ? count : kMostDialling) {
   for (int i = 0; i < count; ++i) agents_.push_back(std::make_unique<Agent>(*this, i));
   life_ = std::thread([this] { live(); });
@@ -279,7 +288,7 @@ void FleetAgents::dial() {
   for (const auto& agent : agents_) {
     if (dialling >= most_dialling_) return;
     if (!agent->is_to_dial()) continue;
-    const auto found = connect_job(job_dir_);
+    const auto found = connect_job(job_dir_, static_cast<int>(agent->patience()));
     HP_CHECK(found.ok());
     agent->connect(v1::AgentLink::NewStub(found->channel));
     ++dialled_;

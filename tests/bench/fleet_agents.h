@@ -24,6 +24,7 @@ inline constexpr int kMostHeartbeatsPerSecond = 8'000;
 
 struct FleetManners {
   bool at_once = false;     // all dial at once
+  bool impatient = false;   // each attempt to connect may take 2 s, as it was in older releases
   bool one_by_one = false;  // each exit is a report, as agents of older releases tell it
 };
 
@@ -64,6 +65,7 @@ class FleetAgents {
   const JobId job_;
   const std::chrono::milliseconds step_;
   const bool one_by_one_;
+  const bool impatient_;
   const std::ptrdiff_t most_dialling_;
   const Clock::time_point begun_ = Clock::now();
   std::atomic<uint64_t> heartbeats_{0};
