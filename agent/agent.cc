@@ -3,7 +3,6 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "agent/controller_access.h"
@@ -50,12 +50,6 @@ constexpr int64_t kStillMs = 500;  // without a step or a collective; StillWatch
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
 
-uint64_t random_seed() {
-  uint64_t seed = 0;
-  HP_CHECK(::getrandom(&seed, sizeof(seed), 0) == sizeof(seed));
-  return seed;
-}
-
 NodePlace make_place(const AgentOptions& options) {
   MachineEnvironment machine = machine_environment(options.program_directory);
   if (!machine.story.empty()) {
@@ -71,15 +65,6 @@ NodePlace make_place(const AgentOptions& options) {
       options.program_directory,
       options.paths.socket_directory() + "/progress-" + to_string(options.job) + "-" + options.node,
       std::move(machine.variables)};
-}
-
-Reported reported_before(const holder::Hello& hello) {
-  return {{hello.committed_generation, hello.committed_step},
-          {hello.bad_step_generation, hello.bad_step_number}};
-}
-
-ActionKey key_of(const v1::StartWorkers& start) {
-  return {start.action_seq(), start.action_index()};
 }
 
 class Agent {
@@ -130,7 +115,7 @@ class Agent {
   HolderLink holder_;
   const NodePlace place_;
   const v1::AgentMessage envelope_;
-  Rng rng_{random_seed()};
+  Rng rng_{std::random_device{}()};
 
   Supervisor supervisor_;
   NodePreparation preparation_;
