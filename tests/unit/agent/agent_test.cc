@@ -419,7 +419,10 @@ TEST_F(AgentTest, ExitsThatAreNoNewsLeaveWithTheAnswer) {
   EXPECT_EQ(exits.first_report_seq() + 1, report.report_seq());
   for (const v1::WorkerExited& exit : exits.exits()) EXPECT_TRUE(exit.by_request());
   EXPECT_EQ(exits.exits(0).rank() + exits.exits(1).rank(), 3);
-  // One acknowledgement was for both: nothing is told again.
+  // One acknowledgement was for both: nothing is told again. The answer to an order that comes
+  // after it says that the agent has it.
+  controller_.send(stop_workers(4, 2, 0));
+  done(4);
   kill_agent();
   start(3, 3, {0}, {"hang"});
   EXPECT_EQ(controller_.count(AgentMessage::kWorkerExited), 0U);
