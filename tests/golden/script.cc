@@ -256,29 +256,23 @@ class Script {
     const auto rank = static_cast<int32_t>(number(words, 1));
     shell_.feed(left_of(rank, true));
   }
-  // Ranks of one node, in one report: `left-together RANK... [lost RANK...]`, the latter before
-  // they were told to.
   void left_together(const Words& words) {
     WorkersExited event;
     bool by_request = true;
     for (size_t i = 1; i < words.size(); ++i) {
-      if (words[i] == "lost") {
-        by_request = false;
-      } else {
-        event.exits.push_back(left_of(static_cast<int32_t>(number(words, i)), by_request));
-      }
+      by_request = by_request && words[i] != "lost";
+      if (words[i] == "lost") continue;
+      event.exits.push_back(left_of(static_cast<int32_t>(number(words, i)), by_request));
     }
-    event.job = id_;
-    event.node = event.exits.at(0).node;
-    event.boot_id = event.exits.at(0).boot_id;
-    shell_.feed(event);
+    const WorkerExited& first = event.exits.at(0);
+    shell_.feed(WorkersExited{id_, first.node, first.boot_id, event.exits});
   }
   WorkerExited left_of(int32_t rank, bool by_request) {
     const Slot& slot = shell_.slot(id_, rank);
     return {id_,
             slot.node,
             node(slot.node).boot_id,
-            Rank{rank},
+            slot.key.rank,
             slot.generation,
             slot.pid,
             95,
