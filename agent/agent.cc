@@ -3,7 +3,6 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "agent/controller_access.h"
@@ -42,19 +42,13 @@
 namespace hpctl::agent {
 namespace {
 
-constexpr int64_t kWelcomeTimeoutMs = 5'000;
+constexpr int64_t kWelcomeTimeoutMs = 3'000;       // from the end of the attempt to connect
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
 constexpr int64_t kDefaultHeartbeatMs = 500;
 constexpr int64_t kStillMs = 500;  // without a step or a collective; StillWatch
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
-
-uint64_t random_seed() {
-  uint64_t seed = 0;
-  HP_CHECK(::getrandom(&seed, sizeof(seed), 0) == sizeof(seed));
-  return seed;
-}
 
 NodePlace make_place(const AgentOptions& options) {
   MachineEnvironment machine = machine_environment(options.program_directory);
@@ -71,15 +65,6 @@ NodePlace make_place(const AgentOptions& options) {
       options.program_directory,
       options.paths.socket_directory() + "/progress-" + to_string(options.job) + "-" + options.node,
       std::move(machine.variables)};
-}
-
-Reported reported_before(const holder::Hello& hello) {
-  return {{hello.committed_generation, hello.committed_step},
-          {hello.bad_step_generation, hello.bad_step_number}};
-}
-
-ActionKey key_of(const v1::StartWorkers& start) {
-  return {start.action_seq(), start.action_index()};
 }
 
 class Agent {
@@ -130,7 +115,7 @@ class Agent {
   HolderLink holder_;
   const NodePlace place_;
   const v1::AgentMessage envelope_;
-  Rng rng_{random_seed()};
+  Rng rng_{std::random_device{}()};
 
   Supervisor supervisor_;
   NodePreparation preparation_;
@@ -141,6 +126,7 @@ class Agent {
   const std::unique_ptr<ControllerAccess> access_;
   OrphanWatch orphan_;
   Backoff backoff_;
+  Patience patience_;
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
 
   std::map<uint64_t, std::string> stacks_;  // by generation; for the answer to the order to stop
@@ -153,6 +139,7 @@ class Agent {
   int64_t connect_at_ms_ = 0;
   int64_t cut_until_ms_ = 0;  // a fault on purpose; before, nobody is reached
   int64_t welcome_by_ms_ = 0;
+  int64_t look_again_at_ms_ = 0;  // for a newer controller, before the welcome
   int64_t acknowledge_by_ms_ = INT64_MAX;
   int64_t heartbeat_at_ms_ = 0;
   int64_t read_pages_at_ms_ = 0;
@@ -234,17 +221,18 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
 }
 
 void Agent::on_exit(const holder::Exited& exit) {
-  // Its page still holds the last step and loss, which are newer than the last heartbeat.
-  if (welcomed_) heartbeat();
+  v1::WorkerExited exited = to_message(exit);
+  if (exited.last_step() == 0) exited.set_last_step(pages_.step_of(exit.incarnation));
+  explain_exit(exited, place_);
+  // Its page still holds the last step and loss, which are newer than the last heartbeat. Of one
+  // that stays for the next generation only the step counts, which the report has.
+  if (welcomed_ && (exit.stays == 0 || reports_.is_news(exited))) heartbeat();
   if (const auto commit = pages_.committed(exit.generation, exit.checkpoint_step)) {
     reports_.committed(*commit);
   }
   // Before the exit, which it may explain; also where another rank ends first.
   reports_.bad_step(pages_.read_bad_step());
   reports_.bad_step(pages_.bad_step(exit));
-  v1::WorkerExited exited = to_message(exit);
-  if (exited.last_step() == 0) exited.set_last_step(pages_.step_of(exit.incarnation));
-  explain_exit(exited, place_);
   reports_.exited(std::move(exited), exit.exit_id);
   pages_.ended(exit.incarnation);
   remove_progress_file(place_.progress_directory, exit.generation, exit.rank);
@@ -311,7 +299,8 @@ v1::AgentMessage Agent::registration() const {
 }
 
 void Agent::connect() {
-  auto channel = access_->connect();
+  const int64_t patience_ms = patience_.next();
+  auto channel = access_->connect(patience_ms);
   orphan_.set_plan(access_->start_plan());
   if (!channel.ok()) {
     const Error& error = channel.error();
@@ -325,7 +314,9 @@ void Agent::connect() {
   }
   link_ = std::make_unique<TroubledLink>(*channel, wake_.get(), clock_);
   link_->send(registration());
-  welcome_by_ms_ = clock_.monotonic_ms() + kWelcomeTimeoutMs;
+  const int64_t now = clock_.monotonic_ms();
+  welcome_by_ms_ = now + patience_ms + kWelcomeTimeoutMs;
+  look_again_at_ms_ = now + Patience::kLookEveryMs;
 }
 
 void Agent::drop_link(const std::string& why) {
@@ -365,7 +356,7 @@ void Agent::on_message(const v1::ControllerMessage& message) {
       }
       return log_warning("refused by the controller for now: " + message.refused().reason());
     case v1::ControllerMessage::kReportAck:
-      reports_.acknowledged(message.report_ack().report_seq());
+      reports_.acknowledged(message.report_ack());
       acknowledge_by_ms_ =
           reports_.waiting().empty() ? INT64_MAX : clock_.monotonic_ms() + kAcknowledgeTimeoutMs;
       return;
@@ -390,12 +381,13 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
   welcomed_ = true;
   last_trouble_.clear();
   backoff_.reset();
+  patience_.reset();
   orphan_.welcomed(welcome.orphan_timeout_ms());
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_ms_ = welcome.heartbeat_interval_ms();
   if (welcome.hang_timeout_ms() > 0) {
     still_limit_ms_ = std::min<int64_t>(kStillMs, welcome.hang_timeout_ms() / 2);
   }
-  for (const auto& [seq, report] : reports_.waiting()) deliver(report);
+  reports_.send_all(welcome.exits_together());
   heartbeat_at_ms_ = now;
 }
 
@@ -510,6 +502,10 @@ void Agent::on_time() {
     return end_node(0, 0, "the job has ended");
   }
   if (link_ && !welcomed_ && now >= welcome_by_ms_) drop_link("no welcome from the controller");
+  if (link_ && !welcomed_ && now >= look_again_at_ms_) {
+    look_again_at_ms_ = now + Patience::kLookEveryMs;
+    if (access_->is_succeeded()) drop_link("another controller has the job");
+  }
   if (welcomed_ && now >= acknowledge_by_ms_) drop_link("reports are not acknowledged");
   if (orphan_.expired(now)) {
     return end_node(1, kOrphanGraceMs, "no controller and no completed step for limits.orphan");
@@ -523,7 +519,10 @@ void Agent::on_time() {
   preparation_.on_time(now);
   if (now >= read_pages_at_ms_) read_pages();
   if (now >= standbys_.due_ms()) start_standbys();
-  if (welcomed_ && now >= heartbeat_at_ms_) heartbeat();
+  if (welcomed_ && now >= heartbeat_at_ms_) {
+    reports_.send_held();
+    heartbeat();
+  }
 }
 
 int64_t Agent::next_timeout_ms() const {
@@ -532,7 +531,7 @@ int64_t Agent::next_timeout_ms() const {
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
   if (link_) next = std::min(next, link_->next_deadline_ms());
   if (!link_) next = std::min(next, std::max(connect_at_ms_, cut_until_ms_));
-  if (link_ && !welcomed_) next = std::min(next, welcome_by_ms_);
+  if (link_ && !welcomed_) next = std::min({next, welcome_by_ms_, look_again_at_ms_});
   if (welcomed_) next = std::min(next, heartbeat_at_ms_);
   if (!pages_.empty()) next = std::min(next, read_pages_at_ms_);
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
@@ -573,7 +572,8 @@ void Agent::start_controller() {
     return;
   }
   backoff_.reset();
-  connect_at_ms_ = 0;  // an attempt under way goes on: the controller may only have been slow
+  connect_at_ms_ = 0;     // an attempt under way goes on: the controller may only have been slow,
+  look_again_at_ms_ = 0;  // unless there is another one now
 }
 
 void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason) {

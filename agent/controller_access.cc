@@ -30,7 +30,11 @@ class HomeAccess final : public ControllerAccess {
  public:
   explicit HomeAccess(const HomePaths& paths) : paths_(paths) {}
 
-  Result<std::shared_ptr<grpc::Channel>> connect() override { return connect_controller(paths_); }
+  // The other end of its socket answers at once or not at all.
+  Result<std::shared_ptr<grpc::Channel>> connect(int64_t) override {
+    return connect_controller(paths_);
+  }
+  bool is_succeeded() const override { return false; }
   StartPlan start_plan() const override { return {}; }
   int64_t orphan_timeout_ms() const override { return local_limits().orphan_ms; }
   Outcome start() override {
@@ -50,18 +54,22 @@ class JobAccess final : public ControllerAccess {
   JobAccess(const HomePaths& paths, JobId job, const std::string& node)
       : paths_(paths), job_(job), node_(node) {}
 
-  Result<std::shared_ptr<grpc::Channel>> connect() override {
+  Result<std::shared_ptr<grpc::Channel>> connect(int64_t attempt_ms) override {
     plan_ = StartPlan::never();
     HP_TRY_ASSIGN(const auto verdict, standing_verdict(paths_.home(), restart_count()));
     if (verdict) {
       return Error{ErrorCode::kFailedPrecondition,
                    "the job has ended with " + std::to_string(*verdict)};
     }
-    HP_TRY_ASSIGN(JobChannel found, connect_job(paths_.home()));
+    HP_TRY_ASSIGN(JobChannel found, connect_job(paths_.home(), static_cast<int>(attempt_ms)));
     if (found.controller.restart_count == restart_count()) plan_ = plan_after(found.controller);
     address_ = node_address_towards(found.controller.address);
     epoch_ = found.controller.epoch;
     return std::move(found.channel);
+  }
+  bool is_succeeded() const override {
+    const auto newest = newest_controller_epoch(paths_.home());
+    return newest.ok() && *newest > epoch_;
   }
   StartPlan start_plan() const override { return plan_; }
   int64_t orphan_timeout_ms() const override {

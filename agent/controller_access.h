@@ -21,9 +21,12 @@ class ControllerAccess {
   ControllerAccess(const ControllerAccess&) = delete;
   ControllerAccess& operator=(const ControllerAccess&) = delete;
 
-  // A lazy channel. kFailedPrecondition: the job has ended and nobody will ever answer; other
-  // errors may pass. May read a shared file system.
-  virtual Result<std::shared_ptr<grpc::Channel>> connect() = 0;
+  // A lazy channel, an attempt of which may take so long. kFailedPrecondition: the job has ended
+  // and nobody will ever answer; other errors may pass. May read a shared file system.
+  virtual Result<std::shared_ptr<grpc::Channel>> connect(int64_t attempt_ms) = 0;
+  // Whether another controller has the job than the one of the last connect(). May read a shared
+  // file system; what it cannot read it does not know of.
+  virtual bool is_succeeded() const = 0;
   // Of the last connect().
   virtual StartPlan start_plan() const = 0;
   // How long the job allows an agent to be without any controller, which a Welcome repeats.

@@ -23,6 +23,15 @@ v1::Register to_message(const NodeFacts& facts, const holder::Hello& hello,
   return message;
 }
 
+Reported reported_before(const holder::Hello& hello) {
+  return {{hello.committed_generation, hello.committed_step},
+          {hello.bad_step_generation, hello.bad_step_number}};
+}
+
+ActionKey key_of(const v1::StartWorkers& start) {
+  return {start.action_seq(), start.action_index()};
+}
+
 static v1::Seal to_message(const Seal& seal) {
   v1::Seal message;
   message.set_step(seal.step);

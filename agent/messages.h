@@ -19,6 +19,9 @@ v1::AgentMessage envelope(uint64_t job, const std::string& node, const std::stri
 // Who the node is; `address`: where other nodes reach it, "" = nowhere.
 v1::Register to_message(const NodeFacts& facts, const holder::Hello& hello,
                         const std::string& address);
+// What the holder remembers of earlier lives of the agent.
+Reported reported_before(const holder::Hello& hello);
+ActionKey key_of(const v1::StartWorkers& start);
 v1::WorkerExited to_message(const holder::Exited& exit);
 v1::ActionDone to_message(const Done& done);
 v1::ActionFailed to_message(const Failed& failed);

@@ -2,6 +2,11 @@
 // Durable reports of what happened on the node: numbered, kept by the holder before the controller
 // hears of them, and sent again on every new stream until the controller says that they are
 // committed.
+//
+// In a recovery every rank of a job exits, and of nearly all of them that is no news: they were
+// told to, or lost a peer as others of the node have. Such exits wait for the next report, which is
+// the answer to the order, or for the next heartbeat, and leave in one message. Each stays a report
+// of its own, with its number.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +40,8 @@ class ReportLog {
 
   // `exit_id`: of the exit record, which the holder then need not keep.
   void exited(v1::WorkerExited exited, uint64_t exit_id);
+  // Whether this exit tells the controller more than that the worker went, as it knows it would.
+  bool is_news(const v1::WorkerExited& exited) const;
   // Each action is answered once; what is said again while the answer waits is dropped.
   void answer(const Done& done);
   void answer(const Failed& failed);
@@ -44,7 +51,11 @@ class ReportLog {
   // Once.
   void goodbye();
 
-  void acknowledged(uint64_t seq);
+  // The controller, which is there, has none of what waits. `together`: it takes exits together.
+  void send_all(bool together);
+  // What waits for others of its kind.
+  void send_held();
+  void acknowledged(const v1::ReportAck& ack);
   const std::map<uint64_t, v1::AgentMessage>& waiting() const { return waiting_; }
   // More should not be made of what can be told later. Of bad steps, the next one tells how many
   // there were.
@@ -52,8 +63,14 @@ class ReportLog {
 
  private:
   static constexpr size_t kManyReports = 1'000;
+  static constexpr size_t kMostTogether = 256;
 
-  void keep(v1::AgentMessage message, uint64_t covers_exit = 0);
+  using Waiting = std::map<uint64_t, v1::AgentMessage>;
+
+  void keep(v1::AgentMessage message, uint64_t covers_exit = 0, bool is_held = false);
+  void drop(uint64_t seq);
+  // The end of the run of exits from `first` on that one message takes.
+  Waiting::const_iterator end_of_run(Waiting::const_iterator first) const;
   // Whether the answer to this action waits.
   bool has_answer(ActionKey key) const;
 
@@ -62,7 +79,10 @@ class ReportLog {
   Reported reported_;
   ToHolder to_holder_;
   ToController to_controller_;
-  std::map<uint64_t, v1::AgentMessage> waiting_;
+  Waiting waiting_;
+  uint64_t held_from_ = 0;  // number of the first that was not sent yet; 0 = all were
+  bool together_ = false;
+  uint64_t lost_peer_in_ = 0;  // the newest generation of which that was told
 };
 
 }  // namespace hpctl::agent

@@ -21,6 +21,10 @@ constexpr size_t kFoundColumns = 7;
 constexpr size_t kBlamedColumns = 22;
 constexpr size_t kDurationColumns = 10;
 
+bool is_exit(const EventView& event) {
+  return event.type == "WorkerExited" || event.type == "WorkersExited";
+}
+
 // A recovery that follows from the fault.
 class RecoveryStory {
  public:
@@ -36,7 +40,7 @@ class RecoveryStory {
 
  private:
   void take(const EventView& event, const std::vector<EventView>& after) {
-    if (event.type == "WorkerExited") reached_ = std::max(reached_, event.step);
+    if (is_exit(event)) reached_ = std::max(reached_, event.step);
     if (event.type == "JobRecovering") {
       reached_ = std::max(reached_, event.step);
       back_wall_ms.reset();
@@ -60,7 +64,7 @@ class RecoveryStory {
   // Of a worker that ended because a peer did; the cause may follow.
   static bool is_consequence(const EventView& recovering, const std::vector<EventView>& after) {
     return recovering.rank < 0 && std::any_of(after.begin(), after.end(), [&](const EventView& e) {
-             return e.seq == recovering.seq && e.type == "WorkerExited";
+             return e.seq == recovering.seq && is_exit(e);
            });
   }
 

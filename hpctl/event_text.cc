@@ -41,9 +41,9 @@ std::string wrap(const std::string& text, size_t width, size_t indent) {
 }
 
 Colour colour_of_event(const EventView& event) {
-  if (is_one_of(event.type, {"WorkerExited", "NodeLost", "NodeDown", "HangDetected", "JobFailed",
-                             "CheckpointDamaged", "DeadlinePassed", "HardwareFaultSuspected",
-                             "TrainingStopped"})) {
+  if (is_one_of(event.type, {"WorkerExited", "WorkersExited", "NodeLost", "NodeDown",
+                             "HangDetected", "JobFailed", "CheckpointDamaged", "DeadlinePassed",
+                             "HardwareFaultSuspected", "TrainingStopped"})) {
     return Colour::kRed;
   }
   if (is_one_of(event.type,

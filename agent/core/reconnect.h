@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "common/base/rng.h"
 
@@ -22,6 +23,24 @@ class Backoff {
 
  private:
   int64_t pause_ms_ = kFirstMs;
+};
+
+// How long an attempt to connect may take. Where all agents of a large job come at once, the
+// controller's processors are busy with handshakes for longer than that first; who gives up then
+// has cost it the handshake for nothing and asks for another one. So each attempt may take twice as
+// long as the one before.
+class Patience {
+ public:
+  static constexpr int64_t kFirstMs = 2'000;
+  static constexpr int64_t kLongestMs = 32'000;
+  // During an attempt an agent looks so often whether another controller has the job by now.
+  static constexpr int64_t kLookEveryMs = 2'000;
+
+  int64_t next() { return std::exchange(patience_ms_, std::min(kLongestMs, patience_ms_ * 2)); }
+  void reset() { patience_ms_ = kFirstMs; }
+
+ private:
+  int64_t patience_ms_ = kFirstMs;
 };
 
 // When an agent without a controller starts one.

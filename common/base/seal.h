@@ -31,6 +31,7 @@ struct ArenaSeals {
   int32_t part = 0;          // own states are this one of the parts
   int32_t parts = 0;         // 0 = there is no arena
   int32_t copied_part = -1;  // copies are this one; -1 = it keeps none
+  bool operator==(const ArenaSeals&) const = default;
 };
 
 }  // namespace hpctl

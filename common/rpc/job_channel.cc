@@ -61,9 +61,8 @@ void silence_handshakes() {
 grpc::ChannelArguments channel_arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  // How long one attempt to connect may take, not how long the next one waits: the other side may
-  // be busy, and to a node that is off nothing answers.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kKeepaliveTimeoutMs);
+  // How long one attempt to connect may take, not how long the next one waits.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kAttemptMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   // Channels of one process do not share a connection: each has its own back-off and its own fate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -72,7 +71,7 @@ grpc::ChannelArguments channel_arguments() {
 
 Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& address,
                                                        const std::string& certificate,
-                                                       const std::string& token) {
+                                                       const std::string& token, int attempt_ms) {
   // Without a root of ours gRPC would trust those of the machine.
   if (!certificate.starts_with(kCertificateBegins)) {
     return Error{ErrorCode::kFailedPrecondition,
@@ -81,6 +80,7 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
   }
   silence_handshakes();
   grpc::ChannelArguments arguments = channel_arguments();
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, attempt_ms);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // 0 = as many as needed
@@ -93,13 +93,14 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
       std::move(bearers));
 }
 
-Result<JobChannel> connect_job(const std::string& job_dir) {
+Result<JobChannel> connect_job(const std::string& job_dir, int attempt_ms) {
   HP_TRY_ASSIGN(auto record, newest_controller(job_dir));
   if (!record) {
     return Error{ErrorCode::kUnavailable, "no controller of " + job_dir + " has started yet"};
   }
   HP_TRY_ASSIGN(const std::string token, read_token(job_dir));
-  HP_TRY_ASSIGN(auto channel, connect_address(record->address, record->certificate, token));
+  HP_TRY_ASSIGN(auto channel,
+                connect_address(record->address, record->certificate, token, attempt_ms));
   return JobChannel{std::move(*record), std::move(channel)};
 }
 

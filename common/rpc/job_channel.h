@@ -25,6 +25,10 @@ inline constexpr char kBearer[] = "Bearer ";
 inline constexpr int kKeepaliveMs = 2'000;
 inline constexpr int kKeepaliveTimeoutMs = 2'000;
 
+// How long one attempt to connect may take, TLS included: the other side may be busy, and to a node
+// that is off nothing answers.
+inline constexpr int kAttemptMs = 2'000;
+
 // gRPC prints a line for every handshake that fails: a stranger could fill a log with them, and who
 // calls gets the reason as a status. Its other lines become ours.
 void silence_handshakes();
@@ -36,13 +40,14 @@ grpc::ChannelArguments channel_arguments();
 // kFailedPrecondition where it is none.
 Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& address,
                                                        const std::string& certificate,
-                                                       const std::string& token);
+                                                       const std::string& token,
+                                                       int attempt_ms = kAttemptMs);
 
 struct JobChannel {
   ControllerRecord controller;
   std::shared_ptr<grpc::Channel> channel;
 };
 // To the newest controller of the job; lazy as above. kUnavailable when there is none yet.
-Result<JobChannel> connect_job(const std::string& job_dir);
+Result<JobChannel> connect_job(const std::string& job_dir, int attempt_ms = kAttemptMs);
 
 }  // namespace hpctl

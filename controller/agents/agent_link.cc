@@ -9,7 +9,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "controller/agents/agent_report.h"
-#include "controller/agents/worker_order.h"
 #include "controller/core/hang.h"
 
 namespace hpctl {
@@ -30,6 +29,7 @@ v1::ControllerMessage make_welcome(const core::Job& job) {
   welcome.set_orphan_timeout_ms(static_cast<uint32_t>(job.limits.orphan_ms));
   const int64_t hang_ms = job.spec.recovery.hang_timeout_ms;
   welcome.set_hang_timeout_ms(static_cast<uint32_t>(hang_ms > 0 ? hang_ms : core::kHangFloorMs));
+  welcome.set_exits_together(true);
   return message;
 }
 
@@ -68,7 +68,7 @@ AgentLink::AgentLink(const HomePaths& paths, const Authenticator& authenticator,
       liveness_(liveness),
       progress_(progress),
       scheduler_(scheduler),
-      ports_(ports) {}
+      orders_(paths, ports) {}
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Connect(
     grpc::CallbackServerContext* context) {
@@ -229,15 +229,18 @@ void AgentLink::report(AgentSession& session, const v1::AgentMessage& message) {
     HP_FAILPOINT("controller.acknowledgement.received");
   }
   HP_FAILPOINT("controller.report.received");
-  if (message.has_worker_exited()) tell_progress(session.identity().node.job);
+  if (message.has_worker_exited() || message.has_workers_exited())
+    tell_progress(session.identity().node.job);
   const auto shared = session.shared_from_this();
   loop_.post([message](const core::State& state) { return make_event(message, state); },
-             [shared, job = message.job(), seq = message.report_seq()](const core::StepResult*,
-                                                                       const core::State* state) {
+             [shared, job = message.job(), seq = message.report_seq(),
+              first = message.workers_exited().first_report_seq()](const core::StepResult*,
+                                                                   const core::State* state) {
                if (state == nullptr || seq == 0) return;  // not committed, or not durable
                v1::ControllerMessage ack;
                ack.set_job(job);
                ack.mutable_report_ack()->set_report_seq(seq);
+               ack.mutable_report_ack()->set_first_report_seq(first);
                HP_FAILPOINT("controller.report_ack.before");
                shared->send(std::move(ack));
                HP_FAILPOINT("controller.report_ack.after");
@@ -255,7 +258,7 @@ void AgentLink::perform(const core::Action& action, const core::State& state) {
   if (end != nullptr && held_.contains(end->job)) return;
   if (const auto session = session_of(*agent_of(action))) {
     HP_FAILPOINT("controller.order.before");
-    session->send(make_order(action, state, paths_, ports_));
+    session->send(orders_.make(action, state));
     HP_FAILPOINT("controller.order.after");
   }
 }

@@ -20,6 +20,7 @@
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
 #include "controller/agents/rendezvous_ports.h"
+#include "controller/agents/worker_order.h"
 #include "controller/engine/owner_loop.h"
 #include "controller/schedulers/scheduler.h"
 
@@ -75,7 +76,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   Liveness& liveness_;
   ProgressTable& progress_;
   Scheduler& scheduler_;
-  const RendezvousPorts& ports_;
+  OrderMaker orders_;  // owner thread only
   std::atomic<uint64_t> heartbeats_{0};
   mutable std::mutex mutex_;
   std::map<core::NodeKey, std::shared_ptr<AgentSession>> sessions_;

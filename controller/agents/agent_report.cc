@@ -83,6 +83,22 @@ std::string find_exit_problem(const v1::WorkerExited& exited) {
   return find_step_problem(exited.generation(), exited.last_step());
 }
 
+std::string find_exits_problem(const v1::AgentMessage& message) {
+  const v1::WorkersExited& exited = message.workers_exited();
+  const auto count = static_cast<uint64_t>(exited.exits_size());
+  if (count == 0 || count > kMaxWorkers) return "exits of " + std::to_string(count) + " workers";
+  if (exited.first_report_seq() == 0 ||
+      exited.first_report_seq() + count - 1 != message.report_seq()) {
+    return "reports " + std::to_string(exited.first_report_seq()) + " to " +
+           std::to_string(message.report_seq()) + " with " + std::to_string(count) + " exits";
+  }
+  for (const v1::WorkerExited& exit : exited.exits()) {
+    std::string problem = find_exit_problem(exit);
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
 template <typename Workers>
 std::vector<core::LiveWorker> make_workers(const Workers& running) {
   std::vector<core::LiveWorker> workers;
@@ -100,8 +116,7 @@ std::vector<Seal> make_seals(const google::protobuf::RepeatedPtrField<v1::Seal>&
   return made;
 }
 
-core::WorkerExited make_exit(const v1::AgentMessage& message) {
-  const v1::WorkerExited& exited = message.worker_exited();
+core::WorkerExited make_exit(const v1::AgentMessage& message, const v1::WorkerExited& exited) {
   return {JobId{message.job()},
           message.node(),
           message.boot_id(),
@@ -116,6 +131,14 @@ core::WorkerExited make_exit(const v1::AgentMessage& message) {
           exited.peer_lost(),
           {make_seals(exited.seals()), make_seals(exited.copies()), exited.part(), exited.parts(),
            exited.copied_part()}};
+}
+
+core::WorkersExited make_exits(const v1::AgentMessage& message) {
+  core::WorkersExited event{JobId{message.job()}, message.node(), message.boot_id(), {}};
+  for (const v1::WorkerExited& exited : message.workers_exited().exits()) {
+    event.exits.push_back(make_exit(message, exited));
+  }
+  return event;
 }
 
 // Numbers of another release, or of a damaged page, become the nearest thing that is known.
@@ -214,6 +237,8 @@ std::string find_report_problem(const v1::AgentMessage& message) {
       return find_heartbeat_problem(message.heartbeat());
     case v1::AgentMessage::kWorkerExited:
       return find_exit_problem(message.worker_exited());
+    case v1::AgentMessage::kWorkersExited:
+      return find_exits_problem(message);
     case v1::AgentMessage::kCheckpointCommitted:
       return find_step_problem(message.checkpoint_committed().generation(),
                                message.checkpoint_committed().step());
@@ -249,7 +274,9 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
   const JobId job{message.job()};
   switch (message.kind_case()) {
     case v1::AgentMessage::kWorkerExited:
-      return make_exit(message);
+      return make_exit(message, message.worker_exited());
+    case v1::AgentMessage::kWorkersExited:
+      return make_exits(message);
     case v1::AgentMessage::kCheckpointCommitted:
       return core::CheckpointCommitted{job, Generation{message.checkpoint_committed().generation()},
                                        message.checkpoint_committed().step()};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/agents/worker_order.h"
 
+#include <nlohmann/json.hpp>
+#include <utility>
+
 #include "common/base/check.h"
 #include "common/base/lineage.h"
 #include "common/base/workload.h"
@@ -23,6 +26,11 @@ std::string address_of(const core::State& state, const core::NodeKey& node) {
   return row->second.address;
 }
 
+// An agent may say anything as its address.
+std::string quoted(const std::string& address) {
+  return nlohmann::json(address).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 // Of the node that has rank 0 in this generation.
 std::string master_address(const core::State& state, JobId job) {
   const auto slot = state.slots.find(core::SlotKey{job, Rank{0}});
@@ -30,9 +38,9 @@ std::string master_address(const core::State& state, JobId job) {
   return address_of(state, core::NodeKey{job, slot->second.node});
 }
 
-// Precondition: the built-in trainer runs.
+// But for the address to bind. Precondition: the built-in trainer runs.
 Workload make_workload(const core::StartWorkers& action, const core::Job& job,
-                       const core::State& state, const HomePaths& paths) {
+                       const HomePaths& paths) {
   Workload workload;
   workload.job = job.id.value;
   workload.name = job.spec.name;
@@ -46,7 +54,6 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.durable_step = job.committed_step;
   workload.world_size = job.world_size();
   workload.workers_per_node = job.spec.workers_per_node;
-  workload.bind_address = address_of(state, core::NodeKey{job.id, action.node});
   workload.rendezvous_dir = paths.rendezvous(job.id, action.generation);
   workload.resume_checkpoint = checkpoint_path(job, action.checkpoint);
   workload.start_step = action.start_step;
@@ -76,46 +83,22 @@ bool is_suspect(const core::Job& job, const std::string& node) {
   return newest.rank >= 0 && newest.node == node;
 }
 
-void set_preparation(v1::Preparation& preparation, const JobSpec& spec, bool suspect) {
-  preparation.set_suspect(suspect);
+void set_preparation(v1::Preparation& preparation, const JobSpec& spec) {
   preparation.mutable_preflight()->Add(spec.health.preflight.begin(), spec.health.preflight.end());
   preparation.mutable_hooks()->Add(spec.hooks.pre.begin(), spec.hooks.pre.end());
   preparation.set_hook_timeout_ms(static_cast<uint32_t>(spec.hooks.timeout_ms));
 }
 
-// What does not depend on the generation's ranks.
-void fill_node(v1::StartWorkers& order, const core::Job& job, const std::string& node,
-               const HomePaths& paths) {
+// What does not depend on the generation's ranks, nor on the node but for its suspicion.
+void fill_node(v1::StartWorkers& order, const core::Job& job, const HomePaths& paths) {
   for (const std::string& module : job.spec.recovery.standby_imports) {
     order.add_standby_imports(module);
   }
   for (const std::string& argument : launched_command(job.spec)) order.add_command(argument);
   if (job.spec.environment.kind == "venv") order.set_venv(job.spec.environment.path);
-  set_preparation(*order.mutable_preparation(), job.spec, is_suspect(job, node));
+  set_preparation(*order.mutable_preparation(), job.spec);
   order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
   order.set_log_dir(paths.job_logs(job.id));
-}
-
-void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::State& state,
-          const HomePaths& paths, uint16_t port) {
-  const core::Job& job = state.jobs.at(action.job);
-  fill_node(order, job, action.node, paths);
-  order.set_generation(action.generation.value);
-  if (job.spec.train) {  // a command has neither
-    order.set_workload_json(to_json_text(make_workload(action, job, state, paths)));
-    order.set_standbys(static_cast<uint32_t>(job.spec.recovery.standbys));
-  }
-  for (const Rank rank : action.ranks) order.add_ranks(rank.value);
-  order.set_world_size(job.world_size());
-  order.set_restart_count(static_cast<int32_t>(job.restarts));
-  order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));
-  order.set_master_addr(master_address(state, job.id));
-  order.set_master_port(port);
-  order.set_group_world_size(job.world_size() / job.spec.workers_per_node);
-  // Ranks are bound to nodes in blocks of workers_per_node.
-  if (!action.ranks.empty()) {
-    order.set_group_rank(action.ranks.front().value / job.spec.workers_per_node);
-  }
 }
 
 template <typename Order>
@@ -150,7 +133,8 @@ v1::ControllerMessage make_stand_by(const core::NodeKey& node, const core::State
   v1::ControllerMessage message;
   message.set_job(job.id.value);
   v1::StartWorkers& like = *message.mutable_stand_by()->mutable_like();
-  fill_node(like, job, node.name, paths);
+  fill_node(like, job, paths);
+  like.mutable_preparation()->set_suspect(is_suspect(job, node.name));
   like.set_generation(job.generation.value);
   const RecoverySpec& recovery = job.spec.recovery;
   const bool wanted = job.spec.train ? recovery.standbys > 0 : !recovery.standby_imports.empty();
@@ -158,14 +142,66 @@ v1::ControllerMessage make_stand_by(const core::NodeKey& node, const core::State
   return message;
 }
 
-v1::ControllerMessage make_order(const core::Action& action, const core::State& state,
-                                 const HomePaths& paths, const RendezvousPorts& ports) {
+void OrderMaker::make_common_part(const core::StartWorkers& action, const core::Job& job,
+                                  const std::string& master, uint16_t port) {
+  v1::StartWorkers order;
+  fill_node(order, job, paths_);
+  order.set_generation(action.generation.value);
+  workload_before_.clear();
+  workload_after_.clear();
+  if (job.spec.train) {  // a command has neither
+    // A key stands in no string of the document: its quotes would be escaped there.
+    const std::string key = R"("bind_address":")";
+    Workload workload = make_workload(action, job, paths_);
+    workload.bind_address.clear();
+    const std::string text = to_json_text(workload);
+    const size_t at = text.find(key);
+    HP_CHECK(at != std::string::npos);
+    workload_before_ = text.substr(0, at + key.size() - 1);
+    workload_after_ = text.substr(at + key.size() + 1);
+    order.set_standbys(static_cast<uint32_t>(job.spec.recovery.standbys));
+  }
+  order.set_world_size(job.world_size());
+  order.set_restart_count(static_cast<int32_t>(job.restarts));
+  order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));
+  order.set_master_addr(master);
+  order.set_master_port(port);
+  order.set_group_world_size(job.world_size() / job.spec.workers_per_node);
+  common_ = std::move(order);
+}
+
+void OrderMaker::fill(v1::StartWorkers& order, const core::StartWorkers& action,
+                      const core::State& state) {
+  const core::Job& job = state.jobs.at(action.job);
+  const std::string master = master_address(state, job.id);
+  const uint16_t port = ports_.of(job.id, action.generation);
+  const int32_t world_size = job.world_size();
+  const auto basis = std::tie(job.id, action.generation, action.checkpoint, action.start_step,
+                              action.memory_of, action.refilled, action.former_parts,
+                              job.committed_step, job.restarts, world_size, master, port);
+  if (basis != basis_) {
+    make_common_part(action, job, master, port);
+    basis_ = basis;
+  }
+  order = common_;
+  if (!workload_before_.empty()) {
+    const std::string address = address_of(state, core::NodeKey{job.id, action.node});
+    order.set_workload_json(workload_before_ + quoted(address) + workload_after_);
+  }
+  for (const Rank rank : action.ranks) order.add_ranks(rank.value);
+  order.mutable_preparation()->set_suspect(is_suspect(job, action.node));
+  // Ranks are bound to nodes in blocks of workers_per_node.
+  if (!action.ranks.empty()) {
+    order.set_group_rank(action.ranks.front().value / job.spec.workers_per_node);
+  }
+}
+
+v1::ControllerMessage OrderMaker::make(const core::Action& action, const core::State& state) {
   v1::ControllerMessage message;
   if (const auto* start = std::get_if<core::StartWorkers>(&action.body)) {
     message.set_job(start->job.value);
+    fill(*message.mutable_start_workers(), *start, state);
     set_action(*message.mutable_start_workers(), action.id);
-    fill(*message.mutable_start_workers(), *start, state, paths,
-         ports.of(start->job, start->generation));
   } else if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
     message.set_job(stop->job.value);
     v1::StopWorkers& order = *message.mutable_stop_workers();

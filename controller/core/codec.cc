@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/codec.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -123,6 +124,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStopped, action, job, nod
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerExited, job, node, boot_id, rank, generation,
                                                 pid, exit_code, signal, last_step, message,
                                                 by_request, peer_lost, seals)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersExited, job, node, boot_id, exits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationProgressed, job, generation, step,
                                                 stepped_ms, waits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointCommitted, job, generation, step)
@@ -200,7 +202,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "FaultInjected",
     "FaultNotInjected",
     "StragglerFound",
-    "StragglerOver"};
+    "StragglerOver",
+    "WorkersExited"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};
@@ -267,7 +270,17 @@ void from_json(const json& j, Event& e) {
 const char* type_name(const EventBody& body) { return kEventNames[body.index()]; }
 const char* type_name(const ActionBody& body) { return kActionNames[body.index()]; }
 
-static std::string list_of(const std::vector<Seal>& seals) {
+namespace {
+
+// dump() of a string; most are plain.
+std::string quoted(const std::string& value) {
+  const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+  });
+  return plain ? '"' + value + '"' : dump(value);
+}
+
+std::string list_of(const std::vector<Seal>& seals) {
   std::string list;
   for (const Seal& seal : seals) {
     list += (list.empty() ? "" : ",") + ("{\"digest\":" + std::to_string(seal.digest)) +
@@ -277,23 +290,52 @@ static std::string list_of(const std::vector<Seal>& seals) {
   return list;
 }
 
+std::string text_of(const ArenaSeals& seals) {
+  return "{\"copied_part\":" + std::to_string(seals.copied_part) + ",\"copies\":[" +
+         list_of(seals.copies) + "],\"own\":[" + list_of(seals.own) +
+         "],\"part\":" + std::to_string(seals.part) + ",\"parts\":" + std::to_string(seals.parts) +
+         "}";
+}
+
+// By hand, and without what a reader assumes anyway: a generation of 100,000 ranks writes each of
+// its slots several times.
+void append(std::string& text, const Slot& row) {
+  static const Slot nothing;
+  const auto number = [&text](const char* field, auto value) {
+    if (value == 0) return;
+    text += field;
+    text += std::to_string(value);
+  };
+  text +=
+      "{\"key\":{\"job\":" + to_string(row.key.job) + ",\"rank\":" + to_string(row.key.rank) + '}';
+  if (!row.arena_boot_id.empty()) text += ",\"arena_boot_id\":" + quoted(row.arena_boot_id);
+  number(",\"exit_code\":", row.exit_code);
+  number(",\"generation\":", row.generation.value);
+  if (!row.node.empty()) text += ",\"node\":" + quoted(row.node);
+  number(",\"pid\":", row.pid);
+  if (row.seals != nothing.seals) text += ",\"seals\":" + text_of(row.seals);
+  number(",\"signal\":", row.signal);
+  number(",\"state\":", static_cast<int>(row.state));
+  if (row.unaccounted) text += ",\"unaccounted\":true";
+  text += '}';
+}
+
+}  // namespace
+
 std::string encode(const Job& row) { return dump(row); }
 std::string encode(const Node& row) { return dump(row); }
-// By hand, the same text as the others': a generation of 100,000 ranks writes each of its slots
-// several times.
 std::string encode(const Slot& row) {
-  return "{\"arena_boot_id\":" + dump(row.arena_boot_id) +
-         ",\"exit_code\":" + std::to_string(row.exit_code) +
-         ",\"generation\":" + to_string(row.generation) +
-         ",\"key\":{\"job\":" + to_string(row.key.job) + ",\"rank\":" + to_string(row.key.rank) +
-         "},\"node\":" + dump(row.node) + ",\"pid\":" + std::to_string(row.pid) +
-         ",\"seals\":{\"copied_part\":" + std::to_string(row.seals.copied_part) + ",\"copies\":[" +
-         list_of(row.seals.copies) + "],\"own\":[" + list_of(row.seals.own) +
-         "],\"part\":" + std::to_string(row.seals.part) +
-         ",\"parts\":" + std::to_string(row.seals.parts) +
-         "},\"signal\":" + std::to_string(row.signal) +
-         ",\"state\":" + std::to_string(static_cast<int>(row.state)) +
-         ",\"unaccounted\":" + (row.unaccounted ? "true" : "false") + "}";
+  std::string text;
+  append(text, row);
+  return text;
+}
+std::string encode(const std::vector<const Slot*>& rows) {
+  std::string text = "[";
+  for (const Slot* row : rows) {
+    if (text.size() > 1) text += ',';
+    append(text, *row);
+  }
+  return text + ']';
 }
 std::string encode(const Action& action) { return dump(action); }
 std::string encode(const Event& event) { return dump(event); }
@@ -302,6 +344,9 @@ std::string encode(const LogEntry& entry) { return dump(entry); }
 Result<Job> decode_job(const std::string& text) { return decode<Job>(text, "job"); }
 Result<Node> decode_node(const std::string& text) { return decode<Node>(text, "node"); }
 Result<Slot> decode_slot(const std::string& text) { return decode<Slot>(text, "slot"); }
+Result<std::vector<Slot>> decode_slots(const std::string& text) {
+  return decode<std::vector<Slot>>(text, "row of slots");
+}
 Result<Action> decode_action(const std::string& text) { return decode<Action>(text, "action"); }
 Result<Event> decode_event(const std::string& text) { return decode<Event>(text, "event"); }
 Result<LogEntry> decode_log_entry(const std::string& text) {

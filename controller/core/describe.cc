@@ -27,6 +27,31 @@ std::string what_ended(const WorkerExited& e) {
          (e.signal != 0 ? signal_name(e.signal) : "code " + std::to_string(e.exit_code));
 }
 
+// "7 workers on n1 (ranks 9 to 15): 3 lost a peer, 4 left generation 2"
+std::string what_ended(const WorkersExited& e) {
+  std::vector<std::pair<std::string, size_t>> kinds;
+  for (const WorkerExited& exit : e.exits) {
+    const std::string what = what_ended(exit);
+    const auto known = std::find_if(kinds.begin(), kinds.end(),
+                                    [&](const auto& kind) { return kind.first == what; });
+    if (known == kinds.end()) {
+      kinds.emplace_back(what, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  const auto [first, last] = std::minmax_element(
+      e.exits.begin(), e.exits.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  std::string text = std::to_string(e.exits.size()) + " workers on " + e.node + " (ranks " +
+                     to_string(first->rank) + " to " + to_string(last->rank) + ")";
+  const char* before = kinds.size() == 1 ? " " : ": ";
+  for (const auto& [what, count] : kinds) {
+    text += before + (kinds.size() == 1 ? what : std::to_string(count) + " " + what);
+    before = ", ";
+  }
+  return text;
+}
+
 std::string worker_list(const std::vector<LiveWorker>& workers) {
   if (workers.empty()) return "no worker is alive";
   std::string text = "alive:";
@@ -149,6 +174,17 @@ struct Describe {
     entry.cause = "worker " + to_string(e.rank) + " on " + e.node + " (pid " +
                   std::to_string(e.pid) + ") " + what_ended(e) + " at step " +
                   std::to_string(e.last_step) + (e.message.empty() ? "" : ": " + e.message);
+  }
+  void operator()(const WorkersExited& e) {
+    if (e.exits.empty()) return place(e.job, e.node);
+    place(e.job, e.node, e.exits.front().generation);
+    bool all_by_request = true;
+    for (const WorkerExited& exit : e.exits) {
+      entry.step = std::max(entry.step, exit.last_step);
+      all_by_request = all_by_request && exit.by_request;
+    }
+    if (all_by_request) planned(e.job);
+    entry.cause = what_ended(e) + " at step " + std::to_string(entry.step);
   }
   void operator()(const GenerationProgressed& e) {
     place(e.job, "", e.generation);

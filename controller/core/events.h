@@ -171,6 +171,13 @@ struct WorkerExited {
   bool peer_lost = false;  // by its own words a consequence of another death, as kExitPeerLost
   ArenaSeals seals = {};
 };
+// Exits of workers of one node that were reported together.
+struct WorkersExited {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  std::vector<WorkerExited> exits;  // each names the same job, node and boot id
+};
 // First completed step of a generation, seen by the progress table; repeated with a later step
 // when that is worth recording (before NodeLost and HangDetected, say, or Job::regain_step).
 struct GenerationProgressed {
@@ -336,7 +343,7 @@ using EventBody =
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
-                 FaultNotInjected, StragglerFound, StragglerOver>;
+                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -40,6 +40,7 @@ void on(Transition& t, const CheckpointCommitted& e);
 void on(Transition& t, const WorkersStarted& e);
 void on(Transition& t, const WorkersStopped& e);
 void on(Transition& t, const WorkerExited& e);
+void on(Transition& t, const WorkersExited& e);
 void on(Transition& t, const HangDetected& e);
 // bad_steps.cc
 void on(Transition& t, const BadStepFound& e);

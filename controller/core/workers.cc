@@ -148,11 +148,10 @@ void on(Transition& t, const WorkersStopped& e) {
   }
 }
 
-void on(Transition& t, const WorkerExited& e) {
-  if (const std::string conflict = find_conflict(t, e); !conflict.empty()) {
-    t.refuse(e.job, conflict, e.node, e.rank.value);
-    return;
-  }
+namespace {
+
+// Precondition: no conflict.
+void take_exit(Transition& t, const WorkerExited& e) {
   Job& job = *t.job(e.job);
   Slot& slot = *t.slot(e.job, e.rank);
   t.set_slot(slot, SlotState::kExited, e.generation, e.pid, e.exit_code, e.signal);
@@ -176,6 +175,32 @@ void on(Transition& t, const WorkerExited& e) {
   } else if (const int64_t until = last_ranks_deadline(t, job); until != 0) {
     t.set_deadline(job, until);
   }
+}
+
+}  // namespace
+
+void on(Transition& t, const WorkerExited& e) {
+  if (const std::string conflict = find_conflict(t, e); !conflict.empty()) {
+    t.refuse(e.job, conflict, e.node, e.rank.value);
+    return;
+  }
+  take_exit(t, e);
+}
+
+void on(Transition& t, const WorkersExited& e) {
+  std::string first_conflict;
+  size_t conflicts = 0;
+  for (const WorkerExited& exit : e.exits) {
+    const std::string conflict = find_conflict(t, exit);
+    if (conflict.empty()) {
+      take_exit(t, exit);
+    } else if (++conflicts == 1) {
+      first_conflict = "worker " + to_string(exit.rank) + ": " + conflict;
+    }
+  }
+  if (conflicts == 0) return;
+  const std::string others = " (and " + std::to_string(conflicts - 1) + " more)";
+  t.refuse(e.job, first_conflict + (conflicts > 1 ? others : ""), e.node);
 }
 
 void on(Transition& t, const HangDetected& e) {

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kPruneEvery = 1'000;
 constexpr int64_t kMaxClockMs = 1'000'000'000'000'000;  // leaves room for any deadline
 constexpr int kBusyTimeoutMs = 5'000;
+constexpr int kSlotPerRow = 1;  // the schema version that had a row for each slot
 
 constexpr char kSchema[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -28,6 +29,11 @@ CREATE TABLE events(id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, wall_ms INTEGE
                     job INTEGER NOT NULL, entry TEXT NOT NULL);
 CREATE INDEX events_of_job ON events(job, id);
 )";
+
+// Of the rank's row of slots.
+core::SlotKey first_in_row(const core::SlotKey& key) {
+  return {key.job, Rank{key.rank.value / kSlotsPerRow * kSlotsPerRow}};
+}
 
 int64_t as_int(uint64_t value) { return static_cast<int64_t>(value); }
 
@@ -158,6 +164,8 @@ Outcome Store::initialise(Mode mode) {
     HP_TRY(execute(kSchema));
     HP_TRY(execute(("PRAGMA user_version=" + std::to_string(kStoreSchemaVersion)).c_str()));
     HP_TRY(execute("COMMIT"));
+  } else if (version == kSlotPerRow && mode == Mode::kOwner) {
+    HP_TRY(upgrade());
   } else if (version != kStoreSchemaVersion) {
     return Error{ErrorCode::kFailedPrecondition,
                  path_ + " has schema version " + std::to_string(version) +
@@ -168,6 +176,36 @@ Outcome Store::initialise(Mode mode) {
   HP_TRY(newest.next());
   last_entry_id_ = newest.integer(0);
   return Ok{};
+}
+
+// One table: decode each row and put it where it belongs.
+template <typename Decode, typename Put>
+Outcome Store::read_rows(const char* sql, const Decode& decode, const Put& put) {
+  HP_TRY_ASSIGN(auto query, statement(sql));
+  for (;;) {
+    HP_TRY_ASSIGN(const bool more, query.next());
+    if (!more) return Ok{};
+    auto row = decode(query.text(0));
+    if (!row.ok()) {
+      return Error{ErrorCode::kDataLoss, path_ + " is damaged: " + row.error().message};
+    }
+    put(std::move(*row));
+  }
+}
+
+// All or nothing: where it ends before the commit, the next owner begins anew.
+Outcome Store::upgrade() {
+  std::map<core::SlotKey, core::Slot> slots;
+  std::set<core::SlotKey> keys;
+  HP_TRY(read_rows("SELECT row FROM slots", core::decode_slot, [&](core::Slot row) {
+    keys.insert(row.key);
+    slots.emplace(row.key, std::move(row));
+  }));
+  HP_TRY(execute("BEGIN IMMEDIATE"));
+  HP_TRY(execute("DELETE FROM slots"));
+  HP_TRY(put_slots(slots, keys));
+  HP_TRY(execute(("PRAGMA user_version=" + std::to_string(kStoreSchemaVersion)).c_str()));
+  return execute("COMMIT");
 }
 
 Result<core::State> Store::load() {
@@ -191,27 +229,15 @@ Result<core::State> Store::load() {
       }
     }
   }
-  // One table: decode each row and put it where it belongs.
-  const auto read = [this](const char* sql, const auto& decode, const auto& put) -> Outcome {
-    HP_TRY_ASSIGN(auto query, statement(sql));
-    for (;;) {
-      HP_TRY_ASSIGN(const bool more, query.next());
-      if (!more) return Ok{};
-      auto row = decode(query.text(0));
-      if (!row.ok()) {
-        return Error{ErrorCode::kDataLoss, path_ + " is damaged: " + row.error().message};
-      }
-      put(std::move(*row));
-    }
-  };
-  HP_TRY(read("SELECT row FROM jobs", core::decode_job,
-              [&](core::Job row) { state.jobs.emplace(row.id, std::move(row)); }));
-  HP_TRY(read("SELECT row FROM nodes", core::decode_node,
-              [&](core::Node row) { state.nodes.emplace(row.key, std::move(row)); }));
-  HP_TRY(read("SELECT row FROM slots", core::decode_slot,
-              [&](core::Slot row) { state.slots.emplace(row.key, std::move(row)); }));
-  HP_TRY(read("SELECT row FROM outbox", core::decode_action,
-              [&](core::Action row) { state.outbox.emplace(row.id, std::move(row)); }));
+  HP_TRY(read_rows("SELECT row FROM jobs", core::decode_job,
+                   [&](core::Job row) { state.jobs.emplace(row.id, std::move(row)); }));
+  HP_TRY(read_rows("SELECT row FROM nodes", core::decode_node,
+                   [&](core::Node row) { state.nodes.emplace(row.key, std::move(row)); }));
+  HP_TRY(read_rows("SELECT row FROM slots", core::decode_slots, [&](std::vector<core::Slot> rows) {
+    for (core::Slot& row : rows) state.slots.emplace(row.key, std::move(row));
+  }));
+  HP_TRY(read_rows("SELECT row FROM outbox", core::decode_action,
+                   [&](core::Action row) { state.outbox.emplace(row.id, std::move(row)); }));
   for (const std::string& stray : core::drop_strays(state)) {
     log_warning(path_ + " is damaged: " + stray + " is left out");
   }
@@ -225,6 +251,23 @@ Outcome Store::put_meta(const char* key, uint64_t value) {
   return put.bind(name).bind(as_int(value)).run();
 }
 
+Outcome Store::put_slots(const std::map<core::SlotKey, core::Slot>& slots,
+                         const std::set<core::SlotKey>& changed) {
+  for (auto key = changed.begin(); key != changed.end();) {
+    const core::SlotKey first = first_in_row(*key);
+    std::vector<const core::Slot*> rows;
+    for (auto it = slots.lower_bound(first); it != slots.end() && first_in_row(it->first) == first;
+         ++it) {
+      rows.push_back(&it->second);
+    }
+    const std::string row = core::encode(rows);
+    HP_TRY_ASSIGN(auto put, statement("INSERT OR REPLACE INTO slots VALUES(?,?,?)"));
+    HP_TRY(put.bind(as_int(first.job.value)).bind(first.rank.value).bind(row).run());
+    while (key != changed.end() && first_in_row(*key) == first) ++key;
+  }
+  return Ok{};
+}
+
 Outcome Store::commit_rows(const core::State& state, const core::Dirty& dirty) {
   for (const JobId id : dirty.jobs) {
     const std::string row = core::encode(state.jobs.at(id));  // jobs, nodes, slots are never erased
@@ -236,11 +279,7 @@ Outcome Store::commit_rows(const core::State& state, const core::Dirty& dirty) {
     HP_TRY_ASSIGN(auto put, statement("INSERT OR REPLACE INTO nodes VALUES(?,?,?)"));
     HP_TRY(put.bind(as_int(key.job.value)).bind(key.name).bind(row).run());
   }
-  for (const core::SlotKey& key : dirty.slots) {
-    const std::string row = core::encode(state.slots.at(key));
-    HP_TRY_ASSIGN(auto put, statement("INSERT OR REPLACE INTO slots VALUES(?,?,?)"));
-    HP_TRY(put.bind(as_int(key.job.value)).bind(key.rank.value).bind(row).run());
-  }
+  HP_TRY(put_slots(state.slots, dirty.slots));
   for (const ActionId id : dirty.outbox) {
     const auto it = state.outbox.find(id);
     if (it == state.outbox.end()) {

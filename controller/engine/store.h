@@ -4,17 +4,23 @@
 // they changed and the outbox; the rows are the codec's JSON, a row per key, so that the cost is
 // proportional to what changed.
 //
-//   meta    schema_version, last_seq, now_ms, last_local_job
-//   jobs    job -> row          nodes  (job, name) -> row       slots  (job, rank) -> row
+//   meta    last_seq, now_ms, last_local_job
+//   jobs    job -> row          nodes  (job, name) -> row
+//   slots   (job, rank) -> rows of kSlotsPerRow ranks, of which that is the first
 //   outbox  (seq, idx) -> row   events id -> (seq, wall_ms, job, entry)
+//
+// The ranks of a node change together, so their slots are one row. A database of version 1, which
+// had a row for each, becomes one of version 2 when its owner opens it.
 //
 // Of each job the newest kEventsKeptPerJob log entries are kept (and all of them in the status
 // files). A failed call leaves the database as the last commit left it; the caller must then stop.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +33,8 @@ struct sqlite3_stmt;
 namespace hpctl {
 
 inline constexpr int64_t kEventsKeptPerJob = 20'000;
-inline constexpr int kStoreSchemaVersion = 1;
+inline constexpr int kStoreSchemaVersion = 2;
+inline constexpr int32_t kSlotsPerRow = 8;  // those of the usual node
 
 // A log entry as it is kept: the core's entry and the label the shell gave it.
 struct StoredEntry {
@@ -41,7 +48,8 @@ class Store {
  public:
   enum class Mode { kOwner, kReader };
 
-  // kOwner creates the database where there is none. Both refuse another schema version.
+  // kOwner creates the database where there is none, and brings one of an older schema up to date.
+  // Both refuse any other schema version.
   static Result<std::unique_ptr<Store>> open(const std::string& path, Mode mode);
   ~Store();
   Store(const Store&) = delete;
@@ -72,6 +80,11 @@ class Store {
   Outcome execute(const char* sql);
   Error failure(const std::string& what) const;
   Result<Statement> statement(const char* sql);
+  Outcome upgrade();
+  template <typename Decode, typename Put>
+  Outcome read_rows(const char* sql, const Decode& decode, const Put& put);
+  Outcome put_slots(const std::map<core::SlotKey, core::Slot>& slots,
+                    const std::set<core::SlotKey>& changed);
   Outcome commit_rows(const core::State& state, const core::Dirty& dirty);
   Outcome commit_entries(std::vector<StoredEntry>& entries);
   Outcome put_meta(const char* key, uint64_t value);
@@ -79,7 +92,7 @@ class Store {
 
   std::string path_;
   sqlite3* database_ = nullptr;
-  std::map<std::string, sqlite3_stmt*> statements_;  // prepared on first use
+  std::map<std::string, sqlite3_stmt*, std::less<>> statements_;  // prepared on first use
   int64_t last_entry_id_ = 0;
   std::map<JobId, int64_t> added_since_prune_;
 };

@@ -3,6 +3,8 @@
 // nodes, one event per transaction and in batches, and that for the start of one generation; and
 // what the heartbeats of 1,000 idle agents on real connections cost (process time and memory; the
 // agents live in a process of their own).
+//
+//   bench_controller [agents | store | rendezvous | exits | orders ...]
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,8 +12,11 @@
 #include <cstdio>
 #include <ctime>
 #include <future>
+#include <set>
 
 #include "common/base/file.h"
+#include "common/base/worker_abi.h"
+#include "controller/agents/worker_order.h"
 #include "controller/engine/store.h"
 #include "tests/bench/idle_agents.h"
 #include "tests/support/temporary_directory.h"
@@ -126,6 +131,103 @@ void run_rendezvous(int32_t nodes) {
   std::fflush(stdout);
 }
 
+// What one killed worker costs the owner thread besides, where each of 100,000 ranks has to be told
+// of: the exits of the survivors, by themselves as agents of older releases report them, or
+// together, and that their nodes have no worker left.
+void run_exits(int32_t nodes, bool together) {
+  const TemporaryDirectory dir;
+  auto store = Store::open(dir.path() + "/db", Store::Mode::kOwner);
+  HP_CHECK(store.ok());
+  shop = Shop{};
+  shop.store = store->get();
+  shop.batch = 256;
+  core::FakeShell shell;
+  shell.stepper = &stored_step;
+  shell.checks_table = false;
+  JobSpec spec = core::small_job("bench");
+  spec.nodes = nodes;
+  spec.workers_per_node = 8;
+  spec.train->batch.global = spec.world_size();
+  const JobId job = shell.submit(spec);
+  shell.settle();
+  shell.progress(job, 10);
+  shell.seals.own = {{10, 7, 1}, {9, 7, 1}};
+  shell.exit_worker(job, 0, 0, 9, 10);
+  commit(shell.state);
+  const Shop before = shop;
+  const auto left = [&](int32_t rank, bool by_request) {
+    const core::Slot& slot = shell.slot(job, rank);
+    return core::WorkerExited{job,
+                              slot.node,
+                              shell.node(job, slot.node).boot_id,
+                              Rank{rank},
+                              slot.generation,
+                              slot.pid,
+                              kExitPeerLost,
+                              0,
+                              10,
+                              "",
+                              by_request,
+                              false,
+                              shell.arena_of(job, rank)};
+  };
+  for (int32_t first = 8; first < spec.world_size(); first += 8) {
+    shell.feed(left(first, false));  // the first that lost a peer
+    core::WorkersExited others;
+    for (int32_t rank = first + 1; rank < first + 8; ++rank) {
+      if (together) {
+        others.exits.push_back(left(rank, true));
+      } else {
+        shell.feed(left(rank, true));
+      }
+    }
+    if (!together) continue;
+    others.job = job;
+    others.node = others.exits.front().node;
+    others.boot_id = others.exits.front().boot_id;
+    shell.feed(std::move(others));
+  }
+  shell.settle_kind("StopWorkers");
+  commit(shell.state);
+  std::printf(
+      "{\"bench\":\"controller_exits\",\"nodes\":%d,\"ranks\":%d,\"together\":%s,\"events\":%ld,"
+      "\"wall_s\":%.2f,\"cpu_s\":%.2f}\n",
+      nodes, spec.world_size(), together ? "true" : "false",
+      static_cast<long>(shop.events - before.events), shop.seconds - before.seconds,
+      shop.cpu_s - before.cpu_s);
+  std::fflush(stdout);
+}
+
+// The messages that tell all nodes of a generation to start it: each made by itself, and each after
+// the other with what they have in common kept.
+void run_orders(int32_t nodes) {
+  const TemporaryDirectory dir;
+  core::FakeShell shell;
+  shell.checks_table = false;
+  JobSpec spec = core::small_job("bench");
+  spec.nodes = nodes;
+  spec.workers_per_node = 8;
+  spec.train->batch.global = spec.world_size();
+  shell.submit(spec);
+  while (shell.open(core::ActionKind::kStartWorkers).empty()) shell.settle_one_kind();
+  const HomePaths paths(dir.path());
+  const RendezvousPorts ports;
+  for (const bool kept : {false, true}) {
+    OrderMaker maker(paths, ports);
+    size_t bytes = 0;
+    const double begin_s = thread_cpu_s();
+    for (const core::Action* action : shell.open(core::ActionKind::kStartWorkers)) {
+      const auto order = kept ? maker.make(*action, shell.state)
+                              : OrderMaker(paths, ports).make(*action, shell.state);
+      bytes += order.ByteSizeLong();
+    }
+    std::printf(
+        "{\"bench\":\"controller_orders\",\"nodes\":%d,\"kept\":%s,\"bytes\":%zu,\"cpu_s\":%.2f}\n",
+        nodes, kept ? "true" : "false", bytes, thread_cpu_s() - begin_s);
+    std::fflush(stdout);
+  }
+}
+
 double cpu_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -166,12 +268,21 @@ void run_agents(int agents, int seconds) {
 
 }  // namespace
 
-int main() {
-  run_agents(1'000, 10);
-  run_store(64, 1, 10);
-  run_store(64, 256, 10);
-  run_store(12'500, 1, 0);
-  run_store(12'500, 256, 2);
-  run_rendezvous(12'500);
+int main(int argc, char** argv) {
+  const std::set<std::string> wanted(argv + 1, argv + argc);
+  const auto is_wanted = [&](const char* part) { return wanted.empty() || wanted.contains(part); };
+  if (is_wanted("agents")) run_agents(1'000, 10);
+  if (is_wanted("store")) {
+    run_store(64, 1, 10);
+    run_store(64, 256, 10);
+    run_store(12'500, 1, 0);
+    run_store(12'500, 256, 2);
+  }
+  if (is_wanted("rendezvous")) run_rendezvous(12'500);
+  if (is_wanted("exits")) {
+    run_exits(12'500, false);
+    run_exits(12'500, true);
+  }
+  if (is_wanted("orders")) run_orders(12'500);
   return 0;
 }

@@ -4,7 +4,7 @@
 // stopped and the next one started, until a controller that was killed has them all again; and
 // what their heartbeats cost. The agents are a program (fleet_agents.h) that shares the machine.
 //
-//   bench_fleet [AGENTS...]
+//   bench_fleet [--at-once] [--impatient] [--one-by-one] [AGENTS...]   (FleetManners)
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -59,11 +59,11 @@ Usage usage_of(pid_t pid) {
 
 class Bench {
  public:
-  explicit Bench(int agents)
+  Bench(int agents, const bench::FleetManners& manners)
       : agents_(agents),
         cluster_(make_spec(agents)),
         controller_(cluster_.start_controller("n0", {"--metrics", "127.0.0.1:0"})),
-        fleet_(cluster_.job_dir(), cluster_.job(), agents, kStep) {}
+        fleet_(cluster_.job_dir(), cluster_.job(), agents, kStep, manners) {}
 
   void run() {
     measure("registration", [this] {
@@ -150,8 +150,20 @@ class Bench {
 int main(int argc, char** argv) {
   raise_descriptor_limit();
   std::vector<int> sizes;
-  for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
+  bench::FleetManners manners;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--at-once") {
+      manners.at_once = true;
+    } else if (word == "--impatient") {
+      manners.impatient = true;
+    } else if (word == "--one-by-one") {
+      manners.one_by_one = true;
+    } else {
+      sizes.push_back(std::atoi(argv[i]));
+    }
+  }
   if (sizes.empty()) sizes = {500, 1'000, 2'000, 4'000};
-  for (const int agents : sizes) Bench(agents).run();
+  for (const int agents : sizes) Bench(agents, manners).run();
   return 0;
 }

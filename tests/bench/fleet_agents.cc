@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "agent/core/reconnect.h"
 #include "common/base/check.h"
 #include "common/base/worker_abi.h"
 #include "common/rpc/job_channel.h"
@@ -41,6 +42,11 @@ class FleetAgents::Agent final
   bool is_to_dial() {
     const std::lock_guard lock(mutex_);
     return closed_ && Clock::now() - closed_at_ >= kBackOff;
+  }
+
+  int64_t patience() {
+    const std::lock_guard lock(mutex_);
+    return fleet_.impatient_ ? agent::Patience::kFirstMs : patience_.next();
   }
 
   bool is_dialling() {
@@ -129,11 +135,32 @@ class FleetAgents::Agent final
   void exit_worker(int rank, int code, int signal, bool by_request) {
     v1::AgentMessage message = head_;
     message.set_report_seq(++reports_);
-    v1::WorkerExited& exited = *message.mutable_worker_exited();
+    fill_exit(*message.mutable_worker_exited(), rank, code, signal, by_request);
+    send(std::move(message));
+  }
+
+  void fill_exit(v1::WorkerExited& exited, int rank, int code, int signal, bool by_request) const {
     add_worker(exited, rank);
     exited.set_exit_code(code);
     exited.set_signal(signal);
     exited.set_by_request(by_request);
+  }
+
+  // As agents do it: the first that lost a peer at once, the others with the answer to the order.
+  void leave_generation() {
+    if (fleet_.one_by_one_) {
+      for (const int rank : ranks_) exit_worker(rank, kExitPeerLost, 0, true);
+      return;
+    }
+    exit_worker(ranks_.front(), kExitPeerLost, 0, false);
+    v1::AgentMessage message = head_;
+    v1::WorkersExited& together = *message.mutable_workers_exited();
+    together.set_first_report_seq(reports_ + 1);
+    for (size_t i = 1; i < ranks_.size(); ++i) {
+      fill_exit(*together.add_exits(), ranks_[i], kExitPeerLost, 0, true);
+    }
+    reports_ += ranks_.size() - 1;
+    message.set_report_seq(reports_);
     send(std::move(message));
   }
 
@@ -158,9 +185,7 @@ class FleetAgents::Agent final
   }
 
   void obey(const v1::StopWorkers& order) {
-    if (running_) {
-      for (const int rank : ranks_) exit_worker(rank, kExitPeerLost, 0, true);
-    }
+    if (running_) leave_generation();
     running_ = false;
     stopped_ = std::max(stopped_, order.generation());
     v1::AgentMessage message = done(order);
@@ -176,6 +201,7 @@ class FleetAgents::Agent final
     }
     if (incoming_.has_welcome()) {
       welcomed_ = true;
+      patience_.reset();
       fleet_.interval_ms_ = incoming_.welcome().heartbeat_interval_ms();
     } else if (incoming_.has_refused()) {  // it was declared lost: the node begins another life
       head_.set_boot_id(head_.boot_id() + "+");
@@ -231,6 +257,7 @@ class FleetAgents::Agent final
   uint64_t started_ = 0;
   uint64_t stopped_ = 0;
   uint64_t reports_ = 0;
+  agent::Patience patience_;
   bool running_ = false;
   bool welcomed_ = false;
   bool closed_ = true;
@@ -238,8 +265,14 @@ class FleetAgents::Agent final
   Clock::time_point closed_at_;
 };
 
-FleetAgents::FleetAgents(std::string job_dir, JobId job, int count, std::chrono::milliseconds step)
-    : job_dir_(std::move(job_dir)), job_(job), step_(step) {
+FleetAgents::FleetAgents(std::string job_dir, JobId job, int count, std::chrono::milliseconds step,
+                         const FleetManners& manners)
+    : job_dir_(std::move(job_dir)),
+      job_(job),
+      step_(step),
+      one_by_one_(manners.one_by_one),
+      impatient_(manners.impatient),
+      most_dialling_(manners.at_once ? count : kMostDialling) {
   for (int i = 0; i < count; ++i) agents_.push_back(std::make_unique<Agent>(*this, i));
   life_ = std::thread([this] { live(); });
 }
@@ -253,9 +286,9 @@ void FleetAgents::dial() {
   auto dialling = std::count_if(agents_.begin(), agents_.end(),
                                 [](const auto& agent) { return agent->is_dialling(); });
   for (const auto& agent : agents_) {
-    if (dialling >= kMostDialling) return;
+    if (dialling >= most_dialling_) return;
     if (!agent->is_to_dial()) continue;
-    const auto found = connect_job(job_dir_);
+    const auto found = connect_job(job_dir_, static_cast<int>(agent->patience()));
     HP_CHECK(found.ok());
     agent->connect(v1::AgentLink::NewStub(found->channel));
     ++dialled_;

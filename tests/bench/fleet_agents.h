@@ -22,19 +22,26 @@ inline constexpr int kWorkersPerNode = 8;
 inline constexpr int kMostDialling = 64;
 inline constexpr int kMostHeartbeatsPerSecond = 8'000;
 
+struct FleetManners {
+  bool at_once = false;     // all dial at once
+  bool impatient = false;   // each attempt to connect may take 2 s, as it was in older releases
+  bool one_by_one = false;  // each exit is a report, as agents of older releases tell it
+};
+
 class FleetAgents {
  public:
   using Clock = std::chrono::steady_clock;
 
   // Of the nodes "n0", "n1", ... of the job.
-  FleetAgents(std::string job_dir, JobId job, int count, std::chrono::milliseconds step);
+  FleetAgents(std::string job_dir, JobId job, int count, std::chrono::milliseconds step,
+              const FleetManners& manners);
   ~FleetAgents();  // the connections break
   FleetAgents(const FleetAgents&) = delete;
   FleetAgents& operator=(const FleetAgents&) = delete;
 
   // From now on agents without a connection dial the job's newest controller; each waits for half a
-  // second after its connection broke. No more than kMostDialling at a time: real ones have a
-  // processor each for their part of TLS.
+  // second after its connection broke. No more than kMostDialling at a time, unless all are to
+  // dial at once: real ones have a processor each for their part of TLS.
   void connect() { dials_ = true; }
   // Rank 0 of that agent's node dies of SIGKILL.
   void kill_worker(int agent);
@@ -57,6 +64,9 @@ class FleetAgents {
   const std::string job_dir_;
   const JobId job_;
   const std::chrono::milliseconds step_;
+  const bool one_by_one_;
+  const bool impatient_;
+  const std::ptrdiff_t most_dialling_;
   const Clock::time_point begun_ = Clock::now();
   std::atomic<uint64_t> heartbeats_{0};
   std::atomic<uint32_t> interval_ms_{100};

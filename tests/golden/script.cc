@@ -108,6 +108,7 @@ class Script {
         {"copies", &Script::copies},
         {"sealed", &Script::sealed},
         {"left", &Script::left},
+        {"left-together", &Script::left_together},
         {"trains", &Script::trains},
     };
     return kCommands;
@@ -253,10 +254,34 @@ class Script {
   // As it was told to.
   void left(const Words& words) {
     const auto rank = static_cast<int32_t>(number(words, 1));
+    shell_.feed(left_of(rank, true));
+  }
+  void left_together(const Words& words) {
+    WorkersExited event;
+    bool by_request = true;
+    for (size_t i = 1; i < words.size(); ++i) {
+      by_request = by_request && words[i] != "lost";
+      if (words[i] == "lost") continue;
+      event.exits.push_back(left_of(static_cast<int32_t>(number(words, i)), by_request));
+    }
+    const WorkerExited& first = event.exits.at(0);
+    shell_.feed(WorkersExited{id_, first.node, first.boot_id, event.exits});
+  }
+  WorkerExited left_of(int32_t rank, bool by_request) {
     const Slot& slot = shell_.slot(id_, rank);
-    shell_.feed(WorkerExited{id_, slot.node, node(slot.node).boot_id, Rank{rank}, slot.generation,
-                             slot.pid, 95, 0, job().furthest_step, "", true, false,
-                             shell_.arena_of(id_, rank)});
+    return {id_,
+            slot.node,
+            node(slot.node).boot_id,
+            slot.key.rank,
+            slot.generation,
+            slot.pid,
+            95,
+            0,
+            job().furthest_step,
+            "",
+            by_request,
+            false,
+            shell_.arena_of(id_, rank)};
   }
   void stale_exit(const Words& words) {
     const Rank rank{static_cast<int32_t>(number(words, 1))};

@@ -14,6 +14,7 @@
 //   directory NAME STEP       the newest valid checkpoint is NAME, at STEP
 //   exit RANK code|signal N step N [words of the worker ...]
 //   stale-exit RANK generation N
+//   left-together RANK... [lost RANK...]   of one node, in one report; the latter untold
 //   lost NODE words ... | disconnect NODE | reconnect NODE [without RANK]
 //   judge NODE                what its silence since `disconnect` means by now; steps prove that
 //                             it trains

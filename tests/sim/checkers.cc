@@ -205,7 +205,8 @@ void Checkers::causes_are_present(const Store& store) {
   const core::LogEntry* event = nullptr;
   for (const auto& entry : store.log()) {
     if (event == nullptr || event->seq != entry.seq) event = &entry;
-    const bool of_a_generation = event->type == "WorkerExited" || event->type == "HangDetected";
+    const bool of_a_generation = event->type == "WorkerExited" || event->type == "WorkersExited" ||
+                                 event->type == "HangDetected";
     if (entry.type != "JobRecovering" || !of_a_generation) continue;
     if (event->generation != entry.generation) {
       fail("job " + to_string(entry.job) + " gave up g" + to_string(entry.generation) +

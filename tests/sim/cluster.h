@@ -284,6 +284,7 @@ class Cluster final : public World {
   uint64_t spawn(SimNode& node, int32_t rank, const core::StartWorkers& order);
   void worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t code, int32_t signal,
                    bool by_request, bool reported);
+  core::WorkersExited* together_ = nullptr;  // what its agent will report at once, as it is made
   void break_run(Run& run, int32_t first);
   void end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t within_ms);
   void form_run(Run& run);

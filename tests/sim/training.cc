@@ -64,10 +64,14 @@ void Cluster::stop_workers(SimNode& node, ActionId id, const core::StopWorkers& 
 }
 
 void Cluster::stop_generations(SimNode& node, uint64_t through) {
+  core::WorkersExited together{node.key.job, node.key.name, node.boot_id, {}};
+  if (rng_.chance(0.5)) together_ = &together;
   const auto workers = node.workers;
   for (const auto& [rank, worker] : workers) {
     if (worker.generation <= through) worker_ends(node, rank, worker.pid, 0, 9, true, true);
   }
+  together_ = nullptr;
+  if (!together.exits.empty()) report(node, together);
 }
 
 uint64_t Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& order) {
@@ -129,7 +133,11 @@ void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t cod
   node.workers.erase(it);
   checkers_.worker_gone(node.key, rank, run.generation);
   run.alive.erase(rank);
-  if (reported) report(node, event);
+  if (reported && together_ != nullptr) {
+    together_->exits.push_back(event);
+  } else if (reported) {
+    report(node, event);
+  }
   if (!run.finished && !run.broken) break_run(run, rank);
 }
 

@@ -400,6 +400,64 @@ TEST_F(AgentTest, AStoppedHolderIsFoundAndItsNodeLost) {
   }
 }
 
+// One worker dies, which is told at once. That the others end, as they were told to, is known with
+// the answer to that order: nothing else makes them be told, because no heartbeat is due.
+TEST_F(AgentTest, ExitsThatAreNoNewsLeaveWithTheAnswer) {
+  controller_.behaviour.exits_together = true;
+  controller_.behaviour.heartbeat_ms = 600'000;
+  connect();
+  const v1::ActionDone started = start(1, 2, {0, 1, 2}, {"hang"});
+  ::kill(static_cast<pid_t>(started.workers(0).pid()), SIGKILL);
+  EXPECT_EQ(exited().signal(), SIGKILL);
+  controller_.send(stop_workers(2, 2, 0));
+  done(2);
+  EXPECT_EQ(controller_.count(AgentMessage::kWorkerExited), 0U);
+  ASSERT_EQ(controller_.count(AgentMessage::kWorkersExited), 1U) << "told before the answer";
+  const AgentMessage report = controller_.take(AgentMessage::kWorkersExited);
+  const v1::WorkersExited& exits = report.workers_exited();
+  ASSERT_EQ(exits.exits_size(), 2);
+  EXPECT_EQ(exits.first_report_seq() + 1, report.report_seq());
+  for (const v1::WorkerExited& exit : exits.exits()) EXPECT_TRUE(exit.by_request());
+  EXPECT_EQ(exits.exits(0).rank() + exits.exits(1).rank(), 3);
+  // One acknowledgement was for both: nothing is told again. The answer to an order that comes
+  // after it says that the agent has it.
+  controller_.send(stop_workers(4, 2, 0));
+  done(4);
+  kill_agent();
+  start(3, 3, {0}, {"hang"});
+  EXPECT_EQ(controller_.count(AgentMessage::kWorkerExited), 0U);
+  EXPECT_EQ(controller_.count(AgentMessage::kWorkersExited), 0U);
+}
+
+TEST_F(AgentTest, ExitsThatWereNotAcknowledgedAreToldAgainTogether) {
+  controller_.behaviour.exits_together = true;
+  controller_.behaviour.acknowledge = false;
+  connect();
+  start(1, 2, {0, 1}, {"hang"});
+  controller_.send(stop_workers(2, 2, 0));
+  done(2);
+  const auto numbers_told = [&] {  // in two messages where a heartbeat came between
+    std::set<uint64_t> numbers;
+    while (numbers.size() < 2) {
+      const AgentMessage report = controller_.take([](const AgentMessage& message) {
+        return message.has_workers_exited() || message.has_worker_exited();
+      });
+      const uint64_t first = report.workers_exited().first_report_seq();
+      for (uint64_t seq = first == 0 ? report.report_seq() : first; seq <= report.report_seq();
+           ++seq) {
+        numbers.insert(seq);
+      }
+    }
+    return numbers;
+  };
+  const std::set<uint64_t> told = numbers_told();
+  kill_agent();
+  const AgentMessage again = controller_.take(AgentMessage::kWorkersExited);
+  EXPECT_EQ(again.workers_exited().first_report_seq(), *told.begin());
+  EXPECT_EQ(again.report_seq(), *told.rbegin());
+  EXPECT_EQ(again.workers_exited().exits_size(), 2);
+}
+
 // Agents killed at arbitrary moments while generations start and fault: every exit is reported
 // under exactly one number, every start is answered, and no rank ever runs twice.
 TEST_F(AgentTest, KillsAtAnyMomentLoseAndRepeatNothing) {

@@ -7,6 +7,7 @@
 
 #include "agent/core/printable.h"
 #include "agent/core/progress.h"
+#include "agent/core/reconnect.h"
 #include "agent/core/respawn.h"
 
 namespace hpctl::agent {
@@ -152,6 +153,20 @@ TEST(ProgressWatch, BadStepsAreToldOnceAndMissedOnesCounted) {
   EXPECT_TRUE(watch.bad_step(2, 1, bad_steps(1, 1)).empty()) << "rank 0 speaks for all";
   EXPECT_EQ(watch.bad_step(2, 0, bad_steps(1, 1)).size(), 1U) << "a new generation counts anew";
   EXPECT_TRUE(watch.bad_step(1, 0, bad_steps(8, 8)).empty()) << "the chain has gone on without it";
+}
+
+TEST(Patience, GrowsUntilAControllerWelcomes) {
+  Patience patience;
+  int64_t last = patience.next();
+  EXPECT_EQ(last, Patience::kFirstMs);
+  for (int i = 0; i < 10; ++i) {
+    const int64_t next = patience.next();
+    EXPECT_EQ(next, std::min(2 * last, Patience::kLongestMs));
+    last = next;
+  }
+  EXPECT_EQ(last, Patience::kLongestMs);
+  patience.reset();
+  EXPECT_EQ(patience.next(), Patience::kFirstMs);
 }
 
 }  // namespace

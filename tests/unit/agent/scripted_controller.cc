@@ -46,9 +46,12 @@ grpc::Status ScriptedController::Connect(grpc::ServerContext* context, Stream* s
       answer.mutable_welcome()->set_heartbeat_interval_ms(behaviour.heartbeat_ms);
       answer.mutable_welcome()->set_orphan_timeout_ms(behaviour.orphan_timeout_ms);
       answer.mutable_welcome()->set_hang_timeout_ms(behaviour.hang_timeout_ms);
+      answer.mutable_welcome()->set_exits_together(behaviour.exits_together);
       stream->Write(answer);
     } else if (message.report_seq() != 0 && behaviour.acknowledge) {
       answer.mutable_report_ack()->set_report_seq(message.report_seq());
+      answer.mutable_report_ack()->set_first_report_seq(
+          message.workers_exited().first_report_seq());
       stream->Write(answer);
     }
     received_.push_back(message);

@@ -26,7 +26,8 @@ class ScriptedController final : public v1::AgentLink::Service {
     uint32_t orphan_timeout_ms = 60'000;
     uint32_t hang_timeout_ms = 0;  // not said
     bool acknowledge = true;
-    std::string refuse;  // answer Register with a permanent refusal
+    bool exits_together = false;  // as controllers that do not understand WorkersExited
+    std::string refuse;           // answer Register with a permanent refusal
   };
 
   explicit ScriptedController(const HomePaths& paths)

@@ -3,11 +3,13 @@
 #include "controller/engine/store.h"
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 
 #include "common/base/file.h"
 #include "controller/core/codec.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/core/fake_shell.h"
 
 namespace hpctl {
 namespace {
@@ -60,6 +62,86 @@ TEST(Store, LoadsWhatWasCommitted) {
   struct stat st {};
   ASSERT_EQ(::stat(path.c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 077U, 0U) << "job specifications may carry secrets";
+}
+
+// As a release of schema version 1 left them: a row for each rank.
+void make_rows_of_version_1(const std::string& path, const core::State& state) {
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  std::string sql = "DELETE FROM slots; PRAGMA user_version=1;";
+  for (const auto& [key, row] : state.slots) {
+    sql += "INSERT INTO slots VALUES(" + to_string(key.job) + "," + to_string(key.rank) + ",'" +
+           core::encode(row) + "');";
+  }
+  EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(database);
+}
+
+int64_t count_rows_of_slots(const std::string& path) {
+  sqlite3* database = nullptr;
+  sqlite3_stmt* count = nullptr;
+  EXPECT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  sqlite3_prepare_v2(database, "SELECT count(*) FROM slots", -1, &count, nullptr);
+  EXPECT_EQ(sqlite3_step(count), SQLITE_ROW);
+  const int64_t rows = sqlite3_column_int64(count, 0);
+  sqlite3_finalize(count);
+  sqlite3_close(database);
+  return rows;
+}
+
+TEST(Store, TheSlotsOfANodeAreOneRow) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/db";
+  core::FakeShell shell;
+  JobSpec spec = core::small_job("slots", true);
+  spec.nodes = 3;
+  spec.workers_per_node = kSlotsPerRow;
+  const JobId job = shell.submit(spec);
+  shell.settle();
+  const auto all = [&] {
+    core::Dirty dirty;
+    for (const auto& [id, row] : shell.state.jobs) dirty.jobs.insert(id);
+    for (const auto& [key, row] : shell.state.nodes) dirty.nodes.insert(key);
+    for (const auto& [key, row] : shell.state.slots) dirty.slots.insert(key);
+    return dirty;
+  }();
+  auto store = Store::open(path, Store::Mode::kOwner);
+  ASSERT_TRUE(store.ok());
+  std::vector<StoredEntry> none;
+  ASSERT_TRUE((*store)->commit(shell.state, all, none).ok());
+  EXPECT_EQ(count_rows_of_slots(path), 3);
+  core::Dirty dirty;  // one slot of the second row
+  const core::SlotKey key{job, Rank{kSlotsPerRow + 2}};
+  dirty.slots.insert(key);
+  shell.state.slots.at(key).exit_code = 7;
+  ASSERT_TRUE((*store)->commit(shell.state, dirty, none).ok());
+  EXPECT_EQ(count_rows_of_slots(path), 3);
+  const auto loaded = (*store)->load();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(digest(*loaded), digest(shell.state));
+}
+
+TEST(Store, OpensWhatTheReleaseBeforeWrote) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/db";
+  core::State state;
+  {
+    auto store = Store::open(path, Store::Mode::kOwner);
+    ASSERT_TRUE(store.ok());
+    commit(**store, state, submission("a"));
+    commit(**store, state, submission("b"));
+  }
+  make_rows_of_version_1(path, state);
+  EXPECT_FALSE(Store::open(path, Store::Mode::kReader).ok()) << "which cannot bring it up to date";
+  for (int i = 0; i < 2; ++i) {
+    auto store = Store::open(path, Store::Mode::kOwner);
+    ASSERT_TRUE(store.ok()) << store.error().message;
+    const auto loaded = (*store)->load();
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_EQ(digest(*loaded), digest(state));
+  }
+  EXPECT_EQ(count_rows_of_slots(path), 2) << "one of each job";
+  EXPECT_TRUE(Store::open(path, Store::Mode::kReader).ok());
 }
 
 TEST(Store, AReaderSeesCommittedEntriesInOrder) {

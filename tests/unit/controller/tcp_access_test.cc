@@ -219,6 +219,33 @@ TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
   context.TryCancel();
 }
 
+// Exits that came together are acknowledged together, news or not.
+TEST_F(TcpAccess, ExitsThatCameTogetherAreAcknowledgedTogether) {
+  const auto links = v1::AgentLink::NewStub(connect(token_));
+  grpc::ClientContext context;
+  set_deadline(context);
+  const auto stream = links->Connect(&context);
+  const v1::ControllerMessage welcome = register_agent(*stream, "n0");
+  ASSERT_TRUE(welcome.has_welcome()) << stream->Finish().error_message() << cluster_.logs();
+  EXPECT_TRUE(welcome.welcome().exits_together());
+  v1::AgentMessage report = message("n0");
+  report.set_report_seq(4);
+  report.mutable_workers_exited()->set_first_report_seq(3);
+  for (const int rank : {0, 1}) {
+    v1::WorkerExited& exited = *report.mutable_workers_exited()->add_exits();
+    exited.set_generation(77);
+    exited.set_rank(rank);
+  }
+  ASSERT_TRUE(stream->Write(report));
+  v1::ControllerMessage answer;
+  do {
+    ASSERT_TRUE(stream->Read(&answer));
+  } while (!answer.has_report_ack());
+  EXPECT_EQ(answer.report_ack().first_report_seq(), 3U);
+  EXPECT_EQ(answer.report_ack().report_seq(), 4U);
+  context.TryCancel();
+}
+
 TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
   const auto links = v1::AgentLink::NewStub(connect(token_));
   grpc::ClientContext context;
@@ -273,7 +300,7 @@ TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
 
   v1::AgentMessage report = message("n0");
   report.set_report_seq(1);
-  std::vector<v1::AgentMessage> reports(15, report);
+  std::vector<v1::AgentMessage> reports(18, report);
   reports[0].mutable_heartbeat()->add_workers()->set_step(UINT64_MAX);
   reports[1].mutable_heartbeat()->add_workers()->set_step_ns(UINT64_MAX);
   reports[2].mutable_heartbeat()->add_workers()->set_generation(UINT64_MAX);
@@ -290,6 +317,9 @@ TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
   reports[12].mutable_worker_exited()->set_part(4);
   reports[13].mutable_worker_exited()->set_copied_part(4);
   reports[14].mutable_worker_exited()->set_copied_part(-2);
+  for (size_t i = 15; i < 18; ++i) reports[i].mutable_workers_exited()->set_first_report_seq(1);
+  reports[16].mutable_workers_exited()->add_exits()->set_last_step(UINT64_MAX);
+  for (int i = 0; i < 2; ++i) reports[17].mutable_workers_exited()->add_exits();  // 1 to 1
   for (const v1::AgentMessage& bad : reports) {
     EXPECT_EQ(end_of({sound, bad}).error_code(), grpc::StatusCode::INVALID_ARGUMENT)
         << bad.ShortDebugString();

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <set>
+
 #include "common/base/workload.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "tests/support/temporary_directory.h"
@@ -37,7 +40,7 @@ class WorkerOrder : public ::testing::Test {
                          uint64_t generation = 3) const {
     const core::Action action{
         {Seq{5}, 0}, "", core::StartWorkers{kJob, node, Generation{generation}, ranks, "", 0}};
-    return make_order(action, state_, paths_, ports_).start_workers();
+    return OrderMaker(paths_, ports_).make(action, state_).start_workers();
   }
   void record() {
     core::RecordGeneration wanted;
@@ -143,11 +146,61 @@ TEST_F(WorkerOrder, EveryGenerationMeetsInADirectoryOfItsOwn) {
   EXPECT_NE(directory("n0", 3), directory("n0", 13));
 }
 
+// What is kept of the order before is only what this one has as well.
+TEST_F(WorkerOrder, AnOrderIsTheSameAfterAnyOther) {
+  record();
+  ports_.learn(paths_, kJob, Generation{3});
+  core::Job& job = state_.jobs[kJob];
+  job.spec.train.emplace();
+  job.spec.train->data.path = R"(/a "bind_address":"" of data)";
+  state_.nodes[{kJob, "n1"}].address = "10.0.0.11\"";
+  core::StartWorkers start{kJob, "n1", Generation{3}, {Rank{2}, Rank{3}}, "", 0};
+  OrderMaker maker(paths_, ports_);
+  std::set<std::string> different;
+  const auto compare = [&] {
+    const core::Action action{{Seq{5}, 0}, "", start};
+    const v1::ControllerMessage order = maker.make(action, state_);
+    const v1::ControllerMessage alone = OrderMaker(paths_, ports_).make(action, state_);
+    EXPECT_EQ(order.DebugString(), alone.DebugString());
+    EXPECT_TRUE(workload_from_json(order.start_workers().workload_json()).ok());
+    EXPECT_TRUE(different.insert(order.DebugString()).second) << order.DebugString();
+  };
+  const std::vector<std::function<void()>> changes = {
+      [] {},
+      [&] { start.node = "n0"; },
+      [&] {
+        start.ranks = {Rank{0}, Rank{1}};
+      },
+      [&] { start.generation = Generation{4}; },
+      [&] { start.checkpoint = "step-10.g2"; },
+      [&] { start.start_step = 10; },
+      [&] { start.checkpoint.clear(); },
+      [&] { start.memory_of = Generation{3}; },
+      [&] { start.refilled = {Rank{1}}; },
+      [&] { start.former_parts = 8; },
+      [&] { job.committed_step = 9; },
+      [&] { job.restarts = 2; },
+      [&] { job.active_nodes = 1; },
+      [&] {
+        state_.nodes[{kJob, "n0"}].address = "10.0.0.10";
+      },
+      [&] { place(0, "n2"); },
+      [&] { start.generation = Generation{3}; },
+      [&] {
+        job.recent_faults.push_back({"why", "n0", 0, 9, Seq{8}});
+      }};
+  for (const auto& change : changes) {
+    change();
+    compare();
+  }
+}
+
 // A command may have something to close; the built-in trainer recovers the faster.
 TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
   const auto grace = [&](bool graceful) {
     const core::StopWorkers stop{kJob, "n0", Generation{3}, graceful};
-    return make_order({{Seq{5}, 1}, "a peer died", stop}, state_, paths_, ports_)
+    return OrderMaker(paths_, ports_)
+        .make({{Seq{5}, 1}, "a peer died", stop}, state_)
         .stop_workers()
         .grace_ms();
   };
@@ -167,7 +220,7 @@ TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
     const core::StopWorkers stop{kJob, "n0", Generation{3}, false, stacks};
     const core::EndNode end{kJob, "n0", stacks};
     const auto make = [&](const core::ActionBody& body) {
-      return make_order({{Seq{5}, 1}, "it hangs", body}, state_, paths_, ports_);
+      return OrderMaker(paths_, ports_).make({{Seq{5}, 1}, "it hangs", body}, state_);
     };
     EXPECT_EQ(make(stop).stop_workers().stacks(), stacks);
     EXPECT_EQ(make(stop).stop_workers().abort_ms(), stacks ? 1'000 : 3'000);
