@@ -316,7 +316,7 @@ void Agent::connect() {
   link_->send(registration());
   const int64_t now = clock_.monotonic_ms();
   welcome_by_ms_ = now + patience_ms + kWelcomeTimeoutMs;
-  look_again_at_ms_ = now + Patience::kLookEveryMs;
+  look_again_at_ms_ = now + access_->look_every_ms();
 }
 
 void Agent::drop_link(const std::string& why) {
@@ -503,7 +503,7 @@ void Agent::on_time() {
   }
   if (link_ && !welcomed_ && now >= welcome_by_ms_) drop_link("no welcome from the controller");
   if (link_ && !welcomed_ && now >= look_again_at_ms_) {
-    look_again_at_ms_ = now + Patience::kLookEveryMs;
+    look_again_at_ms_ = now + access_->look_every_ms();
     if (access_->is_succeeded()) drop_link("another controller has the job");
   }
   if (welcomed_ && now >= acknowledge_by_ms_) drop_link("reports are not acknowledged");

@@ -35,6 +35,7 @@ class HomeAccess final : public ControllerAccess {
     return connect_controller(paths_);
   }
   bool is_succeeded() const override { return false; }
+  int64_t look_every_ms() const override { return Patience::look_every_ms(1'000); }
   StartPlan start_plan() const override { return {}; }
   int64_t orphan_timeout_ms() const override { return local_limits().orphan_ms; }
   Outcome start() override {
@@ -65,12 +66,14 @@ class JobAccess final : public ControllerAccess {
     if (found.controller.restart_count == restart_count()) plan_ = plan_after(found.controller);
     address_ = node_address_towards(found.controller.address);
     epoch_ = found.controller.epoch;
+    nodes_ = found.controller.nodes.size();
     return std::move(found.channel);
   }
   bool is_succeeded() const override {
     const auto newest = newest_controller_epoch(paths_.home());
     return newest.ok() && *newest > epoch_;
   }
+  int64_t look_every_ms() const override { return Patience::look_every_ms(nodes_); }
   StartPlan start_plan() const override { return plan_; }
   int64_t orphan_timeout_ms() const override {
     const auto document = read_job_document(paths_.home());
@@ -127,6 +130,7 @@ class JobAccess final : public ControllerAccess {
   const std::string node_;
   StartPlan plan_ = StartPlan::never();
   std::string address_;
+  size_t nodes_ = 0;          // of the job
   uint64_t epoch_ = 0;        // of the controller that connect() found
   uint64_t asked_about_ = 0;  // likewise, when the cluster controller was asked
 };

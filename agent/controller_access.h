@@ -27,6 +27,8 @@ class ControllerAccess {
   // Whether another controller has the job than the one of the last connect(). May read a shared
   // file system; what it cannot read it does not know of.
   virtual bool is_succeeded() const = 0;
+  // How often that is to be looked at.
+  virtual int64_t look_every_ms() const = 0;
   // Of the last connect().
   virtual StartPlan start_plan() const = 0;
   // How long the job allows an agent to be without any controller, which a Welcome repeats.

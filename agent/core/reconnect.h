@@ -33,8 +33,11 @@ class Patience {
  public:
   static constexpr int64_t kFirstMs = 2'000;
   static constexpr int64_t kLongestMs = 32'000;
-  // During an attempt an agent looks so often whether another controller has the job by now.
-  static constexpr int64_t kLookEveryMs = 2'000;
+  // During an attempt an agent looks so often whether another controller has the job by now: all of
+  // a job's nodes look into the same directory.
+  static int64_t look_every_ms(size_t nodes) {
+    return std::clamp<int64_t>(2 * static_cast<int64_t>(nodes), 250, 2'000);
+  }
 
   int64_t next() { return std::exchange(patience_ms_, std::min(kLongestMs, patience_ms_ * 2)); }
   void reset() { patience_ms_ = kFirstMs; }
