@@ -65,8 +65,8 @@ For one job of a cluster, in place of --home:
                          none can, run it here
   --run-as U:G:GROUPS    from the cluster controller only
 
-The cluster controller of a head node, of which there may be several (docs/cluster-controller.md), in
-place of both:
+The cluster controller of a head node (docs/cluster-controller.md), in place of both; there may be
+several, each on its node:
   --cluster              start, as its owner, the controller of every job that asks with a MUNGE
                          credential, and start it again when it dies; as root for every user,
                          otherwise for this one

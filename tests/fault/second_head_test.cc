@@ -4,6 +4,7 @@
 // The job goes on undisturbed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/rpc/cluster_client.h"
+#include "controller/cluster/supervisor.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/support/processes.h"
 
@@ -172,6 +174,62 @@ TEST_F(TwoHeads, WithoutAPlaceForItsRowsTheAgentsSucceed) {
   ASSERT_TRUE(record) << cluster_.logs();
   EXPECT_NE(record->node, kSecondHead);
   EXPECT_THAT(cluster_.logs(), HasSubstr("state2/jobs"));
+  expect_finish_undisturbed_at(second_address_);
+}
+
+// A controller of each of these never comes to serve: its job.json is a pipe that nobody writes.
+class StuckStarts {
+ public:
+  StuckStarts(const std::string& cluster, const v1::Admission& like, size_t count) {
+    for (uint64_t i = 1; i <= count; ++i) {
+      v1::Admission admission = like;
+      admission.set_job(like.job() + (i << 22));  // not the number of another test
+      admission.set_job_dir(directory_ / std::to_string(i));
+      EXPECT_EQ(::mkdir(admission.job_dir().c_str(), 0700), 0);
+      const std::string token = admission.job_dir() + "/token";
+      EXPECT_TRUE(write_file_atomic(token, read_file(like.job_dir() + "/token").value()).ok());
+      EXPECT_EQ(::chmod(token.c_str(), 0600), 0);
+      EXPECT_EQ(::mkfifo((admission.job_dir() + "/job.json").c_str(), 0600), 0);
+      admission.set_wait_ms(1);
+      const auto job = admit_to_cluster(cluster, admission, kCall);
+      EXPECT_TRUE(job.ok()) << job.error().message;
+      if (job.ok()) jobs_.push_back(*job);
+    }
+  }
+  ~StuckStarts() { end(); }
+  StuckStarts(const StuckStarts&) = delete;
+  StuckStarts& operator=(const StuckStarts&) = delete;
+
+  void end() {
+    for (const v1::ClusterJob& job : jobs_) {
+      EXPECT_TRUE(kill_process(static_cast<pid_t>(job.pid())));
+      const auto paths = HomePaths::of_job(job.job_dir(), JobId{job.job()}, kSecondHead);
+      EXPECT_TRUE(remove_tree(paths.state()).ok());
+    }
+    jobs_.clear();
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  std::vector<v1::ClusterJob> jobs_;
+};
+
+// As after the loss of a head with many jobs: who finds it busy does not take the job away from it.
+TEST_F(TwoHeads, ABusySecondIsAskedAgain) {
+  start_job();
+  StuckStarts stuck(second_address_, admission(), cluster::kMaxStartingOfUser);
+  kill_service();
+  cluster_.kill_controller(1);
+  const auto all_found_it_busy = [&] {
+    return std::ranges::all_of(cluster_.nodes(), [&](const std::string& node) {
+      const auto said = read_file(cluster_.paths(node).node_log(cluster_.job(), node));
+      return said.ok() && said->find("of those starting") != std::string::npos;
+    });
+  };
+  ASSERT_TRUE(test::eventually(all_found_it_busy, kPatienceMs)) << cluster_.logs();
+  EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U);
+  stuck.end();
+  expect_second_took_over();
   expect_finish_undisturbed_at(second_address_);
 }
 

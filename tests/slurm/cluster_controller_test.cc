@@ -108,9 +108,9 @@ class ClusterController : public SlurmTest {
     const std::string network = address.substr(0, address.rfind('.'));
     std::string first = network + "." + std::string(kFirstNode).substr(1) + ":0";
     const std::string slot = network.substr(network.rfind('.') + 1);
-    first_service_ =
-        start_service(kFirstHead, first, first_log(),
-                      {"nsenter", "--net=/run/netns/hps" + slot + "-" + std::string(kFirstNode)});
+    first_service_ = start_service(
+        kFirstHead, first, first_log(),
+        {"/usr/bin/nsenter", "--net=/run/netns/hps" + slot + "-" + std::string(kFirstNode)});
     ::setenv("HPCTL_CLUSTER", (first + "," + address_).c_str(), 1);
   }
   // As somebody whose home the job is not in.
@@ -205,9 +205,15 @@ TEST_F(ClusterController, FirstHeadCutOff) {
     cluster("cut", kFirstNode);
     const auto answers = [&] { return status_elsewhere(job)["controller"]["node"] == kHead; };
     EXPECT_TRUE(wait_until(home_.directory(), answers, kPatience)) << read_file(log()).value();
-    const auto gone = [&] { return !path_exists("/proc/" + before["controller"]["pid"].dump()); };
-    EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << "it does not stand back";
+    const std::string its_log = home_.paths().job(job) + "/nodes/" + kFirstHead + "/controller.log";
+    const auto stands_back = [&] {
+      return read_file(its_log).value().find("stands back") != std::string::npos;
+    };
+    EXPECT_TRUE(wait_until(home_.directory(), stands_back, kPatience))
+        << read_file(its_log).value();
     cluster("heal", kFirstNode);
+    const auto gone = [&] { return !path_exists("/proc/" + before["controller"]["pid"].dump()); };
+    EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << read_file(its_log).value();
     EXPECT_EQ(status_elsewhere(job)["state"], "RUNNING");
   }
   expect_exact_finish(job, spec);
