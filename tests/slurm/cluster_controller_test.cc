@@ -103,7 +103,7 @@ class ClusterController : public SlurmTest {
 
   // One more in the network of a node that the job does not have, and asked before the other.
   std::string first_log() const { return home_.directory() + "/first.log"; }
-  void start_first_head() {
+  JobId start_at_first_head(const SlurmJob& spec) {
     const std::string address = head_address();
     const std::string network = address.substr(0, address.rfind('.'));
     std::string first = network + "." + std::string(kFirstNode).substr(1) + ":0";
@@ -112,6 +112,7 @@ class ClusterController : public SlurmTest {
         kFirstHead, first, first_log(),
         {"/usr/bin/nsenter", "--net=/run/netns/hps" + slot + "-" + std::string(kFirstNode)});
     ::setenv("HPCTL_CLUSTER", (first + "," + address_).c_str(), 1);
+    return HasFailure() ? JobId{} : start(spec);
   }
   // As somebody whose home the job is not in.
   json status_elsewhere(JobId job) const {
@@ -192,10 +193,8 @@ TEST_F(ClusterController, LostHead) {
 // back for the one at the second; the first leaves the job to it when its link is back.
 TEST_F(ClusterController, FirstHeadCutOff) {
   if (!has_network_namespaces()) GTEST_SKIP() << "no network namespaces here: nothing to cut";
-  start_first_head();
-  ASSERT_FALSE(HasFailure());
   const SlurmJob spec{.training = kTraining};
-  const JobId job = start(spec);
+  const JobId job = start_at_first_head(spec);
   ASSERT_FALSE(HasFailure());
   const json before = status(job);
   EXPECT_EQ(before["controller"]["node"], kFirstHead);
@@ -227,10 +226,8 @@ TEST_F(ClusterController, FirstHeadCutOff) {
 // then begins at the second.
 TEST_F(ClusterController, FirstHeadLost) {
   if (!has_network_namespaces()) GTEST_SKIP() << "no network namespaces here: nothing to cut";
-  start_first_head();
-  ASSERT_FALSE(HasFailure());
   const SlurmJob spec{.training = kTraining};
-  const JobId job = start(spec);
+  const JobId job = start_at_first_head(spec);
   ASSERT_FALSE(HasFailure());
   const json before = status(job);
   JobId next{};
