@@ -139,6 +139,11 @@ class ClusterController : public SlurmTest {
                       " HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"})
         .out;
   }
+  // And so has removed what it had on this machine.
+  void expect_controller_ends(JobId job) const {
+    const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
+    EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience)) << read_file(log()).value();
+  }
   void expect_node(JobId job, const std::string& node) const {
     EXPECT_EQ(controller(job).node, node) << read_file(log()).value();
   }
@@ -247,6 +252,7 @@ TEST_F(ClusterController, FirstHeadLost) {
   EXPECT_EQ(controller(next).epoch, 1U);
   EXPECT_EQ(home_.hpctl({"cancel", to_string(next)}).exit_code, 0);
   EXPECT_EQ(home_.wait_for_end(next, kPatience), "CANCELLED");
+  expect_controller_ends(next);
   // What was killed on this machine under another name.
   EXPECT_TRUE(remove_tree("/tmp/hpctl-" + std::to_string(::geteuid()) + "/job-" + to_string(job) +
                           "-" + kFirstHead)
@@ -341,8 +347,7 @@ TEST_F(ClusterController, CancelledBySlurm) {
   // Slurm, which leaves the job 5 s, may be done before its controller here.
   const auto cancelled = [&] { return status(job)["state"] == "CANCELLED"; };
   EXPECT_TRUE(wait_until(home_.directory(), cancelled, kPatience)) << status(job);
-  const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
-  EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience)) << read_file(log()).value();
+  expect_controller_ends(job);
 }
 
 TEST_F(ClusterController, WithoutItTheJobHasAControllerOfItsOwn) {
