@@ -22,7 +22,10 @@ constexpr auto kProbePatience = std::chrono::milliseconds(300);
 constexpr auto kClusterTimeout = std::chrono::seconds(3);
 // An agent hears so of a refusal. That the successor serves, it finds in the job's directory.
 constexpr uint32_t kRefusalPatienceMs = 500;
-constexpr int kMostAsks = 4;  // of a cluster controller that has too much to do
+// How often a cluster controller is asked about one epoch: twice, or four times where it is busy.
+constexpr int kPatience = 4;
+constexpr int kCostOfAnswer = 2;
+constexpr int kCostOfBusy = 1;
 
 Outcome to_outcome(const absl::Status& status) {
   if (status.ok()) return Ok{};
@@ -72,16 +75,16 @@ class JobAccess final : public ControllerAccess {
     const Limits wanted = document.ok() ? document->spec.limits : Limits{};
     return resolve(wanted, cluster_limits(false)).orphan_ms;
   }
-  // A cluster controller is asked first, since the job's may only be gone for a moment, and only
-  // once about each: if nobody has followed by the next time, this node does. One that has too much
-  // to do, as after the loss of another head node, is asked a few times more.
+  // A cluster controller is asked first, since the job's may only be gone for a moment, and twice
+  // about each, since one that was just cut off looks alive for a while: its beat moves until it
+  // has missed its nodes. If nobody has followed by then, this node does. One that has too much to
+  // do, as after the loss of another head node, is asked more often.
   Outcome start() override {
-    if (std::exchange(asked_about_, epoch_) != epoch_) asks_left_ = kMostAsks;
-    if (asks_left_ > 0) {
-      --asks_left_;
+    if (std::exchange(asked_about_, epoch_) != epoch_) patience_ = kPatience;
+    if (patience_ > 0) {
       const auto asked = ask_cluster();
       const bool is_busy = !asked.ok() && asked.error().code == ErrorCode::kResourceExhausted;
-      if (!is_busy) asks_left_ = 0;
+      patience_ = asked.ok() || is_busy ? patience_ - (is_busy ? kCostOfBusy : kCostOfAnswer) : 0;
       if (asked.ok() || is_busy) return Ok{};
     }
     return to_outcome(
@@ -129,7 +132,7 @@ class JobAccess final : public ControllerAccess {
   std::string address_;
   uint64_t epoch_ = 0;        // of the controller that connect() found
   uint64_t asked_about_ = 0;  // likewise, when a cluster controller was asked
-  int asks_left_ = 0;         // about that one
+  int patience_ = 0;          // with the cluster controller, about that one
 };
 
 }  // namespace
