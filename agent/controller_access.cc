@@ -20,6 +20,12 @@ namespace {
 constexpr auto kStartTimeout = std::chrono::seconds(5);
 constexpr auto kProbePatience = std::chrono::milliseconds(300);
 constexpr auto kClusterTimeout = std::chrono::seconds(3);
+// An agent hears so of a refusal. That the successor serves, it finds in the job's directory.
+constexpr uint32_t kRefusalPatienceMs = 500;
+// How often a cluster controller is asked about one epoch: twice, or four times where it is busy.
+constexpr int kPatience = 4;
+constexpr int kCostOfAnswer = 2;
+constexpr int kCostOfBusy = 1;
 
 Outcome to_outcome(const absl::Status& status) {
   if (status.ok()) return Ok{};
@@ -80,11 +86,17 @@ class JobAccess final : public ControllerAccess {
     const Limits wanted = document.ok() ? document->spec.limits : Limits{};
     return resolve(wanted, cluster_limits(false)).orphan_ms;
   }
-  // A cluster controller is asked first, since the job's may only be gone for a moment, and only
-  // once about each: if nobody has followed by the next time, this node does.
+  // A cluster controller is asked first, since the job's may only be gone for a moment, and twice
+  // about each, since one that was just cut off looks alive for a while: its beat moves until it
+  // has missed its nodes. If nobody has followed by then, this node does. One that has too much to
+  // do, as after the loss of another head node, is asked more often.
   Outcome start() override {
-    if (std::exchange(asked_about_, epoch_) != epoch_) {
-      if (const auto asked = ask_cluster(); asked.ok()) return asked;
+    if (std::exchange(asked_about_, epoch_) != epoch_) patience_ = kPatience;
+    if (patience_ > 0) {
+      const auto asked = ask_cluster();
+      const bool is_busy = !asked.ok() && asked.error().code == ErrorCode::kResourceExhausted;
+      patience_ = asked.ok() || is_busy ? patience_ - (is_busy ? kCostOfBusy : kCostOfAnswer) : 0;
+      if (asked.ok() || is_busy) return Ok{};
     }
     return to_outcome(
         start_successor(paths_, job_, node_, std::chrono::steady_clock::now() + kStartTimeout));
@@ -104,7 +116,7 @@ class JobAccess final : public ControllerAccess {
     }
     return StartPlan::of_gone_machine(turn);
   }
-  // Ok also where it knows that another controller has the job, or has too much to do just now.
+  // Ok also where it knows that another controller has the job.
   Outcome ask_cluster() const {
     const char* cluster = std::getenv("HPCTL_CLUSTER");
     if (cluster == nullptr || *cluster == '\0') {
@@ -116,13 +128,12 @@ class JobAccess final : public ControllerAccess {
     admission.set_job_dir(paths_.home());
     admission.set_restart_count(restart_count());
     admission.set_programs(programs);
+    admission.set_wait_ms(kRefusalPatienceMs);
     const auto admitted = admit_to_cluster(cluster, admission, kClusterTimeout);
     if (admitted.ok()) return Ok{};
     const Error& error = admitted.error();
     log_warning(error.message);
-    const bool is_there =
-        error.code == ErrorCode::kAlreadyExists || error.code == ErrorCode::kResourceExhausted;
-    return is_there ? Outcome(Ok{}) : Outcome(error);
+    return error.code == ErrorCode::kAlreadyExists ? Outcome(Ok{}) : Outcome(error);
   }
 
   const HomePaths paths_;
@@ -132,7 +143,8 @@ class JobAccess final : public ControllerAccess {
   std::string address_;
   size_t nodes_ = 0;          // of the job
   uint64_t epoch_ = 0;        // of the controller that connect() found
-  uint64_t asked_about_ = 0;  // likewise, when the cluster controller was asked
+  uint64_t asked_about_ = 0;  // likewise, when a cluster controller was asked
+  int patience_ = 0;          // with the cluster controller, about that one
 };
 
 }  // namespace

@@ -60,12 +60,13 @@ For one job of a cluster, in place of --home:
                          this node's address, any free port)
   --successor            take over from a controller that does not answer; an agent starts it so
   --told-to-end          as if SIGTERM came at once: the batch script got one before this ran
-  --at HOST:PORT         have the cluster controller there run it, and stay in its place: until the
-                         job's verdict, cancelling the job on SIGTERM; where that one does not
-                         answer, run it here
+  --at HOST:PORT,...     have the first cluster controller of the list that can run it, and stay in
+                         its place: until the job's verdict, cancelling the job on SIGTERM; where
+                         none can, run it here
   --run-as U:G:GROUPS    from the cluster controller only
 
-The cluster controller of a head node (docs/cluster-controller.md), in place of both:
+The cluster controller of a head node (docs/cluster-controller.md), in place of both; there may be
+several, each on its node:
   --cluster              start, as its owner, the controller of every job that asks with a MUNGE
                          credential, and start it again when it dies; as root for every user,
                          otherwise for this one

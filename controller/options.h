@@ -28,7 +28,7 @@ struct ControllerOptions {
   bool told_to_end = false;        // a signal that was meant for it came before it did
   bool successor = false;          // of a controller that does not answer; never the first
   std::string programs;            // where the job's nodes find hpagent; "" = beside this program
-  std::string cluster_at;  // HOST:PORT of the cluster controller that is to run it; "" = here
+  std::string cluster_at;          // HOST:PORT,...: one of these is to run it; "" = this process
   // The cluster controller.
   bool cluster = false;
   std::string state_dir = "/var/lib/hpctl";

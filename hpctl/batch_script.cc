@@ -214,7 +214,7 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
   text += "# Written by `hpctl submit`. Exit status: the job's verdict, 0 finished, 1 failed,\n";
   text += "# 93 failed and not to be requeued.\nset -u\n";
   text += "export HPCTL_HOME=" + shell_quoted(settings.home) + "\n";
-  text += "# The cluster controller that runs the job's; empty: it runs here.\n";
+  text += "# The cluster controllers of which one runs the job's; empty: it runs here.\n";
   text += "export HPCTL_CLUSTER=" + shell_quoted(settings.cluster) + "\n";
   text += "job=$SLURM_JOB_ID\n";
   text += "key=" + shell_quoted(settings.directory.name()) + "\n";

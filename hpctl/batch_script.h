@@ -21,7 +21,7 @@ struct BatchSettings {
   std::string home;      // HPCTL_HOME, absolute
   std::string programs;  // directory of hpctl and its siblings, the same on all nodes
   SubmitDirectory directory;
-  std::string cluster;  // HOST:PORT of the cluster controller that is to run the job's; "" = none
+  std::string cluster;  // of which one is to run the job's controller (cluster_client.h); "" = none
 };
 
 // Everything but the environment, which the caller adds.

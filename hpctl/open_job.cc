@@ -22,21 +22,27 @@ Result<JobId> find_job(const HomePaths& paths, const std::string& word) {
   return find_job(*open_source(paths), word);
 }
 
+Result<OpenJob> open_at(const v1::ClusterJob& job) {
+  const std::filesystem::path jobs = std::filesystem::path(job.job_dir()).parent_path();
+  const HomePaths paths(jobs.parent_path().string());
+  HP_TRY_ASSIGN(auto channel, connect_address(job.address(), job.certificate(), job.token()));
+  auto source = std::make_unique<ControllerClient>(paths, std::move(channel));
+  HP_TRY_ASSIGN(JobView view, source->get_job(JobId{job.job()}));
+  return OpenJob{paths, JobId{job.job()}, std::move(source), std::move(view)};
+}
+
 // A job of another home of ours, which need not be visible here: its controller's address and token
-// come from the cluster controller, for our MUNGE credential. `not_here` where that knows no more.
+// come from a cluster controller, for our MUNGE credential. `not_here` where none knows more.
 Result<OpenJob> open_elsewhere(const std::string& word, const Error& not_here) {
   const auto cluster = cluster_address();
   if (!cluster.ok() || cluster->empty()) return not_here;
-  const auto list = list_cluster_jobs(*cluster, kClusterTimeout);
-  if (!list.ok()) return not_here;
-  for (const v1::ClusterJob& job : list->jobs()) {
-    if (std::to_string(job.job()) != word || job.address().empty()) continue;
-    const std::filesystem::path jobs = std::filesystem::path(job.job_dir()).parent_path();
-    const HomePaths paths(jobs.parent_path().string());
-    HP_TRY_ASSIGN(auto channel, connect_address(job.address(), job.certificate(), job.token()));
-    auto source = std::make_unique<ControllerClient>(paths, std::move(channel));
-    HP_TRY_ASSIGN(JobView view, source->get_job(JobId{job.job()}));
-    return OpenJob{paths, JobId{job.job()}, std::move(source), std::move(view)};
+  for (const v1::ClusterJobs& jobs : list_jobs_of_each(*cluster, kClusterTimeout)) {
+    for (const v1::ClusterJob& job : jobs.jobs()) {
+      if (std::to_string(job.job()) != word || job.address().empty()) continue;
+      auto opened = open_at(job);
+      // Another head node may know the one that has succeeded it.
+      if (opened.ok() || opened.error().code != ErrorCode::kUnavailable) return opened;
+    }
   }
   return not_here;
 }

@@ -18,7 +18,7 @@ struct OpenJob {
 };
 
 // `word` is an id or a unique name of a job of this home, or the id of a job of the caller's whose
-// controller runs at the cluster controller. Never starts a controller.
+// controller runs at a cluster controller. Never starts a controller.
 Result<OpenJob> open_job(const std::string& word);
 
 }  // namespace hpctl

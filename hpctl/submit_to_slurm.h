@@ -13,7 +13,7 @@
 
 namespace hpctl {
 
-// `cluster`: HOST:PORT of the cluster controller that is to run the job's controller; "" = none
+// `cluster`: of which one is to run the job's controller (common/rpc/cluster_client.h); "" = none
 // (hpctl/cluster_placement.h).
 
 // What would be submitted now; for --dry-run, under a key that stands for the random one.

@@ -5,7 +5,9 @@
 #include <grpcpp/security/credentials.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <sstream>
 
 #include "common/base/file.h"
@@ -19,7 +21,13 @@
 namespace hpctl {
 namespace {
 
+using std::chrono::milliseconds;
+using std::chrono::system_clock;
+
 constexpr size_t kMaxConfBytes = 64U << 10;
+// For a connection to one of several. To a node that is off nothing answers, and a process that is
+// stopped has its connections accepted by the kernel.
+constexpr milliseconds kConnectPatience{1'500};
 constexpr char kName[] = "HPCTL_CLUSTER=";
 
 bool is_address(const std::string& text) {
@@ -33,10 +41,27 @@ bool is_address(const std::string& text) {
          std::stoul(port) <= 65535;
 }
 
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> addresses;
+  std::istringstream in(list);
+  for (std::string address; std::getline(in, address, ',');) addresses.push_back(address);
+  return addresses;
+}
+
 Result<std::string> checked_address(const std::string& text, const std::string& where) {
-  if (text.empty() || is_address(text)) return text;
-  return Error{ErrorCode::kInvalidArgument,
-               where + ": the cluster controller's address is HOST:PORT, not \"" + text + "\""};
+  const std::vector<std::string> addresses = split(text);
+  if (text.empty()) return text;
+  if (text.ends_with(',') || addresses.size() > kMaxClusterAddresses) {
+    return Error{ErrorCode::kInvalidArgument, where + ": expected HOST:PORT,HOST:PORT, at most " +
+                                                  std::to_string(kMaxClusterAddresses) +
+                                                  ", not \"" + text + "\""};
+  }
+  for (const std::string& address : addresses) {
+    if (is_address(address)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 where + ": a cluster controller's address is HOST:PORT, not \"" + address + "\""};
+  }
+  return text;
 }
 
 // The answer's credential, opened. An impostor at the address could have made it of his own.
@@ -56,25 +81,101 @@ Result<v1::ClusterJobs> open_answer(const v1::ClusterAnswer& answer, const std::
 using Method = grpc::Status (v1::Cluster::Stub::*)(grpc::ClientContext*, const v1::ClusterCall&,
                                                    v1::ClusterAnswer*);
 
-Result<v1::ClusterJobs> call(const std::string& cluster, Method method, const std::string& payload,
-                             const std::string& nonce, std::chrono::milliseconds timeout) {
-  const std::string whose = "the cluster controller at " + cluster;
-  v1::ClusterCall request;
-  HP_TRY_ASSIGN(*request.mutable_credential(), munge_encode(payload, std::nullopt));
+struct Question {
+  Method method;
+  std::string payload;
+  std::string nonce;
+};
+
+// When to give up on one of the list.
+struct Turn {
+  std::string address;
+  system_clock::time_point connected;
+  system_clock::time_point answered;
+};
+
+// Who is to be asked next, with its share of the time that is left.
+class Turns {
+ public:
+  Turns(const std::string& cluster, milliseconds timeout)
+      : addresses_(split(cluster)), deadline_(system_clock::now() + timeout) {}
+
+  bool has_next() const { return next_ < addresses_.size(); }
+  Turn next() {
+    const auto now = system_clock::now();
+    const auto share = (deadline_ - now) / static_cast<int>(addresses_.size() - next_);
+    const bool only_one = addresses_.size() == 1;
+    const auto connected =
+        now + (only_one ? share : std::min<decltype(share)>(kConnectPatience, share));
+    return {addresses_[next_++], connected, now + share};
+  }
+
+ private:
+  const std::vector<std::string> addresses_;
+  const system_clock::time_point deadline_;
+  size_t next_ = 0;
+};
+
+// False: neither is it connected in time nor has an attempt failed, of which a call would tell why.
+bool await_connection(grpc::Channel& channel, system_clock::time_point deadline) {
+  auto state = channel.GetState(true);
+  while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {
+    if (!channel.WaitForStateChange(state, deadline)) return false;
+    state = channel.GetState(true);
+  }
+  return true;
+}
+
+Result<v1::ClusterJobs> ask(const Turn& turn, const Question& question) {
+  const std::string whose = "the cluster controller at " + turn.address;
   grpc::ChannelArguments arguments = channel_arguments();
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  const auto stub = v1::Cluster::NewStub(grpc::CreateCustomChannel(
-      "dns:///" + cluster, grpc::InsecureChannelCredentials(), arguments));
+  const auto channel = grpc::CreateCustomChannel("dns:///" + turn.address,
+                                                 grpc::InsecureChannelCredentials(), arguments);
+  if (!await_connection(*channel, turn.connected)) {
+    return Error{ErrorCode::kUnavailable, whose + " does not answer: no connection in time"};
+  }
+  v1::ClusterCall request;  // a credential of its own: it is accepted once
+  HP_TRY_ASSIGN(*request.mutable_credential(), munge_encode(question.payload, std::nullopt));
+  const auto stub = v1::Cluster::NewStub(channel);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
+  context.set_deadline(turn.answered);
   v1::ClusterAnswer answer;
-  const grpc::Status status = ((*stub).*method)(&context, request, &answer);
+  const grpc::Status status = ((*stub).*question.method)(&context, request, &answer);
   if (!status.ok()) {
     const ErrorCode code = error_code(from_grpc(status));
     const char* verb = code == ErrorCode::kUnavailable ? " does not answer: " : ": ";
     return Error{code, whose + verb + status.error_message()};
   }
-  return open_answer(answer, nonce, whose);
+  return open_answer(answer, question.nonce, whose);
+}
+
+// Another one would say the same, or must not be asked for it.
+bool is_final(ErrorCode code) {
+  return code == ErrorCode::kAlreadyExists || code == ErrorCode::kResourceExhausted ||
+         code == ErrorCode::kInvalidArgument;
+}
+
+// Of the first that does not fail, else the last error with what all of them say.
+Result<v1::ClusterJobs> first_answer(const std::string& cluster, const Question& question,
+                                     milliseconds timeout) {
+  Error error{ErrorCode::kInvalidArgument, "there is no address of a cluster controller"};
+  std::string said;
+  for (Turns turns(cluster, timeout); turns.has_next();) {
+    auto answer = ask(turns.next(), question);
+    if (answer.ok()) return answer;
+    error = answer.error();
+    said += (said.empty() ? "" : "; ") + error.message;
+    if (is_final(error.code)) break;
+  }
+  if (!said.empty()) error.message = said;
+  return error;
+}
+
+Result<Question> question_for_jobs() {
+  v1::ClusterQuestion question;
+  HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
+  return Question{&v1::Cluster::Stub::ListJobs, question.SerializeAsString(), question.nonce()};
 }
 
 }  // namespace
@@ -97,29 +198,37 @@ Result<std::string> cluster_address() {
     const std::string where = path + ":" + std::to_string(number);
     if (line.starts_with(kName)) return checked_address(line.substr(sizeof kName - 1), where);
     return Error{ErrorCode::kInvalidArgument,
-                 where + ": expected HPCTL_CLUSTER=HOST:PORT or a comment"};
+                 where + ": expected HPCTL_CLUSTER=HOST:PORT,... or a comment"};
   }
   return std::string();
 }
 
 Result<v1::ClusterJob> admit_to_cluster(const std::string& cluster, v1::Admission admission,
-                                        std::chrono::milliseconds timeout) {
+                                        milliseconds timeout) {
   HP_TRY_ASSIGN(*admission.mutable_nonce(), random_key());
-  HP_TRY_ASSIGN(v1::ClusterJobs answer,
-                call(cluster, &v1::Cluster::Stub::Admit, admission.SerializeAsString(),
-                     admission.nonce(), timeout));
+  const Question question{&v1::Cluster::Stub::Admit, admission.SerializeAsString(),
+                          admission.nonce()};
+  HP_TRY_ASSIGN(v1::ClusterJobs answer, first_answer(cluster, question, timeout));
   if (answer.jobs_size() != 1 || answer.jobs(0).job() != admission.job()) {
     return Error{ErrorCode::kInternal, "the cluster controller answered about another job"};
   }
   return std::move(*answer.mutable_jobs(0));
 }
 
-Result<v1::ClusterJobs> list_cluster_jobs(const std::string& cluster,
-                                          std::chrono::milliseconds timeout) {
-  v1::ClusterQuestion question;
-  HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
-  return call(cluster, &v1::Cluster::Stub::ListJobs, question.SerializeAsString(), question.nonce(),
-              timeout);
+Result<v1::ClusterJobs> list_cluster_jobs(const std::string& cluster, milliseconds timeout) {
+  HP_TRY_ASSIGN(const Question question, question_for_jobs());
+  return first_answer(cluster, question, timeout);
+}
+
+std::vector<v1::ClusterJobs> list_jobs_of_each(const std::string& cluster, milliseconds timeout) {
+  std::vector<v1::ClusterJobs> lists;
+  for (Turns turns(cluster, timeout); turns.has_next();) {
+    const auto question = question_for_jobs();
+    if (!question.ok()) return lists;
+    auto answer = ask(turns.next(), *question);
+    if (answer.ok()) lists.push_back(std::move(*answer));
+  }
+  return lists;
 }
 
 }  // namespace hpctl

@@ -1,29 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caller's side of the cluster controller (proto/hpctl/v1/cluster.proto): who asks is shown by
+// The caller's side of the cluster controllers (proto/hpctl/v1/cluster.proto): who asks is shown by
 // a MUNGE credential, who answers as well. Any thread; blocks at most for the time limit and what
 // munged takes (common/rpc/munge.h).
+//
+// `cluster` is a list, "HOST:PORT,HOST:PORT": one per head node, in the order in which they are
+// asked. One that cannot be reached, or cannot do what is asked, is passed over for the next; the
+// time limit is for all. That two of them are asked about one job does no harm: its directory
+// decides which controller counts (decision 1516).
 #pragma once
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "proto/hpctl/v1/cluster.pb.h"
 
 namespace hpctl {
 
-// "HOST:PORT" of the cluster controller: $HPCTL_CLUSTER where it is set, else the line
-// HPCTL_CLUSTER=HOST:PORT of /etc/hpctl/cluster.conf (under $HPCTL_SYSROOT). "" = there is none,
-// which an empty HPCTL_CLUSTER says, too. kInvalidArgument names file and line.
+inline constexpr size_t kMaxClusterAddresses = 4;
+
+// The cluster controllers: $HPCTL_CLUSTER where it is set, else the line HPCTL_CLUSTER=LIST of
+// /etc/hpctl/cluster.conf (under $HPCTL_SYSROOT). "" = there is none, which an empty HPCTL_CLUSTER
+// says, too. kInvalidArgument names file and line.
 Result<std::string> cluster_address();
 
 // The job's controller, started if none runs there. `admission` without its nonce.
-// kAlreadyExists: the job has a controller elsewhere, which answers.
+// kAlreadyExists: the job has a controller elsewhere, which answers. kResourceExhausted: the first
+// that answered has too much to do; the next is not asked, for a limit is a limit.
 Result<v1::ClusterJob> admit_to_cluster(const std::string& cluster, v1::Admission admission,
                                         std::chrono::milliseconds timeout);
 
-// The caller's jobs there. Also the question whether the cluster controller serves this user.
+// The caller's jobs at the first that answers. Also the question whether one serves this user.
 Result<v1::ClusterJobs> list_cluster_jobs(const std::string& cluster,
                                           std::chrono::milliseconds timeout);
+
+// The caller's jobs at each that answers, in the order of the list.
+std::vector<v1::ClusterJobs> list_jobs_of_each(const std::string& cluster,
+                                               std::chrono::milliseconds timeout);
 
 }  // namespace hpctl

@@ -140,10 +140,13 @@ Result<v1::ClusterJob> Supervisor::admit(uid_t uid, gid_t gid, const v1::Admissi
   }
   HP_TRY_ASSIGN(const JobPtr job, add(make_row(owner, admission)));
   ::eventfd_write(wake_.get(), 1);
-  const bool told = changed_.wait_for(lock, std::chrono::milliseconds(kServeTimeoutMs),
+  const bool is_patient = admission.wait_ms() == 0;
+  const int64_t wait_ms =
+      is_patient ? kServeTimeoutMs : std::min<int64_t>(admission.wait_ms(), kServeTimeoutMs);
+  const bool told = changed_.wait_for(lock, std::chrono::milliseconds(wait_ms),
                                       [&] { return stopping_ || job->has_served || job->refusal; });
   if (job->refusal) return *job->refusal;
-  if (!told || stopping_) {
+  if (stopping_ || (!told && is_patient)) {
     return Error{ErrorCode::kUnavailable,
                  "the job's controller does not serve yet; its log: " + log_of(*job)};
   }

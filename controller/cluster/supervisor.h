@@ -46,8 +46,9 @@ class Supervisor {
   Outcome start();
   void stop();
 
-  // Any thread; waits until the controller that it starts serves, at most kServeTimeoutMs. One that
-  // was admitted before is not waited for. `admission` has been checked.
+  // Any thread; waits until the controller that it starts serves, at most as long as `admission`,
+  // which has been checked, says, and then describes one without an address; where it says nothing,
+  // kServeTimeoutMs, and kUnavailable then. One that was admitted before is not waited for.
   Result<v1::ClusterJob> admit(uid_t uid, gid_t gid, const v1::Admission& admission);
   std::vector<v1::ClusterJob> jobs_of(uid_t uid);
 

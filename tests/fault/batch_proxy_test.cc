@@ -31,20 +31,6 @@ using ::testing::HasSubstr;
 
 class StandIn : public ClusterController {
  protected:
-  pid_t start_batch_proxy(const std::string& at, const std::vector<std::string>& before = {}) {
-    std::vector<std::string> argv = before;
-    std::string nodes;
-    for (const std::string& node : cluster_.nodes()) nodes += (nodes.empty() ? "" : ",") + node;
-    for (const std::string& word :
-         {test::program("hpcontroller"), std::string("--job-dir"), cluster_.job_dir(),
-          std::string("--job"), to_string(cluster_.job()), std::string("--node"), std::string("n0"),
-          std::string("--nodes"), nodes, std::string("--scheduler"), std::string("none"),
-          std::string("--at"), at}) {
-      argv.push_back(word);
-    }
-    return cluster_.spawn(argv, directory_ / "stand-in.log");
-  }
-
   const sigset_t no_signals_{};
 };
 

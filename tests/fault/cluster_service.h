@@ -37,6 +37,7 @@ inline constexpr int kPatienceMs = 60'000;
 inline constexpr std::chrono::seconds kCall{30};
 inline constexpr uid_t kNobody = 65534;
 inline constexpr char kHead[] = "head";
+inline constexpr char kSecondHead[] = "head2";
 inline constexpr char kMunged[] = "/usr/sbin/munged";
 
 inline JobSpec gated_job() {
@@ -106,22 +107,33 @@ class ClusterController : public testing::Test {
   std::string log_text() const { return read_file(log()).value(); }
 
   void start_service(const std::vector<std::string>& before = {}) {
+    service_ = spawn_service({kHead, address_, directory_ / "state", log()}, before);
+  }
+  struct Head {
+    std::string node;
+    std::string address;
+    std::string state_dir;
+    std::string log;
+  };
+  // Returns when it serves.
+  pid_t spawn_service(const Head& head, const std::vector<std::string>& before = {}) {
     std::array<int, 2> pipe_fds{};
-    ASSERT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC), 0);
     const UniqueFd reader(pipe_fds[0]);
     UniqueFd writer(pipe_fds[1]);
     std::vector<std::string> argv = before;
     for (const std::string& word :
-         {program("hpcontroller"), std::string("--cluster"), std::string("--listen"), address_,
-          std::string("--state-dir"), directory_ / "state", std::string("--node"),
-          std::string(kHead), std::string("--ready-fd"), std::to_string(kSpawnedFd)}) {
+         {program("hpcontroller"), std::string("--cluster"), std::string("--listen"), head.address,
+          std::string("--state-dir"), head.state_dir, std::string("--node"), head.node,
+          std::string("--ready-fd"), std::to_string(kSpawnedFd)}) {
       argv.push_back(word);
     }
-    service_ = cluster_.spawn(argv, log(), writer.get());
+    const pid_t pid = cluster_.spawn(argv, head.log, writer.get());
     writer.reset();
     char byte = 0;
-    ASSERT_EQ(::read(reader.get(), &byte, 1), 1) << log_text();
-    ASSERT_EQ(byte, kControllerReady);
+    EXPECT_EQ(::read(reader.get(), &byte, 1), 1) << read_file(head.log).value();
+    EXPECT_EQ(byte, kControllerReady);
+    return pid;
   }
   void kill_service() {
     ::kill(service_, SIGKILL);
@@ -137,8 +149,9 @@ class ClusterController : public testing::Test {
     return admission;
   }
   Result<v1::ClusterJob> admit() const { return admit_to_cluster(address_, admission(), kCall); }
-  v1::ClusterJob listed() const {
-    const auto list = list_cluster_jobs(address_, kCall);
+  v1::ClusterJob listed() const { return listed_at(address_); }
+  static v1::ClusterJob listed_at(const std::string& address) {
+    const auto list = list_cluster_jobs(address, kCall);
     EXPECT_TRUE(list.ok()) << list.error().message;
     return list.ok() && list->jobs_size() == 1 ? list->jobs(0) : v1::ClusterJob();
   }
@@ -179,26 +192,46 @@ class ClusterController : public testing::Test {
     for (const std::string& node : cluster_.nodes()) cluster_.start_agent(node);
     ASSERT_TRUE(runs()) << cluster_.logs();
   }
-  void expect_finish_undisturbed() {
+  void expect_finish_undisturbed() { expect_finish_undisturbed_at(address_); }
+  void expect_finish_undisturbed_at(const std::string& address) {
     ASSERT_TRUE(runs()) << cluster_.logs();
-    EXPECT_EQ(cluster_.status()->generation(), 1U);
+    const auto status = cluster_.status();
+    EXPECT_EQ(status->generation(), 1U);
+    EXPECT_EQ(status->faults(), 0U);
+    EXPECT_EQ(status->restarts(), 0U);
     ASSERT_TRUE(write_file_atomic(cluster_.job_dir() + "/gate", "").ok());
     EXPECT_TRUE(eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
     EXPECT_EQ(cluster_.verdict(), kVerdictFinished) << cluster_.logs();
-    const auto forgotten = [&] { return listed().job() == 0; };
+    const auto forgotten = [&] { return listed_at(address).job() == 0; };
     EXPECT_TRUE(eventually(forgotten, kPatienceMs)) << log_text();
+  }
+
+  pid_t start_batch_proxy(const std::string& at, const std::vector<std::string>& before = {}) {
+    std::vector<std::string> argv = before;
+    std::string nodes;
+    for (const std::string& node : cluster_.nodes()) nodes += (nodes.empty() ? "" : ",") + node;
+    for (const std::string& word :
+         {program("hpcontroller"), std::string("--job-dir"), cluster_.job_dir(),
+          std::string("--job"), to_string(cluster_.job()), std::string("--node"), std::string("n0"),
+          std::string("--nodes"), nodes, std::string("--scheduler"), std::string("none"),
+          std::string("--at"), at}) {
+      argv.push_back(word);
+    }
+    return cluster_.spawn(argv, directory_ / "stand-in.log");
   }
 
   // Goes after the processes that use it.
   struct StateOnHead {
+    std::string node = kHead;
     ~StateOnHead() {
       const JobId job{static_cast<uint64_t>(::getpid())};  // as JobCluster has it
-      EXPECT_TRUE(remove_tree(HomePaths::of_job("/", job, kHead).state()).ok());
+      EXPECT_TRUE(remove_tree(HomePaths::of_job("/", job, node).state()).ok());
     }
   };
 
   TemporaryDirectory directory_;
   StateOnHead state_;
+  StateOnHead state_of_second_{kSecondHead};
   JobCluster cluster_{gated_job()};
   std::optional<Munged> munged_;
   const LoopbackPort port_;

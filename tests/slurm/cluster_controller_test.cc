@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs of a real Slurm whose controllers run at a cluster controller on the head node: to the end,
-// and through the death of the job's controller, of the service, of the batch node and of the head.
+// and through the death of the job's controller, of the service, of the batch node and of the head,
+// also with a second head.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,6 +27,8 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 constexpr char kHead[] = "head";
+constexpr char kFirstHead[] = "head1";  // where there are two
+constexpr char kFirstNode[] = "n4";     // its network
 const TrainingJob kTraining{
     .name = "slurm", .steps = 80, .checkpoint_every = 10, .hang_timeout = "10m"};
 
@@ -54,44 +57,70 @@ class ClusterController : public SlurmTest {
   }
   void TearDown() override {
     SlurmTest::TearDown();
-    if (service_ > 0) kill_service();
+    for (pid_t* service : {&service_, &first_service_}) {
+      if (*service > 0) kill_service(*service);
+    }
     ::unsetenv("HPCTL_CLUSTER");
     ::unsetenv("HPCTL_MUNGE_SOCKET");
     if (HasFailure()) std::cout << read_file(log()).value();
   }
 
   std::string log() const { return home_.directory() + "/service.log"; }
-  void start_service() {
+  void start_service() { service_ = start_service(kHead, address_, log()); }
+  // `address` with port 0, or as a former start has set it.
+  pid_t start_service(const std::string& node, std::string& address, const std::string& log,
+                      std::vector<std::string> argv = {}) {
     std::array<int, 2> pipe_fds{};
-    ASSERT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC), 0);
     const UniqueFd reader(pipe_fds[0]);
     UniqueFd writer(pipe_fds[1]);
-    const std::string before = path_exists(log()) ? read_file(log()).value() : "";
+    const std::string before = path_exists(log) ? read_file(log).value() : "";
     // Whatever is left of it is this home's.
     ::setenv("HPCTL_HOME", home_.paths().home().c_str(), 1);
-    const auto pid = spawn_in_new_session(
-        {{variable("HPCTL_BIN") + "/hpcontroller", "--cluster", "--listen", address_, "--state-dir",
-          home_.directory() + "/state", "--node", kHead, "--metrics", "127.0.0.1:0", "--ready-fd",
-          std::to_string(kSpawnedFd)},
-         log(),
-         writer.get(),
-         {"HPCTL_CLUSTER"}});
+    argv.insert(argv.end(),
+                {variable("HPCTL_BIN") + "/hpcontroller", "--cluster", "--listen", address,
+                 "--state-dir", home_.directory() + "/state-" + node, "--node", node, "--metrics",
+                 "127.0.0.1:0", "--ready-fd", std::to_string(kSpawnedFd)});
+    const auto pid = spawn_in_new_session({std::move(argv), log, writer.get(), {"HPCTL_CLUSTER"}});
     ::unsetenv("HPCTL_HOME");
-    ASSERT_TRUE(pid.ok()) << pid.error().message;
-    service_ = *pid;
+    EXPECT_TRUE(pid.ok()) << pid.error().message;
     writer.reset();
     char byte = 0;
-    ASSERT_EQ(::read(reader.get(), &byte, 1), 1) << read_file(log()).value();
-    ASSERT_EQ(byte, kControllerReady);
-    const std::string said = read_file(log()).value().substr(before.size());
+    EXPECT_EQ(::read(reader.get(), &byte, 1), 1) << read_file(log).value();
+    EXPECT_EQ(byte, kControllerReady);
+    const std::string said = read_file(log).value().substr(before.size());
     const std::string mark = "cluster controller on ";
     const size_t begin = said.find(mark) + mark.size();
-    address_ = said.substr(begin, said.find(',', begin) - begin);
+    address = said.substr(begin, said.find(',', begin) - begin);
+    return *pid;
   }
-  void kill_service() {
-    ::kill(service_, SIGKILL);
-    ASSERT_EQ(::waitpid(service_, nullptr, 0), service_);
-    service_ = -1;
+  void kill_service() { kill_service(service_); }
+  static void kill_service(pid_t& service) {
+    ::kill(service, SIGKILL);
+    ASSERT_EQ(::waitpid(service, nullptr, 0), service);
+    service = -1;
+  }
+
+  // One more in the network of a node that the job does not have, and asked before the other.
+  std::string first_log() const { return home_.directory() + "/first.log"; }
+  JobId start_at_first_head(const SlurmJob& spec) {
+    const std::string address = head_address();
+    const std::string network = address.substr(0, address.rfind('.'));
+    std::string first = network + "." + std::string(kFirstNode).substr(1) + ":0";
+    const std::string slot = network.substr(network.rfind('.') + 1);
+    first_service_ = start_service(
+        kFirstHead, first, first_log(),
+        {"/usr/bin/nsenter", "--net=/run/netns/hps" + slot + "-" + std::string(kFirstNode)});
+    ::setenv("HPCTL_CLUSTER", (first + "," + address_).c_str(), 1);
+    return HasFailure() ? JobId{} : start(spec);
+  }
+  // As somebody whose home the job is not in.
+  json status_elsewhere(JobId job) const {
+    const auto shown =
+        run_command({variable("HPCTL_BIN") + "/hpctl", "status", to_string(job), "--json"},
+                    {"HPCTL_HOME=" + home_.directory() + "/elsewhere"}, kPatience);
+    const json document = json::parse(shown.out, nullptr, false);
+    return document.is_discarded() ? json() : document;
   }
 
   ControllerRecord controller(JobId job) const {
@@ -110,12 +139,18 @@ class ClusterController : public SlurmTest {
                       " HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"})
         .out;
   }
+  // And so has removed what it had on this machine.
+  void expect_controller_ends(JobId job) const {
+    const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
+    EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience)) << read_file(log()).value();
+  }
   void expect_node(JobId job, const std::string& node) const {
     EXPECT_EQ(controller(job).node, node) << read_file(log()).value();
   }
 
   std::string address_;
   pid_t service_ = -1;
+  pid_t first_service_ = -1;
 };
 
 TEST_F(ClusterController, KilledServiceAndKilledController) {
@@ -157,6 +192,71 @@ TEST_F(ClusterController, LostHead) {
   expect_exact_finish(job, spec);
   EXPECT_NE(controller(job).node, kHead);
   EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
+}
+
+// The link of the first head is cut while a job trains. Its controller, which runs on there, stands
+// back for the one at the second; the first leaves the job to it when its link is back.
+TEST_F(ClusterController, FirstHeadCutOff) {
+  if (!has_network_namespaces()) GTEST_SKIP() << "no network namespaces here: nothing to cut";
+  const SlurmJob spec{.training = kTraining};
+  const JobId job = start_at_first_head(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  EXPECT_EQ(before["controller"]["node"], kFirstHead);
+  {
+    const HeldTraining held = hold(job);
+    EXPECT_EQ(status_elsewhere(job)["controller"]["node"], kFirstHead);
+    cluster("cut", kFirstNode);
+    const auto answers = [&] { return status_elsewhere(job)["controller"]["node"] == kHead; };
+    EXPECT_TRUE(wait_until(home_.directory(), answers, kPatience)) << read_file(log()).value();
+    const std::string its_log = home_.paths().job(job) + "/nodes/" + kFirstHead + "/controller.log";
+    const auto stands_back = [&] {
+      return read_file(its_log).value().find("stands back") != std::string::npos;
+    };
+    EXPECT_TRUE(wait_until(home_.directory(), stands_back, kPatience))
+        << read_file(its_log).value();
+    cluster("heal", kFirstNode);
+    const auto gone = [&] { return !path_exists("/proc/" + before["controller"]["pid"].dump()); };
+    EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << read_file(its_log).value();
+    EXPECT_EQ(status_elsewhere(job)["state"], "RUNNING");
+  }
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(controller(job).epoch, 2U);
+  expect_node(job, kHead);
+  EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
+  EXPECT_EQ(status(job)["restarts"], 0);
+}
+
+// As after a loss of power: nobody answers there any more, and nothing says so. What is submitted
+// then begins at the second.
+TEST_F(ClusterController, FirstHeadLost) {
+  if (!has_network_namespaces()) GTEST_SKIP() << "no network namespaces here: nothing to cut";
+  const SlurmJob spec{.training = kTraining};
+  const JobId job = start_at_first_head(spec);
+  ASSERT_FALSE(HasFailure());
+  const json before = status(job);
+  JobId next{};
+  {
+    const HeldTraining held = hold(job);
+    cluster("cut", kFirstNode);
+    kill_service(first_service_);
+    ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+    next = start(SlurmJob{.training = {.name = "next", .steps = 1000000}, .nodes = "1"});
+    expect_node(next, kHead);
+    const auto succeeded = [&] { return controller(job).epoch == 2; };
+    EXPECT_TRUE(wait_until(home_.directory(), succeeded, kPatience)) << diagnosis(job);
+    expect_node(job, kHead);
+  }
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
+  EXPECT_EQ(controller(next).epoch, 1U);
+  EXPECT_EQ(home_.hpctl({"cancel", to_string(next)}).exit_code, 0);
+  EXPECT_EQ(home_.wait_for_end(next, kPatience), "CANCELLED");
+  expect_controller_ends(next);
+  // What was killed on this machine under another name.
+  EXPECT_TRUE(remove_tree("/tmp/hpctl-" + std::to_string(::geteuid()) + "/job-" + to_string(job) +
+                          "-" + kFirstHead)
+                  .ok());
 }
 
 // Its controller is not lost with it, and ends the allocation that has no batch script any more.
@@ -247,8 +347,7 @@ TEST_F(ClusterController, CancelledBySlurm) {
   // Slurm, which leaves the job 5 s, may be done before its controller here.
   const auto cancelled = [&] { return status(job)["state"] == "CANCELLED"; };
   EXPECT_TRUE(wait_until(home_.directory(), cancelled, kPatience)) << status(job);
-  const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
-  EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience)) << read_file(log()).value();
+  expect_controller_ends(job);
 }
 
 TEST_F(ClusterController, WithoutItTheJobHasAControllerOfItsOwn) {

@@ -233,12 +233,16 @@ TEST_F(ClusterAddress, EnvironmentThenFile) {
   EXPECT_EQ(cluster_address().value(), "head.example:7300");
   ::setenv("HPCTL_CLUSTER", "10.0.0.1:7301", 1);
   EXPECT_EQ(cluster_address().value(), "10.0.0.1:7301");
+  ::setenv("HPCTL_CLUSTER", "head1:7300,head2:7300", 1);
+  EXPECT_EQ(cluster_address().value(), "head1:7300,head2:7300");
   ::setenv("HPCTL_CLUSTER", "", 1);
   EXPECT_EQ(cluster_address().value(), "");
 }
 
 TEST_F(ClusterAddress, WhatIsWrongIsNamed) {
-  for (const char* text : {"head", ":7300", "head:", "head:0", "head:70000", "head:x", "a b:1"}) {
+  for (const char* text :
+       {"head", ":7300", "head:", "head:0", "head:70000", "head:x", "a b:1", ",", "a:1,", ",a:1",
+        "a:1,,b:1", "a:1, b:1", "a:1,b", "a:1,b:2,c:3,d:4,e:5"}) {
     ::setenv("HPCTL_CLUSTER", text, 1);
     EXPECT_THAT(cluster_address().error().message, HasSubstr("HOST:PORT")) << text;
   }
