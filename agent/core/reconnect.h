@@ -55,6 +55,7 @@ struct StartPlan {
   // Of the nodes but the controller's own, these many first ask whether its machine answers. Where
   // it does not, no batch script will be quicker.
   static constexpr int64_t kAskingFirst = 4;
+  static constexpr int64_t kGoneEveryMs = 2'500;
   // After these many the rest follows closer together, because the job has waited for half a
   // minute; in rounds, so that the last has its turn before the orphan timeout of any job.
   static constexpr int64_t kMostStaggered = 60;
@@ -66,9 +67,10 @@ struct StartPlan {
   int64_t every_ms = 3'000;
 
   static StartPlan never() { return {kNeverMs, kNeverMs}; }
-  // The controller's machine does not answer; the turn among the other nodes.
+  // The controller's machine does not answer; the turn among the other nodes. If it is only cut
+  // off, its beat moves until it has missed its nodes: the first attempt comes too early for that.
   static StartPlan of_gone_machine(int64_t turn) {
-    return {turn * kSuccessorStaggerMs, kSuccessorEveryMs};
+    return {turn * kSuccessorStaggerMs, kGoneEveryMs};
   }
   // The place in the order of the job's nodes: of n nodes at most n / kLateTurns, rounded up, start
   // one at the same moment, the last after 53 s.
