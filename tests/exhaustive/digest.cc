@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // When two worlds are the same. Numbers that only count (events, actions, moves) differ between
 // interleavings that lead to the same place, so actions are named by their target, times by their
-// distance from now, and what is only told to people is left out. All other fields of a row count,
-// those too that nobody has thought of here: rows are taken as the codec writes them.
+// distance from now, and what is only told to people is left out. A row is taken apart into all of
+// its fields: who adds one must say here, to compile, whether anything depends on it.
 #include <functional>
+#include <type_traits>
+#include <utility>
 #include <string_view>
 
 #include "common/base/rng.h"
@@ -16,8 +18,29 @@ namespace {
 
 class Digest {
  public:
-  void add(uint64_t value) { value_ = mix64(value_ * 0x9e3779b97f4a7c15ULL + value + 1); }
+  template <typename Number>
+    requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
+  void add(Number value) {
+    value_ = mix64(value_ * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(value) + 1);
+  }
   void add(std::string_view text) { add(std::hash<std::string_view>{}(text)); }
+  template <typename Tag, typename Rep>
+  void add(StrongId<Tag, Rep> id) {
+    add(static_cast<uint64_t>(id.value));
+  }
+  template <typename T>
+  void add_all(const T& values) {
+    add(values.size());
+    for (const auto& value : values) add(value);
+  }
+  template <typename... T>
+  void add_each(const T&... values) {
+    (add(values), ...);
+  }
+  // 0 stays "never".
+  void add_time(int64_t at_ms, int64_t now_ms) {
+    add(static_cast<uint64_t>(at_ms == 0 ? INT64_MIN : at_ms - now_ms));
+  }
   uint64_t value() const { return value_; }
 
  private:
@@ -30,44 +53,59 @@ uint64_t digest_of(std::string_view text) {
   return digest.value();
 }
 
-// Before now; 0 stays "never".
-void make_relative(int64_t& at_ms, int64_t now_ms) {
-  if (at_ms != 0) at_ms -= now_ms + 1;
+uint64_t digest_of(const core::Job& job, int64_t now_ms) {
+  const auto& [id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason,
+               generation, directory_generation, stage, loss_part, checkpoint, memory_of, refilled,
+               former_parts, start_step, furthest_step, committed_step, damaged, restart_times_ms,
+               restarts, progress_at_restart, start_at_restart, restarts_without_progress, fault,
+               fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms,
+               plan_attempts, suspended_since_ms, requeue_refusal, scheduler_note, cancel_requested,
+               cancel_reason, saves_first, at_limit, without_memory, stage_since_ms, deadline_ms,
+               submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, regain_step,
+               stepped_ms, lost_ms, spent, part_since_ms, told_waits, bad_step, stragglers] = job;
+  Digest digest;
+  digest.add_each(active_nodes, state, generation, directory_generation, stage, checkpoint,
+                  memory_of, former_parts, start_step, furthest_step, committed_step, restarts,
+                  progress_at_restart, start_at_restart, restarts_without_progress, fault.empty(),
+                  fault_is_collateral, recent_faults.size(), plan_attempts, cancel_requested,
+                  saves_first, at_limit, without_memory, regain_step);
+  digest.add_all(refilled);
+  digest.add_all(damaged);
+  for (const int64_t at_ms : restart_times_ms) digest.add_time(at_ms, now_ms);
+  for (const int64_t at_ms : {not_before_ms, stage_since_ms, deadline_ms, recovering_since_ms}) {
+    digest.add_time(at_ms, now_ms);
+  }
+  return digest.value();
 }
 
-uint64_t digest_of(core::Job job, int64_t now_ms) {
-  job.spec = {};  // the same in all worlds
-  job.backend = {};
-  job.limits = {};
-  job.reason.clear();
-  job.fault = job.fault.empty() ? "" : "a fault";
-  job.fault_seq = job.plan_seq = {};
-  for (core::Fault& fault : job.recent_faults) {
-    fault.cause.clear();
-    fault.seq = {};
-    fault.step = 0;
-  }
-  // The account of lost time.
-  job.loss_part = {};
-  job.spent = {};
-  job.told_waits = {};
-  job.lost_ms = job.part_since_ms = job.stepped_ms = job.running_since_ms = 0;
-  job.submitted_wall_ms = job.ended_wall_ms = 0;
-  for (int64_t* at_ms : {&job.not_before_ms, &job.stage_since_ms, &job.deadline_ms,
-                         &job.recovering_since_ms, &job.suspended_since_ms}) {
-    make_relative(*at_ms, now_ms);
-  }
-  for (int64_t& at_ms : job.restart_times_ms) make_relative(at_ms, now_ms);
-  return digest_of(core::encode(job));
+uint64_t digest_of(const core::Node& node, int64_t now_ms) {
+  const auto& [key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected,
+               launches, launched_for, launch_attempts, launched_ms, launch_seq, generation_seen,
+               quarantine, fault_times_ms, replaced_instance, rebooted_wall_ms, recovery_wall_ms,
+               suspect, scheduler_note, taken, former_boot_ids, deadline_ms, deadline_seq,
+               reason] = node;
+  Digest digest;
+  digest.add_each(key.name, state, instance_id, boot_id, holder_pid, agent_pid, connected, launches,
+                  launched_for, launch_attempts, generation_seen, quarantine.by, suspect, taken);
+  digest.add_all(former_boot_ids);
+  for (const int64_t at_ms : fault_times_ms) digest.add_time(at_ms, now_ms);
+  for (const int64_t at_ms : {launched_ms, deadline_ms}) digest.add_time(at_ms, now_ms);
+  return digest.value();
 }
 
-uint64_t digest_of(core::Node node, int64_t now_ms) {
-  node.reason.clear();
-  node.launch_seq = node.deadline_seq = {};
-  make_relative(node.launched_ms, now_ms);
-  make_relative(node.deadline_ms, now_ms);
-  for (int64_t& at_ms : node.fault_times_ms) make_relative(at_ms, now_ms);
-  return digest_of(core::encode(node));
+void add(Digest& digest, const ArenaSeals& seals) {
+  digest.add_each(seals.part, seals.parts);
+  for (const Seal& seal : seals.own) digest.add_each(seal.step, seal.digest, seal.generation);
+}
+
+uint64_t digest_of(const core::Slot& slot) {
+  const auto& [key, node, state, generation, pid, exit_code, signal, unaccounted, seals,
+               arena_boot_id] = slot;
+  Digest digest;
+  digest.add_each(key.rank, node, state, generation, pid, exit_code, signal, unaccounted,
+                  arena_boot_id);
+  add(digest, seals);
+  return digest.value();
 }
 
 uint64_t digest_of(core::Action action) {
@@ -75,16 +113,6 @@ uint64_t digest_of(core::Action action) {
   action.reason.clear();
   if (auto* record = std::get_if<core::RecordGeneration>(&action.body)) record->reason.clear();
   return digest_of(core::encode(action));
-}
-
-// Which action an event answers; the event forgets it.
-ActionId take_action(core::EventBody& body) {
-  return std::visit(
-      [](auto& e) -> ActionId {
-        if constexpr (requires { e.action; }) return std::exchange(e.action, ActionId{});
-        return {};
-      },
-      body);
 }
 
 // Names actions in the order in which they are met, unless they are open.
@@ -102,9 +130,9 @@ class Names {
   std::map<ActionId, uint64_t> met_;
 };
 
-void add(Digest& digest, Names& names, core::EventBody body) {
-  digest.add(names.of(take_action(body)));
-  digest.add(core::encode(core::Event{{}, 0, 0, std::move(body)}));
+void add(Digest& digest, Names& names, const Word& word) {
+  digest.add(names.of(word.answers));
+  digest.add(word.digest);
 }
 
 void add(Digest& digest, const sim::History& history) {
@@ -120,6 +148,11 @@ void add(Digest& digest, const sim::SealedState& sealed) {
   digest.add(sealed.seal.step);
   digest.add(sealed.seal.generation);
   add(digest, sealed.history);
+}
+
+void add(Digest& digest, Names& names, const Order& order) {
+  digest.add(names.of(order.action.id));
+  digest.add(order.digest);
 }
 
 void add(Digest& digest, Names& names, const Place& place) {
@@ -139,19 +172,16 @@ void add(Digest& digest, Names& names, const Place& place) {
   // Only whether it is this one that is under way matters.
   digest.add(place.launch && *place.launch == place.launched_by ? 1 : 0);
   digest.add(place.reports.size());
-  for (const core::EventBody& body : place.reports) add(digest, names, body);
+  for (const Word& word : place.reports) add(digest, names, word);
   digest.add(place.up.size());
   for (const Message& message : place.up) {
-    digest.add(message.is_report ? 1 : 0);
-    add(digest, names, message.body);
+    digest.add(message.is_report);
+    add(digest, names, message.word);
   }
   digest.add(place.late.size());
-  for (const core::EventBody& body : place.late) add(digest, names, body);
+  for (const Word& word : place.late) add(digest, names, word);
   digest.add(place.down.size());
-  for (const core::Action& action : place.down) {
-    digest.add(names.of(action.id));
-    digest.add(digest_of(action));
-  }
+  for (const Order& order : place.down) add(digest, names, order);
 }
 
 void add(Digest& digest, const Run& run) {
@@ -170,15 +200,17 @@ void add(Digest& digest, const Run& run) {
   for (const uint64_t step : run.saving) digest.add(step);
 }
 
-void add(Digest& digest, Names& names, const DirectoryOrder& order) {
-  digest.add(names.of(order.action.id));
-  digest.add(digest_of(order.action));
-}
-
 // Records, whose they are, and checkpoints; which of these a search has not seen yet.
 void add(Digest& digest, const sim::Directory& directory, const std::vector<uint64_t>& searches) {
   digest.add(directory.records().size());
-  for (const GenerationRecord& record : directory.records()) digest.add(to_json_text(record));
+  for (const GenerationRecord& record : directory.records()) {
+    digest.add_each(record.generation, record.parent, record.start_step, record.checkpoint,
+                    record.from_memory);
+    digest.add_all(record.damaged);
+    for (const GenerationMember& member : record.members) {
+      digest.add_each(member.rank, member.node);
+    }
+  }
   digest.add(directory.checkpoints().size());
   for (const auto& [ref, stored] : directory.checkpoints()) {
     digest.add(ref.step);
@@ -191,6 +223,33 @@ void add(Digest& digest, const sim::Directory& directory, const std::vector<uint
 
 }  // namespace
 
+Word::Word(core::EventBody said) : body(std::move(said)) {
+  core::Event event{{}, 0, 0, body};
+  answers = std::visit(
+      [](auto& e) -> ActionId {
+        if constexpr (requires { e.action; }) return std::exchange(e.action, ActionId{});
+        return {};
+      },
+      event.body);
+  digest = digest_of(core::encode(event));
+}
+
+Order::Order(core::Action ordered, uint64_t searched_at)
+    : action(std::move(ordered)), searched(searched_at), digest(digest_of(action)) {}
+
+std::string World::find_forgotten() const {
+  World stored = *this;
+  stored.state_ = store_.committed();
+  core::rebuild_index(stored.state_);
+  stored.remember_all_rows();
+  const bool is_same = stored.job_digests_ == job_digests_ &&
+                       stored.node_digests_ == node_digests_ &&
+                       stored.slot_digests_ == slot_digests_ &&
+                       stored.action_digests_ == action_digests_;
+  if (!is_same) return store_.difference(state_);
+  return stored.state_.index == state_.index ? "" : "the index differs from one of the rows";
+}
+
 void World::remember_rows(const core::Dirty& dirty) {
   for (const JobId id : dirty.jobs) {
     job_digests_[id] = digest_of(state_.jobs.at(id), state_.now_ms);
@@ -199,7 +258,7 @@ void World::remember_rows(const core::Dirty& dirty) {
     node_digests_[key] = digest_of(state_.nodes.at(key), state_.now_ms);
   }
   for (const core::SlotKey& key : dirty.slots) {
-    slot_digests_[key] = digest_of(core::encode(state_.slots.at(key)));
+    slot_digests_[key] = digest_of(state_.slots.at(key));
   }
   for (const ActionId id : dirty.outbox) {
     const auto it = state_.outbox.find(id);
@@ -238,12 +297,12 @@ uint64_t World::digest() const {
   }
   std::vector<uint64_t> searches = {searched_};
   digest.add(orders_.size());
-  for (const DirectoryOrder& order : orders_) {
+  for (const Order& order : orders_) {
     add(digest, names, order);
     searches.push_back(order.searched);
   }
   digest.add(answers_.size());
-  for (const core::EventBody& body : answers_) add(digest, names, body);
+  for (const Word& word : answers_) add(digest, names, word);
   add(digest, directory_, searches);
   digest.add(trained_);
   digest.add(static_cast<uint64_t>(faults_left_));

@@ -27,16 +27,16 @@ sim::History history_of(uint64_t generation, const Run& run, uint64_t step) {
 
 }  // namespace
 
-void World::report(Place& place, core::EventBody body) {
-  place.reports.push_back(body);
-  if (place.bound) place.up.push_back({std::move(body), true});
+void World::report(Place& place, Word word) {
+  place.reports.push_back(word);
+  if (place.bound) place.up.push_back({std::move(word), true});
 }
 
 void World::close_stream(Place& place, bool loses) {
   place.bound = false;
   place.down.clear();
   for (Message& message : place.up) {
-    if (!loses) place.late.push_back(std::move(message.body));
+    if (!loses) place.late.push_back(std::move(message.word));
   }
   place.up.clear();
 }
@@ -61,19 +61,19 @@ void World::register_agent(int32_t node, int32_t dies_after) {
   if (dies_after >= 0) return;
   if (!refusal.empty()) return end_holder(node);
   place.bound = true;
-  for (const core::EventBody& body : place.reports) place.up.push_back({body, true});
+  for (const Word& word : place.reports) place.up.push_back({word, true});
   if (place.worker && place.rank == 0) {  // a controller's table of progress begins anew
     const Run& run = runs_.at(place.worker->generation);
     const uint64_t step = run.steps.at(0);
     if (step > run.start_step) {
       place.up.push_back(
-          {core::GenerationProgressed{JobId{1}, {place.worker->generation}, step}});
+          {Word(core::GenerationProgressed{JobId{1}, {place.worker->generation}, step})});
     }
   }
   for (const auto kind : {core::ActionKind::kStartWorkers, core::ActionKind::kStopWorkers,
                           core::ActionKind::kEndNode}) {
     const auto it = state_.index.open.find({JobId{1}, kind, core::local_node_name(node)});
-    if (it != state_.index.open.end()) place.down.push_back(state_.outbox.at(it->second));
+    if (it != state_.index.open.end()) place.down.emplace_back(state_.outbox.at(it->second));
   }
 }
 
@@ -84,7 +84,7 @@ void World::take(int32_t node, int32_t dies_after) {
   Message message = std::move(place.up.front());
   place.up.pop_front();
   if (message.is_report && dies_after < 0) place.reports.pop_front();
-  commit(std::move(message.body), dies_after);
+  commit(std::move(message.word.body), dies_after);
 }
 
 void World::end_holder(int32_t node) {
@@ -104,7 +104,7 @@ void World::end_holder(int32_t node) {
 
 void World::receive(int32_t node) {
   Place& place = places_[static_cast<size_t>(node)];
-  const core::Action action = place.down.front();
+  const core::Action action = place.down.front().action;
   place.down.pop_front();
   if (std::holds_alternative<core::StartWorkers>(action.body)) return start(node, action);
   const auto* stop_order = std::get_if<core::StopWorkers>(&action.body);
@@ -112,8 +112,8 @@ void World::receive(int32_t node) {
   const uint64_t through = stop_order->generation.value;
   place.stopped_through = std::max(place.stopped_through, through);
   stop(node, through);
-  place.up.push_back({core::WorkersStopped{
-      action.id, JobId{1}, core::local_node_name(node), {through}, {}}});
+  place.up.push_back({Word(core::WorkersStopped{
+      action.id, JobId{1}, core::local_node_name(node), {through}, {}})});
 }
 
 void World::stop(int32_t node, uint64_t through) {
@@ -128,12 +128,12 @@ void World::start(int32_t node, const core::Action& action) {
   Place& place = places_[static_cast<size_t>(node)];
   const uint64_t generation = order.generation.value;
   if (place.started && place.started->action == action.id) {
-    place.up.push_back({*place.started});
+    place.up.push_back({Word(*place.started)});
     return;
   }
   if (generation <= place.stopped_through || generation < place.generation_seen) {
-    place.up.push_back({core::ActionFailed{action.id, JobId{1}, core::local_node_name(node),
-                                           "this node has seen a higher generation", false}});
+    place.up.push_back({Word(core::ActionFailed{action.id, JobId{1}, core::local_node_name(node),
+                                           "this node has seen a higher generation", false})});
     return;
   }
   stop(node, generation - 1);
@@ -165,7 +165,7 @@ void World::start(int32_t node, const core::Action& action) {
                            core::local_node_name(node),
                            order.generation,
                            {{Rank{rank}, order.generation, place.worker->pid}}};
-  place.up.push_back({*place.started});
+  place.up.push_back({Word(*place.started)});
   const bool all_live =
       run.gone.empty() && run.steps.size() == static_cast<size_t>(scope_->nodes);
   if (all_live) form(generation, run);
@@ -193,7 +193,7 @@ void World::worker_ends(int32_t node, int32_t code, int32_t signal, bool by_requ
   checkers_.worker_gone(key_of(node), place.rank, worker.generation);
   run.gone.insert(place.rank);
   run.is_broken = run.is_broken || code != 0 || signal != 0;
-  if (reported) report(place, exited);
+  if (reported) report(place, Word(exited));
 }
 
 // Who has no part gets it from a replica.
@@ -262,7 +262,7 @@ void World::seal(int32_t node) {
     trained_ = std::max(trained_, generation);
   }
   if (place.rank == 0 && step == run.start_step + 1 && place.bound) {
-    place.up.push_back({core::GenerationProgressed{JobId{1}, {generation}, step}});
+    place.up.push_back({Word(core::GenerationProgressed{JobId{1}, {generation}, step})});
   }
   const bool is_complete = std::all_of(run.steps.begin(), run.steps.end(),
                                        [step](const auto& rank) { return rank.second >= step; });
@@ -280,7 +280,7 @@ void World::commit_checkpoint(uint64_t generation, uint64_t step) {
   checkers_.checkpoint_committed(JobId{1}, ref, directory_.commit(ref, stored));
   Place& writer = place_of(run, 0);
   if (writer.worker && writer.worker->generation == generation) {
-    report(writer, core::CheckpointCommitted{JobId{1}, {generation}, step});
+    report(writer, Word(core::CheckpointCommitted{JobId{1}, {generation}, step}));
   }
 }
 

@@ -105,7 +105,7 @@ std::string World::commit(core::EventBody body, int32_t dies_after) {
 void World::perform(const core::Action& action) {
   if (std::holds_alternative<core::FindCheckpoint>(action.body) ||
       std::holds_alternative<core::RecordGeneration>(action.body)) {
-    orders_.push_back({action, searched_});
+    orders_.emplace_back(action, searched_);
     return;
   }
   const std::string name = std::visit(
@@ -122,13 +122,13 @@ void World::perform(const core::Action& action) {
   if (std::holds_alternative<core::LaunchNode>(action.body)) {
     place.launch = action.id;
   } else if (place.bound) {
-    place.down.push_back(action);  // else when its agent registers
+    place.down.emplace_back(action);  // else when its agent registers
   }
 }
 
 // The rows and the outbox are all that its successor has.
 void World::crash() {
-  const std::string forgotten = store_.difference(state_);
+  const std::string forgotten = find_forgotten();
   if (!forgotten.empty()) checkers_.fail("not marked dirty: " + forgotten);
   for (Place& place : places_) {
     close_stream(place, true);
@@ -138,16 +138,14 @@ void World::crash() {
   }
   orders_.clear();
   answers_.clear();
-  std::string problem;
-  state_ = store_.load(problem);
-  if (!problem.empty()) checkers_.fail("after a restart: " + problem);
-  remember_all_rows();
+  state_ = store_.committed();  // through the codec it went in the simulator
+  core::rebuild_index(state_);
   commit(core::ControllerResumed{true});
   for (const auto& [id, action] : state_.outbox) perform(action);
 }
 
 void World::look_up(bool after_rival) {
-  const DirectoryOrder order = orders_.front();
+  const Order order = orders_.front();
   orders_.pop_front();
   if (std::holds_alternative<core::FindCheckpoint>(order.action.body)) {
     find(order);
@@ -156,7 +154,7 @@ void World::look_up(bool after_rival) {
   }
 }
 
-void World::find(const DirectoryOrder& order) {
+void World::find(const Order& order) {
   const auto& search = std::get<core::FindCheckpoint>(order.action.body);
   const sim::Found found = directory_.find(search.exclude);
   searched_ = clock_;
@@ -164,7 +162,7 @@ void World::find(const DirectoryOrder& order) {
       order.action.id, search.job, found.name, found.step, {found.newest_generation}});
 }
 
-void World::record(const DirectoryOrder& order, bool after_rival) {
+void World::record(const Order& order, bool after_rival) {
   const auto& wanted = std::get<core::RecordGeneration>(order.action.body);
   GenerationRecord record;
   record.generation = wanted.generation.value;
@@ -271,7 +269,7 @@ void World::make(const Move& move) {
     case MoveKind::kLaunch:
       return launch(move.node);
     case MoveKind::kTakeLate: {
-      core::EventBody body = std::move(place.late.front());
+      core::EventBody body = std::move(place.late.front().body);
       place.late.pop_front();
       commit(std::move(body));
       return;
@@ -285,7 +283,7 @@ void World::make(const Move& move) {
     case MoveKind::kLookUp:
       return look_up(false);
     case MoveKind::kAnswer: {
-      core::EventBody answer = std::move(answers_.front());
+      core::EventBody answer = std::move(answers_.front().body);
       answers_.pop_front();
       commit(std::move(answer), move.dies_after);
       return;

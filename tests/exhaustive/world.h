@@ -80,9 +80,25 @@ struct Move {
 std::string to_string(const Move& move);
 std::optional<Move> parse_move(const std::string& text);
 
+// What somebody tells the controller.
+struct Word {
+  core::EventBody body;
+  ActionId answers;     // which action it answers
+  uint64_t digest = 0;  // of the rest
+  explicit Word(core::EventBody said);
+};
+
+// What the controller wants done.
+struct Order {
+  core::Action action;
+  uint64_t searched = 0;  // of the directory: World::clock_ of the search that it goes back to
+  uint64_t digest = 0;    // but for its number
+  explicit Order(core::Action ordered, uint64_t searched_at = 0);
+};
+
 // A message of a node's stream.
 struct Message {
-  core::EventBody body;
+  Word word;
   bool is_report = false;  // kept by the holder until it is committed
 };
 
@@ -106,10 +122,10 @@ struct Place {
   std::optional<Worker> worker;
   std::vector<sim::SealedState> arena;  // newest first
   std::optional<core::WorkersStarted> started;
-  std::deque<core::EventBody> reports;  // not committed yet
+  std::deque<Word> reports;  // not committed yet
   std::deque<Message> up;
-  std::deque<core::EventBody> late;  // of a stream that is closed, and arrive all the same
-  std::deque<core::Action> down;
+  std::deque<Word> late;  // of a stream that is closed, and arrive all the same
+  std::deque<Order> down;
   std::optional<ActionId> launch;  // under way
 };
 
@@ -126,12 +142,6 @@ struct Run {
   bool is_broken = false;  // a rank is gone before it had all steps
   sim::History begun_with;
   std::set<uint64_t> saving;  // steps whose checkpoint is under way
-};
-
-// An order to the checkpoint directory, or what came of it.
-struct DirectoryOrder {
-  core::Action action;
-  uint64_t searched = 0;  // World::clock_ of the search that it goes back to
 };
 
 class World {
@@ -163,8 +173,8 @@ class World {
   void perform(const core::Action& action);
   void crash();
   void look_up(bool after_rival);
-  void find(const DirectoryOrder& order);
-  void record(const DirectoryOrder& order, bool after_rival);
+  void find(const Order& order);
+  void record(const Order& order, bool after_rival);
   void check_record(const GenerationRecord& record);
   void launch(int32_t node);
   void wait();
@@ -178,7 +188,7 @@ class World {
   void start(int32_t node, const core::Action& action);
   void stop(int32_t node, uint64_t through);
   void worker_ends(int32_t node, int32_t code, int32_t signal, bool by_request, bool reported);
-  static void report(Place& place, core::EventBody body);
+  static void report(Place& place, Word word);
   void form(uint64_t generation, Run& run);
   void refill(Run& run);
   void seal(int32_t node);
@@ -194,6 +204,8 @@ class World {
   // digest.cc
   void remember_rows(const core::Dirty& dirty);
   void remember_all_rows();
+  // What differs between the rows in memory and those that were committed; "" = nothing.
+  std::string find_forgotten() const;
 
   int32_t index_of(const std::string& name) const;
   Place& place_of(const Run& run, int32_t rank) {
@@ -211,8 +223,8 @@ class World {
   sim::Directory directory_;
   std::vector<Place> places_;
   std::map<uint64_t, Run> runs_;  // by generation
-  std::deque<DirectoryOrder> orders_;
-  std::deque<core::EventBody> answers_;
+  std::deque<Order> orders_;
+  std::deque<Word> answers_;
   uint64_t clock_ = 1;     // moves so far
   uint64_t searched_ = 0;  // of the newest search
   uint64_t trained_ = 0;   // newest generation that completed a step
