@@ -4,9 +4,9 @@
 // distance from now, and what is only told to people is left out. A row is taken apart into all of
 // its fields: who adds one must say here, to compile, whether anything depends on it.
 #include <functional>
+#include <string_view>
 #include <type_traits>
 #include <utility>
-#include <string_view>
 
 #include "common/base/rng.h"
 #include "controller/core/codec.h"
@@ -19,7 +19,7 @@ namespace {
 class Digest {
  public:
   template <typename Number>
-    requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
+  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
   void add(Number value) {
     value_ = mix64(value_ * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(value) + 1);
   }
@@ -82,8 +82,8 @@ uint64_t digest_of(const core::Node& node, int64_t now_ms) {
   const auto& [key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected,
                launches, launched_for, launch_attempts, launched_ms, launch_seq, generation_seen,
                quarantine, fault_times_ms, replaced_instance, rebooted_wall_ms, recovery_wall_ms,
-               suspect, scheduler_note, taken, former_boot_ids, deadline_ms, deadline_seq,
-               reason] = node;
+               suspect, scheduler_note, taken, former_boot_ids, deadline_ms, deadline_seq, reason] =
+      node;
   Digest digest;
   digest.add_each(key.name, state, instance_id, boot_id, holder_pid, agent_pid, connected, launches,
                   launched_for, launch_attempts, generation_seen, quarantine.by, suspect, taken);
@@ -169,8 +169,8 @@ void add(Digest& digest, Names& names, const Place& place) {
   digest.add(place.started ? place.started->generation.value : 0);
   digest.add(place.started ? names.of(place.started->action) : 0);
   digest.add(place.launch ? names.of(*place.launch) : 0);
-  // Only whether it is this one that is under way matters.
-  digest.add(place.launch && *place.launch == place.launched_by ? 1 : 0);
+  // Only whether a holder of this launch or a later one is there matters.
+  digest.add(place.launch && *place.launch <= place.launched_by);
   digest.add(place.reports.size());
   for (const Word& word : place.reports) add(digest, names, word);
   digest.add(place.up.size());
@@ -242,10 +242,9 @@ std::string World::find_forgotten() const {
   stored.state_ = store_.committed();
   core::rebuild_index(stored.state_);
   stored.remember_all_rows();
-  const bool is_same = stored.job_digests_ == job_digests_ &&
-                       stored.node_digests_ == node_digests_ &&
-                       stored.slot_digests_ == slot_digests_ &&
-                       stored.action_digests_ == action_digests_;
+  const bool is_same =
+      stored.job_digests_ == job_digests_ && stored.node_digests_ == node_digests_ &&
+      stored.slot_digests_ == slot_digests_ && stored.action_digests_ == action_digests_;
   if (!is_same) return store_.difference(state_);
   return stored.state_.index == state_.index ? "" : "the index differs from one of the rows";
 }

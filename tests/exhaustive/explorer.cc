@@ -13,9 +13,6 @@ namespace {
 
 constexpr int32_t kMostHealthyMoves = 1'000;  // to the end of a job; more is a circle
 
-// Those of a healthy cluster come first. In turn, so that none waits for ever.
-std::string go_on(World& world, bool tell);
-
 void print(const World& world, const Move& move) {
   std::printf("%s\n", to_string(move).c_str());
   for (const core::LogEntry& entry : world.told()) {
@@ -24,6 +21,7 @@ void print(const World& world, const Move& move) {
   }
 }
 
+// In turn, so that nobody waits for ever.
 std::string go_on(World& world, bool tell) {
   for (int32_t n = 0; n < kMostHealthyMoves && world.violation().empty(); ++n) {
     if (world.has_ended()) return world.judge_end();
@@ -88,6 +86,7 @@ class Search {
     found_.deepest = std::max(found_.deepest, static_cast<int32_t>(frames_.size()));
     if (world.has_ended()) {
       ++found_.ends;
+      found_.ends_in_memory += world.from_memory() > 0 ? 1 : 0;
       if (const std::string bad = world.judge_end(); !bad.empty()) fail(move, bad);
       return;
     }
@@ -107,7 +106,7 @@ class Search {
     frames_.pop_back();
   }
 
-  // Whether it was tried before, with as many moves left.
+  // Whether it was tried before, with as many moves left; or is a circle, which is told.
   bool is_known(uint64_t digest, const Move& move) {
     const auto [it, is_new] = known_.emplace(digest, left());
     found_.states += is_new ? 1 : 0;

@@ -12,9 +12,9 @@ namespace {
 
 // In the order of MoveKind.
 constexpr std::array kNames = {
-    "take",  "take-late", "receive", "register",   "launch", "notice",  "look-up",
-    "answer", "seal",     "finish",  "lose-peer",  "commit", "wait",    "kill",
-    "end-holder", "break", "give-up", "crash",     "hurry",  "rival",   "late-commit"};
+    "take",       "take-late", "receive", "register",  "launch", "notice", "look-up",
+    "answer",     "seal",      "finish",  "lose-peer", "commit", "wait",   "kill",
+    "end-holder", "break",     "give-up", "crash",     "hurry",  "rival",  "late-commit"};
 
 constexpr int32_t kMostPerformed = 1;  // actions, before the controller dies in a commit
 
@@ -32,6 +32,15 @@ std::optional<uint64_t> take_number(std::string& text) {
 }
 
 }  // namespace
+
+const char* to_string(MoveKind kind) { return kNames.at(static_cast<size_t>(kind)); }
+
+std::optional<MoveKind> parse_fault(const std::string& name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  const auto kind = static_cast<MoveKind>(found - kNames.begin());
+  if (found == kNames.end() || kind < MoveKind::kKill) return std::nullopt;
+  return kind;
+}
 
 std::string to_string(const Move& move) {
   std::string text = kNames.at(static_cast<size_t>(move.kind));
@@ -97,9 +106,9 @@ void World::add_of_place(std::vector<Move>& moves, int32_t node) const {
   if (!place.down.empty()) add(MoveKind::kReceive);
   if (place.holder_alive && !place.bound) add(MoveKind::kRegister);
   if (place.launch) add(MoveKind::kLaunch);
-  const bool is_believed_alive =
-      row.state != core::NodeState::kDown && row.state != core::NodeState::kEnded &&
-      (row.holder_pid == 0 || row.holder_pid == holder_pid(node));
+  const bool is_believed_alive = row.state != core::NodeState::kDown &&
+                                 row.state != core::NodeState::kEnded &&
+                                 (row.holder_pid == 0 || row.holder_pid == holder_pid(node));
   if (place.life > 0 && !place.holder_alive && !place.end_seen && is_believed_alive) {
     add(MoveKind::kNotice);
   }
@@ -124,19 +133,9 @@ void World::add_healthy(std::vector<Move>& moves) const {
   if (moves.empty() && core::next_deadline(state_)) moves.push_back({MoveKind::kWait});
 }
 
-void World::add_faults(std::vector<Move>& moves) const {
-  const std::vector<Move> healthy = moves;
-  for (int32_t node = 0; node < static_cast<int32_t>(places_.size()); ++node) {
-    const Place& place = places_[static_cast<size_t>(node)];
-    const core::Node& row = state_.nodes.at(key_of(node));
-    if (place.worker) moves.push_back({MoveKind::kKill, node});
-    if (place.holder_alive) moves.push_back({MoveKind::kEndHolder, node});
-    if (place.bound) moves.push_back({MoveKind::kBreak, node});
-    if (place.holder_alive && row.boot_id == boot_id(node)) {
-      moves.push_back({MoveKind::kGiveUp, node});
-    }
-  }
-  moves.push_back({MoveKind::kCrash});
+// The outbox has what was not performed any more, and the holder what nobody acknowledged.
+void World::add_deaths_in_commits(std::vector<Move>& moves,
+                                  const std::vector<Move>& healthy) const {
   for (Move move : healthy) {
     const bool commits = move.kind == MoveKind::kTake || move.kind == MoveKind::kRegister ||
                          move.kind == MoveKind::kNotice || move.kind == MoveKind::kAnswer;
@@ -144,18 +143,33 @@ void World::add_faults(std::vector<Move>& moves) const {
       moves.push_back(move);
     }
   }
+}
+
+void World::add_faults(std::vector<Move>& moves) const {
+  const std::vector<Move> healthy = moves;
+  const auto add = [&](const Move& move) {
+    if (scope_->kinds.empty() || scope_->kinds.contains(move.kind)) moves.push_back(move);
+  };
+  for (int32_t node = 0; node < static_cast<int32_t>(places_.size()); ++node) {
+    const Place& place = places_[static_cast<size_t>(node)];
+    const core::Node& row = state_.nodes.at(key_of(node));
+    if (place.worker) add({MoveKind::kKill, node});
+    if (place.holder_alive) add({MoveKind::kEndHolder, node});
+    if (place.bound) add({MoveKind::kBreak, node});
+    if (place.holder_alive && row.boot_id == boot_id(node)) add({MoveKind::kGiveUp, node});
+  }
+  add({MoveKind::kCrash});
+  if (moves.back().kind == MoveKind::kCrash) add_deaths_in_commits(moves, healthy);
   if (core::next_deadline(state_) && healthy.front().kind != MoveKind::kWait) {
-    moves.push_back({MoveKind::kHurry});
+    add({MoveKind::kHurry});
   }
   if (!orders_.empty() &&
       std::holds_alternative<core::RecordGeneration>(orders_.front().action.body)) {
-    moves.push_back({MoveKind::kRival});
+    add({MoveKind::kRival});
   }
   for (const auto& [generation, run] : runs_) {
     if (!run.gone.contains(0)) continue;
-    for (const uint64_t step : run.saving) {
-      moves.push_back({MoveKind::kLateCommit, -1, generation, step});
-    }
+    for (const uint64_t step : run.saving) add({MoveKind::kLateCommit, -1, generation, step});
   }
 }
 

@@ -54,8 +54,7 @@ void World::register_agent(int32_t node, int32_t dies_after) {
                               {place.generation_seen},
                               {}};
   if (place.worker) {
-    hello.workers.push_back(
-        {Rank{place.rank}, {place.worker->generation}, place.worker->pid});
+    hello.workers.push_back({Rank{place.rank}, {place.worker->generation}, place.worker->pid});
   }
   const std::string refusal = commit(hello, dies_after);
   if (dies_after >= 0) return;
@@ -112,8 +111,8 @@ void World::receive(int32_t node) {
   const uint64_t through = stop_order->generation.value;
   place.stopped_through = std::max(place.stopped_through, through);
   stop(node, through);
-  place.up.push_back({Word(core::WorkersStopped{
-      action.id, JobId{1}, core::local_node_name(node), {through}, {}})});
+  place.up.push_back({Word(
+      core::WorkersStopped{action.id, JobId{1}, core::local_node_name(node), {through}, {}})});
 }
 
 void World::stop(int32_t node, uint64_t through) {
@@ -133,7 +132,7 @@ void World::start(int32_t node, const core::Action& action) {
   }
   if (generation <= place.stopped_through || generation < place.generation_seen) {
     place.up.push_back({Word(core::ActionFailed{action.id, JobId{1}, core::local_node_name(node),
-                                           "this node has seen a higher generation", false})});
+                                                "this node has seen a higher generation", false})});
     return;
   }
   stop(node, generation - 1);
@@ -159,15 +158,13 @@ void World::start(int32_t node, const core::Action& action) {
                    ", which its node does not have");
     return;
   }
-  place.started =
-      core::WorkersStarted{action.id,
-                           JobId{1},
-                           core::local_node_name(node),
-                           order.generation,
-                           {{Rank{rank}, order.generation, place.worker->pid}}};
+  place.started = core::WorkersStarted{action.id,
+                                       JobId{1},
+                                       core::local_node_name(node),
+                                       order.generation,
+                                       {{Rank{rank}, order.generation, place.worker->pid}}};
   place.up.push_back({Word(*place.started)});
-  const bool all_live =
-      run.gone.empty() && run.steps.size() == static_cast<size_t>(scope_->nodes);
+  const bool all_live = run.gone.empty() && run.steps.size() == static_cast<size_t>(scope_->nodes);
   if (all_live) form(generation, run);
 }
 

@@ -95,8 +95,8 @@ std::string World::commit(core::EventBody body, int32_t dies_after) {
   for (const core::NodeKey& key : result.dirty.nodes) {
     const auto& former = state_.nodes.at(key).former_boot_ids;
     Place& place = places_[static_cast<size_t>(index_of(key.name))];
-    const bool is_former = std::find(former.begin(), former.end(),
-                                     boot_id(index_of(key.name))) != former.end();
+    const bool is_former =
+        std::find(former.begin(), former.end(), boot_id(index_of(key.name))) != former.end();
     if (place.bound && is_former) end_holder(index_of(key.name));
   }
   return result.refusal;
@@ -176,16 +176,14 @@ void World::record(const Order& order, bool after_rival) {
   const sim::Directory before = directory_;
   const sim::Creation creation = directory_.create(record, to_string(order.action.id));
   if (creation == sim::Creation::kTaken) {
-    answers_.emplace_back(
-        core::GenerationTaken{order.action.id, wanted.job, wanted.generation});
+    answers_.emplace_back(core::GenerationTaken{order.action.id, wanted.job, wanted.generation});
     return;
   }
   if (creation == sim::Creation::kCreated) {
     checkers_.record_created(wanted.job, record, before, static_cast<int64_t>(order.searched));
     check_record(record);
   }
-  answers_.emplace_back(
-      core::GenerationRecorded{order.action.id, wanted.job, wanted.generation});
+  answers_.emplace_back(core::GenerationRecorded{order.action.id, wanted.job, wanted.generation});
 }
 
 // Besides what the simulator asks of a record. Its lineage rule is the code under test; here the
@@ -196,9 +194,8 @@ void World::check_record(const GenerationRecord& record) {
     for (uint64_t g = record.parent; g > from->generation;) {
       const GenerationRecord* later = directory_.record(g);
       if (later->start_step < from->step) {
-        checkers_.fail(who + " starts from " + record.checkpoint + ", which g" +
-                       std::to_string(g) + " has undone: it started at step " +
-                       std::to_string(later->start_step));
+        checkers_.fail(who + " starts from " + record.checkpoint + ", which g" + std::to_string(g) +
+                       " has undone: it started at step " + std::to_string(later->start_step));
       }
       g = later->parent;
     }
@@ -234,7 +231,7 @@ void World::launch(int32_t node) {
   Place& place = places_[static_cast<size_t>(node)];
   const ActionId id = *place.launch;
   place.launch.reset();
-  if (!place.holder_alive || place.launched_by != id) {
+  if (!place.holder_alive || place.launched_by < id) {
     if (place.holder_alive) end_holder(node);
     Place next;
     next.life = place.life + 1;
@@ -306,8 +303,8 @@ void World::make(const Move& move) {
       return end_holder(move.node);
     case MoveKind::kBreak:
       close_stream(place, true);
-      commit(core::AgentDisconnected{JobId{1}, core::local_node_name(move.node),
-                                     boot_id(move.node)});
+      commit(
+          core::AgentDisconnected{JobId{1}, core::local_node_name(move.node), boot_id(move.node)});
       return;
     case MoveKind::kGiveUp:
       close_stream(place, false);

@@ -28,17 +28,6 @@
 
 namespace hpctl::exhaustive {
 
-// The world and the bounds of what is tried in it.
-struct Scope {
-  int32_t nodes = 2;
-  int32_t spares = 0;
-  bool replicas = false;  // each rank has the whole state (no_shard), else a part of its own (full)
-  uint64_t steps = 3;
-  uint64_t checkpoint_every = 1;
-  bool from_submit = false;  // else from the first step and its checkpoint on
-  int32_t faults = 1;
-};
-
 enum class MoveKind : uint8_t {
   // Of a healthy cluster.
   kTake,      // the controller commits the next message of the node's stream
@@ -55,14 +44,14 @@ enum class MoveKind : uint8_t {
   kCommit,    // the checkpoint of generation and step is complete
   kWait,      // until the next deadline
   // Faults.
-  kKill,       // a worker dies
-  kEndHolder,  // a holder ends, and all of its node with it
-  kBreak,      // a stream breaks, and loses what is under way
-  kGiveUp,     // a node is silent and judged lost, and lives on; what it said still arrives
-  kCrash,      // the controller dies and starts again
-  kHurry,      // a deadline passes while others are still at work
-  kRival,      // another controller creates the record first
-  kLateCommit, // a checkpoint is complete after its generation is over
+  kKill,        // a worker dies
+  kEndHolder,   // a holder ends, and all of its node with it
+  kBreak,       // a stream breaks, and loses what is under way
+  kGiveUp,      // a node is silent and judged lost, and lives on; what it said still arrives
+  kCrash,       // the controller dies and starts again
+  kHurry,       // a deadline passes while others are still at work
+  kRival,       // another controller creates the record first
+  kLateCommit,  // a checkpoint is complete after its generation is over
 };
 
 // What happens next. `dies_after` of a move that the controller commits: it dies before it has
@@ -79,6 +68,21 @@ struct Move {
 // "take0", "commit1.2", "register1^0": for a trace, and what --replay takes.
 std::string to_string(const Move& move);
 std::optional<Move> parse_move(const std::string& text);
+// "kill", ...: the kind of a fault.
+std::optional<MoveKind> parse_fault(const std::string& name);
+const char* to_string(MoveKind kind);
+
+// The world and the bounds of what is tried in it.
+struct Scope {
+  int32_t nodes = 2;
+  int32_t spares = 0;
+  bool replicas = false;  // each rank has the whole state (no_shard), else a part of its own (full)
+  uint64_t steps = 3;
+  uint64_t checkpoint_every = 1;
+  bool from_submit = false;  // else from the first step and its checkpoint on
+  int32_t faults = 1;
+  std::set<MoveKind> kinds = {};  // of faults; empty = all
+};
 
 // What somebody tells the controller.
 struct Word {
@@ -111,9 +115,9 @@ struct Worker {
 struct Place {
   uint64_t life = 0;
   bool holder_alive = false;
-  bool bound = false;  // its stream is open, and registered
+  bool bound = false;     // its stream is open, and registered
   bool end_seen = false;  // by the scheduler, which tells it once
-  uint64_t pids = 0;   // of this life
+  uint64_t pids = 0;      // of this life
   uint64_t generation_seen = 0;
   uint64_t stopped_through = 0;
   uint64_t newest_generation = 0;  // of all lives
@@ -198,6 +202,7 @@ class World {
   void add_healthy(std::vector<Move>& moves) const;
   void add_of_place(std::vector<Move>& moves, int32_t node) const;
   void add_faults(std::vector<Move>& moves) const;
+  void add_deaths_in_commits(std::vector<Move>& moves, const std::vector<Move>& healthy) const;
   bool can_seal(const Place& place) const;
   bool can_finish(const Place& place) const;
 
