@@ -2,6 +2,7 @@
 #include "tests/exhaustive/explorer.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <limits>
 #include <unordered_map>
@@ -21,23 +22,34 @@ void print(const World& world, const Move& move) {
   }
 }
 
-// In turn, so that nobody waits for ever.
+// In turn, so that nobody waits for ever. Returns the violation that this leads to.
 std::string go_on(World& world, bool tell) {
-  for (int32_t n = 0; n < kMostHealthyMoves && world.violation().empty(); ++n) {
-    if (world.has_ended()) return world.judge_end();
+  std::string bad;
+  int32_t made = 0;
+  for (; bad.empty() && !world.has_ended(); ++made) {
     std::vector<Move> moves = world.moves();
     std::erase_if(moves, [](const Move& move) { return move.is_fault(); });
     if (moves.empty()) return "nothing can happen, and the job has not ended";
-    const Move move = moves[static_cast<size_t>(n) % moves.size()];
+    if (made == kMostHealthyMoves) return "the job does not end";
+    const Move move = moves[static_cast<size_t>(made) % moves.size()];
     world.make(move);
     if (tell) print(world, move);
+    bad = world.violation();
   }
-  return world.violation().empty() ? "the job does not end" : world.violation();
+  if (bad.empty()) bad = world.judge_end();
+  if (bad.empty()) return "";
+  return bad + " (after " + std::to_string(made) + " more moves, of a healthy cluster)";
 }
+
+class Search;
+const Search* running = nullptr;
 
 class Search {
  public:
-  explicit Search(const Bounds& bounds) : bounds_(bounds) {}
+  explicit Search(const Bounds& bounds) : bounds_(bounds) {
+    running = this;
+    std::signal(SIGABRT, tell_way);
+  }
 
   Finding run(const World& start) {
     enter(start, Move{});
@@ -49,6 +61,7 @@ class Search {
         continue;
       }
       const Move move = frame.moves[frame.next++];
+      under_way_ = move;
       // The last one needs no copy.
       World world = frame.next == frame.moves.size() ? std::move(frame.world) : frame.world;
       world.make(move);
@@ -67,6 +80,16 @@ class Search {
     size_t next = 0;
     uint64_t digest = 0;
   };
+
+  // HP_CHECK aborts, in the thread that searches.
+  static void tell_way(int) {
+    std::printf("aborted after: --replay \"");
+    for (size_t i = 1; i < running->frames_.size(); ++i) {
+      std::printf("%s ", to_string(running->frames_[i].move).c_str());
+    }
+    std::printf("%s\"\n", to_string(running->under_way_).c_str());
+    std::fflush(stdout);
+  }
 
   int32_t left() const {
     if (bounds_.depth == 0) return std::numeric_limits<int32_t>::max();
@@ -124,6 +147,7 @@ class Search {
   const Bounds bounds_;
   Finding found_;
   std::vector<Frame> frames_;
+  Move under_way_;
   std::unordered_map<uint64_t, int32_t> known_;  // digest -> most moves that were left
   std::unordered_set<uint64_t> open_;            // on the way to the present one
 };
