@@ -81,6 +81,9 @@ std::string World::commit(core::EventBody body, int32_t dies_after) {
   store_.commit(state_, result.dirty, {});
   told_.insert(told_.end(), result.log.begin(), result.log.end());
   checkers_.rows_committed(state_, result.dirty);
+  sim::Store history;  // of this event
+  history.commit(state_, {}, result.log);
+  checkers_.causes_are_present(history);
   remember_rows(result.dirty);
   int32_t performed = 0;
   for (const core::Action& action : result.actions) {
