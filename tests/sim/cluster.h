@@ -47,12 +47,6 @@ struct SimWorker {
   bool hangs() const { return hang != HangKind::kNone; }
 };
 
-// A state that a rank's arena has sealed.
-struct SealedState {
-  Seal seal;
-  History history;
-};
-
 // The memory of one place of a node, whichever rank is there.
 struct SimArena {
   int32_t part = 0;  // own states are this one of

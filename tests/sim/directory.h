@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/lineage.h"
+#include "common/base/seal.h"
 #include "controller/core/types.h"
 
 namespace hpctl::sim {
@@ -20,10 +21,17 @@ struct Segment {
   uint64_t generation = 0;
   uint64_t from = 0;
   uint64_t to = 0;
+  bool operator==(const Segment&) const = default;
 };
 using History = std::vector<Segment>;
 // Every step 1 .. history's end exactly once?
 bool is_contiguous(const History& history);
+
+// A state that a rank's arena has sealed.
+struct SealedState {
+  Seal seal;
+  History history;
+};
 
 struct StoredCheckpoint {
   History history;

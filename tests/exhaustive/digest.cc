@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// When two worlds are the same. Numbers that only count (events, actions, moves) differ between
+// interleavings that lead to the same place, so actions are named by their target, times by their
+// distance from now, and what is only told to people is left out. A row is taken apart into all of
+// its fields: who adds one must say here, to compile, whether anything depends on it.
+#include <functional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "common/base/rng.h"
+#include "controller/core/codec.h"
+#include "tests/exhaustive/world.h"
+
+namespace hpctl::exhaustive {
+
+namespace {
+
+class Digest {
+ public:
+  template <typename Number>
+  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
+  void add(Number value) {
+    value_ = mix64(value_ * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(value) + 1);
+  }
+  void add(std::string_view text) { add(std::hash<std::string_view>{}(text)); }
+  template <typename Tag, typename Rep>
+  void add(StrongId<Tag, Rep> id) {
+    add(static_cast<uint64_t>(id.value));
+  }
+  template <typename T>
+  void add_all(const T& values) {
+    add(values.size());
+    for (const auto& value : values) add(value);
+  }
+  template <typename... T>
+  void add_each(const T&... values) {
+    (add(values), ...);
+  }
+  // 0 stays "never".
+  void add_time(int64_t at_ms, int64_t now_ms) {
+    add(static_cast<uint64_t>(at_ms == 0 ? INT64_MIN : at_ms - now_ms));
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 0;
+};
+
+uint64_t digest_of(std::string_view text) {
+  Digest digest;
+  digest.add(text);
+  return digest.value();
+}
+
+uint64_t digest_of(const core::Job& job, int64_t now_ms) {
+  const auto& [id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason,
+               generation, directory_generation, stage, loss_part, checkpoint, memory_of, refilled,
+               former_parts, start_step, furthest_step, committed_step, damaged, restart_times_ms,
+               restarts, progress_at_restart, start_at_restart, restarts_without_progress, fault,
+               fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms,
+               plan_attempts, suspended_since_ms, requeue_refusal, scheduler_note, cancel_requested,
+               cancel_reason, saves_first, at_limit, without_memory, stage_since_ms, deadline_ms,
+               submitted_wall_ms, ended_wall_ms, running_since_ms, recovering_since_ms, regain_step,
+               stepped_ms, lost_ms, spent, part_since_ms, told_waits, bad_step, stragglers] = job;
+  Digest digest;
+  digest.add_each(active_nodes, state, generation, directory_generation, stage, checkpoint,
+                  memory_of, former_parts, start_step, furthest_step, committed_step, restarts,
+                  progress_at_restart, start_at_restart, restarts_without_progress, fault.empty(),
+                  fault_is_collateral, recent_faults.size(), plan_attempts, cancel_requested,
+                  saves_first, at_limit, without_memory, regain_step);
+  digest.add_all(refilled);
+  digest.add_all(damaged);
+  for (const int64_t at_ms : restart_times_ms) digest.add_time(at_ms, now_ms);
+  for (const int64_t at_ms : {not_before_ms, stage_since_ms, deadline_ms, recovering_since_ms}) {
+    digest.add_time(at_ms, now_ms);
+  }
+  return digest.value();
+}
+
+uint64_t digest_of(const core::Node& node, int64_t now_ms) {
+  const auto& [key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected,
+               launches, launched_for, launch_attempts, launched_ms, launch_seq, generation_seen,
+               quarantine, fault_times_ms, replaced_instance, rebooted_wall_ms, recovery_wall_ms,
+               suspect, scheduler_note, taken, former_boot_ids, deadline_ms, deadline_seq, reason] =
+      node;
+  Digest digest;
+  digest.add_each(key.name, state, instance_id, boot_id, holder_pid, agent_pid, connected, launches,
+                  launched_for, launch_attempts, generation_seen, quarantine.by, suspect, taken);
+  digest.add_all(former_boot_ids);
+  for (const int64_t at_ms : fault_times_ms) digest.add_time(at_ms, now_ms);
+  for (const int64_t at_ms : {launched_ms, deadline_ms}) digest.add_time(at_ms, now_ms);
+  return digest.value();
+}
+
+void add(Digest& digest, const ArenaSeals& seals) {
+  digest.add_each(seals.part, seals.parts);
+  for (const Seal& seal : seals.own) digest.add_each(seal.step, seal.digest, seal.generation);
+}
+
+uint64_t digest_of(const core::Slot& slot) {
+  const auto& [key, node, state, generation, pid, exit_code, signal, unaccounted, seals,
+               arena_boot_id] = slot;
+  Digest digest;
+  digest.add_each(key.rank, node, state, generation, pid, exit_code, signal, unaccounted,
+                  arena_boot_id);
+  add(digest, seals);
+  return digest.value();
+}
+
+uint64_t digest_of(core::Action action) {
+  action.id = {};
+  action.reason.clear();
+  if (auto* record = std::get_if<core::RecordGeneration>(&action.body)) record->reason.clear();
+  return digest_of(core::encode(action));
+}
+
+// Names actions in the order in which they are met, unless they are open.
+class Names {
+ public:
+  explicit Names(const std::map<ActionId, uint64_t>& open) : open_(open) {}
+  uint64_t of(ActionId id) {
+    if (id == ActionId{}) return 0;
+    if (const auto it = open_.find(id); it != open_.end()) return it->second;
+    return met_.emplace(id, met_.size() + 1).first->second;
+  }
+
+ private:
+  const std::map<ActionId, uint64_t>& open_;
+  std::map<ActionId, uint64_t> met_;
+};
+
+void add(Digest& digest, Names& names, const Word& word) {
+  digest.add(names.of(word.answers));
+  digest.add(word.digest);
+}
+
+void add(Digest& digest, const sim::History& history) {
+  digest.add(history.size());
+  for (const sim::Segment& segment : history) {
+    digest.add(segment.generation);
+    digest.add(segment.from);
+    digest.add(segment.to);
+  }
+}
+
+void add(Digest& digest, const sim::SealedState& sealed) {
+  digest.add(sealed.seal.step);
+  digest.add(sealed.seal.generation);
+  add(digest, sealed.history);
+}
+
+void add(Digest& digest, Names& names, const Order& order) {
+  digest.add(names.of(order.action.id));
+  digest.add(order.digest);
+}
+
+void add(Digest& digest, Names& names, const Place& place) {
+  digest.add(place.life);
+  digest.add((place.holder_alive ? 1U : 0U) + (place.bound ? 2U : 0U) + (place.end_seen ? 4U : 0U));
+  for (const uint64_t number : {place.pids, place.generation_seen, place.stopped_through,
+                                place.newest_generation, static_cast<uint64_t>(place.rank)}) {
+    digest.add(number);
+  }
+  digest.add(place.worker ? place.worker->generation : 0);
+  digest.add(place.worker ? place.worker->pid : 0);
+  digest.add(place.arena.size());
+  for (const sim::SealedState& sealed : place.arena) add(digest, sealed);
+  digest.add(place.started ? place.started->generation.value : 0);
+  digest.add(place.started ? names.of(place.started->action) : 0);
+  digest.add(place.launch ? names.of(*place.launch) : 0);
+  // Only whether a holder of this launch or a later one is there matters.
+  digest.add(place.launch && *place.launch <= place.launched_by);
+  digest.add(place.reports.size());
+  for (const Word& word : place.reports) add(digest, names, word);
+  digest.add(place.up.size());
+  for (const Message& message : place.up) {
+    digest.add(message.is_report);
+    add(digest, names, message.word);
+  }
+  digest.add(place.late.size());
+  for (const Word& word : place.late) add(digest, names, word);
+  digest.add(place.down.size());
+  for (const Order& order : place.down) add(digest, names, order);
+}
+
+void add(Digest& digest, const Run& run) {
+  digest.add(run.start_step);
+  digest.add(run.checkpoint);
+  digest.add((run.from_memory ? 1U : 0U) + (run.is_formed ? 2U : 0U) + (run.is_broken ? 4U : 0U));
+  digest.add(run.homes.size());
+  for (const auto& [rank, node] : run.homes) {
+    digest.add(static_cast<uint64_t>(rank));
+    digest.add(static_cast<uint64_t>(node));
+    digest.add(run.steps.at(rank));
+    digest.add((run.gone.contains(rank) ? 1U : 0U) + (run.refilled.contains(rank) ? 2U : 0U));
+  }
+  add(digest, run.begun_with);
+  digest.add(run.saving.size());
+  for (const uint64_t step : run.saving) digest.add(step);
+}
+
+// Records, whose they are, and checkpoints; which of these a search has not seen yet.
+void add(Digest& digest, const sim::Directory& directory, const std::vector<uint64_t>& searches) {
+  digest.add(directory.records().size());
+  for (const GenerationRecord& record : directory.records()) {
+    digest.add_each(record.generation, record.parent, record.start_step, record.checkpoint,
+                    record.from_memory);
+    digest.add_all(record.damaged);
+    for (const GenerationMember& member : record.members) {
+      digest.add_each(member.rank, member.node);
+    }
+  }
+  digest.add(directory.checkpoints().size());
+  for (const auto& [ref, stored] : directory.checkpoints()) {
+    digest.add(ref.step);
+    digest.add(ref.generation);
+    for (const uint64_t searched : searches) {
+      digest.add(stored.committed_ms > static_cast<int64_t>(searched) ? 1 : 0);
+    }
+  }
+}
+
+}  // namespace
+
+Word::Word(core::EventBody said) : body(std::move(said)) {
+  core::Event event{{}, 0, 0, body};
+  answers = std::visit(
+      [](auto& e) -> ActionId {
+        if constexpr (requires { e.action; }) return std::exchange(e.action, ActionId{});
+        return {};
+      },
+      event.body);
+  digest = digest_of(core::encode(event));
+}
+
+Order::Order(core::Action ordered, uint64_t searched_at)
+    : action(std::move(ordered)), searched(searched_at), digest(digest_of(action)) {}
+
+std::string World::find_forgotten() const {
+  World stored = *this;
+  stored.state_ = store_.committed();
+  core::rebuild_index(stored.state_);
+  stored.remember_all_rows();
+  const bool is_same =
+      stored.job_digests_ == job_digests_ && stored.node_digests_ == node_digests_ &&
+      stored.slot_digests_ == slot_digests_ && stored.action_digests_ == action_digests_;
+  if (!is_same) return store_.difference(state_);
+  return stored.state_.index == state_.index ? "" : "the index differs from one of the rows";
+}
+
+void World::remember_rows(const core::Dirty& dirty) {
+  for (const JobId id : dirty.jobs) {
+    job_digests_[id] = digest_of(state_.jobs.at(id), state_.now_ms);
+  }
+  for (const core::NodeKey& key : dirty.nodes) {
+    node_digests_[key] = digest_of(state_.nodes.at(key), state_.now_ms);
+  }
+  for (const core::SlotKey& key : dirty.slots) {
+    slot_digests_[key] = digest_of(state_.slots.at(key));
+  }
+  for (const ActionId id : dirty.outbox) {
+    const auto it = state_.outbox.find(id);
+    if (it == state_.outbox.end()) {
+      action_digests_.erase(id);
+    } else {
+      action_digests_[id] = digest_of(it->second);
+    }
+  }
+}
+
+void World::remember_all_rows() {
+  core::Dirty all;
+  for (const auto& [id, row] : state_.jobs) all.jobs.insert(id);
+  for (const auto& [key, row] : state_.nodes) all.nodes.insert(key);
+  for (const auto& [key, row] : state_.slots) all.slots.insert(key);
+  for (const auto& [id, row] : state_.outbox) all.outbox.insert(id);
+  action_digests_.clear();
+  remember_rows(all);
+}
+
+uint64_t World::digest() const {
+  Digest digest;
+  for (const auto& [id, value] : job_digests_) digest.add(value);
+  for (const auto& [key, value] : node_digests_) digest.add(value);
+  for (const auto& [key, value] : slot_digests_) digest.add(value);
+  uint64_t actions = 0;  // in any order
+  for (const auto& [id, value] : action_digests_) actions += mix64(value);
+  digest.add(actions);
+  Names names(action_digests_);
+  for (const Place& place : places_) add(digest, names, place);
+  digest.add(runs_.size());
+  for (const auto& [generation, run] : runs_) {
+    digest.add(generation);
+    add(digest, run);
+  }
+  std::vector<uint64_t> searches = {searched_};
+  digest.add(orders_.size());
+  for (const Order& order : orders_) {
+    add(digest, names, order);
+    searches.push_back(order.searched);
+  }
+  digest.add(answers_.size());
+  for (const Word& word : answers_) add(digest, names, word);
+  add(digest, directory_, searches);
+  digest.add(trained_);
+  digest.add(static_cast<uint64_t>(faults_left_));
+  return digest.value();
+}
+
+}  // namespace hpctl::exhaustive

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl_exhaustive: the controller core in a small world, in every order of events.
+//
+//   hpctl_exhaustive --smoke | --full         the scopes of the tests
+//   hpctl_exhaustive [--nodes N] [--spares N] [--replicas] [--steps N] [--every N] [--from-submit]
+//                    [--faults N] [--with FAULT,...] [--depth N] [--states N]       one scope
+//   ... --replay "kill0 take0 ..."            the moves of a trace, and then those of a healthy
+//                                             cluster, with what the core made of them
+//
+// Exit code 0 = every world held; 1 = a violation, printed with the moves that lead to it; 2 = an
+// option that there is not.
+#include "tests/exhaustive/command.h"
+
+int main(int argc, char** argv) { return hpctl::exhaustive::run_command(argc, argv); }

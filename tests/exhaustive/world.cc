@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller, the checkpoint directory and the scheduler.
+#include "tests/exhaustive/world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/worker_abi.h"
+#include "controller/core/codec.h"
+#include "tests/sim/swarm.h"
+
+namespace hpctl::exhaustive {
+
+namespace {
+
+constexpr char kRivalsName[] = "another controller";
+constexpr uint64_t kFirstStep = 1;  // done and saved before what is explored
+
+JobSpec spec_of(const Scope& scope) {
+  JobSpec spec;
+  spec.name = "small";
+  spec.nodes = scope.nodes;
+  spec.workers_per_node = 1;
+  spec.spares = scope.spares;
+  spec.checkpoint.dir = "/ckpt/small";
+  spec.recovery.on_node_loss = {kOnNodeLossSpare, kOnNodeLossWait};
+  spec.recovery.snapshot.replicas = 0;
+  TrainSpec train;
+  train.model = *model_preset("tiny");
+  train.data.path = "/data";
+  train.data.seq_len = 16;
+  train.batch.micro = 1;
+  train.batch.global = scope.nodes;
+  train.steps = static_cast<int64_t>(scope.steps);
+  train.strategy = scope.replicas ? Strategy::kNoShard : Strategy::kFull;
+  spec.train = train;
+  return spec;
+}
+
+}  // namespace
+
+World::World(const Scope& scope) : scope_(&scope) {
+  places_.resize(static_cast<size_t>(scope.nodes + scope.spares));
+  commit(core::JobSubmitted{spec_of(scope), 1000, "small", {}, {}, {}});
+  const CheckpointRef first{kFirstStep, 1};
+  const bool saves_first = kFirstStep % scope.checkpoint_every == 0;
+  while (!scope.from_submit && (job().state != core::JobState::kRunning ||
+                                (saves_first && job().committed_step < first.step))) {
+    // Nobody goes beyond the first step.
+    const auto all = moves();
+    const auto next = std::find_if(all.begin(), all.end(), [&](const Move& move) {
+      if (move.kind != MoveKind::kSeal) return true;
+      const Place& place = places_[static_cast<size_t>(move.node)];
+      return runs_.at(place.worker->generation).steps.at(place.rank) < kFirstStep;
+    });
+    make(*next);
+  }
+  faults_left_ = scope.faults;
+}
+
+int32_t World::index_of(const std::string& name) const { return std::stoi(name.substr(1)); }
+
+std::string World::boot_id(int32_t node) const {
+  return core::local_node_name(node) + "-" +
+         std::to_string(places_[static_cast<size_t>(node)].life);
+}
+
+uint64_t World::holder_pid(int32_t node) const {
+  return static_cast<uint64_t>(node) * 10'000 + places_[static_cast<size_t>(node)].life * 100;
+}
+
+// One event is one transaction. What the controller did not perform before it died is in the
+// outbox.
+std::string World::commit(core::EventBody body, int32_t dies_after) {
+  core::Event event;
+  event.seq = {state_.last_seq.value + 1};
+  event.now_ms = state_.now_ms;
+  event.wall_ms = state_.now_ms;
+  event.body = std::move(body);
+  const core::StepResult result = core::step(state_, event);
+  store_.commit(state_, result.dirty, {});
+  told_.insert(told_.end(), result.log.begin(), result.log.end());
+  checkers_.rows_committed(state_, result.dirty);
+  sim::Store history;  // of this event
+  history.commit(state_, {}, result.log);
+  checkers_.causes_are_present(history);
+  remember_rows(result.dirty);
+  int32_t performed = 0;
+  for (const core::Action& action : result.actions) {
+    if (performed++ == dies_after) break;
+    checkers_.order_performed(action, store_);
+    perform(action);
+  }
+  if (dies_after >= 0) {
+    crash();
+    return result.refusal;
+  }
+  for (const core::NodeKey& key : result.dirty.nodes) {
+    const auto& former = state_.nodes.at(key).former_boot_ids;
+    Place& place = places_[static_cast<size_t>(index_of(key.name))];
+    const bool is_former =
+        std::find(former.begin(), former.end(), boot_id(index_of(key.name))) != former.end();
+    if (place.bound && is_former) end_holder(index_of(key.name));
+  }
+  return result.refusal;
+}
+
+void World::perform(const core::Action& action) {
+  if (std::holds_alternative<core::FindCheckpoint>(action.body) ||
+      std::holds_alternative<core::RecordGeneration>(action.body)) {
+    orders_.emplace_back(action, searched_);
+    return;
+  }
+  const std::string name = std::visit(
+      [](const auto& body) -> std::string {
+        if constexpr (requires { body.node; }) return body.node;
+        return "";
+      },
+      action.body);
+  if (name.empty()) {
+    checkers_.fail("nobody here knows the order " + std::string(core::type_name(action.body)));
+    return;
+  }
+  Place& place = places_[static_cast<size_t>(index_of(name))];
+  if (std::holds_alternative<core::LaunchNode>(action.body)) {
+    place.launch = action.id;
+  } else if (place.bound) {
+    place.down.emplace_back(action);  // else when its agent registers
+  }
+}
+
+// The rows and the outbox are all that its successor has.
+void World::crash() {
+  const std::string forgotten = find_forgotten();
+  if (!forgotten.empty()) checkers_.fail("not marked dirty: " + forgotten);
+  for (Place& place : places_) {
+    close_stream(place, true);
+    place.late.clear();
+    place.launch.reset();
+    place.end_seen = false;
+  }
+  orders_.clear();
+  answers_.clear();
+  state_ = store_.committed();  // through the codec it went in the simulator
+  core::rebuild_index(state_);
+  commit(core::ControllerResumed{true});
+  for (const auto& [id, action] : state_.outbox) perform(action);
+}
+
+void World::look_up(bool after_rival) {
+  const Order order = orders_.front();
+  orders_.pop_front();
+  if (std::holds_alternative<core::FindCheckpoint>(order.action.body)) {
+    find(order);
+  } else {
+    record(order, after_rival);
+  }
+}
+
+void World::find(const Order& order) {
+  const auto& search = std::get<core::FindCheckpoint>(order.action.body);
+  const sim::Found found = directory_.find(search.exclude);
+  searched_ = clock_;
+  answers_.emplace_back(core::CheckpointChosen{
+      order.action.id, search.job, found.name, found.step, {found.newest_generation}});
+}
+
+void World::record(const Order& order, bool after_rival) {
+  const auto& wanted = std::get<core::RecordGeneration>(order.action.body);
+  GenerationRecord record;
+  record.generation = wanted.generation.value;
+  record.parent = wanted.parent.value;
+  record.start_step = wanted.start_step;
+  record.checkpoint = wanted.checkpoint;
+  record.from_memory = wanted.memory_of != Generation{};
+  record.damaged = wanted.damaged;
+  for (const auto& [rank, name] : wanted.members) record.members.push_back({rank.value, name, ""});
+  if (after_rival) directory_.create(record, kRivalsName);
+  const sim::Directory before = directory_;
+  const sim::Creation creation = directory_.create(record, to_string(order.action.id));
+  if (creation == sim::Creation::kTaken) {
+    answers_.emplace_back(core::GenerationTaken{order.action.id, wanted.job, wanted.generation});
+    return;
+  }
+  if (creation == sim::Creation::kCreated) {
+    checkers_.record_created(wanted.job, record, before, static_cast<int64_t>(order.searched));
+    check_record(record);
+  }
+  answers_.emplace_back(core::GenerationRecorded{order.action.id, wanted.job, wanted.generation});
+}
+
+// Besides what the simulator asks of a record. Its lineage rule is the code under test; here the
+// rule is told again, in the words of docs/formats.md.
+void World::check_record(const GenerationRecord& record) {
+  const std::string who = "record of g" + std::to_string(record.generation);
+  if (const auto from = parse_checkpoint_name(record.checkpoint)) {
+    for (uint64_t g = record.parent; g > from->generation;) {
+      const GenerationRecord* later = directory_.record(g);
+      if (later->start_step < from->step) {
+        checkers_.fail(who + " starts from " + record.checkpoint + ", which g" + std::to_string(g) +
+                       " has undone: it started at step " + std::to_string(later->start_step));
+      }
+      g = later->parent;
+    }
+  }
+  // The newest state that each rank's node has and that the controller was told of.
+  if (job().without_memory || record.parent != job().generation.value ||
+      job().restarts_without_progress >= core::kMaxFruitlessFromMemory) {
+    return;
+  }
+  uint64_t newest = 0;
+  const Place& first = places_[static_cast<size_t>(index_of(record.members.front().node))];
+  const auto has = [&](const GenerationMember& member, const sim::SealedState& state) {
+    const int32_t node = index_of(member.node);
+    const Place& place = places_[static_cast<size_t>(node)];
+    const auto told = state_.slots.find({JobId{1}, Rank{member.rank}});
+    return told->second.arena_boot_id == boot_id(node) && place.rank == member.rank &&
+           std::any_of(place.arena.begin(), place.arena.end(),
+                       [&](const sim::SealedState& s) { return s.history == state.history; });
+  };
+  for (const sim::SealedState& state : first.arena) {
+    const bool is_whole =
+        std::all_of(record.members.begin(), record.members.end(),
+                    [&](const GenerationMember& member) { return has(member, state); });
+    if (is_whole) newest = std::max(newest, state.seal.step);
+  }
+  if (record.start_step < newest) {
+    checkers_.fail(who + " starts at step " + std::to_string(record.start_step) + ", and step " +
+                   std::to_string(newest) + " is sealed on all its nodes");
+  }
+}
+
+void World::launch(int32_t node) {
+  Place& place = places_[static_cast<size_t>(node)];
+  const ActionId id = *place.launch;
+  place.launch.reset();
+  if (!place.holder_alive || place.launched_by < id) {
+    if (place.holder_alive) end_holder(node);
+    Place next;
+    next.life = place.life + 1;
+    next.newest_generation = place.newest_generation;
+    next.holder_alive = true;
+    next.launched_by = id;
+    next.late = std::move(place.late);
+    place = std::move(next);
+  }
+  commit(core::NodeLaunched{id, JobId{1}, core::local_node_name(node), holder_pid(node)});
+}
+
+void World::wait() {
+  const auto due = core::next_deadline(state_);
+  state_.now_ms = std::max(state_.now_ms, *due);
+  remember_all_rows();
+  commit(core::Tick{});
+}
+
+void World::make(const Move& move) {
+  told_.clear();
+  ++clock_;
+  if (move.is_fault()) --faults_left_;
+  Place& place = places_[static_cast<size_t>(std::max(move.node, 0))];
+  switch (move.kind) {
+    case MoveKind::kTake:
+      return take(move.node, move.dies_after);
+    case MoveKind::kReceive:
+      return receive(move.node);
+    case MoveKind::kRegister:
+      return register_agent(move.node, move.dies_after);
+    case MoveKind::kLaunch:
+      return launch(move.node);
+    case MoveKind::kTakeLate: {
+      core::EventBody body = std::move(place.late.front().body);
+      place.late.pop_front();
+      commit(std::move(body));
+      return;
+    }
+    case MoveKind::kNotice:
+      place.end_seen = true;
+      commit(core::NodeLost{JobId{1}, core::local_node_name(move.node),
+                            state_.nodes.at(key_of(move.node)).boot_id, "its holder exited"},
+             move.dies_after);
+      return;
+    case MoveKind::kLookUp:
+      return look_up(false);
+    case MoveKind::kAnswer: {
+      core::EventBody answer = std::move(answers_.front().body);
+      answers_.pop_front();
+      commit(std::move(answer), move.dies_after);
+      return;
+    }
+    case MoveKind::kSeal:
+      return seal(move.node);
+    case MoveKind::kFinish:
+      return worker_ends(move.node, 0, 0, false, true);
+    case MoveKind::kLosePeer:
+      return worker_ends(move.node, kExitPeerLost, 0, false, true);
+    case MoveKind::kCommit:
+    case MoveKind::kLateCommit:
+      return commit_checkpoint(move.generation, move.step);
+    case MoveKind::kWait:
+    case MoveKind::kHurry:
+      return wait();
+    case MoveKind::kKill:
+      return worker_ends(move.node, 0, 9, false, true);
+    case MoveKind::kEndHolder:
+      return end_holder(move.node);
+    case MoveKind::kBreak:
+      close_stream(place, true);
+      commit(
+          core::AgentDisconnected{JobId{1}, core::local_node_name(move.node), boot_id(move.node)});
+      return;
+    case MoveKind::kGiveUp:
+      close_stream(place, false);
+      commit(core::NodeLost{JobId{1}, core::local_node_name(move.node), boot_id(move.node),
+                            "it was silent"});
+      return;
+    case MoveKind::kCrash:
+      return crash();
+    case MoveKind::kRival:
+      return look_up(true);
+  }
+}
+
+// A job that has few faults and many restarts left has no reason not to finish.
+std::string World::judge_end() const {
+  if (job().state != core::JobState::kFinished) {
+    return std::string("the job is ") + core::to_string(job().state) + ": " + job().reason;
+  }
+  sim::JobPlan plan;
+  plan.steps = scope_->steps;
+  sim::Checkers checkers = checkers_;
+  checkers.history_complete(job(), plan, directory_);
+  return checkers.violation();
+}
+
+}  // namespace hpctl::exhaustive
