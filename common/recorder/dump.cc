@@ -122,6 +122,7 @@ class DumpReader {
       if (!entry.is_object()) return wrong("an entry is no dictionary");
       HP_TRY(read_entry(entry));
     }
+    drop_old();
     return std::move(dump_);
   }
 
@@ -160,6 +161,16 @@ class DumpReader {
     operation.caller = caller_of(entry);
     dump_.operations.push_back(std::move(operation));
     return Ok{};
+  }
+
+  void drop_old() {
+    const auto completed = static_cast<size_t>(
+        std::count_if(dump_.operations.begin(), dump_.operations.end(),
+                      [](const Operation& operation) { return operation.completed; }));
+    size_t surplus = completed > kMostCompleted ? completed - kMostCompleted : 0;
+    std::erase_if(dump_.operations, [&](const Operation& operation) {
+      return operation.completed && surplus > 0 && surplus-- > 0;
+    });
   }
 
   RankDump dump_;

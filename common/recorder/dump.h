@@ -3,8 +3,9 @@
 // operations in the order in which it called them.
 //
 // The document is that of FlightRecorder::dump() (pickle) and dump_json() in PyTorch's
-// torch/csrc/distributed/c10d/FlightRecorderDetail.hpp, formats 2.0 (PyTorch 2.4, TraceUtils.h) to
-// 2.10: "version", "pg_config" {name: {"name", "desc", "ranks": "[0, 1]"}}, "entries"
+// torch/csrc/distributed/c10d, formats 2.0 (TraceUtils.h of commit 009798f), 2.4
+// (FlightRecorder.cpp of 00f0e2f) and 2.10 (FlightRecorderDetail.hpp of 1189309): "version",
+// "pg_config" {name: {"name", "desc", "ranks": "[0, 1]"}}, "entries"
 // [{"record_id", "process_group": [name, desc], "collective_seq_id", "profiling_name":
 // "nccl:all_reduce", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes", "state",
 // "is_p2p", "frames"}]. Which collectives count how is in
@@ -40,6 +41,9 @@ struct Operation {
   std::string inputs;              // "[1024, 8] Float", for people
   std::string caller;              // "train.py:44 in step", "" = not recorded
 };
+
+// Of completed operations the newest are enough; a job may have thousands of ranks.
+inline constexpr size_t kMostCompleted = 500;
 
 struct RankDump {
   std::vector<Group> groups;

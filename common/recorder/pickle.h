@@ -3,7 +3,7 @@
 //
 // A pickle is a program for a stack machine. This reader knows the opcodes of plain values that
 // torch::jit::Pickler emits (torch/csrc/jit/serialization/pickler.cpp, without type tags, as
-// pickle_str() of torch/csrc/distributed/c10d/TraceUtils.h calls it since PyTorch 2.2): numbers,
+// pickle_str() of torch/csrc/distributed/c10d/TraceUtils.h calls it): numbers,
 // strings, lists, tuples, dictionaries, and the memo. Opcodes that name or call something (GLOBAL,
 // REDUCE, …) are refused, so nothing that is read can act. Whatever is read, the result is bounded:
 // size, depth and number of values, those that the memo repeats included.

@@ -130,6 +130,12 @@ class Judge {
  public:
   explicit Judge(const std::map<int32_t, RankDump>& dumps) : views_(views_of(dumps)) {
     for (const View& view : views_) silent_.insert(view.silent.begin(), view.silent.end());
+    for (const auto& [rank, dump] : dumps) {
+      const bool waits =
+          std::any_of(dump.operations.begin(), dump.operations.end(),
+                      [](const Operation& call) { return call.is_p2p && !call.completed; });
+      if (waits) between_two_.insert(rank);
+    }
   }
 
   Verdict judge() {
@@ -238,8 +244,14 @@ class Judge {
                          " may have called one more than the others");
       return;
     }
-    for (const int32_t rank : view.absent)
-      (waits_for_somebody(rank) ? excused_ : idle_).insert(rank);
+    for (const int32_t rank : view.absent) {
+      if (between_two_.contains(rank)) {
+        remarks_.push_back("rank " + std::to_string(rank) +
+                           " waits in point-to-point calls, which are not judged");
+      } else {
+        (waits_for_somebody(rank) ? excused_ : idle_).insert(rank);
+      }
+    }
   }
 
   // In a group in which somebody is absent, or may be, or called something else.
@@ -278,10 +290,11 @@ class Judge {
 
   std::vector<View> views_;
   Ranks silent_;
-  Ranks differing_;  // called something else than most
-  Ranks idle_;       // absent where others wait, and wait for nobody
-  Ranks excused_;    // absent likewise, because they wait for somebody
-  Ranks late_;       // have not completed what others have
+  Ranks between_two_;  // wait in a call of two ranks
+  Ranks differing_;    // called something else than most
+  Ranks idle_;         // absent where others wait, and wait for nobody
+  Ranks excused_;      // absent likewise, because they wait for somebody
+  Ranks late_;         // have not completed what others have
   std::vector<std::pair<Order, std::string>> findings_;
   std::vector<std::string> remarks_;
 };

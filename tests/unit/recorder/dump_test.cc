@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumps as JSON, made after the documents that FlightRecorder::dump_json() of PyTorch 2.9 writes
-// (format 2.10, FlightRecorderDetail.hpp) and that its tutorial shows (format 2.5).
+// Dumps as JSON, made after the documents that FlightRecorder::dump_json() of PyTorch writes
+// (format 2.10, FlightRecorderDetail.hpp of commit 1189309) and that its tutorial shows
+// (format 2.5).
 #include "common/recorder/dump.h"
 
 #include <gmock/gmock.h>

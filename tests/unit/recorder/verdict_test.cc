@@ -218,6 +218,18 @@ TEST(Verdict, PointToPointIsNoCollective) {
   EXPECT_EQ(verdict.conclusion, "nobody is blamed: no rank waits in a collective");
 }
 
+// As in a pipeline: whom it waits for is not known.
+TEST(Verdict, WhoWaitsInACallOfTwoIsNotBlamedForItsAbsence) {
+  Job job(3);
+  job.call_all(1, true);
+  for (const int32_t rank : {0, 1}) job.call(rank, 2, false);
+  job.call(2, 1, false, 0, "recv 2<-1").is_p2p = true;
+  const Verdict verdict = job.judge();
+  EXPECT_THAT(verdict.blamed, IsEmpty());
+  EXPECT_EQ(verdict.conclusion,
+            "nobody is blamed: rank 2 waits in point-to-point calls, which are not judged");
+}
+
 TEST(Verdict, RanksAreToldShortly) {
   EXPECT_EQ(ranks_text({3}), "rank 3");
   EXPECT_EQ(ranks_text({0, 1}), "ranks 0, 1");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pickles that PyTorch's own writer makes, of the values that its flight recorder gives it.
 // LibTorch here may be older than the recorder, so the document is made as
-// FlightRecorder::dump_dict() of PyTorch 2.9 makes it, format 2.10, and pickled as pickle_str()
+// FlightRecorder::dump_dict() of PyTorch's
+// commit 1189309 makes it, format 2.10, and pickled as pickle_str()
 // does (TraceUtils.h).
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
@@ -101,12 +102,13 @@ TEST(TorchPickle, WhatTheRecorderWritesIsRead) {
   const auto dump = read_dump(text);
   ASSERT_TRUE(dump.ok()) << dump.error().message;
   EXPECT_EQ(dump->groups, (std::vector<Group>{{"0", "default_pg", {0, 1}}}));
-  ASSERT_EQ(dump->operations.size(), 2000U);
+  ASSERT_EQ(dump->operations.size(), kMostCompleted + 1) << "the newest";
   const Operation& last = dump->operations.back();
   EXPECT_EQ(last.sequence, 71'999);
   EXPECT_EQ(last.name, "_all_gather_base");
   EXPECT_FALSE(last.completed);
   EXPECT_TRUE(dump->operations.front().completed);
+  EXPECT_EQ(dump->operations.front().sequence, 71'999 - static_cast<int64_t>(kMostCompleted));
   EXPECT_THAT(last.input_elements, ElementsAre(128));
   EXPECT_THAT(last.types, ElementsAre("BFloat16", "BFloat16"));
   EXPECT_EQ(last.caller, "train.py:300 in step");
