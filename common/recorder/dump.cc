@@ -99,9 +99,8 @@ std::string caller_of(const json& entry) {
   for (const json& frame : list_at(entry, "frames")) {
     const std::string file = frame.is_object() ? text_at(frame, "filename") : "";
     if (file.empty()) continue;
-    const std::string text = file.substr(file.rfind('/') + 1) + ":" +
-                             std::to_string(number_at(frame, "line")) + " in " +
-                             text_at(frame, "name");
+    std::string text = file.substr(file.rfind('/') + 1) + ":" +
+                       std::to_string(number_at(frame, "line")) + " in " + text_at(frame, "name");
     if (file.find("/torch/") == std::string::npos) return text;
     if (innermost.empty()) innermost = text;
   }
