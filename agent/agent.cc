@@ -209,7 +209,7 @@ void Agent::on_holder() {
 
 void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   using enum holder::WorkerPart;
-  standbys_.on(worker);
+  standbys_.on(worker, clock_.monotonic_ms());
   if (worker.rank < 0) return;
   if (worker.part == kMember) {
     pages_.started(worker, page,

@@ -77,7 +77,7 @@ class Holder {
         signals_(std::move(signals)),
         boot_id_(new_boot_id()),
         workers_(
-            loop_, options.node, boot_id_,
+            loop_, options.node, boot_id_, options.ping_times,
             [this](Exited record, const Worker& worker) {
               worker_ended(std::move(record), worker);
             },
@@ -167,6 +167,7 @@ int Holder::run() {
     start_what_is_due();
     loop_.run_once(next_timeout_ms());
     stacks_.end_overdue();
+    workers_.ask_standbys();
     workers_.kill_overdue();
     end_hung_agent();
   }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/worker_table.h"
 #include "common/base/ids.h"
 #include "common/base/paths.h"
 
@@ -25,6 +26,7 @@ struct HolderOptions {
   std::vector<std::string> agent_argv;
   std::vector<std::string> guardian_argv;
   std::string stacks_program;  // hpstacks
+  PingTimes ping_times = {};   // of standbys
 };
 
 // Runs until told to end. Exit code: 0 ended on request, or another holder has the node; 1 a fault

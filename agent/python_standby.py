@@ -14,7 +14,8 @@ has the messages, common/base/packet.h their bytes). Beside a Join comes a docum
 {"argv": the rank's whole command, "env": ["NAME=value", ...]}. What cannot be taken over as it
 should be is started anew in this process, by exec.
 
-Until then all threads have the lowest priority, where the process may raise it again.
+It says when it is ready, and then answers when it is asked whether it still is. Until the first
+message all threads have the lowest priority, where the process may raise it again.
 """
 import array
 import importlib
@@ -31,7 +32,8 @@ import threading
 import time
 
 CONTROL = 6
-JOIN, FINISH, TAKE = 0, 2, 3  # places in control::ToWorker
+JOIN, FINISH, TAKE, PING = 0, 2, 3, 5  # places in control::ToWorker
+READY, PONG = 0, 4  # in control::FromWorker
 STORE_SECONDS = 0.3
 OURS = "hpctl standby"  # the name that BOOT compiles this text under
 
@@ -119,6 +121,8 @@ def await_part(control):
             (place,) = struct.unpack_from("=i", packet, 1)
             os.dup2(descriptors[0], place)
             os.close(descriptors[0])
+        elif packet[0] == PING:
+            control.send(bytes([PONG]) + packet[1:])
         elif packet[0] == JOIN:
             with open(descriptors[0], encoding="utf-8") as document:
                 return json.load(document)
@@ -200,6 +204,7 @@ def main():
         importlib.import_module(name)
     seconds = time.monotonic() - begin
     print(f"standby is ready: imported {imports} in {seconds:.2f} s{memory()}", flush=True)
+    control.send(bytes([READY]))
     end_low_priority()
     part = await_part(control)
     control.close()

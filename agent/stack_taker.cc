@@ -10,19 +10,14 @@
 #include <map>
 #include <utility>
 
-#include "agent/core/stack_files.h"
 #include "common/base/log.h"
+#include "common/base/stack_files.h"
 
 namespace hpctl::holder {
 namespace {
 
-// The lines of a pipe whose writers have gone, or may write no more, in one line.
-std::string read_lines(int fd) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof(buffer))) > 0;) {
-    text.append(buffer, static_cast<size_t>(n));
-  }
+// What hpstacks said, in one line.
+std::string in_one_line(const std::string& text) {
   std::string line;
   for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
@@ -57,9 +52,8 @@ void StackTaker::take(const Kill& order, const WorkerTable& workers) {
     return due_(order, "");
   }
   orders_.push_back(order);
-  files_ =
-      directory_ + "/" +
-      agent::stack_file(generation, ranks.size() == 1 ? std::to_string(ranks.begin()->first) : "*");
+  files_ = directory_ + "/" +
+           stack_file(generation, ranks.size() == 1 ? std::to_string(ranks.begin()->first) : "*");
 }
 
 Outcome StackTaker::start(const std::vector<std::string>& argv) {
@@ -76,22 +70,36 @@ Outcome StackTaker::start(const std::vector<std::string>& argv) {
   plan.descriptors = {null.get(), write_end.get(), STDERR_FILENO};
   HP_TRY_ASSIGN(process_, spawn_process(plan));
   output_ = std::move(read_end);
+  said_.clear();
+  asks_recorders_ = false;
   end_at_ms_ = clock_.monotonic_ms() + kStacksLimitMs;
   loop_.add(process_->pidfd.get(), EPOLLIN, [this](uint32_t) { finish(true); });
   return Ok{};
 }
 
+void StackTaker::read_output() {
+  char buffer[4096];
+  for (ssize_t n = 0; (n = ::read(output_.get(), buffer, sizeof(buffer))) > 0;) {
+    said_.append(buffer, static_cast<size_t>(n));
+  }
+  if (!asks_recorders_ && said_.starts_with(kRecordersAreAsked)) {
+    asks_recorders_ = true;
+    said_.erase(0, kRecordersAreAsked.size());
+    end_at_ms_ += kRecordersLimitMs;
+  }
+}
+
 void StackTaker::finish(bool in_time) {
+  read_output();
   loop_.remove(process_->pidfd.get());
   if (!in_time) {
     ::kill(process_->pid, SIGKILL);
-    log_warning("hpstacks did not end within " + std::to_string(kStacksLimitMs) +
-                " ms; stacks may be missing");
+    log_warning("hpstacks did not end in time; stacks may be missing");
   }
   process_.reset();
   end_at_ms_ = INT64_MAX;
-  std::string told = read_lines(output_.get());
   output_.reset();
+  std::string told = in_one_line(said_);
   if (!told.empty()) told = "stacks: " + files_ + ": " + told;
   for (const Kill& order : std::exchange(orders_, {})) due_(order, told);
 }
@@ -106,7 +114,9 @@ void StackTaker::abandon() {
 }
 
 void StackTaker::end_overdue() {
-  if (process_ && clock_.monotonic_ms() >= end_at_ms_) finish(false);
+  if (!process_ || clock_.monotonic_ms() < end_at_ms_) return;
+  read_output();
+  if (clock_.monotonic_ms() >= end_at_ms_) finish(false);
 }
 
 int64_t StackTaker::next_deadline_ms() const { return end_at_ms_; }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // StackTaker: before an order to end workers that hang is carried out, hpstacks (agent/stacks)
-// writes where they stand. It runs beside the holder's loop and has kStacksLimitMs; then it is
-// killed, which lets go of every process that it had halted, and the order is carried out. An order
-// that does not ask for stacks is not held back.
+// writes where they stand. It runs beside the holder's loop and has kStacksLimitMs, and
+// kRecordersLimitMs more where it says that it asks flight recorders; then it is killed,
+// which lets go of every process that it had halted, and the order is carried out. An order that
+// does not ask for stacks is not held back.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,6 @@
 #include "common/base/fd.h"
 
 namespace hpctl::holder {
-
-// hpstacks itself gives up sooner; this is for a file system that does not answer.
-inline constexpr int64_t kStacksLimitMs = 2'000;
 
 class StackTaker {
  public:
@@ -46,6 +44,7 @@ class StackTaker {
 
  private:
   Outcome start(const std::vector<std::string>& argv);
+  void read_output();
   void finish(bool in_time);
 
   EventLoop& loop_;
@@ -55,6 +54,8 @@ class StackTaker {
   const SystemClock clock_;
   std::optional<SpawnedProcess> process_;  // hpstacks; the holder reaps it
   UniqueFd output_;
+  std::string said_;  // what was read of its output
+  bool asks_recorders_ = false;
   int64_t end_at_ms_ = INT64_MAX;
   std::string files_;         // what it is to write
   std::vector<Kill> orders_;  // that wait for it

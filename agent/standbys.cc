@@ -12,11 +12,14 @@ namespace {
 
 // As long as a generation of a command has to run to count as progress (decision 0106).
 constexpr int64_t kWithoutStepsMs = 60'000;
+constexpr int64_t kReplaceAfterMs = 5'000;
+constexpr int32_t kMostReplaced = 3;  // in a generation: what ends them may be for good
 
 }  // namespace
 
 void Standbys::plan(const v1::StartWorkers& start, const NodePlace& place) {
   wanted_ = 0;
+  replaced_ = 0;
   // All ranks of a command are started again, whichever of them died. A spare has none yet.
   const bool is_command = start.command_size() > 0 && start.ranks_size() > 0;
   const auto ranks = static_cast<uint32_t>(start.ranks_size());
@@ -36,14 +39,20 @@ void Standbys::all_run(int64_t now_ms) {
   due_ms_ = now_ms + kWithoutStepsMs;
 }
 
-void Standbys::on(const holder::WorkerState& worker) {
+void Standbys::on(const holder::WorkerState& worker, int64_t now_ms) {
   if (worker.rank < 0 && worker.part == holder::WorkerPart::kIdle) {
     waiting_.insert(worker.incarnation);
     return;
   }
   if (waiting_.erase(worker.incarnation) == 0 || worker.part != holder::WorkerPart::kEnded) return;
+  const bool is_replaced = planned_ > 0 && replaced_ < kMostReplaced;
   log_warning("standby process " + std::to_string(worker.pid) +
-              " has ended before it was needed; another is started in the next generation");
+              " has ended before it was needed; another is started " +
+              (is_replaced ? "soon" : "in the next generation"));
+  if (!is_replaced) return;
+  ++replaced_;
+  wanted_ = planned_;
+  due_ms_ = now_ms + kReplaceAfterMs;
 }
 
 void Standbys::replenish(const Start& start) {

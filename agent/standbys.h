@@ -26,17 +26,19 @@ class Standbys {
   void plan(const v1::StartWorkers& start, const NodePlace& place);
   // They run: it is known by now which of the standbys are among them.
   void all_run(int64_t now_ms);
-  // What the holder says of any process.
-  void on(const holder::WorkerState& worker);
-  // A step was made, or due_ms() is over: those that are missing are started, once in a generation.
+  // What the holder says of any process. One that has ended before it was needed is replaced after
+  // a while, a few times in a generation.
+  void on(const holder::WorkerState& worker, int64_t now_ms);
+  // A step was made, or due_ms() is over: those that are missing are started.
   void replenish(const Start& start);
   int64_t due_ms() const { return wanted_ == 0 ? INT64_MAX : due_ms_; }
 
  private:
   holder::Spawn order_;
   uint32_t planned_ = 0;
-  uint32_t wanted_ = 0;  // 0 also when this generation has had its share
+  uint32_t wanted_ = 0;  // 0 also when those of this generation were started
   int64_t due_ms_ = INT64_MAX;
+  int32_t replaced_ = 0;
   std::set<uint64_t> waiting_;  // incarnations
 };
 

@@ -28,6 +28,11 @@ struct Worker {
   std::optional<PacketSocket> control;  // our end; none for a command
   std::string mark;
   bool abort_asked = false;
+  // Of a standby that has said that it is ready: when it is asked next, and the number of the
+  // question that it has not answered (0 = none).
+  bool is_ready = false;
+  int64_t ask_at_ms = 0;
+  uint64_t asked = 0;
   bool by_request = false;
   int64_t kill_at_ms = 0;  // SIGKILL is due then; 0 = not asked to end
   std::unique_ptr<RankLog> log;

@@ -150,6 +150,13 @@ void WorkerTable::on(Worker& worker, const control::FromWorker& message) {
     if (!is_news) return;
     worker.part = WorkerPart::kLeft;
     ended_(left_record(worker, arena_of(worker)), worker);
+  } else if (std::holds_alternative<control::Ready>(message)) {
+    worker.is_ready = true;
+    worker.ask_at_ms = clock_.monotonic_ms() + ping_times_.every_ms;
+  } else if (const auto* pong = std::get_if<control::Pong>(&message)) {
+    if (worker.asked == 0 || pong->number != worker.asked) return;
+    worker.asked = 0;
+    worker.ask_at_ms = clock_.monotonic_ms() + ping_times_.every_ms;
   } else if (const auto* aborted = std::get_if<control::Aborted>(&message)) {
     if (!worker.abort_asked || aborted->generation != worker.generation) return;
     worker.abort_asked = false;
@@ -158,6 +165,29 @@ void WorkerTable::on(Worker& worker, const control::FromWorker& message) {
       ended_(left_record(worker, arena_of(worker)), worker);
     }
     changed_(worker);
+  }
+}
+
+bool WorkerTable::can_be_asked(const Worker& worker) {
+  return worker.rank < 0 && worker.part == WorkerPart::kIdle && worker.is_ready && worker.control &&
+         worker.kill_at_ms == 0;
+}
+
+void WorkerTable::ask_standbys() {
+  const int64_t now = clock_.monotonic_ms();
+  for (const auto& [pid, worker] : workers_) {
+    if (!can_be_asked(*worker) || now < worker->ask_at_ms) continue;
+    if (worker->asked == 0) {
+      worker->asked = ++last_question_;
+      worker->ask_at_ms = now + ping_times_.limit_ms;
+      // One that cannot be told does not answer either.
+      [[maybe_unused]] const Outcome told =
+          worker->control->send_or_queue(control::encode(control::Ping{worker->asked}));
+      continue;
+    }
+    log_warning("standby process " + std::to_string(pid) + " has not answered for " +
+                std::to_string(ping_times_.limit_ms) + " ms; it is ended");
+    end_one(*worker, 0);
   }
 }
 
@@ -262,6 +292,7 @@ int64_t WorkerTable::next_deadline_ms() const {
   int64_t next = INT64_MAX;
   for (const auto& [pid, worker] : workers_) {
     if (worker->kill_at_ms != 0) next = std::min(next, worker->kill_at_ms);
+    if (can_be_asked(*worker)) next = std::min(next, worker->ask_at_ms);
   }
   return next;
 }

@@ -22,6 +22,13 @@
 
 namespace hpctl::holder {
 
+// A standby may wait for days. It is asked so often whether it still could take part, and has so
+// long to answer: it may have the lowest priority on a busy machine.
+struct PingTimes {
+  int64_t every_ms = 30'000;
+  int64_t limit_ms = 30'000;
+};
+
 class WorkerTable {
  public:
   // Called when a worker's part in a generation has ended, with the record (exit_id not set). The
@@ -30,10 +37,12 @@ class WorkerTable {
   // Called when a process has begun to idle, and when one that was no member has ended.
   using Changed = std::function<void(const Worker& worker)>;
 
-  WorkerTable(EventLoop& loop, std::string node, std::string boot_id, Ended ended, Changed changed)
+  WorkerTable(EventLoop& loop, std::string node, std::string boot_id, PingTimes ping_times,
+              Ended ended, Changed changed)
       : loop_(loop),
         node_(std::move(node)),
         boot_id_(std::move(boot_id)),
+        ping_times_(ping_times),
         ended_(std::move(ended)),
         changed_(std::move(changed)) {}
 
@@ -54,6 +63,9 @@ class WorkerTable {
   // what such a process has started comes to the holder, their subreaper, when it dies.
   void kill_strays();
 
+  // Asks standbys that are due; one that did not answer in time is ended. Due at
+  // next_deadline_ms(), as the next.
+  void ask_standbys();
   // SIGKILLs whose grace is over; due at next_deadline_ms() (INT64_MAX = none).
   void kill_overdue();
   int64_t next_deadline_ms() const;
@@ -72,15 +84,18 @@ class WorkerTable {
   void close_control(Worker& worker);
   void end_one(Worker& worker, uint32_t grace_ms);
   int arena_of(const Worker& worker) const;  // -1 = it has none
+  static bool can_be_asked(const Worker& worker);
 
   EventLoop& loop_;
   const std::string node_;
   const std::string boot_id_;
+  const PingTimes ping_times_;
   const Ended ended_;
   const Changed changed_;
   const SystemClock clock_;
   std::map<pid_t, std::unique_ptr<Worker>> workers_;
   uint64_t last_incarnation_ = 0;
+  uint64_t last_question_ = 0;
   std::map<int32_t, UniqueFd> arenas_;  // by local rank; they outlive the workers
   OomKills oom_kills_;                  // since the newest start
 };

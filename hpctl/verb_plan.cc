@@ -39,13 +39,15 @@ Options:
                "device_bytes", "fits", "flops_per_token", "flops_per_token_causal",
                "flops_per_step", "step_s": [low, high], "mfu": [low, high], "send_bytes",
                "advice": [{"change", "reason"}]}; without a GPU no device_bytes, fits, step_s, mfu
-               and advice; with memory.offload "host_memory", like "memory"
+               and advice; with memory.offload "host_memory", like "memory"; with recovery.standbys
+               "standbys": {"per_node", "bytes_per_node"}
 
 Exit codes: 0 planned, 1 it does not fit, 2 wrong arguments or job file
 )";
 
 struct Plan {
   PlanSetting setting;
+  int64_t standbys = 0;              // on each node
   const GpuModel* device = nullptr;  // null: a CPU
   std::vector<Block> blocks;
   MemoryPlan memory;
@@ -53,6 +55,9 @@ struct Plan {
   std::optional<SpeedPlan> speed;
   std::vector<Advice> advice;
 
+  double standby_bytes() const {
+    return kStandbyBytes * static_cast<double>(standbys);
+  }  // on each node
   bool fits() const {
     return device == nullptr || memory.total() <= device->memory_bytes * kUsableMemory;
   }
@@ -85,6 +90,7 @@ std::vector<Strategy> known_strategies(const JobSpec& spec) {
 Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   Plan plan;
   plan.device = device;
+  plan.standbys = spec.recovery.standbys;
   plan.setting = {.train = *spec.train,
                   .nodes = spec.nodes,
                   .workers_per_node = spec.workers_per_node,
@@ -117,6 +123,9 @@ void print_json(const Terminal& terminal, const Plan& plan) {
                                      {"flops_per_token_causal", plan.flops.causal},
                                      {"flops_per_step", plan.flops.whole * plan.tokens_per_step()}};
   if (!plan.memory.host.empty()) document["host_memory"] = json_of(plan.memory.host);
+  if (plan.standbys > 0) {
+    document["standbys"] = {{"per_node", plan.standbys}, {"bytes_per_node", plan.standby_bytes()}};
+  }
   if (plan.speed) {
     const SpeedPlan& s = *plan.speed;
     document["device_bytes"] = plan.device->memory_bytes;
@@ -170,6 +179,13 @@ void print_host_memory(const Terminal& terminal, const Plan& plan) {
   table.print(terminal);
 }
 
+void print_standbys(const Terminal& terminal, const Plan& plan) {
+  if (plan.standbys == 0) return;
+  terminal.out << "\nEach node also has " << counted(plan.standbys, "standby")
+               << " (recovery.standbys): " << gib(plan.standby_bytes())
+               << " GiB of host memory, as measured.\n";
+}
+
 void print_text(const Terminal& terminal, const Plan& plan) {
   const ModelSpec& m = plan.setting.train.model;
   terminal.out << text("%.4g parameters, dim %lld, %lld layers; ",
@@ -190,6 +206,7 @@ void print_text(const Terminal& terminal, const Plan& plan) {
   table.add({"total", gib(plan.memory.total()), of}, plan.fits() ? Colour::kNone : Colour::kRed);
   table.print(terminal);
   print_host_memory(terminal, plan);
+  print_standbys(terminal, plan);
   terminal.out << text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
                        plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
                << text("Operations per step:  %.4g TFLOP in %.0f tokens\n",

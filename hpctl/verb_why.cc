@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl why: the chain of events and decisions behind a job's present state.
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/base/clock.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
+#include "hpctl/recorded_hangs.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -14,8 +16,9 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Explains the present state of a job: the events and decisions that led to it, oldest first, each
-with its reason; of a finished job also the faults that it survived. Also answers after the
-controller has gone.
+with its reason; of a finished job also the faults that it survived. Of a hang it also says what
+PyTorch's flight recorders dumped, where the program's environment enables them. Also answers after
+the controller has gone.
 
 Examples:
   hpctl why quickstart
@@ -23,12 +26,57 @@ Examples:
 
 Options:
   --json  {"job", "state", "summary", "chain": [{"seq", "time", "type", "generation", "node",
-          "rank", "reason", "because"}]}
+          "rank", "reason", "because"}], "flight_recorders": [{"generation", "files", "ranks",
+          "without_dump", "unreadable", "blamed", "conclusion", "findings"}]}
 
 Exit codes: 0 shown, 1 no such job
 )";
 
-void print_json(const Terminal& terminal, const JobView& job, const Explanation& why) {
+constexpr size_t kShownFindings = 6;
+
+std::vector<RecordedHang> hangs_of(const OpenJob& job, const Explanation& why) {
+  std::set<uint64_t> generations;
+  for (const EventView& event : why.chain) {
+    if (event.type == "StacksTaken") generations.insert(event.generation);
+  }
+  return recorded_hangs(job.paths.job_stacks(job.id), generations);
+}
+
+void print_hang(const Terminal& terminal, const RecordedHang& hang) {
+  const auto print = [&](size_t indent, const std::string& text) {
+    terminal.out << std::string(indent, ' ') << wrap(printable(text), terminal.width, indent)
+                 << "\n";
+  };
+  terminal.out << "\n";
+  print(0, "Flight recorders of generation " + std::to_string(hang.generation) + ", " +
+               (hang.ranks.empty() ? "none" : recorder::ranks_text(hang.ranks)) + ", in " +
+               hang.files + ": " + hang.verdict.conclusion);
+  for (size_t i = 0; i < hang.verdict.findings.size() && i < kShownFindings; ++i) {
+    print(2, hang.verdict.findings[i]);
+  }
+  if (hang.verdict.findings.size() > kShownFindings) {
+    print(2, "and " + std::to_string(hang.verdict.findings.size() - kShownFindings) +
+                 " more process groups in which ranks wait (--json)");
+  }
+  if (!hang.verdict.silent.empty()) {
+    print(2, "no dump of " + recorder::ranks_text(hang.verdict.silent));
+  }
+  for (const std::string& problem : hang.unreadable) print(2, problem);
+}
+
+nlohmann::ordered_json to_json(const RecordedHang& hang) {
+  return {{"generation", hang.generation},
+          {"files", hang.files},
+          {"ranks", hang.ranks},
+          {"without_dump", hang.verdict.silent},
+          {"unreadable", hang.unreadable},
+          {"blamed", hang.verdict.blamed},
+          {"conclusion", hang.verdict.conclusion},
+          {"findings", hang.verdict.findings}};
+}
+
+void print_json(const Terminal& terminal, const JobView& job, const Explanation& why,
+                const std::vector<RecordedHang>& hangs) {
   using nlohmann::ordered_json;
   ordered_json chain = ordered_json::array();
   for (const EventView& e : why.chain) {
@@ -41,8 +89,13 @@ void print_json(const Terminal& terminal, const JobView& job, const Explanation&
                      {"reason", e.cause},
                      {"because", e.because}});
   }
-  const ordered_json document = {
-      {"job", job.job}, {"state", job.state}, {"summary", why.summary}, {"chain", chain}};
+  ordered_json recorders = ordered_json::array();
+  for (const RecordedHang& hang : hangs) recorders.push_back(to_json(hang));
+  const ordered_json document = {{"job", job.job},
+                                 {"state", job.state},
+                                 {"summary", why.summary},
+                                 {"chain", chain},
+                                 {"flight_recorders", recorders}};
   terminal.out << document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
 }
 
@@ -53,8 +106,9 @@ int run(Invocation& invocation) {
   const JobView& job = opened->view;
   const auto why = opened->source->why(opened->id);
   if (!why.ok()) return report(terminal, why.error());
+  const std::vector<RecordedHang> hangs = hangs_of(*opened, *why);
   if (invocation.json()) {
-    print_json(terminal, job, *why);
+    print_json(terminal, job, *why, hangs);
     return kExitOk;
   }
   terminal.out << "job " << job.job << " " << printable(job.name) << " is "
@@ -69,6 +123,7 @@ int run(Invocation& invocation) {
     if (is_last && is_told && !event.cause.empty()) event.cause = "see above";
     print_event(terminal, event);
   }
+  for (const RecordedHang& hang : hangs) print_hang(terminal, hang);
   return kExitOk;
 }
 

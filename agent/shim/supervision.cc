@@ -92,7 +92,7 @@ void Supervision::wait() {
   }
   if (stacks_) waits[2].fd = stacks_->fd();
   ::poll(waits, 3, static_cast<int>(timeout));
-  if (stacks_ && (waits[2].revents != 0 || clock_.monotonic_ms() >= stacks_->deadline_ms())) {
+  if (stacks_ && (waits[2].revents != 0 || stacks_->is_over(clock_.monotonic_ms()))) {
     finish_stacks();
   }
 }

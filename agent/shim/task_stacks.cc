@@ -9,7 +9,7 @@
 #include <array>
 #include <utility>
 
-#include "agent/core/stack_files.h"
+#include "common/base/stack_files.h"
 
 namespace hpctl::shim {
 
@@ -29,7 +29,7 @@ Result<TaskStacks> TaskStacks::start(const std::string& program, const std::stri
   plan.env = environment_with({});
   plan.descriptors = {null.get(), write_end.get(), STDERR_FILENO};
   HP_TRY_ASSIGN(SpawnedProcess process, spawn_process(plan));
-  const std::string path = directory + "/" + agent::stack_file(generation, std::to_string(rank));
+  const std::string path = directory + "/" + stack_file(generation, std::to_string(rank));
   return TaskStacks(std::move(process), std::move(read_end), path, now_ms + kStacksLimitMs);
 }
 
@@ -40,14 +40,28 @@ TaskStacks::TaskStacks(SpawnedProcess process, UniqueFd output, std::string path
       path_(std::move(path)),
       deadline_ms_(deadline_ms) {}
 
+void TaskStacks::read_output() {
+  std::array<char, 1024> buffer{};  // its two or three lines
+  const ssize_t n = ::read(output_.get(), buffer.data(), buffer.size());
+  said_.append(buffer.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  if (!asks_recorder_ && said_.starts_with(kRecordersAreAsked)) {
+    asks_recorder_ = true;
+    said_.erase(0, kRecordersAreAsked.size());
+    deadline_ms_ += kRecordersLimitMs;
+  }
+}
+
+bool TaskStacks::is_over(int64_t now_ms) {
+  if (now_ms >= deadline_ms_) read_output();
+  return now_ms >= deadline_ms_;
+}
+
 std::string TaskStacks::finish() {
   ::kill(process_.pid, SIGKILL);
   ::waitpid(process_.pid, nullptr, 0);
-  std::array<char, 1024> buffer{};  // its one line
-  const ssize_t n = ::read(output_.get(), buffer.data(), buffer.size());
-  const std::string said(buffer.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  const size_t end = said.find('\n');
-  return end == std::string::npos ? "" : path_ + ": " + said.substr(0, end);
+  read_output();
+  const size_t end = said_.find('\n');
+  return end == std::string::npos ? "" : path_ + ": " + said_.substr(0, end);
 }
 
 }  // namespace hpctl::shim

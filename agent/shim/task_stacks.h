@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a task's program stands, written by hpstacks (agent/stacks) before the program is ended
-// because its step hangs. hpstacks runs beside the shim's loop and has kStacksLimitMs.
+// because its step hangs. hpstacks runs beside the shim's loop and has kStacksLimitMs, and
+// kRecordersLimitMs more where it says that it asks the program's flight recorder.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +15,6 @@
 
 namespace hpctl::shim {
 
-inline constexpr int64_t kStacksLimitMs = 2'000;
-
 class TaskStacks {
  public:
   // `program` is hpstacks; the file goes into `directory`, which it makes.
@@ -25,14 +24,20 @@ class TaskStacks {
   // Readable when it has ended.
   int fd() const { return process_.pidfd.get(); }
   int64_t deadline_ms() const { return deadline_ms_; }
+  // Its time is over. It may have said meanwhile that it needs more.
+  bool is_over(int64_t now_ms);
   // Ends what has not ended by itself. What is to be told, one line; "" = nothing was written.
   std::string finish();
 
  private:
   TaskStacks(SpawnedProcess process, UniqueFd output, std::string path, int64_t deadline_ms);
 
+  void read_output();
+
   SpawnedProcess process_;
   UniqueFd output_;
+  std::string said_;  // what was read of its output
+  bool asks_recorder_ = false;
   std::string path_;  // of the file
   int64_t deadline_ms_;
 };

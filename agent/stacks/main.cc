@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpstacks: writes the native stacks of ranks that hang, each into DIR/gGENERATION-rankNNNN.txt.
+// hpstacks: writes the native stacks of ranks that hang, each into DIR/gGENERATION-rankNNNN.txt,
+// and what their flight recorders dump, where PyTorch has any, into DIR/gGENERATION-recorder-NNNN.
 //
 // The holder starts it (agent/stack_taker.h), for any workload: the ranks need not answer. Files
 // are written when the processes run again, because a directory may not answer.
 //
-// For each file written a line on stdout: "rank 3 in FUNCTION (MODULE)".
+// For each file of stacks a line on stdout: "rank 3 in FUNCTION (MODULE)". Before them, where that
+// is so, that recorders are asked (common/base/stack_files.h); after them, which dumped.
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,12 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include "agent/core/stack_files.h"
 #include "agent/stacks/rank_stacks.h"
 #include "agent/stacks/reader.h"
+#include "agent/stacks/recorders.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/stack_files.h"
+#include "common/recorder/verdict.h"
 
 namespace {
 
@@ -32,7 +36,8 @@ constexpr char kUsage[] =
     R"(usage: hpstacks DIR GENERATION RANK:PID...
 
 Writes the native stacks of processes and of what they started themselves into
-DIR/gGENERATION-rankRANK.txt. hpagent starts it when a job hangs.
+DIR/gGENERATION-rankRANK.txt, and what their flight recorders of PyTorch dump into
+DIR/gGENERATION-recorder-RANK. hpagent starts it when a job hangs.
 
 Exit codes: 0 all files are written; 1 some are not, named on stderr; 2 wrong usage.
 )";
@@ -48,16 +53,22 @@ bool add_rank(const std::string& argument, uint64_t generation, std::vector<Rank
   return true;
 }
 
+// At once: who reads it may end us.
+void say(const std::string& line) {
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+}
+
 bool write(const std::string& directory, const RankStacks& rank) {
   const std::string path =
-      directory + "/" + hpctl::agent::stack_file(rank.generation, std::to_string(rank.rank));
+      directory + "/" + hpctl::stack_file(rank.generation, std::to_string(rank.rank));
   const auto written =
       hpctl::write_file_atomic(path, to_text(rank, hpctl::SystemClock().wall_ms()));
   if (!written.ok()) {
     hpctl::log_error(written.error().message);
     return false;
   }
-  std::printf("rank %d in %s\n", rank.rank, telling_frame(rank).c_str());
+  say("rank " + std::to_string(rank.rank) + " in " + telling_frame(rank) + "\n");
   return true;
 }
 
@@ -83,6 +94,9 @@ int main(int argc, char** argv) {
     std::fputs(kUsage, argc == 2 && std::string(argv[1]) == "--help" ? stdout : stderr);
     return argc == 2 && std::string(argv[1]) == "--help" ? 0 : 2;
   }
+  hpctl::stacks::find_processes(ranks);
+  hpctl::stacks::Recorders recorders(ranks);
+  if (recorders.are_asked()) say(std::string(hpctl::kRecordersAreAsked));
   read_stacks(ranks);
   if (const auto made = hpctl::make_directories(directory); !made.ok()) {
     hpctl::log_error(made.error().message);
@@ -90,6 +104,8 @@ int main(int argc, char** argv) {
   }
   bool all = true;
   for (const RankStacks& rank : ranks) all = write(directory, rank) && all;
+  const std::vector<int32_t> dumped = recorders.take(directory);
+  if (!dumped.empty()) say("flight recorders of " + hpctl::recorder::ranks_text(dumped) + "\n");
   remove_outdated(directory);
   return all ? 0 : 1;
 }

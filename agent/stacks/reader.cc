@@ -61,10 +61,13 @@ void read(const Tracer& tracer, ProcessStacks& process, int64_t until_ms) {
 
 }  // namespace
 
+void find_processes(std::vector<RankStacks>& ranks) {
+  for (RankStacks& rank : ranks) add_children(rank.processes);
+}
+
 void read_stacks(std::vector<RankStacks>& ranks) {
   const int64_t until_ms = now_ms() + kReadLimitMs;
   Tracer tracer;
-  for (RankStacks& rank : ranks) add_children(rank.processes);
   halt(tracer, ranks);
   for (RankStacks& rank : ranks) {
     for (ProcessStacks& process : rank.processes) read(tracer, process, until_ms);

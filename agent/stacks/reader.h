@@ -15,7 +15,9 @@ inline constexpr int64_t kReadLimitMs = 1'500;
 // Of a rank: a worker that is a shell has the program as its child.
 inline constexpr size_t kMostProcesses = 4;
 
-// Each rank has its worker's process; those that it started itself are added.
+// Each rank has its worker's process; adds those that it started itself.
+void find_processes(std::vector<RankStacks>& ranks);
+// Of these processes.
 void read_stacks(std::vector<RankStacks>& ranks);
 
 }  // namespace hpctl::stacks

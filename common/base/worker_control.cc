@@ -24,6 +24,9 @@ static void get(PacketReader& r, Suffer& m) {
   m.fault = r.text();
 }
 
+static void put(PacketWriter& w, const Ping& m) { w.number(m.number); }
+static void get(PacketReader& r, Ping& m) { r.into(m.number); }
+
 static void put(PacketWriter&, const Ready&) {}
 static void get(PacketReader&, Ready&) {}
 
@@ -32,6 +35,9 @@ static void get(PacketReader& r, Joined& m) { r.into(m.generation); }
 
 static void put(PacketWriter& w, const Aborted& m) { w.number(m.generation); }
 static void get(PacketReader& r, Aborted& m) { r.into(m.generation); }
+
+static void put(PacketWriter& w, const Pong& m) { w.number(m.number); }
+static void get(PacketReader& r, Pong& m) { r.into(m.number); }
 
 static void put(PacketWriter& w, const PeerLost& m) { w.number(m.generation); }
 static void get(PacketReader& r, PeerLost& m) { r.into(m.generation); }

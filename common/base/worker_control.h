@@ -20,6 +20,7 @@
 //
 // A standby is a worker that was started with an empty workload: it loads the engine, says Ready,
 // and waits for its first Join; before it comes Take{kArenaFd} with the arena of its local rank.
+// While it waits it is asked now and then whether it still could: Ping{n}, Pong{n}.
 #pragma once
 
 #include <cstddef>
@@ -55,6 +56,10 @@ struct Suffer {
   uint64_t generation = 0;
   std::string fault;  // a word of injected_fault.h that is_told_to_trainer
 };
+// Asked of a standby that has said Ready.
+struct Ping {
+  uint64_t number = 0;
+};
 
 // ---- from the worker ----------------------------------------------------------------------------
 
@@ -72,8 +77,13 @@ struct PeerLost {
   uint64_t generation = 0;
 };
 
-using ToWorker = std::variant<Join, Abort, Finish, Take, Suffer>;
-using FromWorker = std::variant<Ready, Joined, Aborted, PeerLost>;
+// The answer.
+struct Pong {
+  uint64_t number = 0;
+};
+
+using ToWorker = std::variant<Join, Abort, Finish, Take, Suffer, Ping>;
+using FromWorker = std::variant<Ready, Joined, Aborted, PeerLost, Pong>;
 
 std::string encode(const ToWorker& message);
 std::string encode(const FromWorker& message);

@@ -293,6 +293,37 @@ TEST(CommandExit, TheLastRankThatHangsIsAFault) {
       << events;
 }
 
+// Rank 2 stands still outside of any collective, in which the others wait for it. No rank tells
+// more steps than another, so only what their flight recorders dump tells them apart.
+TEST(CommandHang, FlightRecordersNameTheRankThatDoesNotCome) {
+  LocalCluster cluster;
+  const std::string out = cluster.directory() + "/out";
+  ASSERT_TRUE(make_directories(out).ok());
+  const JobId job = cluster.submit(
+      "name: recorded\nnodes: 2\nworkers_per_node: 2\nrecovery: {hang_timeout: 1s}\n"
+      "env: {set: {HANGS: '2', TORCH_NCCL_DEBUG_INFO_PIPE_FILE: " +
+      out + "/ask-, TORCH_NCCL_DEBUG_INFO_TEMP_FILE: " + out +
+      "/dump-}}\n"
+      "workload: {command: [/usr/bin/python3, " HPCTL_SOURCE "/tests/support/flight_recorder.py, " +
+      out + "]}\n");
+  ASSERT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  const json why = json::parse(cluster.hpctl({"why", to_string(job), "--json"}).out);
+  const json& recorders = why["flight_recorders"];
+  ASSERT_EQ(recorders.size(), 1U) << why.dump(2);
+  EXPECT_EQ(recorders[0]["generation"], 1);
+  EXPECT_EQ(recorders[0]["ranks"], json({0, 1, 2, 3}));
+  EXPECT_EQ(recorders[0]["without_dump"], json::array());
+  EXPECT_EQ(recorders[0]["blamed"], json({2}));
+  EXPECT_EQ(recorders[0]["findings"],
+            json({"process group 0 (default_pg): ranks 0, 1, 3 wait in collective 3, all_reduce of "
+                  "[1024] Float, called at flight_recorder.py:142 in step; rank 2 has not begun "
+                  "it, the last was 2, all_reduce of [1024] Float, called at "
+                  "flight_recorder.py:142 in step"}));
+  const std::string text = cluster.hpctl({"why", to_string(job)}).out;
+  EXPECT_NE(text.find("rank 2 is to blame"), std::string::npos) << text;
+}
+
 // A program that knows nothing of the page may still write there. Rank 0 says that 2^64-1 steps
 // were not applied, rank 1 that everything is 2^64-1.
 TEST(CommandExit, WhatAWorkerWritesIntoItsPageHarmsNobody) {

@@ -35,6 +35,11 @@ PlanSetting setting_of(const Workload& workload, bool gpu);
 // Name of that part of a MemoryPlan.
 inline constexpr const char* kPeerSnapshotsPart = "snapshots at peers";
 
+// What a standby of the trainer (recovery.standbys) holds of its own while it waits, measured: 50
+// to 57 MiB. LibTorch's some 90 MiB it shares with the workers; it has no state and no GPU's
+// context.
+inline constexpr double kStandbyBytes = 60.0 * (1 << 20);
+
 // Elements of an offloaded state that pass through a GPU at a time, at most: 16 MiB of fp32, enough
 // for a link's full bandwidth.
 inline constexpr int64_t kOffloadPiece = int64_t{1} << 22;

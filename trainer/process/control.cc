@@ -144,6 +144,8 @@ Outcome Control::on(const control::ToWorker& message, const UniqueFd& descriptor
     abort_called_ = true;
     abort_();
     changed_.notify_one();
+  } else if (const auto* ping = std::get_if<control::Ping>(&message)) {
+    say(control::Pong{ping->number});  // a standby's other thread says nothing after Ready
   } else if (const auto* suffer = std::get_if<control::Suffer>(&message)) {
     const auto fault = from_word<InjectedFault>(suffer->fault);
     if (fault && is_told_to_trainer(*fault)) order_fault(*fault, suffer->generation);

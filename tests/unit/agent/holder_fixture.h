@@ -39,7 +39,8 @@ class HolderTest : public ::testing::Test {
             "n0",
             {test::test_program("fake_agent"), socket_path_},
             {test::product_program("hpagent"), "--guardian"},
-            stacks_program_};
+            stacks_program_,
+            ping_times_};
   }
 
   void start_holder() {
@@ -134,6 +135,7 @@ class HolderTest : public ::testing::Test {
   test::TemporaryHome home_;
   std::string socket_path_;
   std::string stacks_program_ = test::product_program("hpstacks");
+  PingTimes ping_times_;
   UniqueFd listener_;
   test::Child holder_;
   std::optional<PacketSocket> agent_;

@@ -157,5 +157,30 @@ TEST_F(HolderTest, AStandbyThatIsStoppedIsReplacedWhenItIsNeeded) {
   EXPECT_EQ(ended.part, WorkerPart::kEnded);
 }
 
+TEST_F(HolderTest, AStandbyIsAskedWhetherItStillCouldTakePart) {
+  ping_times_ = {10, 600'000};
+  start_holder();
+  Spawn order = worker(1, -1, {"ready", "obey"});
+  order.workload = "";
+  const WorkerState standby = spawn(order);
+  ASSERT_TRUE(
+      eventually([&] { return text_of(log_path(-1)).find("asked 3\n") != std::string::npos; }));
+  EXPECT_EQ(spawn(worker(1, 0, {"hang"})).incarnation, standby.incarnation);
+  EXPECT_TRUE(
+      eventually([&] { return text_of(log_path(0)).find("joined 1\n") != std::string::npos; }));
+}
+
+// It is found before it is needed.
+TEST_F(HolderTest, AStandbyThatDoesNotAnswerIsEnded) {
+  ping_times_ = {10, 50};
+  start_holder();
+  Spawn order = worker(1, -1, {"ready", "hang"});
+  order.workload = "";
+  const WorkerState standby = spawn(order);
+  const WorkerState ended = expect<WorkerState>();
+  EXPECT_EQ(ended.incarnation, standby.incarnation);
+  EXPECT_EQ(ended.part, WorkerPart::kEnded);
+}
+
 }  // namespace
 }  // namespace hpctl::holder

@@ -16,8 +16,10 @@
 //   file PATH         create PATH, to tell the test how far we are
 //   wait PATH         until PATH exists
 //   lose N            tell the control socket that a peer of generation N was lost
+//   ready             tell the control socket that it is
 //   obey              do what the control socket says, as the trainer would: prints "joined N" and
-//                     its workload, takes a page and completes step 1 of each generation joined
+//                     its workload, takes a page and completes step 1 of each generation joined;
+//                     "asked N" when it is asked whether it still could
 //   hang              for ever
 //   deaf              ignore SIGTERM
 //   exit N
@@ -183,6 +185,10 @@ void obey(hpctl::PacketSocket& socket) {
     if (!message.ok()) ::_exit(1);
     if (const auto* take = std::get_if<control::Take>(&*message)) {
       ::dup2((*packet)->descriptor.get(), take->descriptor);
+    } else if (const auto* ping = std::get_if<control::Ping>(&*message)) {
+      say(socket, control::Pong{ping->number});
+      std::printf("asked %lu\n", ping->number);
+      std::fflush(stdout);
     } else if (const auto* abort = std::get_if<control::Abort>(&*message)) {
       say(socket, control::Aborted{abort->generation});
     } else if (const auto* order = std::get_if<control::Join>(&*message)) {
@@ -248,6 +254,7 @@ int main(int argc, char** argv) {
     if (verb == "file") std::ofstream(text()) << ::getpid();
     if (verb == "wait") wait_for(text());
     if (verb == "lose") say(control_socket, control::PeerLost{std::stoull(text())});
+    if (verb == "ready") say(control_socket, control::Ready{});
     if (verb == "obey") obey(control_socket);
     if (verb == "deaf") ::signal(SIGTERM, SIG_IGN);
     if (verb == "grow") grow();

@@ -7,11 +7,13 @@
 #include <sys/wait.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "agent/worker.h"
 #include "agent/worker_command.h"
 #include "common/base/file.h"
 #include "common/base/process_stat.h"
+#include "common/base/worker_control.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/agent/node_fixture.h"
 
@@ -191,6 +193,31 @@ TEST_F(PythonStandby, AModuleThatIsNotThereEndsItAtOnce) {
   EXPECT_EQ(WEXITSTATUS(status), 1);
   standby->log->drain();
   EXPECT_NE(log_of("standby-n1.log").find("No module named 'no_such_module'"), std::string::npos);
+}
+
+TEST_F(PythonStandby, SaysThatItIsReadyAndAnswersUntilItTakesPart) {
+  const auto told = order({kPython, "program.py"}, "told");
+  const auto standby = stand_by(told);
+  const auto said = [&]() -> std::optional<control::FromWorker> {
+    std::optional<control::FromWorker> message;
+    EXPECT_TRUE(test::eventually([&] {
+      const auto packet = standby->control->receive();
+      if (!packet.ok() || !packet->has_value()) return false;
+      const auto decoded = control::decode_from_worker((*packet)->bytes);
+      if (decoded.ok()) message = *decoded;
+      return true;
+    }));
+    return message;
+  };
+  const auto ready = said();
+  EXPECT_TRUE(ready && std::holds_alternative<control::Ready>(*ready));
+  for (const uint64_t number : {7U, 70'000U}) {
+    ASSERT_TRUE(standby->control->send_now(control::encode(control::Ping{number})).ok());
+    const auto pong = said();
+    ASSERT_TRUE(pong && std::holds_alternative<control::Pong>(*pong));
+    EXPECT_EQ(std::get<control::Pong>(*pong).number, number);
+  }
+  EXPECT_NE(take_part(*standby, told).log.find("ValueError: as ordered"), std::string::npos);
 }
 
 // Its modules may take long; it is not to take the time of who trains.

@@ -6,12 +6,18 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "agent/stacks/rank_stacks.h"
+#include "common/base/file.h"
 #include "common/base/process_stat.h"
+#include "common/base/stack_files.h"
+#include "common/recorder/dump.h"
 #include "tests/support/program_output.h"
 #include "tests/unit/agent/node_fixture.h"
 
@@ -176,6 +182,81 @@ TEST_F(Stacks, ADirectoryThatCannotBeWrittenIsNamed) {
   EXPECT_EQ(output.status, 1);
   EXPECT_THAT(output.text, HasSubstr(directory_));
   EXPECT_TRUE(process.runs());
+}
+
+// Of a process with a recorder: rank 3 of 4, which waits for the others in its first collective.
+class Recorder : public Stacks {
+ protected:
+  pid_t start(const std::string& variables) {
+    const std::string command =
+        "exec env RANK=3 WORLD_SIZE=4 TORCH_NCCL_DEBUG_INFO_TEMP_FILE=" + dump_prefix_ + " " +
+        variables + " /usr/bin/python3 " HPCTL_SOURCE "/tests/support/flight_recorder.py " +
+        home_.path();
+    process_ = test::Child([command] {
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      return 1;
+    });
+    EXPECT_TRUE(eventually([&] { return path_exists(home_.path() + "/life0-step1-rank3"); }));
+    return process_.pid();
+  }
+  std::string with_pipe() const { return "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=" + home_.path() + "/p"; }
+  std::string copy() const { return written("g1-recorder-0003"); }
+
+  const std::string dump_prefix_ = home_.path() + "/dump";
+
+ private:
+  test::Child process_;
+};
+
+TEST_F(Recorder, ItsDumpIsAskedForAndTakenWhole) {
+  const pid_t pid = start(with_pipe());
+  const ProgramOutput output = take(1, of(3, pid));
+  EXPECT_EQ(output.status, 0) << output.text;
+  EXPECT_TRUE(output.text.starts_with(kRecordersAreAsked)) << output.text;
+  EXPECT_TRUE(output.text.ends_with("\nflight recorders of rank 3\n")) << output.text;
+  const auto dump = recorder::read_dump(copy());
+  ASSERT_TRUE(dump.ok()) << dump.error().message;
+  ASSERT_EQ(dump->operations.size(), 1U);
+  EXPECT_EQ(dump->operations[0].caller, "flight_recorder.py:142 in step");
+  EXPECT_EQ(copy(), test::text_of(dump_prefix_ + "3"));
+}
+
+// A stopped process does not answer, and what it dumped before says nothing of now.
+TEST_F(Recorder, OneThatDoesNotAnswerIsNotWaitedForForever) {
+  const pid_t pid = start(with_pipe() + " DUMP_AT_START=1");
+  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  ASSERT_TRUE(eventually([&] { return process_stat(pid, kStateField) == "T"; }));
+  const ProgramOutput output = take(1, of(3, pid));
+  EXPECT_EQ(output.status, 0) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("rank 3's flight recorder did not answer"));
+  EXPECT_THAT(output.text, HasSubstr("\nrank 3 in ")) << "its stacks are told";
+  EXPECT_THAT(*list_directory(directory_), ElementsAre("g1-rank0003.txt"));
+}
+
+// As after a timeout of PyTorch's own.
+TEST_F(Recorder, ADumpThatIsThereIsTakenIfTheProcessItselfWroteIt) {
+  const pid_t pid = start("DUMP_AT_START=1");
+  ProgramOutput output = take(1, of(3, pid));
+  EXPECT_THAT(output.text, Not(HasSubstr("asked")));
+  EXPECT_EQ(copy(), test::text_of(dump_prefix_ + "3"));
+  // One of a former life, or of another job.
+  std::filesystem::last_write_time(
+      dump_prefix_ + "3", std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  output = take(2, of(3, pid));
+  EXPECT_EQ(output.status, 0);
+  EXPECT_FALSE(path_exists(directory_ + "/g2-recorder-0003"));
+}
+
+TEST_F(Recorder, WhatIsNoPipeAndNoFileDoesNotHoldItUp) {
+  const pid_t pid = start("DUMP_AT_START=1 TORCH_FR_DUMP_TEMP_FILE=" + home_.path() +
+                          "/fifo TORCH_NCCL_DEBUG_INFO_PIPE_FILE=");
+  ASSERT_EQ(::mkfifo((home_.path() + "/fifo3").c_str(), 0600), 0);
+  EXPECT_THAT(take(1, of(3, pid)).text, HasSubstr("flight recorders of rank 3"))
+      << "the other variable names one that is whole";
+  ASSERT_TRUE(write_file_atomic(dump_prefix_ + "3", "no dump").ok());
+  const ProgramOutput output = take(2, of(3, pid));
+  EXPECT_EQ(output.status, 0);
+  EXPECT_THAT(output.text, Not(HasSubstr("flight")));
 }
 
 RankStacks rank_with(std::vector<Frame> frames) {

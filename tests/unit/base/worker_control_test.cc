@@ -12,14 +12,14 @@ namespace hpctl::control {
 namespace {
 
 TEST(WorkerControl, EveryMessageIsReadAsItself) {
-  for (const ToWorker& sent :
-       std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}, Take{4}, Suffer{5, "hang-worker"}}) {
+  for (const ToWorker& sent : std::vector<ToWorker>{Join{7}, Abort{8}, Finish{}, Take{4},
+                                                    Suffer{5, "hang-worker"}, Ping{6}}) {
     const auto received = decode_to_worker(encode(sent));
     ASSERT_TRUE(received.ok()) << received.error().message;
     EXPECT_EQ(received->index(), sent.index());
     EXPECT_EQ(encode(*received), encode(sent));
   }
-  const std::vector<FromWorker> answers = {Ready{}, Joined{7}, Aborted{8}, PeerLost{10}};
+  const std::vector<FromWorker> answers = {Ready{}, Joined{7}, Aborted{8}, PeerLost{10}, Pong{11}};
   for (const FromWorker& sent : answers) {
     const auto received = decode_from_worker(encode(sent));
     ASSERT_TRUE(received.ok()) << received.error().message;

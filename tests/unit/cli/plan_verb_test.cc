@@ -26,13 +26,15 @@ class PlanVerb : public testing::Test {
                                   "  train:\n    model: {preset: " +
                                       preset +
                                       "}\n    data: {path: absent, seq_len: 8192}\n"
-                                      "    batch: {global: 512}\n    steps: 10\n")
+                                      "    batch: {global: 512}\n    steps: 10\n" +
+                                      more_)
                     .ok());
     std::vector<std::string> words = {"plan", file};
     words.insert(words.end(), options.begin(), options.end());
     return test::run_hpctl(words);
   }
   TemporaryDirectory dir_;
+  std::string more_;  // of the job file
 };
 
 TEST_F(PlanVerb, SaysWhatFitsAndWhatItTakes) {
@@ -66,6 +68,17 @@ TEST_F(PlanVerb, OnACpuThereIsNoGuessOfTime) {
   EXPECT_THAT(text.out, HasSubstr("two slots"));
   EXPECT_THAT(text.out, testing::Not(HasSubstr("MFU")));
   EXPECT_FALSE(json::parse(plan("debugmodel", {"--json"}).out).contains("step_s"));
+}
+
+TEST_F(PlanVerb, WhatStandbysHoldIsTold) {
+  EXPECT_THAT(plan("tiny", {}).out,
+              HasSubstr("Each node also has 1 standby (recovery.standbys): 0.06 GiB"));
+  more_ = "recovery: {standbys: 3}\n";
+  const json standbys = json::parse(plan("tiny", {"--json"}).out)["standbys"];
+  EXPECT_EQ(standbys["per_node"], 3);
+  EXPECT_EQ(standbys["bytes_per_node"], 3 * 60.0 * (1 << 20));
+  more_ = "recovery: {standbys: 0}\n";
+  EXPECT_THAT(plan("tiny", {}).out, testing::Not(HasSubstr("standby")));
 }
 
 TEST_F(PlanVerb, BadWordsAreStatus2) {

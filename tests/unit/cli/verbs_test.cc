@@ -143,7 +143,7 @@ TEST(Verbs, EventsAndWhy) {
             R"({"job":1,"state":"RUNNING","summary":"RUNNING: it began with: worker 3 on n1 died",)"
             R"("chain":[{"seq":5,"time":"2025-11-21T04:40:05.000Z","type":"WorkerExited",)"
             R"("generation":1,"node":"","rank":-1,"reason":"worker 3 on n1 died of SIGKILL",)"
-            R"("because":0}]})"
+            R"("because":0}],"flight_recorders":[]})"
             "\n");
 }
 

@@ -29,6 +29,8 @@ using control::Finish;
 using control::Join;
 using control::Joined;
 using control::PeerLost;
+using control::Ping;
+using control::Pong;
 using control::Ready;
 using control::Suffer;
 using control::Take;
@@ -442,6 +444,8 @@ TEST(WorkerControl, AStandbyEndsWhenItIsToldToOrLeftAlone) {
     const auto thread = static_cast<id_t>(std::stoul(task.path().filename()));
     EXPECT_EQ(getpriority(PRIO_PROCESS, thread), getpriority(PRIO_PROCESS, 0));
   }
+  standbys[0].tell(Ping{9});
+  EXPECT_EQ(expect<Pong>(standbys[0]).number, 9U);
   standbys[0].tell(Finish{});
   standbys[1].send(SIGTERM);
   standbys[2].close_control();

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the files are named that hpstacks writes of ranks that hang: "g3-rank0007.txt", the stacks,
+// and "g3-recorder-0007", what PyTorch's flight recorder dumped. And what hpstacks and who starts
+// it have agreed on.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace hpctl {
+
+// rank: a number, or "*" for those of several ranks.
+inline std::string padded_rank(const std::string& rank) {
+  return (rank == "*" ? "" : std::string(4 - std::min<size_t>(4, rank.size()), '0')) + rank;
+}
+inline std::string stack_file(uint64_t generation, const std::string& rank) {
+  return "g" + std::to_string(generation) + "-rank" + padded_rank(rank) + ".txt";
+}
+// It ends with the rank, as PyTorch's own `torchfrtrace --prefix g3-recorder-` wants it.
+inline std::string recorder_file(uint64_t generation, const std::string& rank) {
+  return "g" + std::to_string(generation) + "-recorder-" + padded_rank(rank);
+}
+
+// Stacks are written within this time. hpstacks itself gives up reading sooner; this is for a file
+// system that does not answer.
+inline constexpr int64_t kStacksLimitMs = 2'000;
+// The first line that hpstacks says where it asks flight recorders: it then has this time more.
+// PyTorch looks once a second whether it is asked, and symbolizes frames before it writes.
+inline constexpr std::string_view kRecordersAreAsked = "flight recorders are asked\n";
+inline constexpr int64_t kRecordersLimitMs = 3'000;
+
+}  // namespace hpctl
