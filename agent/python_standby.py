@@ -108,6 +108,14 @@ def memory():
     return f"; memory {own >> 10} MiB of its own, {kib['Rss:'] - own >> 10} MiB shared"
 
 
+def say(control, message):
+    """The holder listens no more once it has handed over the part, even before we are ready."""
+    try:
+        control.send(message)
+    except BrokenPipeError:
+        pass
+
+
 def await_part(control):
     """Puts the descriptors of the generation into their places, and returns Join's document."""
     while True:
@@ -122,7 +130,7 @@ def await_part(control):
             os.dup2(descriptors[0], place)
             os.close(descriptors[0])
         elif packet[0] == PING:
-            control.send(bytes([PONG]) + packet[1:])
+            say(control, bytes([PONG]) + packet[1:])
         elif packet[0] == JOIN:
             with open(descriptors[0], encoding="utf-8") as document:
                 return json.load(document)
@@ -204,7 +212,7 @@ def main():
         importlib.import_module(name)
     seconds = time.monotonic() - begin
     print(f"standby is ready: imported {imports} in {seconds:.2f} s{memory()}", flush=True)
-    control.send(bytes([READY]))
+    say(control, bytes([READY]))
     end_low_priority()
     part = await_part(control)
     control.close()

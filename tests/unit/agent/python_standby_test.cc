@@ -220,6 +220,28 @@ TEST_F(PythonStandby, SaysThatItIsReadyAndAnswersUntilItTakesPart) {
   EXPECT_NE(take_part(*standby, told).log.find("ValueError: as ordered"), std::string::npos);
 }
 
+// A fault comes soon after the first step: it is told to take part while it still imports, and its
+// holder then listens no more.
+TEST_F(PythonStandby, MayBeToldBeforeItIsReady) {
+  put("slow.py",
+      "import os, time\nprint('begun', flush=True)\n"
+      "while not os.path.exists('go'): time.sleep(0.01)\n");
+  const auto told = order({kPython, "program.py"}, "slow");
+  const auto standby = start(make_standby(told, place_), 2);
+  ASSERT_TRUE(test::eventually([&] {
+    standby->log->drain();
+    return log_of("standby-n1.log").find("begun") != std::string::npos;
+  }));
+  const auto spawn = make_spawn(told, 0, place_);
+  ASSERT_TRUE(spawn.ok());
+  const auto joined = holder::join_worker(*standby, *spawn, place_of_workers());
+  ASSERT_TRUE(joined.ok()) << joined.error().message;
+  standby->control.reset();
+  put("go", "");
+  const std::string log = end_of(*standby).log;
+  EXPECT_NE(log.find("ValueError: as ordered"), std::string::npos) << log;
+}
+
 // Its modules may take long; it is not to take the time of who trains.
 TEST_F(PythonStandby, WaitsWithTheLowestPriorityAndEndsWithItsHolder) {
   put("slow.py", "print('begun', flush=True)\nimport time; time.sleep(600)\n");
