@@ -16,6 +16,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
+#include "common/base/process_stat.h"
 #include "controller/access/tcp_access.h"
 #include "controller/agents/holder_probe.h"
 #include "controller/agents/worker_order.h"
@@ -66,8 +67,10 @@ Outcome Controller::take_lock() {
     const auto text = read_file(paths_.controller_lock(), 64);
     const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
     // A controller that was killed while it started an agent leaves the lock to that child until
-    // its exec, a few milliseconds later.
-    if (process_lives(static_cast<pid_t>(pid)) || clock_.monotonic_ms() >= deadline_ms) {
+    // its exec, a few milliseconds later; one that is ending has it until it is gone.
+    const bool stays =
+        process_lives(static_cast<pid_t>(pid)) && !is_exiting(static_cast<pid_t>(pid));
+    if (stays || clock_.monotonic_ms() >= deadline_ms) {
       return Error{ErrorCode::kAlreadyExists, "another controller (pid " + std::to_string(pid) +
                                                   ") runs on " + paths_.home() +
                                                   "; use it, or end it first"};

@@ -2,12 +2,14 @@
 #include "controller/cluster/job_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 
@@ -105,5 +107,11 @@ std::optional<int> JobProcess::reap() {
 }
 
 void JobProcess::kill() const { signal_pidfd(pidfd_, SIGKILL); }
+
+void JobProcess::await_end(int timeout_ms) const {
+  pollfd ended{pidfd_.get(), POLLIN, 0};
+  while (::poll(&ended, 1, timeout_ms) < 0 && errno == EINTR) {
+  }
+}
 
 }  // namespace hpctl::cluster

@@ -43,6 +43,8 @@ class JobProcess {
   // parent, a service before us, could know.
   std::optional<int> reap();
   void kill() const;  // SIGKILL
+  // At most so long; a process that the kernel cannot end yet is left behind.
+  void await_end(int timeout_ms) const;
 
  private:
   JobProcess(pid_t pid, UniqueFd pidfd, UniqueFd channel)

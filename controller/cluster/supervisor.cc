@@ -18,6 +18,8 @@ constexpr size_t kTokenBytes = 32;
 constexpr int kLivesAtOnce =
     8;  // begun under one lock; with a thousand jobs others want their turn
 
+constexpr int kKilledPatienceMs = 1'000;
+
 JobRow make_row(const Identity& owner, const v1::Admission& admission) {
   JobRow row;
   row.key = {owner.uid, admission.job()};
@@ -133,6 +135,8 @@ Result<v1::ClusterJob> Supervisor::admit(uid_t uid, gid_t gid, const v1::Admissi
     // The life before a requeue is over, whatever its controller knows.
     if (known->second->process) {
       known->second->process->kill();
+      // It holds the lock on the job's state until it is gone, for which the next would be refused.
+      known->second->process->await_end(kKilledPatienceMs);
       condemned_.push_back(std::move(*known->second->process));
       known->second->process.reset();
     }
