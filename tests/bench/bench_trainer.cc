@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // hptrain alone, without controller and agent, beside PyTorch's DistributedDataParallel: how long a
 // step takes at each strategy (debugmodel, 128 tokens, one sequence per worker and step), what full
-// sharding takes of memory beside what it should, and where the time from exec to the first step
-// goes.
+// sharding takes of memory beside what it should, what steps of many tokens cost once their memory
+// is there, and where the time from exec to the first step goes.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -80,10 +81,16 @@ struct Run {
   double step_ms = 0;
   double comm_ms = 0;
   double peak_mib = 0;  // largest resident set of any rank
+  double cpu_ms = 0;    // of all ranks from beginning to end, as are the page faults
+  double faults = 0;    // that read nothing from a disk
   std::map<std::string, double> phases;
 
   double tokens_per_s(int world_size) const { return world_size * kTokens / step_ms * 1e3; }
 };
+
+double milliseconds(const timeval& t) {
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
+}
 
 void wait_for(const std::vector<pid_t>& ranks, Run& run) {
   for (const pid_t pid : ranks) {
@@ -92,6 +99,8 @@ void wait_for(const std::vector<pid_t>& ranks, Run& run) {
     wait4(pid, &status, 0, &usage);
     run.good = run.good && status == 0;
     run.peak_mib = std::max(run.peak_mib, static_cast<double>(usage.ru_maxrss) / 1024);
+    run.cpu_ms += milliseconds(usage.ru_utime) + milliseconds(usage.ru_stime);
+    run.faults += static_cast<double>(usage.ru_minflt);
   }
 }
 
@@ -253,10 +262,56 @@ bool measure_memory(const std::string& program, int world_size, nlohmann::ordere
   return tiny.good && run.good;
 }
 
+// What a step of two workers costs that is not among the first: the difference between a run of
+// many steps and one of few. CPU time counts less of what else the machine does than wall clock.
+bool measure_steady(const std::string& program, int64_t tokens, int64_t sequences,
+                    nlohmann::ordered_json& cases) {
+  constexpr int kWorkers = 2;
+  constexpr int kFew = 4;
+  constexpr int kMany = 16;
+  const auto run_of = [&](int steps) {
+    return run_hptrain(program, kWorkers, [&](Workload& w) {
+      w.train.data.seq_len = tokens;
+      w.train.batch.global = sequences;
+      w.train.batch.micro = sequences / kWorkers;
+      w.train.steps = steps;
+    });
+  };
+  const Run few = run_of(kFew);
+  const Run many = run_of(kMany);
+  const double cpu_ms = (many.cpu_ms - few.cpu_ms) / (kMany - kFew);
+  const double faults = (many.faults - few.faults) / (kMany - kFew);
+  const double tokens_per_s = static_cast<double>(tokens * sequences) / many.step_ms * 1e3;
+  std::printf(
+      "%4ld tokens x %2ld: step %.0f ms, %.0f tokens/s, of all workers %.0f ms CPU and %.0f "
+      "page faults a step, peak %.0f MiB\n",
+      static_cast<long>(tokens), static_cast<long>(sequences), many.step_ms, tokens_per_s, cpu_ms,
+      faults, many.peak_mib);
+  std::fflush(stdout);
+  cases.push_back({{"tokens", tokens},
+                   {"sequences", sequences},
+                   {"step_ms", many.step_ms},
+                   {"tokens_per_s", tokens_per_s},
+                   {"cpu_ms", cpu_ms},
+                   {"page_faults", faults},
+                   {"peak_mib", many.peak_mib}});
+  return few.good && many.good;
+}
+
+// Shapes of 4096 tokens a step.
+bool measure_steady(const std::string& program, nlohmann::ordered_json& cases) {
+  bool good = true;
+  for (const int64_t tokens : {128, 512, 1024}) {
+    good = measure_steady(program, tokens, 4096 / tokens, cases) && good;
+  }
+  return good;
+}
+
 }  // namespace
 }  // namespace hpctl
 
 // bench_trainer [PEERS]: directory of ddp_llama.py, when PyTorch is there.
+// bench_trainer --steady: only what a step of 4096 tokens costs.
 int main(int argc, char** argv) {
   const char* directory = std::getenv("HPCTL_BIN");
   if (directory == nullptr) {
@@ -264,8 +319,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string program = std::string(directory) + "/hptrain";
-  bool good = true;
   nlohmann::ordered_json cases;
+  bool good = hpctl::measure_steady(program, cases);
+  if (argc > 1 && std::strcmp(argv[1], "--steady") == 0) return good ? 0 : 1;
   for (const int world_size : {1, 2, 4}) {
     good = hpctl::measure_memory(program, world_size, cases) && good;
   }

@@ -52,8 +52,11 @@ std::string variable_or(const char* name, const char* otherwise) {
 void prepare_runtime() {
   at::set_num_threads(1);
   use_host_memory_again();
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc accepts
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  // Every step frees what it took, and the next one takes the same. What went back to the kernel in
+  // between would be cleared and faulted page by page again. Without mappings of their own, large
+  // blocks share one heap with the others, which joins free neighbours; it is never made smaller.
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 std::map<std::string, std::string> runtime_environment(Precision precision, const Device& device) {
