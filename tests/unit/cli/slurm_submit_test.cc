@@ -97,7 +97,7 @@ TEST_F(SlurmSubmit, AClusterControllerThatDoesNotAnswerIsDoneWithout) {
   ::setenv("HPCTL_CLUSTER", "head", 1);
   const CommandResult wrong = submit();
   EXPECT_NE(wrong.exit_code, kExitOk);
-  EXPECT_THAT(wrong.err, HasSubstr("HPCTL_CLUSTER: the cluster controller's address is HOST:PORT"));
+  EXPECT_THAT(wrong.err, HasSubstr("HPCTL_CLUSTER: a cluster controller's address is HOST:PORT"));
   ::unsetenv("HPCTL_CLUSTER");
   ::unsetenv("HPCTL_MUNGE_SOCKET");
 }
