@@ -44,7 +44,7 @@ await() {
   done
 }
 steps() { wc -l 2>/dev/null <"$1" || echo 0; }
-has_steps() { [ "$(steps "$1")" -ge "$2" ]; }
+has_steps() { local now; now=$(steps "$1"); [ "${now:-0}" -ge "$2" ]; }
 # The last whole line's FIELD, a number. Which life of the job wrote it: a generation, or a process.
 last() { sed -nE 's/.*"('"$2"')": ?([0-9]+).*\}$/\2/p' "$1" 2>/dev/null | tail -n1; }
 life() { last "$1" 'generation|pid'; }
