@@ -37,7 +37,7 @@ inline constexpr const char* kOnNodeLossWait = "wait";        // until it, or a 
 
 // Copies of the state in the memory of other nodes (common/base/snapshot_peers.h).
 struct SnapshotSpec {
-  int64_t every_steps = 0;  // 0 = auto: as often as it costs at most one percent of the time
+  int64_t every_steps = 0;  // 0 = auto: as often as sending takes a twentieth of the time
   int64_t replicas = 1;     // 0 = none
 };
 

@@ -287,7 +287,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "ranks; with no_shard and hybrid the replicas serve. Not of a GPU's memory.", nullptr},
     {"recovery.snapshot.every_steps", kValue, "integer or auto", "auto", "1 to 1000000",
      "After how many steps the next copy is begun, if the last one is everywhere. auto: as often "
-     "as the sending takes at most one percent of the time.",
+     "as the sending, beside the steps, takes at most a twentieth of the time; it costs them one "
+     "percent or less.",
      read_snapshot_interval},
     {"recovery.snapshot.replicas", kValue, "integer", "1", "0 or 1",
      "Copies of each part; 0: none, which saves half of the host memory that the state takes.",

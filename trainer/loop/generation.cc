@@ -165,9 +165,7 @@ Outcome Generation::load_state() {
   note_offload();
   saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
   if (!workload_.ledger_dir.empty()) {
-    const bool goes_on =
-        workload_.from_memory && state().sealed_by() == workload_.parent_generation;
-    if (goes_on && workload_.rank == 0) HP_TRY(complete_ledgers());
+    if (workload_.from_memory && workload_.rank == 0) HP_TRY(complete_ledgers());
     HP_TRY_ASSIGN(ledger_,
                   LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
   }
@@ -199,13 +197,15 @@ Outcome Generation::refill() {
   return Ok{};
 }
 
-// A rank that is gone may not have come to write its line of the step that the others completed.
+// A rank that is gone may not have come to write its line of the step that the others completed. It
+// belongs to the generation that sealed the state: the one before this may have been recorded, and
+// ended by the next fault before it began.
 Outcome Generation::complete_ledgers() const {
   for (int32_t rank = 0; rank < state().former_world_size(); ++rank) {
     const auto samples = state().samples_of_newest_step(rank);
     if (samples.empty()) continue;
-    HP_TRY(complete_ledger(workload_.ledger_dir, workload_.parent_generation, rank, state().step(),
-                           samples));
+    HP_TRY(
+        complete_ledger(workload_.ledger_dir, state().sealed_by(), rank, state().step(), samples));
   }
   return Ok{};
 }

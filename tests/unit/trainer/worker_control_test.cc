@@ -15,6 +15,7 @@
 
 #include "common/base/arena_header.h"
 #include "common/base/bad_step.h"
+#include "common/base/file.h"
 #include "common/base/lineage.h"
 #include "common/base/snapshot_peers.h"
 #include "tests/unit/trainer/worker_job.h"
@@ -120,6 +121,16 @@ class SteeredJob : public Job {
     }
     workload.refilled = {lost};
     return common.empty() ? 0 : common.front().step;
+  }
+
+  // The ledger of a rank of the first generation ends before that step.
+  void lose_lines_from(int rank, uint64_t step) const {
+    const std::string path = workload.ledger_dir + "/g1.r" + std::to_string(rank) + ".jsonl";
+    const auto text = read_file(path);
+    ASSERT_TRUE(text.ok()) << text.error().message;
+    const size_t found = text->find("\"step\":" + std::to_string(step) + ",");
+    ASSERT_NE(found, std::string::npos) << *text;
+    ASSERT_TRUE(write_file_atomic(path, text->substr(0, text->rfind('\n', found) + 1)).ok());
   }
 
   // The next generation, from a step in the workers' memory.
@@ -414,6 +425,18 @@ TEST(WorkerControl, AWorkerMayJoinAsAnotherRankAndAfterAGenerationThatDidNotCome
   EXPECT_EQ(expect<Aborted>(alone).generation, 2U);
   std::swap(job.workers[0], job.workers[1]);
   job.join_from_disk();
+  job.expect_ends_as_calm();
+}
+
+// A rank that is killed may not have come to write its line. What the others go on from was sealed
+// by the generation before the last, which nobody started.
+TEST(WorkerControl, AMissingLineOfTheLedgerIsMadeUpForAlsoAfterAGenerationThatDidNotComeAbout) {
+  SteeredJob job(2, 100);
+  job.start_and_join();
+  const uint64_t step = job.abort_after_step(10);
+  job.lose_lines_from(1, step);
+  job.begin_from(step);
+  job.join_from(step);
   job.expect_ends_as_calm();
 }
 
