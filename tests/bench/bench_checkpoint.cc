@@ -35,6 +35,7 @@
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "tests/bench/figures.h"
 #include "tests/bench/hptrain_rank.h"
 #include "tests/support/program_output.h"
 #include "trainer/arch/registry.h"
@@ -46,6 +47,8 @@
 namespace hpctl {
 namespace {
 
+using testing::median;
+
 constexpr int32_t kWorld = 4;
 constexpr int32_t kOtherWorld = 3;
 
@@ -53,11 +56,6 @@ double seconds_of(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 void on_every_rank(int32_t world, const std::function<void(int32_t)>& work) {

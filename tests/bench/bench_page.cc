@@ -8,7 +8,6 @@
 // the beginning of the navigation: the first paint, and until the jobs, or all nodes and ranks, are
 // there; and how long the script takes for one update. With HPCTL_SCREENSHOTS=DIR the picture is
 // written there. Prints a table, then one line of JSON. Nothing is asserted.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -18,12 +17,14 @@
 #include "common/base/file.h"
 #include "controller/page/page_access.h"
 #include "controller/page/page_server.h"
+#include "tests/bench/figures.h"
 #include "tests/support/browser.h"
 
 namespace hpctl::test {
 namespace {
 
 using nlohmann::json;
+using testing::median;
 
 constexpr int kJobs = 50;
 constexpr int kNodes = 1'000;
@@ -94,12 +95,6 @@ struct Figures {
   std::vector<double> paint_ms;
   std::vector<double> whole_ms;
 };
-
-double median(std::vector<double> values) {
-  HP_CHECK(!values.empty());
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Notes when `selector` first has `count` elements.
 Figures measure(Browser& browser, const std::string& url, const std::string& selector, int count,

@@ -17,13 +17,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <future>
 #include <iostream>
 
+#include "common/base/clock.h"
+#include "tests/bench/figures.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 
@@ -32,20 +33,12 @@ namespace {
 
 using nlohmann::json;
 using std::chrono::seconds;
-using Clock = std::chrono::system_clock;
 
 constexpr const char* kText = "/usr/share/common-licenses/GPL-3";
 constexpr uint64_t kKillAtStep = 16;
+constexpr size_t kTimeLength = 24;  // "2026-11-21T09:30:00.123Z"
 
-double now_ms() {
-  return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  HP_CHECK(!values.empty());
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
+double now_ms() { return static_cast<double>(SystemClock().wall_ms()); }
 
 // Complete lines of a JSONL file so far.
 std::vector<json> lines_of(const std::string& path) {
@@ -84,18 +77,6 @@ double median_step(const std::string& file) {
   return median(steps);
 }
 
-// "2026-11-21T09:30:00.123Z..." as milliseconds since the epoch; negative when it is not a time.
-double parse_time_ms(const std::string& text) {
-  tm utc{};
-  int ms = 0;
-  const int read = std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d.%dZ", &utc.tm_year, &utc.tm_mon,
-                               &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &ms);
-  if (read != 7) return -1;
-  utc.tm_year -= 1900;
-  utc.tm_mon -= 1;
-  return static_cast<double>(timegm(&utc)) * 1e3 + ms;
-}
-
 // What happened when, in ms after the kill: the controller's events, then rank 0's start-up.
 json phases_after(const LocalCluster& cluster, JobId job, double killed) {
   json phases = json::array();
@@ -105,14 +86,16 @@ json phases_after(const LocalCluster& cluster, JobId job, double killed) {
   for (const json& event : cluster.events(job)) {
     const std::string type = event["type"];
     const std::string node = event["node"].is_string() ? event["node"].get<std::string>() : "";
-    add(type + (node.empty() ? "" : " " + node), parse_time_ms(event["time"]) - killed);
+    add(type + (node.empty() ? "" : " " + node),
+        static_cast<double>(parse_wall_ms(event["time"])) - killed);
   }
   std::ifstream log(cluster.paths().rank_log(job, Rank{0}));
   for (std::string line; std::getline(log, line);) {
     const auto timing = line.find("timing: ");
     if (timing == std::string::npos) continue;
     const std::string what = line.substr(timing + 8);
-    add("rank 0: " + what.substr(0, what.find(" done")), parse_time_ms(line) - killed);
+    const auto at = static_cast<double>(parse_wall_ms(line.substr(0, kTimeLength)));
+    add("rank 0: " + what.substr(0, what.find(" done")), at - killed);
   }
   std::stable_sort(phases.begin(), phases.end(),
                    [](const json& a, const json& b) { return a["ms"] < b["ms"]; });
