@@ -43,12 +43,22 @@ await() {
     read -rt 0.005 <> <(:) || true # a pause without a process
   done
 }
-steps() { wc -l 2>/dev/null <"$1" || echo 0; }
-has_steps() { local now; now=$(steps "$1"); [ "${now:-0}" -ge "$2" ]; }
-# The last whole line's FIELD, a number. Which life of the job wrote it: a generation, or a process.
-last() { sed -nE 's/.*"('"$2"')": ?([0-9]+).*\}$/\2/p' "$1" 2>/dev/null | tail -n1; }
-life() { last "$1" 'generation|pid'; }
-is_another_life() { local now; now=$(life "$1"); [ -n "$now" ] && [ "$now" != "$2" ]; }
+# What is asked again and again takes no process: it would be one more load of the machine.
+has_steps() { # has_steps FILE NUMBER
+  local lines=()
+  [ -f "$1" ] && mapfile -t lines <"$1"
+  [ ${#lines[@]} -ge "$2" ]
+}
+# Which life of the job wrote FILE's last whole line: a generation, or a process. Sets now.
+life() { # life FILE
+  local lines=() line=""
+  now=""
+  [ -f "$1" ] && mapfile -t lines <"$1"
+  for line in "${lines[@]: -2}"; do
+    [[ ! $line =~ \"(generation|pid)\":\ ?([0-9]+).*\}$ ]] || now=${BASH_REMATCH[2]}
+  done
+}
+is_another_life() { life "$1" && [ -n "$now" ] && [ "$now" != "$2" ]; }
 all_idle() { [ "$(sinfo -hN -p main -o %T | sort -u)" = idle ]; }
 
 job_file() { # job_file NAME WORKERS WORKLOAD
@@ -98,14 +108,15 @@ timeline() { # timeline FROM: what the newest job's history has since then, in m
     done
 }
 lose_a_node() { # lose_a_node KIND RUN
-  local out=$work/$1-$2 node=n2 how=kill file before from
+  local out=$work/$1-$2 node=n2 how=kill file before from now
   mkdir "$out"
   [ "$1" != batch ] || node=n1
   [ "$1" != cut ] || how=cut
   file=$(begin "$1" "$out")
   # By then each part of the state has had a copy on the other node, and the spare has standbys.
   await has_steps "$file" 60
-  before=$(life "$file")
+  life "$file"
+  before=$now
   from=$(now_ms)
   "$cluster" $how $node
   await is_another_life "$file" "$before"
