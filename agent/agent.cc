@@ -37,6 +37,7 @@
 #include "common/base/clock.h"
 #include "common/base/injected_fault.h"
 #include "common/base/log.h"
+#include "common/base/process_stat.h"
 #include "common/base/rng.h"
 
 namespace hpctl::agent {
@@ -121,7 +122,7 @@ class Agent {
   NodePreparation preparation_;
   v1::EndNode end_order_;
   WorkerPages pages_;
-  Standbys standbys_;
+  Standbys standbys_{[](uint64_t pid) { return proportional_memory(static_cast<pid_t>(pid)); }};
   ReportLog reports_;
   const std::unique_ptr<ControllerAccess> access_;
   OrphanWatch orphan_;
@@ -387,6 +388,7 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
   if (welcome.hang_timeout_ms() > 0) {
     still_limit_ms_ = std::min<int64_t>(kStillMs, welcome.hang_timeout_ms() / 2);
   }
+  standbys_.forget_told();
   reports_.send_all(welcome.exits_together());
   heartbeat_at_ms_ = now;
 }
@@ -558,6 +560,7 @@ void Agent::heartbeat() {
   v1::AgentMessage message = envelope_;
   const int64_t now = clock_.monotonic_ms();
   pages_.describe(*message.mutable_heartbeat(), now, still_limit_ms_);
+  standbys_.tell(*message.mutable_heartbeat());
   link_->send(message);
   heartbeat_at_ms_ = now + heartbeat_ms_;
 }

@@ -26,7 +26,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 12;
+inline constexpr uint32_t kProtocolVersion = 13;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -127,6 +127,7 @@ struct WorkerState {
   int32_t local_rank = 0;
   uint64_t pid = 0;
   WorkerPart part = WorkerPart::kEnded;
+  uint8_t is_ready = 0;  // of a standby: it has said that it can take a part at once
 };
 struct SpawnFailed {
   uint64_t generation = 0;

@@ -41,7 +41,10 @@ void Standbys::all_run(int64_t now_ms) {
 
 void Standbys::on(const holder::WorkerState& worker, int64_t now_ms) {
   if (worker.rank < 0 && worker.part == holder::WorkerPart::kIdle) {
-    waiting_.insert(worker.incarnation);
+    Waiting& waits = waiting_[worker.incarnation];
+    if (worker.is_ready != 0 && !std::exchange(waits.is_ready, true)) {
+      waits.memory_bytes = memory_(worker.pid);
+    }
     return;
   }
   if (waiting_.erase(worker.incarnation) == 0 || worker.part != holder::WorkerPart::kEnded) return;
@@ -58,6 +61,20 @@ void Standbys::on(const holder::WorkerState& worker, int64_t now_ms) {
 void Standbys::replenish(const Start& start) {
   for (auto there = waiting_.size(); there < wanted_; ++there) start(order_);
   wanted_ = 0;
+}
+
+void Standbys::tell(v1::Heartbeat& heartbeat) {
+  Count count;
+  for (const auto& [incarnation, waits] : waiting_) {
+    (waits.is_ready ? count.ready : count.loading) += 1;
+    count.memory_bytes += waits.memory_bytes;
+  }
+  if (told_ == count) return;
+  told_ = count;
+  v1::Standbys& standbys = *heartbeat.mutable_standbys();
+  standbys.set_ready(count.ready);
+  standbys.set_loading(count.loading);
+  standbys.set_memory_bytes(count.memory_bytes);
 }
 
 }  // namespace hpctl::agent

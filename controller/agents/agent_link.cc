@@ -214,6 +214,12 @@ void AgentLink::closed(AgentSession& session) {
 void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat) {
   ++heartbeats_;
   const core::NodeKey& node = session.identity().node;
+  if (heartbeat.has_standbys()) {
+    const v1::Standbys& standbys = heartbeat.standbys();
+    progress_.report(node.job, node.name,
+                     StandbyReport{session.identity().boot_id, standbys.ready(),
+                                   standbys.loading(), standbys.memory_bytes()});
+  }
   const auto transition =
       progress_.report(node.job, node.name, make_rank_reports(heartbeat), loop_.now_ms());
   if (transition) loop_.post(*transition);

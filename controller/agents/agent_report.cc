@@ -48,6 +48,10 @@ std::string find_workers_problem(const Workers& workers) {
 }
 
 std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
+  const v1::Standbys& standbys = heartbeat.standbys();
+  if (standbys.ready() > kMaxWorkers || standbys.loading() > kMaxWorkers) {
+    return "too many standbys for one node";
+  }
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
     const v1::StepFigures& figures = worker.figures();
     for (const uint64_t step : {worker.step(), figures.snapshot_step()}) {

@@ -245,6 +245,8 @@ struct Node {
 // active: has ranks. lost: down, or being brought back after a loss.
 enum class NodeRole { kActive, kSpare, kLost, kQuarantined };
 const char* to_string(NodeRole role);
+// Processes that a node in that role keeps ready while the job runs.
+int32_t wanted_standbys(const Job& job, NodeRole role);
 
 enum class SlotState { kPending, kRunning, kExited };
 const char* to_string(SlotState state);
