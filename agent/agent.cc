@@ -217,8 +217,9 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
                    progress_file_path(place_.progress_directory, worker.generation, worker.rank));
     read_pages_at_ms_ = 0;
   }
-  perform(supervisor_.spawned({worker.incarnation, worker.rank, worker.generation, worker.pid},
-                              worker.part == kMember || worker.part == kLeft));
+  perform(supervisor_.spawned(
+      {worker.incarnation, worker.rank, worker.generation, worker.pid, worker.origin},
+      worker.part == kMember || worker.part == kLeft));
 }
 
 void Agent::on_exit(const holder::Exited& exit) {

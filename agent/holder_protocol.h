@@ -23,6 +23,7 @@
 #include "common/base/bad_step.h"
 #include "common/base/result.h"
 #include "common/base/seal.h"
+#include "common/base/worker_origin.h"
 
 namespace hpctl::holder {
 
@@ -128,6 +129,7 @@ struct WorkerState {
   uint64_t pid = 0;
   WorkerPart part = WorkerPart::kEnded;
   uint8_t is_ready = 0;  // of a standby: it has said that it can take a part at once
+  WorkerOrigin origin = WorkerOrigin::kUnknown;  // of a member
 };
 struct SpawnFailed {
   uint64_t generation = 0;

@@ -110,6 +110,7 @@ v1::RunningWorker to_message(const StartedWorker& worker) {
   message.set_rank(worker.rank);
   message.set_generation(worker.generation);
   message.set_pid(worker.pid);
+  message.set_origin(static_cast<uint32_t>(worker.origin));
   return message;
 }
 

@@ -107,7 +107,8 @@ template <typename Workers>
 std::vector<core::LiveWorker> make_workers(const Workers& running) {
   std::vector<core::LiveWorker> workers;
   for (const v1::RunningWorker& worker : running) {
-    workers.push_back({Rank{worker.rank()}, Generation{worker.generation()}, worker.pid()});
+    workers.push_back({Rank{worker.rank()}, Generation{worker.generation()}, worker.pid(),
+                       known_origin(worker.origin())});
   }
   return workers;
 }

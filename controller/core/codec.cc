@@ -96,7 +96,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance
                                                 reboot, since_wall_ms)
 
 // Events.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid, origin)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RequeueCarryover, excluded, exclusion_attempt,
                                                 quarantined)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobTotals, submitted_wall_ms, restarts, lost_ms,

@@ -14,6 +14,7 @@
 #include "common/base/injected_fault.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
+#include "common/base/worker_origin.h"
 #include "controller/core/types.h"
 
 namespace hpctl::core {
@@ -92,6 +93,7 @@ struct LiveWorker {
   Rank rank;
   Generation generation;
   uint64_t pid = 0;
+  WorkerOrigin origin = WorkerOrigin::kUnknown;
 };
 struct AgentRegistered {
   JobId job;

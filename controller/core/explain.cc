@@ -89,9 +89,9 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
   // What was learned of it afterwards belongs to the story as well.
   for (const auto& [seq, entries] : by_seq) {
     for (const LogEntry* entry : entries) {
-      if ((entry->type == "CauseFound" || entry->type == "StacksTaken") &&
-          story.contains(entry->because))
-        story.insert(seq);
+      const bool belongs = entry->type == "CauseFound" || entry->type == "StacksTaken" ||
+                           entry->type == "StandbySteppedIn";
+      if (belongs && story.contains(entry->because)) story.insert(seq);
     }
   }
   // So do faults that were injected since the job last ran: they may be what it began with.

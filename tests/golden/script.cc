@@ -108,6 +108,7 @@ class Script {
         {"copies", &Script::copies},
         {"sealed", &Script::sealed},
         {"left", &Script::left},
+        {"origin", &Script::origin},
         {"left-together", &Script::left_together},
         {"trains", &Script::trains},
     };
@@ -250,6 +251,15 @@ class Script {
       seals.push_back({static_cast<uint64_t>(number(words, i)), 7, job().generation.value});
     }
     return seals;
+  }
+  // origin stayed | standby | new RANK...: of the processes that take their parts from now on
+  void origin(const Words& words) {
+    const WorkerOrigin origin = words.at(1) == "stayed"    ? WorkerOrigin::kStayed
+                                : words.at(1) == "standby" ? WorkerOrigin::kStandby
+                                                           : WorkerOrigin::kStarted;
+    for (size_t i = 2; i < words.size(); ++i) {
+      shell_.origins[Rank{static_cast<int32_t>(number(words, i))}] = origin;
+    }
   }
   // As it was told to.
   void left(const Words& words) {

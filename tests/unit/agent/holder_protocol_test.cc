@@ -44,7 +44,8 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
                          5,
                          "reason"};
   const std::vector<ToAgent> events = {Hello{1, "b", 2, 3, 4, 5, 6, 7, 8, 9, 10},
-                                       WorkerState{9, 1, 2, 3, 4, WorkerPart::kIdle},
+                                       WorkerState{9, 1, 2, 3, 4, WorkerPart::kIdle, 1,
+                                                   WorkerOrigin::kStandby},
                                        SpawnFailed{1, 2, 1, "no"},
                                        Exited{1,
                                               9,

@@ -41,7 +41,7 @@ JobAdopted adoption() {
 }
 
 std::vector<EventBody> every_event() {
-  const LiveWorker worker{Rank{1}, Generation{4}, 99};
+  const LiveWorker worker{Rank{1}, Generation{4}, 99, WorkerOrigin::kStandby};
   return {
       JobSubmitted{small_job("codec"), 1000, "key"},
       CancelRequested{kJob, 1000},

@@ -39,7 +39,12 @@ void FakeShell::answer(const Action& action) {
     feed(GenerationRecorded{action.id, a->job, a->generation});
   } else if (const auto* a = std::get_if<StartWorkers>(&action.body)) {
     WorkersStarted started{action.id, a->job, a->node, a->generation, {}};
-    for (const Rank rank : a->ranks) started.workers.push_back({rank, a->generation, next_pid++});
+    for (const Rank rank : a->ranks) {
+      const auto origin = origins.find(rank);
+      started.workers.push_back(
+          {rank, a->generation, next_pid++,
+           origin == origins.end() ? WorkerOrigin::kUnknown : origin->second});
+    }
     feed(started);
   } else if (const auto* a = std::get_if<StopWorkers>(&action.body)) {
     feed(WorkersStopped{action.id, a->job, a->node, a->generation,

@@ -47,6 +47,7 @@ class FakeShell {
   // What the checkpoint directory of the job holds.
   std::string checkpoint;
   uint64_t checkpoint_step = 0;
+  std::map<Rank, WorkerOrigin> origins;  // of the processes that start; others do not tell
   ArenaSeals seals;  // in the memory of workers that end; which parts they are follows the rank
   ArenaSeals arena_of(JobId id, int32_t rank) const;
   std::map<JobId, uint64_t> newest_record;
