@@ -92,6 +92,7 @@ class Agent {
   void on_welcome(const v1::Welcome& welcome);
   void on_start(const v1::StartWorkers& start);
   void on_stand_by(const v1::StartWorkers& like);
+  void tell_unfit(const Unfitness& unfit);
   void on_stop(const v1::StopWorkers& stop);
   void on_end(const v1::EndNode& end);
   void on_fault(const v1::InjectFault& order);
@@ -403,16 +404,27 @@ void Agent::on_start(const v1::StartWorkers& start) {
   if (preparation_.is_ready(start, ready)) start_workers(start);
 }
 
-// What goes wrong here is found again, and reported, when the node gets ranks.
 void Agent::on_stand_by(const v1::StartWorkers& like) {
   if (!supervisor_.running().empty()) return;  // it has got ranks
   const auto ready = [this](const v1::StartWorkers& held, const Unfitness& unfit) {
-    if (!unfit.reason.empty()) return log_warning("this spare is unfit: " + unfit.reason);
+    if (!unfit.reason.empty()) return tell_unfit(unfit);
     standbys_.plan(held, place_);
     standbys_.all_run(clock_.monotonic_ms());
     start_standbys();
   };
   if (preparation_.is_ready(like, ready)) ready(like, {});
+}
+
+// Without a controller it is lost: the next one has the node prepared anew.
+void Agent::tell_unfit(const Unfitness& unfit) {
+  log_warning("this spare is unfit: " + unfit.reason);
+  if (!welcomed_) return;
+  v1::AgentMessage message = envelope_;
+  v1::SpareUnfit& told = *message.mutable_spare_unfit();
+  told.set_reason(printable_line(unfit.reason, kReasonBytes));
+  told.set_hardware(unfit.hardware);
+  told.set_reboot(unfit.reboot);
+  link_->send(message);
 }
 
 void Agent::on_stop(const v1::StopWorkers& stop) {

@@ -21,7 +21,7 @@ constexpr const char* kHelp = R"(
 Lists nodes with their role (active, spare, lost, quarantined) and state (launching, up, stopping,
 down, ended). Without JOB: the nodes of all jobs that have not ended. On the local backend a node
 is a virtual one, n0, n1, ...: a holder process and its agent on this machine. NOTE is
-what the scheduler says of a node that it drains or cannot use. STANDBYS says how many processes
+what the scheduler says of a node that it drains or cannot use, or why it is quarantined. STANDBYS says how many processes
 wait for a part there and can take it at once, of how many (recovery.standbys), and their memory.
 
 A quarantined node gets no ranks: a spare takes those it has, in a new generation, or what

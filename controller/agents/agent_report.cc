@@ -254,6 +254,7 @@ std::string find_report_problem(const v1::AgentMessage& message) {
     case v1::AgentMessage::kActionFailed:
     case v1::AgentMessage::kGoodbye:
     case v1::AgentMessage::kFaultNotInjected:
+    case v1::AgentMessage::kSpareUnfit:
     case v1::AgentMessage::kRegisterAgent:
     case v1::AgentMessage::KIND_NOT_SET:
       return "";
@@ -302,6 +303,15 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
       return core::FaultNotInjected{job, message.node(),
                                     Seq{message.fault_not_injected().event_seq()},
                                     bounded(message.fault_not_injected().reason())};
+    case v1::AgentMessage::kSpareUnfit: {
+      const v1::SpareUnfit& unfit = message.spare_unfit();
+      return core::SpareFoundUnfit{job,
+                                   message.node(),
+                                   message.boot_id(),
+                                   bounded(unfit.reason()),
+                                   unfit.hardware(),
+                                   unfit.reboot()};
+    }
     case v1::AgentMessage::kGoodbye:
       return core::NodeEnded{job, message.node(), message.boot_id()};
     case v1::AgentMessage::kRegisterAgent:

@@ -150,6 +150,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantineRequested, job, node, 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReleaseRequested, job, node, uid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HardwareFaultFound, job, node, boot_id, reason,
                                                 evidence, reboot)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SpareFoundUnfit, job, node, boot_id, reason,
+                                                hardware, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoveryRequested, job, node, uid, reason, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepFound, job, node, generation, number, step,
                                                 resumed_step, samples, finding, verdict, outcome,
@@ -203,7 +205,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "FaultNotInjected",
     "StragglerFound",
     "StragglerOver",
-    "WorkersExited"};
+    "WorkersExited",
+    "SpareFoundUnfit"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};

@@ -335,6 +335,10 @@ struct Describe {
     place(e.job, e.node, e.generation);
     entry.cause = e.node + " computes about as fast as the others again";
   }
+  void operator()(const SpareFoundUnfit& e) {
+    place(e.job, e.node);
+    entry.cause = "spare " + e.node + " is unfit: " + e.reason;
+  }
   void operator()(const HardwareFaultFound& e) {
     place(e.job, e.node);
     entry.cause = "hardware fault on " + e.node + ": " + e.reason + " (" + e.evidence + ")";

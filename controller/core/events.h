@@ -260,6 +260,15 @@ struct HardwareFaultFound {
   std::string evidence;
   bool reboot = false;  // which may mend it
 };
+// A node without ranks, which was prepared for some while the job trains, cannot take them.
+struct SpareFoundUnfit {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  std::string reason;
+  bool hardware = false;  // a verdict on the hardware
+  bool reboot = false;    // which may mend it
+};
 // Somebody wants the node rebooted or replaced once its work has left.
 struct RecoveryRequested {
   JobId job;
@@ -345,7 +354,8 @@ using EventBody =
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
-                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited>;
+                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited,
+                 SpareFoundUnfit>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -20,10 +20,21 @@ bool is_told_at_the_end(const LogEntry& entry) {
   for (const char* type :
        {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound", "ReplaceNode",
         "RebootNode", "NodeReplaced", "NodeGivenBack", "TrainingRolledBack", "StacksTaken",
-        "FaultInjected", "StragglerFound", "StragglerOver"}) {
+        "FaultInjected", "StragglerFound", "StragglerOver", "SpareFoundUnfit"}) {
     if (entry.type == type) return true;
   }
   return false;
+}
+
+bool is_refused(const std::vector<const LogEntry*>& entries) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const LogEntry* entry) { return entry->type == "Refused"; });
+}
+
+// Of a spare: it may be given ranks again.
+bool is_end_of_unfitness(const LogEntry& entry) {
+  return entry.type == "NodeReleased" || entry.type == "NodeReplaced" ||
+         entry.type == "NodeGivenBack";
 }
 
 // The controller that asked for a requeue, or was lost in the middle of a recovery, left a story
@@ -113,6 +124,15 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     }
   }
   for (const auto& [node, seq] : slow) story.insert(seq);
+  // And which spares cannot take over.
+  std::map<std::string, Seq> unfit;
+  for (const auto& [seq, entries] : by_seq) {
+    for (const LogEntry* entry : entries) {
+      if (entry->type == "SpareFoundUnfit" && !is_refused(entries)) unfit[entry->node] = seq;
+      if (is_end_of_unfitness(*entry)) unfit.erase(entry->node);
+    }
+  }
+  for (const auto& [node, seq] : unfit) story.insert(seq);
   const bool finished = last != nullptr && last->type == "JobFinished";
   std::vector<LogEntry> chain;
   for (const auto& [seq, entries] : by_seq) {

@@ -136,13 +136,37 @@ void count_fault(Transition& t, Job& job, const Fault& fault) {
               t.event().wall_ms + kQuarantineForMs});
 }
 
-void condemn(Transition& t, Job& job, Node& node, const ActionFailed& e) {
+void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
   const int64_t wall = t.event().wall_ms;
-  Quarantine why{"hpctl", e.reason, "", e.hardware, wall, e.hardware ? 0 : wall + kQuarantineForMs};
-  if (e.hardware) choose_remedy(t, node, e.reboot, why);
+  const int64_t until = unfit.hardware ? 0 : wall + kQuarantineForMs;
+  Quarantine why{"hpctl", unfit.reason, "", unfit.hardware, wall, until};
+  if (unfit.hardware) choose_remedy(t, node, unfit.reboot, why);
   quarantine(t, job, node, why);
   vacate(t, job, node,
-         node.key.name + (e.hardware ? " has a hardware fault: " : " is unfit: ") + e.reason);
+         node.key.name + (unfit.hardware ? " has a hardware fault: " : " is unfit: ") +
+             unfit.reason);
+}
+
+// Nobody waits for it: no restart, and whoever mends nodes has the time until one is lost.
+void on(Transition& t, const SpareFoundUnfit& e) {
+  Job* job = t.job(e.job);
+  Node* node = t.node(e.job, e.node);
+  std::string conflict;
+  if (job == nullptr || node == nullptr || has_ended(job->state) ||
+      node->state != NodeState::kUp || node->boot_id != e.boot_id) {
+    conflict = "not the present life of " + e.node;
+  } else if (t.has_ranks(node->key)) {
+    conflict = e.node + " has ranks by now, before whose start the same is found again";
+  } else if (!node->quarantine.by.empty()) {
+    conflict = e.node + " was quarantined already";
+  }
+  if (!conflict.empty()) {
+    t.refuse(e.job, conflict, e.node);
+    return;
+  }
+  condemn(t, *job, *node, {e.reason, e.hardware, e.reboot});
+  if (has_spare(t, *job)) return;
+  t.note("NoSpareLeft", *job, e.node + " was the last spare that is up", e.node);
 }
 
 void on(Transition& t, const QuarantineRequested& e) {

@@ -44,6 +44,12 @@ std::optional<StandbyView> make_standby_view(const core::Job& job, core::NodeRol
   return StandbyView{wanted, report.ready, report.loading, report.memory_bytes};
 }
 
+// Why the scheduler would not use it, why it is awaited, or why it gets no ranks.
+std::string note_of(const core::Node& node) {
+  if (!node.scheduler_note.empty()) return node.scheduler_note;
+  return core::is_unheard(node) ? node.reason : node.quarantine.reason;
+}
+
 StepWaits waits_in(const JobProgress& progress, const core::Job& job) {
   return progress.generation == job.generation.value ? progress.waits() : StepWaits{};
 }
@@ -61,7 +67,7 @@ NodeView make_node_view(const core::State& state, const core::Node& node,
       node.boot_id,
       node.holder_pid,
       node.agent_pid,
-      core::is_unheard(node) && node.scheduler_note.empty() ? node.reason : node.scheduler_note,
+      note_of(node),
       make_standby_view(state.jobs.at(node.key.job), role, node, progress)};
 }
 

@@ -41,7 +41,9 @@ struct NodeView {
   std::string boot_id;
   uint64_t holder_pid = 0;
   uint64_t agent_pid = 0;
-  std::string note = {};  // the scheduler's, of a node that it drains or cannot use; "" = none
+  // The scheduler's, of a node that it drains or cannot use; why its agent is still awaited; why it
+  // is quarantined; "" = none.
+  std::string note = {};
   // Absent where none are wanted or there, or the node's agent has not told.
   std::optional<StandbyView> standbys = {};
 };

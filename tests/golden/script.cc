@@ -97,6 +97,7 @@ class Script {
         {"release", &Script::release},
         {"hardware", &Script::hardware},
         {"unfit-node", &Script::unfit_node},
+        {"unfit-spare", &Script::unfit_spare},
         {"recover", &Script::recover},
         {"observed", &Script::observed},
         {"drained", &Script::drained},
@@ -553,6 +554,11 @@ class Script {
       return;
     }
     throw std::invalid_argument("it starts no workers");
+  }
+  // unfit-spare NODE reboot | replace | hook REASON: it was prepared while the job trains
+  void unfit_spare(const Words& words) {
+    shell_.feed(SpareFoundUnfit{id_, words.at(1), node(words.at(1)).boot_id, join(words, 3),
+                                words.at(2) != "hook", words.at(2) == "reboot"});
   }
   // recover NODE reboot | replace REASON: a person wants it
   void recover(const Words& words) {

@@ -92,6 +92,7 @@ std::vector<EventBody> every_event() {
       FaultNotInjected{kJob, "n1", Seq{7}, "reason"},
       StragglerFound{kJob, {"n1", 3, 2.9, "evidence", Generation{4}}},
       StragglerOver{kJob, Generation{4}, "n1"},
+      SpareFoundUnfit{kJob, "n1", "boot", "reason", true, true},
       WorkersExited{
           kJob, "n1", "boot", {{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 95, 0, 17, ""}}},
   };
