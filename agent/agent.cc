@@ -23,9 +23,9 @@
 #include "agent/holder_link.h"
 #include "agent/holder_memory.h"
 #include "agent/holder_protocol.h"
-#include "agent/machine_environment.h"
 #include "agent/messages.h"
 #include "agent/node_facts.h"
+#include "agent/node_place.h"
 #include "agent/node_preparation.h"
 #include "agent/progress_file.h"
 #include "agent/report_log.h"
@@ -50,23 +50,6 @@ constexpr int64_t kDefaultHeartbeatMs = 500;
 constexpr int64_t kStillMs = 500;  // without a step or a collective; StillWatch
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
-
-NodePlace make_place(const AgentOptions& options) {
-  MachineEnvironment machine = machine_environment(options.program_directory);
-  if (!machine.story.empty()) {
-    std::string told;
-    for (const auto& [name, value] : machine.variables) told += " " + name + "=" + value;
-    log_info("workers get, where the user set none," + (told.empty() ? " nothing" : told) + ": " +
-             machine.story);
-  }
-  return {
-      options.job.value,
-      options.node,
-      options.paths.job(options.job),
-      options.program_directory,
-      options.paths.socket_directory() + "/progress-" + to_string(options.job) + "-" + options.node,
-      std::move(machine.variables)};
-}
 
 class Agent {
  public:

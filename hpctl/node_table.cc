@@ -23,7 +23,8 @@ std::string standbys_text(const NodeView& node) {
   const StandbyView& standbys = *node.standbys;
   std::string text = std::to_string(standbys.ready) + " of " + std::to_string(standbys.wanted);
   if (standbys.loading > 0) text += ", " + std::to_string(standbys.loading) + " loading";
-  if (standbys.memory_bytes > 0) text += ", " + std::to_string(standbys.memory_bytes >> 20) + " MiB";
+  if (standbys.memory_bytes > 0)
+    text += ", " + std::to_string(standbys.memory_bytes >> 20) + " MiB";
   return text;
 }
 

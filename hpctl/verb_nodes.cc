@@ -20,9 +20,10 @@ namespace {
 constexpr const char* kHelp = R"(
 Lists nodes with their role (active, spare, lost, quarantined) and state (launching, up, stopping,
 down, ended). Without JOB: the nodes of all jobs that have not ended. On the local backend a node
-is a virtual one, n0, n1, ...: a holder process and its agent on this machine. NOTE is
-what the scheduler says of a node that it drains or cannot use, or why it is quarantined. STANDBYS says how many processes
-wait for a part there and can take it at once, of how many (recovery.standbys), and their memory.
+is a virtual one, n0, n1, ...: a holder process and its agent on this machine. STANDBYS are the
+processes that can take a part at once, of how many there are to be (recovery.standbys,
+recovery.standby_imports), and their memory. NOTE is what the scheduler says of a node that it
+drains or cannot use, or why a node is quarantined.
 
 A quarantined node gets no ranks: a spare takes those it has, in a new generation, or what
 recovery.on_node_loss allows happens; the workers save the step under way first, and what happens is
@@ -51,7 +52,8 @@ Options:
   --reason TEXT  why, for the history
   --for TIME     of quarantine, such as 30m or 2d; without it until released
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
-          "agent_pid", "note", "standbys": {"wanted", "ready", "loading", "memory_bytes"}}]}
+          "agent_pid", "note", "standbys": {"wanted", "ready", "loading", "memory_bytes"}}]};
+          without "standbys": there are none, and none are to be, or the agent does not tell
 
 Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers
 )";

@@ -161,8 +161,8 @@ void Supervisor::advance_start(Decisions& decisions) {
     const auto [slot, is_new] = slots_.try_emplace({generation, rank});
     if (is_new) decisions.emplace_back(SpawnRank{generation, rank, static_cast<int32_t>(i)});
     waiting = waiting || slot->second.incarnation == 0;
-    done.workers.push_back({slot->second.incarnation, rank, generation, slot->second.pid,
-                            slot->second.origin});
+    done.workers.push_back(
+        {slot->second.incarnation, rank, generation, slot->second.pid, slot->second.origin});
   }
   if (waiting) return;
   decisions.emplace_back(std::move(done));

@@ -217,8 +217,8 @@ void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& hear
   if (heartbeat.has_standbys()) {
     const v1::Standbys& standbys = heartbeat.standbys();
     progress_.report(node.job, node.name,
-                     StandbyReport{session.identity().boot_id, standbys.ready(),
-                                   standbys.loading(), standbys.memory_bytes()});
+                     StandbyReport{session.identity().boot_id, standbys.ready(), standbys.loading(),
+                                   standbys.memory_bytes()});
   }
   const auto transition =
       progress_.report(node.job, node.name, make_rank_reports(heartbeat), loop_.now_ms());

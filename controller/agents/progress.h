@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far each rank is, and who stands by, from heartbeats: a soft table, never stored. Three transitions of it are
-// events: the first completed step of a generation, the one that makes a loss good
-// (core/lost_time.h), and a hang. Whether ranks hang, and who is to blame for it, the core judges
-// (controller/core/hang.h); here are the facts. Clocks of hosts are never compared.
+// How far each rank is, and who stands by, from heartbeats: a soft table, never stored. Three
+// transitions of it are events: the first completed step of a generation, the one that makes a loss
+// good (core/lost_time.h), and a hang. Whether ranks hang, and who is to blame for it, the core
+// judges (controller/core/hang.h); here are the facts. Clocks of hosts are never compared.
 #pragma once
 
 #include <cmath>

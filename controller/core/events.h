@@ -354,8 +354,7 @@ using EventBody =
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
-                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited,
-                 SpareFoundUnfit>;
+                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -142,9 +142,8 @@ void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
   Quarantine why{"hpctl", unfit.reason, "", unfit.hardware, wall, until};
   if (unfit.hardware) choose_remedy(t, node, unfit.reboot, why);
   quarantine(t, job, node, why);
-  vacate(t, job, node,
-         node.key.name + (unfit.hardware ? " has a hardware fault: " : " is unfit: ") +
-             unfit.reason);
+  const char* what = unfit.hardware ? " has a hardware fault: " : " is unfit: ";
+  vacate(t, job, node, node.key.name + what + unfit.reason);
 }
 
 // Nobody waits for it: no restart, and whoever mends nodes has the time until one is lost.
@@ -152,8 +151,8 @@ void on(Transition& t, const SpareFoundUnfit& e) {
   Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
   std::string conflict;
-  if (job == nullptr || node == nullptr || has_ended(job->state) ||
-      node->state != NodeState::kUp || node->boot_id != e.boot_id) {
+  if (job == nullptr || node == nullptr || has_ended(job->state) || node->state != NodeState::kUp ||
+      node->boot_id != e.boot_id) {
     conflict = "not the present life of " + e.node;
   } else if (t.has_ranks(node->key)) {
     conflict = e.node + " has ranks by now, before whose start the same is found again";

@@ -59,16 +59,15 @@ StepWaits waits_in(const JobProgress& progress, const core::Job& job) {
 NodeView make_node_view(const core::State& state, const core::Node& node,
                         const JobProgress& progress) {
   const core::NodeRole role = core::role_of(state, node);
-  return {
-      node.key.name,
-      core::to_string(role),
-      core::is_stopping(state, node) ? "stopping" : core::to_string(node.state),
-      node.instance_id,
-      node.boot_id,
-      node.holder_pid,
-      node.agent_pid,
-      note_of(node),
-      make_standby_view(state.jobs.at(node.key.job), role, node, progress)};
+  return {node.key.name,
+          core::to_string(role),
+          core::is_stopping(state, node) ? "stopping" : core::to_string(node.state),
+          node.instance_id,
+          node.boot_id,
+          node.holder_pid,
+          node.agent_pid,
+          note_of(node),
+          make_standby_view(state.jobs.at(node.key.job), role, node, progress)};
 }
 
 JobView make_job_view(const core::State& state, JobId id, const JobProgress& progress,

@@ -22,8 +22,7 @@ std::vector<prometheus::MetricFamily> StandbyMetrics::Collect() const {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, shown] : jobs_) {
     for (const auto& [name, standbys] : shown.nodes) {
-      const MetricLabels node = {
-          {"job", std::to_string(id)}, {"name", shown.name}, {"node", name}};
+      const MetricLabels node = {{"job", std::to_string(id)}, {"name", shown.name}, {"node", name}};
       out.gauge("hpctl_standbys", kHelp, with(node, "state", "ready"), standbys.ready);
       out.gauge("hpctl_standbys", kHelp, with(node, "state", "loading"), standbys.loading);
       out.gauge("hpctl_standbys_wanted", "Processes of a node that there are to be, waiting", node,

@@ -21,14 +21,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, gen
                                                 phase, step)
 
 static void to_json(nlohmann::json& j, const NodeView& v) {
-  j = {{"name", v.name},
-       {"role", v.role},
-       {"state", v.state},
-       {"instance_id", v.instance_id},
-       {"boot_id", v.boot_id},
-       {"holder_pid", v.holder_pid},
-       {"agent_pid", v.agent_pid},
-       {"note", v.note}};
+  j = {{"name", v.name},           {"role", v.role},
+       {"state", v.state},         {"instance_id", v.instance_id},
+       {"boot_id", v.boot_id},     {"holder_pid", v.holder_pid},
+       {"agent_pid", v.agent_pid}, {"note", v.note}};
   if (v.standbys) j["standbys"] = *v.standbys;
 }
 static void from_json(const nlohmann::json& j, NodeView& v) {

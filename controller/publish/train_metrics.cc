@@ -18,7 +18,8 @@ double share(uint64_t part, uint64_t whole) {
 }
 
 // Of the whole job, as rank 0 knows it.
-void add_job(MetricFamilies& out, const Labels& job, const RankReport& rank, const StepFigures& figures) {
+void add_job(MetricFamilies& out, const Labels& job, const RankReport& rank,
+             const StepFigures& figures) {
   out.gauge("hpctl_train_gradient_norm", "Global norm before clipping", job, rank.grad_norm);
   out.gauge("hpctl_train_learning_rate", "Of the last step", job, figures.learning_rate);
   out.gauge("hpctl_train_step_seconds", "Duration of the last step", job, seconds(rank.step_ns));

@@ -11,11 +11,11 @@ namespace hpctl::exhaustive {
 namespace {
 
 // In the order of MoveKind.
-constexpr std::array kNames = {
-    "take",       "take-late", "receive", "register",  "launch", "notice", "look-up",
-    "answer",     "seal",      "finish",  "lose-peer", "commit", "wait",   "kill",
-    "end-holder", "break",     "give-up", "crash",     "hurry",  "rival",  "late-commit",
-    "unfit"};
+constexpr std::array kNames = {"take",        "take-late", "receive", "register", "launch",
+                               "notice",      "look-up",   "answer",  "seal",     "finish",
+                               "lose-peer",   "commit",    "wait",    "kill",     "end-holder",
+                               "break",       "give-up",   "crash",   "hurry",    "rival",
+                               "late-commit", "unfit"};
 
 constexpr int32_t kMostPerformed = 1;  // actions, before the controller dies in a commit
 

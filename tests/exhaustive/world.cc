@@ -319,8 +319,8 @@ void World::make(const Move& move) {
     case MoveKind::kRival:
       return look_up(true);
     case MoveKind::kUnfit:
-      place.up.push_back({Word(core::SpareFoundUnfit{
-          JobId{1}, core::local_node_name(move.node), boot_id(move.node), "a hook failed"})});
+      place.up.push_back({Word(core::SpareFoundUnfit{JobId{1}, core::local_node_name(move.node),
+                                                     boot_id(move.node), "a hook failed"})});
       return;
   }
 }

@@ -18,9 +18,9 @@ using test::text_of;
 class WithStandbys : public ::testing::Test, public test::NodeUnderTest {
  protected:
   WithStandbys() {
-    EXPECT_TRUE(write_file_atomic(
-                    program("hptrain"),
-                    "#!/bin/sh\nexec " + test::test_program("probe_worker") + " ready map step 1 obey\n")
+    EXPECT_TRUE(write_file_atomic(program("hptrain"), "#!/bin/sh\nexec " +
+                                                          test::test_program("probe_worker") +
+                                                          " ready map step 1 obey\n")
                     .ok());
     std::filesystem::permissions(program("hptrain"), std::filesystem::perms::owner_all);
     connect();

@@ -29,9 +29,7 @@ class StandbysTest : public ::testing::Test {
     say(incarnation, holder::WorkerPart::kEnded, now_ms);
   }
 
-  void is_ready(uint64_t incarnation) {
-    say(incarnation, holder::WorkerPart::kIdle, 0, 1);
-  }
+  void is_ready(uint64_t incarnation) { say(incarnation, holder::WorkerPart::kIdle, 0, 1); }
   // "ready loading bytes"; "" = nothing was told.
   std::string told() {
     v1::Heartbeat heartbeat;
