@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 
+#include "common/base/file.h"
 #include "common/base/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
@@ -151,6 +152,38 @@ TEST_F(Recovery, TheOthersKeepTheirProcesses) {
       << started;
   EXPECT_NE(cluster_.hpctl({"why", to_string(job_)}).out.find("StandbySteppedIn"),
             std::string::npos);
+}
+
+// Nobody waits for it: nothing is restarted. Once it is mended and released it stands by.
+TEST_F(Recovery, AnUnfitSpareIsFoundBeforeItIsNeeded) {
+  const std::string scratch = cluster_.directory() + "/scratch";
+  TrainingJob job = job_of(100000);
+  job.nodes = "{count: 2, spares: 1}";
+  job.more = "hooks: {pre: 'test $HPCTL_NODE != n2 || cat " + scratch + "'}\n";
+  start(job);
+  const auto spare = [&] { return cluster_.status(job_)["nodes"][2]; };
+  const std::string directory = cluster_.paths().job(job_);
+  ASSERT_TRUE(wait_until(
+      directory, [&] { return spare()["role"] == "quarantined"; }, kLong))
+      << diagnosis();
+  const std::string why = "hooks.pre 1: exit code 1: cat: " + scratch;
+  EXPECT_NE(spare()["note"].get<std::string>().find(why), std::string::npos) << spare();
+  EXPECT_NE(causes("SpareFoundUnfit").find("spare n2 is unfit: " + why), std::string::npos);
+  EXPECT_NE(cluster_.hpctl({"why", to_string(job_)}).out.find("SpareFoundUnfit"),
+            std::string::npos);
+  EXPECT_EQ(cluster_.status(job_)["restarts"], 0);
+
+  ASSERT_TRUE(write_file_atomic(scratch, "").ok());
+  ASSERT_EQ(cluster_.hpctl({"nodes", "release", "n2", "--job", to_string(job_)}).exit_code, 0);
+  EXPECT_TRUE(wait_until(
+      directory,
+      [&] {
+        const json node = spare();
+        return node.contains("standbys") && node["standbys"]["ready"] == 2;
+      },
+      kLong))
+      << diagnosis();
+  EXPECT_EQ(cluster_.status(job_)["restarts"], 0);
 }
 
 // Nothing is on disk before the end: what was completed is in the workers' memory, and in that of
