@@ -72,6 +72,16 @@ std::string survived(const std::vector<LogEntry>& chain) {
   return text;
 }
 
+// What led to the present state. Spares that are unfit are told beside it.
+const LogEntry& beginning_of(const std::vector<LogEntry>& chain) {
+  Seq beside;
+  for (const LogEntry& entry : chain) {
+    if (entry.type == "SpareFoundUnfit") beside = entry.seq;
+    if (entry.seq != beside) return entry;
+  }
+  return chain.front();
+}
+
 }  // namespace
 
 std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
@@ -152,7 +162,7 @@ std::string summarize(const std::vector<LogEntry>& chain) {
   if (state->type == "JobFinished") return text + survived(chain);
   const auto found = std::find_if(chain.begin(), chain.end(),
                                   [](const LogEntry& entry) { return entry.type == "CauseFound"; });
-  const LogEntry& root = found == chain.end() ? chain.front() : *found;
+  const LogEntry& root = found == chain.end() ? beginning_of(chain) : *found;
   const bool is_said = root.cause.find(state->cause) != std::string::npos;
   if (root.seq == state->seq || is_said) return text;
   return text + "; it began with: " + root.cause;
