@@ -6,40 +6,16 @@
 #include <map>
 #include <set>
 #include <sstream>
-#include <vector>
 
 #include "controller/core/codec.h"
 #include "controller/core/explain.h"
 #include "controller/core/silence.h"
+#include "tests/golden/words.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {
 
 namespace {
-
-using Words = std::vector<std::string>;
-
-Words split(const std::string& line) {
-  std::istringstream in(line);
-  Words words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
-std::string join(const Words& words, size_t from) {
-  std::string text;
-  for (size_t i = from; i < words.size(); ++i) text += (i == from ? "" : " ") + words[i];
-  return text;
-}
-
-Words split_at_commas(const std::string& list) {
-  std::istringstream in(list);
-  Words words;
-  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
-  return words;
-}
-
-int64_t number(const Words& words, size_t at) { return std::stoll(words.at(at)); }
 
 class Script {
  public:
