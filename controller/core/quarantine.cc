@@ -150,17 +150,18 @@ void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
 void on(Transition& t, const SpareFoundUnfit& e) {
   Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
-  std::string conflict;
   if (job == nullptr || node == nullptr || has_ended(job->state) || node->state != NodeState::kUp ||
       node->boot_id != e.boot_id) {
-    conflict = "not the present life of " + e.node;
-  } else if (t.has_ranks(node->key)) {
-    conflict = e.node + " has ranks by now, before whose start the same is found again";
-  } else if (!node->quarantine.by.empty()) {
-    conflict = e.node + " was quarantined already";
+    t.refuse(e.job, "not the present life of " + e.node, e.node);
+    return;
   }
-  if (!conflict.empty()) {
-    t.refuse(e.job, conflict, e.node);
+  if (t.has_ranks(node->key)) {
+    t.refuse(e.job, e.node + " has ranks by now, before whose start the same is found again",
+             e.node);
+    return;
+  }
+  if (!node->quarantine.by.empty()) {
+    t.refuse(e.job, e.node + " was quarantined already", e.node);
     return;
   }
   condemn(t, *job, *node, {e.reason, e.hardware, e.reboot});
