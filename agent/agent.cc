@@ -556,7 +556,7 @@ void Agent::heartbeat() {
   v1::AgentMessage message = envelope_;
   const int64_t now = clock_.monotonic_ms();
   pages_.describe(*message.mutable_heartbeat(), now, still_limit_ms_);
-  standbys_.tell(*message.mutable_heartbeat());
+  standbys_.tell(*message.mutable_heartbeat(), now);
   link_->send(message);
   heartbeat_at_ms_ = now + heartbeat_ms_;
 }

@@ -39,13 +39,16 @@ class Standbys {
   void replenish(const Start& start);
   int64_t due_ms() const { return wanted_ == 0 ? INT64_MAX : due_ms_; }
 
-  // How many there are, for people: fills `heartbeat` in where that has changed since it was told
-  // last, or since nothing was.
-  void tell(v1::Heartbeat& heartbeat);
+  // How many there are, and whether more will be ready: fills `heartbeat` in where that has changed
+  // since it was told last, or since nothing was. One that has not loaded after a minute is not
+  // waited for.
+  void tell(v1::Heartbeat& heartbeat, int64_t now_ms);
   // The next controller, or the next stream to it, was told nothing.
   void forget_told() { told_.reset(); }
 
  private:
+  bool is_settled(uint32_t ready, int64_t now_ms) const;
+
   struct Waiting {
     bool is_ready = false;
     uint64_t memory_bytes = 0;
@@ -54,6 +57,7 @@ class Standbys {
     uint32_t ready = 0;
     uint32_t loading = 0;
     uint64_t memory_bytes = 0;
+    bool settled = false;
     auto operator<=>(const Count&) const = default;
   };
 
@@ -62,6 +66,7 @@ class Standbys {
   uint32_t planned_ = 0;
   uint32_t wanted_ = 0;  // 0 also when those of this generation were started
   int64_t due_ms_ = INT64_MAX;
+  int64_t settled_by_ms_ = INT64_MAX;
   int32_t replaced_ = 0;
   std::map<uint64_t, Waiting> waiting_;  // by incarnation
   std::optional<Count> told_;

@@ -68,6 +68,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
               uint64_t holder_pid, const std::string& probe_at);
   void heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat);
   void report(AgentSession& session, const v1::AgentMessage& message);
+  void tell_ready(const AgentSession::Identity& who);
   void tell_progress(JobId job);
   std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
 

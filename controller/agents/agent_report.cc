@@ -272,7 +272,8 @@ core::AgentRegistered make_registration(const v1::AgentMessage& message) {
           agent.agent_pid(),
           Generation{agent.generation_seen()},
           make_workers(agent.workers()),
-          capability(agent, "address")};
+          capability(agent, "address"),
+          !capability(agent, "tells_standbys").empty()};
 }
 
 std::optional<core::EventBody> make_event(const v1::AgentMessage& message,

@@ -66,13 +66,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
     told_waits, bad_step, stragglers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
-                                                holder_pid, agent_pid, connected, launches,
-                                                launched_for, launch_attempts, launched_ms,
-                                                launch_seq, generation_seen, quarantine,
-                                                fault_times_ms, replaced_instance, rebooted_wall_ms,
-                                                recovery_wall_ms, suspect, scheduler_note, taken,
-                                                former_boot_ids, deadline_ms, deadline_seq, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Node, key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected, launches,
+    launched_for, launch_attempts, launched_ms, launch_seq, generation_seen, quarantine,
+    fault_times_ms, replaced_instance, rebooted_wall_ms, recovery_wall_ms, suspect, tells_ready,
+    is_ready, scheduler_note, taken, former_boot_ids, deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
                                                 signal, unaccounted, seals, arena_boot_id)
@@ -108,7 +106,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CancelRequested, job, uid, reaso
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLaunched, action, job, node, holder_pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentRegistered, job, node, instance_id, boot_id,
                                                 holder_pid, agent_pid, generation_seen, workers,
-                                                address)
+                                                address, tells_ready)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentDisconnected, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLost, job, node, boot_id, cause, taken,
                                                 given_up)
@@ -152,6 +150,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HardwareFaultFound, job, node, b
                                                 evidence, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SpareFoundUnfit, job, node, boot_id, reason,
                                                 hardware, reboot)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SpareReady, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoveryRequested, job, node, uid, reason, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepFound, job, node, generation, number, step,
                                                 resumed_step, samples, finding, verdict, outcome,
@@ -206,7 +205,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "StragglerFound",
     "StragglerOver",
     "WorkersExited",
-    "SpareFoundUnfit"};
+    "SpareFoundUnfit",
+    "SpareReady"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};

@@ -339,6 +339,10 @@ struct Describe {
     place(e.job, e.node);
     entry.cause = "spare " + e.node + " is unfit: " + e.reason;
   }
+  void operator()(const SpareReady& e) {
+    place(e.job, e.node);
+    entry.cause = "spare " + e.node + " could take ranks at once";
+  }
   void operator()(const HardwareFaultFound& e) {
     place(e.job, e.node);
     entry.cause = "hardware fault on " + e.node + ": " + e.reason + " (" + e.evidence + ")";

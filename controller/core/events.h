@@ -105,6 +105,7 @@ struct AgentRegistered {
   Generation generation_seen;
   std::vector<LiveWorker> workers;
   std::string address = {};
+  bool tells_ready = false;  // SpareReady will come of it, where it is a spare of a job that trains
 };
 // The stream closed. Not a loss by itself: the agent may have been killed and be coming back.
 struct AgentDisconnected {
@@ -269,6 +270,12 @@ struct SpareFoundUnfit {
   bool hardware = false;  // a verdict on the hardware
   bool reboot = false;    // which may mend it
 };
+// A node without ranks could take some at once: it is prepared, and has what standbys it will have.
+struct SpareReady {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+};
 // Somebody wants the node rebooted or replaced once its work has left.
 struct RecoveryRequested {
   JobId job;
@@ -354,7 +361,8 @@ using EventBody =
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
-                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit>;
+                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
+                 SpareReady>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

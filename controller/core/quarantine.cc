@@ -146,27 +146,45 @@ void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
   vacate(t, job, node, node.key.name + what + unfit.reason);
 }
 
-// Nobody waits for it: no restart, and whoever mends nodes has the time until one is lost.
-void on(Transition& t, const SpareFoundUnfit& e) {
-  Job* job = t.job(e.job);
-  Node* node = t.node(e.job, e.node);
+namespace {
+
+// The node that says so, if it has no ranks and may get some. Otherwise that is refused, and nullptr.
+Node* telling_spare(Transition& t, JobId id, const std::string& name, const std::string& boot_id) {
+  const Job* job = t.job(id);
+  Node* node = t.node(id, name);
   if (job == nullptr || node == nullptr || has_ended(job->state) || node->state != NodeState::kUp ||
-      node->boot_id != e.boot_id) {
-    t.refuse(e.job, "not the present life of " + e.node, e.node);
-    return;
+      node->boot_id != boot_id) {
+    t.refuse(id, "not the present life of " + name, name);
+    return nullptr;
   }
   if (t.has_ranks(node->key)) {
-    t.refuse(e.job, e.node + " has ranks by now, before whose start the same is found again",
-             e.node);
-    return;
+    t.refuse(id, name + " has ranks by now, before whose start the same is found again", name);
+    return nullptr;
   }
   if (!node->quarantine.by.empty()) {
-    t.refuse(e.job, e.node + " was quarantined already", e.node);
-    return;
+    t.refuse(id, name + " was quarantined already", name);
+    return nullptr;
   }
-  condemn(t, *job, *node, {e.reason, e.hardware, e.reboot});
-  if (has_spare(t, *job)) return;
-  t.note("NoSpareLeft", *job, e.node + " was the last spare that is up", e.node);
+  return node;
+}
+
+}  // namespace
+
+// Nobody waits for it: no restart, and whoever mends nodes has the time until one is lost.
+void on(Transition& t, const SpareFoundUnfit& e) {
+  Node* node = telling_spare(t, e.job, e.node, e.boot_id);
+  if (node == nullptr) return;
+  Job& job = *t.job(e.job);
+  condemn(t, job, *node, {e.reason, e.hardware, e.reboot});
+  if (has_spare(t, job)) return;
+  t.note("NoSpareLeft", job, e.node + " was the last spare that is up", e.node);
+}
+
+void on(Transition& t, const SpareReady& e) {
+  Node* node = telling_spare(t, e.job, e.node, e.boot_id);
+  if (node == nullptr) return;
+  node->is_ready = true;
+  t.changed(*node);
 }
 
 void on(Transition& t, const QuarantineRequested& e) {
