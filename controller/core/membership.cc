@@ -111,9 +111,10 @@ std::string ranks_text(const std::vector<Slot*>& slots) {
 
 void bind_all(Transition& t, const std::vector<Slot*>& slots, const std::string& node) {
   for (Slot* slot : slots) t.bind(*slot, node);
-  Node& taken = *t.node(slots.front()->key.job, node);
-  taken.is_ready = false;
-  t.changed(taken);
+  Node* taken = t.node(slots.front()->key.job, node);
+  if (taken == nullptr) return;  // to none: the world becomes smaller
+  taken->is_ready = false;
+  t.changed(*taken);
 }
 
 std::vector<Slot*> group_slots(Transition& t, const Job& job, int32_t group) {
