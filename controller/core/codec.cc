@@ -58,7 +58,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Straggler, node, rank, slowdown,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, memory_of, refilled, former_parts, without_memory,
-    start_step, furthest_step, committed_step, damaged, restart_times_ms, restarts,
+    in_host_memory, start_step, furthest_step, committed_step, damaged, restart_times_ms, restarts,
     progress_at_restart, start_at_restart, restarts_without_progress, fault, fault_is_collateral,
     fault_seq, recent_faults, plan_seq, not_before_ms, plan_attempts, requeue_refusal,
     scheduler_note, cancel_requested, cancel_reason, saves_first, at_limit, stage_since_ms,

@@ -152,6 +152,7 @@ struct Job {
   bool saves_first = false;          // the workers that are being stopped save the step under way
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   bool without_memory = false;       // memory_of has failed: the next one starts from a checkpoint
+  bool in_host_memory = false;       // a worker that ended has left its state to its node
   int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels

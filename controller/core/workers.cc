@@ -179,6 +179,7 @@ void take_exit(Transition& t, const WorkerExited& e) {
   Slot& slot = *t.slot(e.job, e.rank);
   t.set_slot(slot, SlotState::kExited, e.generation, e.pid, e.exit_code, e.signal);
   t.set_seals(slot, e.seals, e.boot_id);
+  if (!e.seals.own.empty()) job.in_host_memory = true;
   if (e.last_step > job.furthest_step && !is_preparing(job)) {
     count_step(job, e.last_step, t.now());  // when it did, is not known any better
   }
