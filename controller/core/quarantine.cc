@@ -148,7 +148,7 @@ void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
 
 namespace {
 
-// The node that says so, if it has no ranks and may get some. Otherwise that is refused, and nullptr.
+// The node that says so, if it has no ranks and may get some. Otherwise it is refused, and nullptr.
 Node* telling_spare(Transition& t, JobId id, const std::string& name, const std::string& boot_id) {
   const Job* job = t.job(id);
   Node* node = t.node(id, name);
@@ -158,7 +158,7 @@ Node* telling_spare(Transition& t, JobId id, const std::string& name, const std:
     return nullptr;
   }
   if (t.has_ranks(node->key)) {
-    t.refuse(id, name + " has ranks by now, before whose start the same is found again", name);
+    t.refuse(id, name + " has ranks by now", name);
     return nullptr;
   }
   if (!node->quarantine.by.empty()) {

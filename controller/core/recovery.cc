@@ -169,8 +169,8 @@ bool has_progressed(const Transition& t, const Job& job) {
 
 void recover_in_order(Transition& t, Job& job, const std::string& reason) {
   const Fault order{reason, "", -1, job.furthest_step, t.seq(), true};
-  // A state that is divided by the number of ranks is divided anew in host memory, if it is there: on
-  // a GPU it ends with the processes.
+  // A state that is divided by the number of ranks is divided anew in host memory, if it is there:
+  // on a GPU it ends with the processes.
   job.saves_first = parts_of_state(job) == job.world_size() && !job.in_host_memory;
   set_fault(job, order, false);
   remember_progress(job);
