@@ -23,9 +23,9 @@
 #include "agent/holder_link.h"
 #include "agent/holder_memory.h"
 #include "agent/holder_protocol.h"
-#include "agent/machine_environment.h"
 #include "agent/messages.h"
 #include "agent/node_facts.h"
+#include "agent/node_place.h"
 #include "agent/node_preparation.h"
 #include "agent/progress_file.h"
 #include "agent/report_log.h"
@@ -37,6 +37,7 @@
 #include "common/base/clock.h"
 #include "common/base/injected_fault.h"
 #include "common/base/log.h"
+#include "common/base/process_stat.h"
 #include "common/base/rng.h"
 
 namespace hpctl::agent {
@@ -49,23 +50,6 @@ constexpr int64_t kDefaultHeartbeatMs = 500;
 constexpr int64_t kStillMs = 500;  // without a step or a collective; StillWatch
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
-
-NodePlace make_place(const AgentOptions& options) {
-  MachineEnvironment machine = machine_environment(options.program_directory);
-  if (!machine.story.empty()) {
-    std::string told;
-    for (const auto& [name, value] : machine.variables) told += " " + name + "=" + value;
-    log_info("workers get, where the user set none," + (told.empty() ? " nothing" : told) + ": " +
-             machine.story);
-  }
-  return {
-      options.job.value,
-      options.node,
-      options.paths.job(options.job),
-      options.program_directory,
-      options.paths.socket_directory() + "/progress-" + to_string(options.job) + "-" + options.node,
-      std::move(machine.variables)};
-}
 
 class Agent {
  public:
@@ -91,6 +75,7 @@ class Agent {
   void on_welcome(const v1::Welcome& welcome);
   void on_start(const v1::StartWorkers& start);
   void on_stand_by(const v1::StartWorkers& like);
+  void tell_unfit(const Unfitness& unfit);
   void on_stop(const v1::StopWorkers& stop);
   void on_end(const v1::EndNode& end);
   void on_fault(const v1::InjectFault& order);
@@ -121,7 +106,7 @@ class Agent {
   NodePreparation preparation_;
   v1::EndNode end_order_;
   WorkerPages pages_;
-  Standbys standbys_;
+  Standbys standbys_{[](uint64_t pid) { return proportional_memory(static_cast<pid_t>(pid)); }};
   ReportLog reports_;
   const std::unique_ptr<ControllerAccess> access_;
   OrphanWatch orphan_;
@@ -216,8 +201,9 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
                    progress_file_path(place_.progress_directory, worker.generation, worker.rank));
     read_pages_at_ms_ = 0;
   }
-  perform(supervisor_.spawned({worker.incarnation, worker.rank, worker.generation, worker.pid},
-                              worker.part == kMember || worker.part == kLeft));
+  perform(supervisor_.spawned(
+      {worker.incarnation, worker.rank, worker.generation, worker.pid, worker.origin},
+      worker.part == kMember || worker.part == kLeft));
 }
 
 void Agent::on_exit(const holder::Exited& exit) {
@@ -387,6 +373,7 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
   if (welcome.hang_timeout_ms() > 0) {
     still_limit_ms_ = std::min<int64_t>(kStillMs, welcome.hang_timeout_ms() / 2);
   }
+  standbys_.forget_told();
   reports_.send_all(welcome.exits_together());
   heartbeat_at_ms_ = now;
 }
@@ -400,16 +387,27 @@ void Agent::on_start(const v1::StartWorkers& start) {
   if (preparation_.is_ready(start, ready)) start_workers(start);
 }
 
-// What goes wrong here is found again, and reported, when the node gets ranks.
 void Agent::on_stand_by(const v1::StartWorkers& like) {
   if (!supervisor_.running().empty()) return;  // it has got ranks
   const auto ready = [this](const v1::StartWorkers& held, const Unfitness& unfit) {
-    if (!unfit.reason.empty()) return log_warning("this spare is unfit: " + unfit.reason);
+    if (!unfit.reason.empty()) return tell_unfit(unfit);
     standbys_.plan(held, place_);
     standbys_.all_run(clock_.monotonic_ms());
     start_standbys();
   };
   if (preparation_.is_ready(like, ready)) ready(like, {});
+}
+
+// Without a controller it is lost: the next one has the node prepared anew.
+void Agent::tell_unfit(const Unfitness& unfit) {
+  log_warning("this spare is unfit: " + unfit.reason);
+  if (!welcomed_) return;
+  v1::AgentMessage message = envelope_;
+  v1::SpareUnfit& told = *message.mutable_spare_unfit();
+  told.set_reason(printable_line(unfit.reason, kReasonBytes));
+  told.set_hardware(unfit.hardware);
+  told.set_reboot(unfit.reboot);
+  link_->send(message);
 }
 
 void Agent::on_stop(const v1::StopWorkers& stop) {
@@ -558,6 +556,7 @@ void Agent::heartbeat() {
   v1::AgentMessage message = envelope_;
   const int64_t now = clock_.monotonic_ms();
   pages_.describe(*message.mutable_heartbeat(), now, still_limit_ms_);
+  standbys_.tell(*message.mutable_heartbeat(), now);
   link_->send(message);
   heartbeat_at_ms_ = now + heartbeat_ms_;
 }

@@ -57,7 +57,9 @@ WorkerState state_of(const Worker& worker) {
           worker.rank,
           worker.local_rank,
           static_cast<uint64_t>(worker.pid()),
-          worker.part};
+          worker.part,
+          static_cast<uint8_t>(worker.is_ready ? 1 : 0),
+          worker.origin};
 }
 
 // A process the holder keeps running: the agent proper, and the guardian.

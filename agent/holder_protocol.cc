@@ -97,7 +97,8 @@ static void get(PacketReader& r, Hello& m) {
 
 static void put(PacketWriter& w, const WorkerState& m) {
   w.number(m.incarnation).number(m.generation).number(m.rank).number(m.local_rank);
-  w.number(m.pid).number(static_cast<uint8_t>(m.part));
+  w.number(m.pid).number(static_cast<uint8_t>(m.part)).number(m.is_ready);
+  w.number(static_cast<uint8_t>(m.origin));
 }
 static void get(PacketReader& r, WorkerState& m) {
   r.into(m.incarnation);
@@ -106,6 +107,8 @@ static void get(PacketReader& r, WorkerState& m) {
   r.into(m.local_rank);
   r.into(m.pid);
   m.part = static_cast<WorkerPart>(r.number<uint8_t>());
+  r.into(m.is_ready);
+  m.origin = known_origin(r.number<uint8_t>());
 }
 
 static void put(PacketWriter& w, const SpawnFailed& m) {

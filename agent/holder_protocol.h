@@ -23,10 +23,11 @@
 #include "common/base/bad_step.h"
 #include "common/base/result.h"
 #include "common/base/seal.h"
+#include "common/base/worker_origin.h"
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 12;
+inline constexpr uint32_t kProtocolVersion = 13;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -127,6 +128,8 @@ struct WorkerState {
   int32_t local_rank = 0;
   uint64_t pid = 0;
   WorkerPart part = WorkerPart::kEnded;
+  uint8_t is_ready = 0;  // of a standby: it has said that it can take a part at once
+  WorkerOrigin origin = WorkerOrigin::kUnknown;  // of a member
 };
 struct SpawnFailed {
   uint64_t generation = 0;

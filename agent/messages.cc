@@ -19,6 +19,7 @@ v1::Register to_message(const NodeFacts& facts, const holder::Hello& hello,
   auto& capabilities = *message.mutable_capabilities();
   for (const auto& [name, value] : facts.capabilities) capabilities[name] = value;
   if (!address.empty()) capabilities["address"] = address;
+  capabilities["tells_standbys"] = "1";
   if (hello.probe_port != 0) capabilities["probe_port"] = std::to_string(hello.probe_port);
   return message;
 }
@@ -110,6 +111,7 @@ v1::RunningWorker to_message(const StartedWorker& worker) {
   message.set_rank(worker.rank);
   message.set_generation(worker.generation);
   message.set_pid(worker.pid);
+  message.set_origin(static_cast<uint32_t>(worker.origin));
   return message;
 }
 

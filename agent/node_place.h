@@ -8,6 +8,8 @@
 
 namespace hpctl::agent {
 
+struct AgentOptions;
+
 struct NodePlace {
   uint64_t job = 0;
   std::string node;
@@ -18,5 +20,8 @@ struct NodePlace {
   // What the machine calls for, set where the user set none (agent/machine_environment.h).
   std::map<std::string, std::string> machine_variables = {};
 };
+
+// Looks at the machine, and logs what it calls for.
+NodePlace make_place(const AgentOptions& options);
 
 }  // namespace hpctl::agent

@@ -13,6 +13,7 @@ namespace {
 // As long as a generation of a command has to run to count as progress (decision 0106).
 constexpr int64_t kWithoutStepsMs = 60'000;
 constexpr int64_t kReplaceAfterMs = 5'000;
+constexpr int64_t kLoadsForMs = 60'000;
 constexpr int32_t kMostReplaced = 3;  // in a generation: what ends them may be for good
 
 }  // namespace
@@ -20,6 +21,8 @@ constexpr int32_t kMostReplaced = 3;  // in a generation: what ends them may be 
 void Standbys::plan(const v1::StartWorkers& start, const NodePlace& place) {
   wanted_ = 0;
   replaced_ = 0;
+  settled_by_ms_ = INT64_MAX;
+  told_.reset();
   // All ranks of a command are started again, whichever of them died. A spare has none yet.
   const bool is_command = start.command_size() > 0 && start.ranks_size() > 0;
   const auto ranks = static_cast<uint32_t>(start.ranks_size());
@@ -37,11 +40,15 @@ void Standbys::plan(const v1::StartWorkers& start, const NodePlace& place) {
 void Standbys::all_run(int64_t now_ms) {
   wanted_ = planned_;
   due_ms_ = now_ms + kWithoutStepsMs;
+  settled_by_ms_ = now_ms + kLoadsForMs;
 }
 
 void Standbys::on(const holder::WorkerState& worker, int64_t now_ms) {
   if (worker.rank < 0 && worker.part == holder::WorkerPart::kIdle) {
-    waiting_.insert(worker.incarnation);
+    Waiting& waits = waiting_[worker.incarnation];
+    if (worker.is_ready != 0 && !std::exchange(waits.is_ready, true)) {
+      waits.memory_bytes = memory_(worker.pid);
+    }
     return;
   }
   if (waiting_.erase(worker.incarnation) == 0 || worker.part != holder::WorkerPart::kEnded) return;
@@ -58,6 +65,29 @@ void Standbys::on(const holder::WorkerState& worker, int64_t now_ms) {
 void Standbys::replenish(const Start& start) {
   for (auto there = waiting_.size(); there < wanted_; ++there) start(order_);
   wanted_ = 0;
+}
+
+// Those that were given up leave fewer than planned, and are not replaced.
+bool Standbys::is_settled(uint32_t ready, int64_t now_ms) const {
+  if (settled_by_ms_ == INT64_MAX) return false;  // they do not run yet
+  if (now_ms >= settled_by_ms_ || ready >= planned_) return true;
+  return wanted_ == 0 && replaced_ == kMostReplaced && ready == waiting_.size();
+}
+
+void Standbys::tell(v1::Heartbeat& heartbeat, int64_t now_ms) {
+  Count count;
+  for (const auto& [incarnation, waits] : waiting_) {
+    (waits.is_ready ? count.ready : count.loading) += 1;
+    count.memory_bytes += waits.memory_bytes;
+  }
+  count.settled = is_settled(count.ready, now_ms);
+  if (told_ == count) return;
+  told_ = count;
+  v1::Standbys& standbys = *heartbeat.mutable_standbys();
+  standbys.set_ready(count.ready);
+  standbys.set_loading(count.loading);
+  standbys.set_memory_bytes(count.memory_bytes);
+  standbys.set_settled(count.settled);
 }
 
 }  // namespace hpctl::agent

@@ -9,7 +9,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <set>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "agent/holder_protocol.h"
 #include "agent/node_place.h"
@@ -20,6 +22,10 @@ namespace hpctl::agent {
 class Standbys {
  public:
   using Start = std::function<void(const holder::Spawn&)>;
+  // Bytes of a process; 0 = not known. Asked once of each that has become ready.
+  using Memory = std::function<uint64_t(uint64_t pid)>;
+
+  explicit Standbys(Memory memory) : memory_(std::move(memory)) {}
 
   // The workers of `start`, or, where it has no ranks, those that may come, are about to be
   // started. An agent that was started again starts no standbys before the next generation.
@@ -33,13 +39,37 @@ class Standbys {
   void replenish(const Start& start);
   int64_t due_ms() const { return wanted_ == 0 ? INT64_MAX : due_ms_; }
 
+  // How many there are, and whether more will be ready: fills `heartbeat` in where that has changed
+  // since it was told last, or since nothing was. One that has not loaded after a minute is not
+  // waited for.
+  void tell(v1::Heartbeat& heartbeat, int64_t now_ms);
+  // The next controller, or the next stream to it, was told nothing.
+  void forget_told() { told_.reset(); }
+
  private:
+  bool is_settled(uint32_t ready, int64_t now_ms) const;
+
+  struct Waiting {
+    bool is_ready = false;
+    uint64_t memory_bytes = 0;
+  };
+  struct Count {
+    uint32_t ready = 0;
+    uint32_t loading = 0;
+    uint64_t memory_bytes = 0;
+    bool settled = false;
+    auto operator<=>(const Count&) const = default;
+  };
+
+  const Memory memory_;
   holder::Spawn order_;
   uint32_t planned_ = 0;
   uint32_t wanted_ = 0;  // 0 also when those of this generation were started
   int64_t due_ms_ = INT64_MAX;
+  int64_t settled_by_ms_ = INT64_MAX;
   int32_t replaced_ = 0;
-  std::set<uint64_t> waiting_;  // incarnations
+  std::map<uint64_t, Waiting> waiting_;  // by incarnation
+  std::optional<Count> told_;
 };
 
 }  // namespace hpctl::agent

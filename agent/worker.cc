@@ -134,6 +134,7 @@ Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& pla
     return Error{ErrorCode::kUnavailable, "it does not read its control socket"};
   }
   worker.progress = std::move(page);
+  worker.origin = worker.rank < 0 ? WorkerOrigin::kStandby : WorkerOrigin::kStayed;
   take_part(worker, request, WorkerPart::kMember);
   return Ok{};
 }

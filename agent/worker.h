@@ -23,6 +23,7 @@ struct Worker {
   int32_t rank = 0;        // -1 = a standby, which has been in none yet
   int32_t local_rank = 0;  // likewise
   WorkerPart part = WorkerPart::kMember;
+  WorkerOrigin origin = WorkerOrigin::kStarted;  // of its part
   SpawnedProcess process;
   UniqueFd progress;
   std::optional<PacketSocket> control;  // our end; none for a command

@@ -151,8 +151,9 @@ void WorkerTable::on(Worker& worker, const control::FromWorker& message) {
     worker.part = WorkerPart::kLeft;
     ended_(left_record(worker, arena_of(worker)), worker);
   } else if (std::holds_alternative<control::Ready>(message)) {
-    worker.is_ready = true;
+    const bool is_news = !std::exchange(worker.is_ready, true) && can_be_asked(worker);
     worker.ask_at_ms = clock_.monotonic_ms() + ping_times_.every_ms;
+    if (is_news) changed_(worker);
   } else if (const auto* pong = std::get_if<control::Pong>(&message)) {
     if (worker.asked == 0 || pong->number != worker.asked) return;
     worker.asked = 0;

@@ -34,7 +34,8 @@ class WorkerTable {
   // Called when a worker's part in a generation has ended, with the record (exit_id not set). The
   // process was reaped, or has left the generation and stays.
   using Ended = std::function<void(Exited record, const Worker& worker)>;
-  // Called when a process has begun to idle, and when one that was no member has ended.
+  // Called when a process has begun to idle, when a standby is ready, and when a process that was
+  // no member has ended.
   using Changed = std::function<void(const Worker& worker)>;
 
   WorkerTable(EventLoop& loop, std::string node, std::string boot_id, PingTimes ping_times,

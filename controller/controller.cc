@@ -333,8 +333,11 @@ void Controller::committed(const Committed& batch) {
   for (const core::SlotKey& key : batch.dirty.slots) changed.insert(key.job);
   for (const core::NodeKey& key : batch.dirty.nodes) {
     const core::NodeState state = batch.state.nodes.at(key).state;
-    if (core::is_watched(state)) continue;
-    liveness_.given_up(key, state == core::NodeState::kLaunching);
+    if (!core::is_watched(state)) {
+      liveness_.given_up(key, state == core::NodeState::kLaunching);
+    } else if (agents_) {
+      agents_->stand_by(key, batch.state);  // it may have been released
+    }
   }
   for (const JobId id : changed) {
     Shown& shown = shown_[id];

@@ -28,8 +28,14 @@ SteadyTime after(std::chrono::milliseconds timeout) {
 }
 
 NodeView to_view(const v1::NodeStatus& n) {
-  return {n.name(),    n.role(),       n.state(),     n.instance_id(),
-          n.boot_id(), n.holder_pid(), n.agent_pid(), n.note()};
+  NodeView view{n.name(),    n.role(),       n.state(),     n.instance_id(),
+                n.boot_id(), n.holder_pid(), n.agent_pid(), n.note()};
+  if (n.has_standbys()) {
+    const v1::Standbys& standbys = n.standbys();
+    view.standbys = StandbyView{standbys.wanted(), standbys.ready(), standbys.loading(),
+                                standbys.memory_bytes()};
+  }
+  return view;
 }
 
 WorkerView to_view(const v1::WorkerStatus& w) {

@@ -46,9 +46,9 @@ Colour colour_of_event(const EventView& event) {
                              "HardwareFaultSuspected", "TrainingStopped"})) {
     return Colour::kRed;
   }
-  if (is_one_of(event.type,
-                {"JobRecovering", "ControllerResumed", "CauseFound", "BackOff", "NonFiniteFound",
-                 "LossSpiked", "GradientSpiked", "TrainingRolledBack", "StragglerFound"})) {
+  if (is_one_of(event.type, {"JobRecovering", "ControllerResumed", "CauseFound", "BackOff",
+                             "NonFiniteFound", "LossSpiked", "GradientSpiked", "TrainingRolledBack",
+                             "StragglerFound", "SpareFoundUnfit"})) {
     return Colour::kYellow;
   }
   if (is_one_of(event.type, {"JobRunning", "JobFinished"})) return Colour::kGreen;

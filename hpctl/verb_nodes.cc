@@ -2,12 +2,14 @@
 // hpctl nodes: the nodes of one job or of all jobs that have not ended; and what may be done with
 // them.
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "common/base/quantity.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_source.h"
+#include "hpctl/node_table.h"
 #include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
 
@@ -18,8 +20,10 @@ namespace {
 constexpr const char* kHelp = R"(
 Lists nodes with their role (active, spare, lost, quarantined) and state (launching, up, stopping,
 down, ended). Without JOB: the nodes of all jobs that have not ended. On the local backend a node
-is a virtual one, n0, n1, ...: a holder process and its agent on this machine. NOTE is
-what the scheduler says of a node that it drains or cannot use.
+is a virtual one, n0, n1, ...: a holder process and its agent on this machine. STANDBYS are the
+processes that can take a part at once, of how many there are to be (recovery.standbys,
+recovery.standby_imports), and their memory. NOTE is what the scheduler says of a node that it
+drains or cannot use, or why a node is quarantined.
 
 A quarantined node gets no ranks: a spare takes those it has, in a new generation, or what
 recovery.on_node_loss allows happens; the workers save the step under way first, and what happens is
@@ -48,7 +52,8 @@ Options:
   --reason TEXT  why, for the history
   --for TIME     of quarantine, such as 30m or 2d; without it until released
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
-          "agent_pid", "note"}]}
+          "agent_pid", "note", "standbys": {"wanted", "ready", "loading", "memory_bytes"}}]};
+          without "standbys": there are none, and none are to be, or the agent does not tell
 
 Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers
 )";
@@ -81,30 +86,21 @@ void print_json(const Terminal& terminal, const std::vector<JobView>& jobs) {
                       {"holder_pid", n.holder_pid},
                       {"agent_pid", n.agent_pid},
                       {"note", n.note}});
+      if (!n.standbys) continue;
+      list.back()["standbys"] = {{"wanted", n.standbys->wanted},
+                                 {"ready", n.standbys->ready},
+                                 {"loading", n.standbys->loading},
+                                 {"memory_bytes", n.standbys->memory_bytes}};
     }
   }
   terminal.out << nlohmann::ordered_json{{"nodes", list}}.dump() << "\n";
 }
 
 void print_table(const Terminal& terminal, const std::vector<JobView>& jobs) {
-  std::vector<std::string> header = {"JOB", "NODE", "ROLE", "STATE", "HOLDER", "AGENT", "INSTANCE"};
-  const bool has_notes = std::any_of(jobs.begin(), jobs.end(), [](const JobView& job) {
-    return std::any_of(job.nodes.begin(), job.nodes.end(),
-                       [](const NodeView& n) { return !n.note.empty(); });
-  });
-  if (has_notes) header.emplace_back("NOTE");
-  Table table(header);
-  size_t rows = 0;
-  for (const JobView& job : jobs) {
-    for (const NodeView& n : job.nodes) {
-      table.add({std::to_string(job.job), n.name, n.role, n.state, std::to_string(n.holder_pid),
-                 std::to_string(n.agent_pid), n.instance_id, n.note},
-                colour_of_state(n.state));
-      ++rows;
-    }
-  }
-  if (rows > 0) {
-    table.print(terminal);
+  const bool any =
+      std::any_of(jobs.begin(), jobs.end(), [](const JobView& job) { return !job.nodes.empty(); });
+  if (any) {
+    make_node_table(jobs, true, SIZE_MAX).print(terminal);
   } else {
     terminal.err << "no nodes in use\n";
   }

@@ -12,6 +12,7 @@
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/last_evaluations.h"
+#include "hpctl/node_table.h"
 #include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
 
@@ -41,8 +42,6 @@ Exit codes: 0 shown (whatever the state), 1 no such job
 )";
 
 constexpr size_t kMaxRows = 64;
-
-std::string pid_text(uint64_t pid) { return pid == 0 ? "-" : std::to_string(pid); }
 
 // "alice (uid 1000)".
 std::string owner_text(const std::string& owner) {
@@ -104,18 +103,7 @@ void print_summary(const Terminal& terminal, const JobView& job) {
 void print_nodes(const Terminal& terminal, const JobView& job) {
   if (job.nodes.empty()) return;
   terminal.out << "\n";
-  std::vector<std::string> header = {"NODE", "ROLE", "STATE", "HOLDER", "AGENT", "INSTANCE"};
-  const bool has_notes = std::any_of(job.nodes.begin(), job.nodes.end(),
-                                     [](const NodeView& n) { return !n.note.empty(); });
-  if (has_notes) header.emplace_back("NOTE");
-  Table table(header);
-  for (size_t i = 0; i < std::min(kMaxRows, job.nodes.size()); ++i) {
-    const NodeView& n = job.nodes[i];
-    table.add({n.name, n.role, n.state, pid_text(n.holder_pid), pid_text(n.agent_pid),
-               n.instance_id, n.note},
-              colour_of_state(n.state));
-  }
-  table.print(terminal);
+  make_node_table({job}, false, kMaxRows).print(terminal);
 }
 
 void print_workers(const Terminal& terminal, const JobView& job) {

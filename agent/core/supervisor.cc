@@ -23,7 +23,7 @@ std::vector<StartedWorker> Supervisor::running() const {
   std::vector<StartedWorker> workers;
   for (const auto& [key, slot] : slots_) {
     if (!slot.alive || slot.incarnation == 0) continue;
-    workers.push_back({slot.incarnation, key.second, key.first, slot.pid});
+    workers.push_back({slot.incarnation, key.second, key.first, slot.pid, slot.origin});
   }
   return workers;
 }
@@ -99,7 +99,7 @@ Decisions Supervisor::spawned(const StartedWorker& worker, bool alive) {
   Decisions decisions;
   const SlotKey key{worker.generation, worker.rank};
   if (alive || worker.generation == generation_seen_) {
-    slots_[key] = Slot{worker.incarnation, worker.pid, alive};
+    slots_[key] = Slot{worker.incarnation, worker.pid, alive, worker.origin};
   } else {
     slots_.erase(key);
   }
@@ -161,7 +161,8 @@ void Supervisor::advance_start(Decisions& decisions) {
     const auto [slot, is_new] = slots_.try_emplace({generation, rank});
     if (is_new) decisions.emplace_back(SpawnRank{generation, rank, static_cast<int32_t>(i)});
     waiting = waiting || slot->second.incarnation == 0;
-    done.workers.push_back({slot->second.incarnation, rank, generation, slot->second.pid});
+    done.workers.push_back(
+        {slot->second.incarnation, rank, generation, slot->second.pid, slot->second.origin});
   }
   if (waiting) return;
   decisions.emplace_back(std::move(done));

@@ -15,6 +15,8 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/worker_origin.h"
+
 namespace hpctl::agent {
 
 // Names an action across repetitions (common/base/ids.h ActionId).
@@ -44,6 +46,7 @@ struct StartedWorker {
   int32_t rank = 0;
   uint64_t generation = 0;
   uint64_t pid = 0;
+  WorkerOrigin origin = WorkerOrigin::kUnknown;
   auto operator<=>(const StartedWorker&) const = default;
 };
 
@@ -113,6 +116,7 @@ class Supervisor {
     uint64_t incarnation = 0;
     uint64_t pid = 0;
     bool alive = true;
+    WorkerOrigin origin = WorkerOrigin::kUnknown;
   };
   using SlotKey = std::pair<uint64_t, int32_t>;  // generation, rank
 

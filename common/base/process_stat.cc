@@ -27,4 +27,12 @@ bool is_exiting(pid_t pid) {
   return (std::strtoul(process_stat(pid, kFlagsField).c_str(), nullptr, 10) & kExitingFlag) != 0;
 }
 
+uint64_t proportional_memory(pid_t pid) {
+  const auto text = read_file("/proc/" + std::to_string(pid) + "/smaps_rollup", 4096);
+  const size_t at = text.ok() ? text->find("\nPss:") : std::string::npos;
+  if (at == std::string::npos) return 0;
+  constexpr size_t kNameLength = 5;
+  return std::strtoull(text->c_str() + at + kNameLength, nullptr, 10) * 1024;  // it counts in kB
+}
+
 }  // namespace hpctl

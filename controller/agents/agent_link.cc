@@ -214,9 +214,27 @@ void AgentLink::closed(AgentSession& session) {
 void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat) {
   ++heartbeats_;
   const core::NodeKey& node = session.identity().node;
+  if (heartbeat.has_standbys()) {
+    const v1::Standbys& standbys = heartbeat.standbys();
+    progress_.report(node.job, node.name,
+                     StandbyReport{session.identity().boot_id, standbys.ready(), standbys.loading(),
+                                   standbys.memory_bytes()});
+    if (standbys.settled()) tell_ready(session.identity());
+  }
   const auto transition =
       progress_.report(node.job, node.name, make_rank_reports(heartbeat), loop_.now_ms());
   if (transition) loop_.post(*transition);
+}
+
+// What a node with ranks has for itself is not news to the core.
+void AgentLink::tell_ready(const AgentSession::Identity& who) {
+  loop_.post([who](const core::State& state) -> std::optional<core::EventBody> {
+    const auto row = state.nodes.find(who.node);
+    const bool is_spare = row != state.nodes.end() && row->second.boot_id == who.boot_id &&
+                          core::role_of(state, row->second) == core::NodeRole::kSpare;
+    if (!is_spare || row->second.is_ready) return std::nullopt;
+    return core::SpareReady{who.node.job, who.node.name, who.boot_id};
+  });
 }
 
 // What the core should know before it judges.

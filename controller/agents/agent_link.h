@@ -45,6 +45,8 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   // Owner thread. The job trains, anew: its nodes without ranks stand by, as those do that come
   // later.
   void trains(JobId job, const core::State& state);
+  // Owner thread. Likewise of one node, if it is one of them; a repetition changes nothing.
+  void stand_by(const core::NodeKey& node, const core::State& state);
 
   // Owner thread. No node of the job is told to end between the two: something comes before that.
   void hold_ends(JobId job) { held_.insert(job); }
@@ -66,7 +68,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
               uint64_t holder_pid, const std::string& probe_at);
   void heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat);
   void report(AgentSession& session, const v1::AgentMessage& message);
-  void stand_by(const core::NodeKey& node, const core::State& state);
+  void tell_ready(const AgentSession::Identity& who);
   void tell_progress(JobId job);
   std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
 

@@ -48,6 +48,10 @@ std::string find_workers_problem(const Workers& workers) {
 }
 
 std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
+  const v1::Standbys& standbys = heartbeat.standbys();
+  if (standbys.ready() > kMaxWorkers || standbys.loading() > kMaxWorkers) {
+    return "too many standbys for one node";
+  }
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
     const v1::StepFigures& figures = worker.figures();
     for (const uint64_t step : {worker.step(), figures.snapshot_step()}) {
@@ -103,7 +107,8 @@ template <typename Workers>
 std::vector<core::LiveWorker> make_workers(const Workers& running) {
   std::vector<core::LiveWorker> workers;
   for (const v1::RunningWorker& worker : running) {
-    workers.push_back({Rank{worker.rank()}, Generation{worker.generation()}, worker.pid()});
+    workers.push_back({Rank{worker.rank()}, Generation{worker.generation()}, worker.pid(),
+                       known_origin(worker.origin())});
   }
   return workers;
 }
@@ -249,6 +254,7 @@ std::string find_report_problem(const v1::AgentMessage& message) {
     case v1::AgentMessage::kActionFailed:
     case v1::AgentMessage::kGoodbye:
     case v1::AgentMessage::kFaultNotInjected:
+    case v1::AgentMessage::kSpareUnfit:
     case v1::AgentMessage::kRegisterAgent:
     case v1::AgentMessage::KIND_NOT_SET:
       return "";
@@ -266,7 +272,8 @@ core::AgentRegistered make_registration(const v1::AgentMessage& message) {
           agent.agent_pid(),
           Generation{agent.generation_seen()},
           make_workers(agent.workers()),
-          capability(agent, "address")};
+          capability(agent, "address"),
+          !capability(agent, "tells_standbys").empty()};
 }
 
 std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
@@ -297,6 +304,15 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
       return core::FaultNotInjected{job, message.node(),
                                     Seq{message.fault_not_injected().event_seq()},
                                     bounded(message.fault_not_injected().reason())};
+    case v1::AgentMessage::kSpareUnfit: {
+      const v1::SpareUnfit& unfit = message.spare_unfit();
+      return core::SpareFoundUnfit{job,
+                                   message.node(),
+                                   message.boot_id(),
+                                   bounded(unfit.reason()),
+                                   unfit.hardware(),
+                                   unfit.reboot()};
+    }
     case v1::AgentMessage::kGoodbye:
       return core::NodeEnded{job, message.node(), message.boot_id()};
     case v1::AgentMessage::kRegisterAgent:

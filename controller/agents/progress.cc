@@ -34,9 +34,11 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
     const double loss = jobs_[job.id].shown.loss;
     const double tokens_per_second = jobs_[job.id].shown.tokens_per_second;
     const core::PlainHangs plain_hangs = jobs_[job.id].plain_hangs;
+    auto standbys = std::move(jobs_[job.id].shown.standbys);  // told when they change
     jobs_.erase(job.id);
     Entry& entry = jobs_[job.id];
     entry.plain_hangs = plain_hangs;
+    entry.shown.standbys = std::move(standbys);
     entry.shown.generation = job.generation.value;
     entry.shown.step = job.start_step;
     entry.shown.loss = loss;
@@ -115,6 +117,12 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
     entry.fewest_collectives = fewest;
   }
   return transition;
+}
+
+void ProgressTable::report(JobId job, const std::string& node, StandbyReport standbys) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = jobs_.find(job);
+  if (it != jobs_.end()) it->second.shown.standbys[node] = std::move(standbys);
 }
 
 void ProgressTable::take(Entry& entry, const std::string& node, const RankReport& report,

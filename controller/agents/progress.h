@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far each rank is, from heartbeats: a soft table, never stored. Three transitions of it are
-// events: the first completed step of a generation, the one that makes a loss good
-// (core/lost_time.h), and a hang. Whether ranks hang, and who is to blame for it, the core judges
-// (controller/core/hang.h); here are the facts. Clocks of hosts are never compared.
+// How far each rank is, and who stands by, from heartbeats: a soft table, never stored. Three
+// transitions of it are events: the first completed step of a generation, the one that makes a loss
+// good (core/lost_time.h), and a hang. Whether ranks hang, and who is to blame for it, the core
+// judges (controller/core/hang.h); here are the facts. Clocks of hosts are never compared.
 #pragma once
 
 #include <cmath>
@@ -54,6 +54,14 @@ struct RankProgress {
   int64_t still_ms = 0;  // for so long it was reported as it is; pauses of the reports count little
 };
 
+// Processes of a node that wait for a part, as its agent told last.
+struct StandbyReport {
+  std::string boot_id;  // of the life of the node that told it
+  uint32_t ready = 0;
+  uint32_t loading = 0;
+  uint64_t memory_bytes = 0;  // of those that are ready
+};
+
 struct JobProgress {
   uint64_t generation = 0;
   uint64_t step = 0;       // of the generation; its start step before the first
@@ -63,6 +71,7 @@ struct JobProgress {
   std::map<int32_t, RankProgress> ranks;
   uint64_t data_waits_ns = 0;  // of those: StepFigures, summed
   uint64_t save_waits_ns = 0;
+  std::map<std::string, StandbyReport> standbys;  // by node
 
   StepWaits waits() const;  // mean of the ranks
 };
@@ -78,6 +87,8 @@ class ProgressTable {
   std::optional<core::GenerationProgressed> report(JobId job, const std::string& node,
                                                    const std::vector<RankReport>& ranks,
                                                    int64_t now_ms);
+  // `node`: one of the job's.
+  void report(JobId job, const std::string& node, StandbyReport standbys);
   // What the core should know before it judges a lost node: the furthest step, if it is news.
   std::optional<core::GenerationProgressed> news(JobId job);
   std::vector<core::HangDetected> take_hangs(int64_t now_ms);

@@ -136,9 +136,7 @@ v1::ControllerMessage make_stand_by(const core::NodeKey& node, const core::State
   fill_node(like, job, paths);
   like.mutable_preparation()->set_suspect(is_suspect(job, node.name));
   like.set_generation(job.generation.value);
-  const RecoverySpec& recovery = job.spec.recovery;
-  const bool wanted = job.spec.train ? recovery.standbys > 0 : !recovery.standby_imports.empty();
-  like.set_standbys(wanted ? static_cast<uint32_t>(job.spec.workers_per_node) : 0);
+  like.set_standbys(static_cast<uint32_t>(core::wanted_standbys(job, core::NodeRole::kSpare)));
   return message;
 }
 
@@ -159,7 +157,7 @@ void OrderMaker::make_common_part(const core::StartWorkers& action, const core::
     HP_CHECK(at != std::string::npos);
     workload_before_ = text.substr(0, at + key.size() - 1);
     workload_after_ = text.substr(at + key.size() + 1);
-    order.set_standbys(static_cast<uint32_t>(job.spec.recovery.standbys));
+    order.set_standbys(static_cast<uint32_t>(core::wanted_standbys(job, core::NodeRole::kActive)));
   }
   order.set_world_size(job.world_size());
   order.set_restart_count(static_cast<int32_t>(job.restarts));

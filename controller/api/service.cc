@@ -303,17 +303,20 @@ grpc::ServerUnaryReactor* ControllerService::ListNodes(grpc::CallbackServerConte
                                                        v1::ListNodesResponse* response) {
   const auto uid = caller(context);
   if (!uid) return reply(context, unauthenticated());
-  return answer(context, [request, response, uid = *uid](const core::State& state) {
+  return answer(context, [this, request, response, uid = *uid](const core::State& state) {
     JobId only;
     if (!request->job().empty()) {
       const auto job = find_job(state, request->job(), uid);
       if (!job.ok()) return to_grpc(job.status());
       only = *job;
     }
-    for (const auto& [key, node] : state.nodes) {
-      if (only != JobId{} && key.job != only) continue;
-      if (!may_see(uid, state.jobs.at(key.job))) continue;
-      fill(make_node_view(state, node), key.job.value, *response->add_nodes());
+    for (const auto& [id, job] : state.jobs) {
+      if ((only != JobId{} && id != only) || !may_see(uid, job)) continue;
+      const JobProgress progress = progress_.of(id);
+      for (auto it = state.nodes.lower_bound({id, ""});
+           it != state.nodes.end() && it->first.job == id; ++it) {
+        fill(make_node_view(state, it->second, progress), id.value, *response->add_nodes());
+      }
     }
     return grpc::Status::OK;
   });

@@ -63,6 +63,23 @@ std::string worker_list(const std::vector<LiveWorker>& workers) {
   return workers.size() > kShown ? text + " ..." : text;
 }
 
+// " (3 stayed, 1 stood by)"; "" where all are new, and where the agent did not tell.
+std::string origins_of(const std::vector<LiveWorker>& workers) {
+  const auto count = [&](WorkerOrigin origin) {
+    return std::count_if(workers.begin(), workers.end(),
+                         [&](const LiveWorker& worker) { return worker.origin == origin; });
+  };
+  std::string text;
+  const auto add = [&](int64_t number, const char* what) {
+    if (number > 0) text += (text.empty() ? "" : ", ") + std::to_string(number) + what;
+  };
+  add(count(WorkerOrigin::kStayed), " stayed");
+  add(count(WorkerOrigin::kStandby), " stood by");
+  if (text.empty()) return "";
+  add(count(WorkerOrigin::kStarted), " new");
+  return " (" + text + ")";
+}
+
 const char* finding_name(BadStepFinding finding) {
   switch (finding) {
     case BadStepFinding::kLossSpike:
@@ -154,7 +171,8 @@ struct Describe {
   void operator()(const WorkersStarted& e) {
     place(e.job, e.node, e.generation);
     entry.because = e.action.seq;
-    entry.cause = e.node + " started its workers; " + worker_list(e.workers);
+    entry.cause =
+        e.node + " started its workers" + origins_of(e.workers) + "; " + worker_list(e.workers);
   }
   void operator()(const WorkersStopped& e) {
     place(e.job, e.node, e.generation);
@@ -316,6 +334,14 @@ struct Describe {
   void operator()(const StragglerOver& e) {
     place(e.job, e.node, e.generation);
     entry.cause = e.node + " computes about as fast as the others again";
+  }
+  void operator()(const SpareFoundUnfit& e) {
+    place(e.job, e.node);
+    entry.cause = "spare " + e.node + " is unfit: " + e.reason;
+  }
+  void operator()(const SpareReady& e) {
+    place(e.job, e.node);
+    entry.cause = "spare " + e.node + " could take ranks at once";
   }
   void operator()(const HardwareFaultFound& e) {
     place(e.job, e.node);

@@ -14,6 +14,7 @@
 #include "common/base/injected_fault.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
+#include "common/base/worker_origin.h"
 #include "controller/core/types.h"
 
 namespace hpctl::core {
@@ -92,6 +93,7 @@ struct LiveWorker {
   Rank rank;
   Generation generation;
   uint64_t pid = 0;
+  WorkerOrigin origin = WorkerOrigin::kUnknown;
 };
 struct AgentRegistered {
   JobId job;
@@ -103,6 +105,7 @@ struct AgentRegistered {
   Generation generation_seen;
   std::vector<LiveWorker> workers;
   std::string address = {};
+  bool tells_ready = false;  // SpareReady will come of it, where it is a spare of a job that trains
 };
 // The stream closed. Not a loss by itself: the agent may have been killed and be coming back.
 struct AgentDisconnected {
@@ -258,6 +261,21 @@ struct HardwareFaultFound {
   std::string evidence;
   bool reboot = false;  // which may mend it
 };
+// A node without ranks, which was prepared for some while the job trains, cannot take them.
+struct SpareFoundUnfit {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  std::string reason;
+  bool hardware = false;  // a verdict on the hardware
+  bool reboot = false;    // which may mend it
+};
+// A node without ranks could take some at once: it is prepared, and has what standbys it will have.
+struct SpareReady {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+};
 // Somebody wants the node rebooted or replaced once its work has left.
 struct RecoveryRequested {
   JobId job;
@@ -343,7 +361,8 @@ using EventBody =
                  JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
-                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited>;
+                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
+                 SpareReady>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -20,10 +20,21 @@ bool is_told_at_the_end(const LogEntry& entry) {
   for (const char* type :
        {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound", "ReplaceNode",
         "RebootNode", "NodeReplaced", "NodeGivenBack", "TrainingRolledBack", "StacksTaken",
-        "FaultInjected", "StragglerFound", "StragglerOver"}) {
+        "FaultInjected", "StragglerFound", "StragglerOver", "SpareFoundUnfit"}) {
     if (entry.type == type) return true;
   }
   return false;
+}
+
+bool is_refused(const std::vector<const LogEntry*>& entries) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const LogEntry* entry) { return entry->type == "Refused"; });
+}
+
+// Of a spare: it may be given ranks again.
+bool is_end_of_unfitness(const LogEntry& entry) {
+  return entry.type == "NodeReleased" || entry.type == "NodeReplaced" ||
+         entry.type == "NodeGivenBack";
 }
 
 // The controller that asked for a requeue, or was lost in the middle of a recovery, left a story
@@ -61,6 +72,16 @@ std::string survived(const std::vector<LogEntry>& chain) {
   return text;
 }
 
+// What led to the present state. Spares that are unfit are told beside it.
+const LogEntry& beginning_of(const std::vector<LogEntry>& chain) {
+  Seq beside;
+  for (const LogEntry& entry : chain) {
+    if (entry.type == "SpareFoundUnfit") beside = entry.seq;
+    if (entry.seq != beside) return entry;
+  }
+  return chain.front();
+}
+
 }  // namespace
 
 std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
@@ -89,9 +110,9 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
   // What was learned of it afterwards belongs to the story as well.
   for (const auto& [seq, entries] : by_seq) {
     for (const LogEntry* entry : entries) {
-      if ((entry->type == "CauseFound" || entry->type == "StacksTaken") &&
-          story.contains(entry->because))
-        story.insert(seq);
+      const bool belongs = entry->type == "CauseFound" || entry->type == "StacksTaken" ||
+                           entry->type == "StandbySteppedIn";
+      if (belongs && story.contains(entry->because)) story.insert(seq);
     }
   }
   // So do faults that were injected since the job last ran: they may be what it began with.
@@ -113,6 +134,15 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     }
   }
   for (const auto& [node, seq] : slow) story.insert(seq);
+  // And which spares cannot take over.
+  std::map<std::string, Seq> unfit;
+  for (const auto& [seq, entries] : by_seq) {
+    for (const LogEntry* entry : entries) {
+      if (entry->type == "SpareFoundUnfit" && !is_refused(entries)) unfit[entry->node] = seq;
+      if (is_end_of_unfitness(*entry)) unfit.erase(entry->node);
+    }
+  }
+  for (const auto& [node, seq] : unfit) story.insert(seq);
   const bool finished = last != nullptr && last->type == "JobFinished";
   std::vector<LogEntry> chain;
   for (const auto& [seq, entries] : by_seq) {
@@ -132,7 +162,7 @@ std::string summarize(const std::vector<LogEntry>& chain) {
   if (state->type == "JobFinished") return text + survived(chain);
   const auto found = std::find_if(chain.begin(), chain.end(),
                                   [](const LogEntry& entry) { return entry.type == "CauseFound"; });
-  const LogEntry& root = found == chain.end() ? chain.front() : *found;
+  const LogEntry& root = found == chain.end() ? beginning_of(chain) : *found;
   const bool is_said = root.cause.find(state->cause) != std::string::npos;
   if (root.seq == state->seq || is_said) return text;
   return text + "; it began with: " + root.cause;

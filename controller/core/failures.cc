@@ -60,7 +60,7 @@ void on(Transition& t, const ActionFailed& e) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
   } else if (e.node_fault && node != nullptr && !job.cancel_requested &&
              can_vacate(t, job, *node)) {
-    condemn(t, job, *node, e);
+    condemn(t, job, *node, {e.reason, e.hardware, e.reboot});
   } else if ((e.permanent || e.node_fault) && !job.cancel_requested) {
     t.facts(job.id).end = {JobState::kFailed, cause};
   } else if (target.kind == ActionKind::kLaunchNode || target.kind == ActionKind::kStopWorkers) {

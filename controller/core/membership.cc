@@ -111,6 +111,10 @@ std::string ranks_text(const std::vector<Slot*>& slots) {
 
 void bind_all(Transition& t, const std::vector<Slot*>& slots, const std::string& node) {
   for (Slot* slot : slots) t.bind(*slot, node);
+  Node* taken = t.node(slots.front()->key.job, node);
+  if (taken == nullptr) return;  // to none: the world becomes smaller
+  taken->is_ready = false;
+  t.changed(*taken);
 }
 
 std::vector<Slot*> group_slots(Transition& t, const Job& job, int32_t group) {
@@ -349,7 +353,10 @@ bool can_grow(Transition& t, const Job& job) {
   if (job.nodes() == job.spec.nodes || !job.spec.train || !is_training(job)) return false;
   if (job.cancel_requested || !has_progressed(t, job)) return false;
   std::vector<Node*> spares = find_spares(t, job);
-  std::erase_if(spares, [](const Node* n) { return !n->connected || !n->scheduler_note.empty(); });
+  // The pause is to be that of ranks that step in, not that of processes that start.
+  std::erase_if(spares, [](const Node* n) {
+    return !n->connected || !n->scheduler_note.empty() || (n->tells_ready && !n->is_ready);
+  });
   return grown_by(job, spares) > job.nodes();
 }
 

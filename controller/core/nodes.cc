@@ -85,6 +85,8 @@ void take_identity(Transition& t, const Job& job, Node& node, const AgentRegiste
   node.holder_pid = e.holder_pid;
   node.agent_pid = e.agent_pid;
   node.connected = true;
+  node.tells_ready = e.tells_ready;
+  node.is_ready = false;
 }
 
 }  // namespace

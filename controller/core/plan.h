@@ -131,8 +131,14 @@ void leave_drained(Transition& t, Job& job);
 void end_drain(Transition& t, Job& job, Node& node);
 // A worker on a node is to blame; too often in a row, and the node is quarantined.
 void count_fault(Transition& t, Job& job, const Fault& fault);
-// The node said itself that it is unfit: quarantined, its ranks go elsewhere.
-void condemn(Transition& t, Job& job, Node& node, const ActionFailed& e);
+// What a node says of itself where it cannot have ranks.
+struct Unfitness {
+  std::string reason;
+  bool hardware = false;  // a verdict on the hardware
+  bool reboot = false;    // which may mend it
+};
+// It is quarantined, and its ranks, if it has any, go elsewhere.
+void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit);
 // A successor, and the job's next life, must know them.
 std::vector<QuarantinedNode> quarantined_nodes(Transition& t, const Job& job);
 

@@ -136,13 +136,55 @@ void count_fault(Transition& t, Job& job, const Fault& fault) {
               t.event().wall_ms + kQuarantineForMs});
 }
 
-void condemn(Transition& t, Job& job, Node& node, const ActionFailed& e) {
+void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
   const int64_t wall = t.event().wall_ms;
-  Quarantine why{"hpctl", e.reason, "", e.hardware, wall, e.hardware ? 0 : wall + kQuarantineForMs};
-  if (e.hardware) choose_remedy(t, node, e.reboot, why);
+  const int64_t until = unfit.hardware ? 0 : wall + kQuarantineForMs;
+  Quarantine why{"hpctl", unfit.reason, "", unfit.hardware, wall, until};
+  if (unfit.hardware) choose_remedy(t, node, unfit.reboot, why);
   quarantine(t, job, node, why);
-  vacate(t, job, node,
-         node.key.name + (e.hardware ? " has a hardware fault: " : " is unfit: ") + e.reason);
+  const char* what = unfit.hardware ? " has a hardware fault: " : " is unfit: ";
+  vacate(t, job, node, node.key.name + what + unfit.reason);
+}
+
+namespace {
+
+// The node that says so, if it has no ranks and may get some. Otherwise it is refused, and nullptr.
+Node* telling_spare(Transition& t, JobId id, const std::string& name, const std::string& boot_id) {
+  const Job* job = t.job(id);
+  Node* node = t.node(id, name);
+  if (job == nullptr || node == nullptr || has_ended(job->state) || node->state != NodeState::kUp ||
+      node->boot_id != boot_id) {
+    t.refuse(id, "not the present life of " + name, name);
+    return nullptr;
+  }
+  if (t.has_ranks(node->key)) {
+    t.refuse(id, name + " has ranks by now", name);
+    return nullptr;
+  }
+  if (!node->quarantine.by.empty()) {
+    t.refuse(id, name + " was quarantined already", name);
+    return nullptr;
+  }
+  return node;
+}
+
+}  // namespace
+
+// Nobody waits for it: no restart, and whoever mends nodes has the time until one is lost.
+void on(Transition& t, const SpareFoundUnfit& e) {
+  Node* node = telling_spare(t, e.job, e.node, e.boot_id);
+  if (node == nullptr) return;
+  Job& job = *t.job(e.job);
+  condemn(t, job, *node, {e.reason, e.hardware, e.reboot});
+  if (has_spare(t, job)) return;
+  t.note("NoSpareLeft", job, e.node + " was the last spare that is up", e.node);
+}
+
+void on(Transition& t, const SpareReady& e) {
+  Node* node = telling_spare(t, e.job, e.node, e.boot_id);
+  if (node == nullptr) return;
+  node->is_ready = true;
+  t.changed(*node);
 }
 
 void on(Transition& t, const QuarantineRequested& e) {

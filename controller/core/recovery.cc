@@ -169,10 +169,9 @@ bool has_progressed(const Transition& t, const Job& job) {
 
 void recover_in_order(Transition& t, Job& job, const std::string& reason) {
   const Fault order{reason, "", -1, job.furthest_step, t.seq(), true};
-  // Parts of a state that is divided by the number of ranks are divided anew in host memory. That it
-  // is there is known of a generation that began with it: on a GPU it ends with the processes.
-  const bool divided = parts_of_state(job) == job.world_size();
-  job.saves_first = divided && job.memory_of == Generation{};
+  // A state that is divided by the number of ranks is divided anew in host memory, if it is there:
+  // on a GPU it ends with the processes.
+  job.saves_first = parts_of_state(job) == job.world_size() && !job.in_host_memory;
   set_fault(job, order, false);
   remember_progress(job);
   job.plan_attempts = 0;

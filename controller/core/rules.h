@@ -22,6 +22,8 @@ void on(Transition& t, const JobAdopted& e);
 // quarantine.cc
 void on(Transition& t, const QuarantineRequested& e);
 void on(Transition& t, const ReleaseRequested& e);
+void on(Transition& t, const SpareFoundUnfit& e);
+void on(Transition& t, const SpareReady& e);
 // hardware.cc
 void on(Transition& t, const RecoveryRequested& e);
 void on(Transition& t, const HardwareFaultFound& e);

@@ -83,6 +83,15 @@ const char* to_string(NodeRole role) {
   return "unknown";
 }
 
+int32_t wanted_standbys(const Job& job, NodeRole role) {
+  const RecoverySpec& recovery = job.spec.recovery;
+  const bool any = job.spec.train ? recovery.standbys > 0 : !recovery.standby_imports.empty();
+  if (!any || (role != NodeRole::kActive && role != NodeRole::kSpare)) return 0;
+  // All ranks of a command are started again, whichever of them died; a spare gets all of a node's.
+  const bool some_suffice = job.spec.train && role == NodeRole::kActive;
+  return some_suffice ? static_cast<int32_t>(recovery.standbys) : job.spec.workers_per_node;
+}
+
 const char* to_string(SlotState state) {
   switch (state) {
     case SlotState::kPending:

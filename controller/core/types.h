@@ -152,6 +152,7 @@ struct Job {
   bool saves_first = false;          // the workers that are being stopped save the step under way
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   bool without_memory = false;       // memory_of has failed: the next one starts from a checkpoint
+  bool in_host_memory = false;       // a worker that ended has left its state to its node
   int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
@@ -231,6 +232,8 @@ struct Node {
   // Something besides our patience says that the node is broken: it fell silent, its holder ended,
   // it could not be launched. Until it is up again.
   bool suspect = false;
+  bool tells_ready = false;  // its agent says when it could take ranks at once,
+  bool is_ready = false;     // and has said so since it has had none
   std::string scheduler_note;  // why the scheduler would not use it for another job; "" = it would
   bool taken = false;  // the scheduler took it from the job: in this allocation it does not return
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
@@ -245,6 +248,8 @@ struct Node {
 // active: has ranks. lost: down, or being brought back after a loss.
 enum class NodeRole { kActive, kSpare, kLost, kQuarantined };
 const char* to_string(NodeRole role);
+// Processes that a node in that role keeps ready while the job runs.
+int32_t wanted_standbys(const Job& job, NodeRole role);
 
 enum class SlotState { kPending, kRunning, kExited };
 const char* to_string(SlotState state);

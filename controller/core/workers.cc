@@ -95,6 +95,22 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
 
 }  // namespace
 
+namespace {
+
+// "a standby on n1 has taken the place of rank 2"
+std::string stepped_in_text(const std::string& node, const std::vector<Rank>& ranks) {
+  constexpr size_t kShown = 8;
+  const bool several = ranks.size() > 1;
+  std::string text = (several ? "standbys on " : "a standby on ") + node +
+                     (several ? " have taken the places of ranks" : " has taken the place of rank");
+  for (size_t i = 0; i < std::min(kShown, ranks.size()); ++i) {
+    text += (i == 0 ? " " : ", ") + to_string(ranks[i]);
+  }
+  return ranks.size() > kShown ? text + " ..." : text;
+}
+
+}  // namespace
+
 void on(Transition& t, const WorkersStarted& e) {
   const Action* action = t.open<StartWorkers>(e.action);
   if (action == nullptr) {
@@ -105,10 +121,17 @@ void on(Transition& t, const WorkersStarted& e) {
   Job& job = *t.job(e.job);
   Node& node = *t.node(e.job, e.node);
   t.close(e.action);
+  std::vector<Rank> stepped_in;
   for (const LiveWorker& worker : e.workers) {
     Slot* slot = t.slot(e.job, worker.rank);
     if (slot == nullptr || slot->node != e.node || slot->state != SlotState::kPending) continue;
     t.set_slot(*slot, SlotState::kRunning, generation, worker.pid, 0, 0);
+    if (worker.origin == WorkerOrigin::kStandby) stepped_in.push_back(worker.rank);
+  }
+  // Of a command every node has them.
+  if (job.spec.train && !stepped_in.empty()) {
+    t.note_because(e.action.seq, "StandbySteppedIn", job, stepped_in_text(e.node, stepped_in),
+                   e.node);
   }
   bool unaccounted = false;
   for (Slot* slot : t.slots(node)) {
@@ -156,6 +179,7 @@ void take_exit(Transition& t, const WorkerExited& e) {
   Slot& slot = *t.slot(e.job, e.rank);
   t.set_slot(slot, SlotState::kExited, e.generation, e.pid, e.exit_code, e.signal);
   t.set_seals(slot, e.seals, e.boot_id);
+  if (!e.seals.own.empty()) job.in_host_memory = true;
   if (e.last_step > job.furthest_step && !is_preparing(job)) {
     count_step(job, e.last_step, t.now());  // when it did, is not known any better
   }

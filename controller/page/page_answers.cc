@@ -72,6 +72,12 @@ json row_of(const WorkerView& worker, const JobProgress& progress) {
   return {worker.rank, worker.node, worker.state, worker.phase, worker.step, step_ms, wait_ms};
 }
 
+// [wanted, ready, loading, bytes]
+json row_of(const std::optional<StandbyView>& standbys) {
+  if (!standbys) return nullptr;
+  return {standbys->wanted, standbys->ready, standbys->loading, standbys->memory_bytes};
+}
+
 Result<JobId> find_for(const core::State& state, const std::string& job, uint32_t uid) {
   const auto id = find_job(state, job, uid);
   if (id.ok()) return *id;
@@ -171,7 +177,8 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
     answer["time"].push_back({part.name, part.ms, part.what});
   }
   for (const NodeView& node : view.nodes) {
-    answer["node_rows"].push_back({node.name, node.role, node.state, node.note});
+    answer["node_rows"].push_back(
+        {node.name, node.role, node.state, node.note, row_of(node.standbys)});
   }
   for (const WorkerView& worker : view.workers) {
     answer["rank_rows"].push_back(row_of(worker, picture.progress));

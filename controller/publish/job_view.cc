@@ -31,22 +31,43 @@ WorkerView make_worker_view(const core::Slot& slot, const JobProgress& progress)
   return view;
 }
 
+// Of the present life of the node, where there is something to tell.
+std::optional<StandbyView> make_standby_view(const core::Job& job, core::NodeRole role,
+                                             const core::Node& node, const JobProgress& progress) {
+  const auto told = progress.standbys.find(node.key.name);
+  const bool is_known = node.state == core::NodeState::kUp && told != progress.standbys.end() &&
+                        told->second.boot_id == node.boot_id;
+  if (!is_known) return std::nullopt;
+  const StandbyReport& report = told->second;
+  const auto wanted = static_cast<uint32_t>(core::wanted_standbys(job, role));
+  if (wanted + report.ready + report.loading == 0) return std::nullopt;
+  return StandbyView{wanted, report.ready, report.loading, report.memory_bytes};
+}
+
+// Why the scheduler would not use it, why it is awaited, or why it gets no ranks.
+std::string note_of(const core::Node& node) {
+  if (!node.scheduler_note.empty()) return node.scheduler_note;
+  return core::is_unheard(node) ? node.reason : node.quarantine.reason;
+}
+
 StepWaits waits_in(const JobProgress& progress, const core::Job& job) {
   return progress.generation == job.generation.value ? progress.waits() : StepWaits{};
 }
 
 }  // namespace
 
-NodeView make_node_view(const core::State& state, const core::Node& node) {
-  return {
-      node.key.name,
-      core::to_string(core::role_of(state, node)),
-      core::is_stopping(state, node) ? "stopping" : core::to_string(node.state),
-      node.instance_id,
-      node.boot_id,
-      node.holder_pid,
-      node.agent_pid,
-      core::is_unheard(node) && node.scheduler_note.empty() ? node.reason : node.scheduler_note};
+NodeView make_node_view(const core::State& state, const core::Node& node,
+                        const JobProgress& progress) {
+  const core::NodeRole role = core::role_of(state, node);
+  return {node.key.name,
+          core::to_string(role),
+          core::is_stopping(state, node) ? "stopping" : core::to_string(node.state),
+          node.instance_id,
+          node.boot_id,
+          node.holder_pid,
+          node.agent_pid,
+          note_of(node),
+          make_standby_view(state.jobs.at(node.key.job), role, node, progress)};
 }
 
 JobView make_job_view(const core::State& state, JobId id, const JobProgress& progress,
@@ -86,7 +107,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.chaos = job.spec.chaos;
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
        ++it) {
-    view.nodes.push_back(make_node_view(state, it->second));
+    view.nodes.push_back(make_node_view(state, it->second, progress));
   }
   for (auto it = state.slots.lower_bound({id, Rank{0}});
        it != state.slots.end() && it->first.job == id; ++it) {
@@ -122,6 +143,12 @@ void fill(const NodeView& view, uint64_t job, v1::NodeStatus& status) {
   status.set_agent_pid(view.agent_pid);
   status.set_job(job);
   status.set_note(view.note);
+  if (!view.standbys) return;
+  v1::Standbys& standbys = *status.mutable_standbys();
+  standbys.set_ready(view.standbys->ready);
+  standbys.set_loading(view.standbys->loading);
+  standbys.set_memory_bytes(view.standbys->memory_bytes);
+  standbys.set_wanted(view.standbys->wanted);
 }
 
 void fill(const JobView& view, v1::JobStatus& status) {

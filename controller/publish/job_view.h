@@ -19,7 +19,8 @@ JobView make_job_view(const core::State& state, JobId job, const JobProgress& pr
 // Adds what a controller that follows must know to go on with the totals.
 void note_totals(JobView& view, const core::State& state, const JobProgress& progress,
                  int64_t now_ms, int64_t wall_ms);
-NodeView make_node_view(const core::State& state, const core::Node& node);
+NodeView make_node_view(const core::State& state, const core::Node& node,
+                        const JobProgress& progress);
 
 void fill(const JobView& view, v1::JobStatus& status);
 void fill(const NodeView& view, uint64_t job, v1::NodeStatus& status);

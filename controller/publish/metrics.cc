@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/time_account.h"
+#include "controller/publish/standby_metrics.h"
 #include "controller/publish/train_metrics.h"
 
 namespace hpctl {
@@ -72,6 +73,7 @@ struct Metrics::Parts {
   explicit Parts(const std::string& address) : exposer(server_options(address)) {
     exposer.RegisterCollectable(registry, "/metrics");
     exposer.RegisterCollectable(train, "/metrics");
+    exposer.RegisterCollectable(standbys, "/metrics");
     exposer.RegisterCollectable(health, "/healthz");
   }
 
@@ -86,6 +88,7 @@ struct Metrics::Parts {
   std::shared_ptr<prometheus::Registry> registry =
       std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
   std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
+  std::shared_ptr<StandbyMetrics> standbys = std::make_shared<StandbyMetrics>();
   std::shared_ptr<prometheus::Registry> health = make_health();
   prometheus::Exposer exposer;  // last: its threads read the registries
 };
@@ -163,6 +166,7 @@ void Metrics::job(const JobView& view) {
   parts_->set("hpctl_job_nodes_up", "Nodes whose agent is up", job, static_cast<double>(up));
   parts_->set("hpctl_job_checkpoint_step", "Newest durable checkpoint", job,
               static_cast<double>(view.checkpoint_step));
+  parts_->standbys->show(view);
   if (view.snapshot_step > 0) {
     parts_->set("hpctl_job_snapshot_step", "Newest step that is in the memory of two nodes", job,
                 static_cast<double>(view.snapshot_step));

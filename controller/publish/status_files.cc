@@ -16,10 +16,30 @@
 namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StragglerView, node, rank, slowdown, evidence)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeView, name, role, state, instance_id, boot_id,
-                                                holder_pid, agent_pid, note)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StandbyView, wanted, ready, loading, memory_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
                                                 phase, step)
+
+static void to_json(nlohmann::json& j, const NodeView& v) {
+  j = {{"name", v.name},           {"role", v.role},
+       {"state", v.state},         {"instance_id", v.instance_id},
+       {"boot_id", v.boot_id},     {"holder_pid", v.holder_pid},
+       {"agent_pid", v.agent_pid}, {"note", v.note}};
+  if (v.standbys) j["standbys"] = *v.standbys;
+}
+static void from_json(const nlohmann::json& j, NodeView& v) {
+  v.name = j.value("name", "");
+  v.role = j.value("role", "");
+  v.state = j.value("state", "");
+  v.instance_id = j.value("instance_id", "");
+  v.boot_id = j.value("boot_id", "");
+  v.holder_pid = j.value("holder_pid", uint64_t{0});
+  v.agent_pid = j.value("agent_pid", uint64_t{0});
+  v.note = j.value("note", "");
+  if (const auto standbys = j.find("standbys"); standbys != j.end()) {
+    v.standbys = standbys->get<StandbyView>();
+  }
+}
 
 namespace {
 

@@ -24,6 +24,15 @@
 
 namespace hpctl {
 
+// Processes of a node that wait for a part (recovery.standbys, recovery.standby_imports).
+struct StandbyView {
+  uint32_t wanted = 0;
+  uint32_t ready = 0;    // can take one at once
+  uint32_t loading = 0;  // not yet
+  uint64_t memory_bytes =
+      0;  // of those that are ready, what is shared divided by those who share it; 0 = not known
+};
+
 struct NodeView {
   std::string name;
   std::string role;   // active | spare | lost | quarantined
@@ -32,7 +41,11 @@ struct NodeView {
   std::string boot_id;
   uint64_t holder_pid = 0;
   uint64_t agent_pid = 0;
-  std::string note = {};  // the scheduler's, of a node that it drains or cannot use; "" = none
+  // The scheduler's, of a node that it drains or cannot use; why its agent is still awaited; why it
+  // is quarantined; "" = none.
+  std::string note = {};
+  // Absent where none are wanted or there, or the node's agent has not told.
+  std::optional<StandbyView> standbys = {};
 };
 
 struct WorkerView {

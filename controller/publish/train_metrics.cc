@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/publish/train_metrics.h"
 
-#include <prometheus/metric_family.h>
-
-#include <cmath>
 #include <string>
 #include <utility>
+
+#include "controller/publish/metric_families.h"
 
 namespace hpctl {
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
+using Labels = MetricLabels;
 
 double seconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
@@ -21,46 +17,9 @@ double share(uint64_t part, uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-class Families {
- public:
-  // What is not a finite number is left out.
-  void gauge(const char* name, const char* help, const Labels& labels, double value) {
-    if (!std::isfinite(value)) return;
-    ClientMetric metric;
-    metric.label = labels;
-    metric.gauge.value = value;
-    family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
-  }
-  void counter(const char* name, const char* help, const Labels& labels, uint64_t value) {
-    ClientMetric metric;
-    metric.label = labels;
-    metric.counter.value = static_cast<double>(value);
-    family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
-  }
-  std::vector<MetricFamily> take() {
-    std::vector<MetricFamily> all;
-    for (auto& [name, family] : by_name_) all.push_back(std::move(family));
-    return all;
-  }
-
- private:
-  MetricFamily& family(const char* name, const char* help, MetricType type) {
-    MetricFamily& family = by_name_[name];
-    family.name = name;
-    family.help = help;
-    family.type = type;
-    return family;
-  }
-  std::map<std::string, MetricFamily> by_name_;
-};
-
-Labels with(Labels labels, const char* name, const std::string& value) {
-  labels.push_back({name, value});
-  return labels;
-}
-
 // Of the whole job, as rank 0 knows it.
-void add_job(Families& out, const Labels& job, const RankReport& rank, const StepFigures& figures) {
+void add_job(MetricFamilies& out, const Labels& job, const RankReport& rank,
+             const StepFigures& figures) {
   out.gauge("hpctl_train_gradient_norm", "Global norm before clipping", job, rank.grad_norm);
   out.gauge("hpctl_train_learning_rate", "Of the last step", job, figures.learning_rate);
   out.gauge("hpctl_train_step_seconds", "Duration of the last step", job, seconds(rank.step_ns));
@@ -77,7 +36,7 @@ void add_job(Families& out, const Labels& job, const RankReport& rank, const Ste
   out.gauge("hpctl_train_mfu_ratio", kMfuHelp, causal, figures.mfu_causal);
 }
 
-void add_rank(Families& out, const Labels& rank, const RankReport& report,
+void add_rank(MetricFamilies& out, const Labels& rank, const RankReport& report,
               const StepFigures& figures) {
   out.gauge("hpctl_train_peak_memory_bytes", "Of the worker since its start", rank,
             static_cast<double>(figures.peak_memory_bytes));
@@ -96,7 +55,7 @@ void add_rank(Families& out, const Labels& rank, const RankReport& report,
       overlap_share(seconds(figures.communication_ns), seconds(figures.communication_wait_ns)));
 }
 
-void add_stragglers(Families& out, const Labels& job, const std::vector<StragglerView>& all) {
+void add_stragglers(MetricFamilies& out, const Labels& job, const std::vector<StragglerView>& all) {
   out.gauge("hpctl_train_stragglers", "Nodes that hold the others up in every step", job,
             static_cast<double>(all.size()));
   for (const StragglerView& one : all) {
@@ -108,7 +67,7 @@ void add_stragglers(Families& out, const Labels& job, const std::vector<Straggle
   }
 }
 
-void add_bad_step(Families& out, const Labels& job, const core::BadStepRecord& bad_step) {
+void add_bad_step(MetricFamilies& out, const Labels& job, const core::BadStepRecord& bad_step) {
   constexpr auto kHelp = "Steps that were not applied, by what was wrong with them";
   for (const auto& [finding, count] :
        {std::pair{"not_finite", bad_step.not_finite}, std::pair{"loss_spike", bad_step.loss_spikes},
@@ -141,8 +100,8 @@ void TrainMetrics::show(const JobView& view, JobProgress progress,
   std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
 }
 
-std::vector<MetricFamily> TrainMetrics::Collect() const {
-  Families out;
+std::vector<prometheus::MetricFamily> TrainMetrics::Collect() const {
+  MetricFamilies out;
   const std::lock_guard lock(mutex_);
   for (const auto& [id, shown] : jobs_) {
     const Labels job = {{"job", std::to_string(id)}, {"name", shown.name}};

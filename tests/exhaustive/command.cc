@@ -93,6 +93,7 @@ std::vector<Task> full() {
       {{.checkpoint_every = 2}, {}},
       {{.spares = 1, .steps = 2, .checkpoint_every = 2}, {}},
       {{.spares = 1, .replicas = true, .steps = 2, .checkpoint_every = 2}, {}},
+      {{.spares = 1, .steps = 1, .faults = 2, .kinds = {MoveKind::kGiveUp, MoveKind::kUnfit}}, {}},
       {{.nodes = 3, .steps = 2}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kGiveUp}}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kCrash}}, {}},

@@ -11,10 +11,11 @@ namespace hpctl::exhaustive {
 namespace {
 
 // In the order of MoveKind.
-constexpr std::array kNames = {
-    "take",       "take-late", "receive", "register",  "launch", "notice", "look-up",
-    "answer",     "seal",      "finish",  "lose-peer", "commit", "wait",   "kill",
-    "end-holder", "break",     "give-up", "crash",     "hurry",  "rival",  "late-commit"};
+constexpr std::array kNames = {"take",        "take-late", "receive", "register", "launch",
+                               "notice",      "look-up",   "answer",  "seal",     "finish",
+                               "lose-peer",   "commit",    "wait",    "kill",     "end-holder",
+                               "break",       "give-up",   "crash",   "hurry",    "rival",
+                               "late-commit", "unfit"};
 
 constexpr int32_t kMostPerformed = 1;  // actions, before the controller dies in a commit
 
@@ -157,6 +158,9 @@ void World::add_faults(std::vector<Move>& moves) const {
     if (place.holder_alive) add({MoveKind::kEndHolder, node});
     if (place.bound) add({MoveKind::kBreak, node});
     if (place.holder_alive && row.boot_id == boot_id(node)) add({MoveKind::kGiveUp, node});
+    if (place.bound && place.generation_seen == 0 && scope_->spares > 0) {
+      add({MoveKind::kUnfit, node});
+    }
   }
   add({MoveKind::kCrash});
   if (moves.back().kind == MoveKind::kCrash) add_deaths_in_commits(moves, healthy);

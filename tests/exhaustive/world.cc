@@ -318,6 +318,10 @@ void World::make(const Move& move) {
       return crash();
     case MoveKind::kRival:
       return look_up(true);
+    case MoveKind::kUnfit:
+      place.up.push_back({Word(core::SpareFoundUnfit{JobId{1}, core::local_node_name(move.node),
+                                                     boot_id(move.node), "a hook failed"})});
+      return;
   }
 }
 

@@ -52,6 +52,7 @@ enum class MoveKind : uint8_t {
   kHurry,       // a deadline passes while others are still at work
   kRival,       // another controller creates the record first
   kLateCommit,  // a checkpoint is complete after its generation is over
+  kUnfit,       // a spare that is prepared finds that it cannot have ranks
 };
 
 // What happens next. `dies_after` of a move that the controller commits: it dies before it has

@@ -6,40 +6,17 @@
 #include <map>
 #include <set>
 #include <sstream>
-#include <vector>
 
 #include "controller/core/codec.h"
 #include "controller/core/explain.h"
 #include "controller/core/silence.h"
+#include "tests/golden/submit_words.h"
+#include "tests/golden/words.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {
 
 namespace {
-
-using Words = std::vector<std::string>;
-
-Words split(const std::string& line) {
-  std::istringstream in(line);
-  Words words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
-std::string join(const Words& words, size_t from) {
-  std::string text;
-  for (size_t i = from; i < words.size(); ++i) text += (i == from ? "" : " ") + words[i];
-  return text;
-}
-
-Words split_at_commas(const std::string& list) {
-  std::istringstream in(list);
-  Words words;
-  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
-  return words;
-}
-
-int64_t number(const Words& words, size_t at) { return std::stoll(words.at(at)); }
 
 class Script {
  public:
@@ -97,6 +74,8 @@ class Script {
         {"release", &Script::release},
         {"hardware", &Script::hardware},
         {"unfit-node", &Script::unfit_node},
+        {"unfit-spare", &Script::unfit_spare},
+        {"ready", &Script::ready},
         {"recover", &Script::recover},
         {"observed", &Script::observed},
         {"drained", &Script::drained},
@@ -108,6 +87,7 @@ class Script {
         {"copies", &Script::copies},
         {"sealed", &Script::sealed},
         {"left", &Script::left},
+        {"origin", &Script::origin},
         {"left-together", &Script::left_together},
         {"trains", &Script::trains},
     };
@@ -162,52 +142,11 @@ class Script {
   }
 
   void submit(const Words& words) {
-    JobSpec spec = small_job("demo");
-    int64_t uid = 1000;
-    int64_t global = 0;
-    int64_t group = 0;
-    bool no_shard = false;
-    for (size_t i = 1; i < words.size(); ++i) {
-      const std::string& key = words[i];
-      if (key == "command") spec = small_job("demo", true);
-      if (key == "nodes") spec.nodes = static_cast<int32_t>(number(words, ++i));
-      if (key == "workers") spec.workers_per_node = static_cast<int32_t>(number(words, ++i));
-      if (key == "resume") spec.checkpoint.resume = words.at(++i);
-      if (key == "max-restarts") spec.recovery.max_restarts = number(words, ++i);
-      if (key == "hang-s") spec.recovery.hang_timeout_ms = number(words, ++i) * 1000;
-      if (key == "window-s") spec.recovery.window_ms = number(words, ++i) * 1000;
-      if (key == "uid") uid = number(words, ++i);
-      if (key == "spares") spec.spares = static_cast<int32_t>(number(words, ++i));
-      if (key == "min") spec.min_nodes = static_cast<int32_t>(number(words, ++i));
-      if (key == "global") global = number(words, ++i);
-      if (key == "group") group = number(words, ++i);
-      if (key == "on-loss") spec.recovery.on_node_loss = split_at_commas(words.at(++i));
-      if (key == "limit") set_limit(spec.limits, words.at(i + 1), number(words, i + 2));
-      if (key == "limit") i += 2;
-      if (key == "cluster") backend_.limits = cluster_limits(false);
-      if (key == "container") backend_.limits = cluster_limits(true);
-      if (key == "requeues") backend_.requeues = true;
-      if (key == "requeue-at-limit") spec.slurm.requeue_at_limit = true;
-      if (key == "replaces") backend_.replaces = true;
-      if (key == "chaos") {
-        spec.chaos = true;
-        spec.recovery.snapshot.replicas = 0;  // so that a checkpoint is of use
-      }
-      if (key == "no-shard") no_shard = true;
-      if (key == "straggler") spec.recovery.straggler = *from_word<StragglerPolicy>(words.at(++i));
-    }
-    if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;
-    if (spec.train && group > 0) spec.train->strategy = Strategy::kHybrid;
-    if (spec.train && no_shard) spec.train->strategy = Strategy::kNoShard;
-    if (spec.train) spec.train->shard_group = group;
-    spec_ = spec;
-    id_ = *shell_.feed(JobSubmitted{spec, static_cast<uint32_t>(uid), "", {}, {}, backend_})
-               .submitted;
-  }
-  static void set_limit(Limits& limits, const std::string& name, int64_t ms) {
-    for (const LimitKey& key : kLimitKeys) {
-      if (key.name == name) limits.*key.ms = ms;
-    }
+    const JobSubmitted submitted = read_submit(words);
+    spec_ = submitted.spec;
+    backend_ = submitted.backend;
+    shell_.agents_tell_ready = std::find(words.begin(), words.end(), "tells-ready") != words.end();
+    id_ = *shell_.feed(submitted).submitted;
   }
   void settle(const Words& words) {
     if (words.size() == 1) {
@@ -250,6 +189,15 @@ class Script {
       seals.push_back({static_cast<uint64_t>(number(words, i)), 7, job().generation.value});
     }
     return seals;
+  }
+  // origin stayed | standby | new RANK...: of the processes that take their parts from now on
+  void origin(const Words& words) {
+    const WorkerOrigin origin = words.at(1) == "stayed"    ? WorkerOrigin::kStayed
+                                : words.at(1) == "standby" ? WorkerOrigin::kStandby
+                                                           : WorkerOrigin::kStarted;
+    for (size_t i = 2; i < words.size(); ++i) {
+      shell_.origins[Rank{static_cast<int32_t>(number(words, i))}] = origin;
+    }
   }
   // As it was told to.
   void left(const Words& words) {
@@ -342,7 +290,8 @@ class Script {
     shell_.feed(hello_from(words.at(1), node(words.at(1)).former_boot_ids.back()));
   }
   AgentRegistered hello_from(const std::string& name, const std::string& boot_id) const {
-    return {id_, name, "i-" + name, boot_id, 1, 2, job().generation, {}};
+    return {
+        id_, name, "i-" + name, boot_id, 1, 2, job().generation, {}, {}, shell_.agents_tell_ready};
   }
   void bad_step(const Words& words) {
     static const std::map<std::string, BadStepFinding> kFindings = {
@@ -543,6 +492,14 @@ class Script {
       return;
     }
     throw std::invalid_argument("it starts no workers");
+  }
+  // unfit-spare NODE reboot | replace | hook REASON: it was prepared while the job trains
+  void unfit_spare(const Words& words) {
+    shell_.feed(SpareFoundUnfit{id_, words.at(1), node(words.at(1)).boot_id, join(words, 3),
+                                words.at(2) != "hook", words.at(2) == "reboot"});
+  }
+  void ready(const Words& words) {
+    shell_.feed(SpareReady{id_, words.at(1), node(words.at(1)).boot_id});
   }
   // recover NODE reboot | replace REASON: a person wants it
   void recover(const Words& words) {

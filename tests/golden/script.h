@@ -4,7 +4,7 @@
 //
 //   submit [nodes N] [workers N] [command] [resume none|PATH] [max-restarts N] [window-s N]
 //     [hang-s N] [uid N]
-//     [cluster|container] [limit NAME MS] [straggler off|warn|evict]
+//     [cluster|container] [limit NAME MS] [straggler off|warn|evict] [tells-ready]
 //   settle                    a healthy cluster carries out every open action
 //   settle KIND               only the open actions of that kind (LaunchNode, ...)
 //   answer KIND NODE          only the node carries out its open action of that kind
@@ -24,6 +24,7 @@
 //   hang RANK|nobody words ... | cancel uid N
 //   slow RANK words ... | fast NODE   its node holds the others up, and does no more
 //   drained NODE words ... | undrained NODE words ...   by the scheduler
+//   ready NODE                the spare could take ranks at once (of a job that has tells-ready)
 //   suspended | resumed       by the scheduler (scontrol suspend)
 //   taken                     another controller created the generation first
 //   fail KIND NODE|- [permanent] words ...

@@ -71,6 +71,7 @@ TEST_F(Page, ShowsAFaultAsItHappens) {
   EXPECT_TRUE(shows(*browser, "RUNNING"));
   EXPECT_TRUE(browser->wait_for("return document.title.startsWith('quick-brown-fox RUNNING')"));
   EXPECT_TRUE(shows(*browser, "4 training"));
+  EXPECT_TRUE(shows(*browser, "standbys: 2 of 2 ready"));
   // The plots grow by themselves.
   EXPECT_TRUE(browser->wait_for("return [...document.querySelectorAll('.curve')].length === 3"));
   let_plots_grow(*browser, 15);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <set>
 #include <sstream>
 
+#include "common/base/file.h"
 #include "common/base/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
@@ -56,6 +58,21 @@ class Recovery : public ::testing::Test {
         [&] {
           after_ = cluster_.status(job_);
           return after_["generation"] == generation && after_["state"] == "RUNNING";
+        },
+        kLong))
+        << diagnosis();
+  }
+  // Until every node has one that is ready.
+  void await_standbys() {
+    const auto is_ready = [](const json& node) {
+      return node.contains("standbys") && node["standbys"]["wanted"] == 1 &&
+             node["standbys"]["ready"] == 1 && node["standbys"]["memory_bytes"] > 1'000'000;
+    };
+    EXPECT_TRUE(wait_until(
+        cluster_.paths().job(job_),
+        [&] {
+          const json nodes = cluster_.status(job_)["nodes"];
+          return std::all_of(nodes.begin(), nodes.end(), is_ready);
         },
         kLong))
         << diagnosis();
@@ -118,6 +135,7 @@ TEST_F(Recovery, KilledWorker) {
 // A fault costs the process that died: a standby was ready for its place.
 TEST_F(Recovery, TheOthersKeepTheirProcesses) {
   start(job_of(100000));
+  await_standbys();
   ASSERT_TRUE(end_process(worker_pid(before_, 2)));
   await_generation(2);
   for (const int rank : {0, 1, 3}) {
@@ -127,6 +145,45 @@ TEST_F(Recovery, TheOthersKeepTheirProcesses) {
   ASSERT_TRUE(standby.ok()) << standby.error().message;
   const std::string name = " pid " + std::to_string(worker_pid(after_, 2)) + " ";
   EXPECT_NE(standby->find(name), std::string::npos) << *standby << diagnosis();
+  EXPECT_EQ(causes("StandbySteppedIn"), "a standby on n1 has taken the place of rank 2\n");
+  const std::string started = causes("WorkersStarted");
+  EXPECT_NE(started.find("n0 started its workers (2 stayed); "), std::string::npos) << started;
+  EXPECT_NE(started.find("n1 started its workers (1 stayed, 1 stood by); "), std::string::npos)
+      << started;
+  EXPECT_NE(cluster_.hpctl({"why", to_string(job_)}).out.find("StandbySteppedIn"),
+            std::string::npos);
+}
+
+// Nobody waits for it: nothing is restarted. Once it is mended and released it stands by.
+TEST_F(Recovery, AnUnfitSpareIsFoundBeforeItIsNeeded) {
+  const std::string scratch = cluster_.directory() + "/scratch";
+  TrainingJob job = job_of(100000);
+  job.nodes = "{count: 2, spares: 1}";
+  job.more = "hooks: {pre: 'test $HPCTL_NODE != n2 || cat " + scratch + "'}\n";
+  start(job);
+  const auto spare = [&] { return cluster_.status(job_)["nodes"][2]; };
+  const std::string directory = cluster_.paths().job(job_);
+  ASSERT_TRUE(wait_until(
+      directory, [&] { return spare()["role"] == "quarantined"; }, kLong))
+      << diagnosis();
+  const std::string why = "hooks.pre 1: exit code 1: cat: " + scratch;
+  EXPECT_NE(spare()["note"].get<std::string>().find(why), std::string::npos) << spare();
+  EXPECT_NE(causes("SpareFoundUnfit").find("spare n2 is unfit: " + why), std::string::npos);
+  EXPECT_NE(cluster_.hpctl({"why", to_string(job_)}).out.find("SpareFoundUnfit"),
+            std::string::npos);
+  EXPECT_EQ(cluster_.status(job_)["restarts"], 0);
+
+  ASSERT_TRUE(write_file_atomic(scratch, "").ok());
+  ASSERT_EQ(cluster_.hpctl({"nodes", "release", "n2", "--job", to_string(job_)}).exit_code, 0);
+  EXPECT_TRUE(wait_until(
+      directory,
+      [&] {
+        const json node = spare();
+        return node.contains("standbys") && node["standbys"]["ready"] == 2;
+      },
+      kLong))
+      << diagnosis();
+  EXPECT_EQ(cluster_.status(job_)["restarts"], 0);
 }
 
 // Nothing is on disk before the end: what was completed is in the workers' memory, and in that of

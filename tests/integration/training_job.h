@@ -23,12 +23,15 @@ struct TrainingJob {
   std::string strategy = "full";
   std::string snapshot = "{}";  // recovery.snapshot
   std::string straggler = "warn";
+  std::string nodes = "2";
   std::string more = {};  // further lines
 
   std::string yaml() const {
     return "name: " + name +
            "\n"
-           "nodes: 2\n"
+           "nodes: " +
+           nodes +
+           "\n"
            "workers_per_node: 2\n"
            "workload:\n"
            "  train:\n"

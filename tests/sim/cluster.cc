@@ -396,6 +396,9 @@ void Cluster::break_hardware() {
   if (rng_.below(4) == 0) {
     event = core::RecoveryRequested{at.job, at.name, 1000, kPersonAsks, reboot};
   }
+  if (rng_.below(4) == 0) {
+    event = core::SpareFoundUnfit{at.job, at.name, node->boot_id, "ecc", true, reboot};
+  }
   controller_.post(event, [this, key = node->key](const core::StepResult& result) {
     if (!result.refusal.empty() || !faults_) return;
     checkers_.quarantined(key, controller_.store().last_seq(), INT64_MAX);

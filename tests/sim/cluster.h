@@ -209,6 +209,7 @@ class Cluster final : public World {
   void connect(SimNode& node);
   void register_agent(SimNode& node);
   void registered(SimNode& node, uint64_t stream, const core::StepResult& result);
+  void prepare_as_spare(SimNode& node, uint64_t stream);
   void refuse(SimNode& node);
   void close_stream(SimNode& node);
   void send_up(SimNode& node, core::EventBody body, SimController::Done done = nullptr);

@@ -34,6 +34,7 @@ void Cluster::register_agent(SimNode& node) {
   for (const auto& [rank, worker] : node.workers) {
     hello.workers.push_back({Rank{rank}, {worker.generation}, worker.pid});
   }
+  hello.tells_ready = true;
   const uint64_t stream = node.stream;
   const uint64_t incarnation = controller_.incarnation();
   after_in_life(node, delay(), [this, &node, stream, incarnation, hello] {
@@ -55,6 +56,7 @@ void Cluster::registered(SimNode& node, uint64_t stream, const core::StepResult&
     return;
   }
   if (node.stream != stream) return;
+  prepare_as_spare(node, stream);
   send_down(node, [this, &node] {
     node.welcomed = true;
     for (const auto& [number, body] : node.reports) send_report(node, number);
@@ -65,6 +67,24 @@ void Cluster::registered(SimNode& node, uint64_t stream, const core::StepResult&
     const auto it = open.find({node.key.job, kind, node.key.name});
     if (it != open.end()) perform(controller_.state().outbox.at(it->second));
   }
+}
+
+// What it takes to prepare a spare, again and again: a node may become one at any time.
+void Cluster::prepare_as_spare(SimNode& node, uint64_t stream) {
+  const auto takes_ms = static_cast<int64_t>(1'000 + rng_.below(20'000));
+  after_in_life(node, takes_ms, [this, &node, stream] {
+    if (node.stream != stream) return;
+    if (controller_.is_up()) {
+      const core::State& state = controller_.state();
+      const auto row = state.nodes.find(node.key);
+      if (row == state.nodes.end()) return;
+      const bool is_spare = core::role_of(state, row->second) == core::NodeRole::kSpare;
+      if (is_spare && !row->second.is_ready) {
+        send_up(node, core::SpareReady{node.key.job, node.key.name, node.boot_id});
+      }
+    }
+    prepare_as_spare(node, stream);
+  });
 }
 
 void Cluster::refuse(SimNode& node) {

@@ -34,6 +34,8 @@ TEST_F(HolderTest, AWorkerLeavesItsGenerationAndJoinsTheNext) {
   EXPECT_EQ(second.pid, first.pid);
   EXPECT_EQ(second.generation, 2U);
   EXPECT_EQ(second.part, WorkerPart::kMember);
+  EXPECT_EQ(first.origin, WorkerOrigin::kStarted);
+  EXPECT_EQ(second.origin, WorkerOrigin::kStayed);
   const ProgressView page(descriptor_.get());
   ASSERT_TRUE(eventually([&] { return page.sample().step == 1; }));
   EXPECT_EQ(page.sample().checkpoint_step, 0U);
@@ -117,6 +119,7 @@ TEST_F(HolderTest, AStandbyTakesThePlaceOfADeadWorker) {
   const WorkerState second = spawn(worker(2, 0, {"hang"}));
   EXPECT_EQ(second.incarnation, standby.incarnation);
   EXPECT_EQ(second.rank, 0);
+  EXPECT_EQ(second.origin, WorkerOrigin::kStandby);
   const ProgressView page(descriptor_.get());
   ASSERT_TRUE(eventually([&] { return page.sample().step == 1; }));
   std::string log;
@@ -163,6 +166,15 @@ TEST_F(HolderTest, AStandbyIsAskedWhetherItStillCouldTakePart) {
   Spawn order = worker(1, -1, {"ready", "obey"});
   order.workload = "";
   const WorkerState standby = spawn(order);
+  EXPECT_EQ(standby.is_ready, 0);
+  const WorkerState ready = expect<WorkerState>();
+  EXPECT_EQ(ready.incarnation, standby.incarnation);
+  EXPECT_EQ(ready.part, WorkerPart::kIdle);
+  EXPECT_EQ(ready.is_ready, 1);
+  ::kill(agent_pid_, SIGKILL);
+  accept_agent();
+  ASSERT_EQ(greeted<WorkerState>().size(), 1U);
+  EXPECT_EQ(greeted<WorkerState>()[0].is_ready, 1) << "the next agent is told so";
   ASSERT_TRUE(
       eventually([&] { return text_of(log_path(-1)).find("asked 3\n") != std::string::npos; }));
   EXPECT_EQ(spawn(worker(1, 0, {"hang"})).incarnation, standby.incarnation);
@@ -177,6 +189,7 @@ TEST_F(HolderTest, AStandbyThatDoesNotAnswerIsEnded) {
   Spawn order = worker(1, -1, {"ready", "hang"});
   order.workload = "";
   const WorkerState standby = spawn(order);
+  EXPECT_EQ(expect<WorkerState>().is_ready, 1);
   const WorkerState ended = expect<WorkerState>();
   EXPECT_EQ(ended.incarnation, standby.incarnation);
   EXPECT_EQ(ended.part, WorkerPart::kEnded);

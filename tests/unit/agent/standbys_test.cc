@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many standbys an agent orders, and when.
+// How many standbys an agent orders, and when; and what it tells of them.
 #include "agent/standbys.h"
 
 #include <gtest/gtest.h>
+
+#include <string>
 
 namespace hpctl::agent {
 namespace {
@@ -27,11 +29,26 @@ class StandbysTest : public ::testing::Test {
     say(incarnation, holder::WorkerPart::kEnded, now_ms);
   }
 
-  Standbys standbys_;
+  void is_ready(uint64_t incarnation) { say(incarnation, holder::WorkerPart::kIdle, 0, 1); }
+  // "ready loading bytes"; "" = nothing was told.
+  std::string told() {
+    v1::Heartbeat heartbeat;
+    standbys_.tell(heartbeat);
+    if (!heartbeat.has_standbys()) return "";
+    const v1::Standbys& standbys = heartbeat.standbys();
+    return std::to_string(standbys.ready()) + " " + std::to_string(standbys.loading()) + " " +
+           std::to_string(standbys.memory_bytes());
+  }
+
+  int measured_ = 0;
+  Standbys standbys_{[this](uint64_t pid) {
+    ++measured_;
+    return 1'000 * pid;
+  }};
 
  private:
-  void say(uint64_t incarnation, holder::WorkerPart part, int64_t now_ms) {
-    standbys_.on({incarnation, 1, -1, -1, 100 + incarnation, part}, now_ms);
+  void say(uint64_t incarnation, holder::WorkerPart part, int64_t now_ms, uint8_t is_ready = 0) {
+    standbys_.on({incarnation, 1, -1, -1, 100 + incarnation, part, is_ready}, now_ms);
   }
 };
 
@@ -69,6 +86,28 @@ TEST_F(StandbysTest, OneThatWasUsedIsReplacedInTheNextGeneration) {
   standbys_.on({1, 2, 0, 0, 101, holder::WorkerPart::kMember}, 0);
   ends(1, 1'000);
   EXPECT_EQ(standbys_.due_ms(), INT64_MAX);
+}
+
+// What stays as it is costs no traffic, and no look at the process.
+TEST_F(StandbysTest, WhoIsReadyIsToldWhenItChanges) {
+  EXPECT_EQ(told(), "0 0 0") << "that there are none is known then";
+  EXPECT_EQ(told(), "");
+  plan(2);
+  EXPECT_EQ(started(), 2);
+  idles(1);
+  idles(2);
+  EXPECT_EQ(told(), "0 2 0");
+  is_ready(1);
+  EXPECT_EQ(told(), "1 1 101000");
+  is_ready(1);
+  EXPECT_EQ(told(), "");
+  EXPECT_EQ(measured_, 1);
+  standbys_.forget_told();
+  EXPECT_EQ(told(), "1 1 101000") << "to the next controller";
+  standbys_.on({1, 2, 0, 0, 101, holder::WorkerPart::kMember, 1}, 0);
+  EXPECT_EQ(told(), "0 1 0");
+  ends(2, 1'000);
+  EXPECT_EQ(told(), "0 0 0");
 }
 
 }  // namespace

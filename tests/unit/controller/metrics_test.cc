@@ -14,6 +14,7 @@ namespace hpctl {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 uint16_t port_of(const Metrics& metrics) {
   const std::string& address = metrics.address();
@@ -45,6 +46,30 @@ TEST(Metrics, AnAddressOfAnotherMachineIsAnError) {
   const auto metrics = Metrics::open("203.0.113.1:9400");
   ASSERT_FALSE(metrics.ok());
   EXPECT_THAT(metrics.error().message, HasSubstr("not an address of this machine"));
+}
+
+// Its series end with the node.
+TEST(Metrics, TellWhoStandsByOnEachNode) {
+  const auto metrics = Metrics::open("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok());
+  JobView view;
+  view.job = 3;
+  view.name = "t";
+  view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, "", StandbyView{1, 0, 1, 0}});
+  view.nodes.push_back({"n1", "spare", "up", "i-1", "b-1", 12, 13, "", StandbyView{2, 2, 0, 512}});
+  (*metrics)->job(view);
+  const std::string text = http_get(port_of(**metrics), "/metrics");
+  const std::string n0 = R"({job="3",name="t",node="n0")";
+  const std::string n1 = R"({job="3",name="t",node="n1")";
+  EXPECT_THAT(text, HasSubstr("hpctl_standbys" + n0 + R"(,state="ready"} 0)"));
+  EXPECT_THAT(text, HasSubstr("hpctl_standbys" + n0 + R"(,state="loading"} 1)"));
+  EXPECT_THAT(text, HasSubstr("hpctl_standbys" + n1 + R"(,state="ready"} 2)"));
+  EXPECT_THAT(text, HasSubstr("hpctl_standbys_wanted" + n1 + "} 2"));
+  EXPECT_THAT(text, HasSubstr("hpctl_standbys_memory_bytes" + n1 + "} 512"));
+  EXPECT_THAT(text, Not(HasSubstr("hpctl_standbys_memory_bytes" + n0)));
+  view.nodes[0].standbys.reset();
+  (*metrics)->job(view);
+  EXPECT_THAT(http_get(port_of(**metrics), "/metrics"), Not(HasSubstr("node=\"n0\"")));
 }
 
 // One after the other would wait for half a minute each.

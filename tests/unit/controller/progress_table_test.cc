@@ -13,6 +13,18 @@ namespace {
 
 using Sights = std::map<std::string, core::SilentNode>;
 
+TEST(Standbys, AreKnownUntilTheNodeTellsOfOthers) {
+  ProgressTable table;
+  table.observe(running_job(1, 0), 0);
+  table.report(JobId{1}, "n0", StandbyReport{"b-0", 1, 0, 4'096});
+  table.observe(running_job(2, 0), 10);  // nothing is told anew only because a generation is
+  EXPECT_EQ(table.of(JobId{1}).standbys.at("n0").ready, 1U);
+  table.report(JobId{1}, "n0", StandbyReport{"b-0", 0, 1, 0});
+  EXPECT_EQ(table.of(JobId{1}).standbys.at("n0").ready, 0U);
+  table.report(JobId{2}, "n0", StandbyReport{"b-0", 1, 0, 0});
+  EXPECT_TRUE(table.of(JobId{2}).standbys.empty()) << "there is no such job";
+}
+
 TEST(Progress, TheFirstStepOfAGenerationIsTheOnlyTransition) {
   ProgressTable table;
   core::Job job = running_job(2, 40);

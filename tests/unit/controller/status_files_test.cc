@@ -143,6 +143,46 @@ TEST(StatusFiles, AJobThatIsToEndDoesNotRun) {
   EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 10'250).state, "CANCELLED");
 }
 
+// Those of the node's present life, beside how many there are to be.
+TEST(StatusFiles, WhoStandsByIsTold) {
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.train = TrainSpec{};
+  job.spec.workers_per_node = 4;
+  core::State state = one_job(job);
+  for (const char* name : {"n0", "n1"}) {
+    core::Node& node = state.nodes[{job.id, name}];
+    node.key = {job.id, name};
+    node.state = core::NodeState::kUp;
+    node.boot_id = "b-1";
+  }
+  state.index.ranks[{job.id, "n0"}] = {Rank{0}, Rank{1}, Rank{2}, Rank{3}};
+  JobProgress progress;
+  progress.standbys["n0"] = {"b-1", 1, 0, 4'096};
+  progress.standbys["n1"] = {"b-1", 3, 1, 9'000};
+  JobView view = make_job_view(state, job.id, progress, "n0", 10'250);
+  ASSERT_TRUE(view.nodes[0].standbys && view.nodes[1].standbys);
+  EXPECT_EQ(view.nodes[0].standbys->wanted, 1U) << "recovery.standbys";
+  EXPECT_EQ(view.nodes[1].standbys->wanted, 4U) << "a spare's: one for each rank";
+  v1::JobStatus status;
+  fill(view, status);
+  EXPECT_EQ(status.nodes(1).standbys().ready(), 3U);
+  EXPECT_EQ(status.nodes(1).standbys().wanted(), 4U);
+  const auto back = job_view_from_json(to_json_text(view));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(back->nodes[1].standbys->loading, 1U);
+  EXPECT_EQ(back->nodes[1].standbys->memory_bytes, 9'000U);
+
+  progress.standbys["n1"].boot_id = "b-0";
+  view = make_job_view(state, job.id, progress, "n0", 10'250);
+  EXPECT_FALSE(view.nodes[1].standbys) << "of a former life";
+  state.jobs[job.id].spec.recovery.standbys = 0;
+  progress.standbys["n0"] = {"b-1", 0, 0, 0};
+  view = make_job_view(state, job.id, progress, "n0", 10'250);
+  EXPECT_FALSE(view.nodes[0].standbys) << "none are wanted, and none there";
+  EXPECT_FALSE(nlohmann::json::parse(to_json_text(view))["nodes"][0].contains("standbys"));
+}
+
 TEST(StatusFiles, TornAndRepeatedLinesAreLeftOut) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/events.jsonl";

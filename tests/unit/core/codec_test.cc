@@ -41,12 +41,12 @@ JobAdopted adoption() {
 }
 
 std::vector<EventBody> every_event() {
-  const LiveWorker worker{Rank{1}, Generation{4}, 99};
+  const LiveWorker worker{Rank{1}, Generation{4}, 99, WorkerOrigin::kStandby};
   return {
       JobSubmitted{small_job("codec"), 1000, "key"},
       CancelRequested{kJob, 1000},
       NodeLaunched{kId, kJob, "n1", 55},
-      AgentRegistered{kJob, "n1", "i-1", "boot", 55, 56, Generation{4}, {worker}, "10.0.0.7"},
+      AgentRegistered{kJob, "n1", "i-1", "boot", 55, 56, Generation{4}, {worker}, "10.0.0.7", true},
       AgentDisconnected{kJob, "n1", "boot"},
       NodeLost{kJob, "n1", "boot", "why", true, true},
       NodeEnded{kJob, "n1", "boot"},
@@ -92,6 +92,8 @@ std::vector<EventBody> every_event() {
       FaultNotInjected{kJob, "n1", Seq{7}, "reason"},
       StragglerFound{kJob, {"n1", 3, 2.9, "evidence", Generation{4}}},
       StragglerOver{kJob, Generation{4}, "n1"},
+      SpareFoundUnfit{kJob, "n1", "boot", "reason", true, true},
+      SpareReady{kJob, "n1", "boot"},
       WorkersExited{
           kJob, "n1", "boot", {{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 95, 0, 17, ""}}},
   };

@@ -31,7 +31,8 @@ void FakeShell::answer(const Action& action) {
     const std::string boot = "boot-" + std::to_string(next_boot++);
     const uint64_t holder = next_pid++;
     feed(NodeLaunched{action.id, a->job, a->node, holder});
-    feed(AgentRegistered{a->job, a->node, "i-" + a->node, boot, holder, next_pid++, {}, {}});
+    feed(AgentRegistered{
+        a->job, a->node, "i-" + a->node, boot, holder, next_pid++, {}, {}, {}, agents_tell_ready});
   } else if (const auto* a = std::get_if<FindCheckpoint>(&action.body)) {
     feed(CheckpointChosen{action.id, a->job, checkpoint, checkpoint_step, {newest_record[a->job]}});
   } else if (const auto* a = std::get_if<RecordGeneration>(&action.body)) {
@@ -39,7 +40,12 @@ void FakeShell::answer(const Action& action) {
     feed(GenerationRecorded{action.id, a->job, a->generation});
   } else if (const auto* a = std::get_if<StartWorkers>(&action.body)) {
     WorkersStarted started{action.id, a->job, a->node, a->generation, {}};
-    for (const Rank rank : a->ranks) started.workers.push_back({rank, a->generation, next_pid++});
+    for (const Rank rank : a->ranks) {
+      const auto origin = origins.find(rank);
+      started.workers.push_back(
+          {rank, a->generation, next_pid++,
+           origin == origins.end() ? WorkerOrigin::kUnknown : origin->second});
+    }
     feed(started);
   } else if (const auto* a = std::get_if<StopWorkers>(&action.body)) {
     feed(WorkersStopped{action.id, a->job, a->node, a->generation,

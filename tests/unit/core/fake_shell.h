@@ -47,9 +47,11 @@ class FakeShell {
   // What the checkpoint directory of the job holds.
   std::string checkpoint;
   uint64_t checkpoint_step = 0;
+  std::map<Rank, WorkerOrigin> origins;  // of the processes that start; others do not tell
   ArenaSeals seals;  // in the memory of workers that end; which parts they are follows the rank
   ArenaSeals arena_of(JobId id, int32_t rank) const;
   std::map<JobId, uint64_t> newest_record;
+  bool agents_tell_ready = false;
   bool training_moves = false;  // as the controller's table sees it
   uint64_t next_pid = 100;
   uint64_t next_boot = 1;

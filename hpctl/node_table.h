@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of nodes that `hpctl status` and `hpctl nodes` show.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "controller/publish/status_files.h"
+#include "hpctl/terminal.h"
+
+namespace hpctl {
+
+// "12"; "-" of none.
+std::string pid_text(uint64_t pid);
+
+// "1 of 1, 96 MiB", "0 of 2, 1 loading"; "" of a node that has none and is to have none.
+std::string standbys_text(const NodeView& node);
+
+// Of each job its first `most` nodes. STANDBYS and NOTE are columns only where a node has some.
+Table make_node_table(const std::vector<JobView>& jobs, bool with_job, size_t most);
+
+}  // namespace hpctl
