@@ -93,15 +93,25 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
       std::move(bearers));
 }
 
-Result<JobChannel> connect_job(const std::string& job_dir, int attempt_ms) {
+Result<ControllerRecord> find_controller(const std::string& job_dir) {
   HP_TRY_ASSIGN(auto record, newest_controller(job_dir));
   if (!record) {
     return Error{ErrorCode::kUnavailable, "no controller of " + job_dir + " has started yet"};
   }
+  return std::move(*record);
+}
+
+Result<std::shared_ptr<grpc::Channel>> connect_controller_of(const std::string& job_dir,
+                                                             const ControllerRecord& controller,
+                                                             int attempt_ms) {
   HP_TRY_ASSIGN(const std::string token, read_token(job_dir));
-  HP_TRY_ASSIGN(auto channel,
-                connect_address(record->address, record->certificate, token, attempt_ms));
-  return JobChannel{std::move(*record), std::move(channel)};
+  return connect_address(controller.address, controller.certificate, token, attempt_ms);
+}
+
+Result<JobChannel> connect_job(const std::string& job_dir) {
+  HP_TRY_ASSIGN(ControllerRecord controller, find_controller(job_dir));
+  HP_TRY_ASSIGN(auto channel, connect_controller_of(job_dir, controller, kAttemptMs));
+  return JobChannel{std::move(controller), std::move(channel)};
 }
 
 }  // namespace hpctl

@@ -12,8 +12,7 @@ std::shared_ptr<grpc::ServerCredentials> server_credentials(const TlsIdentity& i
   return grpc::SslServerCredentials(options);
 }
 
-void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address,
-                      const std::shared_ptr<grpc::ServerCredentials>& credentials, int& port) {
+void bound_connections(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
@@ -24,6 +23,11 @@ void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address,
   // Our clients ping each kKeepaliveMs; more often is abuse.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kKeepaliveMs / 2);
+}
+
+void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address,
+                      const std::shared_ptr<grpc::ServerCredentials>& credentials, int& port) {
+  bound_connections(builder);
   // Another server of this user must not share the port.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddListeningPort(address, credentials, &port);

@@ -18,14 +18,18 @@ namespace hpctl {
 inline constexpr int kMaxMessageBytes = 1 << 20;   // the largest real one is a heartbeat, some KiB
 inline constexpr int kMaxMetadataBytes = 8 << 10;  // headers of a call
 inline constexpr int kMaxCallsPerConnection = 32;  // at once
-inline constexpr int kHandshakeTimeoutMs = 5'000;  // connected, and no TLS or HTTP/2
+inline constexpr int kHandshakeTimeoutMs = 5'000;  // let in, and no TLS or HTTP/2
 inline constexpr int kIdleConnectionMs = 15'000;   // without a call
 inline constexpr int kServerPingMs = 5'000;        // of a silent peer; as long for its answer
 
 // By which clients know that it is the controller they mean.
 std::shared_ptr<grpc::ServerCredentials> server_credentials(const TlsIdentity& identity);
 
-// `port` is set when the server has been built; 0 = could not listen. `address` is "IP:PORT".
+// What bounds the connections of a server, however they come.
+void bound_connections(grpc::ServerBuilder& builder);
+
+// gRPC accepts. `port` is set when the server has been built; 0 = could not listen. `address` is
+// "IP:PORT".
 void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address,
                       const std::shared_ptr<grpc::ServerCredentials>& credentials, int& port);
 

@@ -8,12 +8,12 @@
 #include <condition_variable>
 #include <csignal>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "agent/core/reconnect.h"
-#include "common/base/check.h"
 #include "common/base/worker_abi.h"
 #include "common/rpc/job_channel.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
@@ -44,14 +44,9 @@ class FleetAgents::Agent final
     return closed_ && Clock::now() - closed_at_ >= kBackOff;
   }
 
-  int64_t patience() {
+  int64_t patience(size_t nodes) {
     const std::lock_guard lock(mutex_);
-    return fleet_.impatient_ ? agent::Patience::kFirstMs : patience_.next();
-  }
-
-  bool is_dialling() {
-    const std::lock_guard lock(mutex_);
-    return !closed_ && !welcomed_;
+    return patience_.next(nodes);
   }
 
   void connect(std::unique_ptr<v1::AgentLink::Stub> stub) {
@@ -223,7 +218,8 @@ class FleetAgents::Agent final
     if (!outbox_.empty()) StartWrite(&outbox_.front());
   }
 
-  void OnDone(const grpc::Status&) override {
+  void OnDone(const grpc::Status& status) override {
+    if (!status.ok()) fleet_.failed(status.error_message());
     const std::lock_guard lock(mutex_);
     is_done_ = true;
     done_.notify_all();
@@ -232,6 +228,7 @@ class FleetAgents::Agent final
   void close() {
     if (std::exchange(closed_, true)) return;
     closed_at_ = Clock::now();
+    if (welcomed_) ++fleet_.lost_;
     RemoveHold();
   }
 
@@ -267,12 +264,7 @@ class FleetAgents::Agent final
 
 FleetAgents::FleetAgents(std::string job_dir, JobId job, int count, std::chrono::milliseconds step,
                          const FleetManners& manners)
-    : job_dir_(std::move(job_dir)),
-      job_(job),
-      step_(step),
-      one_by_one_(manners.one_by_one),
-      impatient_(manners.impatient),
-      most_dialling_(manners.at_once ? count : kMostDialling) {
+    : job_dir_(std::move(job_dir)), job_(job), step_(step), one_by_one_(manners.one_by_one) {
   for (int i = 0; i < count; ++i) agents_.push_back(std::make_unique<Agent>(*this, i));
   life_ = std::thread([this] { live(); });
 }
@@ -283,17 +275,29 @@ FleetAgents::~FleetAgents() {
 }
 
 void FleetAgents::dial() {
-  auto dialling = std::count_if(agents_.begin(), agents_.end(),
-                                [](const auto& agent) { return agent->is_dialling(); });
+  std::optional<ControllerRecord> controller;  // of this round: real agents read it each
   for (const auto& agent : agents_) {
-    if (dialling >= most_dialling_) return;
     if (!agent->is_to_dial()) continue;
-    const auto found = connect_job(job_dir_, static_cast<int>(agent->patience()));
-    HP_CHECK(found.ok());
-    agent->connect(v1::AgentLink::NewStub(found->channel));
+    if (!controller) controller = find_controller(job_dir_).value();
+    const auto patience_ms = static_cast<int>(agent->patience(agents_.size()));
+    auto channel = connect_controller_of(job_dir_, *controller, patience_ms);
+    agent->connect(v1::AgentLink::NewStub(std::move(channel).value()));
     ++dialled_;
-    ++dialling;
   }
+}
+
+// What differs from agent to agent, numbers, is left out.
+void FleetAgents::failed(const std::string& why) {
+  std::string kind;
+  std::copy_if(why.begin(), why.end(), std::back_inserter(kind),
+               [](char c) { return c < '0' || c > '9'; });
+  const std::lock_guard lock(failures_mutex_);
+  ++failures_[kind];
+}
+
+std::map<std::string, int> FleetAgents::take_failures() {
+  const std::lock_guard lock(failures_mutex_);
+  return std::exchange(failures_, {});
 }
 
 std::chrono::nanoseconds FleetAgents::interval() const {
