@@ -176,7 +176,7 @@ Outcome Controller::build_server() {
   builder.RegisterService(agents_.get());
   const ControllerMode::Access access = mode_.access();
   const std::string& listen = access.listen;
-  std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  TcpListener::Accepted accepted;
   if (!listen.empty()) {
     auto opened = TcpListener::open(listen, authenticator_->handshakes());
     if (!opened.ok()) {
@@ -184,19 +184,12 @@ Outcome Controller::build_server() {
                    "cannot listen on " + listen + ": " + opened.error().message + "; see --listen"};
     }
     tcp_listener_ = std::move(*opened);
-    bound_connections(builder);
-    acceptor = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        server_credentials(access.identity));
+    accepted = add_tcp_acceptor(builder, server_credentials(access.identity));
   }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return Error{ErrorCode::kUnavailable, "gRPC did not start"};
   if (tcp_listener_ == nullptr) return Ok{};
-  tcp_listener_->start([acceptor](UniqueFd connection) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters accepted;
-    accepted.fd = connection.release();
-    acceptor->HandleNewConnection(&accepted);
-  });
+  tcp_listener_->start(std::move(accepted));
   address_ = listen.substr(0, listen.rfind(':') + 1) + std::to_string(tcp_listener_->port());
   return Ok{};
 }

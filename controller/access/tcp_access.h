@@ -8,9 +8,11 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "common/base/fd.h"
 #include "common/base/tls_identity.h"
 
 namespace hpctl {
@@ -25,8 +27,10 @@ inline constexpr int kServerPingMs = 5'000;        // of a silent peer; as long 
 // By which clients know that it is the controller they mean.
 std::shared_ptr<grpc::ServerCredentials> server_credentials(const TlsIdentity& identity);
 
-// What bounds the connections of a server, however they come.
-void bound_connections(grpc::ServerBuilder& builder);
+// The server gets its connections from what is returned, which takes them over from when it has
+// been built until it is shut down (tcp_listener.h).
+std::function<void(UniqueFd connection)> add_tcp_acceptor(
+    grpc::ServerBuilder& builder, const std::shared_ptr<grpc::ServerCredentials>& credentials);
 
 // gRPC accepts. `port` is set when the server has been built; 0 = could not listen. `address` is
 // "IP:PORT".

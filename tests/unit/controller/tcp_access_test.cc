@@ -196,19 +196,6 @@ TEST_F(TcpAccess, SilentConnectionsDelayOthersAndDoNotHoldThemUp) {
   EXPECT_GE(std::chrono::steady_clock::now() - begin, Handshakes::kPatience);
 }
 
-// Each call tells that its connection's handshake is over, also where it carries no token.
-TEST_F(TcpAccess, ConnectionsThatCallMakeRoomForTheNext) {
-  for (size_t i = 0; i < Handshakes::kMost / 2; ++i) {
-    EXPECT_EQ(ping("").error_code(), grpc::StatusCode::UNAUTHENTICATED);
-    EXPECT_TRUE(ping(token_).ok());
-  }
-  std::vector<UniqueFd> strangers;
-  for (size_t i = 0; i + 1 < Handshakes::kMost; ++i) strangers.push_back(connect_silently());
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_TRUE(ping(token_).ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, Handshakes::kPatience);
-}
-
 TEST_F(TcpAccess, ASilentConnectionIsClosed) {
   const UniqueFd fd = connect_silently();
   char bytes[512];
