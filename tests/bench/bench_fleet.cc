@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real hpcontroller under the load of many agents on one machine, which all dial at once: how
 // long until all have registered, until a generation's orders have reached all, until a killed
-// worker's generation is stopped and the next one started, until a controller that was killed has
-// them all again; and what their heartbeats cost. The agents are this program (fleet_agents.h),
+// worker's generation is stopped and the next one started, until half of them, whose connections
+// broke, are back beside the others, until a controller that was killed has them all again; and
+// what their heartbeats cost. The agents are this program (fleet_agents.h),
 // which shares the machine: what it computes is told beside what the controller does. Ends with 1
 // where something did not come about.
 //
@@ -79,6 +80,13 @@ class Bench {
     fleet_.kill_worker(agents_ / 2);
     if (!measure("a worker was killed: all stopped", [this] { return fleet_.stopped(1); }) ||
         !measure("and all started again", [this] { return fleet_.started(2); }) || !is_running()) {
+      return false;
+    }
+    const int half = agents_ / 2;
+    fleet_.cut(half);
+    if (!test::eventually([=, this] { return fleet_.welcomed() <= agents_ - half; }, kTimeoutMs) ||
+        !measure("half of the connections broke: all are back",
+                 [this] { return fleet_.welcomed(); })) {
       return false;
     }
     cluster_.kill_controller(1);

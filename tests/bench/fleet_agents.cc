@@ -100,6 +100,11 @@ class FleetAgents::Agent final
     exit_worker(ranks_.front(), 0, SIGKILL, false);
   }
 
+  void cut() {
+    const std::lock_guard lock(mutex_);
+    if (context_) context_->TryCancel();
+  }
+
   bool is_welcome() {
     const std::lock_guard lock(mutex_);
     return welcomed_ && !closed_;
@@ -327,6 +332,10 @@ void FleetAgents::live() {
 
 void FleetAgents::kill_worker(int agent) {
   agents_.at(static_cast<size_t>(agent))->die_of_sigkill();
+}
+
+void FleetAgents::cut(int count) {
+  std::for_each_n(agents_.begin(), count, [](const auto& agent) { agent->cut(); });
 }
 
 int FleetAgents::welcomed() const {

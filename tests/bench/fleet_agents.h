@@ -42,6 +42,8 @@ class FleetAgents {
   void connect() { dials_ = true; }
   // Rank 0 of that agent's node dies of SIGKILL.
   void kill_worker(int agent);
+  // The connections of the first `count` agents break.
+  void cut(int count);
 
   // Agents that are welcome, and those that have got the newest order to start and to stop workers.
   int welcomed() const;
