@@ -8,17 +8,14 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "common/base/log.h"
 #include "common/base/socket_address.h"
+#include "controller/access/accept.h"
 #include "controller/access/tcp_access.h"
 
 namespace hpctl {
 namespace {
-
-constexpr int kRetryAfterMs = 100;  // accept failed for want of descriptors or memory
 
 void set_option(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
@@ -81,18 +78,8 @@ void TcpListener::stop() {
 
 void TcpListener::accept_one() {
   sockaddr_storage peer{};
-  socklen_t size = sizeof peer;
-  UniqueFd connection(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&peer), &size,
-                                SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection.valid()) {
-    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-      log_warning("cannot accept a connection: " + std::string(std::strerror(errno)) +
-                  "; raise the limit of open files (ulimit -n)");
-      pollfd stop{stop_event_.get(), POLLIN, 0};
-      ::poll(&stop, 1, kRetryAfterMs);
-    }
-    return;
-  }
+  UniqueFd connection = accept_connection(socket_.get(), stop_event_.get(), peer);
+  if (!connection.valid()) return;
   if (has_hung_up(connection.get())) return;
   const in_port_t port = peer.ss_family == AF_INET6
                              ? reinterpret_cast<const sockaddr_in6&>(peer).sin6_port
