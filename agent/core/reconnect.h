@@ -33,8 +33,10 @@ class Patience {
  public:
   static constexpr int64_t kFirstMs = 2'000;
   static constexpr int64_t kLongestMs = 32'000;
-  // What a handshake takes a controller with two processors at worst.
-  static constexpr int64_t kHandshakeMs = 5;
+  // What each handshake may take a controller with two processors, of which others want most. To
+  // wait too long costs nothing: whether another controller has the job is looked at besides, and
+  // TCP ends an attempt to reach a machine that does not answer.
+  static constexpr int64_t kHandshakeMs = 20;
   // During an attempt an agent looks so often whether another controller has the job by now: all of
   // a job's nodes look into the same directory.
   static int64_t look_every_ms(size_t nodes) {

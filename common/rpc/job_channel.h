@@ -33,8 +33,9 @@ inline constexpr int kAttemptMs = 2'000;
 // calls gets the reason as a status. Its other lines become ours.
 void silence_handshakes();
 
-// Back-off of our channels, and no connection shared with another channel of this process.
-grpc::ChannelArguments channel_arguments();
+// Back-off of our channels, and no connection shared with another channel of this process. To set
+// one of these again later has no effect: of two the first counts.
+grpc::ChannelArguments channel_arguments(int attempt_ms = kAttemptMs);
 
 // Lazy: nothing is connected yet. `certificate` is PEM, of the controller itself;
 // kFailedPrecondition where it is none.

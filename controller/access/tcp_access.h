@@ -20,9 +20,11 @@ namespace hpctl {
 inline constexpr int kMaxMessageBytes = 1 << 20;   // the largest real one is a heartbeat, some KiB
 inline constexpr int kMaxMetadataBytes = 8 << 10;  // headers of a call
 inline constexpr int kMaxCallsPerConnection = 32;  // at once
-inline constexpr int kHandshakeTimeoutMs = 5'000;  // let in, and no TLS or HTTP/2
-inline constexpr int kIdleConnectionMs = 15'000;   // without a call
-inline constexpr int kServerPingMs = 5'000;        // of a silent peer; as long for its answer
+// Let in, and no TLS or HTTP/2. Long, because whose handshake is cut off comes again and costs as
+// much: a busy machine may take seconds for its part. Strangers are few (handshakes.h).
+inline constexpr int kHandshakeTimeoutMs = 15'000;
+inline constexpr int kIdleConnectionMs = 15'000;  // without a call
+inline constexpr int kServerPingMs = 5'000;       // of a silent peer; as long for its answer
 
 // By which clients know that it is the controller they mean.
 std::shared_ptr<grpc::ServerCredentials> server_credentials(const TlsIdentity& identity);

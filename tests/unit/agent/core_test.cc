@@ -171,8 +171,8 @@ TEST(Patience, GrowsUntilAControllerWelcomes) {
 
 TEST(Patience, LastsForTheHandshakesOfAllNodes) {
   Patience patience;
-  EXPECT_EQ(patience.next(1'000), 1'000 * Patience::kHandshakeMs);
-  EXPECT_EQ(patience.next(1'000), 2'000 * Patience::kHandshakeMs);
+  EXPECT_EQ(patience.next(500), 500 * Patience::kHandshakeMs);
+  EXPECT_EQ(patience.next(500), 1'000 * Patience::kHandshakeMs);
   EXPECT_EQ(patience.next(12'500), Patience::kLongestMs);
   EXPECT_EQ(patience.next(2), Patience::kLongestMs);
 }

@@ -187,6 +187,24 @@ TEST_F(TcpAccess, AMessageThatIsTooLargeIsRefused) {
   EXPECT_TRUE(ping(token_).ok());
 }
 
+// Longer than the attempts of those who do not say how long: who gives up a handshake comes again.
+TEST(JobChannel, AnAttemptMayTakeAsLongAsItIsGiven) {
+  constexpr std::chrono::milliseconds kAttempt{kAttemptMs + 1'000};
+  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto any = SocketAddress::of("127.0.0.1", 0).value();
+  ASSERT_EQ(::bind(silent.get(), any.get(), any.size()), 0);
+  ASSERT_EQ(::listen(silent.get(), 1), 0);
+  const auto port = SocketAddress::of_socket(silent.get())->port();
+  const auto channel = connect_address("127.0.0.1:" + std::to_string(port),
+                                       make_tls_identity()->certificate, "token", kAttempt.count());
+  const auto begin = std::chrono::steady_clock::now();
+  grpc::ClientContext context;  // fails with the first attempt
+  v1::GetVersionResponse response;
+  const auto status = v1::Controller::NewStub(channel.value())->GetVersion(&context, {}, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kAttempt);
+}
+
 // Each takes the place of a peer that speaks, for a second: so the agents wait and come in.
 TEST_F(TcpAccess, SilentConnectionsDelayOthersAndDoNotHoldThemUp) {
   std::vector<UniqueFd> strangers;
