@@ -271,18 +271,25 @@ FleetAgents::FleetAgents(std::string job_dir, JobId job, int count, std::chrono:
                          const FleetManners& manners)
     : job_dir_(std::move(job_dir)), job_(job), step_(step), one_by_one_(manners.one_by_one) {
   for (int i = 0; i < count; ++i) agents_.push_back(std::make_unique<Agent>(*this, i));
-  life_ = std::thread([this] { live(); });
+  beats_of_all_ = std::thread([this] { beat(); });
+  dialler_ = std::thread([this] {
+    while (!ends_) {
+      if (dials_) dial();
+      std::this_thread::sleep_for(kDialEvery);
+    }
+  });
 }
 
 FleetAgents::~FleetAgents() {
   ends_ = true;
-  life_.join();
+  dialler_.join();
+  beats_of_all_.join();
 }
 
 void FleetAgents::dial() {
   std::optional<ControllerRecord> controller;  // of this round: real agents read it each
   for (const auto& agent : agents_) {
-    if (!agent->is_to_dial()) continue;
+    if (ends_ || !agent->is_to_dial()) continue;
     if (!controller) controller = find_controller(job_dir_).value();
     const auto patience_ms = static_cast<int>(agent->patience(agents_.size()));
     auto channel = connect_controller_of(job_dir_, *controller, patience_ms);
@@ -312,15 +319,10 @@ std::chrono::nanoseconds FleetAgents::interval() const {
 }
 
 // They beat evenly over the interval, as agents that came one after the other do it.
-void FleetAgents::live() {
+void FleetAgents::beat() {
   auto due = Clock::now();
-  auto dials_at = due;
   size_t next = 0;
   while (!ends_) {
-    if (dials_ && Clock::now() >= dials_at) {
-      dial();
-      dials_at = Clock::now() + kDialEvery;
-    }
     const auto step = static_cast<uint64_t>((Clock::now() - begun_) / step_);
     if (agents_[next]->beat(step)) ++heartbeats_;
     next = (next + 1) % agents_.size();

@@ -60,7 +60,7 @@ class FleetAgents {
  private:
   class Agent;
   friend class Agent;
-  void live();
+  void beat();
   void dial();
   void failed(const std::string& why);
 
@@ -78,7 +78,8 @@ class FleetAgents {
   std::mutex failures_mutex_;
   std::map<std::string, int> failures_;
   std::vector<std::unique_ptr<Agent>> agents_;
-  std::thread life_;
+  std::thread beats_of_all_;
+  std::thread dialler_;  // apart: who is connected beats while others dial
 };
 
 }  // namespace hpctl::bench

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 60s;  // a machine that is busy
+constexpr auto kAcceptPatience = 60s;  // a machine that is busy
 
 std::string peer_name(uint16_t port) { return "ipv4:127.0.0.1:" + std::to_string(port); }
 
@@ -68,7 +68,7 @@ class TcpListenerTest : public testing::Test {
   }
   bool wait_until_accepted(size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kPatience, [&] { return accepted_.size() >= count; });
+    return changed_.wait_for(lock, kAcceptPatience, [&] { return accepted_.size() >= count; });
   }
   // Whose connection came in as number `index`: the port of its other end.
   uint16_t peer_port(size_t index) {
