@@ -285,11 +285,10 @@ v1::AgentMessage Agent::registration() const {
 }
 
 void Agent::connect() {
-  const int64_t patience_ms = patience_.next();
-  auto channel = access_->connect(patience_ms);
+  const auto dialled = access_->connect(patience_);
   orphan_.set_plan(access_->start_plan());
-  if (!channel.ok()) {
-    const Error& error = channel.error();
+  if (!dialled.ok()) {
+    const Error& error = dialled.error();
     if (error.code == ErrorCode::kFailedPrecondition) {
       return end_node(0, kOrphanGraceMs, error.message);
     }
@@ -298,10 +297,10 @@ void Agent::connect() {
     connect_at_ms_ = clock_.monotonic_ms() + backoff_.next(rng_);
     return;
   }
-  link_ = std::make_unique<TroubledLink>(*channel, wake_.get(), clock_);
+  link_ = std::make_unique<TroubledLink>(dialled->channel, wake_.get(), clock_);
   link_->send(registration());
   const int64_t now = clock_.monotonic_ms();
-  welcome_by_ms_ = now + patience_ms + kWelcomeTimeoutMs;
+  welcome_by_ms_ = now + dialled->attempt_ms + kWelcomeTimeoutMs;
   look_again_at_ms_ = now + access_->look_every_ms();
 }
 

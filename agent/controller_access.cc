@@ -37,8 +37,8 @@ class HomeAccess final : public ControllerAccess {
   explicit HomeAccess(const HomePaths& paths) : paths_(paths) {}
 
   // The other end of its socket answers at once or not at all.
-  Result<std::shared_ptr<grpc::Channel>> connect(int64_t) override {
-    return connect_controller(paths_);
+  Result<Dialled> connect(Patience& patience) override {
+    return Dialled{connect_controller(paths_), patience.next(0)};
   }
   bool is_succeeded() const override { return false; }
   int64_t look_every_ms() const override { return Patience::look_every_ms(1'000); }
@@ -61,19 +61,22 @@ class JobAccess final : public ControllerAccess {
   JobAccess(const HomePaths& paths, JobId job, const std::string& node)
       : paths_(paths), job_(job), node_(node) {}
 
-  Result<std::shared_ptr<grpc::Channel>> connect(int64_t attempt_ms) override {
+  Result<Dialled> connect(Patience& patience) override {
     plan_ = StartPlan::never();
     HP_TRY_ASSIGN(const auto verdict, standing_verdict(paths_.home(), restart_count()));
     if (verdict) {
       return Error{ErrorCode::kFailedPrecondition,
                    "the job has ended with " + std::to_string(*verdict)};
     }
-    HP_TRY_ASSIGN(JobChannel found, connect_job(paths_.home(), static_cast<int>(attempt_ms)));
-    if (found.controller.restart_count == restart_count()) plan_ = plan_after(found.controller);
-    address_ = node_address_towards(found.controller.address);
-    epoch_ = found.controller.epoch;
-    nodes_ = found.controller.nodes.size();
-    return std::move(found.channel);
+    HP_TRY_ASSIGN(const ControllerRecord found, find_controller(paths_.home()));
+    nodes_ = found.nodes.size();
+    const int64_t attempt_ms = patience.next(nodes_);
+    HP_TRY_ASSIGN(auto channel,
+                  connect_controller_of(paths_.home(), found, static_cast<int>(attempt_ms)));
+    if (found.restart_count == restart_count()) plan_ = plan_after(found);
+    address_ = node_address_towards(found.address);
+    epoch_ = found.epoch;
+    return Dialled{std::move(channel), attempt_ms};
   }
   bool is_succeeded() const override {
     const auto newest = newest_controller_epoch(paths_.home());

@@ -21,9 +21,14 @@ class ControllerAccess {
   ControllerAccess(const ControllerAccess&) = delete;
   ControllerAccess& operator=(const ControllerAccess&) = delete;
 
-  // A lazy channel, an attempt of which may take so long. kFailedPrecondition: the job has ended
-  // and nobody will ever answer; other errors may pass. May read a shared file system.
-  virtual Result<std::shared_ptr<grpc::Channel>> connect(int64_t attempt_ms) = 0;
+  // A lazy channel, and how long the attempt to connect it may take by that patience.
+  // kFailedPrecondition: the job has ended and nobody will ever answer; other errors may pass. May
+  // read a shared file system.
+  struct Dialled {
+    std::shared_ptr<grpc::Channel> channel;
+    int64_t attempt_ms = 0;
+  };
+  virtual Result<Dialled> connect(Patience& patience) = 0;
   // Whether another controller has the job than the one of the last connect(). May read a shared
   // file system; what it cannot read it does not know of.
   virtual bool is_succeeded() const = 0;

@@ -176,19 +176,21 @@ Outcome Controller::build_server() {
   builder.RegisterService(agents_.get());
   const ControllerMode::Access access = mode_.access();
   const std::string& listen = access.listen;
-  int port = 0;
+  TcpListener::Accepted accepted;
   if (!listen.empty()) {
-    add_tcp_listener(builder, listen, server_credentials(access.identity), port);
+    auto opened = TcpListener::open(listen, authenticator_->handshakes());
+    if (!opened.ok()) {
+      return Error{opened.error().code,
+                   "cannot listen on " + listen + ": " + opened.error().message + "; see --listen"};
+    }
+    tcp_listener_ = std::move(*opened);
+    accepted = add_tcp_acceptor(builder, server_credentials(access.identity));
   }
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || (!listen.empty() && port == 0)) {
-    return Error{ErrorCode::kUnavailable, listen.empty()
-                                              ? "gRPC did not start"
-                                              : "cannot listen on " + listen +
-                                                    ": it is not an address of this "
-                                                    "node, or the port is in use; see --listen"};
-  }
-  if (port != 0) address_ = listen.substr(0, listen.rfind(':') + 1) + std::to_string(port);
+  if (server_ == nullptr) return Error{ErrorCode::kUnavailable, "gRPC did not start"};
+  if (tcp_listener_ == nullptr) return Ok{};
+  tcp_listener_->start(std::move(accepted));
+  address_ = listen.substr(0, listen.rfind(':') + 1) + std::to_string(tcp_listener_->port());
   return Ok{};
 }
 
@@ -243,6 +245,7 @@ bool Controller::is_idle() const {
 
 std::vector<std::string> Controller::stop() {
   if (listener_) listener_->stop();
+  if (tcp_listener_) tcp_listener_->stop();
   if (agents_) agents_->close_all();
   if (scheduler_) scheduler_->stop();
   std::vector<std::string> hung;

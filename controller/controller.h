@@ -16,6 +16,7 @@
 #include "common/base/paths.h"
 #include "controller/access/authenticator.h"
 #include "controller/access/local_listener.h"
+#include "controller/access/tcp_listener.h"
 #include "controller/agents/agent_link.h"
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
@@ -128,6 +129,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<ControllerService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<LocalListener> listener_;
+  std::unique_ptr<TcpListener> tcp_listener_;
 };
 
 }  // namespace hpctl

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "common/base/rng.h"
 
@@ -27,19 +27,29 @@ class Backoff {
 
 // How long an attempt to connect may take. Where all agents of a large job come at once, the
 // controller's processors are busy with handshakes for longer than that first; who gives up then
-// has cost it the handshake for nothing and asks for another one. So each attempt may take twice as
-// long as the one before.
+// has cost it the handshake for nothing and asks for another one. So an attempt may take as long as
+// the handshakes of all of the job's nodes, and each twice as long as the one before.
 class Patience {
  public:
   static constexpr int64_t kFirstMs = 2'000;
   static constexpr int64_t kLongestMs = 32'000;
+  // What each handshake may take a controller with two processors, of which others want most. To
+  // wait too long costs nothing: whether another controller has the job is looked at besides, and
+  // TCP ends an attempt to reach a machine that does not answer.
+  static constexpr int64_t kHandshakeMs = 20;
   // During an attempt an agent looks so often whether another controller has the job by now: all of
   // a job's nodes look into the same directory.
   static int64_t look_every_ms(size_t nodes) {
     return std::clamp<int64_t>(2 * static_cast<int64_t>(nodes), 250, 2'000);
   }
 
-  int64_t next() { return std::exchange(patience_ms_, std::min(kLongestMs, patience_ms_ * 2)); }
+  // Of a job with so many nodes.
+  int64_t next(size_t nodes) {
+    const int64_t patience =
+        std::clamp(kHandshakeMs * static_cast<int64_t>(nodes), patience_ms_, kLongestMs);
+    patience_ms_ = std::min(kLongestMs, patience * 2);
+    return patience;
+  }
   void reset() { patience_ms_ = kFirstMs; }
 
  private:

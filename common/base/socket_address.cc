@@ -18,13 +18,18 @@ Error no_address(const std::string& text) {
 
 }  // namespace
 
-Result<SocketAddress> SocketAddress::parse(const std::string& text) {
+Result<SocketAddress> SocketAddress::parse(const std::string& text) { return parse_from(text, 1); }
+Result<SocketAddress> SocketAddress::parse_listener(const std::string& text) {
+  return parse_from(text, 0);
+}
+
+Result<SocketAddress> SocketAddress::parse_from(const std::string& text, uint16_t least_port) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return no_address(text);
   uint16_t port = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, port);
-  if (error != std::errc() || rest != end || port == 0) return no_address(text);
+  if (error != std::errc() || rest != end || port < least_port) return no_address(text);
   std::string ip = text.substr(0, colon);
   const bool has_brackets = ip.size() > 2 && ip.front() == '[' && ip.back() == ']';
   if (has_brackets) ip = ip.substr(1, ip.size() - 2);

@@ -17,6 +17,8 @@ class SocketAddress {
  public:
   // "192.0.2.1:80", "[2001:db8::1]:80"; port 1 to 65535. kInvalidArgument for anything else.
   static Result<SocketAddress> parse(const std::string& text);
+  // Likewise, to listen on; port 0 = any free one.
+  static Result<SocketAddress> parse_listener(const std::string& text);
   // `ip` without brackets; port 0 = any.
   static Result<SocketAddress> of(const std::string& ip, uint16_t port);
   // This end of a socket.
@@ -32,6 +34,7 @@ class SocketAddress {
 
  private:
   SocketAddress() = default;
+  static Result<SocketAddress> parse_from(const std::string& text, uint16_t least_port);
 
   sockaddr_storage storage_{};
   socklen_t size_ = 0;

@@ -58,11 +58,11 @@ void silence_handshakes() {
   (void)once;
 }
 
-grpc::ChannelArguments channel_arguments() {
+grpc::ChannelArguments channel_arguments(int attempt_ms) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   // How long one attempt to connect may take, not how long the next one waits.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kAttemptMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, attempt_ms);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   // Channels of one process do not share a connection: each has its own back-off and its own fate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -79,8 +79,7 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
                      " has no certificate to know it by: it is of an older release of hpctl"};
   }
   silence_handshakes();
-  grpc::ChannelArguments arguments = channel_arguments();
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, attempt_ms);
+  grpc::ChannelArguments arguments = channel_arguments(attempt_ms);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // 0 = as many as needed
@@ -93,15 +92,25 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
       std::move(bearers));
 }
 
-Result<JobChannel> connect_job(const std::string& job_dir, int attempt_ms) {
+Result<ControllerRecord> find_controller(const std::string& job_dir) {
   HP_TRY_ASSIGN(auto record, newest_controller(job_dir));
   if (!record) {
     return Error{ErrorCode::kUnavailable, "no controller of " + job_dir + " has started yet"};
   }
+  return std::move(*record);
+}
+
+Result<std::shared_ptr<grpc::Channel>> connect_controller_of(const std::string& job_dir,
+                                                             const ControllerRecord& controller,
+                                                             int attempt_ms) {
   HP_TRY_ASSIGN(const std::string token, read_token(job_dir));
-  HP_TRY_ASSIGN(auto channel,
-                connect_address(record->address, record->certificate, token, attempt_ms));
-  return JobChannel{std::move(*record), std::move(channel)};
+  return connect_address(controller.address, controller.certificate, token, attempt_ms);
+}
+
+Result<JobChannel> connect_job(const std::string& job_dir) {
+  HP_TRY_ASSIGN(ControllerRecord controller, find_controller(job_dir));
+  HP_TRY_ASSIGN(auto channel, connect_controller_of(job_dir, controller, kAttemptMs));
+  return JobChannel{std::move(controller), std::move(channel)};
 }
 
 }  // namespace hpctl

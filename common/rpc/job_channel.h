@@ -33,8 +33,9 @@ inline constexpr int kAttemptMs = 2'000;
 // calls gets the reason as a status. Its other lines become ours.
 void silence_handshakes();
 
-// Back-off of our channels, and no connection shared with another channel of this process.
-grpc::ChannelArguments channel_arguments();
+// Back-off of our channels, and no connection shared with another channel of this process. To set
+// one of these again later has no effect: of two the first counts.
+grpc::ChannelArguments channel_arguments(int attempt_ms = kAttemptMs);
 
 // Lazy: nothing is connected yet. `certificate` is PEM, of the controller itself;
 // kFailedPrecondition where it is none.
@@ -43,11 +44,18 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
                                                        const std::string& token,
                                                        int attempt_ms = kAttemptMs);
 
+// The newest controller of the job; kUnavailable when there is none yet.
+Result<ControllerRecord> find_controller(const std::string& job_dir);
+// To that one; lazy as above.
+Result<std::shared_ptr<grpc::Channel>> connect_controller_of(const std::string& job_dir,
+                                                             const ControllerRecord& controller,
+                                                             int attempt_ms);
+
 struct JobChannel {
   ControllerRecord controller;
   std::shared_ptr<grpc::Channel> channel;
 };
-// To the newest controller of the job; lazy as above. kUnavailable when there is none yet.
-Result<JobChannel> connect_job(const std::string& job_dir, int attempt_ms = kAttemptMs);
+// Both.
+Result<JobChannel> connect_job(const std::string& job_dir);
 
 }  // namespace hpctl

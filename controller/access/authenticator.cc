@@ -7,7 +7,9 @@
 namespace hpctl {
 
 std::optional<uid_t> Authenticator::of(const grpc::ServerContextBase& context) const {
-  if (const auto uid = local_.of(context.peer())) return uid;
+  const std::string peer = context.peer();
+  if (const auto uid = local_.of(peer)) return uid;
+  handshakes_.end(peer);
   if (tokens_.empty()) return std::nullopt;
   const auto& metadata = context.client_metadata();
   const auto [begin, end] = metadata.equal_range(kAuthorization);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/access/handshakes.h"
 #include "controller/access/local_listener.h"
 
 namespace hpctl {
@@ -23,13 +24,16 @@ class Authenticator {
       : tokens_(std::move(tokens)), owner_(owner) {}
 
   PeerUids& local() { return local_; }
-  // Any thread. nullopt = UNAUTHENTICATED.
+  // Of TCP: over when a call has come, whoever made it.
+  Handshakes& handshakes() { return handshakes_; }
+  // Any thread, once for each call. nullopt = UNAUTHENTICATED.
   std::optional<uid_t> of(const grpc::ServerContextBase& context) const;
 
  private:
   const std::vector<std::string> tokens_;
   const uid_t owner_;
   PeerUids local_;
+  mutable Handshakes handshakes_;  // has a lock of its own
 };
 
 // What nobody is told.

@@ -11,12 +11,12 @@
 #include <cstring>
 
 #include "common/base/log.h"
+#include "controller/access/accept.h"
 
 namespace hpctl {
 namespace {
 
-constexpr int kRetryAfterMs = 100;  // accept failed for want of descriptors or memory
-constexpr int kLookMs = 1000;       // without a connection, until we look whether one can come
+constexpr int kLookMs = 1000;  // without a connection, until we look whether one can come
 
 Result<UniqueFd> bind_socket(const std::string& path) {
   sockaddr_un address{};
@@ -109,16 +109,9 @@ void LocalListener::restore() {
 }
 
 void LocalListener::accept_one() {
-  UniqueFd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection.valid()) {
-    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-      log_warning("cannot accept a connection: " + std::string(std::strerror(errno)) +
-                  "; raise the limit of open files (ulimit -n)");
-      pollfd stop{stop_event_.get(), POLLIN, 0};
-      ::poll(&stop, 1, kRetryAfterMs);
-    }
-    return;
-  }
+  sockaddr_storage address{};  // says nothing
+  UniqueFd connection = accept_connection(socket_.get(), stop_event_.get(), address);
+  if (!connection.valid()) return;
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {

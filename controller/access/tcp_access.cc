@@ -4,16 +4,10 @@
 #include "common/rpc/job_channel.h"
 
 namespace hpctl {
+namespace {
 
-std::shared_ptr<grpc::ServerCredentials> server_credentials(const TlsIdentity& identity) {
-  silence_handshakes();
-  grpc::SslServerCredentialsOptions options;
-  options.pem_key_cert_pairs.push_back({identity.private_key, identity.certificate});
-  return grpc::SslServerCredentials(options);
-}
-
-void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address,
-                      const std::shared_ptr<grpc::ServerCredentials>& credentials, int& port) {
+// However they come.
+void bound_connections(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
@@ -24,6 +18,33 @@ void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address,
   // Our clients ping each kKeepaliveMs; more often is abuse.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kKeepaliveMs / 2);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::ServerCredentials> server_credentials(const TlsIdentity& identity) {
+  silence_handshakes();
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({identity.private_key, identity.certificate});
+  return grpc::SslServerCredentials(options);
+}
+
+std::function<void(UniqueFd connection)> add_tcp_acceptor(
+    grpc::ServerBuilder& builder, const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+  bound_connections(builder);
+  const std::shared_ptr<Acceptor> acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+  return [acceptor](UniqueFd connection) {
+    Acceptor::NewConnectionParameters accepted;
+    accepted.fd = connection.release();
+    acceptor->HandleNewConnection(&accepted);
+  };
+}
+
+void add_tcp_listener(grpc::ServerBuilder& builder, const std::string& address,
+                      const std::shared_ptr<grpc::ServerCredentials>& credentials, int& port) {
+  bound_connections(builder);
   // Another server of this user must not share the port.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddListeningPort(address, credentials, &port);

@@ -8,12 +8,12 @@
 #include <condition_variable>
 #include <csignal>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "agent/core/reconnect.h"
-#include "common/base/check.h"
 #include "common/base/worker_abi.h"
 #include "common/rpc/job_channel.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
@@ -44,14 +44,9 @@ class FleetAgents::Agent final
     return closed_ && Clock::now() - closed_at_ >= kBackOff;
   }
 
-  int64_t patience() {
+  int64_t patience(size_t nodes) {
     const std::lock_guard lock(mutex_);
-    return fleet_.impatient_ ? agent::Patience::kFirstMs : patience_.next();
-  }
-
-  bool is_dialling() {
-    const std::lock_guard lock(mutex_);
-    return !closed_ && !welcomed_;
+    return patience_.next(nodes);
   }
 
   void connect(std::unique_ptr<v1::AgentLink::Stub> stub) {
@@ -103,6 +98,11 @@ class FleetAgents::Agent final
   void die_of_sigkill() {
     const std::lock_guard lock(mutex_);
     exit_worker(ranks_.front(), 0, SIGKILL, false);
+  }
+
+  void cut() {
+    const std::lock_guard lock(mutex_);
+    if (context_) context_->TryCancel();
   }
 
   bool is_welcome() {
@@ -223,7 +223,8 @@ class FleetAgents::Agent final
     if (!outbox_.empty()) StartWrite(&outbox_.front());
   }
 
-  void OnDone(const grpc::Status&) override {
+  void OnDone(const grpc::Status& status) override {
+    if (!status.ok()) fleet_.failed(status.error_message());
     const std::lock_guard lock(mutex_);
     is_done_ = true;
     done_.notify_all();
@@ -232,6 +233,7 @@ class FleetAgents::Agent final
   void close() {
     if (std::exchange(closed_, true)) return;
     closed_at_ = Clock::now();
+    if (welcomed_) ++fleet_.lost_;
     RemoveHold();
   }
 
@@ -267,33 +269,47 @@ class FleetAgents::Agent final
 
 FleetAgents::FleetAgents(std::string job_dir, JobId job, int count, std::chrono::milliseconds step,
                          const FleetManners& manners)
-    : job_dir_(std::move(job_dir)),
-      job_(job),
-      step_(step),
-      one_by_one_(manners.one_by_one),
-      impatient_(manners.impatient),
-      most_dialling_(manners.at_once ? count : kMostDialling) {
+    : job_dir_(std::move(job_dir)), job_(job), step_(step), one_by_one_(manners.one_by_one) {
   for (int i = 0; i < count; ++i) agents_.push_back(std::make_unique<Agent>(*this, i));
-  life_ = std::thread([this] { live(); });
+  beats_of_all_ = std::thread([this] { beat(); });
+  dialler_ = std::thread([this] {
+    while (!ends_) {
+      if (dials_) dial();
+      std::this_thread::sleep_for(kDialEvery);
+    }
+  });
 }
 
 FleetAgents::~FleetAgents() {
   ends_ = true;
-  life_.join();
+  dialler_.join();
+  beats_of_all_.join();
 }
 
 void FleetAgents::dial() {
-  auto dialling = std::count_if(agents_.begin(), agents_.end(),
-                                [](const auto& agent) { return agent->is_dialling(); });
+  std::optional<ControllerRecord> controller;  // of this round: real agents read it each
   for (const auto& agent : agents_) {
-    if (dialling >= most_dialling_) return;
-    if (!agent->is_to_dial()) continue;
-    const auto found = connect_job(job_dir_, static_cast<int>(agent->patience()));
-    HP_CHECK(found.ok());
-    agent->connect(v1::AgentLink::NewStub(found->channel));
+    if (ends_ || !agent->is_to_dial()) continue;
+    if (!controller) controller = find_controller(job_dir_).value();
+    const auto patience_ms = static_cast<int>(agent->patience(agents_.size()));
+    auto channel = connect_controller_of(job_dir_, *controller, patience_ms);
+    agent->connect(v1::AgentLink::NewStub(std::move(channel).value()));
     ++dialled_;
-    ++dialling;
   }
+}
+
+// What differs from agent to agent, numbers, is left out.
+void FleetAgents::failed(const std::string& why) {
+  std::string kind;
+  std::copy_if(why.begin(), why.end(), std::back_inserter(kind),
+               [](char c) { return c < '0' || c > '9'; });
+  const std::lock_guard lock(failures_mutex_);
+  ++failures_[kind];
+}
+
+std::map<std::string, int> FleetAgents::take_failures() {
+  const std::lock_guard lock(failures_mutex_);
+  return std::exchange(failures_, {});
 }
 
 std::chrono::nanoseconds FleetAgents::interval() const {
@@ -303,15 +319,10 @@ std::chrono::nanoseconds FleetAgents::interval() const {
 }
 
 // They beat evenly over the interval, as agents that came one after the other do it.
-void FleetAgents::live() {
+void FleetAgents::beat() {
   auto due = Clock::now();
-  auto dials_at = due;
   size_t next = 0;
   while (!ends_) {
-    if (dials_ && Clock::now() >= dials_at) {
-      dial();
-      dials_at = Clock::now() + kDialEvery;
-    }
     const auto step = static_cast<uint64_t>((Clock::now() - begun_) / step_);
     if (agents_[next]->beat(step)) ++heartbeats_;
     next = (next + 1) % agents_.size();
@@ -323,6 +334,10 @@ void FleetAgents::live() {
 
 void FleetAgents::kill_worker(int agent) {
   agents_.at(static_cast<size_t>(agent))->die_of_sigkill();
+}
+
+void FleetAgents::cut(int count) {
+  std::for_each_n(agents_.begin(), count, [](const auto& agent) { agent->cut(); });
 }
 
 int FleetAgents::welcomed() const {

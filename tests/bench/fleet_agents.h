@@ -8,8 +8,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,12 +20,9 @@
 namespace hpctl::bench {
 
 inline constexpr int kWorkersPerNode = 8;
-inline constexpr int kMostDialling = 64;
 inline constexpr int kMostHeartbeatsPerSecond = 8'000;
 
 struct FleetManners {
-  bool at_once = false;     // all dial at once
-  bool impatient = false;   // each attempt to connect may take 2 s, as it was in older releases
   bool one_by_one = false;  // each exit is a report, as agents of older releases tell it
 };
 
@@ -39,12 +37,13 @@ class FleetAgents {
   FleetAgents(const FleetAgents&) = delete;
   FleetAgents& operator=(const FleetAgents&) = delete;
 
-  // From now on agents without a connection dial the job's newest controller; each waits for half a
-  // second after its connection broke. No more than kMostDialling at a time, unless all are to
-  // dial at once: real ones have a processor each for their part of TLS.
+  // From now on agents without a connection dial the job's newest controller, all at once; each
+  // waits for half a second after its connection broke.
   void connect() { dials_ = true; }
   // Rank 0 of that agent's node dies of SIGKILL.
   void kill_worker(int agent);
+  // The connections of the first `count` agents break.
+  void cut(int count);
 
   // Agents that are welcome, and those that have got the newest order to start and to stop workers.
   int welcomed() const;
@@ -52,29 +51,35 @@ class FleetAgents {
   int stopped(uint64_t generation) const;
   uint64_t heartbeats() const { return heartbeats_; }
   uint64_t dialled() const { return dialled_; }  // attempts
+  uint64_t lost() const { return lost_; }        // agents that were welcome, each time
+  // Why attempts failed and connections broke since the last call, and how often.
+  std::map<std::string, int> take_failures();
   // Between two of an agent: as ordered, or what this machine can send.
   std::chrono::nanoseconds interval() const;
 
  private:
   class Agent;
   friend class Agent;
-  void live();
+  void beat();
   void dial();
+  void failed(const std::string& why);
 
   const std::string job_dir_;
   const JobId job_;
   const std::chrono::milliseconds step_;
   const bool one_by_one_;
-  const bool impatient_;
-  const std::ptrdiff_t most_dialling_;
   const Clock::time_point begun_ = Clock::now();
   std::atomic<uint64_t> heartbeats_{0};
   std::atomic<uint32_t> interval_ms_{100};
   std::atomic<uint64_t> dialled_{0};
+  std::atomic<uint64_t> lost_{0};
   std::atomic<bool> dials_{false};
   std::atomic<bool> ends_{false};
+  std::mutex failures_mutex_;
+  std::map<std::string, int> failures_;
   std::vector<std::unique_ptr<Agent>> agents_;
-  std::thread life_;
+  std::thread beats_of_all_;
+  std::thread dialler_;  // apart: who is connected beats while others dial
 };
 
 }  // namespace hpctl::bench

@@ -5,7 +5,6 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/descriptor_limit.h"
 #include "common/rpc/controller_process.h"
 #include "controller/access/local_listener.h"
 #include "controller/agents/agent_link.h"
@@ -28,13 +28,6 @@ namespace {
 constexpr int kWorkersPerNode = 8;
 constexpr int kHeartbeatMs = core::kBeatMs;
 constexpr auto kConnectTimeout = std::chrono::seconds(60);
-
-void raise_file_limit() {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 v1::AgentMessage message_of(int index) {
   v1::AgentMessage message;
@@ -94,10 +87,10 @@ class IdleAgent final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Con
 };
 
 [[noreturn]] void run_agents(const std::string& home, int count, int control) {
-  raise_file_limit();
+  raise_descriptor_limit();
+  std::vector<std::unique_ptr<IdleAgent>> agents;  // their calls go on until the process ends
   char byte = 0;
   if (::read(control, &byte, 1) == 1) {
-    std::vector<std::unique_ptr<IdleAgent>> agents;
     for (int i = 0; i < count; ++i) {
       agents.push_back(std::make_unique<IdleAgent>(HomePaths(home), i));
     }
@@ -175,7 +168,7 @@ struct AgentServer::Parts final : OwnerEffects {
 
 AgentServer::AgentServer(const std::string& home, int agents)
     : parts_(std::make_unique<Parts>(home, agents)) {
-  raise_file_limit();
+  raise_descriptor_limit();
   Parts& parts = *parts_;
   auto store = Store::open(parts.paths.database(), Store::Mode::kOwner);
   HP_CHECK(store.ok());

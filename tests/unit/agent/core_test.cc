@@ -157,16 +157,24 @@ TEST(ProgressWatch, BadStepsAreToldOnceAndMissedOnesCounted) {
 
 TEST(Patience, GrowsUntilAControllerWelcomes) {
   Patience patience;
-  int64_t last = patience.next();
+  int64_t last = patience.next(2);
   EXPECT_EQ(last, Patience::kFirstMs);
   for (int i = 0; i < 10; ++i) {
-    const int64_t next = patience.next();
+    const int64_t next = patience.next(2);
     EXPECT_EQ(next, std::min(2 * last, Patience::kLongestMs));
     last = next;
   }
   EXPECT_EQ(last, Patience::kLongestMs);
   patience.reset();
-  EXPECT_EQ(patience.next(), Patience::kFirstMs);
+  EXPECT_EQ(patience.next(2), Patience::kFirstMs);
+}
+
+TEST(Patience, LastsForTheHandshakesOfAllNodes) {
+  Patience patience;
+  EXPECT_EQ(patience.next(500), 500 * Patience::kHandshakeMs);
+  EXPECT_EQ(patience.next(500), 1'000 * Patience::kHandshakeMs);
+  EXPECT_EQ(patience.next(12'500), Patience::kLongestMs);
+  EXPECT_EQ(patience.next(2), Patience::kLongestMs);
 }
 
 }  // namespace

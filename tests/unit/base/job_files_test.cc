@@ -155,6 +155,9 @@ TEST(SocketAddress, IsNumbersAndAPort) {
   EXPECT_EQ(v6->ip(), "2001:db8::7");
   EXPECT_EQ(v6->port(), 65535);
   EXPECT_EQ(SocketAddress::of("2001:db8::7", 0)->port(), 0);
+  EXPECT_EQ(SocketAddress::parse_listener("192.0.2.7:0")->port(), 0);
+  EXPECT_EQ(SocketAddress::parse_listener("[2001:db8::7]:80")->port(), 80);
+  EXPECT_FALSE(SocketAddress::parse_listener("n1:0").ok());
   for (const char* text :
        {"", ":", ":80", "192.0.2.7", "192.0.2.7:", "192.0.2.7:0", "192.0.2.7:65536", "192.0.2.7:-1",
         "192.0.2.7:8x", "192.0.2.7: 80", "192.0.2.256:80", "[192.0.2.7]:80", "2001:db8::7:80",

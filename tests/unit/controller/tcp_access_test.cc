@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller of one job, reached over TCP: what the token opens, and that nothing else does.
-#include <arpa/inet.h>
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <future>
+#include <vector>
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/socket_address.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/status.h"
+#include "controller/access/handshakes.h"
 #include "controller/access/tcp_access.h"
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
@@ -74,6 +76,13 @@ class TcpAccess : public testing::Test {
     v1::ControllerMessage answer;
     stream.Read(&answer);
     return answer;
+  }
+  // A connection over which nothing is sent.
+  UniqueFd connect_silently() const {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto address = SocketAddress::parse(record_.address).value();
+    EXPECT_EQ(::connect(fd.get(), address.get(), address.size()), 0);
+    return fd;
   }
   v1::AgentMessage message(const std::string& node) {
     v1::AgentMessage message;
@@ -178,14 +187,35 @@ TEST_F(TcpAccess, AMessageThatIsTooLargeIsRefused) {
   EXPECT_TRUE(ping(token_).ok());
 }
 
+// Longer than the attempts of those who do not say how long: who gives up a handshake comes again.
+TEST(JobChannel, AnAttemptMayTakeAsLongAsItIsGiven) {
+  constexpr std::chrono::milliseconds kAttempt{kAttemptMs + 1'000};
+  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto any = SocketAddress::of("127.0.0.1", 0).value();
+  ASSERT_EQ(::bind(silent.get(), any.get(), any.size()), 0);
+  ASSERT_EQ(::listen(silent.get(), 1), 0);
+  const auto port = SocketAddress::of_socket(silent.get())->port();
+  const auto channel = connect_address("127.0.0.1:" + std::to_string(port),
+                                       make_tls_identity()->certificate, "token", kAttempt.count());
+  const auto begin = std::chrono::steady_clock::now();
+  grpc::ClientContext context;  // fails with the first attempt
+  v1::GetVersionResponse response;
+  const auto status = v1::Controller::NewStub(channel.value())->GetVersion(&context, {}, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kAttempt);
+}
+
+// Each takes the place of a peer that speaks, for a second: so the agents wait and come in.
+TEST_F(TcpAccess, SilentConnectionsDelayOthersAndDoNotHoldThemUp) {
+  std::vector<UniqueFd> strangers;
+  for (size_t i = 0; i < 2 * Handshakes::kMost; ++i) strangers.push_back(connect_silently());
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(ping(token_).ok());
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, Handshakes::kPatience);
+}
+
 TEST_F(TcpAccess, ASilentConnectionIsClosed) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  const size_t colon = record_.address.rfind(':');
-  address.sin_port = htons(static_cast<uint16_t>(std::stoul(record_.address.substr(colon + 1))));
-  ::inet_pton(AF_INET, record_.address.substr(0, colon).c_str(), &address.sin_addr);
-  ASSERT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const UniqueFd fd = connect_silently();
   char bytes[512];
   const auto closed = [&] {
     pollfd ready{fd.get(), POLLIN, 0};
