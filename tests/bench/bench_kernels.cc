@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of trainer/kernels on one thread, at every level that this processor has, beside
-// LibTorch's operations for the same, in turn: medians of kRounds. Operations are counted without
-// the masked half: 2 products of matrices forward, 5 backward.
-#include <algorithm>
-#include <chrono>
+// LibTorch's operations for the same, in turn: medians of kRounds. Of attention, sequences x tokens
+// and query heads / key heads x dimension; its operations are counted without the masked half: 2
+// products of matrices forward, 5 backward.
+#include <time.h>
+
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -13,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/figures.h"
+#include "trainer/arch/fused_rows.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/kernels/attention.h"
 
@@ -32,16 +35,17 @@ struct Shape {
   int64_t dim;
 };
 
-double milliseconds(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
+// CPU time of this thread: what else the machine does matters less than on a clock.
+double now_ms() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+double milliseconds(const std::function<void()>& work) {
+  const double begin = now_ms();
+  work();
+  return now_ms() - begin;
 }
 
 // [sequences, tokens, heads, dim] each.
@@ -131,37 +135,36 @@ Times by_operations(const Shape& s, const Operands& o) {
   return {forward, milliseconds([&] { compat::backward(out, o.out_gradient); })};
 }
 
-void measure(const Shape& s, nlohmann::ordered_json& cases) {
-  const Operands operands = operands_of(s);
-  std::map<std::string, std::vector<Times>> times;
-  for (int round = 0; round <= kRounds; ++round) {
-    times["libtorch"].push_back(by_operations(s, operands));
-    for (const KernelLevel level : kernel_levels()) {
-      times[to_word(level)].push_back(by_kernel(s, operands, level));
-    }
-    if (round == 0) times.clear();  // touches its memory for the first time
+// Of both passes, by what did them.
+using Rounds = std::map<std::string, std::vector<Times>>;
+
+Times middle(const std::vector<Times>& times) {
+  std::vector<double> forward;
+  std::vector<double> backward;
+  for (const auto& [f, b] : times) {
+    forward.push_back(f);
+    backward.push_back(b);
   }
-  const double pairs = static_cast<double>(s.sequences * s.heads * s.tokens * (s.tokens + 1) / 2);
-  const auto middle = [&](const std::string& what) {
-    std::vector<double> forward;
-    std::vector<double> backward;
-    for (const auto& [f, b] : times[what]) {
-      forward.push_back(f);
-      backward.push_back(b);
-    }
-    return Times{median(forward), median(backward)};
-  };
-  const Times peer = middle("libtorch");
-  for (const auto& [what, all] : times) {
-    const auto [forward, backward] = middle(what);
-    const double flops = 14 * pairs * static_cast<double>(s.dim);
+  return {testing::median(forward), testing::median(backward)};
+}
+
+void report(const std::string& kernel, const std::string& shape, double flops, const Rounds& rounds,
+            nlohmann::ordered_json& cases) {
+  const Times peer = middle(rounds.at("libtorch"));
+  for (const auto& [level, all] : rounds) {
+    const auto [forward, backward] = middle(all);
     const double gflops = flops / (forward + backward) / 1e6;
     const double ratio = (peer.first + peer.second) / (forward + backward);
-    std::printf("%-34s %-9s %9.2f %9.2f %9.1f %7.1f\n", s.what, what.c_str(), forward, backward,
-                gflops, ratio);
-    cases.push_back({{"kernel", "attention"},
-                     {"shape", s.what},
-                     {"level", what},
+    std::printf("%-14s %-20s %-9s %9.2f %9.2f ", kernel.c_str(), shape.c_str(), level.c_str(),
+                forward, backward);
+    if (flops > 0) {
+      std::printf("%9.1f %7.1f\n", gflops, ratio);
+    } else {
+      std::printf("%9s %7.1f\n", "", ratio);
+    }
+    cases.push_back({{"kernel", kernel},
+                     {"shape", shape},
+                     {"level", level},
                      {"forward_ms", forward},
                      {"backward_ms", backward},
                      {"gflops", gflops},
@@ -170,21 +173,84 @@ void measure(const Shape& s, nlohmann::ordered_json& cases) {
   std::fflush(stdout);
 }
 
+void measure(const Shape& s, nlohmann::ordered_json& cases) {
+  const Operands operands = operands_of(s);
+  Rounds times;
+  for (int round = 0; round <= kRounds; ++round) {
+    times["libtorch"].push_back(by_operations(s, operands));
+    for (const KernelLevel level : kernel_levels()) {
+      times[to_word(level)].push_back(by_kernel(s, operands, level));
+    }
+    if (round == 0) times.clear();  // touches its memory for the first time
+  }
+  const double pairs = static_cast<double>(s.sequences * s.heads * s.tokens * (s.tokens + 1) / 2);
+  report("attention", s.what, 14 * pairs * static_cast<double>(s.dim), times, cases);
+}
+
+// An operation on `operands`, all with gradients, and the gradient of its result.
+using Operation = std::function<Tensor(const std::vector<Tensor>& operands)>;
+
+Times passes_of(const Operation& operation, const std::vector<Tensor>& operands,
+                const Tensor& gradient) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& x : operands) leaves.push_back(x.detach().set_requires_grad(true));
+  Tensor result;
+  const double forward = milliseconds([&] { result = operation(leaves); });
+  return {forward, milliseconds([&] { compat::backward(result, gradient); })};
+}
+
+void compare(const std::string& kernel, const std::string& shape,
+             const std::vector<Tensor>& operands, const Operation& fused,
+             const Operation& by_libtorch, nlohmann::ordered_json& cases) {
+  const Tensor gradient = at::ones_like(by_libtorch(operands));
+  Rounds times;
+  for (int round = 0; round <= kRounds; ++round) {
+    times["libtorch"].push_back(passes_of(by_libtorch, operands, gradient));
+    times[to_word(kernel_level())].push_back(passes_of(fused, operands, gradient));
+    if (round == 0) times.clear();
+  }
+  report(kernel, shape, 0, times, cases);
+}
+
+void measure_rows(nlohmann::ordered_json& cases) {
+  constexpr double kEps = 1e-5;
+  compare(
+      "RMSNorm", "2048 x 256", {at::randn({2048, 256}), at::randn({256})},
+      [](const auto& x) { return fused_rms_norm(x[0], x[1], kEps); },
+      [](const auto& x) {
+        return x[0] * at::rsqrt(x[0].square().mean(-1, /*keepdim=*/true) + kEps) * x[1];
+      },
+      cases);
+  compare(
+      "SwiGLU", "2048 x 768", {at::randn({2048, 768}), at::randn({2048, 768})},
+      [](const auto& x) { return fused_swiglu(x[0], x[1]); },
+      [](const auto& x) { return at::silu(x[0]) * x[1]; }, cases);
+  const Tensor targets = at::randint(2048, {2048}, at::kLong);
+  compare(
+      "cross entropy", "2048 x 2048", {at::randn({2048, 2048})},
+      [&](const auto& x) { return fused_cross_entropy(x[0], targets, 0).objective; },
+      [&](const auto& x) {
+        return at::nll_loss(at::log_softmax(x[0], -1), targets, {}, at::Reduction::Sum);
+      },
+      cases);
+}
+
 }  // namespace
 }  // namespace hpctl
 
 int main() {
   at::set_num_threads(1);
   nlohmann::ordered_json cases;
-  std::printf("%-34s %-9s %9s %9s %9s %7s\n", "attention: sequences x tokens, heads", "level",
-              "fwd ms", "bwd ms", "GFLOP/s", "x");
-  for (const hpctl::Shape& shape : {hpctl::Shape{"16 x 128, 16 of 16", 16, 128, 16, 16, 16},
-                                    hpctl::Shape{"4 x 512, 16 of 16", 4, 512, 16, 16, 16},
-                                    hpctl::Shape{"2 x 1024, 16 of 16", 2, 1024, 16, 16, 16},
-                                    hpctl::Shape{"2 x 1024, 8/2 of 64", 2, 1024, 8, 2, 64},
-                                    hpctl::Shape{"1 x 2048, 8/2 of 128", 1, 2048, 8, 2, 128}}) {
+  std::printf("%-14s %-20s %-9s %9s %9s %9s %7s\n", "kernel", "shape", "level", "fwd ms", "bwd ms",
+              "GFLOP/s", "x");
+  for (const hpctl::Shape& shape : {hpctl::Shape{"16x128, 16/16x16", 16, 128, 16, 16, 16},
+                                    hpctl::Shape{"4x512, 16/16x16", 4, 512, 16, 16, 16},
+                                    hpctl::Shape{"2x1024, 16/16x16", 2, 1024, 16, 16, 16},
+                                    hpctl::Shape{"2x1024, 8/2x64", 2, 1024, 8, 2, 64},
+                                    hpctl::Shape{"1x2048, 8/2x128", 1, 2048, 8, 2, 128}}) {
     hpctl::measure(shape, cases);
   }
+  hpctl::measure_rows(cases);
   std::printf("%s\n",
               nlohmann::ordered_json{{"bench", "kernels"}, {"cases", cases}}.dump().c_str());
   return 0;

@@ -4,6 +4,7 @@
 #include "trainer/arch/model.h"
 
 #include "trainer/arch/attention.h"
+#include "trainer/arch/fused_rows.h"
 #include "trainer/arch/ops.h"
 
 namespace hpctl::llama {
@@ -33,6 +34,7 @@ class Llama : public Model {
   ModelSpec model_;
   at::ScalarType compute_;
   at::ScalarType wide_;  // of norms and logits
+  bool fused_;           // norms and SwiGLU by kernels
   CausalAttention attention_;
 };
 
@@ -42,6 +44,7 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
       model_(model),
       compute_(compute),
       wide_(wide_type(compute)),
+      fused_(device.is_cpu() && compute == wide_),
       attention_(model, seq_len, compute, device) {}
 
 Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
@@ -51,6 +54,7 @@ Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
 
 Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomputed) const {
   return run(recomputed, [=, this] {
+    if (fused_) return std::vector<Tensor>{fused_rms_norm(x, weight, model_.norm_eps)};
     const Tensor wide = x.to(wide_);
     const Tensor inverse_rms =
         at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + model_.norm_eps);
@@ -75,7 +79,8 @@ Tensor Llama::layer(const std::vector<Tensor>& p, const Tensor& x, const Documen
   const Tensor b = rms_norm(middle, p[kPostNorm], recomputed);
   const Tensor gate = ops::linear(b, p[kGate]);
   const Tensor up = ops::linear(b, p[kUp]);
-  const Tensor hidden = run(recomputed, [=] {
+  const Tensor hidden = run(recomputed, [=, this] {
+    if (fused_) return std::vector<Tensor>{fused_swiglu(gate, up)};
     const Tensor active = ops::silu(gate);
     return std::vector<Tensor>{active, active * up};
   });
