@@ -86,6 +86,7 @@ const std::vector<Rule>& rules() {
         "trainer/arch/registry.h", "trainer/parallel/bf16_rounding.h",
         "trainer/parallel/block_layout.h", "common/base/"},
        join(kWire, kTorch)},
+      {"trainer/kernels/", {"trainer/kernels/"}, join(kWire, kTorch)},
       {"trainer/plan/",
        {"trainer/plan/", "trainer/arch/registry.h", "trainer/parallel/block_layout.h",
         "common/base/"},

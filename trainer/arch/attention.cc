@@ -7,8 +7,15 @@
 
 #include "trainer/arch/model.h"
 #include "trainer/arch/ops.h"
+#include "trainer/arch/rotary.h"
 
 namespace hpctl {
+
+CausalAttention::By CausalAttention::choose(at::ScalarType compute, at::Device device) {
+  const bool narrow = wide_type(compute) != compute;
+  if (device.is_cpu() && !narrow) return By::kBlocks;
+  return compat::kHasFusedAttention && device.is_cuda() && narrow ? By::kFused : By::kProducts;
+}
 
 CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
                                  at::Device device)
@@ -16,18 +23,48 @@ CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::Sc
       wide_(wide_type(compute)),
       group_(model.heads / model.kv_heads),
       scale_(1.0 / std::sqrt(static_cast<double>(model.dim / model.heads))),
-      fused_(compat::kHasFusedAttention && device.is_cuda() && wide_ != compute) {
-  if (fused_) return;
+      by_(choose(compute, device)) {
+  const c10::NoGradGuard no_grad;
+  if (traits_of(model.arch).positions == Positions::kRotary) make_angles(model, seq_len, device);
+  if (by_ != By::kProducts) return;
   mask_ = at::full({seq_len, seq_len}, -std::numeric_limits<float>::infinity(), wide_)
               .triu(1)
               .to(device);
 }
 
-// With documents, the tokens of all sequences are one row, cut by one operation: its gradient is
-// one concatenation, where a slice per document would have gradients as long as the row.
+// Angles in fp64, since fp32 loses whole turns at long positions.
+void CausalAttention::make_angles(const ModelSpec& model, int64_t seq_len, at::Device device) {
+  const at::Tensor frequency = at::tensor(rotary_frequencies(model), at::kDouble);
+  const at::Tensor half = at::outer(at::arange(seq_len, at::kDouble), frequency);
+  const at::Tensor angle = by_ == By::kBlocks ? half : at::cat({half, half}, 1).unsqueeze(1);
+  rotary_ = {angle.cos().to(wide_).to(device), angle.sin().to(wide_).to(device)};
+}
+
+// x: [B, T, heads, h]
+at::Tensor CausalAttention::rotate(const at::Tensor& x, const Documents& documents) const {
+  if (!rotary_.cos.defined()) return x;
+  const auto at_positions = [&](const at::Tensor& table) {
+    return documents.empty() ? table
+                             : at::embedding(table.squeeze(1), documents.positions).unsqueeze(2);
+  };
+  const at::Tensor wide = x.to(wide_);
+  const std::vector<at::Tensor> halves = wide.chunk(2, -1);
+  const at::Tensor turned = at::cat({-halves[1], halves[0]}, -1);
+  return (wide * at_positions(rotary_.cos) + turned * at_positions(rotary_.sin)).to(compute_);
+}
+
 at::Tensor CausalAttention::operator()(const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const Documents& documents,
                                        Recomputed* recomputed) const {
+  if (by_ == By::kBlocks) return blocked_attention(q, k, v, documents.lengths, scale_, rotary_);
+  return by_document(rotate(q, documents), rotate(k, documents), v, documents, recomputed);
+}
+
+// With documents, the tokens of all sequences are one row, cut by one operation: its gradient is
+// one concatenation, where a slice per document would have gradients as long as the row.
+at::Tensor CausalAttention::by_document(const at::Tensor& q, const at::Tensor& k,
+                                        const at::Tensor& v, const Documents& documents,
+                                        Recomputed* recomputed) const {
   if (documents.empty()) return whole(q, k, v, recomputed);
   const auto cut = [&](const at::Tensor& x) {
     return x.flatten(0, 1).unsqueeze(0).split_with_sizes(documents.lengths, 1);
@@ -46,7 +83,7 @@ at::Tensor CausalAttention::operator()(const at::Tensor& q, const at::Tensor& k,
 // along the rows of one product, so keys and values are not copied per query head.
 at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   Recomputed* recomputed) const {
-  if (fused_) return compat::fused_causal_attention(q, k, v, scale_).flatten(2);
+  if (by_ == By::kFused) return compat::fused_causal_attention(q, k, v, scale_).flatten(2);
   const int64_t batch = q.size(0);
   const int64_t tokens = q.size(1);
   const int64_t kv_heads = k.size(2);

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention within documents, where groups of query heads may share a key head.
+// Causal attention within documents, where groups of query heads may share a key head, with rotary
+// positions where the architecture has them: pairs of dimensions (i, i + h / 2), as in Hugging Face
+// checkpoints, turned by angles that begin with 0 at every document.
 // Shapes: B sequences, T tokens each, H = heads, K = kv_heads, G = H / K, h = head dimension.
+//
+// On a CPU in fp32 (and fp64) by the kernel of trainer/kernels/attention.h, on a GPU in bf16 and
+// fp16 by LibTorch's own; neither stores scores. Otherwise by products of matrices.
 #pragma once
 
 #include <cstdint>
 
 #include "common/base/job_spec.h"
+#include "trainer/arch/blocked_attention.h"
 #include "trainer/arch/documents.h"
 #include "trainer/arch/recomputed.h"
 #include "trainer/compat/torch_compat.h"
@@ -23,6 +29,13 @@ class CausalAttention {
                         const Documents& documents, Recomputed* recomputed = nullptr) const;
 
  private:
+  enum class By { kBlocks, kFused, kProducts };
+  static By choose(at::ScalarType compute, at::Device device);
+
+  void make_angles(const ModelSpec& model, int64_t seq_len, at::Device device);
+  at::Tensor rotate(const at::Tensor& x, const Documents& documents) const;
+  at::Tensor by_document(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const Documents& documents, Recomputed* recomputed) const;
   at::Tensor whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    Recomputed* recomputed) const;
 
@@ -30,8 +43,9 @@ class CausalAttention {
   at::ScalarType wide_;
   int64_t group_;
   double scale_;
-  bool fused_;       // by LibTorch's own kernel: on a GPU, in bf16 or fp16
-  at::Tensor mask_;  // [T, T]: 0 where attention is allowed, -inf in the future
+  By by_;
+  RotaryAngles rotary_;  // undefined, [T, h / 2] for blocks, or [T, 1, h]
+  at::Tensor mask_;      // [T, T], by products: 0 where attention is allowed, -inf in the future
 };
 
 }  // namespace hpctl

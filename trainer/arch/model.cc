@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "trainer/arch/fused_rows.h"
 #include "trainer/arch/registry.h"
 #include "trainer/arch/targets.h"
 
@@ -18,6 +19,10 @@ HPCTL_ARCHITECTURES(HPCTL_DECLARE)
 Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) const {
   const at::Tensor rows = logits.view({-1, logits.size(-1)});
   const at::Tensor labels = targets.reshape({-1});
+  if (rows.is_cpu()) {
+    const FusedLoss fused = fused_cross_entropy(rows, labels, z_loss_);
+    return {fused.entropy, fused.objective};
+  }
   const at::Tensor entropy =
       at::nll_loss(at::log_softmax(rows, -1), labels, {}, at::Reduction::Sum, kNotCounted);
   if (z_loss_ == 0) return {entropy, entropy};

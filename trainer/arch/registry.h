@@ -31,9 +31,10 @@ struct InitialDistribution {
 // norms, of the feed-forward part's hidden width for the rest.
 struct LayerMemory {
   // Bytes that autograd keeps of both norms for each element of the residual stream, which has
-  // `compute_bytes` itself.
-  double (*norm_bytes)(double compute_bytes);
+  // `compute_bytes` itself; `fused` by kernels of trainer/kernels.
+  double (*norm_bytes)(double compute_bytes, bool fused);
   double ffn_kept;      // rows that autograd keeps
+  double ffn_fused;     // the same where the operations between products are fused
   double ffn_products;  // those of them that a product of matrices made
   double ffn_backward;  // rows of gradients at the peak of the backward pass
 };

@@ -41,22 +41,25 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const double wide_row = tokens * static_cast<double>(m.dim);
   const double kv_row = wide_row * static_cast<double>(m.kv_heads) / static_cast<double>(m.heads);
   const double ffn_row = tokens * static_cast<double>(m.ffn);
-  const double scores =
-      s.gpu ? 0 : tokens * static_cast<double>(m.heads) * static_cast<double>(s.train.data.seq_len);
+  const bool products = !s.gpu && narrow;  // attention by products: scores are stored
+  const bool kernels = !s.gpu && !narrow;  // those of trainer/kernels
+  const double per_head = tokens * static_cast<double>(m.heads);
+  const double scores = products ? per_head * static_cast<double>(s.train.data.seq_len) : 0;
   LayerActivations a;
   a.input = wide_row * c;
-  const double norms = wide_row * layer.norm_bytes(c);
+  const double norms = wide_row * layer.norm_bytes(c, kernels);
   const double attention =
       wide_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
-  const double weights = scores * (narrow ? kFp32 + c : c);
-  const double fused = s.gpu ? tokens * static_cast<double>(m.heads) * kFp32 + wide_row * c : 0;
-  const double feed_forward = ffn_row * layer.ffn_kept * c;
+  const double weights = scores * (kFp32 + c);
+  const double fused = products ? 0 : per_head * kFp32 + (s.gpu ? wide_row * c : 0);
+  const double feed_forward = ffn_row * (kernels ? layer.ffn_fused : layer.ffn_kept) * c;
   a.kept = norms + attention + weights + fused + feed_forward;
   // Instead of the second norm's part its input stays; and the keys beside their transposed copy.
-  a.products = wide_row * c + attention + kv_row * c + fused + ffn_row * layer.ffn_products * c;
+  const double transposed = products || s.gpu ? kv_row * c : 0;
+  a.products = wide_row * c + attention + transposed + fused + ffn_row * layer.ffn_products * c;
   // The gradients of the scores (before and after softmax, and rounded), while the feed-forward
   // part is done; or those of the wide products of that part.
-  const double in_attention = scores * (2 * kFp32 + (narrow ? c : 0)) - feed_forward;
+  const double in_attention = scores * (2 * kFp32 + c) - feed_forward;
   a.work = std::max(in_attention, ffn_row * layer.ffn_backward * c) + wide_row * 2 * c;
   return a;
 }
@@ -66,13 +69,14 @@ bool offloads(const TrainSpec& train, Offload what) {
   return std::find(all.begin(), all.end(), what) != all.end();
 }
 
-// The head at its peak: logits, their log-softmax and its gradients, in fp32.
+// The head at its peak: logits, their log-softmax (not where the loss is fused) and the gradient,
+// in fp32.
 double head_bytes(const PlanSetting& s) {
   const TrainSpec& t = s.train;
   const int64_t all = t.batch.micro * t.data.seq_len;
   const int64_t chunk = t.loss.chunk_tokens;
   const auto rows = static_cast<double>(chunk > 0 ? std::min(chunk, all) : all);
-  return rows * static_cast<double>(t.model.vocab) * 3 * kFp32;
+  return rows * static_cast<double>(t.model.vocab) * (s.gpu ? 3 : 2) * kFp32;
 }
 
 // What remains of the state on a GPU whose optimizer is offloaded.
@@ -170,7 +174,9 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
                                 ? std::to_string(s.train.loss.chunk_tokens) + " tokens at a time"
                                 : "all tokens of a micro-batch";
   if (head >= work) {
-    plan.parts.push_back({"logits", head, chunk + ", with softmax and gradient in fp32"});
+    plan.parts.push_back(
+        {"logits", head,
+         chunk + (s.gpu ? ", with softmax and gradient in fp32" : ", with gradient in fp32")});
   } else {
     plan.parts.push_back({"one layer's backward", work, "larger than the logits"});
   }

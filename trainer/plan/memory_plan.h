@@ -20,9 +20,9 @@ struct PlanSetting {
   TrainSpec train;
   int32_t nodes = 1;
   int32_t workers_per_node = 1;
-  // On a GPU attention is fused (its scores are never stored), and the state has one copy there; on
-  // a CPU it has two slots (docs/formats.md, State arena), where copies at peers are kept three and
-  // those of the copies, and the copy that a save writes from.
+  // On a GPU, and on a CPU in fp32, attention is fused: its scores are never stored. The state has
+  // one copy on a GPU; on a CPU it has two slots (docs/formats.md, State arena), where copies at
+  // peers are kept three and those of the copies, and the copy that a save writes from.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 

@@ -67,7 +67,7 @@ int64_t looked_up(const ModelSpec& model) {
 
 // A norm is one operation: input and result, and for one of the two the input serves that the
 // layer keeps anyway.
-double norm_bytes(double compute_bytes) { return 3 * compute_bytes; }
+double norm_bytes(double compute_bytes, bool) { return 3 * compute_bytes; }
 
 }  // namespace
 
@@ -78,7 +78,11 @@ constinit const Architecture kArchitecture = {
     .initial = initial,
     .looked_up = looked_up,
     // The feed-forward part keeps what stands before and after GELU.
-    .layer_memory = {.norm_bytes = norm_bytes, .ffn_kept = 2, .ffn_products = 1, .ffn_backward = 2},
+    .layer_memory = {.norm_bytes = norm_bytes,
+                     .ffn_kept = 2,
+                     .ffn_fused = 2,
+                     .ffn_products = 1,
+                     .ffn_backward = 2},
     .hugging_face = {.model_type = "gpt2",
                      .family = "GPT-2",
                      .base_prefix = "transformer.",

@@ -70,9 +70,10 @@ int64_t looked_up(const ModelSpec& model) {
 }
 
 // Of each norm: its input in fp32 (the layer's own input serves when that is fp32), its square, the
-// normalised value, the result.
-double norm_bytes(double compute_bytes) {
+// normalised value, the result. Fused, its input and the result.
+double norm_bytes(double compute_bytes, bool fused) {
   constexpr double kFp32 = 4;
+  if (fused) return 3 * compute_bytes;
   return compute_bytes < kFp32 ? 2 * (2 * kFp32 + 2 * compute_bytes) : 7 * compute_bytes;
 }
 
@@ -84,8 +85,13 @@ constinit const Architecture kArchitecture = {
     .is_embedding = is_embedding,
     .initial = initial,
     .looked_up = looked_up,
-    // The feed-forward part keeps gate, its SiLU, the other half and their product.
-    .layer_memory = {.norm_bytes = norm_bytes, .ffn_kept = 4, .ffn_products = 2, .ffn_backward = 3},
+    // The feed-forward part keeps gate, its SiLU (not where it is fused), the other half and their
+    // product.
+    .layer_memory = {.norm_bytes = norm_bytes,
+                     .ffn_kept = 4,
+                     .ffn_fused = 3,
+                     .ffn_products = 2,
+                     .ffn_backward = 3},
     .hugging_face = {.model_type = "llama",
                      .family = "Llama",
                      .base_prefix = "",

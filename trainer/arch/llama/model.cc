@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forward pass of the Llama-3 architecture: decoder layers of RMSNorm, causal grouped-query
-// attention with rotary positions, and SwiGLU. No biases. Rotary pairs are (i, i + head_dim / 2),
-// as in Hugging Face checkpoints.
+// attention with rotary positions, and SwiGLU. No biases.
 #include "trainer/arch/model.h"
 
 #include "trainer/arch/attention.h"
+#include "trainer/arch/fused_rows.h"
 #include "trainer/arch/ops.h"
-#include "trainer/arch/rotary.h"
 
 namespace hpctl::llama {
 
@@ -31,14 +30,12 @@ class Llama : public Model {
 
  private:
   Tensor rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomputed) const;
-  Tensor rotate(const Tensor& x, const Documents& documents) const;
 
   ModelSpec model_;
   at::ScalarType compute_;
-  at::ScalarType wide_;  // of norms, rotary positions and logits
+  at::ScalarType wide_;  // of norms and logits
+  bool fused_;           // norms and SwiGLU by kernels
   CausalAttention attention_;
-  Tensor cos_;  // [T, 1, head_dim]
-  Tensor sin_;  // [T, 1, head_dim]
 };
 
 Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
@@ -47,15 +44,8 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
       model_(model),
       compute_(compute),
       wide_(wide_type(compute)),
-      attention_(model, seq_len, compute, device) {
-  const c10::NoGradGuard no_grad;
-  // Angles in fp64, since fp32 loses whole turns at long positions.
-  const Tensor frequency = at::tensor(rotary_frequencies(model), at::kDouble);
-  const Tensor half = at::outer(at::arange(seq_len, at::kDouble), frequency);
-  const Tensor angle = at::cat({half, half}, 1).unsqueeze(1);
-  cos_ = angle.cos().to(wide_).to(device);
-  sin_ = angle.sin().to(wide_).to(device);
-}
+      fused_(device.is_cpu() && compute == wide_),
+      attention_(model, seq_len, compute, device) {}
 
 Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                     const Documents&) const {
@@ -64,6 +54,7 @@ Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
 
 Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomputed) const {
   return run(recomputed, [=, this] {
+    if (fused_) return std::vector<Tensor>{fused_rms_norm(x, weight, model_.norm_eps)};
     const Tensor wide = x.to(wide_);
     const Tensor inverse_rms =
         at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + model_.norm_eps);
@@ -74,33 +65,22 @@ Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomp
   });
 }
 
-// x: [B, T, heads, head_dim]
-Tensor Llama::rotate(const Tensor& x, const Documents& documents) const {
-  const auto at_positions = [&](const Tensor& table) {
-    return documents.empty() ? table
-                             : at::embedding(table.squeeze(1), documents.positions).unsqueeze(2);
-  };
-  const Tensor wide = x.to(wide_);
-  const std::vector<Tensor> halves = wide.chunk(2, -1);
-  const Tensor turned = at::cat({-halves[1], halves[0]}, -1);
-  return (wide * at_positions(cos_) + turned * at_positions(sin_)).to(compute_);
-}
-
 Tensor Llama::layer(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
                     Recomputed* recomputed) const {
   const auto heads = [&](const Tensor& y, int64_t count) {
     return y.view({x.size(0), x.size(1), count, model_.dim / model_.heads});
   };
   const Tensor a = rms_norm(x, p[kInputNorm], recomputed);
-  const Tensor q = rotate(heads(ops::linear(a, p[kQ]), model_.heads), documents);
-  const Tensor k = rotate(heads(ops::linear(a, p[kK]), model_.kv_heads), documents);
+  const Tensor q = heads(ops::linear(a, p[kQ]), model_.heads);
+  const Tensor k = heads(ops::linear(a, p[kK]), model_.kv_heads);
   const Tensor v = heads(ops::linear(a, p[kV]), model_.kv_heads);
   const Tensor middle = x + ops::linear(attention_(q, k, v, documents, recomputed), p[kO]);
 
   const Tensor b = rms_norm(middle, p[kPostNorm], recomputed);
   const Tensor gate = ops::linear(b, p[kGate]);
   const Tensor up = ops::linear(b, p[kUp]);
-  const Tensor hidden = run(recomputed, [=] {
+  const Tensor hidden = run(recomputed, [=, this] {
+    if (fused_) return std::vector<Tensor>{fused_swiglu(gate, up)};
     const Tensor active = ops::silu(gate);
     return std::vector<Tensor>{active, active * up};
   });

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention as the models call it, beside the same in LibTorch's own operations and their
+// gradients.
+#include "trainer/arch/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "trainer/compat/torch_compat.h"
+
+namespace hpctl {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kBatch = 3;
+constexpr int64_t kTokens = 150;
+constexpr int64_t kHeads = 4;
+constexpr int64_t kDim = 16;
+
+ModelSpec model_with(int64_t kv_heads) {
+  ModelSpec model;
+  model.dim = kHeads * kDim;
+  model.heads = kHeads;
+  model.kv_heads = kv_heads;
+  return model;
+}
+
+// By the definition: pairs (i, i + h / 2) turned by position * theta^(-2i / h). x: [1, T, heads, h]
+Tensor turned(const Tensor& x) {
+  const int64_t half = x.size(3) / 2;
+  const Tensor frequency =
+      at::pow(ModelSpec().rope_theta, at::arange(half, at::kDouble) / static_cast<double>(-half));
+  const Tensor angle = at::outer(at::arange(x.size(1), at::kDouble), frequency).unsqueeze(1);
+  const Tensor a = x.narrow(3, 0, half);
+  const Tensor b = x.narrow(3, half, half);
+  return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()}, 3);
+}
+
+// Cut by hand, since the positions are not asked for.
+Documents documents_of(const std::vector<int64_t>& lengths) {
+  Documents documents;
+  documents.lengths = lengths;
+  return documents;
+}
+
+Tensor by_operations(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t group = q.size(2) / k.size(2);
+  const auto heads = [](const Tensor& x) { return x.transpose(1, 2); };
+  const Tensor scores =
+      at::matmul(heads(turned(q)), heads(turned(k).repeat_interleave(group, 2)).transpose(-1, -2)) /
+      std::sqrt(static_cast<double>(q.size(3)));
+  const Tensor future = at::ones({q.size(1), q.size(1)}, at::kBool).triu(1);
+  const Tensor weights =
+      at::softmax(scores.masked_fill(future, -std::numeric_limits<double>::infinity()), -1);
+  return at::matmul(weights, heads(v.repeat_interleave(group, 2))).transpose(1, 2).flatten(2);
+}
+
+Tensor by_operations(const Tensor& q, const Tensor& k, const Tensor& v,
+                     const Documents& documents) {
+  if (documents.empty()) return by_operations(q, k, v);
+  std::vector<Tensor> mixed;
+  int64_t begin = 0;
+  for (const int64_t length : documents.lengths) {
+    const auto part = [&](const Tensor& x) {
+      return x.flatten(0, 1).narrow(0, begin, length).unsqueeze(0);
+    };
+    mixed.push_back(by_operations(part(q), part(k), part(v)));
+    begin += length;
+  }
+  return at::cat(mixed, 1).view({q.size(0), q.size(1), -1});
+}
+
+// The result and the gradients of queries, keys and values.
+template <typename Attend>
+std::vector<Tensor> results_of(const Tensor& qkv, int64_t kv_heads, const Attend& attend) {
+  Tensor leaf = qkv.detach().clone();
+  leaf.set_requires_grad(true);
+  // As a model with one projection has them: views of rows that are wider.
+  const std::vector<Tensor> parts =
+      leaf.split_with_sizes({kHeads * kDim, kv_heads * kDim, kv_heads * kDim}, 2);
+  const auto heads = [](const Tensor& x) { return x.view({kBatch, kTokens, -1, kDim}); };
+  const Tensor out = attend(heads(parts[0]), heads(parts[1]), heads(parts[2]));
+  compat::backward((out * out).sum(), {});
+  return {out.detach(), leaf.grad()};
+}
+
+Tensor random_qkv(int64_t kv_heads) {
+  at::manual_seed(3);
+  return at::randn({kBatch, kTokens, (kHeads + 2 * kv_heads) * kDim}, at::kDouble);
+}
+
+TEST(CausalAttention, AgreesWithOperationsOfLibTorch) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{}, std::vector<int64_t>{150, 1, 99, 50, 70, 80}}) {
+    const Documents documents = documents_of(lengths);
+    for (const int64_t kv_heads : {4, 2, 1}) {
+      const Tensor qkv = random_qkv(kv_heads);
+      const auto expected = results_of(
+          qkv, kv_heads, [&](const auto&... parts) { return by_operations(parts..., documents); });
+      for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+        const CausalAttention attention(model_with(kv_heads), kTokens, type);
+        const auto found = results_of(qkv.to(type), kv_heads, [&](const auto&... parts) {
+          return attention(parts..., documents);
+        });
+        for (size_t i = 0; i < found.size(); ++i) {
+          const double largest = expected[i].abs().max().item<double>();
+          const double difference = (found[i] - expected[i]).abs().max().item<double>();
+          EXPECT_LT(difference / largest, type == at::kDouble ? 1e-13 : 3e-6)
+              << kv_heads << " key heads, " << lengths.size() << " documents, " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(CausalAttention, HasTheSameBitsWithTwoThreads) {
+  const CausalAttention attention(model_with(2), kTokens, at::kFloat);
+  const Tensor qkv = random_qkv(2).to(at::kFloat);
+  const int before = at::get_num_threads();
+  std::vector<std::vector<Tensor>> results;
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    results.push_back(results_of(
+        qkv, 2, [&](const auto&... parts) { return attention(parts..., documents_of({})); }));
+  }
+  at::set_num_threads(before);
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_TRUE(at::equal(results[0][i], results[1][i])) << i;
+  }
+}
+
+// Validation and the first pass of recomputed layers build no graph.
+TEST(CausalAttention, WorksWithoutAGraph) {
+  const CausalAttention attention(model_with(4), kTokens, at::kFloat);
+  const Tensor qkv = random_qkv(4).to(at::kFloat);
+  const auto attend = [&](const auto&... parts) { return attention(parts..., documents_of({})); };
+  const Tensor expected = results_of(qkv, 4, attend)[0];
+  const c10::NoGradGuard no_grad;
+  const std::vector<Tensor> parts = qkv.view({kBatch, kTokens, 3, kHeads, kDim}).unbind(2);
+  const Tensor out = attend(parts[0], parts[1], parts[2]);
+  EXPECT_TRUE(at::equal(out, expected));
+  EXPECT_FALSE(out.requires_grad());
+}
+
+}  // namespace
+}  // namespace hpctl

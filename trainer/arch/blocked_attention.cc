@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/blocked_attention.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "trainer/kernels/attention.h"
+
+namespace hpctl {
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// What autograd keeps, in this order.
+enum Saved { kQueries, kKeys, kValues, kMixed, kLogSums };
+
+AttentionShape shape_of(const variable_list& saved, double scale) {
+  const Tensor& q = saved[kQueries];
+  return {.tokens = q.size(0) * q.size(1),
+          .heads = q.size(2),
+          .kv_heads = saved[kKeys].size(2),
+          .head_dim = q.size(3),
+          .scale = scale};
+}
+
+// [B, T, heads, h] as TokenRows describe it: part of the row of a wider projection, or copied.
+Tensor by_token(const Tensor& x) {
+  const bool regular =
+      x.stride(3) == 1 && x.stride(2) == x.size(3) && x.stride(0) == x.size(1) * x.stride(1);
+  return regular ? x : x.contiguous();
+}
+
+// Of a tensor that by_token() returned, or of results and their gradients, [B, T, H * h].
+template <typename T>
+TokenRows<T> rows_of(const Tensor& x) {
+  return {x.data_ptr<T>(), x.is_contiguous() ? x.numel() / (x.size(0) * x.size(1)) : x.stride(1)};
+}
+
+template <typename T>
+TokenRows<const T> read(const Tensor& x) {
+  const TokenRows<T> rows = rows_of<T>(x);
+  return {rows.data, rows.stride};
+}
+
+template <typename T>
+RotaryTables<T> tables_of(const RotaryAngles& rotary) {
+  if (!rotary.cos.defined()) return {};
+  return {rotary.cos.data_ptr<T>(), rotary.sin.data_ptr<T>()};
+}
+
+// work(unit, scratch) for every document and key head, on LibTorch's threads.
+template <typename T, typename Work>
+void for_each_unit(const AttentionShape& shape, const std::vector<int64_t>& lengths,
+                   const Work& work) {
+  std::vector<AttentionUnit> units;
+  int64_t begin = 0;
+  int64_t longest = 0;
+  for (const int64_t length : lengths) {
+    for (int64_t n = 0; n < shape.kv_heads; ++n) units.push_back({begin, length, n});
+    begin += length;
+    longest = std::max(longest, length);
+  }
+  at::parallel_for(0, static_cast<int64_t>(units.size()), 1, [&](int64_t first, int64_t end) {
+    const AttentionScratch<T> scratch(shape, longest);
+    for (int64_t i = first; i < end; ++i) work(units[static_cast<size_t>(i)], scratch);
+  });
+}
+
+template <typename T>
+void run_forward(const AttentionShape& shape, const std::vector<int64_t>& lengths,
+                 const RotaryAngles& rotary, const variable_list& saved) {
+  const AttentionForward<T> pass = {
+      .shape = shape,
+      .q = read<T>(saved[kQueries]),
+      .k = read<T>(saved[kKeys]),
+      .v = read<T>(saved[kValues]),
+      .out = rows_of<T>(saved[kMixed]),
+      .log_sums = saved[kLogSums].data_ptr<T>(),
+      .rotary = tables_of<T>(rotary),
+  };
+  for_each_unit<T>(shape, lengths, [&](const AttentionUnit& unit, const auto& scratch) {
+    attention_forward(pass, unit, scratch);
+  });
+}
+
+template <typename T>
+variable_list run_backward(const AttentionShape& shape, const std::vector<int64_t>& lengths,
+                           const RotaryAngles& rotary, const variable_list& saved,
+                           const Tensor& out_gradient) {
+  variable_list gradients;
+  for (const Saved operand : {kQueries, kKeys, kValues}) {
+    gradients.push_back(at::empty(saved[operand].sizes(), saved[operand].options()));
+  }
+  const AttentionBackward<T> pass = {
+      .shape = shape,
+      .q = read<T>(saved[kQueries]),
+      .k = read<T>(saved[kKeys]),
+      .v = read<T>(saved[kValues]),
+      .out = read<T>(saved[kMixed]),
+      .out_gradient = read<T>(out_gradient),
+      .log_sums = saved[kLogSums].data_ptr<T>(),
+      .q_gradient = rows_of<T>(gradients[kQueries]),
+      .k_gradient = rows_of<T>(gradients[kKeys]),
+      .v_gradient = rows_of<T>(gradients[kValues]),
+      .rotary = tables_of<T>(rotary),
+  };
+  for_each_unit<T>(shape, lengths, [&](const AttentionUnit& unit, const auto& scratch) {
+    attention_backward(pass, unit, scratch);
+  });
+  return gradients;
+}
+
+struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
+  static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const std::vector<int64_t>& lengths, double scale,
+                        const RotaryAngles& rotary) {
+    const Tensor out = at::empty({q.size(0), q.size(1), q.size(2) * q.size(3)}, q.options());
+    const Tensor log_sums = at::empty({q.size(2), q.size(0) * q.size(1)}, q.options());
+    const variable_list saved = {by_token(q), by_token(k), by_token(v), out, log_sums};
+    const AttentionShape shape = shape_of(saved, scale);
+    if (q.scalar_type() == at::kDouble) {
+      run_forward<double>(shape, lengths, rotary, saved);
+    } else {
+      run_forward<float>(shape, lengths, rotary, saved);
+    }
+    context->save_for_backward(saved);
+    context->saved_data["lengths"] = lengths;
+    context->saved_data["scale"] = scale;
+    context->saved_data["cos"] = rotary.cos;
+    context->saved_data["sin"] = rotary.sin;
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const AttentionShape shape = shape_of(saved, context->saved_data["scale"].toDouble());
+    const std::vector<int64_t> lengths = context->saved_data["lengths"].toIntVector();
+    const RotaryAngles rotary = {context->saved_data["cos"].toTensor(),
+                                 context->saved_data["sin"].toTensor()};
+    const Tensor gradient = gradients[0].contiguous();
+    variable_list results = saved[kQueries].scalar_type() == at::kDouble
+                                ? run_backward<double>(shape, lengths, rotary, saved, gradient)
+                                : run_backward<float>(shape, lengths, rotary, saved, gradient);
+    results.resize(6);  // lengths, scale and angles have none
+    return results;
+  }
+};
+
+}  // namespace
+
+Tensor blocked_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                         const std::vector<int64_t>& lengths, double scale,
+                         const RotaryAngles& rotary) {
+  const std::vector<int64_t> sequences(static_cast<size_t>(q.size(0)), q.size(1));
+  return BlockedAttention::apply(q, k, v, lengths.empty() ? sequences : lengths, scale, rotary);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// trainer/kernels/rows.h as operations with gradients, for tensors on the CPU in fp32 or fp64. Each
+// has the same bits with any number of threads. Autograd keeps their operands and a number per row.
+#pragma once
+
+#include "trainer/compat/torch_compat.h"
+
+namespace hpctl {
+
+// x: [..., dim], weight: [dim] -> as x
+at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+// silu(gate) * up, of the same sizes
+at::Tensor fused_swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+struct FusedLoss {
+  at::Tensor entropy;    // no gradient passes through it
+  at::Tensor objective;  // entropy + z_loss * the squares of the logarithms of sums
+};
+// logits: [rows, vocab], targets: [rows] int64 -> sums over the rows that are counted (targets.h)
+FusedLoss fused_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, double z_loss);
+
+}  // namespace hpctl

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention.cc chooses from: the same source, attention_blocks.h, at every level.
+#pragma once
+
+#include "trainer/kernels/attention.h"
+
+namespace hpctl::kernels {
+
+template <typename T>
+struct AttentionPasses {
+  void (*forward)(const AttentionForward<T>& pass, const AttentionUnit& unit,
+                  const AttentionScratch<T>& scratch);
+  void (*backward)(const AttentionBackward<T>& pass, const AttentionUnit& unit,
+                   const AttentionScratch<T>& scratch);
+};
+
+extern const AttentionPasses<float> kAttentionBaseline;
+extern const AttentionPasses<double> kAttentionBaselineDouble;
+extern const AttentionPasses<float> kAttentionAvx2;
+extern const AttentionPasses<float> kAttentionAvx512;
+
+}  // namespace hpctl::kernels

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lies between the products of a layer, each in one pass over its operands, forward and
+// backward, for the CPU, in fp32 and fp64: RMSNorm, SwiGLU, and the cross entropy of logits. A row
+// depends on itself alone, so rows may be divided among threads in any way; only the gradient of a
+// norm's weight is a sum over rows, in their order. Between levels (level.h) bits differ.
+//
+// Exponentials in fp32 have a relative error of at most 2^-22; tests/unit/trainer/rows_test.cc
+// states and tests the error of the results. No two operands overlap; what a gradient is written
+// over need not be initialised. What is not a number stays so.
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/kernels/level.h"
+
+namespace hpctl {
+
+// x, y and their gradients: [rows, dim].
+template <typename T>
+struct RmsNormForward {
+  int64_t dim;
+  double eps;
+  const T* x;
+  const T* weight;  // [dim]
+  T* y;             // x * inverse_rms * weight
+  T* inverse_rms;   // [rows]: 1 / sqrt(mean(x^2) + eps)
+};
+
+template <typename T>
+struct RmsNormBackward {
+  int64_t dim;
+  const T* x;
+  const T* weight;
+  const T* inverse_rms;
+  const T* y_gradient;
+  T* x_gradient;
+  T* weight_gradient;  // [dim], increased
+};
+
+// gate, up and their gradients: as many elements as y.
+template <typename T>
+struct SwigluForward {
+  const T* gate;
+  const T* up;
+  T* y;  // gate / (1 + exp(-gate)) * up
+};
+
+template <typename T>
+struct SwigluBackward {
+  const T* gate;
+  const T* up;
+  const T* y_gradient;
+  T* gate_gradient;
+  T* up_gradient;
+};
+
+// Of logits [rows, vocab].
+template <typename T>
+struct LogSums {
+  int64_t vocab;
+  const T* logits;
+  T* log_sums;  // [rows]: log(sum(exp(logits)))
+};
+
+// The gradient of weight * (log_sum - logits[target]) + slope * log_sum: the row's softmax times
+// (weight + slope), less `weight` at the target.
+template <typename T>
+struct CrossEntropyBackward {
+  int64_t vocab;
+  const T* logits;
+  const T* log_sums;
+  const int64_t* targets;  // [rows]; below 0: the row is not counted
+  T weight;
+  const T* slopes;  // [rows]
+  T* logits_gradient;
+};
+
+// Each over `begin` to `end` of the rows, or of the elements.
+template <typename T>
+struct RowKernels {
+  void (*rms_norm)(const RmsNormForward<T>& pass, int64_t begin, int64_t end);
+  void (*rms_norm_backward)(const RmsNormBackward<T>& pass, int64_t begin, int64_t end);
+  void (*swiglu)(const SwigluForward<T>& pass, int64_t begin, int64_t end);
+  void (*swiglu_backward)(const SwigluBackward<T>& pass, int64_t begin, int64_t end);
+  void (*log_sums)(const LogSums<T>& pass, int64_t begin, int64_t end);
+  void (*cross_entropy_backward)(const CrossEntropyBackward<T>& pass, int64_t begin, int64_t end);
+};
+
+// fp64 has the baseline alone.
+template <typename T>
+const RowKernels<T>& row_kernels(KernelLevel level = kernel_level());
+template <>
+const RowKernels<float>& row_kernels<float>(KernelLevel level);
+template <>
+const RowKernels<double>& row_kernels<double>(KernelLevel level);
+
+}  // namespace hpctl

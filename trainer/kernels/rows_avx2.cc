@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/kernels/rows_levels.h"
+#include "trainer/kernels/rows_loops.h"
+
+namespace hpctl::kernels {
+
+namespace {
+
+struct Avx2 {
+  static constexpr int kBytes = 32;
+};
+
+}  // namespace
+
+const RowKernels<float> kRowsAvx2 = RowLoops<float, Avx2>::table();
+
+}  // namespace hpctl::kernels

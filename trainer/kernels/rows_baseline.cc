@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/kernels/rows_levels.h"
+#include "trainer/kernels/rows_loops.h"
+
+namespace hpctl::kernels {
+
+namespace {
+
+// SSE2 or NEON.
+struct Baseline {
+  static constexpr int kBytes = 16;
+};
+
+}  // namespace
+
+const RowKernels<float> kRowsBaseline = RowLoops<float, Baseline>::table();
+const RowKernels<double> kRowsBaselineDouble = RowLoops<double, Baseline>::table();
+
+}  // namespace hpctl::kernels

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rows.cc chooses from: the same source, rows_loops.h, at every level.
+#pragma once
+
+#include "trainer/kernels/rows.h"
+
+namespace hpctl::kernels {
+
+extern const RowKernels<float> kRowsBaseline;
+extern const RowKernels<double> kRowsBaselineDouble;
+extern const RowKernels<float> kRowsAvx2;
+extern const RowKernels<float> kRowsAvx512;
+
+}  // namespace hpctl::kernels

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of a level, by the compiler's own vector types: arithmetic between them, and between one
+// and a scalar, is lane by lane. `Level` is a type of the unnamed namespace of the one source that
+// uses it (level.h says why) with kBytes, the size of a vector.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace hpctl::kernels {
+
+template <typename T, typename Level>
+struct Lanes {
+  using Vector [[gnu::vector_size(Level::kBytes)]] = T;
+  using Word = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  using Words [[gnu::vector_size(Level::kBytes)]] = Word;
+  static constexpr int64_t kCount = Level::kBytes / sizeof(T);
+
+  [[gnu::always_inline]] static Vector load(const T* from) {
+    Vector v;
+    __builtin_memcpy(&v, from, sizeof v);
+    return v;
+  }
+
+  [[gnu::always_inline]] static void store(T* to, Vector v) { __builtin_memcpy(to, &v, sizeof v); }
+
+  // `count` elements, and `rest` in the other lanes.
+  [[gnu::always_inline]] static Vector load_part(const T* from, int64_t count, T rest) {
+    if (count == kCount) return load(from);
+    Vector v = all(rest);
+    for (int64_t i = 0; i < count; ++i) v[i] = from[i];
+    return v;
+  }
+
+  [[gnu::always_inline]] static void store_part(T* to, Vector v, int64_t count) {
+    if (count == kCount) return store(to, v);
+    for (int64_t i = 0; i < count; ++i) to[i] = v[i];
+  }
+
+  // Of the lanes, in their order.
+  [[gnu::always_inline]] static T sum(Vector v) {
+    T total = v[0];
+    for (int64_t i = 1; i < kCount; ++i) total += v[i];
+    return total;
+  }
+
+  [[gnu::always_inline]] static Vector all(T value) { return value - Vector{}; }
+
+  // 0, 1, 2, ...
+  [[gnu::always_inline]] static Vector numbers() {
+    Vector v{};
+    for (int64_t i = 0; i < kCount; ++i) v[i] = static_cast<T>(i);
+    return v;
+  }
+
+  [[gnu::always_inline]] static Vector greater(Vector a, Vector b) { return a > b ? a : b; }
+  [[gnu::always_inline]] static Vector lesser(Vector a, Vector b) { return a < b ? a : b; }
+
+  // 2^x for x up to 127, with a relative error of at most 2^-22 in fp32; 0 for x below -126. In
+  // fp32: 2^x = 2^n 2^f, n the nearest integer. The last bits of x plus 1.5 * 2^23 + 127 are the
+  // exponent of 2^n; 2^f is a polynomial (minimax on [-1/2, 1/2], relative error 1.9e-9).
+  [[gnu::always_inline]] static Vector exp2(Vector x) {
+    if constexpr (sizeof(T) == 4) {
+      constexpr T kShift = 0x1.8p23F + 127;
+      const Vector shifted = x + kShift;
+      const Vector f = x - (shifted - kShift);
+      Vector p = 0.00015345812011544304F * f + 0.0013399931219193481F;
+      p = p * f + 0.009618488957075231F;
+      p = p * f + 0.055503287769653374F;
+      p = p * f + 0.24022646890634652F;
+      p = p * f + 0.6931472057372676F;
+      p = p * f + 1.0F;
+      const Vector power = (Vector)((Words)shifted << 23);
+      return x < all(-126.0F) ? Vector{} : p * power;
+    } else {
+      for (int64_t i = 0; i < kCount; ++i) x[i] = __builtin_exp2(x[i]);
+      return x;
+    }
+  }
+};
+
+}  // namespace hpctl::kernels
