@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
+#include "common/rpc/job_summary_wire.h"
 #include "common/rpc/status.h"
 #include "hpctl/home_access.h"
 
@@ -68,14 +69,12 @@ JobView to_view(const v1::JobStatus& s) {
   view.submitted_wall_ms = s.submitted_wall_ms();
   view.ended_wall_ms = s.ended_wall_ms();
   view.lost_ms = s.lost_ms();
-  const v1::TimeSpent& spent = s.spent();
-  view.spent = {spent.start_ms(),     spent.notice_ms(),
-                spent.restart_ms(),   spent.repeat_ms(),
-                spent.decide_ms(),    spent.wait_ms(),
-                spent.suspended_ms(), {spent.checkpoint_ms(), spent.data_ms()}};
+  view.spent = to_time_spent(s.spent());
   view.faults = s.faults();
   view.owner = s.owner();
   view.chaos = s.chaos();
+  view.step_ms = s.step_ms();
+  view.last_fault = s.last_fault();
   return view;
 }
 
@@ -135,15 +134,13 @@ Outcome ControllerClient::check(const grpc::Status& status) const {
                          " (its log: " + log_ + ")"};
 }
 
-Result<std::vector<JobLine>> ControllerClient::list_jobs() {
+Result<std::vector<JobSummary>> ControllerClient::list_jobs() {
   grpc::ClientContext context;
   set_deadline(context);
   v1::ListJobsResponse response;
   HP_TRY(check(stub_->ListJobs(&context, {}, &response)));
-  std::vector<JobLine> jobs;
-  for (const auto& job : response.jobs()) {
-    jobs.push_back(JobLine{JobId{job.job()}, job.name(), job.state()});
-  }
+  std::vector<JobSummary> jobs;
+  for (const auto& job : response.jobs()) jobs.push_back(to_job_summary(job));
   std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.job < b.job; });
   return jobs;
 }

@@ -26,7 +26,7 @@ class ControllerClient final : public JobSource {
 
   ControllerClient(const HomePaths& paths, std::shared_ptr<grpc::Channel> channel);
 
-  Result<std::vector<JobLine>> list_jobs() override;
+  Result<std::vector<JobSummary>> list_jobs() override;
   Result<JobView> get_job(JobId job) override;
   Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;
   Result<Explanation> why(JobId job) override;

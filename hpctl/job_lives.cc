@@ -13,7 +13,7 @@ class JobLives final : public JobSource {
   JobLives(std::unique_ptr<JobSource> live, std::unique_ptr<JobSource> record)
       : live_(std::move(live)), record_(std::move(record)) {}
 
-  Result<std::vector<JobLine>> list_jobs() override { return live_->list_jobs(); }
+  Result<std::vector<JobSummary>> list_jobs() override { return live_->list_jobs(); }
   Result<JobView> get_job(JobId job) override { return live_->get_job(job); }
   Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override {
     HP_TRY_ASSIGN(std::vector<EventView> events, live_->events(job, after_seq));

@@ -17,7 +17,7 @@ namespace {
 
 std::string quoted(const std::string& word) { return "\"" + printable(word) + "\""; }
 
-Error no_such_job(const std::string& word, const std::vector<JobLine>& jobs) {
+Error no_such_job(const std::string& word, const std::vector<JobSummary>& jobs) {
   if (jobs.empty()) {
     // Who forgot to set HPCTL_HOME sees it here.
     const auto paths = home_from_environment();
@@ -33,7 +33,7 @@ Error no_such_job(const std::string& word, const std::vector<JobLine>& jobs) {
                    " `hpctl ps` lists all"};
 }
 
-Error ambiguous(const std::string& word, const std::vector<JobLine>& found) {
+Error ambiguous(const std::string& word, const std::vector<JobSummary>& found) {
   constexpr size_t kShown = 5;
   std::string list;
   const size_t begin = found.size() > kShown ? found.size() - kShown : 0;
@@ -54,9 +54,9 @@ class HomeJobs final : public JobSource {
  public:
   explicit HomeJobs(const HomePaths& paths) : paths_(paths), local_(open_local(paths)) {}
 
-  Result<std::vector<JobLine>> list_jobs() override {
-    HP_TRY_ASSIGN(std::vector<JobLine> jobs, local_->list_jobs());
-    HP_TRY_ASSIGN(const std::vector<JobLine> slurm, SlurmRecord(paths_).list_jobs());
+  Result<std::vector<JobSummary>> list_jobs() override {
+    HP_TRY_ASSIGN(std::vector<JobSummary> jobs, local_->list_jobs());
+    HP_TRY_ASSIGN(const std::vector<JobSummary> slurm, SlurmRecord(paths_).list_jobs());
     jobs.insert(jobs.end(), slurm.begin(), slurm.end());
     std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.job < b.job; });
     return jobs;
@@ -100,8 +100,8 @@ std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job) {
 }
 
 Result<JobId> find_job(JobSource& source, const std::string& word) {
-  HP_TRY_ASSIGN(const std::vector<JobLine> jobs, source.list_jobs());
-  std::vector<JobLine> found;
+  HP_TRY_ASSIGN(const std::vector<JobSummary> jobs, source.list_jobs());
+  std::vector<JobSummary> found;
   for (const auto& job : jobs) {
     if (to_string(job.job) == word) return job.job;
     if (job.name == word) found.push_back(job);
@@ -109,6 +109,14 @@ Result<JobId> find_job(JobSource& source, const std::string& word) {
   if (found.empty()) return no_such_job(word, jobs);
   if (found.size() > 1) return ambiguous(word, found);
   return found[0].job;
+}
+
+JobSummary unknown_job(JobId job, const std::string& name) {
+  JobSummary summary;
+  summary.job = job;
+  summary.name = name;
+  summary.state = "UNKNOWN";
+  return summary;
 }
 
 bool has_ended(const std::string& state) {

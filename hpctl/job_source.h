@@ -9,17 +9,12 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/base/job_summary.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {
-
-struct JobLine {
-  JobId job;
-  std::string name;
-  std::string state;
-};
 
 // Why a job is in its state: the events and decisions that led there, oldest first.
 struct Explanation {
@@ -30,8 +25,8 @@ struct Explanation {
 class JobSource {
  public:
   virtual ~JobSource() = default;
-  // Ascending by id.
-  virtual Result<std::vector<JobLine>> list_jobs() = 0;
+  // Ascending by id. One of which nothing is known any more is there with the state UNKNOWN.
+  virtual Result<std::vector<JobSummary>> list_jobs() = 0;
   virtual Result<JobView> get_job(JobId job) = 0;
   // Ascending by seq, those after `after_seq`.
   virtual Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) = 0;
@@ -57,5 +52,8 @@ std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job);
 Result<JobId> find_job(JobSource& source, const std::string& word);
 
 bool has_ended(const std::string& state);
+
+// Of a job whose record cannot be read.
+JobSummary unknown_job(JobId job, const std::string& name);
 
 }  // namespace hpctl

@@ -3,21 +3,22 @@
 
 #include <algorithm>
 
+#include "common/base/clock.h"
 #include "controller/core/explain.h"
 #include "hpctl/home_access.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
 
-Result<std::vector<JobLine>> RecordedJobs::list_jobs() {
+Result<std::vector<JobSummary>> RecordedJobs::list_jobs() {
   HP_TRY(check_home_is_readable(paths_));
   HP_TRY_ASSIGN(const std::vector<JobId> ids, jobs_with_status_files(paths_));
-  std::vector<JobLine> jobs;
+  std::vector<JobSummary> jobs;
   for (const JobId id : ids) {
     if (is_slurm_job(paths_, id)) continue;
     const auto view = read_status(paths_, id);
     // One damaged record must not hide the other jobs.
-    jobs.push_back(view.ok() ? JobLine{id, view->name, view->state} : JobLine{id, "?", "UNKNOWN"});
+    jobs.push_back(view.ok() ? summarize(*view, SystemClock().wall_ms()) : unknown_job(id, "?"));
   }
   return jobs;
 }

@@ -13,7 +13,7 @@ class RecordedJobs final : public JobSource {
  public:
   explicit RecordedJobs(const HomePaths& paths) : paths_(paths) {}
 
-  Result<std::vector<JobLine>> list_jobs() override;
+  Result<std::vector<JobSummary>> list_jobs() override;
   Result<JobView> get_job(JobId job) override;
   Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;
   Result<Explanation> why(JobId job) override;

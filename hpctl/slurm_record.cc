@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/slurm_record.h"
 
+#include "common/base/clock.h"
 #include "common/base/start_failure.h"
 #include "hpctl/recorded_jobs.h"
 #include "hpctl/submit_directory.h"
@@ -134,17 +135,17 @@ std::string SlurmRecord::notice(const JobView& job) const {
   return why_ + "; this is the job's last record (an agent of the job starts another controller)";
 }
 
-Result<std::vector<JobLine>> SlurmRecord::list_jobs() {
-  std::vector<JobLine> jobs;
+Result<std::vector<JobSummary>> SlurmRecord::list_jobs() {
+  std::vector<JobSummary> jobs;
   for (const JobId id : slurm_jobs(paths_)) {
     const auto view = last_known(id);  // its controller was not asked
     if (view.ok()) {
-      jobs.push_back({id, view->name, view->state});
+      jobs.push_back(summarize(*view, SystemClock().wall_ms()));
       continue;
     }
     // Neither Slurm's silence nor one damaged record hides the others.
     const auto submitted = submitted_view(paths_, id);
-    jobs.push_back({id, submitted.ok() ? submitted->name : "?", "UNKNOWN"});
+    jobs.push_back(unknown_job(id, submitted.ok() ? submitted->name : "?"));
   }
   return jobs;
 }

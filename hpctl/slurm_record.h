@@ -21,7 +21,7 @@ class SlurmRecord final : public JobSource {
       : paths_(paths), why_(std::move(why)) {}
 
   // The Slurm jobs of this home.
-  Result<std::vector<JobLine>> list_jobs() override;
+  Result<std::vector<JobSummary>> list_jobs() override;
   // kUnavailable when nothing is recorded yet and no slurmctld answers.
   Result<JobView> get_job(JobId job) override;
   Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -60,6 +61,7 @@ Terminal standard_terminal() {
   terminal.colour = terminal.live && !environment_has("NO_COLOR");
   winsize size{};
   if (terminal.live && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) {
+    terminal.full_width = size.ws_col;
     terminal.width = std::min<size_t>(size.ws_col, kMaxWidth);
   }
   return terminal;
@@ -160,31 +162,46 @@ void Table::add(std::vector<std::string> row, Colour colour) {
   rows_.push_back(Row{std::move(row), colour});
 }
 
-void Table::print(const Terminal& terminal) const {
+std::vector<size_t> Table::widths() const {
   std::vector<size_t> widths(header_.size());
   for (size_t c = 0; c < header_.size(); ++c) {
     widths[c] = columns(header_[c]);
     for (const Row& row : rows_) widths[c] = std::max(widths[c], columns(row.cells[c]));
   }
-  print_row(terminal, Row{header_, Colour::kNone}, widths);
-  for (const Row& row : rows_) print_row(terminal, row, widths);
+  return widths;
 }
 
-void Table::print_row(const Terminal& terminal, const Row& row,
-                      const std::vector<size_t>& widths) const {
+void Table::print(const Terminal& terminal) const {
+  const std::vector<size_t> all = widths();
+  const size_t width = terminal.live ? terminal.width : SIZE_MAX;
+  terminal.out << text_of(Row{header_, Colour::kNone}, all, width, &terminal) << "\n";
+  for (const Row& row : rows_) terminal.out << text_of(row, all, width, &terminal) << "\n";
+}
+
+std::vector<Table::Line> Table::lines(size_t width) const {
+  const std::vector<size_t> all = widths();
+  std::vector<Line> lines = {
+      {text_of(Row{header_, Colour::kNone}, all, width, nullptr), Colour::kNone}};
+  for (const Row& row : rows_) lines.push_back({text_of(row, all, width, nullptr), row.colour});
+  return lines;
+}
+
+std::string Table::text_of(const Row& row, const std::vector<size_t>& widths, size_t width,
+                           const Terminal* painted_on) const {
   constexpr std::string_view kGap = "  ";
   std::string line;
   size_t used = 0;
   for (size_t c = 0; c < row.cells.size(); ++c) {
     const bool last = c + 1 == row.cells.size();
-    const size_t room = terminal.width > used ? terminal.width - used : 1;
-    const std::string cell = last ? (terminal.live ? shorten(row.cells[c], room) : row.cells[c])
-                                  : padded(row.cells[c], widths[c]) + std::string(kGap);
+    const size_t room = width > used ? width - used : 1;
+    const std::string cell =
+        last ? shorten(row.cells[c], room) : padded(row.cells[c], widths[c]) + std::string(kGap);
     used += columns(cell);
-    line += header_[c] == "STATE" ? paint(terminal, row.colour, cell) : cell;
+    const bool is_painted = painted_on != nullptr && header_[c] == "STATE";
+    line += is_painted ? paint(*painted_on, row.colour, cell) : cell;
   }
   while (!line.empty() && line.back() == ' ') line.pop_back();
-  terminal.out << line << "\n";
+  return line;
 }
 
 }  // namespace hpctl

@@ -14,9 +14,10 @@ namespace hpctl {
 struct Terminal {
   std::ostream& out;
   std::ostream& err;
-  bool live = false;    // out is a terminal: the last line may be rewritten
-  bool colour = false;  // live, and neither NO_COLOR nor TERM=dumb
-  size_t width = 100;   // columns; at most 100
+  bool live = false;        // out is a terminal: the last line may be rewritten
+  bool colour = false;      // live, and neither NO_COLOR nor TERM=dumb
+  size_t width = 100;       // columns; at most 100, beyond which prose is hard to read
+  size_t full_width = 100;  // columns of the terminal, for tables
 };
 // stdout and stderr of this process.
 Terminal standard_terminal();
@@ -54,13 +55,22 @@ class Table {
   void add(std::vector<std::string> row, Colour colour = Colour::kNone);
   // Colour is that of the cell under the column named "STATE", if there is one.
   void print(const Terminal& terminal) const;
+  // The same without colour, header first, the last column cut to fit `width`.
+  struct Line {
+    std::string text;
+    Colour colour;  // of its row
+  };
+  std::vector<Line> lines(size_t width) const;
 
  private:
   struct Row {
     std::vector<std::string> cells;
     Colour colour;
   };
-  void print_row(const Terminal& terminal, const Row& row, const std::vector<size_t>& widths) const;
+  std::vector<size_t> widths() const;
+  // `painted_on`: where the cell of the state is in colour; nullptr = nowhere.
+  std::string text_of(const Row& row, const std::vector<size_t>& widths, size_t width,
+                      const Terminal* painted_on) const;
 
   std::vector<std::string> header_;
   std::vector<Row> rows_;

@@ -66,8 +66,8 @@ Result<std::vector<JobId>> wanted_jobs(JobSource& source, const Invocation& invo
     jobs.push_back(job);
     return jobs;
   }
-  HP_TRY_ASSIGN(const std::vector<JobLine> all, source.list_jobs());
-  for (const JobLine& job : all) {
+  HP_TRY_ASSIGN(const std::vector<JobSummary> all, source.list_jobs());
+  for (const JobSummary& job : all) {
     if (!has_ended(job.state)) jobs.push_back(job.job);
   }
   return jobs;
@@ -124,8 +124,8 @@ Result<std::vector<JobId>> jobs_with(const HomePaths& paths, const Invocation& i
     jobs.push_back(job);
     return jobs;
   }
-  HP_TRY_ASSIGN(const std::vector<JobLine> all, source->list_jobs());
-  for (const JobLine& line : all) {
+  HP_TRY_ASSIGN(const std::vector<JobSummary> all, source->list_jobs());
+  for (const JobSummary& line : all) {
     if (has_ended(line.state)) continue;
     const auto view = source->get_job(line.job);
     if (!view.ok()) continue;

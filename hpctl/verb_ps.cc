@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpctl ps: all jobs of this HPCTL_HOME.
-#include <nlohmann/json.hpp>
-
+// hpctl ps: all jobs of this HPCTL_HOME, or all that one may see of a cluster.
+#include "common/base/clock.h"
+#include "common/base/paths.h"
 #include "hpctl/exit_codes.h"
-#include "hpctl/job_source.h"
+#include "hpctl/fleet.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -11,47 +11,118 @@ namespace ps_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Lists the jobs of this HPCTL_HOME, oldest first, ended ones included.
+Lists the jobs of this HPCTL_HOME, oldest first, ended ones included (--state live leaves them
+out). With -A also those of all users at the cluster controllers (HPCTL_CLUSTER, or
+/etc/hpctl/cluster.conf): root, and who runs the cluster controller, sees everybody's, others see
+their own, of all their homes. A cluster controller knows the jobs whose controllers run there,
+from their start until their end.
+
+STEP is how far of how many; ETA is at the pace of the newest steps; GOODPUT is the share of
+training in the time since the first step, as `hpctl goodput` has it. REASON says why a job does not
+run, or what it last recovered from. On a terminal columns that do not fit are left out; what is not
+known is `-`.
 
 Examples:
   hpctl ps
+  hpctl ps -A --state live --sort goodput
+  hpctl ps -A --node 'p5-1?' --user alice
   hpctl ps --json | jq -r '.jobs[] | select(.state == "RUNNING") | .job'
 
 Options:
-  --json  {"jobs": [{"job", "name", "state"}]}
+  -A, --all-users  all jobs that one may see
+  --state STATES   of these states, as in running,recovering; live and ended stand for several
+  --user USER      of this user, a name or uid
+  --node PATTERN   that have a node like this
+  --name PATTERN   whose name is like this
+  --sort KEY       by job, name, user, state, nodes, step, rate, eta, restarts, goodput or age; with
+                   a - before it the greatest first
+  -w, --wide       all columns, nothing cut, and the names of the nodes
+  --json  {"jobs": [{"job", "name", "state", "user", "uid", "nodes": [...], "ranks", "generation",
+          "step", "total_steps", "tokens_per_second", "step_ms", "eta_ms", "restarts", "faults",
+          "goodput", "lost_ms", "age_ms", "submitted_wall_ms", "ended_wall_ms", "reason",
+          "last_fault", "doubt"}]}, what is not known is null; with -A "all_users" and "notes", too
 
-Exit codes: 0 shown
+Exit codes: 0 shown, 2 wrong arguments, 3 with -A: there is no cluster controller, or none answers
 )";
+
+void print_table(const Terminal& terminal, const Fleet& fleet, bool wide, int64_t now_ms) {
+  Terminal whole = terminal;
+  whole.width = wide ? SIZE_MAX : terminal.full_width;
+  // A pipe gets all there is; nobody looks at how wide it is.
+  std::optional<size_t> width;
+  if (!wide) width = terminal.live ? terminal.full_width : SIZE_MAX;
+  const JobTable rows = job_rows(fleet.jobs, width, now_ms);
+  Table table(rows.header);
+  for (size_t j = 0; j < rows.rows.size(); ++j) {
+    table.add(rows.rows[j], colour_of_state(fleet.jobs[j].summary.state));
+  }
+  table.print(whole);
+}
+
+// What the words say; kInvalidArgument.
+Result<JobFilter> filter_of(const Invocation& invocation) {
+  const auto value = [&](const char* name) {
+    return invocation.has(name) ? invocation.options.at(name) : std::string();
+  };
+  JobFilter filter{{}, value("--user"), value("--node"), value("--name")};
+  if (invocation.has("--state")) {
+    HP_TRY_ASSIGN(filter.states, parse_states(invocation.options.at("--state")));
+  }
+  return filter;
+}
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto paths = home_from_environment();
-  if (!paths.ok()) return report(terminal, paths.error());
-  const auto jobs = open_source(*paths)->list_jobs();
-  if (!jobs.ok()) return report(terminal, jobs.error());
+  const auto filter = filter_of(invocation);
+  if (!filter.ok()) return report_usage(terminal, "ps", filter.error().message);
+  const auto order =
+      invocation.has("--sort") ? parse_order(invocation.options.at("--sort")) : JobOrder{};
+  if (!order.ok()) return report_usage(terminal, "ps", order.error().message);
+  const bool everywhere = invocation.has("--all-users");
+  auto fleet = everywhere ? list_everywhere() : list_home();
+  if (!fleet.ok()) return report(terminal, fleet.error());
+  const size_t listed = fleet->jobs.size();
+  std::erase_if(fleet->jobs, [&](const ListedJob& job) { return !filter->matches(job); });
+  sort_jobs(fleet->jobs, *order);
+  const int64_t now_ms = SystemClock().wall_ms();
   if (invocation.json()) {
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const JobLine& job : *jobs) {
-      list.push_back({{"job", job.job.value}, {"name", job.name}, {"state", job.state}});
-    }
-    terminal.out << nlohmann::ordered_json{{"jobs", list}}.dump() << "\n";
+    terminal.out << fleet_json(*fleet, everywhere, now_ms) << "\n";
     return kExitOk;
   }
-  if (jobs->empty()) {
-    terminal.err << "no jobs in " << paths->home() << " yet\n";
-    return kExitOk;
+  for (const std::string& note : fleet->notes) {
+    terminal.err << "hpctl: " << printable(note) << "\n";
   }
-  Table table({"JOB", "NAME", "STATE"});
-  for (const JobLine& job : *jobs) {
-    table.add({to_string(job.job), job.name, job.state}, colour_of_state(job.state));
+  if (!fleet->jobs.empty()) {
+    print_table(terminal, *fleet, invocation.has("--wide"), now_ms);
+  } else if (listed > 0) {
+    terminal.err << "none of " << counted(static_cast<int64_t>(listed), "job") << " is like that\n";
+  } else if (everywhere) {
+    terminal.err << "no jobs at the cluster controllers\n";
+  } else {
+    const auto paths = home_from_environment();
+    terminal.err << "no jobs in " << (paths.ok() ? paths->home() : "HPCTL_HOME") << " yet\n";
   }
-  table.print(terminal);
   return kExitOk;
 }
 
 }  // namespace
 }  // namespace ps_parts
 
-Verb ps_verb() { return {"ps", "", "list jobs", ps_parts::kHelp, 0, 0, {}, ps_parts::run}; }
+Verb ps_verb() {
+  return {"ps",
+          "[-A] [filters] [--sort KEY] [--wide]",
+          "list jobs",
+          ps_parts::kHelp,
+          0,
+          0,
+          {{"--all-users", "-A"},
+           {"--state", nullptr, "STATES"},
+           {"--user", nullptr, "USER"},
+           {"--node", nullptr, "PATTERN"},
+           {"--name", nullptr, "PATTERN"},
+           {"--sort", nullptr, "KEY"},
+           {"--wide", "-w"}},
+          ps_parts::run};
+}
 
 }  // namespace hpctl

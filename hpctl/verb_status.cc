@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl status: one job, its nodes and its workers.
-#include <pwd.h>
-
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
 #include "common/base/clock.h"
+#include "common/base/user_name.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/last_evaluations.h"
 #include "hpctl/node_table.h"
 #include "hpctl/open_job.h"
+
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -45,11 +44,8 @@ constexpr size_t kMaxRows = 64;
 
 // "alice (uid 1000)".
 std::string owner_text(const std::string& owner) {
-  uid_t uid = 0;
-  const auto [end, error] = std::from_chars(owner.data(), owner.data() + owner.size(), uid);
-  const bool whole = error == std::errc() && end == owner.data() + owner.size();
-  const passwd* user = whole ? ::getpwuid(uid) : nullptr;
-  return user == nullptr ? "uid " + owner : std::string(user->pw_name) + " (uid " + owner + ")";
+  const std::string name = user_name(owner);
+  return name.empty() ? "uid " + owner : name + " (uid " + owner + ")";
 }
 
 void print_field(const Terminal& terminal, const char* name, const std::string& text) {

@@ -14,6 +14,7 @@ Verb submit_verb();
 Verb wait_verb();
 Verb status_verb();
 Verb ps_verb();
+Verb top_verb();
 Verb open_verb();
 Verb logs_verb();
 Verb events_verb();

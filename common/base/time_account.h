@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "common/base/time_spent.h"
 
@@ -29,6 +30,13 @@ inline TimeAccount account_of(const TimeSpent& spent, int64_t wall_ms) {
   account.wall_ms = std::max(wall_ms, account.spent.total_ms());
   account.training_ms = account.wall_ms - account.spent.total_ms();
   return account;
+}
+
+// Share of training in the time since the first step; nullopt before that.
+inline std::optional<double> goodput_of(const TimeAccount& account) {
+  if (account.training_ms <= 0 || account.since_first_step_ms() <= 0) return std::nullopt;
+  return static_cast<double>(account.training_ms) /
+         static_cast<double>(account.since_first_step_ms());
 }
 
 struct TimePart {

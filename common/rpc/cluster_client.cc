@@ -29,6 +29,7 @@ constexpr size_t kMaxConfBytes = 64U << 10;
 // stopped has its connections accepted by the kernel.
 constexpr milliseconds kConnectPatience{1'500};
 constexpr char kName[] = "HPCTL_CLUSTER=";
+constexpr int kMaxListed = 20'000;  // more than a cluster controller has
 
 bool is_address(const std::string& text) {
   const size_t colon = text.rfind(':');
@@ -178,6 +179,30 @@ Result<Question> question_for_jobs() {
   return Question{&v1::Cluster::Stub::ListJobs, question.SerializeAsString(), question.nonce()};
 }
 
+// All pages, of at most kMaxListed jobs.
+Result<v1::ClusterJobs> ask_for_summaries(const Turn& turn) {
+  v1::ClusterQuestion question;
+  question.set_summaries(true);
+  v1::ClusterJobs all;
+  do {
+    HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
+    HP_TRY_ASSIGN(
+        v1::ClusterJobs page,
+        ask(turn, {&v1::Cluster::Stub::ListJobs, question.SerializeAsString(), question.nonce()}));
+    if (page.jobs_size() == 0) page.set_more(false);
+    if (page.more()) {
+      const v1::ClusterJob& last = page.jobs(page.jobs_size() - 1);
+      question.set_after_uid(last.uid());
+      question.set_after_job(last.job());
+    }
+    all.set_all_users(page.all_users());
+    all.set_more(page.more() && all.jobs_size() + page.jobs_size() < kMaxListed);
+    all.set_node(page.node());
+    for (v1::ClusterJob& job : *page.mutable_jobs()) *all.add_jobs() = std::move(job);
+  } while (all.more());
+  return all;
+}
+
 }  // namespace
 
 Result<std::string> cluster_address() {
@@ -218,6 +243,15 @@ Result<v1::ClusterJob> admit_to_cluster(const std::string& cluster, v1::Admissio
 Result<v1::ClusterJobs> list_cluster_jobs(const std::string& cluster, milliseconds timeout) {
   HP_TRY_ASSIGN(const Question question, question_for_jobs());
   return first_answer(cluster, question, timeout);
+}
+
+std::vector<ClusterListing> list_summaries(const std::string& cluster, milliseconds timeout) {
+  std::vector<ClusterListing> listings;
+  for (Turns turns(cluster, timeout); turns.has_next();) {
+    const Turn turn = turns.next();
+    listings.push_back({turn.address, ask_for_summaries(turn)});
+  }
+  return listings;
 }
 
 std::vector<v1::ClusterJobs> list_jobs_of_each(const std::string& cluster, milliseconds timeout) {

@@ -39,4 +39,15 @@ Result<v1::ClusterJobs> list_cluster_jobs(const std::string& cluster,
 std::vector<v1::ClusterJobs> list_jobs_of_each(const std::string& cluster,
                                                std::chrono::milliseconds timeout);
 
+// What every job does that the caller may see, of one of the list. `jobs` is in order of uid and
+// job, without addresses and tokens; of a service of an older release the caller's, without
+// summaries.
+struct ClusterListing {
+  std::string address;
+  Result<v1::ClusterJobs> jobs;
+};
+// Of each of the list, in its order.
+std::vector<ClusterListing> list_summaries(const std::string& cluster,
+                                           std::chrono::milliseconds timeout);
+
 }  // namespace hpctl

@@ -315,6 +315,7 @@ JobProgress ProgressTable::of(JobId job) {
   if (it == jobs_.end()) return {};
   JobProgress shown = it->second.shown;
   if (shown.ranks.empty()) shown.step = std::max(shown.step, it->second.former_step);
+  shown.step_ms = static_cast<double>(look_at(it->second, 0).median_step_ns) / 1e6;
   return shown;
 }
 

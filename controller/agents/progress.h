@@ -68,6 +68,7 @@ struct JobProgress {
   int64_t stepped_ms = 0;  // when that was completed; 0 = not seen
   double loss = NAN;       // newest known, also across generations
   double tokens_per_second = 0;
+  double step_ms = 0;  // median of the newest kMedianSteps; 0 = none was timed
   std::map<int32_t, RankProgress> ranks;
   uint64_t data_waits_ns = 0;  // of those: StepFigures, summed
   uint64_t save_waits_ns = 0;

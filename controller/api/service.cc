@@ -7,7 +7,9 @@
 #include <future>
 #include <map>
 
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
+#include "common/rpc/job_summary_wire.h"
 #include "common/rpc/status.h"
 #include "controller/api/event_watcher.h"
 #include "controller/api/job_lookup.h"
@@ -130,13 +132,13 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
                                                       v1::ListJobsResponse* response) {
   const auto uid = caller(context);
   if (!uid) return reply(context, unauthenticated());
-  return answer(context, [response, uid = *uid](const core::State& state) {
+  return answer(context, [this, response, uid = *uid](const core::State& state) {
+    const int64_t wall_ms = SystemClock().wall_ms();
     for (const auto& [id, job] : state.jobs) {
       if (!may_see(uid, job)) continue;
-      v1::JobSummary& summary = *response->add_jobs();
-      summary.set_job(id.value);
-      summary.set_name(job.spec.name);
-      summary.set_state(core::shown_state(job));
+      const JobView view =
+          make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
+      fill(summarize(view, wall_ms), *response->add_jobs());
     }
     return grpc::Status::OK;
   });

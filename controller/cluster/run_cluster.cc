@@ -59,7 +59,9 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   Supervisor supervisor({programs + "/hpcontroller", options.node, listen_of_jobs(options.listen)},
                         std::move(rows), metrics.get());
   HP_TRY(supervisor.start());
-  ClusterService service(supervisor, options.node);
+  Summaries summaries([&supervisor] { return supervisor.addresses(); }, metrics.get());
+  summaries.start();
+  ClusterService service(supervisor, summaries, options.node);
   int port = 0;
   const auto server = build_server(service, options.listen, port);
   if (server == nullptr || port == 0) {
@@ -74,6 +76,7 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   int signal = 0;
   ::sigwait(&signals, &signal);
   log_info("ending: asked by a signal; the jobs' controllers go on");
+  summaries.stop();
   supervisor.stop();
   server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   server->Wait();

@@ -98,11 +98,33 @@ grpc::Status ClusterService::Admit(grpc::ServerContext* context, const v1::Clust
   return reply(caller->uid, admission.nonce(), std::move(jobs), answer);
 }
 
+v1::ClusterJobs ClusterService::page(const v1::ClusterQuestion& question, uid_t caller) const {
+  v1::ClusterJobs jobs;
+  jobs.set_all_users(caller == 0 || caller == ::geteuid());
+  const std::optional<uid_t> whose = jobs.all_users() ? std::nullopt : std::optional<uid_t>(caller);
+  const JobKey after{question.after_uid(), question.after_job()};
+  size_t bytes = 0;
+  for (v1::ClusterJob& job : supervisor_.outlines(whose, after, kMaxPageJobs + 1)) {
+    summaries_.describe({job.uid(), job.job()}, job);
+    bytes += job.ByteSizeLong();
+    const auto listed = static_cast<size_t>(jobs.jobs_size());
+    if (listed > 0 && (listed == kMaxPageJobs || bytes > kMaxPageBytes)) {
+      jobs.set_more(true);
+      break;
+    }
+    *jobs.add_jobs() = std::move(job);
+  }
+  return jobs;
+}
+
 grpc::Status ClusterService::ListJobs(grpc::ServerContext*, const v1::ClusterCall* call,
                                       v1::ClusterAnswer* answer) {
   v1::ClusterQuestion question;
   const auto caller = open_call(*call, question);
   if (!caller.ok()) return to_status(caller.error());
+  if (question.summaries()) {
+    return reply(caller->uid, question.nonce(), page(question, caller->uid), answer);
+  }
   v1::ClusterJobs jobs;
   for (v1::ClusterJob& job : supervisor_.jobs_of(caller->uid)) *jobs.add_jobs() = std::move(job);
   return reply(caller->uid, question.nonce(), std::move(jobs), answer);

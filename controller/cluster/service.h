@@ -12,6 +12,10 @@
 
 namespace hpctl::cluster {
 
+// A page of summaries: so many jobs, fewer where they are large. A credential takes 1 MiB.
+inline constexpr size_t kMaxPageJobs = 500;
+inline constexpr size_t kMaxPageBytes = 256U << 10;
+
 // What is wrong with it; nullopt = nothing. Pure.
 std::optional<std::string> find_problem(const v1::Admission& admission);
 
@@ -20,8 +24,8 @@ std::optional<std::string> find_problem(const v1::Admission& admission);
 class ClusterService final : public v1::Cluster::Service {
  public:
   // `node`: this machine's name, for people.
-  ClusterService(Supervisor& supervisor, std::string node)
-      : supervisor_(supervisor), node_(std::move(node)) {}
+  ClusterService(Supervisor& supervisor, const Summaries& summaries, std::string node)
+      : supervisor_(supervisor), summaries_(summaries), node_(std::move(node)) {}
 
   grpc::Status Admit(grpc::ServerContext* context, const v1::ClusterCall* call,
                      v1::ClusterAnswer* answer) override;
@@ -32,7 +36,10 @@ class ClusterService final : public v1::Cluster::Service {
   grpc::Status reply(uid_t reader, const std::string& nonce, v1::ClusterJobs jobs,
                      v1::ClusterAnswer* answer) const;
 
+  v1::ClusterJobs page(const v1::ClusterQuestion& question, uid_t caller) const;
+
   Supervisor& supervisor_;
+  const Summaries& summaries_;
   const std::string node_;
 };
 

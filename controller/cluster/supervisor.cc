@@ -170,15 +170,42 @@ std::vector<v1::ClusterJob> Supervisor::jobs_of(uid_t uid) {
   return list;
 }
 
+std::vector<v1::ClusterJob> Supervisor::outlines(std::optional<uid_t> uid, const JobKey& after,
+                                                 size_t most) {
+  const Lock lock(mutex_);
+  std::vector<v1::ClusterJob> list;
+  for (auto job = jobs_.upper_bound(after); job != jobs_.end() && list.size() < most; ++job) {
+    if (uid && job->first.uid != *uid) continue;
+    list.push_back(outline(*job->second));
+  }
+  return list;
+}
+
+std::vector<JobAddress> Supervisor::addresses() {
+  const Lock lock(mutex_);
+  std::vector<JobAddress> list;
+  for (const auto& [key, job] : jobs_) {
+    const std::string address = job->process ? job->row.address : "";
+    list.push_back({key, address, job->row.certificate, job->row.token});
+  }
+  return list;
+}
+
+v1::ClusterJob Supervisor::outline(const Job& job) {
+  v1::ClusterJob outline;
+  outline.set_job(job.row.key.job);
+  outline.set_uid(job.row.key.uid);
+  outline.set_pid(job.process ? static_cast<uint64_t>(job.row.pid) : 0);
+  outline.set_restarts(job.row.restarts);
+  return outline;
+}
+
 v1::ClusterJob Supervisor::describe(const Job& job) const {
-  v1::ClusterJob description;
-  description.set_job(job.row.key.job);
+  v1::ClusterJob description = outline(job);
   description.set_job_dir(job.row.job_dir);
   description.set_address(job.row.address);
   description.set_certificate(job.row.certificate);
   description.set_token(job.row.token);
-  description.set_pid(job.process ? static_cast<uint64_t>(job.row.pid) : 0);
-  description.set_restarts(job.row.restarts);
   return description;
 }
 

@@ -25,6 +25,7 @@
 #include "controller/cluster/job_process.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"
+#include "controller/cluster/summaries.h"
 #include "controller/publish/metrics.h"
 #include "proto/hpctl/v1/cluster.pb.h"
 
@@ -51,6 +52,11 @@ class Supervisor {
   // kServeTimeoutMs, and kUnavailable then. One that was admitted before is not waited for.
   Result<v1::ClusterJob> admit(uid_t uid, gid_t gid, const v1::Admission& admission);
   std::vector<v1::ClusterJob> jobs_of(uid_t uid);
+  // Which there are, without what only the owner may know, in order, at most `most`: those after
+  // `after`, and of that user alone.
+  std::vector<v1::ClusterJob> outlines(std::optional<uid_t> uid, const JobKey& after, size_t most);
+  // Of every job.
+  std::vector<JobAddress> addresses();
 
  private:
   struct Job {
@@ -78,6 +84,7 @@ class Supervisor {
   void show() const;
   int next_pause_ms() const;
   void await(Lock& lock, int timeout_ms);
+  static v1::ClusterJob outline(const Job& job);
   v1::ClusterJob describe(const Job& job) const;
   std::string log_of(const Job& job) const;
 

@@ -30,13 +30,6 @@ TimeAccount account_of_view(const JobView& view, int64_t wall_ms) {
   return account_of(view.spent, std::max<int64_t>(0, end_ms - view.submitted_wall_ms));
 }
 
-// NaN before the first step.
-double goodput_of(const TimeAccount& account) {
-  if (account.training_ms <= 0 || account.since_first_step_ms() <= 0) return NAN;
-  return static_cast<double>(account.training_ms) /
-         static_cast<double>(account.since_first_step_ms());
-}
-
 json page_summary(const JobView& view, int64_t wall_ms) {
   return {{"job", view.job},
           {"name", view.name},
@@ -47,7 +40,7 @@ json page_summary(const JobView& view, int64_t wall_ms) {
           {"steps", view.total_steps},
           {"loss", number_or_null(view.loss)},
           {"tokens_per_second", view.tokens_per_second},
-          {"goodput", number_or_null(goodput_of(account_of_view(view, wall_ms)))},
+          {"goodput", number_or_null(goodput_of(account_of_view(view, wall_ms)).value_or(NAN))},
           {"faults", view.faults},
           {"restarts", view.restarts},
           {"nodes", view.nodes.size()},
@@ -220,7 +213,7 @@ Result<std::string> PageAnswers::events(uint32_t uid, const std::string& job, ui
 void PageAnswers::sample(const JobView& view, int64_t wall_ms) {
   if (view.step == 0) return;
   history_.add(JobId{view.job}, {wall_ms, view.step, view.loss, view.tokens_per_second,
-                                 goodput_of(account_of_view(view, wall_ms))});
+                                 goodput_of(account_of_view(view, wall_ms)).value_or(NAN)});
 }
 
 }  // namespace hpctl

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/base/worker_abi.h"
+#include "common/rpc/job_summary_wire.h"
 #include "controller/core/hang.h"
 
 namespace hpctl {
@@ -105,6 +106,8 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
   view.chaos = job.spec.chaos;
+  view.step_ms = trains ? progress.step_ms : 0.0;
+  if (!job.recent_faults.empty()) view.last_fault = job.recent_faults.back().cause;
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
        ++it) {
     view.nodes.push_back(make_node_view(state, it->second, progress));
@@ -189,19 +192,12 @@ void fill(const JobView& view, v1::JobStatus& status) {
   status.set_submitted_wall_ms(view.submitted_wall_ms);
   status.set_ended_wall_ms(view.ended_wall_ms);
   status.set_lost_ms(view.lost_ms);
-  v1::TimeSpent& spent = *status.mutable_spent();
-  spent.set_start_ms(view.spent.start_ms);
-  spent.set_notice_ms(view.spent.notice_ms);
-  spent.set_restart_ms(view.spent.restart_ms);
-  spent.set_repeat_ms(view.spent.repeat_ms);
-  spent.set_decide_ms(view.spent.decide_ms);
-  spent.set_wait_ms(view.spent.wait_ms);
-  spent.set_suspended_ms(view.spent.suspended_ms);
-  spent.set_checkpoint_ms(view.spent.waits.checkpoint_ms);
-  spent.set_data_ms(view.spent.waits.data_ms);
+  fill(view.spent, *status.mutable_spent());
   status.set_faults(view.faults);
   status.set_owner(view.owner);
   status.set_chaos(view.chaos);
+  status.set_step_ms(view.step_ms);
+  status.set_last_fault(view.last_fault);
 }
 
 EventView make_event_view(const StoredEntry& stored) {

@@ -23,13 +23,6 @@ namespace {
 using prometheus::Histogram;
 using Labels = std::map<std::string, std::string>;
 
-const std::vector<std::string>& job_states() {
-  static const std::vector<std::string> names = {"PENDING",    "STARTING",  "RUNNING",
-                                                 "RECOVERING", "STOPPING",  "FINISHED",
-                                                 "FAILED",     "CANCELLED", "TIMEOUT"};
-  return names;
-}
-
 const Histogram::BucketBoundaries& seconds_buckets() {
   static const Histogram::BucketBoundaries bounds = {0.05, 0.1, 0.25, 0.5, 1,  2,
                                                      5,    10,  30,   60,  300};
@@ -74,6 +67,7 @@ struct Metrics::Parts {
     exposer.RegisterCollectable(registry, "/metrics");
     exposer.RegisterCollectable(train, "/metrics");
     exposer.RegisterCollectable(standbys, "/metrics");
+    exposer.RegisterCollectable(fleet, "/metrics");
     exposer.RegisterCollectable(health, "/healthz");
   }
 
@@ -89,6 +83,7 @@ struct Metrics::Parts {
       std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
   std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
   std::shared_ptr<StandbyMetrics> standbys = std::make_shared<StandbyMetrics>();
+  std::shared_ptr<FleetMetrics> fleet = std::make_shared<FleetMetrics>();
   std::shared_ptr<prometheus::Registry> health = make_health();
   prometheus::Exposer exposer;  // last: its threads read the registries
 };
@@ -179,12 +174,12 @@ void Metrics::job(const JobView& view) {
     parts_->set("hpctl_job_time_seconds", "Where the time since the submission went", labels,
                 static_cast<double>(part.ms) / 1000);
   }
-  if (account.training_ms == 0) return;
-  const auto training_ms = static_cast<double>(account.training_ms);
+  const auto goodput = goodput_of(account);
+  if (!goodput) return;
   parts_->set("hpctl_job_goodput_ratio", "Share of training in the time since the first step", job,
-              training_ms / static_cast<double>(account.since_first_step_ms()));
+              *goodput);
   parts_->set("hpctl_job_ettr_ratio", "Share of training in all the time since the submission", job,
-              training_ms / static_cast<double>(account.wall_ms));
+              static_cast<double>(account.training_ms) / static_cast<double>(account.wall_ms));
 }
 
 void Metrics::train(const JobView& view, JobProgress progress,
@@ -206,6 +201,8 @@ void Metrics::cluster(size_t jobs, size_t serving) {
   parts_->set("hpctl_cluster_jobs_serving", "Those whose controller serves now", {},
               static_cast<double>(serving));
 }
+
+void Metrics::fleet(std::vector<FleetJob> jobs) { parts_->fleet->show(std::move(jobs)); }
 
 void Metrics::controller(size_t agents, size_t outbox) {
   parts_->set("hpctl_controller_agents", "Agents connected", {}, static_cast<double>(agents));

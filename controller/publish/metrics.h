@@ -11,9 +11,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "controller/agents/progress.h"
+#include "controller/publish/fleet_metrics.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {
@@ -41,6 +43,8 @@ class Metrics {
   void controller(size_t agents, size_t outbox);
   // Of a cluster controller, any thread: jobs, and those whose controller serves now.
   void cluster(size_t jobs, size_t serving);
+  // Likewise: what each of these does.
+  void fleet(std::vector<FleetJob> jobs);
 
  private:
   struct Parts;

@@ -54,6 +54,32 @@ std::string dump(const json& document) {
 
 }  // namespace
 
+JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
+  JobSummary summary;
+  summary.job = JobId{view.job};
+  summary.name = view.name;
+  summary.state = view.state;
+  summary.taken_wall_ms = taken_wall_ms;
+  summary.owner = view.owner;
+  summary.generation = view.generation;
+  summary.step = view.step;
+  summary.total_steps = view.total_steps;
+  summary.tokens_per_second = view.tokens_per_second;
+  summary.step_ms = view.step_ms;
+  summary.restarts = view.restarts;
+  summary.faults = view.faults;
+  for (const NodeView& node : view.nodes) {
+    if (node.role != "lost") summary.nodes.push_back(node.name);
+  }
+  summary.ranks = static_cast<uint32_t>(view.workers.size());
+  summary.submitted_wall_ms = view.submitted_wall_ms;
+  summary.ended_wall_ms = view.ended_wall_ms;
+  summary.spent = view.spent;
+  summary.reason = view.reason;
+  summary.last_fault = view.last_fault;
+  return summary;
+}
+
 std::string to_json_text(const JobView& view) {
   json document = {{"job", view.job},
                    {"name", view.name},
@@ -78,7 +104,9 @@ std::string to_json_text(const JobView& view) {
                    {"lost_ms", view.lost_ms},
                    {"spent", view.spent},
                    {"faults", view.faults},
-                   {"owner", view.owner}};
+                   {"owner", view.owner},
+                   {"step_ms", view.step_ms},
+                   {"last_fault", view.last_fault}};
   if (view.counted_wall_ms != 0) {
     document["furthest_step"] = view.furthest_step;
     document["interrupted"] = view.interrupted;
@@ -122,6 +150,8 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.spent = document.value("spent", TimeSpent{});
     view.faults = document.value("faults", int32_t{0});
     view.owner = document.value("owner", "");
+    view.step_ms = document.value("step_ms", 0.0);
+    view.last_fault = document.value("last_fault", "");
     view.furthest_step = document.value("furthest_step", uint64_t{0});
     view.interrupted = document.value("interrupted", false);
     view.counted_wall_ms = document.value("counted_wall_ms", int64_t{0});

@@ -18,6 +18,7 @@
 
 #include "common/base/fenced_file.h"
 #include "common/base/ids.h"
+#include "common/base/job_summary.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
 #include "common/base/time_spent.h"
@@ -92,14 +93,19 @@ struct JobView {
   int64_t lost_ms = 0;
   TimeSpent spent;
   int32_t faults = 0;
-  std::string owner;   // uid as text
-  bool chaos = false;  // debug.chaos; of a live controller only
+  std::string owner;       // uid as text
+  bool chaos = false;      // debug.chaos; of a live controller only
+  double step_ms = 0;      // median of the newest steps, while it is RUNNING; 0 = unknown
+  std::string last_fault;  // cause of the newest recovery; "" = none
   // In the file only, for the controller that follows (core::JobTotals). 0 = nothing to tell it.
   int64_t counted_wall_ms = 0;
   bool interrupted = false;
   uint64_t furthest_step = 0;
   StepWaits told_waits;
 };
+
+// `taken_wall_ms`: when the view was so; of a job that has ended it says nothing.
+JobSummary summarize(const JobView& view, int64_t taken_wall_ms);
 
 struct EventView {
   uint64_t seq = 0;

@@ -182,6 +182,18 @@ TEST_F(StandIn, JobsOfTwoUsersRunAsTheirOwners) {
   EXPECT_EQ(credential_of(record->pid, "Groups"), "Groups:\t65534 ");
   EXPECT_NE(record->pid, listed().pid());
   EXPECT_EQ(listed().job_dir(), cluster_.job_dir());  // a caller sees his own jobs only
+  // Root sees both, which have the same number, and whose they are; nobody sees his own.
+  nlohmann::json all;
+  const auto are_told = [&] {
+    all = everything_seen_by({}).at("jobs");
+    return all.size() == 2 && !all[0].at("nodes").is_null() && !all[1].at("nodes").is_null();
+  };
+  ASSERT_TRUE(test::eventually(are_told, kPatienceMs)) << all.dump() << log_text();
+  EXPECT_EQ(all[0].at("uid").get<std::string>() + " " + all[1].at("uid").get<std::string>(),
+            "65534 0");
+  const nlohmann::json own = everything_seen_by(test::as_nobody()).at("jobs");
+  ASSERT_EQ(own.size(), 1U) << own.dump();
+  EXPECT_EQ(own[0].at("uid"), "65534");
   ::kill(static_cast<pid_t>(record->pid), SIGKILL);
   const auto second = other.wait_for_epoch(2, kPatienceMs);
   ASSERT_TRUE(second) << log_text();

@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/munge.h"
 #include "tests/fault/cluster_service.h"
+#include "tests/support/http_get.h"
 
 namespace hpctl {
 namespace {
@@ -53,7 +55,7 @@ TEST_F(ClusterController, StartsTheJobsControllerAndStartsItAgain) {
   EXPECT_FALSE(path_exists(paths().state())) << "left on the head node";
 }
 
-// The service's metrics are its own: its jobs' controllers neither serve nor need them.
+// The service's metrics tell of its jobs, whose controllers neither serve nor need any.
 TEST_F(ClusterController, StartsControllersWhereItServesMetrics) {
   kill_service();
   const test::LoopbackPort metrics;
@@ -62,6 +64,15 @@ TEST_F(ClusterController, StartsControllersWhereItServesMetrics) {
   ASSERT_TRUE(targets.ok()) << log_text();
   EXPECT_THAT(*targets, HasSubstr(metrics.address()));
   start_job();
+  const auto port =
+      static_cast<uint16_t>(std::stoul(metrics.address().substr(metrics.address().rfind(':') + 1)));
+  const std::string labels = "{job=\"" + to_string(cluster_.job()) + "\",name=\"cluster\",user=\"";
+  const auto is_scraped = [&] {
+    const std::string text = http_get(port, "/metrics");
+    return text.find("hpctl_cluster_job_nodes" + labels) != std::string::npos &&
+           text.find("state=\"RUNNING\"} 1\n") != std::string::npos;
+  };
+  EXPECT_TRUE(test::eventually(is_scraped, kPatienceMs)) << http_get(port, "/metrics");
   expect_finish_undisturbed();
 }
 
@@ -82,6 +93,42 @@ TEST_F(ClusterController, HpctlFindsAJobOfAnotherHome) {
   ::unsetenv("HPCTL_CLUSTER");
   ::unsetenv("HPCTL_HOME");
   EXPECT_EQ(ask(to_string(cluster_.job())), 1) << "without a cluster controller";
+}
+
+// What the job does, asked of its controller: also of one that another service has started.
+TEST_F(ClusterController, ListsWhatJobsDoForWhoMaySeeThem) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root: to be somebody else as well";
+  start_job();
+  nlohmann::json listed;
+  const auto is_told = [&] {
+    listed = everything_seen_by({});
+    return listed.at("jobs").size() == 1 && listed.at("jobs")[0].at("state") == "RUNNING";
+  };
+  ASSERT_TRUE(test::eventually(is_told, kPatienceMs)) << listed.dump() << log_text();
+  EXPECT_EQ(listed.at("all_users"), true);
+  const auto& job = listed.at("jobs")[0];
+  EXPECT_EQ(job.at("job"), cluster_.job().value);
+  EXPECT_EQ(job.at("name"), "cluster");
+  EXPECT_EQ(job.at("uid"), "0");
+  EXPECT_EQ(job.at("user"), "root");
+  EXPECT_EQ(job.at("nodes"), nlohmann::json({"n0", "n1"}));
+  EXPECT_EQ(job.at("restarts"), 0);
+  EXPECT_EQ(job.at("doubt"), "");
+
+  const nlohmann::json theirs = everything_seen_by(test::as_nobody());
+  EXPECT_EQ(theirs.at("all_users"), false);
+  EXPECT_TRUE(theirs.at("jobs").empty()) << theirs.dump();
+
+  kill_service();
+  start_service();
+  EXPECT_TRUE(test::eventually(is_told, kPatienceMs)) << "of a job that it found\n" << log_text();
+
+  // Nobody gets by this what steers a job.
+  const auto listings = list_summaries(address_, kCall);
+  ASSERT_TRUE(listings.at(0).jobs.ok());
+  const v1::ClusterJob& told = listings[0].jobs->jobs(0);
+  EXPECT_EQ(told.token() + told.address() + told.certificate() + told.job_dir(), "");
+  expect_finish_undisturbed();
 }
 
 TEST_F(ClusterController, IsStartedAgainAndFindsWhatRuns) {

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,11 @@ inline JobSpec gated_job() {
   spec.nodes = 2;
   spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
   return spec;
+}
+
+// Before a command that nobody is to run.
+inline std::vector<std::string> as_nobody() {
+  return {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
 }
 
 // A munged of this test's own, and the environment that names it.
@@ -175,6 +181,20 @@ class ClusterController : public testing::Test {
     const auto deadline = std::chrono::steady_clock::now() + kCall;
     const auto channel = connect_address(address, certificate, token);
     return channel.ok() && ping_controller(**channel, deadline, true).ok();
+  }
+
+  // `hpctl ps -A --json` of whoever `who` becomes, in a home that knows nothing.
+  nlohmann::json everything_seen_by(std::vector<std::string> who) {
+    for (const std::string& word : {std::string("/usr/bin/env"), "HPCTL_CLUSTER=" + address_,
+                                    std::string("HPCTL_HOME=/no/home"), program("hpctl"),
+                                    std::string("ps"), std::string("-A"), std::string("--json")}) {
+      who.push_back(word);
+    }
+    const std::string out = directory_ / "ps";
+    (void)::unlink(out.c_str());
+    EXPECT_EQ(cluster_.wait_for(cluster_.spawn(who, out), kPatienceMs), 0)
+        << read_file(out).value();
+    return nlohmann::json::parse(read_file(out).value());
   }
 
   bool runs() const {

@@ -26,7 +26,7 @@ class Told final : public JobSource {
  public:
   explicit Told(std::vector<EventView> events) : events_(std::move(events)) {}
 
-  Result<std::vector<JobLine>> list_jobs() override { return std::vector<JobLine>{}; }
+  Result<std::vector<JobSummary>> list_jobs() override { return std::vector<JobSummary>{}; }
   Result<JobView> get_job(JobId) override { return JobView{}; }
   Result<std::vector<EventView>> events(JobId, uint64_t after_seq) override {
     std::vector<EventView> after = events_;

@@ -65,6 +65,8 @@ class ScriptedController final : public v1::Controller::Service {
 
   // What it answers. Set before the call that is tested.
   std::vector<v1::JobStatus> jobs;
+  bool is_old = false;  // of a release that lists name and state alone
+  int64_t now_wall_ms = 1'763'700'065'000;
   std::vector<v1::Event> history;
   v1::WhyResponse explanation;
   grpc::Status submit_status;
@@ -120,6 +122,23 @@ class ScriptedController final : public v1::Controller::Service {
       line->set_job(job.job());
       line->set_name(job.name());
       line->set_state(job.state());
+      if (is_old) continue;
+      line->set_taken_wall_ms(now_wall_ms);
+      line->set_owner(job.owner());
+      line->set_generation(job.generation());
+      line->set_step(job.step());
+      line->set_total_steps(job.total_steps());
+      line->set_tokens_per_second(job.tokens_per_second());
+      line->set_step_ms(job.step_ms());
+      line->set_restarts(job.restarts());
+      line->set_faults(job.faults());
+      for (const auto& node : job.nodes()) line->set_nodes(node.name());
+      line->set_ranks(static_cast<uint32_t>(job.workers_size()));
+      line->set_submitted_wall_ms(job.submitted_wall_ms());
+      line->set_ended_wall_ms(job.ended_wall_ms());
+      *line->mutable_spent() = job.spent();
+      line->set_reason(job.reason());
+      line->set_last_fault(job.last_fault());
     }
     return grpc::Status::OK;
   }

@@ -170,8 +170,9 @@ TEST_F(SlurmSubmit, AnIdGivenAgainIsTheNewJobs) {
 TEST_F(SlurmSubmit, TellsWhatSlurmSaysWhileNoControllerAnswers) {
   ASSERT_EQ(submit().exit_code, kExitOk);
   EXPECT_EQ(state_of("c"), "PENDING waits in Slurm's queue: Resources");
-  EXPECT_EQ(hpctl({"ps", "--json"}).out,
-            "{\"jobs\":[{\"job\":100,\"name\":\"c\",\"state\":\"PENDING\"}]}\n");
+  EXPECT_THAT(hpctl({"ps", "--json"}).out,
+              StartsWith(R"({"jobs":[{"job":100,"name":"c","state":"PENDING","user":)"));
+  EXPECT_THAT(hpctl({"ps"}).out, HasSubstr("waits in Slurm's queue: Resources"));
   EXPECT_THAT(hpctl({"why", "100"}).out, HasSubstr("PENDING: waits in Slurm's queue: Resources"));
   slurm_says("RUNNING");
   EXPECT_THAT(state_of("100"), StartsWith("STARTING Slurm has started the job"));

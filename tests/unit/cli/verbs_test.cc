@@ -24,7 +24,8 @@ using ::testing::Not;
 
 constexpr const char* kStatusJson =
     R"({"checkpoint_dir":"/ckpt","checkpoint_step":30,"controller":{"node":"here","pid":100},)"
-    R"("ended_wall_ms":0,"faults":1,"generation":2,"job":1,"loss":2.5,"lost_ms":1200,)"
+    R"("ended_wall_ms":0,"faults":1,"generation":2,"job":1,"last_fault":"",)"
+    R"("loss":2.5,"lost_ms":1200,)"
     R"("mfu":0.0,"name":"quick","nodes":[{"agent_pid":12,"boot_id":"b-0","holder_pid":11,)"
     R"("instance_id":"i-0","name":"n0","note":"","role":"active","state":"up"}],"owner":"",)"
     R"("reason":"","restarts":1,)"
@@ -32,7 +33,8 @@ constexpr const char* kStatusJson =
     R"("spent":{"decide_ms":150,"notice_ms":200,"repeat_ms":300,"restart_ms":300,)"
     R"("start_ms":5000,"suspended_ms":2000,"wait_ms":250,)"
     R"("waits":{"checkpoint_ms":400,"data_ms":100}},)"
-    R"("state":"RUNNING","step":34,"stragglers":[],"submitted_wall_ms":1763700000000,)"
+    R"("state":"RUNNING","step":34,"step_ms":0.0,)"
+    R"("stragglers":[],"submitted_wall_ms":1763700000000,)"
     R"("tokens_per_second":12345.0,"total_steps":60,"workers":[{"generation":2,"node":"n0",)"
     R"("phase":"training","pid":13,"rank":0,"state":"running","step":34}]})"
     "\n";
@@ -76,19 +78,12 @@ TEST(Verbs, GoodputSaysWhereTheTimeWent) {
   EXPECT_EQ(run_hpctl({"goodput", "9"}).status, kExitFailed);
 }
 
-TEST(Verbs, StatusAndPsFromTheController) {
+TEST(Verbs, StatusFromTheController) {
   const ScopedHome home;
   ScriptedController controller(home.paths());
   controller.jobs = {running_job(1, "quick"), running_job(2, "other")};
   EXPECT_EQ(run_hpctl({"status", "1", "--json"}).out, kStatusJson);
   EXPECT_EQ(run_hpctl({"--json", "status", "quick"}).out, kStatusJson);
-  EXPECT_EQ(run_hpctl({"ps", "--json"}).out,
-            "{\"jobs\":[{\"job\":1,\"name\":\"quick\",\"state\":\"RUNNING\"},"
-            "{\"job\":2,\"name\":\"other\",\"state\":\"RUNNING\"}]}\n");
-  EXPECT_EQ(run_hpctl({"ps"}).out,
-            "JOB  NAME   STATE\n"
-            "1    quick  RUNNING\n"
-            "2    other  RUNNING\n");
   EXPECT_EQ(run_hpctl({"nodes", "quick"}).out,
             "JOB  NODE  ROLE    STATE  HOLDER  AGENT  INSTANCE\n"
             "1    n0    active  up     11      12     i-0\n");
@@ -328,7 +323,7 @@ class Offline : public ::testing::Test {
 };
 
 TEST_F(Offline, AnswersFromTheRecord) {
-  EXPECT_EQ(run_hpctl({"ps"}).out, "JOB  NAME  STATE\n3    gone  RUNNING\n");
+  EXPECT_THAT(run_hpctl({"ps"}).out, HasSubstr("3    gone"));
   const CommandRun status = run_hpctl({"status", "gone", "--json"});
   EXPECT_EQ(status.status, kExitOk);
   EXPECT_EQ(nlohmann::json::parse(status.out).at("step"), 12);
@@ -346,7 +341,7 @@ TEST_F(Offline, DamagedRecordsAreNamed) {
   const CommandRun ran = run_hpctl({"status", "3"});
   EXPECT_EQ(ran.status, kExitFailed);
   EXPECT_THAT(ran.err, HasSubstr(home_.paths().job_status(JobId{3})));
-  EXPECT_EQ(run_hpctl({"ps"}).out, "JOB  NAME  STATE\n3    ?     UNKNOWN\n");
+  EXPECT_THAT(run_hpctl({"ps"}).out, HasSubstr("3    ?     -     UNKNOWN  -"));
 }
 
 TEST_F(Offline, Logs) {
@@ -376,7 +371,8 @@ TEST(Verbs, WrongUse) {
             "hpctl status: too few arguments; usage: hpctl status JOB (`hpctl status --help` "
             "explains)\n");
   EXPECT_EQ(run_hpctl({"ps", "x"}).err,
-            "hpctl ps: unexpected argument \"x\"; usage: hpctl ps (`hpctl ps --help` explains)\n");
+            "hpctl ps: unexpected argument \"x\"; usage: hpctl ps [-A] [filters] "
+            "[--sort KEY] [--wide] (`hpctl ps --help` explains)\n");
   EXPECT_EQ(run_hpctl({"logs", "1", "--tial", "3"}).err,
             "hpctl logs: unknown option --tial; did you mean --tail? (`hpctl logs --help` "
             "explains)\n");

@@ -4,9 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <prometheus/metric_family.h>
 
 #include <vector>
 
+#include "controller/publish/fleet_metrics.h"
 #include "controller/publish/scrape_targets.h"
 #include "tests/support/http_get.h"
 
@@ -79,6 +81,57 @@ TEST(Metrics, SilentClientsDoNotHoldOthers) {
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 3; ++i) silent.push_back(connect_to(port_of(**metrics)));
   EXPECT_THAT(http_get(port_of(**metrics), "/healthz"), HasSubstr("200 OK"));
+}
+
+FleetJob fleet_job(uint64_t id) {
+  JobSummary job;
+  job.job = JobId{id};
+  job.name = "llama";
+  job.state = "RECOVERING";
+  job.taken_wall_ms = 100'000;
+  job.step = 34;
+  job.restarts = 2;
+  job.nodes = {"n0", "n1"};
+  job.spent.start_ms = 10'000;
+  job.spent.restart_ms = 45'000;
+  return {job, "alice"};
+}
+
+TEST(FleetMetrics, TellOfEveryJob) {
+  const auto metrics = Metrics::open("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok());
+  const auto scrape = [&] { return http_get(port_of(**metrics), "/metrics"); };
+  EXPECT_THAT(scrape(), Not(HasSubstr("hpctl_cluster_job")));
+  FleetJob little = fleet_job(8);
+  little.summary.taken_wall_ms = 0;
+  (*metrics)->fleet({fleet_job(7), little});
+  const std::string text = scrape();
+  const std::string labels = "{job=\"7\",name=\"llama\",user=\"alice\"";
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_state" + labels + ",state=\"RECOVERING\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_state" + labels + ",state=\"RUNNING\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_step" + labels + "} 34\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_nodes" + labels + "} 2\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_restarts" + labels + "} 2\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_goodput_ratio" + labels + "} 0.5\n"));
+  EXPECT_THAT(text,
+              HasSubstr("hpctl_cluster_job_time_seconds" + labels + ",part=\"restart\"} 45\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_state{job=\"8\""));
+  EXPECT_THAT(text, Not(HasSubstr("hpctl_cluster_job_step{job=\"8\""))) << "it is not known";
+  (*metrics)->fleet({});
+  EXPECT_THAT(scrape(), Not(HasSubstr("job=\"7\""))) << "a series ends with its job";
+}
+
+TEST(FleetMetrics, AreBounded) {
+  FleetMetrics metrics;
+  std::vector<FleetJob> jobs;
+  for (uint64_t id = 1; id <= kMaxFleetJobs + 3; ++id) jobs.push_back(fleet_job(id));
+  metrics.show(std::move(jobs));
+  for (const prometheus::MetricFamily& family : metrics.Collect()) {
+    EXPECT_LE(family.metric.size(), 10 * kMaxFleetJobs) << family.name;
+    if (family.name == "hpctl_cluster_jobs_without_metrics") {
+      EXPECT_EQ(family.metric.at(0).gauge.value, 3);
+    }
+  }
 }
 
 TEST(ScrapeTargets, NameAnAddressThatOthersReach) {

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/rpc/job_summary_wire.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/node_ranges.h"
+#include "common/base/plausible.h"
+
+namespace hpctl {
+namespace {
+
+constexpr size_t kMaxState = 32;
+constexpr size_t kMaxOwner = 10;                     // digits of a uid
+constexpr int64_t kMaxWallMs = 253'402'300'800'000;  // the year 10000
+constexpr double kMaxRate = 1e18;
+
+// Never within a character of UTF-8, which the wire would refuse.
+std::string cut(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+int64_t plausible_ms(int64_t ms) { return std::clamp<int64_t>(ms, 0, kMaxWallMs); }
+
+double plausible_rate(double value) {
+  return std::isfinite(value) ? std::clamp(value, 0.0, kMaxRate) : 0;
+}
+
+}  // namespace
+
+void fill(const TimeSpent& spent, v1::TimeSpent& wire) {
+  wire.set_start_ms(spent.start_ms);
+  wire.set_notice_ms(spent.notice_ms);
+  wire.set_restart_ms(spent.restart_ms);
+  wire.set_repeat_ms(spent.repeat_ms);
+  wire.set_decide_ms(spent.decide_ms);
+  wire.set_wait_ms(spent.wait_ms);
+  wire.set_suspended_ms(spent.suspended_ms);
+  wire.set_checkpoint_ms(spent.waits.checkpoint_ms);
+  wire.set_data_ms(spent.waits.data_ms);
+}
+
+TimeSpent to_time_spent(const v1::TimeSpent& wire) {
+  return {plausible_ms(wire.start_ms()),
+          plausible_ms(wire.notice_ms()),
+          plausible_ms(wire.restart_ms()),
+          plausible_ms(wire.repeat_ms()),
+          plausible_ms(wire.decide_ms()),
+          plausible_ms(wire.wait_ms()),
+          plausible_ms(wire.suspended_ms()),
+          {plausible_ms(wire.checkpoint_ms()), plausible_ms(wire.data_ms())}};
+}
+
+void fill(const JobSummary& summary, v1::JobSummary& wire) {
+  wire.set_job(summary.job.value);
+  wire.set_name(cut(summary.name, kMaxSummaryName));
+  wire.set_state(summary.state);
+  if (!summary.is_told()) return;
+  wire.set_taken_wall_ms(summary.taken_wall_ms);
+  wire.set_owner(summary.owner);
+  wire.set_generation(summary.generation);
+  wire.set_step(summary.step);
+  wire.set_total_steps(summary.total_steps);
+  wire.set_tokens_per_second(summary.tokens_per_second);
+  wire.set_step_ms(summary.step_ms);
+  wire.set_restarts(summary.restarts);
+  wire.set_faults(summary.faults);
+  wire.set_nodes(to_node_ranges(summary.nodes, kMaxSummaryNodes));
+  wire.set_ranks(summary.ranks);
+  wire.set_submitted_wall_ms(summary.submitted_wall_ms);
+  wire.set_ended_wall_ms(summary.ended_wall_ms);
+  fill(summary.spent, *wire.mutable_spent());
+  wire.set_reason(cut(summary.reason, kMaxSummaryReason));
+  wire.set_last_fault(cut(summary.last_fault, kMaxSummaryReason));
+}
+
+JobSummary to_job_summary(const v1::JobSummary& wire) {
+  JobSummary summary;
+  summary.job = JobId{wire.job()};
+  summary.name = cut(wire.name(), kMaxSummaryName);
+  summary.state = cut(wire.state(), kMaxState);
+  summary.taken_wall_ms = plausible_ms(wire.taken_wall_ms());
+  if (!summary.is_told()) return summary;
+  summary.owner = cut(wire.owner(), kMaxOwner);
+  summary.generation = std::min(wire.generation(), kMaxGeneration);
+  summary.step = std::min(wire.step(), kMaxStep);
+  summary.total_steps = std::min(wire.total_steps(), kMaxStep);
+  summary.tokens_per_second = plausible_rate(wire.tokens_per_second());
+  summary.step_ms = plausible_rate(wire.step_ms());
+  summary.restarts = std::clamp<int64_t>(wire.restarts(), 0, kMaxRestartsRecorded);
+  summary.faults = std::max(0, wire.faults());
+  auto nodes = wire.nodes().size() <= kMaxSummaryNodes
+                   ? from_node_ranges(wire.nodes(), kMaxSummaryNodeNames)
+                   : std::vector<std::string>{};
+  if (nodes.ok()) summary.nodes = std::move(*nodes);
+  summary.ranks = wire.ranks();
+  summary.submitted_wall_ms = plausible_ms(wire.submitted_wall_ms());
+  summary.ended_wall_ms = plausible_ms(wire.ended_wall_ms());
+  summary.spent = to_time_spent(wire.spent());
+  summary.reason = cut(wire.reason(), kMaxSummaryReason);
+  summary.last_fault = cut(wire.last_fault(), kMaxSummaryReason);
+  return summary;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// JobSummary on the wire. What comes in is made plausible: text is cut, numbers beyond what a job
+// reaches are cut off, so that whoever shows or counts it need not ask who said it. Pure.
+#pragma once
+
+#include "common/base/job_summary.h"
+#include "proto/hpctl/v1/hpctl.pb.h"
+
+namespace hpctl {
+
+inline constexpr size_t kMaxSummaryName = 128;
+inline constexpr size_t kMaxSummaryReason = 300;
+inline constexpr size_t kMaxSummaryNodes = 16U << 10;  // bytes, of all names
+inline constexpr size_t kMaxSummaryNodeNames = 20'000;
+
+void fill(const TimeSpent& spent, v1::TimeSpent& wire);
+TimeSpent to_time_spent(const v1::TimeSpent& wire);
+
+void fill(const JobSummary& summary, v1::JobSummary& wire);
+JobSummary to_job_summary(const v1::JobSummary& wire);
+
+}  // namespace hpctl

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/cluster/summaries.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "common/base/user_name.h"
+#include "common/rpc/job_channel.h"
+#include "common/rpc/job_summary_wire.h"
+
+namespace hpctl::cluster {
+
+struct Summaries::Call {
+  JobKey key;
+  grpc::ClientContext context;
+  v1::ListJobsResponse response;
+  grpc::Status status;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ListJobsResponse>> reader;
+};
+
+Summaries::Summaries(ListJobs jobs, Metrics* metrics) : jobs_(std::move(jobs)), metrics_(metrics) {}
+
+Summaries::~Summaries() { stop(); }
+
+void Summaries::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Summaries::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (const auto& call : calls_) call->context.TryCancel();
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Summaries::run() {
+  for (;;) {
+    const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(kRoundMs);
+    const std::vector<JobAddress> jobs = jobs_();
+    forget_others(jobs);
+    ask_all(jobs);
+    if (metrics_ != nullptr) show();
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_until(lock, due, [this] { return stopping_; })) return;
+  }
+}
+
+void Summaries::forget_others(const std::vector<JobAddress>& jobs) {
+  std::set<JobKey> keys;
+  for (const JobAddress& job : jobs) keys.insert(job.key);
+  std::erase_if(peers_, [&](const auto& peer) { return !keys.contains(peer.first); });
+  const std::lock_guard lock(mutex_);
+  std::erase_if(heard_, [&](const auto& heard) { return !keys.contains(heard.first); });
+}
+
+// nullptr: nobody serves, or it cannot be known who answers there.
+v1::Controller::Stub* Summaries::stub_of(const JobAddress& job) {
+  Peer& peer = peers_[job.key];
+  if (peer.stub == nullptr || peer.address != job.address || peer.certificate != job.certificate) {
+    peer = {job.address, job.certificate, nullptr};
+    if (job.address.empty()) return nullptr;
+    auto channel = connect_address(job.address, job.certificate, job.token);
+    if (channel.ok()) peer.stub = v1::Controller::NewStub(std::move(*channel));
+  }
+  return peer.stub.get();
+}
+
+void Summaries::ask_all(const std::vector<JobAddress>& jobs) {
+  for (size_t first = 0; first < jobs.size(); first += kAtOnce) {
+    grpc::CompletionQueue queue;
+    Calls calls;
+    std::vector<v1::Controller::Stub*> stubs;
+    for (size_t i = first; i < std::min(jobs.size(), first + kAtOnce); ++i) {
+      v1::Controller::Stub* stub = stub_of(jobs[i]);
+      if (stub == nullptr) continue;
+      auto call = std::make_unique<Call>();
+      call->key = jobs[i].key;
+      call->context.set_deadline(std::chrono::system_clock::now() +
+                                 std::chrono::milliseconds(kAnswerMs));
+      calls.push_back(std::move(call));
+      stubs.push_back(stub);
+    }
+    const size_t count = calls.size();
+    std::vector<Call*> begun;
+    for (const auto& call : calls) begun.push_back(call.get());
+    if (!begin(std::move(calls))) return;
+    for (size_t i = 0; i < count; ++i) {
+      begun[i]->reader = stubs[i]->AsyncListJobs(&begun[i]->context, {}, &queue);
+      begun[i]->reader->Finish(&begun[i]->response, &begun[i]->status, begun[i]);
+    }
+    void* tag = nullptr;
+    bool ok = false;
+    for (size_t i = 0; i < count && queue.Next(&tag, &ok); ++i) take(*static_cast<Call*>(tag));
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) {
+    }
+  }
+}
+
+// They are there for stop() to be cancelled until the next ones take their place. False: stopping.
+bool Summaries::begin(Calls calls) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return false;
+  calls_ = std::move(calls);
+  return true;
+}
+
+void Summaries::take(const Call& call) {
+  if (!call.status.ok()) return;
+  for (const v1::JobSummary& said : call.response.jobs()) {
+    if (said.job() != call.key.job) continue;
+    JobSummary summary = to_job_summary(said);
+    summary.owner = std::to_string(call.key.uid);
+    Heard heard{{}, clock_.monotonic_ms()};
+    fill(summary, heard.summary);
+    const std::lock_guard lock(mutex_);
+    heard_[call.key] = std::move(heard);
+    return;
+  }
+}
+
+void Summaries::describe(const JobKey& key, v1::ClusterJob& job) const {
+  const std::lock_guard lock(mutex_);
+  const auto heard = heard_.find(key);
+  if (heard == heard_.end()) return;
+  *job.mutable_summary() = heard->second.summary;
+  job.set_heard_ms(
+      static_cast<uint64_t>(std::max<int64_t>(0, clock_.monotonic_ms() - heard->second.at_ms)));
+}
+
+void Summaries::show() const {
+  std::vector<FleetJob> jobs;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, heard] : heard_) {
+      jobs.push_back({to_job_summary(heard.summary), std::to_string(key.uid)});
+    }
+  }
+  for (FleetJob& job : jobs) {
+    if (std::string name = user_name(job.user); !name.empty()) job.user = std::move(name);
+  }
+  metrics_->fleet(std::move(jobs));
+}
+
+}  // namespace hpctl::cluster

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every job of the cluster controller does: asked of the jobs' controllers, over the channel
+// and with the token that hpctl has too, every kRoundMs (decision 1602). A controller that was
+// started by a service before this one is asked like any other, and one of an older release says
+// name and state.
+//
+// What is said is the word of a process of the job's owner: it is bounded and made plausible, and
+// counts for that job of that user only. Whoever does not answer within kAnswerMs keeps nobody
+// waiting but the 31 that are asked with it.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "controller/cluster/job_row.h"
+#include "controller/publish/metrics.h"
+#include "proto/hpctl/v1/cluster.pb.h"
+#include "proto/hpctl/v1/hpctl.grpc.pb.h"
+
+namespace hpctl::cluster {
+
+// Where a job's controller serves, and what it takes as the owner's word.
+struct JobAddress {
+  JobKey key;
+  std::string address;  // "" = it does not serve now
+  std::string certificate;
+  std::string token;
+};
+
+class Summaries {
+ public:
+  static constexpr int kRoundMs = 2'000;
+  static constexpr int kAnswerMs = 2'000;
+  static constexpr size_t kAtOnce = 32;
+
+  using ListJobs = std::function<std::vector<JobAddress>()>;
+
+  // `jobs` is called on a thread of this: those that there are, whoever serves. What one of them
+  // has said is forgotten when it is not among them any more. `metrics` may be null, and outlives
+  // this.
+  Summaries(ListJobs jobs, Metrics* metrics);
+  ~Summaries();
+  Summaries(const Summaries&) = delete;
+  Summaries& operator=(const Summaries&) = delete;
+
+  void start();
+  void stop();
+
+  // Any thread. Adds to `job` what its controller said last, and how long ago.
+  void describe(const JobKey& key, v1::ClusterJob& job) const;
+
+ private:
+  struct Peer {
+    std::string address;
+    std::string certificate;
+    std::unique_ptr<v1::Controller::Stub> stub;
+  };
+  struct Heard {
+    v1::JobSummary summary;
+    int64_t at_ms = 0;  // monotonic
+  };
+  struct Call;
+  using Calls = std::vector<std::unique_ptr<Call>>;
+
+  void run();
+  void ask_all(const std::vector<JobAddress>& jobs);
+  void forget_others(const std::vector<JobAddress>& jobs);
+  v1::Controller::Stub* stub_of(const JobAddress& job);
+  bool begin(Calls calls);
+  void take(const Call& call);
+  void show() const;
+
+  const ListJobs jobs_;
+  Metrics* const metrics_;
+  const SystemClock clock_;
+  std::map<JobKey, Peer> peers_;  // the thread's
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  Calls calls_;  // under way
+  std::map<JobKey, Heard> heard_;
+  std::thread thread_;
+};
+
+}  // namespace hpctl::cluster

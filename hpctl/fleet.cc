@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/fleet.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/base/user_name.h"
+#include "common/rpc/job_summary_wire.h"
+#include "hpctl/job_source.h"
+#include "hpctl/submit_directory.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::chrono::seconds kSummariesTimeout{10};
+// It asks its jobs' controllers every two seconds.
+constexpr uint64_t kSilentMs = 15'000;
+
+ListedJob listed(JobSummary summary) {
+  const std::string name = user_name(summary.owner);
+  std::string user = name.empty() ? summary.owner : name;
+  return {std::move(summary), std::move(user), ""};
+}
+
+std::string doubt_about(const v1::ClusterJob& job, bool is_told) {
+  if (job.pid() == 0) return "its controller has ended and is started again";
+  if (!is_told) return "";
+  if (job.heard_ms() < kSilentMs) return "";
+  return "its controller has not answered for " +
+         short_duration(static_cast<int64_t>(job.heard_ms()));
+}
+
+ListedJob listed(const v1::ClusterJob& job, uid_t owner) {
+  JobSummary summary = to_job_summary(job.summary());
+  summary.job = JobId{job.job()};
+  summary.owner = std::to_string(owner);
+  ListedJob row = listed(std::move(summary));
+  row.doubt = doubt_about(job, row.summary.is_told());
+  return row;
+}
+
+using Key = std::pair<std::string, JobId>;  // uid and job
+Key key_of(const ListedJob& job) { return {job.summary.owner, job.summary.job}; }
+
+template <typename T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+template <typename T>
+ordered_json if_positive(T value) {
+  return value > 0 ? ordered_json(value) : ordered_json(nullptr);
+}
+
+ordered_json to_json(const ListedJob& job, int64_t now_ms) {
+  const JobSummary& s = job.summary;
+  ordered_json row = {{"job", s.job.value}, {"name", s.name}, {"state", s.state}};
+  row["user"] = job.user.empty() ? ordered_json(nullptr) : ordered_json(job.user);
+  row["uid"] = s.owner.empty() ? ordered_json(nullptr) : ordered_json(s.owner);
+  static const std::vector<const char*> kTold = {"nodes",         "ranks",
+                                                 "generation",    "step",
+                                                 "total_steps",   "tokens_per_second",
+                                                 "step_ms",       "eta_ms",
+                                                 "restarts",      "faults",
+                                                 "goodput",       "lost_ms",
+                                                 "age_ms",        "submitted_wall_ms",
+                                                 "ended_wall_ms", "reason",
+                                                 "last_fault"};
+  for (const char* key : kTold) row[key] = nullptr;  // in this order, whatever is known
+  row["doubt"] = job.doubt;
+  if (!s.is_told()) return row;
+  row["nodes"] = s.nodes;
+  row["ranks"] = s.ranks;
+  row["generation"] = s.generation;
+  row["step"] = s.step;
+  row["total_steps"] = if_positive(s.total_steps);
+  row["tokens_per_second"] = if_positive(s.tokens_per_second);
+  row["step_ms"] = if_positive(s.step_ms);
+  row["eta_ms"] = or_null(eta_ms(s));
+  row["restarts"] = s.restarts;
+  row["faults"] = s.faults;
+  row["goodput"] = or_null(goodput_of(s));
+  row["lost_ms"] = s.spent.lost_ms();
+  row["age_ms"] = std::max<int64_t>(0, now_ms - s.submitted_wall_ms);
+  row["submitted_wall_ms"] = s.submitted_wall_ms;
+  row["ended_wall_ms"] = if_positive(s.ended_wall_ms);
+  row["reason"] = s.reason;
+  row["last_fault"] = s.last_fault;
+  return row;
+}
+
+}  // namespace
+
+std::string fleet_json(const Fleet& fleet, bool everywhere, int64_t now_ms) {
+  ordered_json document = {{"jobs", ordered_json::array()}};
+  for (const ListedJob& job : fleet.jobs) document["jobs"].push_back(to_json(job, now_ms));
+  if (everywhere) {
+    document["all_users"] = fleet.all_users;
+    document["notes"] = fleet.notes;
+  }
+  return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+Fleet join_listings(const std::vector<ClusterListing>& listings, uid_t self) {
+  Fleet fleet;
+  std::map<Key, std::pair<uint64_t, ListedJob>> newest;  // and how long ago it was heard of
+  fleet.all_users = !listings.empty();
+  for (const ClusterListing& listing : listings) {
+    if (!listing.jobs.ok()) {
+      fleet.notes.push_back("jobs may be missing: " + listing.jobs.error().message);
+      continue;
+    }
+    fleet.all_users = fleet.all_users && listing.jobs->all_users();
+    for (const v1::ClusterJob& job : listing.jobs->jobs()) {
+      const bool says_whose = listing.jobs->all_users() || job.uid() != 0;
+      ListedJob row = listed(job, says_whose ? job.uid() : self);
+      const bool is_heard = row.summary.is_told() && job.pid() != 0;
+      const uint64_t heard_ms = is_heard ? job.heard_ms() : UINT64_MAX;
+      const Key key = key_of(row);
+      const auto known = newest.find(key);
+      if (known == newest.end()) {
+        newest.emplace(key, std::pair(heard_ms, std::move(row)));
+      } else if (heard_ms < known->second.first) {
+        known->second = {heard_ms, std::move(row)};
+      }
+    }
+  }
+  for (auto& [key, job] : newest) fleet.jobs.push_back(std::move(job.second));
+  sort_jobs(fleet.jobs, {});
+  return fleet;
+}
+
+Result<Fleet> list_home() {
+  HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+  HP_TRY_ASSIGN(std::vector<JobSummary> jobs, open_source(paths)->list_jobs());
+  Fleet fleet;
+  for (JobSummary& job : jobs) fleet.jobs.push_back(listed(std::move(job)));
+  return fleet;
+}
+
+Result<Fleet> list_everywhere() {
+  HP_TRY_ASSIGN(const std::string cluster, cluster_address());
+  if (cluster.empty()) {
+    return Error{ErrorCode::kUnavailable,
+                 "-A asks the cluster controllers, and none is named: set "
+                 "HPCTL_CLUSTER=HOST:PORT,... or write that line to /etc/hpctl/cluster.conf; "
+                 "without -A the jobs of HPCTL_HOME are listed"};
+  }
+  const std::vector<ClusterListing> listings = list_summaries(cluster, kSummariesTimeout);
+  Fleet fleet = join_listings(listings, ::geteuid());
+  const auto answers = [](const ClusterListing& listing) { return listing.jobs.ok(); };
+  if (std::none_of(listings.begin(), listings.end(), answers)) {
+    std::string what;
+    for (const ClusterListing& listing : listings) {
+      what += (what.empty() ? "" : "; ") + listing.jobs.error().message;
+    }
+    return Error{ErrorCode::kUnavailable, what};
+  }
+  // A job in the queue has no controller yet, and another's may be on its own node.
+  auto home = list_home();
+  if (!home.ok()) {
+    fleet.notes.push_back("the jobs of HPCTL_HOME are missing: " + home.error().message);
+    return fleet;
+  }
+  HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+  for (ListedJob& job : home->jobs) {
+    const auto is_same = [&](const ListedJob& other) { return key_of(other) == key_of(job); };
+    const bool is_known = std::any_of(fleet.jobs.begin(), fleet.jobs.end(), is_same);
+    if (is_known && is_slurm_job(paths, job.summary.job)) continue;
+    fleet.jobs.push_back(std::move(job));
+  }
+  sort_jobs(fleet.jobs, {});
+  return fleet;
+}
+
+}  // namespace hpctl

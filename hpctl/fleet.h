@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// All jobs that are to be shown together: those of HPCTL_HOME, and with them those at the cluster
+// controllers, of all users that the caller may see. Blocks at most for the time limits of those
+// who are asked.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/rpc/cluster_client.h"
+#include "hpctl/job_table.h"
+
+namespace hpctl {
+
+struct Fleet {
+  std::vector<ListedJob> jobs;     // ascending by job, then user
+  bool all_users = false;          // nobody's are left out at the cluster controllers
+  std::vector<std::string> notes;  // for people: what is missing, and why
+};
+
+// Those of HPCTL_HOME.
+Result<Fleet> list_home();
+// And those at the cluster controllers. kUnavailable where there is none, or none answers.
+Result<Fleet> list_everywhere();
+
+// {"jobs": [...]} of `hpctl ps --json`; `everywhere` as -A. `now_ms`: wall clock. Pure.
+std::string fleet_json(const Fleet& fleet, bool everywhere, int64_t now_ms);
+
+// What cluster controllers say, joined: of a job that two of them have, the one whose controller
+// was heard of last. `self`: the caller's uid, whose jobs a service of an older release lists.
+// Pure, but for the names of users.
+Fleet join_listings(const std::vector<ClusterListing>& listings, uid_t self);
+
+}  // namespace hpctl

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many jobs as a table: which are shown, in which order, what the columns say, and which columns
+// there is room for. Of `hpctl ps` and `hpctl top`. Pure: no clock, no terminal.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/job_summary.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+struct ListedJob {
+  JobSummary summary;
+  std::string user;  // name, else the uid as text; "" = not known
+  // What is wrong with the answer itself: its controller is silent, say; "" = nothing.
+  std::string doubt;
+};
+
+// What of it is shown. Patterns are those of a shell (fnmatch); "" = all.
+struct JobFilter {
+  std::vector<std::string> states;  // any of these; empty = all
+  std::string user;                 // name or uid
+  std::string node;                 // pattern; the job has one like it
+  std::string name;                 // pattern
+
+  bool matches(const ListedJob& job) const;
+};
+
+// "running,LIVE" as states; `live` and `ended` stand for several. kInvalidArgument names what is
+// near.
+Result<std::vector<std::string>> parse_states(const std::string& text);
+
+struct JobOrder {
+  std::string key = "job";  // of a column
+  bool descending = false;
+};
+// "goodput" or "-goodput". kInvalidArgument names the keys.
+Result<JobOrder> parse_order(const std::string& text);
+// The keys that it takes, in the order of the columns.
+std::vector<std::string> order_keys();
+
+// Jobs of which the value is not known come last in either direction; equal ones by job and user.
+void sort_jobs(std::vector<ListedJob>& jobs, const JobOrder& order);
+
+struct JobTable {
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>>
+      rows;  // one per job, as many cells as the header; printable
+};
+
+// For a terminal of `width` columns, two of which are between cells: columns are left out, the
+// least important first, until what is left fits; the last one may then be cut by who prints it.
+// nullopt: all columns, and NODELIST with them, whole (-w). `now_ms`: wall clock.
+JobTable job_rows(const std::vector<ListedJob>& jobs, std::optional<size_t> width, int64_t now_ms);
+
+// "45s", "12m", "3h20m", "2d03h", "128d": at most 6 columns for 270 years.
+std::string short_duration(int64_t ms);
+
+}  // namespace hpctl

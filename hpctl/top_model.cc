@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/top_model.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "common/base/clock.h"
+#include "common/base/time_account.h"
+#include "hpctl/job_source.h"
+
+namespace hpctl {
+namespace {
+
+constexpr size_t kAround = 2;  // lines that are not rows of the list: header and status
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return lower(text).find(part) != std::string::npos;
+}
+
+bool is_like(const ListedJob& job, const std::string& part) {
+  const JobSummary& s = job.summary;
+  return has(s.name, part) || has(job.user, part) || has(s.state, part) ||
+         has(to_string(s.job), part) ||
+         std::any_of(s.nodes.begin(), s.nodes.end(),
+                     [&](const std::string& node) { return has(node, part); });
+}
+
+void add(std::vector<TopLine>& lines, const std::string& text, Colour colour = Colour::kNone) {
+  lines.push_back({printable(text), colour});
+}
+
+void add_table(std::vector<TopLine>& lines, const Table& table) {
+  for (const Table::Line& line : table.lines(SIZE_MAX)) {
+    lines.push_back({line.text, line.colour});
+  }
+}
+
+std::string where_time_went(const JobView& job, int64_t now_ms) {
+  const int64_t end_ms = job.ended_wall_ms > 0 ? job.ended_wall_ms : now_ms;
+  const TimeAccount account =
+      account_of(job.spent, std::max<int64_t>(0, end_ms - job.submitted_wall_ms));
+  std::string text;
+  for (const TimePart& part : parts_of(account)) {
+    if (part.ms == 0) continue;
+    text += (text.empty() ? "" : ", ") + std::string(part.name) + " " + format_duration(part.ms) +
+            " (" + format_percent(part.ms, account.wall_ms) + ")";
+  }
+  return text;
+}
+
+void add_head(std::vector<TopLine>& lines, const JobView& job, int64_t now_ms) {
+  const JobSummary summary = summarize(job, now_ms);
+  std::string text = "job " + std::to_string(job.job) + " " + job.name + "  " + job.state +
+                     "  generation " + std::to_string(job.generation) + "  " +
+                     counted(job.restarts, "restart");
+  add(lines, text, colour_of_state(job.state));
+  text = "step " + std::to_string(job.step);
+  if (job.total_steps > 0) text += " of " + std::to_string(job.total_steps);
+  if (std::isfinite(job.loss)) text += "  loss " + format_loss(job.loss);
+  if (job.tokens_per_second > 0) text += "  " + short_number(job.tokens_per_second) + " tokens/s";
+  if (const auto eta = eta_ms(summary)) text += "  ETA " + short_duration(*eta);
+  if (const auto goodput = goodput_of(summary)) {
+    text += "  goodput " + format_percent(std::llround(*goodput * 10'000), 10'000);
+  }
+  add(lines, text);
+  add(lines, "time: " + where_time_went(job, now_ms));
+  if (!job.reason.empty()) add(lines, "because: " + job.reason);
+  if (!job.last_fault.empty()) add(lines, "last fault: " + job.last_fault);
+}
+
+void add_nodes_and_ranks(std::vector<TopLine>& lines, const JobView& job) {
+  Table nodes({"NODE", "ROLE", "STATE", "NOTE"});
+  for (const NodeView& node : job.nodes) {
+    nodes.add({node.name, node.role, node.state, node.note}, colour_of_state(node.state));
+  }
+  Table ranks({"RANK", "NODE", "PID", "STATE", "PHASE", "STEP"});
+  for (const WorkerView& rank : job.workers) {
+    ranks.add({std::to_string(rank.rank), rank.node, std::to_string(rank.pid), rank.state,
+               rank.phase, std::to_string(rank.step)},
+              colour_of_state(rank.state));
+  }
+  add(lines, "");
+  add_table(lines, nodes);
+  add(lines, "");
+  add_table(lines, ranks);
+}
+
+}  // namespace
+
+void TopModel::set_jobs(std::vector<ListedJob> jobs, std::vector<std::string> notes) {
+  jobs_ = std::move(jobs);
+  notes_ = std::move(notes);
+  listed_ = true;
+}
+
+void TopModel::set_job(TopJob job) {
+  if (opened_) job_ = std::move(job);
+}
+
+void TopModel::open(std::string job) {
+  opened_ = std::move(job);
+  job_.reset();
+  scrolled_ = 0;
+}
+
+std::vector<ListedJob> TopModel::shown(int64_t now_ms) const {
+  std::vector<ListedJob> jobs;
+  const std::string part = lower(filter_);
+  for (const ListedJob& job : jobs_) {
+    const int64_t ended_ms = job.summary.ended_wall_ms;
+    const bool is_past = has_ended(job.summary.state) && ended_ms < now_ms - kEndedMs;
+    if ((!with_ended_ && is_past) || !is_like(job, part)) continue;
+    jobs.push_back(job);
+  }
+  sort_jobs(jobs, order_);
+  return jobs;
+}
+
+void TopModel::move(int64_t by, size_t height, int64_t now_ms) {
+  if (opened_) {
+    const auto hidden =
+        static_cast<int64_t>(job_lines(SIZE_MAX, now_ms).size() + 1) - static_cast<int64_t>(height);
+    const int64_t to = static_cast<int64_t>(scrolled_) + by;
+    scrolled_ = static_cast<size_t>(std::clamp<int64_t>(to, 0, std::max<int64_t>(0, hidden)));
+    return;
+  }
+  const std::vector<ListedJob> jobs = shown(now_ms);
+  if (jobs.empty()) return;
+  int64_t at = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (selected_ == Key{jobs[i].summary.owner, jobs[i].summary.job}) at = static_cast<int64_t>(i);
+  }
+  at = std::clamp<int64_t>(at + by, 0, static_cast<int64_t>(jobs.size()) - 1);
+  const JobSummary& chosen = jobs[static_cast<size_t>(at)].summary;
+  selected_ = Key{chosen.owner, chosen.job};
+}
+
+void TopModel::press(TopKey key, size_t height, int64_t now_ms) {
+  const auto page = static_cast<int64_t>(height > kAround + 1 ? height - kAround : 1);
+  constexpr int64_t kAll = 1'000'000;
+  switch (key) {
+    case TopKey::kUp:
+      return move(-1, height, now_ms);
+    case TopKey::kDown:
+      return move(1, height, now_ms);
+    case TopKey::kPageUp:
+      return move(-page, height, now_ms);
+    case TopKey::kPageDown:
+      return move(page, height, now_ms);
+    case TopKey::kFirst:
+      return move(-kAll, height, now_ms);
+    case TopKey::kLast:
+      return move(kAll, height, now_ms);
+    case TopKey::kErase:
+      if (typing_ && !filter_.empty()) filter_.pop_back();
+      return;
+    case TopKey::kEnter:
+      if (typing_) {
+        typing_ = false;
+      } else if (!opened_) {
+        move(0, height, now_ms);  // what is shown as selected is
+        if (selected_) open(to_string(selected_->second));
+      }
+      return;
+    case TopKey::kBack:
+      if (typing_) filter_.clear();
+      typing_ = false;
+      opened_.reset();
+      return;
+  }
+}
+
+bool TopModel::type(char letter) {
+  if (typing_) {
+    constexpr size_t kMost = 64;
+    if (std::isprint(static_cast<unsigned char>(letter)) != 0 && filter_.size() < kMost) {
+      filter_ += letter;
+    }
+    return true;
+  }
+  if (letter == 'q') return false;
+  if (opened_) return true;
+  if (letter == '/') typing_ = true;
+  if (letter == 'e') with_ended_ = !with_ended_;
+  if (letter == 'r') order_.descending = !order_.descending;
+  if (letter == 's') {
+    const std::vector<std::string> keys = order_keys();
+    const auto at = std::find(keys.begin(), keys.end(), order_.key);
+    order_.key = at + 1 == keys.end() ? keys.front() : *(at + 1);
+  }
+  return true;
+}
+
+std::string TopModel::status_line() const {
+  if (typing_) return "/" + filter_ + "_  (enter: keep, esc: clear)";
+  if (!trouble_.empty()) return trouble_;
+  if (opened_) return "arrows: scroll   esc: all jobs   q: quit";
+  std::string text = "arrows, enter: open   s: sort by " + order_.key +
+                     (order_.descending ? ", greatest first" : "") + "   r: reverse   /: filter" +
+                     (filter_.empty() ? "" : " " + filter_) +
+                     "   e: " + (with_ended_ ? "without" : "with") + " ended   q: quit";
+  return notes_.empty() ? text : notes_.front();
+}
+
+std::vector<TopLine> TopModel::list_lines(size_t width, size_t height, int64_t now_ms) const {
+  const std::vector<ListedJob> jobs = shown(now_ms);
+  const JobTable text = job_rows(jobs, width, now_ms);
+  Table table(text.header);
+  size_t selected = 0;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    table.add(text.rows[j], colour_of_state(jobs[j].summary.state));
+    if (selected_ == Key{jobs[j].summary.owner, jobs[j].summary.job}) selected = j;
+  }
+  const std::vector<Table::Line> all = table.lines(width);
+  std::vector<TopLine> lines = {{all.front().text, Colour::kNone, true}};
+  const size_t room = height > kAround ? height - kAround : 0;
+  // The selected one in sight, with as little moved as can be.
+  const size_t first = selected >= room ? selected + 1 - room : 0;
+  for (size_t j = first; j < std::min(jobs.size(), first + room); ++j) {
+    lines.push_back({all[j + 1].text, all[j + 1].colour, j == selected});
+  }
+  if (jobs.empty() && room > 0) {
+    lines.push_back({!listed_ ? "asking ..."
+                     : jobs_.empty()
+                         ? "no jobs"
+                         : "none of " + counted(static_cast<int64_t>(jobs_.size()), "job") +
+                               " is shown: see e and /"});
+  }
+  return lines;
+}
+
+std::vector<TopLine> TopModel::job_lines(size_t width, int64_t now_ms) const {
+  std::vector<TopLine> lines;
+  if (!job_) {
+    lines.push_back({"asking about job " + printable(*opened_) + " ..."});
+    return lines;
+  }
+  add_head(lines, job_->view, now_ms);
+  if (!job_->notice.empty()) add(lines, job_->notice, Colour::kYellow);
+  add_nodes_and_ranks(lines, job_->view);
+  add(lines, "");
+  for (auto event = job_->events.rbegin(); event != job_->events.rend(); ++event) {
+    add(lines,
+        format_wall_ms(event->wall_ms).substr(11, 12) + "  " + event->type + "  " + event->cause);
+  }
+  for (TopLine& line : lines) line.text = shorten(line.text, width);
+  return lines;
+}
+
+std::vector<TopLine> TopModel::plain(int64_t now_ms) const {
+  return opened_ ? job_lines(SIZE_MAX, now_ms) : list_lines(SIZE_MAX, SIZE_MAX, now_ms);
+}
+
+std::vector<TopLine> TopModel::layout(size_t width, size_t height, int64_t now_ms) const {
+  if (height == 0 || width == 0) return {};
+  std::vector<TopLine> lines;
+  if (opened_) {
+    const std::vector<TopLine> all = job_lines(width, now_ms);
+    const size_t room = height - 1;
+    const size_t most = all.size() > room ? all.size() - room : 0;
+    const size_t first = std::min(scrolled_, most);
+    const size_t last = std::min(all.size(), first + room);
+    lines.assign(all.begin() + static_cast<std::ptrdiff_t>(first),
+                 all.begin() + static_cast<std::ptrdiff_t>(last));
+  } else {
+    lines = list_lines(width, height, now_ms);
+  }
+  lines.resize(height - 1);
+  lines.push_back({shorten(printable(status_line()), width), Colour::kDim, false});
+  for (TopLine& line : lines) line.text = shorten(line.text, width);
+  return lines;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `hpctl top` shows and what its keys do: a list of jobs, or one job. Pure: no terminal, no
+// clock, nobody is asked; top_terminal.h draws the lines and passes the keys, fleet.h and
+// open_job.h say what there is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/publish/status_files.h"
+#include "hpctl/job_table.h"
+#include "hpctl/terminal.h"
+
+namespace hpctl {
+
+struct TopLine {
+  std::string text;  // printable, at most as wide as the screen
+  Colour colour = Colour::kNone;
+  bool inverse = false;  // the header, and the job that is selected
+};
+
+// One job as its controller, or its record, knows it.
+struct TopJob {
+  JobView view;
+  std::vector<EventView> events;  // the newest, oldest first
+  std::string notice;             // what the answer is worth; "" = it is live
+};
+
+enum class TopKey { kUp, kDown, kPageUp, kPageDown, kFirst, kLast, kEnter, kBack, kErase };
+
+class TopModel {
+ public:
+  // Of jobs that have ended, the list shows those of the last so many.
+  static constexpr int64_t kEndedMs = 600'000;  // ten minutes
+
+  void set_jobs(std::vector<ListedJob> jobs, std::vector<std::string> notes);
+  // Of the job that is open; counts only while it is.
+  void set_job(TopJob job);
+  // Why there is no newer answer; "" = there is. What was known stays.
+  void set_trouble(std::string trouble) { trouble_ = std::move(trouble); }
+
+  // `height` of the screen, by which pages are turned.
+  void press(TopKey key, size_t height, int64_t now_ms);
+  // A letter. False: to quit.
+  bool type(char letter);
+
+  // Which job is open, by id; nullopt = the list. `open` as if it had been chosen.
+  std::optional<std::string> opened() const { return opened_; }
+  void open(std::string job);
+  // At most `height` lines.
+  std::vector<TopLine> layout(size_t width, size_t height, int64_t now_ms) const;
+  // All of it, for who does not scroll.
+  std::vector<TopLine> plain(int64_t now_ms) const;
+
+ private:
+  using Key = std::pair<std::string, JobId>;  // uid and job
+
+  std::vector<ListedJob> shown(int64_t now_ms) const;
+  std::vector<TopLine> list_lines(size_t width, size_t height, int64_t now_ms) const;
+  std::vector<TopLine> job_lines(size_t width, int64_t now_ms) const;
+  std::string status_line() const;
+  void move(int64_t by, size_t height, int64_t now_ms);
+
+  std::vector<ListedJob> jobs_;
+  bool listed_ = false;  // there was an answer
+  std::vector<std::string> notes_;
+  std::string trouble_;
+  JobOrder order_;
+  bool with_ended_ = false;
+  std::string filter_;
+  bool typing_ = false;  // the filter
+  std::optional<Key> selected_;
+  std::optional<std::string> opened_;
+  std::optional<TopJob> job_;
+  size_t scrolled_ = 0;  // lines of the open job above the screen
+};
+
+}  // namespace hpctl

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpctl top: the jobs, or one job, as they change.
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "common/base/clock.h"
+#include "hpctl/exit_codes.h"
+#include "hpctl/fleet.h"
+#include "hpctl/open_job.h"
+#include "hpctl/top_feed.h"
+#include "hpctl/top_terminal.h"
+#include "hpctl/verbs.h"
+
+namespace hpctl {
+namespace top_parts {
+namespace {
+
+constexpr const char* kHelp = R"(
+Shows the jobs of this HPCTL_HOME, or with -A all that one may see (`hpctl ps --help`), as they
+change; or of one job its nodes, its ranks with their steps, where its time went and its newest
+events, newest first. It asks once a second and changes nothing. When nobody answers, what was known
+stays, with the reason below it.
+
+Keys: arrows, page up and down, home and end; enter opens a job, esc or left goes back; s sorts by
+the next column, r in the other direction; / filters by job, name, user, state and node; e shows all
+ended jobs (else those of the last ten minutes); q or Ctrl-C quits.
+
+Where the output is no terminal, it is printed once.
+
+Examples:
+  hpctl top
+  hpctl top quickstart
+  hpctl top -A
+
+Options:
+  -A, --all-users  all jobs that one may see
+  --json           once, as `hpctl ps --json`, or of a job as `hpctl status --json`
+
+Exit codes: 0 left, 1 no such job, or no terminal for it, 3 with -A: there is no cluster controller
+)";
+
+int print_json(const Terminal& terminal, const std::optional<std::string>& word, bool everywhere) {
+  if (word) {
+    const auto job = open_job(*word);
+    if (!job.ok()) return report(terminal, job.error());
+    terminal.out << to_json_text(job->view) << "\n";
+    return kExitOk;
+  }
+  const auto fleet = everywhere ? list_everywhere() : list_home();
+  if (!fleet.ok()) return report(terminal, fleet.error());
+  terminal.out << fleet_json(*fleet, everywhere, SystemClock().wall_ms()) << "\n";
+  return kExitOk;
+}
+
+int print_once(const Terminal& terminal, const std::optional<std::string>& word, bool everywhere) {
+  TopModel model;
+  const auto asked = ask_once(model, word, everywhere);
+  if (!asked.ok()) return report(terminal, asked.error());
+  for (const TopLine& line : model.plain(SystemClock().wall_ms()))
+    terminal.out << line.text << "\n";
+  return kExitOk;
+}
+
+// False: to quit.
+bool take_input(TopModel& model, const TopTerminal::Input& input, size_t height) {
+  if (std::holds_alternative<TopTerminal::Closed>(input)) return false;
+  if (const auto* letter = std::get_if<char>(&input)) return model.type(*letter);
+  if (const auto* key = std::get_if<TopKey>(&input)) {
+    model.press(*key, height, SystemClock().wall_ms());
+  }
+  return true;
+}
+
+void show(TopModel& model, TopFeed& feed, TopTerminal& screen) {
+  constexpr int kRedrawMs = 1'000;  // ages grow
+  for (bool goes_on = true; goes_on;) {
+    feed.look_at(model.opened());
+    screen.draw(model.layout(screen.width(), screen.height(), SystemClock().wall_ms()));
+    for (const auto& input : screen.wait(feed.fd(), kRedrawMs)) {
+      goes_on = goes_on && take_input(model, input, screen.height());
+    }
+    feed.take(model);
+  }
+}
+
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const bool everywhere = invocation.has("--all-users");
+  std::optional<std::string> word;
+  if (!invocation.arguments.empty()) word = invocation.arguments[0];
+  if (invocation.json()) return print_json(terminal, word, everywhere);
+  if (!terminal.live || ::isatty(STDIN_FILENO) != 1) return print_once(terminal, word, everywhere);
+  TopTerminal::hold_signals();
+  // What is wrong from the start is said where it can be read.
+  TopModel model;
+  const auto asked = ask_once(model, word, everywhere);
+  if (!asked.ok()) return report(terminal, asked.error());
+  auto screen = TopTerminal::open();
+  if (!screen.ok()) return report(terminal, screen.error());
+  TopFeed feed(everywhere);
+  show(model, feed, **screen);
+  screen->reset();
+  if (!feed.stop()) {
+    // Who is asked has not answered yet, and destructors do not wait for that.
+    terminal.out.flush();
+    std::_Exit(kExitOk);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+}  // namespace top_parts
+
+Verb top_verb() {
+  return {"top",
+          "[JOB] [-A]",
+          "the jobs, or one job, as they change",
+          top_parts::kHelp,
+          0,
+          1,
+          {{"--all-users", "-A"}},
+          top_parts::run};
+}
+
+}  // namespace hpctl
