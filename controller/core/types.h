@@ -232,8 +232,8 @@ struct Node {
   // Something besides our patience says that the node is broken: it fell silent, its holder ended,
   // it could not be launched. Until it is up again.
   bool suspect = false;
-  bool tells_ready = false;  // its agent says when it could take ranks at once,
-  bool is_ready = false;     // and has said so since it has had none
+  bool tells_ready = false;    // its agent says when it could take ranks at once,
+  bool is_ready = false;       // and has said so since it has had none
   std::string scheduler_note;  // why the scheduler would not use it for another job; "" = it would
   bool taken = false;  // the scheduler took it from the job: in this allocation it does not return
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
