@@ -264,13 +264,15 @@ bool measure_memory(const std::string& program, int world_size, nlohmann::ordere
 
 // What a step of two workers costs that is not among the first: the difference between a run of
 // many steps and one of few. CPU time counts less of what else the machine does than wall clock.
-bool measure_steady(const std::string& program, int64_t tokens, int64_t sequences,
+bool measure_steady(const std::string& program, Precision precision, int64_t tokens,
                     nlohmann::ordered_json& cases) {
   constexpr int kWorkers = 2;
   constexpr int kFew = 4;
   constexpr int kMany = 16;
+  const int64_t sequences = 4096 / tokens;
   const auto run_of = [&](int steps) {
     return run_hptrain(program, kWorkers, [&](Workload& w) {
+      w.train.precision = precision;
       w.train.data.seq_len = tokens;
       w.train.batch.global = sequences;
       w.train.batch.micro = sequences / kWorkers;
@@ -283,12 +285,13 @@ bool measure_steady(const std::string& program, int64_t tokens, int64_t sequence
   const double faults = (many.faults - few.faults) / (kMany - kFew);
   const double tokens_per_s = static_cast<double>(tokens * sequences) / many.step_ms * 1e3;
   std::printf(
-      "%4ld tokens x %2ld: step %.0f ms, %.0f tokens/s, of all workers %.0f ms CPU and %.0f "
+      "%s %4ld tokens x %2ld: step %.0f ms, %.0f tokens/s, of all workers %.0f ms CPU and %.0f "
       "page faults a step, peak %.0f MiB\n",
-      static_cast<long>(tokens), static_cast<long>(sequences), many.step_ms, tokens_per_s, cpu_ms,
-      faults, many.peak_mib);
+      to_word(precision), static_cast<long>(tokens), static_cast<long>(sequences), many.step_ms,
+      tokens_per_s, cpu_ms, faults, many.peak_mib);
   std::fflush(stdout);
-  cases.push_back({{"tokens", tokens},
+  cases.push_back({{"precision", to_word(precision)},
+                   {"tokens", tokens},
                    {"sequences", sequences},
                    {"step_ms", many.step_ms},
                    {"tokens_per_s", tokens_per_s},
@@ -301,8 +304,10 @@ bool measure_steady(const std::string& program, int64_t tokens, int64_t sequence
 // Shapes of 4096 tokens a step.
 bool measure_steady(const std::string& program, nlohmann::ordered_json& cases) {
   bool good = true;
-  for (const int64_t tokens : {128, 512, 1024}) {
-    good = measure_steady(program, tokens, 4096 / tokens, cases) && good;
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const int64_t tokens : {128, 512, 1024}) {
+      good = measure_steady(program, precision, tokens, cases) && good;
+    }
   }
   return good;
 }

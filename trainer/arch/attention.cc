@@ -12,9 +12,9 @@
 namespace hpctl {
 
 CausalAttention::By CausalAttention::choose(at::ScalarType compute, at::Device device) {
+  if (device.is_cpu()) return By::kBlocks;
   const bool narrow = wide_type(compute) != compute;
-  if (device.is_cpu() && !narrow) return By::kBlocks;
-  return compat::kHasFusedAttention && device.is_cuda() && narrow ? By::kFused : By::kProducts;
+  return compat::kHasFusedAttention && narrow ? By::kFused : By::kProducts;
 }
 
 CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,

@@ -4,8 +4,8 @@
 // checkpoints, turned by angles that begin with 0 at every document.
 // Shapes: B sequences, T tokens each, H = heads, K = kv_heads, G = H / K, h = head dimension.
 //
-// On a CPU in fp32 (and fp64) by the kernel of trainer/kernels/attention.h, on a GPU in bf16 and
-// fp16 by LibTorch's own; neither stores scores. Otherwise by products of matrices.
+// On a CPU by the kernel of trainer/kernels/attention.h, on a GPU in bf16 and fp16 by LibTorch's
+// own; neither stores scores. Otherwise by products of matrices.
 #pragma once
 
 #include <cstdint>

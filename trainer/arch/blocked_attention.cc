@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "trainer/arch/model.h"
 #include "trainer/kernels/attention.h"
 
 namespace hpctl {
@@ -15,7 +16,8 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What autograd keeps, in this order.
+// What autograd keeps, in this order. All but the logarithms are of the operands' type; the kernel
+// works on what they are in the wide one.
 enum Saved { kQueries, kKeys, kValues, kMixed, kLogSums };
 
 AttentionShape shape_of(const variable_list& saved, double scale) {
@@ -32,6 +34,11 @@ Tensor by_token(const Tensor& x) {
   const bool regular =
       x.stride(3) == 1 && x.stride(2) == x.size(3) && x.stride(0) == x.size(1) * x.stride(1);
   return regular ? x : x.contiguous();
+}
+
+variable_list widened(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const at::ScalarType wide = wide_type(q.scalar_type());
+  return {by_token(q.to(wide)), by_token(k.to(wide)), by_token(v.to(wide))};
 }
 
 // Of a tensor that by_token() returned, or of results and their gradients, [B, T, H * h].
@@ -118,16 +125,19 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
                         const std::vector<int64_t>& lengths, double scale,
                         const RotaryAngles& rotary) {
-    const Tensor out = at::empty({q.size(0), q.size(1), q.size(2) * q.size(3)}, q.options());
-    const Tensor log_sums = at::empty({q.size(2), q.size(0) * q.size(1)}, q.options());
-    const variable_list saved = {by_token(q), by_token(k), by_token(v), out, log_sums};
-    const AttentionShape shape = shape_of(saved, scale);
+    variable_list wide = widened(q, k, v);
+    const at::TensorOptions options = wide[kQueries].options();
+    wide.push_back(at::empty({q.size(0), q.size(1), q.size(2) * q.size(3)}, options));
+    wide.push_back(at::empty({q.size(2), q.size(0) * q.size(1)}, options));
+    const AttentionShape shape = shape_of(wide, scale);
     if (q.scalar_type() == at::kDouble) {
-      run_forward<double>(shape, lengths, rotary, saved);
+      run_forward<double>(shape, lengths, rotary, wide);
     } else {
-      run_forward<float>(shape, lengths, rotary, saved);
+      run_forward<float>(shape, lengths, rotary, wide);
     }
-    context->save_for_backward(saved);
+    const Tensor out = wide[kMixed].to(q.scalar_type());
+    const bool narrow = q.scalar_type() != wide[kQueries].scalar_type();
+    context->save_for_backward(narrow ? variable_list{q, k, v, out, wide[kLogSums]} : wide);
     context->saved_data["lengths"] = lengths;
     context->saved_data["scale"] = scale;
     context->saved_data["cos"] = rotary.cos;
@@ -137,14 +147,19 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const AttentionShape shape = shape_of(saved, context->saved_data["scale"].toDouble());
+    const at::ScalarType type = saved[kQueries].scalar_type();
+    variable_list wide = widened(saved[kQueries], saved[kKeys], saved[kValues]);
+    wide.push_back(saved[kMixed].to(wide_type(type)));
+    wide.push_back(saved[kLogSums]);
+    const AttentionShape shape = shape_of(wide, context->saved_data["scale"].toDouble());
     const std::vector<int64_t> lengths = context->saved_data["lengths"].toIntVector();
     const RotaryAngles rotary = {context->saved_data["cos"].toTensor(),
                                  context->saved_data["sin"].toTensor()};
-    const Tensor gradient = gradients[0].contiguous();
-    variable_list results = saved[kQueries].scalar_type() == at::kDouble
-                                ? run_backward<double>(shape, lengths, rotary, saved, gradient)
-                                : run_backward<float>(shape, lengths, rotary, saved, gradient);
+    const Tensor gradient = gradients[0].to(wide_type(type)).contiguous();
+    variable_list results = type == at::kDouble
+                                ? run_backward<double>(shape, lengths, rotary, wide, gradient)
+                                : run_backward<float>(shape, lengths, rotary, wide, gradient);
+    for (Tensor& result : results) result = result.to(type);
     results.resize(6);  // lengths, scale and angles have none
     return results;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // trainer/kernels/attention.h as an operation with a gradient. Autograd keeps the operands, the
-// result and a number per query and head.
+// result and a number per query and head. bf16 and fp16 are computed in fp32, and what is returned
+// is rounded once.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,15 @@
 
 namespace hpctl {
 
-// Cosines and sines of the angles by which queries and keys are turned, [positions, h / 2] and of
-// their type; undefined where they are not turned.
+// Cosines and sines of the angles by which queries and keys are turned, [positions, h / 2], fp64
+// for operands of fp64 and else fp32; undefined where they are not turned.
 struct RotaryAngles {
   at::Tensor cos;
   at::Tensor sin;
 };
 
 // q: [B, T, H, h]; k, v: [B, T, K, h], K divides H -> [B, T, H * h]. All on the CPU and of one
-// type, fp32 or fp64. `lengths` of the documents as in Documents; empty: every sequence is one. The
+// floating type. `lengths` of the documents as in Documents; empty: every sequence is one. The
 // same bits with any number of threads.
 at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const std::vector<int64_t>& lengths, double scale,

@@ -41,25 +41,23 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const double wide_row = tokens * static_cast<double>(m.dim);
   const double kv_row = wide_row * static_cast<double>(m.kv_heads) / static_cast<double>(m.heads);
   const double ffn_row = tokens * static_cast<double>(m.ffn);
-  const bool products = !s.gpu && narrow;  // attention by products: scores are stored
-  const bool kernels = !s.gpu && !narrow;  // those of trainer/kernels
+  const bool kernels = !s.gpu && !narrow;  // those of trainer/kernels that take fp32 only
   const double per_head = tokens * static_cast<double>(m.heads);
-  const double scores = products ? per_head * static_cast<double>(s.train.data.seq_len) : 0;
   LayerActivations a;
   a.input = wide_row * c;
   const double norms = wide_row * layer.norm_bytes(c, kernels);
   const double attention =
       wide_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
-  const double weights = scores * (kFp32 + c);
-  const double fused = products ? 0 : per_head * kFp32 + (s.gpu ? wide_row * c : 0);
+  const double fused = per_head * kFp32 + (s.gpu ? wide_row * c : 0);
   const double feed_forward = ffn_row * (kernels ? layer.ffn_fused : layer.ffn_kept) * c;
-  a.kept = norms + attention + weights + fused + feed_forward;
+  a.kept = norms + attention + fused + feed_forward;
   // Instead of the second norm's part its input stays; and the keys beside their transposed copy.
-  const double transposed = products || s.gpu ? kv_row * c : 0;
+  const double transposed = s.gpu ? kv_row * c : 0;
   a.products = wide_row * c + attention + transposed + fused + ffn_row * layer.ffn_products * c;
-  // The gradients of the scores (before and after softmax, and rounded), while the feed-forward
-  // part is done; or those of the wide products of that part.
-  const double in_attention = scores * (2 * kFp32 + c) - feed_forward;
+  // What attention widens, and the gradients of that, while the feed-forward part is done; or those
+  // of the wide products of that part.
+  const double widened = !s.gpu && narrow ? (wide_row + kv_row) * 4 * kFp32 : 0;
+  const double in_attention = widened - feed_forward;
   a.work = std::max(in_attention, ffn_row * layer.ffn_backward * c) + wide_row * 2 * c;
   return a;
 }

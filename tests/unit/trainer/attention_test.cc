@@ -117,6 +117,28 @@ TEST(CausalAttention, AgreesWithOperationsOfLibTorch) {
   }
 }
 
+// They are widened, computed like fp32, and rounded once.
+TEST(CausalAttention, NarrowTypesAreRoundedOnce) {
+  const Documents documents = documents_of({150, 1, 99, 50, 70, 80});
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const Tensor qkv = random_qkv(2).to(type);
+    const auto results = [&](at::ScalarType compute) {
+      const CausalAttention attention(model_with(2), kTokens, compute);
+      return results_of(qkv.to(compute), 2,
+                        [&](const auto&... parts) { return attention(parts..., documents); });
+    };
+    const std::vector<Tensor> narrow = results(type);
+    const std::vector<Tensor> wide = results(at::kFloat);
+    EXPECT_EQ(narrow[0].scalar_type(), type);
+    EXPECT_TRUE(at::equal(narrow[0], wide[0].to(type))) << type;
+    // What the gradients come from was rounded: the result, twice its size, and each of them.
+    const double largest = wide[1].abs().max().item<double>();
+    const double difference = (narrow[1].to(at::kFloat) - wide[1]).abs().max().item<double>();
+    EXPECT_LT(difference / largest, type == at::kHalf ? 1e-3 : 8e-3) << type;
+    EXPECT_GT(difference, 0) << type << ": nothing was rounded";
+  }
+}
+
 TEST(CausalAttention, HasTheSameBitsWithTwoThreads) {
   const CausalAttention attention(model_with(2), kTokens, at::kFloat);
   const Tensor qkv = random_qkv(2).to(at::kFloat);
