@@ -52,7 +52,9 @@ def main():
     tell(out, rank)
     torch.manual_seed(11)
     net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
-    model = torch.nn.parallel.DistributedDataParallel(net)
+    # Otherwise DDP orders its buckets anew after the first step, so that the first step after a start
+    # sums in another order than the same step in a run that goes on, and the last bits differ.
+    model = torch.nn.parallel.DistributedDataParallel(net, find_unused_parameters=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     checkpoint, done = f"{out}/checkpoint.pt", 0
     if os.path.exists(checkpoint):

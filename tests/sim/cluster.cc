@@ -401,6 +401,8 @@ void Cluster::break_hardware() {
   }
   controller_.post(event, [this, key = node->key](const core::StepResult& result) {
     if (!result.refusal.empty() || !faults_) return;
+    // A controller that died when it had committed the registration did not say so.
+    checkers_.registered(key, controller_.state().nodes.at(key).instance_id);
     checkers_.quarantined(key, controller_.store().last_seq(), INT64_MAX);
   });
 }

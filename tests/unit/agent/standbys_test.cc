@@ -30,14 +30,14 @@ class StandbysTest : public ::testing::Test {
   }
 
   void is_ready(uint64_t incarnation) { say(incarnation, holder::WorkerPart::kIdle, 0, 1); }
-  // "ready loading bytes"; "" = nothing was told.
-  std::string told() {
+  // "ready loading bytes", and whether they are settled; "" = nothing was told.
+  std::string told(int64_t now_ms = 0) {
     v1::Heartbeat heartbeat;
-    standbys_.tell(heartbeat);
+    standbys_.tell(heartbeat, now_ms);
     if (!heartbeat.has_standbys()) return "";
     const v1::Standbys& standbys = heartbeat.standbys();
     return std::to_string(standbys.ready()) + " " + std::to_string(standbys.loading()) + " " +
-           std::to_string(standbys.memory_bytes());
+           std::to_string(standbys.memory_bytes()) + (standbys.settled() ? " settled" : "");
   }
 
   int measured_ = 0;
@@ -108,6 +108,23 @@ TEST_F(StandbysTest, WhoIsReadyIsToldWhenItChanges) {
   EXPECT_EQ(told(), "0 1 0");
   ends(2, 1'000);
   EXPECT_EQ(told(), "0 0 0");
+}
+
+TEST_F(StandbysTest, AreSettledWhenAllThatWillBeReadyAre) {
+  plan(2);
+  EXPECT_EQ(started(), 2);
+  idles(1);
+  idles(2);
+  is_ready(1);
+  EXPECT_EQ(told(), "1 1 101000");
+  is_ready(2);
+  EXPECT_EQ(told(), "2 0 203000 settled");
+  plan(3);
+  EXPECT_EQ(told(), "2 0 203000") << "one more is to come";
+  EXPECT_EQ(told(59'999), "");
+  EXPECT_EQ(told(60'000), "2 0 203000 settled") << "it is not waited for any longer";
+  plan(0);
+  EXPECT_EQ(told(), "2 0 203000 settled") << "none is wanted";
 }
 
 }  // namespace
