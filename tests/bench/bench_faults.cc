@@ -40,8 +40,6 @@ constexpr size_t kStepsBetween = 30;
 constexpr seconds kLong{120};
 constexpr double kNotYet = -1;
 
-double now_ms() { return static_cast<double>(SystemClock().wall_ms()); }
-
 struct Step {
   int64_t step = 0;
   int64_t generation = 0;

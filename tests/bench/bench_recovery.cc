@@ -38,8 +38,6 @@ constexpr const char* kText = "/usr/share/common-licenses/GPL-3";
 constexpr uint64_t kKillAtStep = 16;
 constexpr size_t kTimeLength = 24;  // "2026-11-21T09:30:00.123Z"
 
-double now_ms() { return static_cast<double>(SystemClock().wall_ms()); }
-
 // Complete lines of a JSONL file so far.
 std::vector<json> lines_of(const std::string& path) {
   std::vector<json> lines;

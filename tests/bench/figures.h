@@ -7,8 +7,12 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
 
 namespace hpctl::testing {
+
+// Since the epoch, as metrics and histories have their times.
+inline double now_ms() { return static_cast<double>(SystemClock().wall_ms()); }
 
 // The smallest value that at least `share` (0 to 1) of all values do not exceed, that is the
 // largest of fewer than 100 at 0.99. Precondition: there is one.
