@@ -17,14 +17,18 @@ std::string ask_for_name(const std::string& text) {
   uid_t uid = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), uid);
   if (error != std::errc() || end != text.data() + text.size()) return "";
+  return ask_for_user_name(uid);
+}
+
+}  // namespace
+
+std::string ask_for_user_name(uid_t uid) {
   passwd entry{};
   passwd* found = nullptr;
   std::array<char, kMaxEntry> buffer{};
   if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0) return "";
   return found == nullptr ? "" : found->pw_name;
 }
-
-}  // namespace
 
 std::string user_name(const std::string& uid) {
   static std::mutex mutex;

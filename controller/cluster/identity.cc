@@ -2,28 +2,17 @@
 #include "controller/cluster/identity.h"
 
 #include <grp.h>
-#include <pwd.h>
 #include <unistd.h>
 
-#include <array>
 #include <charconv>
 #include <sstream>
+
+#include "common/base/user_name.h"
 
 namespace hpctl::cluster {
 namespace {
 
-constexpr size_t kEntryBytes = 16'384;
 constexpr int kMaxGroups = 65'536;  // the kernel's
-
-std::string name_of(uid_t uid) {
-  std::array<char, kEntryBytes> buffer{};
-  passwd entry{};
-  passwd* found = nullptr;
-  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
-    return "";
-  }
-  return found->pw_name;
-}
 
 Result<uint32_t> number(const std::string& text) {
   uint32_t value = 0;
@@ -38,7 +27,7 @@ Result<uint32_t> number(const std::string& text) {
 
 Identity identity_of(uid_t uid, gid_t gid) {
   Identity identity{uid, gid, {gid}};
-  const std::string name = name_of(uid);
+  const std::string name = ask_for_user_name(uid);
   if (name.empty()) return identity;
   int count = 64;
   for (;;) {
