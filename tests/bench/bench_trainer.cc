@@ -3,27 +3,17 @@
 // step takes at each strategy (debugmodel, 128 tokens, one sequence per worker and step), what full
 // sharding takes of memory beside what it should, what steps of many tokens cost once their memory
 // is there, and where the time from exec to the first step goes.
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "common/base/check.h"
-#include "common/base/file.h"
-#include "common/base/workload.h"
-#include "tests/bench/hptrain_rank.h"
+#include "tests/bench/trainer_runs.h"
 #include "trainer/arch/registry.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/process/pin_environment.h"
@@ -31,146 +21,15 @@
 namespace hpctl {
 namespace {
 
-constexpr int kSteps = 30;
-constexpr double kTokens = 128;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-Workload workload_for(const std::string& dir, int world_size, const std::string& precision) {
-  Workload w;
-  w.job = 1;
-  w.name = "bench";
-  w.generation = 1;
-  w.world_size = w.workers_per_node = world_size;  // one machine
-  w.rendezvous_dir = dir + "/rdzv";
-  w.checkpoint_dir = dir + "/checkpoints";
-  w.metrics_path = dir + "/metrics.jsonl";
-  w.checkpoint.every_steps = 0;
-  w.checkpoint.every_minutes = 0;
-  w.train.model = *model_preset("debugmodel");
-  w.train.data.path = "/usr/share/common-licenses";
-  w.train.data.seq_len = static_cast<int64_t>(kTokens);
-  w.train.batch.global = world_size;
-  w.train.steps = kSteps;
-  w.train.precision = *from_word<Precision>(precision);
-  return w;
-}
-
-// Milliseconds after the start of each "timing: WHAT done X ms after start".
-std::map<std::string, double> phases(const std::string& log) {
-  const std::string label = "timing: ";
-  std::map<std::string, double> found;
-  std::ifstream file(log);
-  for (std::string line; std::getline(file, line);) {
-    const size_t at = line.find(label);
-    const size_t done = line.find(" done ");
-    if (at == std::string::npos || done == std::string::npos) continue;
-    const size_t begin = at + label.size();
-    found[line.substr(begin, done - begin)] = std::strtod(line.c_str() + done + 6, nullptr);
-  }
-  return found;
-}
-
-// One run of hptrain or of the peer.
-struct Run {
-  bool good = true;
-  double step_ms = 0;
-  double comm_ms = 0;
-  double peak_mib = 0;  // largest resident set of any rank
-  double cpu_ms = 0;    // of all ranks from beginning to end, as are the page faults
-  double faults = 0;    // that read nothing from a disk
-  std::map<std::string, double> phases;
-
-  double tokens_per_s(int world_size) const { return world_size * kTokens / step_ms * 1e3; }
-};
-
-double milliseconds(const timeval& t) {
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
-}
-
-void wait_for(const std::vector<pid_t>& ranks, Run& run) {
-  for (const pid_t pid : ranks) {
-    int status = 0;
-    rusage usage{};
-    wait4(pid, &status, 0, &usage);
-    run.good = run.good && status == 0;
-    run.peak_mib = std::max(run.peak_mib, static_cast<double>(usage.ru_maxrss) / 1024);
-    run.cpu_ms += milliseconds(usage.ru_utime) + milliseconds(usage.ru_stime);
-    run.faults += static_cast<double>(usage.ru_minflt);
-  }
-}
-
-void read_metrics(const std::string& path, Run& run) {
-  std::vector<double> step_ms;
-  std::vector<double> comm_ms;
-  std::ifstream metrics(path);
-  for (std::string line; std::getline(metrics, line);) {
-    const auto m = nlohmann::json::parse(line);
-    if (m["step"] < 3) continue;  // the first steps touch their memory for the first time
-    step_ms.push_back(m["step_ms"]);
-    comm_ms.push_back(m.value("comm_ms", 0.0));
-  }
-  run.step_ms = median(step_ms);
-  run.comm_ms = median(comm_ms);
-}
-
-// `change` adapts the workload of one sequence per worker and step.
-Run run_hptrain(const std::string& program, int world_size,
-                const std::function<void(Workload&)>& change) {
-  std::string dir = "/tmp/hpctl-bench-XXXXXX";
-  HP_CHECK(mkdtemp(dir.data()) != nullptr);
-  Workload workload = workload_for(dir, world_size, "fp32");
-  change(workload);
-  std::vector<pid_t> ranks;
-  for (workload.rank = 0; workload.rank < world_size; ++workload.rank) {
-    ranks.push_back(start_rank(program, dir, workload));
-  }
-  Run run;
-  wait_for(ranks, run);
-  read_metrics(workload.metrics_path, run);
-  run.phases = phases(dir + "/rank-0.log");
-  static_cast<void>(remove_tree(dir));
-  return run;
+double tokens_per_s(const Run& run, int world_size) {
+  return world_size * kBenchTokens / run.step_ms * 1e3;
 }
 
 // The same model, batch, text and BLAS kernel under PyTorch's DistributedDataParallel.
 Run run_ddp(const std::string& peers, int world_size) {
-  std::string dir = "/tmp/hpctl-bench-XXXXXX";
-  HP_CHECK(mkdtemp(dir.data()) != nullptr);
-  std::string text;
-  const auto names = list_directory("/usr/share/common-licenses");
-  HP_CHECK(names.ok());
-  for (const std::string& name : *names) {
-    const auto part = read_file("/usr/share/common-licenses/" + name);
-    if (part.ok()) text += *part;
-  }
-  std::ofstream(dir + "/text") << text;
   pin_environment();  // as hptrain does for itself
-  setenv("MASTER_ADDR", "127.0.0.1", 1);
-  setenv("MASTER_PORT", std::to_string(20'000 + getpid() % 20'000 + world_size).c_str(), 1);
-  setenv("WORLD_SIZE", std::to_string(world_size).c_str(), 1);
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < world_size; ++rank) {
-    const pid_t pid = fork();
-    HP_CHECK(pid >= 0);
-    ranks.push_back(pid);
-    if (pid != 0) continue;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setenv("RANK", std::to_string(rank).c_str(), 1);
-    const std::string script = peers + "/ddp_llama.py";
-    execl("/usr/bin/python3", "/usr/bin/python3", script.c_str(), (dir + "/text").c_str(),
-          dir.c_str(), std::to_string(kSteps).c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  Run run;
-  wait_for(ranks, run);
-  read_metrics(dir + "/metrics.jsonl", run);
-  static_cast<void>(remove_tree(dir));
-  return run;
+  return run_python("/usr/bin/python3", peers + "/ddp_llama.py", world_size,
+                    {std::to_string(kBenchSteps)});
 }
 
 nlohmann::ordered_json to_json(int world_size, const std::string& what, const Run& run) {
@@ -178,7 +37,7 @@ nlohmann::ordered_json to_json(int world_size, const std::string& what, const Ru
           {"what", what},
           {"step_ms", run.step_ms},
           {"comm_ms", run.comm_ms},
-          {"tokens_per_s", run.tokens_per_s(world_size)},
+          {"tokens_per_s", tokens_per_s(run, world_size)},
           {"peak_mib", run.peak_mib}};
 }
 
@@ -208,13 +67,13 @@ bool compare(const std::string& program, const std::string& peers, int world_siz
       if (!peers.empty()) ratio.push_back(runs["ddp"][i].step_ms / all[i].step_ms);
     }
     Run middle = all.front();
-    middle.step_ms = median(step);
-    middle.comm_ms = median(comm);
+    middle.step_ms = median_of(step);
+    middle.comm_ms = median_of(comm);
     std::printf("%7d %-14s %9.1f %9.1f %9.0f %9.0f %8.2f\n", world_size, what.c_str(),
-                middle.step_ms, middle.comm_ms, middle.tokens_per_s(world_size), middle.peak_mib,
-                median(ratio));
+                middle.step_ms, middle.comm_ms, tokens_per_s(middle, world_size), middle.peak_mib,
+                median_of(ratio));
     cases.push_back(to_json(world_size, what, middle));
-    if (!ratio.empty()) cases.back()["times_ddp"] = median(ratio);
+    if (!ratio.empty()) cases.back()["times_ddp"] = median_of(ratio);
   }
   return good;
 }
@@ -262,6 +121,19 @@ bool measure_memory(const std::string& program, int world_size, nlohmann::ordere
   return tiny.good && run.good;
 }
 
+constexpr int64_t kManyTokens = 4096;  // of a step of the two workers below
+
+// That many, in sequences of `tokens`, each worker's in one pass.
+std::function<void(Workload&)> many_tokens(Precision precision, int64_t tokens, int steps) {
+  return [=](Workload& w) {
+    w.train.precision = precision;
+    w.train.data.seq_len = tokens;
+    w.train.batch.global = kManyTokens / tokens;
+    w.train.batch.micro = w.train.batch.global / w.world_size;
+    w.train.steps = steps;
+  };
+}
+
 // What a step of two workers costs that is not among the first: the difference between a run of
 // many steps and one of few. CPU time counts less of what else the machine does than wall clock.
 bool measure_steady(const std::string& program, Precision precision, int64_t tokens,
@@ -269,21 +141,15 @@ bool measure_steady(const std::string& program, Precision precision, int64_t tok
   constexpr int kWorkers = 2;
   constexpr int kFew = 4;
   constexpr int kMany = 16;
-  const int64_t sequences = 4096 / tokens;
+  const int64_t sequences = kManyTokens / tokens;
   const auto run_of = [&](int steps) {
-    return run_hptrain(program, kWorkers, [&](Workload& w) {
-      w.train.precision = precision;
-      w.train.data.seq_len = tokens;
-      w.train.batch.global = sequences;
-      w.train.batch.micro = sequences / kWorkers;
-      w.train.steps = steps;
-    });
+    return run_hptrain(program, kWorkers, many_tokens(precision, tokens, steps));
   };
   const Run few = run_of(kFew);
   const Run many = run_of(kMany);
   const double cpu_ms = (many.cpu_ms - few.cpu_ms) / (kMany - kFew);
   const double faults = (many.faults - few.faults) / (kMany - kFew);
-  const double tokens_per_s = static_cast<double>(tokens * sequences) / many.step_ms * 1e3;
+  const double tokens_per_s = kManyTokens / many.step_ms * 1e3;
   std::printf(
       "%s %4ld tokens x %2ld: step %.0f ms, %.0f tokens/s, of all workers %.0f ms CPU and %.0f "
       "page faults a step, peak %.0f MiB\n",
@@ -301,14 +167,68 @@ bool measure_steady(const std::string& program, Precision precision, int64_t tok
   return few.good && many.good;
 }
 
-// Shapes of 4096 tokens a step.
-bool measure_steady(const std::string& program, nlohmann::ordered_json& cases) {
+// At each precision and length of a sequence, in this order.
+bool for_each_shape(const std::function<bool(Precision, int64_t tokens)>& measure) {
   bool good = true;
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    for (const int64_t tokens : {128, 512, 1024}) {
-      good = measure_steady(program, precision, tokens, cases) && good;
-    }
+    for (const int64_t tokens : {128, 512, 1024}) good = measure(precision, tokens) && good;
   }
+  return good;
+}
+
+bool measure_steady(const std::string& program, nlohmann::ordered_json& cases) {
+  return for_each_shape([&](Precision precision, int64_t tokens) {
+    return measure_steady(program, precision, tokens, cases);
+  });
+}
+
+// Each program beside PyTorch's FSDP2 as `python` has it, in turn: medians of three rounds, and of
+// the ratios within a round.
+bool compare_fsdp2(const std::string& peers, const std::string& python,
+                   const std::vector<std::string>& programs) {
+  constexpr int kWorkers = 2;
+  constexpr int kRounds = 3;
+  constexpr int kSteps = 10;
+  nlohmann::ordered_json cases;
+  std::printf("%-9s %6s  %-40s %8s %9s %9s %8s\n", "precision", "tokens", "what", "step ms",
+              "tokens/s", "peak MiB", "x FSDP2");
+  const bool good = for_each_shape([&](Precision precision, int64_t tokens) {
+    const std::vector<std::string> words = {std::to_string(kSteps), std::to_string(tokens),
+                                            std::to_string(kManyTokens / tokens / kWorkers),
+                                            to_word(precision)};
+    std::map<std::string, std::vector<Run>> runs;
+    bool all_good = true;
+    for (int round = 0; round < kRounds; ++round) {
+      runs[python].push_back(run_python(python, peers + "/fsdp2_llama.py", kWorkers, words));
+      for (const std::string& program : programs) {
+        runs[program].push_back(
+            run_hptrain(program, kWorkers, many_tokens(precision, tokens, kSteps)));
+      }
+    }
+    for (const auto& [what, all] : runs) {
+      std::vector<double> step;
+      std::vector<double> peak;
+      std::vector<double> ratio;
+      for (size_t i = 0; i < all.size(); ++i) {
+        all_good = all_good && all[i].good;
+        step.push_back(all[i].step_ms);
+        peak.push_back(all[i].peak_mib);
+        ratio.push_back(runs[python][i].step_ms / all[i].step_ms);
+      }
+      std::printf("%-9s %6ld  %-40s %8.0f %9.0f %9.0f %8.2f\n", to_word(precision),
+                  static_cast<long>(tokens), what.c_str(), median_of(step),
+                  kManyTokens / median_of(step) * 1e3, median_of(peak), median_of(ratio));
+      cases.push_back({{"precision", to_word(precision)},
+                       {"tokens", tokens},
+                       {"what", what},
+                       {"step_ms", median_of(step)},
+                       {"peak_mib", median_of(peak)},
+                       {"times_fsdp2", median_of(ratio)}});
+    }
+    std::fflush(stdout);
+    return all_good;
+  });
+  std::printf("%s\n", nlohmann::ordered_json{{"bench", "fsdp2"}, {"cases", cases}}.dump().c_str());
   return good;
 }
 
@@ -317,7 +237,11 @@ bool measure_steady(const std::string& program, nlohmann::ordered_json& cases) {
 
 // bench_trainer [PEERS]: directory of ddp_llama.py, when PyTorch is there.
 // bench_trainer --steady: only what a step of 4096 tokens costs.
+// bench_trainer --fsdp2 PEERS PYTHON HPTRAIN...: these steps beside FSDP2 (tests/bench/fsdp2.sh).
 int main(int argc, char** argv) {
+  if (argc > 4 && std::strcmp(argv[1], "--fsdp2") == 0) {
+    return hpctl::compare_fsdp2(argv[2], argv[3], {argv + 4, argv + argc}) ? 0 : 1;
+  }
   const char* directory = std::getenv("HPCTL_BIN");
   if (directory == nullptr) {
     std::fprintf(stderr, "bench_trainer: set HPCTL_BIN to the directory of hptrain\n");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "trainer/arch/model.h"
 #include "trainer/kernels/rows.h"
 
 namespace hpctl {
@@ -21,7 +22,7 @@ constexpr int64_t kRowsOfSum = 256;
 // Elements that are worth a thread.
 constexpr int64_t kElementsOfThread = 32768;
 
-// work(T{}), T the type of x.
+// work(T{}), T the type of x, which is wide.
 template <typename Work>
 auto with_type(const Tensor& x, const Work& work) {
   return x.scalar_type() == at::kDouble ? work(double{}) : work(float{});
@@ -32,10 +33,15 @@ void for_rows(int64_t rows, int64_t width, const Work& work) {
   at::parallel_for(0, rows, std::max<int64_t>(1, kElementsOfThread / width), work);
 }
 
+// In the type that the kernels compute in; a wide tensor is itself.
+Tensor widened(const Tensor& x) { return x.to(wide_type(x.scalar_type())); }
+
 struct RmsNorm : Function<RmsNorm> {
-  static Tensor forward(AutogradContext* context, const Tensor& operand, const Tensor& weight,
-                        double eps) {
-    const Tensor x = operand.contiguous();
+  static Tensor forward(AutogradContext* context, const Tensor& operand,
+                        const Tensor& narrow_weight, double eps) {
+    const Tensor narrow = operand.contiguous();
+    const Tensor x = widened(narrow);
+    const Tensor weight = widened(narrow_weight);
     const int64_t dim = x.size(-1);
     const int64_t rows = x.numel() / dim;
     const Tensor y = at::empty(x.sizes(), x.options());
@@ -50,14 +56,16 @@ struct RmsNorm : Function<RmsNorm> {
       for_rows(rows, dim,
                [&](int64_t begin, int64_t end) { row_kernels<T>().rms_norm(pass, begin, end); });
     });
-    context->save_for_backward({x, weight, inverse_rms});
-    return y;
+    context->save_for_backward({narrow, narrow_weight, inverse_rms});
+    return y.to(narrow.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const Tensor& x = saved[0];
-    const Tensor gradient = gradients[0].contiguous();
+    const at::ScalarType type = saved[0].scalar_type();
+    const Tensor x = widened(saved[0]);
+    const Tensor weight = widened(saved[1]);
+    const Tensor gradient = widened(gradients[0]).contiguous();
     const int64_t dim = x.size(-1);
     const int64_t rows = x.numel() / dim;
     const int64_t chunks = (rows + kRowsOfSum - 1) / kRowsOfSum;
@@ -68,7 +76,7 @@ struct RmsNorm : Function<RmsNorm> {
         for (int64_t chunk = first; chunk < end; ++chunk) {
           const RmsNormBackward<T> pass = {dim,
                                            x.data_ptr<T>(),
-                                           saved[1].data_ptr<T>(),
+                                           weight.data_ptr<T>(),
                                            saved[2].data_ptr<T>(),
                                            gradient.data_ptr<T>(),
                                            x_gradient.data_ptr<T>(),
@@ -80,40 +88,42 @@ struct RmsNorm : Function<RmsNorm> {
     });
     Tensor weight_gradient = sums[0];
     for (int64_t chunk = 1; chunk < chunks; ++chunk) weight_gradient.add_(sums[chunk]);
-    return {x_gradient, weight_gradient, Tensor()};
+    return {x_gradient.to(type), weight_gradient.to(type), Tensor()};
   }
 };
 
 struct Swiglu : Function<Swiglu> {
   static Tensor forward(AutogradContext* context, const Tensor& gate_operand,
                         const Tensor& up_operand) {
-    const Tensor gate = gate_operand.contiguous();
-    const Tensor up = up_operand.contiguous();
+    const variable_list narrow = {gate_operand.contiguous(), up_operand.contiguous()};
+    const Tensor gate = widened(narrow[0]);
+    const Tensor up = widened(narrow[1]);
     const Tensor y = at::empty(gate.sizes(), gate.options());
     with_type(gate, [&]<typename T>(T) {
       const SwigluForward<T> pass = {gate.data_ptr<T>(), up.data_ptr<T>(), y.data_ptr<T>()};
       for_rows(gate.numel(), 1,
                [&](int64_t begin, int64_t end) { row_kernels<T>().swiglu(pass, begin, end); });
     });
-    context->save_for_backward({gate, up});
-    return y;
+    context->save_for_backward(narrow);
+    return y.to(narrow[0].scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const Tensor& gate = saved[0];
-    const Tensor gradient = gradients[0].contiguous();
+    const at::ScalarType type = saved[0].scalar_type();
+    const Tensor gate = widened(saved[0]);
+    const Tensor up = widened(saved[1]);
+    const Tensor gradient = widened(gradients[0]).contiguous();
     const Tensor gate_gradient = at::empty(gate.sizes(), gate.options());
     const Tensor up_gradient = at::empty(gate.sizes(), gate.options());
     with_type(gate, [&]<typename T>(T) {
-      const SwigluBackward<T> pass = {gate.data_ptr<T>(), saved[1].data_ptr<T>(),
-                                      gradient.data_ptr<T>(), gate_gradient.data_ptr<T>(),
-                                      up_gradient.data_ptr<T>()};
+      const SwigluBackward<T> pass = {gate.data_ptr<T>(), up.data_ptr<T>(), gradient.data_ptr<T>(),
+                                      gate_gradient.data_ptr<T>(), up_gradient.data_ptr<T>()};
       for_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
         row_kernels<T>().swiglu_backward(pass, begin, end);
       });
     });
-    return {gate_gradient, up_gradient};
+    return {gate_gradient.to(type), up_gradient.to(type)};
   }
 };
 

@@ -3,6 +3,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "trainer/kernels/level.h"
+
 namespace hpctl::ops {
 
 namespace {
@@ -12,21 +14,30 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 bool is_half_on_cpu(const Tensor& x) { return x.scalar_type() == at::kHalf && x.device().is_cpu(); }
+
+// Whether products of x are computed from widened operands.
+bool is_widened(const Tensor& x) {
+  static const bool has_units = has_bf16_matrix_units();
+  if (!x.device().is_cpu()) return false;
+  return x.scalar_type() == at::kHalf || (x.scalar_type() == at::kBFloat16 && !has_units);
+}
+
 Tensor wide(const Tensor& x) { return x.to(at::kFloat); }
 Tensor half(const Tensor& x) { return x.to(at::kHalf); }
 
 // A node of its own, because autograd would keep the widened operands: of a weight they would
 // outlive its release after the forward pass.
-struct HalfProduct : torch::autograd::Function<HalfProduct> {
+struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
   static Tensor forward(AutogradContext* context, const Tensor& a, const Tensor& b) {
     context->save_for_backward({a, b});
-    return half(at::matmul(wide(a), wide(b)));
+    return at::matmul(wide(a), wide(b)).to(a.scalar_type());
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
+    const at::ScalarType type = saved[0].scalar_type();
     const Tensor gradient = wide(gradients[0]);
-    return {half(at::matmul(gradient, wide(saved[1]).transpose(-1, -2))),
-            half(at::matmul(wide(saved[0]).transpose(-1, -2), gradient))};
+    return {at::matmul(gradient, wide(saved[1]).transpose(-1, -2)).to(type),
+            at::matmul(wide(saved[0]).transpose(-1, -2), gradient).to(type)};
   }
 };
 
@@ -55,18 +66,18 @@ struct HalfSilu : torch::autograd::Function<HalfSilu> {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  return is_half_on_cpu(a) ? HalfProduct::apply(a, b) : at::matmul(a, b);
+  return is_widened(a) ? WidenedProduct::apply(a, b) : at::matmul(a, b);
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight) {
-  if (!is_half_on_cpu(x)) return at::linear(x, weight);
+  if (!is_widened(x)) return at::linear(x, weight);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
-  return HalfProduct::apply(x.reshape({-1, x.size(-1)}), weight.t()).view(shape);
+  return WidenedProduct::apply(x.reshape({-1, x.size(-1)}), weight.t()).view(shape);
 }
 
 Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& weight) {
-  return is_half_on_cpu(x) ? HalfProduct::apply(x, weight) + bias : at::addmm(bias, x, weight);
+  return is_widened(x) ? WidenedProduct::apply(x, weight) + bias : at::addmm(bias, x, weight);
 }
 
 Tensor gelu(const Tensor& x) {

@@ -22,4 +22,7 @@ const std::vector<KernelLevel>& kernel_levels();
 // The last of them.
 KernelLevel kernel_level();
 
+// Whether the processor multiplies tiles of bf16 (AMX), which LibTorch then does by itself.
+bool has_bf16_matrix_units();
+
 }  // namespace hpctl

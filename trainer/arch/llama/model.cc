@@ -44,7 +44,7 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
       model_(model),
       compute_(compute),
       wide_(wide_type(compute)),
-      fused_(device.is_cpu() && compute == wide_),
+      fused_(device.is_cpu()),
       attention_(model, seq_len, compute, device) {}
 
 Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMSNorm and SwiGLU as the models call them, in types narrower than those that the kernels compute
+// in (rows_test.cc has the kernels).
+#include "trainer/arch/fused_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "trainer/compat/torch_compat.h"
+
+namespace hpctl {
+namespace {
+
+using at::Tensor;
+using Operation = std::function<Tensor(const std::vector<Tensor>&)>;
+
+// The result, and the gradients of the operands where that of the result is the result itself.
+std::vector<Tensor> results_of(const Operation& operation, const std::vector<Tensor>& operands,
+                               at::ScalarType type) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& operand : operands) {
+    leaves.push_back(operand.to(type).detach().requires_grad_());
+  }
+  const Tensor result = operation(leaves);
+  result.backward(result.detach());
+  std::vector<Tensor> results = {result.detach()};
+  for (const Tensor& leaf : leaves) results.push_back(leaf.grad());
+  return results;
+}
+
+void expect_rounded_once(const Operation& operation, const std::vector<Tensor>& operands) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    std::vector<Tensor> exact;  // in fp32 what they are in the narrow type
+    exact.reserve(operands.size());
+    for (const Tensor& operand : operands) exact.push_back(operand.to(type));
+    const std::vector<Tensor> narrow = results_of(operation, exact, type);
+    const std::vector<Tensor> wide = results_of(operation, exact, at::kFloat);
+    EXPECT_TRUE(at::equal(narrow[0], wide[0].to(type))) << type;
+    for (size_t i = 1; i < narrow.size(); ++i) {
+      EXPECT_EQ(narrow[i].scalar_type(), type) << i;
+      // The gradient that it comes from, the result, was rounded, and then it is itself.
+      const double largest = wide[i].abs().max().item<double>();
+      const double difference = (narrow[i].to(at::kFloat) - wide[i]).abs().max().item<double>();
+      EXPECT_LT(difference / largest, type == at::kHalf ? 1e-3 : 8e-3) << type << " " << i;
+      EXPECT_GT(difference, 0) << type << " " << i << ": nothing was rounded";
+    }
+  }
+}
+
+TEST(FusedRows, NormsOfNarrowTypesAreRoundedOnce) {
+  at::manual_seed(1);
+  expect_rounded_once([](const auto& x) { return fused_rms_norm(x[0], x[1], 1e-5); },
+                      {at::randn({3, 70, 48}), at::randn({48})});
+}
+
+TEST(FusedRows, SwigluOfNarrowTypesIsRoundedOnce) {
+  at::manual_seed(2);
+  expect_rounded_once([](const auto& x) { return fused_swiglu(x[0], x[1]); },
+                      {at::randn({3, 70, 40}), at::randn({3, 70, 40})});
+}
+
+}  // namespace
+}  // namespace hpctl
