@@ -20,6 +20,9 @@ struct StandbyTimes {
   int64_t without_steps_ms = 60'000;
   int64_t replace_after_ms = 5'000;
   int32_t most_replaced = 3;  // in a generation: what ends them may be for good
+  // Of a shim: one that is asked when the generation ends is waited for so long when the next
+  // begins, which without it takes as long as its imports.
+  int64_t answer_ms = 1'000;
 };
 
 }  // namespace hpctl

@@ -183,6 +183,7 @@ void Supervision::on(const step::Stop& order) {
 
 void Supervision::on(const step::Finish& order) {
   finish_code_ = order.exit_code;
+  standby_.end();
   if (pid_ <= 0) finish();
   if (order.stacks == 0 || !start_stacks(kFinishGraceMs)) end_program(kFinishGraceMs);
 }
@@ -201,7 +202,6 @@ void Supervision::confirm_stop() {
 }
 
 void Supervision::finish() {
-  standby_.end();
   if (status_ && !by_request_) end_like(*status_);
   ::_exit(*finish_code_);
 }

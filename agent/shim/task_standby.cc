@@ -2,6 +2,7 @@
 #include "agent/shim/task_standby.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 
 #include "agent/python_standby_order.h"
 #include "agent/worker_mark.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/worker_control.h"
 
@@ -22,7 +24,7 @@ namespace {
 
 constexpr size_t kMostModules = 32;  // as for recovery.standby_imports
 constexpr size_t kPrintedBytes = 4096;
-constexpr int64_t kSweepTimeoutMs = 1'000;
+constexpr int64_t kDiscardTimeoutMs = 1'000;
 
 std::vector<std::string> words_of_command(const ProgramPlan& plan) {
   std::vector<std::string> words = {plan.program};
@@ -105,18 +107,19 @@ TaskStandby::TaskStandby(const TaskSettings& settings, const ProgramPlan& plan, 
 void TaskStandby::begin_generation(const std::string& boot_id, int64_t now_ms) {
   boot_id_ = boot_id;
   replaced_ = 0;
+  is_running_ = true;
   has_told_ = false;
   start_at_ms_ = now_ms + times_.without_steps_ms;
 }
 
 void TaskStandby::told_step(int64_t now_ms) {
-  if (std::exchange(has_told_, true)) return;
+  if (!is_running_ || std::exchange(has_told_, true)) return;
   start_at_ms_ = std::min(start_at_ms_, now_ms);
 }
 
 void TaskStandby::end_generation(int64_t now_ms) {
   start_at_ms_ = INT64_MAX;
-  has_told_ = true;  // what it still tells is no reason to start one
+  is_running_ = false;
   if (waiting_ && waiting_->is_ready && waiting_->asked == 0) ask(now_ms);
 }
 
@@ -228,7 +231,7 @@ void TaskStandby::lost(const std::string& why, int64_t now_ms) {
   say_once("the Python that stood by for a task " + why + (line.empty() ? "" : " (" + line + ")") +
            "; " + std::to_string(times_.most_replaced) +
            " times in a generation it is replaced; without one the program starts as ever");
-  if (replaced_ == times_.most_replaced) return;
+  if (!is_running_ || replaced_ == times_.most_replaced) return;
   ++replaced_;
   start_at_ms_ = now_ms + times_.replace_after_ms;
 }
@@ -237,7 +240,7 @@ void TaskStandby::discard() {
   if (!waiting_) return;
   ::kill(waiting_->pid, SIGKILL);
   ::waitpid(waiting_->pid, nullptr, 0);
-  kill_marked(waiting_->mark, kSweepTimeoutMs);
+  kill_marked(waiting_->mark, kDiscardTimeoutMs);
   waiting_.reset();
 }
 
@@ -255,7 +258,7 @@ void TaskStandby::say_once(const std::string& line) {
 std::optional<TaskStandby::Taken> TaskStandby::take_part(const ProgramPlan& plan,
                                                          uint64_t generation) {
   if (!waiting_) return std::nullopt;
-  if (!waiting_->is_ready || waiting_->asked != 0) {
+  if (!answers()) {
     discard();
     return std::nullopt;
   }
@@ -268,6 +271,21 @@ std::optional<TaskStandby::Taken> TaskStandby::take_part(const ProgramPlan& plan
   Taken taken{waiting_->pid, waiting_->mark};
   waiting_.reset();
   return taken;
+}
+
+// It was asked when the generation ended.
+bool TaskStandby::answers() {
+  if (!waiting_->is_ready) return false;
+  const SystemClock clock;
+  const int64_t until_ms = clock.monotonic_ms() + times_.answer_ms;
+  for (int64_t now_ms = clock.monotonic_ms(); waiting_ && waiting_->asked != 0;
+       now_ms = clock.monotonic_ms()) {
+    if (now_ms >= until_ms) return false;
+    pollfd readable{waiting_->control.fd(), POLLIN, 0};
+    ::poll(&readable, 1, static_cast<int>(until_ms - now_ms));
+    if (readable.revents != 0) read_control(now_ms);
+  }
+  return waiting_.has_value();
 }
 
 Outcome TaskStandby::tell_part(const ProgramPlan& plan, uint64_t generation) {

@@ -75,6 +75,7 @@ class TaskStandby {
   void read_control(int64_t now_ms);
   void read_output();
   void ask(int64_t now_ms);
+  bool answers();
   Outcome tell_part(const ProgramPlan& plan, uint64_t generation);
   // Ends it, and what it has started.
   void discard();
@@ -92,8 +93,9 @@ class TaskStandby {
   std::optional<Waiting> waiting_;
   std::string boot_id_;
   int64_t start_at_ms_ = INT64_MAX;
-  bool has_told_ = false;  // the program, in this generation
-  int32_t replaced_ = 0;   // in this generation
+  bool is_running_ = false;  // the generation
+  bool has_told_ = false;    // the program, in this generation
+  int32_t replaced_ = 0;     // in this generation
   uint64_t started_ = 0;
   uint64_t last_question_ = 0;
   std::string printed_;  // the end of what it printed
