@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <termios.h>
 
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -33,9 +33,13 @@ constexpr const char* kPython = "/usr/bin/python3";
 constexpr const char* kProgram = R"(
 import json, os, resource, signal, subprocess, sys, time, told
 
-def lines(name, *wanted):
+def lines(name):
     with open(f"/proc/self/{name}") as file:
-        return [line for line in file if not wanted or line.startswith(wanted)]
+        return file.readlines()
+
+def signals():  # without the C library's own, from 32 on
+    words = [line.split() for line in lines("status") if line.startswith("Sig")]
+    return {name: int(mask, 16) & 0x7FFFFFFF for name, mask in words[1:]}
 
 sleeper = subprocess.Popen(["sleep", "1000"], start_new_session=True)
 changing = ("HPCTL_GENERATION", "HPCTL_WORKER", "HPCTL_PROGRESS_FILE", "MASTER_PORT",
@@ -46,7 +50,7 @@ found = {
     "environment": {k: v for k, v in os.environ.items() if k not in changing},
     "descriptors": {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
                     if os.path.exists(f"/proc/self/fd/{fd}")},
-    "signals": lines("status", "SigBlk", "SigIgn", "SigCgt"),
+    "signals": signals(),
     "handlers": [str(signal.getsignal(s)) for s in (1, 2, 3, 10, 12, 15)],
     "limits": lines("limits"), "cgroup": lines("cgroup"), "score": lines("oom_score_adj"),
     "policies": {os.sched_getscheduler(int(t)) for t in os.listdir("/proc/self/task")} ==
@@ -69,17 +73,18 @@ while True:
     time.sleep(1000)
 )";
 
-// Says that it is imported, and when the text that imports it waits for its part.
+// Says that it is imported, and when the text that imports it has told that it is ready.
 constexpr const char* kTold = R"(
 import os, socket
 MARK = os.environ["HPCTL_WORKER"]
-receive = socket.socket.recvmsg
+send = socket.socket.send
 
-def await_part(*arguments):
+def say_and_write(*arguments):
+    sent = send(*arguments)
     open(f"waits.{os.getpid()}", "w").close()
-    return receive(*arguments)
+    return sent
 
-socket.socket.recvmsg = await_part
+socket.socket.send = say_and_write
 print("printed by told", flush=True)
 )";
 
@@ -92,9 +97,9 @@ class StandingByTest : public SupervisionFixture {
         ::open((directory_ / "output").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
     settings_.standby_imports = "told";
     settings_.standby_times.answer_ms = kPatienceMs;
-    old_directory_ = ::get_current_dir_name();
-    ASSERT_EQ(::chdir(directory_.path().c_str()), 0);
+    std::filesystem::current_path(directory_.path());
     ASSERT_EQ(::setenv("SLURM_TASK_PID", "1", 1), 0);
+    ASSERT_EQ(::unsetenv("PYTHONUNBUFFERED"), 0);  // else no stream has lines
   }
   void TearDown() override {
     SupervisionFixture::TearDown();
@@ -102,7 +107,7 @@ class StandingByTest : public SupervisionFixture {
     end_processes_of(1);
     end_processes_of(2);
     ::unsetenv("SLURM_TASK_PID");
-    EXPECT_EQ(::chdir(old_directory_.get()), 0);
+    std::filesystem::current_path(before_);
   }
   void put(const std::string& name, const std::string& text) const {
     ASSERT_TRUE(write_file_atomic(directory_ / name, text).ok());
@@ -174,10 +179,7 @@ class StandingByTest : public SupervisionFixture {
   }
 
  private:
-  struct Free {
-    void operator()(char* text) const { ::free(text); }
-  };
-  std::unique_ptr<char, Free> old_directory_;
+  const std::filesystem::path before_ = std::filesystem::current_path();
 };
 
 TEST_F(StandingByTest, BecomesTheProgramWhichFindsWhatItFoundBefore) {
@@ -320,7 +322,7 @@ TEST_F(StandingByTest, EndsWithItsShimItsStepAndItsSupervision) {
     EXPECT_TRUE(await_end(process)) << i;
     SupervisionFixture::TearDown();
     end_processes_of(1);
-    for (const std::string& name : {"life.1", "step"}) {
+    for (const char* name : {"life.1", "step"}) {
       ASSERT_TRUE(remove_tree(directory_ / name).ok());
     }
     for (const pid_t pid : waited()) {

@@ -49,6 +49,7 @@ class SupervisionFixture : public testing::Test {
     shim_ = ::fork();
     ASSERT_GE(shim_, 0);
     if (shim_ == 0) {
+      ::close(ends[0]);
       for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
         if (output_.valid()) ::dup2(output_.get(), stream);
       }
