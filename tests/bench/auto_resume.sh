@@ -95,21 +95,21 @@ has_steps() { # nothing was counted where a signal ended wc
 stand_by() { [ "$(find "$1" -type f | wc -l)" -eq "$2" ]; }
 is_another_life() { local pid; pid=$(pid_of_last_step "$1"); [ -n "$pid" ] && [ "$pid" != "$2" ]; }
 time_restart() { # time_restart KIND RUN
-  local out=$work/$1.$2 command=() life from
+  local out=$work/$1.$2 command=() variables=() life from
   mkdir "$out"
   case $1 in
     ours) command=(--auto-resume=1 -n4 "$python") ;;
     standby)
       mkdir "$out/waiting"
-      command=(--auto-resume=1 -n4
-        "--export=ALL,HPCTL_STANDBY_IMPORTS=torch\,stands_by,STANDING_BY=$out/waiting" "$python") ;;
+      variables=("HPCTL_STANDBY_IMPORTS=torch,stands_by" "STANDING_BY=$out/waiting")
+      command=(--auto-resume=1 -n4 "$python") ;;
     torchrun)
       command=(-n1 -c4 "$python" "$here/peers/torchrun.py" --nproc_per_node=4 --max_restarts=3) ;;
     torchrun_fast)
       command=(-n1 -c4 "$python" "$here/peers/torchrun.py" --nproc_per_node=4 --max_restarts=3
         --monitor_interval=0.1) ;;
   esac
-  srun -Q "${command[@]}" "$here/peers/ddp_llama.py" $text "$out" 100000 >"$out/told" 2>&1 &
+  env "${variables[@]}" srun -Q "${command[@]}" "$here/peers/ddp_llama.py" $text "$out" 100000 >"$out/told" 2>&1 &
   await has_steps "$out" 15
   [ "$1" != standby ] || await stand_by "$out/waiting" 4
   life=$(pid_of_last_step "$out")

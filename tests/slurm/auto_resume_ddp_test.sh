@@ -72,22 +72,22 @@ mkdir -p "$waiting"
 export HPCTL_STANDBY_IMPORTS=torch,stands_by STANDING_BY=$waiting
 outcome step -J standby -N2 -n4 --ntasks-per-node=2 $python "$peers/ddp_llama.py" $text "$out" \
   100000 >"$out/told" &
-await_standbys() {
-  local until=$((SECONDS + 120))
-  until [ "$(find "$waiting" -type f | wc -l)" -eq 4 ]; do
-    [ $SECONDS -lt $until ] || { check "standbys" 4 "$(find "$waiting" -type f | wc -l)"; return 0; }
+those_who_wait() { find "$waiting" -type f | wc -l; }
+await_count() { # await_count WHAT N COMMAND...
+  local what=$1 expected=$2 until=$((SECONDS + 120))
+  shift 2
+  until [ "$("$@")" -eq "$expected" ]; do
+    [ $SECONDS -lt $until ] || { check "$what" "$expected" "$("$@")"; return 0; }
     sleep 0.05
   done
 }
-await_standbys
+await_count "standby: four wait" 4 those_who_wait
 expected=$(find "$waiting" -type f -printf '%f\n' | sort)
 reached=$(last_step "$out/metrics.jsonl")
 kill -KILL "$(cat "$out/pid-3")"
-until [ "$(lives_in "$out")" -eq 2 ]; do
-  [ $SECONDS -lt 400 ] || { check "standby: a second life" 2 "$(lives_in "$out")"; break; }
-  sleep 0.05
-done
-check "standby: who waited goes on" "$expected" "$(cat "$out"/pid-? | xargs -n1 | sort)"
+await_count "standby: two lives" 2 lives_in "$out"
+check "standby: who waited goes on" "$expected" \
+  "$(for file in "$out"/pid-?; do echo "$(<"$file")"; done | sort)"
 await_step "$out" $((reached + 1))
 scancel -n standby
 wait $!
