@@ -109,7 +109,8 @@ time_restart() { # time_restart KIND RUN
       command=(-n1 -c4 "$python" "$here/peers/torchrun.py" --nproc_per_node=4 --max_restarts=3
         --monitor_interval=0.1) ;;
   esac
-  env "${variables[@]}" srun -Q "${command[@]}" "$here/peers/ddp_llama.py" $text "$out" 100000 >"$out/told" 2>&1 &
+  env "${variables[@]}" srun -Q "${command[@]}" "$here/peers/ddp_llama.py" $text "$out" 100000 \
+    >"$out/told" 2>&1 &
   await has_steps "$out" 15
   [ "$1" != standby ] || await stand_by "$out/waiting" 4
   life=$(pid_of_last_step "$out")

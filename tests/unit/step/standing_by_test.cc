@@ -24,7 +24,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr const char* kPython = "/usr/bin/python3";
 
@@ -102,7 +101,7 @@ class StandingByTest : public SupervisionFixture {
     ASSERT_EQ(::unsetenv("PYTHONUNBUFFERED"), 0);  // else no stream has lines
   }
   void TearDown() override {
-    SupervisionFixture::TearDown();
+    end_shim();
     // What the last program had started: a shim that was killed ends nothing but its children.
     end_processes_of(1);
     end_processes_of(2);
@@ -320,7 +319,7 @@ TEST_F(StandingByTest, EndsWithItsShimItsStepAndItsSupervision) {
     const UniqueFd process = open_pidfd(standby);
     ends[i]();
     EXPECT_TRUE(await_end(process)) << i;
-    SupervisionFixture::TearDown();
+    end_shim();
     end_processes_of(1);
     for (const char* name : {"life.1", "step"}) {
       ASSERT_TRUE(remove_tree(directory_ / name).ok());
@@ -338,7 +337,7 @@ TEST_F(StandingByTest, WhatCannotHaveOneRunsAsEverAndIsTold) {
   EXPECT_THAT(text_of("output"),
               HasSubstr("no standby: HPCTL_STANDBY_IMPORTS=told is for a program that is started "
                         "with python, as in srun python train.py; /bin/sh is not\n"));
-  SupervisionFixture::TearDown();
+  end_shim();
   settings_.standby_imports = "told,no module";
   start_python();
   EXPECT_EQ(life(1)["own"]["pid"], started());

@@ -31,10 +31,12 @@ inline bool is_ready(int fd) {
 
 class SupervisionFixture : public testing::Test {
  protected:
-  void TearDown() override {
+  void TearDown() override { end_shim(); }
+  void end_shim() {
     if (shim_ <= 0) return;
     ::kill(shim_, SIGKILL);
     ::waitpid(shim_, nullptr, 0);
+    shim_ = -1;
   }
 
   // The task's program is `sh -c SCRIPT`.
