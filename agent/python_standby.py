@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Python that has its imports done and waits for the part of a rank (decision 1514).
 
-  python [OPTIONS] -c BOOT IMPORTS script|module|code TARGET [ARGUMENT ...]
+  python [OPTIONS] -c BOOT TEXT CONTROL OUTPUT IMPORTS script|module|code TARGET [ARGUMENT ...]
 
-BOOT runs what descriptor 3 holds, which is this text. IMPORTS are names of modules with commas
+BOOT runs what descriptor TEXT holds, which is this text. IMPORTS are names of modules with commas
 between. TARGET is what python would be given without us; the process becomes what
 `python [OPTIONS] TARGET [ARGUMENT ...]` would have been from its start, but for the environment of
 a rank, which it gets when it is told to take part: modules see it that read it later than their
 import.
 
-It is told over descriptor 6, the worker's end of the control socket (common/base/worker_control.h
-has the messages, common/base/packet.h their bytes). Beside a Join comes a document in JSON:
-{"argv": the rank's whole command, "env": ["NAME=value", ...]}. What cannot be taken over as it
-should be is started anew in this process, by exec.
+OUTPUT, where it is not -1, is a descriptor that takes what is printed until then: descriptors 0 to
+2 are those of a task, for which Python has made its streams, and which come again with its part.
+
+It is told over descriptor CONTROL, the worker's end of the control socket
+(common/base/worker_control.h has the messages, common/base/packet.h their bytes). Beside a Join
+comes a document in JSON: {"argv": the rank's whole command, "env": ["NAME=value", ...], "signals":
+[those that were ignored for us, ...]}. What cannot be taken over as it should be is started anew in
+this process, by exec.
 
 It says when it is ready, and then answers when it is asked whether it still is. Until the first
 message all threads have the lowest priority, where the process may raise it again.
@@ -25,13 +29,13 @@ import json
 import os
 import runpy
 import select
+import signal
 import socket
 import struct
 import sys
 import threading
 import time
 
-CONTROL = 6
 JOIN, FINISH, TAKE, PING = 0, 2, 3, 5  # places in control::ToWorker
 READY, PONG = 0, 4  # in control::FromWorker
 STORE_SECONDS = 0.3
@@ -72,7 +76,7 @@ def may_raise_priority():
 
 def begin_low_priority(control):
     """Until a message comes, or the end of the socket. Returns what ends the wait for that."""
-    if not may_raise_priority():
+    if os.sched_getscheduler(0) != os.SCHED_OTHER or not may_raise_priority():
         return lambda: None
 
     def wait_and_raise():
@@ -85,6 +89,22 @@ def begin_low_priority(control):
     watcher.start()  # before the priority is lowered: it has to be in time
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     return watcher.join
+
+
+def step_aside(output):
+    """Who has the part now reads and writes the descriptors that the streams are made for."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, place in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(source, place)
+    os.close(null)
+    os.close(output)
+
+
+def heed(signals):
+    for number in signals:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            is_interrupt = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
 
 
 def set_path(kind, target):
@@ -202,10 +222,13 @@ def run(kind, target, argv):
 
 
 def main():
-    imports, kind, target = sys.argv[1:4]
-    sys.argv[:] = [{"script": target, "module": "-m", "code": "-c"}[kind], *sys.argv[4:]]
+    control, output = map(int, sys.argv[2:4])
+    imports, kind, target = sys.argv[4:7]
+    sys.argv[:] = [{"script": target, "module": "-m", "code": "-c"}[kind], *sys.argv[7:]]
     set_path(kind, target)
-    control = socket.socket(fileno=CONTROL)
+    if output >= 0:
+        step_aside(output)
+    control = socket.socket(fileno=control)
     end_low_priority = begin_low_priority(control)
     begin = time.monotonic()
     for name in imports.split(","):
@@ -217,6 +240,7 @@ def main():
     part = await_part(control)
     control.close()
     os.environ.update(entry.split("=", 1) for entry in part["env"])
+    heed(part["signals"])
     await_store()
     try:
         run(kind, target, part["argv"])

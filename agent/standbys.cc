@@ -4,17 +4,15 @@
 #include <string>
 #include <utility>
 
+#include "agent/standby_times.h"
 #include "agent/worker_command.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {
 namespace {
 
-// As long as a generation of a command has to run to count as progress (decision 0106).
-constexpr int64_t kWithoutStepsMs = 60'000;
-constexpr int64_t kReplaceAfterMs = 5'000;
+constexpr StandbyTimes kTimes;
 constexpr int64_t kLoadsForMs = 60'000;
-constexpr int32_t kMostReplaced = 3;  // in a generation: what ends them may be for good
 
 }  // namespace
 
@@ -39,7 +37,7 @@ void Standbys::plan(const v1::StartWorkers& start, const NodePlace& place) {
 
 void Standbys::all_run(int64_t now_ms) {
   wanted_ = planned_;
-  due_ms_ = now_ms + kWithoutStepsMs;
+  due_ms_ = now_ms + kTimes.without_steps_ms;
   settled_by_ms_ = now_ms + kLoadsForMs;
 }
 
@@ -52,14 +50,14 @@ void Standbys::on(const holder::WorkerState& worker, int64_t now_ms) {
     return;
   }
   if (waiting_.erase(worker.incarnation) == 0 || worker.part != holder::WorkerPart::kEnded) return;
-  const bool is_replaced = planned_ > 0 && replaced_ < kMostReplaced;
+  const bool is_replaced = planned_ > 0 && replaced_ < kTimes.most_replaced;
   log_warning("standby process " + std::to_string(worker.pid) +
               " has ended before it was needed; another is started " +
               (is_replaced ? "soon" : "in the next generation"));
   if (!is_replaced) return;
   ++replaced_;
   wanted_ = planned_;
-  due_ms_ = now_ms + kReplaceAfterMs;
+  due_ms_ = now_ms + kTimes.replace_after_ms;
 }
 
 void Standbys::replenish(const Start& start) {
@@ -71,7 +69,7 @@ void Standbys::replenish(const Start& start) {
 bool Standbys::is_settled(uint32_t ready, int64_t now_ms) const {
   if (settled_by_ms_ == INT64_MAX) return false;  // they do not run yet
   if (now_ms >= settled_by_ms_ || ready >= planned_) return true;
-  return wanted_ == 0 && replaced_ == kMostReplaced && ready == waiting_.size();
+  return wanted_ == 0 && replaced_ == kTimes.most_replaced && ready == waiting_.size();
 }
 
 void Standbys::tell(v1::Heartbeat& heartbeat, int64_t now_ms) {

@@ -5,11 +5,11 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "agent/core/printable.h"
 #include "agent/progress_view.h"
+#include "agent/python_standby_order.h"
 #include "agent/worker_mark.h"
 #include "common/base/arena_header.h"
 #include "common/base/clock.h"
@@ -48,13 +48,6 @@ Result<UniqueFd> make_progress_page() {
     return errno_error("cannot set up a progress page");
   }
   return fd;
-}
-
-// For agent/python_standby.py. A byte that is no UTF-8 is replaced: its document is JSON.
-std::string command_document(const Spawn& request) {
-  using nlohmann::json;
-  return json{{"argv", request.argv}, {"env", request.env}}.dump(-1, ' ', false,
-                                                                 json::error_handler_t::replace);
 }
 
 void take_part(Worker& worker, const Spawn& request, WorkerPart part) {
@@ -119,8 +112,10 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
 }
 
 Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& place) {
-  HP_TRY_ASSIGN(const UniqueFd workload,
-                make_workload(request.python != 0 ? command_document(request) : request.workload));
+  HP_TRY_ASSIGN(
+      const UniqueFd workload,
+      make_workload(request.python != 0 ? python_standby_document({request.argv, request.env, {}})
+                                        : request.workload));
   HP_TRY_ASSIGN(UniqueFd page, make_progress_page());
   const auto tell = [&](const control::ToWorker& message, int descriptor) {
     return worker.control->send_or_queue(control::encode(message), descriptor);

@@ -7,7 +7,7 @@
 
 #include "agent/error_file.h"
 #include "agent/progress_file.h"
-#include "agent/python_standby.h"
+#include "agent/python_standby_order.h"
 #include "common/base/packet_socket.h"
 #include "common/base/port.h"
 #include "common/base/python_command.h"
@@ -107,11 +107,8 @@ std::vector<std::string> trainer_command(const NodePlace& place) {
   return {place.program_directory + "/hptrain"};
 }
 
-// agent/python_standby.py says what it takes; its text comes by descriptor 3.
+// Its text comes in the place of a workload.
 Result<std::vector<std::string>> python_standby_command(const v1::StartWorkers& start) {
-  static_assert(kWorkloadFd == 3);
-  constexpr const char* kBoot =
-      "exec(compile(open(3).read(), 'hpctl standby', 'exec'), {'__name__': 'hpctl standby'})";
   const auto python = python_command({start.command().begin(), start.command().end()});
   if (!python) {
     return Error{ErrorCode::kInvalidArgument, "the command does not start Python in a known way"};
@@ -120,10 +117,7 @@ Result<std::vector<std::string>> python_standby_command(const v1::StartWorkers& 
   for (const std::string& module : start.standby_imports()) {
     imports += (imports.empty() ? "" : ",") + module;
   }
-  std::vector<std::string> command = python->interpreter;
-  command.insert(command.end(), {"-c", kBoot, imports, to_word(python->main), python->target});
-  command.insert(command.end(), python->arguments.begin(), python->arguments.end());
-  return command;
+  return hpctl::python_standby_command(*python, imports, {kWorkloadFd, kControlFd});
 }
 
 Result<std::string> workload_document(const v1::StartWorkers& start, int32_t local_rank,
@@ -168,7 +162,7 @@ Result<holder::Spawn> make_standby(const v1::StartWorkers& start, const NodePlac
   spawn.argv = trainer_command(place);
   if (start.command_size() > 0) {
     HP_TRY_ASSIGN(spawn.argv, python_standby_command(start));
-    spawn.workload = kPythonStandby;
+    spawn.workload = python_standby_text();
   }
   HP_TRY_ASSIGN(const auto env, common_environment(start, place));
   spawn.env = entries_of(env);

@@ -13,6 +13,7 @@
 
 #include "agent/event_loop.h"
 #include "agent/holder_protocol.h"
+#include "agent/standby_times.h"
 #include "agent/worker.h"
 #include "common/base/clock.h"
 #include "common/base/fd.h"
@@ -21,13 +22,6 @@
 #include "common/base/worker_control.h"
 
 namespace hpctl::holder {
-
-// A standby may wait for days. It is asked so often whether it still could take part, and has so
-// long to answer: it may have the lowest priority on a busy machine.
-struct PingTimes {
-  int64_t every_ms = 30'000;
-  int64_t limit_ms = 30'000;
-};
 
 class WorkerTable {
  public:

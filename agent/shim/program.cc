@@ -23,6 +23,8 @@ void exec_program(const ProgramPlan& plan) {
     ::setenv("SLURM_TASK_PID", std::to_string(::getpid()).c_str(), 1);
   }
   plan.argv[0] = const_cast<char*>(plan.program.c_str());
+  for (const int signal : plan.ignored) ::signal(signal, SIG_IGN);
+  for (const int descriptor : plan.descriptors) ::fcntl(descriptor, F_SETFD, 0);
   ::sigaction(SIGCHLD, &plan.signals.child, nullptr);
   ::sigprocmask(SIG_SETMASK, &plan.signals.mask, nullptr);
   // A bare name was not found where srun ran; inside a container it may be in PATH.

@@ -28,6 +28,8 @@ struct ProgramPlan {
   // Set whatever the environment has.
   std::vector<std::pair<std::string, std::string>> variables;
   InheritedSignals signals;
+  std::vector<int> ignored = {};      // signals, besides those that are ignored anyway
+  std::vector<int> descriptors = {};  // it keeps, although they are close-on-exec
 };
 
 // The new process; an error is what exec said (its errno is exit_code_of the error below).

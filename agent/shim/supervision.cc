@@ -60,7 +60,8 @@ Supervision::Supervision(TaskSettings settings, ProgramPlan plan, FrameStream co
     : settings_(std::move(settings)),
       plan_(std::move(plan)),
       controller_(std::move(controller)),
-      signals_(std::move(signals)) {}
+      signals_(std::move(signals)),
+      standby_(settings_, plan_, [this](const std::string& line) { say(line); }) {}
 
 void Supervision::run() {
   for (;;) {
@@ -70,6 +71,7 @@ void Supervision::run() {
     kill_overdue();
     report_overdue_exit();
     report_progress();
+    standby_.look(clock_.monotonic_ms());
     if (has_unconfirmed_stop()) confirm_stop();
   }
 }
@@ -79,22 +81,29 @@ void Supervision::wait() {
   const int64_t report_at_ms = unreported_ ? report_at_ms_ : 0;
   const int64_t progress_at_ms = progress_ ? progress_at_ms_ : 0;
   const int64_t stacks_at_ms = stacks_ ? stacks_->deadline_ms() : 0;
-  for (const int64_t due_ms : {kill_at_ms_, report_at_ms, progress_at_ms, stacks_at_ms}) {
+  const int64_t standby_at_ms = standby_.due_ms() == INT64_MAX ? 0 : standby_.due_ms();
+  for (const int64_t due_ms :
+       {kill_at_ms_, report_at_ms, progress_at_ms, stacks_at_ms, standby_at_ms}) {
     if (due_ms == 0) continue;
     const int64_t left = std::max<int64_t>(0, due_ms - clock_.monotonic_ms());
     timeout = timeout < 0 ? left : std::min(timeout, left);
   }
   if (has_unconfirmed_stop()) timeout = kSweepAgainMs;
-  pollfd waits[3] = {{signals_.get(), POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLIN, 0}};
+  pollfd waits[5] = {{signals_.get(), POLLIN, 0},
+                     {-1, POLLIN, 0},
+                     {-1, POLLIN, 0},
+                     {standby_.control_fd(), POLLIN, 0},
+                     {standby_.output_fd(), POLLIN, 0}};
   if (controller_) {
     waits[1].fd = controller_->fd();
     if (controller_->has_unsent()) waits[1].events = POLLIN | POLLOUT;
   }
   if (stacks_) waits[2].fd = stacks_->fd();
-  ::poll(waits, 3, static_cast<int>(timeout));
+  ::poll(waits, 5, static_cast<int>(timeout));
   if (stacks_ && (waits[2].revents != 0 || stacks_->is_over(clock_.monotonic_ms()))) {
     finish_stacks();
   }
+  if (waits[3].revents != 0 || waits[4].revents != 0) standby_.read(clock_.monotonic_ms());
 }
 
 // ---- the controller's orders --------------------------------------------------------------------
@@ -137,9 +146,10 @@ void Supervision::on(const step::Start& order) {
   begin_progress(plan);
   if (order.restart_count > 0) retake_terminal();
   StartFailure failure;
-  const auto started = start_program(plan, failure);
+  const auto started = begin_program(plan, failure);
   if (started.ok()) {
     pid_ = *started;
+    standby_.begin_generation(boot_id(), clock_.monotonic_ms());
     report(step::Started{generation_, static_cast<uint64_t>(pid_)});
     return;
   }
@@ -150,8 +160,17 @@ void Supervision::on(const step::Start& order) {
   report(step::StartFailed{generation_, started.error().message});
 }
 
+Result<pid_t> Supervision::begin_program(const ProgramPlan& plan, StartFailure& failure) {
+  standby_mark_.clear();
+  auto taken = standby_.take_part(plan, generation_);
+  if (!taken) return start_program(plan, failure);
+  standby_mark_ = std::move(taken->mark);
+  return taken->pid;
+}
+
 void Supervision::on(const step::Stop& order) {
   reap();  // what had ended by itself is told: it may be the cause of what this order is about
+  standby_.end_generation(clock_.monotonic_ms());
   stopping_ = order.generation;
   unreported_.reset();  // the generation ends anyway
   if (pid_ > 0) {
@@ -164,6 +183,7 @@ void Supervision::on(const step::Stop& order) {
 
 void Supervision::on(const step::Finish& order) {
   finish_code_ = order.exit_code;
+  standby_.end();
   if (pid_ <= 0) finish();
   if (order.stacks == 0 || !start_stacks(kFinishGraceMs)) end_program(kFinishGraceMs);
 }
@@ -175,7 +195,7 @@ void Supervision::on(const step::Release& order) {
 
 // What does not die at once is looked for again, up to the controller's own deadline.
 void Supervision::confirm_stop() {
-  if (!kill_marked(mark(), kSweepTimeoutMs)) return;
+  if (!sweep()) return;
   const uint64_t generation = *std::exchange(stopping_, std::nullopt);
   const uint16_t port = settings_.rank == 0 ? find_free_port() : 0;
   report(step::Stopped{generation, port, std::exchange(told_stacks_, "")});
@@ -189,6 +209,7 @@ void Supervision::finish() {
 // As without the plugin from here on.
 void Supervision::release() {
   if (std::exchange(released_, true)) return;
+  standby_.end();
   if (pid_ > 0) return;
   if (status_) end_like(*status_);
   const int error = become_program(plan_);
@@ -199,8 +220,13 @@ void Supervision::release() {
 
 // ---- the program --------------------------------------------------------------------------------
 
-std::string Supervision::mark() const {
-  return worker_mark(run_id_ + "-" + std::to_string(::getpid()), incarnation_);
+std::string Supervision::boot_id() const { return run_id_ + "-" + std::to_string(::getpid()); }
+
+std::string Supervision::mark() const { return worker_mark(boot_id(), incarnation_); }
+
+bool Supervision::sweep() const {
+  const bool is_gone = kill_marked(mark(), kSweepTimeoutMs);
+  return (standby_mark_.empty() || kill_marked(standby_mark_, kSweepTimeoutMs)) && is_gone;
 }
 
 bool Supervision::start_stacks(int64_t grace_ms) {
@@ -241,6 +267,7 @@ void Supervision::kill_overdue() {
 void Supervision::reap() {
   int status = 0;
   if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) program_ended(status);
+  standby_.reap(clock_.monotonic_ms());
 }
 
 void Supervision::program_ended(int status) {
@@ -249,7 +276,7 @@ void Supervision::program_ended(int status) {
   status_ = status;
   kill_at_ms_ = 0;
   if (finish_code_) {
-    kill_marked(mark(), kSweepTimeoutMs);
+    sweep();
     if (stacks_) finish_stacks();  // it ended meanwhile
     if (!told_stacks_.empty()) report(step::Stopped{generation_, 0, told_stacks_});
     finish();
@@ -295,7 +322,10 @@ void Supervision::report_progress() {
   if (!progress_ || clock_.monotonic_ms() < progress_at_ms_) return;
   progress_at_ms_ = clock_.monotonic_ms() + std::clamp<int64_t>(settings_.tasks / kTasksPerMs,
                                                                 kProgressMs, kLongestProgressMs);
-  if (const auto told = progress_->look(pid_)) report(*told);
+  if (const auto told = progress_->look(pid_)) {
+    report(*told);
+    standby_.told_step(clock_.monotonic_ms());
+  }
   if (!progress_->take_damage()) return;
   say("HPCTL_PROGRESS_FILE of task " + std::to_string(settings_.rank) +
       " does not end with a line STEP [TOKENS], which is left out");

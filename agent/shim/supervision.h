@@ -20,6 +20,7 @@
 #include "agent/shim/task_progress.h"
 #include "agent/shim/task_settings.h"
 #include "agent/shim/task_stacks.h"
+#include "agent/shim/task_standby.h"
 #include "common/base/clock.h"
 #include "common/base/frame_stream.h"
 
@@ -37,6 +38,8 @@ class Supervision {
   void lose_controller();
   void on(const step::Welcome&) {}
   void on(const step::Start& order);
+  // The process, from its start or from now on.
+  Result<pid_t> begin_program(const ProgramPlan& plan, StartFailure& failure);
   void on(const step::Stop& order);
   void on(const step::Finish& order);
   void on(const step::Release& order);
@@ -60,6 +63,8 @@ class Supervision {
   void report(const step::ToController& message);
   void say(const std::string& line) const;
   std::string mark() const;  // of the present generation; no other task's begins with it
+  std::string boot_id() const;
+  bool sweep() const;  // ends what the program left; false while some is there
 
   const SystemClock clock_;
   const TaskSettings settings_;
@@ -84,6 +89,8 @@ class Supervision {
   std::string told_stacks_;
   std::optional<int32_t> finish_code_;  // Finish was received
   bool released_ = false;
+  TaskStandby standby_;
+  std::string standby_mark_;  // that the program was started with; "" = it did not stand by
 };
 
 }  // namespace hpctl::shim

@@ -23,6 +23,7 @@ Outcome read_task_settings(TaskSettings& settings) {
   settings.program = variable(step::kProgramName);
   if (settings.program.empty()) return Error{ErrorCode::kNotFound, "no program"};
   settings.stacks = variable(step::kStacksName);
+  settings.standby_imports = variable(kStandbyImportsName);
   settings.node = variable("SLURMD_NODENAME");
   const std::string task = variable(step::kTaskName);
   if (std::sscanf(task.c_str(), "%d %d %d %d %d %d %d", &settings.rank, &settings.tasks,

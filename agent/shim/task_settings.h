@@ -5,10 +5,14 @@
 #include <cstdint>
 #include <string>
 
+#include "agent/standby_times.h"
 #include "common/base/result.h"
 #include "common/base/step_protocol.h"
 
 namespace hpctl::shim {
+
+// The variable of the user's that names what a Python that stands by is to import.
+inline constexpr char kStandbyImportsName[] = "HPCTL_STANDBY_IMPORTS";
 
 struct TaskSettings {
   std::string program;  // argv[0] that the shim replaced
@@ -27,6 +31,10 @@ struct TaskSettings {
   // It then signals one process after the other, and the program's end may be seen before the shim
   // has the signal that ended it: for so long.
   int64_t own_signal_ms = 500;
+
+  std::string standby_imports;  // of the user; "" = no standby is wanted
+  StandbyTimes standby_times = {};
+  PingTimes ping_times = {};
 
   // Speaks for its node, so that a notice appears once per node and not per task.
   bool is_speaker() const { return local_rank == 0; }

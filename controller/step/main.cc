@@ -25,7 +25,8 @@ it.
   RUN_ID    JOB.STEP
 
 Environment: SLURM_HPCTL_STEP_TOKEN, HPCTL_MAX_RESTARTS (default 20), HPCTL_HANG_TIMEOUT (auto, off
-or a duration such as 30m; default auto).
+or a duration such as 30m; default auto). The shim of each task reads HPCTL_STANDBY_IMPORTS (modules
+with commas between; default none).
 )";
 
 int64_t max_restarts() {

@@ -8,8 +8,9 @@
 # rounds, each in another order); the figure is the median of the differences within a round, with
 # their quartiles. Begun only once the machine is quiet, else left out.
 # Restart: the same DDP script on one node with 4 ranks loses a rank to SIGKILL; measured is kill ->
-# next completed step, for --auto-resume=1, for torchrun as it is (it looks every 5 s), and for
-# torchrun that looks every 0.1 s, in turn (KILLS each). Prints a table, then one line of JSON.
+# next completed step, for --auto-resume=1, for the same with HPCTL_STANDBY_IMPORTS=torch once a
+# Python stands by for each rank, for torchrun as it is (it looks every 5 s), and for torchrun that
+# looks every 0.1 s, in turn (KILLS each). Prints a table, then one line of JSON.
 # shellcheck disable=SC2154  # the set-up assigns the rest
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
@@ -91,20 +92,27 @@ has_steps() { # nothing was counted where a signal ended wc
   count=$(steps "$1")
   [ "${count:-0}" -ge "$2" ]
 }
+stand_by() { [ "$(find "$1" -type f | wc -l)" -eq "$2" ]; }
 is_another_life() { local pid; pid=$(pid_of_last_step "$1"); [ -n "$pid" ] && [ "$pid" != "$2" ]; }
 time_restart() { # time_restart KIND RUN
-  local out=$work/$1.$2 command=() life from
+  local out=$work/$1.$2 command=() variables=() life from
   mkdir "$out"
   case $1 in
     ours) command=(--auto-resume=1 -n4 "$python") ;;
+    standby)
+      mkdir "$out/waiting"
+      variables=("HPCTL_STANDBY_IMPORTS=torch,stands_by" "STANDING_BY=$out/waiting")
+      command=(--auto-resume=1 -n4 "$python") ;;
     torchrun)
       command=(-n1 -c4 "$python" "$here/peers/torchrun.py" --nproc_per_node=4 --max_restarts=3) ;;
     torchrun_fast)
       command=(-n1 -c4 "$python" "$here/peers/torchrun.py" --nproc_per_node=4 --max_restarts=3
         --monitor_interval=0.1) ;;
   esac
-  srun -Q "${command[@]}" "$here/peers/ddp_llama.py" $text "$out" 100000 >"$out/told" 2>&1 &
+  env "${variables[@]}" srun -Q "${command[@]}" "$here/peers/ddp_llama.py" $text "$out" 100000 \
+    >"$out/told" 2>&1 &
   await has_steps "$out" 15
+  [ "$1" != standby ] || await stand_by "$out/waiting" 4
   life=$(pid_of_last_step "$out")
   from=$(now_us)
   kill -KILL "$(cat "$out/pid-3")"
@@ -115,7 +123,7 @@ time_restart() { # time_restart KIND RUN
 }
 if $python -c 'import torch.distributed' 2>/dev/null; then
   for run in $(seq "$kills"); do
-    for kind in ours torchrun torchrun_fast; do time_restart $kind "$run"; done
+    for kind in ours standby torchrun torchrun_fast; do time_restart $kind "$run"; done
   done
 else
   echo "restart: skipped, $python has no torch (Debian: python3-torch)" >&2
@@ -134,7 +142,7 @@ for kind in without unused used; do
   [ $kind != without ] || key=start_without
   json+=", \"${key}_ms\": $value"
 done
-for kind in ours torchrun torchrun_fast; do
+for kind in ours standby torchrun torchrun_fast; do
   [ -e "$work/restart.$kind" ] || continue
   value=$(median <"$work/restart.$kind")
   printf 'kill -> next step, %-13s %6s ms (median of %s)\n' "$kind" "$value" "$kills"

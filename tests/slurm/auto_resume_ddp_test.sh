@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Real PyTorch programs under `srun --auto-resume=1`, one rank killed in mid-training: a DDP script
-# started without a launcher on 2 nodes x 2 tasks, and the same under torchrun, which brings one.
+# started without a launcher on 2 nodes x 2 tasks, the same under torchrun, which brings one, and
+# the first with Pythons that stand by.
 # Usage: … BUILD_DIRECTORY
 # shellcheck disable=SC2016,SC2154  # quoted programs are for tasks; the set-up assigns the rest
 set -euo pipefail
@@ -64,4 +65,31 @@ check_has "ddp: the cause" "task 3 on n2 died of SIGKILL; all 4 tasks start agai
 train torchrun step -N2 -n2 $python "$peers/torchrun.py" --nnodes=2 --nproc_per_node=2 \
   --max_restarts=0 --rdzv_backend=c10d --rdzv_id=1 --rdzv_endpoint=$head:29511
 check_has "torchrun: its exit is the cause" "tasks start again" "$(cat "$work/torchrun/told")"
+
+# Every task's next life is the Python that waited for it, with torch imported.
+out=$work/standby waiting=$work/standby/waiting
+mkdir -p "$waiting"
+export HPCTL_STANDBY_IMPORTS=torch,stands_by STANDING_BY=$waiting
+outcome step -J standby -N2 -n4 --ntasks-per-node=2 $python "$peers/ddp_llama.py" $text "$out" \
+  100000 >"$out/told" &
+those_who_wait() { find "$waiting" -type f | wc -l; }
+await_count() { # await_count WHAT N COMMAND...
+  local what=$1 expected=$2 until=$((SECONDS + 120))
+  shift 2
+  until [ "$("$@")" -eq "$expected" ]; do
+    [ $SECONDS -lt $until ] || { check "$what" "$expected" "$("$@")"; return 0; }
+    sleep 0.05
+  done
+}
+await_count "standby: four wait" 4 those_who_wait
+expected=$(find "$waiting" -type f -printf '%f\n' | sort)
+reached=$(last_step "$out/metrics.jsonl")
+kill -KILL "$(cat "$out/pid-3")"
+await_count "standby: two lives" 2 lives_in "$out"
+check "standby: who waited goes on" "$expected" \
+  "$(for file in "$out"/pid-?; do echo "$(<"$file")"; done | sort)"
+await_step "$out" $((reached + 1))
+scancel -n standby
+wait $!
+await_no_process 'hpctl standby'
 finish

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shim's supervision in a process of its own, whose parent stands in for slurmstepd and for the
-// step's controller.
 #include "agent/shim/supervision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <variant>
 
@@ -24,40 +16,13 @@
 #include "common/base/process_stat.h"
 #include "common/base/step_protocol.h"
 #include "tests/support/processes.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/unit/step/supervision_fixture.h"
 
 namespace hpctl::shim {
 namespace {
 
-constexpr int kPatienceMs = 60'000;
-
-bool is_ready(int fd) {
-  pollfd waiting{fd, POLLIN, 0};
-  return ::poll(&waiting, 1, kPatienceMs) == 1;
-}
-
-class SupervisionTest : public testing::Test {
+class SupervisionTest : public SupervisionFixture {
  protected:
-  void TearDown() override {
-    if (shim_ <= 0) return;
-    ::kill(shim_, SIGKILL);
-    ::waitpid(shim_, nullptr, 0);
-  }
-
-  // The task's program is `sh -c SCRIPT`, and Slurm's signals go to every process of the step.
-  void start(const char* script, int64_t own_signal_ms) {
-    std::array<int, 2> ends{};
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
-    shim_ = ::fork();
-    ASSERT_GE(shim_, 0);
-    if (shim_ == 0) supervise(script, own_signal_ms, stacks_, ends[1]);
-    ::close(ends[1]);
-    controller_.emplace(UniqueFd(ends[0]));
-    step::Start order;
-    order.generation = 1;
-    order.run_id = "supervision-test";
-    ASSERT_TRUE(controller_->send(step::encode(step::ToShim(order))).ok());
-  }
   // A program that tells this line, and stays.
   void start_telling(const std::string& line) {
     const std::string script = "echo $HPCTL_PROGRESS_FILE >" + (directory_ / "path") + "; echo " +
@@ -70,59 +35,13 @@ class SupervisionTest : public testing::Test {
   }
   // Stands in for hpstacks.
   void write_stacks_by(const std::string& script) {
-    stacks_ = directory_ / "hpstacks";
-    std::ofstream(stacks_) << "#!/bin/sh\n" << script << "\n";
-    ASSERT_EQ(::chmod(stacks_.c_str(), 0700), 0);
+    settings_.stacks = directory_ / "hpstacks";
+    std::ofstream(settings_.stacks) << "#!/bin/sh\n" << script << "\n";
+    ASSERT_EQ(::chmod(settings_.stacks.c_str(), 0700), 0);
   }
-  // What the shim says next; nullopt = nothing any more.
-  std::optional<step::ToController> next() {
-    for (;;) {
-      auto packet = controller_->receive();
-      if (!packet.ok()) return std::nullopt;
-      if (packet->has_value()) return step::decode_to_controller(**packet).value();
-      if (!is_ready(controller_->fd())) return std::nullopt;
-    }
-  }
-
   // The shim has seen its end.
   static void await_reaped(pid_t program) {
     while (::kill(program, 0) == 0) ::poll(nullptr, 0, 1);
-  }
-  int status_of_shim() {
-    int status = 0;
-    EXPECT_EQ(::waitpid(shim_, &status, 0), shim_);
-    shim_ = -1;
-    return status;
-  }
-
-  TemporaryDirectory directory_;
-  std::string stacks_;
-  pid_t shim_ = -1;
-  std::optional<FrameStream> controller_;
-
- private:
-  [[noreturn]] static void supervise(const char* script, int64_t own_signal_ms,
-                                     const std::string& stacks, int controller) {
-    ProgramPlan plan;
-    sigset_t all;
-    ::sigfillset(&all);
-    ::sigprocmask(SIG_BLOCK, &all, &plan.signals.mask);
-    struct sigaction standard {};
-    standard.sa_handler = SIG_DFL;
-    ::sigaction(SIGCHLD, &standard, &plan.signals.child);
-    plan.program = "/bin/sh";
-    std::array<char*, 4> argv{const_cast<char*>("sh"), const_cast<char*>("-c"),
-                              const_cast<char*>(script), nullptr};
-    plan.argv = argv.data();
-    TaskSettings settings;
-    settings.tasks = 1;
-    settings.local_tasks = 1;
-    settings.signals_all = 1;
-    settings.own_signal_ms = own_signal_ms;
-    settings.stacks = stacks;
-    Supervision(settings, plan, FrameStream(UniqueFd(controller)),
-                UniqueFd(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK)))
-        .run();
   }
 };
 
@@ -239,7 +158,7 @@ TEST_F(SupervisionTest, AProgramThatHangsLeavesItsStacksWhenTheStepIsGivenUp) {
 TEST_F(SupervisionTest, StacksThatTakeTooLongOrCannotBeWrittenAreNotWaitedFor) {
   for (const char* script : {"exec sleep 1000", "", "exit 1"}) {
     write_stacks_by(script);
-    if (*script == '\0') stacks_ = directory_ / "nothing";
+    if (*script == '\0') settings_.stacks = directory_ / "nothing";
     start("exec sleep 1000", 1);
     ASSERT_FALSE(HasFatalFailure());
     ASSERT_TRUE(next());
