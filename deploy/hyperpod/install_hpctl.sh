@@ -4,12 +4,13 @@
 # on controller, login and compute nodes (docs/hyperpod.md). Run again it changes nothing, or
 # brings up to date what has changed (the bundle, Slurm).
 #
-#   install_hpctl.sh [install] [--bundle FILE] [--first]
-#   install_hpctl.sh uninstall
+#   install_hpctl.sh [install] [--bundle FILE] [--first] [--line]
+#   install_hpctl.sh uninstall [--line]
 #
 #   --bundle FILE  what scripts/bundle.sh made; default: hpctl-bundle.tar.gz beside this script
 #   --first        hpctl's line stands first in plugstack.conf: --auto-resume becomes hpctl's where
 #                  another plugin has the option too
+#   --line         the line of plugstack.conf only: the programs are those of the Debian packages
 #   HPCTL_ROOT     every path below hangs under it (default: /), for tests and images
 #   SLURM_PREFIX   where Slurm is, if not in /opt/slurm or /usr
 #   SLURM_CONF     Slurm's configuration, if not in $SLURM_PREFIX/etc or /etc/slurm
@@ -269,11 +270,15 @@ install_tmpfiles() {
 
 install() {
   local stack owner
-  bundle=$(readlink -e "$bundle") ||
-    fail "no bundle; make it with scripts/bundle.sh, or see --bundle"
-  install_programs
-  install_tmpfiles
-  if [ -z "$slurm" ]; then
+  if $line_only; then
+    [ -r "$plugin" ] || fail "no $plugin; install the package hpctl-agent"
+  else
+    bundle=$(readlink -e "$bundle") ||
+      fail "no bundle; make it with scripts/bundle.sh, or see --bundle"
+    install_programs
+    install_tmpfiles
+  fi
+  if [ -z "$slurm" ] && ! $line_only; then
     say "no Slurm headers here (looked for include/slurm/spank.h and libslurm.so in" \
       "${SLURM_PREFIX:-/opt/slurm, /usr}): neither plugin nor hpslurm;" \
       "run this again when there are"
@@ -287,16 +292,12 @@ install() {
     [ -z "$owner" ] || say "$owner stands first and has --auto-resume: hpctl's restarts are" \
       "--hpctl-resume=1 or HPCTL_AUTO_RESUME=1, or install with --first"
   fi
-  [ $changes -gt 0 ] || say "no change: version $(readlink "$prefix") is in place"
+  [ $changes -gt 0 ] || say "no change: version $(readlink "$prefix" || echo of the packages)" \
+    "is in place"
 }
 
-uninstall() {
-  local link stack
-  if [ -n "$conf" ]; then
-    stack=$(plugstack_file)
-    remove_line "$stack"
-    if [ $changes -gt 0 ] && is_configless; then tell_slurm; fi
-  fi
+remove_programs() {
+  local link
   for link in "${links[@]}"; do
     [ "$(readlink "$link" || true)" = "$prefix/bin/$(basename "$link")" ] || continue
     rm -f "$link"
@@ -310,17 +311,27 @@ uninstall() {
     rm -rf "$prefix" "$prefix"-*
     changed "$prefix is gone; jobs that run on it cannot start further processes"
   fi
+}
+
+uninstall() {
+  if [ -n "$conf" ]; then
+    remove_line "$(plugstack_file)"
+    if [ $changes -gt 0 ] && is_configless; then tell_slurm; fi
+  fi
+  $line_only || remove_programs
   [ $changes -gt 0 ] || say "no change: nothing of hpctl is installed"
 }
 
 action=install
 bundle=$(dirname "$(readlink -f "$0")")/hpctl-bundle.tar.gz
 first=false
+line_only=false
 while [ $# -gt 0 ]; do
   case $1 in
     install | uninstall) action=$1; shift ;;
     --bundle) bundle=${2:?}; shift 2 ;;
     --first) first=true; shift ;;
+    --line) line_only=true; shift ;;
     *) usage ;;
   esac
 done
