@@ -128,7 +128,7 @@ set(CPACK_DEBIAN_CLI_PACKAGE_NAME hpctl)
 set(CPACK_COMPONENT_CLI_DESCRIPTION "keeps large training jobs alive: command line
 Starts training jobs on Slurm or on this machine, shows and steers them.")
 set(CPACK_DEBIAN_CLI_PACKAGE_RECOMMENDS "hpctl-agent ${hp_same}, hpctl-trainer ${hp_same}")
-set(CPACK_DEBIAN_CLI_PACKAGE_CONTROL_EXTRA ${debian}/preinst)
+set(CPACK_DEBIAN_CLI_PACKAGE_CONTROL_EXTRA "${debian}/preinst;${debian}/cli/postrm")
 set(CPACK_DEBIAN_CONTROLLER_PACKAGE_NAME hpctl-controller)
 set(CPACK_COMPONENT_CONTROLLER_DESCRIPTION "keeps large training jobs alive: controller
 Decides what runs and what follows a fault: for one job, for all local jobs

@@ -22,7 +22,7 @@ bin=build/$preset/bin
 wanted=("${@:3}")
 [ $# -gt 2 ] || wanted=(hpctl hpdata hpcontroller hpcontroller-step hpagent hpagent-shim hpstacks
   hptrain)
-scripts/install_packages.sh patchelf
+scripts/install_packages.sh
 
 stage=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-bundle-XXXXXX")
 trap 'rm -rf "$stage"' EXIT

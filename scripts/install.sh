@@ -128,7 +128,7 @@ serve() {  # serve IP:PORT
     install -D -m 644 "$prefix/share/hpctl/hpcontroller.service" "$unit"
     changed "$unit"
   fi
-  command -v systemctl >/dev/null || { say "no systemd here: nothing starts $unit"; return 0; }
+  command -v systemctl >/dev/null || { say "no systemd here: nothing starts hpcontroller.service"; return 0; }
   ! has_systemd || systemctl daemon-reload
   if ! is_enabled; then
     systemctl --quiet --root="${root:-/}" enable hpcontroller.service

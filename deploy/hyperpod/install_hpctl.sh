@@ -19,10 +19,11 @@
 #
 # Theory of operation. The bundle is unpacked beside /opt/hpctl into a directory that is named after
 # its contents and the node's Slurm; the plugin and hpslurm are compiled in it; then the link
-# /opt/hpctl is turned to it, at once. The version before stays for the jobs that run on it. Only
-# then, and only once, plugstack.conf gets its line. In a configless cluster that is done on the
-# controller alone: a node's own copy is a cache that slurmd overwrites, and an `include` of a
-# directory does not travel, so there the line stands in the main file.
+# /opt/hpctl is turned to it, at once. The version before stays for jobs, and so do older ones that
+# processes of this machine run from. Only then, and only once, plugstack.conf gets its line. In a
+# configless cluster that is done on the controller alone: a node's own copy is a cache that slurmd
+# overwrites, and an `include` of a directory does not travel, so there the line stands in the main
+# file.
 set -euo pipefail
 
 say() { echo "hpctl: $*"; }
@@ -228,14 +229,21 @@ unpack() {  # unpack VERSION
   trap - EXIT
 }
 
-switch_to() {  # switch_to VERSION: at once; older ones go, but not the one that jobs may run on
+is_in_use() {  # is_in_use DIRECTORY: by a process of this machine
+  # Processes come and go meanwhile, which find takes for errors.
+  [ -n "$(find /proc -mindepth 2 -maxdepth 2 -name exe -lname "$1/*" 2>/dev/null || true)" ]
+}
+
+switch_to() {  # switch_to VERSION: at once; older ones go, but not those that jobs may run on
   local home before
   before=$(readlink "$prefix" || true)
   [ ! -e "$prefix" ] || [ -L "$prefix" ] || fail "$prefix is not of this script: move it away first"
   ln -sfn "hpctl-$1" "$prefix.turn"
   mv -fT "$prefix.turn" "$prefix"
   for home in "$prefix"-*; do
-    case $(basename "$home") in "hpctl-$1" | "$before") ;; *) rm -rf "$home" ;; esac
+    case $(basename "$home") in "hpctl-$1" | "$before") continue ;; esac
+    ! is_in_use "$home" || { say "$home stays: jobs run on it"; continue; }
+    rm -rf "$home"
   done
 }
 

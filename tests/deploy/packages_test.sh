@@ -53,17 +53,16 @@ done
 check_has "the command line is one of them" " hpctl " " ${names[*]} "
 
 # --- installed ----------------------------------------------------------------------------------
-mkdir -p "$root"/var/lib/dpkg/{info,updates,triggers} "$root/var/log" \
+mkdir -p "$root"/var/lib/dpkg/{info,updates,triggers} "$root"/{var/log,opt} \
   "$root"/etc/{slurm/plugstack.conf.d,systemd/system}
 cp /var/lib/dpkg/status "$root/var/lib/dpkg/status"
 touch "$root/etc/slurm/slurm.conf"
 echo 'include /etc/slurm/plugstack.conf.d/*.conf' >"$root/etc/slurm/plugstack.conf"
 before=$(tree "$root")
-mkdir "$root/opt"
 ln -s hpctl-1234 "$root/opt/hpctl"
 check_has "not over an installation by install.sh" "take it back first" \
   "$(package -i "${debs[@]}" || true)"
-rm -r "$root/opt"
+rm "$root/opt/hpctl"
 package --purge "${names[@]}" >/dev/null || true
 check "refused, it leaves nothing" "$before" "$(tree "$root")"
 package -i "${debs[@]}" >"$work/dpkg.log" || { cat "$work/dpkg.log"; exit 1; }
