@@ -128,7 +128,10 @@ serve() {  # serve IP:PORT
     install -D -m 644 "$prefix/share/hpctl/hpcontroller.service" "$unit"
     changed "$unit"
   fi
-  command -v systemctl >/dev/null || { say "no systemd here: nothing starts hpcontroller.service"; return 0; }
+  if ! command -v systemctl >/dev/null; then
+    say "no systemd here: nothing starts hpcontroller.service"
+    return 0
+  fi
   ! has_systemd || systemctl daemon-reload
   if ! is_enabled; then
     systemctl --quiet --root="${root:-/}" enable hpcontroller.service

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A job goes on, and survives faults, while hpctl is upgraded under it by install.sh, twice: what it
-# was started with stays as long as it runs, and what is started for it later is of the same release.
+# A job goes on, and survives faults, while hpctl is upgraded under it by install.sh, twice: what
+# it was started with stays as long as it runs, and what is started for it later is of the same
+# release.
 # Usage: … BUILD_DIRECTORY
 set -euo pipefail
 build=$(realpath "$1")
