@@ -12,10 +12,14 @@ set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(hp_home opt/hpctl)
 
+# What scripts/package.sh builds, without the tests: this, manual and completion.
+add_custom_target(programs)
+
 # hp_install(COMPONENT TARGETS ...): those that this build has
 function(hp_install component)
   foreach(target ${ARGN})
     if(TARGET ${target})
+      add_dependencies(programs ${target})
       install(TARGETS ${target} COMPONENT ${component}
               RUNTIME DESTINATION ${hp_home}/bin
               LIBRARY DESTINATION ${hp_home}/lib)
