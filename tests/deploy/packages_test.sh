@@ -160,6 +160,7 @@ fi
 kill "$controller"
 tail --pid="$controller" -s 0.1 -f /dev/null
 controller=
+check_has "no socket is left" "exit 0" "$(outcome remove_sockets)"
 mkdir -p "$root/var/lib/hpctl/jobs"  # which systemd makes, and the service fills
 package --purge "${names[@]}" >"$work/dpkg.log" || { cat "$work/dpkg.log"; exit 1; }
 check "purged, nothing is left" "$before" "$(tree "$root")"

@@ -78,6 +78,7 @@ for process in $(processes libexec/hpcontroller); do
   tail --pid="$process" -s 0.1 -f /dev/null
 done
 await "nothing runs any more" runs_nothing
+check_has "no socket is left" "exit 0" "$(outcome remove_sockets)"
 echo 4 >"$work/made/hpctl/share/hpctl/release"
 tar -C "$work/made" -cf - hpctl | gzip -1 >"$work/4.tar.gz"
 check_has "the fourth" "exit 0" "$(upgrade 4)"

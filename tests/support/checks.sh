@@ -28,6 +28,9 @@ outcome() { # outcome COMMAND...: its output and its exit code, as two lines or 
   "$@" 2>&1 || code=$?
   echo "exit $code"
 }
+remove_sockets() { # remove_sockets: the directory of HPCTL_HOME's local socket, when nobody listens
+  rmdir "/tmp/hpctl-$(id -u)/$(printf %s "$HPCTL_HOME" | sha256sum | cut -c1-12)"
+}
 finish_checks() {
   [ "$failures" -eq 0 ] || { echo "$failures checks failed" >&2; exit 1; }
 }
