@@ -89,13 +89,30 @@ int run_unknown_verb(const std::string& word, const Terminal& terminal) {
   return kExitUsage;
 }
 
+// "" = it is one, or the verb has none.
+std::string unknown_action(const Verb& verb, const std::string& word) {
+  if (verb.actions.empty()) return "";
+  std::string names;
+  for (size_t i = 0; i < verb.actions.size(); ++i) {
+    if (word == verb.actions[i]) return "";
+    const bool last = i + 1 == verb.actions.size();
+    names += (i == 0 ? "" : last ? " or " : ", ") + std::string(verb.actions[i]);
+  }
+  return "expected " + names + "; found \"" + printable(word) + "\"";
+}
+
 }  // namespace
+
+std::vector<Option> options_of(const Verb& verb) {
+  std::vector<Option> options = verb.options;
+  options.push_back(Option{"--json"});
+  options.push_back(Option{"--help", "-h"});
+  return options;
+}
 
 Outcome parse_arguments(const Verb& verb, const std::vector<std::string>& words,
                         Invocation& invocation) {
-  std::vector<Option> known = verb.options;
-  known.push_back(Option{"--json"});
-  known.push_back(Option{"--help", "-h"});
+  const std::vector<Option> known = options_of(verb);
   bool options_ended = false;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -129,6 +146,10 @@ Outcome parse_arguments(const Verb& verb, const std::vector<std::string>& words,
   if (invocation.arguments.size() > verb.max_arguments) {
     return usage("unexpected argument \"" + printable(invocation.arguments[verb.max_arguments]) +
                  "\"; usage: " + usage_of(verb));
+  }
+  if (verb.min_arguments > 0) {
+    const std::string wrong = unknown_action(verb, invocation.arguments[0]);
+    if (!wrong.empty()) return usage(wrong);
   }
   return Ok{};
 }

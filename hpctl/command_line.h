@@ -37,7 +37,13 @@ struct Verb {
   size_t max_arguments;
   std::vector<Option> options;  // besides --json and --help, which every verb has
   int (*run)(Invocation& invocation);
+  // Words that may stand first; where the verb cannot be called without arguments, one of them
+  // does.
+  std::vector<const char*> actions = {};
 };
+
+// Those of the verb, and those that every verb has.
+std::vector<Option> options_of(const Verb& verb);
 
 // Fills arguments and options; an error is kInvalidArgument with one line for the user.
 Outcome parse_arguments(const Verb& verb, const std::vector<std::string>& words,

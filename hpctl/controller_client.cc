@@ -128,6 +128,13 @@ Result<std::unique_ptr<ControllerClient>> ControllerClient::connect(const HomePa
 
 Outcome ControllerClient::check(const grpc::Status& status) const {
   if (status.ok()) return Ok{};
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return Error{
+        ErrorCode::kFailedPrecondition,
+        "the controller of " + home_ +
+            " is of an older release, which cannot do that (hpctl version tells which); use "
+            "the hpctl of that release, or another verb"};
+  }
   const ErrorCode code = error_code(from_grpc(status));
   if (code != ErrorCode::kUnavailable) return Error{code, status.error_message()};
   return Error{code, "the controller of " + home_ + " does not answer: " + status.error_message() +

@@ -127,12 +127,7 @@ int prepare(const Invocation& invocation) {
 }
 
 int run(Invocation& invocation) {
-  const std::string& what = invocation.arguments[0];
-  if (what == "prepare") return prepare(invocation);
-  if (what != "show") {
-    return report_usage(invocation.terminal, "data",
-                        "expected prepare or show; found \"" + printable(what) + "\"");
-  }
+  if (invocation.arguments[0] == "prepare") return prepare(invocation);
   if (invocation.arguments.size() != 2 || invocation.options.size() > (invocation.json() ? 1 : 0)) {
     return report_usage(invocation.terminal, "data", "show takes one PREFIX and no option");
   }
@@ -152,7 +147,8 @@ Verb data_verb() {
           {Option{"--tokenizer", nullptr, "T"}, Option{"--out", nullptr, "PREFIX"},
            Option{"--json-key", nullptr, "KEY"}, Option{"--workers", nullptr, "N"},
            Option{"--append-eod"}},
-          data_parts::run};
+          data_parts::run,
+          {"prepare", "show"}};
 }
 
 }  // namespace hpctl

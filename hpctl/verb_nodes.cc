@@ -240,7 +240,8 @@ Verb nodes_verb() {
           0,
           2,
           {{"--job", nullptr, "JOB"}, {"--reason", nullptr, "TEXT"}, {"--for", nullptr, "TIME"}},
-          nodes_parts::run};
+          nodes_parts::run,
+          {"quarantine", "release", "reboot", "replace"}};
 }
 
 }  // namespace hpctl

@@ -26,6 +26,7 @@ Verb nodes_verb();
 Verb checkpoint_verb();
 Verb data_verb();
 Verb plan_verb();
+Verb completion_verb();
 Verb version_verb();
 
 }  // namespace hpctl

@@ -10,8 +10,9 @@
 #   libexec/    the programs, the trainer's engine; they find lib/ by a relative RPATH
 #   lib/        their libraries; lib/glibc/ the C library with its loader, used only where the
 #               machine's own is older than the build's
-#   share/hpctl data files; src/ the sources of hpslurm and the SPANK plugin, which are compiled
-#               against the cluster's own Slurm (deploy/hyperpod/install_hpctl.sh)
+#   share/hpctl data files, the unit; src/ the sources of hpslurm and the SPANK plugin, which are
+#               compiled against the cluster's own Slurm (deploy/hyperpod/install_hpctl.sh)
+#   share/man, share/completion  manual pages, scripts for shells
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +22,7 @@ bin=build/$preset/bin
 wanted=("${@:3}")
 [ $# -gt 2 ] || wanted=(hpctl hpdata hpcontroller hpcontroller-step hpagent hpagent-shim hpstacks
   hptrain)
-scripts/install_packages.sh patchelf
+scripts/install_packages.sh
 
 stage=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-bundle-XXXXXX")
 trap 'rm -rf "$stage"' EXIT
@@ -84,8 +85,11 @@ done
 for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
   cp -Lu "$glibc_directory/$name" "$root/lib/glibc/" 2>/dev/null || true
 done
-cp deploy/environment.json deploy/instances.json deploy/systemd/hpctl-tmpfiles.conf LICENSE \
-  "$root/share/hpctl/"
+cp deploy/environment.json deploy/instances.json deploy/systemd/hpctl-tmpfiles.conf \
+  deploy/systemd/hpcontroller.service LICENSE "$root/share/hpctl/"
+for texts in man completion; do  # of a build that is whole
+  [ ! -d "build/$preset/share/$texts" ] || cp -r "build/$preset/share/$texts" "$root/share/"
+done
 
 # The plugin's and hpslurm's sources, with what they need of ours, found by their #include lines,
 # and the headers of nlohmann-json.

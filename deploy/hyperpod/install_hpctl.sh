@@ -4,12 +4,13 @@
 # on controller, login and compute nodes (docs/hyperpod.md). Run again it changes nothing, or
 # brings up to date what has changed (the bundle, Slurm).
 #
-#   install_hpctl.sh [install] [--bundle FILE] [--first]
-#   install_hpctl.sh uninstall
+#   install_hpctl.sh [install] [--bundle FILE] [--first] [--line]
+#   install_hpctl.sh uninstall [--line]
 #
 #   --bundle FILE  what scripts/bundle.sh made; default: hpctl-bundle.tar.gz beside this script
 #   --first        hpctl's line stands first in plugstack.conf: --auto-resume becomes hpctl's where
 #                  another plugin has the option too
+#   --line         the line of plugstack.conf only: the programs are those of the Debian packages
 #   HPCTL_ROOT     every path below hangs under it (default: /), for tests and images
 #   SLURM_PREFIX   where Slurm is, if not in /opt/slurm or /usr
 #   SLURM_CONF     Slurm's configuration, if not in $SLURM_PREFIX/etc or /etc/slurm
@@ -18,10 +19,11 @@
 #
 # Theory of operation. The bundle is unpacked beside /opt/hpctl into a directory that is named after
 # its contents and the node's Slurm; the plugin and hpslurm are compiled in it; then the link
-# /opt/hpctl is turned to it, at once. The version before stays for the jobs that run on it. Only
-# then, and only once, plugstack.conf gets its line. In a configless cluster that is done on the
-# controller alone: a node's own copy is a cache that slurmd overwrites, and an `include` of a
-# directory does not travel, so there the line stands in the main file.
+# /opt/hpctl is turned to it, at once. The version before stays for jobs, and so do older ones that
+# processes of this machine run from. Only then, and only once, plugstack.conf gets its line. In a
+# configless cluster that is done on the controller alone: a node's own copy is a cache that slurmd
+# overwrites, and an `include` of a directory does not travel, so there the line stands in the main
+# file.
 set -euo pipefail
 
 say() { echo "hpctl: $*"; }
@@ -227,14 +229,21 @@ unpack() {  # unpack VERSION
   trap - EXIT
 }
 
-switch_to() {  # switch_to VERSION: at once; older ones go, but not the one that jobs may run on
+is_in_use() {  # is_in_use DIRECTORY: by a process of this machine
+  # Processes come and go meanwhile, which find takes for errors.
+  [ -n "$(find /proc -mindepth 2 -maxdepth 2 -name exe -lname "$1/*" 2>/dev/null || true)" ]
+}
+
+switch_to() {  # switch_to VERSION: at once; older ones go, but not those that jobs may run on
   local home before
   before=$(readlink "$prefix" || true)
   [ ! -e "$prefix" ] || [ -L "$prefix" ] || fail "$prefix is not of this script: move it away first"
   ln -sfn "hpctl-$1" "$prefix.turn"
   mv -fT "$prefix.turn" "$prefix"
   for home in "$prefix"-*; do
-    case $(basename "$home") in "hpctl-$1" | "$before") ;; *) rm -rf "$home" ;; esac
+    case $(basename "$home") in "hpctl-$1" | "$before") continue ;; esac
+    ! is_in_use "$home" || { say "$home stays: jobs run on it"; continue; }
+    rm -rf "$home"
   done
 }
 
@@ -269,11 +278,15 @@ install_tmpfiles() {
 
 install() {
   local stack owner
-  bundle=$(readlink -e "$bundle") ||
-    fail "no bundle; make it with scripts/bundle.sh, or see --bundle"
-  install_programs
-  install_tmpfiles
-  if [ -z "$slurm" ]; then
+  if $line_only; then
+    [ -r "$plugin" ] || fail "no $plugin; install the package hpctl-agent"
+  else
+    bundle=$(readlink -e "$bundle") ||
+      fail "no bundle; make it with scripts/bundle.sh, or see --bundle"
+    install_programs
+    install_tmpfiles
+  fi
+  if [ -z "$slurm" ] && ! $line_only; then
     say "no Slurm headers here (looked for include/slurm/spank.h and libslurm.so in" \
       "${SLURM_PREFIX:-/opt/slurm, /usr}): neither plugin nor hpslurm;" \
       "run this again when there are"
@@ -287,16 +300,12 @@ install() {
     [ -z "$owner" ] || say "$owner stands first and has --auto-resume: hpctl's restarts are" \
       "--hpctl-resume=1 or HPCTL_AUTO_RESUME=1, or install with --first"
   fi
-  [ $changes -gt 0 ] || say "no change: version $(readlink "$prefix") is in place"
+  [ $changes -gt 0 ] || say "no change: version $(readlink "$prefix" || echo of the packages)" \
+    "is in place"
 }
 
-uninstall() {
-  local link stack
-  if [ -n "$conf" ]; then
-    stack=$(plugstack_file)
-    remove_line "$stack"
-    if [ $changes -gt 0 ] && is_configless; then tell_slurm; fi
-  fi
+remove_programs() {
+  local link
   for link in "${links[@]}"; do
     [ "$(readlink "$link" || true)" = "$prefix/bin/$(basename "$link")" ] || continue
     rm -f "$link"
@@ -310,17 +319,27 @@ uninstall() {
     rm -rf "$prefix" "$prefix"-*
     changed "$prefix is gone; jobs that run on it cannot start further processes"
   fi
+}
+
+uninstall() {
+  if [ -n "$conf" ]; then
+    remove_line "$(plugstack_file)"
+    if [ $changes -gt 0 ] && is_configless; then tell_slurm; fi
+  fi
+  $line_only || remove_programs
   [ $changes -gt 0 ] || say "no change: nothing of hpctl is installed"
 }
 
 action=install
 bundle=$(dirname "$(readlink -f "$0")")/hpctl-bundle.tar.gz
 first=false
+line_only=false
 while [ $# -gt 0 ]; do
   case $1 in
     install | uninstall) action=$1; shift ;;
     --bundle) bundle=${2:?}; shift 2 ;;
     --first) first=true; shift ;;
+    --line) line_only=true; shift ;;
     *) usage ;;
   esac
 done

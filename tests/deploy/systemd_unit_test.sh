@@ -9,7 +9,7 @@ command -v systemd-analyze >/dev/null || { echo "skipped: no systemd-analyze her
 directory=$(mktemp -d /tmp/hpctl-unit.XXXXXX)
 trap 'rm -rf "$directory"' EXIT
 
-sed "s|/usr/bin/hpcontroller|$program|; /^Documentation=/d" "$source/hpcontroller.service" \
+sed "s|/opt/hpctl/bin/hpcontroller|$program|; /^Documentation=/d" "$source/hpcontroller.service" \
   >"$directory/hpcontroller.service"
 grep -q "$program --cluster" "$directory/hpcontroller.service" || { echo "no ExecStart"; exit 1; }
 # Units that this one names are the machine's, which may have none of them.

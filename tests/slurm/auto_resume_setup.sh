@@ -20,37 +20,11 @@ mkdir -p "$work"
 slot=$(sed -n 's/^slot=//p' "$HPCTL_TEST_CLUSTER/settings")
 controllers="/hpcontroller-step 3 4 $slot[0-9]{3}[.]"
 trap '"$cluster" down' EXIT
-failures=0
-
-check() { # check WHAT EXPECTED FOUND
-  if [ "$2" = "$3" ]; then
-    echo "ok: $1"
-  else
-    printf 'FAILED: %s\n--- expected\n%s\n--- found\n%s\n---\n' "$1" "$2" "$3"
-    failures=$((failures + 1))
-  fi
-}
-check_has() { # check_has WHAT TEXT FOUND
-  case $3 in
-    *"$2"*) echo "ok: $1" ;;
-    *) check "$1" "… $2 …" "$3" ;;
-  esac
-}
-check_lacks() { # check_lacks WHAT TEXT FOUND
-  case $3 in
-    *"$2"*) check "$1" "nothing about: $2" "$3" ;;
-    *) echo "ok: $1" ;;
-  esac
-}
+# shellcheck source=tests/support/checks.sh
+. "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../support/checks.sh"
 plugins() { printf 'optional %s\n' "$@" >"$HPCTL_TEST_CLUSTER/plugstack.d/hpctl.conf"; }
 step() { timeout 120 srun -Q --auto-resume=1 "$@"; }
 plain() { timeout 120 srun -Q --auto-resume=0 "$@"; }
-# The output of a command and its exit code, as two lines or more.
-outcome() {
-  local code=0
-  "$@" 2>&1 || code=$?
-  echo "exit $code"
-}
 # Waits until a file is there; what writes it says that it is so far.
 await_file() {
   local until=$((SECONDS + 60))
@@ -69,6 +43,6 @@ await_no_process() { # await_no_process PATTERN: of this test
 }
 finish() {
   await_no_process "$controllers"
-  [ "$failures" -eq 0 ] || { echo "$failures checks failed" >&2; exit 1; }
+  finish_checks
 }
 plugins "$plugin"

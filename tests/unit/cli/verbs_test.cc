@@ -287,6 +287,17 @@ TEST(Verbs, AnInterruptEndsTheWaitingOnly) {
   EXPECT_TRUE(controller.cancelled().empty());
 }
 
+// What it does not know gRPC answers itself, without a word.
+TEST(Verbs, AnOlderControllerIsSaidToBe) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "first")};
+  const CommandRun run = run_hpctl({"open", "first"});
+  EXPECT_EQ(run.status, kExitFailed);
+  EXPECT_THAT(run.err, HasSubstr("the controller of " + home.paths().home() +
+                                 " is of an older release, which cannot do that"));
+}
+
 TEST(Verbs, VersionOfTheController) {
   const ScopedHome home;
   EXPECT_THAT(run_hpctl({"version", "--json"}).out, HasSubstr("\"controller\":null"));

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A job goes on, and survives faults, while hpctl is upgraded under it by install.sh, twice: what
+# it was started with stays as long as it runs, and what is started for it later is of the same
+# release.
+# Usage: … BUILD_DIRECTORY
+set -euo pipefail
+build=$(realpath "$1")
+repo=$(realpath "$(dirname "$0")/../..")
+# shellcheck source=tests/support/checks.sh
+. "$repo/tests/support/checks.sh"
+work=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-upgrade.XXXXXX")
+root=$work/root
+export HPCTL_HOME=$work/home HPCTL_METRICS=
+processes() { # processes PROGRAM: of any release in the root
+  find /proc -mindepth 2 -maxdepth 2 -name exe -lname "$root/opt/hpctl-*/$1" 2>/dev/null |
+    cut -d/ -f3 || true
+}
+leave() {
+  local process
+  for process in $(processes '*'); do kill -KILL "$process" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap leave EXIT
+
+# Three releases: programs are the same, what comes with them is not.
+mkdir -p "$root/opt" "$work/made"
+(cd "$repo" && scripts/bundle.sh "$(basename "$build")" "$work/1.tar.gz" hpctl hpcontroller hpagent)
+tar -C "$work/made" -xzf "$work/1.tar.gz"
+for release in 2 3; do
+  echo "$release" >"$work/made/hpctl/share/hpctl/release"
+  tar -C "$work/made" -cf - hpctl | gzip -1 >"$work/$release.tar.gz"
+done
+upgrade() { # upgrade RELEASE
+  HPCTL_ROOT=$root SLURM_PREFIX=/none SLURM_CONF=/none \
+    outcome "$repo/scripts/install.sh" --bundle "$work/$1.tar.gz"
+}
+hpctl() { "$root/opt/hpctl/bin/hpctl" "$@"; }
+await() { # await WHAT COMMAND...: until it succeeds
+  local until=$((SECONDS + 30)) what=$1
+  shift
+  until "$@" >/dev/null 2>&1; do
+    [ $SECONDS -lt $until ] || { check "$what" "within 30 s" "not yet"; finish_checks; }
+    sleep 0.1
+  done
+  echo "ok: $what"
+}
+status() { hpctl status upgraded --json | jq -r "$1"; }
+runs_nothing() { [ -z "$(processes '*')" ]; }
+is_generation() { [ "$(status .state) $(status .generation)" = "RUNNING $1" ]; }
+has_another_agent() { [ "$(status '.nodes[0].agent_pid')" -gt 0 ] &&
+  [ "$(status '.nodes[0].agent_pid')" != "$1" ]; }
+
+check_has "the first release" "exit 0" "$(upgrade 1)"
+first=$(readlink "$root/opt/hpctl")
+cat >"$work/job.yaml" <<YAML
+name: upgraded
+workload:
+  command: [sh, -c, "until [ -e $work/go ]; do sleep 0.1; done"]
+YAML
+hpctl submit "$work/job.yaml" --local >/dev/null
+await "the job runs" is_generation 1
+check_has "the second release" "exit 0" "$(upgrade 2)"
+check_has "the third" "$root/opt/$first stays: jobs run on it" "$(upgrade 3)"
+check "what is called now is the third" 3 "$(cat "$root/opt/hpctl/share/hpctl/release")"
+
+agent=$(status '.nodes[0].agent_pid')
+kill -KILL "$agent"
+await "another agent" has_another_agent "$agent"
+check "it is of the job's release" "$root/opt/$first/libexec/hpagent" \
+  "$(readlink "/proc/$(status '.nodes[0].agent_pid')/exe")"
+kill -KILL "$(status '.workers[0].pid')"
+await "the worker is replaced" is_generation 2
+touch "$work/go"
+check_has "the job finishes" "exit 0" "$(outcome hpctl wait upgraded)"
+for process in $(processes libexec/hpcontroller); do
+  kill "$process"
+  tail --pid="$process" -s 0.1 -f /dev/null
+done
+await "nothing runs any more" runs_nothing
+check_has "no socket is left" "exit 0" "$(outcome remove_sockets)"
+echo 4 >"$work/made/hpctl/share/hpctl/release"
+tar -C "$work/made" -cf - hpctl | gzip -1 >"$work/4.tar.gz"
+check_has "the fourth" "exit 0" "$(upgrade 4)"
+check "and the first is gone" "" "$(ls -d "$root/opt/$first" 2>/dev/null || true)"
+finish_checks
