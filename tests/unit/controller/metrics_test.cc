@@ -134,6 +134,14 @@ TEST(FleetMetrics, AreBounded) {
   }
 }
 
+TEST(ScrapeTargets, OfAllJobsOfAHomeAreInOneDirectory) {
+  EXPECT_EQ(scrape_targets_path("/h/jobs/17"), "/h/metrics-targets-17.json");
+  EXPECT_EQ(scrape_targets_path("/h"), "/h/metrics-targets.json");
+  EXPECT_EQ(scrape_targets_path("/h/jobs"), "/h/jobs/metrics-targets.json");
+  EXPECT_EQ(scrape_targets_path("/h/jobs/17a"), "/h/jobs/17a/metrics-targets.json");
+  EXPECT_EQ(scrape_targets_path("/tmp/17"), "/tmp/17/metrics-targets.json");
+}
+
 TEST(ScrapeTargets, NameAnAddressThatOthersReach) {
   EXPECT_EQ(scrape_targets("0.0.0.0:9400", "10.0.0.7", {{"hpctl_job", "7"}}),
             R"([{"targets":["10.0.0.7:9400"],"labels":{"hpctl_job":"7"}}])"
