@@ -38,5 +38,9 @@ def panel($variables):
     + "{{ range query \"count by (\($name)) (\($of))\" | sortByLabel \"\($name)\" }}"
     + "<option{{ if eq (label \"\($name)\" .) $\($name) }} selected{{ end }}>{{ label \"\($name)\" . }}</option>\n"
     + "{{ end }}</select></label>\n") | join(""))
++ "<label>Last\n<select name=\"span\">{{ $span := or .Params.span \"3600\" }}\n"
++ ([["60", "minute"], ["600", "10 minutes"], ["3600", "hour"], ["21600", "6 hours"], ["86400", "day"],
+    ["604800", "week"]] | map("<option value=\"\(.[0])\"{{ if eq $span \"\(.[0])\" }} selected{{ end }}>\(.[1])</option>\n")
+   | join("")) + "</select></label>\n"
 + "</form>\n<main>\n" + ([.panels[] | panel($variables)] | join(""))
 + "</main>\n{{ template \"hpctl_foot\" }}"

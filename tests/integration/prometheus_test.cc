@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// deploy/prometheus with a real Prometheus and real jobs: every query of every view has data, as
+// have the metrics of every rule; alerts fire for a fault that is brought about here, and clear;
+// the consoles show it, in a real Chromium as well. Those few that this machine cannot bring about
+// are named below with the reason; promtool's tests (prometheus_files) have all of them.
+// With HPCTL_SCREENSHOTS=DIR the pictures of docs/images are written there.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <regex>
+#include <set>
+
+#include "common/base/file.h"
+#include "tests/fault/cluster_service.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/integration/prometheus_server.h"
+#include "tests/integration/training_job.h"
+#include "tests/support/browser.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+using test::Browser;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr seconds kLong{60};
+
+// The peak of a processor is not known, so there is no MFU on one.
+constexpr const char* kOnlyOnGpus = "hpctl_train_mfu_ratio";
+
+// Queries that have had no data yet.
+class Coverage {
+ public:
+  Coverage(const PrometheusServer& prometheus, const std::vector<std::string>& views)
+      : prometheus_(prometheus) {
+    for (const std::string& view : views) {
+      for (std::string& query : queries_of_view(view)) {
+        if (query.find(kOnlyOnGpus) == std::string::npos) left_.insert(std::move(query));
+      }
+    }
+    EXPECT_FALSE(left_.empty());
+  }
+  const std::set<std::string>& look() {
+    std::erase_if(left_, [&](const std::string& query) { return prometheus_.has_data(query); });
+    return left_;
+  }
+
+ private:
+  const PrometheusServer& prometheus_;
+  std::set<std::string> left_;
+};
+
+void keep_picture(Browser& browser, const std::string& name) {
+  const char* directory = std::getenv("HPCTL_SCREENSHOTS");
+  if (directory == nullptr) return;
+  EXPECT_TRUE(write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot()).ok());
+}
+
+// What the server makes of it, then what a browser makes of that.
+void expect_console(const PrometheusServer& prometheus, const std::string& view,
+                    const std::string& shows, const Browser::Window& window) {
+  const std::string page = "hpctl-" + view + ".html?span=60";
+  const std::string answer = prometheus.console(page);
+  EXPECT_THAT(answer, HasSubstr(" 200 OK")) << answer << prometheus.log();
+  EXPECT_THAT(answer, HasSubstr(shows)) << view;
+  EXPECT_THAT(prometheus.console("hpctl-" + view + ".html?name=nobody%22%7D&job=0"),
+              Not(HasSubstr("<td>")))
+      << "a name is a name, whatever is in it";
+  if (!Browser::is_installed()) return;
+  const auto browser = Browser::start(window);
+  ASSERT_NE(browser, nullptr);
+  browser->go(prometheus.url(page));
+  EXPECT_TRUE(browser->wait_for("return document.body.dataset.plotted === 'yes'")) << view;
+  EXPECT_EQ(browser->run("return document.querySelectorAll('svg .line').length > 3"), true) << view;
+  EXPECT_EQ(browser->complaints(), "") << view;
+  keep_picture(*browser, "prometheus-" + view);
+}
+
+class Prometheus : public ::testing::Test {
+ protected:
+  Prometheus() { setenv("HPCTL_METRICS", "127.0.0.1:0", 1); }
+  ~Prometheus() override { unsetenv("HPCTL_METRICS"); }
+  void SetUp() override {
+    if (!PrometheusServer::is_installed()) GTEST_SKIP() << "the package prometheus is missing";
+  }
+  bool until(const std::function<bool()>& done) const {
+    return wait_until(cluster_.directory(), done, kLong);
+  }
+  void expect_fires(const PrometheusServer& prometheus, const std::string& alert) {
+    EXPECT_TRUE(until([&] { return prometheus.fires(alert); }))
+        << alert << " does not fire\n"
+        << prometheus.query("{__name__=~\"hpctl_job.*|hpctl_train_step.*|up\"}").dump(1);
+    fired_.insert(alert);
+  }
+  void expect_clears(const PrometheusServer& prometheus, const std::string& alert) const {
+    EXPECT_TRUE(until([&] { return !prometheus.fires(alert); })) << alert << " does not clear";
+  }
+  bool runs(JobId job, uint64_t generation) const {
+    const json status = cluster_.status(job);
+    return status.value("state", "") == "RUNNING" &&
+           status.value("generation", uint64_t{0}) >= generation;
+  }
+  void expect_success(const CommandResult& result) const {
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  }
+
+  LocalCluster cluster_;
+  std::set<std::string> fired_;
+};
+
+TEST_F(Prometheus, ShowsAJobAndItsFaults) {
+  TrainingJob spec;
+  spec.steps = 1'000'000;
+  spec.hang_timeout = "1m";       // a rank that stands still is for the alert
+  spec.heartbeat_timeout = "1m";  // so is a holder
+  const JobId job = cluster_.submit(spec.yaml());
+  const PrometheusServer prometheus(cluster_.paths().home());
+  Coverage coverage(prometheus, {"job", "node", "goodput"});
+  ASSERT_TRUE(until([&] { return prometheus.has_data("hpctl_train_compute_seconds"); }))
+      << prometheus.log();
+
+  // What has failed has failed; the alert is over when an hour of the rules is.
+  const JobId failed = cluster_.submit(
+      "name: failed\nnodes: 1\nworkload: {command: [/bin/false]}\nrecovery: {max_restarts: 0}\n");
+  EXPECT_EQ(cluster_.wait_for_end(failed, kLong), "FAILED");
+  expect_fires(prometheus, "HpctlJobFailed");
+
+  for (uint64_t generation = 2; generation <= 5; ++generation) {
+    ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
+    ASSERT_TRUE(until([&] { return runs(job, generation); }));
+  }
+  expect_fires(prometheus, "HpctlJobRestartsOften");
+
+  const pid_t stands = worker_pid(cluster_.status(job), 1);
+  ASSERT_EQ(kill(stands, SIGSTOP), 0);
+  expect_fires(prometheus, "HpctlStepsStandStill");
+  coverage.look();  // its panels show alerts
+  ASSERT_EQ(kill(stands, SIGCONT), 0);
+  expect_clears(prometheus, "HpctlStepsStandStill");
+
+  // A node that does not take part in a recovery.
+  const pid_t holder = node_pid(cluster_.status(job), 1, "holder_pid");
+  ASSERT_EQ(kill(holder, SIGSTOP), 0);
+  ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 0)));
+  expect_fires(prometheus, "HpctlJobRecoversForLong");
+  ASSERT_EQ(kill(holder, SIGCONT), 0);
+  expect_clears(prometheus, "HpctlJobRecoversForLong");
+
+  const std::string name = to_string(job);
+  expect_success(cluster_.hpctl({"chaos", name, "--faults", "full-disk"}));
+  EXPECT_TRUE(prometheus.has_data("max_over_time(hpctl_train_saves_without_room[1m]) > 0"));
+  expect_success(cluster_.hpctl({"chaos", name, "--faults", "slow-worker"}));
+  EXPECT_TRUE(until([&] { return coverage.look().empty(); }));
+  EXPECT_THAT(coverage.look(), IsEmpty());
+  expect_clears(prometheus, "HpctlJobRestartsOften");
+  expect_clears(prometheus, "HpctlJobFailed");
+
+  expect_console(prometheus, "job", "tiny " + name + " RUNNING", {1280, 1500, false});
+  expect_console(prometheus, "node", "rank 3 on n1", {1280, 1100, false});
+  expect_console(prometheus, "goodput", "tiny goodput", {1280, 1100, false});
+
+  for (const json& rule : prometheus.rules()) {
+    EXPECT_EQ(rule.at("health"), "ok") << rule.dump();
+  }
+}
+
+}  // namespace
+}  // namespace hpctl::testing
