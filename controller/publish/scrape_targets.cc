@@ -18,11 +18,11 @@ std::string scrape_targets_path(const std::string& directory) {
   return path.parent_path().parent_path() / ("metrics-targets-" + job + ".json");
 }
 
-std::string scrape_targets(const std::string& bound, const std::string& reachable,
-                           const std::map<std::string, std::string>& labels) {
+std::string scrape_targets(const std::vector<ScrapeTarget>& targets, const std::string& reachable) {
   using nlohmann::ordered_json;
   ordered_json document = ordered_json::array();
-  if (!bound.empty()) {
+  for (const auto& [bound, labels] : targets) {
+    if (bound.empty()) continue;
     const size_t colon = bound.rfind(':');
     const std::string host = bound.substr(0, colon);
     const bool is_any = host == "0.0.0.0" || host == "[::]" || host == "+";

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "common/base/fenced_file.h"
 
@@ -21,10 +22,12 @@ namespace hpctl {
 // what changes in a directory that it watches.
 std::string scrape_targets_path(const std::string& directory);
 
-// `bound` "HOST:PORT" as Metrics::address(), "" = no metrics. In place of an address that means
-// all of this machine's stands `reachable`.
-std::string scrape_targets(const std::string& bound, const std::string& reachable,
-                           const std::map<std::string, std::string>& labels);
+struct ScrapeTarget {
+  std::string bound;  // "HOST:PORT" as Metrics::address(), "" = no metrics: it is left out
+  std::map<std::string, std::string> labels;
+};
+// In place of an address that means all of this machine's stands `reachable`.
+std::string scrape_targets(const std::vector<ScrapeTarget>& targets, const std::string& reachable);
 
 // Best effort, as the metrics are: what fails is logged.
 void publish_scrape_targets(

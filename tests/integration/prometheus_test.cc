@@ -35,19 +35,14 @@ constexpr seconds kLong{60};
 // The peak of a processor is not known, so there is no MFU on one.
 constexpr const char* kOnlyOnGpus = "hpctl_train_mfu_ratio";
 
-// A cluster controller has no metrics of a job's controller.
-bool is_of_jobs_controller(const std::string& query) {
-  return query.find("hpctl_controller_") != std::string::npos;
-}
-
 // Queries that have had no data yet.
 class Coverage {
  public:
-  explicit Coverage(const PrometheusServer& prometheus) : prometheus_(prometheus) {}
-  void add(const std::string& view, const std::function<bool(const std::string&)>& wanted) {
-    for (std::string& query : queries_of_view(view)) {
-      if (query.find(kOnlyOnGpus) == std::string::npos && wanted(query)) {
-        left_.insert(std::move(query));
+  Coverage(const PrometheusServer& prometheus, const std::vector<std::string>& views)
+      : prometheus_(prometheus) {
+    for (const std::string& view : views) {
+      for (std::string& query : queries_of_view(view)) {
+        if (query.find(kOnlyOnGpus) == std::string::npos) left_.insert(std::move(query));
       }
     }
     EXPECT_FALSE(left_.empty());
@@ -142,11 +137,7 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   spec.heartbeat_timeout = "1m";  // so is a holder
   const JobId job = cluster_.submit(spec.yaml());
   const PrometheusServer prometheus(cluster_.paths().home());
-  Coverage coverage(prometheus);
-  coverage.add("cluster", is_of_jobs_controller);
-  for (const char* view : {"job", "node", "goodput"}) {
-    coverage.add(view, [](const std::string&) { return true; });
-  }
+  Coverage coverage(prometheus, {"job", "node", "goodput"});
   ASSERT_TRUE(until([&] { return prometheus.has_data("hpctl_train_compute_seconds"); }))
       << prometheus.log();
 
@@ -234,14 +225,18 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
   kill_service();
   start_service(with_metrics);
   const PrometheusServer prometheus(directory_ / "state");
-  Coverage coverage(prometheus);
-  coverage.add("cluster", std::not_fn(is_of_jobs_controller));
+  Coverage coverage(prometheus, {"cluster"});
   start_job();
   start_other_job();
   EXPECT_TRUE(until([&] {
     return prometheus.has_data("count(hpctl_cluster_job_state{state=\"RUNNING\"} == 1) == 2");
   }));
   coverage.look();
+  // The jobs' controllers have found a port each, and the service's file names them.
+  EXPECT_TRUE(until([&] {
+    return prometheus.has_data("count(up == 1) == 3") && prometheus.has_data("hpctl_train_loss") &&
+           prometheus.has_data("count(hpctl_job_nodes_up) == 2");
+  })) << read_file(directory_ / "state/metrics-targets.json").value();
 
   kill_service();
   expect_fires(prometheus, "HpctlScrapeFails");
@@ -255,6 +250,8 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
 
   finish_other_job();
   EXPECT_TRUE(until([&] { return prometheus.has_data("hpctl_cluster_jobs == 1"); }));
+  EXPECT_TRUE(until([&] { return prometheus.has_data("count(up) == 2"); }))
+      << "a job that has ended is not scraped any more";
 }
 
 }  // namespace
