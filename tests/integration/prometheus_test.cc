@@ -63,27 +63,38 @@ void keep_picture(Browser& browser, const std::string& name) {
   EXPECT_TRUE(write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot()).ok());
 }
 
-// What the server makes of it, then what a browser makes of that.
-void expect_console(const PrometheusServer& prometheus, const std::string& view,
-                    const std::string& shows, const Browser::Window& window) {
-  const std::string page = "hpctl-" + view + ".html?span=60";
-  const std::string answer = prometheus.console(page);
-  EXPECT_THAT(answer, HasSubstr(" 200 OK")) << answer << prometheus.log();
-  EXPECT_THAT(answer, HasSubstr(shows)) << view;
-  EXPECT_THAT(prometheus.console("hpctl-" + view + ".html?name=nobody%22%7D&job=0"),
-              Not(HasSubstr(shows)))
-      << "a name is a name, whatever is in it";
-  if (!Browser::is_installed()) return;
-  const auto browser = Browser::start(window);
-  ASSERT_NE(browser, nullptr);
-  browser->go(prometheus.url(page));
-  EXPECT_TRUE(browser->wait_for("return document.body.dataset.plotted === 'yes'")) << view;
-  EXPECT_EQ(browser->run("return document.querySelectorAll('svg .line').length > 3"), true) << view;
-  EXPECT_EQ(browser->complaints(), "") << view;
-  keep_picture(*browser, "prometheus-" + view);
-}
+// What the server makes of a view, and a browser, where there is one, of that.
+class Consoles {
+ public:
+  explicit Consoles(const PrometheusServer& prometheus) : prometheus_(prometheus) {
+    if (Browser::is_installed()) browser_ = Browser::start({1280, 1500, false});
+  }
+  // `text` is of a series.
+  void expect_shown(const std::string& view, const std::string& text) {
+    const std::string page = "hpctl-" + view + ".html?span=60";
+    const std::string answer = prometheus_.console(page);
+    EXPECT_THAT(answer, HasSubstr(" 200 OK")) << answer << prometheus_.log();
+    EXPECT_THAT(answer, HasSubstr(text)) << view;
+    const std::string nobody =
+        prometheus_.console("hpctl-" + view + ".html?name=nobody%22%7D&job=0");
+    EXPECT_THAT(nobody, HasSubstr(" 200 OK")) << "a name is a name, whatever is in it";
+    EXPECT_THAT(nobody, Not(HasSubstr(text)));
+    if (browser_ == nullptr) return;
+    browser_->go(prometheus_.url(page));
+    EXPECT_TRUE(browser_->wait_for("return document.body.dataset.plotted === 'yes'")) << view;
+    EXPECT_EQ(browser_->run("return document.querySelectorAll('svg .line').length > 3"), true)
+        << view;
+    EXPECT_EQ(browser_->complaints(), "") << view;
+    keep_picture(*browser_, "prometheus-" + view);
+  }
 
-bool until(const std::function<bool()>& done) { return wait_until("/tmp", done, kLong); }
+ private:
+  const PrometheusServer& prometheus_;
+  std::unique_ptr<Browser> browser_;
+};
+
+// A look every 50 ms: Prometheus tells nobody that it has new data.
+bool until(const std::function<bool()>& done) { return wait_until(HPCTL_SOURCE, done, kLong); }
 
 void expect_fires(const PrometheusServer& prometheus, const std::string& alert) {
   EXPECT_TRUE(until([&] { return prometheus.fires(alert); }))
@@ -121,6 +132,12 @@ class Prometheus : public ::testing::Test {
     return status.value("state", "") == "RUNNING" &&
            status.value("generation", uint64_t{0}) >= generation;
   }
+  // Its process, once it runs in the present generation; 0 when it never does.
+  pid_t await_worker(JobId job, int rank) const {
+    pid_t pid = 0;
+    until([&] { return (pid = worker_pid(cluster_.status(job), rank)) > 1; });
+    return pid;
+  }
   void inject(JobId job, const std::string& fault) const {
     const auto result =
         cluster_.hpctl({"chaos", to_string(job), "--faults", fault, "--every", "100ms"});
@@ -148,12 +165,13 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   expect_fires(prometheus, "HpctlJobFailed");
 
   for (uint64_t generation = 2; generation <= 5; ++generation) {
-    ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
+    ASSERT_TRUE(end_process(await_worker(job, 2)));
     ASSERT_TRUE(until([&] { return runs(job, generation); }));
   }
   expect_fires(prometheus, "HpctlJobRestartsOften");
 
-  const pid_t stands = worker_pid(cluster_.status(job), 1);
+  const pid_t stands = await_worker(job, 1);
+  ASSERT_GT(stands, 1);
   ASSERT_EQ(kill(stands, SIGSTOP), 0);
   expect_fires(prometheus, "HpctlStepsStandStill");
   coverage.look();  // its panels show alerts
@@ -162,8 +180,9 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
 
   // A node that does not take part in a recovery.
   const pid_t holder = node_pid(cluster_.status(job), 1, "holder_pid");
+  ASSERT_GT(holder, 1);
   ASSERT_EQ(kill(holder, SIGSTOP), 0);
-  ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 0)));
+  ASSERT_TRUE(end_process(await_worker(job, 0)));
   expect_fires(prometheus, "HpctlJobRecoversForLong");
   ASSERT_EQ(kill(holder, SIGCONT), 0);
   expect_clears(prometheus, "HpctlJobRecoversForLong");
@@ -179,9 +198,10 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   }
   expect_clears(prometheus, "HpctlJobFailed");
 
-  expect_console(prometheus, "job", "tiny " + to_string(job) + " RUNNING", {1280, 1500, false});
-  expect_console(prometheus, "node", "rank 3 on n1", {1280, 1100, false});
-  expect_console(prometheus, "goodput", "tiny goodput", {1280, 1100, false});
+  Consoles consoles(prometheus);
+  consoles.expect_shown("job", "tiny " + to_string(job) + " RUNNING");
+  consoles.expect_shown("node", "rank 3 on n1");
+  consoles.expect_shown("goodput", "tiny goodput");
 
   expect_healthy_rules(prometheus);
 }
@@ -245,7 +265,7 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
   expect_clears(prometheus, "HpctlScrapeFails");
   EXPECT_TRUE(until([&] { return coverage.look().empty(); }));
   EXPECT_THAT(coverage.look(), IsEmpty());
-  expect_console(prometheus, "cluster", "cluster RUNNING", {1280, 1500, false});
+  Consoles(prometheus).expect_shown("cluster", "cluster RUNNING");
   expect_healthy_rules(prometheus);
 
   finish_other_job();
