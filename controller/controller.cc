@@ -235,7 +235,7 @@ void Controller::publish_targets(const std::string& metrics) const {
   std::map<std::string, std::string> labels = {{"hpctl_node", mode_.node()}};
   if (options_.job != 0) labels["hpctl_job"] = std::to_string(options_.job);
   publish_scrape_targets(scrape_targets_path(paths_.home()),
-                         scrape_targets(metrics, node_address(), labels),
+                         scrape_targets({{metrics, labels}}, node_address()),
                          [this] { return !mode_.is_superseded(); });
 }
 

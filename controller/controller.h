@@ -47,6 +47,9 @@ class Controller final : public OwnerEffects {
   // leave_with_hung_lanes(), because the destructor waits for them.
   std::vector<std::string> stop();
 
+  // Of the metrics; 0 = there are none.
+  uint16_t metrics_port() const { return metrics_ ? metrics_->port() : uint16_t{0}; }
+
   // No live job, no agent, no client; `calls` tells whether it was so all the time.
   bool is_idle() const;
   uint64_t calls() const { return service_->calls() + page_->requests(); }

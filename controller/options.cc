@@ -39,8 +39,8 @@ per job of a cluster, where the batch script starts it, or the cluster controlle
   --home DIR             state of jobs and controller, on a local disk (default: $HPCTL_HOME, else
                          ~/.hpctl)
   --metrics HOST:PORT    serve /metrics (Prometheus) and /healthz; where the port is 0 or in use, on
-                         any free one, and never a reason not to run; DIR/metrics-targets.json says
-                         where (default: $HPCTL_METRICS, else none)
+                         any free one, and never a reason not to run; a file metrics-targets*.json
+                         says where (default: $HPCTL_METRICS, else none)
   --page HOST:PORT       where the status page listens once `hpctl open` has asked for it; it does
                          not encrypt (default: $HPCTL_PAGE, else 127.0.0.1 and any free port)
   --idle-exit SECONDS    end after so long without live jobs and clients; 0 = never (default: 60)

@@ -69,7 +69,7 @@ Outcome begin(ControllerOptions& options) {
   HP_TRY_ASSIGN(const std::string line, read_line(options.report_fd, -1, kMaxOrderBytes));
   HP_TRY_ASSIGN(ChildOrder order, order_from_line(line));
   set_environment(order);
-  options.metrics.clear();  // the service's, whose environment we had when it was read
+  options.metrics = order.metrics;  // not the service's, whose environment we had when it was read
   options.cluster_token = std::move(order.token);
   options.nodes = std::move(order.nodes);
   options.scheduler = std::move(order.scheduler);

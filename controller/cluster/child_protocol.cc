@@ -20,6 +20,12 @@ Error malformed(const json::exception& e) {
   return Error{ErrorCode::kDataLoss, std::string("not understood: ") + e.what()};
 }
 
+// Absent in the report of an older release; what is no port is none.
+uint16_t port_in(const json& document) {
+  const int64_t port = document.value("metrics_port", int64_t{0});
+  return port > 0 && port <= UINT16_MAX ? static_cast<uint16_t>(port) : uint16_t{0};
+}
+
 // Bytes of the user's file system and of other machines may be in it.
 std::string dump(const json& document) {
   return document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
@@ -32,7 +38,8 @@ std::string to_line(const ChildOrder& order) {
                {"nodes", order.nodes},
                {"scheduler", order.scheduler},
                {"programs", order.programs},
-               {"restart_count", order.restart_count}});
+               {"restart_count", order.restart_count},
+               {"metrics", order.metrics}});
 }
 
 Result<ChildOrder> order_from_line(const std::string& line) {
@@ -44,6 +51,7 @@ Result<ChildOrder> order_from_line(const std::string& line) {
     document.at("scheduler").get_to(order.scheduler);
     document.at("programs").get_to(order.programs);
     document.at("restart_count").get_to(order.restart_count);
+    order.metrics = document.value("metrics", "");
   } catch (const json::exception& e) {
     return malformed(e);
   }
@@ -52,7 +60,9 @@ Result<ChildOrder> order_from_line(const std::string& line) {
 
 std::string report_line(const Result<ChildReport>& report) {
   if (report.ok()) {
-    return dump({{"address", report->address}, {"certificate", report->certificate}});
+    return dump({{"address", report->address},
+                 {"certificate", report->certificate},
+                 {"metrics_port", report->metrics_port}});
   }
   return dump({{"code", static_cast<int>(report.error().code)},
                {"error", report.error().message.substr(0, kMaxReportBytes / 8)}});
@@ -63,7 +73,7 @@ Result<ChildReport> report_from_line(const std::string& line) {
     const json document = parse_json(line);
     if (document.contains("address")) {
       return ChildReport{document.at("address").get<std::string>(),
-                         document.at("certificate").get<std::string>()};
+                         document.at("certificate").get<std::string>(), port_in(document)};
     }
     const int code = document.at("code").get<int>();
     const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);

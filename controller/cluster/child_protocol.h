@@ -21,6 +21,7 @@ struct ChildOrder {
   std::string scheduler;
   std::string programs;
   uint64_t restart_count = 0;
+  std::string metrics;  // HOST:PORT as --metrics; "" = none
 };
 std::string to_line(const ChildOrder& order);
 Result<ChildOrder> order_from_line(const std::string& line);
@@ -29,6 +30,9 @@ Result<ChildOrder> order_from_line(const std::string& line);
 struct ChildReport {
   std::string address;      // "IP:PORT"
   std::string certificate;  // PEM
+  // Of its metrics, 0 = none. A port of this machine and no address: a user's process is not to
+  // send a monitoring anywhere else.
+  uint16_t metrics_port = 0;
 };
 std::string report_line(const Result<ChildReport>& report);
 Result<ChildReport> report_from_line(const std::string& line);

@@ -67,6 +67,7 @@ Result<JobProcess> JobProcess::start(const JobProcessSettings& settings, JobRow&
   row.boot_id = identify_machine().boot_id;
   row.address.clear();
   row.certificate.clear();
+  row.metrics_port = 0;
   return process;
 }
 
@@ -79,8 +80,9 @@ std::optional<JobProcess> JobProcess::find(const JobRow& row) {
   return JobProcess(row.pid, std::move(pidfd), UniqueFd());
 }
 
-Outcome JobProcess::order(const JobRow& row) {
-  const ChildOrder order{row.token, row.nodes, row.scheduler, row.programs, row.restart_count};
+Outcome JobProcess::order(const JobProcessSettings& settings, const JobRow& row) {
+  const ChildOrder order{row.token,    row.nodes,         row.scheduler,
+                         row.programs, row.restart_count, settings.metrics};
   HP_TRY(write_all(channel_.get(), to_line(order), "the job's controller"));
   // From here on only what is there is read.
   if (::fcntl(channel_.get(), F_SETFL, O_NONBLOCK) != 0)

@@ -16,6 +16,7 @@ struct JobProcessSettings {
   std::string program;  // hpcontroller, absolute
   std::string node;     // this machine
   std::string listen;   // "IP:0" for the child; "" = its own choice
+  std::string metrics;  // "HOST:0" for the child's metrics; "" = none
 };
 
 class JobProcess {
@@ -30,7 +31,7 @@ class JobProcess {
   ~JobProcess() = default;  // leaves the process alone
 
   // Tells it to begin. The row must be durable.
-  Outcome order(const JobRow& row);
+  Outcome order(const JobProcessSettings& settings, const JobRow& row);
 
   // Readable when the process has ended.
   int ended_fd() const { return pidfd_.get(); }

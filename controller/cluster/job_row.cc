@@ -27,6 +27,7 @@ std::string to_json(const JobRow& row) {
                          {"token", row.token},
                          {"address", row.address},
                          {"certificate", row.certificate},
+                         {"metrics_port", row.metrics_port},
                          {"pid", row.pid},
                          {"start_ticks", row.start_ticks},
                          {"boot_id", row.boot_id},
@@ -49,7 +50,8 @@ Result<JobRow> from_json(const std::string& text) {
     json.at("scheduler").get_to(row.scheduler);
     json.at("token").get_to(row.token);
     json.at("address").get_to(row.address);
-    row.certificate = json.value("certificate", "");  // absent in rows of older releases
+    row.certificate = json.value("certificate", "");             // absent in rows of older releases
+    row.metrics_port = json.value("metrics_port", uint16_t{0});  // likewise
     json.at("pid").get_to(row.pid);
     json.at("start_ticks").get_to(row.start_ticks);
     json.at("boot_id").get_to(row.boot_id);

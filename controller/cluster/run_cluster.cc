@@ -41,9 +41,22 @@ std::unique_ptr<grpc::Server> build_server(ClusterService& service, const std::s
   return builder.BuildAndStart();
 }
 
-void publish_targets(const ControllerOptions& options, const std::string& metrics) {
+// Of the host that the service's own metrics are on.
+std::string metrics_of_jobs(const std::string& metrics, uint16_t port) {
+  return metrics.empty() ? "" : metrics.substr(0, metrics.rfind(':') + 1) + std::to_string(port);
+}
+
+// The service's own and those of its jobs' controllers; `metrics` "" = the service ends, and with
+// it what is known of them.
+void publish_targets(const ControllerOptions& options, const std::string& metrics,
+                     const Supervisor::MetricsPorts& of_jobs) {
+  std::vector<ScrapeTarget> targets = {{metrics, {{"hpctl_node", options.node}}}};
+  for (const auto& [key, port] : of_jobs) {
+    targets.push_back({metrics_of_jobs(metrics, port),
+                       {{"hpctl_job", std::to_string(key.job)}, {"hpctl_node", options.node}}});
+  }
   publish_scrape_targets(scrape_targets_path(options.state_dir),
-                         scrape_targets(metrics, node_address(), {{"hpctl_node", options.node}}));
+                         scrape_targets(targets, node_address()));
 }
 
 Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t& signals) {
@@ -52,12 +65,17 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   HP_TRY_ASSIGN(JobRows rows, JobRows::open(options.state_dir + "/jobs"));
   const std::unique_ptr<Metrics> metrics = open_metrics(options.metrics).metrics;
+  const std::string address_of_metrics = metrics ? metrics->address() : "";
   if (metrics) {
-    log_info("metrics on " + metrics->address());
-    publish_targets(options, metrics->address());
+    log_info("metrics on " + address_of_metrics);
+    publish_targets(options, address_of_metrics, {});
   }
-  Supervisor supervisor({programs + "/hpcontroller", options.node, listen_of_jobs(options.listen)},
-                        std::move(rows), metrics.get());
+  Supervisor supervisor({programs + "/hpcontroller", options.node, listen_of_jobs(options.listen),
+                         metrics_of_jobs(address_of_metrics, 0)},
+                        std::move(rows), metrics.get(),
+                        [&](const Supervisor::MetricsPorts& of_jobs) {
+                          publish_targets(options, address_of_metrics, of_jobs);
+                        });
   HP_TRY(supervisor.start());
   Summaries summaries([&supervisor] { return supervisor.addresses(); }, metrics.get());
   summaries.start();
@@ -80,7 +98,7 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   supervisor.stop();
   server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   server->Wait();
-  if (metrics) publish_targets(options, "");
+  if (metrics) publish_targets(options, "", {});
   return Ok{};
 }
 

@@ -41,10 +41,12 @@ std::string how_it_ended(std::optional<int> code) {
 
 }  // namespace
 
-Supervisor::Supervisor(JobProcessSettings settings, JobRows rows, Metrics* metrics)
+Supervisor::Supervisor(JobProcessSettings settings, JobRows rows, Metrics* metrics,
+                       std::function<void(const MetricsPorts&)> tell_ports)
     : settings_(std::move(settings)),
       rows_(std::move(rows)),
       metrics_(metrics),
+      tell_ports_(std::move(tell_ports)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Supervisor::~Supervisor() { stop(); }
@@ -98,7 +100,7 @@ Outcome Supervisor::begin_life(Job& job) {
   job.began_ms = clock_.monotonic_ms();
   HP_TRY_ASSIGN(job.process, JobProcess::start(settings_, job.row));
   Outcome ready = rows_.write(job.row);
-  if (ready.ok()) ready = job.process->order(job.row);
+  if (ready.ok()) ready = job.process->order(settings_, job.row);
   if (!ready.ok()) job.process->kill();  // its end is seen like any other
   return ready;
 }
@@ -236,6 +238,7 @@ void Supervisor::read_report(const JobPtr& job) {
   }
   job->row.address = (*report)->address;
   job->row.certificate = (*report)->certificate;
+  job->row.metrics_port = (*report)->metrics_port;
   job->has_served = true;
   if (const auto written = rows_.write(job->row); !written.ok()) log_error(written.error().message);
   log_info(to_text(job->row.key) + ": process " + std::to_string(job->row.pid) + " serves on " +
@@ -302,8 +305,16 @@ void Supervisor::run() {
   }
 }
 
-void Supervisor::show() const {
+void Supervisor::show() {
   if (metrics_ == nullptr) return;
+  MetricsPorts ports;
+  for (const auto& [key, job] : jobs_) {
+    if (job->process && job->row.metrics_port != 0) ports.emplace(key, job->row.metrics_port);
+  }
+  if (ports != told_ports_) {
+    tell_ports_(ports);
+    told_ports_ = std::move(ports);
+  }
   const auto serving = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
     return entry.second->process && entry.second->has_served;
   });

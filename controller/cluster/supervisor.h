@@ -13,6 +13,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -37,8 +38,12 @@ inline constexpr size_t kMaxStartingOfUser = 4;  // at once
 
 class Supervisor {
  public:
-  // `metrics` may be null; it is told how many jobs there are and outlives this.
-  Supervisor(JobProcessSettings settings, JobRows rows, Metrics* metrics);
+  // Of the jobs whose controllers serve metrics: on which port of this machine.
+  using MetricsPorts = std::map<JobKey, uint16_t>;
+  // `metrics` may be null; it is told how many jobs there are and outlives this. `tell_ports` is
+  // called on this one's thread whenever they are others, and may write a small file.
+  Supervisor(JobProcessSettings settings, JobRows rows, Metrics* metrics,
+             std::function<void(const MetricsPorts&)> tell_ports);
   ~Supervisor();  // leaves the controllers alone
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
@@ -81,7 +86,7 @@ class Supervisor {
   void finish_life(const JobPtr& job);
   void begin_due_lives();
   void run();
-  void show() const;
+  void show();
   int next_pause_ms() const;
   void await(Lock& lock, int timeout_ms);
   static v1::ClusterJob outline(const Job& job);
@@ -91,6 +96,8 @@ class Supervisor {
   const JobProcessSettings settings_;
   const JobRows rows_;
   Metrics* const metrics_;
+  const std::function<void(const MetricsPorts&)> tell_ports_;
+  MetricsPorts told_ports_;
   const SystemClock clock_;
   const UniqueFd wake_;
   std::mutex mutex_;

@@ -133,6 +133,10 @@ Metrics::Metrics(std::string address, std::unique_ptr<Parts> parts)
 
 Metrics::~Metrics() = default;
 
+uint16_t Metrics::port() const {
+  return static_cast<uint16_t>(std::stoul(address_.substr(address_.rfind(':') + 1)));
+}
+
 void Metrics::transaction(double seconds, size_t events) {
   parts_
       ->family(prometheus::BuildHistogram(), "hpctl_controller_transaction_seconds",

@@ -8,6 +8,7 @@
 // at once do not keep others waiting for longer than that.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,6 +32,7 @@ class Metrics {
 
   // HOST:PORT with the port that was taken.
   const std::string& address() const { return address_; }
+  uint16_t port() const;
   // Why that is not what was asked for; "" = it is.
   const std::string& moved() const { return moved_; }
 

@@ -2,7 +2,7 @@
 // Where the metrics are, in the form of Prometheus's file_sd: the port may be any (metrics.h), and
 // the controller of a job moves from node to node. So a scrape names files and no addresses:
 //
-//   file_sd_configs: [{files: ["HPCTL_HOME/jobs/*/metrics-targets.json"]}]
+//   file_sd_configs: [{files: ["HPCTL_HOME/metrics-targets*.json"]}]
 //
 // [{"targets":["HOST:PORT"],"labels":{"hpctl_job":"7","hpctl_node":"n1"}}], or [] where there is
 // nothing to scrape.
@@ -10,21 +10,24 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "common/base/fenced_file.h"
 
 namespace hpctl {
 
-// In HPCTL_HOME, the directory of a job that has a controller of its own, or the state of the
-// cluster controller.
-inline std::string scrape_targets_path(const std::string& directory) {
-  return directory + "/metrics-targets.json";
-}
+// `directory`: HPCTL_HOME, the directory of a job that has a controller of its own, or the state of
+// the cluster controller. The file is in it, but of HPCTL_HOME/jobs/JOB in HPCTL_HOME, with the
+// job's number in its name: file_sd refuses a pattern in a directory's name, and it sees at once
+// what changes in a directory that it watches.
+std::string scrape_targets_path(const std::string& directory);
 
-// `bound` "HOST:PORT" as Metrics::address(), "" = no metrics. In place of an address that means
-// all of this machine's stands `reachable`.
-std::string scrape_targets(const std::string& bound, const std::string& reachable,
-                           const std::map<std::string, std::string>& labels);
+struct ScrapeTarget {
+  std::string bound;  // "HOST:PORT" as Metrics::address(), "" = no metrics: it is left out
+  std::map<std::string, std::string> labels;
+};
+// In place of an address that means all of this machine's stands `reachable`.
+std::string scrape_targets(const std::vector<ScrapeTarget>& targets, const std::string& reachable);
 
 // Best effort, as the metrics are: what fails is logged.
 void publish_scrape_targets(

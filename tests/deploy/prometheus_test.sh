@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# deploy/prometheus: promtool accepts rules and every query of the dashboard and runs the rules' own
-# tests; no name is used that docs/metrics.md does not have and the controller does not serve.
+# deploy/prometheus without a running Prometheus: dashboards and consoles are those of views.json,
+# promtool accepts configuration, rules and every query, and runs the rules' own tests, in which
+# each alert fires and clears; each alert has a section of the runbook; no name is used that
+# docs/metrics.md does not have and the controller does not serve.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -9,17 +11,39 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 dir=deploy/prometheus
 
+"$dir/make.sh" "$work"
+for part in grafana consoles; do
+  diff -r --exclude=hpctl.lib "$work/$part" "$dir/$part" ||
+    { echo "$dir/$part is not made of views.json: run $dir/make.sh"; exit 1; }
+done
+
 is_served() { grep -rqF --include=*.cc "\"$1\"" controller; }
-jq -er '.panels | length > 0' "$dir/hpctl-dashboard.json" >/dev/null
-jq -r '.panels[].targets[].expr' "$dir/hpctl-dashboard.json" >"$work/queries"
+jq -r '.panels[].targets[].expr' "$dir"/grafana/*.json >"$work/queries"
+[ -s "$work/queries" ] || { echo "no dashboard has a query"; exit 1; }
 grep -oh 'hpctl_[a-z_]*' "$work/queries" "$dir/hpctl-rules.yml" | sed 's/_bucket$//' | sort -u |
+  grep -vx hpctl_node |  # a label of the targets
   while read -r name; do
     grep -q "\`$name[\`{]" docs/metrics.md || { echo "$name: not in docs/metrics.md"; exit 1; }
     is_served "$name" || { echo "$name: not served by the controller"; exit 1; }
   done
 # And what the table promises is served.
-grep -oh '`hpctl_[a-z_]*' docs/metrics.md | tr -d '`' | sort -u | while read -r name; do
-  is_served "$name" || { echo "$name: documented, not served"; exit 1; }
+grep -oh '`hpctl_[a-z_]*' docs/metrics.md | tr -d '`' | sort -u | grep -vEx 'hpctl_(node|job)' |
+  while read -r name; do
+    is_served "$name" || { echo "$name: documented, not served"; exit 1; }
+  done
+
+sed -n 's/.*- alert: //p' "$dir/hpctl-rules.yml" | while read -r alert; do
+  grep -qx "## $alert" docs/runbook.md || { echo "$alert: no section in docs/runbook.md"; exit 1; }
+  grep -qF "runbook_url: \"docs/runbook.md#${alert,,}\"" "$dir/hpctl-rules.yml" ||
+    { echo "$alert: no runbook_url in $dir/hpctl-rules.yml"; exit 1; }
+  # A check that begins with eval_time on a line of its own expects the alert, a short one none.
+  told=$(sed -nE "s/^ *alertname: $alert$/fires/p; s/.*\{eval_time: .*alertname: $alert\}/quiet/p" \
+    "$dir/hpctl-rules-test.yml" | tr '\n' ' ')
+  [[ $told == *"fires quiet"* ]] ||
+    { echo "$alert: $dir/hpctl-rules-test.yml does not show that it fires and clears"; exit 1; }
+done
+sed -n 's/^## //p' docs/runbook.md | while read -r section; do
+  grep -q "alert: $section$" "$dir/hpctl-rules.yml" || { echo "$section: no such alert"; exit 1; }
 done
 
 if ! command -v promtool >/dev/null; then
@@ -29,10 +53,11 @@ fi
 {
   echo 'groups: [{name: dashboard, rules: ['
   # Grafana's variables stand for values.
-  sed 's/\$name/.*/g' "$work/queries" |
+  sed -E 's/\$[a-z]+/.*/g' "$work/queries" |
     jq -R '{record: "q:\(input_line_number)", expr: .}' |
     sed 's/^}$/},/'
   echo ']}]'
 } >"$work/queries.yml"
-promtool check rules "$work/queries.yml" "$dir/hpctl-rules.yml"
+promtool check config "$dir/prometheus.yml"
+promtool check rules "$work/queries.yml"
 promtool test rules "$dir/hpctl-rules-test.yml"

@@ -55,7 +55,7 @@ TEST_F(ClusterController, StartsTheJobsControllerAndStartsItAgain) {
   EXPECT_FALSE(path_exists(paths().state())) << "left on the head node";
 }
 
-// The service's metrics tell of its jobs, whose controllers neither serve nor need any.
+// The service's metrics tell of its jobs, and those of their controllers are beside them.
 TEST_F(ClusterController, StartsControllersWhereItServesMetrics) {
   kill_service();
   const test::LoopbackPort metrics;

@@ -93,6 +93,7 @@ class Munged {
 
 class ClusterController : public testing::Test {
  protected:
+  explicit ClusterController(const JobSpec& spec = gated_job()) : cluster_(spec) {}
   void SetUp() override {
     if (::access(kMunged, X_OK) != 0) GTEST_SKIP() << "no " << kMunged << ": the package munge";
     munged_.emplace(cluster_);
@@ -244,15 +245,14 @@ class ClusterController : public testing::Test {
   struct StateOnHead {
     std::string node = kHead;
     ~StateOnHead() {
-      const JobId job{static_cast<uint64_t>(::getpid())};  // as JobCluster has it
-      EXPECT_TRUE(remove_tree(HomePaths::of_job("/", job, node).state()).ok());
+      EXPECT_TRUE(remove_tree(HomePaths::of_job("/", JobCluster::own_job(), node).state()).ok());
     }
   };
 
   TemporaryDirectory directory_;
   StateOnHead state_;
   StateOnHead state_of_second_{kSecondHead};
-  JobCluster cluster_{gated_job()};
+  JobCluster cluster_;
   std::optional<Munged> munged_;
   const LoopbackPort port_;
   const std::string address_ = port_.address();  // of every start

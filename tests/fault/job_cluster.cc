@@ -43,9 +43,10 @@ bool eventually(const std::function<bool()>& condition, int timeout_ms) {
   return true;
 }
 
-// The number is this test's own: nodes' local directories are named after it.
-JobCluster::JobCluster(const JobSpec& spec)
-    : spec_(spec), job_{static_cast<uint64_t>(::getpid())}, job_dir_(directory_.path() + "/job") {
+JobId JobCluster::own_job() { return JobId{static_cast<uint64_t>(::getpid())}; }
+
+JobCluster::JobCluster(const JobSpec& spec, JobId job)
+    : spec_(spec), job_(job), job_dir_(directory_.path() + "/job") {
   ::signal(SIGPIPE, SIG_IGN);
   HP_CHECK(make_directories(job_dir_).ok());
   auto document = nlohmann::json::parse(to_json_text(spec));

@@ -23,13 +23,16 @@ namespace hpctl::test {
 
 class JobCluster {
  public:
-  // Writes job.json and the token; `spec` may leave its checkpoint directory to the default.
-  explicit JobCluster(const JobSpec& spec);
+  // Writes job.json and the token; `spec` may leave its checkpoint directory to the default. A
+  // second one of a test needs another number than own_job().
+  explicit JobCluster(const JobSpec& spec, JobId job = own_job());
   // Kills whatever carries this cluster's mark in its environment, until nothing is left.
   ~JobCluster();
   JobCluster(const JobCluster&) = delete;
   JobCluster& operator=(const JobCluster&) = delete;
 
+  // This test's own: nodes' local directories are named after it.
+  static JobId own_job();
   JobId job() const { return job_; }
   const std::string& job_dir() const { return job_dir_; }
   HomePaths paths(const std::string& node) const { return HomePaths::of_job(job_dir_, job_, node); }

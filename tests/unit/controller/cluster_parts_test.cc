@@ -90,7 +90,7 @@ TEST(ClusterIdentity, NobodyBecomesSomebodyElse) {
 }
 
 TEST(ChildProtocol, OrderAndReport) {
-  const ChildOrder order{"token", {"n1", "n2"}, "slurm", "/opt/hpctl/bin", 3};
+  const ChildOrder order{"token", {"n1", "n2"}, "slurm", "/opt/hpctl/bin", 3, "0.0.0.0:0"};
   const std::string line = to_line(order);
   EXPECT_EQ(line.back(), '\n');
   const auto back = order_from_line(line);
@@ -99,10 +99,14 @@ TEST(ChildProtocol, OrderAndReport) {
   EXPECT_FALSE(order_from_line("{}").ok());
   EXPECT_FALSE(order_from_line("[]").ok());
 
-  const auto serves = report_from_line(report_line(ChildReport{"10.0.0.1:7", "-----\n"}));
+  const auto serves = report_from_line(report_line(ChildReport{"10.0.0.1:7", "-----\n", 9400}));
   ASSERT_TRUE(serves.ok());
   EXPECT_EQ(serves->address, "10.0.0.1:7");
   EXPECT_EQ(serves->certificate, "-----\n");
+  EXPECT_EQ(serves->metrics_port, 9400);
+  EXPECT_EQ(
+      report_from_line(R"({"address":"","certificate":"","metrics_port":65536})")->metrics_port, 0);
+  EXPECT_EQ(report_from_line(R"({"address":"","certificate":""})")->metrics_port, 0);
   EXPECT_FALSE(report_from_line(R"({"address":"10.0.0.1:7"})").ok()) << "nobody could know it";
   const auto refused =
       report_from_line(report_line(Error{ErrorCode::kPermissionDenied, "not \xff yours"}));
@@ -137,6 +141,7 @@ JobRow row_of(uint64_t job) {
   row.restart_count = 2;
   row.token = "t";
   row.address = "10.0.0.1:7";
+  row.metrics_port = 9400;
   row.certificate = "c";
   row.pid = 17;
   row.start_ticks = 1234567890123;
@@ -158,6 +163,7 @@ TEST(JobRows, OutliveTheProcess) {
   ASSERT_EQ(loaded->size(), 1U);
   const JobRow& row = loaded->front();
   EXPECT_EQ(to_text(row.key), "job 2 of uid 1000");
+  EXPECT_EQ(row.metrics_port, 9400);
   EXPECT_THAT(row.nodes, ElementsAre("n1", "n2"));
   EXPECT_THAT(row.groups, ElementsAre(100, 27));
   EXPECT_EQ(row.start_ticks, 1234567890123U);

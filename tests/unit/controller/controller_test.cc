@@ -11,7 +11,6 @@
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/status.h"
-#include "controller/publish/scrape_targets.h"
 #include "controller/publish/status_files.h"
 #include "tests/fault/live_controller.h"
 #include "tests/support/http_get.h"
@@ -117,7 +116,7 @@ TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   LiveController other;
   other.start("", {"--metrics", address});
   ASSERT_FALSE(other.ended()) << test::last_line(other.paths().controller_log());
-  const auto targets = read_file(scrape_targets_path(other.paths().home()));
+  const auto targets = read_file(other.paths().home() + "/metrics-targets.json");
   ASSERT_TRUE(targets.ok());
   const std::string elsewhere = nlohmann::json::parse(*targets)[0]["targets"][0];
   EXPECT_NE(elsewhere, address);
@@ -125,7 +124,7 @@ TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   const auto log = read_file(other.paths().controller_log());
   EXPECT_NE(log->find(address + " is in use"), std::string::npos) << *log;
   other.terminate();
-  EXPECT_EQ(read_file(scrape_targets_path(other.paths().home())).value(), "[]\n");
+  EXPECT_EQ(read_file(other.paths().home() + "/metrics-targets.json").value(), "[]\n");
 }
 
 TEST(Controller, ServesWithoutMetricsWhereTheirAddressIsNotOfThisMachine) {
@@ -135,7 +134,7 @@ TEST(Controller, ServesWithoutMetricsWhereTheirAddressIsNotOfThisMachine) {
     EXPECT_FALSE(controller.ended()) << test::last_line(controller.paths().controller_log());
     const auto log = read_file(controller.paths().controller_log());
     EXPECT_NE(log->find("there are no metrics"), std::string::npos) << *log;
-    EXPECT_FALSE(path_exists(scrape_targets_path(controller.paths().home())));
+    EXPECT_FALSE(path_exists(controller.paths().home() + "/metrics-targets.json"));
   }
 }
 

@@ -134,14 +134,22 @@ TEST(FleetMetrics, AreBounded) {
   }
 }
 
+TEST(ScrapeTargets, OfAllJobsOfAHomeAreInOneDirectory) {
+  EXPECT_EQ(scrape_targets_path("/h/jobs/17"), "/h/metrics-targets-17.json");
+  EXPECT_EQ(scrape_targets_path("/h"), "/h/metrics-targets.json");
+  EXPECT_EQ(scrape_targets_path("/h/jobs"), "/h/jobs/metrics-targets.json");
+  EXPECT_EQ(scrape_targets_path("/h/jobs/17a"), "/h/jobs/17a/metrics-targets.json");
+  EXPECT_EQ(scrape_targets_path("/tmp/17"), "/tmp/17/metrics-targets.json");
+}
+
 TEST(ScrapeTargets, NameAnAddressThatOthersReach) {
-  EXPECT_EQ(scrape_targets("0.0.0.0:9400", "10.0.0.7", {{"hpctl_job", "7"}}),
+  EXPECT_EQ(scrape_targets({{"0.0.0.0:9400", {{"hpctl_job", "7"}}}, {"", {}}}, "10.0.0.7"),
             R"([{"targets":["10.0.0.7:9400"],"labels":{"hpctl_job":"7"}}])"
             "\n");
-  EXPECT_EQ(scrape_targets("127.0.0.1:1", "10.0.0.7", {}),
+  EXPECT_EQ(scrape_targets({{"127.0.0.1:1", {}}}, "10.0.0.7"),
             R"([{"targets":["127.0.0.1:1"],"labels":{}}])"
             "\n");
-  EXPECT_EQ(scrape_targets("", "10.0.0.7", {{"hpctl_job", "7"}}), "[]\n");
+  EXPECT_EQ(scrape_targets({{"", {{"hpctl_job", "7"}}}}, "10.0.0.7"), "[]\n");
 }
 
 }  // namespace
