@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The trainer beside PyTorch's FSDP2 at steps of 4096 tokens: this machine's build of hptrain, the one
+# The trainer beside PyTorch's FSDP2 at steps of 4096 tokens: this machine's build of hptrain, one
 # made for the LibTorch of another Debian release, and that release's python3-torch, in turn.
 #
 #   fsdp2.sh BUILD_DIRECTORY [--root DIR] [RELEASE]
@@ -9,8 +9,8 @@
 #   --root DIR       the release's system is made in DIR and stays, or is taken from there
 #   RELEASE          sid: PyTorch 2.14
 #
-# Needs root, mount namespaces, the package debootstrap and its mirror, 4 GB. Prints a table, then one
-# line of JSON. Exit codes: 0 = done, 1 = something failed, 2 = wrong usage, 77 = cannot run here.
+# Needs root, mount namespaces, the package debootstrap and its mirror, 4 GB. Prints a table, then
+# one line of JSON. Exit codes: 0 = done, 1 = failed, 2 = wrong usage, 77 = cannot run here.
 set -euo pipefail
 
 repo=$(realpath "$(dirname "$0")/../..")
@@ -30,7 +30,7 @@ fi
 release=${1:-sid}
 case $release in -*) usage ;; esac
 
-# PyTorch multiplies matrices with what libopenblas0-pthread brings; without it it is ten times slower.
+# PyTorch multiplies matrices with what libopenblas0-pthread brings, else ten times slower.
 packages=(g++ cmake ninja-build mold libgloo-dev libssl-dev nlohmann-json3-dev libtorch-dev
           python3-torch libopenblas0-pthread)
 
@@ -41,9 +41,15 @@ make_root
 enter_root
 echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/90hpctl"
 install_packages
-say "$release: $(inside dpkg-query -W libtorch-dev), $(inside readlink -f /etc/alternatives/libblas.so.3-x86_64-linux-gnu)"
-inside cmake -S "$repo" -B /hpctl-build -G Ninja -DHPCTL_TRAINER_ONLY=ON -DCMAKE_BUILD_TYPE=Release >"$stage/log"
-inside cmake --build /hpctl-build --target hptrain >"$stage/log" || { tail -n 20 "$stage/log" >&2; exit 1; }
+say "$release: $(inside dpkg-query -W libtorch-dev python3-torch libopenblas0-pthread | xargs)"
+{
+  inside cmake -S "$repo" -B /hpctl-build -G Ninja -DHPCTL_TRAINER_ONLY=ON \
+    -DCMAKE_BUILD_TYPE=Release
+  inside cmake --build /hpctl-build --target hptrain
+} >"$stage/log" || {
+  tail -n 20 "$stage/log" >&2
+  fail "hptrain cannot be built on $release"
+}
 
 # Programs of the release that see the runs' directories and their environment.
 mount --rbind /tmp "$root/tmp"
