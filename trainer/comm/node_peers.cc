@@ -71,7 +71,7 @@ Result<std::unique_ptr<NodePeers>> NodePeers::listen(int rank, int ranks) {
   UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const AbstractAddress at = abstract_address(address);
   if (!listener.valid() || ::bind(listener.get(), general(at.address), at.size) != 0 ||
-      ::listen(listener.get(), ranks) != 0) {
+      ::listen(listener.get(), SOMAXCONN) != 0) {
     return errno_error("cannot listen for the ranks of this node");
   }
   UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
