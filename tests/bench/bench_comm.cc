@@ -73,7 +73,7 @@ Times time_of(Communicator& comm, const std::string& operation, Buffers& buffers
 void take_part(CommunicatorOptions options, size_t mib, std::FILE* out) {
   std::vector<std::unique_ptr<Communicator>> comms;
   const std::string dir = options.rendezvous_dir;
-  for (const std::string node : {std::string(), NodePeers::this_node().value()}) {
+  for (const std::string& node : {std::string(), NodePeers::this_node().value()}) {
     options.rendezvous_dir = dir + "/" + std::to_string(comms.size());
     comms.push_back(std::make_unique<RendezvousCommunicator>(options, node));
     HP_CHECK(comms.back()->connect().ok());
