@@ -147,8 +147,11 @@ TEST_P(Worlds, LargeOnesPassPieceByPieceWhicheverIsWaitedForFirst) {
     float* sum = input.data() + comm.rank() * chunk;
     begun.push_back(comm.begin_reduce_scatter(input.data(), chunk, sum).value());
     for (; !begun.empty(); begun.pop_back()) ASSERT_TRUE(begun.back()->wait().ok());
-    for (const std::vector<float>& buffer : gathered) EXPECT_TRUE(buffer == expected);
-    for (size_t i = 0; i < chunk; ++i) ASSERT_EQ(sum[i], 0.5F * static_cast<float>(n)) << i;
+    for (const std::vector<float>& buffer : gathered) {
+      EXPECT_EQ(std::memcmp(buffer.data(), expected.data(), buffer.size() * sizeof(float)), 0);
+    }
+    const std::vector<float> added(chunk, 0.5F * static_cast<float>(n));
+    EXPECT_EQ(std::memcmp(sum, added.data(), chunk * sizeof(float)), 0);
   });
 }
 
@@ -161,7 +164,7 @@ TEST_P(Worlds, ExchangesReachTheOneTheyAreFor) {
       return std::vector<std::byte>(rank == n - 1 ? 0 : bytes, static_cast<std::byte>(rank + 1));
     };
     const int from = (comm.rank() + n - 1) % n;
-    for (const size_t bytes : {1UL, 3'000'000UL, 20'000'000UL}) {
+    for (const size_t bytes : {1UL, 9'000'000UL}) {
       const std::vector<std::byte> outgoing = sent_by(comm.rank(), bytes);
       const std::vector<std::byte> expected = sent_by(from, bytes);
       std::vector<std::byte> incoming(expected.size());
