@@ -2,7 +2,8 @@
 // Collectives between ranks of one machine, over Gloo and through shared memory: the same ranks,
 // processes each, do both in turn. `MiB` is what one rank has gathered, or gives to be added.
 // Milliseconds are medians of kRounds by the clock; CPU milliseconds are of all ranks and their
-// threads. The ratio of both is that of medians of one run.
+// threads. The ratio of both is that of medians of one run. And how long after its SIGKILL a rank
+// is known to be gone, by one that waits for it.
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/base/check.h"
@@ -158,6 +160,60 @@ void measure(int ranks, size_t mib, nlohmann::ordered_json& cases) {
   HP_CHECK(remove_tree(dir).ok());
 }
 
+std::unique_ptr<Communicator> connected(const std::string& dir, int rank, const std::string& node) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.world_size = 2;
+  options.rendezvous_dir = dir;
+  auto comm = std::make_unique<RendezvousCommunicator>(options, node);
+  HP_CHECK(comm->connect().ok());
+  return comm;
+}
+
+// Milliseconds from the SIGKILL of the second of two ranks to the failure of what the first waits
+// for.
+double notice_ms(const std::string& node) {
+  using Clock = std::chrono::steady_clock;
+  std::string dir = "/tmp/hpctl-bench-XXXXXX";
+  HP_CHECK(mkdtemp(dir.data()) != nullptr);
+  const pid_t second = fork();
+  HP_CHECK(second >= 0);
+  if (second == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto comm = connected(dir, 1, node);
+    for (;;) pause();
+  }
+  const auto comm = connected(dir, 0, node);
+  Clock::time_point noticed;
+  std::thread waiting([&] {
+    HP_CHECK(!comm->barrier().ok());
+    noticed = Clock::now();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it waits by now
+  const Clock::time_point killed = Clock::now();
+  HP_CHECK(kill(second, SIGKILL) == 0);
+  waiting.join();
+  HP_CHECK(waitpid(second, nullptr, 0) == second && remove_tree(dir).ok());
+  return std::chrono::duration<double, std::milli>(noticed - killed).count();
+}
+
+void measure_losses(nlohmann::ordered_json& cases) {
+  constexpr int kLosses = 21;
+  std::array<std::vector<double>, kCarriers.size()> ms;
+  const std::array nodes = {std::string(), NodePeers::this_node().value()};
+  for (int i = 0; i < kLosses; ++i) {
+    for (size_t c = 0; c < kCarriers.size(); ++c) ms[c].push_back(notice_ms(nodes[c]));
+  }
+  for (size_t c = 0; c < kCarriers.size(); ++c) {
+    const double most = testing::at_share(ms[c], 1);
+    std::printf("a killed rank is known to be gone, %s: median %.2f ms, most %.2f ms of %d\n",
+                kCarriers[c], testing::median(ms[c]), most, kLosses);
+    cases.push_back({{"carrier", kCarriers[c]},
+                     {"notice_ms", testing::median(ms[c])},
+                     {"most_notice_ms", most}});
+  }
+}
+
 }  // namespace
 }  // namespace hpctl
 
@@ -168,6 +224,8 @@ int main() {
   for (const int ranks : {2, 4}) {
     for (const size_t mib : {1, 20}) hpctl::measure(ranks, mib, cases);
   }
+  std::signal(SIGPIPE, SIG_IGN);
+  hpctl::measure_losses(cases);
   std::printf("%s\n", nlohmann::ordered_json{{"bench", "comm"}, {"cases", cases}}.dump().c_str());
   return 0;
 }
