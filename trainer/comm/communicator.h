@@ -132,7 +132,8 @@ class Communicator {
   std::atomic<uint64_t>* sequence_;
 };
 
-// Gloo for two and more ranks; for one rank, plain memory and no network.
+// For two and more ranks memory that they share, or Gloo, which is found out when they meet
+// (trainer/comm/rendezvous_communicator.h); for one rank, plain memory and no network.
 std::unique_ptr<Communicator> make_communicator(const CommunicatorOptions& options);
 
 }  // namespace hpctl

@@ -4,13 +4,13 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "common/base/injected_fault.h"
+#include "trainer/comm/ordered_sum.h"
 #include "trainer/compat/gloo_compat.h"
 
 namespace hpctl {
@@ -19,8 +19,6 @@ namespace {
 
 // Reduce-scatter in pieces, so that adding one overlaps receiving the next.
 constexpr size_t kSegmentFloats = size_t{256} * 1024;
-// A part of the sum that stays in the first-level cache while all ranks are added to it.
-constexpr size_t kCacheFloats = 4096;
 
 // "[file:line] text" as Gloo writes it, reduced to the first line of its text.
 std::string first_line_of(const std::string& what) {
@@ -247,7 +245,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
       for (int k = 0; k < others; ++k) incoming_[s]->wait_recv();
       const size_t begin = s * kSegmentFloats;
       const size_t end = std::min(chunk_, begin + kSegmentFloats);
-      for (size_t i = begin; i < end; i += kCacheFloats) add(i, std::min(end, i + kCacheFloats));
+      add(begin, end);
     }
     for (size_t k = 0; k < incoming_.size() * others; ++k) outgoing_.wait_send();
   }
@@ -258,19 +256,11 @@ class GlooCommunicator::ReduceScatter final : public Collective {
     return rank == owner_.rank() ? input_ + rank * chunk_ : received_.data() + rank * chunk_;
   }
 
-  // Rank order, whatever the order of arrival. The sum is complete before it is stored, since
-  // `output` may be our own chunk of the input.
+  // Rank order, whatever the order of arrival.
   void add(size_t begin, size_t end) {
-    std::array<float, kCacheFloats> sum;
-    const size_t n = end - begin;
-    const float* first = chunk_from(0) + begin;
-    const float* second = chunk_from(1) + begin;
-    for (size_t i = 0; i < n; ++i) sum[i] = first[i] + second[i];
-    for (int r = 2; r < owner_.world_size(); ++r) {
-      const float* next = chunk_from(r) + begin;
-      for (size_t i = 0; i < n; ++i) sum[i] += next[i];
-    }
-    std::copy_n(sum.data(), n, output_ + begin);
+    std::vector<const float*> parts;
+    for (int r = 0; r < owner_.world_size(); ++r) parts.push_back(chunk_from(r) + begin);
+    sum_in_order(parts, end - begin, output_ + begin);
   }
 
   GlooCommunicator& owner_;

@@ -1,41 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives with real sockets. Ranks are threads where nothing dies, processes where one does.
+// Collectives through shared memory and over real sockets. Ranks are threads where nothing dies,
+// processes where one does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <future>
+#include <random>
 #include <thread>
+#include <tuple>
 
 #include "common/base/injected_fault.h"
 #include "common/base/process_stat.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/node_peers.h"
 #include "trainer/comm/rendezvous_store.h"
+#include "trainer/comm/shared_segment.h"
 
 namespace hpctl {
 namespace {
 
+using test::carried_by;
+using test::Carrier;
 using test::options_for;
 using ::testing::HasSubstr;
 
 // Runs `body` on every rank of a connected world.
-void with_world(int world_size, const std::function<void(Communicator&)>& body) {
+void with_world(Carrier carrier, int world_size, const std::function<void(Communicator&)>& body) {
   test::on_every_rank(world_size, [&](const CommunicatorOptions& options) {
-    test::take_part(*make_communicator(options), body);
+    test::take_part(*carried_by(carrier, options), body);
   });
 }
 
-class Worlds : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, Worlds, ::testing::Values(1, 2, 3, 4));
+class Carriers : public ::testing::TestWithParam<Carrier> {
+ protected:
+  static std::unique_ptr<Communicator> make(const CommunicatorOptions& options) {
+    return carried_by(GetParam(), options);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Both, Carriers, ::testing::Values(Carrier::kSharedMemory, Carrier::kGloo),
+                         [](const auto& tested) { return test::name_of(tested.param); });
+
+class Worlds : public ::testing::TestWithParam<std::tuple<Carrier, int>> {
+ protected:
+  static void with_world(const std::function<void(Communicator&)>& body) {
+    hpctl::with_world(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Sizes, Worlds,
+                         ::testing::Combine(::testing::Values(Carrier::kSharedMemory,
+                                                              Carrier::kGloo),
+                                            ::testing::Values(1, 2, 3, 4)),
+                         [](const auto& tested) {
+                           return test::name_of(std::get<0>(tested.param)) +
+                                  std::to_string(std::get<1>(tested.param));
+                         });
 
 TEST_P(Worlds, AllGatherPutsEveryChunkInRankOrder) {
-  with_world(GetParam(), [](Communicator& comm) {
+  with_world([](Communicator& comm) {
     for (const size_t chunk : {1UL, 1000UL, 300'000UL}) {
       std::vector<uint32_t> buffer(chunk * comm.world_size(), 0);
       for (size_t i = 0; i < chunk; ++i) buffer[comm.rank() * chunk + i] = comm.rank() * 7 + i;
@@ -49,7 +79,7 @@ TEST_P(Worlds, AllGatherPutsEveryChunkInRankOrder) {
 
 // Values whose sum depends on the order of addition: only rank order gives the expected bits.
 TEST_P(Worlds, ReduceScatterAddsInRankOrder) {
-  with_world(GetParam(), [](Communicator& comm) {
+  with_world([](Communicator& comm) {
     const int n = comm.world_size();
     const auto value = [](int rank, size_t i) {
       return (rank % 2 == 0 ? 1.0F : -1.0F) * (1e7F + static_cast<float>(i % 97)) / (rank + 0.3F);
@@ -69,7 +99,7 @@ TEST_P(Worlds, ReduceScatterAddsInRankOrder) {
 }
 
 TEST_P(Worlds, GatherAndReduceMayOverlap) {
-  with_world(GetParam(), [](Communicator& comm) {
+  with_world([](Communicator& comm) {
     const size_t chunk = 50'000;
     const int n = comm.world_size();
     std::vector<float> gathered(chunk * n, static_cast<float>(comm.rank()));
@@ -86,7 +116,7 @@ TEST_P(Worlds, GatherAndReduceMayOverlap) {
 }
 
 TEST_P(Worlds, AllReduceAndTexts) {
-  with_world(GetParam(), [](Communicator& comm) {
+  with_world([](Communicator& comm) {
     std::vector<double> values = {1.0, static_cast<double>(comm.rank())};
     ASSERT_TRUE(comm.all_reduce(values).ok());
     const int n = comm.world_size();
@@ -96,6 +126,78 @@ TEST_P(Worlds, AllReduceAndTexts) {
     ASSERT_TRUE(texts.ok());
     for (int r = 0; r < n; ++r) EXPECT_EQ((*texts)[r], std::string(r * 3, 'x'));
   });
+}
+
+// More than all slots of a rank hold, and several at a time; waited for from the last to the first,
+// so that each is moved while another one is waited for.
+TEST_P(Worlds, LargeOnesPassPieceByPieceWhicheverIsWaitedForFirst) {
+  with_world([](Communicator& comm) {
+    const size_t n = comm.world_size();
+    const size_t chunk = SharedSegment::kSlots * SharedSegment::kSlotBytes / sizeof(float) + 1000;
+    std::vector<float> expected;
+    for (size_t r = 0; r < n; ++r) expected.insert(expected.end(), chunk, static_cast<float>(r));
+    std::vector<std::vector<float>> gathered(2, std::vector<float>(chunk * n));
+    std::vector<float> input(chunk * n, 0.5F);
+    std::vector<CollectivePtr> begun;
+    for (std::vector<float>& buffer : gathered) {
+      const auto own = buffer.begin() + static_cast<ptrdiff_t>(comm.rank() * chunk);
+      std::fill_n(own, chunk, static_cast<float>(comm.rank()));
+      begun.push_back(comm.begin_all_gather(buffer.data(), chunk * sizeof(float)).value());
+    }
+    float* sum = input.data() + comm.rank() * chunk;
+    begun.push_back(comm.begin_reduce_scatter(input.data(), chunk, sum).value());
+    for (; !begun.empty(); begun.pop_back()) ASSERT_TRUE(begun.back()->wait().ok());
+    for (const std::vector<float>& buffer : gathered) {
+      EXPECT_EQ(std::memcmp(buffer.data(), expected.data(), buffer.size() * sizeof(float)), 0);
+    }
+    const std::vector<float> added(chunk, 0.5F * static_cast<float>(n));
+    EXPECT_EQ(std::memcmp(sum, added.data(), chunk * sizeof(float)), 0);
+  });
+}
+
+// To the next rank, from the one before; the last one sends nothing.
+TEST_P(Worlds, ExchangesReachTheOneTheyAreFor) {
+  with_world([](Communicator& comm) {
+    const int n = comm.world_size();
+    if (n == 1) return;
+    const auto sent_by = [&](int rank, size_t bytes) {
+      return std::vector<std::byte>(rank == n - 1 ? 0 : bytes, static_cast<std::byte>(rank + 1));
+    };
+    const int from = (comm.rank() + n - 1) % n;
+    for (const size_t bytes : {1UL, 9'000'000UL}) {
+      const std::vector<std::byte> outgoing = sent_by(comm.rank(), bytes);
+      const std::vector<std::byte> expected = sent_by(from, bytes);
+      std::vector<std::byte> incoming(expected.size());
+      const auto begun = comm.begin_exchange((comm.rank() + 1) % n, outgoing, from, incoming);
+      ASSERT_TRUE(begun.ok());
+      ASSERT_TRUE((*begun)->wait().ok());
+      EXPECT_TRUE(incoming == expected);
+    }
+  });
+}
+
+// What two communicators make of the same numbers, of which the order of addition shows in the sum.
+TEST(Communicator, BitsOfASumAreTheSameWhateverCarriesIt) {
+  for (const int n : {2, 3, 4}) {
+    const size_t chunk = 100'003;
+    std::vector<std::vector<uint32_t>> sums[2];
+    for (const Carrier carrier : {Carrier::kSharedMemory, Carrier::kGloo}) {
+      std::vector<std::vector<uint32_t>>& of_ranks = sums[static_cast<int>(carrier)];
+      of_ranks.resize(n);
+      with_world(carrier, n, [&](Communicator& comm) {
+        std::mt19937 random(comm.rank());
+        std::normal_distribution<float> normal;
+        std::vector<float> input(chunk * n);
+        for (float& x : input) x = normal(random);
+        float* own = input.data() + comm.rank() * chunk;
+        ASSERT_TRUE(comm.reduce_scatter(input.data(), chunk, own).ok());
+        std::vector<uint32_t>& bits = of_ranks[comm.rank()];
+        bits.resize(chunk);
+        std::memcpy(bits.data(), own, chunk * sizeof(float));
+      });
+    }
+    EXPECT_TRUE(sums[0] == sums[1]) << n;
+  }
 }
 
 TEST(Communicator, CountsCollectives) {
@@ -109,11 +211,11 @@ TEST(Communicator, CountsCollectives) {
   EXPECT_EQ(sequence.load(), 2U);
 }
 
-TEST(Communicator, CountsWhatIsBegunAndWhatIsCompleted) {
+TEST_P(Carriers, CountsWhatIsBegunAndWhatIsCompleted) {
   test::on_every_rank(2, [](CommunicatorOptions options) {
     CollectiveCounts counts{};
     options.counts = &counts;
-    test::take_part(*make_communicator(options), [&](Communicator& comm) {
+    test::take_part(*make(options), [&](Communicator& comm) {
       const uint64_t before = counts[0].begun;
       EXPECT_EQ(counts[0].completed, before);
       std::vector<char> bytes(2);
@@ -127,35 +229,56 @@ TEST(Communicator, CountsWhatIsBegunAndWhatIsCompleted) {
   });
 }
 
-TEST(Communicator, MissingPeerIsNamedAtTheDeadline) {
-  const TemporaryDirectory dir;
-  CommunicatorOptions options = options_for(dir, 0, 2);
-  options.rendezvous_timeout = std::chrono::milliseconds(100);
-  const auto comm = make_communicator(options);
-  const Outcome connected = comm->connect();
-  ASSERT_FALSE(connected.ok());
-  EXPECT_EQ(connected.error().code, kPeerLost);
-  EXPECT_THAT(connected.error().message, HasSubstr("rank 1 did not come to the rendezvous"));
+// What rank 1 of two says of itself before it goes: nothing of a node, or an address on this one
+// that nobody connects from.
+void leave_record_of_rank_1(const CommunicatorOptions& options, Carrier carrier) {
+  const std::string record =
+      carrier == Carrier::kGloo ? " " : NodePeers::this_node().value() + " hptrain-nobody";
+  RendezvousStore(options.rendezvous_dir + "/nodes", std::chrono::milliseconds(1))
+      .set("1", {record.begin(), record.end()});
 }
 
-TEST(Communicator, AbortEndsTheRendezvous) {
-  const TemporaryDirectory dir;
-  const auto comm = make_communicator(options_for(dir, 0, 2));
-  auto connected = std::async(std::launch::async, [&] { return comm->connect(); });
-  // Rank 0 has published its addresses and waits for rank 1.
-  RendezvousStore(dir / "rdzv", std::chrono::milliseconds(60'000)).wait({"0"});
-  comm->abort();
-  const Outcome outcome = connected.get();
-  ASSERT_FALSE(outcome.ok());
-  EXPECT_THAT(outcome.error().message, HasSubstr("abort"));
+TEST_P(Carriers, MissingPeerIsNamedAtTheDeadline) {
+  for (const bool was_there : {false, true}) {
+    const TemporaryDirectory dir;
+    CommunicatorOptions options = options_for(dir, 0, 2);
+    options.rendezvous_timeout = std::chrono::milliseconds(100);
+    if (was_there) leave_record_of_rank_1(options, GetParam());
+    const auto comm = make(options);
+    const Outcome connected = comm->connect();
+    ASSERT_FALSE(connected.ok());
+    EXPECT_EQ(connected.error().code, kPeerLost);
+    EXPECT_THAT(connected.error().message, HasSubstr("rank 1 did not come to the rendezvous"));
+  }
+}
+
+TEST_P(Carriers, AbortEndsTheRendezvous) {
+  for (const bool was_there : {false, true}) {
+    const TemporaryDirectory dir;
+    const CommunicatorOptions options = options_for(dir, 0, 2);
+    if (was_there) leave_record_of_rank_1(options, GetParam());
+    const auto comm = make(options);
+    auto connected = std::async(std::launch::async, [&] { return comm->connect(); });
+    // Rank 0 has said where it is, to Gloo too where that is what it will be, and waits for rank 1.
+    const std::chrono::milliseconds patience(60'000);
+    RendezvousStore(dir / "rdzv/nodes", patience).wait({"0"});
+    if (was_there && GetParam() == Carrier::kGloo) {
+      RendezvousStore(dir / "rdzv", patience).wait({"0"});
+    }
+    comm->abort();
+    const Outcome outcome = connected.get();
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_THAT(outcome.error().message, HasSubstr("abort"));
+  }
 }
 
 // Starts rank 1 of 2 as a process that reports on a pipe once connected and then runs `body`.
-pid_t start_peer(const TemporaryDirectory& dir, const std::function<void(Communicator&)>& body) {
+pid_t start_peer(Carrier carrier, const TemporaryDirectory& dir,
+                 const std::function<void(Communicator&)>& body) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   signal(SIGPIPE, SIG_IGN);
-  const auto comm = make_communicator(options_for(dir, 1, 2));
+  const auto comm = carried_by(carrier, options_for(dir, 1, 2));
   if (!comm->connect().ok()) _exit(1);
   body(*comm);
   _exit(0);
@@ -166,27 +289,30 @@ void end_process(pid_t pid) {
   waitpid(pid, nullptr, 0);
 }
 
-TEST(Communicator, KilledPeerEndsTheCollective) {
+TEST_P(Carriers, KilledPeerEndsTheCollective) {
   signal(SIGPIPE, SIG_IGN);
   const TemporaryDirectory dir;
-  const pid_t peer = start_peer(dir, [](Communicator&) { raise(SIGKILL); });
-  const auto comm = make_communicator(options_for(dir, 0, 2));
+  const pid_t peer = start_peer(GetParam(), dir, [](Communicator&) { raise(SIGKILL); });
+  const auto comm = make(options_for(dir, 0, 2));
   Outcome outcome = comm->connect();
   std::vector<float> buffer(2 << 20);
   while (outcome.ok()) outcome = comm->all_gather(buffer.data(), 4 << 20);
   EXPECT_EQ(outcome.error().code, kPeerLost);
   EXPECT_THAT(outcome.error().message, HasSubstr("of rank 0 failed"));
+  if (GetParam() == Carrier::kSharedMemory) {
+    EXPECT_THAT(outcome.error().message, HasSubstr("connection to rank 1 closed"));
+  }
   end_process(peer);
 }
 
-TEST(Communicator, AbortWakesAWaiterOnAStoppedPeer) {
+TEST_P(Carriers, AbortWakesAWaiterOnAStoppedPeer) {
   signal(SIGPIPE, SIG_IGN);
   const TemporaryDirectory dir;
-  const pid_t peer = start_peer(dir, [](Communicator&) { raise(SIGSTOP); });
+  const pid_t peer = start_peer(GetParam(), dir, [](Communicator&) { raise(SIGSTOP); });
   std::atomic<uint64_t> sequence{0};
   CommunicatorOptions options = options_for(dir, 0, 2);
   options.sequence = &sequence;
-  const auto comm = make_communicator(options);
+  const auto comm = make(options);
   ASSERT_TRUE(comm->connect().ok());
   int status = 0;
   ASSERT_EQ(waitpid(peer, &status, WUNTRACED), peer);
@@ -227,9 +353,9 @@ std::vector<Outcome> gather_many(Communicator& comm) {
   return outcomes;
 }
 
-TEST(PeerTroubles, WhatIsLateArrivesAllTheSame) {
+TEST_P(Carriers, WhatIsLateArrivesAllTheSame) {
   test::on_every_rank(3, [](const CommunicatorOptions& options) {
-    test::take_part(*make_communicator(options), [](Communicator& comm) {
+    test::take_part(*make(options), [](Communicator& comm) {
       // Before the trouble on every rank: whoever gathers later than the others waits less for it.
       const auto began = std::chrono::steady_clock::now();
       ASSERT_TRUE(comm.barrier().ok());
@@ -244,10 +370,10 @@ TEST(PeerTroubles, WhatIsLateArrivesAllTheSame) {
   });
 }
 
-TEST(PeerTroubles, WhatIsLostIsWaitedForByAll) {
+TEST_P(Carriers, WhatIsLostIsWaitedForByAll) {
   test::on_every_rank(3, [](CommunicatorOptions options) {
     options.collective_timeout = std::chrono::milliseconds(300);
-    const auto comm = make_communicator(options);
+    const auto comm = make(options);
     ASSERT_TRUE(comm->connect().ok());
     if (comm->rank() == 1) {
       ASSERT_TRUE(comm->suffer(PeerTrouble::kSilent).ok());
@@ -262,9 +388,9 @@ TEST(PeerTroubles, WhatIsLostIsWaitedForByAll) {
   });
 }
 
-TEST(PeerTroubles, WhereConnectionsBreakAllHearOfIt) {
+TEST_P(Carriers, WhereConnectionsBreakAllHearOfIt) {
   test::on_every_rank(3, [](const CommunicatorOptions& options) {
-    const auto comm = make_communicator(options);
+    const auto comm = make(options);
     ASSERT_TRUE(comm->connect().ok());
     if (comm->rank() == 1) {
       ASSERT_TRUE(comm->suffer(PeerTrouble::kCut).ok());

@@ -6,12 +6,15 @@
 #include <signal.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/support/temporary_directory.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/node_peers.h"
+#include "trainer/comm/rendezvous_communicator.h"
 
 namespace hpctl::test {
 
@@ -21,6 +24,20 @@ inline CommunicatorOptions options_for(const TemporaryDirectory& dir, int rank, 
   options.world_size = world_size;
   options.rendezvous_dir = dir / "rdzv";
   return options;
+}
+
+enum class Carrier { kSharedMemory, kGloo };
+
+inline std::string name_of(Carrier carrier) {
+  return carrier == Carrier::kGloo ? "Gloo" : "SharedMemory";
+}
+
+// As make_communicator() makes it, on one node or, without a name for it, on none like another.
+inline std::unique_ptr<Communicator> carried_by(Carrier carrier,
+                                                const CommunicatorOptions& options) {
+  if (options.world_size == 1) return make_communicator(options);
+  return std::make_unique<RendezvousCommunicator>(
+      options, carrier == Carrier::kGloo ? "" : NodePeers::this_node().value());
 }
 
 // Runs `rank` for every rank of a world, each in a thread of its own.

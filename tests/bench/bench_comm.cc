@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives between ranks of one machine, over Gloo and through shared memory: the same ranks,
+// processes each, do both in turn. `MiB` is what one rank has gathered, or gives to be added.
+// Milliseconds are medians of kRounds by the clock; CPU milliseconds are of all ranks and their
+// threads. The ratio of both is that of medians of one run. And how long after its SIGKILL a rank
+// is known to be gone, by one that waits for it.
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/file.h"
+#include "tests/bench/figures.h"
+#include "trainer/comm/node_peers.h"
+#include "trainer/comm/rendezvous_communicator.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int kRounds = 7;
+constexpr std::array kCarriers = {"gloo", "shared memory"};
+constexpr std::array kOperations = {"all-gather", "reduce-scatter"};
+
+double cpu_ms() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto ms = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
+  };
+  return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
+// Of one collective.
+struct Times {
+  double ms = 0;
+  double cpu_ms = 0;
+};
+
+struct Buffers {
+  std::vector<float> input;
+  std::vector<float> output;
+  size_t chunk;  // floats
+};
+
+Times time_of(Communicator& comm, const std::string& operation, Buffers& buffers, int repeats) {
+  HP_CHECK(comm.barrier().ok());
+  const auto begin = std::chrono::steady_clock::now();
+  const double cpu_before = cpu_ms();
+  for (int i = 0; i < repeats; ++i) {
+    const Outcome done =
+        operation == "all-gather"
+            ? comm.all_gather(buffers.input.data(), buffers.chunk * sizeof(float))
+            : comm.reduce_scatter(buffers.input.data(), buffers.chunk, buffers.output.data());
+    HP_CHECK(done.ok());
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  double cpu = cpu_ms() - cpu_before;
+  HP_CHECK(comm.all_reduce({&cpu, 1}).ok());
+  return {took.count() / repeats, cpu / repeats};
+}
+
+// One rank's part; the first writes what it found to `out`, a line for each operation and carrier.
+void take_part(CommunicatorOptions options, size_t mib, std::FILE* out) {
+  std::vector<std::unique_ptr<Communicator>> comms;
+  const std::string dir = options.rendezvous_dir;
+  for (const std::string& node : {std::string(), NodePeers::this_node().value()}) {
+    options.rendezvous_dir = dir + "/" + std::to_string(comms.size());
+    comms.push_back(std::make_unique<RendezvousCommunicator>(options, node));
+    HP_CHECK(comms.back()->connect().ok());
+  }
+  const size_t chunk = (mib << 20) / sizeof(float) / static_cast<size_t>(options.world_size);
+  Buffers buffers = {std::vector<float>(chunk * static_cast<size_t>(options.world_size), 1.0F),
+                     std::vector<float>(chunk), chunk};
+  const int repeats = mib > 4 ? 5 : 50;
+  for (const char* operation : kOperations) {
+    std::array<std::vector<double>, kCarriers.size()> ms;
+    std::array<std::vector<double>, kCarriers.size()> cpu;
+    for (int round = 0; round <= kRounds; ++round) {
+      for (size_t c = 0; c < kCarriers.size(); ++c) {
+        const Times times = time_of(*comms[c], operation, buffers, repeats);
+        if (round == 0) continue;  // touches its memory for the first time
+        ms[c].push_back(times.ms);
+        cpu[c].push_back(times.cpu_ms);
+      }
+    }
+    if (options.rank != 0) continue;
+    for (size_t c = 0; c < kCarriers.size(); ++c) {
+      std::fprintf(out, "%f %f\n", testing::median(ms[c]), testing::median(cpu[c]));
+    }
+  }
+}
+
+std::vector<pid_t> start_ranks(const std::string& dir, int ranks, size_t mib, int pipe) {
+  std::vector<pid_t> started;
+  for (int r = 0; r < ranks; ++r) {
+    const pid_t pid = fork();
+    HP_CHECK(pid >= 0);
+    if (pid != 0) {
+      started.push_back(pid);
+      continue;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::signal(SIGPIPE, SIG_IGN);
+    CommunicatorOptions options;
+    options.rank = r;
+    options.world_size = ranks;
+    options.rendezvous_dir = dir;
+    std::FILE* out = fdopen(pipe, "w");
+    take_part(options, mib, out);
+    std::fclose(out);
+    _exit(0);
+  }
+  return started;
+}
+
+void measure(int ranks, size_t mib, nlohmann::ordered_json& cases) {
+  std::string dir = "/tmp/hpctl-bench-XXXXXX";
+  HP_CHECK(mkdtemp(dir.data()) != nullptr);
+  int ends[2];
+  HP_CHECK(pipe(ends) == 0);
+  const std::vector<pid_t> started = start_ranks(dir, ranks, mib, ends[1]);
+  close(ends[1]);
+  std::FILE* in = fdopen(ends[0], "r");
+  for (const char* operation : kOperations) {
+    Times first;
+    for (const char* carrier : kCarriers) {
+      Times times;
+      HP_CHECK(std::fscanf(in, "%lf %lf", &times.ms, &times.cpu_ms) == 2);
+      if (first.ms == 0) first = times;
+      std::printf("%5d %5zu %-15s %-14s %9.3f %9.3f %7.2f %7.2f\n", ranks, mib, operation, carrier,
+                  times.ms, times.cpu_ms, first.ms / times.ms, first.cpu_ms / times.cpu_ms);
+      std::fflush(stdout);
+      cases.push_back({{"ranks", ranks},
+                       {"mib", mib},
+                       {"operation", operation},
+                       {"carrier", carrier},
+                       {"ms", times.ms},
+                       {"cpu_ms", times.cpu_ms},
+                       {"times_gloo", first.ms / times.ms},
+                       {"times_gloo_cpu", first.cpu_ms / times.cpu_ms}});
+    }
+  }
+  std::fclose(in);
+  for (const pid_t pid : started) {
+    int status = 0;
+    HP_CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+  }
+  HP_CHECK(remove_tree(dir).ok());
+}
+
+std::unique_ptr<Communicator> connected(const std::string& dir, int rank, const std::string& node) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.world_size = 2;
+  options.rendezvous_dir = dir;
+  auto comm = std::make_unique<RendezvousCommunicator>(options, node);
+  HP_CHECK(comm->connect().ok());
+  return comm;
+}
+
+// Milliseconds from the SIGKILL of the second of two ranks to the failure of what the first waits
+// for.
+double notice_ms(const std::string& node) {
+  using Clock = std::chrono::steady_clock;
+  std::string dir = "/tmp/hpctl-bench-XXXXXX";
+  HP_CHECK(mkdtemp(dir.data()) != nullptr);
+  const pid_t second = fork();
+  HP_CHECK(second >= 0);
+  if (second == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto comm = connected(dir, 1, node);
+    while (comm->rank() == 1) pause();
+  }
+  const auto comm = connected(dir, 0, node);
+  Clock::time_point noticed;
+  std::thread waiting([&] {
+    HP_CHECK(!comm->barrier().ok());
+    noticed = Clock::now();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it waits by now
+  const Clock::time_point killed = Clock::now();
+  HP_CHECK(kill(second, SIGKILL) == 0);
+  waiting.join();
+  HP_CHECK(waitpid(second, nullptr, 0) == second && remove_tree(dir).ok());
+  return std::chrono::duration<double, std::milli>(noticed - killed).count();
+}
+
+void measure_losses(nlohmann::ordered_json& cases) {
+  constexpr int kLosses = 21;
+  std::array<std::vector<double>, kCarriers.size()> ms;
+  const std::array nodes = {std::string(), NodePeers::this_node().value()};
+  for (int i = 0; i < kLosses; ++i) {
+    for (size_t c = 0; c < kCarriers.size(); ++c) ms[c].push_back(notice_ms(nodes[c]));
+  }
+  for (size_t c = 0; c < kCarriers.size(); ++c) {
+    const double most = testing::at_share(ms[c], 1);
+    std::printf("a killed rank is known to be gone, %s: median %.2f ms, most %.2f ms of %d\n",
+                kCarriers[c], testing::median(ms[c]), most, kLosses);
+    cases.push_back({{"carrier", kCarriers[c]},
+                     {"notice_ms", testing::median(ms[c])},
+                     {"most_notice_ms", most}});
+  }
+}
+
+}  // namespace
+}  // namespace hpctl
+
+int main() {
+  nlohmann::ordered_json cases;
+  std::printf("%5s %5s %-15s %-14s %9s %9s %7s %7s\n", "ranks", "MiB", "operation", "carrier", "ms",
+              "CPU ms", "x Gloo", "x CPU");
+  for (const int ranks : {2, 4}) {
+    for (const size_t mib : {1, 20}) hpctl::measure(ranks, mib, cases);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  hpctl::measure_losses(cases);
+  std::printf("%s\n", nlohmann::ordered_json{{"bench", "comm"}, {"cases", cases}}.dump().c_str());
+  return 0;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a group on one node meet, share a file, and see each other go: a Unix socket
+// between every two of them.
+//
+// Each rank listens at an abstract address, a random name that lies in no directory and ends with
+// its socket. A rank connects to those before it and is connected to by those behind it; the first
+// sends its file along (SCM_RIGHTS). Only processes of our own uid are let in. Afterwards nothing
+// more is sent, so that whatever can be read from a socket says that its other end is closed: by
+// its process, or by the kernel when the process ended, before anybody can reap it.
+//
+// Threads: abort() and lost() are for any, the others for the one that uses the communicator.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/packet_socket.h"
+#include "common/base/result.h"
+#include "trainer/comm/shared_segment.h"
+
+namespace hpctl {
+
+class NodePeers {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // A name for where abstract addresses are the same: a boot of a machine and a network namespace.
+  static Result<std::string> this_node();
+
+  // Listens at an address of its own. `ranks` <= SharedSegment::kMostRanks.
+  static Result<std::unique_ptr<NodePeers>> listen(int rank, int ranks);
+  // Closes the sockets.
+  ~NodePeers();
+  NodePeers(const NodePeers&) = delete;
+  NodePeers& operator=(const NodePeers&) = delete;
+
+  const std::string& address() const { return address_; }
+
+  // Meets the ranks at `addresses`, one per rank, and returns the file of the first: what it was
+  // given as `file`, which is invalid on the others. kUnavailable names who did not come.
+  Result<UniqueFd> meet(const std::vector<std::string>& addresses, UniqueFd file,
+                        Clock::time_point deadline);
+  // Ends meet(), also one to come.
+  void abort();
+
+  // After meet(). `lost_one` is called on a thread of ours whenever lost() has become more.
+  Outcome watch(std::function<void()> lost_one);
+  // Those whose end of the socket is closed.
+  RankSet lost() const { return lost_.load(std::memory_order_acquire); }
+  // Closes all connections for both sides, on purpose.
+  void cut();
+
+ private:
+  NodePeers(int rank, int ranks, std::string address, UniqueFd listener, UniqueFd stop);
+
+  int ranks() const { return static_cast<int>(peers_.size()); }
+  bool is_met(int peer) const { return peers_[static_cast<size_t>(peer)].fd() >= 0; }
+  std::string missing() const;
+  Outcome wait_for(int fd, Clock::time_point deadline, const std::string& whom);
+  Outcome connect_to(int peer, const std::string& address);
+  Outcome accept_one(Clock::time_point deadline);
+  void run(const std::function<void()>& lost_one);
+
+  int rank_;
+  std::string address_;
+  UniqueFd listener_;
+  UniqueFd stop_;                    // an eventfd, readable for ever once it is to end
+  std::vector<PacketSocket> peers_;  // by rank; own without a descriptor
+  std::atomic<RankSet> lost_{0};
+  std::thread watcher_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives between ranks of one node, through memory that they share.
+//
+// What a rank contributes it copies into slots of its own once (trainer/comm/shared_segment.h),
+// when the collective begins, as far as there is room; the rest, and everything that it receives,
+// is moved whenever it calls us. No thread moves bytes beside it: whoever waits copies what has
+// come, straight to where it belongs, and a reduction adds the pieces where they lie. So what is
+// under way while a rank computes costs nobody a processor, and a piece is ready for the others
+// before they ask. Larger collectives than the slots hold pass through them piece by piece.
+//
+// Collectives are worked on in the order in which they were begun, by all ranks alike. The piece
+// that is first in that order always finds a free slot, since all before it have been read, so
+// nobody waits in a circle.
+//
+// A peer is lost when its socket closes (trainer/comm/node_peers.h). What it had published is read
+// all the same; a collective fails where something is missing from it, or a slot cannot become free
+// without it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/comm/communicator.h"
+#include "trainer/comm/node_peers.h"
+#include "trainer/comm/shared_segment.h"
+
+namespace hpctl {
+
+class SharedMemoryCommunicator final : public Communicator {
+ public:
+  // `addresses` are those of the NodePeers of all ranks, by rank.
+  SharedMemoryCommunicator(const CommunicatorOptions& options, std::unique_ptr<NodePeers> peers,
+                           std::vector<std::string> addresses);
+
+  Outcome connect() override;
+  Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
+  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
+                                             float* output) override;
+  Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
+                                       std::span<std::byte> incoming) override;
+  Outcome suffer(PeerTrouble trouble) override;
+  void abort() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  class Work;
+  class AllGather;
+  class ReduceScatter;
+  class Exchange;
+  struct Needs;
+
+  template <typename Kind, typename... Arguments>
+  CollectivePtr begin(Arguments... arguments);
+  void progress();
+  Needs needs_until(const Work& last) const;
+  Outcome wait(const Work& work);
+  Error failed(const Work& work, const std::string& why) const;
+  Clock::time_point due_of_next() const;
+
+  CommunicatorOptions options_;
+  std::vector<std::string> addresses_;
+  RankSet others_;
+  std::atomic<bool> aborted_{false};
+  std::mutex mutex_;  // guards the making of segment_, for abort()
+  std::optional<SharedSegment> segment_;
+  std::unique_ptr<NodePeers> peers_;  // ends before the memory that its thread rings in
+  std::deque<Work*> begun_;           // not done, in order
+  uint64_t number_ = 0;               // of the newest; alike on all ranks
+  std::string broken_;                // why nothing can be done any more
+  bool is_silent_ = false;
+  Clock::time_point delays_until_{};
+};
+
+}  // namespace hpctl

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/comm/shared_segment.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+#include <string>
+
+#include "common/base/check.h"
+
+namespace hpctl {
+
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kPage = 4096;
+// Some tens of microseconds, less than it takes to sleep and to be woken.
+constexpr int kSpins = 1000;
+
+constexpr size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+// The kernel looks at the word itself.
+uint32_t* word_of(std::atomic<uint32_t>& futex) { return reinterpret_cast<uint32_t*>(&futex); }
+
+void futex_wait(std::atomic<uint32_t>& futex, uint32_t value, SharedSegment::Clock::time_point at) {
+  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch());
+  const timespec until = {since.count() / 1'000'000'000, since.count() % 1'000'000'000};
+  ::syscall(SYS_futex, word_of(futex), FUTEX_WAIT_BITSET, value, &until, nullptr,
+            FUTEX_BITSET_MATCH_ANY);
+}
+
+void futex_wake(std::atomic<uint32_t>& futex) {
+  ::syscall(SYS_futex, word_of(futex), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// Looking again and again helps only while the ranks that we wait for have processors of their own.
+int spins_among(int ranks) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 0;
+  return CPU_COUNT(&allowed) >= ranks ? kSpins : 0;
+}
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+// Whoever changes what a rank waits for counts up and then looks whether the rank sleeps; the rank
+// says that it will and then has the kernel compare the count. One of the two sees the other.
+struct alignas(kLine) SharedSegment::Bell {
+  std::atomic<uint32_t> rung;
+  std::atomic<RankSet> wanted;  // 0 = awake
+};
+
+struct alignas(kLine) SharedSegment::Readers {
+  std::array<std::atomic<RankSet>, kSlots> of_slot;
+};
+
+struct alignas(kLine) SharedSegment::Queue {
+  struct Entry {
+    uint32_t slot;
+    uint32_t bytes;
+    uint64_t collective;
+  };
+  std::atomic<uint64_t> published;  // number n is at n % kSlots
+  std::array<Entry, kSlots> entries;
+};
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free &&
+              std::atomic<uint64_t>::is_always_lock_free);
+
+SharedSegment::Layout::Layout(int ranks) {
+  const auto n = static_cast<size_t>(ranks);
+  readers = n * sizeof(Bell);
+  queues = readers + n * sizeof(Readers);
+  slots = rounded_up(queues + n * n * sizeof(Queue), kPage);
+  end = slots + n * kSlots * kSlotBytes;
+}
+
+void SharedSegment::Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }
+
+Result<UniqueFd> SharedSegment::create(int ranks) {
+  HP_CHECK(ranks >= 2 && ranks <= kMostRanks);
+  UniqueFd file(::memfd_create("hptrain-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid()) return errno_error("cannot create a memory file for collectives");
+  if (::ftruncate(file.get(), static_cast<off_t>(Layout(ranks).end)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return errno_error("cannot prepare the memory file for collectives");
+  }
+  return file;
+}
+
+Result<SharedSegment> SharedSegment::map(const UniqueFd& file, int rank, int ranks) {
+  HP_CHECK(ranks >= 2 && ranks <= kMostRanks && rank >= 0 && rank < ranks);
+  const size_t bytes = Layout(ranks).end;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) {
+    return errno_error("cannot map " + std::to_string(bytes >> 20) + " MiB for collectives");
+  }
+  return SharedSegment(static_cast<std::byte*>(memory), rank, ranks);
+}
+
+SharedSegment::SharedSegment(std::byte* memory, int rank, int ranks)
+    : layout_(ranks),
+      memory_(memory, Unmap{layout_.end}),
+      rank_(rank),
+      ranks_(ranks),
+      spins_(spins_among(ranks)),
+      taken_(static_cast<size_t>(ranks)) {}
+
+// The kernel has zeroed the memory, which is how all of it begins.
+SharedSegment::Bell& SharedSegment::bell_of(int rank) const {
+  return reinterpret_cast<Bell*>(memory_.get())[rank];
+}
+
+SharedSegment::Readers& SharedSegment::readers_of(int rank) const {
+  return reinterpret_cast<Readers*>(memory_.get() + layout_.readers)[rank];
+}
+
+SharedSegment::Queue& SharedSegment::queue(int from, int to) const {
+  return reinterpret_cast<Queue*>(memory_.get() + layout_.queues)[from * ranks_ + to];
+}
+
+std::byte* SharedSegment::slot(int rank, size_t number) const {
+  return memory_.get() + layout_.slots + (static_cast<size_t>(rank) * kSlots + number) * kSlotBytes;
+}
+
+std::byte* SharedSegment::free_slot() {
+  const Readers& readers = readers_of(rank_);
+  for (size_t s = 0; s < kSlots; ++s) {
+    if (readers.of_slot[s].load(std::memory_order_acquire) == 0) return slot(rank_, s);
+  }
+  return nullptr;
+}
+
+RankSet SharedSegment::readers() const {
+  RankSet all = 0;
+  for (const auto& readers : readers_of(rank_).of_slot) {
+    all |= readers.load(std::memory_order_relaxed);
+  }
+  return all;
+}
+
+void SharedSegment::publish(const std::byte* filled, size_t bytes, uint64_t collective,
+                            RankSet readers) {
+  HP_CHECK(readers != 0 && bytes <= kSlotBytes);
+  const size_t number = static_cast<size_t>(filled - slot(rank_, 0)) / kSlotBytes;
+  // Before anybody can read, and so before anybody can clear a bit.
+  readers_of(rank_).of_slot[number].store(readers, std::memory_order_relaxed);
+  for (int to = 0; to < ranks_; ++to) {
+    if ((readers & only_rank(to)) == 0) continue;
+    Queue& q = queue(rank_, to);
+    const uint64_t n = q.published.load(std::memory_order_relaxed);
+    q.entries[n % kSlots] = {static_cast<uint32_t>(number), static_cast<uint32_t>(bytes),
+                             collective};
+    q.published.store(n + 1, std::memory_order_release);
+    ring(to, only_rank(rank_));
+  }
+}
+
+std::optional<SharedSegment::Piece> SharedSegment::front(int from) const {
+  const Queue& q = queue(from, rank_);
+  const uint64_t n = taken_[static_cast<size_t>(from)];
+  if (q.published.load(std::memory_order_acquire) == n) return std::nullopt;
+  const Queue::Entry& entry = q.entries[n % kSlots];
+  HP_CHECK(entry.slot < kSlots && entry.bytes <= kSlotBytes);
+  return Piece{slot(from, entry.slot), entry.bytes, entry.collective};
+}
+
+void SharedSegment::pop(int from) {
+  const uint64_t n = taken_[static_cast<size_t>(from)]++;
+  const uint32_t number = queue(from, rank_).entries[n % kSlots].slot;
+  std::atomic<RankSet>& readers = readers_of(from).of_slot[number];
+  const RankSet before = readers.fetch_and(~only_rank(rank_), std::memory_order_acq_rel);
+  if (before == only_rank(rank_)) ring(from, kForSlot);
+}
+
+uint32_t SharedSegment::bell() const { return bell_of(rank_).rung.load(); }
+
+void SharedSegment::ring(int rank, RankSet for_whom) {
+  Bell& bell = bell_of(rank);
+  bell.rung.fetch_add(1);
+  if ((bell.wanted.load() & for_whom) != 0) futex_wake(bell.rung);
+}
+
+void SharedSegment::wait(uint32_t heard, RankSet wanted, Clock::time_point deadline) {
+  Bell& bell = bell_of(rank_);
+  for (int i = 0; i < spins_; ++i) {
+    if (bell.rung.load(std::memory_order_relaxed) != heard) return;
+    pause_briefly();
+  }
+  bell.wanted.store(wanted);
+  futex_wait(bell.rung, heard, deadline);
+  bell.wanted.store(0, std::memory_order_relaxed);
+}
+
+// Also where it waits for nobody, but for a time.
+void SharedSegment::wake() {
+  std::atomic<uint32_t>& rung = bell_of(rank_).rung;
+  rung.fetch_add(1);
+  futex_wake(rung);
+}
+
+}  // namespace hpctl
