@@ -40,8 +40,9 @@ class GlooCommunicator::LiveBuffer {
     const std::lock_guard lock(owner_.mutex_);
     owner_.live_.insert(buffer_.get());
   }
-  // Of a collective that failed, messages may have been completed that nobody waited for. The loop's
-  // thread did that with the buffer's lock, which abort() takes: so it is done with the buffer.
+  // Of a collective that failed, messages may have been completed that nobody waited for. The
+  // loop's thread did that with the buffer's lock, which abort() takes: so it is done with the
+  // buffer.
   ~LiveBuffer() {
     abort();
     const std::lock_guard lock(owner_.mutex_);
