@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "common/base/join.h"
 #include "hpctl/bash_completion.h"
 #include "hpctl/fish_completion.h"
 #include "hpctl/zsh_completion.h"
@@ -52,9 +53,7 @@ bool wants_file(const Option& option) {
 }
 
 std::string spaced(const std::vector<const char*>& words) {
-  std::string text;
-  for (const char* word : words) text += (text.empty() ? "" : " ") + std::string(word);
-  return text;
+  return join({words.begin(), words.end()}, " ");
 }
 
 // One word in all three shells.

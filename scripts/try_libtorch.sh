@@ -47,8 +47,7 @@ in_own_namespace "${arguments[@]}"
 make_directories "$root"
 make_root
 enter_root
-# A mirror may lag behind the dates that its lists promise.
-echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/90hpctl"
+allow_old_lists
 if $cuda; then
   sed -E -i 's/ main( .*)?$/ main contrib non-free non-free-firmware/' "$root/etc/apt/sources.list"
 fi

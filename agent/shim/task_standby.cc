@@ -22,7 +22,6 @@
 namespace hpctl::shim {
 namespace {
 
-constexpr size_t kMostModules = 32;  // as for recovery.standby_imports
 constexpr size_t kPrintedBytes = 4096;
 constexpr int64_t kDiscardTimeoutMs = 1'000;
 
@@ -52,7 +51,7 @@ bool are_modules(const std::string& modules) {
     if (!is_module_name(modules.substr(begin, end - begin))) return false;
     begin = end + 1;
   }
-  return count <= kMostModules;
+  return count <= kMostStandbyImports;
 }
 
 Result<UniqueFd> make_memory(const char* name, std::string_view text) {
@@ -91,7 +90,7 @@ TaskStandby::TaskStandby(const TaskSettings& settings, const ProgramPlan& plan, 
   if (modules_.empty()) return;
   const std::string none = "no standby: " + std::string(kStandbyImportsName) + "=" + modules_;
   if (!are_modules(modules_)) {
-    say_(none + " is not a list of at most " + std::to_string(kMostModules) +
+    say_(none + " is not a list of at most " + std::to_string(kMostStandbyImports) +
          " modules with commas between, such as torch,numpy");
     return;
   }

@@ -103,10 +103,9 @@ void check_standby_imports(const JobSpec& spec, SpecChecks& checks) {
   const std::string key = "recovery.standby_imports";
   const std::vector<std::string>& modules = spec.recovery.standby_imports;
   if (modules.empty()) return;
-  constexpr size_t kMostModules = 32;
-  if (modules.size() > kMostModules) {
-    checks.fail(key, "expected at most " + std::to_string(kMostModules) + " modules, found " +
-                         std::to_string(modules.size()));
+  if (modules.size() > kMostStandbyImports) {
+    checks.fail(key, "expected at most " + std::to_string(kMostStandbyImports) +
+                         " modules, found " + std::to_string(modules.size()));
   }
   for (const std::string& module : modules) {
     if (is_module_name(module)) continue;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,5 +33,8 @@ std::optional<PythonCommand> python_command(const std::vector<std::string>& comm
 
 // Whether `name` is one that `import` takes: identifiers with dots between.
 bool is_module_name(const std::string& name);
+
+// Of what a Python that stands by imports.
+inline constexpr size_t kMostStandbyImports = 32;
 
 }  // namespace hpctl

@@ -58,22 +58,15 @@ bool compare(const std::string& program, const std::string& peers, int world_siz
     if (!peers.empty()) runs["ddp"].push_back(run_ddp(peers, world_size));
   }
   for (const auto& [what, all] : runs) {
-    std::vector<double> step;
-    std::vector<double> comm;
-    std::vector<double> ratio;
-    for (size_t i = 0; i < all.size(); ++i) {
-      step.push_back(all[i].step_ms);
-      comm.push_back(all[i].comm_ms);
-      if (!peers.empty()) ratio.push_back(runs["ddp"][i].step_ms / all[i].step_ms);
-    }
+    const double ratio = peers.empty() ? 0 : median_speedup(runs["ddp"], all);
     Run middle = all.front();
-    middle.step_ms = median_of(step);
-    middle.comm_ms = median_of(comm);
+    middle.step_ms = median_of(all, &Run::step_ms);
+    middle.comm_ms = median_of(all, &Run::comm_ms);
     std::printf("%7d %-14s %9.1f %9.1f %9.0f %9.0f %8.2f\n", world_size, what.c_str(),
                 middle.step_ms, middle.comm_ms, tokens_per_s(middle, world_size), middle.peak_mib,
-                median_of(ratio));
+                ratio);
     cases.push_back(to_json(world_size, what, middle));
-    if (!ratio.empty()) cases.back()["times_ddp"] = median_of(ratio);
+    if (!peers.empty()) cases.back()["times_ddp"] = ratio;
   }
   return good;
 }
@@ -206,24 +199,19 @@ bool compare_fsdp2(const std::string& peers, const std::string& python,
       }
     }
     for (const auto& [what, all] : runs) {
-      std::vector<double> step;
-      std::vector<double> peak;
-      std::vector<double> ratio;
-      for (size_t i = 0; i < all.size(); ++i) {
-        all_good = all_good && all[i].good;
-        step.push_back(all[i].step_ms);
-        peak.push_back(all[i].peak_mib);
-        ratio.push_back(runs[python][i].step_ms / all[i].step_ms);
-      }
+      for (const Run& run : all) all_good = all_good && run.good;
+      const double step_ms = median_of(all, &Run::step_ms);
+      const double peak_mib = median_of(all, &Run::peak_mib);
+      const double ratio = median_speedup(runs[python], all);
       std::printf("%-9s %6ld  %-40s %8.0f %9.0f %9.0f %8.2f\n", to_word(precision),
-                  static_cast<long>(tokens), what.c_str(), median_of(step),
-                  kManyTokens / median_of(step) * 1e3, median_of(peak), median_of(ratio));
+                  static_cast<long>(tokens), what.c_str(), step_ms, kManyTokens / step_ms * 1e3,
+                  peak_mib, ratio);
       cases.push_back({{"precision", to_word(precision)},
                        {"tokens", tokens},
                        {"what", what},
-                       {"step_ms", median_of(step)},
-                       {"peak_mib", median_of(peak)},
-                       {"times_fsdp2", median_of(ratio)}});
+                       {"step_ms", step_ms},
+                       {"peak_mib", peak_mib},
+                       {"times_fsdp2", ratio}});
     }
     std::fflush(stdout);
     return all_good;

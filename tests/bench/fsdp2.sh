@@ -39,7 +39,7 @@ in_own_namespace "${arguments[@]}"
 make_directories "$root"
 make_root
 enter_root
-echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/90hpctl"
+allow_old_lists
 install_packages
 say "$release: $(inside dpkg-query -W libtorch-dev python3-torch libopenblas0-pthread | xargs)"
 {

@@ -14,6 +14,7 @@
 
 #include "common/base/check.h"
 #include "common/base/file.h"
+#include "tests/bench/figures.h"
 #include "tests/bench/hptrain_rank.h"
 #include "trainer/arch/registry.h"
 
@@ -96,8 +97,9 @@ void read_metrics(const std::string& path, Run& run) {
     step_ms.push_back(m["step_ms"]);
     comm_ms.push_back(m.value("comm_ms", 0.0));
   }
-  run.step_ms = median_of(step_ms);
-  run.comm_ms = median_of(comm_ms);
+  if (step_ms.empty()) return;  // it failed
+  run.step_ms = testing::median(step_ms);
+  run.comm_ms = testing::median(comm_ms);
 }
 
 void start_python(const std::string& python, const std::vector<std::string>& words) {
@@ -121,10 +123,16 @@ void write_text(const std::string& path) {
 
 }  // namespace
 
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+double median_of(const std::vector<Run>& runs, double Run::*field) {
+  std::vector<double> values;
+  for (const Run& run : runs) values.push_back(run.*field);
+  return testing::median(values);
+}
+
+double median_speedup(const std::vector<Run>& base, const std::vector<Run>& runs) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < runs.size(); ++i) ratios.push_back(base[i].step_ms / runs[i].step_ms);
+  return testing::median(ratios);
 }
 
 Run run_hptrain(const std::string& program, int world_size,

@@ -36,9 +36,8 @@ Tensor by_token(const Tensor& x) {
   return regular ? x : x.contiguous();
 }
 
-variable_list widened(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const at::ScalarType wide = wide_type(q.scalar_type());
-  return {by_token(q.to(wide)), by_token(k.to(wide)), by_token(v.to(wide))};
+variable_list wide_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return {by_token(widened(q)), by_token(widened(k)), by_token(widened(v))};
 }
 
 // Of a tensor that by_token() returned, or of results and their gradients, [B, T, H * h].
@@ -125,7 +124,7 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
                         const std::vector<int64_t>& lengths, double scale,
                         const RotaryAngles& rotary) {
-    variable_list wide = widened(q, k, v);
+    variable_list wide = wide_operands(q, k, v);
     const at::TensorOptions options = wide[kQueries].options();
     wide.push_back(at::empty({q.size(0), q.size(1), q.size(2) * q.size(3)}, options));
     wide.push_back(at::empty({q.size(2), q.size(0) * q.size(1)}, options));
@@ -148,14 +147,14 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::ScalarType type = saved[kQueries].scalar_type();
-    variable_list wide = widened(saved[kQueries], saved[kKeys], saved[kValues]);
-    wide.push_back(saved[kMixed].to(wide_type(type)));
+    variable_list wide = wide_operands(saved[kQueries], saved[kKeys], saved[kValues]);
+    wide.push_back(widened(saved[kMixed]));
     wide.push_back(saved[kLogSums]);
     const AttentionShape shape = shape_of(wide, context->saved_data["scale"].toDouble());
     const std::vector<int64_t> lengths = context->saved_data["lengths"].toIntVector();
     const RotaryAngles rotary = {context->saved_data["cos"].toTensor(),
                                  context->saved_data["sin"].toTensor()};
-    const Tensor gradient = gradients[0].to(wide_type(type)).contiguous();
+    const Tensor gradient = widened(gradients[0]).contiguous();
     variable_list results = type == at::kDouble
                                 ? run_backward<double>(shape, lengths, rotary, wide, gradient)
                                 : run_backward<float>(shape, lengths, rotary, wide, gradient);

@@ -33,9 +33,6 @@ void for_rows(int64_t rows, int64_t width, const Work& work) {
   at::parallel_for(0, rows, std::max<int64_t>(1, kElementsOfThread / width), work);
 }
 
-// In the type that the kernels compute in; a wide tensor is itself.
-Tensor widened(const Tensor& x) { return x.to(wide_type(x.scalar_type())); }
-
 struct RmsNorm : Function<RmsNorm> {
   static Tensor forward(AutogradContext* context, const Tensor& operand,
                         const Tensor& narrow_weight, double eps) {

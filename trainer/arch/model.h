@@ -29,6 +29,9 @@ inline at::ScalarType wide_type(at::ScalarType compute) {
   return compute == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+// x in that type; a wide tensor is itself.
+inline at::Tensor widened(const at::Tensor& x) { return x.to(wide_type(x.scalar_type())); }
+
 class Model {
  public:
   virtual ~Model() = default;

@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "trainer/arch/model.h"
 #include "trainer/kernels/level.h"
 
 namespace hpctl::ops {
@@ -22,7 +23,6 @@ bool is_widened(const Tensor& x) {
   return x.scalar_type() == at::kHalf || (x.scalar_type() == at::kBFloat16 && !has_units);
 }
 
-Tensor wide(const Tensor& x) { return x.to(at::kFloat); }
 Tensor half(const Tensor& x) { return x.to(at::kHalf); }
 
 // A node of its own, because autograd would keep the widened operands: of a weight they would
@@ -30,36 +30,36 @@ Tensor half(const Tensor& x) { return x.to(at::kHalf); }
 struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
   static Tensor forward(AutogradContext* context, const Tensor& a, const Tensor& b) {
     context->save_for_backward({a, b});
-    return at::matmul(wide(a), wide(b)).to(a.scalar_type());
+    return at::matmul(widened(a), widened(b)).to(a.scalar_type());
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::ScalarType type = saved[0].scalar_type();
-    const Tensor gradient = wide(gradients[0]);
-    return {at::matmul(gradient, wide(saved[1]).transpose(-1, -2)).to(type),
-            at::matmul(wide(saved[0]).transpose(-1, -2), gradient).to(type)};
+    const Tensor gradient = widened(gradients[0]);
+    return {at::matmul(gradient, widened(saved[1]).transpose(-1, -2)).to(type),
+            at::matmul(widened(saved[0]).transpose(-1, -2), gradient).to(type)};
   }
 };
 
 struct HalfGelu : torch::autograd::Function<HalfGelu> {
   static Tensor forward(AutogradContext* context, const Tensor& x) {
     context->save_for_backward({x});
-    return half(at::gelu(wide(x), "tanh"));
+    return half(at::gelu(widened(x), "tanh"));
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const Tensor x = wide(context->get_saved_variables()[0]);
-    return {half(at::gelu_backward(wide(gradients[0]), x, "tanh"))};
+    const Tensor x = widened(context->get_saved_variables()[0]);
+    return {half(at::gelu_backward(widened(gradients[0]), x, "tanh"))};
   }
 };
 
 struct HalfSilu : torch::autograd::Function<HalfSilu> {
   static Tensor forward(AutogradContext* context, const Tensor& x) {
     context->save_for_backward({x});
-    return half(at::silu(wide(x)));
+    return half(at::silu(widened(x)));
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const Tensor x = wide(context->get_saved_variables()[0]);
-    return {half(at::silu_backward(wide(gradients[0]), x))};
+    const Tensor x = widened(context->get_saved_variables()[0]);
+    return {half(at::silu_backward(widened(gradients[0]), x))};
   }
 };
 
@@ -87,7 +87,7 @@ Tensor gelu(const Tensor& x) {
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   const std::vector<int64_t> shape = {x.size(-1)};
   if (!is_half_on_cpu(x)) return at::layer_norm(x, shape, weight, bias, eps);
-  return half(at::layer_norm(wide(x), shape, wide(weight), wide(bias), eps));
+  return half(at::layer_norm(widened(x), shape, widened(weight), widened(bias), eps));
 }
 
 Tensor silu(const Tensor& x) { return is_half_on_cpu(x) ? HalfSilu::apply(x) : at::silu(x); }

@@ -19,6 +19,7 @@
 
 #include "common/base/check.h"
 #include "common/base/file.h"
+#include "common/base/join.h"
 #include "common/base/random_hex.h"
 
 namespace hpctl {
@@ -123,12 +124,11 @@ Result<UniqueFd> NodePeers::meet(const std::vector<std::string>& addresses, Uniq
 
 // Those behind us that have not come.
 std::string NodePeers::missing() const {
-  std::string missing;
+  std::vector<std::string> missing;
   for (int peer = rank_ + 1; peer < ranks(); ++peer) {
-    if (is_met(peer)) continue;
-    missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(peer);
+    if (!is_met(peer)) missing.push_back("rank " + std::to_string(peer));
   }
-  return missing;
+  return join(missing, ", ");
 }
 
 Outcome NodePeers::wait_for(int fd, Clock::time_point deadline, const std::string& whom) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/injected_fault.h"
+#include "common/base/join.h"
 #include "trainer/comm/ordered_sum.h"
 
 namespace hpctl {
@@ -19,12 +20,11 @@ size_t divided(size_t a, size_t b) { return (a + b - 1) / b; }
 
 // "rank 1", "rank 1, rank 3"
 std::string names_of(RankSet ranks) {
-  std::string names;
+  std::vector<std::string> names;
   for (int r = 0; r < SharedSegment::kMostRanks; ++r) {
-    if ((ranks & only_rank(r)) == 0) continue;
-    names += (names.empty() ? "rank " : ", rank ") + std::to_string(r);
+    if ((ranks & only_rank(r)) != 0) names.push_back("rank " + std::to_string(r));
   }
-  return names;
+  return join(names, ", ");
 }
 
 }  // namespace
