@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/base/file.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
@@ -26,9 +27,13 @@ Operations are counted as TorchTitan does (causal attention whole) and as Megatr
 it); MFU is in TorchTitan's way. Memory is that of the trainer's own tensors and buffers; the
 program and its libraries come on top, so 90 % may be planned.
 
+Advised changes build on one another, those that save memory first: each tells what it does to a job
+that has those above it.
+
 Examples:
   hpctl plan job.yaml --gpu h100
   hpctl plan job.yaml --gpu h200 --nodes 4
+  hpctl plan job.yaml --gpu h100 --write fits.yaml && hpctl submit fits.yaml
   hpctl plan job.yaml                      on CPUs: memory and operations only
 
 Options:
@@ -38,11 +43,15 @@ Options:
   --json       {"parameters", "world_size", "memory": [{"name", "bytes", "why"}], "total_bytes",
                "device_bytes", "fits", "flops_per_token", "flops_per_token_causal",
                "flops_per_step", "step_s": [low, high], "mfu": [low, high], "send_bytes",
-               "advice": [{"change", "reason"}]}; without a GPU no device_bytes, fits, step_s, mfu
-               and advice; with memory.offload "host_memory", like "memory"; with recovery.standbys
-               "standbys": {"per_node", "bytes_per_node"}
+               "advice": [{"change", "reason"}], "instead": [the same]}; without a GPU no
+               device_bytes, fits, step_s, mfu, advice and instead; with memory.offload
+               "host_memory", like "memory"; with recovery.standbys "standbys": {"per_node",
+               "bytes_per_node"}
+  --write OUT  the job file with all advised changes, every key written out; a file that is there
+               is replaced
 
-Exit codes: 0 planned, 1 it does not fit, 2 wrong arguments or job file
+Exit codes: 0 planned (with --write: written), 1 it does not fit, 2 wrong arguments or job file, or
+nothing to write
 )";
 
 struct Plan {
@@ -53,7 +62,7 @@ struct Plan {
   MemoryPlan memory;
   FlopsPerToken flops;
   std::optional<SpeedPlan> speed;
-  std::vector<Advice> advice;
+  Advice advice;
 
   double standby_bytes() const {
     return kStandbyBytes * static_cast<double>(standbys);
@@ -114,6 +123,14 @@ nlohmann::ordered_json json_of(const std::vector<MemoryPart>& parts) {
   return array;
 }
 
+nlohmann::ordered_json json_of(const std::vector<Change>& changes) {
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const Change& change : changes) {
+    array.push_back({{"change", change.change}, {"reason", change.reason}});
+  }
+  return array;
+}
+
 void print_json(const Terminal& terminal, const Plan& plan) {
   nlohmann::ordered_json document = {{"parameters", parameter_count(plan.blocks)},
                                      {"world_size", plan.setting.world_size()},
@@ -133,10 +150,8 @@ void print_json(const Terminal& terminal, const Plan& plan) {
     document["step_s"] = {s.step_low_s, s.step_high_s};
     document["mfu"] = {s.mfu_low, s.mfu_high};
     document["send_bytes"] = s.send_bytes;
-    document["advice"] = nlohmann::ordered_json::array();
-    for (const Advice& advice : plan.advice) {
-      document["advice"].push_back({{"change", advice.change}, {"reason", advice.reason}});
-    }
+    document["advice"] = json_of(plan.advice.changes);
+    document["instead"] = json_of(plan.advice.instead);
   }
   terminal.out << document.dump() << "\n";
 }
@@ -157,7 +172,8 @@ void print_speed(const Terminal& terminal, const Plan& plan) {
                        ? text("  offloaded state to the GPU and back %.3g s\n", s.offload_s)
                        : std::string())
                << "  assumed: " << kUsualMfuSource << ";\n"
-               << "  three quarters of a link's bandwidth; communication hidden behind computation "
+               << "  three quarters of a link's bandwidth, and of a node's adapters together (AWS' "
+                  "nccl-tests over EFA reach more);\n  communication hidden behind computation "
                   "where that lasts longer\n";
 }
 
@@ -184,6 +200,25 @@ void print_standbys(const Terminal& terminal, const Plan& plan) {
   terminal.out << "\nEach node also has " << counted(plan.standbys, "standby")
                << " (recovery.standbys): " << gib(plan.standby_bytes())
                << " GiB of host memory, as measured.\n";
+}
+
+void print_changes(const Terminal& terminal, const std::vector<Change>& changes) {
+  for (const Change& change : changes) {
+    terminal.out << "  " << change.change << "\n    " << change.reason << "\n";
+  }
+}
+
+void print_advice(const Terminal& terminal, const Plan& plan) {
+  if (!plan.advice.changes.empty()) terminal.out << "\nAdvice:\n";
+  print_changes(terminal, plan.advice.changes);
+  if (!plan.advice.instead.empty()) terminal.out << "Or instead:\n";
+  print_changes(terminal, plan.advice.instead);
+  if (plan.fits() || !plan.advice.setting) return;
+  const double bytes = plan_memory(*plan.advice.setting, plan.blocks).total();
+  terminal.out << "With all of the advice it fits: "
+               << text("%.0f %% of %s GiB. ", 100 * bytes / plan.device->memory_bytes,
+                       gib(plan.device->memory_bytes).c_str())
+               << "--write OUT writes that job file.\n";
 }
 
 void print_text(const Terminal& terminal, const Plan& plan) {
@@ -213,10 +248,20 @@ void print_text(const Terminal& terminal, const Plan& plan) {
                        plan.flops.whole * plan.tokens_per_step() * 1e-12, plan.tokens_per_step());
   if (plan.speed) print_speed(terminal, plan);
   if (!plan.fits()) terminal.out << "\nIt does NOT fit.\n";
-  if (!plan.advice.empty()) terminal.out << "\nAdvice:\n";
-  for (const Advice& advice : plan.advice) {
-    terminal.out << "  " << advice.change << "\n    " << advice.reason << "\n";
+  print_advice(terminal, plan);
+}
+
+// The job with the advised changes as a file. Status 1 from a plan that nothing makes fit.
+Outcome write_advised(const JobSpec& spec, const Plan& plan, const std::string& path) {
+  if (!plan.advice.setting) {
+    return Error{ErrorCode::kInvalidArgument,
+                 plan.device == nullptr ? "--write needs --gpu: advice is for a GPU"
+                                        : "--write: nothing makes this job fit; nothing written"};
   }
+  JobSpec advised = spec;
+  advised.nodes = plan.advice.setting->nodes;
+  advised.train = plan.advice.setting->train;
+  return write_file_atomic(path, to_yaml(advised));
 }
 
 // null with "" = a CPU.
@@ -255,6 +300,13 @@ int run(Invocation& invocation) {
   }
   const Plan plan = make_plan(spec, *device);
   invocation.json() ? print_json(terminal, plan) : print_text(terminal, plan);
+  if (const auto out = invocation.options.find("--write"); out != invocation.options.end()) {
+    if (const Outcome written = write_advised(spec, plan, out->second); !written.ok()) {
+      return report_usage(terminal, "plan", written.error().message);
+    }
+    terminal.err << "written: " << printable(out->second) << "\n";
+    return kExitOk;
+  }
   return plan.fits() ? kExitOk : kExitFailed;
 }
 
@@ -263,12 +315,13 @@ int run(Invocation& invocation) {
 
 Verb plan_verb() {
   return {"plan",
-          "FILE [--gpu NAME] [--nodes N]",
+          "FILE [--gpu NAME] [--nodes N] [--write OUT]",
           "what a training job needs: memory, operations, time",
           plan_parts::kHelp,
           1,
           1,
-          {Option{"--gpu", nullptr, "NAME"}, Option{"--nodes", nullptr, "N"}},
+          {Option{"--gpu", nullptr, "NAME"}, Option{"--nodes", nullptr, "N"},
+           Option{"--write", nullptr, "OUT"}},
           plan_parts::run};
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The trainer beside PyTorch's FSDP2 at steps of 4096 tokens: this machine's build of hptrain, one
-# made for the LibTorch of another Debian release, and that release's python3-torch, in turn.
+# The trainer beside PyTorch's FSDP2 in fp32, 4096 tokens of each of two workers a step: this
+# machine's build of hptrain, one made for the LibTorch of another Debian release, and that
+# release's python3-torch, in turn.
 #
 #   fsdp2.sh BUILD_DIRECTORY [--root DIR] [RELEASE]
 #

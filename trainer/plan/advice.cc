@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/plan/advice.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <functional>
+#include <utility>
 
 #include "trainer/plan/speed_plan.h"
 
@@ -114,67 +117,89 @@ std::string list_of(const std::vector<Offload>& parts) {
   return "[" + list + "]";
 }
 
-// One line per difference, each with its own effect on the given setting.
-std::vector<Advice> differences(const Search& search, const PlanSetting& from,
-                                const PlanSetting& to) {
-  std::vector<Advice> advice;
-  const auto effect = [&](const PlanSetting& changed, const char* what) {
-    return text("%s: memory %.1f -> %.1f GiB, step %.3g -> %.3g s", what, gib(search.memory(from)),
-                gib(search.memory(changed)), search.seconds(from), search.seconds(changed));
-  };
+// A difference between two settings: how it is applied, written and explained.
+struct Difference {
+  std::string change;
+  const char* what;
+  std::function<void(PlanSetting&)> apply;
+};
+
+std::vector<Difference> differences(const PlanSetting& from, const PlanSetting& to) {
+  std::vector<Difference> found;
+  const TrainSpec& had = from.train;
+  const TrainSpec& has = to.train;
+  const std::string train = "workload.train.";
   if (to.nodes != from.nodes) {
-    PlanSetting s = from;
-    s.nodes = to.nodes;
-    advice.push_back({"nodes: " + std::to_string(to.nodes),
-                      effect(s, "each worker then holds a smaller shard")});
+    found.push_back({"nodes: " + std::to_string(to.nodes), "each worker then holds a smaller shard",
+                     [n = to.nodes](PlanSetting& s) { s.nodes = n; }});
   }
-  if (to.train.strategy != from.train.strategy) {
-    PlanSetting s = from;
-    s.train.strategy = to.train.strategy;
-    advice.push_back(
-        {std::string("workload.train.parallelism.strategy: ") + to_word(to.train.strategy),
-         effect(s, keeps_parameters(to.train) && !keeps_parameters(from.train)
-                       ? "there is room for parameters that stay gathered, which "
-                         "saves messages"
-                       : "shards more of what each worker holds")});
+  if (has.strategy != had.strategy) {
+    found.push_back({train + "parallelism.strategy: " + to_word(has.strategy),
+                     keeps_parameters(has) && !keeps_parameters(had)
+                         ? "there is room for parameters that stay gathered, which saves messages"
+                         : "shards more of what each worker holds",
+                     [v = has.strategy](PlanSetting& s) { s.train.strategy = v; }});
   }
-  if (to.train.memory.offload != from.train.memory.offload) {
-    PlanSetting s = from;
-    s.train.memory.offload = to.train.memory.offload;
-    advice.push_back({"workload.train.memory.offload: " + list_of(to.train.memory.offload),
-                      effect(s, "nothing then travels between host and GPU")});
+  if (has.memory.offload != had.memory.offload) {
+    found.push_back({train + "memory.offload: " + list_of(has.memory.offload),
+                     "nothing then travels between host and GPU",
+                     [v = has.memory.offload](PlanSetting& s) { s.train.memory.offload = v; }});
   }
-  const Checkpointing checkpointing = to.train.memory.activation_checkpointing;
-  if (checkpointing != from.train.memory.activation_checkpointing) {
-    PlanSetting s = from;
-    s.train.memory.activation_checkpointing = checkpointing;
-    advice.push_back(
-        {std::string("workload.train.memory.activation_checkpointing: ") + to_word(checkpointing),
-         effect(s, checkpointing == Checkpointing::kNone
-                       ? "activations fit without recomputing them"
-                       : "recomputes activations")});
+  const Checkpointing checkpointing = has.memory.activation_checkpointing;
+  if (checkpointing != had.memory.activation_checkpointing) {
+    found.push_back({train + "memory.activation_checkpointing: " + to_word(checkpointing),
+                     checkpointing == Checkpointing::kNone
+                         ? "activations fit without recomputing them"
+                         : "recomputes activations",
+                     [checkpointing](PlanSetting& s) {
+                       s.train.memory.activation_checkpointing = checkpointing;
+                     }});
   }
-  if (to.train.batch.micro != from.train.batch.micro) {
-    PlanSetting s = from;
-    s.train.batch.micro = to.train.batch.micro;
-    advice.push_back({"workload.train.batch.micro: " + std::to_string(to.train.batch.micro),
-                      effect(s, to.train.batch.micro > from.train.batch.micro
-                                    ? "fewer gathers for the same global batch"
-                                    : "fewer activations at a time")});
+  if (has.batch.micro != had.batch.micro) {
+    found.push_back({train + "batch.micro: " + std::to_string(has.batch.micro),
+                     has.batch.micro > had.batch.micro ? "fewer gathers for the same global batch"
+                                                       : "fewer activations at a time",
+                     [v = has.batch.micro](PlanSetting& s) { s.train.batch.micro = v; }});
   }
-  if (to.train.loss.chunk_tokens != from.train.loss.chunk_tokens) {
-    PlanSetting s = from;
-    s.train.loss.chunk_tokens = to.train.loss.chunk_tokens;
-    advice.push_back(
-        {"workload.train.loss.chunk_tokens: " + std::to_string(to.train.loss.chunk_tokens),
-         effect(s, "never has all logits in memory")});
+  if (has.loss.chunk_tokens != had.loss.chunk_tokens) {
+    found.push_back({train + "loss.chunk_tokens: " + std::to_string(has.loss.chunk_tokens),
+                     "never has all logits in memory", [v = has.loss.chunk_tokens](PlanSetting& s) {
+                       s.train.loss.chunk_tokens = v;
+                     }});
   }
-  return advice;
+  return found;
 }
 
-// What makes the job fit where it is, as one piece of advice: it is slower, and only the user knows
-// how much memory a node has.
-std::vector<Advice> offload_here(const Search& search, const PlanSetting& setting) {
+// The way from one setting to the other, a change at a time: always the one that leaves the least
+// memory in use.
+std::vector<Change> way(const Search& search, const PlanSetting& from, const PlanSetting& to) {
+  std::vector<Change> changes;
+  std::vector<Difference> left = differences(from, to);
+  PlanSetting now = from;
+  const auto with = [&now](const Difference& difference) {
+    PlanSetting changed = now;
+    difference.apply(changed);
+    return changed;
+  };
+  while (!left.empty()) {
+    const auto next = std::min_element(left.begin(), left.end(), [&](const auto& a, const auto& b) {
+      return search.memory(with(a)) < search.memory(with(b));
+    });
+    const PlanSetting changed = with(*next);
+    changes.push_back(
+        {next->change, text("%s: memory %.1f -> %.1f GiB, step %.3g -> %.3g s", next->what,
+                            gib(search.memory(now)), gib(search.memory(changed)),
+                            search.seconds(now), search.seconds(changed))});
+    now = changed;
+    left.erase(next);
+  }
+  return changes;
+}
+
+// What makes the job fit where it is, as one change: it is slower, and only the user knows how much
+// memory a node has.
+std::optional<std::pair<Change, PlanSetting>> offload_here(const Search& search,
+                                                           const PlanSetting& setting) {
   using enum Offload;
   for (const std::vector<Offload>& offload : {std::vector<Offload>{kOptimizer},
                                               {kOptimizer, kParameters},
@@ -184,26 +209,27 @@ std::vector<Advice> offload_here(const Search& search, const PlanSetting& settin
     const auto best = search.best(moved);
     if (!best) continue;
     std::string change = "workload.train.memory.offload: " + list_of(offload);
-    for (const Advice& other : differences(search, moved, *best)) {
+    for (const Difference& other : differences(moved, *best)) {
       change += ", " + other.change.substr(std::string("workload.train.").size());
     }
-    return {
-        {change, text("host memory %.0f GiB on each node: memory %.1f -> %.1f GiB, step %.3g -> "
-                      "%.3g s",
-                      gib(search.host_memory(*best)), gib(search.memory(setting)),
-                      gib(search.memory(*best)), search.seconds(setting), search.seconds(*best))}};
+    return std::pair{
+        Change{change,
+               text("host memory %.0f GiB on each node: memory %.1f -> %.1f GiB, step "
+                    "%.3g -> %.3g s",
+                    gib(search.host_memory(*best)), gib(search.memory(setting)),
+                    gib(search.memory(*best)), search.seconds(setting), search.seconds(*best))},
+        *best};
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace
 
-std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>& blocks,
-                           const GpuModel& device, double memory_bytes,
-                           const std::vector<Strategy>& strategies) {
+Advice advise(const PlanSetting& setting, const std::vector<Block>& blocks, const GpuModel& device,
+              double memory_bytes, const std::vector<Strategy>& strategies) {
   const Search search(blocks, device, memory_bytes, strategies);
-  if (const auto best = search.best(setting)) return differences(search, setting, *best);
-  const std::vector<Advice> here = offload_here(search, setting);
+  if (const auto best = search.best(setting)) return {way(search, setting, *best), {}, best};
+  const auto here = offload_here(search, setting);
   PlanSetting larger = setting;
   while (larger.nodes < kMaxNodes) {
     larger.nodes *= 2;
@@ -211,16 +237,18 @@ std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>&
     if (larger.train.batch.global < larger.world_size()) break;
     larger.train.batch.micro = 1;
     if (const auto best = search.best(larger)) {
-      std::vector<Advice> advice = differences(search, setting, *best);
-      for (const Advice& a : here) advice.push_back({"or instead " + a.change, a.reason});
+      Advice advice{way(search, setting, *best), {}, best};
+      if (here) advice.instead.push_back(here->first);
       return advice;
     }
   }
-  if (!here.empty()) return here;
-  return {{"a device with more memory, or a larger workload.train.batch.global over more nodes",
-           text("no number of nodes that the global batch is enough for, no strategy and no "
-                "checkpointing fits into %.0f %% of %.0f GiB",
-                kUsableMemory * 100, gib(memory_bytes))}};
+  if (here) return {{here->first}, {}, here->second};
+  return {{{"a device with more memory, or a larger workload.train.batch.global over more nodes",
+            text("no number of nodes that the global batch is enough for, no strategy and no "
+                 "checkpointing fits into %.0f %% of %.0f GiB",
+                 kUsableMemory * 100, gib(memory_bytes))}},
+          {},
+          std::nullopt};
 }
 
 }  // namespace hpctl

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What to change in a job so that it fits, or is faster: a search over strategy, activation
 // checkpointing, micro-batch, chunked logits and number of nodes with the two plans.
+//
+// Changes build on one another: each is told with what it does to a job that has those before it,
+// those that save memory first. So no line advises what only another line makes possible.
 #pragma once
 
 #include <optional>
@@ -12,19 +15,24 @@
 
 namespace hpctl {
 
-struct Advice {
+struct Change {
   std::string change;  // "workload.train.memory.activation_checkpointing: full"
-  std::string reason;
+  std::string reason;  // with its effect after the changes before it
+};
+
+struct Advice {
+  std::vector<Change> changes;         // all together
+  std::vector<Change> instead;         // another way, slower: one change at most
+  std::optional<PlanSetting> setting;  // with all `changes`; none when nothing makes the job fit
 };
 
 // Part of the memory that a plan may fill: the rest is the program's, the libraries' and the
 // allocator's.
 inline constexpr double kUsableMemory = 0.90;
 
-// Empty when the job fits and nothing better was found. `strategies`: those to choose from.
+// No changes when the job fits and nothing better was found. `strategies`: those to choose from.
 // `memory_bytes` of a worker.
-std::vector<Advice> advise(const PlanSetting& setting, const std::vector<Block>& blocks,
-                           const GpuModel& device, double memory_bytes,
-                           const std::vector<Strategy>& strategies);
+Advice advise(const PlanSetting& setting, const std::vector<Block>& blocks, const GpuModel& device,
+              double memory_bytes, const std::vector<Strategy>& strategies);
 
 }  // namespace hpctl

@@ -6,8 +6,18 @@
 namespace hpctl {
 namespace {
 
-// What large collectives and copies get of a link's bandwidth.
+// What large collectives and copies get of a link's bandwidth. Two nodes measured by AWS with
+// nccl-tests' all_reduce, 1 to 16 GiB: p5 437 to 487 GB/s of busbw, p4de 76.8 to 78.3; this share
+// of one ring makes 300 and 37.5 of it: NVSwitch adds up on the way, and a tree crosses between two
+// nodes half as often.
 constexpr double kLinkShare = 0.75;
+
+// What a GPU gets of a ring over GPUs of several nodes, `rings` of which leave each node side by
+// side: a ring passes the node's border once each way, and shares the node's adapters evenly.
+double ring_bytes_per_s(const PlanSetting& s, const GpuModel& device, int32_t rings) {
+  const double border = device.net_bytes_per_s * s.workers_per_node / rings;
+  return std::min(device.link_bytes_per_s, border);
+}
 
 // A quarter of forward and backward is the forward pass, run again for recomputed layers.
 double recompute_factor(const TrainSpec& train) {
@@ -22,21 +32,30 @@ double recompute_factor(const TrainSpec& train) {
   return 1 + static_cast<double>(again) / static_cast<double>(layers) / 3;
 }
 
-// Bytes a worker sends in a step: gathers in the compute type, reductions in fp32. A ring sends
-// (n-1)/n of the whole per collective.
-double bytes_sent(const PlanSetting& s, double parameters, double micro_batches) {
-  const double world = s.world_size();
-  const double shards = shard_count(s);
-  const double ring = (shards - 1) / shards;
-  const double c = compute_bytes(s.train);
+struct Communication {
+  double bytes = 0;  // that a worker sends in a step
+  double seconds = 0;
+};
+
+// Gathers in the compute type, reductions in fp32, among the workers that share one copy of the
+// state; then replicas add up their shards. A ring sends (n-1)/n of the whole per collective.
+Communication plan_communication(const PlanSetting& s, const GpuModel& device, double parameters,
+                                 double micro_batches) {
+  const int32_t shards = shard_count(s);
+  const double replicas = static_cast<double>(s.world_size()) / shards;
   const double gathers =
       keeps_parameters(s.train) ? (shards > 1 ? 1 : 0) : 2 * micro_batches;  // forward, backward
   const double reductions = keeps_gradients(s.train) ? 1 : micro_batches;
-  double bytes = ring * parameters * (gathers * c + reductions * 4);
-  // Replicas add up their shards: twice (n-1)/n of it.
-  const double replicas = world / shards;
-  bytes += 2 * (replicas - 1) / replicas * parameters / shards * 4;
-  return bytes;
+  const double within =
+      (shards - 1.0) / shards * parameters * (gathers * compute_bytes(s.train) + reductions * 4);
+  const double between = 2 * (replicas - 1) / replicas * parameters / shards * 4;
+  // Replicas' rings: one for each shard of a node.
+  const double within_rate =
+      shards > s.workers_per_node ? ring_bytes_per_s(s, device, 1) : device.link_bytes_per_s;
+  const double between_rate =
+      s.nodes > 1 ? ring_bytes_per_s(s, device, std::min(shards, s.workers_per_node))
+                  : device.link_bytes_per_s;
+  return {within + between, (within / within_rate + between / between_rate) / kLinkShare};
 }
 
 // The optimizer's state goes up and comes down at the same time, after the backward pass.
@@ -62,10 +81,10 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
   // Those of the largest share.
   const int64_t share = (batch.global + s.world_size() - 1) / s.world_size();
   const auto micro_batches = static_cast<double>((share + batch.micro - 1) / batch.micro);
-  plan.send_bytes = bytes_sent(s, static_cast<double>(parameter_count(blocks)), micro_batches);
-  const double link = s.nodes > 1 && shard_count(s) > s.workers_per_node ? device.net_bytes_per_s
-                                                                         : device.link_bytes_per_s;
-  plan.communication_s = plan.send_bytes / (kLinkShare * link);
+  const Communication communication =
+      plan_communication(s, device, static_cast<double>(parameter_count(blocks)), micro_batches);
+  plan.send_bytes = communication.bytes;
+  plan.communication_s = communication.seconds;
   plan.offload_s = state_bytes_each_way(s, blocks) / (kLinkShare * device.host_bytes_per_s);
   double inputs = 0;
   for (const MemoryPart& part : plan_memory(s, blocks).host) {

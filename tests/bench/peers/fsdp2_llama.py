@@ -3,14 +3,15 @@
 
 Llama-3 architecture with TorchTitan's debugmodel dimensions, byte tokens of one text file, Gloo
 workers, each block and the whole sharded with fully_shard. Written as its guides advise: SDPA with
-is_causal, F.rms_norm, the fused AdamW, and with bf16 a MixedPrecisionPolicy with sums in fp32.
+is_causal, F.rms_norm, the fused AdamW.
 
-    fsdp2_llama.py TEXT OUT STEPS TOKENS SEQUENCES fp32|bf16
+    fsdp2_llama.py TEXT OUT STEPS TOKENS SEQUENCES
 
 SEQUENCES is per worker and step, all in one pass. Rank 0 appends a line of JSON per step to
 OUT/metrics.jsonl. Needs PyTorch 2.6 or later.
 """
 import json
+import os
 import sys
 import time
 
@@ -19,7 +20,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import fully_shard
 
 DIM, LAYERS, HEADS, FFN, VOCAB = 256, 6, 16, 768, 2048
 
@@ -73,23 +74,21 @@ class Llama(nn.Module):
 def main():
     data_path, out = sys.argv[1:3]
     steps, length, sequences = (int(word) for word in sys.argv[3:6])
-    precision = torch.bfloat16 if sys.argv[6] == "bf16" else torch.float32
     torch.set_num_threads(1)
+    os.environ["USE_LIBUV"] = "0"  # Debian's PyTorch is built without it
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     data = torch.frombuffer(bytearray(open(data_path, "rb").read()), dtype=torch.uint8).long()
     freq = 1.0 / (500000.0 ** (torch.arange(0, DIM // HEADS, 2).float() / (DIM // HEADS)))
     angle = torch.outer(torch.arange(length).float(), freq)
     both = torch.cat((angle, angle), -1)
-    cos, sin = both.cos().to(precision), both.sin().to(precision)
+    cos, sin = both.cos(), both.sin()
     torch.manual_seed(1)
     model = Llama()
-    options = {"mesh": init_device_mesh("cpu", (world,))}
-    if precision == torch.bfloat16:
-        options["mp_policy"] = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    mesh = init_device_mesh("cpu", (world,))
     for block in model.blocks:
-        fully_shard(block, **options)
-    fully_shard(model, **options)
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95),
                                   weight_decay=0.1, fused=True)
     for step in range(1, steps + 1):
@@ -97,7 +96,7 @@ def main():
         first = ((step * world + rank) * sequences * length) % (len(data) - sequences * length - 1)
         text = data[first:first + sequences * length + 1]
         tokens, target = text[:-1].view(sequences, length), text[1:]
-        logits = model(tokens, cos, sin).float().view(-1, VOCAB)
+        logits = model(tokens, cos, sin).view(-1, VOCAB)
         loss = F.cross_entropy(logits, target)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -60,6 +61,28 @@ TEST_F(PlanVerb, WhatDoesNotFitIsStatus1WithAdvice) {
   EXPECT_THAT(text.out, HasSubstr("nodes: "));
   const CommandRun larger = plan("llama3-70b", {"--gpu", "h200", "--nodes", "16"});
   EXPECT_THAT(larger.out, HasSubstr("activation_checkpointing: full"));
+}
+
+TEST_F(PlanVerb, TheAdvisedJobFileFits) {
+  const std::string advised = dir_ / "fits.yaml";
+  const CommandRun text = plan("llama3-70b", {"--gpu", "h100", "--write", advised});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("With all of the advice it fits: "));
+  EXPECT_THAT(text.err, HasSubstr("written: " + advised));
+  const CommandRun again = test::run_hpctl({"plan", advised, "--gpu", "h100", "--json"});
+  EXPECT_EQ(again.status, 0) << again.out << again.err;
+  EXPECT_EQ(json::parse(again.out)["fits"], true);
+  EXPECT_TRUE(json::parse(again.out)["advice"].empty()) << "nothing better was left out";
+}
+
+TEST_F(PlanVerb, NothingIsWrittenWhereNothingHelps) {
+  const std::string advised = dir_ / "fits.yaml";
+  const CommandRun none = plan("llama3-405b", {"--gpu", "a10g", "--write", advised});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("nothing makes this job fit"));
+  EXPECT_THAT(plan("tiny", {"--write", advised}).err, HasSubstr("--write needs --gpu"));
+  EXPECT_NE(::access(advised.c_str(), F_OK), 0);
+  EXPECT_EQ(plan("llama3-8b", {"--gpu", "h200", "--write", dir_ / "absent/fits.yaml"}).status, 2);
 }
 
 TEST_F(PlanVerb, OnACpuThereIsNoGuessOfTime) {
