@@ -130,7 +130,7 @@ Outcome Generation::meet_peers() {
 // text everywhere.
 Outcome Generation::agree_on_data() {
   HP_TRY_ASSIGN(const std::vector<std::string> fingerprints,
-                comms_->world().all_gather_text(run_.reader().fingerprint()));
+                comms_->world().all_gather_text(run_.data_fingerprint()));
   for (size_t rank = 1; rank < fingerprints.size(); ++rank) {
     if (fingerprints[rank] == fingerprints[0]) continue;
     return Error{ErrorCode::kInvalidArgument,

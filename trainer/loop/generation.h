@@ -81,6 +81,9 @@ class Generation {
 
   // step.cc
   Outcome step();
+  StepSamples samples_from(uint64_t cursor) const;  // of a step that begins there
+  BatchOrder order_of(const StepSamples& samples) const;
+  void read_ahead(uint64_t cursor);
   Result<StepSums> compute_gradients(const StepSamples& samples);
   Result<StepSums> reduce(double loss_sum, int64_t counted);
   double loss_factor();  // of the next step: the loss scale of fp16, otherwise 1

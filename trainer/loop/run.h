@@ -14,6 +14,7 @@
 #include "common/base/workload.h"
 #include "trainer/arch/model.h"
 #include "trainer/data/sample_reader.h"
+#include "trainer/loop/batch_feed.h"
 #include "trainer/loop/validation.h"
 #include "trainer/metrics/metrics_writer.h"
 #include "trainer/process/progress.h"
@@ -44,7 +45,8 @@ class Run {
   const TrainSpec& train() const { return train_; }
   Progress& progress() { return progress_; }
   Device& device() { return device_; }
-  SampleReader& reader() { return *reader_; }
+  BatchFeed& feed() { return *feed_; }
+  const std::string& data_fingerprint() const { return reader_->fingerprint(); }
   Validation* validation() { return validation_ ? &*validation_ : nullptr; }
   Validation* test() { return test_ ? &*test_ : nullptr; }
   bool has_state() const { return state_.has_value(); }
@@ -71,6 +73,7 @@ class Run {
   int arena_fd_;
   Device& device_;
   std::optional<SampleReader> reader_;
+  std::optional<BatchFeed> feed_;
   std::optional<Validation> validation_;
   std::optional<Validation> test_;
   std::unique_ptr<Model> model_;

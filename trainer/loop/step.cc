@@ -10,7 +10,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "trainer/data/batch_ramp.h"
-#include "trainer/loop/batch_reader.h"
+#include "trainer/loop/batch_feed.h"
 #include "trainer/loop/generation.h"
 #include "trainer/metrics/schedule_spans.h"
 #include "trainer/optim/adamw.h"
@@ -39,9 +39,7 @@ Outcome Generation::step() {
     const Outcome suffered = comms_->suffer(*trouble);
     if (!suffered.ok()) log_warning("the fault is not done: " + suffered.error().message);
   }
-  const StepSamples samples =
-      take_samples(state().sample_cursor(),
-                   global_batch(run_.train().batch, state().sample_cursor()), state().skipped());
+  const StepSamples samples = samples_from(state().sample_cursor());
   step_tokens_ = sample_count(samples.ranges) * static_cast<uint64_t>(run_.train().data.seq_len);
   const double lr = learning_rate(run_.train(), next_step(), samples.next_cursor);
   HP_TRY_ASSIGN(const StepSums sums, compute_gradients(samples));
@@ -83,17 +81,33 @@ double Generation::loss_factor() {
   return scale == 0 ? 1.0 : static_cast<double>(scale);
 }
 
+StepSamples Generation::samples_from(uint64_t cursor) const {
+  return take_samples(cursor, global_batch(run_.train().batch, cursor), state().skipped());
+}
+
+BatchOrder Generation::order_of(const StepSamples& samples) const {
+  const int64_t micro = run_.train().batch.micro;
+  return {.samples = rank_part(samples.ranges, workload_.rank, workload_.world_size),
+          .micro = micro,
+          .count = micro_batches(sample_count(samples.ranges), workload_.world_size,
+                                 static_cast<uint64_t>(micro))};
+}
+
+// Of the step behind this one, if this one goes well.
+void Generation::read_ahead(uint64_t cursor) {
+  if (next_step() >= static_cast<uint64_t>(run_.train().steps)) return;
+  run_.feed().read_ahead(order_of(samples_from(cursor)));
+}
+
 // Forward and backward over this rank's micro-batches; the gradient of the loss over the step's
 // tokens, times StepSums::loss_scale, is then in the engine's shards, whatever the number of ranks
 // and micro-batches. How many of the tokens are counted is known only afterwards, so the sum is
 // divided by all of them here, and the rest is a part of that scale.
 Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& samples) {
-  my_samples_ = rank_part(samples.ranges, workload_.rank, workload_.world_size);
-  const int64_t micro = run_.train().batch.micro;
-  HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
-                read_micro_batches(run_.reader(), sample_numbers(my_samples_), micro,
-                                   micro_batches(sample_count(samples.ranges), workload_.world_size,
-                                                 static_cast<uint64_t>(micro))));
+  const BatchOrder order = order_of(samples);
+  my_samples_ = order.samples;
+  HP_TRY_ASSIGN(const std::vector<MicroBatch> batches, run_.feed().take(order));
+  read_ahead(samples.next_cursor);
   times_.lap(StepPart::kData);
   progress_.set_computing(true);
   schedule_.clear();

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The micro-batches of a rank, step after step, so that no step waits for the disk: while one
+// computes, a thread of the feed reads those of the step that is expected next. A step that turns
+// out to be another (a step left out, a way back, a new membership) is read when it is asked for,
+// and what was read ahead is dropped.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/base/result.h"
+#include "trainer/data/sample_reader.h"
+#include "trainer/data/step_samples.h"
+#include "trainer/loop/batch_reader.h"
+
+namespace hpctl {
+
+// What a rank reads for a step.
+struct BatchOrder {
+  std::vector<SampleRange> samples;  // the rank's part
+  int64_t micro = 1;                 // samples of a micro-batch
+  uint64_t count = 0;                // micro-batches, of which the last may lack samples
+
+  bool operator==(const BatchOrder&) const = default;
+};
+
+class BatchFeed {
+ public:
+  // `reader` outlives the feed, and nobody else reads from it.
+  explicit BatchFeed(SampleReader& reader);
+  ~BatchFeed();  // waits for a read under way
+  BatchFeed(const BatchFeed&) = delete;
+  BatchFeed& operator=(const BatchFeed&) = delete;
+
+  // Errors of reading ahead come here, too, where the order is that one. One thread at a time, as
+  // for read_ahead().
+  Result<std::vector<MicroBatch>> take(const BatchOrder& order);
+  // At most one order at a time: a former one that was not taken is dropped.
+  void read_ahead(const BatchOrder& order);
+
+ private:
+  using Batches = Result<std::vector<MicroBatch>>;
+
+  Batches read(const BatchOrder& order);
+  void serve();  // the thread
+
+  SampleReader& reader_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<BatchOrder> ahead_;  // asked for and not taken
+  std::optional<Batches> ready_;     // of ahead_
+  bool reading_ = false;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hpctl
