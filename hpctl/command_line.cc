@@ -191,7 +191,10 @@ int run_command_line(const std::vector<std::string>& words, Terminal& terminal) 
   rest.insert(rest.end(), words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end());
   Invocation invocation{terminal, {}, {}};
   const Outcome parsed = parse_arguments(*verb, rest, invocation);
-  if (!parsed.ok()) return report_usage(terminal, verb->name, parsed.error().message);
+  if (!parsed.ok()) {
+    report_usage(terminal, verb->name, parsed.error().message);
+    return verb->usage_exit;
+  }
   if (invocation.has("--help")) {
     print_help(*verb, terminal.out);
     return kExitOk;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "hpctl/exit_codes.h"
 #include "hpctl/terminal.h"
 
 namespace hpctl {
@@ -40,6 +41,7 @@ struct Verb {
   // Words that may stand first; where the verb cannot be called without arguments, one of them
   // does.
   std::vector<const char*> actions = {};
+  int usage_exit = kExitUsage;  // exit status of wrong arguments
 };
 
 // Those of the verb, and those that every verb has.

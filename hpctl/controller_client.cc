@@ -75,6 +75,7 @@ JobView to_view(const v1::JobStatus& s) {
   view.chaos = s.chaos();
   view.step_ms = s.step_ms();
   view.last_fault = s.last_fault();
+  if (s.has_margins()) view.margins = to_job_margins(s.margins());
   return view;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/fleet.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/user_name.h"
 #include "common/rpc/job_summary_wire.h"
 #include "hpctl/job_source.h"
@@ -42,6 +44,7 @@ ListedJob listed(const v1::ClusterJob& job, uid_t owner) {
   summary.owner = std::to_string(owner);
   ListedJob row = listed(std::move(summary));
   row.doubt = doubt_about(job, row.summary.is_told());
+  row.silent_ms = static_cast<int64_t>(std::min<uint64_t>(job.heard_ms(), INT64_MAX));
   return row;
 }
 
@@ -136,11 +139,23 @@ Fleet join_listings(const std::vector<ClusterListing>& listings, uid_t self) {
   return fleet;
 }
 
+// A live controller writes it every few seconds.
+int64_t record_age_ms(const HomePaths& paths, JobId job) {
+  struct stat st {};
+  if (::stat(paths.job_status(job).c_str(), &st) != 0) return 0;
+  const int64_t written_ms = st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1'000'000;
+  return std::max<int64_t>(0, SystemClock().wall_ms() - written_ms);
+}
+
 Result<Fleet> list_home() {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
   HP_TRY_ASSIGN(std::vector<JobSummary> jobs, open_source(paths)->list_jobs());
   Fleet fleet;
-  for (JobSummary& job : jobs) fleet.jobs.push_back(listed(std::move(job)));
+  for (JobSummary& job : jobs) {
+    const int64_t silent_ms = record_age_ms(paths, job.job);
+    fleet.jobs.push_back(listed(std::move(job)));
+    fleet.jobs.back().silent_ms = silent_ms;
+  }
   return fleet;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/paths.h"
 #include "common/rpc/cluster_client.h"
 #include "hpctl/job_table.h"
 
@@ -17,6 +18,9 @@ struct Fleet {
   bool all_users = false;          // nobody's are left out at the cluster controllers
   std::vector<std::string> notes;  // for people: what is missing, and why
 };
+
+// How long ago the job's controller last wrote its record; 0 = there is none.
+int64_t record_age_ms(const HomePaths& paths, JobId job);
 
 // Those of HPCTL_HOME.
 Result<Fleet> list_home();

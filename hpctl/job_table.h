@@ -18,6 +18,7 @@ struct ListedJob {
   std::string user;  // name, else the uid as text; "" = not known
   // What is wrong with the answer itself: its controller is silent, say; "" = nothing.
   std::string doubt;
+  int64_t silent_ms = 0;  // its controller has not told anything for so long; 0 = it has just now
 };
 
 // What of it is shown. Patterns are those of a shell (fnmatch); "" = all.

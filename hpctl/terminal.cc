@@ -135,16 +135,6 @@ std::string short_number(double value) {
   return formatted(format, value) + kSuffixes[suffix];
 }
 
-std::string format_duration(int64_t ms) {
-  const double seconds = static_cast<double>(std::max<int64_t>(ms, 0)) / 1000;
-  if (seconds < 9.95) return formatted("%.1f s", seconds);
-  const int64_t whole = (std::max<int64_t>(ms, 0) + 500) / 1000;
-  if (whole < 60) return std::to_string(whole) + " s";
-  const auto two = [](int64_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
-  if (whole < 3600) return std::to_string(whole / 60) + " min " + two(whole % 60) + " s";
-  return std::to_string(whole / 3600) + " h " + two(whole % 3600 / 60) + " min";
-}
-
 std::string format_loss(double loss) { return formatted("%.4f", loss); }
 
 std::string format_percent(int64_t part, int64_t whole) {

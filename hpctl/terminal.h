@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/duration_text.h"
+
 namespace hpctl {
 
 struct Terminal {
@@ -35,9 +37,6 @@ std::string shorten(const std::string& text, size_t width);
 
 // 950, "12.3k", "4.56M"; three significant digits.
 std::string short_number(double value);
-// "0.4 s", "12 s", "3 min 20 s", "2 h 05 min".
-std::string format_duration(int64_t ms);
-
 // Four decimals, as people compare losses.
 std::string format_loss(double loss);
 

@@ -15,6 +15,7 @@ Verb wait_verb();
 Verb status_verb();
 Verb ps_verb();
 Verb top_verb();
+Verb watch_verb();
 Verb open_verb();
 Verb logs_verb();
 Verb events_verb();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/base/job_margins.h"
 #include "common/base/time_account.h"
 
 namespace hpctl {
@@ -37,6 +38,7 @@ struct JobSummary {
   TimeSpent spent;
   std::string reason;      // of the present state
   std::string last_fault;  // cause of the newest recovery; "" = none
+  std::optional<JobMargins> margins;  // absent: its controller is of a release that tells none
 
   bool is_told() const { return taken_wall_ms != 0; }
 };

@@ -29,6 +29,16 @@ double plausible_rate(double value) {
   return std::isfinite(value) ? std::clamp(value, 0.0, kMaxRate) : 0;
 }
 
+std::vector<std::string> plausible_nodes(const std::string& ranges, size_t most_bytes) {
+  if (ranges.size() > most_bytes) return {};
+  auto nodes = from_node_ranges(ranges, kMaxSummaryNodeNames);
+  return nodes.ok() ? std::move(*nodes) : std::vector<std::string>{};
+}
+
+int64_t plausible_restarts(int64_t count) {
+  return std::clamp<int64_t>(count, 0, kMaxRestartsRecorded);
+}
+
 }  // namespace
 
 void fill(const TimeSpent& spent, v1::TimeSpent& wire) {
@@ -54,6 +64,34 @@ TimeSpent to_time_spent(const v1::TimeSpent& wire) {
           {plausible_ms(wire.checkpoint_ms()), plausible_ms(wire.data_ms())}};
 }
 
+void fill(const JobMargins& margins, v1::JobMargins& wire) {
+  wire.set_max_restarts(margins.max_restarts);
+  wire.set_window_ms(margins.window_ms);
+  wire.set_recent_restarts(margins.recent_restarts);
+  wire.set_hour_restarts(margins.hour_restarts);
+  wire.set_spares_wanted(margins.spares_wanted);
+  wire.set_spares_left(margins.spares_left);
+  wire.set_quarantined(to_node_ranges(margins.quarantined, kMaxMarginNodes));
+  wire.set_slow(to_node_ranges(margins.slow, kMaxMarginNodes));
+  wire.set_still_ms(margins.still_ms);
+  wire.set_recovering_ms(margins.recovering_ms);
+  wire.set_requeue_refusal(cut(margins.requeue_refusal, kMaxSummaryReason));
+}
+
+JobMargins to_job_margins(const v1::JobMargins& wire) {
+  return {plausible_restarts(wire.max_restarts()),
+          plausible_ms(wire.window_ms()),
+          plausible_restarts(wire.recent_restarts()),
+          plausible_restarts(wire.hour_restarts()),
+          wire.spares_wanted(),
+          wire.spares_left(),
+          plausible_nodes(wire.quarantined(), kMaxMarginNodes),
+          plausible_nodes(wire.slow(), kMaxMarginNodes),
+          plausible_ms(wire.still_ms()),
+          plausible_ms(wire.recovering_ms()),
+          cut(wire.requeue_refusal(), kMaxSummaryReason)};
+}
+
 void fill(const JobSummary& summary, v1::JobSummary& wire) {
   wire.set_job(summary.job.value);
   wire.set_name(cut(summary.name, kMaxSummaryName));
@@ -75,6 +113,7 @@ void fill(const JobSummary& summary, v1::JobSummary& wire) {
   fill(summary.spent, *wire.mutable_spent());
   wire.set_reason(cut(summary.reason, kMaxSummaryReason));
   wire.set_last_fault(cut(summary.last_fault, kMaxSummaryReason));
+  if (summary.margins) fill(*summary.margins, *wire.mutable_margins());
 }
 
 JobSummary to_job_summary(const v1::JobSummary& wire) {
@@ -90,18 +129,16 @@ JobSummary to_job_summary(const v1::JobSummary& wire) {
   summary.total_steps = std::min(wire.total_steps(), kMaxStep);
   summary.tokens_per_second = plausible_rate(wire.tokens_per_second());
   summary.step_ms = plausible_rate(wire.step_ms());
-  summary.restarts = std::clamp<int64_t>(wire.restarts(), 0, kMaxRestartsRecorded);
+  summary.restarts = plausible_restarts(wire.restarts());
   summary.faults = std::max(0, wire.faults());
-  auto nodes = wire.nodes().size() <= kMaxSummaryNodes
-                   ? from_node_ranges(wire.nodes(), kMaxSummaryNodeNames)
-                   : std::vector<std::string>{};
-  if (nodes.ok()) summary.nodes = std::move(*nodes);
+  summary.nodes = plausible_nodes(wire.nodes(), kMaxSummaryNodes);
   summary.ranks = wire.ranks();
   summary.submitted_wall_ms = plausible_ms(wire.submitted_wall_ms());
   summary.ended_wall_ms = plausible_ms(wire.ended_wall_ms());
   summary.spent = to_time_spent(wire.spent());
   summary.reason = cut(wire.reason(), kMaxSummaryReason);
   summary.last_fault = cut(wire.last_fault(), kMaxSummaryReason);
+  if (wire.has_margins()) summary.margins = to_job_margins(wire.margins());
   return summary;
 }
 

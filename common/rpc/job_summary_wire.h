@@ -3,6 +3,7 @@
 // reaches are cut off, so that whoever shows or counts it need not ask who said it. Pure.
 #pragma once
 
+#include "common/base/job_margins.h"
 #include "common/base/job_summary.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 
@@ -12,9 +13,13 @@ inline constexpr size_t kMaxSummaryName = 128;
 inline constexpr size_t kMaxSummaryReason = 300;
 inline constexpr size_t kMaxSummaryNodes = 16U << 10;  // bytes, of all names
 inline constexpr size_t kMaxSummaryNodeNames = 20'000;
+inline constexpr size_t kMaxMarginNodes = 4U << 10;  // bytes, of those in quarantine; of the slow
 
 void fill(const TimeSpent& spent, v1::TimeSpent& wire);
 TimeSpent to_time_spent(const v1::TimeSpent& wire);
+
+void fill(const JobMargins& margins, v1::JobMargins& wire);
+JobMargins to_job_margins(const v1::JobMargins& wire);
 
 void fill(const JobSummary& summary, v1::JobSummary& wire);
 JobSummary to_job_summary(const v1::JobSummary& wire);

@@ -55,6 +55,45 @@ StepWaits waits_in(const JobProgress& progress, const core::Job& job) {
   return progress.generation == job.generation.value ? progress.waits() : StepWaits{};
 }
 
+// A rank that moves without completing a step evaluates, or leaves steps out.
+int64_t still_ms(const core::Job& job, const JobProgress& progress, int64_t now_ms) {
+  const bool trains = job.state == core::JobState::kRunning && !job.cancel_requested;
+  const int64_t stepped_ms = std::max(job.stepped_ms, progress.stepped_ms);
+  if (!trains || job.suspended_since_ms != 0 || stepped_ms == 0) return 0;
+  int64_t most_ms = 0;
+  for (const auto& [rank, seen] : progress.ranks) most_ms = std::max(most_ms, seen.still_ms);
+  return std::clamp<int64_t>(most_ms, 0, std::max<int64_t>(0, now_ms - stepped_ms));
+}
+
+JobMargins make_margins(const core::Job& job, const JobView& view, const JobProgress& progress,
+                        int64_t now_ms) {
+  constexpr int64_t kHourMs = 3'600'000;
+  const auto since = [&](int64_t window_ms) {
+    return std::count_if(job.restart_times_ms.begin(), job.restart_times_ms.end(),
+                         [&](int64_t at_ms) { return at_ms + window_ms > now_ms; });
+  };
+  JobMargins margins;
+  margins.max_restarts = job.spec.recovery.max_restarts;
+  margins.window_ms = job.spec.recovery.window_ms;
+  margins.recent_restarts = since(margins.window_ms);
+  margins.hour_restarts = since(std::min(margins.window_ms, kHourMs));
+  margins.spares_wanted = static_cast<uint32_t>(job.spec.spares);
+  for (const NodeView& node : view.nodes) {
+    if (node.role == "quarantined") margins.quarantined.push_back(node.name);
+    // A node that was lost and is launched again has no ranks when it is back.
+    const bool is_there = node.role == "spare" && (node.state == "up" || node.state == "stopping");
+    const bool is_coming = node.state == "launching" && node.role != "active";
+    if (is_there || is_coming) ++margins.spares_left;
+  }
+  for (const StragglerView& straggler : view.stragglers) margins.slow.push_back(straggler.node);
+  margins.still_ms = still_ms(job, progress, now_ms);
+  if (job.recovering_since_ms != 0 && job.suspended_since_ms == 0) {
+    margins.recovering_ms = std::max<int64_t>(0, now_ms - job.recovering_since_ms);
+  }
+  margins.requeue_refusal = job.requeue_refusal;
+  return margins;
+}
+
 }  // namespace
 
 NodeView make_node_view(const core::State& state, const core::Node& node,
@@ -117,6 +156,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
     if (it->second.node.empty()) continue;  // the world is smaller now
     view.workers.push_back(make_worker_view(it->second, progress));
   }
+  view.margins = make_margins(job, view, progress, now_ms);
   return view;
 }
 
@@ -198,6 +238,7 @@ void fill(const JobView& view, v1::JobStatus& status) {
   status.set_chaos(view.chaos);
   status.set_step_ms(view.step_ms);
   status.set_last_fault(view.last_fault);
+  if (view.margins) fill(*view.margins, *status.mutable_margins());
 }
 
 EventView make_event_view(const StoredEntry& stored) {

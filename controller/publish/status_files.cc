@@ -17,6 +17,10 @@ namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StragglerView, node, rank, slowdown, evidence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StandbyView, wanted, ready, loading, memory_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobMargins, max_restarts, window_ms,
+                                                recent_restarts, hour_restarts, spares_wanted,
+                                                spares_left, quarantined, slow, still_ms,
+                                                recovering_ms, requeue_refusal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
                                                 phase, step)
 
@@ -77,7 +81,20 @@ JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
   summary.spent = view.spent;
   summary.reason = view.reason;
   summary.last_fault = view.last_fault;
+  summary.margins = view.margins;
   return summary;
+}
+
+JobSnapshot snapshot_of(const JobView& view, int64_t taken_wall_ms) {
+  JobSnapshot snapshot;
+  snapshot.summary = summarize(view, taken_wall_ms);
+  snapshot.loss = view.loss;
+  for (const WorkerView& worker : view.workers) {
+    if (worker.state != "running" || worker.generation == 0) continue;
+    if (worker.generation >= view.generation) continue;
+    snapshot.orphans.push_back({worker.rank, worker.node, worker.generation});
+  }
+  return snapshot;
 }
 
 std::string to_json_text(const JobView& view) {
@@ -107,6 +124,7 @@ std::string to_json_text(const JobView& view) {
                    {"owner", view.owner},
                    {"step_ms", view.step_ms},
                    {"last_fault", view.last_fault}};
+  if (view.margins) document["margins"] = *view.margins;
   if (view.counted_wall_ms != 0) {
     document["furthest_step"] = view.furthest_step;
     document["interrupted"] = view.interrupted;
@@ -152,6 +170,9 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.owner = document.value("owner", "");
     view.step_ms = document.value("step_ms", 0.0);
     view.last_fault = document.value("last_fault", "");
+    if (const auto margins = document.find("margins"); margins != document.end()) {
+      view.margins = margins->get<JobMargins>();
+    }
     view.furthest_step = document.value("furthest_step", uint64_t{0});
     view.interrupted = document.value("interrupted", false);
     view.counted_wall_ms = document.value("counted_wall_ms", int64_t{0});

@@ -18,10 +18,12 @@
 
 #include "common/base/fenced_file.h"
 #include "common/base/ids.h"
+#include "common/base/job_margins.h"
 #include "common/base/job_summary.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
 #include "common/base/time_spent.h"
+#include "common/watch/job_snapshot.h"
 
 namespace hpctl {
 
@@ -97,6 +99,7 @@ struct JobView {
   bool chaos = false;      // debug.chaos; of a live controller only
   double step_ms = 0;      // median of the newest steps, while it is RUNNING; 0 = unknown
   std::string last_fault;  // cause of the newest recovery; "" = none
+  std::optional<JobMargins> margins;  // absent from what older releases wrote or say
   // In the file only, for the controller that follows (core::JobTotals). 0 = nothing to tell it.
   int64_t counted_wall_ms = 0;
   bool interrupted = false;
@@ -106,6 +109,8 @@ struct JobView {
 
 // `taken_wall_ms`: when the view was so; of a job that has ended it says nothing.
 JobSummary summarize(const JobView& view, int64_t taken_wall_ms);
+// With what only a view knows.
+JobSnapshot snapshot_of(const JobView& view, int64_t taken_wall_ms);
 
 struct EventView {
   uint64_t seq = 0;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job has left before the next fault ends it, and for how long it has stood: what a summary
+// of a job needs beside its state, so that one look tells whether somebody should look closer
+// (common/watch). Made by the job's controller; travels as JobMargins of the wire contract.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hpctl {
+
+struct JobMargins {
+  int64_t max_restarts = 0;     // recovery.max_restarts
+  int64_t window_ms = 0;        // recovery.window
+  int64_t recent_restarts = 0;  // of max_restarts: those begun within the window
+  int64_t hour_restarts = 0;    // begun within an hour, or the window where that is shorter
+  uint32_t spares_wanted = 0;   // nodes.spares
+  uint32_t spares_left = 0;     // spares that are up or on their way
+  std::vector<std::string> quarantined;  // nodes, in the order of their names
+  std::vector<std::string> slow;         // nodes that hold the others up, likewise
+  // While it is RUNNING: for so long it has completed no step, and some rank has not moved at all;
+  // 0 = its scheduler has stopped it, or nothing is known yet.
+  int64_t still_ms = 0;
+  int64_t recovering_ms = 0;    // since the fault that is not made good yet; 0 = there is none
+  std::string requeue_refusal;  // why the scheduler does not requeue it; "" = it would
+};
+
+}  // namespace hpctl

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Something about a job that somebody should know, in words: `hpctl watch`, the status page and
+// notifications say the same. Kinds and severities are words that programs may rely on
+// (docs/cli.md has them all).
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "common/base/ids.h"
+#include "common/base/word_enum.h"
+
+namespace hpctl {
+
+enum class Severity { kWarn, kCritical };
+constexpr auto words_of(Severity) { return std::to_array<const char*>({"warn", "critical"}); }
+
+enum class FindingKind {
+  kFailed,
+  kRecoversForLong,
+  kStandsStill,
+  kControllerSilent,
+  kLossNotFinite,
+  kBudgetLow,
+  kRestartsOften,
+  kSparesExhausted,
+  kRequeueRefused,
+  kNodeQuarantined,
+  kNodeSlow,
+  kGenerationOrphaned,
+  kGoodputFell,
+};
+constexpr auto words_of(FindingKind) {
+  return std::to_array<const char*>(
+      {"failed", "recovers_for_long", "stands_still", "controller_silent", "loss_not_finite",
+       "budget_low", "restarts_often", "spares_exhausted", "requeue_refused", "node_quarantined",
+       "node_slow", "generation_orphaned", "goodput_fell"});
+}
+
+struct Finding {
+  FindingKind kind = FindingKind::kFailed;
+  Severity severity = Severity::kWarn;
+  JobId job;
+  std::string name;    // of the job
+  std::string owner;   // uid as text
+  std::string user;    // its name; "" = not known
+  std::string node;    // that it is about; "" = the job as a whole
+  int64_t since_ms = 0;  // wall clock: since when it is so, as far as that is known
+  std::string what;    // one line
+  std::string action;  // what to do, one line
+};
+
+// The section of the runbook about it: "docs/runbook.md#hpctljobfailed".
+std::string runbook_of(FindingKind kind);
+
+// What makes two findings the same one, whatever their words.
+inline auto key_of(const Finding& f) { return std::tie(f.owner, f.job, f.kind, f.node); }
+
+}  // namespace hpctl

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/watch_report.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/clock.h"
+#include "common/watch/finding_json.h"
+
+namespace hpctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string json_line(const ordered_json& document) {
+  return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+std::string job_text(const Finding& finding) {
+  return "job " + to_string(finding.job) + " " + finding.name +
+         (finding.user.empty() ? "" : " of " + finding.user);
+}
+
+// "critical  job 3 tiny of alice: it failed: ...  [do; runbook]"
+void print_finding(const Terminal& terminal, const Finding& finding) {
+  const bool critical = finding.severity == Severity::kCritical;
+  terminal.out << paint(terminal, critical ? Colour::kRed : Colour::kYellow,
+                        critical ? "critical" : "warn    ")
+               << "  " << printable(job_text(finding) + ": " + finding.what) << " [since "
+               << format_wall_ms(finding.since_ms) << "; " << printable(finding.action) << "; "
+               << runbook_of(finding.kind) << "]\n";
+}
+
+ordered_json worst_of(const FleetWatch& watch) {
+  const auto worst = watch.worst();
+  return worst ? ordered_json(to_word(*worst)) : ordered_json(nullptr);
+}
+
+}  // namespace
+
+int watch_status(std::optional<Severity> worst) {
+  if (!worst) return kWatchNothing;
+  return *worst == Severity::kCritical ? kWatchCritical : kWatchWarn;
+}
+
+void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_t now_ms,
+                   bool as_json) {
+  const auto line = [&](const char* change, const Finding& finding) {
+    terminal.out << json_line({{"time", format_wall_ms(now_ms)},
+                               {"change", change},
+                               {"finding", finding_json(finding)}})
+                 << "\n";
+  };
+  for (const Finding& finding : changes.ended) {
+    if (as_json) {
+      line("ends", finding);
+      continue;
+    }
+    terminal.out << format_wall_ms(now_ms) << "  "
+                 << paint(terminal, Colour::kGreen, "over    ") << "  "
+                 << printable(job_text(finding)) << ": " << to_word(finding.kind)
+                 << printable(finding.node.empty() ? "" : " " + finding.node) << "\n";
+  }
+  for (const Finding& finding : changes.begun) {
+    if (as_json) {
+      line("begins", finding);
+      continue;
+    }
+    terminal.out << format_wall_ms(now_ms) << "  ";
+    print_finding(terminal, finding);
+  }
+  terminal.out.flush();
+}
+
+void print_present(const Terminal& terminal, const FleetWatch& watch, size_t jobs,
+                   const std::vector<std::string>& notes, bool as_json) {
+  const std::vector<Finding> present = watch.present();
+  if (as_json) {
+    ordered_json findings = ordered_json::array();
+    for (const Finding& finding : present) findings.push_back(finding_json(finding));
+    terminal.out << json_line({{"worst", worst_of(watch)},
+                               {"jobs", jobs},
+                               {"findings", std::move(findings)},
+                               {"notes", notes}})
+                 << "\n";
+    return;
+  }
+  for (const Finding& finding : present) print_finding(terminal, finding);
+  if (present.empty()) {
+    terminal.out << "nothing found (" << counted(static_cast<int64_t>(jobs), "job") << ")\n";
+  }
+}
+
+std::string heartbeat_json(const FleetWatch& watch, size_t jobs, int64_t now_ms) {
+  return json_line({{"time", format_wall_ms(now_ms)},
+                    {"pid", ::getpid()},
+                    {"jobs", jobs},
+                    {"findings", watch.present().size()},
+                    {"worst", worst_of(watch)}}) +
+         "\n";
+}
+
+}  // namespace hpctl

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// How `hpctl watch` says what it found: a line per change, or all of one look; and its exit status.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/watch/job_watch.h"
+#include "hpctl/terminal.h"
+
+namespace hpctl {
+
+// Those of a check of Nagios and its kin: nothing, warn, critical; and where it cannot be told.
+inline constexpr int kWatchNothing = 0;
+inline constexpr int kWatchWarn = 1;
+inline constexpr int kWatchCritical = 2;
+inline constexpr int kWatchUnknown = 3;
+int watch_status(std::optional<Severity> worst);
+
+// One line each, printable. `now_ms`: wall clock.
+void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_t now_ms,
+                   bool as_json);
+// All that is found, of so many jobs.
+void print_present(const Terminal& terminal, const FleetWatch& watch, size_t jobs,
+                   const std::vector<std::string>& notes, bool as_json);
+// What the file of --heartbeat has.
+std::string heartbeat_json(const FleetWatch& watch, size_t jobs, int64_t now_ms);
+
+}  // namespace hpctl

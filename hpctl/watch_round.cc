@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/watch_round.h"
+
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/user_name.h"
+#include "hpctl/fleet.h"
+#include "hpctl/open_job.h"
+
+namespace hpctl {
+namespace {
+
+Result<WatchRound> ask_about_job(const std::string& word) {
+  HP_TRY_ASSIGN(const OpenJob job, open_job(word));
+  JobSnapshot snapshot = snapshot_of(job.view, SystemClock().wall_ms());
+  snapshot.user = user_name(job.view.owner);
+  if (!job.source->is_live()) snapshot.silent_ms = record_age_ms(job.paths, job.id);
+  return WatchRound{{std::move(snapshot)}, {}};
+}
+
+}  // namespace
+
+JobSnapshot snapshot_of(const ListedJob& job) {
+  JobSnapshot snapshot;
+  snapshot.summary = job.summary;
+  snapshot.user = job.user;
+  snapshot.silent_ms = job.silent_ms;
+  return snapshot;
+}
+
+Result<WatchRound> ask_about(const std::optional<std::string>& job, bool everywhere) {
+  if (job) return ask_about_job(*job);
+  HP_TRY_ASSIGN(Fleet fleet, everywhere ? list_everywhere() : list_home());
+  WatchRound round{{}, std::move(fleet.notes)};
+  for (const ListedJob& row : fleet.jobs) round.jobs.push_back(snapshot_of(row));
+  return round;
+}
+
+}  // namespace hpctl
