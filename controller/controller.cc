@@ -133,6 +133,9 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   probes_ = std::make_unique<TaskLanes>(kProbeThreads, kTasksInALane);
   recall(state);
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
+  notifier_ = std::make_unique<Notifier>(
+      NotifierLimits{}, !options_.run_as.empty(), [this] { return !mode_.is_superseded(); },
+      [this](JobId job, const std::string& what) { loop_->post(core::ControllerNoted{job, what}); });
   scheduler_ = mode_.make_scheduler([this](JobId job, Scheduler::MakeEvent make) {
     if (const auto news = progress_.news(job)) loop_->post(*news);
     loop_->post(std::move(make));
@@ -161,6 +164,7 @@ void Controller::recall(const core::State& state) {
   for (const auto& [id, job] : state.jobs) {
     progress_.observe(job, 0);
     shown_[id].spec_written = true;
+    shown_[id].notices.recall(job, clock_.wall_ms());
     if (const auto view = read_status(paths_, id); view.ok()) {
       progress_.remember(id, view->loss, view->tokens_per_second);
     }
@@ -256,6 +260,7 @@ std::vector<std::string> Controller::stop() {
   if (starts_) note(starts_->stop(kStopPatience, TaskLanes::AtStop::kDropped));
   if (probes_) note(probes_->stop(kStopPatience, TaskLanes::AtStop::kDropped));
   if (loop_) loop_->stop();  // answers what waits, so that gRPC can end
+  if (notifier_) note(notifier_->stop(kStopPatience));
   if (server_) {
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     server_->Wait();
@@ -356,6 +361,7 @@ void Controller::committed(const Committed& batch) {
     if (core::has_ended(job.state)) conclude(batch.state, id);
   }
   append_event_files(batch);
+  notify_of(batch);
   if (agents_) agents_->refuse_former_lives(batch.state, batch.dirty);
   has_work_ = !batch.state.outbox.empty() || !batch.state.index.deadlines.empty() ||
               std::any_of(batch.state.jobs.begin(), batch.state.jobs.end(),
@@ -416,13 +422,32 @@ void Controller::show(const core::State& state, JobId id) {
   shown.stale = false;
   shown.state = state.jobs.at(id).state;
   shown.generation = state.jobs.at(id).generation;
-  if (page_) page_->sample(view, clock_.wall_ms());
+  const int64_t wall_ms = clock_.wall_ms();
+  const std::vector<Finding> found = shown.watch.look(snapshot_of(view, wall_ms), wall_ms);
+  const core::Job& job = state.jobs.at(id);
+  notify(job, shown.notices.take(found, job, view.step, wall_ms));
+  if (page_) page_->sample(view, found, wall_ms);
   if (metrics_) metrics_->job(view);
   if (metrics_ && state.jobs.at(id).spec.train) {
     metrics_->train(view, std::move(progress), state.jobs.at(id).bad_step);
   }
   status_files_->status(std::move(view));
   shown.took_ms = loop_->now_ms() - shown.at_ms;
+}
+
+void Controller::notify(const core::Job& job, const std::vector<Notice>& notices) {
+  for (const Notice& notice : notices) {
+    notifier_->post(job.spec.notify, notice, paths_.job(job.id) + "/notify.log");
+  }
+}
+
+void Controller::notify_of(const Committed& batch) {
+  if (mode_.stands_back()) return;
+  for (const StoredEntry& stored : batch.entries) {
+    const auto job = batch.state.jobs.find(stored.entry.job);
+    if (job == batch.state.jobs.end()) continue;
+    notify(job->second, shown_[job->first].notices.take(stored.entry, job->second, stored.wall_ms));
+  }
 }
 
 // The last word comes before any node is told to end, and may be to a directory that blocks.

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "common/base/paths.h"
+#include "common/watch/job_watch.h"
 #include "controller/access/authenticator.h"
 #include "controller/access/local_listener.h"
 #include "controller/access/tcp_listener.h"
@@ -25,6 +26,8 @@
 #include "controller/engine/owner_loop.h"
 #include "controller/engine/task_lanes.h"
 #include "controller/leadership/controller_mode.h"
+#include "controller/notify/core/notice_maker.h"
+#include "controller/notify/notifier.h"
 #include "controller/options.h"
 #include "controller/page/status_page.h"
 #include "controller/publish/metrics.h"
@@ -84,6 +87,8 @@ class Controller final : public OwnerEffects {
               const std::string& directory);
   void append_event_files(const Committed& batch);
   void show(const core::State& state, JobId id);
+  void notify(const core::Job& job, const std::vector<Notice>& notices);
+  void notify_of(const Committed& batch);
   void conclude(const core::State& state, JobId id);
   void let_nodes_end(const core::State& state, JobId id);
   const HomePaths paths_;
@@ -106,6 +111,8 @@ class Controller final : public OwnerEffects {
     bool stale = false;  // changed since it was shown
     bool spec_written = false;
     bool suspended = false;
+    JobWatch watch{true};
+    NoticeMaker notices;
     // Its last word (ControllerMode::job_ended).
     bool is_being_said = false;
     bool is_said = false;
@@ -126,6 +133,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<TaskLanes> starts_;       // a lane for each node, and one for the scheduler
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;
+  std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<StatusPage> page_;
   std::unique_ptr<AgentLink> agents_;
   std::unique_ptr<Authenticator> authenticator_;

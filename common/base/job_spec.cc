@@ -179,6 +179,7 @@ std::string to_json_text(const JobSpec& spec) {
             {"environment", spec.environment},
             {"hooks", spec.hooks},
             {"health", spec.health},
+            {"notify", spec.notify},
             {"ledger", spec.ledger},
             {"chaos", spec.chaos}};
   if (spec.train) j["train"] = *spec.train;
@@ -203,6 +204,7 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     if (j.contains("environment")) j.at("environment").get_to(spec.environment);
     if (j.contains("hooks")) j.at("hooks").get_to(spec.hooks);
     if (j.contains("health")) j.at("health").get_to(spec.health);
+    if (j.contains("notify")) j.at("notify").get_to(spec.notify);
     j.at("ledger").get_to(spec.ledger);
     spec.chaos = j.value("chaos", false);  // absent from specs stored before it was known
     if (j.contains("train")) spec.train = j.at("train").get<TrainSpec>();
@@ -242,6 +244,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
     checks.fail("slurm.cpus_per_task", "expected at most 65535 on a node, times workers_per_node");
   }
   check_around(spec, checks);
+  check_notify(spec.notify, checks);
   return checks.take();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/limits.h"
+#include "common/base/notify_spec.h"
 #include "common/base/result.h"
 #include "common/base/train_spec.h"
 #include "common/base/word_enum.h"
@@ -139,6 +140,7 @@ struct JobSpec {
   EnvironmentSpec environment;
   HooksSpec hooks;
   HealthSpec health;
+  NotifySpec notify;
   bool ledger = false;  // debug.ledger
   bool chaos = false;   // debug.chaos
 

@@ -49,6 +49,21 @@ void read_straggler(YamlValue& value, JobSpec& spec) {
   });
 }
 
+void read_notify_command(YamlValue& value, JobSpec& spec) {
+  const bool is_none = value.node().IsSequence() && value.node().size() == 0;
+  if (!is_none) value.read_command(spec.notify.command);
+}
+
+void read_notices(YamlValue& value, JobSpec& spec) {
+  std::vector<NoticeKind> kinds;
+  value.read_word_list(all_words<NoticeKind>(), [&](std::string_view word) {
+    const auto kind = from_word<NoticeKind>(word);
+    if (kind) kinds.push_back(*kind);
+    return kind.has_value();
+  });
+  spec.notify.on = std::move(kinds);
+}
+
 void read_joined(YamlValue& value, std::string& out) {
   std::vector<std::string> parts;
   value.read_texts(parts);
@@ -361,6 +376,23 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "on HyperPod the node is rebooted or replaced.",
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.health.preflight); }},
     {"health.during", kUnavailable, "", "", "", "Checks while the job runs.", nullptr},
+    {"notify", kSection, "section", "", "",
+     "Who is told of what happens to the job, by its controller (docs/notifications.md).", nullptr},
+    {"notify.webhook", kValue, "text", "", "https://... or http://...",
+     "URL that gets a POST with JSON, such as an incoming webhook of Slack. Who knows such a URL can "
+     "write there: rather use webhook_file.", HP_READ(notify.webhook)},
+    {"notify.webhook_file", kValue, "path", "", "",
+     "A file that has the URL, and nothing else; where the controller runs it must be readable. It "
+     "is read each time.", [](YamlValue& v, JobSpec& s) { v.read_path(s.notify.webhook_file); }},
+    {"notify.command", kValue, "list of texts", "", "at most 64",
+     "A program with its path, and its arguments; it gets the same JSON on its standard input, 10s, "
+     "and writes to notify.log in the job's directory. Not where a cluster controller has the job's "
+     "controller.", read_notify_command},
+    {"notify.on", kValue, "list", "[recovery, failure, quarantine, finished, critical]",
+     "recovery, failure, quarantine, finished, critical; each once",
+     "What about: it trains again after a fault; it failed, or its time limit ended it; a node is "
+     "not to be used any more; it is done; and what `hpctl watch` calls critical, when it begins "
+     "and when it is over.", read_notices},
     {"debug", kSection, "section", "", "", "For tests and investigations.", nullptr},
     {"debug.ledger", kValue, "true or false", "false", "",
      "Write which samples each rank trained on, JSON lines in the job's directory.",

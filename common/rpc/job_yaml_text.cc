@@ -100,7 +100,13 @@ void put_around(YAML::Emitter& out, const JobSpec& spec) {
   put(out, "timeout", format_duration_ms(spec.hooks.timeout_ms));
   out << EndMap << Key << "health" << Value << BeginMap;
   put_texts(out, "preflight", spec.health.preflight);
-  out << EndMap;
+  out << EndMap << Key << "notify" << Value << BeginMap;
+  put(out, "webhook", spec.notify.webhook);
+  put(out, "webhook_file", spec.notify.webhook_file);
+  put_texts(out, "command", spec.notify.command);
+  out << Key << "on" << Value << YAML::Flow << YAML::BeginSeq;
+  for (const NoticeKind kind : spec.notify.on) out << to_word(kind);
+  out << YAML::EndSeq << EndMap;
 }
 
 }  // namespace

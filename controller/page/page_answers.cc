@@ -30,8 +30,16 @@ TimeAccount account_of_view(const JobView& view, int64_t wall_ms) {
   return account_of(view.spent, std::max<int64_t>(0, end_ms - view.submitted_wall_ms));
 }
 
-json page_summary(const JobView& view, int64_t wall_ms) {
+// [severity, what, what to do, since when]
+json row_of(const Finding& finding) {
+  return {to_word(finding.severity), finding.what, finding.action, finding.since_ms};
+}
+
+json page_summary(const JobView& view, const std::vector<Finding>& found, int64_t wall_ms) {
+  json findings = json::array();
+  for (const Finding& finding : found) findings.push_back(row_of(finding));
   return {{"job", view.job},
+          {"findings", std::move(findings)},
           {"name", view.name},
           {"state", view.state},
           {"user", view.owner},
@@ -126,19 +134,29 @@ Result<JobId> PageAnswers::find(uint32_t uid, const std::string& job) {
   return ask<JobId>([uid, job](const core::State& state) { return find_for(state, job, uid); });
 }
 
+std::vector<Finding> PageAnswers::found_of(JobId job) const {
+  const auto found = found_.find(job);
+  return found == found_.end() ? std::vector<Finding>{} : found->second;
+}
+
 Result<std::string> PageAnswers::jobs(uint32_t uid) {
-  const auto look = [this, uid](const core::State& state) -> Result<std::vector<JobView>> {
-    std::vector<JobView> views;
+  struct Row {
+    JobView view;
+    std::vector<Finding> found;
+  };
+  const auto look = [this, uid](const core::State& state) -> Result<std::vector<Row>> {
+    std::vector<Row> rows;
     for (const auto& [id, job] : state.jobs) {
       if (!may_see(uid, job)) continue;
-      views.push_back(make_job_view(state, id, progress_.of(id), node_, loop_.now_ms()));
+      rows.push_back(
+          {make_job_view(state, id, progress_.of(id), node_, loop_.now_ms()), found_of(id)});
     }
-    return views;
+    return rows;
   };
-  HP_TRY_ASSIGN(const auto views, ask<std::vector<JobView>>(look));
+  HP_TRY_ASSIGN(const auto rows, ask<std::vector<Row>>(look));
   const int64_t wall_ms = SystemClock().wall_ms();
   json jobs = json::array();
-  for (const JobView& view : views) jobs.push_back(page_summary(view, wall_ms));
+  for (const Row& row : rows) jobs.push_back(page_summary(row.view, row.found, wall_ms));
   return json_text(
       {{"now_ms", wall_ms}, {"node", node_}, {"version", version_}, {"jobs", std::move(jobs)}});
 }
@@ -148,17 +166,18 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
     JobView view;
     JobProgress progress;
     std::vector<PageSample> samples;
+    std::vector<Finding> found;
   };
   const auto look = [this, uid, job](const core::State& state) -> Result<Picture> {
     HP_TRY_ASSIGN(const JobId id, find_for(state, job, uid));
     JobProgress progress = progress_.of(id);
     JobView view = make_job_view(state, id, progress, node_, loop_.now_ms());
-    return Picture{std::move(view), std::move(progress), history_.of(id)};
+    return Picture{std::move(view), std::move(progress), history_.of(id), found_of(id)};
   };
   HP_TRY_ASSIGN(const Picture picture, ask<Picture>(look));
   const JobView& view = picture.view;
   const int64_t wall_ms = SystemClock().wall_ms();
-  json answer = page_summary(view, wall_ms);
+  json answer = page_summary(view, picture.found, wall_ms);
   answer["now_ms"] = wall_ms;
   answer["checkpoint_step"] = view.checkpoint_step;
   answer["snapshot_step"] = view.snapshot_step;
@@ -210,7 +229,13 @@ Result<std::string> PageAnswers::events(uint32_t uid, const std::string& job, ui
                         {"why", std::move(why)}});
 }
 
-void PageAnswers::sample(const JobView& view, int64_t wall_ms) {
+void PageAnswers::sample(const JobView& view, const std::vector<Finding>& found,
+                         int64_t wall_ms) {
+  if (found.empty()) {
+    found_.erase(JobId{view.job});
+  } else {
+    found_[JobId{view.job}] = found;
+  }
   if (view.step == 0) return;
   history_.add(JobId{view.job}, {wall_ms, view.step, view.loss, view.tokens_per_second,
                                  goodput_of(account_of_view(view, wall_ms)).value_or(NAN)});

@@ -12,9 +12,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
+#include "common/watch/finding.h"
 #include "controller/agents/progress.h"
 #include "controller/api/event_feed.h"
 #include "controller/engine/owner_loop.h"
@@ -42,8 +45,8 @@ class PageAnswers {
   // After that seq; with the chain of causes of the present state.
   Result<std::string> events(uint32_t uid, const std::string& job, uint64_t after_seq);
 
-  // Owner thread: the job as it is shown to everybody else.
-  void sample(const JobView& view, int64_t wall_ms);
+  // Owner thread: the job as it is shown to everybody else, and what is found of it.
+  void sample(const JobView& view, const std::vector<Finding>& found, int64_t wall_ms);
 
  private:
   // From the state, on the owner thread.
@@ -52,13 +55,16 @@ class PageAnswers {
   template <typename T>
   Result<T> ask(Look<T> look);
   Result<JobId> find(uint32_t uid, const std::string& job);
+  std::vector<Finding> found_of(JobId job) const;  // owner thread
 
   OwnerLoop& loop_;
   EventFeed& feed_;
   ProgressTable& progress_;
   const std::string node_;
   const std::string version_;
-  PageHistory history_;  // the owner thread's
+  // The owner thread's:
+  PageHistory history_;
+  std::map<JobId, std::vector<Finding>> found_;  // where there is something
 };
 
 }  // namespace hpctl

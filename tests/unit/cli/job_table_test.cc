@@ -182,6 +182,31 @@ TEST(JobSummaryWire, ComesBackAndIsBounded) {
   EXPECT_EQ(back.step_ms, summary.step_ms);
   EXPECT_EQ(back.owner, summary.owner);
 
+  EXPECT_FALSE(back.margins) << "an older release";
+  JobSummary told = summary;
+  told.margins = JobMargins{20, 3'600'000, 3, 2, 4, 1, {"n1", "n2"}, {"n9"}, 17, 18, "no"};
+  v1::JobSummary wire_told;
+  fill(told, wire_told);
+  const JobMargins margins = to_job_summary(wire_told).margins.value();
+  EXPECT_EQ(margins.max_restarts, 20);
+  EXPECT_EQ(margins.window_ms, 3'600'000);
+  EXPECT_EQ(margins.recent_restarts, 3);
+  EXPECT_EQ(margins.hour_restarts, 2);
+  EXPECT_EQ(margins.spares_wanted, 4U);
+  EXPECT_EQ(margins.spares_left, 1U);
+  EXPECT_EQ(margins.quarantined, (std::vector<std::string>{"n1", "n2"}));
+  EXPECT_EQ(margins.slow, std::vector<std::string>{"n9"});
+  EXPECT_EQ(margins.still_ms, 17);
+  EXPECT_EQ(margins.recovering_ms, 18);
+  EXPECT_EQ(margins.requeue_refusal, "no");
+  wire_told.mutable_margins()->set_recent_restarts(-1);
+  wire_told.mutable_margins()->set_still_ms(INT64_MIN);
+  wire_told.mutable_margins()->set_quarantined(std::string(1U << 20, ','));
+  const JobMargins plausible = to_job_summary(wire_told).margins.value();
+  EXPECT_EQ(plausible.recent_restarts, 0);
+  EXPECT_EQ(plausible.still_ms, 0);
+  EXPECT_TRUE(plausible.quarantined.empty());
+
   wire.set_step(UINT64_MAX);
   wire.set_step_ms(INFINITY);
   wire.set_submitted_wall_ms(INT64_MIN);

@@ -50,7 +50,7 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("frobnicate: 1"),
        "j.yaml:8:1: unknown key \"frobnicate\"; expected one of name, nodes, workers_per_node, "
        "env, slurm, "
-       "workload, checkpoint, recovery, limits, hooks, health, debug\n"},
+       "workload, checkpoint, recovery, limits, hooks, health, notify, debug\n"},
       {std::string(1200, '['), "j.yaml:1:1: not valid YAML: nested too deeply\n"},
       {with_line("name: u"), "j.yaml:8:1: name: this key is given twice; the first is in line 1\n"},
       {with_line("nodes: two"), "j.yaml:8:8: nodes: expected an integer, found \"two\"\n"},
@@ -101,6 +101,33 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:10: health.preflight: expected one of gpu, efa, net; found \"nccl\"\n"},
       {with_line("health: {during: [xid]}"),
        "j.yaml:8:10: health.during: not available yet in this version; remove this key\n"},
+      {with_line("notify: {webhook: ftp://host/x, on: [recovery, death]}"),
+       "j.yaml:8:19: notify.webhook: expected a URL that begins with https:// or http://\n"
+       "j.yaml:8:49: notify.on: expected one of recovery, failure, quarantine, finished, critical; "
+       "found \"death\"\n"},
+      {with_line("notify: {webhook: 'https://host/a b'}"),
+       "j.yaml:8:19: notify.webhook: expected a URL without blanks and other than ASCII "
+       "characters\n"},
+      {with_line("notify: {webhook: 'https:///x'}"),
+       "j.yaml:8:19: notify.webhook: expected a URL with a host\n"},
+      {with_line("notify: {webhook: https://h/x, webhook_file: url}"),
+       "j.yaml:8:46: notify.webhook_file: expected one of webhook and webhook_file, found both\n"},
+      {with_line("notify: {webhook_file: ~/url}"),
+       "j.yaml:8:24: notify.webhook_file: ~ is not expanded in job files; write the whole path "
+       "instead of \"~/url\"\n"},
+      {with_line("notify: {command: mail}"),
+       "j.yaml:8:19: notify.command: expected a list such as [program, argument], found "
+       "\"mail\"\n"},
+      {with_line("notify: {command: [mail]}"),
+       "j.yaml:8:10: notify.command: expected a program with its path, such as ./tell.sh, found "
+       "\"mail\"\n"},
+      {with_line("notify: {on: [failure, failure]}"),
+       "j.yaml:8:10: notify.on: expected each word once\n"},
+      {with_line("notify: {on: failure}"),
+       "j.yaml:8:14: notify.on: expected a list such as [a, b], found \"failure\"\n"},
+      {with_line("notify: {slack: x}"),
+       "j.yaml:8:10: notify: unknown key \"slack\"; expected one of webhook, webhook_file, "
+       "command, on\n"},
       {with_line("hooks: {pre: [[a]], timeout: 5ms}"),
        "j.yaml:8:15: hooks.pre: expected a text as item 1, found a list\n"
        "j.yaml:8:30: hooks.timeout: expected 1s to 1h, found 5ms\n"},

@@ -139,6 +139,7 @@ class ScriptedController final : public v1::Controller::Service {
       *line->mutable_spent() = job.spent();
       line->set_reason(job.reason());
       line->set_last_fault(job.last_fault());
+      if (job.has_margins()) *line->mutable_margins() = job.margins();
     }
     return grpc::Status::OK;
   }

@@ -183,6 +183,86 @@ TEST(StatusFiles, WhoStandsByIsTold) {
   EXPECT_FALSE(nlohmann::json::parse(to_json_text(view))["nodes"][0].contains("standbys"));
 }
 
+TEST(StatusFiles, WhatAJobHasLeft) {
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.train = TrainSpec{};
+  job.spec.spares = 2;
+  job.spec.recovery.max_restarts = 5;
+  job.spec.recovery.window_ms = 7'200'000;
+  job.state = core::JobState::kRunning;
+  job.generation = Generation{2};
+  job.requeue_refusal = "Requeue is 0";
+  core::State state = one_job(job);
+  constexpr int64_t kNow = 100'000'000;
+  state.jobs[job.id].restart_times_ms = {kNow - 7'200'000, kNow - 7'100'000, kNow - 3'000};
+  state.jobs[job.id].stepped_ms = kNow - 90'000;
+  const auto add = [&](const char* name, core::NodeState is) -> core::Node& {
+    core::Node& node = state.nodes[{job.id, name}];
+    node.key = {job.id, name};
+    node.state = is;
+    return node;
+  };
+  add("n0", core::NodeState::kUp);
+  state.index.ranks[{job.id, "n0"}] = {Rank{0}};
+  add("n1", core::NodeState::kUp).quarantine.by = "hpctl";
+  add("n2", core::NodeState::kUp);         // a spare
+  add("n3", core::NodeState::kLaunching);  // is to be one
+  add("n4", core::NodeState::kDown);
+  JobProgress progress;
+  progress.stepped_ms = kNow - 80'000;
+  progress.ranks[0].still_ms = 70'000;
+  progress.ranks[1].still_ms = 10;
+  JobView view = make_job_view(state, job.id, progress, "n0", kNow);
+  ASSERT_TRUE(view.margins);
+  EXPECT_EQ(view.margins->max_restarts, 5);
+  EXPECT_EQ(view.margins->recent_restarts, 2);
+  EXPECT_EQ(view.margins->hour_restarts, 1);
+  EXPECT_EQ(view.margins->spares_wanted, 2U);
+  EXPECT_EQ(view.margins->spares_left, 2U);
+  EXPECT_EQ(view.margins->quarantined, std::vector<std::string>{"n1"});
+  EXPECT_EQ(view.margins->still_ms, 70'000) << "one rank has not moved for so long";
+  EXPECT_EQ(view.margins->recovering_ms, 0);
+  EXPECT_EQ(view.margins->requeue_refusal, "Requeue is 0");
+
+  // On the wire, and in the file.
+  v1::JobStatus status;
+  fill(view, status);
+  EXPECT_EQ(status.margins().quarantined(), "n1");
+  const auto back = job_view_from_json(to_json_text(view));
+  ASSERT_TRUE(back.ok() && back->margins) << back.error().message;
+  EXPECT_EQ(back->margins->still_ms, 70'000);
+  EXPECT_EQ(back->margins->quarantined, view.margins->quarantined);
+  EXPECT_FALSE(job_view_from_json(to_json_text(sample()))->margins) << "of an older release";
+
+  progress.ranks[0].still_ms = 500'000;
+  EXPECT_EQ(make_job_view(state, job.id, progress, "n0", kNow).margins->still_ms, 80'000)
+      << "a step was completed since";
+  state.jobs[job.id].suspended_since_ms = kNow - 1;
+  EXPECT_EQ(make_job_view(state, job.id, progress, "n0", kNow).margins->still_ms, 0);
+  state.jobs[job.id].suspended_since_ms = 0;
+  state.jobs[job.id].state = core::JobState::kRecovering;
+  state.jobs[job.id].recovering_since_ms = kNow - 5'000;
+  view = make_job_view(state, job.id, progress, "n0", kNow);
+  EXPECT_EQ(view.margins->still_ms, 0);
+  EXPECT_EQ(view.margins->recovering_ms, 5'000);
+}
+
+TEST(StatusFiles, ASnapshotNamesRanksOfAFormerGeneration) {
+  JobView view = sample();
+  view.generation = 2;
+  view.workers.push_back({1, "n1", 13, 2, "running", "training", 7});
+  view.workers.push_back({2, "n1", 14, 1, "exited", "training", 7});
+  view.loss = 2.5;
+  const JobSnapshot snapshot = snapshot_of(view, 17);
+  EXPECT_EQ(snapshot.summary.taken_wall_ms, 17);
+  EXPECT_EQ(snapshot.loss, 2.5);
+  ASSERT_EQ(snapshot.orphans.size(), 1U);
+  EXPECT_EQ(snapshot.orphans[0].rank, 0);
+  EXPECT_EQ(snapshot.orphans[0].node, "n0");
+  EXPECT_EQ(snapshot.orphans[0].generation, 1U);
+}
+
 TEST(StatusFiles, TornAndRepeatedLinesAreLeftOut) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/events.jsonl";

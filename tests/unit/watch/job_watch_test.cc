@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each detector: silent a moment before its threshold, there at it, over when its cause is; and
+// none says anything of jobs that are well, however they came about.
+#include "common/watch/job_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "common/base/file.h"
+#include "common/base/rng.h"
+
+namespace hpctl {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kNow = 1'795'000'000'000;
+constexpr int64_t kHour = 3'600'000;
+constexpr int64_t kMinute = 60'000;
+
+JobSnapshot healthy() {
+  JobSnapshot snapshot;
+  JobSummary& job = snapshot.summary;
+  job.job = JobId{3};
+  job.name = "tiny";
+  job.owner = "1000";
+  job.state = "RUNNING";
+  job.taken_wall_ms = kNow;
+  job.submitted_wall_ms = kNow - kHour / 2;
+  job.generation = 2;
+  job.step = 100;
+  job.step_ms = 500;
+  job.spent.start_ms = 5'000;
+  job.margins = JobMargins{.max_restarts = 20, .window_ms = kHour, .spares_wanted = 2};
+  job.margins->spares_left = 2;
+  snapshot.user = "alice";
+  snapshot.loss = 2.5;
+  return snapshot;
+}
+
+std::vector<std::string> words(const std::vector<Finding>& findings) {
+  std::vector<std::string> text;
+  for (const Finding& found : findings) {
+    text.push_back(std::string(to_word(found.severity)) + " " + to_word(found.kind) +
+                   (found.node.empty() ? "" : " " + found.node));
+  }
+  return text;
+}
+
+// Of one look, by a watch that has seen nothing before.
+std::vector<Finding> look(const JobSnapshot& snapshot, bool tells_old = false) {
+  return JobWatch(tells_old).look(snapshot, kNow);
+}
+
+TEST(JobWatch, AJobThatIsWellHasNoFindings) { EXPECT_THAT(look(healthy()), IsEmpty()); }
+
+TEST(JobWatch, AFailureIsCriticalForAnHour) {
+  JobSnapshot job = healthy();
+  job.summary.state = "FAILED";
+  job.summary.reason = "no restarts left";
+  job.summary.ended_wall_ms = kNow - kHour + 1;
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("critical failed"));
+  EXPECT_EQ(found[0].what, "it failed: no restarts left");
+  EXPECT_EQ(found[0].since_ms, kNow - kHour + 1);
+  job.summary.ended_wall_ms = kNow - kHour;
+  EXPECT_THAT(look(job), IsEmpty());
+  EXPECT_THAT(words(look(job, true)), ElementsAre("critical failed")) << "who asks for it";
+  job.summary.state = "TIMEOUT";
+  EXPECT_THAT(look(job, true)[0].what, HasSubstr("its time limit ended it"));
+  for (const char* state : {"FINISHED", "CANCELLED"}) {
+    job.summary.state = state;
+    EXPECT_THAT(look(job, true), IsEmpty()) << state;
+  }
+}
+
+TEST(JobWatch, ARecoveryOfAQuarterOfAnHourIsCritical) {
+  JobSnapshot job = healthy();
+  job.summary.state = "RECOVERING";
+  job.summary.reason = "waits for n3";
+  job.summary.margins->recovering_ms = kRecoversForLongMs - 1;
+  EXPECT_THAT(look(job), IsEmpty());
+  job.summary.margins->recovering_ms = kRecoversForLongMs;
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("critical recovers_for_long"));
+  EXPECT_EQ(found[0].what, "it has not trained for 15 min 00 s: waits for n3");
+  EXPECT_EQ(found[0].since_ms, kNow - kRecoversForLongMs);
+  // It trains again, and repeats the steps that were lost.
+  job.summary.state = "RUNNING";
+  EXPECT_THAT(look(job), IsEmpty());
+}
+
+TEST(JobWatch, StepsThatStandStill) {
+  JobSnapshot job = healthy();
+  job.summary.margins->still_ms = kStandsStillMs - 1;
+  EXPECT_THAT(look(job), IsEmpty());
+  job.summary.margins->still_ms = kStandsStillMs;
+  EXPECT_THAT(words(look(job)), ElementsAre("warn stands_still"));
+  job.summary.step_ms = 10 * kMinute;  // its steps are long
+  EXPECT_THAT(look(job), IsEmpty());
+  job.summary.margins->still_ms = 50 * kMinute;
+  EXPECT_THAT(words(look(job)), ElementsAre("warn stands_still"));
+}
+
+TEST(JobWatch, ASilentController) {
+  JobSnapshot job = healthy();
+  job.summary.margins->still_ms = kHour;  // what it said last is not judged
+  job.silent_ms = kSilentMs;
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("warn controller_silent"));
+  EXPECT_EQ(found[0].since_ms, kNow - kSilentMs);
+  job.silent_ms = kSilentForLongMs;
+  EXPECT_THAT(words(look(job)), ElementsAre("critical controller_silent"));
+  for (const char* state : {"PENDING", "FINISHED", "CANCELLED", "UNKNOWN"}) {
+    job.summary.state = state;
+    EXPECT_THAT(look(job), IsEmpty()) << state << ": nobody has to answer for it";
+  }
+}
+
+TEST(JobWatch, FewRestartsAreLeft) {
+  JobSnapshot job = healthy();
+  job.summary.margins->max_restarts = 8;
+  job.summary.margins->recent_restarts = 5;
+  EXPECT_THAT(look(job), IsEmpty());
+  job.summary.margins->recent_restarts = 6;
+  EXPECT_THAT(words(look(job)), ElementsAre("warn budget_low"));
+  job.summary.margins->recent_restarts = 8;
+  job.summary.last_fault = "worker 2 on n1 died of SIGKILL";
+  const auto found = look(job);
+  EXPECT_THAT(words(found), ElementsAre("critical budget_low"));
+  EXPECT_EQ(found[0].what,
+            "the next fault fails it: 0 of 8 within 1 h 00 min; last: worker 2 on n1 died of "
+            "SIGKILL");
+  job.summary.margins->max_restarts = 0;  // none was ever allowed
+  job.summary.margins->recent_restarts = 0;
+  EXPECT_THAT(look(job), IsEmpty());
+}
+
+TEST(JobWatch, RestartsWithinAnHour) {
+  JobSnapshot job = healthy();
+  job.summary.margins->hour_restarts = kRestartsOften - 1;
+  EXPECT_THAT(look(job), IsEmpty());
+  job.summary.margins->hour_restarts = kRestartsOften;
+  EXPECT_THAT(words(look(job)), ElementsAre("warn restarts_often"));
+}
+
+TEST(JobWatch, SparesNodesAndRequeue) {
+  JobSnapshot job = healthy();
+  job.summary.margins->spares_left = 0;
+  job.summary.margins->quarantined = {"n7", "n1"};
+  job.summary.margins->slow = {"n2"};
+  job.summary.margins->requeue_refusal = "the job's Requeue is 0";
+  EXPECT_THAT(words(look(job)),
+              ElementsAre("warn spares_exhausted", "warn requeue_refused",
+                          "warn node_quarantined n1", "warn node_quarantined n7",
+                          "warn node_slow n2"));
+  for (const char* state : {"PENDING", "STARTING", "STOPPING", "FINISHED"}) {
+    job.summary.state = state;
+    EXPECT_THAT(look(job), IsEmpty()) << state;
+  }
+  job.summary.state = "RUNNING";
+  job.summary.margins->slow.clear();
+  for (int i = 10; i < 60; ++i) {
+    job.summary.margins->quarantined.push_back("n" + std::to_string(i));
+  }
+  EXPECT_EQ(look(job).size(), 2 + kMostNodesTold);
+}
+
+TEST(JobWatch, ALossThatWasFinite) {
+  JobWatch watch(false);
+  JobSnapshot job = healthy();
+  job.loss = NAN;  // of a command, or not heard yet
+  EXPECT_THAT(watch.look(job, kNow), IsEmpty());
+  job.loss = 2.5;
+  EXPECT_THAT(watch.look(job, kNow), IsEmpty());
+  job.loss = NAN;
+  EXPECT_THAT(watch.look(job, kNow), IsEmpty()) << "the same step: nothing was computed since";
+  job.summary.step = 101;
+  const auto found = watch.look(job, kNow);
+  EXPECT_THAT(words(found), ElementsAre("critical loss_not_finite"));
+  EXPECT_THAT(found[0].what, HasSubstr("it was at step 100"));
+  job.summary.generation = 3;  // its ranks have not told anything yet
+  EXPECT_THAT(watch.look(job, kNow), IsEmpty());
+}
+
+TEST(JobWatch, ARankOfAGenerationThatIsOver) {
+  JobWatch watch(false);
+  JobSnapshot job = healthy();
+  job.orphans = {{4, "n2", 1}, {5, "n2", 1}};
+  EXPECT_THAT(watch.look(job, kNow), IsEmpty()) << "it may just be ending";
+  EXPECT_THAT(watch.look(job, kNow + kOrphanMs - 1), IsEmpty());
+  const auto found = watch.look(job, kNow + kOrphanMs);
+  ASSERT_THAT(words(found), ElementsAre("warn generation_orphaned"));
+  EXPECT_EQ(found[0].what,
+            "rank 4 on n2 runs in generation 1, and the job in 2; 1 more like it");
+  EXPECT_EQ(found[0].since_ms, kNow);
+  job.orphans.clear();
+  EXPECT_THAT(watch.look(job, kNow + 2 * kOrphanMs), IsEmpty());
+}
+
+// A day of a job, looked at each minute, of which so many ms are lost in the minute.
+class Day {
+ public:
+  std::vector<std::string> minute(int64_t lost_ms) {
+    now_ms_ += kMinute;
+    job_.summary.spent.restart_ms += lost_ms;
+    job_.summary.taken_wall_ms = now_ms_;
+    return words(watch_.look(job_, now_ms_));
+  }
+  void age(int64_t ms) { job_.summary.submitted_wall_ms -= ms; }
+
+ private:
+  JobSnapshot job_ = [] {
+    JobSnapshot job = healthy();
+    job.summary.submitted_wall_ms = kNow - 5'000;
+    return job;
+  }();
+  JobWatch watch_{false};
+  int64_t now_ms_ = kNow;
+};
+
+TEST(JobWatch, GoodputOfTheLastHours) {
+  Day day;
+  for (int i = 0; i < 59; ++i) EXPECT_THAT(day.minute(kMinute / 2), IsEmpty()) << "too young";
+  EXPECT_THAT(day.minute(kMinute / 2), ElementsAre("warn goodput_fell"));
+  // Two bad hours at its beginning are told as long as they are within the window.
+  for (int i = 0; i < 60; ++i) EXPECT_THAT(day.minute(kMinute / 2), ElementsAre("warn goodput_fell"));
+  int minutes = 0;
+  while (!day.minute(0).empty() && minutes < 1'000) ++minutes;
+  EXPECT_GE(minutes, 5 * 60);
+  EXPECT_LE(minutes, 6 * 60);
+  for (int i = 0; i < 600; ++i) EXPECT_THAT(day.minute(2'000), IsEmpty());
+}
+
+TEST(JobWatch, AWatcherThatComesLateJudgesWhatItHasSeen) {
+  Day day;
+  day.age(100 * kHour);
+  for (int i = 0; i < 60; ++i) EXPECT_THAT(day.minute(kMinute / 2), IsEmpty());
+  EXPECT_THAT(day.minute(kMinute / 2), ElementsAre("warn goodput_fell"));
+}
+
+TEST(JobWatch, WhatAnOlderControllerDoesNotTellIsNotJudged) {
+  JobSnapshot job = healthy();
+  job.summary.margins.reset();
+  job.summary.state = "RECOVERING";
+  EXPECT_THAT(look(job), IsEmpty());
+  job.summary.taken_wall_ms = 0;
+  job.summary.state = "FAILED";
+  EXPECT_THAT(look(job), IsEmpty());
+}
+
+// A life of a job: faults that are made good, a few in an hour, values that jump about within what
+// is well.
+TEST(JobWatch, RandomHealthyHistoriesAreNeverTold) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Rng rng(seed);
+    JobWatch watch(false);
+    JobSnapshot job = healthy();
+    JobSummary& s = job.summary;
+    s.submitted_wall_ms = kNow;
+    s.state = "PENDING";
+    s.step = 0;
+    s.spent = {};
+    job.loss = NAN;
+    int64_t now_ms = kNow;
+    std::vector<int64_t> restarts_ms;
+    for (int round = 0; round < 400; ++round) {
+      const auto passed_ms = static_cast<int64_t>(rng.below(120'000));
+      now_ms += passed_ms;
+      s.taken_wall_ms = now_ms;
+      JobMargins& margins = *s.margins;
+      std::erase_if(restarts_ms, [&](int64_t at_ms) { return now_ms - at_ms >= kHour; });
+      margins.still_ms = margins.recovering_ms = 0;
+      if (s.state == "PENDING" || s.state == "STARTING") {
+        s.state = rng.below(4) == 0 ? "RUNNING" : "STARTING";
+        if (s.state == "RUNNING") s.spent.start_ms = now_ms - kNow;
+      } else if (s.state == "RUNNING") {
+        s.step += 1 + rng.below(100);
+        job.loss = rng.below(10) == 0 ? 1e30 : 3.0;
+        margins.still_ms = static_cast<int64_t>(rng.below(kStandsStillMs));
+        const bool may_fail = restarts_ms.size() + 1 < static_cast<size_t>(kRestartsOften);
+        if (may_fail && rng.below(40) == 0) {
+          s.state = "RECOVERING";
+          restarts_ms.push_back(now_ms);
+          ++s.restarts;
+        }
+      } else {
+        margins.recovering_ms = static_cast<int64_t>(rng.below(60'000));
+        s.spent.restart_ms += std::min<int64_t>(passed_ms, 30'000);
+        s.state = "RUNNING";
+        ++s.generation;
+      }
+      margins.recent_restarts = margins.hour_restarts = static_cast<int64_t>(restarts_ms.size());
+      margins.spares_left = 1 + static_cast<uint32_t>(rng.below(2));
+      job.silent_ms = static_cast<int64_t>(rng.below(kSilentMs));
+      ASSERT_THAT(words(watch.look(job, now_ms)), IsEmpty())
+          << "seed " << seed << ", round " << round;
+    }
+  }
+}
+
+TEST(FleetWatch, TellsWhatBeginsAndEndsOnce) {
+  FleetWatch watch(false);
+  JobSnapshot one = healthy();
+  JobSnapshot two = healthy();
+  two.summary.job = JobId{4};
+  EXPECT_THAT(watch.look({one, two}, kNow).begun, IsEmpty());
+  EXPECT_EQ(watch.worst(), std::nullopt);
+
+  two.summary.margins->spares_left = 0;
+  EXPECT_THAT(words(watch.look({one, two}, kNow + 1).begun), ElementsAre("warn spares_exhausted"));
+  EXPECT_EQ(watch.worst(), Severity::kWarn);
+  EXPECT_THAT(watch.look({one, two}, kNow + 2).begun, IsEmpty()) << "it lasts";
+  EXPECT_EQ(watch.present()[0].since_ms, kNow + 1);
+
+  one.silent_ms = kSilentMs;
+  EXPECT_THAT(words(watch.look({one, two}, kNow + 3).begun), ElementsAre("warn controller_silent"));
+  one.silent_ms = kSilentForLongMs;
+  EXPECT_THAT(words(watch.look({one, two}, kNow + 4).begun),
+              ElementsAre("critical controller_silent"))
+      << "it got worse";
+  EXPECT_EQ(watch.worst(), Severity::kCritical);
+  EXPECT_THAT(words(watch.present()),
+              ElementsAre("critical controller_silent", "warn spares_exhausted"));
+
+  one.silent_ms = 0;
+  const WatchChanges changes = watch.look({one}, kNow + 5);
+  EXPECT_THAT(changes.begun, IsEmpty());
+  EXPECT_THAT(words(changes.ended),
+              ElementsAre("critical controller_silent", "warn spares_exhausted"))
+      << "one answers again, one is not listed any more";
+  EXPECT_EQ(watch.worst(), std::nullopt);
+}
+
+TEST(FleetWatch, JobsOfTwoUsersMayHaveOneId) {
+  FleetWatch watch(false);
+  JobSnapshot one = healthy();
+  JobSnapshot two = healthy();
+  two.summary.owner = "1001";
+  two.summary.margins->spares_left = 0;
+  EXPECT_EQ(watch.look({one, two}, kNow).begun.size(), 1U);
+  EXPECT_EQ(watch.look({two, one}, kNow).begun.size(), 0U);
+}
+
+TEST(Findings, EachKindHasASectionOfTheRunbook) {
+  const auto text = read_file(std::string(std::getenv("HPCTL_SOURCE")) + "/docs/runbook.md");
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  std::string headings = *text;
+  std::transform(headings.begin(), headings.end(), headings.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (size_t i = 0; i < words_of(FindingKind{}).size(); ++i) {
+    const std::string link = runbook_of(static_cast<FindingKind>(i));
+    const std::string page = "docs/runbook.md#";
+    ASSERT_TRUE(link.starts_with(page)) << link;
+    EXPECT_THAT(headings, HasSubstr("\n## " + link.substr(page.size()) + "\n"));
+  }
+}
+
+}  // namespace
+}  // namespace hpctl
