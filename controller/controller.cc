@@ -135,7 +135,9 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
   notifier_ = std::make_unique<Notifier>(
       NotifierLimits{}, !options_.run_as.empty(), [this] { return !mode_.is_superseded(); },
-      [this](JobId job, const std::string& what) { loop_->post(core::ControllerNoted{job, what}); });
+      [this](JobId job, const std::string& what) {
+        loop_->post(core::ControllerNoted{job, what});
+      });
   scheduler_ = mode_.make_scheduler([this](JobId job, Scheduler::MakeEvent make) {
     if (const auto news = progress_.news(job)) loop_->post(*news);
     loop_->post(std::move(make));

@@ -57,9 +57,8 @@ void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_
       line("ends", finding);
       continue;
     }
-    terminal.out << format_wall_ms(now_ms) << "  "
-                 << paint(terminal, Colour::kGreen, "over    ") << "  "
-                 << printable(job_text(finding)) << ": " << to_word(finding.kind)
+    terminal.out << format_wall_ms(now_ms) << "  " << paint(terminal, Colour::kGreen, "over    ")
+                 << "  " << printable(job_text(finding)) << ": " << to_word(finding.kind)
                  << printable(finding.node.empty() ? "" : " " + finding.node) << "\n";
   }
   for (const Finding& finding : changes.begun) {

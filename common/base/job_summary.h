@@ -36,8 +36,8 @@ struct JobSummary {
   int64_t submitted_wall_ms = 0;
   int64_t ended_wall_ms = 0;  // 0 = not ended
   TimeSpent spent;
-  std::string reason;      // of the present state
-  std::string last_fault;  // cause of the newest recovery; "" = none
+  std::string reason;                 // of the present state
+  std::string last_fault;             // cause of the newest recovery; "" = none
   std::optional<JobMargins> margins;  // absent: its controller is of a release that tells none
 
   bool is_told() const { return taken_wall_ms != 0; }

@@ -26,7 +26,8 @@ Outcome check_webhook_url(const std::string& url) {
   for (const std::string_view scheme : {"https://", "http://"}) {
     if (rest.starts_with(scheme)) rest.remove_prefix(scheme.size());
   }
-  if (rest.size() == url.size()) return mistake("expected a URL that begins with https:// or http://");
+  if (rest.size() == url.size())
+    return mistake("expected a URL that begins with https:// or http://");
   const bool is_plain =
       std::all_of(rest.begin(), rest.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (!is_plain) return mistake("expected a URL without blanks and other than ASCII characters");
@@ -47,9 +48,8 @@ void check_notify(const NotifySpec& notify, SpecChecks& checks) {
     checks.fail("notify.webhook_file", "expected an absolute path, found " + notify.webhook_file);
   }
   if (!notify.command.empty() && !notify.command[0].starts_with('/')) {
-    checks.fail("notify.command",
-                "expected a program with its path, such as ./tell.sh, found \"" +
-                    notify.command[0] + "\"");
+    checks.fail("notify.command", "expected a program with its path, such as ./tell.sh, found \"" +
+                                      notify.command[0] + "\"");
   } else if (notify.command.size() > kMostArguments) {
     checks.fail("notify.command", "expected at most 64 words");
   }

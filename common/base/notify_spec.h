@@ -15,8 +15,7 @@ namespace hpctl {
 // What a notification may be about.
 enum class NoticeKind { kRecovery, kFailure, kQuarantine, kFinished, kCritical };
 constexpr auto words_of(NoticeKind) {
-  return std::to_array<const char*>(
-      {"recovery", "failure", "quarantine", "finished", "critical"});
+  return std::to_array<const char*>({"recovery", "failure", "quarantine", "finished", "critical"});
 }
 
 struct NotifySpec {

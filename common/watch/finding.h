@@ -44,13 +44,13 @@ struct Finding {
   FindingKind kind = FindingKind::kFailed;
   Severity severity = Severity::kWarn;
   JobId job;
-  std::string name;    // of the job
-  std::string owner;   // uid as text
-  std::string user;    // its name; "" = not known
-  std::string node;    // that it is about; "" = the job as a whole
+  std::string name;      // of the job
+  std::string owner;     // uid as text
+  std::string user;      // its name; "" = not known
+  std::string node;      // that it is about; "" = the job as a whole
   int64_t since_ms = 0;  // wall clock: since when it is so, as far as that is known
-  std::string what;    // one line
-  std::string action;  // what to do, one line
+  std::string what;      // one line
+  std::string action;    // what to do, one line
 };
 
 // The section of the runbook about it: "docs/runbook.md#hpctljobfailed".

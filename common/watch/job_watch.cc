@@ -93,11 +93,11 @@ Finding& JobWatch::add(const JobSnapshot& snapshot, FindingKind kind, std::strin
 
 void JobWatch::add_silence(const JobSnapshot& snapshot) {
   if (!has_controller(snapshot.summary)) return;
-  Finding& found = add(snapshot, FindingKind::kControllerSilent,
-                       "its controller has not answered for " +
-                           format_duration(snapshot.silent_ms) +
-                           "; what trains goes on, the next fault waits for a controller",
-                       "look at its controller.log, and whether its machine is there");
+  Finding& found =
+      add(snapshot, FindingKind::kControllerSilent,
+          "its controller has not answered for " + format_duration(snapshot.silent_ms) +
+              "; what trains goes on, the next fault waits for a controller",
+          "look at its controller.log, and whether its machine is there");
   found.since_ms = now_ms_ - snapshot.silent_ms;
   if (snapshot.silent_ms >= kSilentForLongMs) found.severity = Severity::kCritical;
 }
@@ -106,11 +106,11 @@ void JobWatch::add_end(const JobSnapshot& snapshot) {
   const JobSummary& job = snapshot.summary;
   if (job.state != "FAILED" && job.state != "TIMEOUT") return;
   if (!tells_old_failures_ && now_ms_ - job.ended_wall_ms >= kToldOfFailureMs) return;
-  Finding& found = add(snapshot, FindingKind::kFailed,
-                       (job.state == "FAILED" ? "it failed" : "its time limit ended it") +
-                           why_of(job.reason),
-                       "`hpctl why " + to_string(job.job) +
-                           "`; submitted again, it goes on from its newest checkpoint");
+  Finding& found =
+      add(snapshot, FindingKind::kFailed,
+          (job.state == "FAILED" ? "it failed" : "its time limit ended it") + why_of(job.reason),
+          "`hpctl why " + to_string(job.job) +
+              "`; submitted again, it goes on from its newest checkpoint");
   found.severity = Severity::kCritical;
   found.since_ms = job.ended_wall_ms;
 }
@@ -150,11 +150,11 @@ void JobWatch::add_loss(const JobSnapshot& snapshot) {
   const bool is_lost = job.state == "RUNNING" && !std::isfinite(snapshot.loss) &&
                        job.generation == finite_generation_ && job.step > finite_step_;
   if (finite_generation_ == 0 || !is_lost) return;
-  Finding& found = add(snapshot, FindingKind::kLossNotFinite,
-                       "its loss is not finite any more; it was at step " +
-                           std::to_string(finite_step_),
-                       "cancel it, and go on from an earlier checkpoint with a lower lr, or with "
-                       "workload.train.stability");
+  Finding& found =
+      add(snapshot, FindingKind::kLossNotFinite,
+          "its loss is not finite any more; it was at step " + std::to_string(finite_step_),
+          "cancel it, and go on from an earlier checkpoint with a lower lr, or with "
+          "workload.train.stability");
   found.severity = Severity::kCritical;
 }
 
@@ -168,13 +168,12 @@ void JobWatch::add_orphans(const JobSnapshot& snapshot) {
   if (now_ms_ - orphaned_since_ms_ < kOrphanMs) return;
   const OrphanedRank& first = snapshot.orphans.front();
   const size_t more = snapshot.orphans.size() - 1;
-  Finding& found =
-      add(snapshot, FindingKind::kGenerationOrphaned,
-          "rank " + std::to_string(first.rank) + " on " + first.node + " runs in generation " +
-              std::to_string(first.generation) + ", and the job in " +
-              std::to_string(job.generation) +
-              (more == 0 ? "" : "; " + std::to_string(more) + " more like it"),
-          "end that process: what it writes is ignored, what it holds is not free");
+  Finding& found = add(snapshot, FindingKind::kGenerationOrphaned,
+                       "rank " + std::to_string(first.rank) + " on " + first.node +
+                           " runs in generation " + std::to_string(first.generation) +
+                           ", and the job in " + std::to_string(job.generation) +
+                           (more == 0 ? "" : "; " + std::to_string(more) + " more like it"),
+                       "end that process: what it writes is ignored, what it holds is not free");
   found.since_ms = orphaned_since_ms_;
 }
 
@@ -200,12 +199,12 @@ void JobWatch::add_restarts(const JobSnapshot& snapshot) {
   const int64_t left = std::max<int64_t>(0, margins.max_restarts - margins.recent_restarts);
   const double few = kBudgetLowShare * static_cast<double>(margins.max_restarts);
   if (margins.recent_restarts > 0 && static_cast<double>(left) <= few) {
-    Finding& found = add(snapshot, FindingKind::kBudgetLow,
-                         (left == 0 ? "the next fault fails it" : "few restarts are left") +
-                             std::string(": ") + std::to_string(left) + " of " +
-                             std::to_string(margins.max_restarts) + " within " +
-                             format_duration(margins.window_ms) + last,
-                         events + "mend what the faults have in common");
+    Finding& found =
+        add(snapshot, FindingKind::kBudgetLow,
+            (left == 0 ? "the next fault fails it" : "few restarts are left") + std::string(": ") +
+                std::to_string(left) + " of " + std::to_string(margins.max_restarts) + " within " +
+                format_duration(margins.window_ms) + last,
+            events + "mend what the faults have in common");
     if (left == 0) found.severity = Severity::kCritical;
   }
   if (margins.hour_restarts >= kRestartsOften) {
@@ -285,7 +284,8 @@ std::vector<Finding> FleetWatch::present() const {
 
 std::optional<Severity> FleetWatch::worst() const {
   std::optional<Severity> worst;
-  for (const auto& [key, finding] : present_) worst = std::max(worst, std::optional(finding.severity));
+  for (const auto& [key, finding] : present_)
+    worst = std::max(worst, std::optional(finding.severity));
   return worst;
 }
 

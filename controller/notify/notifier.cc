@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kThreads = 4;
+constexpr size_t kSendingThreads = 4;
 constexpr size_t kMostUrlFile = 4'096;
 
 // The URL now: its file may be another one since the last time.
@@ -46,7 +46,7 @@ Notifier::Notifier(NotifierLimits limits, bool is_guest, MaySend may_send, Compl
       is_guest_(is_guest),
       may_send_(std::move(may_send)),
       complain_(std::move(complain)),
-      lanes_(kThreads, kWaiting) {}
+      lanes_(kSendingThreads, kWaiting) {}
 
 void Notifier::post(const NotifySpec& to, const Notice& notice, const std::string& log_path) {
   if (to.has_webhook()) {
@@ -105,8 +105,7 @@ void Notifier::pause(milliseconds time) {
   stopped_.wait_for(lock, time, [this] { return ends_at_.has_value(); });
 }
 
-void Notifier::conclude(JobId job, const std::string& channel, const Sent& sent,
-                        size_t attempts) {
+void Notifier::conclude(JobId job, const std::string& channel, const Sent& sent, size_t attempts) {
   const std::pair key(job, channel);
   {
     const std::lock_guard lock(mutex_);
@@ -116,8 +115,8 @@ void Notifier::conclude(JobId job, const std::string& channel, const Sent& sent,
     }
     if (!complained_.insert(key).second) return;
   }
-  const std::string what = "a notification was not sent (" + channel + ", attempts: " +
-                           std::to_string(attempts) + "): " + sent.trouble;
+  const std::string what = "a notification was not sent (" + channel +
+                           ", attempts: " + std::to_string(attempts) + "): " + sent.trouble;
   log_warning("job " + to_string(job) + ": " + what);
   complain_(job, what);
 }
@@ -127,7 +126,8 @@ std::vector<std::string> Notifier::stop(milliseconds patience) {
   constexpr milliseconds kMoment{500};
   {
     const std::lock_guard lock(mutex_);
-    ends_at_ = std::chrono::steady_clock::now() + std::max(patience - kMoment, milliseconds::zero());
+    ends_at_ =
+        std::chrono::steady_clock::now() + std::max(patience - kMoment, milliseconds::zero());
   }
   stopped_.notify_all();
   return lanes_.stop(patience, TaskLanes::AtStop::kDone);

@@ -27,8 +27,8 @@ struct NotifierLimits {
   std::chrono::milliseconds webhook{4'000};   // an attempt
   std::chrono::milliseconds command{10'000};  // SIGKILL to its session then
   // Before each further attempt.
-  std::vector<std::chrono::milliseconds> pauses = {
-      std::chrono::seconds(1), std::chrono::seconds(4), std::chrono::seconds(16)};
+  std::vector<std::chrono::milliseconds> pauses = {std::chrono::seconds(1), std::chrono::seconds(4),
+                                                   std::chrono::seconds(16)};
 };
 
 class Notifier {
@@ -64,9 +64,9 @@ class Notifier {
   const Complain complain_;
   std::mutex mutex_;
   std::condition_variable stopped_;
-  std::optional<Time> ends_at_;                        // stop() was called
+  std::optional<Time> ends_at_;                         // stop() was called
   std::set<std::pair<JobId, std::string>> complained_;  // job and channel
-  TaskLanes lanes_;                                    // last: its threads use all the above
+  TaskLanes lanes_;                                     // last: its threads use all the above
 };
 
 }  // namespace hpctl

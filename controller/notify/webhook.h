@@ -15,7 +15,6 @@ struct Sent {
   std::string trouble;         // without the URL, which may be a secret; "" = ok
 };
 
-Sent post_json(const std::string& url, const std::string& body,
-               std::chrono::milliseconds patience);
+Sent post_json(const std::string& url, const std::string& body, std::chrono::milliseconds patience);
 
 }  // namespace hpctl

@@ -229,8 +229,7 @@ Result<std::string> PageAnswers::events(uint32_t uid, const std::string& job, ui
                         {"why", std::move(why)}});
 }
 
-void PageAnswers::sample(const JobView& view, const std::vector<Finding>& found,
-                         int64_t wall_ms) {
+void PageAnswers::sample(const JobView& view, const std::vector<Finding>& found, int64_t wall_ms) {
   if (found.empty()) {
     found_.erase(JobId{view.job});
   } else {

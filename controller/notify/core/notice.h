@@ -12,7 +12,7 @@ namespace hpctl {
 
 struct Notice {
   NoticeKind kind = NoticeKind::kRecovery;
-  std::string finding;  // of kCritical: the word of its kind; else ""
+  std::string finding;   // of kCritical: the word of its kind; else ""
   bool is_over = false;  // of kCritical: it was so, and is no more
   JobId job;
   std::string name;   // of the job

@@ -59,8 +59,8 @@ std::vector<Notice> NoticeMaker::take(const core::LogEntry& entry, const core::J
                 job);
   }
   if (entry.type == "NodeQuarantined") {
-    Notice notice =
-        make(NoticeKind::kQuarantine, job, entry.node + " is in quarantine: " + entry.cause, wall_ms);
+    Notice notice = make(NoticeKind::kQuarantine, job,
+                         entry.node + " is in quarantine: " + entry.cause, wall_ms);
     notice.node = entry.node;
     notice.action = "`hpctl nodes " + to_string(job.id) + "`";
     notice.runbook = runbook_of(FindingKind::kNodeQuarantined);
@@ -68,8 +68,9 @@ std::vector<Notice> NoticeMaker::take(const core::LogEntry& entry, const core::J
   }
   if (entry.type == "JobFailed" || entry.type == "JobTimeout") {
     const bool failed = entry.type == "JobFailed";
-    Notice notice = make(NoticeKind::kFailure, job,
-                         (failed ? "it failed: " : "its time limit ended it: ") + entry.cause, wall_ms);
+    Notice notice =
+        make(NoticeKind::kFailure, job,
+             (failed ? "it failed: " : "its time limit ended it: ") + entry.cause, wall_ms);
     notice.action = why_action(job);
     notice.runbook = runbook_of(FindingKind::kFailed);
     return pass(std::move(notice), job);
@@ -88,8 +89,8 @@ std::vector<Notice> NoticeMaker::take(const std::vector<Finding>& findings, cons
   std::vector<Notice> notices;
   const auto tell = [&](const Finding& finding, bool is_over) {
     const std::string kind = to_word(finding.kind);
-    Notice notice = make(NoticeKind::kCritical, job,
-                         is_over ? "it is over: " + kind : finding.what, wall_ms);
+    Notice notice =
+        make(NoticeKind::kCritical, job, is_over ? "it is over: " + kind : finding.what, wall_ms);
     notice.finding = kind;
     notice.is_over = is_over;
     notice.node = finding.node;

@@ -33,8 +33,8 @@ class NoticeMaker {
 
   NoticeGate gate_;
   std::map<std::pair<FindingKind, std::string>, Finding> critical_;  // that last
-  int64_t recovering_since_ms_ = 0;  // 0 = it does not recover
-  uint64_t step_ = 0;                // furthest that was told
+  int64_t recovering_since_ms_ = 0;                                  // 0 = it does not recover
+  uint64_t step_ = 0;                                                // furthest that was told
 };
 
 }  // namespace hpctl

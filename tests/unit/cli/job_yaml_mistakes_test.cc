@@ -103,7 +103,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:10: health.during: not available yet in this version; remove this key\n"},
       {with_line("notify: {webhook: ftp://host/x, on: [recovery, death]}"),
        "j.yaml:8:19: notify.webhook: expected a URL that begins with https:// or http://\n"
-       "j.yaml:8:49: notify.on: expected one of recovery, failure, quarantine, finished, critical; "
+       "j.yaml:8:48: notify.on: expected one of recovery, failure, quarantine, finished, critical; "
        "found \"death\"\n"},
       {with_line("notify: {webhook: 'https://host/a b'}"),
        "j.yaml:8:19: notify.webhook: expected a URL without blanks and other than ASCII "

@@ -55,8 +55,9 @@ TEST_F(WatchVerb, TheWorstIsTheExitStatus) {
   margins(0).set_spares_wanted(1);
   const CommandRun warn = run_hpctl({"watch", "--once"});
   EXPECT_EQ(warn.status, kWatchWarn);
-  EXPECT_THAT(warn.out, AllOf(HasSubstr("warn      job 1 quick"), HasSubstr("no spare is left of 1"),
-                              HasSubstr("docs/runbook.md#spares_exhausted]\n")));
+  EXPECT_THAT(warn.out,
+              AllOf(HasSubstr("warn      job 1 quick"), HasSubstr("no spare is left of 1"),
+                    HasSubstr("docs/runbook.md#spares_exhausted]\n")));
   EXPECT_EQ(run_hpctl({"watch", "other", "--once"}).status, kWatchNothing);
   margins(1).set_recent_restarts(20);
   const CommandRun critical = run_hpctl({"watch", "--once"});

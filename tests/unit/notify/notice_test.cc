@@ -61,7 +61,8 @@ Finding finding(FindingKind kind, Severity severity) {
 TEST(NoticeMaker, ARecoveryIsToldWhenItTrainsAgain) {
   NoticeMaker maker;
   const core::Job job = running_job();
-  EXPECT_THAT(maker.take(entry("JobRunning", "generation 1 completed step 1"), job, kNow), IsEmpty())
+  EXPECT_THAT(maker.take(entry("JobRunning", "generation 1 completed step 1"), job, kNow),
+              IsEmpty())
       << "its start is no recovery";
   EXPECT_THAT(maker.take(entry("JobRecovering", "worker 3 lost a peer"), job, kNow), IsEmpty());
   EXPECT_THAT(maker.take(entry("JobRecovering", "another fault"), job, kNow + 100), IsEmpty());
@@ -106,8 +107,7 @@ TEST(NoticeMaker, CriticalFindingsBeginAndEnd) {
   EXPECT_THAT(words(maker.take(found, job, 43, kNow + 4 * kNoticeQuietMs)),
               ElementsAre("critical: so it is"));
   job.state = core::JobState::kFailed;
-  EXPECT_THAT(maker.take({}, job, 43, kNow + 6 * kNoticeQuietMs), IsEmpty())
-      << "its end was told";
+  EXPECT_THAT(maker.take({}, job, 43, kNow + 6 * kNoticeQuietMs), IsEmpty()) << "its end was told";
 }
 
 TEST(NoticeGate, AStormIsToldInFewWords) {

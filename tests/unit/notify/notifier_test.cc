@@ -109,11 +109,12 @@ TEST_F(Notifications, WhatIsNeverTakenIsSaidOnceWithoutTheSecret) {
   notifier->post(to, notice("four"), log());
   EXPECT_THAT(notifier->stop(kPatience), IsEmpty());
   EXPECT_EQ(server.requests(0).size(), 10U) << "four attempts twice, and one of what is refused";
-  EXPECT_THAT(complaints(),
-              ElementsAre("a notification was not sent (notify.webhook, attempts: 4): " +
-                              server.host() + ": HTTP 503",
-                          "a notification was not sent (notify.webhook, attempts: 1): " +
-                              server.host() + ": HTTP 404"));
+  EXPECT_THAT(
+      complaints(),
+      ElementsAre("a notification was not sent (notify.webhook, attempts: 4): " + server.host() +
+                      ": HTTP 503",
+                  "a notification was not sent (notify.webhook, attempts: 1): " + server.host() +
+                      ": HTTP 404"));
 }
 
 TEST_F(Notifications, WhereNobodyListens) {
@@ -174,8 +175,8 @@ TEST_F(Notifications, TheUrlIsReadFromItsFileEachTime) {
   notifier->post(to, notice("three"), log());
   EXPECT_THAT(notifier->stop(kPatience), IsEmpty());
   ASSERT_EQ(complaints().size(), 1U);
-  EXPECT_THAT(complaints()[0],
-              AllOf(HasSubstr("url: expected a URL that begins with https://"), Not(HasSubstr("secret"))));
+  EXPECT_THAT(complaints()[0], AllOf(HasSubstr("url: expected a URL that begins with https://"),
+                                     Not(HasSubstr("secret"))));
 }
 
 TEST_F(Notifications, AGuestSendsNothingButHttps) {

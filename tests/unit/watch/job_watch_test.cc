@@ -37,8 +37,10 @@ JobSnapshot healthy() {
   job.step = 100;
   job.step_ms = 500;
   job.spent.start_ms = 5'000;
-  job.margins = JobMargins{.max_restarts = 20, .window_ms = kHour, .spares_wanted = 2};
-  job.margins->spares_left = 2;
+  JobMargins& margins = job.margins.emplace();
+  margins.max_restarts = 20;
+  margins.window_ms = kHour;
+  margins.spares_wanted = margins.spares_left = 2;
   snapshot.user = "alice";
   snapshot.loss = 2.5;
   return snapshot;
@@ -156,10 +158,9 @@ TEST(JobWatch, SparesNodesAndRequeue) {
   job.summary.margins->quarantined = {"n7", "n1"};
   job.summary.margins->slow = {"n2"};
   job.summary.margins->requeue_refusal = "the job's Requeue is 0";
-  EXPECT_THAT(words(look(job)),
-              ElementsAre("warn spares_exhausted", "warn requeue_refused",
-                          "warn node_quarantined n1", "warn node_quarantined n7",
-                          "warn node_slow n2"));
+  EXPECT_THAT(words(look(job)), ElementsAre("warn spares_exhausted", "warn requeue_refused",
+                                            "warn node_quarantined n1", "warn node_quarantined n7",
+                                            "warn node_slow n2"));
   for (const char* state : {"PENDING", "STARTING", "STOPPING", "FINISHED"}) {
     job.summary.state = state;
     EXPECT_THAT(look(job), IsEmpty()) << state;
@@ -197,8 +198,7 @@ TEST(JobWatch, ARankOfAGenerationThatIsOver) {
   EXPECT_THAT(watch.look(job, kNow + kOrphanMs - 1), IsEmpty());
   const auto found = watch.look(job, kNow + kOrphanMs);
   ASSERT_THAT(words(found), ElementsAre("warn generation_orphaned"));
-  EXPECT_EQ(found[0].what,
-            "rank 4 on n2 runs in generation 1, and the job in 2; 1 more like it");
+  EXPECT_EQ(found[0].what, "rank 4 on n2 runs in generation 1, and the job in 2; 1 more like it");
   EXPECT_EQ(found[0].since_ms, kNow);
   job.orphans.clear();
   EXPECT_THAT(watch.look(job, kNow + 2 * kOrphanMs), IsEmpty());
@@ -230,7 +230,8 @@ TEST(JobWatch, GoodputOfTheLastHours) {
   for (int i = 0; i < 59; ++i) EXPECT_THAT(day.minute(kMinute / 2), IsEmpty()) << "too young";
   EXPECT_THAT(day.minute(kMinute / 2), ElementsAre("warn goodput_fell"));
   // Two bad hours at its beginning are told as long as they are within the window.
-  for (int i = 0; i < 60; ++i) EXPECT_THAT(day.minute(kMinute / 2), ElementsAre("warn goodput_fell"));
+  for (int i = 0; i < 60; ++i)
+    EXPECT_THAT(day.minute(kMinute / 2), ElementsAre("warn goodput_fell"));
   int minutes = 0;
   while (!day.minute(0).empty() && minutes < 1'000) ++minutes;
   EXPECT_GE(minutes, 5 * 60);

@@ -78,7 +78,8 @@ TEST_F(NotifyTest, ARecoveryAndTheEndAreTold) {
   // The program has got the same two.
   const auto lines = read_file(path("told"));
   ASSERT_TRUE(lines.ok()) << lines.error().message;
-  EXPECT_EQ(*lines, ScriptedHttp::body_of(requests[2]) + ScriptedHttp::body_of(server.requests(4)[3]));
+  EXPECT_EQ(*lines,
+            ScriptedHttp::body_of(requests[2]) + ScriptedHttp::body_of(server.requests(4)[3]));
   const auto history = cluster_.events(job);
   EXPECT_FALSE(std::any_of(history.begin(), history.end(), [](const json& event) {
     return event["cause"].get<std::string>().find("127.0.0.1") != std::string::npos;
