@@ -123,12 +123,12 @@ TEST(NoticeGate, AStormIsToldInFewWords) {
   }
   ASSERT_EQ(told.size(), 2U);
   EXPECT_THAT(told[0].what, HasSubstr("; 0"));
-  EXPECT_THAT(told[1].what, HasSubstr("; 30"));
-  EXPECT_EQ(told[1].repeats, 0) << "those before it were let through, or are told by it";
+  EXPECT_THAT(told[1].what, HasSubstr("; 29"));
+  EXPECT_EQ(told[1].repeats, 28) << "of the minute after the first";
   add(maker.take(std::vector<Finding>{}, job, 40, kNow + 10 * kNoticeQuietMs));
   ASSERT_EQ(told.size(), 3U);
   EXPECT_THAT(told[2].what, HasSubstr("; 49"));
-  EXPECT_THAT(notice_json(told[2]), HasSubstr("(and 18 like it just before)"));
+  EXPECT_THAT(notice_json(told[2]), HasSubstr("(and 19 like it just before)"));
 }
 
 TEST(NoticeGate, TheEndTakesAlongWhatIsHeldBack) {
