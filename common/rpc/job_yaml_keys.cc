@@ -379,15 +379,15 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"notify", kSection, "section", "", "",
      "Who is told of what happens to the job, by its controller (docs/notifications.md).", nullptr},
     {"notify.webhook", kValue, "text", "", "https://... or http://...",
-     "URL that gets a POST with JSON, such as an incoming webhook of Slack. Who knows such a URL can "
-     "write there: rather use webhook_file.", HP_READ(notify.webhook)},
+     "URL that gets a POST with JSON, such as an incoming webhook of Slack. Who knows such a URL "
+     "can write there: rather use webhook_file.", HP_READ(notify.webhook)},
     {"notify.webhook_file", kValue, "path", "", "",
      "A file that has the URL, and nothing else; where the controller runs it must be readable. It "
      "is read each time.", [](YamlValue& v, JobSpec& s) { v.read_path(s.notify.webhook_file); }},
     {"notify.command", kValue, "list of texts", "", "at most 64",
-     "A program with its path, and its arguments; it gets the same JSON on its standard input, 10s, "
-     "and writes to notify.log in the job's directory. Not where a cluster controller has the job's "
-     "controller.", read_notify_command},
+     "A program with its path, and its arguments; it gets the same JSON on its standard input, "
+     "10s, and writes to notify.log in the job's directory. Not where a cluster controller has the "
+     "job's controller.", read_notify_command},
     {"notify.on", kValue, "list", "[recovery, failure, quarantine, finished, critical]",
      "recovery, failure, quarantine, finished, critical; each once",
      "What about: it trains again after a fault; it failed, or its time limit ended it; a node is "
