@@ -12,6 +12,7 @@
 #include "agent/guardian.h"
 #include "agent/holder.h"
 #include "agent/job_node.h"
+#include "agent/network/check_network.h"
 #include "agent/probes/check.h"
 #include "common/base/log.h"
 
@@ -21,7 +22,7 @@ constexpr char kUsage[] =
     R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
                [--launch ID]
        hpagent --holder --job-dir DIR --job JOB --node NAME
-       hpagent check efa|net|gpu|all [--json]
+       hpagent check efa|net|gpu|host|fs|all|network [--json]
        hpagent --version | --help
 
 Supervises the workers of one job on one node. hpctl's schedulers start it; people seldom need to.
@@ -110,6 +111,9 @@ int main(int argc, char** argv) {
   if (!directory.ok()) {
     std::fprintf(stderr, "hpagent: %s\n", directory.error().message.c_str());
     return 1;
+  }
+  if (mode == "check" && argc > 2 && argv[2] == std::string("network")) {
+    return hpctl::agent::run_check_network({argv + 3, argv + argc});
   }
   if (mode == "check") return hpctl::agent::run_check({argv + 2, argv + argc}, *directory);
   const Arguments arguments = parse(argc, argv);
