@@ -110,4 +110,26 @@ table ip check {
 }
 RULES
 expect 1 "node n5 slow" "node n11 dead" "link n6 - n14 dead"
+
+echo "--- as tasks of srun, which says who they are"
+task() {
+  ip netns exec "$id-$1" env HPCTL_HOME="$dir/home" SLURM_JOB_ID=7 SLURM_STEP_ID=3 \
+    SLURM_PROCID="$1" SLURM_STEP_NUM_TASKS=3 SLURMD_NODENAME="p5-$1" "$hpagent" check network "${@:2}"
+}
+for ((i = 1; i < 3; i++)); do
+  task "$i" &
+  pids+=($!)
+done
+task 0 --json >"$dir/out"
+for i in "${pids[@]}"; do wait "$i"; done
+pids=()
+grep -q '"verdict":"pass","rounds":2,"pairs":2,' "$dir/out" || { cat "$dir/out"; exit 1; }
+[ -z "$(ls -A "$dir/home/network-checks")" ] || { echo "the meeting's file was left"; exit 1; }
+
+echo "--- a node that does not come"
+status=0
+ip netns exec "$id-0" "$hpagent" check network --rank 0 --ranks 2 --name n0 --patience 1 \
+  --meeting "$dir/meeting" >"$dir/out" || status=$?
+[ "$status" -eq 1 ] || { echo "exit code $status, not 1"; exit 1; }
+grep -q '^fail  rank 1 did not come' "$dir/out" || { cat "$dir/out"; exit 1; }
 echo "passed"
