@@ -46,12 +46,12 @@ job's user is no Slurm operator, hpctl why JOB says the command to hand to one. 
 hardware does the same by itself: a reboot first, where the check says that it may help.
 
 LEMON is what the jobs of this HPCTL_HOME say against a machine: 4 for a verdict on its hardware, 2
-where it was lost or hung, 1 where it was slow or unfit, 0.5 for a worker that ended by itself; of one
-job at most 2 without a verdict. It halves every week. From 3 on the machine is a lemon: jobs under
-Slurm give it ranks last, so that it is a spare where there are any. `lemons` lists all such machines
-with what weighs most. `check` makes a deep check (hpagent check all --deep, half a minute of full load)
-by srun, or here where there is none: passed, what was said before does not count any more; failed, that
-counts 4. With --job it runs within that Slurm job, beside what runs there.
+where it was lost or hung, 1 where it was slow or unfit, 0.5 for a worker that ended by itself; of
+one job at most 2 without a verdict. It halves every week. From 3 on the machine is a lemon: jobs
+under Slurm give it ranks last, so that it is a spare where there are any. `lemons` lists all such
+machines with what weighs most. `check` makes a deep check (hpagent check all --deep, half a minute
+of full load) by srun, or here where there is none: passed, what was said before does not count any
+more; failed, that counts 4. With --job it runs within that Slurm job, beside what runs there.
 
 Examples:
   hpctl nodes

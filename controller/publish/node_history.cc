@@ -11,8 +11,8 @@
 namespace hpctl {
 namespace {
 
-constexpr size_t kWaiting = 64;
-constexpr auto kLastWritesPatience = std::chrono::seconds(5);
+constexpr size_t kWaitingRecords = 64;
+constexpr auto kLastRecordsPatience = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -20,7 +20,7 @@ NodeHistory::NodeHistory(const HomePaths& paths, const Clock& clock, IsOurs is_o
     : directory_(node_records_directory(paths)),
       clock_(clock),
       is_ours_(std::move(is_ours)),
-      lanes_(1, kWaiting) {}
+      lanes_(1, kWaitingRecords) {}
 
 void NodeHistory::load() {
   if (directory_.empty()) return;
@@ -66,7 +66,7 @@ void NodeHistory::write(uint64_t job, const std::vector<NodeRecord>& records) {
 }
 
 std::vector<std::string> NodeHistory::stop() {
-  return lanes_.stop(kLastWritesPatience, TaskLanes::AtStop::kDone);
+  return lanes_.stop(kLastRecordsPatience, TaskLanes::AtStop::kDone);
 }
 
 std::vector<LemonScore> NodeHistory::scores() const {
