@@ -97,6 +97,13 @@ int run_agent(const Arguments& arguments, const std::string& directory) {
       {paths_of(arguments), job_of(arguments), arguments.at("--node"), directory, HPCTL_VERSION});
 }
 
+int run_check(const std::vector<std::string>& arguments, const std::string& directory) {
+  if (arguments.empty() || arguments[0] != "network") {
+    return hpctl::agent::run_check(arguments, directory);
+  }
+  return hpctl::agent::run_check_network({arguments.begin() + 1, arguments.end()});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,10 +119,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "hpagent: %s\n", directory.error().message.c_str());
     return 1;
   }
-  if (mode == "check" && argc > 2 && argv[2] == std::string("network")) {
-    return hpctl::agent::run_check_network({argv + 3, argv + argc});
-  }
-  if (mode == "check") return hpctl::agent::run_check({argv + 2, argv + argc}, *directory);
+  if (mode == "check") return run_check({argv + 2, argv + argc}, *directory);
   const Arguments arguments = parse(argc, argv);
   if (arguments.empty()) return usage_error();
   if (mode == "--holder") return run_holder(arguments, *directory);

@@ -199,7 +199,7 @@ Finding judge_kernel_messages(const std::vector<std::string>& messages) {
   return finding;
 }
 
-Finding judge_clock(const ClockState& clock) {
+Finding judge_timekeeping(const ClockState& clock) {
   Finding finding{"host.clock",
                   Verdict::kPass,
                   "the clock is kept",

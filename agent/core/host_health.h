@@ -59,7 +59,7 @@ struct ClockState {
 // host.clock. Credentials of MUNGE and certificates bear minutes; logs of several nodes are
 // compared by it.
 inline constexpr int64_t kMuchClockErrorUs = 1'000'000;
-Finding judge_clock(const ClockState& clock);
+Finding judge_timekeeping(const ClockState& clock);
 
 struct MountHealth {
   std::string path;

@@ -25,10 +25,10 @@ constexpr char kHelp[] =
     R"(usage: srun --ntasks-per-node=1 [-N NODES] hpagent check network [--json]
        hpagent check network --rank R --ranks N --meeting FILE [--name NAME] [--json]
 
-Names the nodes and the links between nodes that are slow or dead. Pairs of nodes exchange as much as
-they can for 0.4 s over TCP, all pairs at once, in about log2(nodes) rounds; what was bad is tried
-again before it is named. Slow is less than half of the median. Rank 0 prints the verdict. Nothing is
-changed; the network is busy for some seconds.
+Names the nodes and the links between nodes that are slow or dead. Pairs of nodes exchange as much
+as they can for 0.4 s over TCP, all pairs at once, in about log2(nodes) rounds; what was bad is
+tried again before it is named. Slow is less than half of the median. Rank 0 prints the verdict.
+Nothing is changed; the network is busy for some seconds.
 
 It looks at the network of the nodes' addresses (the default route). EFA devices are looked at by
 hpagent check efa. A fault of the path between two nodes that are sound otherwise is found where no

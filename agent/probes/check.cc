@@ -38,12 +38,12 @@ with its reason. Nothing is changed.
   fs    network file systems that are mounted: whether they answer, and how soon
 
   --light     what takes less than a second: no transfers, and no counter is watched
-  --deep      besides, half a minute of all processors and half of the free memory at full load, with
-              results that are known; for a node without work
+  --deep      besides, half a minute of all processors and half of the free memory at full load,
+              with results that are known; for a node without work
   --dir DIR   of fs: 1 MiB is written there as well, into a file without a name; may be repeated
   --json      {"verdict", "remedy", "instance_type", "instance_id",
-              "findings": [{"check", "verdict", "remedy", "reason", "evidence"}]}; the remedy of what
-              fails: reboot, replace (another machine) or none (not the machine's own fault)
+              "findings": [{"check", "verdict", "remedy", "reason", "evidence"}]}; the remedy of
+              what fails: reboot, replace (another machine) or none (not the machine's own fault)
   --deadline  of all together, 1 to 50 (50), with --deep to 300 (150): a probe that hangs is a
               finding, too
 

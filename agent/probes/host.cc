@@ -82,7 +82,8 @@ Finding look_at_clock() {
   if (status < 0) {
     return {"host.clock", Verdict::kSkipped, "the kernel does not tell how the clock is kept", {}};
   }
-  return judge_clock({status != TIME_ERROR && (state.status & STA_UNSYNC) == 0, state.maxerror});
+  return judge_timekeeping(
+      {status != TIME_ERROR && (state.status & STA_UNSYNC) == 0, state.maxerror});
 }
 
 }  // namespace

@@ -114,7 +114,8 @@ expect 1 "node n5 slow" "node n11 dead" "link n6 - n14 dead"
 echo "--- as tasks of srun, which says who they are"
 task() {
   ip netns exec "$id-$1" env HPCTL_HOME="$dir/home" SLURM_JOB_ID=7 SLURM_STEP_ID=3 \
-    SLURM_PROCID="$1" SLURM_STEP_NUM_TASKS=3 SLURMD_NODENAME="p5-$1" "$hpagent" check network "${@:2}"
+    SLURM_PROCID="$1" SLURM_STEP_NUM_TASKS=3 SLURMD_NODENAME="p5-$1" \
+    "$hpagent" check network "${@:2}"
 }
 for ((i = 1; i < 3; i++)); do
   task "$i" &

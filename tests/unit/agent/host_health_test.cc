@@ -180,9 +180,9 @@ TEST(FaultClasses, EachHasItsVerdictAndItsRemedy) {
        "host.kernel", Verdict::kFail, Remedy::kReboot},
       {"a disk gives up", kernel("EXT4-fs (nvme1n1): Remounting filesystem read-only"),
        "host.kernel", Verdict::kFail, Remedy::kReboot},
-      {"nobody keeps the clock", judge_clock({false, 16'000'000}), "host.clock", Verdict::kWarn,
-       Remedy::kNone},
-      {"the clock drifts", judge_clock({true, 3'000'000}), "host.clock", Verdict::kWarn,
+      {"nobody keeps the clock", judge_timekeeping({false, 16'000'000}), "host.clock",
+       Verdict::kWarn, Remedy::kNone},
+      {"the clock drifts", judge_timekeeping({true, 3'000'000}), "host.clock", Verdict::kWarn,
        Remedy::kNone},
       {"a mount hangs", judge_mounts({{"/fsx", "lustre", false, "", 0}}, 5'000), "fs.mounts",
        Verdict::kFail, Remedy::kNone},
@@ -231,7 +231,7 @@ class HealthyReadings {
     add(judge_numa({{0, threads, kib / 2 - below(1'000)}, {1, threads, kib / 2}}));
     add(judge_memory_errors({{"mc0", 0, static_cast<uint64_t>(below(2'000))}}));
     add(judge_kernel_messages(kernel_log()));
-    add(judge_clock({below(5) != 0, below(2'000'000)}));
+    add(judge_timekeeping({below(5) != 0, below(2'000'000)}));
     add(judge_mounts({{"/fsx", "lustre", true, "", static_cast<double>(below(4'000))}}, 5'000));
     add(judge_interfaces({{"eth0", true, true}, {"eth1", below(2) == 0, below(2) == 0}}));
     add(judge_burn({threads, 0, 1U << 30, 0, 30}));
