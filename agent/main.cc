@@ -12,7 +12,6 @@
 #include "agent/guardian.h"
 #include "agent/holder.h"
 #include "agent/job_node.h"
-#include "agent/network/check_network.h"
 #include "agent/probes/check.h"
 #include "common/base/log.h"
 
@@ -97,13 +96,6 @@ int run_agent(const Arguments& arguments, const std::string& directory) {
       {paths_of(arguments), job_of(arguments), arguments.at("--node"), directory, HPCTL_VERSION});
 }
 
-int run_check(const std::vector<std::string>& arguments, const std::string& directory) {
-  if (arguments.empty() || arguments[0] != "network") {
-    return hpctl::agent::run_check(arguments, directory);
-  }
-  return hpctl::agent::run_check_network({arguments.begin() + 1, arguments.end()});
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -119,7 +111,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "hpagent: %s\n", directory.error().message.c_str());
     return 1;
   }
-  if (mode == "check") return run_check({argv + 2, argv + argc}, *directory);
+  if (mode == "check") return hpctl::agent::run_check({argv + 2, argv + argc}, *directory);
   const Arguments arguments = parse(argc, argv);
   if (arguments.empty()) return usage_error();
   if (mode == "--holder") return run_holder(arguments, *directory);

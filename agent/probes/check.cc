@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "agent/machine_environment.h"
+#include "agent/network/check_network.h"
 #include "agent/probes/probe.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
@@ -188,6 +189,9 @@ Result<HealthTable> read_table(const std::string& program_directory) {
 int run_check(const std::vector<std::string>& arguments, const std::string& program_directory) {
   if (arguments.size() == 1 && arguments[0] == "--help") {
     return std::fputs(kHelp, stdout) < 0 ? 1 : 0;
+  }
+  if (!arguments.empty() && arguments[0] == "network") {
+    return run_check_network({arguments.begin() + 1, arguments.end()});
   }
   const auto options = parse(arguments);
   if (!options) {
