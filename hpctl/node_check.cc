@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -25,7 +26,7 @@ std::string find_on_path(const std::string& program) {
   const std::string directories = path == nullptr ? "" : path;
   for (size_t begin = 0; begin < directories.size();) {
     const size_t end = std::min(directories.find(':', begin), directories.size());
-    const std::string candidate = directories.substr(begin, end - begin) + "/" + program;
+    std::string candidate = directories.substr(begin, end - begin) + "/" + program;
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
     begin = end + 1;
   }

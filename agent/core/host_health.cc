@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "agent/core/printable.h"
@@ -115,7 +116,7 @@ Finding judge_memory(std::optional<int64_t> total_kib, std::optional<int> expect
   Finding finding{"host.memory", Verdict::kSkipped, "the kernel does not tell its memory", {}};
   if (!total_kib) return finding;
   const double gib = static_cast<double>(*total_kib) / (1 << 20);
-  const std::string text = std::to_string(static_cast<int64_t>(gib + 0.5)) + " GiB of memory";
+  const std::string text = std::to_string(std::lround(gib)) + " GiB of memory";
   finding = {"host.memory", Verdict::kPass, text, {{"kib", std::to_string(*total_kib)}}};
   if (!expected_gib) return finding;
   finding.evidence["expected_gib"] = std::to_string(*expected_gib);
@@ -225,7 +226,7 @@ Finding judge_mounts(const std::vector<MountHealth>& mounts, int64_t deadline_ms
   std::vector<std::string> bad;
   for (const MountHealth& mount : mounts) {
     const std::string name = mount.path + (mount.type.empty() ? "" : " (" + mount.type + ")");
-    const auto ms = static_cast<int64_t>(mount.milliseconds + 0.5);
+    const auto ms = std::lround(mount.milliseconds);
     if (!mount.answered) {
       bad.push_back(name + ": no answer within " + std::to_string(deadline_ms) + " ms");
     } else if (!mount.trouble.empty()) {
@@ -257,7 +258,7 @@ Finding judge_rates(const std::string& check, const CounterSamples& samples, dou
     const auto after = samples.after.find(name);
     if (after == samples.after.end() || after->second <= before) continue;
     const double rate = static_cast<double>(after->second - before) / samples.seconds;
-    const std::string text = std::to_string(static_cast<int64_t>(rate + 0.5)) + "/s";
+    const std::string text = std::to_string(std::lround(rate)) + "/s";
     finding.evidence[name] = text;
     if (rate > most_per_s) growing.push_back(name + " " + text);
   }
@@ -293,7 +294,7 @@ Finding judge_burn(const BurnResult& result) {
                   Verdict::kPass,
                   std::to_string(result.threads) + " processors computed and " +
                       std::to_string(result.memory_bytes >> 20) + " MiB of memory kept the same",
-                  {{"seconds", std::to_string(static_cast<int64_t>(result.seconds + 0.5))}}};
+                  {{"seconds", std::to_string(std::lround(result.seconds))}}};
   if (result.wrong_threads == 0 && result.wrong_words == 0) return finding;
   raise(finding, Verdict::kFail, Remedy::kReplace);
   finding.reason = std::to_string(result.wrong_threads) + " of " + std::to_string(result.threads) +
