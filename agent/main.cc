@@ -21,7 +21,7 @@ constexpr char kUsage[] =
     R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
                [--launch ID]
        hpagent --holder --job-dir DIR --job JOB --node NAME
-       hpagent check efa|net|gpu|all [--json]
+       hpagent check efa|net|gpu|host|fs|all|network [--json]
        hpagent --version | --help
 
 Supervises the workers of one job on one node. hpctl's schedulers start it; people seldom need to.

@@ -72,8 +72,8 @@ Unfitness NodePreparation::judge(const std::vector<StepFailure>& failures) const
   const bool reboot = first.exit_code == kExitNeedsReboot;
   const bool is_verdict =
       first.step < checks_.size() && (reboot || first.exit_code == kExitUnhealthy);
-  // The network between machines is not the machine's own.
-  const bool hardware = is_verdict && checks_[first.step] != "net";
+  // The network between machines, and a file system that others serve, is not the machine's own.
+  const bool hardware = is_verdict && checks_[first.step] != "net" && checks_[first.step] != "fs";
   return {first.text, hardware, hardware && reboot};
 }
 

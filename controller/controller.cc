@@ -128,6 +128,9 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   feed_ = std::make_unique<EventFeed>(std::move(reader));
   status_files_ =
       std::make_unique<StatusFileWriter>(paths_, [this] { return !mode_.is_superseded(); });
+  history_ =
+      std::make_unique<NodeHistory>(paths_, clock_, [this] { return !mode_.is_superseded(); });
+  history_->load();
   directories_ = std::make_unique<TaskLanes>(kDirectoryThreads, kTasksInALane);
   starts_ = std::make_unique<TaskLanes>(kStartThreads, kTasksInALane);
   probes_ = std::make_unique<TaskLanes>(kProbeThreads, kTasksInALane);
@@ -146,8 +149,12 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
       PageAnswers(*loop_, *feed_, progress_, mode_.node(), HPCTL_VERSION), options_.page, clock_);
   const ControllerMode::Access access = mode_.access();
   authenticator_ = std::make_unique<Authenticator>(access.tokens, access.owner);
-  agents_ = std::make_unique<AgentLink>(paths_, *authenticator_, *loop_, liveness_, progress_,
-                                        *scheduler_, ports_);
+  agents_ = std::make_unique<AgentLink>(
+      paths_, *authenticator_, *loop_, liveness_, progress_, *scheduler_, ports_,
+      [this](const std::string& node, const std::string& instance) {
+        // Virtual nodes share a machine: no choice among them.
+        return !mode_.accepts_jobs() && history_->is_lemon(node, instance);
+      });
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
   service_ = std::make_unique<ControllerService>(
@@ -214,6 +221,11 @@ Outcome Controller::open_door() {
 void Controller::begin_job() {
   auto first = mode_.first_event();
   if (!first) return;
+  if (auto* submitted = std::get_if<core::JobSubmitted>(&*first)) {
+    for (const LemonScore& score : history_->scores()) {
+      if (score.is_lemon()) submitted->lemons.push_back(score.node);
+    }
+  }
   loop_->post(std::move(*first), [this](const core::StepResult* result, const core::State* state) {
     if (result == nullptr) return;
     if (!result->refusal.empty()) {
@@ -270,6 +282,7 @@ std::vector<std::string> Controller::stop() {
   }
   if (page_) page_->stop();
   if (status_files_) note(status_files_->stop());
+  if (history_) note(history_->stop());
   if (metrics_) {
     if (hung.empty()) publish_targets("");
     metrics_.reset();
@@ -433,6 +446,9 @@ void Controller::show(const core::State& state, JobId id) {
   if (metrics_ && state.jobs.at(id).spec.train) {
     metrics_->train(view, std::move(progress), state.jobs.at(id).bad_step);
   }
+  history_->observe(state, state.jobs.at(id));
+  history_->refresh(shown.at_ms);
+  if (metrics_) metrics_->lemons(view, history_->scores());
   status_files_->status(std::move(view));
   shown.took_ms = loop_->now_ms() - shown.at_ms;
 }

@@ -31,6 +31,7 @@
 #include "controller/options.h"
 #include "controller/page/status_page.h"
 #include "controller/publish/metrics.h"
+#include "controller/publish/node_history.h"
 #include "controller/publish/status_file_writer.h"
 #include "controller/schedulers/scheduler.h"
 
@@ -127,6 +128,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<Metrics> metrics_;
   std::string metrics_note_;  // what is wrong with them; "" = nothing
   std::unique_ptr<StatusFileWriter> status_files_;
+  std::unique_ptr<NodeHistory> history_;
   std::unique_ptr<EventFeed> feed_;
   std::unique_ptr<TaskLanes> directories_;  // a lane for each
   std::unique_ptr<TaskLanes> probes_;       // of holders; each ends within a second

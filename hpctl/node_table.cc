@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "hpctl/lemons.h"
+
 namespace hpctl {
 namespace {
 
@@ -28,13 +30,20 @@ std::string standbys_text(const NodeView& node) {
   return text;
 }
 
-Table make_node_table(const std::vector<JobView>& jobs, bool with_job, size_t most) {
+Table make_node_table(const std::vector<JobView>& jobs, const std::vector<LemonScore>& lemons,
+                      bool with_job, size_t most) {
+  const auto lemon_of = [&](const NodeView& node) {
+    return find_lemon_score(lemons, node.name, node.instance_id);
+  };
+  const bool has_lemons =
+      any_node(jobs, [&](const NodeView& node) { return lemon_of(node) != nullptr; });
   const bool has_standbys =
       any_node(jobs, [](const NodeView& node) { return node.standbys.has_value(); });
   const bool has_notes = any_node(jobs, [](const NodeView& node) { return !node.note.empty(); });
   std::vector<std::string> header = {"NODE", "ROLE", "STATE", "HOLDER", "AGENT", "INSTANCE"};
   if (with_job) header.insert(header.begin(), "JOB");
   if (has_standbys) header.emplace_back("STANDBYS");
+  if (has_lemons) header.emplace_back("LEMON");
   if (has_notes) header.emplace_back("NOTE");
   Table table(header);
   for (const JobView& job : jobs) {
@@ -48,6 +57,7 @@ Table make_node_table(const std::vector<JobView>& jobs, bool with_job, size_t mo
                                       node.instance_id};
       if (with_job) row.insert(row.begin(), std::to_string(job.job));
       if (has_standbys) row.push_back(standbys_text(node));
+      if (has_lemons) row.push_back(lemon_of(node) == nullptr ? "" : lemon_text(*lemon_of(node)));
       if (has_notes) row.push_back(node.note);
       table.add(std::move(row), colour_of_state(node.state));
     }

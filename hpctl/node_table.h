@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/node_record.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/terminal.h"
 
@@ -17,7 +18,9 @@ std::string pid_text(uint64_t pid);
 // "1 of 1, 96 MiB", "0 of 2, 1 loading"; "" of a node that has none and is to have none.
 std::string standbys_text(const NodeView& node);
 
-// Of each job its first `most` nodes. STANDBYS and NOTE are columns only where a node has some.
-Table make_node_table(const std::vector<JobView>& jobs, bool with_job, size_t most);
+// Of each job its first `most` nodes. STANDBYS, LEMON and NOTE are columns only where a node has
+// some.
+Table make_node_table(const std::vector<JobView>& jobs, const std::vector<LemonScore>& lemons,
+                      bool with_job, size_t most);
 
 }  // namespace hpctl

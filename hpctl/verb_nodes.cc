@@ -9,6 +9,8 @@
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_source.h"
+#include "hpctl/lemons.h"
+#include "hpctl/node_check.h"
 #include "hpctl/node_table.h"
 #include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
@@ -16,6 +18,9 @@
 namespace hpctl {
 namespace nodes_parts {
 namespace {
+
+constexpr const char* kCheck = "check";
+constexpr const char* kLemons = "lemons";
 
 constexpr const char* kHelp = R"(
 Lists nodes with their role (active, spare, lost, quarantined) and state (launching, up, stopping,
@@ -40,20 +45,33 @@ Action:Replace (another machine, half an hour). The quarantine ends when the nod
 job's user is no Slurm operator, hpctl why JOB says the command to hand to one. A verdict on the
 hardware does the same by itself: a reboot first, where the check says that it may help.
 
+LEMON is what the jobs of this HPCTL_HOME say against a machine: 4 for a verdict on its hardware, 2
+where it was lost or hung, 1 where it was slow or unfit, 0.5 for a worker that ended by itself; of
+one job at most 2 without a verdict. It halves every week. From 3 on the machine is a lemon: jobs
+under Slurm give it ranks last, so that it is a spare where there are any. `lemons` lists all such
+machines with what weighs most. `check` makes a deep check (hpagent check all --deep, half a minute
+of full load) by srun, or here where there is none: passed, what was said before does not count any
+more; failed, that counts 4. With --job it runs within that Slurm job, beside what runs there.
+
 Examples:
   hpctl nodes
   hpctl nodes quickstart --json
   hpctl nodes quarantine p5-17 --reason "link flaps" --for 12h
   hpctl nodes release p5-17
   hpctl nodes reboot p5-17 --reason "the driver hangs"
+  hpctl nodes lemons
+  hpctl nodes check p5-17
 
 Options:
   --job JOB      the job meant, of those that have the node
   --reason TEXT  why, for the history
   --for TIME     of quarantine, such as 30m or 2d; without it until released
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
-          "agent_pid", "note", "standbys": {"wanted", "ready", "loading", "memory_bytes"}}]};
-          without "standbys": there are none, and none are to be, or the agent does not tell
+          "agent_pid", "note", "standbys": {"wanted", "ready", "loading", "memory_bytes"},
+          "lemon": {"score", "lemon", "records", "reason"}}]};
+          without "standbys": there are none, and none are to be, or the agent does not tell;
+          without "lemon": nothing speaks against it. lemons: {"nodes": [{"name", "instance_id",
+          "score", "lemon", "records", "reason"}]}. check: as hpagent check --json
 
 Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers
 )";
@@ -73,7 +91,8 @@ Result<std::vector<JobId>> wanted_jobs(JobSource& source, const Invocation& invo
   return jobs;
 }
 
-void print_json(const Terminal& terminal, const std::vector<JobView>& jobs) {
+void print_json(const Terminal& terminal, const std::vector<JobView>& jobs,
+                const std::vector<LemonScore>& lemons) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const JobView& job : jobs) {
     for (const NodeView& n : job.nodes) {
@@ -86,6 +105,8 @@ void print_json(const Terminal& terminal, const std::vector<JobView>& jobs) {
                       {"holder_pid", n.holder_pid},
                       {"agent_pid", n.agent_pid},
                       {"note", n.note}});
+      const LemonScore* lemon = find_lemon_score(lemons, n.name, n.instance_id);
+      if (lemon != nullptr) list.back()["lemon"] = lemon_json(*lemon);
       if (!n.standbys) continue;
       list.back()["standbys"] = {{"wanted", n.standbys->wanted},
                                  {"ready", n.standbys->ready},
@@ -96,11 +117,12 @@ void print_json(const Terminal& terminal, const std::vector<JobView>& jobs) {
   terminal.out << nlohmann::ordered_json{{"nodes", list}}.dump() << "\n";
 }
 
-void print_table(const Terminal& terminal, const std::vector<JobView>& jobs) {
+void print_table(const Terminal& terminal, const std::vector<JobView>& jobs,
+                 const std::vector<LemonScore>& lemons) {
   const bool any =
       std::any_of(jobs.begin(), jobs.end(), [](const JobView& job) { return !job.nodes.empty(); });
   if (any) {
-    make_node_table(jobs, true, SIZE_MAX).print(terminal);
+    make_node_table(jobs, lemons, true, SIZE_MAX).print(terminal);
   } else {
     terminal.err << "no nodes in use\n";
   }
@@ -171,10 +193,8 @@ Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_
   return Ok{};
 }
 
-int run_order(const Invocation& invocation) {
+int run_order(const HomePaths& paths, const Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto paths = home_from_environment();
-  if (!paths.ok()) return report(terminal, paths.error());
   int64_t for_ms = 0;
   if (invocation.has("--for")) {
     const auto duration = parse_duration_ms(invocation.options.at("--for"));
@@ -182,7 +202,7 @@ int run_order(const Invocation& invocation) {
       return report_usage(terminal, "nodes", "--for: " + duration.error().message);
     for_ms = *duration;
   }
-  const Outcome done = order(*paths, invocation, for_ms);
+  const Outcome done = order(paths, invocation, for_ms);
   return done.ok() ? kExitOk : report(terminal, done.error());
 }
 
@@ -191,15 +211,20 @@ std::string misuse(const Invocation& invocation) {
   const std::vector<std::string>& words = invocation.arguments;
   const std::string word = words.empty() ? "" : words[0];
   const bool is_order = !answer_to(word).empty();
-  if (words.size() == 2 && !is_order) {
-    return "expected quarantine, release, reboot or replace NODE, or JOB; found \"" + word + "\"";
+  const bool is_check = word == kCheck;
+  if (words.size() == 2 && !is_order && !is_check) {
+    return "expected quarantine, release, reboot, replace or check NODE, or JOB; found \"" + word +
+           "\"";
   }
-  if (words.size() == 1 && is_order) return "expected the name of a node after " + word;
+  if (words.size() == 1 && (is_order || is_check)) {
+    return "expected the name of a node after " + word;
+  }
   for (const std::string option : {"--job", "--reason", "--for"}) {
-    const bool fits = is_order && (word == "quarantine" || option != "--for") &&
-                      (word != "release" || option != "--reason");
+    const bool fits = (is_order && (word == "quarantine" || option != "--for") &&
+                       (word != "release" || option != "--reason")) ||
+                      (is_check && option == "--job");
     if (invocation.has(option) && !fits) {
-      return option + " has no meaning for " + (is_order ? word : "a list of nodes");
+      return option + " has no meaning for " + (is_order || is_check ? word : "a list of nodes");
     }
   }
   return "";
@@ -209,9 +234,18 @@ int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string wrong = misuse(invocation);
   if (!wrong.empty()) return report_usage(terminal, "nodes", wrong);
-  if (invocation.arguments.size() == 2) return run_order(invocation);
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
+  if (invocation.arguments.size() == 2) {
+    if (invocation.arguments[0] != kCheck) return run_order(*paths, invocation);
+    const std::string job = invocation.has("--job") ? invocation.options.at("--job") : "";
+    return check_node(*paths, invocation, {invocation.arguments[1], job});
+  }
+  const std::vector<LemonScore> lemons = read_lemon_scores(*paths);
+  if (invocation.arguments == std::vector<std::string>{kLemons}) {
+    show_lemons(terminal, lemons, invocation.json());
+    return kExitOk;
+  }
   const auto source = open_source(*paths);
   const auto ids = wanted_jobs(*source, invocation);
   if (!ids.ok()) return report(terminal, ids.error());
@@ -222,9 +256,9 @@ int run(Invocation& invocation) {
     jobs.push_back(std::move(*job));
   }
   if (invocation.json()) {
-    print_json(terminal, jobs);
+    print_json(terminal, jobs, lemons);
   } else {
-    print_table(terminal, jobs);
+    print_table(terminal, jobs, lemons);
   }
   return kExitOk;
 }
@@ -234,14 +268,14 @@ int run(Invocation& invocation) {
 
 Verb nodes_verb() {
   return {"nodes",
-          "[JOB | quarantine NODE | release NODE | reboot NODE | replace NODE]",
-          "list nodes; put one in quarantine, have it rebooted or replaced",
+          "[JOB | lemons | check|quarantine|release|reboot|replace NODE]",
+          "list nodes; check one, put it in quarantine, have it rebooted or replaced",
           nodes_parts::kHelp,
           0,
           2,
           {{"--job", nullptr, "JOB"}, {"--reason", nullptr, "TEXT"}, {"--for", nullptr, "TIME"}},
           nodes_parts::run,
-          {"quarantine", "release", "reboot", "replace"}};
+          {"lemons", "check", "quarantine", "release", "reboot", "replace"}};
 }
 
 }  // namespace hpctl

@@ -99,7 +99,7 @@ void print_summary(const Terminal& terminal, const JobView& job) {
 void print_nodes(const Terminal& terminal, const JobView& job) {
   if (job.nodes.empty()) return;
   terminal.out << "\n";
-  make_node_table({job}, false, kMaxRows).print(terminal);
+  make_node_table({job}, {}, false, kMaxRows).print(terminal);
 }
 
 void print_workers(const Terminal& terminal, const JobView& job) {

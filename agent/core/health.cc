@@ -139,7 +139,9 @@ Result<HealthTable> parse_health_table(std::string_view text, const std::string&
     const json document = parse_json(text);
     HealthTable table;
     for (const auto& [type, parts] : document.at("instances").items()) {
-      table.instances[type] = {number_in(parts, "gpus"), number_in(parts, "efa")};
+      table.instances[type] = {number_in(parts, "gpus"), number_in(parts, "efa"),
+                               number_in(parts, "nvlinks"), number_in(parts, "cpus"),
+                               number_in(parts, "memory_gib")};
     }
     for (const auto& [name, meaning] : kMeanings) {
       for (const int xid : document.at("xid").at(name).get<std::vector<int>>()) {
@@ -178,6 +180,76 @@ Finding judge_count(const std::string& check, const std::string& what, int found
 
 std::vector<Finding> judge_gpus(const std::vector<GpuHealth>& gpus) {
   return {judge_answers(gpus), judge_ecc(gpus), judge_rows(gpus)};
+}
+
+Finding judge_slowdowns(const std::vector<GpuHealth>& gpus, bool sure) {
+  Finding finding{"gpu.clocks", Verdict::kSkipped, "no GPU tells what holds its clocks down", {}};
+  std::vector<std::string> held;
+  std::vector<std::string> warm;
+  for (const GpuHealth& gpu : gpus) {
+    if (!gpu.slowdown) continue;
+    finding.verdict = Verdict::kPass;
+    if ((*gpu.slowdown & kHardwareSlowdowns) != 0) {
+      held.push_back(name_of(gpu));
+    } else if ((*gpu.slowdown & kThermalSlowdown) != 0) {
+      warm.push_back(name_of(gpu));
+    }
+  }
+  if (finding.verdict == Verdict::kPass) finding.reason = "no GPU is held down by heat or power";
+  if (!warm.empty()) {
+    finding.verdict = Verdict::kWarn;
+    finding.reason = "held down by the driver, for their temperature: " + join(warm, ", ");
+  }
+  if (held.empty()) return finding;
+  finding.verdict = sure ? Verdict::kFail : Verdict::kWarn;
+  if (sure) finding.remedy = Remedy::kReplace;
+  finding.reason = "held down by the hardware (temperature or power): " + join(held, ", ");
+  return finding;
+}
+
+Finding judge_nvlinks(const std::vector<GpuHealth>& gpus, std::optional<int> expected) {
+  Finding finding{"gpu.nvlink", Verdict::kSkipped, "no GPU has NVLinks", {}};
+  int most = expected.value_or(0);
+  for (const GpuHealth& gpu : gpus) most = std::max(most, gpu.nvlinks.value_or(0));
+  if (most == 0) return finding;
+  finding.verdict = Verdict::kPass;
+  finding.reason = "all " + std::to_string(most) + " NVLinks of every GPU are up";
+  std::vector<std::string> bad;
+  bool is_asked = false;
+  for (const GpuHealth& gpu : gpus) {
+    if (!gpu.trouble.empty() || !gpu.nvlinks_up) continue;
+    is_asked = true;
+    if (*gpu.nvlinks_up >= most) continue;
+    bad.push_back(name_of(gpu) + ": " + std::to_string(*gpu.nvlinks_up) + " of " +
+                  std::to_string(most));
+  }
+  if (!is_asked) {
+    return {"gpu.nvlink", Verdict::kSkipped, "the driver does not tell the state of NVLinks", {}};
+  }
+  if (bad.empty()) return finding;
+  finding.verdict = Verdict::kFail;
+  finding.remedy = Remedy::kReboot;
+  finding.reason = "NVLinks that are up: " + join(bad, ", ");
+  return finding;
+}
+
+Finding judge_fallback(const std::string& chosen, std::optional<int> expected_efa,
+                       const std::string& instance_type) {
+  Finding finding{"efa.fallback", Verdict::kSkipped, "the instance type promises no EFA", {}};
+  if (expected_efa.value_or(0) == 0) return finding;
+  if (chosen.empty()) {
+    finding.reason = "which way messages go could not be asked";
+    return finding;
+  }
+  finding.evidence["provider"] = chosen;
+  finding.verdict = Verdict::kPass;
+  finding.reason = "messages go through " + chosen;
+  if (chosen.starts_with("efa")) return finding;
+  finding.verdict = Verdict::kFail;
+  finding.remedy = Remedy::kReplace;
+  finding.reason = "messages would go through " + chosen + " although an instance " +
+                   instance_type + " has EFA: slow, and nothing else says so";
+  return finding;
 }
 
 std::optional<XidMessage> parse_xid(std::string_view kernel_message) {

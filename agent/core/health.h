@@ -44,6 +44,9 @@ enum class XidMeaning { kApp, kIgnore, kReset, kReboot, kReplace };
 struct InstanceParts {
   std::optional<int> gpus;
   std::optional<int> efa;
+  std::optional<int> nvlinks;  // of each GPU
+  std::optional<int> cpus;     // with two threads per core
+  std::optional<int> memory_gib;
 };
 struct HealthTable {
   std::map<std::string, InstanceParts> instances;
@@ -65,9 +68,27 @@ struct GpuHealth {
   std::optional<uint64_t> uncorrected_ecc;  // since the driver was loaded
   std::optional<bool> remap_pending;
   std::optional<bool> remap_failed;
+  std::optional<uint64_t> slowdown = {};  // kHardwareSlowdowns and others, of NVML's reasons
+  std::optional<int> nvlinks = {};        // that it has
+  std::optional<int> nvlinks_up = {};
 };
+// nvmlClocksEventReasons: slowdown, thermal slowdown and power brake, by the hardware; thermal
+// slowdown by the driver.
+inline constexpr uint64_t kHardwareSlowdowns = 0x8 | 0x40 | 0x80;
+inline constexpr uint64_t kThermalSlowdown = 0x20;
 // gpu.answer, gpu.ecc and gpu.rows over all GPUs.
 std::vector<Finding> judge_gpus(const std::vector<GpuHealth>& gpus);
+// gpu.clocks: GPUs that the hardware holds down. `sure`: twice in a row; a GPU that was busy a
+// moment ago may be held down for one.
+Finding judge_slowdowns(const std::vector<GpuHealth>& gpus, bool sure);
+// gpu.nvlink: links against the instance type, where it is known, and the GPUs of a node against
+// each other.
+Finding judge_nvlinks(const std::vector<GpuHealth>& gpus, std::optional<int> expected);
+
+// efa.fallback: where there is to be EFA, libfabric chooses it; else collectives go over TCP, and
+// nothing says so. `chosen`: the provider; "" = none could be asked.
+Finding judge_fallback(const std::string& chosen, std::optional<int> expected_efa,
+                       const std::string& instance_type);
 
 struct XidMessage {
   int xid = 0;

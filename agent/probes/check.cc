@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "agent/machine_environment.h"
+#include "agent/network/check_network.h"
 #include "agent/probes/probe.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
@@ -20,20 +21,32 @@ namespace hpctl::agent {
 namespace {
 
 constexpr char kHelp[] =
-    R"(usage: hpagent check efa|net|gpu|all [--json] [--deadline SECONDS]
+    R"(usage: hpagent check efa|net|gpu|host|fs|all [--light|--deep] [--dir DIR] [--json]
+                     [--deadline SECONDS]
+       srun --ntasks-per-node=1 hpagent check network: the ways between nodes; see its --help
 
 Looks at the machine it runs on and says what it found: each finding is pass, warn, fail or skipped,
 with its reason. Nothing is changed.
 
-  efa   EFA devices against the instance type, their ports and counters, libfabric's efa provider
-        and a message through it
-  net   addresses, and a message through the provider that libfabric chooses
-  gpu   the NVIDIA driver, GPUs against the instance type, ECC, remapped rows, Xids (as root)
+  efa   EFA devices against the instance type, their ports, counters and their growth, libfabric's
+        efa provider and a message through it; whether messages would go over TCP instead
+  net   addresses, interfaces and their errors, and a message through the provider that libfabric
+        chooses
+  gpu   the NVIDIA driver, GPUs against the instance type, ECC, remapped rows, clocks that are held
+        down, NVLinks, Xids (as root)
+  host  processors and memory against the instance type, NUMA nodes, errors of memory, complaints of
+        the kernel (as root), how far off the clock may be
+  fs    network file systems that are mounted: whether they answer, and how soon
 
-  --json  {"verdict", "remedy", "instance_type",
-          "findings": [{"check", "verdict", "remedy", "reason", "evidence"}]}; the remedy of what
-          fails: reboot, replace (another machine) or none (not the machine's own fault)
-  --deadline  of all together, 1 to 50 (50): a probe that hangs is a finding, too
+  --light     what takes less than a second: no transfers, and no counter is watched
+  --deep      besides, half a minute of all processors and half of the free memory at full load,
+              with results that are known; for a node without work
+  --dir DIR   of fs: 1 MiB is written there as well, into a file without a name; may be repeated
+  --json      {"verdict", "remedy", "instance_type", "instance_id",
+              "findings": [{"check", "verdict", "remedy", "reason", "evidence"}]}; the remedy of
+              what fails: reboot, replace (another machine) or none (not the machine's own fault)
+  --deadline  of all together, 1 to 50 (50), with --deep to 300 (150): a probe that hangs is a
+              finding, too
 
 Exit codes: 0 nothing failed (pass, warn, skipped), 1 something failed, 2 wrong usage, 3 something
 failed that a reboot may mend. Fit for Slurm's HealthCheckProgram, which has to set the node's state
@@ -44,10 +57,16 @@ struct Probe {
   const char* name;
   std::vector<Finding> (*run)(const ProbeContext&);
 };
-constexpr std::array<Probe, 3> kProbes = {
-    {{"efa", probe_efa}, {"net", probe_net}, {"gpu", probe_gpu}}};
+// First those that make processes, before any library has threads.
+constexpr std::array<Probe, 5> kProbes = {{{"fs", probe_fs},
+                                           {"host", probe_host},
+                                           {"efa", probe_efa},
+                                           {"net", probe_net},
+                                           {"gpu", probe_gpu}}};
 
 constexpr unsigned kDeadlineSeconds = 50;
+constexpr unsigned kDeepDeadlineSeconds = 150;
+constexpr unsigned kMostDeepDeadlineSeconds = 300;
 
 // For the signal handler, which may only write what is ready.
 struct Farewell {
@@ -67,7 +86,7 @@ int exit_code_of(const std::vector<Finding>& findings) {
   return remedy_of(findings) == Remedy::kReboot ? kExitNeedsReboot : kExitUnhealthy;
 }
 
-std::string to_json(const std::vector<Finding>& findings, const std::string& type) {
+std::string to_json(const std::vector<Finding>& findings, const MachineIdentity& machine) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Finding& finding : findings) {
     list.push_back({{"check", finding.check},
@@ -78,7 +97,8 @@ std::string to_json(const std::vector<Finding>& findings, const std::string& typ
   }
   const nlohmann::ordered_json document = {{"verdict", to_string(worst(findings))},
                                            {"remedy", to_string(remedy_of(findings))},
-                                           {"instance_type", type},
+                                           {"instance_type", machine.type},
+                                           {"instance_id", machine.instance_id},
                                            {"findings", std::move(list)}};
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -98,14 +118,17 @@ std::string to_text(const std::vector<Finding>& findings) {
   return text;
 }
 
-std::string in_form(const std::vector<Finding>& findings, const std::string& type, bool json) {
-  return json ? to_json(findings, type) : to_text(findings);
+std::string in_form(const std::vector<Finding>& findings, const MachineIdentity& machine,
+                    bool json) {
+  return json ? to_json(findings, machine) : to_text(findings);
 }
 
 struct Options {
   std::string check;  // a probe's name, or all
   bool json = false;
-  unsigned deadline_s = kDeadlineSeconds;
+  CheckDepth depth = CheckDepth::kFull;
+  std::vector<std::string> directories;
+  unsigned deadline_s = 0;  // 0 = the usual one
 };
 
 std::optional<Options> parse(const std::vector<std::string>& arguments) {
@@ -114,9 +137,13 @@ std::optional<Options> parse(const std::vector<std::string>& arguments) {
     const std::string& word = arguments[i];
     if (word == "--json") {
       options.json = true;
+    } else if ((word == "--light" || word == "--deep") && options.depth == CheckDepth::kFull) {
+      options.depth = word == "--light" ? CheckDepth::kLight : CheckDepth::kDeep;
+    } else if (word == "--dir" && i + 1 < arguments.size()) {
+      options.directories.push_back(arguments[++i]);
     } else if (word == "--deadline" && i + 1 < arguments.size()) {
       const long seconds = std::atol(arguments[++i].c_str());
-      if (seconds < 1 || seconds > kDeadlineSeconds) return std::nullopt;
+      if (seconds < 1 || seconds > kMostDeepDeadlineSeconds) return std::nullopt;
       options.deadline_s = static_cast<unsigned>(seconds);
     } else if (options.check.empty() &&
                (word == "all" || std::any_of(kProbes.begin(), kProbes.end(),
@@ -126,17 +153,26 @@ std::optional<Options> parse(const std::vector<std::string>& arguments) {
       return std::nullopt;
     }
   }
-  if (options.check.empty()) return std::nullopt;
-  return options;
+  const bool is_deep = options.depth == CheckDepth::kDeep;
+  if (options.deadline_s == 0)
+    options.deadline_s = is_deep ? kDeepDeadlineSeconds : kDeadlineSeconds;
+  const bool fits = !options.check.empty() && (is_deep || options.deadline_s <= kDeadlineSeconds);
+  return fits ? std::optional(options) : std::nullopt;
 }
 
-void expect_answer_of(const std::string& probe, const std::string& type, const Options& options) {
+// Not the machine's own fault alone, where it hangs.
+Remedy remedy_of_silence(const std::string& probe) {
+  return probe == "net" || probe == "fs" ? Remedy::kNone : Remedy::kReboot;
+}
+
+void expect_answer_of(const std::string& probe, const MachineIdentity& machine,
+                      const Options& options) {
   const Finding late{probe + ".deadline",
                      Verdict::kFail,
                      "no answer within " + std::to_string(options.deadline_s) + " s",
                      {},
-                     probe == "net" ? Remedy::kNone : Remedy::kReboot};
-  const std::string text = in_form({late}, type, options.json);
+                     remedy_of_silence(probe)};
+  const std::string text = in_form({late}, machine, options.json);
   farewell.size = std::min(text.size(), farewell.text.size());
   std::copy_n(text.begin(), farewell.size, farewell.text.begin());
   farewell.exit_code = exit_code_of({late});
@@ -154,6 +190,9 @@ int run_check(const std::vector<std::string>& arguments, const std::string& prog
   if (arguments.size() == 1 && arguments[0] == "--help") {
     return std::fputs(kHelp, stdout) < 0 ? 1 : 0;
   }
+  if (!arguments.empty() && arguments[0] == "network") {
+    return run_check_network({arguments.begin() + 1, arguments.end()});
+  }
   const auto options = parse(arguments);
   if (!options) {
     std::fputs("hpagent check: wrong arguments; see hpagent check --help\n", stderr);
@@ -163,6 +202,8 @@ int run_check(const std::vector<std::string>& arguments, const std::string& prog
   std::vector<Finding> findings;
   const MachineIdentity machine = identify_machine();
   context.instance_type = machine.type;
+  context.depth = options->depth;
+  context.directories = options->directories;
   if (!machine.trouble.empty()) {
     findings.push_back({"machine", Verdict::kWarn, machine.trouble, {}});
   }
@@ -173,16 +214,16 @@ int run_check(const std::vector<std::string>& arguments, const std::string& prog
     findings.push_back({"machine.table", Verdict::kWarn, table.error().message, {}});
   }
   ::signal(SIGALRM, on_deadline);
-  expect_answer_of(options->check, context.instance_type, *options);
+  expect_answer_of(options->check, machine, *options);
   ::alarm(options->deadline_s);
   for (const Probe& probe : kProbes) {
     if (options->check != "all" && options->check != probe.name) continue;
-    expect_answer_of(probe.name, context.instance_type, *options);
+    expect_answer_of(probe.name, machine, *options);
     const auto found = probe.run(context);
     findings.insert(findings.end(), found.begin(), found.end());
   }
   ::alarm(0);
-  std::fputs(in_form(findings, context.instance_type, options->json).c_str(), stdout);
+  std::fputs(in_form(findings, machine, options->json).c_str(), stdout);
   return exit_code_of(findings);
 }
 

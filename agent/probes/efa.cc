@@ -5,6 +5,7 @@
 
 #include "agent/probes/fabric.h"
 #include "agent/probes/probe.h"
+#include "agent/probes/sysfs.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
 
@@ -17,14 +18,10 @@ constexpr int kTransferDeadlineMs = 3'000;
 // Of all transfers together: what is not tried any more is said.
 constexpr size_t kMostTransfers = 8;
 // Those that say that a peer or a path went away. Older drivers lack some.
-constexpr const char* kCounters[] = {"rx_drops", "retrans_timeout_events",
-                                     "impaired_remote_conn_events", "unresponsive_remote_events",
-                                     "lifespan"};
-
-std::string first_line(const std::string& path) {
-  const auto text = read_file(path, 4096);
-  return text.ok() ? text->substr(0, text->find('\n')) : "";
-}
+constexpr const char* kEfaErrors[] = {"rx_drops", "retrans_timeout_events",
+                                      "impaired_remote_conn_events", "unresponsive_remote_events"};
+// An idle device counts none; one that others use, while a node is checked, a few.
+constexpr double kMostEfaErrorsPerSecond = 100;
 
 std::vector<std::string> efa_devices() {
   std::vector<std::string> devices;
@@ -64,10 +61,24 @@ Finding judge_ports(const std::vector<std::string>& devices) {
   return finding;
 }
 
-// Counts since boot: evidence for people, and for whoever compares two of them.
+// What counts lost packets and peers that do not answer, of each device.
+Counters efa_errors(const std::vector<std::string>& devices) {
+  Counters counters;
+  for (const std::string& device : devices) {
+    for (const std::string& port : ports_of(device)) {
+      for (const char* counter : kEfaErrors) {
+        const auto count = read_number(port + "/hw_counters/" + counter);
+        if (count) counters[device + " " + counter] += *count;
+      }
+    }
+  }
+  return counters;
+}
+
+// Counts since boot: evidence for people. What grows is judged by efa.rates.
 Finding read_counters(const std::vector<std::string>& devices) {
   Finding finding{"efa.counters", Verdict::kSkipped, "the driver has no hw_counters", {}};
-  for (const char* counter : kCounters) {
+  for (const char* counter : kEfaErrors) {
     uint64_t sum = 0;
     bool is_there = false;
     for (const std::string& device : devices) {
@@ -105,16 +116,18 @@ Finding judge_transfers(const std::vector<FabricDomain>& domains) {
   return finding;
 }
 
-std::vector<Finding> ask_libfabric(bool has_devices) {
+std::vector<Finding> ask_libfabric(bool has_devices, bool transfers) {
   // Else messages to the own node go through shared memory and show nothing.
   ::setenv("FI_EFA_ENABLE_SHM_TRANSFER", "0", 1);
   const auto domains = fabric_domains("efa");
   if (domains.ok()) {
-    return {{"efa.provider",
-             Verdict::kPass,
-             std::to_string(domains->size()) + " domains of the efa provider",
-             {{"libfabric", fabric_version()}}},
-            judge_transfers(*domains)};
+    std::vector<Finding> findings = {
+        {"efa.provider",
+         Verdict::kPass,
+         std::to_string(domains->size()) + " domains of the efa provider",
+         {{"libfabric", fabric_version()}}}};
+    if (transfers) findings.push_back(judge_transfers(*domains));
+    return findings;
   }
   // A build without libfabric cannot judge; a machine with EFA and without it is at fault.
   const bool is_fault = has_devices && domains.error().code != ErrorCode::kFailedPrecondition;
@@ -141,8 +154,15 @@ std::vector<Finding> probe_efa(const ProbeContext& context) {
     findings.push_back(judge_ports(devices));
     findings.push_back(read_counters(devices));
   }
-  const auto answers = ask_libfabric(!devices.empty());
+  const bool is_light = context.depth == CheckDepth::kLight;
+  const auto answers = ask_libfabric(!devices.empty(), !is_light);
   findings.insert(findings.end(), answers.begin(), answers.end());
+  const auto domains = chosen_domains();
+  findings.push_back(judge_fallback(domains.ok() ? domains->front().provider : "", expected,
+                                    context.instance_type));
+  if (is_light) return findings;
+  findings.push_back(judge_rates("efa.rates", sample_twice([&] { return efa_errors(devices); }),
+                                 kMostEfaErrorsPerSecond));
   return findings;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/probes/fabric.h"
 
+#include <cstdlib>
+
 #ifdef HPCTL_HAVE_LIBFABRIC
 
 #include <rdma/fabric.h>
@@ -292,3 +294,14 @@ std::string fabric_version() { return ""; }
 }  // namespace hpctl::agent
 
 #endif
+
+namespace hpctl::agent {
+
+Result<std::vector<FabricDomain>> chosen_domains() {
+  const char* asked = std::getenv("FI_PROVIDER");
+  if (asked != nullptr && *asked != '\0') return fabric_domains(asked);
+  auto domains = fabric_domains("efa");
+  return domains.ok() ? domains : fabric_domains("tcp");
+}
+
+}  // namespace hpctl::agent

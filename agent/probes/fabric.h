@@ -26,6 +26,10 @@ struct TransferReport {
 // no libfabric headers.
 Result<std::vector<FabricDomain>> fabric_domains(const std::string& provider);
 
+// Of the provider that libfabric would choose: what FI_PROVIDER says, else efa where it is, else
+// tcp.
+Result<std::vector<FabricDomain>> chosen_domains();
+
 // Sends and receives between two endpoints of this process through the domain, compares what
 // arrived; at most `deadline_ms`. The error says which step failed.
 Result<TransferReport> try_transfer(const FabricDomain& domain, int deadline_ms);

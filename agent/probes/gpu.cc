@@ -36,7 +36,8 @@ std::vector<Finding> without_nvml(const Error& error, std::optional<int> expecte
   const Remedy remedy = error.code == ErrorCode::kNotFound ? Remedy::kReplace : Remedy::kReboot;
   std::vector<Finding> findings = {
       {"gpu.driver", is_broken ? Verdict::kFail : Verdict::kSkipped, why, {}, remedy}};
-  for (const char* check : {"gpu.count", "gpu.answer", "gpu.ecc", "gpu.rows"}) {
+  for (const char* check :
+       {"gpu.count", "gpu.answer", "gpu.ecc", "gpu.rows", "gpu.clocks", "gpu.nvlink"}) {
     findings.push_back({check, Verdict::kSkipped, "there is no working driver to ask", {}});
   }
   return findings;
@@ -45,18 +46,21 @@ std::vector<Finding> without_nvml(const Error& error, std::optional<int> expecte
 }  // namespace
 
 std::vector<Finding> probe_gpu(const ProbeContext& context) {
-  const auto expected = parts_of(context.table, context.instance_type).gpus;
-  const auto inventory = read_gpus();
+  const InstanceParts parts = parts_of(context.table, context.instance_type);
+  const bool watches = context.depth != CheckDepth::kLight;
+  const auto inventory = read_gpus(watches);
   std::vector<Finding> findings;
   if (!inventory.ok()) {
-    findings = without_nvml(inventory.error(), expected);
+    findings = without_nvml(inventory.error(), parts.gpus);
   } else {
     findings.push_back(
         {"gpu.driver", Verdict::kPass, "NVML works", {{"driver", inventory->driver}}});
     findings.push_back(judge_count("gpu.count", "GPUs", static_cast<int>(inventory->gpus.size()),
-                                   expected, context.instance_type));
+                                   parts.gpus, context.instance_type));
     const auto health = judge_gpus(inventory->gpus);
     findings.insert(findings.end(), health.begin(), health.end());
+    findings.push_back(judge_slowdowns(inventory->gpus, watches));
+    findings.push_back(judge_nvlinks(inventory->gpus, parts.nvlinks));
   }
   findings.push_back(find_xids(context.table, inventory.ok() && !inventory->gpus.empty()));
   return findings;

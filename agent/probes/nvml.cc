@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/probes/nvml.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "common/base/library.h"
 
@@ -13,6 +16,8 @@ using Status = int;  // 0 = success
 using Device = void*;
 constexpr int kUncorrected = 1;  // nvmlMemoryErrorType_t
 constexpr int kVolatile = 0;     // nvmlEccCounterType_t: since the driver was loaded
+constexpr auto kSlowdownLasts = std::chrono::milliseconds(500);
+constexpr unsigned kMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
 
 struct Nvml {
   explicit Nvml(const Library& library)
@@ -26,7 +31,10 @@ struct Nvml {
         ecc(library.function<Status(Device, int, int, unsigned long long*)>(
             "nvmlDeviceGetTotalEccErrors")),
         rows(library.function<Status(Device, unsigned*, unsigned*, unsigned*, unsigned*)>(
-            "nvmlDeviceGetRemappedRows")) {}
+            "nvmlDeviceGetRemappedRows")),
+        reasons(library.function<Status(Device, unsigned long long*)>(
+            "nvmlDeviceGetCurrentClocksThrottleReasons")),
+        link(library.function<Status(Device, unsigned, unsigned*)>("nvmlDeviceGetNvLinkState")) {}
 
   bool is_complete() const {
     return init != nullptr && shutdown != nullptr && error_string != nullptr && count != nullptr &&
@@ -46,7 +54,30 @@ struct Nvml {
   Status (*uuid)(Device, char*, unsigned);  // what follows is absent in old drivers
   Status (*ecc)(Device, int, int, unsigned long long*);
   Status (*rows)(Device, unsigned*, unsigned*, unsigned*, unsigned*);
+  Status (*reasons)(Device, unsigned long long*);
+  Status (*link)(Device, unsigned, unsigned*);
 };
+
+// A GPU without NVLinks, and a link that it does not have, are not supported.
+void read_links(const Nvml& nvml, Device device, GpuHealth& gpu) {
+  if (nvml.link == nullptr) return;
+  int there = 0;
+  int up = 0;
+  for (unsigned link = 0; link < kMostLinks; ++link) {
+    unsigned active = 0;
+    if (nvml.link(device, link, &active) != 0) continue;
+    ++there;
+    if (active != 0) ++up;
+  }
+  gpu.nvlinks = there;
+  gpu.nvlinks_up = up;
+}
+
+void read_slowdown(const Nvml& nvml, Device device, GpuHealth& gpu) {
+  unsigned long long reasons = 0;
+  if (nvml.reasons == nullptr || nvml.reasons(device, &reasons) != 0) return;
+  gpu.slowdown = reasons;
+}
 
 GpuHealth read_gpu(const Nvml& nvml, unsigned index) {
   GpuHealth gpu;
@@ -72,6 +103,8 @@ GpuHealth read_gpu(const Nvml& nvml, unsigned index) {
     gpu.remap_pending = pending != 0;
     gpu.remap_failed = failed != 0;
   }
+  read_slowdown(nvml, device, gpu);
+  read_links(nvml, device, gpu);
   return gpu;
 }
 
@@ -89,9 +122,25 @@ Result<GpuInventory> read_inventory(const Nvml& nvml) {
   return inventory;
 }
 
+// What holds a clock down counts where it is still so a little later.
+void confirm_slowdowns(const Nvml& nvml, GpuInventory& inventory) {
+  const bool any = std::any_of(
+      inventory.gpus.begin(), inventory.gpus.end(),
+      [](const GpuHealth& gpu) { return (gpu.slowdown.value_or(0) & kHardwareSlowdowns) != 0; });
+  if (!any) return;
+  std::this_thread::sleep_for(kSlowdownLasts);  // time is what is measured
+  for (GpuHealth& gpu : inventory.gpus) {
+    Device device = nullptr;
+    GpuHealth later;
+    if (nvml.handle(static_cast<unsigned>(gpu.index), &device) != 0) continue;
+    read_slowdown(nvml, device, later);
+    if (gpu.slowdown && later.slowdown) *gpu.slowdown &= *later.slowdown;
+  }
+}
+
 }  // namespace
 
-Result<GpuInventory> read_gpus() {
+Result<GpuInventory> read_gpus(bool watches) {
   HP_TRY_ASSIGN(const Library library,
                 Library::open({"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
                                "/usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.1"}));
@@ -103,6 +152,7 @@ Result<GpuInventory> read_gpus() {
     return Error{ErrorCode::kUnavailable, "NVML does not start: " + nvml.text(status)};
   }
   auto inventory = read_inventory(nvml);
+  if (inventory.ok() && watches) confirm_slowdowns(nvml, *inventory);
   nvml.shutdown();
   return inventory;
 }

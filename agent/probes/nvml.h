@@ -16,6 +16,7 @@ struct GpuInventory {
 };
 
 // kNotFound: no NVIDIA driver library here. kUnavailable: it is here and does not work.
-Result<GpuInventory> read_gpus();
+// `watches`: a clock that is held down is looked at twice, and counts where it stays so.
+Result<GpuInventory> read_gpus(bool watches);
 
 }  // namespace hpctl::agent

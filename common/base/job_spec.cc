@@ -145,7 +145,7 @@ void check_around(const JobSpec& spec, SpecChecks& checks) {
   }
   std::set<std::string> seen;
   for (const std::string& check : spec.health.preflight) {
-    if (!checks.one_of("health.preflight", check, {"gpu", "efa", "net"})) return;
+    if (!checks.one_of("health.preflight", check, {"gpu", "efa", "net", "host", "fs"})) return;
     if (seen.insert(check).second) continue;
     checks.fail("health.preflight", check + " is given twice");
     return;

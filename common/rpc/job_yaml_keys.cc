@@ -369,11 +369,11 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.hooks.timeout_ms); }},
 
     {"health", kSection, "section", "", "", "Checks of the nodes.", nullptr},
-    {"health.preflight", kValue, "text or list", "", "gpu, efa, net",
+    {"health.preflight", kValue, "text or list", "", "gpu, efa, net, host, fs",
      "Checks of `hpagent check` on every node before its first workers, on a spare when the job "
      "trains, and again where a worker failed, at most 60s each. A verdict of fail makes the node "
-     "unfit for the job, with the evidence as the reason; of gpu and efa it is a hardware fault: "
-     "on HyperPod the node is rebooted or replaced.",
+     "unfit for the job, with the evidence as the reason; of gpu, efa and host it is a hardware "
+     "fault: on HyperPod the node is rebooted or replaced.",
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.health.preflight); }},
     {"health.during", kUnavailable, "", "", "", "Checks while the job runs.", nullptr},
     {"notify", kSection, "section", "", "",

@@ -61,13 +61,14 @@ std::pair<core::NodeKey, std::string> life_of(const AgentSession& session) {
 
 AgentLink::AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
                      Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
-                     const RendezvousPorts& ports)
+                     const RendezvousPorts& ports, IsLemon is_lemon)
     : paths_(paths),
       authenticator_(authenticator),
       loop_(loop),
       liveness_(liveness),
       progress_(progress),
       scheduler_(scheduler),
+      is_lemon_(std::move(is_lemon)),
       orders_(paths, ports) {}
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Connect(
@@ -122,8 +123,10 @@ void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& me
   liveness_.heard(session.identity().node, message.boot_id(), loop_.now_ms());
   HP_FAILPOINT("controller.register.received");
   const auto shared = session.shared_from_this();
+  core::AgentRegistered registration = make_registration(message);
+  registration.lemon = is_lemon_(registration.node, registration.instance_id);
   loop_.post(
-      [this, shared, registration = make_registration(message)](
+      [this, shared, registration = std::move(registration)](
           const core::State&) -> std::optional<core::EventBody> {
         newest_[life_of(*shared)] = shared.get();
         return registration;

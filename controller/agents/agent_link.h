@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,9 +29,13 @@ namespace hpctl {
 
 class AgentLink final : public v1::AgentLink::CallbackService {
  public:
+  // Whether earlier jobs speak against a node and its instance so that it gets ranks last. Any
+  // thread.
+  using IsLemon = std::function<bool(const std::string& node, const std::string& instance)>;
+
   AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
             Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
-            const RendezvousPorts& ports);
+            const RendezvousPorts& ports, IsLemon is_lemon);
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Connect(
       grpc::CallbackServerContext* context) override;
@@ -78,6 +83,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   Liveness& liveness_;
   ProgressTable& progress_;
   Scheduler& scheduler_;
+  const IsLemon is_lemon_;
   OrderMaker orders_;  // owner thread only
   std::atomic<uint64_t> heartbeats_{0};
   mutable std::mutex mutex_;

@@ -70,7 +70,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Node, key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected, launches,
     launched_for, launch_attempts, launched_ms, launch_seq, generation_seen, quarantine,
     fault_times_ms, replaced_instance, rebooted_wall_ms, recovery_wall_ms, suspect, tells_ready,
-    is_ready, scheduler_note, taken, former_boot_ids, deadline_ms, deadline_seq, reason)
+    is_ready, scheduler_note, lemon, taken, former_boot_ids, deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
                                                 signal, unaccounted, seals, arena_boot_id)
@@ -101,12 +101,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobTotals, submitted_wall_ms, re
                                                 furthest_step, interrupted, counted_wall_ms, spent,
                                                 told_waits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSubmitted, spec, uid, submit_key, job, nodes,
-                                                backend, former, totals)
+                                                backend, former, totals, lemons)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CancelRequested, job, uid, reason, time_limit)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLaunched, action, job, node, holder_pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentRegistered, job, node, instance_id, boot_id,
                                                 holder_pid, agent_pid, generation_seen, workers,
-                                                address, tells_ready)
+                                                address, tells_ready, lemon)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentDisconnected, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLost, job, node, boot_id, cause, taken,
                                                 given_up)

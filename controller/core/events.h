@@ -49,6 +49,7 @@ struct JobSubmitted {
   Backend backend = {};
   RequeueCarryover former = {};
   JobTotals totals = {};
+  std::vector<std::string> lemons = {};  // of `nodes`, those that earlier jobs speak against
 };
 // A controller without the job's rows takes it over: from the job's document, the lineage and the
 // scheduler. The nodes are waited for; workers of `generation` that are alive go on undisturbed.
@@ -106,6 +107,7 @@ struct AgentRegistered {
   std::vector<LiveWorker> workers;
   std::string address = {};
   bool tells_ready = false;  // SpareReady will come of it, where it is a spare of a job that trains
+  bool lemon = false;        // earlier jobs speak against it (common/base/node_record.h)
 };
 // The stream closed. Not a loss by itself: the agent may have been killed and be coming back.
 struct AgentDisconnected {

@@ -66,13 +66,14 @@ void bind_slots(Transition& t, const Job& job, const std::vector<std::string>& n
   }
 }
 
-// Nodes that were to be excluded come last: they are the spares.
+// Lemons come last, and behind them nodes that were to be excluded: they are the spares.
 std::vector<std::string> names_of(const Job& job, const JobSubmitted& e) {
   auto names = e.nodes.empty() ? local_node_names(job.spec.all_nodes()) : e.nodes;
-  const auto& excluded = e.former.excluded;
-  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) {
-    return std::find(excluded.begin(), excluded.end(), name) == excluded.end();
-  });
+  for (const auto* last : {&e.lemons, &e.former.excluded}) {
+    std::stable_partition(names.begin(), names.end(), [&](const std::string& name) {
+      return std::find(last->begin(), last->end(), name) == last->end();
+    });
+  }
   return names;
 }
 

@@ -30,13 +30,15 @@ bool allows(const Job& job, const char* action) {
   return std::find(actions.begin(), actions.end(), action) != actions.end();
 }
 
-// Nodes that can take ranks: connected ones first, those that the scheduler drains last.
+// Nodes that can take ranks: connected ones first, lemons behind the others, those that the
+// scheduler drains last.
 std::vector<Node*> find_spares(Transition& t, const Job& job) {
   std::vector<Node*> spares;
   for (const NodeKey& key : KeysOf(t.state().index.idle, job.id)) {
     Node& node = t.state().nodes.at(key);
     if (!is_quarantined(node) && !is_stopping(t.state(), node)) spares.push_back(&node);
   }
+  std::stable_partition(spares.begin(), spares.end(), [](const Node* n) { return !n->lemon; });
   std::stable_partition(spares.begin(), spares.end(), [](const Node* n) { return n->connected; });
   std::stable_partition(spares.begin(), spares.end(),
                         [](const Node* n) { return n->scheduler_note.empty(); });

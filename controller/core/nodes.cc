@@ -86,6 +86,7 @@ void take_identity(Transition& t, const Job& job, Node& node, const AgentRegiste
   node.agent_pid = e.agent_pid;
   node.connected = true;
   node.tells_ready = e.tells_ready;
+  node.lemon = e.lemon;
   node.is_ready = false;
 }
 

@@ -235,6 +235,7 @@ struct Node {
   bool tells_ready = false;    // its agent says when it could take ranks at once,
   bool is_ready = false;       // and has said so since it has had none
   std::string scheduler_note;  // why the scheduler would not use it for another job; "" = it would
+  bool lemon = false;          // earlier jobs speak against it: it gets ranks last
   bool taken = false;  // the scheduler took it from the job: in this allocation it does not return
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
   std::vector<std::string> former_boot_ids;

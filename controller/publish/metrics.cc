@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/time_account.h"
+#include "controller/publish/lemon_metrics.h"
 #include "controller/publish/standby_metrics.h"
 #include "controller/publish/train_metrics.h"
 
@@ -67,6 +68,7 @@ struct Metrics::Parts {
     exposer.RegisterCollectable(registry, "/metrics");
     exposer.RegisterCollectable(train, "/metrics");
     exposer.RegisterCollectable(standbys, "/metrics");
+    exposer.RegisterCollectable(lemons, "/metrics");
     exposer.RegisterCollectable(fleet, "/metrics");
     exposer.RegisterCollectable(health, "/healthz");
   }
@@ -83,6 +85,7 @@ struct Metrics::Parts {
       std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
   std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
   std::shared_ptr<StandbyMetrics> standbys = std::make_shared<StandbyMetrics>();
+  std::shared_ptr<LemonMetrics> lemons = std::make_shared<LemonMetrics>();
   std::shared_ptr<FleetMetrics> fleet = std::make_shared<FleetMetrics>();
   std::shared_ptr<prometheus::Registry> health = make_health();
   prometheus::Exposer exposer;  // last: its threads read the registries
@@ -189,6 +192,10 @@ void Metrics::job(const JobView& view) {
 void Metrics::train(const JobView& view, JobProgress progress,
                     const core::BadStepRecord& bad_step) {
   parts_->train->show(view, std::move(progress), bad_step);
+}
+
+void Metrics::lemons(const JobView& view, const std::vector<LemonScore>& scores) {
+  parts_->lemons->show(view, scores);
 }
 
 void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {

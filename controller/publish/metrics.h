@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/node_record.h"
 #include "common/base/result.h"
 #include "controller/agents/progress.h"
 #include "controller/publish/fleet_metrics.h"
@@ -41,6 +42,8 @@ class Metrics {
   void job(const JobView& view);
   // Of jobs of the trainer.
   void train(const JobView& view, JobProgress progress, const core::BadStepRecord& bad_step);
+  // Of the job's nodes, by what this home knows.
+  void lemons(const JobView& view, const std::vector<LemonScore>& scores);
   void recovery(uint64_t job, const std::string& name, double seconds);
   void controller(size_t agents, size_t outbox);
   // Of a cluster controller, any thread: jobs, and those whose controller serves now.

@@ -83,12 +83,12 @@ uint64_t digest_of(const core::Node& node, int64_t now_ms) {
   const auto& [key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected,
                launches, launched_for, launch_attempts, launched_ms, launch_seq, generation_seen,
                quarantine, fault_times_ms, replaced_instance, rebooted_wall_ms, recovery_wall_ms,
-               suspect, tells_ready, is_ready, scheduler_note, taken, former_boot_ids, deadline_ms,
-               deadline_seq, reason] = node;
+               suspect, tells_ready, is_ready, scheduler_note, lemon, taken, former_boot_ids,
+               deadline_ms, deadline_seq, reason] = node;
   Digest digest;
   digest.add_each(key.name, state, instance_id, boot_id, holder_pid, agent_pid, connected, launches,
                   launched_for, launch_attempts, generation_seen, quarantine.by, suspect,
-                  tells_ready, is_ready, taken);
+                  tells_ready, is_ready, lemon, taken);
   digest.add_all(former_boot_ids);
   for (const int64_t at_ms : fault_times_ms) digest.add_time(at_ms, now_ms);
   for (const int64_t at_ms : {launched_ms, deadline_ms}) digest.add_time(at_ms, now_ms);

@@ -2,12 +2,15 @@
 // hpagent check, the real program, on machines that a directory describes.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "agent/machine_environment.h"
+#include "agent/probes/burn.h"
 #include "common/base/file.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/temporary_directory.h"
@@ -81,7 +84,7 @@ TEST_F(Check, AMachineWithoutGpusSaysWhatItSkips) {
   EXPECT_EQ(found["verdict"], "skipped");
   EXPECT_EQ(verdicts(found),
             "gpu.driver=skipped gpu.count=skipped gpu.answer=skipped gpu.ecc=skipped "
-            "gpu.rows=skipped gpu.xid=skipped ");
+            "gpu.rows=skipped gpu.clocks=skipped gpu.nvlink=skipped gpu.xid=skipped ");
 }
 
 TEST_F(Check, GpusAgainstTheInstanceType) {
@@ -93,7 +96,7 @@ TEST_F(Check, GpusAgainstTheInstanceType) {
   json found = document("gpu", 0, "gggggggg");
   EXPECT_EQ(verdicts(found),
             "gpu.driver=pass gpu.count=pass gpu.answer=pass gpu.ecc=pass gpu.rows=pass "
-            "gpu.xid=pass ");
+            "gpu.clocks=pass gpu.nvlink=pass gpu.xid=pass ");
   EXPECT_EQ(found["instance_type"], "p5.48xlarge");
   EXPECT_EQ(found["findings"][0]["evidence"]["driver"], "570.86");
   EXPECT_EQ(document("gpu", 3, "ggggggg")["verdict"], "fail") << "seven of eight";
@@ -114,8 +117,8 @@ TEST_F(Check, XidsOfTheLastHourCount) {
       "6,1,3600000001,-;NVRM: Xid (PCI:0000:53:00): 79, pid=1, GPU has fallen off the bus.\n"
       " SUBSYSTEM=pci\n6,2,7100000000,-;usb 1-1: new device\n");
   const json found = document("gpu", 3, "g");
-  EXPECT_EQ(found["findings"][5]["reason"], "Xid 79 (reboot) on PCI:0000:53:00");
-  EXPECT_EQ(found["findings"][5]["remedy"], "reboot");
+  EXPECT_EQ(found["findings"].back()["reason"], "Xid 79 (reboot) on PCI:0000:53:00");
+  EXPECT_EQ(found["findings"].back()["remedy"], "reboot");
   put("/dev/kmsg",
       "6,1,3600000001,-;NVRM: Xid (PCI:0000:53:00): 79, pid=1\n"
       "6,2,3600000002,-;NVRM: Xid (PCI:0000:53:00): 54, pid=1\n");
@@ -137,6 +140,114 @@ TEST_F(Check, EfaDevicesPortsAndCounters) {
   EXPECT_FALSE(found["findings"][2]["evidence"].contains("retrans_timeout_events"))
       << "a counter that the driver lacks is not zero";
   EXPECT_EQ(found["findings"][3]["check"], "efa.provider");
+}
+
+TEST_F(Check, ClocksAndNvlinksOfGpus) {
+  be("p5.48xlarge");
+  install_nvml();
+  put("/proc/uptime", "7200.00 1.0\n");
+  put("/dev/kmsg", "");
+  json found = document("gpu", 1, "gggggggt");
+  EXPECT_EQ(found["remedy"], "replace");
+  EXPECT_EQ(found["findings"][5]["reason"],
+            "held down by the hardware (temperature or power): GPU 7 (GPU-7)");
+  EXPECT_EQ(document("gpu", 0, "gggggggb")["findings"][5]["verdict"], "pass")
+      << "only for a moment";
+  found = document("gpu", 3, "gggngggg");
+  EXPECT_EQ(found["findings"][6]["reason"], "NVLinks that are up: GPU 3 (GPU-3): 17 of 18");
+  EXPECT_EQ(document("gpu", 3, "oooooooo")["findings"][6]["verdict"], "fail") << "it has none";
+  be("g5.48xlarge");
+  EXPECT_EQ(document("gpu", 0, "oooooooo")["findings"][6]["verdict"], "skipped");
+}
+
+// A p5 as recorded, with what differs from the healthy one.
+TEST_F(Check, ARecordedHost) {
+  be("p5.48xlarge");
+  const auto record = [&](int cpus, int64_t gib, const std::string& kernel_message) {
+    put("/sys/devices/system/cpu/present", "0-" + std::to_string(cpus - 1) + "\n");
+    put("/sys/devices/system/cpu/online", "0-" + std::to_string(cpus - 1) + "\n");
+    put("/proc/meminfo", "MemTotal:       " + std::to_string(gib << 20) + " kB\nMemFree: 1 kB\n");
+    for (const std::string node : {"0", "1"}) {
+      const std::string directory = "/sys/devices/system/node/node" + node;
+      put(directory + "/cpulist", "0-95\n");
+      put(directory + "/meminfo",
+          "Node " + node + " MemTotal:   " + std::to_string(gib << 19) + " kB\n");
+    }
+    put("/sys/devices/system/edac/mc/mc0/ue_count", "0\n");
+    put("/sys/devices/system/edac/mc/mc0/ce_count", "12\n");
+    put("/proc/uptime", "7200.00 1.0\n");
+    put("/dev/kmsg", "6,1,3700000000,-;" + kernel_message + "\n");
+  };
+  record(192, 2'000, "usb 1-1: new device");
+  EXPECT_EQ(verdicts(document("host", 0)),
+            "host.cpus=pass host.memory=pass host.numa=pass host.edac=pass host.kernel=pass "
+            "host.clock=skipped ");
+  record(192, 1'500, "usb 1-1: new device");
+  EXPECT_EQ(document("host", 3)["findings"][1]["verdict"], "fail");
+  record(190, 2'000, "{3}[Hardware Error]: event severity: fatal");
+  const json found = document("host", 1);
+  EXPECT_EQ(found["remedy"], "replace") << "a reboot mends only the processors";
+  EXPECT_EQ(found["findings"][0]["reason"],
+            "190 of 192 processors of an instance p5.48xlarge found");
+  EXPECT_EQ(found["findings"][4]["reason"], "{3}[Hardware Error]: event severity: fatal");
+}
+
+TEST_F(Check, NetworkFileSystems) {
+  put("/proc/self/mounts", "/dev/sda / ext4 rw 0 0\n10.0.0.1@tcp:/x /fsx lustre rw 0 0\n");
+  put("/fsx/data", "here\n");
+  EXPECT_EQ(document("fs", 0)["findings"][0]["verdict"], "pass");
+  put("/proc/self/mounts", "10.0.0.1@tcp:/x /fsx lustre rw 0 0\nx:/ /gone nfs4 rw 0 0\n");
+  const json found = document("fs", 1);
+  EXPECT_EQ(found["findings"][0]["reason"], "/gone (nfs4): No such file or directory");
+  EXPECT_EQ(found["remedy"], "none") << "whoever serves it may be to blame";
+}
+
+// Somebody's errors go on while the check looks.
+TEST_F(Check, CountersThatGrow) {
+  be("p4d.24xlarge");
+  for (const char* name : {"rdmap0s0", "rdmap1s0", "rdmap2s0", "rdmap3s0"}) {
+    add_efa(name, "4: ACTIVE");
+  }
+  const auto rates = [&] {
+    const json found = document("efa", 1);  // there is no libfabric
+    return found["findings"].back();
+  };
+  EXPECT_EQ(rates()["check"], "efa.rates");
+  EXPECT_EQ(rates()["verdict"], "pass");
+  std::atomic<bool> over{false};
+  std::thread errors([&] {
+    // As a file, so that a reader sees one number or the next.
+    for (int drops = 4; !over; drops += 1'000) {
+      put("/sys/class/infiniband/rdmap2s0/ports/1/hw_counters/rx_drops", std::to_string(drops));
+    }
+  });
+  const json growing = rates();
+  over = true;
+  errors.join();
+  EXPECT_EQ(growing["verdict"], "warn") << growing;
+  EXPECT_NE(growing["reason"].get<std::string>().find("rdmap2s0 rx_drops"), std::string::npos);
+}
+
+TEST_F(Check, ALightCheckTransfersAndWatchesNothing) {
+  be("p4d.24xlarge");
+  for (const char* name : {"rdmap0s0", "rdmap1s0", "rdmap2s0", "rdmap3s0"}) {
+    add_efa(name, "4: ACTIVE");
+  }
+  const auto result = run({"efa", "--light"});
+  EXPECT_EQ(result.out.find("efa.rates"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("efa.ports"), std::string::npos) << result.out;
+  EXPECT_EQ(run({"efa", "--light", "--deep"}).exit_code, 2);
+  EXPECT_EQ(run({"efa", "--deadline", "60"}).exit_code, 2) << "only of a deep one";
+}
+
+TEST(Burn, ThisMachineComputesAndKeepsWhatItShould) {
+  const BurnResult result =
+      burn({std::chrono::milliseconds(200), std::chrono::milliseconds(5'000), 64U << 20});
+  EXPECT_GE(result.threads, 1);
+  EXPECT_EQ(result.wrong_threads, 0);
+  EXPECT_EQ(result.wrong_words, 0U);
+  EXPECT_GT(result.memory_bytes, 0U);
+  EXPECT_EQ(judge_burn(result).verdict, Verdict::kPass);
 }
 
 TEST_F(Check, AHangingDriverIsAFindingToo) {
@@ -173,8 +284,8 @@ TEST_F(Check, WhatCannotBeAskedDoesNotPass) {
   EXPECT_EQ(document("gpu", 3, "!")["verdict"], "fail") << "the library is there, the driver not";
   const json found = document("gpu", 0, "gggggggg");
   EXPECT_EQ(found["verdict"], "warn") << "no kernel log to read";
-  EXPECT_EQ(found["findings"][5]["check"], "gpu.xid");
-  EXPECT_EQ(found["findings"][5]["verdict"], "warn");
+  EXPECT_EQ(found["findings"].back()["check"], "gpu.xid");
+  EXPECT_EQ(found["findings"].back()["verdict"], "warn");
 }
 
 // Of NVML the program can name only functions that read, and it leaves every file as it was.

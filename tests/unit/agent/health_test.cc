@@ -8,6 +8,7 @@
 
 #include "agent/core/environment_rules.h"
 #include "common/base/file.h"
+#include "tests/unit/agent/shipped_table.h"
 
 namespace hpctl::agent {
 namespace {
@@ -73,12 +74,6 @@ TEST(EnvironmentRules, Versions) {
   EXPECT_EQ(parse_version("1."), Version{1});
   EXPECT_EQ(parse_version("v1"), std::nullopt);
   EXPECT_EQ(parse_version(""), std::nullopt);
-}
-
-HealthTable shipped_table() {
-  const auto table = parse_health_table(deployed("instances.json"), "instances.json");
-  EXPECT_TRUE(table.ok()) << table.error().message;
-  return table.ok() ? *table : HealthTable();
 }
 
 TEST(Health, CountsAreJudgedByInstanceType) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for libnvidia-ml.so.1. STUB_NVML is a text of letters, one GPU each: g good, l lost,
-// e with an uncorrected ECC error, p with rows pending, o old (tells neither); "!" alone: no
+// e with an uncorrected ECC error, p with rows pending, o old (tells neither, and has no NVLinks),
+// t held down by heat, b only when first asked, n without one of its 18 NVLinks; "!" alone: no
 // driver; "h": the first question is never answered.
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,17 @@ int nvmlDeviceGetUUID(device gpu, char* text, unsigned size) {
 int nvmlDeviceGetTotalEccErrors(device gpu, int type, int counter, unsigned long long* count) {
   if (*gpu == 'o' || type != 1 || counter != 0) return 3;
   *count = *gpu == 'e' ? 4 : 0;
+  return 0;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(device gpu, unsigned long long* reasons) {
+  static int asked = 0;
+  if (*gpu == 'o') return 3;
+  *reasons = *gpu == 't' || (*gpu == 'b' && asked++ == 0) ? 0x40 : 0x1;
+  return 0;
+}
+int nvmlDeviceGetNvLinkState(device gpu, unsigned link, unsigned* active) {
+  if (*gpu == 'o') return 3;
+  *active = !(*gpu == 'n' && link == 7);
   return 0;
 }
 int nvmlDeviceGetRemappedRows(device gpu, unsigned* corrected, unsigned* uncorrected,

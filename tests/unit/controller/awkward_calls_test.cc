@@ -67,8 +67,9 @@ class AwkwardCalls : public testing::Test {
     EXPECT_TRUE(reader.ok()) << reader.error().message;
     feed_ = std::make_unique<EventFeed>(std::move(*reader));
     loop_ = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, clock_, effects_);
-    link_ = std::make_unique<AgentLink>(paths_, authenticator_, *loop_, liveness_, progress_,
-                                        scheduler_, ports_);
+    link_ = std::make_unique<AgentLink>(
+        paths_, authenticator_, *loop_, liveness_, progress_, scheduler_, ports_,
+        [](const std::string&, const std::string&) { return false; });
     service_ = std::make_unique<ControllerService>(
         paths_, ControllerIdentity{"", "n0", "", false}, authenticator_, *loop_, *feed_, progress_,
         *link_, [](const core::LogEntry&) {},

@@ -31,8 +31,17 @@ void FakeShell::answer(const Action& action) {
     const std::string boot = "boot-" + std::to_string(next_boot++);
     const uint64_t holder = next_pid++;
     feed(NodeLaunched{action.id, a->job, a->node, holder});
-    feed(AgentRegistered{
-        a->job, a->node, "i-" + a->node, boot, holder, next_pid++, {}, {}, {}, agents_tell_ready});
+    feed(AgentRegistered{a->job,
+                         a->node,
+                         "i-" + a->node,
+                         boot,
+                         holder,
+                         next_pid++,
+                         {},
+                         {},
+                         {},
+                         agents_tell_ready,
+                         lemons.contains(a->node)});
   } else if (const auto* a = std::get_if<FindCheckpoint>(&action.body)) {
     feed(CheckpointChosen{action.id, a->job, checkpoint, checkpoint_step, {newest_record[a->job]}});
   } else if (const auto* a = std::get_if<RecordGeneration>(&action.body)) {

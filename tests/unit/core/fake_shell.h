@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,8 @@ class FakeShell {
   ArenaSeals arena_of(JobId id, int32_t rank) const;
   std::map<JobId, uint64_t> newest_record;
   bool agents_tell_ready = false;
-  bool training_moves = false;  // as the controller's table sees it
+  std::set<std::string> lemons;  // nodes that earlier jobs speak against
+  bool training_moves = false;   // as the controller's table sees it
   uint64_t next_pid = 100;
   uint64_t next_boot = 1;
 

@@ -65,6 +65,27 @@ TEST(Submit, TheSchedulerMayGiveNumberAndNodes) {
   EXPECT_EQ(shell.submit(small_job("c")), JobId{3}) << "2 is taken";
 }
 
+TEST(Submit, LemonsAreTheSpares) {
+  FakeShell shell;
+  JobSpec spec = small_job("a");
+  spec.spares = 2;
+  JobSubmitted submitted{spec, 1000, "", {2}, {"a", "b", "c", "d"}};
+  submitted.lemons = {"a", "elsewhere"};
+  submitted.former.excluded = {"b"};
+  const JobId id = *shell.feed(submitted).submitted;
+  EXPECT_EQ(shell.slot(id, 0).node, "c");
+  EXPECT_EQ(shell.slot(id, 3).node, "d");
+}
+
+TEST(Submit, ALemonGetsRanksWhereNoOtherNodeIsLeft) {
+  FakeShell shell;
+  JobSubmitted submitted{small_job("a"), 1000, "", {2}, {"a", "b"}};
+  submitted.lemons = {"a"};
+  const JobId id = *shell.feed(submitted).submitted;
+  EXPECT_EQ(shell.slot(id, 0).node, "b");
+  EXPECT_EQ(shell.slot(id, 3).node, "a");
+}
+
 TEST(Submit, ABadNumberOrNodeListIsRefused) {
   FakeShell shell;
   const JobId first = shell.submit(small_job("a"));

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/network/coordinator.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "agent/core/printable.h"
+#include "agent/network/exchange.h"
+#include "agent/network/messages.h"
+#include "common/base/fd.h"
+#include "common/base/file.h"
+#include "common/base/frame_stream.h"
+#include "common/base/node_address.h"
+#include "common/base/random_hex.h"
+#include "common/base/socket_address.h"
+
+namespace hpctl::agent {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+constexpr size_t kMaxNameBytes = 128;
+constexpr size_t kStrangers = 64;  // connections of others that do not say who they are
+// Orders and answers of thousands of nodes, beyond what the pair itself takes.
+constexpr auto kAnswerPatience = kRoundPatience + std::chrono::seconds(5);
+
+struct Member {
+  std::unique_ptr<FrameStream> stream;  // nullptr = it is gone
+  std::string name;
+  std::string address;
+  // What it said of the present round.
+  std::optional<Received> received;
+};
+
+class Coordinator {
+ public:
+  Coordinator(UniqueFd listener, std::string secret, int ranks)
+      : listener_(std::move(listener)), secret_(std::move(secret)), ranks_(ranks) {}
+
+  void gather(std::chrono::milliseconds patience) {
+    const auto deadline = SteadyClock::now() + patience;
+    while (static_cast<int>(members_.size()) < ranks_ && SteadyClock::now() < deadline) {
+      wait(deadline, true);
+    }
+    strangers_.clear();
+    for (auto& [rank, member] : members_) order_.push_back(&member);
+  }
+
+  Result<NetworkReport> run() {
+    NetworkReport report;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (!members_.contains(rank)) report.absent.push_back(rank);
+    }
+    for (const Member* member : order_) report.names.push_back(member->name);
+    const auto begin = SteadyClock::now();
+    NetworkCheck check(static_cast<int32_t>(order_.size()));
+    for (int64_t round = 1;; ++round) {
+      const auto pairs = check.next_round();
+      if (pairs.empty()) break;
+      HP_TRY(begin_round(round, pairs));
+      const auto deadline = SteadyClock::now() + kAnswerPatience;
+      while (is_waiting_for(pairs) && SteadyClock::now() < deadline) wait(deadline, false);
+      check.learn(outcomes_of(pairs));
+    }
+    report.seconds = std::chrono::duration<double>(SteadyClock::now() - begin).count();
+    report.verdict = check.verdict();
+    for (Member* member : order_) say(*member, nlohmann::json{{"done", true}}.dump());
+    flush_all();
+    return report;
+  }
+
+ private:
+  static void say(Member& member, const std::string& text) {
+    if (member.stream != nullptr && !member.stream->send(text).ok()) member.stream.reset();
+  }
+
+  Outcome begin_round(int64_t round, const std::vector<NodePair>& pairs) {
+    round_ = round;
+    for (Member* member : order_) member->received.reset();
+    for (const NodePair& pair : pairs) {
+      Member& dials = *order_[static_cast<size_t>(pair.a)];
+      Member& waits = *order_[static_cast<size_t>(pair.b)];
+      HP_TRY_ASSIGN(const std::string word, random_hex(16));
+      nlohmann::json order = {{"round", round}, {"word", word}, {"address", ""}};
+      say(waits, order.dump());
+      order["address"] = waits.address;
+      say(dials, order.dump());
+    }
+    return Ok{};
+  }
+
+  bool is_waiting_for(const std::vector<NodePair>& pairs) const {
+    const auto is_awaited = [&](int32_t index) {
+      const Member& member = *order_[static_cast<size_t>(index)];
+      return member.stream != nullptr && !member.received;
+    };
+    return std::any_of(pairs.begin(), pairs.end(), [&](const NodePair& pair) {
+      return is_awaited(pair.a) || is_awaited(pair.b);
+    });
+  }
+
+  std::vector<PairOutcome> outcomes_of(const std::vector<NodePair>& pairs) const {
+    std::vector<PairOutcome> outcomes;
+    for (const NodePair& pair : pairs) {
+      PairOutcome outcome{pair, true, 0};
+      std::optional<double> slower;
+      for (const int32_t index : {pair.a, pair.b}) {
+        const auto& received = order_[static_cast<size_t>(index)]->received;
+        outcome.carried = outcome.carried && received && received->bytes > 0;
+        if (!outcome.carried || received->seconds <= 0) continue;
+        const double rate = static_cast<double>(received->bytes) / received->seconds;
+        slower = std::min(slower.value_or(rate), rate);
+      }
+      outcome.bytes_per_s = slower.value_or(0);
+      outcomes.push_back(outcome);
+    }
+    return outcomes;
+  }
+
+  // Until something happened, or the deadline.
+  void wait(SteadyClock::time_point deadline, bool gathers) {
+    std::vector<pollfd> entries;
+    std::vector<Member*> of_entry;
+    for (auto& [rank, member] : members_) {
+      if (member.stream == nullptr) continue;
+      const auto events = static_cast<short>(POLLIN | (member.stream->has_unsent() ? POLLOUT : 0));
+      entries.push_back({member.stream->fd(), events, 0});
+      of_entry.push_back(&member);
+    }
+    const size_t first_stranger = entries.size();
+    if (gathers) {
+      for (const auto& stranger : strangers_) entries.push_back({stranger->fd(), POLLIN, 0});
+      entries.push_back({listener_.get(), POLLIN, 0});
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now());
+    const auto wait_ms = static_cast<int>(std::max<int64_t>(0, left.count()));
+    if (::poll(entries.data(), entries.size(), wait_ms) <= 0) return;
+    for (size_t i = 0; i < of_entry.size(); ++i) {
+      if (entries[i].revents != 0) hear(*of_entry[i]);
+    }
+    if (!gathers) return;
+    for (size_t i = entries.size() - 1; i-- > first_stranger;) {
+      if (entries[i].revents != 0) meet(i - first_stranger);
+    }
+    if (entries.back().revents != 0) accept_one();
+  }
+
+  void accept_one() {
+    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) return;
+    if (strangers_.size() >= static_cast<size_t>(ranks_) + kStrangers) {
+      strangers_.erase(strangers_.begin());
+    }
+    auto stream = std::make_unique<FrameStream>(std::move(fd));
+    if (!stream->authenticate(secret_, FrameStream::Side::kAccepted).ok()) return;
+    strangers_.push_back(std::move(stream));
+  }
+
+  // The stranger says who it is, or goes.
+  void meet(size_t index) {
+    auto packet = strangers_[index]->receive();
+    if (packet.ok() && !*packet) return;
+    std::unique_ptr<FrameStream> stream = std::move(strangers_[index]);
+    strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
+    if (!packet.ok()) return;
+    try {
+      const auto message = parse_message(**packet);
+      const int rank = message.at("rank").get<int>();
+      if (rank < 0 || rank >= ranks_) return;
+      Member member{std::move(stream),
+                    printable_line(message.at("name").get<std::string>(), kMaxNameBytes),
+                    message.at("address").get<std::string>(),
+                    {}};
+      members_.insert_or_assign(rank, std::move(member));
+    } catch (const nlohmann::json::exception&) {
+      return;  // of another version: it is absent
+    }
+  }
+
+  void hear(Member& member) {
+    if (!member.stream->flush().ok()) {
+      member.stream.reset();
+      return;
+    }
+    for (;;) {
+      auto packet = member.stream->receive();
+      if (packet.ok() && !*packet) return;
+      if (!packet.ok()) {
+        member.stream.reset();
+        return;
+      }
+      try {
+        const auto message = parse_message(**packet);
+        if (message.at("round").get<int64_t>() != round_) continue;  // it was late
+        member.received =
+            Received{message.at("bytes").get<uint64_t>(), message.at("seconds").get<double>()};
+      } catch (const nlohmann::json::exception&) {
+        member.stream.reset();
+        return;
+      }
+    }
+  }
+
+  void flush_all() {
+    const auto deadline = SteadyClock::now() + kDrainPatience;
+    for (Member* member : order_) {
+      while (member->stream != nullptr && member->stream->has_unsent() &&
+             SteadyClock::now() < deadline) {
+        wait(deadline, false);
+      }
+    }
+  }
+
+  const UniqueFd listener_;
+  const std::string secret_;
+  const int ranks_;
+  std::map<int, Member> members_;
+  std::vector<std::unique_ptr<FrameStream>> strangers_;
+  std::vector<Member*> order_;  // those that came
+  int64_t round_ = 0;
+};
+
+}  // namespace
+
+Result<NetworkReport> coordinate(const CoordinatorOptions& options) {
+  const std::string ip = node_address();
+  HP_TRY_ASSIGN(UniqueFd listener, listen_at(ip));
+  HP_TRY_ASSIGN(const SocketAddress own, SocketAddress::of_socket(listener.get()));
+  HP_TRY_ASSIGN(const std::string secret, random_hex(32));
+  const Meeting meeting{ip + ":" + std::to_string(own.port()), secret};
+  Coordinator coordinator(std::move(listener), secret, options.ranks);
+  HP_TRY(write_file_atomic(options.meeting_path, to_text(meeting)));
+  coordinator.gather(options.patience);
+  ::unlink(options.meeting_path.c_str());
+  return coordinator.run();
+}
+
+}  // namespace hpctl::agent

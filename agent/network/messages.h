@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What coordinator and members of the network check say to each other: JSON in frames that prove
+// the secret of the run (common/base/frame_stream.h).
+//
+//   member → coordinator   {"rank", "name", "address"}                      when it has come
+//   coordinator → member   {"round", "word", "address"}                     "" = the peer comes to
+//   it member → coordinator   {"round", "bytes", "seconds", "trouble"}         what it received
+//   coordinator → member   {"done": true}
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/base/bounded_json.h"
+#include "common/base/result.h"
+
+namespace hpctl::agent {
+
+// How the processes of one run find each other: a file on a file system that all see, mode 0600.
+struct Meeting {
+  std::string address;  // of the coordinator, "IP:PORT"
+  std::string secret;
+};
+std::string to_text(const Meeting& meeting);
+Result<Meeting> parse_meeting(const std::string& text, const std::string& path);
+
+// Bounded: nobody but us is in the run, but a member may be of another version.
+inline nlohmann::json parse_message(const std::string& text) {
+  return parse_json(text, {4'096, 4, 64});
+}
+
+}  // namespace hpctl::agent

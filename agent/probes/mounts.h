@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether file systems answer. A hung one blocks whoever asks in the kernel, for good; so each is
+// asked by a process of its own, which is left behind when it does not come back.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/core/host_health.h"
+
+namespace hpctl::agent {
+
+struct Mount {
+  std::string path;
+  std::string type;  // "" = a directory that somebody named: a file is written there, too
+};
+
+// Network file systems in the text of /proc/self/mounts. At most kMostMounts.
+inline constexpr size_t kMostMounts = 64;
+std::vector<Mount> network_mounts(std::string_view mounts);
+
+// What the process does with its mount; an errno, 0 = well. After fork(): only what is safe there.
+using AskMount = int (*)(const char* path, bool writes);
+// statvfs and open; with `writes` 1 MiB into an unnamed file, and fsync.
+int ask_mount(const char* path, bool writes);
+
+// All at the same time.
+std::vector<MountHealth> ask_mounts(const std::vector<Mount>& mounts,
+                                    std::chrono::milliseconds deadline, AskMount ask = ask_mount);
+
+}  // namespace hpctl::agent

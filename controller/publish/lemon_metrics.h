@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lemon scores of the nodes of live jobs (common/base/node_record.h), for /metrics. Made anew at
+// every scrape from the newest picture of each job, so that a series ends with the job, or when
+// nothing speaks against the node any more.
+#pragma once
+
+#include <prometheus/collectable.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/base/node_record.h"
+#include "controller/publish/status_files.h"
+
+namespace hpctl {
+
+class LemonMetrics final : public prometheus::Collectable {
+ public:
+  // The job as it is now. Any thread.
+  void show(const JobView& view, const std::vector<LemonScore>& scores);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  struct Shown {
+    std::string name;
+    std::map<std::string, double> nodes;
+  };
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Shown> jobs_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the jobs of a home say against machines (common/base/node_record.h), as a controller has it:
+// its own jobs' blame goes there, and the scores of all come back. Files are on a shared disk, so
+// they are read and written by a thread of their own; what is not written is said once and dropped.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/fenced_file.h"
+#include "common/base/node_record.h"
+#include "controller/core/core.h"
+#include "controller/engine/task_lanes.h"
+
+namespace hpctl {
+
+class NodeHistory {
+ public:
+  // `clock` outlives it. `is_ours`: as of StatusFileWriter.
+  NodeHistory(const HomePaths& paths, const Clock& clock, IsOurs is_ours);
+  NodeHistory(const NodeHistory&) = delete;
+  NodeHistory& operator=(const NodeHistory&) = delete;
+
+  // Reads all; blocks as the file system does. Before the first use.
+  void load();
+  // Owner thread: what is new in the job's rows is written down, the scores follow.
+  void observe(const core::State& state, const core::Job& job);
+  // Owner thread; every kRefreshMs the others' news are read.
+  void refresh(int64_t now_ms);
+  // Writes what waits, then ends. The directories that hang (TaskLanes::stop).
+  std::vector<std::string> stop();
+
+  // Any thread.
+  std::vector<LemonScore> scores() const;
+  bool is_lemon(const std::string& node, const std::string& instance) const;
+
+ private:
+  static constexpr int64_t kRefreshMs = 60'000;
+  static constexpr size_t kMostOfAJob = 500;  // records that this process writes down
+
+  using Key = std::tuple<uint64_t, std::string, std::string>;  // job, node, key
+  void write(uint64_t job, const std::vector<NodeRecord>& records);
+
+  const std::string directory_;  // "" = no home, nothing is kept
+  const Clock& clock_;
+  const IsOurs is_ours_;
+  std::set<Key> said_;       // owner thread
+  int64_t refresh_ms_ = 0;   // next time; owner thread
+  bool complained_ = false;  // the lane's
+  mutable std::mutex mutex_;
+  std::vector<LemonScore> scores_;
+  TaskLanes lanes_;  // last: its threads use all the above
+};
+
+}  // namespace hpctl

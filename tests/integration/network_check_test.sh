@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# hpagent check network on a virtual cluster: 16 network namespaces on a bridge, each with a link of
+# 40 Mbit/s. Exactly what is slow or dead is named.
+#
+#   network_check_test.sh HPAGENT
+#
+# As root with ip, tc and nft; exits with 77 where it cannot make such a cluster.
+set -euo pipefail
+hpagent=$1
+nodes=16
+id=hpn$$
+dir=$(mktemp -d /tmp/hpctl-test-XXXXXX)
+
+clean_up() {
+  local i
+  # Whoever is left of a run that failed.
+  [ "${#pids[@]}" -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
+  for ((i = 0; i < nodes; i++)); do ip netns del "$id-$i" 2>/dev/null || true; done
+  ip netns del "$id-sw" 2>/dev/null || true
+  rm -rf "$dir"
+}
+pids=()
+trap clean_up EXIT
+
+cannot() {
+  echo "skipped: $1"
+  exit 77
+}
+[ "$(id -u)" -eq 0 ] || cannot "needs root for network namespaces"
+for program in ip tc nft; do command -v "$program" >/dev/null || cannot "there is no $program"; done
+
+# The switch is a namespace of its own, so that the machine's network stays as it is.
+ip netns add "$id-sw" 2>"$dir/error" || cannot "$(cat "$dir/error")"
+ip -n "$id-sw" link add br0 type bridge
+ip -n "$id-sw" link set br0 up
+
+address_of() { echo "10.77.0.$((1 + $1))"; }
+
+set_rate() {  # of a node's link, both ways
+  ip netns exec "$id-$1" tc qdisc replace dev eth0 root tbf rate "$2" burst 32kb latency 100ms
+  ip netns exec "$id-sw" tc qdisc replace dev "port$1" root tbf rate "$2" burst 32kb latency 100ms
+}
+
+for ((i = 0; i < nodes; i++)); do
+  ip netns add "$id-$i"
+  ip -n "$id-sw" link add "port$i" type veth peer name eth0 netns "$id-$i"
+  ip -n "$id-sw" link set "port$i" master br0 up
+  ip -n "$id-$i" link set lo up
+  ip -n "$id-$i" addr add "$(address_of "$i")/24" dev eth0
+  ip -n "$id-$i" link set eth0 up
+  set_rate "$i" 40mbit || cannot "this kernel has no token bucket filter"
+done
+
+# What node $1 receives from $2 is handled by the rule $3.
+filter() {
+  ip netns exec "$id-$1" nft -f - <<RULES
+table ip check {
+  chain input {
+    type filter hook input priority 0; policy accept;
+    ip saddr $(address_of "$2") $3
+  }
+}
+RULES
+}
+
+run() {
+  local i status=0
+  pids=()
+  for ((i = 1; i < nodes; i++)); do
+    ip netns exec "$id-$i" "$hpagent" check network --rank "$i" --ranks "$nodes" --name "n$i" \
+      --meeting "$dir/meeting" &
+    pids+=($!)
+  done
+  ip netns exec "$id-0" "$hpagent" check network --rank 0 --ranks "$nodes" --name n0 \
+    --meeting "$dir/meeting" >"$dir/out" || status=$?
+  for i in "${pids[@]}"; do wait "$i"; done
+  pids=()
+  cat "$dir/out"
+  return "$status"
+}
+
+expect() {  # STATUS, then the lines that name something
+  local status=0 named
+  local wanted=$1
+  shift
+  run || status=$?
+  [ "$status" -eq "$wanted" ] || { echo "exit code $status, not $wanted"; exit 1; }
+  named=$(sed -n -E 's/^fail  (the )?(.*) is (dead|slow): .*/\2 \3/p' "$dir/out")
+  [ "$named" = "$(printf '%s\n' "$@" | sed '/^$/d')" ] || { echo "named: $named"; exit 1; }
+}
+
+echo "--- all is well"
+expect 0 ""
+grep -q '^pass: 16 nodes, 32 pairs in 4 rounds' "$dir/out"
+
+echo "--- a slow link of a node, and a dead link between two"
+set_rate 5 4mbit
+filter 14 6 drop
+filter 6 14 drop
+expect 1 "node n5 slow" "link n6 - n14 dead"
+
+echo "--- a node that reaches the coordinator and nobody else"
+ip netns exec "$id-11" nft -f - <<RULES
+table ip check {
+  chain input {
+    type filter hook input priority 0; policy accept;
+    ip saddr != $(address_of 0) drop
+  }
+}
+RULES
+expect 1 "node n5 slow" "node n11 dead" "link n6 - n14 dead"
+
+echo "--- as tasks of srun, which says who they are"
+task() {
+  ip netns exec "$id-$1" env HPCTL_HOME="$dir/home" SLURM_JOB_ID=7 SLURM_STEP_ID=3 \
+    SLURM_PROCID="$1" SLURM_STEP_NUM_TASKS=3 SLURMD_NODENAME="p5-$1" \
+    "$hpagent" check network "${@:2}"
+}
+for ((i = 1; i < 3; i++)); do
+  task "$i" &
+  pids+=($!)
+done
+task 0 --json >"$dir/out"
+for i in "${pids[@]}"; do wait "$i"; done
+pids=()
+grep -q '"verdict":"pass","rounds":2,"pairs":2,' "$dir/out" || { cat "$dir/out"; exit 1; }
+[ -z "$(ls -A "$dir/home/network-checks")" ] || { echo "the meeting's file was left"; exit 1; }
+
+echo "--- a node that does not come"
+status=0
+ip netns exec "$id-0" "$hpagent" check network --rank 0 --ranks 2 --name n0 --patience 1 \
+  --meeting "$dir/meeting" >"$dir/out" || status=$?
+[ "$status" -eq 1 ] || { echo "exit code $status, not 1"; exit 1; }
+grep -q '^fail  rank 1 did not come' "$dir/out" || { cat "$dir/out"; exit 1; }
+echo "passed"

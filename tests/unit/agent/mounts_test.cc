@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// File systems that answer, and ones that hang whoever asks.
+#include "agent/probes/mounts.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "tests/support/temporary_directory.h"
+
+namespace hpctl::agent {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(Mounts, ThoseOverTheNetwork) {
+  const auto found = network_mounts(
+      "/dev/nvme0n1p1 / ext4 rw 0 0\n"
+      "10.0.0.1@tcp:/abc /fsx lustre rw,flock 0 0\n"
+      "fs-1.efs:/ /home/with\\040space nfs4 rw 0 0\n"
+      "s3 /data fuse.mount-s3 ro 0 0\n"
+      "fusectl /sys/fs/fuse/connections fusectl rw 0 0\n"
+      "broken line\n\n");
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].path, "/fsx");
+  EXPECT_EQ(found[0].type, "lustre");
+  EXPECT_EQ(found[1].path, "/home/with space");
+  EXPECT_EQ(found[2].type, "fuse.mount-s3");
+  std::string many;
+  for (int i = 0; i < 1'000; ++i) many += "a /m" + std::to_string(i) + " nfs rw 0 0\n";
+  EXPECT_EQ(network_mounts(many).size(), kMostMounts);
+}
+
+TEST(Mounts, ADirectoryThatAnswersIsWrittenToAndLeftAsItWas) {
+  const TemporaryDirectory directory;
+  const auto health =
+      ask_mounts({{directory.path(), ""}, {directory.path(), "nfs"}}, milliseconds(5'000));
+  ASSERT_EQ(health.size(), 2U);
+  for (const MountHealth& mount : health) {
+    EXPECT_TRUE(mount.answered);
+    EXPECT_EQ(mount.trouble, "");
+  }
+  EXPECT_TRUE(list_directory(directory.path())->empty());
+  EXPECT_EQ(ask_mounts({{directory / "missing", "nfs"}}, milliseconds(5'000))[0].trouble,
+            std::strerror(ENOENT));
+}
+
+// The hook of a hung mount: whoever asks does not come back.
+int hang(const char* path, bool) {
+  if (std::strstr(path, "hung") != nullptr) ::pause();
+  return std::strstr(path, "stale") != nullptr ? ESTALE : 0;
+}
+
+TEST(Mounts, AHungOneKeepsNobodyWaiting) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto health =
+      ask_mounts({{"/hung", "nfs"}, {"/fine", "nfs"}, {"/stale", "nfs4"}}, milliseconds(300), hang);
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(taken, std::chrono::seconds(5));
+  EXPECT_FALSE(health[0].answered);
+  EXPECT_TRUE(health[1].answered);
+  EXPECT_EQ(health[1].trouble, "");
+  EXPECT_EQ(health[2].trouble, std::strerror(ESTALE));
+  const Finding finding = judge_mounts(health, 300);
+  EXPECT_EQ(finding.verdict, Verdict::kFail);
+  EXPECT_EQ(finding.reason,
+            "/hung (nfs): no answer within 300 ms, /stale (nfs4): Stale file handle");
+}
+
+}  // namespace
+}  // namespace hpctl::agent

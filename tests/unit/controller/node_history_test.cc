@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lemon scores across jobs and controllers of a home.
+#include "controller/publish/node_history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/publish/lemon_metrics.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/core/fake_shell.h"
+
+namespace hpctl {
+namespace {
+
+using core::FakeShell;
+
+// A job of its own controller on the nodes n0 and n1, of which n1 is lost.
+class Life {
+ public:
+  Life(const std::string& home, uint64_t job, bool ours = true)
+      : paths_(HomePaths::of_job(home + "/jobs/" + std::to_string(job), JobId{job}, "n0")),
+        history_(paths_, clock_, [ours] { return ours; }) {
+    history_.load();
+    core::JobSubmitted submitted{
+        core::small_job("j" + std::to_string(job)), 1000, "", JobId{job}, {"n0", "n1"}};
+    id_ = *shell_.feed(submitted).submitted;
+    shell_.settle();
+    shell_.progress(id_, 1);
+  }
+  void lose_n1() {
+    shell_.feed(core::NodeLost{id_, "n1", shell_.node(id_, "n1").boot_id, "its holder is gone"});
+    for (int i = 0; i < 3; ++i) history_.observe(shell_.state, shell_.job(id_));
+    EXPECT_TRUE(history_.stop().empty());
+  }
+  const NodeHistory& history() const { return history_; }
+
+ private:
+  FakeShell shell_;
+  JobId id_;
+  SystemClock clock_;
+  HomePaths paths_;
+  NodeHistory history_;
+};
+
+TEST(NodeHistory, JobsAddUpAndTheNextOneKnows) {
+  const TemporaryDirectory home;
+  {
+    Life first(home.path(), 17);
+    EXPECT_TRUE(first.history().scores().empty());
+    first.lose_n1();
+    EXPECT_FALSE(first.history().is_lemon("n1", "i-n1")) << "one job cannot tell";
+    ASSERT_EQ(first.history().scores().size(), 1U);
+    EXPECT_EQ(first.history().scores()[0].records, 1U) << "seen three times, said once";
+  }
+  {
+    Life second(home.path(), 18);
+    second.lose_n1();
+    EXPECT_TRUE(second.history().is_lemon("n1", "i-n1"));
+  }
+  const Life third(home.path(), 19);
+  EXPECT_TRUE(third.history().is_lemon("n1", "i-n1"));
+  EXPECT_TRUE(third.history().is_lemon("n1", ""));
+  EXPECT_FALSE(third.history().is_lemon("n0", "i-n0"));
+  EXPECT_FALSE(third.history().is_lemon("n1", "i-another")) << "the instance was replaced";
+}
+
+TEST(NodeHistory, ASuccessorDoesNotRepeatWhatWasSaid) {
+  const TemporaryDirectory home;
+  Life(home.path(), 17).lose_n1();
+  Life(home.path(), 17).lose_n1();
+  EXPECT_EQ(read_node_records(home.path() + "/node-records").size(), 1U);
+}
+
+TEST(NodeHistory, WhoWasSucceededSaysNothing) {
+  const TemporaryDirectory home;
+  Life(home.path(), 17, false).lose_n1();
+  EXPECT_TRUE(read_node_records(home.path() + "/node-records").empty());
+}
+
+TEST(NodeHistory, AHomeThatCannotBeWrittenStopsNobody) {
+  const TemporaryDirectory home;
+  ASSERT_TRUE(write_file_atomic(home / "node-records", "a file").ok());
+  Life life(home.path(), 17);
+  life.lose_n1();
+  EXPECT_TRUE(life.history().scores().empty());
+}
+
+TEST(LemonMetrics, OfTheNodesOfLiveJobs) {
+  LemonMetrics metrics;
+  JobView view;
+  view.job = 3;
+  view.name = "a";
+  view.nodes = {{"n0", "active", "up", "i-0", ""}, {"n1", "active", "up", "i-1", ""}};
+  metrics.show(view, {{"n1", "i-1", 4, 2, "why"}, {"n7", "i-7", 9, 2, "why"}});
+  const auto families = metrics.Collect();
+  ASSERT_EQ(families.size(), 1U);
+  ASSERT_EQ(families[0].metric.size(), 1U);
+  EXPECT_EQ(families[0].metric[0].gauge.value, 4);
+  view.ended_wall_ms = 1;
+  metrics.show(view, {{"n1", "i-1", 4, 2, "why"}});
+  EXPECT_TRUE(metrics.Collect().empty());
+}
+
+}  // namespace
+}  // namespace hpctl
