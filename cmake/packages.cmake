@@ -108,7 +108,7 @@ install(FILES deploy/systemd/hpcontroller.service
 install(FILES deploy/systemd/hpcontroller.env DESTINATION etc/hpctl COMPONENT controller)
 file(GLOB documents CONFIGURE_DEPENDS docs/*.md)
 install(FILES ${documents} DESTINATION usr/share/doc/hpctl COMPONENT cli)
-install(DIRECTORY examples DESTINATION usr/share/doc/hpctl COMPONENT cli)
+install(DIRECTORY examples DESTINATION usr/share/doc/hpctl COMPONENT cli USE_SOURCE_PERMISSIONS)
 
 set(CPACK_PACKAGE_NAME hpctl)
 set(CPACK_PACKAGE_CONTACT "the maintainers of hpctl <hpctl@localhost>")

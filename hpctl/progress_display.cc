@@ -25,17 +25,17 @@ std::string bar(uint64_t step, uint64_t total) {
 }  // namespace
 
 std::string progress_line(const Terminal& terminal, const JobView& job) {
-  // A command reports no steps; its line begins with the state.
-  const bool has_steps = job.total_steps > 0 || job.step > 0;
   std::string line;
-  if (has_steps) line += "step " + std::to_string(job.step);
+  const auto add = [&line](const std::string& part) { line += (line.empty() ? "" : "  ") + part; };
+  // A command may report no steps, and has none yet in a new generation.
+  if (job.total_steps > 0 || job.step > 0) add("step " + std::to_string(job.step));
   if (job.total_steps > 0) {
     line += "/" + std::to_string(job.total_steps);
     if (terminal.live && terminal.width >= 90) line += " " + bar(job.step, job.total_steps);
   }
-  if (std::isfinite(job.loss)) line += "  loss " + format_loss(job.loss);
-  if (job.tokens_per_second > 0) line += "  " + short_number(job.tokens_per_second) + " tokens/s";
-  line += (has_steps ? "  gen " : "gen ") + std::to_string(job.generation) + "  " + job.state;
+  if (std::isfinite(job.loss)) add("loss " + format_loss(job.loss));
+  if (job.tokens_per_second > 0) add(short_number(job.tokens_per_second) + " tokens/s");
+  add("gen " + std::to_string(job.generation) + "  " + job.state);
   if (job.checkpoint_step > 0) line += "  checkpoint " + std::to_string(job.checkpoint_step);
   // One column is left free: writing the last one makes some terminals wrap.
   return terminal.live ? shorten(printable(line), terminal.width - 1) : printable(line);

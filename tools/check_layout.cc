@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/doc_links.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,9 +155,9 @@ const Rule* rule_for(const std::string& file) {
 
 void check_includes(const std::string& file, const std::vector<std::string>& lines) {
   static const std::regex pattern(R"re(^\s*#\s*include\s+(["<])([^">]+))re");
-  static const std::vector<std::string> roots = {"common/",        "controller/", "agent/",
-                                                 "trainer/",       "hpctl/",      "proto/",
-                                                 "slurm-plugins/", "tests/",      "absl/"};
+  static const std::vector<std::string> roots = {
+      "common/", "controller/",    "agent/", "trainer/", "hpctl/",
+      "proto/",  "slurm-plugins/", "tests/", "tools/",   "absl/"};
   const Rule* rule = rule_for(file);
   for (size_t i = 0; i < lines.size(); ++i) {
     std::smatch m;
@@ -313,6 +315,7 @@ int main(int argc, char** argv) {
     }
   }
   check_named_tests(root, "docs/peer-defects.md");
+  for (const BrokenLink& b : find_broken_links(root)) report(b.page, b.line, b.message);
   std::cout << files << " files, " << findings << " findings\n";
   return findings == 0 ? 0 : 1;
 }

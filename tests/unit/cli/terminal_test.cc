@@ -122,6 +122,18 @@ TEST(Progress, FitsANarrowTerminal) {
   EXPECT_EQ(progress_line(terminal, running()), "step 30/60  loss 2.5000  g...");
 }
 
+TEST(Progress, ACommandThatHasNoStepYetKeepsItsParts) {
+  std::ostringstream out;
+  Terminal terminal{out, out};
+  JobView job = running();
+  job.step = 0;
+  job.total_steps = 0;
+  job.loss = std::nan("");
+  EXPECT_EQ(progress_line(terminal, job), "gen 1  RUNNING");
+  job.tokens_per_second = 3850;
+  EXPECT_EQ(progress_line(terminal, job), "3.85k tokens/s  gen 1  RUNNING");
+}
+
 TEST(Progress, PlainLinesAreSpaced) {
   std::ostringstream out;
   Terminal terminal{out, out};
