@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/printable.h"
+
 namespace hpctl {
 namespace {
 
@@ -75,7 +77,7 @@ std::string with_prefix(const std::string& prefix, const std::vector<Number>& nu
 
 Error not_ranges(std::string_view text) {
   return Error{ErrorCode::kInvalidArgument,
-               "\"" + std::string(text.substr(0, 80)) + "\" is no list of nodes such as p5-[1-4]"};
+               "\"" + printable_line(text, 80) + "\" is no list of nodes such as p5-[1-4]"};
 }
 
 // "1-64,70" behind `prefix`. False: malformed.

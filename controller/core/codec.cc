@@ -8,6 +8,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/printable.h"
 #include "common/base/time_spent_json.h"
 
 using nlohmann::json;
@@ -230,7 +231,7 @@ Variant named_body(const json& j, const std::array<const char*, N>& names) {
   for (size_t i = 0; i < N; ++i) {
     if (type == names[i]) return body_from_json<Variant>(j.at("body"), i);
   }
-  throw json::other_error::create(501, "unknown type " + type, nullptr);
+  throw json::other_error::create(501, "unknown type " + printable_line(type, 80), nullptr);
 }
 
 template <typename T>
