@@ -142,7 +142,7 @@ std::vector<std::string> hugging_face_seeds() {
   HfConfig scaled = llama;
   scaled.model.rope_scaling = {8, 1, 4, 8192};
   HfConfig gpt = llama;
-  gpt.model.arch = Arch::kGpt;
+  gpt.model.arch = Arch::gpt;
   gpt.model.kv_heads = gpt.model.heads;
   return {to_hf_config_text(llama), to_hf_config_text(scaled), to_hf_config_text(gpt)};
 }

@@ -9,6 +9,7 @@
 #include "common/base/exclusion.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
+#include "common/base/job_files.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
 #include "common/base/plausible.h"
@@ -17,6 +18,7 @@
 #include "common/recorder/dump.h"
 #include "common/recorder/pickle.h"
 #include "common/recorder/verdict.h"
+#include "common/rpc/job_yaml.h"
 #include "controller/publish/status_files.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
@@ -184,16 +186,13 @@ void run_job_document(std::string_view input) {
 }
 
 std::vector<std::string> job_document_seeds() {
-  JobSpec command;
-  command.name = "a-command";
-  command.nodes = 2;
-  command.command = {"python3", "train.py"};
-  command.slurm.cpus_per_task = 4;
-  JobSpec trained;
-  trained.name = "trained";
-  trained.train = TrainSpec{};
-  trained.recovery.on_node_loss = {"spare", "shrink", "wait"};
-  return {to_json_text(command), to_json_text(trained)};
+  std::vector<std::string> seeds;
+  for (const char* example : {"command", "quickstart", "slurm"}) {
+    const JobYaml job = load_job_yaml(std::string(HPCTL_SOURCE "/examples/") + example + ".yaml");
+    require(job.spec.has_value(), std::string("no example ") + example);
+    seeds.push_back(to_json_text(*job.spec));
+  }
+  return seeds;
 }
 
 void run_workload(std::string_view input) {
@@ -209,6 +208,29 @@ std::vector<std::string> workload_seeds() {
   again.from_memory = true;
   again.refilled = {1, 3};
   return {to_json_text(workload), to_json_text(again)};
+}
+
+// The small files of a job's directory.
+void run_job_files(std::string_view input) {
+  const std::string directory = scratch() + "/job";
+  for (const char* name : {"job/token", "job/verdict", "job/job.json"}) put_file(name, input);
+  if (const auto token = read_token(directory); token.ok()) {
+    require(*token + "\n" == input, "a token that is not what the file has");
+  } else {
+    require_explained(token.error(), "/token");
+  }
+  const auto verdict = standing_verdict(directory, 1);
+  if (!verdict.ok()) require_explained(verdict.error(), "/verdict");
+  const auto document = read_job_document(directory);
+  if (!document.ok()) require_explained(document.error(), "/job.json");
+}
+
+std::vector<std::string> job_file_seeds() {
+  JobSpec spec = *load_job_yaml(HPCTL_SOURCE "/examples/command.yaml").spec;
+  json document = json::parse(to_json_text(spec));
+  document["uid"] = 1000;
+  document["submit_key"] = "k";
+  return {std::string(64, 'a') + "\n", "0 1\n", "93 18446744073709551615\n", document.dump()};
 }
 
 void run_status(std::string_view input) {
@@ -399,6 +421,7 @@ std::vector<Harness> record_harnesses() {
           {"controller_record", run_controller_record, controller_record_seeds},
           {"job_document", run_job_document, job_document_seeds},
           {"workload", run_workload, workload_seeds},
+          {"job_files", run_job_files, job_file_seeds},
           {"status", run_status, status_seeds},
           {"events", run_events, event_seeds},
           {"resource_config", run_resource_config, resource_config_seeds},
