@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-programs=(fuzz_control fuzz_training)
+programs=(fuzz_node fuzz_training fuzz_control)
 if [ "${1:-}" = --one ]; then  # of ourselves: SECONDS PROGRAM HARNESS
   seconds=$2 program=$3 harness=$4
   corpus=build/fuzz/corpus/$harness log=build/fuzz/logs/$harness.log

@@ -8,9 +8,7 @@
 #include "agent/core/environment_rules.h"
 #include "agent/core/health.h"
 #include "agent/core/progress.h"
-#include "agent/error_file.h"
 #include "agent/probes/kernel_log.h"
-#include "agent/progress_file.h"
 #include "agent/progress_view.h"
 #include "common/base/arena_header.h"
 #include "common/base/plausible.h"
@@ -115,31 +113,6 @@ std::vector<std::string> arena_seeds() {
   return {bytes};
 }
 
-// ---- files of programs
-// ---------------------------------------------------------------------------
-
-// Twice: the first half, then all of it.
-void run_progress_file(std::string_view input) {
-  const std::string path = put_file("progress", input.substr(0, input.size() / 2));
-  agent::ProgressFile file(path);
-  require_sound(file.sample());
-  put_file("progress", input);
-  require_sound(file.sample());
-}
-
-std::vector<std::string> progress_file_seeds() {
-  return {"1\n2 4096\n3 4096\n", " 12\t800 \r\n", std::string(300, '7') + "\n5\n"};
-}
-
-void run_error_file(std::string_view input) {
-  require_readable(agent::read_error_file(put_file("error.json", input)), "the cause of an exit");
-}
-
-std::vector<std::string> error_file_seeds() {
-  return {R"({"message":{"message":"RuntimeError: a\nb","extraInfo":{"timestamp":"1"}}})",
-          R"({"message":"\u001b[31mred\u0007"})"};
-}
-
 // ---- the machine
 // ---------------------------------------------------------------------------------
 
@@ -206,8 +179,6 @@ std::vector<std::string> uptime_seeds() { return {"4000.50 100.00\n", "0.01 0.00
 std::vector<Harness> agent_harnesses() {
   return {{"progress_page", run_progress_page, progress_page_seeds},
           {"arena", run_arena, arena_seeds},
-          {"progress_file", run_progress_file, progress_file_seeds},
-          {"error_file", run_error_file, error_file_seeds},
           {"kernel_log", run_kernel_log, kernel_log_seeds},
           {"uptime", run_uptime, uptime_seeds},
           {"instances", run_instances, nullptr, {"deploy/instances.json"}},

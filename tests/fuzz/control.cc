@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What controllers, agents and the command line read.
+// What controllers and the programs around them read: all that needs gRPC.
 #include "tests/fuzz/harness.h"
 
 namespace hpctl::fuzz {
 
 const std::vector<Harness>& all_harnesses() {
-  static const std::vector<Harness> all =
-      joined({agent_harnesses(), controller_harnesses(), frame_harnesses(), record_harnesses(),
-              text_harnesses(), yaml_harnesses()});
+  static const std::vector<Harness> all = joined({controller_harnesses(), tool_harnesses()});
   return all;
 }
 

@@ -39,9 +39,10 @@ std::vector<Harness> data_harnesses();
 std::vector<Harness> frame_harnesses();
 std::vector<Harness> record_harnesses();
 std::vector<Harness> text_harnesses();
+std::vector<Harness> tool_harnesses();
 std::vector<Harness> yaml_harnesses();
 
-// Those of this program, which defines it (control.cc, training.cc).
+// Those of this program, which defines it (control.cc, node.cc, training.cc).
 const std::vector<Harness>& all_harnesses();
 std::vector<Harness> joined(std::initializer_list<std::vector<Harness>> groups);
 // nullptr = there is none of that name.

@@ -27,8 +27,14 @@
 #define HPCTL_COUNTS_MEMORY
 #endif
 #if defined(HPCTL_COUNTS_MEMORY)
-#include <sanitizer/allocator_interface.h>
-#include <sanitizer/common_interface_defs.h>
+// Of compiler-rt's sanitizer/allocator_interface.h and common_interface_defs.h, which gcc's runtime
+// has as well and does not declare.
+extern "C" {
+int __sanitizer_install_malloc_and_free_hooks(void (*allocated)(const volatile void*, size_t),
+                                              void (*freed)(const volatile void*));
+size_t __sanitizer_get_allocated_size(const volatile void* memory);
+void __sanitizer_set_death_callback(void (*callback)());
+}
 #endif
 
 namespace hpctl::fuzz {
@@ -82,8 +88,7 @@ void on_allocated(const volatile void* /*memory*/, size_t size) {
 }
 void on_freed(const volatile void* memory) {
   if (memory == nullptr) return;
-  live_bytes.fetch_sub(
-      static_cast<int64_t>(__sanitizer_get_allocated_size(const_cast<const void*>(memory))));
+  live_bytes.fetch_sub(static_cast<int64_t>(__sanitizer_get_allocated_size(memory)));
 }
 #endif
 

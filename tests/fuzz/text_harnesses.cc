@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -15,11 +14,8 @@
 #include "common/base/quantity.h"
 #include "common/base/socket_address.h"
 #include "common/base/word_enum.h"
-#include "common/rpc/cluster_client.h"
-#include "hpctl/job_table.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
-#include "tests/fuzz/scratch.h"
 
 namespace hpctl::fuzz {
 namespace {
@@ -106,8 +102,6 @@ void run_word(std::string_view input) {
   if (const auto fault = from_word<InjectedFault>(text)) {
     require(to_word(*fault) == text, "another fault");
   }
-  if (const auto states = parse_states(text); !states.ok()) require_explained(states.error());
-  if (const auto order = parse_order(text); !order.ok()) require_explained(order.error());
 }
 
 std::vector<std::string> word_seeds() {
@@ -137,22 +131,6 @@ std::vector<std::string> command_seeds() {
           "python\n-c\nprint(1)", "python3\n-X\nfaulthandler\n-Wd\n-\n"};
 }
 
-// /etc/hpctl/cluster.conf
-void run_cluster_conf(std::string_view input) {
-  ::setenv("HPCTL_SYSROOT", scratch().c_str(), 1);
-  put_file("etc/hpctl/cluster.conf", input);
-  const auto address = cluster_address();
-  ::unsetenv("HPCTL_SYSROOT");
-  if (!address.ok()) return require_explained(address.error(), "cluster.conf");
-  const auto commas = std::count(address->begin(), address->end(), ',');
-  require(commas < static_cast<ptrdiff_t>(kMaxClusterAddresses), "too many addresses");
-  require_readable(*address, "addresses");
-}
-
-std::vector<std::string> cluster_conf_seeds() {
-  return {"# head nodes\n\nHPCTL_CLUSTER=head-1:7717,head-2:7717\n", "HPCTL_CLUSTER=\n"};
-}
-
 }  // namespace
 
 std::vector<Harness> text_harnesses() {
@@ -161,8 +139,7 @@ std::vector<Harness> text_harnesses() {
           {"quantity", run_quantity, quantity_seeds},
           {"time", run_time, time_seeds},
           {"word", run_word, word_seeds},
-          {"command", run_command, command_seeds},
-          {"cluster_conf", run_cluster_conf, cluster_conf_seeds}};
+          {"command", run_command, command_seeds}};
 }
 
 }  // namespace hpctl::fuzz
