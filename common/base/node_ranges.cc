@@ -134,6 +134,7 @@ Result<std::vector<std::string>> from_node_ranges(std::string_view text, size_t 
   for (std::string_view rest = text; !rest.empty() && names.size() < max_names;) {
     const size_t end = rest.find_first_of(",[");
     const std::string_view prefix = rest.substr(0, end);
+    if (prefix.find(']') != std::string_view::npos) return not_ranges(text);
     if (end == std::string_view::npos || rest[end] == ',') {
       if (prefix.empty()) return not_ranges(text);
       names.emplace_back(prefix);
