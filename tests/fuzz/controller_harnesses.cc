@@ -246,7 +246,8 @@ std::vector<std::string> row_seeds() {
   for (const auto& [id, action] : training.shell.state.outbox) rows.push_back(core::encode(action));
   for (const core::LogEntry& entry : training.shell.log) rows.push_back(core::encode(entry));
   core::Event event;
-  event.body = core::WorkerExited{training.job, "n1", "boot-2", Rank{2}, {1}, 7, 0, 9, 5};
+  event.body = core::WorkerExited{training.job, "n1",  "boot-2", Rank{2}, {1}, 7, 0, 9, 5,
+                                  "words",      false, false,    {}};
   rows.push_back(core::encode(event));
   return rows;
 }
