@@ -19,7 +19,7 @@
 namespace hpctl::fuzz {
 namespace {
 
-// ---- the progress page, read again and again while the worker writes ---------------------------
+// ---- the progress page, read again and again while the worker writes ----------------------------
 
 void require_sound(const agent::ProgressSample& sample) {
   require(std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens,
@@ -85,8 +85,7 @@ std::vector<std::string> progress_page_seeds() {
   return {some_page(), some_page() + some_page(), some_page().substr(0, 100)};
 }
 
-// ---- the arena of a worker that has died
-// ---------------------------------------------------------
+// ---- the arena of a worker that has died --------------------------------------------------------
 
 void run_arena(std::string_view input) {
   const MemoryFile file(input);
@@ -113,8 +112,7 @@ std::vector<std::string> arena_seeds() {
   return {bytes};
 }
 
-// ---- the machine
-// ---------------------------------------------------------------------------------
+// ---- the machine --------------------------------------------------------------------------------
 
 agent::HealthTable some_table() {
   agent::HealthTable table;

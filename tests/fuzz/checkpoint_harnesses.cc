@@ -18,7 +18,7 @@
 namespace hpctl::fuzz {
 namespace {
 
-// ---- safetensors: a whole file -----------------------------------------------------------------
+// ---- safetensors: a whole file ------------------------------------------------------------------
 
 void run_safetensors(std::string_view input) {
   const MemoryFile on_disk(input);
@@ -52,7 +52,7 @@ std::vector<std::string> safetensors_seeds() {
           safetensors_header({}, {})};
 }
 
-// ---- manifest and receipt ----------------------------------------------------------------------
+// ---- manifest and receipt -----------------------------------------------------------------------
 
 // The input is sealed here: damage by chance never gets past the checksum, malice does.
 void run_manifest(std::string_view input) {
@@ -95,8 +95,7 @@ std::vector<std::string> receipt_seeds() {
   return {encode_receipt(*receipt)};
 }
 
-// ---- what a sealed state has beside it
-// -----------------------------------------------------------
+// ---- what a sealed state has beside it ----------------------------------------------------------
 
 void run_slot_notes(std::string_view input) {
   const auto notes = decode_slot_notes(input);
@@ -119,7 +118,7 @@ std::vector<std::string> slot_notes_seeds() {
   return {encode(notes), encode(SlotNotes{})};
 }
 
-// ---- Hugging Face -----------------------------------------------------------------------------
+// ---- Hugging Face -------------------------------------------------------------------------------
 
 void run_hugging_face(std::string_view input) {
   require_round_trip(

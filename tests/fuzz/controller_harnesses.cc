@@ -19,8 +19,7 @@
 namespace hpctl::fuzz {
 namespace {
 
-// ---- agents
-// --------------------------------------------------------------------------------------
+// ---- agents -------------------------------------------------------------------------------------
 
 // A job of two nodes that trains, and another one.
 struct Training {
@@ -158,8 +157,7 @@ std::vector<std::string> agent_message_seeds() {
           framed(bye)};
 }
 
-// ---- the store
-// -----------------------------------------------------------------------------------
+// ---- the store ----------------------------------------------------------------------------------
 
 // A line for each row after its kind: j(ob), n(ode), s(lots), a(ction).
 void add_row(core::State& state, std::string_view line) {
@@ -252,8 +250,7 @@ std::vector<std::string> row_seeds() {
   return rows;
 }
 
-// ---- the cluster controller
-// ----------------------------------------------------------------------
+// ---- the cluster controller ---------------------------------------------------------------------
 
 // What a genuine credential carries.
 void run_admission(std::string_view input) {

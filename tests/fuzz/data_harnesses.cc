@@ -17,7 +17,7 @@
 namespace hpctl::fuzz {
 namespace {
 
-// ---- PREFIX.idx --------------------------------------------------------------------------------
+// ---- PREFIX.idx ---------------------------------------------------------------------------------
 
 constexpr uint64_t kMostBinBytes = 1U << 20;
 
@@ -67,8 +67,7 @@ std::vector<std::string> index_seeds() {
   return seeds;
 }
 
-// ---- beside data
-// ---------------------------------------------------------------------------------
+// ---- beside data --------------------------------------------------------------------------------
 
 void run_ledger(std::string_view input) {
   put_file("ledger/g1.r0.jsonl", input);
@@ -110,8 +109,7 @@ std::vector<std::string> prepared_note_seeds() {
   return {*read_file(scratch() + "/noted.json")};
 }
 
-// ---- tokenizer.json
-// --------------------------------------------------------------------------------
+// ---- tokenizer.json -----------------------------------------------------------------------------
 
 void require_tokens(const Tokenizer& tokenizer, Encoder& encoder, std::string_view text) {
   std::vector<int32_t> ids = {-7};

@@ -29,7 +29,7 @@ namespace {
 
 using nlohmann::json;
 
-// ---- JSON itself ----------------------------------------------------------------------------
+// ---- JSON itself --------------------------------------------------------------------------------
 
 size_t depth_of(const json& value) {
   size_t deepest = 0;
@@ -58,7 +58,7 @@ std::vector<std::string> json_seeds() {
           "[18446744073709551615,-9223372036854775808]", R"({"a":1,"a":2})"};
 }
 
-// ---- the lineage ----------------------------------------------------------------------------
+// ---- the lineage --------------------------------------------------------------------------------
 
 GenerationRecord some_generation() {
   GenerationRecord record;
@@ -154,7 +154,7 @@ std::vector<std::string> job_list_seeds() {
           *read_file(directory + "/excluded-1.json")};
 }
 
-// ---- other records --------------------------------------------------------------------------
+// ---- other records ------------------------------------------------------------------------------
 
 void run_controller_record(std::string_view input) {
   require_round_trip(input, controller_record_from_json,
@@ -314,7 +314,7 @@ std::vector<std::string> slurm_answer_seeds() {
           json(std::vector(1, SlurmReservation{})).dump(), json(SlurmVersion{}).dump()};
 }
 
-// ---- PyTorch's flight recorders ---------------------------------------------------------------
+// ---- PyTorch's flight recorders -----------------------------------------------------------------
 
 // One dump, or two with a line "----" between: of two ranks of a job.
 constexpr std::string_view kBetweenDumps = "\n----\n";

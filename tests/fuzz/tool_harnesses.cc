@@ -17,8 +17,7 @@
 namespace hpctl::fuzz {
 namespace {
 
-// ---- files of programs
-// ---------------------------------------------------------------------------
+// ---- files of programs --------------------------------------------------------------------------
 
 void require_sound_steps(const agent::ProgressSample& sample) {
   require(sample.step <= kMaxStep && sample.tokens <= kMaxStep, "a step that no job reaches");
@@ -63,8 +62,7 @@ std::vector<std::string> cluster_conf_seeds() {
   return {"# head nodes\n\nHPCTL_CLUSTER=head-1:7717,head-2:7717\n", "HPCTL_CLUSTER=\n"};
 }
 
-// ---- the command line
-// ----------------------------------------------------------------------------
+// ---- the command line ---------------------------------------------------------------------------
 
 // Options of `hpctl ps`.
 void run_list_option(std::string_view input) {
