@@ -12,6 +12,7 @@
 
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
+#include "common/base/printable.h"
 #include "common/base/random_hex.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/munge.h"
@@ -25,6 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::system_clock;
 
 constexpr size_t kMaxConfBytes = 64U << 10;
+constexpr size_t kShownBytes = 80;  // of what is no address
 // For a connection to one of several. To a node that is off nothing answers, and a process that is
 // stopped has its connections accepted by the kernel.
 constexpr milliseconds kConnectPatience{1'500};
@@ -55,12 +57,14 @@ Result<std::string> checked_address(const std::string& text, const std::string& 
   if (text.ends_with(',') || addresses.size() > kMaxClusterAddresses) {
     return Error{ErrorCode::kInvalidArgument, where + ": expected HOST:PORT,HOST:PORT, at most " +
                                                   std::to_string(kMaxClusterAddresses) +
-                                                  ", not \"" + text + "\""};
+                                                  ", not \"" + printable_line(text, kShownBytes) +
+                                                  "\""};
   }
   for (const std::string& address : addresses) {
     if (is_address(address)) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 where + ": a cluster controller's address is HOST:PORT, not \"" + address + "\""};
+                 where + ": a cluster controller's address is HOST:PORT, not \"" +
+                     printable_line(address, kShownBytes) + "\""};
   }
   return text;
 }

@@ -194,7 +194,7 @@ void run_stored_rows(std::string_view input) {
   }
   core::drop_strays(shell.state);
   core::rebuild_index(shell.state);
-  shell.feed(core::ControllerResumed{});
+  shell.feed(core::ControllerResumed{true});
   shell.settle();
 }
 
