@@ -35,9 +35,9 @@ constexpr int kMaxListed = 20'000;  // more than a cluster controller has
 
 bool is_address(const std::string& text) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0 || text.find_first_of(" \t/") != std::string::npos) {
-    return false;
-  }
+  const bool is_plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~' && c != '/'; });
+  if (colon == std::string::npos || colon == 0 || !is_plain) return false;
   const std::string port = text.substr(colon + 1);
   return !port.empty() && port.size() <= 5 &&
          port.find_first_not_of("0123456789") == std::string::npos && std::stoul(port) > 0 &&
