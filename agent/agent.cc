@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "agent/controller_access.h"
-#include "agent/core/printable.h"
 #include "agent/core/reconnect.h"
 #include "agent/core/supervisor.h"
 #include "agent/error_file.h"
@@ -37,6 +36,7 @@
 #include "common/base/clock.h"
 #include "common/base/injected_fault.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/process_stat.h"
 #include "common/base/rng.h"
 

@@ -5,9 +5,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "agent/core/printable.h"
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/printable.h"
 
 namespace hpctl::agent {
 namespace {

@@ -106,7 +106,7 @@ static void get(PacketReader& r, WorkerState& m) {
   r.into(m.rank);
   r.into(m.local_rank);
   r.into(m.pid);
-  m.part = static_cast<WorkerPart>(r.number<uint8_t>());
+  r.into(m.part, WorkerPart::kEnded, WorkerPart::kIdle);
   r.into(m.is_ready);
   m.origin = known_origin(r.number<uint8_t>());
 }
@@ -131,9 +131,9 @@ static void get(PacketReader& r, BadStep& m) {
   r.into(m.step);
   r.into(m.resumed_step);
   r.into(m.samples);
-  m.finding = static_cast<BadStepFinding>(r.number<uint32_t>());
-  m.verdict = static_cast<BadStepVerdict>(r.number<uint32_t>());
-  m.outcome = static_cast<BadStepOutcome>(r.number<uint32_t>());
+  r.into(m.finding, BadStepFinding::kNotFinite, BadStepFinding::kGradientSpike);
+  r.into(m.verdict, BadStepVerdict::kNotRepeated, BadStepVerdict::kOtherResult);
+  r.into(m.outcome, BadStepOutcome::kSkipped, BadStepOutcome::kGaveUp);
   r.into(m.blamed_rank);
   m.reason = r.text();
 }

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "agent/core/printable.h"
 #include "common/base/plausible.h"
+#include "common/base/printable.h"
 
 namespace hpctl {
 namespace {
@@ -63,7 +63,7 @@ std::optional<BadStep> read_slot(const BadStepSlot& slot, uint64_t number) {
   bad_step.blamed_rank = slot.blamed_rank.load(std::memory_order_relaxed);
   const size_t length =
       std::min<size_t>(slot.reason_length.load(std::memory_order_relaxed), kBadStepReasonBytes);
-  bad_step.reason = agent::printable_line(std::string(slot.reason, length), kBadStepReasonBytes);
+  bad_step.reason = printable_line(std::string(slot.reason, length), kBadStepReasonBytes);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (slot.number.load(std::memory_order_relaxed) != number) return std::nullopt;
   if (!is_plausible(bad_step)) return std::nullopt;
@@ -142,7 +142,7 @@ std::string ProgressView::message() const {
   if (!written()) return "";
   const uint32_t length =
       std::min(page_->message_length.load(std::memory_order_acquire), kProgressMessageBytes);
-  return agent::printable_line(std::string(page_->message, length), kProgressMessageBytes);
+  return printable_line(std::string(page_->message, length), kProgressMessageBytes);
 }
 
 }  // namespace hpctl

@@ -8,9 +8,9 @@
 
 #include <utility>
 
-#include "agent/core/printable.h"
 #include "common/base/duration_text.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 
 namespace hpctl::agent {
 namespace {

@@ -7,13 +7,13 @@
 
 #include <utility>
 
-#include "agent/core/printable.h"
 #include "agent/progress_view.h"
 #include "agent/python_standby_order.h"
 #include "agent/worker_mark.h"
 #include "common/base/arena_header.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/printable.h"
 #include "common/base/worker_abi.h"
 #include "common/base/worker_control.h"
 
@@ -153,7 +153,7 @@ Exited exit_record(Worker& worker, int code, int status, int arena) {
   // Who was told to go has nothing to say; its last line would only mislead.
   const bool told_to_go = record.signal == SIGKILL || record.signal == SIGTERM;
   if (record.message.empty() && status != 0 && !told_to_go) {
-    record.message = agent::printable_line(worker.log->last_line(), kMessageBytes);
+    record.message = printable_line(worker.log->last_line(), kMessageBytes);
   }
   return record;
 }

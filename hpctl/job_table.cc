@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "common/base/node_ranges.h"
+#include "common/base/printable.h"
 #include "common/rpc/nearest_word.h"
 #include "hpctl/job_source.h"
 #include "hpctl/terminal.h"
@@ -24,6 +25,7 @@ constexpr size_t kNameColumns = 20;
 constexpr size_t kUserColumns = 10;
 constexpr size_t kReasonColumns = 16;  // less is not worth the place
 constexpr size_t kMaxNodeList = 4'096;
+constexpr size_t kShownBytes = 80;  // of a word that is not known
 
 const std::vector<std::string>& live_states() {
   static const std::vector<std::string> states = {"PENDING", "STARTING", "RUNNING", "RECOVERING",
@@ -207,7 +209,7 @@ Result<std::vector<std::string>> parse_states(const std::string& text) {
     if (std::find(known.begin(), known.end(), word) == known.end()) {
       const auto nearest = nearest_word(word, known);
       return Error{ErrorCode::kInvalidArgument,
-                   "--state: there is no state \"" + word + "\"" +
+                   "--state: there is no state \"" + printable_line(word, kShownBytes) + "\"" +
                        (nearest ? "; did you mean " + *nearest + "?"
                                 : "; live, ended, or one of `hpctl status --help`")};
     }
@@ -237,9 +239,9 @@ Result<JobOrder> parse_order(const std::string& text) {
   if (find_column(key) != nullptr) return JobOrder{key, descending};
   std::string keys;
   for (const std::string& known : order_keys()) keys += (keys.empty() ? "" : ", ") + known;
-  return Error{ErrorCode::kInvalidArgument, "--sort: there is no key \"" + text + "\"; one of " +
-                                                keys +
-                                                ", with a - before it for the greatest first"};
+  return Error{ErrorCode::kInvalidArgument,
+               "--sort: there is no key \"" + printable_line(text, kShownBytes) + "\"; one of " +
+                   keys + ", with a - before it for the greatest first"};
 }
 
 void sort_jobs(std::vector<ListedJob>& jobs, const JobOrder& order) {

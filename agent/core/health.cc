@@ -9,11 +9,14 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/join.h"
+#include "common/base/printable.h"
 
 namespace hpctl::agent {
 namespace {
 
 using nlohmann::json;
+
+constexpr size_t kDeviceBytes = 64;  // "PCI:0000:53:00"
 
 constexpr std::array<std::pair<const char*, XidMeaning>, 5> kMeanings = {
     {{"app", XidMeaning::kApp},
@@ -260,7 +263,7 @@ std::optional<XidMessage> parse_xid(std::string_view kernel_message) {
   const size_t end = rest.find("): ");
   if (end == std::string_view::npos) return std::nullopt;
   XidMessage message;
-  message.device = rest.substr(0, end);
+  message.device = printable_line(rest.substr(0, end), kDeviceBytes);
   const char* number = rest.data() + end + 3;
   const auto parsed = std::from_chars(number, rest.data() + rest.size(), message.xid);
   if (parsed.ec != std::errc()) return std::nullopt;

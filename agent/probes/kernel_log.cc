@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 
 #include "common/base/fd.h"
@@ -16,6 +17,7 @@ namespace hpctl::agent {
 namespace {
 
 constexpr size_t kMaxLogBytes = 8U << 20;
+constexpr int64_t kMaxUptimeS = 1'000'000'000;  // 31 years
 
 // A device gives one record per read() and EAGAIN at the end; a file of a test's all at once.
 Result<std::string> read_records(const std::string& path) {
@@ -33,11 +35,21 @@ Result<std::string> read_records(const std::string& path) {
   return text;
 }
 
+// Whole seconds; the file has a fraction behind them.
+Result<int64_t> uptime_s() {
+  const std::string path = system_path("/proc/uptime");
+  HP_TRY_ASSIGN(const std::string text, read_file(path, 256));
+  int64_t seconds = -1;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (parsed.ec == std::errc() && seconds >= 0 && seconds <= kMaxUptimeS) return seconds;
+  return Error{ErrorCode::kDataLoss, path + " does not begin with seconds since the boot"};
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> recent_kernel_messages(int64_t age_s) {
-  HP_TRY_ASSIGN(const std::string uptime, read_file(system_path("/proc/uptime"), 256));
-  const int64_t oldest_us = (static_cast<int64_t>(std::atof(uptime.c_str())) - age_s) * 1'000'000;
+  HP_TRY_ASSIGN(const int64_t up_s, uptime_s());
+  const int64_t oldest_us = (up_s - age_s) * 1'000'000;
   HP_TRY_ASSIGN(const std::string text, read_records(system_path("/dev/kmsg")));
   std::vector<std::string> messages;
   // "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;MESSAGE", then lines of details with a leading space.

@@ -6,8 +6,8 @@
 #include <functional>
 #include <set>
 
-#include "agent/core/printable.h"
 #include "common/base/clock.h"
+#include "common/base/printable.h"
 
 namespace hpctl::stacks {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kLineBytes = 512;
 
 std::string text_of(const Frame& frame) {
-  return agent::printable_line(frame.function + " (" + frame.module + ")", kLineBytes);
+  return printable_line(frame.function + " (" + frame.module + ")", kLineBytes);
 }
 
 // Without the parameters, "ns::f (libx.so)": for a line of the history.
@@ -39,8 +39,7 @@ bool is_c_library(const Frame& frame) {
 }
 
 std::string head_of(const Thread& thread) {
-  return "thread " + std::to_string(thread.tid) + " \"" +
-         agent::printable_line(thread.name, kLineBytes) +
+  return "thread " + std::to_string(thread.tid) + " \"" + printable_line(thread.name, kLineBytes) +
          "\": " + (thread.kernel.empty() ? "gone" : thread.kernel) + "\n";
 }
 

@@ -5,10 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/printable.h"
+
 using nlohmann::json;
 
 namespace hpctl {
 namespace {
+
+constexpr size_t kShownBytes = 300;  // of what is wrong, which quotes the document
 
 // Builds the document from the parser's calls, and ends them at a limit.
 class Builder final : public json::json_sax_t {
@@ -32,7 +36,7 @@ class Builder final : public json::json_sax_t {
   bool key(string_t& name) override {
     auto [member, is_new] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
     if (!is_new && limits_.distinct_names) {
-      problem_ = "the name \"" + name + "\" is there twice";
+      problem_ = "the name \"" + printable_line(name, kShownBytes) + "\" is there twice";
       return false;
     }
     member_ = &member->second;
@@ -41,7 +45,7 @@ class Builder final : public json::json_sax_t {
 
   bool parse_error(size_t /*position*/, const std::string& /*token*/,
                    const json::exception& e) override {
-    problem_ = e.what();
+    problem_ = printable_line(e.what(), kShownBytes);
     return false;
   }
 

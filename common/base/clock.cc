@@ -14,6 +14,17 @@ int64_t read_clock(clockid_t id) {
   return static_cast<int64_t>(ts.tv_sec) * 1000 + ts.tv_nsec / 1'000'000;
 }
 
+constexpr int64_t kLastWallMs = 253'402'300'799'999;  // of the year 9999
+
+// Milliseconds of at most three digits behind the point, which `text` is moved behind.
+int64_t take_fraction(const char*& text) {
+  int64_t milliseconds = 0;
+  for (int64_t unit = 100; unit > 0 && *text >= '0' && *text <= '9'; unit /= 10) {
+    milliseconds += unit * (*text++ - '0');
+  }
+  return milliseconds;
+}
+
 }  // namespace
 
 int64_t SystemClock::monotonic_ms() const { return read_clock(CLOCK_MONOTONIC); }
@@ -33,16 +44,15 @@ int64_t parse_wall_ms(const std::string& text) {
   tm utc{};
   const char* rest = ::strptime(text.c_str(), "%Y-%m-%d", &utc);
   if (rest == nullptr) return 0;
-  int milliseconds = 0;
+  int64_t milliseconds = 0;
   if (*rest == 'T' || *rest == ' ') {
     rest = ::strptime(rest + 1, "%H:%M:%S", &utc);
     if (rest == nullptr) return 0;
-    int length = 0;
-    if (std::sscanf(rest, ".%3d%n", &milliseconds, &length) == 1) rest += length;
+    if (*rest == '.') milliseconds = take_fraction(++rest);
     if (*rest == 'Z') ++rest;
   }
-  if (*rest != '\0') return 0;
-  return static_cast<int64_t>(::timegm(&utc)) * 1000 + milliseconds;
+  const int64_t wall_ms = static_cast<int64_t>(::timegm(&utc)) * 1000 + milliseconds;
+  return *rest == '\0' && wall_ms >= 0 && wall_ms <= kLastWallMs ? wall_ms : 0;
 }
 
 }  // namespace hpctl

@@ -24,7 +24,7 @@ class SystemClock final : public Clock {
 
 // "2026-11-21T09:30:00.123Z"
 std::string format_wall_ms(int64_t wall_ms);
-// The inverse, also of a date alone or without milliseconds; 0 for anything else.
+// The inverse, also of a date alone or without milliseconds; 0 for all but 1970 to the year 9999.
 int64_t parse_wall_ms(const std::string& text);
 
 }  // namespace hpctl

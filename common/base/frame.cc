@@ -48,6 +48,9 @@ Outcome send_all(int socket, std::string_view data, int64_t deadline_ms) {
   return Ok{};
 }
 
+// The whole is not allocated on the word of a length alone.
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
 Outcome receive_all(int socket, char* data, size_t size, bool at_boundary, int64_t deadline_ms) {
   size_t done = 0;
   while (done < size) {
@@ -94,8 +97,12 @@ Result<std::string> read_frame(int socket, int64_t deadline_ms) {
     return Error{ErrorCode::kDataLoss,
                  "this is no message: its length would be " + std::to_string(size) + " bytes"};
   }
-  std::string payload(size, '\0');
-  HP_TRY(receive_all(socket, payload.data(), size, false, deadline_ms));
+  std::string payload;
+  while (payload.size() < size) {
+    const size_t done = payload.size();
+    payload.resize(std::min(size, done + kPieceBytes));
+    HP_TRY(receive_all(socket, payload.data() + done, payload.size() - done, false, deadline_ms));
+  }
   return payload;
 }
 

@@ -240,7 +240,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   check_standby_imports(spec, checks);
   check_limits(spec.limits, checks);
   check_slurm(spec.slurm, checks);
-  if (workers && spec.slurm.cpus_per_task * spec.workers_per_node > 65'535) {
+  if (workers && spec.slurm.cpus_per_task > 65'535 / spec.workers_per_node) {
     checks.fail("slurm.cpus_per_task", "expected at most 65535 on a node, times workers_per_node");
   }
   check_around(spec, checks);

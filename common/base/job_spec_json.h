@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/job_spec.h"
+#include "common/base/printable.h"
 
 namespace hpctl {
 
@@ -20,7 +21,8 @@ void from_json(const nlohmann::json& j, E& value) {
   const std::optional<E> known = from_word<E>(word);
   if (!known) {
     throw nlohmann::json::other_error::create(
-        501, "expected one of " + all_words<E>() + "; found \"" + word + "\"", &j);
+        501, "expected one of " + all_words<E>() + "; found \"" + printable_line(word, 80) + "\"",
+        &j);
   }
   value = *known;
 }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/printable.h"
+
 namespace hpctl {
 namespace {
 
@@ -75,7 +77,7 @@ std::string with_prefix(const std::string& prefix, const std::vector<Number>& nu
 
 Error not_ranges(std::string_view text) {
   return Error{ErrorCode::kInvalidArgument,
-               "\"" + std::string(text.substr(0, 80)) + "\" is no list of nodes such as p5-[1-4]"};
+               "\"" + printable_line(text, 80) + "\" is no list of nodes such as p5-[1-4]"};
 }
 
 // "1-64,70" behind `prefix`. False: malformed.
@@ -132,6 +134,7 @@ Result<std::vector<std::string>> from_node_ranges(std::string_view text, size_t 
   for (std::string_view rest = text; !rest.empty() && names.size() < max_names;) {
     const size_t end = rest.find_first_of(",[");
     const std::string_view prefix = rest.substr(0, end);
+    if (prefix.find(']') != std::string_view::npos) return not_ranges(text);
     if (end == std::string_view::npos || rest[end] == ',') {
       if (prefix.empty()) return not_ranges(text);
       names.emplace_back(prefix);

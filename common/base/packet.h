@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace hpctl {
@@ -44,6 +45,13 @@ class PacketReader {
   template <typename T>
   void into(T& value) {
     value = number<T>();
+  }
+  // An enumeration, as its number; one outside `first` to `last` counts as missing.
+  template <typename E>
+  void into(E& value, E first, E last) {
+    const auto read = static_cast<E>(number<std::underlying_type_t<E>>());
+    ok_ = ok_ && read >= first && read <= last;
+    value = ok_ ? read : first;
   }
   std::string text();
   std::vector<std::string> texts();

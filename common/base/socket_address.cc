@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/socket_address.h"
+#include "common/base/printable.h"
 
 #include <arpa/inet.h>
 
@@ -9,11 +10,13 @@
 namespace hpctl {
 namespace {
 
+constexpr size_t kShownBytes = 80;  // of what is no address
+
 Error no_address(const std::string& text) {
   return Error{ErrorCode::kInvalidArgument,
                "expected an address in numbers and a port, such as 192.0.2.1:80 or "
                "[2001:db8::1]:80; found \"" +
-                   text + "\""};
+                   printable_line(text, kShownBytes) + "\""};
 }
 
 }  // namespace
@@ -51,8 +54,8 @@ Result<SocketAddress> SocketAddress::of(const std::string& ip, uint16_t port) {
     v6->sin6_port = htons(port);
     address.size_ = sizeof *v6;
   } else {
-    return Error{ErrorCode::kInvalidArgument,
-                 "expected an address in numbers, found \"" + ip + "\""};
+    return Error{ErrorCode::kInvalidArgument, "expected an address in numbers, found \"" +
+                                                  printable_line(ip, kShownBytes) + "\""};
   }
   return address;
 }

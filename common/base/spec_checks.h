@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/job_spec.h"
+#include "common/base/printable.h"
 
 namespace hpctl {
 
@@ -20,7 +21,7 @@ inline constexpr int64_t kMaxSteps = int64_t{1} << 40;
 class SpecChecks {
  public:
   bool fail(const std::string& key, const std::string& message) {
-    problems_.push_back(SpecProblem{key, message});
+    problems_.push_back(SpecProblem{key, printable_line(message, kShownBytes)});
     return false;
   }
 
@@ -55,6 +56,7 @@ class SpecChecks {
   std::vector<SpecProblem> take() { return std::move(problems_); }
 
  private:
+  static constexpr size_t kShownBytes = 2000;  // of a message, which quotes the document
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
   static std::string text(double value) {
     std::array<char, 32> buffer{};

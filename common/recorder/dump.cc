@@ -9,6 +9,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/join.h"
+#include "common/base/printable.h"
 #include "common/recorder/pickle.h"
 
 using nlohmann::json;
@@ -19,9 +20,11 @@ namespace {
 constexpr int64_t kMostElements = int64_t{1} << 50;
 constexpr int32_t kMostRanks = 1 << 20;
 constexpr size_t kShownTensors = 3;
+constexpr size_t kShownBytes = 300;  // of what is wrong, which quotes the dump
 
 Error wrong(const std::string& what) {
-  return {ErrorCode::kInvalidArgument, "not a flight recorder's dump: " + what};
+  return {ErrorCode::kInvalidArgument,
+          "not a flight recorder's dump: " + printable_line(what, kShownBytes)};
 }
 
 // json::value() throws where the type is another; here that is as if there were none.

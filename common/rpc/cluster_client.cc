@@ -12,6 +12,7 @@
 
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
+#include "common/base/printable.h"
 #include "common/base/random_hex.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/munge.h"
@@ -25,6 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::system_clock;
 
 constexpr size_t kMaxConfBytes = 64U << 10;
+constexpr size_t kShownBytes = 80;  // of what is no address
 // For a connection to one of several. To a node that is off nothing answers, and a process that is
 // stopped has its connections accepted by the kernel.
 constexpr milliseconds kConnectPatience{1'500};
@@ -33,9 +35,9 @@ constexpr int kMaxListed = 20'000;  // more than a cluster controller has
 
 bool is_address(const std::string& text) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0 || text.find_first_of(" \t/") != std::string::npos) {
-    return false;
-  }
+  const bool is_plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~' && c != '/'; });
+  if (colon == std::string::npos || colon == 0 || !is_plain) return false;
   const std::string port = text.substr(colon + 1);
   return !port.empty() && port.size() <= 5 &&
          port.find_first_not_of("0123456789") == std::string::npos && std::stoul(port) > 0 &&
@@ -55,12 +57,14 @@ Result<std::string> checked_address(const std::string& text, const std::string& 
   if (text.ends_with(',') || addresses.size() > kMaxClusterAddresses) {
     return Error{ErrorCode::kInvalidArgument, where + ": expected HOST:PORT,HOST:PORT, at most " +
                                                   std::to_string(kMaxClusterAddresses) +
-                                                  ", not \"" + text + "\""};
+                                                  ", not \"" + printable_line(text, kShownBytes) +
+                                                  "\""};
   }
   for (const std::string& address : addresses) {
     if (is_address(address)) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 where + ": a cluster controller's address is HOST:PORT, not \"" + address + "\""};
+                 where + ": a cluster controller's address is HOST:PORT, not \"" +
+                     printable_line(address, kShownBytes) + "\""};
   }
   return text;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "common/base/file.h"
+#include "common/base/printable.h"
 #include "common/rpc/yaml_documents.h"
 
 namespace hpctl {
@@ -32,7 +33,8 @@ std::string explain_syntax(const std::string& message) {
   for (const Explanation& e : kExplanations) {
     if (message == e.found) return std::string("not valid YAML: ") + e.text;
   }
-  return "not valid YAML: " + message;
+  constexpr size_t kShownBytes = 200;  // the message quotes the file
+  return "not valid YAML: " + printable_line(message, kShownBytes);
 }
 
 // The first tab in the indentation of lines up to `last_line` (from 0), as a problem.

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "common/base/printable.h"
 #include "common/base/user_name.h"
 
 namespace hpctl::cluster {
@@ -18,7 +19,8 @@ Result<uint32_t> number(const std::string& text) {
   uint32_t value = 0;
   const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (err != std::errc() || end != text.data() + text.size()) {
-    return Error{ErrorCode::kInvalidArgument, "\"" + text + "\" is no number of a user or group"};
+    return Error{ErrorCode::kInvalidArgument,
+                 "\"" + printable_line(text, 20) + "\" is no number of a user or group"};
   }
   return value;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/rpc/munge.h"
 #include "common/rpc/status.h"
 #include "controller/options.h"
@@ -60,11 +61,13 @@ std::optional<std::string> find_problem(const v1::Admission& admission) {
     return "programs is not an absolute path";
   }
   for (const std::string& node : admission.nodes()) {
-    if (!is_node(node)) return "\"" + node + "\" is no name of a node";
+    if (!is_node(node)) {
+      return "\"" + printable_line(node, kMaxNodeName) + "\" is no name of a node";
+    }
   }
   const std::string& scheduler = admission.scheduler();
   if (!scheduler.empty() && scheduler != kSchedulerSlurm && scheduler != kSchedulerNone) {
-    return "there is no scheduler \"" + scheduler + "\"";
+    return "there is no scheduler \"" + printable_line(scheduler, kMaxNodeName) + "\"";
   }
   return std::nullopt;
 }

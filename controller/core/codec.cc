@@ -8,6 +8,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/printable.h"
 #include "common/base/time_spent_json.h"
 
 using nlohmann::json;
@@ -35,8 +36,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Seal, step, digest, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ArenaSeals, own, copies, part, parts, copied_part)
 
-void to_json(json& j, const JobSpec& spec) { j = parse_json(to_json_text(spec)); }
+// A row may lack its spec; that it does is found when rows are loaded (soundness.cc).
+void to_json(json& j, const JobSpec& spec) {
+  j = spec.name.empty() ? json() : parse_json(to_json_text(spec));
+}
 void from_json(const json& j, JobSpec& spec) {
+  if (j.is_null()) {
+    spec = {};
+    return;
+  }
   auto parsed = job_spec_from_json(j.dump());
   if (!parsed.ok()) throw json::other_error::create(501, parsed.error().message, nullptr);
   spec = std::move(parsed).value();
@@ -230,7 +238,7 @@ Variant named_body(const json& j, const std::array<const char*, N>& names) {
   for (size_t i = 0; i < N; ++i) {
     if (type == names[i]) return body_from_json<Variant>(j.at("body"), i);
   }
-  throw json::other_error::create(501, "unknown type " + type, nullptr);
+  throw json::other_error::create(501, "unknown type " + printable_line(type, 80), nullptr);
 }
 
 template <typename T>

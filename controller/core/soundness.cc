@@ -21,6 +21,7 @@ std::string find_damaged_number(const Job& job) {
   if (!is_one_of(job.state, JobState::kCancelled) || !is_one_of(job.stage, PlanStage::kRequeue)) {
     return "it is in a state that there is not";
   }
+  if (job.spec.name.empty()) return "it has no spec";
   for (const Generation generation : {job.generation, job.directory_generation}) {
     if (generation.value > kMaxGeneration) return "generation " + to_string(generation);
   }

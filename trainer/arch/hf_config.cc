@@ -2,12 +2,18 @@
 #include "trainer/arch/hf_config.h"
 
 #include "common/base/bounded_json.h"
+#include "common/base/printable.h"
 #include "trainer/arch/hf_keys.h"
 #include "trainer/arch/registry.h"
 
 namespace hpctl {
 
 using nlohmann::json;
+
+static Error refused(const std::string& path, const HfKeys& keys) {
+  constexpr size_t kShownBytes = 500;  // of what is wrong, which quotes the document
+  return {ErrorCode::kInvalidArgument, path + ": " + printable_line(keys.problem(), kShownBytes)};
+}
 
 void HfKeys::check_class(const char* expected) {
   if (!has("architectures") || document_.at("architectures") == json::array({expected})) return;
@@ -30,14 +36,14 @@ Result<HfConfig> hf_config_from_text(const std::string& text, const std::string&
   const std::optional<Arch> arch = find_hugging_face(type);
   if (!arch) {
     keys.refuse("model_type", "expected " + hugging_face_types() + ", found \"" + type + "\"");
-    return Error{ErrorCode::kInvalidArgument, path + ": " + keys.problem()};
+    return refused(path, keys);
   }
   HfConfig config;
   config.model.arch = *arch;
   architecture_of(config.model).hugging_face.read_config(keys, config);
   config.dtype = keys.text_or(keys.has("dtype") ? "dtype" : "torch_dtype", "");
   if (keys.problem().empty()) return config;
-  return Error{ErrorCode::kInvalidArgument, path + ": " + keys.problem()};
+  return refused(path, keys);
 }
 
 }  // namespace hpctl

@@ -12,6 +12,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/printable.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/shard_table.h"
@@ -25,6 +26,7 @@ constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kMaxU64 = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxWorld = 1'000'000;
+constexpr size_t kShownBytes = 500;              // of what is wrong: names in it are the document's
 constexpr int64_t kMaxPiece = int64_t{1} << 40;  // elements
 
 // Collects the first thing that is not as expected; a value read after that is a zero.
@@ -271,7 +273,8 @@ Manifest read_document(Fields& fields, const json& document) {
 }
 
 Error damaged(const std::string& path, const std::string& why) {
-  return Error{ErrorCode::kDataLoss, path + " is damaged (" + why + "); use another checkpoint"};
+  return Error{ErrorCode::kDataLoss, path + " is damaged (" + printable_line(why, kShownBytes) +
+                                         "); use another checkpoint"};
 }
 
 // The last name of a path, trailing slashes ignored.

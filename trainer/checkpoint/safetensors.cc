@@ -13,6 +13,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/check.h"
+#include "common/base/printable.h"
 
 namespace hpctl {
 namespace {
@@ -22,6 +23,7 @@ using nlohmann::json;
 constexpr size_t kDataAlignment = 64;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
 constexpr int64_t kMaxElements = int64_t{1} << 48;
+constexpr size_t kShownBytes = 500;  // of what is wrong: names in it are the file's
 
 // 0 = not a dtype of the format.
 uint64_t element_bytes(const std::string& dtype) {
@@ -34,7 +36,8 @@ uint64_t element_bytes(const std::string& dtype) {
 }
 
 Error damaged(const std::string& path, const std::string& why) {
-  return Error{ErrorCode::kDataLoss, path + " is not a sound safetensors file: " + why};
+  return Error{ErrorCode::kDataLoss,
+               path + " is not a sound safetensors file: " + printable_line(why, kShownBytes)};
 }
 
 std::optional<uint64_t> whole_number(const json& value, uint64_t maximum) {

@@ -25,10 +25,19 @@ bool is_ledger_name(const std::string& name) {
          name.substr(name.size() - 6) == ".jsonl";
 }
 
+constexpr uint64_t kNowhere = std::numeric_limits<uint64_t>::max();
+
 struct Line {
   LedgerEntry entry;
-  uint64_t back_to = std::numeric_limits<uint64_t>::max();
+  uint64_t back_to = kNowhere;
 };
+
+// Of the entries from `first` on, what came after that step.
+void undo(std::vector<LedgerEntry>& entries, size_t first, uint64_t back_to) {
+  for (size_t i = first; i < entries.size(); ++i) {
+    entries[i].undone = entries[i].undone || entries[i].step > back_to;
+  }
+}
 
 bool parse_ranges(const json& list, std::vector<SampleRange>& ranges) {
   for (const json& pair : list) {
@@ -80,9 +89,7 @@ Outcome parse(const std::string& text, const std::string& path, std::vector<Ledg
       return Error{ErrorCode::kDataLoss,
                    path + ":" + std::to_string(line_number) + ": not a ledger line"};
     }
-    for (size_t i = first_of_file; i < entries.size(); ++i) {
-      entries[i].undone = entries[i].undone || entries[i].step > line->back_to;
-    }
+    if (line->back_to != kNowhere) undo(entries, first_of_file, line->back_to);
     entries.push_back(std::move(line->entry));
     begin = end + 1;
   }

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "agent/core/printable.h"
 #include "agent/core/progress.h"
 #include "agent/core/reconnect.h"
 #include "agent/core/respawn.h"
+#include "common/base/printable.h"
 
 namespace hpctl::agent {
 namespace {

@@ -84,6 +84,7 @@ TEST_F(Soundness, RowsThatLackWhatRulesRelyOnFailTheirJob) {
        [&](State& s) {
          s.nodes.erase({id, "n1"});
        }},
+      {"it has no spec", [&](State& s) { s.jobs.at(id).spec = {}; }},
       {"-1 active nodes", [&](State& s) { s.jobs.at(id).active_nodes = -1; }},
       {"ranks outside",
        [&](State& s) {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "common/base/bounded_json.h"
+#include "common/base/printable.h"
 #include "trainer/data/tokenize/bpe.h"
 #include "trainer/data/tokenize/splitter.h"
 #include "trainer/data/tokenize/tokenizer.h"
@@ -29,6 +30,7 @@ using nlohmann::json;
 
 constexpr int64_t kMaxId = 1 << 24;
 constexpr size_t kMaxTokenizerBytes = 1U << 30;
+constexpr size_t kShownBytes = 500;  // of what is wrong, which quotes the file
 
 struct AddedToken {
   std::string text;
@@ -351,7 +353,8 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(const std::string& text,
   Result<Parts> parts = read_parts(text);
   if (!parts.ok()) {
     return Error{ErrorCode::kInvalidArgument,
-                 path + " cannot be used as a tokenizer: " + parts.error().message};
+                 path + " cannot be used as a tokenizer: " +
+                     printable_line(parts.error().message, kShownBytes)};
   }
   return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts).value()));
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace hpctl::agent {
+namespace hpctl {
 
 // At most `max_bytes` of `text`; what is not printable UTF-8 becomes '?', line ends become spaces.
 std::string printable_line(std::string_view text, size_t max_bytes);
 
-}  // namespace hpctl::agent
+}  // namespace hpctl

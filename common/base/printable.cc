@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/core/printable.h"
+#include "common/base/printable.h"
 
-namespace hpctl::agent {
+namespace hpctl {
 namespace {
 
 // Bytes of the well-formed UTF-8 sequence at the start of `text`; 0 when there is none
@@ -44,4 +44,4 @@ std::string printable_line(std::string_view text, size_t max_bytes) {
   return line;
 }
 
-}  // namespace hpctl::agent
+}  // namespace hpctl

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The harnesses without libFuzzer: a bounded number of inputs, the same ones every time.
+// HPCTL_FUZZ_MUTATIONS=N changes their number, HPCTL_FUZZ_SEED=N their choice.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "common/base/rng.h"
+#include "tests/fuzz/corpus.h"
+#include "tests/fuzz/harness.h"
+#include "tests/fuzz/mutations.h"
+
+namespace hpctl::fuzz {
+namespace {
+
+constexpr uint64_t kMutations = 1500;
+constexpr size_t kTruncations = 100;
+
+uint64_t number_from(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+class Fuzz : public ::testing::TestWithParam<Harness> {};
+
+TEST_P(Fuzz, SoundInputs) {
+  for (const std::string& input : sound_inputs(GetParam())) run(GetParam(), input);
+}
+
+TEST_P(Fuzz, Regressions) {
+  for (const Regression& regression : regressions(GetParam())) {
+    SCOPED_TRACE(regression.name);
+    run(GetParam(), regression.input);
+  }
+}
+
+TEST_P(Fuzz, AwkwardInputs) {
+  for (const std::string& input : awkward_inputs()) run(GetParam(), input);
+  for (const std::string& input : sound_inputs(GetParam())) {
+    for (const std::string& cut : truncations(input, kTruncations)) run(GetParam(), cut);
+  }
+}
+
+TEST_P(Fuzz, Mutations) {
+  std::vector<std::string> inputs = sound_inputs(GetParam());
+  for (const Regression& regression : regressions(GetParam())) inputs.push_back(regression.input);
+  Rng rng(number_from("HPCTL_FUZZ_SEED", 1));
+  for (uint64_t i = number_from("HPCTL_FUZZ_MUTATIONS", kMutations); i > 0; --i) {
+    const std::string& input = inputs[rng.below(inputs.size())];
+    run(GetParam(), mutated(input, inputs[rng.below(inputs.size())], rng));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Fuzz, ::testing::ValuesIn(all_harnesses()),
+                         [](const auto& harness) { return std::string(harness.param.name); });
+
+// A directory of a harness that was renamed would be replayed by nobody.
+TEST(FuzzRegressions, EachDirectoryHasItsHarness) {
+  for (const auto& entry : std::filesystem::directory_iterator(regressions_directory())) {
+    if (!entry.is_directory()) continue;
+    EXPECT_NE(find_harness(entry.path().filename().string()), nullptr) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace hpctl::fuzz

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line and agents read besides: plans of chaos, options, files of the cluster and
+// of programs.
+#include <algorithm>
+#include <cstdlib>
+
+#include "agent/error_file.h"
+#include "agent/progress_file.h"
+#include "common/base/plausible.h"
+#include "common/rpc/cluster_client.h"
+#include "hpctl/chaos_plan.h"
+#include "hpctl/job_table.h"
+#include "tests/fuzz/harness.h"
+#include "tests/fuzz/properties.h"
+#include "tests/fuzz/scratch.h"
+
+namespace hpctl::fuzz {
+namespace {
+
+// ---- files of programs --------------------------------------------------------------------------
+
+void require_sound_steps(const agent::ProgressSample& sample) {
+  require(sample.step <= kMaxStep && sample.tokens <= kMaxStep, "a step that no job reaches");
+  require(sample.step_ns <= kMaxDurationNs, "a step of more than 31 years");
+}
+
+// Twice: the first half, then all of it.
+void run_progress_file(std::string_view input) {
+  const std::string path = put_file("progress", input.substr(0, input.size() / 2));
+  agent::ProgressFile file(path);
+  require_sound_steps(file.sample());
+  put_file("progress", input);
+  require_sound_steps(file.sample());
+}
+
+std::vector<std::string> progress_file_seeds() {
+  return {"1\n2 4096\n3 4096\n", " 12\t800 \r\n", std::string(300, '7') + "\n5\n"};
+}
+
+void run_error_file(std::string_view input) {
+  require_readable(agent::read_error_file(put_file("error.json", input)), "the cause of an exit");
+}
+
+std::vector<std::string> error_file_seeds() {
+  return {R"({"message":{"message":"RuntimeError: a\nb","extraInfo":{"timestamp":"1"}}})",
+          R"({"message":"\u001b[31mred\u0007"})"};
+}
+
+// /etc/hpctl/cluster.conf
+void run_cluster_conf(std::string_view input) {
+  ::setenv("HPCTL_SYSROOT", scratch().c_str(), 1);
+  put_file("etc/hpctl/cluster.conf", input);
+  const auto address = cluster_address();
+  ::unsetenv("HPCTL_SYSROOT");
+  if (!address.ok()) return require_explained(address.error(), "cluster.conf");
+  const auto commas = std::count(address->begin(), address->end(), ',');
+  require(commas < static_cast<ptrdiff_t>(kMaxClusterAddresses), "too many addresses");
+  require_readable(*address, "addresses");
+}
+
+std::vector<std::string> cluster_conf_seeds() {
+  return {"# head nodes\n\nHPCTL_CLUSTER=head-1:7717,head-2:7717\n", "HPCTL_CLUSTER=\n"};
+}
+
+// ---- the command line ---------------------------------------------------------------------------
+
+// Options of `hpctl ps`.
+void run_list_option(std::string_view input) {
+  const std::string text(input);
+  if (const auto states = parse_states(text); !states.ok()) require_explained(states.error());
+  if (const auto order = parse_order(text); !order.ok()) require_explained(order.error());
+}
+
+std::vector<std::string> list_option_seeds() { return {"RUNNING,FAILED", "live", "-step", "name"}; }
+
+void run_chaos_plan(std::string_view input) {
+  const auto plan = parse_chaos_plan(input, "plan.yaml");
+  if (!plan.ok()) {
+    require_readable(plan.error().message, "an error", true);
+    require(plan.error().message.find("plan.yaml") != std::string::npos, "which file?");
+    return;
+  }
+  require(plan->faults.size() <= static_cast<size_t>(kMaxPlannedFaults), "too many faults");
+  for (const PlannedFault& fault : plan->faults) {
+    require(fault.after_ms >= 0, "a fault before the job began");
+  }
+}
+
+std::vector<std::string> chaos_plan_seeds() {
+  return {
+      "seed: 7\nfaults:\n  - {fault: kill-worker, rank: 1, after: 10s}\n"
+      "  - {fault: stop-worker, every: 1m, count: 20}\n",
+      "trace:\n  period: 54d\n  faster: 1000\n  count: 5\n  causes:\n"
+      "    - {cause: faulty GPU, count: 148, faults: [crash-worker]}\n"};
+}
+
+}  // namespace
+
+std::vector<Harness> tool_harnesses() {
+  return {{"progress_file", run_progress_file, progress_file_seeds},
+          {"error_file", run_error_file, error_file_seeds},
+          {"cluster_conf", run_cluster_conf, cluster_conf_seeds},
+          {"list_option", run_list_option, list_option_seeds},
+          {"chaos_plan", run_chaos_plan, chaos_plan_seeds, {"examples/chaos-llama3.yaml"}}};
+}
+
+}  // namespace hpctl::fuzz
