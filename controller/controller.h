@@ -115,7 +115,7 @@ class Controller final : public OwnerEffects {
     int64_t lost_ms = 0;
     int64_t notice_ms = 0;  // of TimeSpent
     Seq fault_seq;          // newest fault that was counted
-    bool stale = false;  // changed since it was shown
+    bool stale = false;     // changed since it was shown
     bool spec_written = false;
     bool suspended = false;
     JobWatch watch{true};

@@ -77,9 +77,8 @@ void add_head(std::vector<TopLine>& lines, const JobView& job, int64_t now_ms) {
 }
 
 void add_nodes_and_ranks(std::vector<TopLine>& lines, const JobView& job) {
-  const bool has_standbys = std::any_of(job.nodes.begin(), job.nodes.end(), [](const auto& node) {
-    return node.standbys.has_value();
-  });
+  const bool has_standbys = std::any_of(job.nodes.begin(), job.nodes.end(),
+                                        [](const auto& node) { return node.standbys.has_value(); });
   std::vector<std::string> header = {"NODE", "ROLE", "STATE"};
   if (has_standbys) header.emplace_back("STANDBYS");
   header.emplace_back("NOTE");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the jobs' controllers have said last. Of a job that has said how it ended this stays for an
-// hour after its controller is gone, so that a scrape and an alert see it (decision 1606); of others
-// nothing stays. Pure: times are the caller's, of one monotonic clock. Not for several threads at
-// once.
+// hour after its controller is gone, so that a scrape and an alert see it (decision 1606); of
+// others nothing stays. Pure: times are the caller's, of one monotonic clock. Not for several
+// threads at once.
 #pragma once
 
 #include <cstdint>

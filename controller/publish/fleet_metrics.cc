@@ -24,8 +24,7 @@ void add_state(MetricFamilies& out, const MetricLabels& labels, const JobSummary
 
 // What it came to, also when it has ended.
 void add_account(MetricFamilies& out, const MetricLabels& labels, const JobSummary& job) {
-  out.gauge("hpctl_cluster_job_step", "Last completed step", labels,
-            static_cast<double>(job.step));
+  out.gauge("hpctl_cluster_job_step", "Last completed step", labels, static_cast<double>(job.step));
   if (job.total_steps > 0) {
     out.gauge("hpctl_cluster_job_total_steps", "Steps that it is to make", labels,
               static_cast<double>(job.total_steps));
