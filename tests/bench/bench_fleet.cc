@@ -159,8 +159,8 @@ class Bench {
     std::printf(
         "{\"bench\":\"fleet\",\"agents\":%d,\"ranks\":%d,\"phase\":\"scrape\",\"median_ms\":%.0f,"
         "\"worst_ms\":%.0f,\"kbytes\":%zu,\"controller_mib\":%.0f}\n",
-        agents_, agents_ * bench::kWorkersPerNode, testing::median(took_ms),
-        testing::at_share(took_ms, 1), bytes / 1'000, usage_of(controller_).rss_mib);
+        agents_, agents_ * bench::kWorkersPerNode, hpctl::testing::median(took_ms),
+        hpctl::testing::at_share(took_ms, 1), bytes / 1'000, usage_of(controller_).rss_mib);
     std::fflush(stdout);
   }
 

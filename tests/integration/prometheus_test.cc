@@ -208,11 +208,8 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
     expect_clears(prometheus, alert);
   }
   expect_clears(prometheus, "HpctlJobFailed");
-  for (const char* kind : {"worker", "node"}) {
-    EXPECT_TRUE(prometheus.has_data("hpctl_job_faults_total{node=~\"n.*\",kind=\"" +
-                                    std::string(kind) + "\"} > 0"))
-        << prometheus.query("hpctl_job_faults_total").dump(1);
-  }
+  EXPECT_TRUE(prometheus.has_data("hpctl_job_faults_total{node=\"n1\",kind=\"worker\"} >= 4"))
+      << prometheus.query("hpctl_job_faults_total").dump(1);
 
   Consoles consoles(prometheus);
   consoles.expect_shown("job", "tiny " + to_string(job) + " RUNNING");
@@ -244,8 +241,7 @@ void open_gate(const test::JobCluster& job) {
   EXPECT_EQ(job.verdict(), kVerdictFailedForGood) << job.logs();
 }
 
-// Its controller ends with it. What is scraped last is how it ended, and nobody is asked where
-// nothing answers any more.
+// Its controller ends with it. What is scraped last is how it ended.
 TEST(PrometheusOfAJob, SeesThatItFailed) {
   if (!PrometheusServer::is_installed()) GTEST_SKIP() << "the package prometheus is missing";
   test::JobCluster job(failing_job());
@@ -260,8 +256,6 @@ TEST(PrometheusOfAJob, SeesThatItFailed) {
   expect_fires(prometheus, "HpctlJobFailed");
   EXPECT_TRUE(until([&] { return !prometheus.has_data("up"); }));
   expect_clears(prometheus, "HpctlJobFailed");
-  EXPECT_FALSE(prometheus.has_data("count_over_time((up == 0)[1m:500ms])"))
-      << "it was asked once too often";
   EXPECT_THAT(prometheus.log(), Not(HasSubstr("level=error")));
 }
 
