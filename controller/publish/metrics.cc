@@ -105,7 +105,7 @@ struct Metrics::Parts {
     family(prometheus::BuildGauge(), name, help).Add(labels).Set(value);
   }
 
-  std::shared_ptr<ScrapeWatch> scrapes;
+  std::shared_ptr<prometheus::Collectable> scrapes;
   std::shared_ptr<prometheus::Registry> registry =
       std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
   std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
