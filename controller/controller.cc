@@ -169,7 +169,7 @@ void Controller::recall(const core::State& state) {
   }
   for (const auto& [id, job] : state.jobs) {
     progress_.observe(job, 0);
-    shown_[id] = first_look_at(job);
+    shown_[id].counted = losses_of(job);  // no news
     shown_[id].spec_written = true;
     shown_[id].notices.recall(job, clock_.wall_ms());
     if (const auto view = read_status(paths_, id); view.ok()) {
@@ -392,7 +392,9 @@ void Controller::committed(const Committed& batch) {
 void Controller::observe_job(const Committed& batch, JobId id) {
   const core::Job& job = batch.state.jobs.at(id);
   progress_.observe(job, loop_->now_ms());
-  Shown& shown = shown_.try_emplace(id, first_look_at(job)).first->second;
+  const auto [entry, is_new] = shown_.try_emplace(id);
+  Shown& shown = entry->second;
+  if (is_new) shown.counted = losses_of(job);  // under another controller
   const bool suspended = job.suspended_since_ms != 0 && !core::has_ended(job.state);
   if (std::exchange(shown.suspended, suspended) != suspended) {
     if (suspended) {
@@ -404,37 +406,33 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
     status_files_->spec(id, job.spec);
   }
-  count_losses(job, shown);
+  count_losses(job, shown.counted);
 }
 
-Controller::Shown Controller::first_look_at(const core::Job& job) {
-  Shown shown;
-  shown.lost_ms = job.lost_ms;
-  shown.notice_ms = job.spent.notice_ms;
-  if (!job.recent_faults.empty()) shown.fault_seq = job.recent_faults.back().seq;
-  return shown;
+Controller::Losses Controller::losses_of(const core::Job& job) {
+  const Seq fault = job.recent_faults.empty() ? Seq{} : job.recent_faults.back().seq;
+  return {job.lost_ms, job.spent.notice_ms, fault};
 }
 
 // A fault counts when it is over: until then its cause may be found to be another.
-void Controller::count_losses(const core::Job& job, Shown& shown) {
-  const int64_t lost_ms = job.lost_ms - std::exchange(shown.lost_ms, job.lost_ms);
-  const int64_t notice_ms =
-      job.spent.notice_ms - std::exchange(shown.notice_ms, job.spent.notice_ms);
+void Controller::count_losses(const core::Job& job, Losses& counted) {
+  const Losses before = std::exchange(counted, losses_of(job));
   const bool runs = job.state == core::JobState::kRunning;
   const bool is_settled = runs || core::has_ended(job.state);
-  const Seq counted = shown.fault_seq;
-  if (is_settled && !job.recent_faults.empty()) shown.fault_seq = job.recent_faults.back().seq;
+  if (!is_settled) counted.fault = before.fault;
   if (!metrics_) return;
   const uint64_t id = job.id.value;
-  if (lost_ms > 0 && runs) {
-    metrics_->recovery(id, job.spec.name, static_cast<double>(lost_ms) / 1000.0);
+  const std::string& name = job.spec.name;
+  const auto seconds = [](int64_t ms) { return static_cast<double>(ms) / 1000.0; };
+  if (runs && counted.lost_ms > before.lost_ms) {
+    metrics_->recovery(id, name, seconds(counted.lost_ms - before.lost_ms));
   }
-  if (notice_ms > 0) {
-    metrics_->detection(id, job.spec.name, static_cast<double>(notice_ms) / 1000.0);
+  if (counted.notice_ms > before.notice_ms) {
+    metrics_->detection(id, name, seconds(counted.notice_ms - before.notice_ms));
   }
   if (!is_settled) return;
   for (const core::Fault& fault : job.recent_faults) {
-    if (fault.seq > counted) metrics_->fault(id, job.spec.name, fault);
+    if (fault.seq > before.fault) metrics_->fault(id, name, fault);
   }
 }
 

@@ -106,16 +106,21 @@ class Controller final : public OwnerEffects {
   Liveness liveness_;
   ProgressTable progress_;
 
+  // Of a job, as far as metrics have counted it.
+  struct Losses {
+    int64_t lost_ms = 0;
+    int64_t notice_ms = 0;  // of TimeSpent
+    Seq fault;              // newest
+  };
+
   // Owner thread only.
   struct Shown {
     int64_t at_ms = 0;
     int64_t took_ms = 0;
     core::JobState state = core::JobState::kPending;
     Generation generation;
-    int64_t lost_ms = 0;
-    int64_t notice_ms = 0;  // of TimeSpent
-    Seq fault_seq;          // newest fault that was counted
-    bool stale = false;     // changed since it was shown
+    Losses counted;
+    bool stale = false;  // changed since it was shown
     bool spec_written = false;
     bool suspended = false;
     JobWatch watch{true};
@@ -125,9 +130,8 @@ class Controller final : public OwnerEffects {
     bool is_said = false;
   };
   static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
-  // What the job has lost before is not news.
-  static Shown first_look_at(const core::Job& job);
-  void count_losses(const core::Job& job, Shown& shown);
+  static Losses losses_of(const core::Job& job);
+  void count_losses(const core::Job& job, Losses& counted);
   std::map<JobId, Shown> shown_;
   std::map<JobId, core::LogEntry> to_damage_;  // FaultInjected: of whose jobs the newest checkpoint
   int64_t look_at_all_ms_ = 0;                 // next time; the owner thread
