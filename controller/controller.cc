@@ -101,7 +101,7 @@ Outcome Controller::start() {
   HP_TRY_ASSIGN(auto state, store->load());
   HP_TRY_ASSIGN(auto reader, Store::open(paths_.database(), Store::Mode::kReader));
   mode_.adjust(state);
-  OpenedMetrics opened = open_metrics(options_.metrics);
+  OpenedMetrics opened = open_metrics(options_.metrics, [this] { last_look_.scraped(); });
   metrics_ = std::move(opened.metrics);
   metrics_note_ = std::move(opened.trouble);
   const core::State loaded = state;
@@ -118,6 +118,10 @@ Outcome Controller::start() {
   loop_->start();
   HP_TRY(open_door());
   HP_TRY(publish());
+  if (metrics_ && options_.job != 0) {
+    directories_->post("scrape targets of other jobs",
+                       [job_dir = paths_.home()] { sweep_scrape_targets(job_dir); });
+  }
   log_info("serving " + paths_.home() + " on " + paths_.controller_socket() +
            (address_.empty() ? "" : " and " + address_));
   return Ok{};
@@ -160,7 +164,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   service_ = std::make_unique<ControllerService>(
       paths_, identity, *authenticator_, *loop_, *feed_, progress_, *agents_,
       [this](const core::LogEntry& told) { to_damage_.insert_or_assign(told.job, told); },
-      [this](uint32_t uid) { return page_->link(uid); });
+      [this](uint32_t uid) { return page_->link(uid); }, [this] { last_look_.listed(); });
 }
 
 // What is only in the status files: values of the last step, for display until heartbeats come.
@@ -172,6 +176,7 @@ void Controller::recall(const core::State& state) {
   }
   for (const auto& [id, job] : state.jobs) {
     progress_.observe(job, 0);
+    shown_[id].counted = losses_of(job);  // no news
     shown_[id].spec_written = true;
     shown_[id].notices.recall(job, clock_.wall_ms());
     if (const auto view = read_status(paths_, id); view.ok()) {
@@ -261,6 +266,11 @@ bool Controller::is_idle() const {
   return !has_work_ && agents_->connected() == 0 && feed_->subscribers() == 0;
 }
 
+void Controller::complete(int exit_code) {
+  is_complete_ = true;
+  scheduler_->complete(exit_code);
+}
+
 std::vector<std::string> Controller::stop() {
   if (listener_) listener_->stop();
   if (tcp_listener_) tcp_listener_->stop();
@@ -284,7 +294,11 @@ std::vector<std::string> Controller::stop() {
   if (status_files_) note(status_files_->stop());
   if (history_) note(history_->stop());
   if (metrics_) {
-    if (hung.empty()) publish_targets("");
+    if (hung.empty() && is_complete_) {
+      remove_scrape_targets(scrape_targets_path(paths_.home()));
+    } else if (hung.empty()) {
+      publish_targets("");
+    }
     metrics_.reset();
   }
   return hung;
@@ -391,7 +405,9 @@ void Controller::committed(const Committed& batch) {
 void Controller::observe_job(const Committed& batch, JobId id) {
   const core::Job& job = batch.state.jobs.at(id);
   progress_.observe(job, loop_->now_ms());
-  Shown& shown = shown_[id];
+  const auto [entry, is_new] = shown_.try_emplace(id);
+  Shown& shown = entry->second;
+  if (is_new) shown.counted = losses_of(job);  // under another controller
   const bool suspended = job.suspended_since_ms != 0 && !core::has_ended(job.state);
   if (std::exchange(shown.suspended, suspended) != suspended) {
     if (suspended) {
@@ -403,11 +419,34 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
     status_files_->spec(id, job.spec);
   }
-  if (metrics_ && job.lost_ms > shown.lost_ms && job.state == core::JobState::kRunning) {
-    metrics_->recovery(id.value, job.spec.name,
-                       static_cast<double>(job.lost_ms - shown.lost_ms) / 1000.0);
+  count_losses(job, shown.counted);
+}
+
+Controller::Losses Controller::losses_of(const core::Job& job) {
+  const Seq fault = job.recent_faults.empty() ? Seq{} : job.recent_faults.back().seq;
+  return {job.lost_ms, job.spent.notice_ms, fault};
+}
+
+// A fault counts when it is over: until then its cause may be found to be another.
+void Controller::count_losses(const core::Job& job, Losses& counted) {
+  const Losses before = std::exchange(counted, losses_of(job));
+  const bool runs = job.state == core::JobState::kRunning;
+  const bool is_settled = runs || core::has_ended(job.state);
+  if (!is_settled) counted.fault = before.fault;
+  if (!metrics_) return;
+  const uint64_t id = job.id.value;
+  const std::string& name = job.spec.name;
+  const auto seconds = [](int64_t ms) { return static_cast<double>(ms) / 1000.0; };
+  if (runs && counted.lost_ms > before.lost_ms) {
+    metrics_->recovery(id, name, seconds(counted.lost_ms - before.lost_ms));
   }
-  shown.lost_ms = job.lost_ms;
+  if (counted.notice_ms > before.notice_ms) {
+    metrics_->detection(id, name, seconds(counted.notice_ms - before.notice_ms));
+  }
+  if (!is_settled) return;
+  for (const core::Fault& fault : job.recent_faults) {
+    if (fault.seq > before.fault) metrics_->fault(id, name, fault);
+  }
 }
 
 void Controller::append_event_files(const Committed& batch) {
@@ -443,12 +482,14 @@ void Controller::show(const core::State& state, JobId id) {
   notify(job, shown.notices.take(found, job, view.step, wall_ms));
   if (page_) page_->sample(view, found, wall_ms);
   if (metrics_) metrics_->job(view);
-  if (metrics_ && state.jobs.at(id).spec.train) {
+  // A command tells its steps, too, if it likes.
+  if (metrics_ && core::shows_steps(state.jobs.at(id))) {
     metrics_->train(view, std::move(progress), state.jobs.at(id).bad_step);
   }
   history_->observe(state, state.jobs.at(id));
   history_->refresh(shown.at_ms);
   if (metrics_) metrics_->lemons(view, history_->scores());
+  if (core::has_ended(shown.state)) last_look_.shown(shown.state == core::JobState::kFailed);
   status_files_->status(std::move(view));
   shown.took_ms = loop_->now_ms() - shown.at_ms;
 }

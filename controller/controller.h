@@ -30,6 +30,7 @@
 #include "controller/notify/notifier.h"
 #include "controller/options.h"
 #include "controller/page/status_page.h"
+#include "controller/publish/last_look.h"
 #include "controller/publish/metrics.h"
 #include "controller/publish/node_history.h"
 #include "controller/publish/status_file_writer.h"
@@ -46,7 +47,11 @@ class Controller final : public OwnerEffects {
   // kAlreadyExists when another controller runs on this home.
   Outcome start();
   // The job's verdict, once nothing of it runs here any more; before stop(). May wait for seconds.
-  void complete(int exit_code) { scheduler_->complete(exit_code); }
+  void complete(int exit_code);
+  // Until how the job ended has been seen (last_look.h), or `interrupt` is readable.
+  void wait_for_last_look(int interrupt, LastLook::Readers readers) {
+    last_look_.wait(interrupt, readers);
+  }
   // The directories and programs that hang: none, or the process is to be left by
   // leave_with_hung_lanes(), because the destructor waits for them.
   std::vector<std::string> stop();
@@ -102,13 +107,20 @@ class Controller final : public OwnerEffects {
   Liveness liveness_;
   ProgressTable progress_;
 
+  // Of a job, as far as metrics have counted it.
+  struct Losses {
+    int64_t lost_ms = 0;
+    int64_t notice_ms = 0;  // of TimeSpent
+    Seq fault;              // newest
+  };
+
   // Owner thread only.
   struct Shown {
     int64_t at_ms = 0;
     int64_t took_ms = 0;
     core::JobState state = core::JobState::kPending;
     Generation generation;
-    int64_t lost_ms = 0;
+    Losses counted;
     bool stale = false;  // changed since it was shown
     bool spec_written = false;
     bool suspended = false;
@@ -119,12 +131,16 @@ class Controller final : public OwnerEffects {
     bool is_said = false;
   };
   static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
+  static Losses losses_of(const core::Job& job);
+  void count_losses(const core::Job& job, Losses& counted);
   std::map<JobId, Shown> shown_;
   std::map<JobId, core::LogEntry> to_damage_;  // FaultInjected: of whose jobs the newest checkpoint
   int64_t look_at_all_ms_ = 0;                 // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 
+  LastLook last_look_{clock_};
+  bool is_complete_ = false;  // complete() was called
   std::unique_ptr<Metrics> metrics_;
   std::string metrics_note_;  // what is wrong with them; "" = nothing
   std::unique_ptr<StatusFileWriter> status_files_;

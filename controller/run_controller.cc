@@ -145,7 +145,12 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
       wait_for_verdict(controller, mode, JobId{options.job}, signals, options.run_as.empty());
   const bool has_verdict =
       exit_code != kExitSuperseded && exit_code != kExitFault && exit_code != kExitRequeued;
-  if (has_verdict) controller.complete(exit_code);
+  if (has_verdict) {
+    controller.complete(exit_code);
+    controller.wait_for_last_look(signals.get(), options.run_as.empty()
+                                                     ? LastLook::Readers::kScrapesOfFailure
+                                                     : LastLook::Readers::kScrapesAndCluster);
+  }
   const auto hung = controller.stop();
   // A head node sees many jobs. After a requeue the next controller may be there already.
   const bool is_last = exit_code != kExitFault && exit_code != kExitRequeued;

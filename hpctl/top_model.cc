@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/time_account.h"
 #include "hpctl/job_source.h"
+#include "hpctl/node_table.h"
 
 namespace hpctl {
 namespace {
@@ -76,9 +77,17 @@ void add_head(std::vector<TopLine>& lines, const JobView& job, int64_t now_ms) {
 }
 
 void add_nodes_and_ranks(std::vector<TopLine>& lines, const JobView& job) {
-  Table nodes({"NODE", "ROLE", "STATE", "NOTE"});
+  const bool has_standbys = std::any_of(job.nodes.begin(), job.nodes.end(),
+                                        [](const auto& node) { return node.standbys.has_value(); });
+  std::vector<std::string> header = {"NODE", "ROLE", "STATE"};
+  if (has_standbys) header.emplace_back("STANDBYS");
+  header.emplace_back("NOTE");
+  Table nodes(std::move(header));
   for (const NodeView& node : job.nodes) {
-    nodes.add({node.name, node.role, node.state, node.note}, colour_of_state(node.state));
+    std::vector<std::string> row = {node.name, node.role, node.state};
+    if (has_standbys) row.push_back(standbys_text(node));
+    row.push_back(node.note);
+    nodes.add(std::move(row), colour_of_state(node.state));
   }
   Table ranks({"RANK", "NODE", "PID", "STATE", "PHASE", "STEP"});
   for (const WorkerView& rank : job.workers) {

@@ -18,9 +18,9 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Shows the jobs of this HPCTL_HOME, or with -A all that one may see (`hpctl ps --help`), as they
-change; or of one job its nodes, its ranks with their steps, where its time went and its newest
-events, newest first. It asks once a second and changes nothing. When nobody answers, what was known
-stays, with the reason below it.
+change; or of one job its nodes with those who stand by there, its ranks with their steps, where its
+time went and its newest events, newest first. It asks once a second and changes nothing. When
+nobody answers, what was known stays, with the reason below it.
 
 Keys: arrows, page up and down, home and end; enter opens a job, esc or left goes back; s sorts by
 the next column, r in the other direction; / filters by job, name, user, state and node; e shows all

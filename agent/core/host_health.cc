@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "agent/core/printable.h"
+#include "common/base/printable.h"
 #include "common/base/join.h"
 
 namespace hpctl::agent {

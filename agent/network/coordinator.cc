@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-#include "agent/core/printable.h"
+#include "common/base/printable.h"
 #include "agent/network/exchange.h"
 #include "agent/network/messages.h"
 #include "common/base/fd.h"

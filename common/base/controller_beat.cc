@@ -18,9 +18,9 @@ namespace {
 constexpr size_t kBeatBytes = 42;
 constexpr int kLookMs = 100;
 
-std::string beat_path(const std::string& job_dir) { return job_dir + "/controllers/beat"; }
-
 }  // namespace
+
+std::string beat_path(const std::string& job_dir) { return job_dir + "/controllers/beat"; }
 
 Outcome write_beat(const std::string& job_dir, uint64_t epoch, uint64_t count) {
   std::array<char, kBeatBytes + 1> text{};

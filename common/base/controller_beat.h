@@ -23,6 +23,8 @@ namespace hpctl {
 inline constexpr int kBeatIntervalMs = 500;
 inline constexpr int kBeatWatchMs = 1'600;
 
+std::string beat_path(const std::string& job_dir);
+
 // "EPOCH COUNT\n", each padded to 20 digits. `count` differs from that of the beat before.
 Outcome write_beat(const std::string& job_dir, uint64_t epoch, uint64_t count);
 // The bytes of the beat; "" = none yet.

@@ -37,7 +37,8 @@ void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
 ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity identity,
                                      const Authenticator& authenticator, OwnerLoop& loop,
                                      EventFeed& feed, ProgressTable& progress, AgentLink& agents,
-                                     DamageCheckpoint damage, MakePageLink make_page_link)
+                                     DamageCheckpoint damage, MakePageLink make_page_link,
+                                     Listed listed)
     : paths_(paths),
       identity_(std::move(identity)),
       authenticator_(authenticator),
@@ -46,7 +47,8 @@ ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity 
       progress_(progress),
       agents_(agents),
       damage_(std::move(damage)),
-      make_page_link_(std::move(make_page_link)) {}
+      make_page_link_(std::move(make_page_link)),
+      listed_(std::move(listed)) {}
 
 std::optional<uint32_t> ControllerService::caller(grpc::CallbackServerContext* context) {
   ++calls_;
@@ -140,6 +142,7 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
           make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
       fill(summarize(view, wall_ms), *response->add_jobs());
     }
+    listed_();
     return grpc::Status::OK;
   });
 }

@@ -34,10 +34,13 @@ class ControllerService final : public v1::Controller::CallbackService {
   // The URL of a link to the status page for that uid. Any thread.
   using MakePageLink = std::function<Result<std::string>(uint32_t uid)>;
 
+  // The list of jobs is told to somebody. Called on the owner thread.
+  using Listed = std::function<void()>;
+
   ControllerService(const HomePaths& paths, ControllerIdentity identity,
                     const Authenticator& authenticator, OwnerLoop& loop, EventFeed& feed,
                     ProgressTable& progress, AgentLink& agents, DamageCheckpoint damage,
-                    MakePageLink make_page_link);
+                    MakePageLink make_page_link, Listed listed);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -107,6 +110,7 @@ class ControllerService final : public v1::Controller::CallbackService {
   AgentLink& agents_;
   const DamageCheckpoint damage_;
   const MakePageLink make_page_link_;
+  const Listed listed_;
   std::atomic<uint64_t> calls_{0};
 };
 

@@ -58,7 +58,7 @@ void Summaries::forget_others(const std::vector<JobAddress>& jobs) {
   for (const JobAddress& job : jobs) keys.insert(job.key);
   std::erase_if(peers_, [&](const auto& peer) { return !keys.contains(peer.first); });
   const std::lock_guard lock(mutex_);
-  std::erase_if(heard_, [&](const auto& heard) { return !keys.contains(heard.first); });
+  heard_.retain(keys, clock_.monotonic_ms());
 }
 
 // nullptr: nobody serves, or it cannot be known who answers there.
@@ -119,30 +119,33 @@ void Summaries::take(const Call& call) {
     if (said.job() != call.key.job) continue;
     JobSummary summary = to_job_summary(said);
     summary.owner = std::to_string(call.key.uid);
-    Heard heard{{}, clock_.monotonic_ms()};
-    fill(summary, heard.summary);
+    v1::JobSummary plausible;
+    fill(summary, plausible);
     const std::lock_guard lock(mutex_);
-    heard_[call.key] = std::move(heard);
+    heard_.hear(call.key, std::move(plausible), clock_.monotonic_ms());
     return;
   }
 }
 
 void Summaries::describe(const JobKey& key, v1::ClusterJob& job) const {
   const std::lock_guard lock(mutex_);
-  const auto heard = heard_.find(key);
-  if (heard == heard_.end()) return;
-  *job.mutable_summary() = heard->second.summary;
+  const HeardJobs::Heard* heard = heard_.find(key);
+  if (heard == nullptr) return;
+  *job.mutable_summary() = heard->summary;
   job.set_heard_ms(
-      static_cast<uint64_t>(std::max<int64_t>(0, clock_.monotonic_ms() - heard->second.at_ms)));
+      static_cast<uint64_t>(std::max<int64_t>(0, clock_.monotonic_ms() - heard->at_ms)));
 }
 
 void Summaries::show() const {
-  std::vector<FleetJob> jobs;
+  std::vector<HeardJobs::Heard> heard;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [key, heard] : heard_) {
-      jobs.push_back({to_job_summary(heard.summary), std::to_string(key.uid)});
-    }
+    heard = heard_.all();
+  }
+  std::vector<FleetJob> jobs;
+  jobs.reserve(heard.size());
+  for (const auto& [key, summary, at_ms] : heard) {
+    jobs.push_back({to_job_summary(summary), std::to_string(key.uid)});
   }
   for (FleetJob& job : jobs) {
     if (std::string name = user_name(job.user); !name.empty()) job.user = std::move(name);

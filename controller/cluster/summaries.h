@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/job_row.h"
 #include "controller/publish/metrics.h"
 #include "proto/hpctl/v1/cluster.pb.h"
@@ -43,8 +44,8 @@ class Summaries {
   using ListJobs = std::function<std::vector<JobAddress>()>;
 
   // `jobs` is called on a thread of this: those that there are, whoever serves. What one of them
-  // has said is forgotten when it is not among them any more. `metrics` may be null, and outlives
-  // this.
+  // has said is forgotten when it is not among them any more, but how it ended (heard_jobs.h), for
+  // `metrics`, which may be null, and outlives this.
   Summaries(ListJobs jobs, Metrics* metrics);
   ~Summaries();
   Summaries(const Summaries&) = delete;
@@ -61,10 +62,6 @@ class Summaries {
     std::string address;
     std::string certificate;
     std::unique_ptr<v1::Controller::Stub> stub;
-  };
-  struct Heard {
-    v1::JobSummary summary;
-    int64_t at_ms = 0;  // monotonic
   };
   struct Call;
   using Calls = std::vector<std::unique_ptr<Call>>;
@@ -85,7 +82,7 @@ class Summaries {
   std::condition_variable changed_;
   bool stopping_ = false;
   Calls calls_;  // under way
-  std::map<JobKey, Heard> heard_;
+  HeardJobs heard_;
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 // restart of the controller does not renew them.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "common/base/check.h"
 #include "controller/core/lost_time.h"
@@ -194,7 +195,9 @@ bool has_just_hung(const Transition& t, const Job& job) {
 }
 
 void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kind) {
-  t.facts(job.id).faults.push_back({fault, kind});
+  Fault seen = fault;
+  seen.damage = kind == FaultKind::kDamage;
+  t.facts(job.id).faults.push_back({std::move(seen), kind});
 }
 
 void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {

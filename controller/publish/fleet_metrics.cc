@@ -1,38 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/publish/fleet_metrics.h"
 
-#include <prometheus/metric_family.h>
-
 #include <algorithm>
 #include <utility>
+
+#include "controller/publish/metric_families.h"
 
 namespace hpctl {
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using Labels = std::vector<ClientMetric::Label>;
+constexpr auto kStateHelp = "1 for the job's present state, or its last";
+constexpr auto kTimeHelp = "Where the time since the submission went";
 
-class FleetFamily {
- public:
-  FleetFamily(const char* name, const char* help)
-      : family_{name, help, prometheus::MetricType::Gauge, {}} {}
-
-  void add(Labels labels, double value) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    metric.gauge.value = value;
-    family_.metric.push_back(std::move(metric));
+void add_state(MetricFamilies& out, const MetricLabels& labels, const JobSummary& job) {
+  for (const std::string& name : job_states()) {
+    out.gauge("hpctl_cluster_job_state", kStateHelp, with(labels, "state", name),
+              name == job.state ? 1 : 0);
   }
-  void add(Labels labels, const char* label, const std::string& is, double value) {
-    labels.push_back({label, is});
-    add(std::move(labels), value);
-  }
-  MetricFamily take() { return std::move(family_); }
+  if (job.ended_wall_ms == 0) return;
+  out.gauge("hpctl_cluster_job_ended_timestamp_seconds", "When it ended, and how",
+            with(labels, "state", job.state), static_cast<double>(job.ended_wall_ms) / 1000);
+}
 
- private:
-  MetricFamily family_;
-};
+// What it came to, also when it has ended.
+void add_account(MetricFamilies& out, const MetricLabels& labels, const JobSummary& job) {
+  out.gauge("hpctl_cluster_job_step", "Last completed step", labels, static_cast<double>(job.step));
+  if (job.total_steps > 0) {
+    out.gauge("hpctl_cluster_job_total_steps", "Steps that it is to make", labels,
+              static_cast<double>(job.total_steps));
+  }
+  out.counter("hpctl_cluster_job_restarts_total", "Recoveries begun", labels,
+              static_cast<uint64_t>(job.restarts));
+  const TimeAccount account = account_of(job);
+  for (const TimePart& part : parts_of(account)) {
+    out.gauge("hpctl_cluster_job_time_seconds", kTimeHelp, with(labels, "part", part.name),
+              static_cast<double>(part.ms) / 1000);
+  }
+  if (const auto share = goodput_of(account)) {
+    out.gauge("hpctl_cluster_job_goodput_ratio",
+              "Share of training in the time since the first step", labels, *share);
+  }
+}
+
+// What it has, as long as it goes on; of its nodes as many as `room` allows.
+void add_parts(MetricFamilies& out, const MetricLabels& labels, const JobSummary& job,
+               size_t& room) {
+  if (job.tokens_per_second > 0) {
+    out.gauge("hpctl_cluster_job_tokens_per_second", "Of the whole job, while it trains", labels,
+              job.tokens_per_second);
+  }
+  out.gauge("hpctl_cluster_job_nodes", "Nodes that it has, spares with them", labels,
+            static_cast<double>(job.nodes.size()));
+  out.gauge("hpctl_cluster_job_ranks", "Its ranks", labels, job.ranks);
+  for (const std::string& node : job.nodes) {
+    if (room == 0) return;
+    --room;
+    out.gauge("hpctl_cluster_job_node_info", "1 for each node of the job",
+              with(labels, "node", node), 1);
+  }
+}
 
 }  // namespace
 
@@ -49,47 +75,24 @@ void FleetMetrics::show(std::vector<FleetJob> jobs) {
   shown_ = true;
 }
 
-std::vector<MetricFamily> FleetMetrics::Collect() const {
+std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
   const std::lock_guard lock(mutex_);
   if (!shown_) return {};
-  FleetFamily state("hpctl_cluster_job_state", "1 for the job's present state");
-  FleetFamily step("hpctl_cluster_job_step", "Last completed step");
-  FleetFamily steps("hpctl_cluster_job_total_steps", "Steps that it is to make");
-  FleetFamily tokens("hpctl_cluster_job_tokens_per_second", "Of the whole job, while it trains");
-  FleetFamily nodes("hpctl_cluster_job_nodes", "Nodes that it has, spares with them");
-  FleetFamily ranks("hpctl_cluster_job_ranks", "Its ranks");
-  FleetFamily restarts("hpctl_cluster_job_restarts", "Recoveries begun");
-  FleetFamily goodput("hpctl_cluster_job_goodput_ratio",
-                      "Share of training in the time since the first step");
-  FleetFamily time("hpctl_cluster_job_time_seconds", "Where the time since the submission went");
-  FleetFamily without("hpctl_cluster_jobs_without_metrics", "Jobs beyond those that have series");
-  for (size_t i = 0; i < std::min(jobs_.size(), kMaxFleetJobs); ++i) {
+  MetricFamilies out;
+  const size_t listed = std::min(jobs_.size(), kMaxFleetJobs);
+  size_t room = kMaxFleetNodes;
+  for (size_t i = 0; i < listed; ++i) {
     const JobSummary& job = jobs_[i].summary;
-    const Labels labels = {
+    const MetricLabels labels = {
         {"job", to_string(job.job)}, {"name", job.name}, {"user", jobs_[i].user}};
-    for (const std::string& name : job_states()) {
-      state.add(labels, "state", name, name == job.state ? 1 : 0);
-    }
+    add_state(out, labels, job);
     if (!job.is_told()) continue;
-    step.add(labels, static_cast<double>(job.step));
-    if (job.total_steps > 0) steps.add(labels, static_cast<double>(job.total_steps));
-    if (job.tokens_per_second > 0) tokens.add(labels, job.tokens_per_second);
-    nodes.add(labels, static_cast<double>(job.nodes.size()));
-    ranks.add(labels, job.ranks);
-    restarts.add(labels, static_cast<double>(job.restarts));
-    const TimeAccount account = account_of(job);
-    for (const TimePart& part : parts_of(account)) {
-      time.add(labels, "part", part.name, static_cast<double>(part.ms) / 1000);
-    }
-    if (const auto share = goodput_of(account)) goodput.add(labels, *share);
+    add_account(out, labels, job);
+    if (job.ended_wall_ms == 0) add_parts(out, labels, job, room);
   }
-  without.add({}, static_cast<double>(jobs_.size() - std::min(jobs_.size(), kMaxFleetJobs)));
-  std::vector<MetricFamily> families;
-  for (FleetFamily* family :
-       {&state, &step, &steps, &tokens, &nodes, &ranks, &restarts, &goodput, &time, &without}) {
-    families.push_back(family->take());
-  }
-  return families;
+  out.gauge("hpctl_cluster_jobs_without_metrics", "Jobs beyond those that have series", {},
+            static_cast<double>(jobs_.size() - listed));
+  return out.take();
 }
 
 }  // namespace hpctl

@@ -2,7 +2,8 @@
 // Every job of a cluster controller, for its /metrics: one scrape target for all of them
 // (docs/metrics.md). Names begin with hpctl_cluster_job_, so that they count nothing twice where
 // the jobs' own controllers are scraped as well. Made anew at every scrape from the newest
-// summaries, so that a series ends with its job.
+// summaries, so that a series ends when its job is not among them any more; those of nodes with the
+// job.
 #pragma once
 
 #include <prometheus/collectable.h>
@@ -15,8 +16,10 @@
 
 namespace hpctl {
 
-// Some twenty-five series each. Jobs beyond are counted in hpctl_cluster_jobs_without_metrics.
+// Some twenty-five series each, and one for each node. Jobs beyond are counted in
+// hpctl_cluster_jobs_without_metrics.
 inline constexpr size_t kMaxFleetJobs = 1'000;
+inline constexpr size_t kMaxFleetNodes = 20'000;  // series of nodes, of all jobs
 
 // The values of the label `state`.
 const std::vector<std::string>& job_states();
@@ -28,7 +31,8 @@ struct FleetJob {
 
 class FleetMetrics final : public prometheus::Collectable {
  public:
-  // Any thread. Those jobs and no others from now on; before the first call there are no series.
+  // Any thread. Those jobs and no others from now on, the first ones where they are too many;
+  // before the first call there are no series.
   void show(std::vector<FleetJob> jobs);
 
   std::vector<prometheus::MetricFamily> Collect() const override;

@@ -14,8 +14,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/time_account.h"
+#include "controller/publish/job_metrics.h"
 #include "controller/publish/lemon_metrics.h"
-#include "controller/publish/standby_metrics.h"
 #include "controller/publish/train_metrics.h"
 
 namespace hpctl {
@@ -61,13 +61,39 @@ std::shared_ptr<prometheus::Registry> make_health() {
   return registry;
 }
 
+// Has no series: it is told of the scrapes.
+class ScrapeWatch final : public prometheus::Collectable {
+ public:
+  explicit ScrapeWatch(Metrics::Scraped scraped) : scraped_(std::move(scraped)) {}
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    if (scraped_) scraped_();
+    return {};
+  }
+
+ private:
+  const Metrics::Scraped scraped_;
+};
+
+// The label `kind` of a fault (docs/metrics.md).
+const char* kind_of(const core::Fault& fault) {
+  if (fault.in_order) return "order";
+  if (fault.damage) return "checkpoint";
+  if (fault.hang) return "hang";
+  if (fault.rank >= 0) return "worker";
+  return fault.node.empty() ? "job" : "node";
+}
+
 }  // namespace
 
 struct Metrics::Parts {
-  explicit Parts(const std::string& address) : exposer(server_options(address)) {
+  Parts(const std::string& address, const Scraped& scraped)
+      : scrapes(std::make_shared<ScrapeWatch>(scraped)), exposer(server_options(address)) {
+    set("hpctl_build_info", "1, with the version of this controller", {{"version", HPCTL_VERSION}},
+        1);
+    exposer.RegisterCollectable(scrapes, "/metrics");  // first: they are asked in this order
     exposer.RegisterCollectable(registry, "/metrics");
     exposer.RegisterCollectable(train, "/metrics");
-    exposer.RegisterCollectable(standbys, "/metrics");
+    exposer.RegisterCollectable(jobs, "/metrics");
     exposer.RegisterCollectable(lemons, "/metrics");
     exposer.RegisterCollectable(fleet, "/metrics");
     exposer.RegisterCollectable(health, "/healthz");
@@ -81,17 +107,18 @@ struct Metrics::Parts {
     family(prometheus::BuildGauge(), name, help).Add(labels).Set(value);
   }
 
+  std::shared_ptr<prometheus::Collectable> scrapes;
   std::shared_ptr<prometheus::Registry> registry =
       std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
   std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
-  std::shared_ptr<StandbyMetrics> standbys = std::make_shared<StandbyMetrics>();
+  std::shared_ptr<JobMetrics> jobs = std::make_shared<JobMetrics>();
   std::shared_ptr<LemonMetrics> lemons = std::make_shared<LemonMetrics>();
   std::shared_ptr<FleetMetrics> fleet = std::make_shared<FleetMetrics>();
   std::shared_ptr<prometheus::Registry> health = make_health();
   prometheus::Exposer exposer;  // last: its threads read the registries
 };
 
-Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address) {
+Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address, const Scraped& scraped) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return Error{ErrorCode::kInvalidArgument,
@@ -102,7 +129,7 @@ Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address) {
   const std::string host = address.substr(0, colon + 1);
   for (const std::string& wanted : {address, host + "0"}) {
     try {
-      auto parts = std::make_unique<Parts>(wanted);
+      auto parts = std::make_unique<Parts>(wanted, scraped);
       const auto ports = parts->exposer.GetListeningPorts();
       if (ports.empty()) continue;
       const std::string bound = host + std::to_string(ports.front());
@@ -121,10 +148,10 @@ Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address) {
                    "right on every one)"};
 }
 
-OpenedMetrics open_metrics(const std::string& address) {
+OpenedMetrics open_metrics(const std::string& address, const Metrics::Scraped& scraped) {
   OpenedMetrics opened;
   if (address.empty()) return opened;
-  auto metrics = Metrics::open(address);
+  auto metrics = Metrics::open(address, scraped);
   if (metrics.ok()) opened.metrics = std::move(*metrics);
   opened.trouble = opened.metrics ? opened.metrics->moved() : metrics.error().message;
   if (!opened.trouble.empty()) log_warning(opened.trouble);
@@ -162,13 +189,12 @@ void Metrics::job(const JobView& view) {
   }
   parts_->set("hpctl_job_generation", "Newest generation", job,
               static_cast<double>(view.generation));
-  parts_->set("hpctl_job_restarts", "Recoveries begun", job, static_cast<double>(view.restarts));
   size_t up = 0;
   for (const NodeView& node : view.nodes) up += node.state == "up" ? 1 : 0;
   parts_->set("hpctl_job_nodes_up", "Nodes whose agent is up", job, static_cast<double>(up));
   parts_->set("hpctl_job_checkpoint_step", "Newest durable checkpoint", job,
               static_cast<double>(view.checkpoint_step));
-  parts_->standbys->show(view);
+  parts_->jobs->show(view);
   if (view.snapshot_step > 0) {
     parts_->set("hpctl_job_snapshot_step", "Newest step that is in the memory of two nodes", job,
                 static_cast<double>(view.snapshot_step));
@@ -204,6 +230,25 @@ void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {
                "From the last step before a fault to its repetition")
       .Add({{"job", std::to_string(job)}, {"name", name}}, seconds_buckets())
       .Observe(seconds);
+}
+
+void Metrics::detection(uint64_t job, const std::string& name, double seconds) {
+  parts_
+      ->family(prometheus::BuildHistogram(), "hpctl_job_detection_seconds",
+               "From the last step before a fault until it was known")
+      .Add({{"job", std::to_string(job)}, {"name", name}}, seconds_buckets())
+      .Observe(seconds);
+}
+
+void Metrics::fault(uint64_t job, const std::string& name, const core::Fault& fault) {
+  parts_
+      ->family(prometheus::BuildCounter(), "hpctl_job_faults_total",
+               "Faults by their kind and the node that is to blame")
+      .Add({{"job", std::to_string(job)},
+            {"name", name},
+            {"kind", kind_of(fault)},
+            {"node", fault.node}})
+      .Increment();
 }
 
 void Metrics::cluster(size_t jobs, size_t serving) {

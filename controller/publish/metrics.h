@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,9 +25,13 @@ namespace hpctl {
 
 class Metrics {
  public:
+  // Called on the server's threads when an answer to a scrape begins, before it is made.
+  using Scraped = std::function<void()>;
+
   // `address` HOST:PORT; port 0, or one that is taken = any free one. An error says what to do; the
   // caller goes on without.
-  static Result<std::unique_ptr<Metrics>> open(const std::string& address);
+  static Result<std::unique_ptr<Metrics>> open(const std::string& address,
+                                               const Scraped& scraped = {});
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -45,6 +50,10 @@ class Metrics {
   // Of the job's nodes, by what this home knows.
   void lemons(const JobView& view, const std::vector<LemonScore>& scores);
   void recovery(uint64_t job, const std::string& name, double seconds);
+  // From the last step before a fault until it was known.
+  void detection(uint64_t job, const std::string& name, double seconds);
+  // One that has been recovered from, or ended the job.
+  void fault(uint64_t job, const std::string& name, const core::Fault& fault);
   void controller(size_t agents, size_t outbox);
   // Of a cluster controller, any thread: jobs, and those whose controller serves now.
   void cluster(size_t jobs, size_t serving);
@@ -65,6 +74,6 @@ struct OpenedMetrics {
   std::string trouble;               // what is not as it was asked for; "" = nothing. It is logged
 };
 // `address` as of Metrics::open(), or "" for none.
-OpenedMetrics open_metrics(const std::string& address);
+OpenedMetrics open_metrics(const std::string& address, const Metrics::Scraped& scraped = {});
 
 }  // namespace hpctl

@@ -34,4 +34,14 @@ void publish_scrape_targets(
     const std::string& path, const std::string& document,
     const IsOurs& is_ours = [] { return true; });
 
+// Of a job that has ended: there will be nothing to scrape any more. Likewise best effort.
+void remove_scrape_targets(const std::string& path);
+
+// Those of other jobs in the home of the job with that directory whose controllers had no time for
+// that: the job has had its verdict for a minute, or has no directory any more, or its controller
+// has not moved its beat (common/base/controller_beat.h) for a day. Looks at kSweptTargets of them.
+// Likewise best effort.
+inline constexpr size_t kSweptTargets = 1'000;
+void sweep_scrape_targets(const std::string& job_dir);
+
 }  // namespace hpctl

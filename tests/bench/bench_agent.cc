@@ -3,6 +3,7 @@
 //
 //   bench_agent [RUNS]
 //
+// At rest, with no worker: the share of a core that the processes of a node take, and their memory.
 // Per run, with one worker: StartWorkers sent -> worker's main() runs; StartWorkers sent ->
 // ActionDone received; SIGKILL of the worker -> WorkerExited received; StopWorkers sent ->
 // ActionDone received. Prints a table of medians and worst cases, then one line of JSON. Nothing is
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "tests/bench/process_usage.h"
 #include "tests/unit/agent/node_under_test.h"
 
 namespace hpctl::test {
@@ -24,6 +26,39 @@ double now_ms() {
 }
 
 using Samples = std::map<std::string, std::vector<double>>;
+
+constexpr int kRestSeconds = 20;
+
+// Holder, guardian and agent proper.
+std::vector<pid_t> processes_of(const NodeUnderTest& node) {
+  std::vector<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::error_code unreadable;  // it has ended, or is no process
+    const auto program = std::filesystem::read_symlink(entry.path() / "exe", unreadable);
+    if (!unreadable && program == node.program("hpagent")) {
+      pids.push_back(static_cast<pid_t>(std::stol(entry.path().filename())));
+    }
+  }
+  return pids;
+}
+
+void rest(const NodeUnderTest& node) {
+  const std::vector<pid_t> pids = processes_of(node);
+  double cpu_s = 0;
+  for (const pid_t pid : pids) cpu_s -= bench::usage_of(pid).cpu_s;
+  const double from = now_ms();
+  ::sleep(kRestSeconds);
+  double rss_mib = 0;
+  double pss_mib = 0;
+  for (const pid_t pid : pids) {
+    cpu_s += bench::usage_of(pid).cpu_s;
+    rss_mib += bench::usage_of(pid).rss_mib;
+    pss_mib += bench::pss_mib(pid);
+  }
+  std::printf(
+      "at rest: %zu processes, %.2f %% of a core, %.1f MiB (resident, each by itself %.1f)\n",
+      pids.size(), 100'000 * cpu_s / (now_ms() - from), pss_mib, rss_mib);
+}
 
 void measure(NodeUnderTest& node, uint64_t generation, Samples& samples) {
   const uint64_t seq = 2 * generation;
@@ -73,6 +108,7 @@ int main(int argc, char** argv) {
   {
     hpctl::test::NodeUnderTest node;
     node.connect();
+    hpctl::test::rest(node);
     for (int run = 1; run <= runs; ++run) {
       hpctl::test::measure(node, static_cast<uint64_t>(run), samples);
     }

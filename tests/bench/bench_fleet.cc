@@ -3,12 +3,11 @@
 // long until all have registered, until a generation's orders have reached all, until a killed
 // worker's generation is stopped and the next one started, until half of them, whose connections
 // broke, are back beside the others, until a controller that was killed has them all again; and
-// what their heartbeats cost. The agents are this program (fleet_agents.h),
+// what their heartbeats and a scrape cost. The agents are this program (fleet_agents.h),
 // which shares the machine: what it computes is told beside what the controller does. Ends with 1
 // where something did not come about.
 //
 //   bench_fleet [--one-by-one] [AGENTS...]   (FleetManners)
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,49 +15,35 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
+#include "tests/bench/figures.h"
 #include "tests/bench/fleet_agents.h"
+#include "tests/bench/process_usage.h"
 #include "tests/fault/job_cluster.h"
+#include "tests/support/http_get.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace {
 
 using namespace hpctl;
 using bench::FleetAgents;
+using bench::Usage;
+using bench::usage_of;
 using Clock = FleetAgents::Clock;
 
 constexpr auto kStep = std::chrono::milliseconds(2'000);
 constexpr int kTimeoutMs = 120'000;
 constexpr int kSteadySeconds = 15;
+constexpr int kScrapes = 21;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// User and system time, and resident memory, of a process; of one that is gone nothing.
-struct Usage {
-  double cpu_s = 0;
-  double rss_mib = 0;
-};
-
-Usage usage_of(pid_t pid) {
-  const auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
-  if (!text.ok()) return {};
-  unsigned long user = 0;
-  unsigned long system = 0;
-  long pages = 0;
-  HP_CHECK(std::sscanf(text->c_str() + text->rfind(')') + 1,
-                       " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d "
-                       "%*d %*u %*u %ld",
-                       &user, &system, &pages) == 3);
-  const double ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return {static_cast<double>(user + system) / ticks,
-          static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1048576.0};
 }
 
 class Bench {
@@ -77,6 +62,7 @@ class Bench {
       return false;
     }
     steady();
+    scrape();
     fleet_.kill_worker(agents_ / 2);
     if (!measure("a worker was killed: all stopped", [this] { return fleet_.stopped(1); }) ||
         !measure("and all started again", [this] { return fleet_.started(2); }) || !is_running()) {
@@ -153,6 +139,28 @@ class Bench {
         static_cast<double>(fleet_.heartbeats() - sent) / wall_s,
         (after.cpu_s - before.cpu_s) / wall_s, (usage_of(::getpid()).cpu_s - own_cpu_s) / wall_s,
         after.rss_mib);
+    std::fflush(stdout);
+  }
+
+  // As Prometheus would, while the agents' heartbeats come.
+  void scrape() const {
+    const auto record = read_file(cluster_.job_dir() + "/metrics-targets.json");
+    HP_CHECK(record.ok());
+    const std::string target = nlohmann::json::parse(*record)[0]["targets"][0];
+    const auto port = static_cast<uint16_t>(std::stoul(target.substr(target.rfind(':') + 1)));
+    std::vector<double> took_ms;
+    size_t bytes = 0;
+    for (int i = 0; i < kScrapes; ++i) {
+      const auto begin = Clock::now();
+      bytes = http_get(port, "/metrics").size();
+      took_ms.push_back(seconds_since(begin) * 1'000);
+    }
+    HP_CHECK(bytes > 0);
+    std::printf(
+        "{\"bench\":\"fleet\",\"agents\":%d,\"ranks\":%d,\"phase\":\"scrape\",\"median_ms\":%.0f,"
+        "\"worst_ms\":%.0f,\"kbytes\":%zu,\"controller_mib\":%.0f}\n",
+        agents_, agents_ * bench::kWorkersPerNode, hpctl::testing::median(took_ms),
+        hpctl::testing::at_share(took_ms, 1), bytes / 1'000, usage_of(controller_).rss_mib);
     std::fflush(stdout);
   }
 

@@ -164,6 +164,17 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   EXPECT_EQ(cluster_.wait_for_end(failed, kLong), "FAILED");
   expect_fires(prometheus, "HpctlJobFailed");
 
+  // A command that tells its steps has them there as well.
+  const JobId tells = cluster_.submit(
+      "name: tells\nnodes: 1\nworkload: {command: [/bin/sh, -c, 'for s in 1 2 3; do echo $s 100 >> "
+      "$HPCTL_PROGRESS_FILE; sleep 0.2; done; sleep 1000']}\n");
+  EXPECT_TRUE(until([&] {
+    return prometheus.has_data("hpctl_train_step{name=\"tells\"} == 3") &&
+           prometheus.has_data("hpctl_train_tokens_per_second{name=\"tells\"} > 0");
+  }));
+  EXPECT_EQ(cluster_.hpctl({"cancel", to_string(tells)}).exit_code, 0);
+  EXPECT_EQ(cluster_.wait_for_end(tells, kLong), "CANCELLED");
+
   for (uint64_t generation = 2; generation <= 5; ++generation) {
     ASSERT_TRUE(end_process(await_worker(job, 2)));
     ASSERT_TRUE(until([&] { return runs(job, generation); }));
@@ -197,6 +208,8 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
     expect_clears(prometheus, alert);
   }
   expect_clears(prometheus, "HpctlJobFailed");
+  EXPECT_TRUE(prometheus.has_data("hpctl_job_faults_total{node=\"n1\",kind=\"worker\"} >= 4"))
+      << prometheus.query("hpctl_job_faults_total").dump(1);
 
   Consoles consoles(prometheus);
   consoles.expect_shown("job", "tiny " + to_string(job) + " RUNNING");
@@ -214,6 +227,38 @@ JobSpec training_spec() {
   return *parsed.spec;
 }
 
+// Runs until open_gate(), and fails then for good.
+JobSpec failing_job() {
+  JobSpec spec = test::gated_job();
+  spec.command.back() += "; exit 7";
+  spec.recovery.max_restarts = 0;
+  return spec;
+}
+
+void open_gate(const test::JobCluster& job) {
+  ASSERT_TRUE(write_file_atomic(job.job_dir() + "/gate", "").ok());
+  EXPECT_TRUE(until([&] { return job.verdict().has_value(); })) << job.logs();
+  EXPECT_EQ(job.verdict(), kVerdictFailedForGood) << job.logs();
+}
+
+// Its controller ends with it. What is scraped last is how it ended.
+TEST(PrometheusOfAJob, SeesThatItFailed) {
+  if (!PrometheusServer::is_installed()) GTEST_SKIP() << "the package prometheus is missing";
+  test::JobCluster job(failing_job());
+  const PrometheusServer prometheus(job.job_dir());
+  const pid_t controller = job.start_controller("n0", {"--metrics", "127.0.0.1:0"});
+  for (const std::string& node : job.nodes()) job.start_agent(node);
+  ASSERT_TRUE(until([&] { return prometheus.has_data("hpctl_job_state{state=\"RUNNING\"} == 1"); }))
+      << job.logs() << prometheus.log();
+  open_gate(job);
+  EXPECT_EQ(job.wait_for(controller, test::kPatienceMs), kVerdictFailedForGood) << job.logs();
+  EXPECT_FALSE(path_exists(job.job_dir() + "/metrics-targets.json"));
+  expect_fires(prometheus, "HpctlJobFailed");
+  EXPECT_TRUE(until([&] { return !prometheus.has_data("up"); }));
+  expect_clears(prometheus, "HpctlJobFailed");
+  EXPECT_THAT(prometheus.log(), Not(HasSubstr("metrics-targets"))) << "the file went unnoticed";
+}
+
 class PrometheusOfACluster : public test::ClusterController {
  protected:
   PrometheusOfACluster() : ClusterController(training_spec()) {}
@@ -228,14 +273,9 @@ class PrometheusOfACluster : public test::ClusterController {
     ASSERT_TRUE(admit_to_cluster(address_, other, test::kCall).ok());
     for (const std::string& node : other_.nodes()) other_.start_agent(node);
   }
-  void finish_other_job() {
-    ASSERT_TRUE(write_file_atomic(other_.job_dir() + "/gate", "").ok());
-    EXPECT_TRUE(until([&] { return other_.verdict().has_value(); })) << other_.logs();
-  }
 
   // A number that no process has.
-  test::JobCluster other_{test::gated_job(),
-                          JobId{(1U << 23U) + test::JobCluster::own_job().value}};
+  test::JobCluster other_{failing_job(), JobId{(1U << 23U) + test::JobCluster::own_job().value}};
 };
 
 TEST_F(PrometheusOfACluster, ShowsAllJobs) {
@@ -263,15 +303,27 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
   coverage.look();  // its panel shows alerts
   start_service(with_metrics);
   expect_clears(prometheus, "HpctlScrapeFails");
-  EXPECT_TRUE(until([&] { return coverage.look().empty(); }));
-  EXPECT_THAT(coverage.look(), IsEmpty());
-  Consoles(prometheus).expect_shown("cluster", "cluster RUNNING");
-  expect_healthy_rules(prometheus);
+  coverage.look();
 
-  finish_other_job();
+  open_gate(other_);
+  expect_fires(prometheus, "HpctlJobFailed");
   EXPECT_TRUE(until([&] { return prometheus.has_data("hpctl_cluster_jobs == 1"); }));
   EXPECT_TRUE(until([&] { return prometheus.has_data("count(up) == 2"); }))
       << "a job that has ended is not scraped any more";
+  EXPECT_TRUE(prometheus.has_data("hpctl_cluster_job_state{state=\"FAILED\"} == 1"))
+      << "the service tells how it ended";
+  const std::string own = "hpctl_job_ended_timestamp_seconds{state=\"FAILED\"}";
+  EXPECT_TRUE(prometheus.has_data("last_over_time(" + own + "[1m])")) << "its controller, too";
+  EXPECT_EQ(prometheus
+                .query("count_over_time(ALERTS{alertname=\"HpctlJobFailed\","
+                       "alertstate=\"firing\",user!=\"\"}[1m])")
+                .size(),
+            1U);
+  expect_clears(prometheus, "HpctlJobFailed");
+  EXPECT_TRUE(until([&] { return coverage.look().empty(); }));
+  EXPECT_THAT(coverage.look(), IsEmpty());
+  Consoles(prometheus).expect_shown("cluster", "cluster FAILED");
+  expect_healthy_rules(prometheus);
 }
 
 }  // namespace

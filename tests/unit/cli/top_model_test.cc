@@ -185,6 +185,19 @@ TEST(TopModel, AJobIsOpenedAndLeft) {
   EXPECT_EQ(selected(model), "3");
 }
 
+TEST(TopModel, WhoStandsByIsShownWhereThereIsSomebody) {
+  TopModel model;
+  model.open("3");
+  TopJob job = opened_job();
+  model.set_job(job);
+  EXPECT_THAT(text_of(model, 100, 200), Not(HasSubstr("STANDBYS")));
+  job.view.nodes[0].standbys = StandbyView{2, 1, 1, 96U << 20};
+  model.set_job(job);
+  const std::string text = text_of(model, 100, 200);
+  EXPECT_THAT(text, HasSubstr("STATE  STANDBYS"));
+  EXPECT_THAT(text, HasSubstr("up     1 of 2, 1 loading, 96 MiB"));
+}
+
 TEST(TopModel, WhatJobsSayDoesNotReachTheTerminal) {
   TopModel model;
   model.open("3");

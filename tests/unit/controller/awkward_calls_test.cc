@@ -73,7 +73,7 @@ class AwkwardCalls : public testing::Test {
     service_ = std::make_unique<ControllerService>(
         paths_, ControllerIdentity{"", "n0", "", false}, authenticator_, *loop_, *feed_, progress_,
         *link_, [](const core::LogEntry&) {},
-        [](uint32_t) { return Result<std::string>("http://page"); });
+        [](uint32_t) { return Result<std::string>("http://page"); }, [] {});
     grpc::ServerBuilder builder;
     builder.RegisterService(link_.get());
     builder.RegisterService(service_.get());

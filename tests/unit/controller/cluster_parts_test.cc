@@ -14,6 +14,7 @@
 
 #include "common/rpc/cluster_client.h"
 #include "controller/cluster/child_protocol.h"
+#include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/identity.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"
@@ -38,6 +39,62 @@ static_assert(
 static_assert(std::is_same_v<decltype(munge_decode),
                              munge_err_t(const char*, munge_ctx_t, void**, int*, uid_t*, gid_t*)>);
 #endif
+
+v1::JobSummary summary_of(const std::string& state, int64_t ended_wall_ms) {
+  v1::JobSummary summary;
+  summary.set_state(state);
+  summary.set_ended_wall_ms(ended_wall_ms);
+  return summary;
+}
+
+TEST(HeardJobs, HowAJobEndedStaysForAnHour) {
+  HeardJobs heard;
+  const JobKey failed{1000, 7};
+  const JobKey cut{1000, 8};
+  heard.hear(failed, summary_of("RUNNING", 0), 100);
+  heard.hear(failed, summary_of("FAILED", 5), 200);
+  heard.hear(cut, summary_of("RUNNING", 0), 200);
+  heard.retain({failed, cut}, 300);
+  ASSERT_NE(heard.find(failed), nullptr);
+  EXPECT_EQ(heard.find(failed)->at_ms, 200);
+  heard.retain({}, 400);
+  EXPECT_EQ(heard.find(failed), nullptr) << "nobody is to be asked about it";
+  const auto all = heard.all();
+  ASSERT_EQ(all.size(), 1U) << "how the other went on nobody knows";
+  EXPECT_EQ(all[0].summary.state(), "FAILED");
+  heard.retain({}, 399 + HeardJobs::kEndedMs);
+  EXPECT_EQ(heard.all().size(), 1U);
+  heard.retain({}, 400 + HeardJobs::kEndedMs);
+  EXPECT_TRUE(heard.all().empty());
+}
+
+TEST(HeardJobs, AnotherLifeOfAJobTakesThePlaceOfTheFormer) {
+  HeardJobs heard;
+  const JobKey key{1000, 7};
+  heard.hear(key, summary_of("FAILED", 5), 100);
+  heard.retain({}, 200);
+  heard.retain({key}, 300);
+  EXPECT_TRUE(heard.all().empty()) << "it has not said anything yet";
+  heard.hear(key, summary_of("RUNNING", 0), 400);
+  ASSERT_EQ(heard.all().size(), 1U);
+  EXPECT_EQ(heard.all()[0].summary.state(), "RUNNING");
+}
+
+TEST(HeardJobs, OfThoseThatEndedTheNewestStay) {
+  HeardJobs heard;
+  const JobKey live{1000, 1};
+  const auto ended = static_cast<uint64_t>(HeardJobs::kMostEnded) + 3;
+  for (uint64_t job = 2; job < 2 + ended; ++job) {
+    heard.hear(live, summary_of("RUNNING", 0), 100);
+    heard.hear({1000, job}, summary_of("FINISHED", 5), 100);
+    heard.retain({live}, 100 + static_cast<int64_t>(job));
+  }
+  const auto all = heard.all();
+  ASSERT_EQ(all.size(), 1 + HeardJobs::kMostEnded);
+  EXPECT_EQ(all[0].key, live);
+  EXPECT_EQ(all[1].key.job, 1 + ended) << "the newest first";
+  EXPECT_EQ(all.back().key.job, 5U);
+}
 
 TEST(LifePolicy, PausesGrowAndEnd) {
   LifePolicy policy;

@@ -2,15 +2,26 @@
 // Metrics are best effort, and their port is open to strangers.
 #include "controller/publish/metrics.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/metric_family.h>
+#include <sys/stat.h>
 
+#include <array>
+#include <atomic>
+#include <ctime>
+#include <set>
 #include <vector>
 
+#include "common/base/controller_beat.h"
+#include "common/base/endpoint.h"
+#include "common/base/file.h"
+#include "common/base/job_files.h"
 #include "controller/publish/fleet_metrics.h"
 #include "controller/publish/scrape_targets.h"
 #include "tests/support/http_get.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {
@@ -71,7 +82,76 @@ TEST(Metrics, TellWhoStandsByOnEachNode) {
   EXPECT_THAT(text, Not(HasSubstr("hpctl_standbys_memory_bytes" + n0)));
   view.nodes[0].standbys.reset();
   (*metrics)->job(view);
-  EXPECT_THAT(http_get(port_of(**metrics), "/metrics"), Not(HasSubstr("node=\"n0\"")));
+  const std::string after = http_get(port_of(**metrics), "/metrics");
+  EXPECT_THAT(after, Not(HasSubstr("hpctl_standbys" + n0)));
+  EXPECT_THAT(after, HasSubstr("hpctl_job_node_info" + n0 + R"(,role="active"} 1)"));
+  EXPECT_THAT(after, HasSubstr("hpctl_job_node_info" + n1 + R"(,role="spare"} 1)"));
+}
+
+TEST(Metrics, TellHowAJobEnded) {
+  const auto metrics = Metrics::open("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok());
+  JobView view;
+  view.job = 3;
+  view.name = "t";
+  view.state = "RECOVERING";
+  view.restarts = 4;
+  view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, "", {}});
+  (*metrics)->job(view);
+  std::string text = http_get(port_of(**metrics), "/metrics");
+  EXPECT_THAT(text, HasSubstr("# TYPE hpctl_job_restarts_total counter\n"));
+  EXPECT_THAT(text, HasSubstr(R"(hpctl_job_restarts_total{job="3",name="t"} 4)"));
+  EXPECT_THAT(text, HasSubstr("hpctl_build_info{version=\""));
+  EXPECT_THAT(text, Not(HasSubstr("hpctl_job_ended_timestamp_seconds")));
+  view.state = "FAILED";
+  view.ended_wall_ms = 1'700'000'000'500;
+  (*metrics)->job(view);
+  text = http_get(port_of(**metrics), "/metrics");
+  EXPECT_THAT(text, HasSubstr("hpctl_job_ended_timestamp_seconds"
+                              R"({job="3",name="t",state="FAILED"} 1700000000.5)"));
+  EXPECT_THAT(text, Not(HasSubstr("hpctl_job_node_info"))) << "it has none any more";
+}
+
+TEST(Metrics, CountFaultsByKindAndNode) {
+  const auto metrics = Metrics::open("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok());
+  core::Fault fault;
+  (*metrics)->fault(3, "t", fault);
+  fault.node = "n1";
+  (*metrics)->fault(3, "t", fault);
+  fault.rank = 2;
+  (*metrics)->fault(3, "t", fault);
+  (*metrics)->fault(3, "t", fault);
+  fault.hang = true;
+  (*metrics)->fault(3, "t", fault);
+  fault.damage = true;
+  (*metrics)->fault(3, "t", fault);
+  fault.in_order = true;
+  (*metrics)->fault(3, "t", fault);
+  (*metrics)->detection(3, "t", 0.2);
+  const std::string text = http_get(port_of(**metrics), "/metrics");
+  const auto counted = [&](const std::string& kind, const std::string& node, int times) {
+    return HasSubstr("hpctl_job_faults_total{job=\"3\",kind=\"" + kind + "\",name=\"t\",node=\"" +
+                     node + "\"} " + std::to_string(times) + "\n");
+  };
+  EXPECT_THAT(text, counted("job", "", 1));
+  EXPECT_THAT(text, counted("node", "n1", 1));
+  EXPECT_THAT(text, counted("worker", "n1", 2));
+  EXPECT_THAT(text, counted("hang", "n1", 1));
+  EXPECT_THAT(text, counted("checkpoint", "n1", 1));
+  EXPECT_THAT(text, counted("order", "n1", 1));
+  EXPECT_THAT(text, HasSubstr(R"(hpctl_job_detection_seconds_count{job="3",name="t"} 1)"));
+}
+
+// Whoever waits for a scrape hears of it; of /healthz nobody does.
+TEST(Metrics, TellThatTheyAreScraped) {
+  std::atomic<int> scraped = 0;
+  const auto metrics = Metrics::open("127.0.0.1:0", [&] { ++scraped; });
+  ASSERT_TRUE(metrics.ok());
+  http_get(port_of(**metrics), "/healthz");
+  EXPECT_EQ(scraped, 0);
+  http_get(port_of(**metrics), "/metrics");
+  EXPECT_EQ(scraped, 1);
 }
 
 // One after the other would wait for half a minute each.
@@ -111,7 +191,9 @@ TEST(FleetMetrics, TellOfEveryJob) {
   EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_state" + labels + ",state=\"RUNNING\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_step" + labels + "} 34\n"));
   EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_nodes" + labels + "} 2\n"));
-  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_restarts" + labels + "} 2\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_restarts_total" + labels + "} 2\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_node_info" + labels + ",node=\"n1\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("hpctl_cluster_job_ended_timestamp_seconds")));
   EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_goodput_ratio" + labels + "} 0.5\n"));
   EXPECT_THAT(text,
               HasSubstr("hpctl_cluster_job_time_seconds" + labels + ",part=\"restart\"} 45\n"));
@@ -121,13 +203,37 @@ TEST(FleetMetrics, TellOfEveryJob) {
   EXPECT_THAT(scrape(), Not(HasSubstr("job=\"7\""))) << "a series ends with its job";
 }
 
+TEST(FleetMetrics, TellHowAJobEnded) {
+  FleetJob failed = fleet_job(7);
+  failed.summary.state = "FAILED";
+  failed.summary.ended_wall_ms = 100'000;
+  FleetMetrics metrics;
+  metrics.show({failed});
+  std::set<std::string> names;
+  for (const prometheus::MetricFamily& family : metrics.Collect()) {
+    names.insert(family.name);
+    if (family.name != "hpctl_cluster_job_ended_timestamp_seconds") continue;
+    ASSERT_EQ(family.metric.size(), 1U);
+    EXPECT_EQ(family.metric[0].gauge.value, 100);
+    EXPECT_EQ(family.metric[0].label.back().value, "FAILED");
+  }
+  EXPECT_TRUE(names.contains("hpctl_cluster_job_ended_timestamp_seconds"));
+  EXPECT_TRUE(names.contains("hpctl_cluster_job_goodput_ratio")) << "what it came to stays";
+  for (const char* gone : {"hpctl_cluster_job_nodes", "hpctl_cluster_job_node_info"}) {
+    EXPECT_FALSE(names.contains(gone)) << gone;
+  }
+}
+
 TEST(FleetMetrics, AreBounded) {
   FleetMetrics metrics;
   std::vector<FleetJob> jobs;
   for (uint64_t id = 1; id <= kMaxFleetJobs + 3; ++id) jobs.push_back(fleet_job(id));
+  for (size_t n = 0; n < kMaxFleetNodes; ++n) {
+    jobs[5].summary.nodes.push_back("p5-" + std::to_string(n));
+  }
   metrics.show(std::move(jobs));
   for (const prometheus::MetricFamily& family : metrics.Collect()) {
-    EXPECT_LE(family.metric.size(), 10 * kMaxFleetJobs) << family.name;
+    EXPECT_LE(family.metric.size(), std::max(10 * kMaxFleetJobs, kMaxFleetNodes)) << family.name;
     if (family.name == "hpctl_cluster_jobs_without_metrics") {
       EXPECT_EQ(family.metric.at(0).gauge.value, 3);
     }
@@ -140,6 +246,55 @@ TEST(ScrapeTargets, OfAllJobsOfAHomeAreInOneDirectory) {
   EXPECT_EQ(scrape_targets_path("/h/jobs"), "/h/jobs/metrics-targets.json");
   EXPECT_EQ(scrape_targets_path("/h/jobs/17a"), "/h/jobs/17a/metrics-targets.json");
   EXPECT_EQ(scrape_targets_path("/tmp/17"), "/tmp/17/metrics-targets.json");
+}
+
+// A job's directory with its targets, as a controller leaves them.
+class Homes : public ::testing::Test {
+ protected:
+  std::string add_job(const std::string& job) {
+    const std::string directory = home_.path() + "/jobs/" + job;
+    EXPECT_TRUE(make_directories(directory + "/controllers").ok());
+    ControllerRecord record;
+    record.epoch = 1;
+    record.restart_count = 1;
+    EXPECT_TRUE(create_controller_record(directory, record).ok());
+    EXPECT_TRUE(write_beat(directory, 1, 1).ok());
+    publish_scrape_targets(scrape_targets_path(directory), "[]\n");
+    return directory;
+  }
+  bool has_targets(const std::string& job) const {
+    return path_exists(home_.path() + "/metrics-targets-" + job + ".json");
+  }
+  static void make_older(const std::string& path, int64_t seconds) {
+    const timespec then{::time(nullptr) - seconds, 0};
+    const std::array<timespec, 2> times{then, then};
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0), 0) << path;
+  }
+  TemporaryDirectory home_;
+};
+
+TEST_F(Homes, ThoseOfJobsThatAreOverAreSwept) {
+  const std::string own = add_job("7");
+  const std::string ended = add_job("1");
+  ASSERT_TRUE(write_verdict(ended, kVerdictFailedForGood, 1).ok());
+  make_older(verdict_path(ended), 120);
+  ASSERT_TRUE(write_verdict(add_job("2"), kVerdictFailedForGood, 1).ok());
+  ASSERT_TRUE(remove_tree(add_job("3")).ok());
+  const std::string dead = add_job("4");
+  make_older(beat_path(dead), 25 * 3600);
+  make_older(scrape_targets_path(dead), 25 * 3600);
+  make_older(scrape_targets_path(add_job("5")), 25 * 3600);
+  ASSERT_TRUE(write_file_atomic(home_.path() + "/metrics-targets-x.json", "[]").ok());
+  sweep_scrape_targets(own);
+  EXPECT_FALSE(has_targets("1")) << "it has its verdict";
+  EXPECT_TRUE(has_targets("2")) << "its controller may still wait for a scrape";
+  EXPECT_FALSE(has_targets("3")) << "nobody knows it any more";
+  EXPECT_FALSE(has_targets("4")) << "its controller was killed yesterday";
+  EXPECT_TRUE(has_targets("5")) << "its controller lives";
+  EXPECT_TRUE(has_targets("7"));
+  EXPECT_TRUE(has_targets("x")) << "not ours";
+  remove_scrape_targets(scrape_targets_path(own));
+  EXPECT_FALSE(has_targets("7"));
 }
 
 TEST(ScrapeTargets, NameAnAddressThatOthersReach) {

@@ -11,21 +11,16 @@
 #include "controller/page/page_access.h"
 #include "controller/page/page_history.h"
 #include "controller/page/page_server.h"
+#include "tests/support/hand_clock.h"
 #include "tests/support/http_get.h"
 
 namespace hpctl {
 namespace {
 
+using test::HandClock;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-class HandClock final : public Clock {
- public:
-  int64_t monotonic_ms() const override { return now_ms; }
-  int64_t wall_ms() const override { return now_ms; }
-  int64_t now_ms = 1'000;
-};
 
 TEST(PageAccess, ACodeCountsOnceAndItsSessionIsOfItsUid) {
   const HandClock clock;

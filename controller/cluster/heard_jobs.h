@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the jobs' controllers have said last. Of a job that has said how it ended this stays for an
+// hour after its controller is gone, so that a scrape and an alert see it (decision 1606); of
+// others nothing stays. Pure: times are the caller's, of one monotonic clock. Not for several
+// threads at once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "controller/cluster/job_row.h"
+#include "proto/hpctl/v1/hpctl.pb.h"
+
+namespace hpctl::cluster {
+
+class HeardJobs {
+ public:
+  static constexpr int64_t kEndedMs = 3'600'000;
+  static constexpr size_t kMostEnded = 1'000;  // the newest; some 300 bytes each
+
+  struct Heard {
+    JobKey key;
+    v1::JobSummary summary;
+    int64_t at_ms = 0;
+  };
+
+  void hear(const JobKey& key, v1::JobSummary summary, int64_t now_ms);
+  // These have a controller, or are to get one again, and others have not.
+  void retain(const std::set<JobKey>& present, int64_t now_ms);
+  // nullptr: no such job is there, or it has said nothing yet.
+  const Heard* find(const JobKey& key) const;
+  // Those that are there, by key; then those that have ended, the newest first.
+  std::vector<Heard> all() const;
+
+ private:
+  struct Ended {
+    Heard heard;
+    int64_t gone_ms = 0;
+  };
+  std::map<JobKey, Heard> present_;
+  std::vector<Ended> ended_;  // oldest first
+};
+
+}  // namespace hpctl::cluster

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/publish/job_metrics.h"
+
+#include <utility>
+
+#include "controller/publish/metric_families.h"
+
+namespace hpctl {
+namespace {
+
+void add_standbys(MetricFamilies& out, const MetricLabels& node, const StandbyView& standbys) {
+  constexpr auto kHelp = "Processes of a node that wait for a part, by whether they can take it";
+  out.gauge("hpctl_standbys", kHelp, with(node, "state", "ready"), standbys.ready);
+  out.gauge("hpctl_standbys", kHelp, with(node, "state", "loading"), standbys.loading);
+  out.gauge("hpctl_standbys_wanted", "Processes of a node that there are to be, waiting", node,
+            standbys.wanted);
+  if (standbys.memory_bytes == 0) return;
+  out.gauge("hpctl_standbys_memory_bytes", "Of those of a node that are ready", node,
+            static_cast<double>(standbys.memory_bytes));
+}
+
+}  // namespace
+
+void JobMetrics::show(const JobView& view) {
+  Shown shown{view.name, view.state, view.restarts, view.ended_wall_ms, {}};
+  if (view.ended_wall_ms == 0) shown.nodes = view.nodes;
+  const std::lock_guard lock(mutex_);
+  std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
+}
+
+std::vector<prometheus::MetricFamily> JobMetrics::Collect() const {
+  MetricFamilies out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, shown] : jobs_) {
+    const MetricLabels job = {{"job", std::to_string(id)}, {"name", shown.name}};
+    out.counter("hpctl_job_restarts_total", "Recoveries begun, under former controllers too", job,
+                static_cast<uint64_t>(shown.restarts));
+    if (shown.ended_wall_ms > 0) {
+      out.gauge("hpctl_job_ended_timestamp_seconds", "When it ended, and how",
+                with(job, "state", shown.state), static_cast<double>(shown.ended_wall_ms) / 1000);
+    }
+    for (const NodeView& view : shown.nodes) {
+      const MetricLabels node = with(job, "node", view.name);
+      out.gauge("hpctl_job_node_info", "1 for each node of the job, with its part",
+                with(node, "role", view.role), 1);
+      if (view.standbys) add_standbys(out, node, *view.standbys);
+    }
+  }
+  return out.take();
+}
+
+}  // namespace hpctl

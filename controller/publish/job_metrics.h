@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job has beyond plain numbers, for /metrics (docs/metrics.md): its nodes with those who
+// stand by there, its end, and restarts, which count on where another controller has begun. Made
+// anew at every scrape from the newest picture of each job, so that a series ends with the node or
+// the job it is of.
+#pragma once
+
+#include <prometheus/collectable.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "controller/publish/status_files.h"
+
+namespace hpctl {
+
+class JobMetrics final : public prometheus::Collectable {
+ public:
+  // The job as it is now. Any thread.
+  void show(const JobView& view);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  struct Shown {
+    std::string name;
+    std::string state;
+    int64_t restarts = 0;
+    int64_t ended_wall_ms = 0;    // 0 = not ended
+    std::vector<NodeView> nodes;  // of a job that has not ended
+  };
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Shown> jobs_;
+};
+
+}  // namespace hpctl

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A clock that a test moves by hand.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/clock.h"
+
+namespace hpctl::test {
+
+class HandClock final : public Clock {
+ public:
+  int64_t monotonic_ms() const override { return now_ms; }
+  int64_t wall_ms() const override { return now_ms; }
+  int64_t now_ms = 1'000'000;
+};
+
+}  // namespace hpctl::test
