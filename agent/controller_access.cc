@@ -72,7 +72,7 @@ class JobAccess final : public ControllerAccess {
     nodes_ = found.nodes.size();
     const int64_t attempt_ms = patience.next(nodes_);
     HP_TRY_ASSIGN(auto channel,
-                  connect_controller_of(paths_.home(), found, static_cast<int>(attempt_ms)));
+                  connect_as_agent(paths_.home(), found, static_cast<int>(attempt_ms)));
     if (found.restart_count == restart_count()) plan_ = plan_after(found);
     address_ = node_address_towards(found.address);
     epoch_ = found.epoch;
