@@ -131,6 +131,7 @@ class JobAccess final : public ControllerAccess {
     admission.set_job_dir(paths_.home());
     admission.set_restart_count(restart_count());
     admission.set_programs(programs);
+    admission.set_agent_tokens(true);
     admission.set_wait_ms(kRefusalPatienceMs);
     const auto admitted = admit_to_cluster(cluster, admission, kClusterTimeout);
     if (admitted.ok()) return Ok{};

@@ -15,7 +15,7 @@
 #include <set>
 
 #include "common/base/paths.h"
-#include "controller/access/authenticator.h"
+#include "controller/access/gate.h"
 #include "controller/agents/agent_session.h"
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
@@ -28,7 +28,7 @@ namespace hpctl {
 
 class AgentLink final : public v1::AgentLink::CallbackService {
  public:
-  AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
+  AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop,
             Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
             const RendezvousPorts& ports);
 
@@ -73,7 +73,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
 
   const HomePaths paths_;
-  const Authenticator& authenticator_;
+  const Gate& gate_;
   OwnerLoop& loop_;
   Liveness& liveness_;
   ProgressTable& progress_;

@@ -157,6 +157,7 @@ struct AgentServer::Parts final : OwnerEffects {
   ProgressTable progress;
   LocalScheduler scheduler;
   Authenticator authenticator{{}, 0};
+  const Gate gate{authenticator};
   std::mutex mutex;
   std::condition_variable changed;
   std::set<core::NodeKey> connected;
@@ -174,7 +175,7 @@ AgentServer::AgentServer(const std::string& home, int agents)
   HP_CHECK(store.ok());
   parts.loop = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, parts.clock, parts);
   parts.link =
-      std::make_unique<AgentLink>(parts.paths, parts.authenticator, *parts.loop, parts.liveness,
+      std::make_unique<AgentLink>(parts.paths, parts.gate, *parts.loop, parts.liveness,
                                   parts.progress, parts.scheduler, parts.ports);
   grpc::ServerBuilder builder;
   builder.RegisterService(parts.link.get());

@@ -153,6 +153,7 @@ class ClusterController : public testing::Test {
     admission.set_job_dir(cluster_.job_dir());
     for (const std::string& node : cluster_.nodes()) admission.add_nodes(node);
     admission.set_scheduler("none");
+    admission.set_agent_tokens(true);
     return admission;
   }
   Result<v1::ClusterJob> admit() const { return admit_to_cluster(address_, admission(), kCall); }

@@ -13,6 +13,7 @@
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/role_token.h"
 #include "common/base/socket_address.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
@@ -226,8 +227,7 @@ TEST_F(TcpAccess, ASilentConnectionIsClosed) {
 }
 
 TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
-  const auto channel = connect(token_);
-  const auto links = v1::AgentLink::NewStub(channel);
+  const auto links = v1::AgentLink::NewStub(connect(agent_token(token_)));
   grpc::ClientContext context;
   set_deadline(context);
   const auto stream = links->Connect(&context);
@@ -251,7 +251,7 @@ TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
 
 // Exits that came together are acknowledged together, news or not.
 TEST_F(TcpAccess, ExitsThatCameTogetherAreAcknowledgedTogether) {
-  const auto links = v1::AgentLink::NewStub(connect(token_));
+  const auto links = v1::AgentLink::NewStub(connect(agent_token(token_)));
   grpc::ClientContext context;
   set_deadline(context);
   const auto stream = links->Connect(&context);
@@ -277,7 +277,7 @@ TEST_F(TcpAccess, ExitsThatCameTogetherAreAcknowledgedTogether) {
 }
 
 TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
-  const auto links = v1::AgentLink::NewStub(connect(token_));
+  const auto links = v1::AgentLink::NewStub(connect(agent_token(token_)));
   grpc::ClientContext context;
   set_deadline(context);
   const auto stream = links->Connect(&context);
@@ -294,7 +294,7 @@ TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
 // What no job reaches, in every message that carries a number: one after the other on a stream
 // each. Were one of them committed, the controller would end when it reads its rows again.
 TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
-  const auto links = v1::AgentLink::NewStub(connect(token_));
+  const auto links = v1::AgentLink::NewStub(connect(agent_token(token_)));
   // The status with which the controller ends a stream of these messages; the first registers.
   const auto end_of = [&](const std::vector<v1::AgentMessage>& messages) {
     grpc::ClientContext context;
