@@ -212,7 +212,8 @@ Outcome Controller::open_door() {
                     [this](UniqueFd connection, uid_t uid) {
                       authenticator_->local().remember(connection.get(), uid);
                       grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
-                    }));
+                    },
+                    [this](uid_t uid, pid_t pid) { gate_->refused_connection(uid, pid); }));
   return Ok{};
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/access/gate.h"
 
+#include <unistd.h>
+
 #include "absl/status/status.h"
 
 namespace hpctl {
@@ -49,6 +51,19 @@ Entry Gate::enter(const grpc::ServerContextBase& context, Rpc rpc) const {
     audit_(std::move(entry));
   }
   return {std::nullopt, refusal};
+}
+
+void Gate::refused_connection(uid_t uid, pid_t pid) const {
+  if (!audit_) return;
+  AuditEntry entry;
+  entry.call = "a connection";
+  entry.uid = uid;
+  entry.from = "local socket";
+  entry.arguments = "pid=" + std::to_string(pid);
+  entry.outcome = "PERMISSION_DENIED";
+  entry.why = "this controller serves uid " + std::to_string(::geteuid());
+  entry.is_refused_call = true;
+  audit_(std::move(entry));
 }
 
 void Gate::ended(const Caller& caller, Rpc rpc, uint64_t job, std::string arguments,

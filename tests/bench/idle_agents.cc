@@ -192,7 +192,8 @@ AgentServer::AgentServer(const std::string& home, int agents)
       [&parts](UniqueFd connection, uid_t uid) {
         parts.authenticator.local().remember(connection.get(), uid);
         grpc::AddInsecureChannelFromFd(parts.server.get(), connection.release());
-      });
+      },
+      [](uid_t, pid_t) {});
   HP_CHECK(listener.ok());
   parts.listener = std::move(*listener);
 }
