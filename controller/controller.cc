@@ -149,8 +149,8 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   audit_ = std::make_unique<AuditLog>(paths_.audit_log(), options_.job != 0, clock_);
   authenticator_ =
       std::make_unique<Authenticator>(access.secrets, access.owner, access.older_agents);
-  gate_ = std::make_unique<Gate>(
-      *authenticator_, [this](AuditEntry entry) { audit_->record(std::move(entry)); });
+  gate_ = std::make_unique<Gate>(*authenticator_,
+                                 [this](AuditEntry entry) { audit_->record(std::move(entry)); });
   agents_ = std::make_unique<AgentLink>(paths_, *gate_, *loop_, liveness_, progress_, *scheduler_,
                                         ports_);
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),

@@ -2,8 +2,8 @@
 // The way to the controller of one job over TCP. Before anything is sent the peer must prove by TLS
 // that it is the controller whose certificate we were given, and that certificate alone is trusted:
 // who took over the port of a dead controller learns nothing and is not obeyed. Every call then
-// carries a token of the job (common/base/role_token.h); the channel pings its peer, so that a controller whose node has vanished
-// is noticed within seconds and not when TCP gives up.
+// carries a token of the job (common/base/role_token.h); the channel pings its peer, so that a
+// controller whose node has vanished is noticed within seconds and not when TCP gives up.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -21,9 +21,9 @@ namespace hpctl {
 
 struct Caller {
   Role role = Role::kLocal;
-  uid_t uid = 0;     // the person; of an agent the job's owner
+  uid_t uid = 0;       // the person; of an agent the job's owner
   uid_t acts_for = 0;  // whose jobs the call is about: everybody's for root, else this uid's
-  std::string from;  // as gRPC names the peer; of a local one "local socket"
+  std::string from;    // as gRPC names the peer; of a local one "local socket"
 };
 
 class Authenticator {

@@ -63,9 +63,8 @@ Result<std::unique_ptr<LocalListener>> LocalListener::open(const std::string& pa
                                                            Accepted accepted, Refused refused) {
   UniqueFd stop_event(::eventfd(0, EFD_CLOEXEC));
   if (!stop_event.valid()) return errno_error("cannot create an eventfd");
-  std::unique_ptr<LocalListener> listener(
-      new LocalListener(path, std::move(stop_event), std::move(prepare), std::move(accepted),
-                        std::move(refused)));
+  std::unique_ptr<LocalListener> listener(new LocalListener(
+      path, std::move(stop_event), std::move(prepare), std::move(accepted), std::move(refused)));
   ::unlink(path.c_str());
   HP_TRY(listener->bind());
   listener->thread_ = std::thread([made = listener.get()] { made->run(); });

@@ -12,8 +12,8 @@ constexpr uint32_t roles(Roles... of) {
 constexpr uint32_t kLook = roles(Role::kReader, Role::kOperator, Role::kOwner, Role::kLocal);
 constexpr uint32_t kOrderNodes = roles(Role::kOperator, Role::kOwner, Role::kLocal);
 constexpr uint32_t kOwn = roles(Role::kOwner, Role::kLocal);
-constexpr uint32_t kEverybody = roles(Role::kUser, Role::kAppointedReader,
-                                      Role::kAppointedOperator, Role::kAdministrator);
+constexpr uint32_t kEverybody =
+    roles(Role::kUser, Role::kAppointedReader, Role::kAppointedOperator, Role::kAdministrator);
 constexpr uint32_t kAppointed =
     roles(Role::kAppointedReader, Role::kAppointedOperator, Role::kAdministrator);
 

@@ -26,7 +26,7 @@ enum class Role : uint8_t {
   kAdministrator,  // root, and the uid that it runs as
 };
 constexpr std::array<const char*, 9> words_of(Role) {
-  return {"agent", "reader", "operator",      "owner",        "local user",
+  return {"agent", "reader", "operator", "owner",        "local user",
           "user",  "reader", "operator", "administrator"};
 }
 

@@ -59,9 +59,8 @@ std::pair<core::NodeKey, std::string> life_of(const AgentSession& session) {
 
 }  // namespace
 
-AgentLink::AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop,
-                     Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
-                     const RendezvousPorts& ports)
+AgentLink::AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, Liveness& liveness,
+                     ProgressTable& progress, Scheduler& scheduler, const RendezvousPorts& ports)
     : paths_(paths),
       gate_(gate),
       loop_(loop),

@@ -28,9 +28,8 @@ namespace hpctl {
 
 class AgentLink final : public v1::AgentLink::CallbackService {
  public:
-  AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop,
-            Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
-            const RendezvousPorts& ports);
+  AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, Liveness& liveness,
+            ProgressTable& progress, Scheduler& scheduler, const RendezvousPorts& ports);
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Connect(
       grpc::CallbackServerContext* context) override;

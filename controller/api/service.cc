@@ -137,13 +137,15 @@ grpc::ServerUnaryReactor* ControllerService::GetJob(grpc::CallbackServerContext*
                                                     v1::JobStatus* response) {
   const Entry entry = enter(context, Rpc::kGetJob);
   if (!entry) return reply(context, entry.refusal);
-  return answer(context, Rpc::kGetJob, *entry,
-                [this, request, response, uid = entry->acts_for](const core::State& state) {
-    const auto job = find_job(state, request->job(), uid);
-    if (!job.ok()) return to_grpc(job.status());
-    fill(make_job_view(state, *job, progress_.of(*job), identity_.node, loop_.now_ms()), *response);
-    return grpc::Status::OK;
-  });
+  return answer(
+      context, Rpc::kGetJob, *entry,
+      [this, request, response, uid = entry->acts_for](const core::State& state) {
+        const auto job = find_job(state, request->job(), uid);
+        if (!job.ok()) return to_grpc(job.status());
+        fill(make_job_view(state, *job, progress_.of(*job), identity_.node, loop_.now_ms()),
+             *response);
+        return grpc::Status::OK;
+      });
 }
 
 grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContext* context,
@@ -153,15 +155,15 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
   if (!entry) return reply(context, entry.refusal);
   return answer(context, Rpc::kListJobs, *entry,
                 [this, response, uid = entry->acts_for](const core::State& state) {
-    const int64_t wall_ms = SystemClock().wall_ms();
-    for (const auto& [id, job] : state.jobs) {
-      if (!may_see(uid, job)) continue;
-      const JobView view =
-          make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
-      fill(summarize(view, wall_ms), *response->add_jobs());
-    }
-    return grpc::Status::OK;
-  });
+                  const int64_t wall_ms = SystemClock().wall_ms();
+                  for (const auto& [id, job] : state.jobs) {
+                    if (!may_see(uid, job)) continue;
+                    const JobView view =
+                        make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
+                    fill(summarize(view, wall_ms), *response->add_jobs());
+                  }
+                  return grpc::Status::OK;
+                });
 }
 
 grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* context,
@@ -224,15 +226,13 @@ grpc::ServerUnaryReactor* ControllerService::QuarantineNode(
     v1::QuarantineNodeResponse*) {
   const std::string reason = request->reason().substr(0, kMaxReasonBytes);
   const int64_t for_ms = std::max<int64_t>(0, request->for_ms());
-  return order(
-      context,
-      {Rpc::kQuarantineNode, request->job(),
-       in_short("node", request->node()) + in_short("reason", reason) +
-           (for_ms == 0 ? "" : in_short("for_ms", std::to_string(for_ms))),
-       [node = request->node(), reason, for_ms](JobId job, uint32_t uid) {
-         return core::QuarantineRequested{job, node, uid, reason, for_ms};
-       },
-       [](const core::Job&, const core::LogEntry&) {}});
+  return order(context, {Rpc::kQuarantineNode, request->job(),
+                         in_short("node", request->node()) + in_short("reason", reason) +
+                             (for_ms == 0 ? "" : in_short("for_ms", std::to_string(for_ms))),
+                         [node = request->node(), reason, for_ms](JobId job, uint32_t uid) {
+                           return core::QuarantineRequested{job, node, uid, reason, for_ms};
+                         },
+                         [](const core::Job&, const core::LogEntry&) {}});
 }
 
 grpc::ServerUnaryReactor* ControllerService::ReleaseNode(grpc::CallbackServerContext* context,
@@ -249,15 +249,14 @@ grpc::ServerUnaryReactor* ControllerService::RecoverNode(grpc::CallbackServerCon
                                                          const v1::RecoverNodeRequest* request,
                                                          v1::RecoverNodeResponse*) {
   const std::string reason = request->reason().substr(0, kMaxReasonBytes);
-  return order(context,
-               {Rpc::kRecoverNode, request->job(),
-                in_short("node", request->node()) + in_short("reason", reason) +
-                    in_short("by", request->reboot() ? "reboot" : "replacement"),
-                [node = request->node(), reason, reboot = request->reboot()](JobId job,
-                                                                             uint32_t uid) {
-                  return core::RecoveryRequested{job, node, uid, reason, reboot};
-                },
-                [](const core::Job&, const core::LogEntry&) {}});
+  return order(context, {Rpc::kRecoverNode, request->job(),
+                         in_short("node", request->node()) + in_short("reason", reason) +
+                             in_short("by", request->reboot() ? "reboot" : "replacement"),
+                         [node = request->node(), reason, reboot = request->reboot()](
+                             JobId job, uint32_t uid) {
+                           return core::RecoveryRequested{job, node, uid, reason, reboot};
+                         },
+                         [](const core::Job&, const core::LogEntry&) {}});
 }
 
 // The event first, so that the history tells of the fault whatever it breaks.
@@ -280,22 +279,22 @@ grpc::ServerUnaryReactor* ControllerService::Inject(grpc::CallbackServerContext*
       {Rpc::kInject, request->job(),
        in_short("fault", request->fault()) + in_short("node", request->node()) +
            in_short("rank", std::to_string(request->rank())),
-      [fault = *fault, target, node = request->node(), rank = request->rank()](JobId job,
-                                                                               uint32_t uid) {
-        return core::FaultInjected{job, uid, fault, target == FaultTarget::kNode ? node : "",
-                                   Rank{target == FaultTarget::kRank ? rank : -1}};
-      },
-      [this, response, fault = *fault, target](const core::Job& job, const core::LogEntry& told) {
-        if (target == FaultTarget::kController) ::raise(traits_of(fault).signal);
-        v1::InjectFault order;
-        order.set_event_seq(told.seq.value);
-        order.set_fault(to_word(fault));
-        order.set_rank(told.rank);
-        order.set_generation(told.generation.value);
-        if (fault == InjectedFault::kCorruptCheckpoint) damage_(told);
-        agents_.inject({job.id, told.node}, order);
-        response->set_seq(told.seq.value);
-      }});
+       [fault = *fault, target, node = request->node(), rank = request->rank()](JobId job,
+                                                                                uint32_t uid) {
+         return core::FaultInjected{job, uid, fault, target == FaultTarget::kNode ? node : "",
+                                    Rank{target == FaultTarget::kRank ? rank : -1}};
+       },
+       [this, response, fault = *fault, target](const core::Job& job, const core::LogEntry& told) {
+         if (target == FaultTarget::kController) ::raise(traits_of(fault).signal);
+         v1::InjectFault order;
+         order.set_event_seq(told.seq.value);
+         order.set_fault(to_word(fault));
+         order.set_rank(told.rank);
+         order.set_generation(told.generation.value);
+         if (fault == InjectedFault::kCorruptCheckpoint) damage_(told);
+         agents_.inject({job.id, told.node}, order);
+         response->set_seq(told.seq.value);
+       }});
 }
 
 grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(
@@ -344,22 +343,23 @@ grpc::ServerUnaryReactor* ControllerService::ListNodes(grpc::CallbackServerConte
   if (!entry) return reply(context, entry.refusal);
   return answer(context, Rpc::kListNodes, *entry,
                 [this, request, response, uid = entry->acts_for](const core::State& state) {
-    JobId only;
-    if (!request->job().empty()) {
-      const auto job = find_job(state, request->job(), uid);
-      if (!job.ok()) return to_grpc(job.status());
-      only = *job;
-    }
-    for (const auto& [id, job] : state.jobs) {
-      if ((only != JobId{} && id != only) || !may_see(uid, job)) continue;
-      const JobProgress progress = progress_.of(id);
-      for (auto it = state.nodes.lower_bound({id, ""});
-           it != state.nodes.end() && it->first.job == id; ++it) {
-        fill(make_node_view(state, it->second, progress), id.value, *response->add_nodes());
-      }
-    }
-    return grpc::Status::OK;
-  });
+                  JobId only;
+                  if (!request->job().empty()) {
+                    const auto job = find_job(state, request->job(), uid);
+                    if (!job.ok()) return to_grpc(job.status());
+                    only = *job;
+                  }
+                  for (const auto& [id, job] : state.jobs) {
+                    if ((only != JobId{} && id != only) || !may_see(uid, job)) continue;
+                    const JobProgress progress = progress_.of(id);
+                    for (auto it = state.nodes.lower_bound({id, ""});
+                         it != state.nodes.end() && it->first.job == id; ++it) {
+                      fill(make_node_view(state, it->second, progress), id.value,
+                           *response->add_nodes());
+                    }
+                  }
+                  return grpc::Status::OK;
+                });
 }
 
 grpc::ServerUnaryReactor* ControllerService::OpenPage(grpc::CallbackServerContext* context,

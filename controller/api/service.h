@@ -35,10 +35,9 @@ class ControllerService final : public v1::Controller::CallbackService {
   // The URL of a link to the status page for that uid. Any thread.
   using MakePageLink = std::function<Result<std::string>(uint32_t uid)>;
 
-  ControllerService(const HomePaths& paths, ControllerIdentity identity,
-                    const Gate& gate, OwnerLoop& loop, EventFeed& feed, ProgressTable& progress,
-                    AgentLink& agents, DamageCheckpoint damage,
-                    MakePageLink make_page_link);
+  ControllerService(const HomePaths& paths, ControllerIdentity identity, const Gate& gate,
+                    OwnerLoop& loop, EventFeed& feed, ProgressTable& progress, AgentLink& agents,
+                    DamageCheckpoint damage, MakePageLink make_page_link);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,

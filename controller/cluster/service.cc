@@ -101,8 +101,7 @@ Result<ClusterService::Asker> ClusterService::enter(const grpc::ServerContext& c
   std::optional<Asker> asker;
   const auto found = [&]() -> Outcome {
     HP_TRY_ASSIGN(const MungeIdentity caller, open_credential(call));
-    asker = {caller.uid, caller.gid,
-             role_of(appointed_, caller.uid, caller.gid, ::geteuid())};
+    asker = {caller.uid, caller.gid, role_of(appointed_, caller.uid, caller.gid, ::geteuid())};
     if (!may_call(asker->role, rpc, false)) {
       return Error{ErrorCode::kPermissionDenied, not_for(asker->role, rpc).error_message()};
     }

@@ -174,8 +174,7 @@ std::vector<v1::ClusterJob> Supervisor::jobs_of(uid_t uid) {
   return list;
 }
 
-Result<std::vector<v1::ClusterJob>> Supervisor::open(uint64_t number, uid_t asker,
-                                                     TokenRole role) {
+Result<std::vector<v1::ClusterJob>> Supervisor::open(uint64_t number, uid_t asker, TokenRole role) {
   const int64_t until_s = (clock_.wall_ms() + kTokenLastsMs) / 1000;
   const Lock lock(mutex_);
   std::vector<v1::ClusterJob> list;

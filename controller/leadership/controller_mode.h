@@ -25,8 +25,8 @@ class ControllerMode {
  public:
   // How the controller may be reached besides its local socket.
   struct Access {
-    std::string listen;               // "IP:PORT", port 0 = any free one; "" = not at all
-    TlsIdentity identity;             // by which callers know us there
+    std::string listen;    // "IP:PORT", port 0 = any free one; "" = not at all
+    TlsIdentity identity;  // by which callers know us there
     // Of which the tokens are made that callers show there (common/base/role_token.h).
     std::vector<std::string> secrets;
     uid_t owner = 0;            // whose jobs they are for

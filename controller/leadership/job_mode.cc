@@ -151,8 +151,8 @@ Outcome JobMode::prepare() {
   record_.scheduler = options_.scheduler;
   record_.agent_tokens = true;
   // They run since a controller of their release has started them, or have asked for this one.
-  record_.older_agents = options_.older_agents ||
-                         (follows && (!newest->agent_tokens || newest->older_agents));
+  record_.older_agents =
+      options_.older_agents || (follows && (!newest->agent_tokens || newest->older_agents));
   if (follows) {
     HP_TRY(refuse_living(*newest));
     former_ = *newest;

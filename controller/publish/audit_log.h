@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audit log of a controller: a JSON object a line (docs/security.md) in a file of mode 0600 that
-// is only appended to, with kOlderFiles older ones, PATH.1 the newest of them, each of kMaxFileBytes
-// and a line at most. In a cluster each line also goes to the machine's log: a datagram to /dev/log
-// (under $HPCTL_SYSROOT), where journald or syslogd listens, facility authpriv.
+// The audit log of a controller: a JSON object a line (docs/security.md) in a file of mode 0600
+// that is only appended to, with kOlderFiles older ones, PATH.1 the newest of them, each of
+// kMaxFileBytes and a line at most. In a cluster each line also goes to the machine's log: a
+// datagram to /dev/log (under $HPCTL_SYSROOT), where journald or syslogd listens, facility
+// authpriv.
 //
-// The file may be on a shared file system that hangs, so a thread of its own writes it; the datagram
-// leaves at once, and is not waited for. What could not be written is counted in the log itself.
+// The file may be on a shared file system that hangs, so a thread of its own writes it; the
+// datagram leaves at once, and is not waited for. What could not be written is counted in the log
+// itself.
 #pragma once
 
 #include <cstdint>

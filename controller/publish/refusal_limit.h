@@ -24,8 +24,8 @@ class RefusalLimit {
   // False: it is counted instead.
   bool takes(const std::string& origin, int64_t now_ms) {
     const bool has_room = of_.contains(origin) || of_.size() < kMostOrigins;
-    Bucket& bucket = of_.try_emplace(has_room ? origin : kOthers, Bucket{kAtOnce, now_ms, 0, 0})
-                         .first->second;
+    Bucket& bucket =
+        of_.try_emplace(has_room ? origin : kOthers, Bucket{kAtOnce, now_ms, 0, 0}).first->second;
     const int64_t earned = (now_ms - bucket.filled_ms) / kEveryMs;
     bucket.left = std::min(kAtOnce, bucket.left + earned);
     bucket.filled_ms += earned * kEveryMs;

@@ -174,9 +174,8 @@ AgentServer::AgentServer(const std::string& home, int agents)
   auto store = Store::open(parts.paths.database(), Store::Mode::kOwner);
   HP_CHECK(store.ok());
   parts.loop = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, parts.clock, parts);
-  parts.link =
-      std::make_unique<AgentLink>(parts.paths, parts.gate, *parts.loop, parts.liveness,
-                                  parts.progress, parts.scheduler, parts.ports);
+  parts.link = std::make_unique<AgentLink>(parts.paths, parts.gate, *parts.loop, parts.liveness,
+                                           parts.progress, parts.scheduler, parts.ports);
   grpc::ServerBuilder builder;
   builder.RegisterService(parts.link.get());
   parts.server = builder.BuildAndStart();

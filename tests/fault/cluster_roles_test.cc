@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/file.h"
-#include "common/base/job_files.h"
+#include "common/base/role_token.h"
 #include "common/rpc/munge.h"
-#include "common/rpc/status.h"
 #include "tests/fault/cluster_service.h"
 
 namespace hpctl {
@@ -20,8 +20,6 @@ namespace {
 
 using test::as_nobody;
 using test::kCall;
-using test::kHead;
-using test::kNobody;
 using test::kPatienceMs;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -73,8 +71,7 @@ class ClusterRoles : public test::ClusterController {
   v1::ClusterJob opened_by_root() const {
     const auto answers = open_job_at_each(address_, cluster_.job(), kCall);
     EXPECT_TRUE(answers.at(0).ok() && answers[0]->jobs_size() == 1);
-    return answers[0].ok() && answers[0]->jobs_size() == 1 ? answers[0]->jobs(0)
-                                                            : v1::ClusterJob();
+    return answers[0].ok() && answers[0]->jobs_size() == 1 ? answers[0]->jobs(0) : v1::ClusterJob();
   }
 };
 
@@ -169,10 +166,10 @@ TEST_F(ClusterRoles, AnOldTokenOpensNothing) {
 
 TEST_F(ClusterRoles, AListThatIsNoneIsNoReasonToServe) {
   kill_service();
-  const pid_t service = cluster_.spawn(
-      {test::program("hpcontroller"), "--cluster", "--listen", address_, "--state-dir",
-       directory_ / "state", "--operators", "alice bob"},
-      directory_ / "wrong");
+  const pid_t service =
+      cluster_.spawn({test::program("hpcontroller"), "--cluster", "--listen", address_,
+                      "--state-dir", directory_ / "state", "--operators", "alice bob"},
+                     directory_ / "wrong");
   EXPECT_EQ(cluster_.wait_for(service, kPatienceMs), 1);
   EXPECT_THAT(read_file(directory_ / "wrong").value(), HasSubstr("--operators or HPCTL_OPERATORS"));
 }

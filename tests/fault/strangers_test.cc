@@ -2,16 +2,15 @@
 // Whoever is on the cluster's network does to the port of a job's controller what they can, while
 // the job runs: garbage, floods of calls with tokens that are none, messages that are too large or
 // make no sense, peers that say or read nothing. The job goes on, and the audit log stays small.
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 #include <vector>
 
 #include "common/base/file.h"
@@ -94,8 +93,7 @@ class Strangers : public testing::Test {
 
 TEST_F(Strangers, AFloodOfCallsWithWrongTokens) {
   const std::vector<std::string> tokens = {
-      std::string(64, '0'), agent_token(token_),
-      person_token(token_, TokenRole::kReader, 1000, 0),
+      std::string(64, '0'), agent_token(token_), person_token(token_, TokenRole::kReader, 1000, 0),
       person_token(token_, TokenRole::kOperator, 1000, 1)};  // its time is long over
   std::vector<std::future<void>> waves;
   waves.reserve(tokens.size());

@@ -72,7 +72,8 @@ TEST_F(AuditLogTest, ALineSaysWhoDidWhatAndIsForTheOwnerOnly) {
   AuditLog log(path(), false, clock_);
   log.record(an_order());
   AuditEntry bent = an_order();
-  bent.arguments = std::string("reason=a\n{\"call\":\"Submit\"}\x1b[2J\xff") + std::string(5'000, 'x');
+  bent.arguments =
+      std::string("reason=a\n{\"call\":\"Submit\"}\x1b[2J\xff") + std::string(5'000, 'x');
   log.record(bent);
   EXPECT_TRUE(log.stop().empty());
   const auto written = lines(path());

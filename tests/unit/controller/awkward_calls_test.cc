@@ -71,9 +71,8 @@ class AwkwardCalls : public testing::Test {
     link_ = std::make_unique<AgentLink>(paths_, gate_, *loop_, liveness_, progress_, scheduler_,
                                         ports_);
     service_ = std::make_unique<ControllerService>(
-        paths_, ControllerIdentity{"", "n0", "", false}, gate_, *loop_, *feed_, progress_,
-        *link_, [](const core::LogEntry&) {},
-        [](uint32_t) { return Result<std::string>("http://page"); });
+        paths_, ControllerIdentity{"", "n0", "", false}, gate_, *loop_, *feed_, progress_, *link_,
+        [](const core::LogEntry&) {}, [](uint32_t) { return Result<std::string>("http://page"); });
     grpc::ServerBuilder builder;
     builder.RegisterService(link_.get());
     builder.RegisterService(service_.get());

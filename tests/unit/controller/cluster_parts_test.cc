@@ -119,8 +119,7 @@ TEST(People, HaveTheirRoles) {
 }
 
 TEST(ChildProtocol, OrderAndReport) {
-  const ChildOrder order{"token",          {"n1", "n2"}, "slurm",
-                         "/opt/hpctl/bin", 3,            "0.0.0.0:0", true};
+  const ChildOrder order{"token", {"n1", "n2"}, "slurm", "/opt/hpctl/bin", 3, "0.0.0.0:0", true};
   const std::string line = to_line(order);
   EXPECT_EQ(line.back(), '\n');
   const auto back = order_from_line(line);
@@ -130,7 +129,8 @@ TEST(ChildProtocol, OrderAndReport) {
   EXPECT_FALSE(order_from_line("{}").ok());
   EXPECT_FALSE(order_from_line("[]").ok());
 
-  const auto serves = report_from_line(report_line(ChildReport{"10.0.0.1:7", "-----\n", 9400, true}));
+  const auto serves =
+      report_from_line(report_line(ChildReport{"10.0.0.1:7", "-----\n", 9400, true}));
   ASSERT_TRUE(serves.ok());
   EXPECT_EQ(serves->address, "10.0.0.1:7");
   EXPECT_EQ(serves->certificate, "-----\n");

@@ -182,8 +182,8 @@ TEST_F(TcpAccess, EveryMethodAsEveryRole) {
       const auto rpc = static_cast<Rpc>(i);
       const std::string method = rule_of(rpc).method;
       if (method.starts_with("Cluster.")) continue;
-      const auto code = call(channel, "/hpctl.v1." + std::string(method).replace(
-                                          method.find('.'), 1, "/"));
+      const auto code =
+          call(channel, "/hpctl.v1." + std::string(method).replace(method.find('.'), 1, "/"));
       const std::string what = method + " with " + (token.empty() ? "nothing" : token);
       if (!role) {
         EXPECT_EQ(code, grpc::StatusCode::UNAUTHENTICATED) << what;
@@ -249,13 +249,13 @@ TEST_F(TcpAccess, WhoDidWhatAndWhoWasRefusedIsInTheAuditLog) {
   };
   EXPECT_TRUE(test::eventually(is_written, kPatienceMs)) << text_of(path);
   const std::string self = std::to_string(::geteuid());
-  EXPECT_EQ(lines, (std::vector<std::string>{
-                       "Cancel agent " + self + " PERMISSION_DENIED",
-                       "Cancel reader 1001 PERMISSION_DENIED",
-                       "QuarantineNode reader 1001 PERMISSION_DENIED",
-                       "Cancel operator 1002 PERMISSION_DENIED", "Cancel - -1 UNAUTHENTICATED",
-                       "QuarantineNode operator 1002 FAILED_PRECONDITION",
-                       "Cancel owner " + self + " OK"}));
+  EXPECT_EQ(
+      lines,
+      (std::vector<std::string>{
+          "Cancel agent " + self + " PERMISSION_DENIED", "Cancel reader 1001 PERMISSION_DENIED",
+          "QuarantineNode reader 1001 PERMISSION_DENIED", "Cancel operator 1002 PERMISSION_DENIED",
+          "Cancel - -1 UNAUTHENTICATED", "QuarantineNode operator 1002 FAILED_PRECONDITION",
+          "Cancel owner " + self + " OK"}));
 }
 
 // A job's directory as a release has left it whose records knew nothing of agents' tokens.
