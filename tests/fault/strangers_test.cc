@@ -136,8 +136,8 @@ TEST_F(Strangers, BytesThatAreNoTlsAndPeersThatStopAmidst) {
 TEST_F(Strangers, MessagesThatAreTooLargeOrMakeNoSense) {
   for (const std::string& token : {std::string(64, '0'), agent_token(token_), token_}) {
     const auto channel = connect(token);
-    for (const std::string& method : {"/hpctl.v1.Controller/Cancel", "/hpctl.v1.AgentLink/Connect",
-                                      "/hpctl.v1.Controller/NoSuchCall", "/"}) {
+    for (const std::string method : {"/hpctl.v1.Controller/Cancel", "/hpctl.v1.AgentLink/Connect",
+                                     "/hpctl.v1.Controller/NoSuchCall", "/"}) {
       for (const std::string& bytes :
            {std::string(kMaxMessageBytes + 1, '\xff'), std::string(100, '\xff'),
             std::string("\x0a\xff\xff\xff\xff\x0f", 6)}) {

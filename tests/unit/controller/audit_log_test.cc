@@ -112,7 +112,7 @@ TEST_F(AuditLogTest, ALinkInItsPlaceIsNotFollowed) {
 TEST_F(AuditLogTest, FilesAreBoundedInSizeAndNumber) {
   AuditEntry large = an_order();
   large.arguments = std::string(AuditLog::kMaxTextBytes, 'x');
-  constexpr size_t kBatch = 500;
+  constexpr size_t kBatch = 1'000;
   for (size_t bytes = 0; bytes < (AuditLog::kOlderFiles + 3) * AuditLog::kMaxFileBytes;
        bytes += kBatch * AuditLog::kMaxTextBytes) {
     AuditLog log(path(), false, clock_);
