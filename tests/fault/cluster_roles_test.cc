@@ -113,7 +113,7 @@ TEST_F(ClusterRoles, AnOperatorOrdersAboutNodesAndNotAboutTheJob) {
   ASSERT_TRUE(status);
   EXPECT_EQ(status->nodes(1).role(), "quarantined");
   EXPECT_THAT(status->nodes(1).note(), HasSubstr("link flaps"));
-  EXPECT_THAT(status->nodes(1).note(), HasSubstr("uid 65534"));
+  EXPECT_THAT(nobodys({"events", job()}).text, HasSubstr("uid 65534 quarantines n1"));
   EXPECT_EQ(nobodys({"nodes", "release", "n1", "--job", job()}).code, 0);
   EXPECT_NE(nobodys({"cancel", job()}).code, 0);
   EXPECT_NE(nobodys({"open", job()}).code, 0);
