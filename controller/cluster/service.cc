@@ -138,7 +138,7 @@ grpc::Status ClusterService::Admit(grpc::ServerContext* context, const v1::Clust
     *jobs.add_jobs() = std::move(*job);
     return reply(asker->uid, admission.nonce(), std::move(jobs), answer);
   };
-  const grpc::Status status = admit();
+  grpc::Status status = admit();
   note(*context, Rpc::kClusterAdmit, *asker, admission.job(), "job_dir=" + admission.job_dir(),
        status);
   return status;
@@ -192,7 +192,7 @@ grpc::Status ClusterService::OpenJob(grpc::ServerContext* context, const v1::Clu
     for (v1::ClusterJob& job : *found) *jobs.add_jobs() = std::move(job);
     return reply(asker->uid, question.nonce(), std::move(jobs), answer);
   };
-  const grpc::Status status = open();
+  grpc::Status status = open();
   note(*context, Rpc::kClusterOpenJob, *asker, question.job(),
        std::string("token of ") + to_word(role), status);
   return status;

@@ -38,7 +38,7 @@ std::string origin_of(const AuditEntry& entry) {
   return colon == std::string::npos ? entry.from : entry.from.substr(0, colon);
 }
 
-std::string cut(std::string text) {
+std::string cut(const std::string& text) {
   const size_t begin = std::min(text.find_first_not_of(' '), text.size());
   return text.substr(begin, AuditLog::kMaxTextBytes);
 }
@@ -67,9 +67,9 @@ AuditLog::AuditLog(std::string path, bool to_machine_log, const Clock& clock)
       machine_log_(to_machine_log ? open_socket() : UniqueFd()) {}
 
 void AuditLog::record(AuditEntry entry) {
-  entry.arguments = cut(std::move(entry.arguments));
-  entry.why = cut(std::move(entry.why));
-  entry.from = cut(std::move(entry.from));
+  entry.arguments = cut(entry.arguments);
+  entry.why = cut(entry.why);
+  entry.from = cut(entry.from);
   const std::lock_guard lock(mutex_);
   if (entry.is_refused_call && !limit_.takes(origin_of(entry), clock_.monotonic_ms())) return;
   put({clock_.wall_ms(), std::move(entry)});
