@@ -72,7 +72,7 @@ class JobAccess final : public ControllerAccess {
     nodes_ = found.nodes.size();
     const int64_t attempt_ms = patience.next(nodes_);
     HP_TRY_ASSIGN(auto channel,
-                  connect_controller_of(paths_.home(), found, static_cast<int>(attempt_ms)));
+                  connect_as_agent(paths_.home(), found, static_cast<int>(attempt_ms)));
     if (found.restart_count == restart_count()) plan_ = plan_after(found);
     address_ = node_address_towards(found.address);
     epoch_ = found.epoch;
@@ -131,6 +131,7 @@ class JobAccess final : public ControllerAccess {
     admission.set_job_dir(paths_.home());
     admission.set_restart_count(restart_count());
     admission.set_programs(programs);
+    admission.set_agent_tokens(true);
     admission.set_wait_ms(kRefusalPatienceMs);
     const auto admitted = admit_to_cluster(cluster, admission, kClusterTimeout);
     if (admitted.ok()) return Ok{};

@@ -152,9 +152,14 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   page_ = std::make_unique<StatusPage>(
       PageAnswers(*loop_, *feed_, progress_, mode_.node(), HPCTL_VERSION), options_.page, clock_);
   const ControllerMode::Access access = mode_.access();
-  authenticator_ = std::make_unique<Authenticator>(access.tokens, access.owner);
+  // The machine's log is for what belongs to its cluster, and not for a home of somebody's.
+  audit_ = std::make_unique<AuditLog>(paths_.audit_log(), options_.job != 0, clock_);
+  authenticator_ =
+      std::make_unique<Authenticator>(access.secrets, access.owner, access.older_agents);
+  gate_ = std::make_unique<Gate>(*authenticator_,
+                                 [this](AuditEntry entry) { audit_->record(std::move(entry)); });
   agents_ = std::make_unique<AgentLink>(
-      paths_, *authenticator_, *loop_, liveness_, progress_, *scheduler_, ports_,
+      paths_, *gate_, *loop_, liveness_, progress_, *scheduler_, ports_,
       [this](const std::string& node, const std::string& instance) {
         // Virtual nodes share a machine: no choice among them.
         return !mode_.accepts_jobs() && history_->is_lemon(node, instance);
@@ -162,7 +167,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
   service_ = std::make_unique<ControllerService>(
-      paths_, identity, *authenticator_, *loop_, *feed_, progress_, *agents_,
+      paths_, identity, *gate_, *loop_, *feed_, progress_, *agents_,
       [this](const core::LogEntry& told) { to_damage_.insert_or_assign(told.job, told); },
       [this](uint32_t uid) { return page_->link(uid); }, [this] { last_look_.listed(); });
 }
@@ -219,7 +224,8 @@ Outcome Controller::open_door() {
                     [this](UniqueFd connection, uid_t uid) {
                       authenticator_->local().remember(connection.get(), uid);
                       grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
-                    }));
+                    },
+                    [this](uid_t uid, pid_t pid) { gate_->refused_connection(uid, pid); }));
   return Ok{};
 }
 
@@ -293,6 +299,7 @@ std::vector<std::string> Controller::stop() {
   if (page_) page_->stop();
   if (status_files_) note(status_files_->stop());
   if (history_) note(history_->stop());
+  if (audit_) note(audit_->stop());
   if (metrics_) {
     if (hung.empty() && is_complete_) {
       remove_scrape_targets(scrape_targets_path(paths_.home()));
@@ -591,6 +598,7 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   // What follows looks at every rank and job, and is in no such hurry as the silence of a node.
   if (now_ms < look_at_all_ms_) return events;
   look_at_all_ms_ = now_ms + kLookAtAllMs;
+  audit_->tick();
   for (core::HangDetected& hang : progress_.take_hangs(now_ms)) {
     if (const auto news = progress_.news(hang.job)) events.emplace_back(*news);
     events.emplace_back(std::move(hang));

@@ -16,6 +16,7 @@
 #include "common/base/paths.h"
 #include "common/watch/job_watch.h"
 #include "controller/access/authenticator.h"
+#include "controller/access/gate.h"
 #include "controller/access/local_listener.h"
 #include "controller/access/tcp_listener.h"
 #include "controller/agents/agent_link.h"
@@ -30,6 +31,7 @@
 #include "controller/notify/notifier.h"
 #include "controller/options.h"
 #include "controller/page/status_page.h"
+#include "controller/publish/audit_log.h"
 #include "controller/publish/last_look.h"
 #include "controller/publish/metrics.h"
 #include "controller/publish/node_history.h"
@@ -154,7 +156,9 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<StatusPage> page_;
   std::unique_ptr<AgentLink> agents_;
+  std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<Authenticator> authenticator_;
+  std::unique_ptr<Gate> gate_;
   std::unique_ptr<ControllerService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<LocalListener> listener_;

@@ -29,7 +29,7 @@ Result<int64_t> parse_number(const std::string& name, const std::string& text) {
 const char kControllerUsage[] =
     R"(usage: hpcontroller [--home DIR] [--metrics HOST:PORT] [--idle-exit SECONDS]
        hpcontroller --job-dir DIR --job N [--nodes LIST] [--successor] [...]
-       hpcontroller --cluster --listen IP:PORT [--state-dir DIR] [--node NAME] [--metrics ...]
+       hpcontroller --cluster --listen IP:PORT [--state-dir DIR] [--operators LIST] [...]
        hpcontroller --version | --help | --list-failpoints
 
 Decides what runs: starts the nodes of each job, watches them, and after a fault starts the next
@@ -71,7 +71,12 @@ several, each on its node:
                          credential, and start it again when it dies; as root for every user,
                          otherwise for this one
   --listen IP:PORT       where to ask; the jobs' controllers listen on IP, any free port
-  --state-dir DIR        which controllers run, on a local disk (default: /var/lib/hpctl)
+  --state-dir DIR        which controllers run, and the audit log, on a local disk (default:
+                         /var/lib/hpctl)
+  --operators LIST       who may look at everybody's jobs, and quarantine, release, reboot and
+                         replace their nodes: users, uids and %groups, A,B,%C (default:
+                         $HPCTL_OPERATORS, else root and the user that it runs as)
+  --readers LIST         who may look at them only (default: $HPCTL_READERS, else nobody)
 
 Local clients connect to a Unix socket in /tmp/hpctl-UID/; other users are refused. SIGTERM ends the
 controller of a home cleanly; jobs go on and the next controller takes them over. It cancels the job
@@ -125,6 +130,10 @@ Result<bool> take_value(ControllerOptions& options, const std::string& name,
     options.cluster_at = value;
   } else if (name == "--state-dir") {
     options.state_dir = value;
+  } else if (name == "--operators") {
+    options.operators = value;
+  } else if (name == "--readers") {
+    options.readers = value;
   } else if (name == "--run-as") {
     options.run_as = value;
   } else {
@@ -188,6 +197,8 @@ Result<ControllerOptions> parse_controller_options(int argc, const char* const* 
   ControllerOptions options;
   if (const char* metrics = std::getenv("HPCTL_METRICS")) options.metrics = metrics;
   if (const char* page = std::getenv("HPCTL_PAGE")) options.page = page;
+  if (const char* operators = std::getenv("HPCTL_OPERATORS")) options.operators = operators;
+  if (const char* readers = std::getenv("HPCTL_READERS")) options.readers = readers;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (take_flag(options, name)) continue;

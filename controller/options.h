@@ -32,10 +32,14 @@ struct ControllerOptions {
   // The cluster controller.
   bool cluster = false;
   std::string state_dir = "/var/lib/hpctl";
+  std::string operators;  // of nodes: NAME,UID,%GROUP (controller/cluster/people.h).
+                          // Default: $HPCTL_OPERATORS
+  std::string readers;    // likewise. Default: $HPCTL_READERS
   // One that the cluster controller has started (controller/cluster/child.h).
   std::string run_as;         // UID:GID:GROUPS; "" = it was somebody else
   int report_fd = -1;         // controller/starter.h
   std::string cluster_token;  // that it gives out for the job
+  bool older_agents = false;  // of a release without tokens of their own may come
   bool detach = false;        // fork first and leave the caller
   int ready_fd = -1;          // told when serving (common/rpc/controller_process.h)
   bool list_failpoints = false;

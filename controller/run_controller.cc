@@ -140,7 +140,8 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   if (const auto forgotten = forget_start_failure(options.job_dir); !forgotten.ok()) {
     log_warning(forgotten.error().message);
   }
-  starter.serving({mode.record().address, mode.record().certificate, controller.metrics_port()});
+  starter.serving(
+      {mode.record().address, mode.record().certificate, controller.metrics_port(), true});
   const int exit_code =
       wait_for_verdict(controller, mode, JobId{options.job}, signals, options.run_as.empty());
   const bool has_verdict =

@@ -2,11 +2,11 @@
 #include "hpctl/open_job.h"
 
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/job_channel.h"
-#include "hpctl/controller_client.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -22,21 +22,18 @@ Result<JobId> find_job(const HomePaths& paths, const std::string& word) {
   return find_job(*open_source(paths), word);
 }
 
-Result<OpenJob> open_at(const v1::ClusterJob& job) {
+Result<RemoteJob> open_at(const v1::ClusterJob& job) {
   const std::filesystem::path jobs = std::filesystem::path(job.job_dir()).parent_path();
   const HomePaths paths(jobs.parent_path().string());
   HP_TRY_ASSIGN(auto channel, connect_address(job.address(), job.certificate(), job.token()));
-  auto source = std::make_unique<ControllerClient>(paths, std::move(channel));
-  HP_TRY_ASSIGN(JobView view, source->get_job(JobId{job.job()}));
-  return OpenJob{paths, JobId{job.job()}, std::move(source), std::move(view)};
+  auto client = std::make_unique<ControllerClient>(paths, std::move(channel));
+  HP_TRY_ASSIGN(JobView view, client->get_job(JobId{job.job()}));
+  return RemoteJob{paths, JobId{job.job()}, std::move(client), std::move(view)};
 }
 
-// A job of another home of ours, which need not be visible here: its controller's address and token
-// come from a cluster controller, for our MUNGE credential. `not_here` where none knows more.
-Result<OpenJob> open_elsewhere(const std::string& word, const Error& not_here) {
-  const auto cluster = cluster_address();
-  if (!cluster.ok() || cluster->empty()) return not_here;
-  for (const v1::ClusterJobs& jobs : list_jobs_of_each(*cluster, kClusterTimeout)) {
+// Of the caller's own: address and token for his MUNGE credential.
+std::optional<Result<RemoteJob>> open_own(const std::string& cluster, const std::string& word) {
+  for (const v1::ClusterJobs& jobs : list_jobs_of_each(cluster, kClusterTimeout)) {
     for (const v1::ClusterJob& job : jobs.jobs()) {
       if (std::to_string(job.job()) != word || job.address().empty()) continue;
       auto opened = open_at(job);
@@ -44,17 +41,51 @@ Result<OpenJob> open_elsewhere(const std::string& word, const Error& not_here) {
       if (opened.ok() || opened.error().code != ErrorCode::kUnavailable) return opened;
     }
   }
-  return not_here;
+  return std::nullopt;
+}
+
+// Of anybody's, for who is appointed there.
+std::optional<Result<RemoteJob>> open_appointed(const std::string& cluster, JobId id) {
+  std::optional<Result<RemoteJob>> best;
+  for (const auto& jobs : open_job_at_each(cluster, id, kClusterTimeout)) {
+    if (!jobs.ok()) {
+      // Who is not appointed, or asks an older service, sees no more than before.
+      if (jobs.error().code == ErrorCode::kFailedPrecondition) best = jobs.error();
+      continue;
+    }
+    if (jobs->jobs_size() > 1) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "uid " + std::to_string(jobs->jobs(0).uid()) + " and uid " +
+                       std::to_string(jobs->jobs(1).uid()) + " have a job " + to_string(id) +
+                       " each there: ask one of them"};
+    }
+    auto opened = open_at(jobs->jobs(0));
+    if (opened.ok()) return opened;
+    best = opened.error();
+  }
+  return best;
 }
 
 }  // namespace
+
+Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here) {
+  const auto cluster = cluster_address();
+  if (!cluster.ok() || cluster->empty()) return not_here;
+  if (auto own = open_own(*cluster, word)) return std::move(*own);
+  const bool is_number = !word.empty() && word.size() <= 10 &&
+                         word.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number) return not_here;
+  if (auto other = open_appointed(*cluster, JobId{std::stoull(word)})) return std::move(*other);
+  return not_here;
+}
 
 Result<OpenJob> open_job(const std::string& word) {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
   const auto found = find_job(paths, word);
   if (!found.ok()) {
-    const bool unknown = found.error().code == ErrorCode::kNotFound;
-    return unknown ? open_elsewhere(word, found.error()) : Result<OpenJob>(found.error());
+    if (found.error().code != ErrorCode::kNotFound) return found.error();
+    HP_TRY_ASSIGN(RemoteJob job, open_elsewhere(word, found.error()));
+    return OpenJob{job.paths, job.id, std::move(job.client), std::move(job.view)};
   }
   const JobId id = *found;
   auto source = open_source(paths, id);

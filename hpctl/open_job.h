@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/paths.h"
+#include "hpctl/controller_client.h"
 #include "hpctl/job_source.h"
 
 namespace hpctl {
@@ -17,8 +18,20 @@ struct OpenJob {
   JobView view;  // as the job was when it was opened
 };
 
-// `word` is an id or a unique name of a job of this home, or the id of a job of the caller's whose
-// controller runs at a cluster controller. Never starts a controller.
+// A job that this home does not have.
+struct RemoteJob {
+  HomePaths paths;  // of its own home, which need not be visible here
+  JobId id;
+  std::unique_ptr<ControllerClient> client;
+  JobView view;
+};
+// `word`: the id of a job whose controller runs at a cluster controller: of the caller's, or of
+// anybody's where the caller is appointed a reader or an operator there (docs/security.md).
+// `not_here` where nobody knows more.
+Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here);
+
+// `word` is an id or a unique name of a job of this home, or an id as above. Never starts a
+// controller.
 Result<OpenJob> open_job(const std::string& word);
 
 }  // namespace hpctl

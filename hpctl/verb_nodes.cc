@@ -12,6 +12,7 @@
 #include "hpctl/lemons.h"
 #include "hpctl/node_check.h"
 #include "hpctl/node_table.h"
+#include "hpctl/open_job.h"
 #include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
 
@@ -63,7 +64,8 @@ Examples:
   hpctl nodes check p5-17
 
 Options:
-  --job JOB      the job meant, of those that have the node
+  --job JOB      the job meant, of those that have the node; an operator of the cluster controller
+                 names anybody's job by its number
   --reason TEXT  why, for the history
   --for TIME     of quarantine, such as 30m or 2d; without it until released
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
@@ -173,22 +175,34 @@ std::string what_follows(ControllerClient& client, JobId job, const std::string&
   return "\n  " + view->state + ": " + printable(view->reason);
 }
 
-Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_ms) {
+Outcome order_at(ControllerClient& client, JobId job, const Invocation& invocation,
+                 int64_t for_ms) {
   const std::string& word = invocation.arguments[0];
   const std::string& node = invocation.arguments[1];
   const std::string reason = invocation.has("--reason") ? invocation.options.at("--reason") : "";
-  HP_TRY_ASSIGN(const std::vector<JobId> jobs, jobs_with(paths, invocation, node));
-  for (const JobId job : jobs) {
+  if (word == "quarantine") {
+    HP_TRY(client.quarantine_node(job, node, reason, for_ms));
+  } else if (word == "release") {
+    HP_TRY(client.release_node(job, node));
+  } else {
+    HP_TRY(client.recover_node(job, node, reason, word == "reboot"));
+  }
+  invocation.terminal.out << node << " of job " << to_string(job) << " " << answer_to(word)
+                          << what_follows(client, job, node) << "\n";
+  return Ok{};
+}
+
+Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_ms) {
+  const auto jobs = jobs_with(paths, invocation, invocation.arguments[1]);
+  if (!jobs.ok() && invocation.has("--job") && jobs.error().code == ErrorCode::kNotFound) {
+    HP_TRY_ASSIGN(const RemoteJob job,
+                  open_elsewhere(invocation.options.at("--job"), jobs.error()));
+    return order_at(*job.client, job.id, invocation, for_ms);
+  }
+  if (!jobs.ok()) return jobs.error();
+  for (const JobId job : *jobs) {
     HP_TRY_ASSIGN(const auto client, controller_of(paths, job));
-    if (word == "quarantine") {
-      HP_TRY(client->quarantine_node(job, node, reason, for_ms));
-    } else if (word == "release") {
-      HP_TRY(client->release_node(job, node));
-    } else {
-      HP_TRY(client->recover_node(job, node, reason, word == "reboot"));
-    }
-    invocation.terminal.out << node << " of job " << to_string(job) << " " << answer_to(word)
-                            << what_follows(*client, job, node) << "\n";
+    HP_TRY(order_at(*client, job, invocation, for_ms));
   }
   return Ok{};
 }

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <utility>
 
-#include "common/base/printable.h"
 #include "common/base/join.h"
+#include "common/base/printable.h"
 
 namespace hpctl::agent {
 namespace {

@@ -11,13 +11,13 @@
 #include <memory>
 #include <optional>
 
-#include "common/base/printable.h"
 #include "agent/network/exchange.h"
 #include "agent/network/messages.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/frame_stream.h"
 #include "common/base/node_address.h"
+#include "common/base/printable.h"
 #include "common/base/random_hex.h"
 #include "common/base/socket_address.h"
 

@@ -39,7 +39,9 @@ std::string to_json_text(const ControllerRecord& record) {
                          {"started_wall_ms", record.started_wall_ms},
                          {"nodes", record.nodes},
                          {"scheduler", record.scheduler},
-                         {"restart_count", record.restart_count}})
+                         {"restart_count", record.restart_count},
+                         {"agent_tokens", record.agent_tokens},
+                         {"older_agents", record.older_agents}})
       .dump();
 }
 
@@ -57,6 +59,8 @@ Result<ControllerRecord> controller_record_from_json(const std::string& text) {
     json.at("nodes").get_to(record.nodes);
     json.at("scheduler").get_to(record.scheduler);
     json.at("restart_count").get_to(record.restart_count);
+    record.agent_tokens = json.value("agent_tokens", false);
+    record.older_agents = json.value("older_agents", false);
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, std::string("not a controller record: ") + e.what()};
   }

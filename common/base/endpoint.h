@@ -32,6 +32,11 @@ struct ControllerRecord {
   std::vector<std::string> nodes;
   std::string scheduler;       // "slurm" | "none"
   uint64_t restart_count = 0;  // of the Slurm job: how often it was requeued before
+  // It takes agents' own tokens (common/base/role_token.h). A release that knew of none, and wrote
+  // no such thing, takes the job's token of everybody.
+  bool agent_tokens = false;
+  // Agents of such a release may still come: then that token lets an agent in as well.
+  bool older_agents = false;
 };
 
 std::string to_json_text(const ControllerRecord& record);

@@ -49,6 +49,10 @@ std::string HomePaths::controller_log() const {
   return is_one_job() ? node({}, node_) + "/controller.log" : home_ + "/controller.log";
 }
 
+std::string HomePaths::audit_log() const {
+  return (is_one_job() ? node({}, node_) : home_) + "/audit.jsonl";
+}
+
 std::string HomePaths::node_lock(JobId id, const std::string& name) const {
   return (is_one_job() ? local_job_directory(id, name) : node(id, name)) + "/lock";
 }

@@ -27,6 +27,8 @@ class HomePaths {
   const std::string& home() const { return home_; }
   // For one job: in job_dir, where people look, and named after the node.
   std::string controller_log() const;
+  // Likewise: who did what here, or was refused (controller/publish/audit_log.h).
+  std::string audit_log() const;
   // On a local disk: what one controller process writes for itself.
   const std::string& state() const { return state_; }
   std::string database() const { return state_ + "/controller.db"; }

@@ -4,10 +4,14 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "common/base/result.h"
 
 namespace hpctl {
+
+// As lower-case hexadecimal digits.
+std::string to_hex(std::string_view bytes);
 
 // So many bytes (at most 256) of the kernel's randomness, as lower-case hexadecimal digits.
 Result<std::string> random_hex(size_t bytes);

@@ -258,6 +258,22 @@ std::vector<ClusterListing> list_summaries(const std::string& cluster, milliseco
   return listings;
 }
 
+std::vector<Result<v1::ClusterJobs>> open_job_at_each(const std::string& cluster, JobId job,
+                                                      milliseconds timeout) {
+  std::vector<Result<v1::ClusterJobs>> answers;
+  for (Turns turns(cluster, timeout); turns.has_next();) {
+    const Turn turn = turns.next();
+    answers.push_back([&]() -> Result<v1::ClusterJobs> {
+      v1::ClusterQuestion question;
+      HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
+      question.set_job(job.value);
+      return ask(turn,
+                 {&v1::Cluster::Stub::OpenJob, question.SerializeAsString(), question.nonce()});
+    }());
+  }
+  return answers;
+}
+
 std::vector<v1::ClusterJobs> list_jobs_of_each(const std::string& cluster, milliseconds timeout) {
   std::vector<v1::ClusterJobs> lists;
   for (Turns turns(cluster, timeout); turns.has_next();) {

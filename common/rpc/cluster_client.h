@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/ids.h"
 #include "common/base/result.h"
 #include "proto/hpctl/v1/cluster.pb.h"
 
@@ -38,6 +39,11 @@ Result<v1::ClusterJobs> list_cluster_jobs(const std::string& cluster,
 // The caller's jobs at each that answers, in the order of the list.
 std::vector<v1::ClusterJobs> list_jobs_of_each(const std::string& cluster,
                                                std::chrono::milliseconds timeout);
+
+// Any user's jobs of that number, for who is appointed a reader or an operator there, with a token
+// of the caller's own; of each of the list, in its order. kPermissionDenied: he is not.
+std::vector<Result<v1::ClusterJobs>> open_job_at_each(const std::string& cluster, JobId job,
+                                                      std::chrono::milliseconds timeout);
 
 // What every job does that the caller may see, of one of the list. `jobs` is in order of uid and
 // job, without addresses and tokens; of a service of an older release the caller's, without

@@ -10,6 +10,7 @@
 
 #include "common/base/job_files.h"
 #include "common/base/log.h"
+#include "common/base/role_token.h"
 #include "common/base/tls_identity.h"
 
 namespace hpctl {
@@ -100,16 +101,18 @@ Result<ControllerRecord> find_controller(const std::string& job_dir) {
   return std::move(*record);
 }
 
-Result<std::shared_ptr<grpc::Channel>> connect_controller_of(const std::string& job_dir,
-                                                             const ControllerRecord& controller,
-                                                             int attempt_ms) {
-  HP_TRY_ASSIGN(const std::string token, read_token(job_dir));
+Result<std::shared_ptr<grpc::Channel>> connect_as_agent(const std::string& job_dir,
+                                                        const ControllerRecord& controller,
+                                                        int attempt_ms) {
+  HP_TRY_ASSIGN(const std::string secret, read_token(job_dir));
+  const std::string token = controller.agent_tokens ? agent_token(secret) : secret;
   return connect_address(controller.address, controller.certificate, token, attempt_ms);
 }
 
 Result<JobChannel> connect_job(const std::string& job_dir) {
   HP_TRY_ASSIGN(ControllerRecord controller, find_controller(job_dir));
-  HP_TRY_ASSIGN(auto channel, connect_controller_of(job_dir, controller, kAttemptMs));
+  HP_TRY_ASSIGN(const std::string token, read_token(job_dir));
+  HP_TRY_ASSIGN(auto channel, connect_address(controller.address, controller.certificate, token));
   return JobChannel{std::move(controller), std::move(channel)};
 }
 

@@ -2,8 +2,8 @@
 // The way to the controller of one job over TCP. Before anything is sent the peer must prove by TLS
 // that it is the controller whose certificate we were given, and that certificate alone is trusted:
 // who took over the port of a dead controller learns nothing and is not obeyed. Every call then
-// carries the job's token; the channel pings its peer, so that a controller whose node has vanished
-// is noticed within seconds and not when TCP gives up.
+// carries a token of the job (common/base/role_token.h); the channel pings its peer, so that a
+// controller whose node has vanished is noticed within seconds and not when TCP gives up.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -46,16 +46,17 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
 
 // The newest controller of the job; kUnavailable when there is none yet.
 Result<ControllerRecord> find_controller(const std::string& job_dir);
-// To that one; lazy as above.
-Result<std::shared_ptr<grpc::Channel>> connect_controller_of(const std::string& job_dir,
-                                                             const ControllerRecord& controller,
-                                                             int attempt_ms);
+// To that one, as an agent of the job; lazy as above. A controller of a release that knows no
+// agents' tokens gets the job's.
+Result<std::shared_ptr<grpc::Channel>> connect_as_agent(const std::string& job_dir,
+                                                        const ControllerRecord& controller,
+                                                        int attempt_ms);
 
 struct JobChannel {
   ControllerRecord controller;
   std::shared_ptr<grpc::Channel> channel;
 };
-// Both.
+// To the newest controller, as the job's owner.
 Result<JobChannel> connect_job(const std::string& job_dir);
 
 }  // namespace hpctl

@@ -60,11 +60,11 @@ std::optional<uid_t> PeerUids::of(const std::string& peer) const {
 
 Result<std::unique_ptr<LocalListener>> LocalListener::open(const std::string& path,
                                                            PrepareDirectory prepare,
-                                                           Accepted accepted) {
+                                                           Accepted accepted, Refused refused) {
   UniqueFd stop_event(::eventfd(0, EFD_CLOEXEC));
   if (!stop_event.valid()) return errno_error("cannot create an eventfd");
-  std::unique_ptr<LocalListener> listener(
-      new LocalListener(path, std::move(stop_event), std::move(prepare), std::move(accepted)));
+  std::unique_ptr<LocalListener> listener(new LocalListener(
+      path, std::move(stop_event), std::move(prepare), std::move(accepted), std::move(refused)));
   ::unlink(path.c_str());
   HP_TRY(listener->bind());
   listener->thread_ = std::thread([made = listener.get()] { made->run(); });
@@ -72,11 +72,12 @@ Result<std::unique_ptr<LocalListener>> LocalListener::open(const std::string& pa
 }
 
 LocalListener::LocalListener(std::string path, UniqueFd stop_event, PrepareDirectory prepare,
-                             Accepted accepted)
+                             Accepted accepted, Refused refused)
     : path_(std::move(path)),
       stop_event_(std::move(stop_event)),
       prepare_(std::move(prepare)),
-      accepted_(std::move(accepted)) {}
+      accepted_(std::move(accepted)),
+      refused_(std::move(refused)) {}
 
 LocalListener::~LocalListener() { stop(); }
 
@@ -119,9 +120,7 @@ void LocalListener::accept_one() {
     return;
   }
   if (!may_connect(peer.uid, ::geteuid())) {
-    log_warning("refused a connection of uid " + std::to_string(peer.uid) + " (pid " +
-                std::to_string(peer.pid) + "): this controller serves uid " +
-                std::to_string(::geteuid()));
+    refused_(peer.uid, peer.pid);
     return;
   }
   accepted_(std::move(connection), peer.uid);

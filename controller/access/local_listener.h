@@ -39,6 +39,9 @@ class LocalListener {
   // On the listener's thread; takes over the descriptor (non-blocking, close-on-exec).
   using Accepted = std::function<void(UniqueFd connection, uid_t uid)>;
 
+  // Likewise: whom it has hung up on.
+  using Refused = std::function<void(uid_t uid, pid_t pid)>;
+
   // Makes the socket's directory as it must be.
   using PrepareDirectory = std::function<Outcome()>;
 
@@ -47,7 +50,8 @@ class LocalListener {
   // socket file that somebody removes, with its directory or without, is there again after a
   // second.
   static Result<std::unique_ptr<LocalListener>> open(const std::string& path,
-                                                     PrepareDirectory prepare, Accepted accepted);
+                                                     PrepareDirectory prepare, Accepted accepted,
+                                                     Refused refused);
   ~LocalListener();  // as stop()
   LocalListener(const LocalListener&) = delete;
   LocalListener& operator=(const LocalListener&) = delete;
@@ -56,7 +60,8 @@ class LocalListener {
   void stop();
 
  private:
-  LocalListener(std::string path, UniqueFd stop_event, PrepareDirectory prepare, Accepted accepted);
+  LocalListener(std::string path, UniqueFd stop_event, PrepareDirectory prepare, Accepted accepted,
+                Refused refused);
   Outcome bind();
   void run();
   void accept_one();
@@ -66,6 +71,7 @@ class LocalListener {
   const UniqueFd stop_event_;
   const PrepareDirectory prepare_;
   const Accepted accepted_;
+  const Refused refused_;
   UniqueFd socket_;
   ino_t inode_ = 0;  // of our socket file
   std::string last_problem_;

@@ -59,11 +59,11 @@ std::pair<core::NodeKey, std::string> life_of(const AgentSession& session) {
 
 }  // namespace
 
-AgentLink::AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
-                     Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
-                     const RendezvousPorts& ports, IsLemon is_lemon)
+AgentLink::AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, Liveness& liveness,
+                     ProgressTable& progress, Scheduler& scheduler, const RendezvousPorts& ports,
+                     IsLemon is_lemon)
     : paths_(paths),
-      authenticator_(authenticator),
+      gate_(gate),
       loop_(loop),
       liveness_(liveness),
       progress_(progress),
@@ -76,10 +76,12 @@ grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Con
   // A reactor that only says no.
   class Refusal final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage> {
    public:
-    Refusal() { Finish(unauthenticated()); }
+    explicit Refusal(grpc::Status status) { Finish(std::move(status)); }
     void OnDone() override { delete this; }
   };
-  if (!authenticator_.of(*context)) return new Refusal;
+  if (const Entry entry = gate_.enter(*context, Rpc::kConnect); !entry) {
+    return new Refusal(entry.refusal);
+  }
   const auto session = std::make_shared<AgentSession>(
       [this](AgentSession& s, const v1::AgentMessage& m) { received(s, m); },
       [this](AgentSession& s) { closed(s); });

@@ -16,7 +16,7 @@
 #include <set>
 
 #include "common/base/paths.h"
-#include "controller/access/authenticator.h"
+#include "controller/access/gate.h"
 #include "controller/agents/agent_session.h"
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
@@ -33,9 +33,9 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   // thread.
   using IsLemon = std::function<bool(const std::string& node, const std::string& instance)>;
 
-  AgentLink(const HomePaths& paths, const Authenticator& authenticator, OwnerLoop& loop,
-            Liveness& liveness, ProgressTable& progress, Scheduler& scheduler,
-            const RendezvousPorts& ports, IsLemon is_lemon);
+  AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, Liveness& liveness,
+            ProgressTable& progress, Scheduler& scheduler, const RendezvousPorts& ports,
+            IsLemon is_lemon);
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Connect(
       grpc::CallbackServerContext* context) override;
@@ -78,7 +78,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
 
   const HomePaths paths_;
-  const Authenticator& authenticator_;
+  const Gate& gate_;
   OwnerLoop& loop_;
   Liveness& liveness_;
   ProgressTable& progress_;

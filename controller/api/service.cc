@@ -26,6 +26,11 @@ const grpc::Status& stopping() {
   return status;
 }
 
+// " name=value", for the audit log; "" where there is no value.
+std::string in_short(const char* name, const std::string& value) {
+  return value.empty() ? "" : std::string(" ") + name + "=" + value;
+}
+
 void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
   HP_FAILPOINT("controller.rpc_answer.before");
   reactor->Finish(std::move(status));
@@ -35,13 +40,13 @@ void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
 }  // namespace
 
 ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity identity,
-                                     const Authenticator& authenticator, OwnerLoop& loop,
-                                     EventFeed& feed, ProgressTable& progress, AgentLink& agents,
+                                     const Gate& gate, OwnerLoop& loop, EventFeed& feed,
+                                     ProgressTable& progress, AgentLink& agents,
                                      DamageCheckpoint damage, MakePageLink make_page_link,
                                      Listed listed)
     : paths_(paths),
       identity_(std::move(identity)),
-      authenticator_(authenticator),
+      gate_(gate),
       loop_(loop),
       feed_(feed),
       progress_(progress),
@@ -50,9 +55,9 @@ ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity 
       make_page_link_(std::move(make_page_link)),
       listed_(std::move(listed)) {}
 
-std::optional<uint32_t> ControllerService::caller(grpc::CallbackServerContext* context) {
+Entry ControllerService::enter(const grpc::CallbackServerContext* context, Rpc rpc) {
   ++calls_;
-  return authenticator_.of(*context);
+  return gate_.enter(*context, rpc);
 }
 
 grpc::ServerUnaryReactor* ControllerService::reply(grpc::CallbackServerContext* context,
@@ -62,21 +67,26 @@ grpc::ServerUnaryReactor* ControllerService::reply(grpc::CallbackServerContext* 
   return reactor;
 }
 
-absl::StatusOr<JobId> ControllerService::look_up(const std::string& text, uint32_t uid) {
+absl::StatusOr<JobId> ControllerService::look_up(const std::string& text, const Caller& caller,
+                                                 Rpc rpc) {
   std::promise<absl::StatusOr<JobId>> found;
   loop_.ask([&](const core::State* state) {
     found.set_value(state == nullptr
                         ? absl::StatusOr<JobId>(absl::UnavailableError(stopping().error_message()))
-                        : find_job(*state, text, uid));
+                        : find_job(*state, text, caller.acts_for));
   });
-  return found.get_future().get();
+  auto job = found.get_future().get();
+  if (!job.ok()) gate_.ended(caller, rpc, 0, in_short("job", text), to_grpc(job.status()));
+  return job;
 }
 
-grpc::ServerUnaryReactor* ControllerService::answer(grpc::CallbackServerContext* context,
-                                                    Answer answer) {
+grpc::ServerUnaryReactor* ControllerService::answer(grpc::CallbackServerContext* context, Rpc rpc,
+                                                    const Caller& caller, Answer answer) {
   auto* reactor = context->DefaultReactor();
-  loop_.ask([reactor, answer = std::move(answer)](const core::State* state) {
-    finish(reactor, state == nullptr ? stopping() : answer(*state));
+  loop_.ask([this, reactor, rpc, caller, answer = std::move(answer)](const core::State* state) {
+    const grpc::Status status = state == nullptr ? stopping() : answer(*state);
+    gate_.ended(caller, rpc, 0, "", status);
+    finish(reactor, status);
   });
   return reactor;
 }
@@ -84,18 +94,26 @@ grpc::ServerUnaryReactor* ControllerService::answer(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* ControllerService::Submit(grpc::CallbackServerContext* context,
                                                     const v1::SubmitRequest* request,
                                                     v1::SubmitResponse* response) {
-  const auto uid = caller(context);
-  if (!uid) return reply(context, unauthenticated());
+  const Entry entry = enter(context, Rpc::kSubmit);
+  if (!entry) return reply(context, entry.refusal);
+  const auto ended = [this, caller = *entry](JobId job, const std::string& name,
+                                             const grpc::Status& status) {
+    gate_.ended(caller, Rpc::kSubmit, job.value, in_short("name", name), status);
+    return status;
+  };
   if (!identity_.accepts_jobs) {
-    return reply(context, {grpc::StatusCode::FAILED_PRECONDITION,
-                           "this controller has one job and takes no other; see hpctl submit"});
+    return reply(context,
+                 ended({}, "",
+                       {grpc::StatusCode::FAILED_PRECONDITION,
+                        "this controller has one job and takes no other; see hpctl submit"}));
   }
   auto spec = job_spec_from_json(request->spec_json());
-  if (!spec.ok()) return reply(context, to_grpc(to_absl(spec.error())));
+  if (!spec.ok()) return reply(context, ended({}, "", to_grpc(to_absl(spec.error()))));
+  const std::string name = spec->name;
   auto* reactor = context->DefaultReactor();
   HP_FAILPOINT("controller.submit.received");
   loop_.post(
-      [this, spec = std::move(*spec), uid = *uid,
+      [this, spec = std::move(*spec), uid = entry->uid,
        key = request->submit_key()](const core::State& state) mutable {
         if (spec.checkpoint.dir.empty()) {
           // The core gives the job the next number.
@@ -103,14 +121,14 @@ grpc::ServerUnaryReactor* ControllerService::Submit(grpc::CallbackServerContext*
         }
         return std::optional<core::EventBody>(core::JobSubmitted{std::move(spec), uid, key});
       },
-      [reactor, response](const core::StepResult* result, const core::State*) {
+      [reactor, response, name, ended](const core::StepResult* result, const core::State*) {
         if (result == nullptr) {
           finish(reactor, stopping());
         } else if (!result->submitted) {
-          finish(reactor, {grpc::StatusCode::INVALID_ARGUMENT, result->refusal});
+          finish(reactor, ended({}, name, {grpc::StatusCode::INVALID_ARGUMENT, result->refusal}));
         } else {
           response->set_job(result->submitted->value);
-          finish(reactor, grpc::Status::OK);
+          finish(reactor, ended(*result->submitted, name, grpc::Status::OK));
         }
       });
   return reactor;
@@ -119,45 +137,54 @@ grpc::ServerUnaryReactor* ControllerService::Submit(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* ControllerService::GetJob(grpc::CallbackServerContext* context,
                                                     const v1::GetJobRequest* request,
                                                     v1::JobStatus* response) {
-  const auto uid = caller(context);
-  if (!uid) return reply(context, unauthenticated());
-  return answer(context, [this, request, response, uid = *uid](const core::State& state) {
-    const auto job = find_job(state, request->job(), uid);
-    if (!job.ok()) return to_grpc(job.status());
-    fill(make_job_view(state, *job, progress_.of(*job), identity_.node, loop_.now_ms()), *response);
-    return grpc::Status::OK;
-  });
+  const Entry entry = enter(context, Rpc::kGetJob);
+  if (!entry) return reply(context, entry.refusal);
+  return answer(
+      context, Rpc::kGetJob, *entry,
+      [this, request, response, uid = entry->acts_for](const core::State& state) {
+        const auto job = find_job(state, request->job(), uid);
+        if (!job.ok()) return to_grpc(job.status());
+        fill(make_job_view(state, *job, progress_.of(*job), identity_.node, loop_.now_ms()),
+             *response);
+        return grpc::Status::OK;
+      });
 }
 
 grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContext* context,
                                                       const v1::ListJobsRequest*,
                                                       v1::ListJobsResponse* response) {
-  const auto uid = caller(context);
-  if (!uid) return reply(context, unauthenticated());
-  return answer(context, [this, response, uid = *uid](const core::State& state) {
-    const int64_t wall_ms = SystemClock().wall_ms();
-    for (const auto& [id, job] : state.jobs) {
-      if (!may_see(uid, job)) continue;
-      const JobView view =
-          make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
-      fill(summarize(view, wall_ms), *response->add_jobs());
-    }
-    listed_();
-    return grpc::Status::OK;
-  });
+  const Entry entry = enter(context, Rpc::kListJobs);
+  if (!entry) return reply(context, entry.refusal);
+  return answer(context, Rpc::kListJobs, *entry,
+                [this, response, uid = entry->acts_for](const core::State& state) {
+                  const int64_t wall_ms = SystemClock().wall_ms();
+                  for (const auto& [id, job] : state.jobs) {
+                    if (!may_see(uid, job)) continue;
+                    const JobView view =
+                        make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
+                    fill(summarize(view, wall_ms), *response->add_jobs());
+                  }
+                  listed_();
+                  return grpc::Status::OK;
+                });
 }
 
 grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* context,
-                                                   const std::string& job, MakeOrder make,
-                                                   AnswerOrder answer) {
-  const auto uid = caller(context);
-  if (!uid) return reply(context, unauthenticated());
+                                                   Order order) {
+  const Entry entry = enter(context, order.rpc);
+  if (!entry) return reply(context, entry.refusal);
   auto* reactor = context->DefaultReactor();
   const auto found = std::make_shared<absl::StatusOr<JobId>>(absl::NotFoundError(""));
+  const auto ended = [this, caller = *entry, rpc = order.rpc, found, said = order.job,
+                      arguments = std::move(order.arguments)](const grpc::Status& status) {
+    gate_.ended(caller, rpc, found->ok() ? (*found)->value : 0,
+                arguments + (found->ok() ? "" : in_short("job", said)), status);
+    return status;
+  };
   loop_.post(
-      [found, uid = *uid, job,
-       make = std::move(make)](const core::State& state) -> std::optional<core::EventBody> {
-        *found = find_job(state, job, uid);
+      [found, caller = *entry, job = order.job,
+       make = std::move(order.make)](const core::State& state) -> std::optional<core::EventBody> {
+        *found = find_job(state, job, caller.acts_for);
         if (!found->ok()) return std::nullopt;
         // What its next life is to know has been written down, and it may be the queue's by now.
         if (state.jobs.at(**found).stage == core::PlanStage::kRequeue) {
@@ -165,19 +192,20 @@ grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* 
                                           " is being requeued; say it again when it has started");
           return std::nullopt;
         }
-        return make(**found, uid);
+        return make(**found, caller.uid);
       },
-      [found, reactor, answer = std::move(answer)](const core::StepResult* result,
-                                                   const core::State* state) {
+      [found, reactor, ended, answer = std::move(order.answer)](const core::StepResult* result,
+                                                                const core::State* state) {
         if (state == nullptr) {
-          finish(reactor, stopping());
+          finish(reactor, ended(stopping()));
         } else if (!found->ok()) {
-          finish(reactor, to_grpc(found->status()));
+          finish(reactor, ended(to_grpc(found->status())));
         } else if (!result->refusal.empty()) {
-          finish(reactor, {grpc::StatusCode::FAILED_PRECONDITION, result->refusal});
+          finish(reactor, ended({grpc::StatusCode::FAILED_PRECONDITION, result->refusal}));
         } else {
+          const grpc::Status done = ended(grpc::Status::OK);  // the answer may end this process
           answer(state->jobs.at(**found), result->log.front());
-          finish(reactor, grpc::Status::OK);
+          finish(reactor, done);
         }
       });
   return reactor;
@@ -186,82 +214,90 @@ grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext* context,
                                                     const v1::CancelRequest* request,
                                                     v1::CancelResponse* response) {
-  return order(
-      context, request->job(),
-      [reason = request->reason().substr(0, kMaxReasonBytes), time_limit = request->time_limit()](
-          JobId job, uint32_t uid) {
-        return core::CancelRequested{job, uid, reason, time_limit};
-      },
-      [response](const core::Job& job, const core::LogEntry&) {
-        response->set_state(core::shown_state(job));
-      });
+  const std::string reason = request->reason().substr(0, kMaxReasonBytes);
+  return order(context, {Rpc::kCancel, request->job(), in_short("reason", reason),
+                         [reason, time_limit = request->time_limit()](JobId job, uint32_t uid) {
+                           return core::CancelRequested{job, uid, reason, time_limit};
+                         },
+                         [response](const core::Job& job, const core::LogEntry&) {
+                           response->set_state(core::shown_state(job));
+                         }});
 }
 
 grpc::ServerUnaryReactor* ControllerService::QuarantineNode(
     grpc::CallbackServerContext* context, const v1::QuarantineNodeRequest* request,
     v1::QuarantineNodeResponse*) {
-  return order(
-      context, request->job(),
-      [node = request->node(), reason = request->reason().substr(0, kMaxReasonBytes),
-       for_ms = std::max<int64_t>(0, request->for_ms())](JobId job, uint32_t uid) {
-        return core::QuarantineRequested{job, node, uid, reason, for_ms};
-      },
-      [](const core::Job&, const core::LogEntry&) {});
+  const std::string reason = request->reason().substr(0, kMaxReasonBytes);
+  const int64_t for_ms = std::max<int64_t>(0, request->for_ms());
+  return order(context, {Rpc::kQuarantineNode, request->job(),
+                         in_short("node", request->node()) + in_short("reason", reason) +
+                             (for_ms == 0 ? "" : in_short("for_ms", std::to_string(for_ms))),
+                         [node = request->node(), reason, for_ms](JobId job, uint32_t uid) {
+                           return core::QuarantineRequested{job, node, uid, reason, for_ms};
+                         },
+                         [](const core::Job&, const core::LogEntry&) {}});
 }
 
 grpc::ServerUnaryReactor* ControllerService::ReleaseNode(grpc::CallbackServerContext* context,
                                                          const v1::ReleaseNodeRequest* request,
                                                          v1::ReleaseNodeResponse*) {
-  return order(
-      context, request->job(),
-      [node = request->node()](JobId job, uint32_t uid) {
-        return core::ReleaseRequested{job, node, uid};
-      },
-      [](const core::Job&, const core::LogEntry&) {});
+  return order(context, {Rpc::kReleaseNode, request->job(), in_short("node", request->node()),
+                         [node = request->node()](JobId job, uint32_t uid) {
+                           return core::ReleaseRequested{job, node, uid};
+                         },
+                         [](const core::Job&, const core::LogEntry&) {}});
 }
 
 grpc::ServerUnaryReactor* ControllerService::RecoverNode(grpc::CallbackServerContext* context,
                                                          const v1::RecoverNodeRequest* request,
                                                          v1::RecoverNodeResponse*) {
-  return order(
-      context, request->job(),
-      [node = request->node(), reason = request->reason().substr(0, kMaxReasonBytes),
-       reboot = request->reboot()](JobId job, uint32_t uid) {
-        return core::RecoveryRequested{job, node, uid, reason, reboot};
-      },
-      [](const core::Job&, const core::LogEntry&) {});
+  const std::string reason = request->reason().substr(0, kMaxReasonBytes);
+  return order(context, {Rpc::kRecoverNode, request->job(),
+                         in_short("node", request->node()) + in_short("reason", reason) +
+                             in_short("by", request->reboot() ? "reboot" : "replacement"),
+                         [node = request->node(), reason, reboot = request->reboot()](
+                             JobId job, uint32_t uid) {
+                           return core::RecoveryRequested{job, node, uid, reason, reboot};
+                         },
+                         [](const core::Job&, const core::LogEntry&) {}});
 }
 
 // The event first, so that the history tells of the fault whatever it breaks.
 grpc::ServerUnaryReactor* ControllerService::Inject(grpc::CallbackServerContext* context,
                                                     const v1::InjectRequest* request,
                                                     v1::InjectResponse* response) {
-  if (!caller(context)) return reply(context, unauthenticated());
   const auto fault = from_word<InjectedFault>(request->fault());
   if (!fault) {
-    return reply(context,
-                 {grpc::StatusCode::INVALID_ARGUMENT,
-                  "this controller knows no such fault, only " + all_words<InjectedFault>()});
+    const Entry entry = enter(context, Rpc::kInject);
+    if (!entry) return reply(context, entry.refusal);
+    const grpc::Status unknown(
+        grpc::StatusCode::INVALID_ARGUMENT,
+        "this controller knows no such fault, only " + all_words<InjectedFault>());
+    gate_.ended(*entry, Rpc::kInject, 0, in_short("fault", request->fault()), unknown);
+    return reply(context, unknown);
   }
   const FaultTarget target = target_of(*fault);
   return order(
-      context, request->job(),
-      [fault = *fault, target, node = request->node(), rank = request->rank()](JobId job,
-                                                                               uint32_t uid) {
-        return core::FaultInjected{job, uid, fault, target == FaultTarget::kNode ? node : "",
-                                   Rank{target == FaultTarget::kRank ? rank : -1}};
-      },
-      [this, response, fault = *fault, target](const core::Job& job, const core::LogEntry& told) {
-        if (target == FaultTarget::kController) ::raise(traits_of(fault).signal);
-        v1::InjectFault order;
-        order.set_event_seq(told.seq.value);
-        order.set_fault(to_word(fault));
-        order.set_rank(told.rank);
-        order.set_generation(told.generation.value);
-        if (fault == InjectedFault::kCorruptCheckpoint) damage_(told);
-        agents_.inject({job.id, told.node}, order);
-        response->set_seq(told.seq.value);
-      });
+      context,
+      {Rpc::kInject, request->job(),
+       in_short("fault", request->fault()) + in_short("node", request->node()) +
+           in_short("rank", std::to_string(request->rank())),
+       [fault = *fault, target, node = request->node(), rank = request->rank()](JobId job,
+                                                                                uint32_t uid) {
+         return core::FaultInjected{job, uid, fault, target == FaultTarget::kNode ? node : "",
+                                    Rank{target == FaultTarget::kRank ? rank : -1}};
+       },
+       [this, response, fault = *fault, target](const core::Job& job, const core::LogEntry& told) {
+         if (target == FaultTarget::kController) ::raise(traits_of(fault).signal);
+         v1::InjectFault order;
+         order.set_event_seq(told.seq.value);
+         order.set_fault(to_word(fault));
+         order.set_rank(told.rank);
+         order.set_generation(told.generation.value);
+         if (fault == InjectedFault::kCorruptCheckpoint) damage_(told);
+         agents_.inject({job.id, told.node}, order);
+         response->set_seq(told.seq.value);
+       }});
 }
 
 grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(
@@ -272,9 +308,9 @@ grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(
     explicit Refusal(grpc::Status status) { Finish(std::move(status)); }
     void OnDone() override { delete this; }
   };
-  const auto uid = caller(context);
-  if (!uid) return new Refusal(unauthenticated());
-  const auto job = look_up(request->job(), *uid);
+  const Entry entry = enter(context, Rpc::kWatchEvents);
+  if (!entry) return new Refusal(entry.refusal);
+  const auto job = look_up(request->job(), *entry, Rpc::kWatchEvents);
   if (!job.ok()) return new Refusal(to_grpc(job.status()));
   return new EventWatcher(feed_, context, *job, Seq{request->after_seq()}, request->follow());
 }
@@ -282,10 +318,10 @@ grpc::ServerWriteReactor<v1::Event>* ControllerService::WatchEvents(
 grpc::ServerUnaryReactor* ControllerService::Why(grpc::CallbackServerContext* context,
                                                  const v1::WhyRequest* request,
                                                  v1::WhyResponse* response) {
-  const auto uid = caller(context);
-  if (!uid) return reply(context, unauthenticated());
+  const Entry entry = enter(context, Rpc::kWhy);
+  if (!entry) return reply(context, entry.refusal);
   // The history may be long: read here and not on the owner thread.
-  const auto job = look_up(request->job(), *uid);
+  const auto job = look_up(request->job(), *entry, Rpc::kWhy);
   if (!job.ok()) return reply(context, to_grpc(job.status()));
   const auto history = feed_.history(*job);
   if (!history.ok()) return reply(context, to_grpc(to_absl(history.error())));
@@ -306,40 +342,46 @@ grpc::ServerUnaryReactor* ControllerService::Why(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* ControllerService::ListNodes(grpc::CallbackServerContext* context,
                                                        const v1::ListNodesRequest* request,
                                                        v1::ListNodesResponse* response) {
-  const auto uid = caller(context);
-  if (!uid) return reply(context, unauthenticated());
-  return answer(context, [this, request, response, uid = *uid](const core::State& state) {
-    JobId only;
-    if (!request->job().empty()) {
-      const auto job = find_job(state, request->job(), uid);
-      if (!job.ok()) return to_grpc(job.status());
-      only = *job;
-    }
-    for (const auto& [id, job] : state.jobs) {
-      if ((only != JobId{} && id != only) || !may_see(uid, job)) continue;
-      const JobProgress progress = progress_.of(id);
-      for (auto it = state.nodes.lower_bound({id, ""});
-           it != state.nodes.end() && it->first.job == id; ++it) {
-        fill(make_node_view(state, it->second, progress), id.value, *response->add_nodes());
-      }
-    }
-    return grpc::Status::OK;
-  });
+  const Entry entry = enter(context, Rpc::kListNodes);
+  if (!entry) return reply(context, entry.refusal);
+  return answer(context, Rpc::kListNodes, *entry,
+                [this, request, response, uid = entry->acts_for](const core::State& state) {
+                  JobId only;
+                  if (!request->job().empty()) {
+                    const auto job = find_job(state, request->job(), uid);
+                    if (!job.ok()) return to_grpc(job.status());
+                    only = *job;
+                  }
+                  for (const auto& [id, job] : state.jobs) {
+                    if ((only != JobId{} && id != only) || !may_see(uid, job)) continue;
+                    const JobProgress progress = progress_.of(id);
+                    for (auto it = state.nodes.lower_bound({id, ""});
+                         it != state.nodes.end() && it->first.job == id; ++it) {
+                      fill(make_node_view(state, it->second, progress), id.value,
+                           *response->add_nodes());
+                    }
+                  }
+                  return grpc::Status::OK;
+                });
 }
 
 grpc::ServerUnaryReactor* ControllerService::OpenPage(grpc::CallbackServerContext* context,
                                                       const v1::OpenPageRequest* request,
                                                       v1::OpenPageResponse* response) {
-  const auto uid = caller(context);
-  if (!uid) return reply(context, unauthenticated());
+  const Entry entry = enter(context, Rpc::kOpenPage);
+  if (!entry) return reply(context, entry.refusal);
   std::string first;
+  JobId id;
   if (!request->job().empty()) {
-    const auto job = look_up(request->job(), *uid);
+    const auto job = look_up(request->job(), *entry, Rpc::kOpenPage);
     if (!job.ok()) return reply(context, to_grpc(job.status()));
-    first = "&job=" + to_string(*job);
+    id = *job;
+    first = "&job=" + to_string(id);
   }
-  const auto url = make_page_link_(*uid);
-  if (!url.ok()) return reply(context, to_grpc(to_absl(url.error())));
+  const auto url = make_page_link_(entry->acts_for);
+  const grpc::Status status = url.ok() ? grpc::Status::OK : to_grpc(to_absl(url.error()));
+  gate_.ended(*entry, Rpc::kOpenPage, id.value, "", status);
+  if (!status.ok()) return reply(context, status);
   response->set_url(*url + first);
   response->set_node(identity_.node);
   return reply(context, grpc::Status::OK);
@@ -348,7 +390,8 @@ grpc::ServerUnaryReactor* ControllerService::OpenPage(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* ControllerService::GetVersion(grpc::CallbackServerContext* context,
                                                         const v1::GetVersionRequest*,
                                                         v1::GetVersionResponse* response) {
-  if (!caller(context)) return reply(context, unauthenticated());
+  const Entry entry = enter(context, Rpc::kGetVersion);
+  if (!entry) return reply(context, entry.refusal);
   response->set_version(identity_.version);
   response->set_pid(static_cast<uint64_t>(::getpid()));
   response->set_node(identity_.node);

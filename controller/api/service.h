@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The people's side of the controller: each call is authenticated (authenticator.h), sees the jobs
-// of its uid (root: all), and is answered from the state between two commits.
+// The people's side of the controller: each call is let in by the gate (gate.h), sees the jobs of
+// its uid (root: all; by a token, those of its owner), and is answered from the state between two
+// commits.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/paths.h"
-#include "controller/access/authenticator.h"
+#include "controller/access/gate.h"
 #include "controller/agents/agent_link.h"
 #include "controller/agents/progress.h"
 #include "controller/api/event_feed.h"
@@ -37,10 +38,9 @@ class ControllerService final : public v1::Controller::CallbackService {
   // The list of jobs is told to somebody. Called on the owner thread.
   using Listed = std::function<void()>;
 
-  ControllerService(const HomePaths& paths, ControllerIdentity identity,
-                    const Authenticator& authenticator, OwnerLoop& loop, EventFeed& feed,
-                    ProgressTable& progress, AgentLink& agents, DamageCheckpoint damage,
-                    MakePageLink make_page_link, Listed listed);
+  ControllerService(const HomePaths& paths, ControllerIdentity identity, const Gate& gate,
+                    OwnerLoop& loop, EventFeed& feed, ProgressTable& progress, AgentLink& agents,
+                    DamageCheckpoint damage, MakePageLink make_page_link, Listed listed);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -86,24 +86,30 @@ class ControllerService final : public v1::Controller::CallbackService {
  private:
   using Answer = std::function<grpc::Status(const core::State& state)>;
 
-  // Who calls; nullopt = nobody we accepted.
-  std::optional<uint32_t> caller(grpc::CallbackServerContext* context);
+  Entry enter(const grpc::CallbackServerContext* context, Rpc rpc);
   // Waits for the owner thread.
-  absl::StatusOr<JobId> look_up(const std::string& text, uint32_t uid);
+  absl::StatusOr<JobId> look_up(const std::string& text, const Caller& caller, Rpc rpc);
   // Answers from the state, on the owner thread.
-  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, Answer answer);
+  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, Rpc rpc,
+                                   const Caller& caller, Answer answer);
   // An order about one job: an event, and what is done and answered once the core has accepted it
   // and `told` is in the history.
   using MakeOrder = std::function<core::EventBody(JobId job, uint32_t uid)>;
   using AnswerOrder = std::function<void(const core::Job& job, const core::LogEntry& told)>;
-  grpc::ServerUnaryReactor* order(grpc::CallbackServerContext* context, const std::string& job,
-                                  MakeOrder make, AnswerOrder answer);
+  struct Order {
+    Rpc rpc;
+    std::string job;        // that is meant, as the caller says it
+    std::string arguments;  // for the audit log
+    MakeOrder make;
+    AnswerOrder answer;
+  };
+  grpc::ServerUnaryReactor* order(grpc::CallbackServerContext* context, Order order);
   // Answers at once.
   grpc::ServerUnaryReactor* reply(grpc::CallbackServerContext* context, grpc::Status status);
 
   const HomePaths paths_;
   const ControllerIdentity identity_;
-  const Authenticator& authenticator_;
+  const Gate& gate_;
   OwnerLoop& loop_;
   EventFeed& feed_;
   ProgressTable& progress_;

@@ -39,7 +39,8 @@ std::string to_line(const ChildOrder& order) {
                {"scheduler", order.scheduler},
                {"programs", order.programs},
                {"restart_count", order.restart_count},
-               {"metrics", order.metrics}});
+               {"metrics", order.metrics},
+               {"older_agents", order.older_agents}});
 }
 
 Result<ChildOrder> order_from_line(const std::string& line) {
@@ -52,6 +53,7 @@ Result<ChildOrder> order_from_line(const std::string& line) {
     document.at("programs").get_to(order.programs);
     document.at("restart_count").get_to(order.restart_count);
     order.metrics = document.value("metrics", "");
+    order.older_agents = document.value("older_agents", true);
   } catch (const json::exception& e) {
     return malformed(e);
   }
@@ -62,7 +64,8 @@ std::string report_line(const Result<ChildReport>& report) {
   if (report.ok()) {
     return dump({{"address", report->address},
                  {"certificate", report->certificate},
-                 {"metrics_port", report->metrics_port}});
+                 {"metrics_port", report->metrics_port},
+                 {"takes_roles", report->takes_roles}});
   }
   return dump({{"code", static_cast<int>(report.error().code)},
                {"error", report.error().message.substr(0, kMaxReportBytes / 8)}});
@@ -73,7 +76,8 @@ Result<ChildReport> report_from_line(const std::string& line) {
     const json document = parse_json(line);
     if (document.contains("address")) {
       return ChildReport{document.at("address").get<std::string>(),
-                         document.at("certificate").get<std::string>(), port_in(document)};
+                         document.at("certificate").get<std::string>(), port_in(document),
+                         document.value("takes_roles", false)};
     }
     const int code = document.at("code").get<int>();
     const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);

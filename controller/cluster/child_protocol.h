@@ -21,7 +21,8 @@ struct ChildOrder {
   std::string scheduler;
   std::string programs;
   uint64_t restart_count = 0;
-  std::string metrics;  // HOST:PORT as --metrics; "" = none
+  std::string metrics;        // HOST:PORT as --metrics; "" = none
+  bool older_agents = false;  // of a release without tokens of their own may come
 };
 std::string to_line(const ChildOrder& order);
 Result<ChildOrder> order_from_line(const std::string& line);
@@ -33,6 +34,8 @@ struct ChildReport {
   // Of its metrics, 0 = none. A port of this machine and no address: a user's process is not to
   // send a monitoring anywhere else.
   uint16_t metrics_port = 0;
+  // It takes tokens of readers and operators (common/base/role_token.h).
+  bool takes_roles = false;
 };
 std::string report_line(const Result<ChildReport>& report);
 Result<ChildReport> report_from_line(const std::string& line);

@@ -68,6 +68,7 @@ Result<JobProcess> JobProcess::start(const JobProcessSettings& settings, JobRow&
   row.address.clear();
   row.certificate.clear();
   row.metrics_port = 0;
+  row.takes_roles = false;
   return process;
 }
 
@@ -81,8 +82,8 @@ std::optional<JobProcess> JobProcess::find(const JobRow& row) {
 }
 
 Outcome JobProcess::order(const JobProcessSettings& settings, const JobRow& row) {
-  const ChildOrder order{row.token,    row.nodes,         row.scheduler,
-                         row.programs, row.restart_count, settings.metrics};
+  const ChildOrder order{row.token,         row.nodes,        row.scheduler,   row.programs,
+                         row.restart_count, settings.metrics, row.older_agents};
   HP_TRY(write_all(channel_.get(), to_line(order), "the job's controller"));
   // From here on only what is there is read.
   if (::fcntl(channel_.get(), F_SETFL, O_NONBLOCK) != 0)

@@ -28,6 +28,8 @@ std::string to_json(const JobRow& row) {
                          {"address", row.address},
                          {"certificate", row.certificate},
                          {"metrics_port", row.metrics_port},
+                         {"takes_roles", row.takes_roles},
+                         {"older_agents", row.older_agents},
                          {"pid", row.pid},
                          {"start_ticks", row.start_ticks},
                          {"boot_id", row.boot_id},
@@ -52,6 +54,8 @@ Result<JobRow> from_json(const std::string& text) {
     json.at("address").get_to(row.address);
     row.certificate = json.value("certificate", "");             // absent in rows of older releases
     row.metrics_port = json.value("metrics_port", uint16_t{0});  // likewise
+    row.takes_roles = json.value("takes_roles", false);
+    row.older_agents = json.value("older_agents", true);
     json.at("pid").get_to(row.pid);
     json.at("start_ticks").get_to(row.start_ticks);
     json.at("boot_id").get_to(row.boot_id);

@@ -36,6 +36,8 @@ struct JobRow {
   std::string address;        // of the controller; "" = it has not said yet
   std::string certificate;    // by which it is known there
   uint16_t metrics_port = 0;  // of its metrics on this machine; 0 = none
+  bool takes_roles = false;   // the controller (ChildReport)
+  bool older_agents = false;  // may come (ChildOrder)
   // The process that was started last: a pid means something only with these.
   pid_t pid = 0;
   uint64_t start_ticks = 0;  // field 22 of /proc/PID/stat

@@ -13,6 +13,7 @@
 #include "common/base/paths.h"
 #include "controller/access/tcp_access.h"
 #include "controller/cluster/service.h"
+#include "controller/publish/audit_log.h"
 #include "controller/publish/scrape_targets.h"
 #include "controller/starter.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr int kMaxServerThreads = 32;  // calls at once; more are refused
 constexpr size_t kMaxServerBytes = 256U << 20;
+constexpr timespec kAuditTick = {1, 0};
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 // Where the jobs' controllers listen: on the same address, unless that is all of them.
@@ -60,6 +62,10 @@ void publish_targets(const ControllerOptions& options, const std::string& metric
 }
 
 Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t& signals) {
+  Appointed appointed;
+  HP_TRY_ASSIGN(appointed.operators,
+                People::parse(options.operators, "--operators or HPCTL_OPERATORS"));
+  HP_TRY_ASSIGN(appointed.readers, People::parse(options.readers, "--readers or HPCTL_READERS"));
   HP_TRY(make_directories(options.state_dir, 0700));
   HP_TRY_ASSIGN(const UniqueFd lock, lock_file(options.state_dir + "/lock"));
   HP_TRY_ASSIGN(const std::string programs, program_directory());
@@ -79,7 +85,10 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   HP_TRY(supervisor.start());
   Summaries summaries([&supervisor] { return supervisor.addresses(); }, metrics.get());
   summaries.start();
-  ClusterService service(supervisor, summaries, options.node);
+  const SystemClock clock;
+  AuditLog audit(options.state_dir + "/audit.jsonl", true, clock);
+  ClusterService service(supervisor, summaries, options.node, std::move(appointed),
+                         [&audit](AuditEntry entry) { audit.record(std::move(entry)); });
   int port = 0;
   const auto server = build_server(service, options.listen, port);
   if (server == nullptr || port == 0) {
@@ -91,13 +100,13 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
       options.listen.substr(0, options.listen.rfind(':') + 1) + std::to_string(port);
   log_info("cluster controller on " + address + ", state in " + options.state_dir);
   starter.serving();
-  int signal = 0;
-  ::sigwait(&signals, &signal);
+  while (::sigtimedwait(&signals, nullptr, &kAuditTick) < 0) audit.tick();
   log_info("ending: asked by a signal; the jobs' controllers go on");
   summaries.stop();
   supervisor.stop();
   server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   server->Wait();
+  if (const auto hung = audit.stop(); !hung.empty()) leave_with_hung_lanes(hung, 0);
   if (metrics) publish_targets(options, "", {});
   return Ok{};
 }

@@ -7,8 +7,10 @@
 
 #include "common/base/log.h"
 #include "common/base/printable.h"
+#include "common/base/role_token.h"
 #include "common/rpc/munge.h"
 #include "common/rpc/status.h"
+#include "controller/access/gate.h"
 #include "controller/options.h"
 
 namespace hpctl::cluster {
@@ -34,22 +36,29 @@ bool is_node(const std::string& name) {
 
 grpc::Status to_status(const Error& error) { return to_grpc(to_absl(error)); }
 
-// The caller by the credential of a call, and the request in it.
-template <typename Request>
-Result<MungeIdentity> open_call(const v1::ClusterCall& call, Request& request) {
+bool is_refusal(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
+         status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
+}
+
+// By MUNGE. kPermissionDenied where this service is not for that user.
+Result<MungeIdentity> open_credential(const v1::ClusterCall& call) {
   HP_TRY_ASSIGN(MungeIdentity caller, munge_decode(call.credential()));
   const uid_t self = ::geteuid();
-  if (self != 0 && caller.uid != self) {
-    return Error{ErrorCode::kPermissionDenied,
-                 "this cluster controller runs as uid " + std::to_string(self) +
-                     " and serves that user only; you are uid " + std::to_string(caller.uid)};
+  if (self == 0 || caller.uid == self) return caller;
+  return Error{ErrorCode::kPermissionDenied,
+               "this cluster controller runs as uid " + std::to_string(self) +
+                   " and serves that user only; you are uid " + std::to_string(caller.uid)};
+}
+
+template <typename Request>
+Outcome parse(const std::string& payload, Request& request) {
+  if (request.ParseFromString(payload) && !request.nonce().empty() &&
+      request.nonce().size() <= kMaxNonce) {
+    return Ok{};
   }
-  if (!request.ParseFromString(caller.payload) || request.nonce().empty() ||
-      request.nonce().size() > kMaxNonce) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "the credential is genuine, but its payload is not a question to this service"};
-  }
-  return caller;
+  return Error{ErrorCode::kInvalidArgument,
+               "the credential is genuine, but its payload is not a question to this service"};
 }
 
 }  // namespace
@@ -72,6 +81,41 @@ std::optional<std::string> find_problem(const v1::Admission& admission) {
   return std::nullopt;
 }
 
+void ClusterService::note(const grpc::ServerContext& context, Rpc rpc,
+                          const std::optional<Asker>& asker, uint64_t job, std::string arguments,
+                          const grpc::Status& status) const {
+  if (!audit_ || !(rule_of(rpc).is_audited || is_refusal(status))) return;
+  AuditEntry entry;
+  entry.call = call_name(rpc);
+  if (asker) entry.uid = asker->uid;
+  if (asker) entry.role = to_word(asker->role);
+  entry.from = context.peer();
+  entry.job = job;
+  entry.arguments = std::move(arguments);
+  entry.outcome = outcome_name(status);
+  entry.why = status.error_message();
+  entry.is_refused_call = !status.ok();
+  audit_(std::move(entry));
+}
+
+template <typename Request>
+Result<ClusterService::Asker> ClusterService::enter(const grpc::ServerContext& context, Rpc rpc,
+                                                    const v1::ClusterCall& call,
+                                                    Request& request) const {
+  std::optional<Asker> asker;
+  const auto found = [&]() -> Outcome {
+    HP_TRY_ASSIGN(const MungeIdentity caller, open_credential(call));
+    asker = {caller.uid, caller.gid, role_of(appointed_, caller.uid, caller.gid, ::geteuid())};
+    if (!may_call(asker->role, rpc, false)) {
+      return Error{ErrorCode::kPermissionDenied, not_for(asker->role, rpc).error_message()};
+    }
+    return parse(caller.payload, request);
+  }();
+  if (found.ok()) return *asker;
+  note(context, rpc, asker, 0, "", to_status(found.error()));
+  return found.error();
+}
+
 grpc::Status ClusterService::reply(uid_t reader, const std::string& nonce, v1::ClusterJobs jobs,
                                    v1::ClusterAnswer* answer) const {
   jobs.set_nonce(nonce);
@@ -86,25 +130,30 @@ grpc::Status ClusterService::reply(uid_t reader, const std::string& nonce, v1::C
 grpc::Status ClusterService::Admit(grpc::ServerContext* context, const v1::ClusterCall* call,
                                    v1::ClusterAnswer* answer) {
   v1::Admission admission;
-  const auto caller = open_call(*call, admission);
-  if (!caller.ok()) {
-    log_warning("an admission from " + context->peer() + " is refused: " + caller.error().message);
-    return to_status(caller.error());
-  }
-  if (const auto problem = find_problem(admission)) {
-    return {grpc::StatusCode::INVALID_ARGUMENT, *problem};
-  }
-  auto job = supervisor_.admit(caller->uid, caller->gid, admission);
-  if (!job.ok()) return to_status(job.error());
-  v1::ClusterJobs jobs;
-  *jobs.add_jobs() = std::move(*job);
-  return reply(caller->uid, admission.nonce(), std::move(jobs), answer);
+  const auto asker = enter(*context, Rpc::kClusterAdmit, *call, admission);
+  if (!asker.ok()) return to_status(asker.error());
+  const auto admit = [&]() -> grpc::Status {
+    if (const auto problem = find_problem(admission)) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, *problem};
+    }
+    auto job = supervisor_.admit(asker->uid, asker->gid, admission);
+    if (!job.ok()) return to_status(job.error());
+    v1::ClusterJobs jobs;
+    *jobs.add_jobs() = std::move(*job);
+    return reply(asker->uid, admission.nonce(), std::move(jobs), answer);
+  };
+  grpc::Status status = admit();
+  note(*context, Rpc::kClusterAdmit, *asker, admission.job(), "job_dir=" + admission.job_dir(),
+       status);
+  return status;
 }
 
-v1::ClusterJobs ClusterService::page(const v1::ClusterQuestion& question, uid_t caller) const {
+v1::ClusterJobs ClusterService::page(const v1::ClusterQuestion& question,
+                                     const Asker& asker) const {
   v1::ClusterJobs jobs;
-  jobs.set_all_users(caller == 0 || caller == ::geteuid());
-  const std::optional<uid_t> whose = jobs.all_users() ? std::nullopt : std::optional<uid_t>(caller);
+  jobs.set_all_users(asker.role != Role::kUser);
+  const std::optional<uid_t> whose =
+      jobs.all_users() ? std::nullopt : std::optional<uid_t>(asker.uid);
   const JobKey after{question.after_uid(), question.after_job()};
   size_t bytes = 0;
   for (v1::ClusterJob& job : supervisor_.outlines(whose, after, kMaxPageJobs + 1)) {
@@ -120,17 +169,37 @@ v1::ClusterJobs ClusterService::page(const v1::ClusterQuestion& question, uid_t 
   return jobs;
 }
 
-grpc::Status ClusterService::ListJobs(grpc::ServerContext*, const v1::ClusterCall* call,
+grpc::Status ClusterService::ListJobs(grpc::ServerContext* context, const v1::ClusterCall* call,
                                       v1::ClusterAnswer* answer) {
   v1::ClusterQuestion question;
-  const auto caller = open_call(*call, question);
-  if (!caller.ok()) return to_status(caller.error());
+  const auto asker = enter(*context, Rpc::kClusterListJobs, *call, question);
+  if (!asker.ok()) return to_status(asker.error());
   if (question.summaries()) {
-    return reply(caller->uid, question.nonce(), page(question, caller->uid), answer);
+    return reply(asker->uid, question.nonce(), page(question, *asker), answer);
   }
   v1::ClusterJobs jobs;
-  for (v1::ClusterJob& job : supervisor_.jobs_of(caller->uid)) *jobs.add_jobs() = std::move(job);
-  return reply(caller->uid, question.nonce(), std::move(jobs), answer);
+  for (v1::ClusterJob& job : supervisor_.jobs_of(asker->uid)) *jobs.add_jobs() = std::move(job);
+  return reply(asker->uid, question.nonce(), std::move(jobs), answer);
+}
+
+grpc::Status ClusterService::OpenJob(grpc::ServerContext* context, const v1::ClusterCall* call,
+                                     v1::ClusterAnswer* answer) {
+  v1::ClusterQuestion question;
+  const auto asker = enter(*context, Rpc::kClusterOpenJob, *call, question);
+  if (!asker.ok()) return to_status(asker.error());
+  const TokenRole role =
+      asker->role == Role::kAppointedReader ? TokenRole::kReader : TokenRole::kOperator;
+  const auto open = [&]() -> grpc::Status {
+    auto found = supervisor_.open(question.job(), asker->uid, role);
+    if (!found.ok()) return to_status(found.error());
+    v1::ClusterJobs jobs;
+    for (v1::ClusterJob& job : *found) *jobs.add_jobs() = std::move(job);
+    return reply(asker->uid, question.nonce(), std::move(jobs), answer);
+  };
+  grpc::Status status = open();
+  note(*context, Rpc::kClusterOpenJob, *asker, question.job(),
+       std::string("token of ") + to_word(role), status);
+  return status;
 }
 
 }  // namespace hpctl::cluster

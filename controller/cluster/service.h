@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster controller's TCP side: who asks is what munged says, what is asked is checked, and
-// only then is the supervisor concerned. Whoever is on the cluster's network may connect; without a
+// The cluster controller's TCP side: who asks is what munged says, what he may is what rules.h and
+// the lists of the configuration say, what is asked is checked, and only then is the supervisor
+// concerned. Whoever is on the cluster's network may connect; without a
 // genuine credential a call costs one question to munged.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "controller/access/audit_entry.h"
+#include "controller/access/rules.h"
+#include "controller/cluster/people.h"
 #include "controller/cluster/supervisor.h"
 #include "proto/hpctl/v1/cluster.grpc.pb.h"
 
@@ -24,23 +28,45 @@ std::optional<std::string> find_problem(const v1::Admission& admission);
 class ClusterService final : public v1::Cluster::Service {
  public:
   // `node`: this machine's name, for people.
-  ClusterService(Supervisor& supervisor, const Summaries& summaries, std::string node)
-      : supervisor_(supervisor), summaries_(summaries), node_(std::move(node)) {}
+  ClusterService(Supervisor& supervisor, const Summaries& summaries, std::string node,
+                 Appointed appointed, Audit audit)
+      : supervisor_(supervisor),
+        summaries_(summaries),
+        node_(std::move(node)),
+        appointed_(std::move(appointed)),
+        audit_(std::move(audit)) {}
 
   grpc::Status Admit(grpc::ServerContext* context, const v1::ClusterCall* call,
                      v1::ClusterAnswer* answer) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ClusterCall* call,
                         v1::ClusterAnswer* answer) override;
 
+  grpc::Status OpenJob(grpc::ServerContext* context, const v1::ClusterCall* call,
+                       v1::ClusterAnswer* answer) override;
+
  private:
+  // Who has made the credential of a call.
+  struct Asker {
+    uid_t uid = 0;
+    gid_t gid = 0;
+    Role role = Role::kUser;
+  };
+  // The asker, and the request in the credential. Whoever may not call this is refused, and that
+  // is written down: this service's gate.
+  template <typename Request>
+  Result<Asker> enter(const grpc::ServerContext& context, Rpc rpc, const v1::ClusterCall& call,
+                      Request& request) const;
+  void note(const grpc::ServerContext& context, Rpc rpc, const std::optional<Asker>& asker,
+            uint64_t job, std::string arguments, const grpc::Status& status) const;
   grpc::Status reply(uid_t reader, const std::string& nonce, v1::ClusterJobs jobs,
                      v1::ClusterAnswer* answer) const;
-
-  v1::ClusterJobs page(const v1::ClusterQuestion& question, uid_t caller) const;
+  v1::ClusterJobs page(const v1::ClusterQuestion& question, const Asker& asker) const;
 
   Supervisor& supervisor_;
   const Summaries& summaries_;
   const std::string node_;
+  const Appointed appointed_;
+  const Audit audit_;
 };
 
 }  // namespace hpctl::cluster

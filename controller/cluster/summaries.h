@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every job of the cluster controller does: asked of the jobs' controllers, over the channel
-// and with the token that hpctl has too, every kRoundMs (decision 1602). A controller that was
+// that hpctl has too and as a reader, every kRoundMs (decision 1602). A controller that was
 // started by a service before this one is asked like any other, and one of an older release says
 // name and state.
 //
@@ -27,7 +27,7 @@
 
 namespace hpctl::cluster {
 
-// Where a job's controller serves, and what it takes as the owner's word.
+// Where a job's controller serves, and a token with which it may be looked at.
 struct JobAddress {
   JobKey key;
   std::string address;  // "" = it does not serve now

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -30,6 +31,7 @@ JobRow make_row(const Identity& owner, const v1::Admission& admission) {
   row.restart_count = admission.restart_count();
   row.programs = admission.programs();
   row.scheduler = admission.scheduler();
+  row.older_agents = !admission.agent_tokens();
   return row;
 }
 
@@ -172,6 +174,30 @@ std::vector<v1::ClusterJob> Supervisor::jobs_of(uid_t uid) {
   return list;
 }
 
+Result<std::vector<v1::ClusterJob>> Supervisor::open(uint64_t number, uid_t asker, TokenRole role) {
+  const int64_t until_s = (clock_.wall_ms() + kTokenLastsMs) / 1000;
+  const Lock lock(mutex_);
+  std::vector<v1::ClusterJob> list;
+  Error error{ErrorCode::kNotFound,
+              "no job " + std::to_string(number) + " has its controller here"};
+  for (const auto& [key, job] : jobs_) {
+    if (key.job != number) continue;
+    if (!job->row.takes_roles) {
+      error = {ErrorCode::kFailedPrecondition,
+               to_text(key) + (job->row.address.empty()
+                                   ? " has no controller that serves at the moment; ask again"
+                                   : " has a controller of an older release, which knows the "
+                                     "job's owner only")};
+      continue;
+    }
+    v1::ClusterJob& opened = list.emplace_back(describe(*job));
+    opened.set_token(person_token(job->row.token, role, asker, until_s));
+    opened.set_role(to_word(role));
+  }
+  if (list.empty()) return error;
+  return list;
+}
+
 std::vector<v1::ClusterJob> Supervisor::outlines(std::optional<uid_t> uid, const JobKey& after,
                                                  size_t most) {
   const Lock lock(mutex_);
@@ -188,7 +214,11 @@ std::vector<JobAddress> Supervisor::addresses() {
   std::vector<JobAddress> list;
   for (const auto& [key, job] : jobs_) {
     const std::string address = job->process ? job->row.address : "";
-    list.push_back({key, address, job->row.certificate, job->row.token});
+    // To look is all that is needed, but a controller of an older release knows the owner only.
+    const std::string token = job->row.takes_roles
+                                  ? person_token(job->row.token, TokenRole::kReader, ::geteuid(), 0)
+                                  : job->row.token;
+    list.push_back({key, address, job->row.certificate, token});
   }
   return list;
 }
@@ -239,6 +269,7 @@ void Supervisor::read_report(const JobPtr& job) {
   job->row.address = (*report)->address;
   job->row.certificate = (*report)->certificate;
   job->row.metrics_port = (*report)->metrics_port;
+  job->row.takes_roles = (*report)->takes_roles;
   job->has_served = true;
   if (const auto written = rows_.write(job->row); !written.ok()) log_error(written.error().message);
   log_info(to_text(job->row.key) + ": process " + std::to_string(job->row.pid) + " serves on " +

@@ -23,6 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fd.h"
+#include "common/base/role_token.h"
 #include "controller/cluster/job_process.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"
@@ -35,6 +36,8 @@ namespace hpctl::cluster {
 inline constexpr size_t kMaxJobs = 10'000;
 inline constexpr size_t kMaxJobsOfUser = 256;
 inline constexpr size_t kMaxStartingOfUser = 4;  // at once
+// The end of an appointment counts from then on at the latest; hpctl asks anew for each command.
+inline constexpr int64_t kTokenLastsMs = 3'600'000;
 
 class Supervisor {
  public:
@@ -57,6 +60,10 @@ class Supervisor {
   // kServeTimeoutMs, and kUnavailable then. One that was admitted before is not waited for.
   Result<v1::ClusterJob> admit(uid_t uid, gid_t gid, const v1::Admission& admission);
   std::vector<v1::ClusterJob> jobs_of(uid_t uid);
+  // Every user's job of that number, with a token for `asker` as `role`, kReader or kOperator, that
+  // counts for kTokenLastsMs. kNotFound: there is none. kFailedPrecondition: its controller is of a
+  // release that knows no such tokens.
+  Result<std::vector<v1::ClusterJob>> open(uint64_t job, uid_t asker, TokenRole role);
   // Which there are, without what only the owner may know, in order, at most `most`: those after
   // `after`, and of that user alone.
   std::vector<v1::ClusterJob> outlines(std::optional<uid_t> uid, const JobKey& after, size_t most);

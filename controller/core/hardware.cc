@@ -109,7 +109,7 @@ void give_up_hardware(Transition& t, Job& job, Node& node, const std::string& ev
 void on(Transition& t, const RecoveryRequested& e) {
   Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
-  std::string conflict = order_conflict(job, node, e.job, e.node, e.uid);
+  std::string conflict = order_conflict(job, node, e.job, e.node);
   if (conflict.empty() && !job->backend.replaces) {
     conflict =
         "nobody reboots or replaces nodes here (it is no HyperPod); hpctl nodes quarantine " +

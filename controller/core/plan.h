@@ -116,10 +116,11 @@ void quarantine(Transition& t, const Job& job, Node& node, const Quarantine& why
 // The ranks of a node that was quarantined go elsewhere, in a new generation.
 // `in_order`: it works as yet, so what was computed is saved before.
 void vacate(Transition& t, Job& job, Node& node, const std::string& cause, bool in_order = false);
-// Why `uid` may not order something about the job, or about the node; "" = it may.
+// Why `uid` may not order something about the job; "" = it may.
 std::string order_conflict(const Job* job, JobId id, uint32_t uid);
-std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name,
-                           uint32_t uid);
+// Why nothing can be ordered about the node. Not only the job's owner may: operators are let in by
+// controller/access.
+std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name);
 void expire_quarantines(Transition& t, const Job& job);
 // Quarantine::by where the scheduler drains a node that works.
 inline constexpr const char* kByScheduler = "the scheduler";

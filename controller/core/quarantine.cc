@@ -32,9 +32,18 @@ void vacate(Transition& t, Job& job, Node& node, const std::string& cause, bool 
   }
 }
 
-std::string order_conflict(const Job* job, JobId id, uint32_t uid) {
+namespace {
+
+std::string job_conflict(const Job* job, JobId id) {
   if (job == nullptr) return "there is no job " + to_string(id);
-  if (has_ended(job->state)) return "job " + to_string(id) + " has ended: " + to_string(job->state);
+  return has_ended(job->state) ? "job " + to_string(id) + " has ended: " + to_string(job->state)
+                               : "";
+}
+
+}  // namespace
+
+std::string order_conflict(const Job* job, JobId id, uint32_t uid) {
+  if (std::string conflict = job_conflict(job, id); !conflict.empty()) return conflict;
   if (uid != 0 && uid != job->owner_uid) {
     return "job " + to_string(id) + " belongs to uid " + std::to_string(job->owner_uid) +
            ", not to uid " + std::to_string(uid);
@@ -42,9 +51,8 @@ std::string order_conflict(const Job* job, JobId id, uint32_t uid) {
   return "";
 }
 
-std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name,
-                           uint32_t uid) {
-  std::string conflict = order_conflict(job, id, uid);
+std::string order_conflict(const Job* job, const Node* node, JobId id, const std::string& name) {
+  std::string conflict = job_conflict(job, id);
   if (!conflict.empty() || node != nullptr) return conflict;
   return "job " + to_string(id) + " has no node " + name;
 }
@@ -190,7 +198,7 @@ void on(Transition& t, const SpareReady& e) {
 void on(Transition& t, const QuarantineRequested& e) {
   Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
-  std::string conflict = order_conflict(job, node, e.job, e.node, e.uid);
+  std::string conflict = order_conflict(job, node, e.job, e.node);
   if (conflict.empty() && node->quarantine.by.empty() && !can_vacate(t, *job, *node)) {
     conflict = e.node + " has ranks, and no spare, nodes.min or requeue lets the job go on without";
   }
@@ -211,7 +219,7 @@ void on(Transition& t, const QuarantineRequested& e) {
 void on(Transition& t, const ReleaseRequested& e) {
   Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
-  std::string conflict = order_conflict(job, node, e.job, e.node, e.uid);
+  std::string conflict = order_conflict(job, node, e.job, e.node);
   if (conflict.empty() && node->quarantine.by.empty()) conflict = e.node + " is not quarantined";
   if (!conflict.empty()) {
     t.refuse(e.job, conflict, e.node);

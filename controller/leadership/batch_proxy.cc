@@ -42,6 +42,7 @@ Outcome ask_for_controller(const ControllerOptions& options) {
   for (const std::string& node : options.nodes) admission.add_nodes(node);
   admission.set_restart_count(restart_count());
   admission.set_programs(programs);
+  admission.set_agent_tokens(true);
   admission.set_scheduler(options.scheduler);
   auto admitted = admit_to_cluster(options.cluster_at, admission, kAdmissionTimeout);
   // Many jobs may start at once.

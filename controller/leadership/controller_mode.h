@@ -25,10 +25,12 @@ class ControllerMode {
  public:
   // How the controller may be reached besides its local socket.
   struct Access {
-    std::string listen;               // "IP:PORT", port 0 = any free one; "" = not at all
-    TlsIdentity identity;             // by which callers know us there
-    std::vector<std::string> tokens;  // one of which every call must carry there
-    uid_t owner = 0;                  // whom they stand for
+    std::string listen;    // "IP:PORT", port 0 = any free one; "" = not at all
+    TlsIdentity identity;  // by which callers know us there
+    // Of which the tokens are made that callers show there (common/base/role_token.h).
+    std::vector<std::string> secrets;
+    uid_t owner = 0;            // whose jobs they are for
+    bool older_agents = false;  // agents that have no tokens of their own may come
   };
 
   virtual ~ControllerMode() = default;

@@ -149,6 +149,10 @@ Outcome JobMode::prepare() {
   record_.restart_count = restart_count_;
   record_.nodes = options_.nodes;
   record_.scheduler = options_.scheduler;
+  record_.agent_tokens = true;
+  // They run since a controller of their release has started them, or have asked for this one.
+  record_.older_agents =
+      options_.older_agents || (follows && (!newest->agent_tokens || newest->older_agents));
   if (follows) {
     HP_TRY(refuse_living(*newest));
     former_ = *newest;
@@ -173,9 +177,9 @@ void JobMode::adjust(core::State& state) {
 
 ControllerMode::Access JobMode::access() const {
   const std::string listen = options_.listen.empty() ? node_address() + ":0" : options_.listen;
-  std::vector<std::string> tokens = {token_};
-  if (!options_.cluster_token.empty()) tokens.push_back(options_.cluster_token);
-  return {listen, identity_, std::move(tokens), document_.uid};
+  std::vector<std::string> secrets = {token_};
+  if (!options_.cluster_token.empty()) secrets.push_back(options_.cluster_token);
+  return {listen, identity_, std::move(secrets), document_.uid, record_.older_agents};
 }
 
 std::unique_ptr<Scheduler> JobMode::make_scheduler(Scheduler::Post post) {

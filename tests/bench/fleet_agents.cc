@@ -292,7 +292,7 @@ void FleetAgents::dial() {
     if (ends_ || !agent->is_to_dial()) continue;
     if (!controller) controller = find_controller(job_dir_).value();
     const auto patience_ms = static_cast<int>(agent->patience(agents_.size()));
-    auto channel = connect_controller_of(job_dir_, *controller, patience_ms);
+    auto channel = connect_as_agent(job_dir_, *controller, patience_ms);
     agent->connect(v1::AgentLink::NewStub(std::move(channel).value()));
     ++dialled_;
   }

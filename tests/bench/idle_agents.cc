@@ -157,6 +157,7 @@ struct AgentServer::Parts final : OwnerEffects {
   ProgressTable progress;
   LocalScheduler scheduler;
   Authenticator authenticator{{}, 0};
+  const Gate gate{authenticator};
   std::mutex mutex;
   std::condition_variable changed;
   std::set<core::NodeKey> connected;
@@ -174,8 +175,8 @@ AgentServer::AgentServer(const std::string& home, int agents)
   HP_CHECK(store.ok());
   parts.loop = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, parts.clock, parts);
   parts.link = std::make_unique<AgentLink>(
-      parts.paths, parts.authenticator, *parts.loop, parts.liveness, parts.progress,
-      parts.scheduler, parts.ports, [](const std::string&, const std::string&) { return false; });
+      parts.paths, parts.gate, *parts.loop, parts.liveness, parts.progress, parts.scheduler,
+      parts.ports, [](const std::string&, const std::string&) { return false; });
   grpc::ServerBuilder builder;
   builder.RegisterService(parts.link.get());
   parts.server = builder.BuildAndStart();
@@ -191,7 +192,8 @@ AgentServer::AgentServer(const std::string& home, int agents)
       [&parts](UniqueFd connection, uid_t uid) {
         parts.authenticator.local().remember(connection.get(), uid);
         grpc::AddInsecureChannelFromFd(parts.server.get(), connection.release());
-      });
+      },
+      [](uid_t, pid_t) {});
   HP_CHECK(listener.ok());
   parts.listener = std::move(*listener);
 }

@@ -113,8 +113,9 @@ class ClusterController : public testing::Test {
   std::string log() const { return directory_ / "service.log"; }
   std::string log_text() const { return read_file(log()).value(); }
 
-  void start_service(const std::vector<std::string>& before = {}) {
-    service_ = spawn_service({kHead, address_, directory_ / "state", log()}, before);
+  void start_service(const std::vector<std::string>& before = {},
+                     const std::vector<std::string>& options = {}) {
+    service_ = spawn_service({kHead, address_, directory_ / "state", log()}, before, options);
   }
   struct Head {
     std::string node;
@@ -123,7 +124,8 @@ class ClusterController : public testing::Test {
     std::string log;
   };
   // Returns when it serves.
-  pid_t spawn_service(const Head& head, const std::vector<std::string>& before = {}) {
+  pid_t spawn_service(const Head& head, const std::vector<std::string>& before = {},
+                      const std::vector<std::string>& options = {}) {
     std::array<int, 2> pipe_fds{};
     EXPECT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC), 0);
     const UniqueFd reader(pipe_fds[0]);
@@ -135,6 +137,7 @@ class ClusterController : public testing::Test {
           std::string("--ready-fd"), std::to_string(kSpawnedFd)}) {
       argv.push_back(word);
     }
+    argv.insert(argv.end(), options.begin(), options.end());
     const pid_t pid = cluster_.spawn(argv, head.log, writer.get());
     writer.reset();
     char byte = 0;
@@ -153,6 +156,7 @@ class ClusterController : public testing::Test {
     admission.set_job_dir(cluster_.job_dir());
     for (const std::string& node : cluster_.nodes()) admission.add_nodes(node);
     admission.set_scheduler("none");
+    admission.set_agent_tokens(true);
     return admission;
   }
   Result<v1::ClusterJob> admit() const { return admit_to_cluster(address_, admission(), kCall); }
@@ -184,18 +188,26 @@ class ClusterController : public testing::Test {
     return channel.ok() && ping_controller(**channel, deadline, true).ok();
   }
 
-  // `hpctl ps -A --json` of whoever `who` becomes, in a home that knows nothing.
-  nlohmann::json everything_seen_by(std::vector<std::string> who) {
+  // hpctl of whoever `who` becomes, in a home that knows nothing.
+  struct Said {
+    std::optional<int> code;
+    std::string text;
+  };
+  Said hpctl_of(std::vector<std::string> who, const std::vector<std::string>& words) {
     for (const std::string& word : {std::string("/usr/bin/env"), "HPCTL_CLUSTER=" + address_,
-                                    std::string("HPCTL_HOME=/no/home"), program("hpctl"),
-                                    std::string("ps"), std::string("-A"), std::string("--json")}) {
+                                    std::string("HPCTL_HOME=/no/home"), program("hpctl")}) {
       who.push_back(word);
     }
-    const std::string out = directory_ / "ps";
+    who.insert(who.end(), words.begin(), words.end());
+    const std::string out = directory_ / "said";
     (void)::unlink(out.c_str());
-    EXPECT_EQ(cluster_.wait_for(cluster_.spawn(who, out), kPatienceMs), 0)
-        << read_file(out).value();
-    return nlohmann::json::parse(read_file(out).value());
+    const auto code = cluster_.wait_for(cluster_.spawn(who, out), kPatienceMs);
+    return {code, read_file(out).value()};
+  }
+  nlohmann::json everything_seen_by(const std::vector<std::string>& who) {
+    const Said said = hpctl_of(who, {"ps", "-A", "--json"});
+    EXPECT_EQ(said.code, 0) << said.text;
+    return nlohmann::json::parse(said.text);
   }
 
   bool runs() const {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <future>
 
+#include "common/base/role_token.h"
 #include "common/rpc/job_channel.h"
 #include "controller/access/tcp_access.h"
 #include "controller/access/tcp_listener.h"
@@ -67,13 +68,13 @@ class AwkwardCalls : public testing::Test {
     EXPECT_TRUE(reader.ok()) << reader.error().message;
     feed_ = std::make_unique<EventFeed>(std::move(*reader));
     loop_ = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, clock_, effects_);
-    link_ = std::make_unique<AgentLink>(
-        paths_, authenticator_, *loop_, liveness_, progress_, scheduler_, ports_,
-        [](const std::string&, const std::string&) { return false; });
+    link_ =
+        std::make_unique<AgentLink>(paths_, gate_, *loop_, liveness_, progress_, scheduler_, ports_,
+                                    [](const std::string&, const std::string&) { return false; });
     service_ = std::make_unique<ControllerService>(
-        paths_, ControllerIdentity{"", "n0", "", false}, authenticator_, *loop_, *feed_, progress_,
-        *link_, [](const core::LogEntry&) {},
-        [](uint32_t) { return Result<std::string>("http://page"); }, [] {});
+        paths_, ControllerIdentity{"", "n0", "", false}, gate_, *loop_, *feed_, progress_, *link_,
+        [](const core::LogEntry&) {}, [](uint32_t) { return Result<std::string>("http://page"); },
+        [] {});
     grpc::ServerBuilder builder;
     builder.RegisterService(link_.get());
     builder.RegisterService(service_.get());
@@ -92,9 +93,10 @@ class AwkwardCalls : public testing::Test {
     server_->Wait();
   }
 
-  std::shared_ptr<grpc::Channel> connect() const {
-    return connect_address(address_, identity_.certificate, kToken).value();
+  std::shared_ptr<grpc::Channel> connect(const std::string& token = kToken) const {
+    return connect_address(address_, identity_.certificate, token).value();
   }
+  std::shared_ptr<grpc::Channel> connect_agent() const { return connect(agent_token(kToken)); }
   JobSpec spec() const {
     JobSpec spec;
     spec.name = "job";
@@ -130,6 +132,7 @@ class AwkwardCalls : public testing::Test {
   const SystemClock clock_;
   const TlsIdentity identity_ = make_tls_identity().value();
   Authenticator authenticator_{{kToken}, ::geteuid()};
+  const Gate gate_{authenticator_};
   HeldEffects effects_;
   RendezvousPorts ports_;
   Liveness liveness_;
@@ -196,10 +199,10 @@ TEST_F(AwkwardCalls, ACallTellsThatItsHandshakeIsOver) {
 // its successor. Taken for the end of the new one, the node is lost 2 s later, in full health.
 TEST_F(AwkwardCalls, TheEndOfAFormerStreamIsNotThatOfTheNext) {
   submit();
-  Stream former(connect());
+  Stream former(connect_agent());
   ASSERT_TRUE(former.is_welcomed());
   effects_.hold();
-  Stream next(connect());
+  Stream next(connect_agent());
   ASSERT_TRUE(effects_.wait_until_held());
   former.end();
   ASSERT_TRUE(wait_for_streams(0));
@@ -218,10 +221,10 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnecte
   EXPECT_FALSE(is_connected());  // begun
   effects_.hold();
   {
-    Stream brief(connect());
+    Stream brief(connect_agent());
     ASSERT_TRUE(effects_.wait_until_held());
   }
-  Stream lasting(connect());  // after it: its registration comes behind the end of the other
+  Stream lasting(connect_agent());  // after it: its registration comes behind the end of the other
   effects_.release();
   ASSERT_TRUE(lasting.is_welcomed());
   lasting.end();
@@ -236,7 +239,7 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedLeavesItsNode
   EXPECT_FALSE(is_connected());  // begun
   effects_.hold();
   {
-    Stream brief(connect());
+    Stream brief(connect_agent());
     ASSERT_TRUE(effects_.wait_until_held());
   }
   effects_.release();

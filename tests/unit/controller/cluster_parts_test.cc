@@ -18,6 +18,7 @@
 #include "controller/cluster/identity.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"
+#include "controller/cluster/people.h"
 #include "controller/cluster/service.h"
 #include "tests/support/temporary_directory.h"
 
@@ -146,21 +147,54 @@ TEST(ClusterIdentity, NobodyBecomesSomebodyElse) {
   EXPECT_TRUE(become({::geteuid(), ::getegid(), {}}).ok());
 }
 
+TEST(People, AreUsersUidsAndGroups) {
+  const auto none = People::parse("", "here");
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(none->have(0, 0)) << "nobody is appointed by nothing";
+  const auto some = People::parse("nobody,4711,%daemon,%4712", "here");
+  ASSERT_TRUE(some.ok());
+  EXPECT_TRUE(some->have(65'534, 99)) << "by name";
+  EXPECT_TRUE(some->have(4711, 99)) << "a uid that this machine does not know";
+  EXPECT_TRUE(some->have(4713, 4712)) << "by the number of its group";
+  EXPECT_TRUE(some->have(4713, 1)) << "by its name";
+  EXPECT_FALSE(some->have(4713, 99));
+  EXPECT_FALSE(some->have(0, 0));
+  for (const std::string bad : {"a b", "a,,b", ",", "%", "%%a", "-a", "a:b", "a\tb", " "}) {
+    const auto people = People::parse(bad, "--operators");
+    ASSERT_FALSE(people.ok()) << bad;
+    EXPECT_EQ(people.error().message.find("--operators: "), 0U) << people.error().message;
+  }
+}
+
+TEST(People, HaveTheirRoles) {
+  const Appointed appointed{People::parse("10", "").value(), People::parse("10,11", "").value()};
+  EXPECT_EQ(role_of(appointed, 10, 99, 500), Role::kAppointedOperator);
+  EXPECT_EQ(role_of(appointed, 11, 99, 500), Role::kAppointedReader);
+  EXPECT_EQ(role_of(appointed, 12, 99, 500), Role::kUser);
+  EXPECT_EQ(role_of(appointed, 500, 99, 500), Role::kAdministrator);
+  EXPECT_EQ(role_of(appointed, 0, 0, 500), Role::kAdministrator);
+}
+
 TEST(ChildProtocol, OrderAndReport) {
-  const ChildOrder order{"token", {"n1", "n2"}, "slurm", "/opt/hpctl/bin", 3, "0.0.0.0:0"};
+  const ChildOrder order{"token", {"n1", "n2"}, "slurm", "/opt/hpctl/bin", 3, "0.0.0.0:0", true};
   const std::string line = to_line(order);
   EXPECT_EQ(line.back(), '\n');
   const auto back = order_from_line(line);
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(to_line(*back), line);
+  EXPECT_TRUE(back->older_agents);
   EXPECT_FALSE(order_from_line("{}").ok());
   EXPECT_FALSE(order_from_line("[]").ok());
 
-  const auto serves = report_from_line(report_line(ChildReport{"10.0.0.1:7", "-----\n", 9400}));
+  const auto serves =
+      report_from_line(report_line(ChildReport{"10.0.0.1:7", "-----\n", 9400, true}));
   ASSERT_TRUE(serves.ok());
   EXPECT_EQ(serves->address, "10.0.0.1:7");
   EXPECT_EQ(serves->certificate, "-----\n");
   EXPECT_EQ(serves->metrics_port, 9400);
+  EXPECT_TRUE(serves->takes_roles);
+  EXPECT_FALSE(report_from_line(R"({"address":"","certificate":""})")->takes_roles)
+      << "of an older release";
   EXPECT_EQ(
       report_from_line(R"({"address":"","certificate":"","metrics_port":65536})")->metrics_port, 0);
   EXPECT_EQ(report_from_line(R"({"address":"","certificate":""})")->metrics_port, 0);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -46,7 +47,8 @@ class Listener : public testing::Test {
     ASSERT_TRUE(make_directories(directory()).ok());
     auto opened = LocalListener::open(
         path(), [this] { return make_directories(directory()); },
-        [](UniqueFd connection, uid_t) { EXPECT_EQ(::write(connection.get(), "x", 1), 1); });
+        [](UniqueFd connection, uid_t) { EXPECT_EQ(::write(connection.get(), "x", 1), 1); },
+        [this](uid_t uid, pid_t) { refused_ = uid; });
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     listener_ = std::move(*opened);
   }
@@ -62,6 +64,7 @@ class Listener : public testing::Test {
   }
 
   TemporaryDirectory dir_;
+  std::atomic<uid_t> refused_{0};
   std::unique_ptr<LocalListener> listener_;
 };
 
@@ -74,6 +77,7 @@ TEST_F(Listener, AnotherUidIsRefusedEvenWhereFilesAllowIt) {
   ASSERT_EQ(::chmod(directory().c_str(), 0777), 0);
   ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
   EXPECT_EQ(connect_as(kNobody, path()), 0) << "the connection must be closed without a word";
+  EXPECT_EQ(refused_, kNobody) << "for the audit log";
   EXPECT_EQ(connect_as(0, path()), 1);
 }
 
@@ -106,7 +110,7 @@ TEST(PeerUids, UnknownPeersAreNobody) {
 }
 
 TEST(ListenerPath, TooLongIsAnError) {
-  const auto opened = LocalListener::open("/tmp/" + std::string(200, 'x'), {}, {});
+  const auto opened = LocalListener::open("/tmp/" + std::string(200, 'x'), {}, {}, {});
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
 }

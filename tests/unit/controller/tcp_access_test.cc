@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller of one job, reached over TCP: what the token opens, and that nothing else does.
-#include <google/protobuf/descriptor.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <future>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/hyperpod.h"
 #include "common/base/job_files.h"
+#include "common/base/role_token.h"
 #include "common/base/socket_address.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/status.h"
 #include "controller/access/handshakes.h"
+#include "controller/access/rules.h"
 #include "controller/access/tcp_access.h"
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
@@ -30,6 +39,11 @@ constexpr int kPatienceMs = 60'000;
 void set_deadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
   context.set_wait_for_ready(true);  // who may call is the question here, not who may dial
+}
+
+std::string text_of(const std::string& path) {
+  const auto text = read_file(path);
+  return text.ok() ? *text : "";
 }
 
 JobSpec waiting_job() {
@@ -65,6 +79,20 @@ class TcpAccess : public testing::Test {
     const auto channel = token.empty() ? without_token() : connect(token);
     v1::GetVersionResponse response;
     return v1::Controller::NewStub(channel)->GetVersion(&context, {}, &response);
+  }
+  // An empty message to a method.
+  static grpc::StatusCode call(const std::shared_ptr<grpc::Channel>& channel,
+                               const std::string& method) {
+    grpc::ClientContext context;
+    set_deadline(context);
+    grpc::GenericStub stub(channel);
+    const grpc::Slice nothing("");
+    grpc::ByteBuffer request(&nothing, 1);
+    grpc::ByteBuffer response;
+    std::promise<grpc::Status> done;
+    stub.UnaryCall(&context, method, {}, &request, &response,
+                   [&done](grpc::Status status) { done.set_value(status); });
+    return done.get_future().get().error_code();
   }
   // What the controller says to the first message of an agent stream.
   v1::ControllerMessage register_agent(
@@ -130,28 +158,168 @@ TEST_F(TcpAccess, NobodyIsHeardInTheClear) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
-// Every method there is, so that none is forgotten.
-TEST_F(TcpAccess, NoMethodAnswersWithoutTheToken) {
-  const auto channel = without_token();
-  const auto* file = v1::GetVersionRequest::descriptor()->file();
-  int methods = 0;
-  for (int s = 0; s < file->service_count(); ++s) {
-    for (int m = 0; m < file->service(s)->method_count(); ++m, ++methods) {
-      const auto* method = file->service(s)->method(m);
-      grpc::ClientContext context;
-      set_deadline(context);
-      grpc::GenericStub stub(channel);
-      const grpc::Slice nothing("");
-      grpc::ByteBuffer request(&nothing, 1);
-      grpc::ByteBuffer response;
-      std::promise<grpc::Status> done;
-      stub.UnaryCall(&context, "/" + file->service(s)->full_name() + "/" + method->name(), {},
-                     &request, &response, [&done](grpc::Status status) { done.set_value(status); });
-      EXPECT_EQ(done.get_future().get().error_code(), grpc::StatusCode::UNAUTHENTICATED)
-          << method->full_name();
+// Every method there is with every token there can be, so that none is forgotten: a call that comes
+// through is answered in another way, for it asks for nothing.
+TEST_F(TcpAccess, EveryMethodAsEveryRole) {
+  const int64_t now_s = SystemClock().wall_ms() / 1000;
+  const std::string reader = person_token(token_, TokenRole::kReader, 1000, now_s + 600);
+  const std::map<std::string, std::optional<Role>> tokens = {
+      {"", std::nullopt},
+      {std::string(64, '0'), std::nullopt},
+      {agent_token(std::string(64, '0')), std::nullopt},
+      {person_token(std::string(64, '0'), TokenRole::kOperator, 0, 0), std::nullopt},
+      {person_token(token_, TokenRole::kOperator, 0, now_s - 1), std::nullopt},  // too old
+      {"operator" + reader.substr(6), std::nullopt},
+      {"owner" + reader.substr(6), std::nullopt},
+      {agent_token(token_), Role::kAgent},
+      {reader, Role::kReader},
+      {person_token(token_, TokenRole::kOperator, 1000, now_s + 600), Role::kOperator},
+      {token_, Role::kOwner}};
+  int let_in = 0;
+  for (const auto& [token, role] : tokens) {
+    const auto channel = token.empty() ? without_token() : connect(token);
+    for (size_t i = 0; i < kRpcs; ++i) {
+      const auto rpc = static_cast<Rpc>(i);
+      const std::string method = rule_of(rpc).method;
+      if (method.starts_with("Cluster.")) continue;
+      const auto code =
+          call(channel, "/hpctl.v1." + std::string(method).replace(method.find('.'), 1, "/"));
+      const std::string what = method + " with " + (token.empty() ? "nothing" : token);
+      if (!role) {
+        EXPECT_EQ(code, grpc::StatusCode::UNAUTHENTICATED) << what;
+      } else if (!may_call(*role, rpc, false)) {
+        EXPECT_EQ(code, grpc::StatusCode::PERMISSION_DENIED) << what;
+      } else {
+        EXPECT_NE(code, grpc::StatusCode::UNAUTHENTICATED) << what;
+        EXPECT_NE(code, grpc::StatusCode::PERMISSION_DENIED) << what;
+        EXPECT_NE(code, grpc::StatusCode::UNIMPLEMENTED) << what;
+        EXPECT_NE(code, grpc::StatusCode::DEADLINE_EXCEEDED) << what;
+        ++let_in;
+      }
     }
   }
-  EXPECT_GE(methods, 9);
+  EXPECT_EQ(let_in, 1 + 6 + 9 + 13);
+  EXPECT_TRUE(ping(token_).ok()) << cluster_.logs();
+}
+
+// Orders that are refused change nothing, and who gave them is written down.
+TEST_F(TcpAccess, WhoDidWhatAndWhoWasRefusedIsInTheAuditLog) {
+  const auto order = [&](const std::string& token, bool cancel) {
+    const auto stub = v1::Controller::NewStub(connect(token));
+    grpc::ClientContext context;
+    set_deadline(context);
+    if (cancel) {
+      v1::CancelRequest request;
+      request.set_job(to_string(cluster_.job()));
+      v1::CancelResponse response;
+      return stub->Cancel(&context, request, &response).error_code();
+    }
+    v1::QuarantineNodeRequest request;
+    request.set_job(to_string(cluster_.job()));
+    request.set_node("n1");
+    request.set_reason("link flaps");
+    v1::QuarantineNodeResponse response;
+    return stub->QuarantineNode(&context, request, &response).error_code();
+  };
+  const std::string reader = person_token(token_, TokenRole::kReader, 1001, 0);
+  const std::string its_operator = person_token(token_, TokenRole::kOperator, 1002, 0);
+  EXPECT_EQ(order(agent_token(token_), true), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(order(reader, true), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(order(reader, false), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(order(its_operator, true), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(order(std::string(64, '0'), true), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(order(its_operator, false), grpc::StatusCode::FAILED_PRECONDITION)
+      << "let in: the job cannot do without the node";
+  EXPECT_NE(cluster_.status()->state(), "CANCELLED");
+  EXPECT_EQ(order(token_, true), grpc::StatusCode::OK);
+
+  const std::string path = cluster_.paths("n0").audit_log();
+  std::vector<std::string> lines;
+  const auto is_written = [&] {
+    lines.clear();
+    std::istringstream in(text_of(path));
+    for (std::string line; std::getline(in, line);) {
+      const auto entry = nlohmann::json::parse(line);
+      lines.push_back(entry.at("call").get<std::string>() + " " + entry.value("role", "-") + " " +
+                      std::to_string(entry.value("uid", -1L)) + " " +
+                      entry.at("outcome").get<std::string>());
+      EXPECT_EQ(entry.at("from").get<std::string>().find("ipv4:127.0.0.1:"), 0U) << line;
+    }
+    return lines.size() == 7;
+  };
+  EXPECT_TRUE(test::eventually(is_written, kPatienceMs)) << text_of(path);
+  const std::string self = std::to_string(::geteuid());
+  EXPECT_EQ(
+      lines,
+      (std::vector<std::string>{
+          "Cancel agent " + self + " PERMISSION_DENIED", "Cancel reader 1001 PERMISSION_DENIED",
+          "QuarantineNode reader 1001 PERMISSION_DENIED", "Cancel operator 1002 PERMISSION_DENIED",
+          "Cancel - -1 UNAUTHENTICATED", "QuarantineNode operator 1002 FAILED_PRECONDITION",
+          "Cancel owner " + self + " OK"}));
+}
+
+// A job's directory as a release has left it whose records knew nothing of agents' tokens.
+TEST(JobController, AgentsOfAnOlderReleaseAreLetInWhereTheyMayStillRun) {
+  test::JobCluster cluster(waiting_job());
+  const std::string token = read_token(cluster.job_dir()).value();
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(dead, nullptr, 0), dead);
+  ControllerRecord older;
+  older.epoch = 1;
+  older.address = "127.0.0.1:9";
+  older.certificate = make_tls_identity()->certificate;
+  older.node = "n0";
+  older.pid = static_cast<uint64_t>(dead);
+  older.boot_id = identify_machine().boot_id;
+  older.nodes = cluster.nodes();
+  older.scheduler = "none";
+  auto text = nlohmann::json::parse(to_json_text(older));
+  text.erase("agent_tokens");
+  text.erase("older_agents");
+  ASSERT_TRUE(make_directories(cluster.job_dir() + "/controllers").ok());
+  ASSERT_TRUE(
+      write_file_atomic(cluster.job_dir() + "/controllers/1.json", text.dump() + "\n").ok());
+  // The same agent by both releases' tokens; also at the controller after the next.
+  for (const uint64_t epoch : {2, 3}) {
+    cluster.start_controller("n0");
+    const auto record = cluster.wait_for_epoch(epoch, kPatienceMs);
+    ASSERT_TRUE(record) << cluster.logs();
+    EXPECT_TRUE(record->agent_tokens);
+    EXPECT_TRUE(record->older_agents);
+    for (const std::string& shown : {token, agent_token(token)}) {
+      const auto links = v1::AgentLink::NewStub(
+          connect_address(record->address, record->certificate, shown).value());
+      grpc::ClientContext context;
+      set_deadline(context);
+      const auto stream = links->Connect(&context);
+      v1::AgentMessage hello;
+      hello.set_job(cluster.job().value);
+      hello.set_node("n0");
+      hello.set_boot_id("boot");
+      hello.mutable_register_agent()->set_agent_pid(1);
+      stream->Write(hello);
+      v1::ControllerMessage answer;
+      EXPECT_TRUE(stream->Read(&answer) && answer.has_welcome()) << cluster.logs();
+      context.TryCancel();
+      stream->Finish();
+    }
+    cluster.kill_controller(epoch);
+  }
+}
+
+// The other way round: to the controller of an older release an agent shows what that one knows.
+TEST_F(TcpAccess, AnAgentShowsTheTokenThatTheControllersReleaseKnows) {
+  EXPECT_TRUE(record_.agent_tokens);
+  EXPECT_FALSE(record_.older_agents);
+  const auto connects = [&](const ControllerRecord& record) {
+    const auto channel = connect_as_agent(cluster_.job_dir(), record, kAttemptMs);
+    return call(channel.value(), "/hpctl.v1.AgentLink/Connect");
+  };
+  EXPECT_EQ(connects(record_), grpc::StatusCode::INVALID_ARGUMENT) << "let in, and says nothing";
+  ControllerRecord older = record_;
+  older.agent_tokens = false;
+  EXPECT_EQ(connects(older), grpc::StatusCode::PERMISSION_DENIED) << "it came as the owner";
 }
 
 TEST_F(TcpAccess, TheTokenStandsForTheOwnerAndForThisJobOnly) {
@@ -226,8 +394,7 @@ TEST_F(TcpAccess, ASilentConnectionIsClosed) {
 }
 
 TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
-  const auto channel = connect(token_);
-  const auto links = v1::AgentLink::NewStub(channel);
+  const auto links = v1::AgentLink::NewStub(connect(agent_token(token_)));
   grpc::ClientContext context;
   set_deadline(context);
   const auto stream = links->Connect(&context);
@@ -251,7 +418,7 @@ TEST_F(TcpAccess, ReportsOfAStaleGenerationChangeNothing) {
 
 // Exits that came together are acknowledged together, news or not.
 TEST_F(TcpAccess, ExitsThatCameTogetherAreAcknowledgedTogether) {
-  const auto links = v1::AgentLink::NewStub(connect(token_));
+  const auto links = v1::AgentLink::NewStub(connect(agent_token(token_)));
   grpc::ClientContext context;
   set_deadline(context);
   const auto stream = links->Connect(&context);
@@ -277,7 +444,7 @@ TEST_F(TcpAccess, ExitsThatCameTogetherAreAcknowledgedTogether) {
 }
 
 TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
-  const auto links = v1::AgentLink::NewStub(connect(token_));
+  const auto links = v1::AgentLink::NewStub(connect(agent_token(token_)));
   grpc::ClientContext context;
   set_deadline(context);
   const auto stream = links->Connect(&context);
@@ -294,7 +461,7 @@ TEST_F(TcpAccess, AnAgentOfAnotherJobIsRefused) {
 // What no job reaches, in every message that carries a number: one after the other on a stream
 // each. Were one of them committed, the controller would end when it reads its rows again.
 TEST_F(TcpAccess, NumbersOfNoJobEndTheStreamAndNotTheController) {
-  const auto links = v1::AgentLink::NewStub(connect(token_));
+  const auto links = v1::AgentLink::NewStub(connect(agent_token(token_)));
   // The status with which the controller ends a stream of these messages; the first registers.
   const auto end_of = [&](const std::vector<v1::AgentMessage>& messages) {
     grpc::ClientContext context;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokens of one job, by which its controller tells agents from people, and people from each
+// other (docs/security.md). All are made of one secret, 64 hexadecimal digits, so that no further
+// file has to be kept and none is missing in a job of an older release:
+//
+//   SECRET                      its owner; JOBDIR/token, or what a cluster controller gave out
+//   agent.MAC                   an agent
+//   reader.UID.UNTIL.MAC        somebody who may look
+//   operator.UID.UNTIL.MAC      somebody who may look and give orders about nodes
+//
+// MAC is HMAC-SHA-256 under the secret of "hpctl token " and what stands before the last dot, in
+// hexadecimal digits: whoever has one of these tokens can make no other, nor change whose it is or
+// until when it counts. UNTIL is in seconds since the Unix epoch; 0 = as long as the secret does.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/word_enum.h"
+
+namespace hpctl {
+
+enum class TokenRole : uint8_t { kAgent, kReader, kOperator, kOwner };
+constexpr std::array<const char*, 4> words_of(TokenRole) {
+  return {"agent", "reader", "operator", "owner"};
+}
+
+std::string agent_token(const std::string& secret);
+// Of kReader or kOperator.
+std::string person_token(const std::string& secret, TokenRole role, uid_t uid, int64_t until_s);
+
+struct TokenBearer {
+  TokenRole role = TokenRole::kAgent;
+  std::optional<uid_t> uid;  // of a reader or an operator
+};
+// Whose `token` it is; nullopt: it was not made of this secret, or its time is over.
+std::optional<TokenBearer> read_role_token(const std::string& secret, const std::string& token,
+                                           int64_t now_s);
+
+}  // namespace hpctl

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is appointed at the cluster controller: lists of users and groups in its configuration.
+#pragma once
+
+#include <sys/types.h>
+
+#include <set>
+#include <string>
+
+#include "common/base/result.h"
+#include "controller/access/rules.h"
+
+namespace hpctl::cluster {
+
+// "alice,1004,%ops": names of users, uids, and groups with a % before name or number. What they
+// mean is asked of this machine each time somebody calls, so that a change of a group counts at
+// once and a directory service that is away when the service starts keeps nobody out for good.
+class People {
+ public:
+  // "" = nobody. kInvalidArgument names `where` the list comes from.
+  static Result<People> parse(const std::string& list, const std::string& where);
+
+  // May wait for a directory service, unless the list is empty. `gid` is the primary group.
+  bool have(uid_t uid, gid_t gid) const;
+
+ private:
+  bool has_group_of(uid_t uid, gid_t gid) const;
+
+  std::set<std::string> users_;   // names and numbers
+  std::set<std::string> groups_;  // likewise
+};
+
+struct Appointed {
+  People operators;
+  People readers;
+};
+
+// What somebody is whom MUNGE has named. `self` is whom the service runs as.
+Role role_of(const Appointed& appointed, uid_t uid, gid_t gid, uid_t self);
+
+}  // namespace hpctl::cluster

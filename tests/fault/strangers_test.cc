@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whoever is on the cluster's network does to the port of a job's controller what they can, while
+// the job runs: garbage, floods of calls with tokens that are none, messages that are too large or
+// make no sense, peers that say or read nothing. The job goes on, and the audit log stays small.
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "common/base/file.h"
+#include "common/base/job_files.h"
+#include "common/base/rng.h"
+#include "common/base/role_token.h"
+#include "common/base/socket_address.h"
+#include "common/rpc/job_channel.h"
+#include "controller/access/tcp_access.h"
+#include "tests/fault/job_cluster.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int kPatienceMs = 60'000;
+constexpr int kFlood = 2'000;
+
+void set_deadline(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+}
+
+bool is_running(const v1::JobStatus& status) {
+  return status.state() == "RUNNING" &&
+         std::all_of(status.nodes().begin(), status.nodes().end(),
+                     [](const auto& node) { return node.state() == "up"; });
+}
+
+class Strangers : public testing::Test {
+ protected:
+  void SetUp() override {
+    controller_ = cluster_.start_all();
+    ASSERT_TRUE(cluster_.wait_for_status(is_running, kPatienceMs)) << cluster_.logs();
+    record_ = newest_controller(cluster_.job_dir()).value().value();
+    token_ = read_token(cluster_.job_dir()).value();
+  }
+  // Nothing has happened to it.
+  void expect_finish_undisturbed() {
+    ASSERT_TRUE(cluster_.wait_for_status(is_running, kPatienceMs)) << cluster_.logs();
+    const auto status = cluster_.status();
+    EXPECT_EQ(status->generation(), 1U);
+    EXPECT_EQ(status->faults(), 0U);
+    EXPECT_EQ(status->restarts(), 0U);
+    EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), record_.epoch);
+    ASSERT_TRUE(write_file_atomic(cluster_.job_dir() + "/gate", "").ok());
+    EXPECT_EQ(cluster_.wait_for(controller_, kPatienceMs), kVerdictFinished) << cluster_.logs();
+  }
+  std::shared_ptr<grpc::Channel> connect(const std::string& token) const {
+    return connect_address(record_.address, record_.certificate, token).value();
+  }
+  UniqueFd connect_plainly() const {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto address = SocketAddress::parse(record_.address).value();
+    EXPECT_EQ(::connect(fd.get(), address.get(), address.size()), 0);
+    return fd;
+  }
+  void wave(const std::string& token, int calls) const {
+    const auto stub = v1::Controller::NewStub(connect(token));
+    for (int i = 0; i < calls; ++i) {
+      grpc::ClientContext context;
+      set_deadline(context);
+      v1::CancelRequest request;
+      request.set_job(to_string(cluster_.job()));
+      v1::CancelResponse response;
+      EXPECT_FALSE(stub->Cancel(&context, request, &response).ok());
+    }
+  }
+
+  static JobSpec job() {
+    JobSpec spec;
+    spec.name = "goes-on";
+    spec.nodes = 2;
+    spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
+    return spec;
+  }
+  test::JobCluster cluster_{job()};
+  pid_t controller_ = -1;
+  ControllerRecord record_;
+  std::string token_;
+};
+
+TEST_F(Strangers, AFloodOfCallsWithWrongTokens) {
+  const std::vector<std::string> tokens = {
+      std::string(64, '0'), agent_token(token_), person_token(token_, TokenRole::kReader, 1000, 0),
+      person_token(token_, TokenRole::kOperator, 1000, 1)};  // its time is long over
+  std::vector<std::future<void>> waves;
+  waves.reserve(tokens.size());
+  for (const std::string& token : tokens) {
+    waves.push_back(std::async(std::launch::async, [&] { wave(token, kFlood); }));
+  }
+  for (auto& one : waves) one.get();
+  expect_finish_undisturbed();
+
+  const std::string path = cluster_.paths("n0").audit_log();
+  std::istringstream in(read_file(path).value());
+  int lines = 0;
+  int64_t refused = 0;
+  for (std::string line; std::getline(in, line); ++lines) {
+    const auto entry = nlohmann::json::parse(line);
+    EXPECT_NE(entry.at("outcome"), "OK") << line;
+    refused += entry.value("count", 1);
+  }
+  EXPECT_EQ(refused, 4 * kFlood) << "each is counted";
+  EXPECT_LT(lines, 500);
+}
+
+TEST_F(Strangers, BytesThatAreNoTlsAndPeersThatStopAmidst) {
+  Rng rng(7);
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) {
+    UniqueFd fd = connect_plainly();
+    std::string bytes(static_cast<size_t>(rng.below(3'000)), '\0');
+    for (char& c : bytes) c = static_cast<char>(rng.below(256));
+    // What looks like the beginning of a handshake, of a plain call, or of nothing.
+    if (i % 4 == 1) bytes = "\x16\x03\x01\x02" + bytes;
+    if (i % 4 == 2) bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes;
+    if (i % 4 == 3) bytes = bytes.substr(0, 1);
+    (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (i % 4 == 3) silent.push_back(std::move(fd));
+  }
+  expect_finish_undisturbed();
+}
+
+TEST_F(Strangers, MessagesThatAreTooLargeOrMakeNoSense) {
+  for (const std::string& token : {std::string(64, '0'), agent_token(token_), token_}) {
+    const auto channel = connect(token);
+    for (const std::string method : {"/hpctl.v1.Controller/Cancel", "/hpctl.v1.AgentLink/Connect",
+                                     "/hpctl.v1.Controller/NoSuchCall", "/"}) {
+      for (const std::string& bytes :
+           {std::string(kMaxMessageBytes + 1, '\xff'), std::string(100, '\xff'),
+            std::string("\x0a\xff\xff\xff\xff\x0f", 6)}) {
+        grpc::ClientContext context;
+        set_deadline(context);
+        grpc::GenericStub stub(channel);
+        const grpc::Slice slice(bytes);
+        grpc::ByteBuffer request(&slice, 1);
+        grpc::ByteBuffer response;
+        std::promise<grpc::Status> done;
+        stub.UnaryCall(&context, method, {}, &request, &response,
+                       [&done](grpc::Status status) { done.set_value(status); });
+        const grpc::Status status = done.get_future().get();
+        // To an agent's stream it is the end: nobody has registered.
+        const bool is_end = token == agent_token(token_) && method.ends_with("/Connect");
+        EXPECT_TRUE(!status.ok() || is_end) << method;
+        EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << method;
+      }
+    }
+    // Headers beyond all measure.
+    grpc::ClientContext context;
+    set_deadline(context);
+    context.AddMetadata("authorization", std::string(kMaxMetadataBytes, 'x'));
+    v1::GetVersionResponse response;
+    EXPECT_FALSE(v1::Controller::NewStub(channel)->GetVersion(&context, {}, &response).ok());
+  }
+  expect_finish_undisturbed();
+}
+
+// Of somebody who may look: follows the history over many streams and never reads.
+TEST_F(Strangers, ReadersThatDoNotRead) {
+  const std::string reader = person_token(token_, TokenRole::kReader, 1000, 0);
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  std::vector<std::unique_ptr<v1::Controller::Stub>> stubs;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::Event>>> streams;
+  for (int i = 0; i < 4; ++i) {
+    channels.push_back(connect(reader));
+    stubs.push_back(v1::Controller::NewStub(channels.back()));
+    for (int j = 0; j < kMaxCallsPerConnection; ++j) {
+      v1::WatchEventsRequest request;
+      request.set_job(to_string(cluster_.job()));
+      request.set_follow(true);
+      contexts.push_back(std::make_unique<grpc::ClientContext>());
+      streams.push_back(stubs.back()->WatchEvents(contexts.back().get(), request));
+    }
+  }
+  ASSERT_TRUE(cluster_.wait_for_status(is_running, kPatienceMs)) << "others are answered";
+  for (auto& context : contexts) context->TryCancel();
+  for (auto& stream : streams) (void)stream->Finish();
+  expect_finish_undisturbed();
+}
+
+}  // namespace
+}  // namespace hpctl
