@@ -134,7 +134,7 @@ TEST(Pages, AnAfterOfTheMigrationGuideIsAnExample) {
 // `recovery.standbys` and the like, in backticks and with nothing else in them.
 TEST(Pages, KeysThatTheyNameAreThere) {
   static const std::regex key(
-      "`((?:slurm|env|nodes|workload|checkpoint|recovery|limits|hooks|"
+      "`((?:slurm|env|nodes|workload|checkpoint|recovery|limits|hooks|notify|"
       "health|debug)\\.[a-z_.]+)`");
   const std::string reference = job_yaml_reference();
   int named = 0;
