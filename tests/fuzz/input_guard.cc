@@ -47,6 +47,7 @@ const char* current_harness = nullptr;
 const char* current_data = nullptr;
 size_t current_size = 0;
 const char* kept_path = nullptr;
+bool shows_inputs = false;
 
 void say(std::string_view text) { (void)!::write(STDERR_FILENO, text.data(), text.size()); }
 
@@ -92,23 +93,18 @@ void on_freed(const volatile void* memory) {
 }
 #endif
 
-void install_once() {
-  static const bool installed = [] {
-    kept_path = std::getenv("HPCTL_FUZZ_INPUT");
-    std::signal(SIGVTALRM, on_signal);
+void count_memory() {
 #if defined(HPCTL_COUNTS_MEMORY)
-    __sanitizer_set_death_callback(show_input);
-    __sanitizer_install_malloc_and_free_hooks(on_allocated, on_freed);
-#else
-    for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(number, on_signal);
+  static const bool counted =
+      __sanitizer_install_malloc_and_free_hooks(on_allocated, on_freed) != 0;
+  require(counted, "the sanitizer does not tell what is allocated");
+  live_bytes = 0;
+  most_live_bytes = 0;
 #endif
-    std::signal(SIGABRT, on_signal);
-    return true;
-  }();
-  (void)installed;
 }
 
 void set_patience(int seconds) {
+  if (!shows_inputs) return;
   itimerval patience{};
   patience.it_value.tv_sec = seconds;
   ::setitimer(ITIMER_VIRTUAL, &patience, nullptr);
@@ -116,17 +112,32 @@ void set_patience(int seconds) {
 
 }  // namespace
 
+void show_inputs_that_end_the_program() {
+  kept_path = std::getenv("HPCTL_FUZZ_INPUT");
+  shows_inputs = true;
+  for (const int number : {SIGVTALRM, SIGABRT}) std::signal(number, on_signal);
+#if defined(HPCTL_COUNTS_MEMORY)
+  __sanitizer_set_death_callback(show_input);
+#else
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(number, on_signal);
+#endif
+}
+
+bool counts_memory() {
+#if defined(HPCTL_COUNTS_MEMORY)
+  return true;
+#else
+  return false;
+#endif
+}
+
 InputGuard::InputGuard(const char* harness, std::string_view input, size_t most_bytes)
     : most_bytes_(most_bytes) {
-  install_once();
   current_data = input.data();
   current_size = input.size();
   current_harness = harness;
   set_patience(kMostSeconds);
-#if defined(HPCTL_COUNTS_MEMORY)
-  live_bytes = 0;
-  most_live_bytes = 0;
-#endif
+  count_memory();
 }
 
 InputGuard::~InputGuard() {

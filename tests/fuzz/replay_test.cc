@@ -11,7 +11,9 @@
 #include "common/base/rng.h"
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/harness.h"
+#include "tests/fuzz/input_guard.h"
 #include "tests/fuzz/mutations.h"
+#include "tests/fuzz/properties.h"
 
 namespace hpctl::fuzz {
 namespace {
@@ -24,7 +26,10 @@ uint64_t number_from(const char* variable, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-class Fuzz : public ::testing::TestWithParam<Harness> {};
+class Fuzz : public ::testing::TestWithParam<Harness> {
+ protected:
+  static void SetUpTestSuite() { show_inputs_that_end_the_program(); }
+};
 
 TEST_P(Fuzz, SoundInputs) {
   for (const std::string& input : sound_inputs(GetParam())) run(GetParam(), input);
@@ -56,6 +61,25 @@ TEST_P(Fuzz, Mutations) {
 
 INSTANTIATE_TEST_SUITE_P(All, Fuzz, ::testing::ValuesIn(all_harnesses()),
                          [](const auto& harness) { return std::string(harness.param.name); });
+
+TEST(FuzzDeathTest, TheInputThatBreaksAPropertyIsShown) {
+  const Harness broken = {"broken", [](std::string_view) { require(false, "it does not hold"); },
+                          nullptr};
+  show_inputs_that_end_the_program();
+  EXPECT_DEATH(run(broken, "ab"), "it does not hold(.|\n)*in harness broken, by(.|\n)*6162");
+}
+
+TEST(FuzzDeathTest, WhatIsAllocatedOutOfProportionIsAFault) {
+  if (!counts_memory()) GTEST_SKIP() << "without the address sanitizer memory is not counted";
+  const Harness greedy = {"greedy",
+                          [](std::string_view input) {
+                            const std::string memory(input.size() << 20, 'x');
+                            require(memory.back() == 'x', "memory that is lost");
+                          },
+                          nullptr};
+  run(greedy, "a");
+  EXPECT_DEATH(run(greedy, "abcdefgh"), "8388609 bytes were allocated at one time");
+}
 
 // A directory of a harness that was renamed would be replayed by nobody.
 TEST(FuzzRegressions, EachDirectoryHasItsHarness) {
