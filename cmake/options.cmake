@@ -21,8 +21,8 @@ endif()
 if(HPCTL_SANITIZE)
   add_compile_options(-fsanitize=${HPCTL_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HPCTL_SANITIZE})
-  # libFuzzer (tests/fuzz) sees which edges an input takes. A number without a place in the type that
-  # it is converted to is an error there too.
+  # libFuzzer (tests/fuzz) sees which edges an input takes. A number without a place in the type
+  # that it is converted to is an error there too.
   if(HPCTL_LIBFUZZER)
     add_compile_options(-fsanitize=fuzzer-no-link,float-cast-overflow)
   endif()

@@ -181,7 +181,7 @@ void Controller::recall(const core::State& state) {
   }
   for (const auto& [id, job] : state.jobs) {
     progress_.observe(job, 0);
-    shown_[id].counted = losses_of(job);  // no news
+    shown_[id].losses.recall(job);
     shown_[id].spec_written = true;
     shown_[id].notices.recall(job, clock_.wall_ms());
     if (const auto view = read_status(paths_, id); view.ok()) {
@@ -414,7 +414,7 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   progress_.observe(job, loop_->now_ms());
   const auto [entry, is_new] = shown_.try_emplace(id);
   Shown& shown = entry->second;
-  if (is_new) shown.counted = losses_of(job);  // under another controller
+  if (is_new) shown.losses.recall(job);
   const bool suspended = job.suspended_since_ms != 0 && !core::has_ended(job.state);
   if (std::exchange(shown.suspended, suspended) != suspended) {
     if (suspended) {
@@ -426,34 +426,7 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
     status_files_->spec(id, job.spec);
   }
-  count_losses(job, shown.counted);
-}
-
-Controller::Losses Controller::losses_of(const core::Job& job) {
-  const Seq fault = job.recent_faults.empty() ? Seq{} : job.recent_faults.back().seq;
-  return {job.lost_ms, job.spent.notice_ms, fault};
-}
-
-// A fault counts when it is over: until then its cause may be found to be another.
-void Controller::count_losses(const core::Job& job, Losses& counted) {
-  const Losses before = std::exchange(counted, losses_of(job));
-  const bool runs = job.state == core::JobState::kRunning;
-  const bool is_settled = runs || core::has_ended(job.state);
-  if (!is_settled) counted.fault = before.fault;
-  if (!metrics_) return;
-  const uint64_t id = job.id.value;
-  const std::string& name = job.spec.name;
-  const auto seconds = [](int64_t ms) { return static_cast<double>(ms) / 1000.0; };
-  if (runs && counted.lost_ms > before.lost_ms) {
-    metrics_->recovery(id, name, seconds(counted.lost_ms - before.lost_ms));
-  }
-  if (counted.notice_ms > before.notice_ms) {
-    metrics_->detection(id, name, seconds(counted.notice_ms - before.notice_ms));
-  }
-  if (!is_settled) return;
-  for (const core::Fault& fault : job.recent_faults) {
-    if (fault.seq > before.fault) metrics_->fault(id, name, fault);
-  }
+  if (metrics_) shown.losses.count(job, *metrics_);
 }
 
 void Controller::append_event_files(const Committed& batch) {
@@ -502,9 +475,8 @@ void Controller::show(const core::State& state, JobId id) {
 }
 
 void Controller::notify(const core::Job& job, const std::vector<Notice>& notices) {
-  for (const Notice& notice : notices) {
-    notifier_->post(job.spec.notify, notice, paths_.job(job.id) + "/notify.log");
-  }
+  const std::string log = paths_.job(job.id) + "/notify.log";
+  for (const Notice& notice : notices) notifier_->post(job.spec.notify, notice, log);
 }
 
 void Controller::notify_of(const Committed& batch) {
@@ -622,11 +594,6 @@ std::vector<core::TrainingSeen> Controller::confirm(std::vector<core::TrainingSe
     return !progress_.has_moved(seen.job, seen.generation, seen.within_ms, now_ms);
   });
   return doubted;
-}
-
-void Controller::stalled(int64_t now_ms) {
-  liveness_.rearm(now_ms);
-  progress_.rearm(now_ms);
 }
 
 }  // namespace hpctl

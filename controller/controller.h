@@ -33,6 +33,7 @@
 #include "controller/page/status_page.h"
 #include "controller/publish/audit_log.h"
 #include "controller/publish/last_look.h"
+#include "controller/publish/loss_counter.h"
 #include "controller/publish/metrics.h"
 #include "controller/publish/node_history.h"
 #include "controller/publish/status_file_writer.h"
@@ -78,7 +79,10 @@ class Controller final : public OwnerEffects {
                                           int64_t now_ms) override;
   void ask_whether_suspended(JobId job);
   void probe(std::vector<Liveness::Probe> probes);
-  void stalled(int64_t now_ms) override;
+  void stalled(int64_t now_ms) override {
+    liveness_.rearm(now_ms);
+    progress_.rearm(now_ms);
+  }
 
   Outcome take_lock();
   void tell_about_metrics(const core::State& loaded);
@@ -109,20 +113,13 @@ class Controller final : public OwnerEffects {
   Liveness liveness_;
   ProgressTable progress_;
 
-  // Of a job, as far as metrics have counted it.
-  struct Losses {
-    int64_t lost_ms = 0;
-    int64_t notice_ms = 0;  // of TimeSpent
-    Seq fault;              // newest
-  };
-
   // Owner thread only.
   struct Shown {
     int64_t at_ms = 0;
     int64_t took_ms = 0;
     core::JobState state = core::JobState::kPending;
     Generation generation;
-    Losses counted;
+    LossCounter losses;
     bool stale = false;  // changed since it was shown
     bool spec_written = false;
     bool suspended = false;
@@ -133,8 +130,6 @@ class Controller final : public OwnerEffects {
     bool is_said = false;
   };
   static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
-  static Losses losses_of(const core::Job& job);
-  void count_losses(const core::Job& job, Losses& counted);
   std::map<JobId, Shown> shown_;
   std::map<JobId, core::LogEntry> to_damage_;  // FaultInjected: of whose jobs the newest checkpoint
   int64_t look_at_all_ms_ = 0;                 // next time; the owner thread

@@ -19,6 +19,7 @@
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "controller/publish/fleet_metrics.h"
+#include "controller/publish/loss_counter.h"
 #include "controller/publish/scrape_targets.h"
 #include "tests/support/http_get.h"
 #include "tests/support/temporary_directory.h"
@@ -140,6 +141,42 @@ TEST(Metrics, CountFaultsByKindAndNode) {
   EXPECT_THAT(text, counted("hang", "n1", 1));
   EXPECT_THAT(text, counted("checkpoint", "n1", 1));
   EXPECT_THAT(text, counted("order", "n1", 1));
+  EXPECT_THAT(text, HasSubstr(R"(hpctl_job_detection_seconds_count{job="3",name="t"} 1)"));
+}
+
+TEST(LossCounter, TellsEachLossOnce) {
+  const auto metrics = Metrics::open("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok());
+  const auto scrape = [&] { return http_get(port_of(**metrics), "/metrics"); };
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.name = "t";
+  job.state = core::JobState::kRecovering;
+  job.lost_ms = 70'000;
+  job.spent.notice_ms = 5'000;
+  job.recent_faults = {{.cause = "of a former controller", .node = "n9", .seq = Seq{4}}};
+  LossCounter losses;
+  losses.recall(job);
+  losses.count(job, **metrics);
+  EXPECT_THAT(scrape(), Not(HasSubstr("{job=\"3\""))) << "what was before is no news";
+
+  job.recent_faults.push_back({.cause = "a consequence", .node = "n0", .rank = 0, .seq = Seq{7}});
+  job.spent.notice_ms += 200;
+  losses.count(job, **metrics);
+  EXPECT_THAT(scrape(), HasSubstr(R"(hpctl_job_detection_seconds_sum{job="3",name="t"} 0.2)"));
+  EXPECT_THAT(scrape(), Not(HasSubstr("hpctl_job_faults_total"))) << "the cause may follow";
+  job.recent_faults.back() = {.cause = "the cause", .node = "n1", .rank = 2, .seq = Seq{8}};
+  losses.count(job, **metrics);
+  job.state = core::JobState::kRunning;
+  job.lost_ms += 3'000;
+  losses.count(job, **metrics);
+  losses.count(job, **metrics);
+  const std::string text = scrape();
+  EXPECT_THAT(text, HasSubstr("hpctl_job_faults_total{job=\"3\",kind=\"worker\",name=\"t\","
+                              "node=\"n1\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("node=\"n0\"")));
+  EXPECT_THAT(text, Not(HasSubstr("node=\"n9\"")));
+  EXPECT_THAT(text, HasSubstr(R"(hpctl_job_recovery_seconds_sum{job="3",name="t"} 3)"));
   EXPECT_THAT(text, HasSubstr(R"(hpctl_job_detection_seconds_count{job="3",name="t"} 1)"));
 }
 
