@@ -12,7 +12,7 @@
 #include "agent/worker_mark.h"
 #include "common/base/arena_header.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
+#include "common/base/memory_file.h"
 #include "common/base/printable.h"
 #include "common/base/worker_abi.h"
 #include "common/base/worker_control.h"
@@ -31,10 +31,8 @@ Result<UniqueFd> make_memfd(const char* name) {
 }
 
 Result<UniqueFd> make_workload(const std::string& document) {
-  HP_TRY_ASSIGN(UniqueFd fd, make_memfd("workload"));
-  HP_TRY(write_all(fd.get(), document, "workload memory"));
-  if (::lseek(fd.get(), 0, SEEK_SET) != 0 ||
-      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+  HP_TRY_ASSIGN(UniqueFd fd, make_memory_file("workload", document));
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return errno_error("cannot seal the workload memory");
   }
   return fd;

@@ -448,25 +448,25 @@ bool Controller::is_to_be_shown(const Shown& shown, int64_t now_ms) {
 }
 
 void Controller::show(const core::State& state, JobId id) {
+  const core::Job& job = state.jobs.at(id);
+  const int64_t wall_ms = clock_.wall_ms();
   Shown& shown = shown_[id];
   shown.at_ms = loop_->now_ms();
   JobProgress progress = progress_.of(id);
   JobView view = make_job_view(state, id, progress, mode_.node(), shown.at_ms);
-  note_totals(view, state, progress, shown.at_ms, clock_.wall_ms());
+  note_totals(view, state, progress, shown.at_ms, wall_ms);
   shown.stale = false;
-  shown.state = state.jobs.at(id).state;
-  shown.generation = state.jobs.at(id).generation;
-  const int64_t wall_ms = clock_.wall_ms();
+  shown.state = job.state;
+  shown.generation = job.generation;
   const std::vector<Finding> found = shown.watch.look(snapshot_of(view, wall_ms), wall_ms);
-  const core::Job& job = state.jobs.at(id);
   notify(job, shown.notices.take(found, job, view.step, wall_ms));
   if (page_) page_->sample(view, found, wall_ms);
   if (metrics_) metrics_->job(view);
   // A command tells its steps, too, if it likes.
-  if (metrics_ && core::shows_steps(state.jobs.at(id))) {
-    metrics_->train(view, std::move(progress), state.jobs.at(id).bad_step);
+  if (metrics_ && core::shows_steps(job)) {
+    metrics_->train(view, std::move(progress), job.bad_step);
   }
-  history_->observe(state, state.jobs.at(id));
+  history_->observe(state, job);
   history_->refresh(shown.at_ms);
   if (metrics_) metrics_->lemons(view, history_->scores());
   if (core::has_ended(shown.state)) last_look_.shown(shown.state == core::JobState::kFailed);

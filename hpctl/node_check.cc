@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/node_check.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -16,28 +13,16 @@
 #include "hpctl/exit_codes.h"
 #include "hpctl/interrupt_flag.h"
 #include "hpctl/lemons.h"
+#include "hpctl/program_path.h"
 
 namespace hpctl {
 namespace {
-
-// "" = it is on no directory of $PATH.
-std::string find_on_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  const std::string directories = path == nullptr ? "" : path;
-  for (size_t begin = 0; begin < directories.size();) {
-    const size_t end = std::min(directories.find(':', begin), directories.size());
-    std::string candidate = directories.substr(begin, end - begin) + "/" + program;
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-    begin = end + 1;
-  }
-  return "";
-}
 
 // By srun, unless this is the node or there is no Slurm.
 Result<std::vector<std::string>> command_for(const NodeCheckOrder& order) {
   HP_TRY_ASSIGN(const std::string directory, program_directory());
   std::vector<std::string> command = {directory + "/hpagent", "check", "all", "--deep", "--json"};
-  const std::string srun = find_on_path("srun");
+  const std::string srun = find_program("srun", inherited_path());
   if (order.job.empty() && (srun.empty() || order.node == host_name())) return command;
   if (srun.empty()) {
     return Error{ErrorCode::kFailedPrecondition,

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/submit_checks.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "common/base/file.h"
+#include "hpctl/program_path.h"
 #include "trainer/arch/registry.h"
 #include "trainer/data/evaluation_part.h"
 #include "trainer/data/sample_reader.h"
@@ -25,11 +24,6 @@ namespace fs = std::filesystem;
 Error problem(const std::string& message) { return Error{ErrorCode::kFailedPrecondition, message}; }
 // The job file asks for what is not there.
 Error mistake(const std::string& message) { return Error{ErrorCode::kInvalidArgument, message}; }
-
-bool is_program(const std::string& path) {
-  struct stat st {};
-  return ::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && ::access(path.c_str(), X_OK) == 0;
-}
 
 Outcome check_programs(const JobSpec& spec) {
   HP_TRY_ASSIGN(const std::string directory, program_directory());
@@ -61,12 +55,8 @@ Outcome check_writable(const std::string& path, const std::string& what) {
                  std::strerror(errno) + "; choose another directory, or free or unlock this one");
 }
 
-Outcome check_in_path(const std::string& program, std::string path) {
-  while (!path.empty()) {
-    const size_t colon = path.find(':');
-    if (is_program(path.substr(0, colon) + "/" + program)) return Ok{};
-    path = colon == std::string::npos ? "" : path.substr(colon + 1);
-  }
+Outcome check_in_path(const std::string& program, const std::string& path) {
+  if (!find_program(program, path).empty()) return Ok{};
   return mistake("workload.command: \"" + program + "\" is not in PATH");
 }
 
@@ -82,8 +72,7 @@ Outcome check_program(const std::string& program) {
 
 Outcome check_command(const JobSpec& spec) {
   const EnvironmentSpec& environment = spec.environment;
-  const char* inherited = std::getenv("PATH");
-  const std::string path = inherited == nullptr ? "" : inherited;
+  const std::string path = inherited_path();
   if (environment.kind == "container") {
     return problem("env: a container needs Slurm with Pyxis; with --local set env: none");
   }

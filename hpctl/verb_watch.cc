@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -157,30 +155,31 @@ class Watcher {
   }
 
  private:
-  // A round under way, on a thread that outlives who gives it up.
+  // A round under way, on a thread of its own.
   class Asked {
    public:
-    explicit Asked(const Wanted& wanted) : shared_(std::make_shared<Shared>()) {
-      std::thread([shared = shared_, job = wanted.job, everywhere = wanted.everywhere] {
-        auto round = ask_about(job, everywhere);
-        const std::lock_guard lock(shared->mutex);
-        shared->round = std::move(round);
-        ::eventfd_write(shared->done.get(), 1);
-      }).detach();
+    explicit Asked(const Wanted& wanted)
+        : thread_([this, job = wanted.job, everywhere = wanted.everywhere] {
+            round_ = ask_about(job, everywhere);
+            ::eventfd_write(done_.get(), 1);
+          }) {}
+    ~Asked() {
+      if (thread_.joinable()) thread_.join();
     }
-    int fd() const { return shared_->done.get(); }  // readable when it is answered
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
+
+    int fd() const { return done_.get(); }  // readable when it is answered
+    // Once; waits for the answer.
     Result<WatchRound> take() {
-      const std::lock_guard lock(shared_->mutex);
-      return std::move(shared_->round);
+      thread_.join();
+      return std::move(round_);
     }
 
    private:
-    struct Shared {
-      const UniqueFd done{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-      std::mutex mutex;
-      Result<WatchRound> round = Error{ErrorCode::kUnavailable, "not asked"};
-    };
-    std::shared_ptr<Shared> shared_;
+    const UniqueFd done_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    Result<WatchRound> round_ = Error{ErrorCode::kUnavailable, "not asked"};
+    std::thread thread_;  // last: it uses the above
   };
 
   // Before any thread is there that would be interrupted instead.

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +15,7 @@
 #include "agent/python_standby_order.h"
 #include "agent/worker_mark.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
+#include "common/base/memory_file.h"
 #include "common/base/worker_control.h"
 
 namespace hpctl::shim {
@@ -52,14 +51,6 @@ bool are_modules(const std::string& modules) {
     begin = end + 1;
   }
   return count <= kMostStandbyImports;
-}
-
-Result<UniqueFd> make_memory(const char* name, std::string_view text) {
-  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC));
-  if (!fd.valid()) return errno_error("cannot create shared memory");
-  HP_TRY(write_all(fd.get(), text, "shared memory"));
-  if (::lseek(fd.get(), 0, SEEK_SET) != 0) return errno_error("cannot set up shared memory");
-  return fd;
 }
 
 std::string last_line(std::string text) {
@@ -156,7 +147,7 @@ void TaskStandby::start_or_say(int64_t now_ms) {
 }
 
 Result<TaskStandby::Waiting> TaskStandby::start() {
-  HP_TRY_ASSIGN(const UniqueFd text, make_memory("standby", python_standby_text()));
+  HP_TRY_ASSIGN(const UniqueFd text, make_memory_file("standby", python_standby_text()));
   HP_TRY_ASSIGN(auto control, PacketSocket::make_pair());
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create a pipe");
@@ -294,7 +285,7 @@ Outcome TaskStandby::tell_part(const ProgramPlan& plan, uint64_t generation) {
   }
   HP_TRY_ASSIGN(
       const UniqueFd part,
-      make_memory("part", python_standby_document({command_, changes_for(plan), ignored_})));
+      make_memory_file("part", python_standby_document({command_, changes_for(plan), ignored_})));
   HP_TRY(control.send_or_queue(control::encode(control::Join{generation}), part.get()));
   if (!control.has_queued()) return Ok{};
   return Error{ErrorCode::kUnavailable, "it does not read its control socket"};

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +11,7 @@
 #include <optional>
 
 #include "common/base/fd.h"
-#include "common/base/file.h"
+#include "common/base/memory_file.h"
 #include "common/base/pidfd.h"
 #include "common/rpc/spawn.h"
 
@@ -21,20 +20,12 @@ namespace {
 
 Sent not_sent(const std::string& trouble) { return {false, false, trouble}; }
 
-// A file and not a pipe: a program that does not read it holds nobody up.
-Result<UniqueFd> input_of(const std::string& text) {
-  UniqueFd fd(::memfd_create("notice", MFD_CLOEXEC));
-  if (!fd.valid()) return errno_error("cannot make a file in memory");
-  HP_TRY(write_all(fd.get(), text, "a file in memory"));
-  if (::lseek(fd.get(), 0, SEEK_SET) != 0) return errno_error("cannot rewind a file in memory");
-  return fd;
-}
-
 }  // namespace
 
 Sent run_notice_command(const std::vector<std::string>& argv, const std::string& json,
                         const std::string& log_path, std::chrono::milliseconds patience) {
-  const auto input = input_of(json);
+  // A file and not a pipe: a program that does not read it holds nobody up.
+  const auto input = make_memory_file("notice", json);
   if (!input.ok()) return not_sent(input.error().message);
   const UniqueFd log(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log.valid()) return not_sent(errno_error("cannot open " + log_path).message);

@@ -34,17 +34,17 @@ void NodeHistory::load() {
 
 void NodeHistory::observe(const core::State& state, const core::Job& job) {
   if (directory_.empty()) return;
+  const uint64_t id = job.id.value;
+  const auto said =
+      std::distance(said_.lower_bound({id, "", ""}), said_.lower_bound({id + 1, "", ""}));
   std::vector<NodeRecord> fresh;
   for (NodeRecord& record : core::blame_of(state, job, clock_.wall_ms())) {
-    const auto of_job = said_.lower_bound({record.job, "", ""});
-    const auto end = said_.lower_bound({record.job + 1, "", ""});
-    if (static_cast<size_t>(std::distance(of_job, end)) >= kMostOfAJob) break;
+    if (static_cast<size_t>(said) + fresh.size() >= kMostOfAJob) break;
     if (!said_.emplace(record.job, record.node, record.key).second) continue;
     fresh.push_back(std::move(record));
   }
   if (fresh.empty()) return;
-  lanes_.post(directory_,
-              [this, id = job.id.value, fresh = std::move(fresh)] { write(id, fresh); });
+  lanes_.post(directory_, [this, id, fresh = std::move(fresh)] { write(id, fresh); });
 }
 
 void NodeHistory::refresh(int64_t now_ms) {

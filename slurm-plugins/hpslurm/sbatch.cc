@@ -2,7 +2,6 @@
 #include "slurm-plugins/hpslurm/sbatch.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,19 +10,10 @@
 #include <csignal>
 
 #include "common/base/fd.h"
-#include "common/base/file.h"
+#include "common/base/memory_file.h"
 
 namespace hpctl::slurm {
 namespace {
-
-// A file in memory that begins with `text`.
-Result<UniqueFd> memory_file(const char* name, const std::string& text) {
-  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC));
-  if (!fd.valid()) return errno_error("cannot make a file in memory");
-  HP_TRY(write_all(fd.get(), text, name));
-  if (::lseek(fd.get(), 0, SEEK_SET) != 0) return errno_error("cannot make a file in memory");
-  return fd;
-}
 
 std::string contents(const UniqueFd& fd) {
   constexpr size_t kMost = 4096;
@@ -93,9 +83,9 @@ std::string words_of_sbatch(const std::string& text) {
 }  // namespace
 
 Answer submit_by_sbatch(const SlurmSubmission& submission) {
-  HP_TRY_ASSIGN(UniqueFd script, memory_file("script", submission.script));
-  HP_TRY_ASSIGN(UniqueFd out, memory_file("out", ""));
-  HP_TRY_ASSIGN(UniqueFd err, memory_file("err", ""));
+  HP_TRY_ASSIGN(UniqueFd script, make_memory_file("script", submission.script));
+  HP_TRY_ASSIGN(UniqueFd out, make_memory_file("out", ""));
+  HP_TRY_ASSIGN(UniqueFd err, make_memory_file("err", ""));
   const Streams streams{std::move(script), std::move(out), std::move(err)};
   HP_TRY_ASSIGN(const int status, run_sbatch(submission.environment, streams));
   const std::string what = "Slurm does not accept the job";

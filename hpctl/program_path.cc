@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/program_path.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace hpctl {
+
+bool is_program(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
+std::string find_program(const std::string& name, const std::string& path) {
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    std::string candidate = path.substr(begin, end - begin) + "/" + name;
+    if (is_program(candidate)) return candidate;
+    begin = end + 1;
+  }
+  return "";
+}
+
+std::string inherited_path() {
+  const char* path = std::getenv("PATH");
+  return path == nullptr ? "" : path;
+}
+
+}  // namespace hpctl
