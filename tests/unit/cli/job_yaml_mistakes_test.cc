@@ -98,7 +98,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:16: slurm.extra: expected --NAME=VALUE, with = between name and value; found "
        "\"--wckey x\"\n"},
       {with_line("health: {preflight: [gpu, nccl]}"),
-       "j.yaml:8:10: health.preflight: expected one of gpu, efa, net; found \"nccl\"\n"},
+       "j.yaml:8:10: health.preflight: expected one of gpu, efa, net, host, fs; found \"nccl\"\n"},
       {with_line("health: {during: [xid]}"),
        "j.yaml:8:10: health.during: not available yet in this version; remove this key\n"},
       {with_line("notify: {webhook: ftp://host/x, on: [recovery, death]}"),
