@@ -53,6 +53,7 @@ class Reader {
       const size_t before = at_;
       const auto main = read_options(word);
       if (!main) return std::nullopt;
+      if (*main == Main::kModule && value_.empty()) return std::nullopt;
       if (*main != Main::kNotYet) {
         // What stood before -m or -c in the same word is still an option: python -um x.
         if (const std::string alone = word.substr(0, options_end_); alone.size() > 1) {

@@ -86,7 +86,8 @@ std::string describe_node(const YAML::Node& node) {
   constexpr size_t kShown = 40;
   std::string shown = node.Scalar();
   if (!is_plain_text(shown)) return "text that is not UTF-8 or has control characters";
-  std::replace(shown.begin(), shown.end(), '\n', ' ');
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
   if (shown.size() > kShown) {
     size_t cut = kShown;
     while (cut > 0 && (static_cast<unsigned char>(shown[cut]) & 0xc0) == 0x80) --cut;
