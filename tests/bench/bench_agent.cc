@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "controller/core/silence.h"
 #include "tests/bench/process_usage.h"
 #include "tests/unit/agent/node_under_test.h"
 
@@ -107,6 +108,7 @@ int main(int argc, char** argv) {
   hpctl::test::Samples samples;
   {
     hpctl::test::NodeUnderTest node;
+    node.controller_.behaviour.heartbeat_ms = hpctl::core::kBeatMs;
     node.connect();
     hpctl::test::rest(node);
     for (int run = 1; run <= runs; ++run) {

@@ -34,7 +34,12 @@ constexpr int kRanksOfNode = 8;
 
 json job_line(int id, int64_t now_ms) {
   static const char* const kStates[] = {"RUNNING", "RUNNING", "RUNNING", "RECOVERING", "FINISHED"};
+  json findings = json::array();
+  if (id % 5 == 3) {
+    findings.push_back({"warning", "3 restarts within 10 minutes", "hpctl why", now_ms - 60'000});
+  }
   return {{"job", id},
+          {"findings", findings},
           {"name", "pretrain-" + std::to_string(id)},
           {"state", kStates[id % 5]},
           {"user", std::to_string(1'000 + id % 7)},
