@@ -182,7 +182,8 @@ TEST_F(HuggingFace, WeightsOfLlamasKindComeBackBitByBit) {
       for (const auto& [key, value] : original.items()) {
         const bool unused = key == "max_window_layers" || key == "use_mrope" ||
                             (kind == std::string("qwen2") && key == "sliding_window");
-        if (!unused && !value.is_null()) EXPECT_EQ(config[key], value) << kind << " " << key;
+        if (unused || value.is_null()) continue;
+        EXPECT_EQ(config[key], value) << kind << " " << key;
       }
       ASSERT_TRUE(import_huggingface(out, dir / "again").ok());
       EXPECT_EQ(digest_checkpoint(dir / "again/step-0.g0").value(),
