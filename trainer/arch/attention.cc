@@ -20,13 +20,13 @@ CausalAttention::By CausalAttention::choose(at::ScalarType compute, at::Device d
 }
 
 CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                 at::Device device)
+                                 at::Device device, std::optional<By> by)
     : compute_(compute),
       wide_(wide_type(compute)),
       group_(model.heads / model.kv_heads),
       scale_(1.0 / std::sqrt(static_cast<double>(model.head_size()))),
       window_(model.sliding_window > 0 ? std::min(model.sliding_window, seq_len) : seq_len),
-      by_(choose(compute, device, window_ < seq_len)) {
+      by_(by.value_or(choose(compute, device, window_ < seq_len))) {
   const c10::NoGradGuard no_grad;
   if (traits_of(model.arch).positions == Positions::kRotary) make_angles(model, seq_len, device);
   if (by_ != By::kProducts) return;

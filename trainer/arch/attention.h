@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "common/base/job_spec.h"
 #include "trainer/arch/blocked_attention.h"
@@ -21,16 +22,18 @@ namespace hpctl {
 
 class CausalAttention {
  public:
-  // For sequences of `seq_len` tokens; `compute` as in make_model().
+  enum class By { kBlocks, kFused, kProducts };
+
+  // For sequences of `seq_len` tokens; `compute` as in make_model(). `by`: what suits the device,
+  // unless it is said; products work on each.
   CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                  at::Device device = at::kCPU);
+                  at::Device device = at::kCPU, std::optional<By> by = std::nullopt);
 
   // q: [B, T, H, h]; k, v: [B, T, K, h] -> [B, T, H * h]
   at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const Documents& documents, Recomputed* recomputed = nullptr) const;
 
  private:
-  enum class By { kBlocks, kFused, kProducts };
   static By choose(at::ScalarType compute, at::Device device, bool windowed);
 
   void make_angles(const ModelSpec& model, int64_t seq_len, at::Device device);

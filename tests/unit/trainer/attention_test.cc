@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "trainer/compat/torch_compat.h"
@@ -43,11 +44,11 @@ Tensor turned(const Tensor& x) {
   return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()}, 3);
 }
 
-// Cut by hand, since the positions are not asked for.
 Documents documents_of(const std::vector<int64_t>& lengths) {
-  Documents documents;
-  documents.lengths = lengths;
-  return documents;
+  if (lengths.empty()) return {};
+  std::vector<Tensor> positions;
+  for (const int64_t length : lengths) positions.push_back(at::arange(length));
+  return documents_at(at::cat(positions).view({kBatch, kTokens}));
 }
 
 // `window` 0: none.
@@ -98,14 +99,21 @@ Tensor random_qkv(int64_t kv_heads) {
   return at::randn({kBatch, kTokens, (kHeads + 2 * kv_heads) * kDim}, at::kDouble);
 }
 
+// By products as on a GPU in fp32, and in bf16 where there is a window.
+constexpr std::pair<at::ScalarType, CausalAttention::By> kWays[] = {
+    {at::kDouble, CausalAttention::By::kBlocks},
+    {at::kFloat, CausalAttention::By::kBlocks},
+    {at::kDouble, CausalAttention::By::kProducts},
+    {at::kFloat, CausalAttention::By::kProducts}};
+
 void expect_agreement(const Documents& documents, int64_t window) {
   for (const int64_t kv_heads : {4, 2, 1}) {
     const Tensor qkv = random_qkv(kv_heads);
     const auto expected = results_of(qkv, kv_heads, [&](const auto&... parts) {
       return by_operations(parts..., documents, window);
     });
-    for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
-      const CausalAttention attention(model_with(kv_heads, window), kTokens, type);
+    for (const auto& [type, by] : kWays) {
+      const CausalAttention attention(model_with(kv_heads, window), kTokens, type, at::kCPU, by);
       const auto found = results_of(qkv.to(type), kv_heads, [&](const auto&... parts) {
         return attention(parts..., documents);
       });
@@ -114,7 +122,7 @@ void expect_agreement(const Documents& documents, int64_t window) {
         const double difference = (found[i] - expected[i]).abs().max().item<double>();
         EXPECT_LT(difference / largest, type == at::kDouble ? 1e-13 : 3e-6)
             << kv_heads << " key heads, " << documents.lengths.size() << " documents, window "
-            << window << ", " << i;
+            << window << ", by " << static_cast<int>(by) << ", " << i;
       }
     }
   }
