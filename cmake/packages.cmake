@@ -149,7 +149,7 @@ set(CPACK_DEBIAN_AGENT_PACKAGE_DEPENDS "hpctl-controller ${hp_same}")
 set(CPACK_DEBIAN_AGENT_PACKAGE_CONTROL_EXTRA "${debian}/preinst;${debian}/agent/prerm")
 set(CPACK_DEBIAN_TRAINER_PACKAGE_NAME hpctl-trainer)
 set(CPACK_COMPONENT_TRAINER_DESCRIPTION "keeps large training jobs alive: built-in trainer
-Trains Llama and GPT models with FSDP in LibTorch, without Python.")
+Trains Llama, Qwen, Mistral and GPT models with FSDP in LibTorch, without Python.")
 set(CPACK_DEBIAN_TRAINER_PACKAGE_DEPENDS "hpctl-agent ${hp_same}")
 set(CPACK_DEBIAN_TRAINER_PACKAGE_CONTROL_EXTRA ${debian}/preinst)
 foreach(component ${hp_components})

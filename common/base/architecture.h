@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry of the built-in trainer's architectures: one line each. The name is the word of
 // job.yaml (workload.train.model.arch), the folder in trainer/arch and the namespace of the code in
-// it; trainer/arch/registry.cc and model.cc expand the same list, so that a name without its code
-// does not link. What else stands in the line is what a job file is checked against, far from the
+// it; `forward` is the namespace of its forward pass, which architectures may share.
+// trainer/arch/registry.cc and model.cc expand the same list, so that a name without its code does
+// not link. What else stands in the line is what a job file is checked against, far from the
 // trainer.
 #pragma once
 
@@ -21,11 +22,22 @@ enum class KeyHeads {
   kGrouped,  // groups of query heads share one: kv_heads divides heads
   kOwn,      // each query head has one: kv_heads = heads
 };
+enum class HeadDim {
+  kOfDim,  // dim / heads
+  kFree,   // that, or model.head_dim
+};
+enum class Window {
+  kNone,     // a token attends to all before it
+  kSliding,  // or to the last model.sliding_window, its own included
+};
 
-//    name   positions  key heads
-#define HPCTL_ARCHITECTURES(X) \
-  X(llama, kRotary, kGrouped)  \
-  X(gpt, kLearned, kOwn)
+//    name     forward  positions  key heads  head_dim  window
+#define HPCTL_ARCHITECTURES(X)                      \
+  X(llama, llama, kRotary, kGrouped, kFree, kNone)  \
+  X(gpt, gpt, kLearned, kOwn, kOfDim, kNone)        \
+  X(qwen2, llama, kRotary, kGrouped, kOfDim, kNone) \
+  X(qwen3, llama, kRotary, kGrouped, kFree, kNone)  \
+  X(mistral, llama, kRotary, kGrouped, kFree, kSliding)
 
 #define HPCTL_NAME(name, ...) name,
 enum class Arch { HPCTL_ARCHITECTURES(HPCTL_NAME) };
@@ -39,9 +51,12 @@ constexpr auto words_of(Arch) {
 struct ArchitectureTraits {
   Positions positions;
   KeyHeads key_heads;
+  HeadDim head_dim;
+  Window window;
 };
 
-#define HPCTL_TRAITS(name, positions, key_heads) {Positions::positions, KeyHeads::key_heads},
+#define HPCTL_TRAITS(name, forward, positions, key_heads, head_dim, window) \
+  {Positions::positions, KeyHeads::key_heads, HeadDim::head_dim, Window::window},
 inline constexpr auto kArchitectureTraits =
     std::to_array<ArchitectureTraits>({HPCTL_ARCHITECTURES(HPCTL_TRAITS)});
 #undef HPCTL_TRAITS

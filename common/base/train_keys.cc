@@ -56,27 +56,36 @@ constexpr TrainKey kKeys[] = {
      "for arch gpt max_positions. With a preset, a dimension given as well overrides it.",
      .type = "section with preset or dimensions"},
     {.path = "workload.train.model.preset",
-     .meaning = "Named dimensions. gpt3-*: the family of Megatron-LM's published scaling runs "
+     .meaning = "Named dimensions, as published with the weights. mistral-7b: version 0.1, which "
+     "has the sliding window. gpt3-*: the family of Megatron-LM's published scaling runs "
      "(vocabulary 51200, 2048 positions, tied embeddings).", .type = "text",
      .range = "tiny, debugmodel, llama2-7b, llama2-13b, llama2-70b, llama3-8b, llama3-70b, "
      "llama3-405b, llama3.1-8b, llama3.1-70b, llama3.1-405b, llama3.2-1b, llama3.2-3b, "
+     "tiny-qwen2, qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, "
+     "qwen2.5-72b, tiny-qwen3, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b, qwen3-14b, qwen3-32b, "
+     "tiny-mistral, mistral-7b, mistral-7b-v0.3, mistral-nemo-12b, "
      "tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, "
      "gpt3-145.6b, gpt3-310b"},
     {.path = "workload.train.model.arch", .field = HP_WORD(model.arch), .initial = "of the preset",
      .meaning = "llama (without a preset): RMSNorm, rotary positions, grouped queries, SwiGLU, "
-     "no biases. gpt: as GPT-2, and GPT-3 in Megatron-LM; LayerNorm, learned positions, GELU "
-     "(tanh form), biases; kv_heads = heads."},
+     "no biases. qwen2 (Qwen2 and 2.5): that with biases of queries, keys and values. qwen3: "
+     "that with an RMSNorm of each head's query and key. mistral: that with a sliding window. "
+     "gpt: as GPT-2, and GPT-3 in Megatron-LM; LayerNorm, learned positions, GELU (tanh form), "
+     "biases; kv_heads = heads."},
     {.path = "workload.train.model.dim", .field = HP_FIELD(model.dim), .limits = {1, 1 << 20},
      .initial = "of the preset",
-     .meaning = "Width of the residual stream; dim / heads is a whole number, for llama an even "
-     "one."},
+     .meaning = "Width of the residual stream; without head_dim, dim / heads is a whole number, "
+     "for all but gpt an even one."},
     {.path = "workload.train.model.layers", .field = HP_FIELD(model.layers), .limits = {1, 10'000},
      .initial = "of the preset", .meaning = "Transformer blocks."},
     {.path = "workload.train.model.heads", .field = HP_FIELD(model.heads), .limits = {1, 1 << 16},
-     .initial = "of the preset", .meaning = "Query heads; divide dim."},
+     .initial = "of the preset", .meaning = "Query heads; without head_dim they divide dim."},
     {.path = "workload.train.model.kv_heads", .field = HP_FIELD(model.kv_heads),
      .limits = {1, 1 << 16}, .initial = "of the preset",
      .meaning = "Key and value heads; divide heads, for gpt equal them."},
+    {.path = "workload.train.model.head_dim", .field = HP_FIELD(model.head_dim),
+     .limits = {0, 1 << 16}, .initial = "of the preset",
+     .meaning = "llama, qwen3, mistral: width of a head, an even number; 0 = dim / heads."},
     {.path = "workload.train.model.ffn", .field = HP_FIELD(model.ffn), .limits = {1, 1 << 22},
      .initial = "of the preset", .meaning = "Hidden width of the feed-forward part."},
     {.path = "workload.train.model.vocab", .field = HP_FIELD(model.vocab),
@@ -84,7 +93,7 @@ constexpr TrainKey kKeys[] = {
      .meaning = "Rows of the embedding; the byte tokenizer uses the first 256."},
     {.path = "workload.train.model.rope_theta", .field = HP_FIELD(model.rope_theta),
      .limits = {1, 1e9}, .initial = "of the preset",
-     .meaning = "llama: base of the rotary embedding; 500000 without a preset."},
+     .meaning = "All but gpt: base of the rotary embedding; 500000 without a preset."},
     {.path = "workload.train.model.norm_eps", .field = HP_FIELD(model.norm_eps),
      .limits = {1e-12, 1e-2}, .meaning = "Added under the root of RMSNorm or LayerNorm."},
     {.path = "workload.train.model.tied_embeddings", .field = HP_FIELD(model.tied_embeddings),
@@ -93,8 +102,12 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.model.max_positions", .field = HP_FIELD(model.max_positions),
      .limits = {0, 1 << 24}, .initial = "of the preset",
      .meaning = "gpt: rows of the learned position embedding; data.seq_len is at most that. "
-     "llama: what an export says, max_position_embeddings; that of an imported model stays.",
+     "Others: what an export says, max_position_embeddings; that of an imported model stays.",
      .range = "1 to 16777216"},
+    {.path = "workload.train.model.sliding_window", .field = HP_FIELD(model.sliding_window),
+     .limits = {0, 1 << 24}, .initial = "of the preset",
+     .meaning = "mistral: tokens that a token attends to, itself and those before it; 0 = all. "
+     "Layers stacked see further than one."},
     {.path = "workload.train.model.rope_scaling", .kind = kSection,
      .meaning = "Llama 3.1's change of the rotary frequencies for long contexts.",
      .type = "section with factor"},

@@ -62,10 +62,23 @@ void check_heads(const ModelSpec& m, SpecChecks& checks) {
   const ArchitectureTraits& traits = traits_of(m.arch);
   // Rotary positions turn pairs.
   const bool even = traits.positions == Positions::kRotary;
-  if (m.dim % m.heads != 0 || (even && (m.dim / m.heads) % 2 != 0)) {
+  if (m.head_dim > 0) {
+    if (traits.head_dim == HeadDim::kOfDim && m.head_dim * m.heads != m.dim) {
+      checks.fail(at + "head_dim", "expected dim / heads, which arch " +
+                                       std::string(to_word(m.arch)) + " always has; found " +
+                                       std::to_string(m.head_dim));
+    } else if (even && m.head_dim % 2 != 0) {
+      checks.fail(at + "head_dim", "expected an even number, found " + std::to_string(m.head_dim));
+    }
+  } else if (m.dim % m.heads != 0 || (even && (m.dim / m.heads) % 2 != 0)) {
     checks.fail(at + "heads", std::string("expected dim / heads to be ") +
                                   (even ? "an even" : "a") + " whole number, found " +
                                   std::to_string(m.dim) + " / " + std::to_string(m.heads));
+  }
+  if (m.sliding_window > 0 && traits.window == Window::kNone) {
+    checks.fail(at + "sliding_window", "expected 0: arch " + std::string(to_word(m.arch)) +
+                                           " has no window; found " +
+                                           std::to_string(m.sliding_window));
   }
   const std::string heads = "heads (" + std::to_string(m.heads) + ")";
   if (traits.key_heads == KeyHeads::kOwn && m.kv_heads != m.heads) {

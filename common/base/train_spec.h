@@ -70,13 +70,18 @@ struct ModelSpec {
   int64_t layers = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;
+  int64_t head_dim = 0;  // 0 = dim / heads
   int64_t ffn = 0;
   int64_t vocab = 0;
   double rope_theta = 500000.0;
   double norm_eps = 1e-5;
   bool tied_embeddings = false;  // the output projection is the embedding
   int64_t max_positions = 0;     // gpt: rows of the learned position embedding
+  int64_t sliding_window = 0;    // keys that a token attends to, its own included; 0 = all
   RopeScalingSpec rope_scaling;
+
+  // Width of a head.
+  int64_t head_size() const { return head_dim > 0 || heads < 1 ? head_dim : dim / heads; }
 };
 
 // One source of a weighted blend.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of trainer/kernels on one thread, at every level that this processor has, beside
 // LibTorch's operations for the same, in turn: medians of kRounds. Of attention, sequences x tokens
-// and query heads / key heads x dimension; its operations are counted without the masked half: 2
+// and query heads / key heads x dimension; its operations are counted without what is masked: 2
 // products of matrices forward, 5 backward.
 #include <time.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -33,6 +34,7 @@ struct Shape {
   int64_t heads;
   int64_t kv_heads;
   int64_t dim;
+  int64_t window = kNoWindow;
 };
 
 // CPU time of this thread: what else the machine does matters less than on a clock.
@@ -65,8 +67,12 @@ Operands operands_of(const Shape& s) {
 using Times = std::pair<double, double>;
 
 Times by_kernel(const Shape& s, const Operands& o, KernelLevel level) {
-  const AttentionShape shape = {s.sequences * s.tokens, s.heads, s.kv_heads, s.dim,
-                                1 / std::sqrt(static_cast<double>(s.dim))};
+  const AttentionShape shape = {s.sequences * s.tokens,
+                                s.heads,
+                                s.kv_heads,
+                                s.dim,
+                                1 / std::sqrt(static_cast<double>(s.dim)),
+                                s.window};
   const auto rows = [](const Tensor& x) {
     return TokenRows<float>{x.data_ptr<float>(), x.size(2) * x.size(3)};
   };
@@ -115,8 +121,8 @@ Times by_operations(const Shape& s, const Operands& o) {
   const Tensor k = leaf(o.k);
   const Tensor v = leaf(o.v);
   const int64_t group = s.heads / s.kv_heads;
-  const Tensor mask =
-      at::full({s.tokens, s.tokens}, -std::numeric_limits<float>::infinity()).triu(1);
+  const Tensor hidden = at::full({s.tokens, s.tokens}, -std::numeric_limits<float>::infinity());
+  const Tensor mask = hidden.triu(1) + hidden.tril(-std::min(s.window, s.tokens));
   Tensor out;
   const double forward = milliseconds([&] {
     const Tensor rows = (q / std::sqrt(static_cast<double>(s.dim)))
@@ -183,7 +189,9 @@ void measure(const Shape& s, nlohmann::ordered_json& cases) {
     }
     if (round == 0) times.clear();  // touches its memory for the first time
   }
-  const double pairs = static_cast<double>(s.sequences * s.heads * s.tokens * (s.tokens + 1) / 2);
+  const int64_t window = std::min(s.window, s.tokens);
+  const int64_t seen = window * (window + 1) / 2 + (s.tokens - window) * window;
+  const double pairs = static_cast<double>(s.sequences * s.heads * seen);
   report("attention", s.what, 14 * pairs * static_cast<double>(s.dim), times, cases);
 }
 
@@ -247,7 +255,8 @@ int main() {
                                     hpctl::Shape{"4x512, 16/16x16", 4, 512, 16, 16, 16},
                                     hpctl::Shape{"2x1024, 16/16x16", 2, 1024, 16, 16, 16},
                                     hpctl::Shape{"2x1024, 8/2x64", 2, 1024, 8, 2, 64},
-                                    hpctl::Shape{"1x2048, 8/2x128", 1, 2048, 8, 2, 128}}) {
+                                    hpctl::Shape{"1x2048, 8/2x128", 1, 2048, 8, 2, 128},
+                                    hpctl::Shape{"same, window 256", 1, 2048, 8, 2, 128, 256}}) {
     hpctl::measure(shape, cases);
   }
   hpctl::measure_rows(cases);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/arch/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -11,25 +12,27 @@
 
 namespace hpctl {
 
-CausalAttention::By CausalAttention::choose(at::ScalarType compute, at::Device device) {
+CausalAttention::By CausalAttention::choose(at::ScalarType compute, at::Device device,
+                                            bool windowed) {
   if (device.is_cpu()) return By::kBlocks;
   const bool narrow = wide_type(compute) != compute;
-  return compat::kHasFusedAttention && narrow ? By::kFused : By::kProducts;
+  return compat::kHasFusedAttention && narrow && !windowed ? By::kFused : By::kProducts;
 }
 
 CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                 at::Device device)
+                                 at::Device device, std::optional<By> by)
     : compute_(compute),
       wide_(wide_type(compute)),
       group_(model.heads / model.kv_heads),
-      scale_(1.0 / std::sqrt(static_cast<double>(model.dim / model.heads))),
-      by_(choose(compute, device)) {
+      scale_(1.0 / std::sqrt(static_cast<double>(model.head_size()))),
+      window_(model.sliding_window > 0 ? std::min(model.sliding_window, seq_len) : seq_len),
+      by_(by.value_or(choose(compute, device, window_ < seq_len))) {
   const c10::NoGradGuard no_grad;
   if (traits_of(model.arch).positions == Positions::kRotary) make_angles(model, seq_len, device);
   if (by_ != By::kProducts) return;
-  mask_ = at::full({seq_len, seq_len}, -std::numeric_limits<float>::infinity(), wide_)
-              .triu(1)
-              .to(device);
+  const at::Tensor hidden =
+      at::full({seq_len, seq_len}, -std::numeric_limits<float>::infinity(), wide_);
+  mask_ = (hidden.triu(1) + hidden.tril(-window_)).to(device);
 }
 
 // Angles in fp64, since fp32 loses whole turns at long positions.
@@ -56,7 +59,9 @@ at::Tensor CausalAttention::rotate(const at::Tensor& x, const Documents& documen
 at::Tensor CausalAttention::operator()(const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const Documents& documents,
                                        Recomputed* recomputed) const {
-  if (by_ == By::kBlocks) return blocked_attention(q, k, v, documents.lengths, scale_, rotary_);
+  if (by_ == By::kBlocks) {
+    return blocked_attention(q, k, v, documents.lengths, {scale_, window_}, rotary_);
+  }
   return by_document(rotate(q, documents), rotate(k, documents), v, documents, recomputed);
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal attention within documents, where groups of query heads may share a key head, with rotary
 // positions where the architecture has them: pairs of dimensions (i, i + h / 2), as in Hugging Face
-// checkpoints, turned by angles that begin with 0 at every document.
+// checkpoints, turned by angles that begin with 0 at every document. With a sliding window a token
+// attends to the last W tokens of its document, its own included.
 // Shapes: B sequences, T tokens each, H = heads, K = kv_heads, G = H / K, h = head dimension.
 //
 // On a CPU by the kernel of trainer/kernels/attention.h, on a GPU in bf16 and fp16 by LibTorch's
-// own; neither stores scores. Otherwise by products of matrices.
+// own, which knows no window; neither stores scores. Otherwise by products of matrices.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "common/base/job_spec.h"
 #include "trainer/arch/blocked_attention.h"
@@ -20,17 +22,19 @@ namespace hpctl {
 
 class CausalAttention {
  public:
-  // For sequences of `seq_len` tokens; `compute` as in make_model().
+  enum class By { kBlocks, kFused, kProducts };
+
+  // For sequences of `seq_len` tokens; `compute` as in make_model(). `by`: what suits the device,
+  // unless it is said; products work on each.
   CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                  at::Device device = at::kCPU);
+                  at::Device device = at::kCPU, std::optional<By> by = std::nullopt);
 
   // q: [B, T, H, h]; k, v: [B, T, K, h] -> [B, T, H * h]
   at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const Documents& documents, Recomputed* recomputed = nullptr) const;
 
  private:
-  enum class By { kBlocks, kFused, kProducts };
-  static By choose(at::ScalarType compute, at::Device device);
+  static By choose(at::ScalarType compute, at::Device device, bool windowed);
 
   void make_angles(const ModelSpec& model, int64_t seq_len, at::Device device);
   at::Tensor rotate(const at::Tensor& x, const Documents& documents) const;
@@ -43,9 +47,10 @@ class CausalAttention {
   at::ScalarType wide_;
   int64_t group_;
   double scale_;
+  int64_t window_;  // seq_len where there is none
   By by_;
   RotaryAngles rotary_;  // undefined, [T, h / 2] for blocks, or [T, 1, h]
-  at::Tensor mask_;      // [T, T], by products: 0 where attention is allowed, -inf in the future
+  at::Tensor mask_;      // [T, T], by products: 0 where attention is allowed, else -inf
 };
 
 }  // namespace hpctl

@@ -20,13 +20,14 @@ using torch::autograd::variable_list;
 // works on what they are in the wide one.
 enum Saved { kQueries, kKeys, kValues, kMixed, kLogSums };
 
-AttentionShape shape_of(const variable_list& saved, double scale) {
+AttentionShape shape_of(const variable_list& saved, const AttentionRule& rule) {
   const Tensor& q = saved[kQueries];
   return {.tokens = q.size(0) * q.size(1),
           .heads = q.size(2),
           .kv_heads = saved[kKeys].size(2),
           .head_dim = q.size(3),
-          .scale = scale};
+          .scale = rule.scale,
+          .window = rule.window};
 }
 
 // [B, T, heads, h] as TokenRows describe it: part of the row of a wider projection, or copied.
@@ -122,13 +123,13 @@ variable_list run_backward(const AttentionShape& shape, const std::vector<int64_
 
 struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::vector<int64_t>& lengths, double scale,
+                        const std::vector<int64_t>& lengths, const AttentionRule& rule,
                         const RotaryAngles& rotary) {
     variable_list wide = wide_operands(q, k, v);
     const at::TensorOptions options = wide[kQueries].options();
     wide.push_back(at::empty({q.size(0), q.size(1), q.size(2) * q.size(3)}, options));
     wide.push_back(at::empty({q.size(2), q.size(0) * q.size(1)}, options));
-    const AttentionShape shape = shape_of(wide, scale);
+    const AttentionShape shape = shape_of(wide, rule);
     if (q.scalar_type() == at::kDouble) {
       run_forward<double>(shape, lengths, rotary, wide);
     } else {
@@ -138,7 +139,8 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
     const bool narrow = q.scalar_type() != wide[kQueries].scalar_type();
     context->save_for_backward(narrow ? variable_list{q, k, v, out, wide[kLogSums]} : wide);
     context->saved_data["lengths"] = lengths;
-    context->saved_data["scale"] = scale;
+    context->saved_data["scale"] = rule.scale;
+    context->saved_data["window"] = rule.window;
     context->saved_data["cos"] = rotary.cos;
     context->saved_data["sin"] = rotary.sin;
     return out;
@@ -150,7 +152,8 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
     variable_list wide = wide_operands(saved[kQueries], saved[kKeys], saved[kValues]);
     wide.push_back(widened(saved[kMixed]));
     wide.push_back(saved[kLogSums]);
-    const AttentionShape shape = shape_of(wide, context->saved_data["scale"].toDouble());
+    const AttentionShape shape = shape_of(
+        wide, {context->saved_data["scale"].toDouble(), context->saved_data["window"].toInt()});
     const std::vector<int64_t> lengths = context->saved_data["lengths"].toIntVector();
     const RotaryAngles rotary = {context->saved_data["cos"].toTensor(),
                                  context->saved_data["sin"].toTensor()};
@@ -159,7 +162,7 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
                                 ? run_backward<double>(shape, lengths, rotary, wide, gradient)
                                 : run_backward<float>(shape, lengths, rotary, wide, gradient);
     for (Tensor& result : results) result = result.to(type);
-    results.resize(6);  // lengths, scale and angles have none
+    results.resize(6);  // lengths, rule and angles have none
     return results;
   }
 };
@@ -167,10 +170,10 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
 }  // namespace
 
 Tensor blocked_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                         const std::vector<int64_t>& lengths, double scale,
+                         const std::vector<int64_t>& lengths, const AttentionRule& rule,
                          const RotaryAngles& rotary) {
   const std::vector<int64_t> sequences(static_cast<size_t>(q.size(0)), q.size(1));
-  return BlockedAttention::apply(q, k, v, lengths.empty() ? sequences : lengths, scale, rotary);
+  return BlockedAttention::apply(q, k, v, lengths.empty() ? sequences : lengths, rule, rotary);
 }
 
 }  // namespace hpctl

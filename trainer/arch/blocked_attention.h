@@ -18,11 +18,16 @@ struct RotaryAngles {
   at::Tensor sin;
 };
 
+struct AttentionRule {
+  double scale;    // of the scores
+  int64_t window;  // keys that a query sees at most, its own included
+};
+
 // q: [B, T, H, h]; k, v: [B, T, K, h], K divides H -> [B, T, H * h]. All on the CPU and of one
 // floating type. `lengths` of the documents as in Documents; empty: every sequence is one. The
 // same bits with any number of threads.
 at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const std::vector<int64_t>& lengths, double scale,
+                             const std::vector<int64_t>& lengths, const AttentionRule& rule,
                              const RotaryAngles& rotary);
 
 }  // namespace hpctl

@@ -9,9 +9,9 @@
 
 namespace hpctl {
 
-#define HPCTL_DECLARE(name, ...) \
-  namespace name {               \
-  MakeModel make_model;          \
+#define HPCTL_DECLARE(name, forward, ...) \
+  namespace forward {                     \
+  MakeModel make_model;                   \
   }
 HPCTL_ARCHITECTURES(HPCTL_DECLARE)
 #undef HPCTL_DECLARE
@@ -32,7 +32,7 @@ Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) con
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
                                   double z_loss, at::Device device) {
-#define HPCTL_ADDRESS(name, ...) &name::make_model,
+#define HPCTL_ADDRESS(name, forward, ...) &forward::make_model,
   static constexpr std::array<MakeModel*, kArchitectureTraits.size()> kMake = {
       HPCTL_ARCHITECTURES(HPCTL_ADDRESS)};
 #undef HPCTL_ADDRESS

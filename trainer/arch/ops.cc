@@ -69,11 +69,12 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return is_widened(a) ? WidenedProduct::apply(a, b) : at::matmul(a, b);
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight) {
-  if (!is_widened(x)) return at::linear(x, weight);
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (!is_widened(x)) return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
-  return WidenedProduct::apply(x.reshape({-1, x.size(-1)}), weight.t()).view(shape);
+  const Tensor product = WidenedProduct::apply(x.reshape({-1, x.size(-1)}), weight.t()).view(shape);
+  return bias.defined() ? product + bias : product;
 }
 
 Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& weight) {

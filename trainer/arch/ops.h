@@ -12,8 +12,8 @@ namespace hpctl::ops {
 
 // The batch dimensions of both are equal.
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b);
-// x [..., in], weight [out, in] -> [..., out]
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
+// x [..., in], weight [out, in], bias [out] or undefined -> [..., out]
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 // bias [out], x [rows, in], weight [in, out] -> [rows, out]
 at::Tensor addmm(const at::Tensor& bias, const at::Tensor& x, const at::Tensor& weight);
 at::Tensor silu(const at::Tensor& x);

@@ -36,8 +36,9 @@ std::optional<Arch> find_hugging_face(std::string_view model_type) {
 
 std::string hugging_face_types() {
   std::string text;
-  for (const Architecture* architecture : kArchitectures) {
-    text += std::string(text.empty() ? "" : " or ") + architecture->hugging_face.model_type;
+  for (size_t i = 0; i < kArchitectures.size(); ++i) {
+    if (i > 0) text += i + 1 < kArchitectures.size() ? ", " : " or ";
+    text += kArchitectures[i]->hugging_face.model_type;
   }
   return text;
 }
@@ -47,7 +48,8 @@ std::vector<Block> model_layout(const ModelSpec& model) {
 }
 
 std::vector<Block> stack_blocks(const ModelSpec& model, Block embed,
-                                Block (*layer)(const ModelSpec&, int64_t), Block head) {
+                                const std::function<Block(const ModelSpec&, int64_t)>& layer,
+                                Block head) {
   std::vector<Block> blocks;
   blocks.reserve(static_cast<size_t>(model.layers) + 2);
   embed.name = "embed";

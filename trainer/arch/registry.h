@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the trainer and the tools around it ask an architecture. Its code is in a folder of its own
-// (llama/, gpt/), its name in one line of common/base/architecture.h, and nothing else asks which
-// architecture a model has. The folder's namespace gives
+// (llama/, gpt/, ...), its name in one line of common/base/architecture.h, and nothing else asks
+// which architecture a model has. The folder's namespace gives
 //
 //   kArchitecture   the table below, free of LibTorch: hpctl plans and converts checkpoints with it
-//   make_model()    the forward pass (model.h), which hptrain alone links
+//   make_model()    the forward pass (model.h), which hptrain alone links; or that of another
+//                   folder serves, as llama/family.h's does for qwen2, qwen3 and mistral
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +39,9 @@ struct LayerMemory {
   double ffn_fused;     // the same where the operations between products are fused
   double ffn_products;  // those of them that a product of matrices made
   double ffn_backward;  // rows of gradients at the peak of the backward pass
+  // What norms of queries and keys keep for each element of those, beside their results, which
+  // attention keeps; null where there are none.
+  double (*head_norm_bytes)(double compute_bytes, bool fused) = nullptr;
 };
 
 // The form of Hugging Face transformers.
@@ -69,7 +74,7 @@ struct Architecture {
 const Architecture& architecture_of(const ModelSpec& model);
 // That whose config.json has this model_type.
 std::optional<Arch> find_hugging_face(std::string_view model_type);
-// "llama or gpt2".
+// "llama, gpt2 or qwen2".
 std::string hugging_face_types();
 
 std::vector<Block> model_layout(const ModelSpec& model);
@@ -77,7 +82,8 @@ std::vector<Block> model_layout(const ModelSpec& model);
 // For layout(): names the blocks `embed`, a `layer` for each of the model's, and `head`, which gets
 // the output projection (lm_head.weight) unless that is the embedding.
 std::vector<Block> stack_blocks(const ModelSpec& model, Block embed,
-                                Block (*layer)(const ModelSpec&, int64_t), Block head);
+                                const std::function<Block(const ModelSpec&, int64_t)>& layer,
+                                Block head);
 
 // Exempts the tensors of the groups from weight decay, and only those (OptimizerSpec::no_decay).
 void set_no_decay(const ModelSpec& model, std::vector<Block>& blocks,

@@ -8,7 +8,7 @@
 namespace hpctl {
 
 std::vector<double> rotary_frequencies(const ModelSpec& model) {
-  const int64_t head_dim = model.dim / model.heads;
+  const int64_t head_dim = model.head_size();
   const RopeScalingSpec& s = model.rope_scaling;
   std::vector<double> frequencies;
   for (int64_t i = 0; i < head_dim; i += 2) {

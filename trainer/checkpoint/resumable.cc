@@ -18,8 +18,10 @@ std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
   if (a.arch != b.arch) return difference("model.arch", to_word(a.arch), to_word(b.arch));
   return number("model.dim", a.dim, b.dim) + number("model.layers", a.layers, b.layers) +
          number("model.heads", a.heads, b.heads) +
-         number("model.kv_heads", a.kv_heads, b.kv_heads) + number("model.ffn", a.ffn, b.ffn) +
-         number("model.vocab", a.vocab, b.vocab) +
+         number("model.kv_heads", a.kv_heads, b.kv_heads) +
+         number("model.head_dim", a.head_size(), b.head_size()) +
+         number("model.sliding_window", a.sliding_window, b.sliding_window) +
+         number("model.ffn", a.ffn, b.ffn) + number("model.vocab", a.vocab, b.vocab) +
          number("model.rope_theta", a.rope_theta, b.rope_theta) +
          number("model.rope_scaling.factor", a.rope_scaling.factor, b.rope_scaling.factor) +
          number("model.rope_scaling.low_freq_factor", a.rope_scaling.low_freq_factor,

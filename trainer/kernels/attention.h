@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal attention in blocks, forward and backward, for the CPU, in fp32 and fp64. It computes no
 // score of the future and stores none beyond one block of keys and queries: memory and traffic grow
-// with the tokens, not with their square. Where H query heads share K key heads, keys and values
-// are not repeated.
+// with the tokens, not with their square. With a sliding window the work does so too: blocks before
+// it are not touched. Where H query heads share K key heads, keys and values are not repeated.
 //
 // The work is divided into units: one document and one key head with its H / K query heads. A unit
 // writes memory of its own, so units may run at the same time, and what it computes depends on
@@ -19,18 +19,22 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "trainer/kernels/level.h"
 
 namespace hpctl {
 
+inline constexpr int64_t kNoWindow = std::numeric_limits<int64_t>::max();
+
 struct AttentionShape {
   int64_t tokens;  // of all documents
   int64_t heads;
   int64_t kv_heads;  // divides `heads`; query heads n * H / K and following share key head n
   int64_t head_dim;
-  double scale;  // of the scores
+  double scale;                // of the scores
+  int64_t window = kNoWindow;  // keys that a query sees at most, its own included; 1 or more
 };
 
 // Rows of a tensor [tokens, heads, head_dim]: that of token t and head n is at

@@ -10,7 +10,10 @@
 // that share few sets of the cache.
 //
 // A block on the diagonal is computed in strips of lanes: a strip needs the keys up to its last
-// query only. What lies beyond is neither computed nor read; what is masked within a strip is set.
+// query only. What lies beyond is neither computed nor read; what is hidden within a strip is set.
+// Of a window the blocks before its first key are left out, and the block in which that lies is
+// computed whole. So a query may meet a block none of whose keys it sees, before any that it does:
+// its greatest score then is the lowest finite number, from which no weight is made.
 #pragma once
 
 #include "trainer/kernels/attention.h"
@@ -66,6 +69,7 @@ class AttentionBlocks {
   static constexpr int64_t kLanes = L::kCount;
   static constexpr int64_t kBlock = kAttentionBlock;
   static constexpr T kInfinity = __builtin_huge_valf();
+  static constexpr T kLowest = static_cast<T>(sizeof(T) == 4 ? -__FLT_MAX__ : -__DBL_MAX__);
   static constexpr double kLog2E = 1.4426950408889634;
   static_assert(kBlock % kLanes == 0 && kBlock % Level::kRows == 0);
 
@@ -74,6 +78,7 @@ class AttentionBlocks {
     int64_t queries;
     int64_t keys;
     bool diagonal;
+    int64_t reach;  // the window of query n + reach and later ones begins behind key n
 
     int64_t lanes() const { return (queries + kLanes - 1) / kLanes * kLanes; }
     // First lane that a tile of rows from `row` on needs.
@@ -82,7 +87,27 @@ class AttentionBlocks {
     int64_t rows(int64_t lane) const {
       return diagonal && lane + kLanes < keys ? lane + kLanes : keys;
     }
+    // The same with the last tile of rows whole: spread() reads it from this lane on.
+    int64_t tiled_rows(int64_t lane) const {
+      const int64_t needed = rows(lane);
+      const int64_t whole = (needed + Level::kRows - 1) / Level::kRows * Level::kRows;
+      return whole < keys ? whole : keys;
+    }
   };
+
+  // Of queries from `begin` on and keys from `key` on.
+  static Block block_at(const AttentionShape& shape, const AttentionUnit& unit, int64_t begin,
+                        int64_t key) {
+    const int64_t rest = unit.tokens - begin;
+    const int64_t queries = rest < kBlock ? rest : kBlock;
+    const bool diagonal = key == begin;
+    return {queries, diagonal ? queries : kBlock, diagonal, shape.window - (begin - key)};
+  }
+
+  // Of the first block in which queries from `begin` on see a key.
+  static int64_t first_key(const AttentionShape& shape, int64_t begin) {
+    return begin < shape.window ? 0 : (begin - shape.window + 1) / kBlock * kBlock;
+  }
 
   // C [rows, lanes] = A [rows, depth] B [depth, lanes], or is increased by it. Strides are between
   // rows as they lie in memory.
@@ -249,9 +274,24 @@ class AttentionBlocks {
     }
   }
 
-  // `value` where the key of `row` is later than the query of its lane, from `lane` on.
-  [[gnu::always_inline]] static Vector masked(Vector x, int64_t row, int64_t lane, T value) {
-    return L::numbers() < L::all(static_cast<T>(row - lane)) ? L::all(value) : x;
+  // Scores of keys that a query does not see: later ones, and those before its window.
+  static void hide(const Block& b, T* scores) {
+    const Vector hidden = L::all(-kInfinity);
+    for (int64_t lane = 0; lane < b.lanes(); lane += kLanes) {
+      const int64_t rows = b.tiled_rows(lane);
+      T* column = scores + lane;
+      for (int64_t row = lane + 1; b.diagonal && row < rows; ++row) {
+        const Vector score = L::load(column + row * kBlock);
+        const Vector first = L::all(static_cast<T>(row - lane));
+        L::store(column + row * kBlock, L::numbers() < first ? hidden : score);
+      }
+      const int64_t left = lane + kLanes - b.reach;
+      for (int64_t row = 0; row < left && row < rows; ++row) {
+        const Vector score = L::load(column + row * kBlock);
+        const Vector end = L::all(static_cast<T>(row + b.reach - lane));
+        L::store(column + row * kBlock, L::numbers() < end ? score : hidden);
+      }
+    }
   }
 
   // Scores become weights relative to the greatest score so far, and what earlier blocks have given
@@ -260,12 +300,6 @@ class AttentionBlocks {
     for (int64_t lane = 0; lane < b.lanes(); lane += kLanes) {
       const int64_t rows = b.rows(lane);
       T* column = s.scores + lane;
-      if (b.diagonal) {
-        for (int64_t row = lane + 1; row < rows; ++row) {
-          const Vector score = L::load(column + row * kBlock);
-          L::store(column + row * kBlock, masked(score, row, lane, -kInfinity));
-        }
-      }
       const Vector before = L::load(s.tops + lane);
       const Vector top = greatest(column, rows, before);
       Vector sum{};
@@ -298,28 +332,40 @@ class AttentionBlocks {
     return L::greater(L::greater(tops[0], tops[1]), L::greater(tops[2], tops[3]));
   }
 
-  static void forward_block(const AttentionForward<T>& pass, const AttentionUnit& unit,
-                            int64_t head, int64_t begin, const AttentionScratch<T>& s) {
+  // What both passes do before queries from `begin` on meet a key.
+  template <typename Pass>
+  static void pack_queries(const Pass& pass, const Block& b, int64_t token, int64_t head,
+                           int64_t begin, const AttentionScratch<T>& s) {
     const int64_t dim = pass.shape.head_dim;
-    const int64_t rest = unit.tokens - begin;
-    Block b = {rest < kBlock ? rest : kBlock, kBlock, false};
-    const int64_t token = unit.begin + begin;
     pack_rows(row_of(pass.q, token, head, dim), pass.q.stride, b, dim, s.rounded, pass.rotary,
               begin, s.query_rows);
     pack_columns(s.query_rows, s.rounded, b, dim, static_cast<T>(pass.shape.scale * kLog2E),
                  s.query_columns);
     fill(s.mixed, dim * kBlock, 0);
-    fill(s.tops, kBlock, -kInfinity);
     fill(s.sums, kBlock, 0);
-    for (int64_t key = 0; key <= begin; key += kBlock) {
-      b.diagonal = key == begin;
-      if (b.diagonal) b.keys = b.queries;
-      score(b, s.keys + key * dim, s.query_columns, dim, s.scores);
+  }
+
+  // Into s.scores, of keys from `key` on.
+  static void see(const Block& b, int64_t key, int64_t dim, const AttentionScratch<T>& s) {
+    score(b, s.keys + key * dim, s.query_columns, dim, s.scores);
+    hide(b, s.scores);
+  }
+
+  static void forward_block(const AttentionForward<T>& pass, const AttentionUnit& unit,
+                            int64_t head, int64_t begin, const AttentionScratch<T>& s) {
+    const int64_t dim = pass.shape.head_dim;
+    const int64_t token = unit.begin + begin;
+    const Block own = block_at(pass.shape, unit, begin, begin);
+    pack_queries(pass, own, token, head, begin, s);
+    fill(s.tops, kBlock, kLowest);
+    for (int64_t key = first_key(pass.shape, begin); key <= begin; key += kBlock) {
+      const Block b = block_at(pass.shape, unit, begin, key);
+      see(b, key, dim, s);
       soften(b, s, dim);
       mix(b, s.values + key * dim, s.scores, dim, s.mixed);
     }
     T* log_sums = pass.log_sums + head * pass.shape.tokens + token;
-    for (int64_t q = 0; q < b.queries; ++q) {
+    for (int64_t q = 0; q < own.queries; ++q) {
       const T inverse = 1 / s.sums[q];
       T* out = row_of(pass.out, token + q, head, dim);
       for (int64_t d = 0; d < dim; ++d) out[d] = s.mixed[d * kBlock + q] * inverse;
@@ -330,25 +376,15 @@ class AttentionBlocks {
   // Scores become weights, products of gradients and values the gradients of scores.
   static void differentiate(const Block& b, const AttentionScratch<T>& s) {
     for (int64_t lane = 0; lane < b.lanes(); lane += kLanes) {
-      // The last tile of rows whole: spread() reads it from this lane on.
-      int64_t rows = b.rows(lane);
-      rows += (Level::kRows - rows % Level::kRows) % Level::kRows;
-      if (rows > b.keys) rows = b.keys;
-      const int64_t whole = b.diagonal && lane + 1 < rows ? lane + 1 : rows;
+      const int64_t rows = b.tiled_rows(lane);
       const Vector log_sum = L::load(s.tops + lane);
       const Vector product = L::load(s.sums + lane);
       T* scores = s.scores + lane;
       T* slopes = s.slopes + lane;
-      for (int64_t row = 0; row < whole; ++row, scores += kBlock, slopes += kBlock) {
+      for (int64_t row = 0; row < rows; ++row, scores += kBlock, slopes += kBlock) {
         const Vector weight = L::exp2(L::load(scores) - log_sum);
         L::store(scores, weight);
         L::store(slopes, weight * (L::load(slopes) - product));
-      }
-      for (int64_t row = whole; row < rows; ++row, scores += kBlock, slopes += kBlock) {
-        const Vector weight = L::exp2(L::load(scores) - log_sum);
-        const Vector slope = weight * (L::load(slopes) - product);
-        L::store(scores, masked(weight, row, lane, 0));
-        L::store(slopes, masked(slope, row, lane, 0));
       }
     }
   }
@@ -356,30 +392,23 @@ class AttentionBlocks {
   static void backward_block(const AttentionBackward<T>& pass, const AttentionUnit& unit,
                              int64_t head, int64_t begin, const AttentionScratch<T>& s) {
     const int64_t dim = pass.shape.head_dim;
-    const int64_t rest = unit.tokens - begin;
-    Block b = {rest < kBlock ? rest : kBlock, kBlock, false};
     const int64_t token = unit.begin + begin;
-    pack_rows(row_of(pass.q, token, head, dim), pass.q.stride, b, dim, s.rounded, pass.rotary,
-              begin, s.query_rows);
-    pack_rows(row_of(pass.out_gradient, token, head, dim), pass.out_gradient.stride, b, dim,
+    const Block own = block_at(pass.shape, unit, begin, begin);
+    pack_queries(pass, own, token, head, begin, s);
+    pack_rows(row_of(pass.out_gradient, token, head, dim), pass.out_gradient.stride, own, dim,
               s.rounded, {}, begin, s.gradient_rows);
-    pack_columns(s.query_rows, s.rounded, b, dim, static_cast<T>(pass.shape.scale * kLog2E),
-                 s.query_columns);
-    pack_columns(s.gradient_rows, s.rounded, b, dim, 1, s.gradient_columns);
-    fill(s.mixed, dim * kBlock, 0);
+    pack_columns(s.gradient_rows, s.rounded, own, dim, 1, s.gradient_columns);
     fill(s.tops, kBlock, 0);
-    fill(s.sums, kBlock, 0);
-    for (int64_t q = 0; q < b.queries; ++q) {
+    for (int64_t q = 0; q < own.queries; ++q) {
       s.tops[q] = pass.log_sums[head * pass.shape.tokens + token + q];
       const T* out = row_of(pass.out, token + q, head, dim);
       T product = 0;
       for (int64_t d = 0; d < dim; ++d) product += out[d] * s.gradient_rows[q * s.rounded + d];
       s.sums[q] = product;
     }
-    for (int64_t key = 0; key <= begin; key += kBlock) {
-      b.diagonal = key == begin;
-      if (b.diagonal) b.keys = b.queries;
-      score(b, s.keys + key * dim, s.query_columns, dim, s.scores);
+    for (int64_t key = first_key(pass.shape, begin); key <= begin; key += kBlock) {
+      const Block b = block_at(pass.shape, unit, begin, key);
+      see(b, key, dim, s);
       score(b, s.values + key * dim, s.gradient_columns, dim, s.slopes);
       differentiate(b, s);
       mix(b, s.keys + key * dim, s.slopes, dim, s.mixed);
@@ -387,7 +416,7 @@ class AttentionBlocks {
       spread(b, s.slopes, s.query_rows, s.rounded, s.key_gradients + key * s.rounded);
     }
     const T scale = static_cast<T>(pass.shape.scale);
-    for (int64_t q = 0; q < b.queries; ++q) {
+    for (int64_t q = 0; q < own.queries; ++q) {
       T* to = row_of(pass.q_gradient, token + q, head, dim);
       for (int64_t d = 0; d < dim; ++d) to[d] = s.mixed[d * kBlock + q] * scale;
       turn(pass.rotary, begin + q, dim, -1, to);

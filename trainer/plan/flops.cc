@@ -8,11 +8,16 @@ namespace hpctl {
 FlopsPerToken flops_per_token(const ModelSpec& model, const std::vector<Block>& blocks,
                               int64_t seq_len) {
   const int64_t parameters = parameter_count(blocks) - architecture_of(model).looked_up(model);
-  // Scores and their product with the values, each dim wide, forward and twice backward.
-  const double attention = 6.0 * static_cast<double>(model.layers) *
-                           static_cast<double>(2 * model.dim) * static_cast<double>(seq_len);
+  // Scores and their product with the values, each as wide as all heads, forward and twice
+  // backward.
+  const double of_key = 6.0 * static_cast<double>(model.layers) *
+                        static_cast<double>(2 * model.heads * model.head_size());
+  const bool windowed = model.sliding_window > 0 && model.sliding_window < seq_len;
+  const auto keys = static_cast<double>(windowed ? model.sliding_window : seq_len);
+  // The first tokens of a sequence, as many as the window has, see half of it on average.
+  const double causal_keys = keys - keys * keys / (2 * static_cast<double>(seq_len));
   const double matrices = 6.0 * static_cast<double>(parameters);
-  return {.whole = matrices + attention, .causal = matrices + attention / 2};
+  return {.whole = matrices + of_key * keys, .causal = matrices + of_key * causal_keys};
 }
 
 }  // namespace hpctl

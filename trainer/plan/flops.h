@@ -5,7 +5,8 @@
 // out unless it is the output projection too); Megatron-LM counts the causal half. For Llama-3 8B
 // at 8192 tokens that is 57.9 and 51.5 GFLOP. For gpt, `whole` is the formula of Megatron-LM's
 // paper without recomputation, 72 l h^2 (1 + s / 6h + V / 12lh), and what biases and norms add to
-// it (less than 0.1 %): learned positions are looked up, not multiplied.
+// it (less than 0.1 %): learned positions are looked up, not multiplied. With a sliding window,
+// `whole` counts the window for every token, `causal` the keys in it.
 #pragma once
 
 #include <cstdint>

@@ -32,6 +32,17 @@ struct LayerActivations {
   double work = 0;
 };
 
+// The weights of attention where no kernel spares them: with a window on a GPU
+// (trainer/arch/attention.h). They stay in fp32 and in the type of computation.
+double attention_weights(const PlanSetting& s) {
+  const ModelSpec& m = s.train.model;
+  const int64_t tokens = s.train.data.seq_len;
+  if (!s.gpu || m.sliding_window == 0 || tokens <= m.sliding_window) return 0;
+  const double c = compute_bytes(s.train);
+  const auto pairs = static_cast<double>(s.train.batch.micro * m.heads * tokens * tokens);
+  return pairs * (c < kFp32 ? kFp32 + c : kFp32);
+}
+
 LayerActivations layer_activations(const PlanSetting& s) {
   const ModelSpec& m = s.train.model;
   const double c = compute_bytes(s.train);
@@ -39,25 +50,29 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const LayerMemory layer = architecture_of(m).layer_memory;
   const auto tokens = static_cast<double>(s.train.batch.micro * s.train.data.seq_len);
   const double wide_row = tokens * static_cast<double>(m.dim);
-  const double kv_row = wide_row * static_cast<double>(m.kv_heads) / static_cast<double>(m.heads);
+  const double q_row = tokens * static_cast<double>(m.heads * m.head_size());
+  const double kv_row = tokens * static_cast<double>(m.kv_heads * m.head_size());
   const double ffn_row = tokens * static_cast<double>(m.ffn);
   const bool kernels = !s.gpu && !narrow;  // those of trainer/kernels that take fp32 only
   const double per_head = tokens * static_cast<double>(m.heads);
   LayerActivations a;
   a.input = wide_row * c;
-  const double norms = wide_row * layer.norm_bytes(c, kernels);
-  const double attention =
-      wide_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
-  const double fused = per_head * kFp32 + (s.gpu ? wide_row * c : 0);
+  double norms = wide_row * layer.norm_bytes(c, kernels);
+  if (layer.head_norm_bytes != nullptr) {
+    norms += (q_row + kv_row) * layer.head_norm_bytes(c, !s.gpu);
+  }
+  const double attention = q_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
+  const double fused = per_head * kFp32 + (s.gpu ? q_row * c : 0);
+  const double weights = attention_weights(s);
   const double feed_forward = ffn_row * (kernels ? layer.ffn_fused : layer.ffn_kept) * c;
-  a.kept = norms + attention + fused + feed_forward;
+  a.kept = norms + attention + fused + weights + feed_forward;
   // Instead of the second norm's part its input stays; and the keys beside their transposed copy.
   const double transposed = s.gpu ? kv_row * c : 0;
   a.products = wide_row * c + attention + transposed + fused + ffn_row * layer.ffn_products * c;
   // What attention widens, and the gradients of that, while the feed-forward part is done; or those
   // of the wide products of that part.
-  const double widened = !s.gpu && narrow ? (wide_row + kv_row) * 4 * kFp32 : 0;
-  const double in_attention = widened - feed_forward;
+  const double widened = !s.gpu && narrow ? (q_row + kv_row) * 4 * kFp32 : 0;
+  const double in_attention = widened + weights - feed_forward;
   a.work = std::max(in_attention, ffn_row * layer.ffn_backward * c) + wide_row * 2 * c;
   return a;
 }

@@ -24,7 +24,7 @@ namespace hpctl {
 namespace {
 
 constexpr char kUsage[] =
-    "hptrain - trains one rank of a Llama or GPT model\n"
+    "hptrain - trains one rank of a model\n"
     "\n"
     "usage: hptrain                   started by an agent: workload, progress page, state\n"
     "                                 arena and control socket on descriptors 3 to 6; an\n"

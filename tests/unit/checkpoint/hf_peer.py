@@ -7,8 +7,9 @@ description alone: struct, json and hashlib.
   hf_peer.py write DIR DTYPE FILES [MODEL]
                                     a model directory with random weights, split into FILES
 
-MODEL is llama, gpt2 (a GPT2LMHeadModel as transformers saves it) or gpt2-published (as the weights
-on the hub are: names without their prefix, the causal mask among the tensors).
+MODEL is llama, qwen2, qwen3, mistral, gpt2 (a GPT2LMHeadModel as transformers saves it) or
+gpt2-published (as the weights on the hub are: names without their prefix, the causal mask among the
+tensors).
 """
 import hashlib
 import json
@@ -23,6 +24,27 @@ CONFIG = {
     "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_key_value_heads": 1, "vocab_size": 37, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
     "max_position_embeddings": 64, "hidden_act": "silu", "tie_word_embeddings": False,
+}
+
+# What the configs on the hub have otherwise: Qwen/Qwen2.5-0.5B, Qwen/Qwen3-0.6B and
+# mistralai/Mistral-7B-v0.1, with small numbers.
+KIND_CONFIGS = {
+    "llama": {},
+    "qwen2": {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "max_window_layers": 2,
+        "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 64,
+        "tie_word_embeddings": True, "use_mrope": False, "use_sliding_window": False,
+    },
+    "qwen3": {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias": False,
+        "head_dim": 8, "max_window_layers": 2, "rms_norm_eps": 1e-06, "rope_scaling": None,
+        "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": True,
+        "use_sliding_window": False,
+    },
+    "mistral": {
+        "architectures": ["MistralForCausalLM"], "model_type": "mistral", "rope_theta": 10000.0,
+        "sliding_window": 24,
+    },
 }
 
 # The keys of the hub's gpt2/config.json that describe the model.
@@ -55,8 +77,10 @@ def gpt_shapes(published):
     yield p + "ln_f.bias", [d]
 
 
-def llama_shapes():
-    d, f, v, kv = 12, 20, 37, 6
+def llama_shapes(kind):
+    d, f, v = 12, 20, 37
+    h = 8 if kind == "qwen3" else 6
+    q, kv = 2 * h, h
     yield "model.embed_tokens.weight", [v, d]
     for i in range(2):
         p = f"model.layers.{i}."
@@ -66,11 +90,18 @@ def llama_shapes():
         yield p + "mlp.up_proj.weight", [f, d]
         yield p + "post_attention_layernorm.weight", [d]
         yield p + "self_attn.k_proj.weight", [kv, d]
-        yield p + "self_attn.o_proj.weight", [d, d]
-        yield p + "self_attn.q_proj.weight", [d, d]
+        yield p + "self_attn.o_proj.weight", [d, q]
+        yield p + "self_attn.q_proj.weight", [q, d]
         yield p + "self_attn.v_proj.weight", [kv, d]
+        if kind == "qwen2":
+            for name, rows in (("q", q), ("k", kv), ("v", kv)):
+                yield f"{p}self_attn.{name}_proj.bias", [rows]
+        if kind == "qwen3":
+            yield p + "self_attn.q_norm.weight", [h]
+            yield p + "self_attn.k_norm.weight", [h]
     yield "model.norm.weight", [d]
-    yield "lm_head.weight", [v, d]
+    if not kind.startswith("qwen"):  # tied
+        yield "lm_head.weight", [v, d]
 
 
 def read_file(path):
@@ -122,7 +153,8 @@ def write(directory, dtype, count, model="llama"):
     os.makedirs(directory)
     rng = random.Random(7)
     tensors = []
-    for name, shape in llama_shapes() if model == "llama" else gpt_shapes(model != "gpt2"):
+    gpt = model.startswith("gpt2")
+    for name, shape in gpt_shapes(model != "gpt2") if gpt else llama_shapes(model):
         numel = 1
         for extent in shape:
             numel *= extent
@@ -152,7 +184,7 @@ def write(directory, dtype, count, model="llama"):
             total = sum(len(data) for _, _, data in tensors)
             json.dump({"metadata": {"total_size": total}, "weight_map": weight_map}, f)
     with open(os.path.join(directory, "config.json"), "w") as f:
-        json.dump(CONFIG if model == "llama" else GPT_CONFIG, f)
+        json.dump(GPT_CONFIG if gpt else CONFIG | KIND_CONFIGS[model], f)
 
 
 if __name__ == "__main__":

@@ -160,6 +160,38 @@ TEST_F(HuggingFace, GptWeightsComeBackBitByBit) {
   }
 }
 
+// Qwen2, Qwen3 and Mistral: the same tensors and the same config come back, but for keys that say
+// nothing of the model.
+TEST_F(HuggingFace, WeightsOfLlamasKindComeBackBitByBit) {
+  for (const auto& [kind, tensors] :
+       {std::pair{"qwen2", 26U}, std::pair{"qwen3", 24U}, std::pair{"mistral", 21U}}) {
+    for (const bool bf16 : {false, true}) {
+      const TemporaryDirectory dir;
+      const std::string model = dir / "model";
+      const std::string form = bf16 ? " BF16 3 " : " F32 1 ";
+      ASSERT_EQ(peer("write " + model + form + kind).status, 0);
+      const auto done = import_huggingface(model, dir / "in");
+      ASSERT_TRUE(done.ok()) << kind << ": " << done.error().message;
+      EXPECT_EQ(done->tensors, tensors) << kind;
+      ASSERT_TRUE(verify_checkpoint(done->path)->problems.empty());
+      const std::string out = dir / "out";
+      ASSERT_TRUE(export_huggingface(done->path, out, {.bf16 = bf16}).ok());
+      EXPECT_EQ(sorted_lines(peer("read " + out).text), sorted_lines(peer("read " + model).text));
+      const auto config = nlohmann::json::parse(read_file(out + "/config.json").value());
+      const auto original = nlohmann::json::parse(read_file(model + "/config.json").value());
+      for (const auto& [key, value] : original.items()) {
+        const bool unused = key == "max_window_layers" || key == "use_mrope" ||
+                            (kind == std::string("qwen2") && key == "sliding_window");
+        if (unused || value.is_null()) continue;
+        EXPECT_EQ(config[key], value) << kind << " " << key;
+      }
+      ASSERT_TRUE(import_huggingface(out, dir / "again").ok());
+      EXPECT_EQ(digest_checkpoint(dir / "again/step-0.g0").value(),
+                digest_checkpoint(done->path).value());
+    }
+  }
+}
+
 TEST_F(HuggingFace, ExportAndImportAreInverse) {
   const std::string step_dir = save(dir_, 2);
   ASSERT_TRUE(export_huggingface(step_dir, dir_ / "a", {}).ok());
@@ -287,11 +319,13 @@ INSTANTIATE_TEST_SUITE_P(
         Unsuitable{kConfig, R"("hidden_size": 12)", R"("hidden_size": 14)", "has shape"},
         Unsuitable{kConfig, R"("hidden_size": 12)", R"("hidden_size": -1)", "hidden_size"},
         Unsuitable{kConfig, R"("hidden_size": 12)", R"("hidden_sizes": 12)", "hidden_size"},
-        Unsuitable{kConfig, "\"llama\"", "\"mistral\"", "model_type: expected llama"},
+        Unsuitable{kConfig, "\"llama\"", "\"phi3\"", "model_type: expected llama"},
         Unsuitable{kConfig, "LlamaForCausalLM", "LlamaForSequenceClassification", "architectures"},
         Unsuitable{kConfig, "\"silu\"", "\"gelu\"", "hidden_act: expected silu"},
         Unsuitable{kConfig, R"("rope_theta")", R"("attention_bias": true, "rope_theta")", "bias"},
-        Unsuitable{kConfig, R"("rope_theta")", R"("head_dim": 8, "rope_theta")", "head_dim"},
+        Unsuitable{kConfig, R"("rope_theta")", R"("head_dim": 7, "rope_theta")", "head_dim"},
+        Unsuitable{kConfig, R"("rope_theta")", R"("head_dim": 8, "rope_theta")",
+                   "has shape [12, 12], expected [16, 12]"},
         Unsuitable{kConfig, R"("rope_theta")",
                    R"("rope_scaling": {"type": "yarn", "factor": 4}, "rope_theta")", "yarn"},
         Unsuitable{kConfig, "{", "[", "is not a JSON object"}));
@@ -323,6 +357,42 @@ TEST(HfConfigText, KeepsEverythingOfAModel) {
   EXPECT_EQ(to_hf_config_text(*back), to_hf_config_text(config));
   EXPECT_EQ(back->model.rope_scaling.factor, 8);
   EXPECT_EQ(back->model.kv_heads, 8);
+}
+
+// What a class of transformers takes where its config.json says nothing, and what we refuse.
+TEST(HfConfigText, KnowsTheDefaultsOfLlamasKind) {
+  const auto read = [](const char* type, const char* keys) {
+    return hf_config_from_text(
+        std::string(R"({"model_type": ")") + type +
+            R"(", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+               "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300)" +
+            keys + "}",
+        "config.json");
+  };
+  const auto complaint = [&](const char* type, const char* keys) {
+    const auto refused = read(type, keys);
+    return refused.ok() ? "" : refused.error().message;
+  };
+  EXPECT_EQ(read("qwen3", "")->model.head_dim, 128);
+  EXPECT_EQ(read("qwen3", R"(, "head_dim": 16)")->model.head_dim, 0) << "dim / heads";
+  EXPECT_EQ(read("qwen2", "")->model.head_size(), 16);
+  EXPECT_EQ(read("mistral", "")->model.sliding_window, 4096);
+  EXPECT_EQ(read("mistral", R"(, "sliding_window": null)")->model.sliding_window, 0);
+  EXPECT_EQ(read("mistral", R"(, "sliding_window": 7, "head_dim": 32)")->model.sliding_window, 7);
+  EXPECT_EQ(read("llama", R"(, "sliding_window": 7)")->model.sliding_window, 0);
+  EXPECT_EQ(complaint("qwen2", R"(, "head_dim": 32)"),
+            "config.json: head_dim: expected hidden_size / num_attention_heads");
+  for (const char* type : {"qwen2", "qwen3"}) {
+    EXPECT_EQ(complaint(type, R"(, "use_sliding_window": true)"),
+              "config.json: use_sliding_window: true is not supported");
+    EXPECT_EQ(complaint(type, R"(, "layer_types": ["full_attention", "full_attention"])"), "");
+    EXPECT_EQ(complaint(type, R"(, "layer_types": ["full_attention", "sliding_attention"])"),
+              "config.json: layer_types: expected full_attention alone");
+  }
+  EXPECT_EQ(complaint("qwen3", R"(, "attention_bias": true)"),
+            "config.json: attention_bias: biases are not supported");
+  EXPECT_THAT(complaint("mistral", R"(, "rope_scaling": {"type": "yarn", "factor": 4})"),
+              HasSubstr("expected default or llama3, found \"yarn\""));
 }
 
 TEST(HfConfigText, KeepsEverythingOfAGpt) {

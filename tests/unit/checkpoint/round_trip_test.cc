@@ -211,7 +211,8 @@ TEST(RoundTrip, ManifestOfAnUnknownArchitectureIsRefused) {
   text.replace(text.find("llama"), 5, "bert");
   const auto refused = manifest_from_text(text + manifest_seal(text), "text");
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().message, HasSubstr("expected one of llama, gpt; found \"bert\""));
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("expected one of llama, gpt, qwen2, qwen3, mistral; found \"bert\""));
 }
 
 TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {

@@ -194,7 +194,10 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    batch: {global: 1}\n    steps: 1\n"),
        "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama2-7b, "
        "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
-       "llama3.1-405b, llama3.2-1b, llama3.2-3b, tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, "
+       "llama3.1-405b, llama3.2-1b, llama3.2-3b, tiny-qwen2, qwen2.5-0.5b, qwen2.5-1.5b, "
+       "qwen2.5-3b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, tiny-qwen3, qwen3-0.6b, "
+       "qwen3-1.7b, qwen3-4b, qwen3-8b, qwen3-14b, qwen3-32b, tiny-mistral, mistral-7b, "
+       "mistral-7b-v0.3, mistral-nemo-12b, tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, "
        "gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b, found \"debugmodell\"; did you "
        "mean \"debugmodel\"?\n"},
       {train("    model: {preset: tiny, heads: 1}\n    data: {path: x, seq_len: 8}\n"

@@ -294,7 +294,32 @@ TEST(JobYaml, GptModels) {
   EXPECT_EQ(good(with("preset: tiny, max_positions: 4")).train->model.max_positions, 4)
       << "rotary positions have no end";
   EXPECT_THAT(problems_of(with("preset: tiny, arch: bert")),
-              testing::HasSubstr("expected one of llama, gpt; found \"bert\""));
+              testing::HasSubstr("expected one of llama, gpt, qwen2, qwen3, mistral; found "
+                                 "\"bert\""));
+}
+
+TEST(JobYaml, HeadsAndWindows) {
+  const auto with = [](const std::string& model) {
+    return "name: t\nworkload:\n  train:\n    model: {" + model +
+           "}\n    data: {path: x, seq_len: 8}\n    batch: {global: 1}\n    steps: 3\n";
+  };
+  const JobSpec spec = good(with("preset: qwen3-0.6b, layers: 2"));
+  EXPECT_EQ(spec.train->model.arch, Arch::qwen3);
+  EXPECT_EQ(spec.train->model.head_dim, 128);
+  EXPECT_EQ(to_json_text(good(to_yaml(spec))), to_json_text(spec));
+  EXPECT_EQ(good(with("preset: mistral-7b")).train->model.sliding_window, 4096);
+  EXPECT_EQ(good(with("preset: mistral-7b, sliding_window: 0")).train->model.sliding_window, 0);
+  EXPECT_EQ(good(with("preset: tiny, heads: 6, head_dim: 10")).train->model.head_size(), 10)
+      << "6 does not divide 64";
+  EXPECT_THAT(problems_of(with("preset: tiny, heads: 6")),
+              testing::HasSubstr("heads: expected dim / heads to be an even whole number"));
+  EXPECT_THAT(problems_of(with("preset: tiny, head_dim: 9")),
+              testing::HasSubstr("head_dim: expected an even number, found 9"));
+  EXPECT_THAT(problems_of(with("preset: tiny-qwen2, head_dim: 32")),
+              testing::HasSubstr("head_dim: expected dim / heads, which arch qwen2 always has"));
+  EXPECT_THAT(problems_of(with("preset: tiny-gpt, head_dim: 32")), testing::HasSubstr("head_dim"));
+  EXPECT_THAT(problems_of(with("preset: tiny, sliding_window: 4")),
+              testing::HasSubstr("sliding_window: expected 0: arch llama has no window"));
 }
 
 TEST(JobYaml, BlendsAndSplits) {

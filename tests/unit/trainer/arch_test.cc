@@ -22,6 +22,8 @@ ModelSpec small_model(Arch arch) {
   model.ffn = 96;
   model.vocab = 300;
   model.max_positions = 128;
+  if (traits_of(arch).head_dim == HeadDim::kFree) model.head_dim = 24;
+  if (traits_of(arch).window == Window::kSliding) model.sliding_window = 50;
   return model;
 }
 
@@ -33,6 +35,9 @@ TEST(Registry, AnArchitectureSurvivesTheFormOfHuggingFace) {
     ASSERT_TRUE(back.ok()) << back.error().message;
     EXPECT_EQ(back->model.arch, arch) << name;
     EXPECT_EQ(model_layout(back->model), model_layout(config.model)) << name;
+    EXPECT_EQ(back->model.head_dim, config.model.head_dim) << name;
+    EXPECT_EQ(back->model.sliding_window, config.model.sliding_window) << name;
+    EXPECT_EQ(to_hf_config_text(*back), to_hf_config_text(config)) << name;
   }
 }
 
@@ -64,7 +69,8 @@ TEST(Registry, RefusesTheModelOfAStranger) {
   const auto refused = hf_config_from_text(R"({"model_type": "bert"})", "config.json");
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message,
-            "config.json: model_type: expected llama or gpt2, found \"bert\"");
+            "config.json: model_type: expected llama, gpt2, qwen2, qwen3 or mistral, found "
+            "\"bert\"");
 }
 
 }  // namespace

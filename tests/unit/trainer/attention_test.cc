@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "trainer/compat/torch_compat.h"
@@ -21,11 +22,14 @@ constexpr int64_t kTokens = 150;
 constexpr int64_t kHeads = 4;
 constexpr int64_t kDim = 16;
 
-ModelSpec model_with(int64_t kv_heads) {
+ModelSpec model_with(int64_t kv_heads, int64_t window = 0) {
   ModelSpec model;
-  model.dim = kHeads * kDim;
+  model.arch = Arch::mistral;
+  model.dim = 40;  // heads have a width of their own
   model.heads = kHeads;
   model.kv_heads = kv_heads;
+  model.head_dim = kDim;
+  model.sliding_window = window;
   return model;
 }
 
@@ -40,35 +44,37 @@ Tensor turned(const Tensor& x) {
   return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()}, 3);
 }
 
-// Cut by hand, since the positions are not asked for.
 Documents documents_of(const std::vector<int64_t>& lengths) {
-  Documents documents;
-  documents.lengths = lengths;
-  return documents;
+  if (lengths.empty()) return {};
+  std::vector<Tensor> positions;
+  for (const int64_t length : lengths) positions.push_back(at::arange(length));
+  return documents_at(at::cat(positions).view({kBatch, kTokens}));
 }
 
-Tensor by_operations(const Tensor& q, const Tensor& k, const Tensor& v) {
+// `window` 0: none.
+Tensor by_operations(const Tensor& q, const Tensor& k, const Tensor& v, int64_t window) {
   const int64_t group = q.size(2) / k.size(2);
   const auto heads = [](const Tensor& x) { return x.transpose(1, 2); };
   const Tensor scores =
       at::matmul(heads(turned(q)), heads(turned(k).repeat_interleave(group, 2)).transpose(-1, -2)) /
       std::sqrt(static_cast<double>(q.size(3)));
-  const Tensor future = at::ones({q.size(1), q.size(1)}, at::kBool).triu(1);
+  const Tensor all = at::ones({q.size(1), q.size(1)}, at::kBool);
+  const Tensor hidden = window > 0 ? all.triu(1).logical_or(all.tril(-window)) : all.triu(1);
   const Tensor weights =
-      at::softmax(scores.masked_fill(future, -std::numeric_limits<double>::infinity()), -1);
+      at::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1);
   return at::matmul(weights, heads(v.repeat_interleave(group, 2))).transpose(1, 2).flatten(2);
 }
 
-Tensor by_operations(const Tensor& q, const Tensor& k, const Tensor& v,
-                     const Documents& documents) {
-  if (documents.empty()) return by_operations(q, k, v);
+Tensor by_operations(const Tensor& q, const Tensor& k, const Tensor& v, const Documents& documents,
+                     int64_t window) {
+  if (documents.empty()) return by_operations(q, k, v, window);
   std::vector<Tensor> mixed;
   int64_t begin = 0;
   for (const int64_t length : documents.lengths) {
     const auto part = [&](const Tensor& x) {
       return x.flatten(0, 1).narrow(0, begin, length).unsqueeze(0);
     };
-    mixed.push_back(by_operations(part(q), part(k), part(v)));
+    mixed.push_back(by_operations(part(q), part(k), part(v), window));
     begin += length;
   }
   return at::cat(mixed, 1).view({q.size(0), q.size(1), -1});
@@ -93,27 +99,39 @@ Tensor random_qkv(int64_t kv_heads) {
   return at::randn({kBatch, kTokens, (kHeads + 2 * kv_heads) * kDim}, at::kDouble);
 }
 
+// By products as on a GPU in fp32, and in bf16 where there is a window.
+constexpr std::pair<at::ScalarType, CausalAttention::By> kWays[] = {
+    {at::kDouble, CausalAttention::By::kBlocks},
+    {at::kFloat, CausalAttention::By::kBlocks},
+    {at::kDouble, CausalAttention::By::kProducts},
+    {at::kFloat, CausalAttention::By::kProducts}};
+
+void expect_agreement(const Documents& documents, int64_t window) {
+  for (const int64_t kv_heads : {4, 2, 1}) {
+    const Tensor qkv = random_qkv(kv_heads);
+    const auto expected = results_of(qkv, kv_heads, [&](const auto&... parts) {
+      return by_operations(parts..., documents, window);
+    });
+    for (const auto& [type, by] : kWays) {
+      const CausalAttention attention(model_with(kv_heads, window), kTokens, type, at::kCPU, by);
+      const auto found = results_of(qkv.to(type), kv_heads, [&](const auto&... parts) {
+        return attention(parts..., documents);
+      });
+      for (size_t i = 0; i < found.size(); ++i) {
+        const double largest = expected[i].abs().max().item<double>();
+        const double difference = (found[i] - expected[i]).abs().max().item<double>();
+        EXPECT_LT(difference / largest, type == at::kDouble ? 1e-13 : 3e-6)
+            << kv_heads << " key heads, " << documents.lengths.size() << " documents, window "
+            << window << ", by " << static_cast<int>(by) << ", " << i;
+      }
+    }
+  }
+}
+
 TEST(CausalAttention, AgreesWithOperationsOfLibTorch) {
   for (const std::vector<int64_t>& lengths :
        {std::vector<int64_t>{}, std::vector<int64_t>{150, 1, 99, 50, 70, 80}}) {
-    const Documents documents = documents_of(lengths);
-    for (const int64_t kv_heads : {4, 2, 1}) {
-      const Tensor qkv = random_qkv(kv_heads);
-      const auto expected = results_of(
-          qkv, kv_heads, [&](const auto&... parts) { return by_operations(parts..., documents); });
-      for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
-        const CausalAttention attention(model_with(kv_heads), kTokens, type);
-        const auto found = results_of(qkv.to(type), kv_heads, [&](const auto&... parts) {
-          return attention(parts..., documents);
-        });
-        for (size_t i = 0; i < found.size(); ++i) {
-          const double largest = expected[i].abs().max().item<double>();
-          const double difference = (found[i] - expected[i]).abs().max().item<double>();
-          EXPECT_LT(difference / largest, type == at::kDouble ? 1e-13 : 3e-6)
-              << kv_heads << " key heads, " << lengths.size() << " documents, " << i;
-        }
-      }
-    }
+    for (const int64_t window : {0, 33, 64}) expect_agreement(documents_of(lengths), window);
   }
 }
 

@@ -53,7 +53,7 @@ void expect_the_plain_model(const Setting& setting, const PlainLoss& plain_loss)
 }
 
 TEST(FullySharded, OneRankMatchesThePlainModel) {
-  for (const char* preset : {"tiny", "tiny-gpt"}) {
+  for (const char* preset : {"tiny", "tiny-gpt", "tiny-qwen2", "tiny-qwen3", "tiny-mistral"}) {
     expect_the_plain_model(
         {.preset = preset}, [](const ModelSpec& spec, const testing::ParameterMap& parameters) {
           return testing::reference_loss(spec, parameters, some_tokens(1), some_tokens(8));
@@ -77,8 +77,9 @@ TEST(FullySharded, PackedDocumentsAreTrainedOnAsIfAlone) {
     EXPECT_EQ(first, kSequences * kTokens);
     return sum / static_cast<double>(first);
   };
-  expect_the_plain_model({.documents = true}, one_by_one);
-  expect_the_plain_model({.documents = true, .preset = "tiny-gpt"}, one_by_one);
+  for (const char* preset : {"tiny", "tiny-gpt", "tiny-qwen2", "tiny-qwen3"}) {
+    expect_the_plain_model({.documents = true, .preset = preset}, one_by_one);
+  }
   EXPECT_GT(std::abs(train({.documents = true}, 1).losses[0] - one_rank().losses[0]), 1e-4)
       << "documents change the loss";
 }
@@ -209,8 +210,43 @@ TEST(FullySharded, AGptHasTheSameBitsEveryTimeAndWhateverIsRecomputed) {
   }
 }
 
+// The architectures of Llama's kind: what they have besides is in every shard and every recomputed
+// layer.
+class Kinds : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(OfLlama, Kinds,
+                         ::testing::Values("tiny-qwen2", "tiny-qwen3", "tiny-mistral"));
+
+TEST_P(Kinds, AgreeWithOneRankByEveryStrategy) {
+  for (const bool tied : {false, true}) {
+    const Training one = train({.tied = tied, .preset = GetParam()});
+    for (const char* strategy : {"full", "shard_grad_op", "optimizer", "no_shard", "hybrid"}) {
+      Setting s = {
+          .world_size = 4, .micros = 2, .strategy = strategy, .checkpointing = "selective"};
+      s.shard_group = s.strategy == std::string("hybrid") ? 2 : 0;
+      s.chunk_tokens = tied ? 7 : 0;
+      s.tied = tied;
+      s.preset = GetParam();
+      expect_agreement(train(s), one, s);
+    }
+  }
+}
+
+TEST_P(Kinds, HaveTheSameBitsWhateverIsRecomputed) {
+  for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
+    Setting s = {.world_size = 2, .micros = 2, .compute = compute};
+    s.documents = compute == at::kBFloat16;
+    s.preset = GetParam();
+    const Training first = train(s);
+    expect_same_bits(train(s), first, name_of(s));
+    for (const char* checkpointing : {"full", "operations"}) {
+      s.checkpointing = checkpointing;
+      expect_same_bits(train(s), first, name_of(s));
+    }
+  }
+}
+
 TEST(FullySharded, Bf16IsCloseToFp32) {
-  for (const char* preset : {"tiny", "tiny-gpt"}) {
+  for (const char* preset : {"tiny", "tiny-gpt", "tiny-qwen2", "tiny-qwen3", "tiny-mistral"}) {
     const Setting s = {.world_size = 2, .preset = preset};
     const Training wide = train(s, 1);
     const Training narrow = train({.world_size = 2, .compute = at::kBFloat16, .preset = preset}, 1);
@@ -224,7 +260,7 @@ TEST(FullySharded, Bf16IsCloseToFp32) {
 // Closer than bf16 where the loss scale keeps small gradients out of the range in which fp16 has
 // few digits or none.
 TEST(FullySharded, Fp16IsCloserToFp32) {
-  for (const char* preset : {"tiny", "tiny-gpt"}) {
+  for (const char* preset : {"tiny", "tiny-gpt", "tiny-qwen2", "tiny-qwen3", "tiny-mistral"}) {
     const Setting s = {.world_size = 2, .preset = preset};
     const Training wide = train(s, 1);
     const auto narrow = [&](at::ScalarType type, double scale, const char* checkpointing = "none") {

@@ -25,6 +25,7 @@ struct Problem {
   int64_t kv_heads;
   int64_t dim;
   bool rotary = false;
+  int64_t window = kNoWindow;
 
   int64_t tokens() const {
     int64_t sum = 0;
@@ -33,7 +34,7 @@ struct Problem {
   }
   int64_t width() const { return (heads + 2 * kv_heads) * dim; }
   AttentionShape shape() const {
-    return {tokens(), heads, kv_heads, dim, 1.0 / std::sqrt(static_cast<double>(dim))};
+    return {tokens(), heads, kv_heads, dim, 1.0 / std::sqrt(static_cast<double>(dim)), window};
   }
   std::vector<AttentionUnit> units() const {
     std::vector<AttentionUnit> all;
@@ -48,6 +49,7 @@ struct Problem {
     std::string text = std::to_string(heads) + "/" + std::to_string(kv_heads) + " heads of " +
                        std::to_string(dim) + ", documents of";
     for (const int64_t length : lengths) text += " " + std::to_string(length);
+    if (window != kNoWindow) text += ", window " + std::to_string(window);
     return text + (rotary ? ", rotary" : "");
   }
 };
@@ -189,8 +191,9 @@ void attend_plainly(const Problem& p, const Operands<double>& o, const Attention
   for (int64_t i = 0; i < unit.tokens; ++i) {
     const double* q = &o.qkv[at(i, head)];
     const int64_t row = (unit.begin + i) * p.heads * p.dim + head * p.dim;
-    std::vector<double> weights;
-    for (int64_t j = 0; j <= i; ++j) weights.push_back(scale * dot(q, &o.qkv[at(j, key_head)]));
+    const int64_t first = i < p.window ? 0 : i - p.window + 1;
+    std::vector<double> weights(static_cast<size_t>(first), -std::numeric_limits<double>::max());
+    for (int64_t j = first; j <= i; ++j) weights.push_back(scale * dot(q, &o.qkv[at(j, key_head)]));
     const double top = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
     for (double& weight : weights) sum += weight = std::exp(weight - top);
@@ -286,7 +289,14 @@ const std::vector<Problem>& problems() {
                                            {{150}, 1, 1, 1},
                                            {{260}, 2, 1, 80},
                                            {{70, 130}, 4, 2, 16, true},
-                                           {{80}, 2, 1, 40, true}};
+                                           {{80}, 2, 1, 40, true},
+                                           {{1, 200}, 2, 1, 16, false, 1},
+                                           {{260}, 4, 2, 16, true, 7},
+                                           {{200, 70, 5}, 2, 2, 24, true, 63},
+                                           {{300}, 2, 1, 16, false, 64},
+                                           {{330}, 1, 1, 20, true, 65},
+                                           {{400, 100}, 4, 1, 16, true, 150},
+                                           {{128, 130}, 2, 1, 16, true, 129}};
   return all;
 }
 
@@ -322,27 +332,67 @@ TEST(Attention, AgreesWithPlainLoopsAtEveryLevel) {
 
 // Independent of the formulas of the backward pass, those of the plain loops included.
 TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
-  const Problem p = {{5, 70}, 4, 2, 8, true};
-  Operands<double> operands = random_operands(p);
-  const std::vector<double> gradients = attend(p, operands).gradients;
-  const auto objective = [&] {
-    Attention<double> attention(p, operands);
-    attention.forward(p.units());
-    double sum = 0;
-    for (size_t i = 0; i < operands.out_gradient.size(); ++i) {
-      sum += attention.results().out[i] * operands.out_gradient[i];
+  for (const Problem& p : {Problem{{5, 70}, 4, 2, 8, true}, Problem{{5, 150}, 4, 2, 8, true, 20}}) {
+    Operands<double> operands = random_operands(p);
+    const std::vector<double> gradients = attend(p, operands).gradients;
+    const auto objective = [&] {
+      Attention<double> attention(p, operands);
+      attention.forward(p.units());
+      double sum = 0;
+      for (size_t i = 0; i < operands.out_gradient.size(); ++i) {
+        sum += attention.results().out[i] * operands.out_gradient[i];
+      }
+      return sum;
+    };
+    constexpr double kStep = 1e-5;
+    for (size_t i = 0; i < operands.qkv.size(); i += 37) {
+      const double here = operands.qkv[i];
+      operands.qkv[i] = here + kStep;
+      const double above = objective();
+      operands.qkv[i] = here - kStep;
+      const double below = objective();
+      operands.qkv[i] = here;
+      EXPECT_NEAR((above - below) / (2 * kStep), gradients[i], 1e-8)
+          << p.name() << ", element " << i;
     }
-    return sum;
+  }
+}
+
+// Blocks that a window has left are not read: what is in them may be no number.
+TEST(Attention, BlocksBeforeTheWindowAreNotTouched) {
+  const Problem p = {{400}, 2, 1, 16, true, 70};
+  const auto width = static_cast<size_t>(p.width());
+  const size_t row = static_cast<size_t>(p.heads * p.dim);
+  constexpr size_t kUnknown = kAttentionBlock;
+  // Queries of this and later blocks see nothing before the second block of keys.
+  constexpr size_t kFirst = 3 * kAttentionBlock;
+  const Operands<float> operands = rounded<float>(random_operands(p));
+  Operands<float> changed = operands;
+  std::fill_n(changed.qkv.begin(), kUnknown * width, std::numeric_limits<float>::quiet_NaN());
+  const auto known = [](const std::vector<float>& all, size_t columns) {
+    return std::vector<float>(all.begin() + static_cast<int64_t>(kFirst * columns), all.end());
   };
-  constexpr double kStep = 1e-5;
-  for (size_t i = 0; i < operands.qkv.size(); i += 37) {
-    const double here = operands.qkv[i];
-    operands.qkv[i] = here + kStep;
-    const double above = objective();
-    operands.qkv[i] = here - kStep;
-    const double below = objective();
-    operands.qkv[i] = here;
-    EXPECT_NEAR((above - below) / (2 * kStep), gradients[i], 1e-8) << "element " << i;
+  for (const KernelLevel level : kernel_levels()) {
+    const Results<float> before = attend(p, operands, level);
+    const Results<float> after = attend(p, changed, level);
+    EXPECT_TRUE(same_bits(known(before.out, row), known(after.out, row))) << to_word(level);
+    EXPECT_TRUE(same_bits(known(before.gradients, width), known(after.gradients, width)))
+        << to_word(level);
+    EXPECT_TRUE(std::isnan(after.out[2 * kAttentionBlock * row])) << "its window reaches there";
+  }
+}
+
+// A window that nothing is outside of changes no bit.
+TEST(Attention, AWindowOfAllTokensIsNone) {
+  const Problem p = {{130}, 2, 1, 16, true};
+  Problem windowed = p;
+  windowed.window = 130;
+  const Operands<float> operands = rounded<float>(random_operands(p));
+  for (const KernelLevel level : kernel_levels()) {
+    const Results<float> all = attend(p, operands, level);
+    const Results<float> same = attend(windowed, operands, level);
+    EXPECT_TRUE(same_bits(all.out, same.out)) << to_word(level);
+    EXPECT_TRUE(same_bits(all.gradients, same.gradients)) << to_word(level);
   }
 }
 

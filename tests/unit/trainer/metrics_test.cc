@@ -71,6 +71,30 @@ TEST(Flops, OfAGptAreThoseOfMegatronsFormula) {
   }
 }
 
+// Two operations for each score and each of its products with a value, three times: forward, and
+// backward for both operands; as wide as the heads together, which may be more than dim. With a
+// window, as many scores as there are pairs of a token and one that it sees.
+TEST(Flops, CountHeadsAndWindows) {
+  const auto attention_of = [](const char* preset, int64_t tokens) {
+    const ModelSpec m = *model_preset(preset);
+    const std::vector<Block> blocks = model_layout(m);
+    const FlopsPerToken flops = flops_per_token(m, blocks, tokens);
+    const int64_t tables = m.tied_embeddings ? 0 : m.vocab * m.dim;
+    const double matrices = 6.0 * static_cast<double>(parameter_count(blocks) - tables);
+    const double of_score = 12.0 * static_cast<double>(m.layers * m.heads * m.head_size());
+    return std::pair((flops.whole - matrices) / of_score, (flops.causal - matrices) / of_score);
+  };
+  EXPECT_EQ(model_preset("qwen3-0.6b")->head_size() * 16, 2048) << "dim is 1024";
+  EXPECT_NEAR(attention_of("qwen3-0.6b", 4096).first, 4096, 1e-6);
+  EXPECT_NEAR(attention_of("qwen3-0.6b", 4096).second, 2048, 1e-6);
+  EXPECT_NEAR(attention_of("mistral-7b", 4096).second, 2048, 1e-6) << "all are in the window";
+  int64_t pairs = 0;
+  for (int64_t t = 0; t < 16384; ++t) pairs += std::min<int64_t>(t + 1, 4096);
+  EXPECT_NEAR(attention_of("mistral-7b", 16384).first, 4096, 1e-6);
+  EXPECT_NEAR(attention_of("mistral-7b", 16384).second, static_cast<double>(pairs) / 16384, 0.5)
+      << "the diagonal counts as half, as everywhere";
+}
+
 TEST(Flops, MfuIsTheShareOfTheDevicesPeak) {
   const ModelSpec model = *model_preset("llama3-8b");
   // AWS' figures for TorchTitan on p5: 6,785 tokens/s per H100 are 39.73 %.

@@ -276,6 +276,22 @@ TEST(Models, HaveAsManyParametersAsPublished) {
   }
 }
 
+// As Hugging Face counts the elements of the published safetensors.
+TEST(Models, ThoseOfLlamasKindHaveAsManyParametersAsPublished) {
+  const std::map<std::string, int64_t> expected = {
+      {"qwen2.5-0.5b", 494'032'768},      {"qwen2.5-1.5b", 1'543'714'304},
+      {"qwen2.5-3b", 3'085'938'688},      {"qwen2.5-7b", 7'615'616'512},
+      {"qwen2.5-14b", 14'770'033'664},    {"qwen2.5-32b", 32'763'876'352},
+      {"qwen2.5-72b", 72'706'203'648},    {"qwen3-0.6b", 596'049'920},
+      {"qwen3-1.7b", 1'720'574'976},      {"qwen3-4b", 4'022'468'096},
+      {"qwen3-8b", 8'190'735'360},        {"qwen3-14b", 14'768'307'200},
+      {"qwen3-32b", 32'762'123'264},      {"mistral-7b", 7'241'732'096},
+      {"mistral-7b-v0.3", 7'248'023'552}, {"mistral-nemo-12b", 12'247'782'400}};
+  for (const auto& [name, count] : expected) {
+    EXPECT_EQ(parameter_count(model_layout(*model_preset(name))), count) << name;
+  }
+}
+
 // The sizes of table 1 of the paper that model_presets.cc names, in billions, and its formula
 // 12 l h^2 (1 + 13 / 12h + (V + s) / 12lh), which leaves the final norm out.
 TEST(Models, GptsHaveAsManyParametersAsPublished) {
@@ -349,6 +365,29 @@ TEST(NoDecay, ByGroup) {
   EXPECT_TRUE(exempt().empty());
 }
 
+TEST(NoDecay, OfHeadsNormsAndBiases) {
+  const auto exempt = [](const char* preset, DecayGroup group) {
+    const ModelSpec model = *model_preset(preset);
+    Block layer = model_layout(model)[1];
+    std::vector<Block> blocks = {layer};
+    set_no_decay(model, blocks, {group});
+    std::string names;
+    for (const TensorSlot& t : blocks[0].tensors) {
+      if (t.no_decay) names += t.name.substr(std::string("model.layers.0.").size()) + " ";
+    }
+    return names;
+  };
+  const std::string norms = "input_layernorm.weight post_attention_layernorm.weight ";
+  EXPECT_EQ(exempt("tiny-qwen2", DecayGroup::kNorms), norms);
+  EXPECT_EQ(exempt("tiny-qwen2", DecayGroup::kBiases),
+            "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
+  EXPECT_EQ(exempt("tiny-qwen3", DecayGroup::kNorms),
+            "input_layernorm.weight self_attn.q_norm.weight self_attn.k_norm.weight "
+            "post_attention_layernorm.weight ");
+  EXPECT_EQ(exempt("tiny-mistral", DecayGroup::kNorms), norms);
+  EXPECT_EQ(exempt("tiny-mistral", DecayGroup::kBiases), "");
+}
+
 TEST(NoDecay, ByGroupOfAGpt) {
   const ModelSpec model = *model_preset("tiny-gpt");
   std::vector<Block> blocks = model_layout(model);
@@ -396,7 +435,8 @@ TEST(InitialValues, QuantileInvertsTheNormalDistribution) {
 }
 
 class Presets : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(InitialValues, Presets, ::testing::Values("tiny", "tiny-gpt"));
+INSTANTIATE_TEST_SUITE_P(InitialValues, Presets,
+                         ::testing::Values("tiny", "tiny-gpt", "tiny-qwen2", "tiny-qwen3"));
 
 TEST_P(Presets, DoNotDependOnTheWorld) {
   const ModelSpec model = *model_preset(GetParam());

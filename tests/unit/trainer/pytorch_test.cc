@@ -43,7 +43,8 @@ struct Curve {
 
 class Comparison {
  public:
-  // "Default", "Other": a Llama with every setting that is not the default, "Gpt", "GptDocuments".
+  // "Default", "Other": a Llama with every setting that is not the default, "Gpt", "Qwen2", "Qwen3"
+  // and "Mistral"; with "Documents" behind it, packed documents.
   explicit Comparison(const std::string& settings) {
     std::ofstream text(dir_ / "text");
     for (int i = 0; i < 3000; ++i) text << "item " << i << " is " << i * i % 701 << " units\n";
@@ -69,8 +70,12 @@ class Comparison {
     train.optimizer.clip = 0.7;
     train.schedule.warmup_steps = 10;
     train.precision = Precision::kFp32;
-    if (settings.starts_with("Gpt")) train.model = *model_preset("tiny-gpt");
-    if (settings == "GptDocuments" || settings == "Other") use_documents();
+    for (const auto& [name, preset] :
+         {std::pair{"Gpt", "tiny-gpt"}, std::pair{"Qwen2", "tiny-qwen2"},
+          std::pair{"Qwen3", "tiny-qwen3"}, std::pair{"Mistral", "tiny-mistral"}}) {
+      if (settings.starts_with(name)) train.model = *model_preset(preset);
+    }
+    if (settings.ends_with("Documents") || settings == "Other") use_documents();
     if (settings != "Other") return;
     train.model.tied_embeddings = true;
     train.model.rope_scaling = {
@@ -348,7 +353,9 @@ class WideTraining {
 
 class PyTorch : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Settings, PyTorch,
-                         ::testing::Values("Default", "Other", "Gpt", "GptDocuments"),
+                         ::testing::Values("Default", "Other", "Gpt", "GptDocuments", "Qwen2",
+                                           "Qwen3", "Qwen3Documents", "Mistral",
+                                           "MistralDocuments"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(PyTorch, WorkersInFp32Agree) {

@@ -81,38 +81,48 @@ inline at::Tensor reference_gpt_logits(const ModelSpec& m, const ParameterMap& p
   return at::matmul(x, p.at(output).t());
 }
 
-// The same of arch llama.
+// The same of arch llama, qwen2, qwen3 and mistral.
 inline at::Tensor reference_llama_logits(const ModelSpec& m, const ParameterMap& p,
                                          const at::Tensor& tokens) {
   const int64_t batch = tokens.size(0);
   const int64_t length = tokens.size(1);
-  const int64_t h = m.dim / m.heads;
+  const int64_t h = m.head_dim > 0 ? m.head_dim : m.dim / m.heads;
   at::Tensor x = p.at("model.embed_tokens.weight").index_select(0, tokens.reshape({-1}));
   x = x.view({batch, length, m.dim});
-  const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  const at::Tensor position = at::arange(length, at::kLong);
+  const at::Tensor distance = position.unsqueeze(1) - position;
+  const at::Tensor hidden =
+      distance.lt(0).logical_or(distance.ge(m.sliding_window > 0 ? m.sliding_window : length));
   for (int64_t layer = 0; layer < m.layers; ++layer) {
     const std::string at_layer = "model.layers." + std::to_string(layer) + ".";
     const auto weight = [&](const char* name) { return p.at(at_layer + name + ".weight"); };
     const auto heads = [&](const at::Tensor& y, const char* name, int64_t count) {
-      return at::matmul(y, weight(name).t()).view({batch, length, count, h}).transpose(1, 2);
+      at::Tensor product = at::matmul(y, weight(name).t());
+      if (m.arch == Arch::qwen2) product = product + p.at(at_layer + name + ".bias");
+      return product.view({batch, length, count, h}).transpose(1, 2);
+    };
+    const auto turned = [&](const at::Tensor& y, const char* norm) {
+      const bool normed = m.arch == Arch::qwen3;
+      return reference_rope(normed ? reference_norm(y, weight(norm), m.norm_eps) : y, m.rope_theta);
     };
     const at::Tensor a = reference_norm(x, weight("input_layernorm"), m.norm_eps);
-    const at::Tensor q = reference_rope(heads(a, "self_attn.q_proj", m.heads), m.rope_theta);
-    at::Tensor k = reference_rope(heads(a, "self_attn.k_proj", m.kv_heads), m.rope_theta);
+    const at::Tensor q = turned(heads(a, "self_attn.q_proj", m.heads), "self_attn.q_norm");
+    at::Tensor k = turned(heads(a, "self_attn.k_proj", m.kv_heads), "self_attn.k_norm");
     at::Tensor v = heads(a, "self_attn.v_proj", m.kv_heads);
     k = k.repeat_interleave(m.heads / m.kv_heads, 1);
     v = v.repeat_interleave(m.heads / m.kv_heads, 1);
     at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(h));
-    scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
+    scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
     const at::Tensor mixed = at::matmul(at::softmax(scores, -1), v).transpose(1, 2);
-    x = x + at::matmul(mixed.reshape({batch, length, m.dim}), weight("self_attn.o_proj").t());
+    x = x + at::matmul(mixed.reshape({batch, length, m.heads * h}), weight("self_attn.o_proj").t());
     const at::Tensor b = reference_norm(x, weight("post_attention_layernorm"), m.norm_eps);
     const at::Tensor gate = at::matmul(b, weight("mlp.gate_proj").t());
     const at::Tensor up = at::matmul(b, weight("mlp.up_proj").t());
     x = x + at::matmul(gate * at::sigmoid(gate) * up, weight("mlp.down_proj").t());
   }
   x = reference_norm(x, p.at("model.norm.weight"), m.norm_eps);
-  return at::matmul(x, p.at("lm_head.weight").t());
+  const char* output = m.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+  return at::matmul(x, p.at(output).t());
 }
 
 // Mean cross entropy in fp64 over the targets that are not -100.

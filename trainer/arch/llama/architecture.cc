@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Llama-3 architecture, all but its forward pass (model.cc) and config.json (hugging_face.cc).
+// The Llama-3 architecture, all but its forward pass (model.cc) and config.json (hugging_face.cc),
+// and what the others of its kind take over (family.h).
 //
 // Blocks: "embed" (model.embed_tokens.weight), "layers.0" ... (in forward order: input_layernorm,
-// q/k/v/o_proj, post_attention_layernorm, gate/up/down_proj), "head" (model.norm.weight,
-// lm_head.weight; with tied embeddings only the former). Shapes are Hugging Face's: [out, in].
+// q/k/v/o_proj, q/k_norm, post_attention_layernorm, gate/up/down_proj; a bias follows its weight),
+// "head" (model.norm.weight, lm_head.weight; with tied embeddings only the former). Shapes are
+// Hugging Face's: [out, in].
 //
 // Initial values:
 //   norms                          1
+//   biases                         0
 //   embed_tokens                   normal, std 1
 //   lm_head, tied embed_tokens     normal, std dim^-1/2, truncated at 3 std
 //   o_proj, up_proj, down_proj     normal, std 0.02 / sqrt(2 * (layer + 1))
@@ -15,21 +18,29 @@
 #include <cmath>
 #include <utility>
 
-#include "trainer/arch/llama/hugging_face.h"
-#include "trainer/arch/registry.h"
+#include "trainer/arch/llama/family.h"
 
 namespace hpctl::llama {
 namespace {
 
-Block layer_block(const ModelSpec& m, int64_t index) {
-  const int64_t head_dim = m.dim / m.heads;
+Block layer_block(const ModelSpec& m, int64_t index, LayerParts parts) {
+  const int64_t q_width = m.heads * m.head_size();
+  const int64_t kv_width = m.kv_heads * m.head_size();
   const std::string prefix = "model.layers." + std::to_string(index) + ".";
   Block block;
+  const auto append_projection = [&](const char* name, int64_t width) {
+    append_tensor(block, prefix + "self_attn." + name + ".weight", {width, m.dim});
+    if (parts.qkv_biases) append_tensor(block, prefix + "self_attn." + name + ".bias", {width});
+  };
   append_tensor(block, prefix + "input_layernorm.weight", {m.dim});
-  append_tensor(block, prefix + "self_attn.q_proj.weight", {m.heads * head_dim, m.dim});
-  append_tensor(block, prefix + "self_attn.k_proj.weight", {m.kv_heads * head_dim, m.dim});
-  append_tensor(block, prefix + "self_attn.v_proj.weight", {m.kv_heads * head_dim, m.dim});
-  append_tensor(block, prefix + "self_attn.o_proj.weight", {m.dim, m.heads * head_dim});
+  append_projection("q_proj", q_width);
+  append_projection("k_proj", kv_width);
+  append_projection("v_proj", kv_width);
+  append_tensor(block, prefix + "self_attn.o_proj.weight", {m.dim, q_width});
+  if (parts.qk_norms) {
+    append_tensor(block, prefix + "self_attn.q_norm.weight", {m.head_size()});
+    append_tensor(block, prefix + "self_attn.k_norm.weight", {m.head_size()});
+  }
   append_tensor(block, prefix + "post_attention_layernorm.weight", {m.dim});
   append_tensor(block, prefix + "mlp.gate_proj.weight", {m.ffn, m.dim});
   append_tensor(block, prefix + "mlp.up_proj.weight", {m.ffn, m.dim});
@@ -37,21 +48,28 @@ Block layer_block(const ModelSpec& m, int64_t index) {
   return block;
 }
 
-std::vector<Block> layout(const ModelSpec& model) {
-  Block embed;
-  append_tensor(embed, "model.embed_tokens.weight", {model.vocab, model.dim});
-  Block head;
-  append_tensor(head, "model.norm.weight", {model.dim});
-  return stack_blocks(model, std::move(embed), layer_block, std::move(head));
-}
-
-bool is_embedding(std::string_view tensor) { return tensor.ends_with("embed_tokens.weight"); }
+std::vector<Block> own_layout(const ModelSpec& model) { return layout(model, {}); }
 
 // "layers.7" -> 7
 int64_t layer_of(const Block& block) {
   constexpr std::string_view kPrefix = "layers.";
   return block.name.starts_with(kPrefix) ? std::stoll(block.name.substr(kPrefix.size())) : 0;
 }
+
+}  // namespace
+
+std::vector<Block> layout(const ModelSpec& model, LayerParts parts) {
+  Block embed;
+  append_tensor(embed, "model.embed_tokens.weight", {model.vocab, model.dim});
+  Block head;
+  append_tensor(head, "model.norm.weight", {model.dim});
+  const auto layer = [parts](const ModelSpec& m, int64_t index) {
+    return layer_block(m, index, parts);
+  };
+  return stack_blocks(model, std::move(embed), layer, std::move(head));
+}
+
+bool is_embedding(std::string_view tensor) { return tensor.ends_with("embed_tokens.weight"); }
 
 InitialDistribution initial(const ModelSpec& model, const Block& block, std::string_view tensor) {
   const bool embedding = is_embedding(tensor);
@@ -77,27 +95,20 @@ double norm_bytes(double compute_bytes, bool fused) {
   return compute_bytes < kFp32 ? 2 * (2 * kFp32 + 2 * compute_bytes) : 7 * compute_bytes;
 }
 
-}  // namespace
+// Its input in the type of computation, and unless it is fused, its input in fp32, the square of
+// that, and the normalised value. In fp32 its input is the first of these.
+double head_norm_bytes(double compute_bytes, bool fused) {
+  constexpr double kFp32 = 4;
+  if (fused) return compute_bytes;
+  return compute_bytes < kFp32 ? 2 * kFp32 + compute_bytes : 3 * compute_bytes;
+}
 
 extern const Architecture kArchitecture;
-constinit const Architecture kArchitecture = {
-    .layout = layout,
-    .is_embedding = is_embedding,
-    .initial = initial,
-    .looked_up = looked_up,
-    // The feed-forward part keeps gate, its SiLU (not where it is fused), the other half and their
-    // product.
-    .layer_memory = {.norm_bytes = norm_bytes,
-                     .ffn_kept = 4,
-                     .ffn_fused = 3,
-                     .ffn_products = 2,
-                     .ffn_backward = 3},
-    .hugging_face = {.model_type = "llama",
-                     .family = "Llama",
-                     .base_prefix = "",
-                     .read_config = read_config,
-                     .config_text = config_text,
-                     .is_constant = is_constant},
-};
+constinit const Architecture kArchitecture = family(own_layout, {.model_type = "llama",
+                                                                 .family = "Llama",
+                                                                 .base_prefix = "",
+                                                                 .read_config = read_config,
+                                                                 .config_text = config_text,
+                                                                 .is_constant = is_constant});
 
 }  // namespace hpctl::llama

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward pass of the Llama-3 architecture: decoder layers of RMSNorm, causal grouped-query
-// attention with rotary positions, and SwiGLU. No biases.
+// Forward pass of the Llama-3 architecture and those of its kind (family.h): decoder layers of
+// RMSNorm, causal grouped-query attention with rotary positions, and SwiGLU. Biases of queries,
+// keys and values, and norms of each head's query and key, where the layout has them; the window is
+// attention's.
 #include "trainer/arch/model.h"
 
+#include <array>
+#include <string_view>
+
+#include "common/base/check.h"
 #include "trainer/arch/attention.h"
 #include "trainer/arch/fused_rows.h"
 #include "trainer/arch/ops.h"
+#include "trainer/arch/registry.h"
 
 namespace hpctl::llama {
 
@@ -13,9 +20,65 @@ namespace {
 
 using at::Tensor;
 
-// Order of a layer's parameters in the layout (architecture.cc).
-enum LayerParameter { kInputNorm, kQ, kK, kV, kO, kPostNorm, kGate, kUp, kDown };
 enum HeadParameter { kFinalNorm, kOutput };
+// A bias follows the weight of its projection.
+enum LayerParameter {
+  kInputNorm,
+  kQ,
+  kQBias,
+  kK,
+  kKBias,
+  kV,
+  kVBias,
+  kO,
+  kQNorm,
+  kKNorm,
+  kPostNorm,
+  kGate,
+  kUp,
+  kDown,
+  kLayerParameters
+};
+constexpr std::array<std::string_view, kLayerParameters> kNames = {
+    "input_layernorm.weight",
+    "self_attn.q_proj.weight",
+    "self_attn.q_proj.bias",
+    "self_attn.k_proj.weight",
+    "self_attn.k_proj.bias",
+    "self_attn.v_proj.weight",
+    "self_attn.v_proj.bias",
+    "self_attn.o_proj.weight",
+    "self_attn.q_norm.weight",
+    "self_attn.k_norm.weight",
+    "post_attention_layernorm.weight",
+    "mlp.gate_proj.weight",
+    "mlp.up_proj.weight",
+    "mlp.down_proj.weight"};
+
+// A layer's parameters by their names, in whatever order the layout has those that there are.
+class LayerSlots {
+ public:
+  explicit LayerSlots(const Block& layer) {
+    slots_.fill(-1);
+    size_t known = 0;
+    for (size_t i = 0; i < layer.tensors.size(); ++i) {
+      for (size_t name = 0; name < kNames.size(); ++name) {
+        if (!layer.tensors[i].name.ends_with(kNames[name])) continue;
+        slots_[name] = static_cast<int>(i);
+        ++known;
+      }
+    }
+    HP_CHECK(known == layer.tensors.size());
+  }
+
+  // Undefined where the architecture has none.
+  Tensor of(const std::vector<Tensor>& parameters, size_t which) const {
+    return slots_[which] < 0 ? Tensor() : parameters[static_cast<size_t>(slots_[which])];
+  }
+
+ private:
+  std::array<int, kLayerParameters> slots_;
+};
 
 class Llama : public Model {
  public:
@@ -32,6 +95,7 @@ class Llama : public Model {
   Tensor rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomputed) const;
 
   ModelSpec model_;
+  LayerSlots slots_;
   at::ScalarType compute_;
   at::ScalarType wide_;  // of norms and logits
   bool fused_;           // norms and SwiGLU by kernels
@@ -42,6 +106,7 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
              at::Device device)
     : Model(z_loss),
       model_(model),
+      slots_(model_layout(model)[1]),
       compute_(compute),
       wide_(wide_type(compute)),
       fused_(device.is_cpu()),
@@ -65,26 +130,33 @@ Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomp
   });
 }
 
-Tensor Llama::layer(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
-                    Recomputed* recomputed) const {
-  const auto heads = [&](const Tensor& y, int64_t count) {
-    return y.view({x.size(0), x.size(1), count, model_.dim / model_.heads});
+Tensor Llama::layer(const std::vector<Tensor>& parameters, const Tensor& x,
+                    const Documents& documents, Recomputed* recomputed) const {
+  const auto p = [&](size_t which) { return slots_.of(parameters, which); };
+  const Tensor a = rms_norm(x, p(kInputNorm), recomputed);
+  // [B, T, heads, h]
+  const auto heads = [&](LayerParameter weight, int64_t count) {
+    return ops::linear(a, p(weight), p(weight + 1))
+        .view({x.size(0), x.size(1), count, model_.head_size()});
   };
-  const Tensor a = rms_norm(x, p[kInputNorm], recomputed);
-  const Tensor q = heads(ops::linear(a, p[kQ]), model_.heads);
-  const Tensor k = heads(ops::linear(a, p[kK]), model_.kv_heads);
-  const Tensor v = heads(ops::linear(a, p[kV]), model_.kv_heads);
-  const Tensor middle = x + ops::linear(attention_(q, k, v, documents, recomputed), p[kO]);
+  const auto normed = [&](const Tensor& y, LayerParameter norm) {
+    const Tensor weight = p(norm);
+    return weight.defined() ? rms_norm(y, weight, recomputed) : y;
+  };
+  const Tensor q = normed(heads(kQ, model_.heads), kQNorm);
+  const Tensor k = normed(heads(kK, model_.kv_heads), kKNorm);
+  const Tensor v = heads(kV, model_.kv_heads);
+  const Tensor middle = x + ops::linear(attention_(q, k, v, documents, recomputed), p(kO));
 
-  const Tensor b = rms_norm(middle, p[kPostNorm], recomputed);
-  const Tensor gate = ops::linear(b, p[kGate]);
-  const Tensor up = ops::linear(b, p[kUp]);
+  const Tensor b = rms_norm(middle, p(kPostNorm), recomputed);
+  const Tensor gate = ops::linear(b, p(kGate));
+  const Tensor up = ops::linear(b, p(kUp));
   const Tensor hidden = run(recomputed, [=, this] {
     if (fused_) return std::vector<Tensor>{fused_swiglu(gate, up)};
     const Tensor active = ops::silu(gate);
     return std::vector<Tensor>{active, active * up};
   });
-  return middle + ops::linear(hidden, p[kDown]);
+  return middle + ops::linear(hidden, p(kDown));
 }
 
 Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a Llama or a GPT in PyTorch from given weights and data, for pytorch_test.cc to compare
-with.
+"""Trains a Llama, one of its kind (qwen2, qwen3, mistral) or a GPT in PyTorch from given weights and
+data, for pytorch_test.cc to compare with.
 
 Shares no code with the trainer: the model is written here on torch.nn.functional, optimizer and
 clipping are torch's own. With float16 the weights stay fp32, and what a GPU computes in fp16 is
@@ -33,8 +33,8 @@ def wide(x):
     return x.float() if x.dtype == torch.float16 else x
 
 
-def linear(x, w):
-    return F.linear(wide(x), wide(w)).to(x.dtype)
+def linear(x, w, bias=None):
+    return F.linear(wide(x), wide(w), None if bias is None else wide(bias)).to(x.dtype)
 
 
 def norm(x, weight, eps):
@@ -68,10 +68,12 @@ def rope(x, m, positions):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
 
-def attention(q, k, v, positions):
+def attention(q, k, v, positions, window=0):
     """Causal; q, k, v are [B, heads, T, h], the result is [B, T, heads * h]."""
     batch, heads, length, h = q.shape
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    if window:  # a token sees itself and window - 1 before it
+        future = future | torch.ones(length, length, dtype=torch.bool).tril(-window)
     document = (positions == 0).cumsum(-1)
     future = future | (document[:, None, :, None] != document[:, None, None, :])
     scores = wide(q * (1 / math.sqrt(h))) @ wide(k).transpose(-1, -2)
@@ -109,17 +111,23 @@ def gpt_logits(p, m, tokens, positions):
 def llama_logits(p, m, tokens, positions):
     batch, length = tokens.shape
     heads, kv = m["heads"], m["kv_heads"]
-    hd = m["dim"] // heads
+    hd = m["head_dim"] or m["dim"] // heads
     x = F.embedding(tokens, p["model.embed_tokens.weight"])
     for i in range(m["layers"]):
         w = lambda part: p[f"model.layers.{i}.{part}.weight"]
-        split = lambda y, n: y.view(batch, length, n, hd).transpose(1, 2)
+        def project(part, n):
+            part = "self_attn." + part
+            bias = p[f"model.layers.{i}.{part}.bias"] if m["arch"] == "qwen2" else None
+            return linear(a, w(part), bias).view(batch, length, n, hd).transpose(1, 2)
         a = norm(x, w("input_layernorm"), m["norm_eps"])
-        q = rope(split(linear(a, w("self_attn.q_proj")), heads), m, positions)
-        k = rope(split(linear(a, w("self_attn.k_proj")), kv), m, positions)
-        v = split(linear(a, w("self_attn.v_proj")), kv)
+        q, k, v = project("q_proj", heads), project("k_proj", kv), project("v_proj", kv)
+        if m["arch"] == "qwen3":
+            q = norm(q, w("self_attn.q_norm"), m["norm_eps"])
+            k = norm(k, w("self_attn.k_norm"), m["norm_eps"])
+        q, k = rope(q, m, positions), rope(k, m, positions)
         k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
-        x = x + linear(attention(q, k, v, positions), w("self_attn.o_proj"))
+        mixed = attention(q, k, v, positions, m["sliding_window"])
+        x = x + linear(mixed, w("self_attn.o_proj"))
         b = norm(x, w("post_attention_layernorm"), m["norm_eps"])
         gate, up = linear(b, w("mlp.gate_proj")), linear(b, w("mlp.up_proj"))
         hidden = F.silu(wide(gate)).to(x.dtype) * up
