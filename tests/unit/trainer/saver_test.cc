@@ -16,9 +16,10 @@ namespace hpctl {
 namespace {
 
 constexpr int kStepsMeanwhile = 5;  // more than there are slots
-constexpr uint64_t kManySteps = 2'000;
+constexpr uint64_t kStepsAtMost = 2'000;
 
-Workload workload_of(const CommunicatorOptions& options, Strategy strategy, MomentType moments) {
+Workload saving_workload(const CommunicatorOptions& options, Strategy strategy,
+                         MomentType moments) {
   Workload workload;
   workload.generation = 1;
   workload.rank = options.rank;
@@ -32,7 +33,8 @@ Workload workload_of(const CommunicatorOptions& options, Strategy strategy, Mome
 }
 
 TrainingState make_state(const Workload& workload) {
-  auto created = TrainingState::create(-1, workload, {}, {});
+  auto created =
+      TrainingState::create(-1, workload, {.fingerprint = "none", .tokens = 0, .seq_len = 8}, {});
   EXPECT_TRUE(created.ok()) << created.error().message;
   return std::move(created).value();
 }
@@ -78,11 +80,12 @@ void save_while_training(Communicator& world, const Workload& workload) {
     ASSERT_TRUE(prepare_checkpoint_directory(workload.checkpoint_dir).ok());
     ASSERT_TRUE(saver.at_boundary({}, true).ok());
     for (int i = 0; i < kStepsMeanwhile; ++i) steps.take();
-    while (saver.committed_step() == 0 && state.step() < kManySteps) {
+    while (saver.committed_step() == 0 && state.step() < kStepsAtMost) {
       std::array<double, 2> sum = {saver.news().finished, saver.news().failed};
       ASSERT_TRUE(world.all_reduce(sum).ok());
       steps.take();
-      ASSERT_TRUE(saver.at_boundary({sum[0], sum[1]}, false).ok());
+      const Outcome turn = saver.at_boundary({sum[0], sum[1]}, false);
+      ASSERT_TRUE(turn.ok()) << turn.error().message;
     }
     ASSERT_TRUE(saver.settle().ok());
     EXPECT_EQ(saver.committed_step(), 2U);
@@ -100,7 +103,7 @@ void expect_whole_saves(Strategy strategy, MomentType moments) {
   test::on_every_rank(2, [=](const CommunicatorOptions& options) {
     const auto comm = make_communicator(options);
     test::take_part(*comm, [&](Communicator& world) {
-      save_while_training(world, workload_of(options, strategy, moments));
+      save_while_training(world, saving_workload(options, strategy, moments));
     });
   });
 }
@@ -119,7 +122,7 @@ CommunicatorOptions one_of(int world_size) {
 }
 
 TEST(TrainingState, StepsLeaveAHeldStateAlone) {
-  TrainingState state = make_state(workload_of(one_of(1), Strategy::kFull, MomentType::kFp32));
+  TrainingState state = make_state(saving_workload(one_of(1), Strategy::kFull, MomentType::kFp32));
   Steps steps(state);
   steps.take();
   const ElementRange range = state.padded_shard(1);
@@ -141,9 +144,9 @@ TEST(TrainingState, StepsLeaveAHeldStateAlone) {
 }
 
 TEST(TrainingState, HoldsNothingWhereACopyIsSmallerOrPeersHaveTheSlot) {
-  Workload replicated = workload_of(one_of(2), Strategy::kNoShard, MomentType::kFp32);
+  Workload replicated = saving_workload(one_of(2), Strategy::kNoShard, MomentType::kFp32);
   EXPECT_FALSE(make_state(replicated).hold_newest());
-  Workload with_copies = workload_of(one_of(2), Strategy::kFull, MomentType::kFp32);
+  Workload with_copies = saving_workload(one_of(2), Strategy::kFull, MomentType::kFp32);
   with_copies.snapshot.every_steps = 1;
   TrainingState state = make_state(with_copies);
   ASSERT_GT(state.geometry().copies, 0);
