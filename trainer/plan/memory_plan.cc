@@ -121,7 +121,7 @@ void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>&
   const double shard = elements_of(blocks, shards);
   const double copies = s.gpu ? 1 : 3;
   const std::string of = " of 1/" + std::to_string(shards) + " of the parameters" +
-                         (s.gpu ? "" : ", two slots and the copy that a save writes");
+                         (s.gpu ? "" : ", two slots and what a save writes from");
   plan.parts.push_back({"parameters", copies * shard * kFp32, "fp32" + of});
   plan.parts.push_back({"moments", copies * shard * 2 * moment_bytes(s.train),
                         std::string("two in ") + to_word(s.train.optimizer.moments) + of});

@@ -22,7 +22,8 @@ struct PlanSetting {
   int32_t workers_per_node = 1;
   // On a GPU, and on a CPU in fp32, attention is fused: its scores are never stored. The state has
   // one copy on a GPU; on a CPU it has two slots (docs/formats.md, State arena), where copies at
-  // peers are kept three and those of the copies, and the copy that a save writes from.
+  // peers are kept three and those of the copies, and what a save writes from: a third slot or a
+  // copy.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 

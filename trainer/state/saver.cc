@@ -71,6 +71,7 @@ Saver::Saver(const Workload& workload, TrainingState& state, Communicator& comm)
 
 Saver::~Saver() {
   if (thread_.joinable()) thread_.join();
+  state_.release_held();
 }
 
 SaveNews Saver::news() const {
@@ -147,32 +148,24 @@ void Saver::run(std::function<Result<std::string>()> work) {
   });
 }
 
-// Copies what this rank writes of the sealed state, since an optimizer step overwrites its slot
-// soon, and lets the thread write the copy. On a GPU the copy is made while training goes on.
 void Saver::begin() {
   pending_ = false;
   turn_ = Turn::kWriting;
   begun_step_ = state_.step();
   manifest_ = state_.manifest();
   std::vector<ShardPart> parts;
-  size_t bytes = 0;
   for (const StateKind kind : kStateKinds) {
     for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
-      const ElementRange range = state_.written(b);
-      parts.push_back(
-          {.block = static_cast<int32_t>(b), .kind = kind, .range = range, .values = {}});
-      bytes += static_cast<size_t>(range.size()) * state_.element_bytes(kind);
+      parts.push_back({.block = static_cast<int32_t>(b),
+                       .kind = kind,
+                       .range = state_.written(b),
+                       .values = {}});
     }
   }
-  std::byte* const copy = copy_.reserve(bytes);
-  std::byte* to = copy;
-  for (const ShardPart& part : parts) {
-    state_.begin_read_sealed(part.kind, static_cast<size_t>(part.block), part.range, to);
-    to += static_cast<size_t>(part.range.size()) * state_.element_bytes(part.kind);
-  }
-  run([this, copy, parts = std::move(parts)]() mutable -> Result<std::string> {
+  run([this, sources = read_sealed(parts),
+       parts = std::move(parts)]() mutable -> Result<std::string> {
     state_.device().await_downloads();
-    give_values(copy, parts);
+    give_values(sources, parts);
     HP_TRY(suffer_ordered_disk(workload_.generation));
     const ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
                        .checkpoint = manifest_.ref(),
@@ -185,25 +178,50 @@ void Saver::begin() {
   });
 }
 
-// Points the parts at their values in the copy, widened where they are bf16.
-void Saver::give_values(const std::byte* copy, std::vector<ShardPart>& parts) {
+// Where each part is, or will be when the downloads are done: in the state's own slot, which
+// optimizer steps leave alone until it is released, or in a copy, since a step overwrites the slot
+// soon. On a GPU the copy is made while training goes on.
+std::vector<const std::byte*> Saver::read_sealed(const std::vector<ShardPart>& parts) {
+  std::vector<const std::byte*> sources;
+  if (state_.hold_newest()) {
+    for (const ShardPart& part : parts) {
+      sources.push_back(state_.held(part.kind, static_cast<size_t>(part.block), part.range));
+    }
+    return sources;
+  }
+  const auto bytes_of = [this](const ShardPart& part) {
+    return static_cast<size_t>(part.range.size()) * state_.element_bytes(part.kind);
+  };
+  size_t bytes = 0;
+  for (const ShardPart& part : parts) bytes += bytes_of(part);
+  std::byte* to = copy_.reserve(bytes);
+  for (const ShardPart& part : parts) {
+    state_.begin_read_sealed(part.kind, static_cast<size_t>(part.block), part.range, to);
+    sources.push_back(to);
+    to += bytes_of(part);
+  }
+  return sources;
+}
+
+// Points the parts at their values, widened where they are bf16.
+void Saver::give_values(const std::vector<const std::byte*>& sources,
+                        std::vector<ShardPart>& parts) {
   size_t narrow = 0;
   for (const ShardPart& part : parts) {
     if (state_.element_bytes(part.kind) == 2) narrow += static_cast<size_t>(part.range.size());
   }
   widened_.resize(narrow);
   float* wide = widened_.data();
-  for (ShardPart& part : parts) {
-    const auto count = static_cast<size_t>(part.range.size());
-    if (state_.element_bytes(part.kind) == sizeof(float)) {
-      part.values = {reinterpret_cast<const float*>(copy), count};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto count = static_cast<size_t>(parts[i].range.size());
+    if (state_.element_bytes(parts[i].kind) == sizeof(float)) {
+      parts[i].values = {reinterpret_cast<const float*>(sources[i]), count};
     } else {
-      const auto* from = reinterpret_cast<const uint16_t*>(copy);
+      const auto* from = reinterpret_cast<const uint16_t*>(sources[i]);
       std::transform(from, from + count, wide, float_of_bf16);
-      part.values = {wide, count};
+      parts[i].values = {wide, count};
       wide += count;
     }
-    copy += count * state_.element_bytes(part.kind);
   }
 }
 
@@ -216,6 +234,7 @@ Outcome Saver::take_turn(const SaveNews& sum) {
 
 Outcome Saver::exchange_receipts() {
   if (thread_.joinable()) thread_.join();
+  state_.release_held();
   HP_TRY_ASSIGN(std::vector<std::string> texts, comm_.all_gather_text(encode_outcome(*outcome_)));
   thread_done_ = false;
   std::map<int32_t, Error> failures;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of one rank: written by a thread of their own from a copy of the sealed state, while
-// training goes on. At most one save is under way.
+// Checkpoints of one rank: written by a thread of their own while training goes on. At most one
+// save is under way. Where there is a slot to spare the thread reads the sealed state where it
+// lies, and training does not wait; elsewhere it writes a copy.
 //
 // The ranks never wait for each other's disks. Each step's all-reduce carries what a rank has to
 // report (SaveNews), so all ranks see the same news at the same step boundary and take the same
@@ -60,7 +61,7 @@ class Saver {
  public:
   // All outlive it.
   Saver(const Workload& workload, TrainingState& state, Communicator& comm);
-  // Waits for the thread: bounded by the disk.
+  // Waits for the thread, which reads the state: bounded by the disk.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -100,7 +101,8 @@ class Saver {
   enum class Turn { kIdle, kWriting, kCommitting, kClearing };
 
   void begin();
-  void give_values(const std::byte* copy, std::vector<ShardPart>& parts);
+  std::vector<const std::byte*> read_sealed(const std::vector<ShardPart>& parts);
+  void give_values(const std::vector<const std::byte*>& sources, std::vector<ShardPart>& parts);
   void run(std::function<Result<std::string>()> work);
   Outcome take_turn(const SaveNews& sum);
   Outcome exchange_receipts();
@@ -118,7 +120,7 @@ class Saver {
   Communicator& comm_;
   Turn turn_ = Turn::kIdle;
   bool pending_ = false;        // a save became due while another was under way
-  HostStaging copy_;            // of what this rank writes, as the arena keeps it
+  HostStaging copy_;            // of what this rank writes, as the arena keeps it; empty = held
   std::vector<float> widened_;  // of that, what is bf16 there
   Manifest manifest_;           // of the save under way
   uint64_t begun_step_ = 0;

@@ -137,10 +137,14 @@ Result<StateArena> StateArena::open_former(int fd, const std::vector<Block>& blo
   former.shard_index = found.part;
   former.shard_count = found.parts;
   former.copied_index = found.copied_part;
-  former.slots = found.copied_part < 0 ? 2 : static_cast<int32_t>(kOwnSlots);
   former.copies = found.copied_part < 0 ? 0 : static_cast<int32_t>(kCopySlots);
   for (size_t b = 0; b < blocks.size(); ++b) {
     former.block_capacity[b] = shard_capacity(blocks[b].numel, found.parts);
+  }
+  former.slots = static_cast<int32_t>(kOwnSlots);
+  struct stat status {};
+  if (fstat(fd, &status) == 0 && status.st_size < static_cast<off_t>(former.bytes())) {
+    former.slots = 2;
   }
   return open(fd, former);
 }
@@ -227,10 +231,13 @@ uint16_t* StateArena::bf16_state(int slot, StateKind kind, size_t block) {
 
 void StateArena::begin_read(int slot, StateKind kind, size_t block, int64_t first, int64_t count,
                             std::byte* host) {
-  const size_t each = element_bytes(kind);
-  const auto* from = static_cast<const std::byte*>(part(slot, kind, block));
-  device_.begin_download(from + static_cast<size_t>(first) * each, host,
-                         static_cast<size_t>(count) * each);
+  device_.begin_download(bytes_at(slot, kind, block, first), host,
+                         static_cast<size_t>(count) * element_bytes(kind));
+}
+
+const std::byte* StateArena::bytes_at(int slot, StateKind kind, size_t block, int64_t first) {
+  return static_cast<const std::byte*>(part(slot, kind, block)) +
+         static_cast<size_t>(first) * element_bytes(kind);
 }
 
 void StateArena::write(int slot, StateKind kind, size_t block, int64_t first,

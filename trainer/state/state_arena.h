@@ -15,7 +15,7 @@
 // shard_elements is the sum of the blocks' shard capacities; block b's part begins at the sum of
 // those before it. Elements behind the end of a block are zero.
 //
-// A step reads the slot with the newest state and writes the other one, which is unsealed first and
+// A step reads the slot with the newest state and writes another one, which is unsealed first and
 // sealed last (its step stored with release order). So whenever the process dies, at least one slot
 // is sealed and complete: the state after the last step it finished. A slot's notes are all else
 // that goes with its state; the arena does not know what they mean.
@@ -42,7 +42,7 @@ struct ArenaGeometry {
   int32_t shard_index = 0;
   int32_t shard_count = 1;
   uint32_t moment_bytes = 4;
-  int32_t slots = 2;                    // of own states: 2, 3 with copies, 1 on a device
+  int32_t slots = 2;                    // of own states: 2, or 3 with one to spare; 1 on a device
   int32_t copies = 0;                   // slots behind them, for another rank's
   int32_t copied_index = -1;            // which shard those are; -1 = there are none
   std::vector<int64_t> block_capacity;  // shard_capacity of each block at shard_count
@@ -91,6 +91,8 @@ class StateArena {
   // Device::begin_download. What was read from bf16 is written back without loss.
   void begin_read(int slot, StateKind kind, size_t block, int64_t first, int64_t count,
                   std::byte* host);
+  // The same where they lie, at an address of the device.
+  const std::byte* bytes_at(int slot, StateKind kind, size_t block, int64_t first);
   size_t element_bytes(StateKind kind) const { return is_bf16(kind) ? 2 : sizeof(float); }
   void write(int slot, StateKind kind, size_t block, int64_t first, std::span<const float> values);
 

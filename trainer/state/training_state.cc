@@ -58,7 +58,10 @@ ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& bl
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, mesh);
   const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
   if (bf16_moments) geometry.moment_bytes = 2;
-  geometry.slots = device.is_host() ? 2 : 1;
+  // The third is for a save to read from. Where replicas share the writing, a copy of this rank's
+  // part of it is smaller.
+  const bool writes_all = mesh.degree(MeshDim::kDpReplicate) == 1;
+  geometry.slots = !device.is_host() ? 1 : writes_all ? 3 : 2;
   if (keeps_copies(setting_of(workload, !device.is_host()))) {
     geometry.slots = static_cast<int32_t>(kOwnSlots);
     geometry.copies = static_cast<int32_t>(kCopySlots);
@@ -296,13 +299,24 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
 }
 
 int TrainingState::free_slot() const {
-  const int slots = geometry().slots;
-  if (slots == 1) return slot_;
-  for (int next = 1; next < slots; ++next) {
-    const int slot = (slot_ + next) % slots;
-    if (slot != sent_slot_ && slot != kept_slot_) return slot;
+  if (geometry().slots == 1) return slot_;
+  const std::array taken = {slot_, sent_slot_, kept_slot_, held_slot_};
+  for (int slot = 0; slot < geometry().slots; ++slot) {
+    if (std::find(taken.begin(), taken.end(), slot) == taken.end()) return slot;
   }
   return kNoSlot;
+}
+
+bool TrainingState::hold_newest() {
+  HP_CHECK(held_slot_ == kNoSlot);
+  if (geometry().slots < 3 || geometry().copies > 0) return false;
+  held_slot_ = slot_;
+  return true;
+}
+
+const std::byte* TrainingState::held(StateKind kind, size_t block, ElementRange range) {
+  HP_CHECK(held_slot_ != kNoSlot);
+  return arena_.bytes_at(held_slot_, kind, block, range.begin - padded_shard(block).begin);
 }
 
 int TrainingState::begin_snapshot() { return sent_slot_ = slot_; }
@@ -354,6 +368,7 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
   const std::vector<SampleRange> skipped = now_.skipped;
   const uint64_t skips = now_.stability.skips;
   const uint64_t overflows = now_.loss_scale.overflows;
+  HP_CHECK(held_slot_ == kNoSlot);
   for (int slot = 0; slot < geometry().all_slots(); ++slot) arena_.unseal(slot);
   kept_slot_ = kNoSlot;
   if (checkpoint.empty()) {
@@ -390,6 +405,7 @@ Outcome TrainingState::rejoin(const Workload& workload, const Environment& envir
 
 // Of workload_.start_step.
 Outcome TrainingState::go_on_from_seal() {
+  HP_CHECK(held_slot_ == kNoSlot);
   int sealed = -1;
   for (int slot = 0; slot < geometry().slots; ++slot) {
     if (arena_.is_sealed(slot) && arena_.seal_of(slot).step == workload_.start_step) sealed = slot;

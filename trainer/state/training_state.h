@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training run is, beyond its configuration: this rank's parameters and moments in the state
 // arena, the completed step, the sample cursor and the skip list. Starts from the seed or from a
-// checkpoint of any world size; an optimizer step moves it to the other slot of the arena.
+// checkpoint of any world size; an optimizer step moves it to another slot of the arena.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +63,14 @@ class TrainingState {
     arena_.begin_read(slot_, kind, block, range.begin - padded_shard(block).begin, range.size(),
                       host);
   }
+  // A save reads the newest state where it lies: apply() leaves its slot alone until
+  // release_held(). False where no slot can be spared (begin_read_sealed() does there): in a
+  // device's memory, where copies at peers need them, and where this rank writes less than its
+  // shard. One state is held at most, and none while it goes back or joins another generation.
+  bool hold_newest();
+  void release_held() { held_slot_ = kNoSlot; }
+  // Of what is held, as it is kept: elements `range` of a block, which this rank must hold.
+  const std::byte* held(StateKind kind, size_t block, ElementRange range);
   size_t element_bytes(StateKind kind) const { return arena_.element_bytes(kind); }
   // Whose memory the state is in: the host's where it is offloaded.
   Device& device() const { return arena_.device(); }
@@ -157,6 +165,7 @@ class TrainingState {
   int slot_ = 0;             // of the newest sealed state
   int sent_slot_ = kNoSlot;  // of the snapshot under way
   int kept_slot_ = kNoSlot;  // of the newest one that is everywhere
+  int held_slot_ = kNoSlot;  // of the state that a save reads
   Position now_;
   std::string inexact_reason_;  // "" = bit-exact
   int32_t former_world_size_ = 0;

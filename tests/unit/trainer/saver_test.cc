@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// A save between ranks that are threads: what is written is the state that was the newest when the
+// save began, although steps go on while a thread reads it, which is what the thread sanitizer is
+// to see.
+#include "trainer/state/saver.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "tests/unit/trainer/comm_world.h"
+
+namespace hpctl {
+namespace {
+
+constexpr int kStepsMeanwhile = 5;  // more than there are slots
+constexpr uint64_t kStepsAtMost = 2'000;
+
+Workload saving_workload(const CommunicatorOptions& options, Strategy strategy,
+                         MomentType moments) {
+  Workload workload;
+  workload.generation = 1;
+  workload.rank = options.rank;
+  workload.world_size = options.world_size;
+  workload.checkpoint_dir = options.rendezvous_dir + "-checkpoints";
+  workload.train.model = *model_preset("tiny");
+  workload.train.strategy = strategy;
+  workload.train.optimizer.moments = moments;
+  workload.train.seed = 3;
+  return workload;
+}
+
+TrainingState make_state(const Workload& workload) {
+  auto created =
+      TrainingState::create(-1, workload, {.fingerprint = "none", .tokens = 0, .seq_len = 8}, {});
+  EXPECT_TRUE(created.ok()) << created.error().message;
+  return std::move(created).value();
+}
+
+// All that this rank has of the newest state, as it is kept.
+std::vector<std::byte> bytes_of(TrainingState& state) {
+  std::vector<std::byte> bytes;
+  for (const StateKind kind : kStateKinds) {
+    for (size_t b = 0; b < state.blocks().size(); ++b) {
+      const ElementRange range = state.padded_shard(b);
+      const size_t at = bytes.size();
+      bytes.resize(at + static_cast<size_t>(range.size()) * state.element_bytes(kind));
+      state.begin_read_sealed(kind, b, range, bytes.data() + at);
+    }
+  }
+  return bytes;
+}
+
+class Steps {
+ public:
+  explicit Steps(TrainingState& state) : state_(state) {
+    for (size_t b = 0; b < state.blocks().size(); ++b) {
+      gradients_.emplace_back(static_cast<size_t>(state.padded_shard(b).size()), 0.1F);
+    }
+    for (const std::vector<float>& gradient : gradients_) pointers_.push_back(gradient.data());
+  }
+  void take() { state_.apply(AdamStep({}, state_.step() + 1, 1e-3, 1.0), pointers_, 0); }
+
+ private:
+  TrainingState& state_;
+  std::vector<std::vector<float>> gradients_;
+  std::vector<const float*> pointers_;
+};
+
+void save_while_training(Communicator& world, const Workload& workload) {
+  TrainingState state = make_state(workload);
+  Steps steps(state);
+  steps.take();
+  steps.take();
+  const std::vector<std::byte> saved = bytes_of(state);
+  {
+    Saver saver(workload, state, world);
+    ASSERT_TRUE(prepare_checkpoint_directory(workload.checkpoint_dir).ok());
+    ASSERT_TRUE(saver.at_boundary({}, true).ok());
+    for (int i = 0; i < kStepsMeanwhile; ++i) steps.take();
+    while (saver.committed_step() == 0 && state.step() < kStepsAtMost) {
+      std::array<double, 2> sum = {saver.news().finished, saver.news().failed};
+      ASSERT_TRUE(world.all_reduce(sum).ok());
+      steps.take();
+      const Outcome turn = saver.at_boundary({sum[0], sum[1]}, false);
+      ASSERT_TRUE(turn.ok()) << turn.error().message;
+    }
+    ASSERT_TRUE(saver.settle().ok());
+    EXPECT_EQ(saver.committed_step(), 2U);
+  }
+  EXPECT_NE(bytes_of(state), saved);
+  Workload again = workload;
+  again.start_step = 2;
+  again.resume_checkpoint = workload.checkpoint_dir + "/" + CheckpointRef{2, 1}.name();
+  TrainingState loaded = make_state(again);
+  EXPECT_EQ(loaded.step(), 2U);
+  EXPECT_TRUE(bytes_of(loaded) == saved) << "rank " << workload.rank;
+}
+
+void expect_whole_saves(Strategy strategy, MomentType moments) {
+  test::on_every_rank(2, [=](const CommunicatorOptions& options) {
+    const auto comm = make_communicator(options);
+    test::take_part(*comm, [&](Communicator& world) {
+      save_while_training(world, saving_workload(options, strategy, moments));
+    });
+  });
+}
+
+TEST(Saver, WritesWhatWasTheNewestAlthoughStepsGoOn) {
+  for (const MomentType moments : {MomentType::kFp32, MomentType::kBf16}) {
+    expect_whole_saves(Strategy::kFull, moments);
+    expect_whole_saves(Strategy::kNoShard, moments);  // each writes a part, from a copy
+  }
+}
+
+CommunicatorOptions one_of(int world_size) {
+  CommunicatorOptions options;
+  options.world_size = world_size;
+  return options;
+}
+
+TEST(TrainingState, StepsLeaveAHeldStateAlone) {
+  TrainingState state = make_state(saving_workload(one_of(1), Strategy::kFull, MomentType::kFp32));
+  Steps steps(state);
+  steps.take();
+  const ElementRange range = state.padded_shard(1);
+  const auto size = static_cast<size_t>(range.size()) * sizeof(float);
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<std::byte> newest = bytes_of(state);
+    std::vector<std::byte> part(size);
+    state.begin_read_sealed(StateKind::kExpAvg, 1, range, part.data());
+    ASSERT_TRUE(state.hold_newest());
+    const std::byte* const held = state.held(StateKind::kExpAvg, 1, range);
+    for (int i = 0; i < kStepsMeanwhile + round; ++i) {
+      ASSERT_TRUE(state.has_room());
+      steps.take();
+      EXPECT_EQ(std::memcmp(held, part.data(), size), 0) << "round " << round << ", step " << i;
+    }
+    EXPECT_NE(bytes_of(state), newest);
+    state.release_held();
+  }
+}
+
+TEST(TrainingState, HoldsNothingWhereACopyIsSmallerOrPeersHaveTheSlot) {
+  Workload replicated = saving_workload(one_of(2), Strategy::kNoShard, MomentType::kFp32);
+  EXPECT_FALSE(make_state(replicated).hold_newest());
+  Workload with_copies = saving_workload(one_of(2), Strategy::kFull, MomentType::kFp32);
+  with_copies.snapshot.every_steps = 1;
+  TrainingState state = make_state(with_copies);
+  ASSERT_GT(state.geometry().copies, 0);
+  EXPECT_FALSE(state.hold_newest());
+}
+
+}  // namespace
+}  // namespace hpctl
