@@ -169,13 +169,15 @@ void print_speed(const Terminal& terminal, const Plan& plan) {
   const double world = plan.setting.world_size();
   terminal.out << "\nA step on " << plan.setting.world_size() << " x " << plan.device->name << ": "
                << plan_text("%.3g to %.3g s, %.0f to %.0f tokens/s each, MFU %.0f to %.0f %%\n",
-                       s.step_low_s, s.step_high_s, s.tokens_per_step / s.step_high_s / world,
-                       s.tokens_per_step / s.step_low_s / world, 100 * s.mfu_low, 100 * s.mfu_high)
+                            s.step_low_s, s.step_high_s, s.tokens_per_step / s.step_high_s / world,
+                            s.tokens_per_step / s.step_low_s / world, 100 * s.mfu_low,
+                            100 * s.mfu_high)
                << plan_text("  computation %.3g to %.3g s", s.compute_low_s, s.compute_high_s)
-               << (s.recompute > 1 ? plan_text(" (recomputation adds %.0f %%)", 100 * (s.recompute - 1))
-                                   : std::string())
+               << (s.recompute > 1
+                       ? plan_text(" (recomputation adds %.0f %%)", 100 * (s.recompute - 1))
+                       : std::string())
                << plan_text(", communication %.3g s (%s GiB sent per worker)\n", s.communication_s,
-                       gib(s.send_bytes).c_str())
+                            gib(s.send_bytes).c_str())
                << (s.offload_s > 0
                        ? plan_text("  offloaded state to the GPU and back %.3g s\n", s.offload_s)
                        : std::string())
@@ -225,15 +227,15 @@ void print_advice(const Terminal& terminal, const Plan& plan) {
   const double bytes = plan_memory(*plan.advice.setting, plan.blocks).total();
   terminal.out << "With all of the advice it fits: "
                << plan_text("%.0f %% of %s GiB. ", 100 * bytes / plan.device->memory_bytes,
-                       gib(plan.device->memory_bytes).c_str())
+                            gib(plan.device->memory_bytes).c_str())
                << "--write OUT writes that job file.\n";
 }
 
 void print_text(const Terminal& terminal, const Plan& plan) {
   const ModelSpec& m = plan.setting.train.model;
   terminal.out << plan_text("%.4g parameters, dim %lld, %lld layers; ",
-                       static_cast<double>(parameter_count(plan.blocks)),
-                       static_cast<long long>(m.dim), static_cast<long long>(m.layers))
+                            static_cast<double>(parameter_count(plan.blocks)),
+                            static_cast<long long>(m.dim), static_cast<long long>(m.layers))
                << counted(plan.setting.world_size(), "worker") << ", "
                << to_word(plan.setting.train.strategy) << "\n\n";
   if (const std::string chosen = describe_chosen(plan.chosen, ""); !chosen.empty()) {
@@ -246,17 +248,18 @@ void print_text(const Terminal& terminal, const Plan& plan) {
   std::string of;
   if (plan.device != nullptr) {
     of = plan_text("%.0f %% of %s GiB; 90 %% is usable",
-              100 * plan.memory.total() / plan.device->memory_bytes,
-              gib(plan.device->memory_bytes).c_str());
+                   100 * plan.memory.total() / plan.device->memory_bytes,
+                   gib(plan.device->memory_bytes).c_str());
   }
   table.add({"total", gib(plan.memory.total()), of}, plan.fits() ? Colour::kNone : Colour::kRed);
   table.print(terminal);
   print_host_memory(terminal, plan);
   print_standbys(terminal, plan);
   terminal.out << plan_text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
-                       plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
+                            plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
                << plan_text("Operations per step:  %.4g TFLOP in %.0f tokens\n",
-                       plan.flops.whole * plan.tokens_per_step() * 1e-12, plan.tokens_per_step());
+                            plan.flops.whole * plan.tokens_per_step() * 1e-12,
+                            plan.tokens_per_step());
   if (plan.speed) print_speed(terminal, plan);
   if (!plan.fits()) {
     terminal.out << "\nIt does NOT fit" << (plan.device == nullptr ? ": " + plan.misfit : "")

@@ -38,10 +38,10 @@ WorkerMemory of_this_host(const JobSpec& spec, const std::string& root) {
   if (is_limited) bytes = limit;
   const int64_t spares =
       spec.recovery.standbys > 0 ? int64_t{spec.spares} * spec.workers_per_node : 0;
-  return {.bytes = part_of_host(bytes, spec.recovery.standbys * spec.nodes + spares,
-                                spec.world_size()),
-          .source = plan_text("its part of %.1f GiB of ", gibibytes(bytes)) +
-                    (is_limited ? "this cgroup" : "this machine")};
+  return {
+      .bytes = part_of_host(bytes, spec.recovery.standbys * spec.nodes + spares, spec.world_size()),
+      .source = plan_text("its part of %.1f GiB of ", gibibytes(bytes)) +
+                (is_limited ? "this cgroup" : "this machine")};
 }
 
 WorkerMemory of_slurm_host(const JobSpec& spec) {

@@ -21,7 +21,7 @@ Result<std::optional<const GpuModel*>> gpu_option(const Invocation& invocation);
 struct JobPlace {
   bool local = false;  // on this machine, which all its nodes share
   std::optional<const GpuModel*> device;
-  std::string root;  // put before /dev, /proc and /sys of this machine
+  std::string root = {};  // put before /dev, /proc and /sys of this machine
 };
 
 // Told: --gpu. Else on this machine its GPUs, or its own memory; on a cluster the GPU that

@@ -177,9 +177,9 @@ struct MetricsSpec {
   int64_t trace_steps = 0;
 };
 
-// Keys that job.yaml leaves to `auto`: the plan chooses their values once, when the job is submitted
-// (trainer/plan/automatic.h). Until then their fields have what a job without a plan gets. Not part
-// of a job that was submitted, whose values are all known.
+// Keys that job.yaml leaves to `auto`: the plan chooses their values once, when the job is
+// submitted (trainer/plan/automatic.h). Until then their fields have what a job without a plan
+// gets. Not part of a job that was submitted, whose values are all known.
 struct AutoKeys {
   bool strategy = false;
   bool activation_checkpointing = false;

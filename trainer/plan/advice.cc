@@ -36,9 +36,7 @@ class Search {
     for (const MemoryPart& part : plan_memory(s, blocks_).host) sum += part.bytes;
     return sum * s.workers_per_node;
   }
-  double seconds(const PlanSetting& s) const {
-    return plan_speed(s, blocks_, device_).middle_s();
-  }
+  double seconds(const PlanSetting& s) const { return plan_speed(s, blocks_, device_).middle_s(); }
 
   // The fastest variant that fits; of equally fast ones the one nearest to `given`.
   std::optional<PlanSetting> best(const PlanSetting& given) const {
@@ -175,8 +173,8 @@ std::vector<Change> way(const Search& search, const PlanSetting& from, const Pla
     const PlanSetting changed = with(*next);
     changes.push_back(
         {next->change, plan_text("%s: memory %.1f -> %.1f GiB, step %.3g -> %.3g s", next->what,
-                            gibibytes(search.memory(now)), gibibytes(search.memory(changed)),
-                            search.seconds(now), search.seconds(changed))});
+                                 gibibytes(search.memory(now)), gibibytes(search.memory(changed)),
+                                 search.seconds(now), search.seconds(changed))});
     now = changed;
     left.erase(next);
   }
@@ -200,11 +198,11 @@ std::optional<std::pair<Change, PlanSetting>> offload_here(const Search& search,
       change += ", " + other.change.substr(std::string("workload.train.").size());
     }
     return std::pair{
-        Change{change,
-               plan_text("host memory %.0f GiB on each node: memory %.1f -> %.1f GiB, step "
-                    "%.3g -> %.3g s",
-                    gibibytes(search.host_memory(*best)), gibibytes(search.memory(setting)),
-                    gibibytes(search.memory(*best)), search.seconds(setting), search.seconds(*best))},
+        Change{change, plan_text("host memory %.0f GiB on each node: memory %.1f -> %.1f GiB, step "
+                                 "%.3g -> %.3g s",
+                                 gibibytes(search.host_memory(*best)),
+                                 gibibytes(search.memory(setting)), gibibytes(search.memory(*best)),
+                                 search.seconds(setting), search.seconds(*best))},
         *best};
   }
   return std::nullopt;
@@ -232,8 +230,8 @@ Advice advise(const PlanSetting& setting, const std::vector<Block>& blocks, cons
   if (here) return {{here->first}, {}, here->second};
   return {{{"a device with more memory, or a larger workload.train.batch.global over more nodes",
             plan_text("no number of nodes that the global batch is enough for, no strategy and no "
-                 "checkpointing fits into %.0f %% of %.0f GiB",
-                 kUsableMemory * 100, gibibytes(memory_bytes))}},
+                      "checkpointing fits into %.0f %% of %.0f GiB",
+                      kUsableMemory * 100, gibibytes(memory_bytes))}},
           {},
           std::nullopt};
 }

@@ -78,8 +78,8 @@ struct Candidate {
   size_t place = 0;  // in the order of the documents
 
   auto order() const {
-    const int64_t at_a_time = values.chunk_tokens == 0 ? std::numeric_limits<int64_t>::max()
-                                                       : values.chunk_tokens;
+    const int64_t at_a_time =
+        values.chunk_tokens == 0 ? std::numeric_limits<int64_t>::max() : values.chunk_tokens;
     return std::tuple(seconds, sent, passes, -at_a_time, need, place);
   }
   bool better_than(const Candidate& other) const { return order() < other.order(); }
@@ -210,8 +210,8 @@ class Choice {
     find_fitting(fewest);
     if (fitting_.empty() && fewest < spec_.nodes) {
       find_fitting(spec_.nodes);
-      basis = describe_memory(spec_.nodes) + "; nothing fits on nodes.min, " +
-              std::to_string(fewest);
+      basis =
+          describe_memory(spec_.nodes) + "; nothing fits on nodes.min, " + std::to_string(fewest);
     }
     if (fitting_.empty()) {
       explain_misfit();
@@ -339,8 +339,8 @@ class Choice {
 Automatic choose_automatic(const JobSpec& spec, const std::vector<Block>& blocks,
                            const WorkerMemory& memory) {
   const AutoKeys& keys = spec.train->automatic;
-  const bool any = std::any_of(kKeys.begin(), kKeys.end(),
-                               [&](const Key& key) { return keys.*key.automatic; });
+  const bool any =
+      std::any_of(kKeys.begin(), kKeys.end(), [&](const Key& key) { return keys.*key.automatic; });
   return any ? Choice(spec, blocks, memory).make() : Automatic{*spec.train, {}, ""};
 }
 

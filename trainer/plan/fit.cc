@@ -51,8 +51,8 @@ Outcome check_fit(const MemoryPlan& plan, int64_t workers, double memory_bytes) 
   return Error{ErrorCode::kResourceExhausted,
                "out of memory: " + std::to_string(workers) +
                    (workers == 1 ? " worker needs " : " workers need ") + gib(needed) +
-                   " and this machine has " + gib(memory_bytes) + "; " +
-                   describe_largest(plan) + "; hpctl plan shows the rest"};
+                   " and this machine has " + gib(memory_bytes) + "; " + describe_largest(plan) +
+                   "; hpctl plan shows the rest"};
 }
 
 }  // namespace hpctl

@@ -77,8 +77,7 @@ LayerActivations layer_activations(const PlanSetting& s) {
   }
   const double attention = q_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
   const AttentionWeights weights = attention_weights(s);
-  const double fused =
-      attends_by_products(s) ? 0 : per_head * kFp32 + (s.gpu ? q_row * c : 0);
+  const double fused = attends_by_products(s) ? 0 : per_head * kFp32 + (s.gpu ? q_row * c : 0);
   const double feed_forward = ffn_row * (kernels ? layer.ffn_fused : layer.ffn_kept) * c;
   a.kept = norms + attention + fused + weights.kept + feed_forward;
   // Instead of the second norm's part its input stays; and the keys beside their transposed copy.

@@ -22,8 +22,9 @@ struct PlanSetting {
   int32_t nodes = 1;
   int32_t workers_per_node = 1;
   // On a CPU attention is fused, on a GPU in bf16 and fp16 without a window: its scores are never
-  // stored. The state has one copy on a GPU; on a CPU it has two slots (docs/formats.md, State arena), where copies at
-  // peers are kept three and those of the copies, and the copy that a save writes from.
+  // stored. The state has one copy on a GPU; on a CPU it has two slots (docs/formats.md, State
+  // arena), where copies at peers are kept three and those of the copies, and the copy that a save
+  // writes from.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 

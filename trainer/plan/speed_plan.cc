@@ -108,8 +108,8 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
     if (part.name == std::string_view("activations")) inputs += part.bytes;
   }
   // Down in the forward pass and up in the backward pass, beside computation.
-  const double hidden = std::max(
-      plan.communication_s, 2 * inputs * passes / (kLinkShare * device.host_bytes_per_s));
+  const double hidden =
+      std::max(plan.communication_s, 2 * inputs * passes / (kLinkShare * device.host_bytes_per_s));
   plan.step_low_s = std::max(plan.compute_low_s, hidden) + plan.offload_s;
   plan.step_high_s = std::max(plan.compute_high_s, hidden) + plan.offload_s;
   plan.mfu_low = counted / (plan.step_high_s * device.peak_flops);

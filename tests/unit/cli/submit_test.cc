@@ -319,8 +319,9 @@ TEST_F(Submit, TheGpuDecidesWhatFits) {
 
   const CommandResult small = submit(job, {"--gpu", "a10g", "--dry-run"});
   EXPECT_EQ(small.exit_code, kExitFailed);
-  EXPECT_THAT(small.err, AllOf(HasSubstr("out of memory: 8 workers need "), HasSubstr("it fits with"),
-                               HasSubstr("give the keys that are auto values of your own")));
+  EXPECT_THAT(small.err,
+              AllOf(HasSubstr("out of memory: 8 workers need "), HasSubstr("it fits with"),
+                    HasSubstr("give the keys that are auto values of your own")));
   const CommandResult unheard = submit(job, {"--gpu", "h1000", "--dry-run"});
   EXPECT_EQ(unheard.exit_code, kExitUsage);
   EXPECT_THAT(unheard.err, HasSubstr("--gpu: expected one of cpu, "));

@@ -64,8 +64,7 @@ TEST_F(WorkerMemoryOfAMachine, AGpuThatNoPlanKnowsIsNotGuessed) {
   put_gpu("0000:01:00.0", "Tesla K80");
   const WorkerMemory memory = found(two_nodes());
   EXPECT_EQ(memory.bytes, 0);
-  EXPECT_EQ(memory.source,
-            "no plan knows this machine's Tesla K80; --gpu names one like it");
+  EXPECT_EQ(memory.source, "no plan knows this machine's Tesla K80; --gpu names one like it");
 }
 
 TEST_F(WorkerMemoryOfAMachine, GpusThatAreHiddenDoNotCount) {

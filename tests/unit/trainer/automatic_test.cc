@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -207,9 +209,12 @@ TEST(Automatic, MoreMemoryIsNeverSlower) {
       WorkerMemory memory = gpu("h100");
       memory.bytes = bytes;
       const Automatic made = choose(spec, memory);
-      if (!made.misfit.empty() || made.chosen.basis.find("nodes.min") != std::string::npos) continue;
+      if (!made.misfit.empty() || made.chosen.basis.find("nodes.min") != std::string::npos)
+        continue;
       const double seconds = seconds_of(spec, made.train, *memory.gpu);
-      if (before > 0) EXPECT_LE(seconds, before) << round << " at " << bytes / kGiB;
+      if (before > 0) {
+        EXPECT_LE(seconds, before) << round << " at " << bytes / kGiB;
+      }
       before = seconds;
     }
   }
@@ -263,9 +268,8 @@ TEST(Automatic, OnACpuRecomputationIsTheLastResort) {
     const Automatic made = choose(spec, {.bytes = bytes, .source = "a test"});
     if (!made.misfit.empty()) break;
     EXPECT_LE(need_on(spec, made.train, 1, false), bytes * kUsableMemory);
-    const std::string now =
-        std::string(to_word(made.train.memory.activation_checkpointing)) +
-        (made.train.loss.chunk_tokens > 0 ? " in chunks" : "");
+    const std::string now = std::string(to_word(made.train.memory.activation_checkpointing)) +
+                            (made.train.loss.chunk_tokens > 0 ? " in chunks" : "");
     if (seen.empty() || seen.back() != now) seen.push_back(now);
     const double factor = recompute_factor(made.train);
     EXPECT_GE(factor, before > 1e8 ? 1 : before) << "with less memory not less recomputation";
@@ -364,11 +368,11 @@ TEST(Automatic, ItFitsOnNodesMinToo) {
 TEST(Automatic, AMisfitNamesTheSmallestNeedAndWhatToDo) {
   const JobSpec spec = job_of("llama3-70b", 1, 512);
   const Automatic made = choose(spec, gpu("h100"));
-  EXPECT_THAT(made.misfit,
-              AllOf(StartsWith("out of memory: 8 workers need "), HasSubstr(" GiB each with micro 1"),
-                    HasSubstr("strategy full"), HasSubstr("activation_checkpointing full"),
-                    HasSubstr("90 % of 80.0 GiB (h100 of a test); most of it is "),
-                    HasSubstr("; it fits with "), HasSubstr("nodes: ")));
+  EXPECT_THAT(made.misfit, AllOf(StartsWith("out of memory: 8 workers need "),
+                                 HasSubstr(" GiB each with micro 1"), HasSubstr("strategy full"),
+                                 HasSubstr("activation_checkpointing full"),
+                                 HasSubstr("90 % of 80.0 GiB (h100 of a test); most of it is "),
+                                 HasSubstr("; it fits with "), HasSubstr("nodes: ")));
   double least = 0;
   for (const TrainSpec& train : all_settings(spec)) {
     const double need = need_on(spec, train, 1, true);

@@ -87,7 +87,8 @@ TEST(MemoryPlan, WithoutAFusedKernelTheWeightsOfAttentionStay) {
   EXPECT_GT(parts["activations"], fused + 32 * 32 * pairs * 4) << "32 layers of 32 heads";
   s.train.memory.activation_checkpointing = Checkpointing::kOperations;
   EXPECT_LT(parts_of(s)["activations"], 32 * 32 * pairs * 4) << "they are computed again";
-  EXPECT_GT(parts_of(s)["one layer's backward"], 3 * 32 * pairs * 4) << "of one layer they are there";
+  EXPECT_GT(parts_of(s)["one layer's backward"], 3 * 32 * pairs * 4)
+      << "of one layer they are there";
   s.gpu = false;
   EXPECT_FALSE(parts_of(s).contains("attention mask")) << "our own kernel takes it";
 }
