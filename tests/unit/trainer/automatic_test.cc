@@ -46,8 +46,16 @@ WorkerMemory gpu(const char* name) {
   return {model, model->memory_bytes, std::string(name) + " of a test"};
 }
 
+// The same model's layout every time takes most of a test's time.
+const std::vector<Block>& layout_of(const ModelSpec& model) {
+  static std::map<std::string, std::vector<Block>> known;
+  std::vector<Block>& blocks = known[model.preset];
+  if (blocks.empty()) blocks = model_layout(model);
+  return blocks;
+}
+
 Automatic choose(const JobSpec& spec, const WorkerMemory& memory) {
-  return choose_automatic(spec, model_layout(spec.train->model), memory);
+  return choose_automatic(spec, layout_of(spec.train->model), memory);
 }
 
 std::map<std::string, ChosenValue> by_key(const Automatic& made) {
@@ -58,15 +66,17 @@ std::map<std::string, ChosenValue> by_key(const Automatic& made) {
   return all;
 }
 
-double need_on(JobSpec spec, const TrainSpec& train, int32_t nodes, bool is_gpu) {
-  spec.train = train;
-  spec.nodes = nodes;
-  return plan_memory(setting_of(spec, is_gpu), model_layout(train.model)).total();
+double need_on(const JobSpec& spec, const TrainSpec& train, int32_t nodes, bool is_gpu) {
+  PlanSetting setting = setting_of(spec, is_gpu);
+  setting.train = train;
+  setting.nodes = nodes;
+  return plan_memory(setting, layout_of(train.model)).total();
 }
 
-double seconds_of(JobSpec spec, const TrainSpec& train, const GpuModel& device) {
-  spec.train = train;
-  return plan_speed(setting_of(spec, true), model_layout(train.model), device).middle_s();
+double seconds_of(const JobSpec& spec, const TrainSpec& train, const GpuModel& device) {
+  PlanSetting setting = setting_of(spec, true);
+  setting.train = train;
+  return plan_speed(setting, layout_of(train.model), device).middle_s();
 }
 
 // Every value that each key may have, unless it is given.
@@ -134,9 +144,13 @@ TEST(Automatic, NothingFasterFitsThanWhatIsChosen) {
   Rng rng(20261125);
   int fitting = 0;
   int chosen_by_time = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 200; ++round) {
     const JobSpec spec = any_job(rng);
     ASSERT_TRUE(find_problems(spec).empty()) << find_problems(spec)[0].message;
+    const AutoKeys& keys = spec.train->automatic;
+    if (!keys.micro && !keys.chunk_tokens && !keys.strategy && !keys.activation_checkpointing) {
+      continue;
+    }
     WorkerMemory memory = gpu(rng.below(2) == 0 ? "h100" : "a10g");
     memory.bytes /= static_cast<double>(1 + rng.below(6));
     const Automatic made = choose(spec, memory);
@@ -172,8 +186,8 @@ TEST(Automatic, NothingFasterFitsThanWhatIsChosen) {
     EXPECT_TRUE(fits_on(made.train, fewest)) << what;
     EXPECT_EQ(seconds_of(spec, made.train, *memory.gpu), least) << what;
   }
-  EXPECT_GT(fitting, 200) << "most of the rounds are about a choice";
-  EXPECT_GT(chosen_by_time, 100);
+  EXPECT_GT(fitting, 100) << "most of the rounds are about a choice";
+  EXPECT_GT(chosen_by_time, 50);
 }
 
 TEST(Automatic, TheAdviceHasNothingToAdd) {
@@ -189,7 +203,7 @@ TEST(Automatic, TheAdviceHasNothingToAdd) {
     spec.train->memory.offload.clear();
     spec.train->reshard_after_forward = Reshard::kAuto;
     const WorkerMemory memory = gpu(rng.below(2) == 0 ? "h200" : "a100-40g");
-    const auto blocks = model_layout(spec.train->model);
+    const std::vector<Block>& blocks = layout_of(spec.train->model);
     const Automatic made = choose_automatic(spec, blocks, memory);
     if (!made.misfit.empty()) continue;
     ++seen;
