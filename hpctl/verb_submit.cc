@@ -58,9 +58,8 @@ Options:
              `hpctl chaos` does; the plan is checked before the job is submitted. --wait then
              follows the job to its end
   --json     {"job", "name", "state"}; with --wait the job's last status as `hpctl status --json`;
-             with --dry-run the resolved job, with "chosen" what was auto, for Slurm with its
-             "batch_script"; with --chaos the
-             report of `hpctl chaos --json`
+             with --dry-run the resolved job, with what the plan chose in "chosen" and for Slurm
+             its "batch_script"; with --chaos the report of `hpctl chaos --json`
 
 For Slurm, HPCTL_HOME, the checkpoint directory and hpctl's programs must lie on file systems that
 all nodes see. The job's directory, HPCTL_HOME/jobs/JOB, holds the batch script and its output.

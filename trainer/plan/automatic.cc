@@ -126,7 +126,7 @@ class Choice {
   Values assume() {
     Values values = values_of(given_);
     std::tie(values.strategy, values.checkpointing) = pairs_.front();
-    result_.chosen.basis = "memory not known: " + memory_.source;
+    result_.chosen.basis = "memory that is not known (" + memory_.source + ")";
     record(values, "what a job without a plan gets");
     return values;
   }
@@ -291,8 +291,11 @@ class Choice {
     if (next == nullptr) return alone(key, best);
     const std::string value = key.text(next->values);
     if (next->seconds > best.seconds && memory_.gpu == nullptr) {
-      return plan_text("recomputation adds %.0f %% of the operations; with %s %.0f %%",
-                       100 * (best.seconds - 1), value.c_str(), 100 * (next->seconds - 1));
+      const std::string again =
+          best.seconds == 1 ? std::string("nothing")
+                            : plan_text("%.0f %% of the operations", 100 * (best.seconds - 1));
+      return again + plan_text(" computed again; with %s %.0f %%", value.c_str(),
+                               100 * (next->seconds - 1));
     }
     if (next->seconds > best.seconds) {
       return plan_text("a step takes %.3g s; with %s %.3g s", best.seconds, value.c_str(),

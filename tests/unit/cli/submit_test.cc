@@ -305,7 +305,8 @@ TEST_F(Submit, TheGpuDecidesWhatFits) {
     return result.exit_code == kExitOk ? nlohmann::json::parse(result.out) : nlohmann::json();
   };
   const auto unknown = dry("", {});
-  EXPECT_THAT(unknown["chosen"]["basis"].get<std::string>(), HasSubstr("memory not known: "));
+  EXPECT_THAT(unknown["chosen"]["basis"].get<std::string>(),
+              HasSubstr("memory that is not known (neither --gpu "));
   EXPECT_EQ(unknown["train"]["batch"]["micro"], 1);
   EXPECT_EQ(unknown["train"]["strategy"], "full");
   const auto told = dry("", {"--gpu", "h100"});

@@ -15,7 +15,7 @@
 namespace hpctl {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
@@ -28,7 +28,7 @@ JobSpec two_nodes() {
 }
 
 // A machine whose driver tells of these GPUs.
-class WorkerMemoryOfAMachine : public testing::Test {
+class WorkerMemoryOfAMachine : public ::testing::Test {
  protected:
   void SetUp() override {
     ::unsetenv("CUDA_VISIBLE_DEVICES");

@@ -303,7 +303,7 @@ TEST(Automatic, WithoutKnownMemoryAJobGetsWhatItGotBefore) {
   JobSpec chosen = spec;
   chosen.train = made.train;
   EXPECT_EQ(to_json_text(chosen), to_json_text(before));
-  EXPECT_EQ(made.chosen.basis, "memory not known: nobody tells");
+  EXPECT_EQ(made.chosen.basis, "memory that is not known (nobody tells)");
   EXPECT_EQ(made.chosen.values.size(), 4U);
   // Where that would disagree with other keys, the first that does not.
   JobSpec offloading = job_of("llama3-8b", 1, 8);
