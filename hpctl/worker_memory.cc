@@ -133,7 +133,7 @@ WorkerMemory find_worker_memory(const JobSpec& spec, const JobPlace& place) {
   }
   if (place.local) return of_this_machine(spec, place.root);
   if (const GpuModel* gpu = gpu_of_gres(spec.slurm.gres)) return of_gpu(*gpu, "of slurm.gres", 1);
-  return {.source = "neither --gpu nor slurm.gres (gpu:TYPE:COUNT) names a GPU"};
+  return {.source = "neither --gpu nor a type in slurm.gres names a GPU"};
 }
 
 std::string choose_values(JobSpec& spec, const WorkerMemory& memory) {

@@ -97,7 +97,7 @@ TEST(WorkerMemory, OfACluster) {
     return find_worker_memory(spec, {.local = false, .device = device, .root = ""});
   };
   EXPECT_EQ(found({}).bytes, 0);
-  EXPECT_THAT(found({}).source, HasSubstr("neither --gpu nor slurm.gres"));
+  EXPECT_THAT(found({}).source, HasSubstr("neither --gpu nor a type in slurm.gres"));
   spec.slurm.gres = "gpu:8";
   EXPECT_EQ(found({}).bytes, 0) << "of what kind?";
   spec.slurm.gres = "gpu:b200:8";
