@@ -125,7 +125,7 @@ void add_offloaded_state(MemoryPlan& plan, const PlanSetting& s, const std::vect
   plan.parts.push_back({"offloaded state", 2 * piece * (state + rounded),
                         "two pieces on their way; the rest is in host memory"});
   plan.host.push_back({"state", shard * state, "fp32 parameters and two moments" + of});
-  const double replicas = s.world_size() / shards;
+  const double replicas = static_cast<double>(s.world_size()) / shards;
   plan.host.push_back({"save", shard * state / replicas, "the copy that a save writes"});
 }
 

@@ -219,7 +219,8 @@ TEST(Automatic, MoreMemoryIsNeverSlower) {
   for (int round = 0; round < 60; ++round) {
     const JobSpec spec = any_job(rng);
     double before = 0;
-    for (double bytes = kGiB; bytes < 600 * kGiB; bytes *= 1.5) {
+    for (int64_t mib = 1 << 10; mib < 600 << 10; mib = mib * 3 / 2) {
+      const double bytes = static_cast<double>(mib) * (1 << 20);
       WorkerMemory memory = gpu("h100");
       memory.bytes = bytes;
       const Automatic made = choose(spec, memory);
@@ -278,7 +279,8 @@ TEST(Automatic, OnACpuRecomputationIsTheLastResort) {
   spec.workers_per_node = 1;
   std::vector<std::string> seen;
   double before = 1e9;
-  for (double bytes = 400 * kGiB; bytes > kGiB; bytes *= 0.97) {
+  for (int64_t mib = 400 << 10; mib > 1 << 10; mib = mib * 97 / 100) {
+    const double bytes = static_cast<double>(mib) * (1 << 20);
     const Automatic made = choose(spec, {.bytes = bytes, .source = "a test"});
     if (!made.misfit.empty()) break;
     EXPECT_LE(need_on(spec, made.train, 1, false), bytes * kUsableMemory);
