@@ -75,6 +75,10 @@ JobView to_view(const v1::JobStatus& s) {
   view.chaos = s.chaos();
   view.step_ms = s.step_ms();
   view.last_fault = s.last_fault();
+  for (const v1::ChosenValue& row : s.chosen()) {
+    view.chosen.values.push_back({row.key(), row.value(), row.reason()});
+  }
+  view.chosen.basis = s.chosen_for();
   if (s.has_margins()) view.margins = to_job_margins(s.margins());
   return view;
 }

@@ -119,10 +119,7 @@ Outcome check_data(const TrainSpec& train) {
 // All nodes are this machine. Where it has GPUs the trainer's state is theirs.
 Outcome check_memory(const JobSpec& spec) {
   if (path_exists("/dev/nvidiactl")) return Ok{};
-  const PlanSetting setting = {.train = *spec.train,
-                               .nodes = spec.nodes,
-                               .workers_per_node = spec.workers_per_node,
-                               .snapshots = spec.recovery.snapshot.replicas > 0};
+  const PlanSetting setting = setting_of(spec, false);
   const MemoryPlan plan = plan_memory(setting, model_layout(spec.train->model));
   return check_fit(plan, setting.world_size(), machine_memory_bytes());
 }

@@ -148,6 +148,7 @@ Result<JobView> submitted_view(const HomePaths& paths, JobId job) {
   view.checkpoint_dir =
       spec.checkpoint.dir.empty() ? paths.default_checkpoints(job) : spec.checkpoint.dir;
   view.owner = std::to_string(::geteuid());
+  view.chosen = spec.chosen;
   struct stat st {};
   if (::lstat(paths.job(job).c_str(), &st) == 0) {
     view.submitted_wall_ms = int64_t{st.st_mtim.tv_sec} * 1000;

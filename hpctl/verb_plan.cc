@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl plan: what a training job will need, before it runs.
-#include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
+#include "hpctl/worker_memory.h"
 #include "trainer/arch/registry.h"
 #include "trainer/plan/advice.h"
 #include "trainer/plan/gpu_models.h"
 #include "trainer/plan/memory_plan.h"
+#include "trainer/plan/plan_text.h"
 #include "trainer/plan/speed_plan.h"
 
 namespace hpctl {
@@ -25,7 +25,8 @@ that it fits or is faster. The data need not be there.
 
 Operations are counted as TorchTitan does (causal attention whole) and as Megatron-LM does (half of
 it); MFU is in TorchTitan's way. Memory is that of the trainer's own tensors and buffers; the
-program and its libraries come on top, so 90 % may be planned.
+program and its libraries come on top, so 90 % may be planned. What the job file leaves to auto is
+chosen first, as `hpctl submit` does, and told with the reason.
 
 Advised changes build on one another, those that save memory first: each tells what it does to a job
 that has those above it.
@@ -38,14 +39,15 @@ Examples:
 
 Options:
   --gpu NAME   a10g, a100, a100-40g, b200, gb200, h100, h100-nvl, h100-pcie, h20, h200, l40s, mi300x
-               or cpu, the default
+               or cpu; by default the GPU that slurm.gres names (gpu:h100:8), else cpu
   --nodes N    instead of the job file's
   --json       {"parameters", "world_size", "memory": [{"name", "bytes", "why"}], "total_bytes",
                "device_bytes", "fits", "flops_per_token", "flops_per_token_causal",
                "flops_per_step", "step_s": [low, high], "mfu": [low, high], "send_bytes",
                "advice": [{"change", "reason"}], "instead": [the same]}; without a GPU no
                device_bytes, fits, step_s, mfu, advice and instead; with memory.offload
-               "host_memory", like "memory"; with recovery.standbys "standbys": {"per_node",
+               "host_memory", like "memory"; where keys were auto "chosen": [{"key", "value",
+               "reason"}] and "chosen_for"; with recovery.standbys "standbys": {"per_node",
                "bytes_per_node"}
   --write OUT  the job file with all advised changes, every key written out; a file that is there
                is replaced
@@ -55,6 +57,8 @@ nothing to write
 )";
 
 struct Plan {
+  ChosenValues chosen;
+  std::string misfit;  // of keys that are auto, whatever they are
   PlanSetting setting;
   int64_t standbys = 0;              // on each node
   const GpuModel* device = nullptr;  // null: a CPU
@@ -68,21 +72,15 @@ struct Plan {
     return kStandbyBytes * static_cast<double>(standbys);
   }  // on each node
   bool fits() const {
-    return device == nullptr || memory.total() <= device->memory_bytes * kUsableMemory;
+    if (device == nullptr) return misfit.empty();
+    return memory.total() <= device->memory_bytes * kUsableMemory;
   }
   double tokens_per_step() const {
     return static_cast<double>(setting.train.batch.global * setting.train.data.seq_len);
   }
 };
 
-template <typename... Values>
-std::string text(const char* format, Values... values) {
-  std::array<char, 160> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), format, values...);
-  return buffer.data();
-}
-
-std::string gib(double bytes) { return text("%.2f", bytes / (1024.0 * 1024 * 1024)); }
+std::string gib(double bytes) { return plan_text("%.2f", gibibytes(bytes)); }
 
 // Those that this version runs.
 std::vector<Strategy> known_strategies(const JobSpec& spec) {
@@ -96,15 +94,13 @@ std::vector<Strategy> known_strategies(const JobSpec& spec) {
   return known;
 }
 
+// Of a job whose keys are chosen.
 Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   Plan plan;
+  plan.chosen = spec.chosen;
   plan.device = device;
   plan.standbys = spec.recovery.standbys;
-  plan.setting = {.train = *spec.train,
-                  .nodes = spec.nodes,
-                  .workers_per_node = spec.workers_per_node,
-                  .gpu = device != nullptr,
-                  .snapshots = spec.recovery.snapshot.replicas > 0};
+  plan.setting = setting_of(spec, device != nullptr);
   plan.blocks = model_layout(spec.train->model);
   plan.memory = plan_memory(plan.setting, plan.blocks);
   plan.flops = flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len);
@@ -119,6 +115,14 @@ nlohmann::ordered_json json_of(const std::vector<MemoryPart>& parts) {
   nlohmann::ordered_json array = nlohmann::ordered_json::array();
   for (const MemoryPart& part : parts) {
     array.push_back({{"name", part.name}, {"bytes", part.bytes}, {"why", part.why}});
+  }
+  return array;
+}
+
+nlohmann::ordered_json json_of(const std::vector<ChosenValue>& values) {
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const ChosenValue& value : values) {
+    array.push_back({{"key", value.key}, {"value", value.value}, {"reason", value.reason}});
   }
   return array;
 }
@@ -139,6 +143,10 @@ void print_json(const Terminal& terminal, const Plan& plan) {
                                      {"flops_per_token", plan.flops.whole},
                                      {"flops_per_token_causal", plan.flops.causal},
                                      {"flops_per_step", plan.flops.whole * plan.tokens_per_step()}};
+  if (!plan.chosen.values.empty()) {
+    document["chosen"] = json_of(plan.chosen.values);
+    document["chosen_for"] = plan.chosen.basis;
+  }
   if (!plan.memory.host.empty()) document["host_memory"] = json_of(plan.memory.host);
   if (plan.standbys > 0) {
     document["standbys"] = {{"per_node", plan.standbys}, {"bytes_per_node", plan.standby_bytes()}};
@@ -160,16 +168,18 @@ void print_speed(const Terminal& terminal, const Plan& plan) {
   const SpeedPlan& s = *plan.speed;
   const double world = plan.setting.world_size();
   terminal.out << "\nA step on " << plan.setting.world_size() << " x " << plan.device->name << ": "
-               << text("%.3g to %.3g s, %.0f to %.0f tokens/s each, MFU %.0f to %.0f %%\n",
-                       s.step_low_s, s.step_high_s, s.tokens_per_step / s.step_high_s / world,
-                       s.tokens_per_step / s.step_low_s / world, 100 * s.mfu_low, 100 * s.mfu_high)
-               << text("  computation %.3g to %.3g s", s.compute_low_s, s.compute_high_s)
-               << (s.recompute > 1 ? text(" (recomputation adds %.0f %%)", 100 * (s.recompute - 1))
-                                   : std::string())
-               << text(", communication %.3g s (%s GiB sent per worker)\n", s.communication_s,
-                       gib(s.send_bytes).c_str())
+               << plan_text("%.3g to %.3g s, %.0f to %.0f tokens/s each, MFU %.0f to %.0f %%\n",
+                            s.step_low_s, s.step_high_s, s.tokens_per_step / s.step_high_s / world,
+                            s.tokens_per_step / s.step_low_s / world, 100 * s.mfu_low,
+                            100 * s.mfu_high)
+               << plan_text("  computation %.3g to %.3g s", s.compute_low_s, s.compute_high_s)
+               << (s.recompute > 1
+                       ? plan_text(" (recomputation adds %.0f %%)", 100 * (s.recompute - 1))
+                       : std::string())
+               << plan_text(", communication %.3g s (%s GiB sent per worker)\n", s.communication_s,
+                            gib(s.send_bytes).c_str())
                << (s.offload_s > 0
-                       ? text("  offloaded state to the GPU and back %.3g s\n", s.offload_s)
+                       ? plan_text("  offloaded state to the GPU and back %.3g s\n", s.offload_s)
                        : std::string())
                << "  assumed: " << kUsualMfuSource << ";\n"
                << "  three quarters of a link's bandwidth, and of a node's adapters together (AWS' "
@@ -216,39 +226,52 @@ void print_advice(const Terminal& terminal, const Plan& plan) {
   if (plan.fits() || !plan.advice.setting) return;
   const double bytes = plan_memory(*plan.advice.setting, plan.blocks).total();
   terminal.out << "With all of the advice it fits: "
-               << text("%.0f %% of %s GiB. ", 100 * bytes / plan.device->memory_bytes,
-                       gib(plan.device->memory_bytes).c_str())
+               << plan_text("%.0f %% of %s GiB. ", 100 * bytes / plan.device->memory_bytes,
+                            gib(plan.device->memory_bytes).c_str())
                << "--write OUT writes that job file.\n";
 }
 
 void print_text(const Terminal& terminal, const Plan& plan) {
   const ModelSpec& m = plan.setting.train.model;
-  terminal.out << text("%.4g parameters, dim %lld, %lld layers; ",
-                       static_cast<double>(parameter_count(plan.blocks)),
-                       static_cast<long long>(m.dim), static_cast<long long>(m.layers))
+  terminal.out << plan_text("%.4g parameters, dim %lld, %lld layers; ",
+                            static_cast<double>(parameter_count(plan.blocks)),
+                            static_cast<long long>(m.dim), static_cast<long long>(m.layers))
                << counted(plan.setting.world_size(), "worker") << ", "
                << to_word(plan.setting.train.strategy) << "\n\n";
+  if (const std::string chosen = describe_chosen(plan.chosen, ""); !chosen.empty()) {
+    terminal.out << chosen << "\n";
+  }
   Table table({"MEMORY OF A WORKER", "GIB", "HOW"});
   for (const MemoryPart& part : plan.memory.parts) {
     table.add({part.name, gib(part.bytes), part.why});
   }
   std::string of;
   if (plan.device != nullptr) {
-    of = text("%.0f %% of %s GiB; 90 %% is usable",
-              100 * plan.memory.total() / plan.device->memory_bytes,
-              gib(plan.device->memory_bytes).c_str());
+    of = plan_text("%.0f %% of %s GiB; 90 %% is usable",
+                   100 * plan.memory.total() / plan.device->memory_bytes,
+                   gib(plan.device->memory_bytes).c_str());
   }
   table.add({"total", gib(plan.memory.total()), of}, plan.fits() ? Colour::kNone : Colour::kRed);
   table.print(terminal);
   print_host_memory(terminal, plan);
   print_standbys(terminal, plan);
-  terminal.out << text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
-                       plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
-               << text("Operations per step:  %.4g TFLOP in %.0f tokens\n",
-                       plan.flops.whole * plan.tokens_per_step() * 1e-12, plan.tokens_per_step());
+  terminal.out << plan_text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
+                            plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
+               << plan_text("Operations per step:  %.4g TFLOP in %.0f tokens\n",
+                            plan.flops.whole * plan.tokens_per_step() * 1e-12,
+                            plan.tokens_per_step());
   if (plan.speed) print_speed(terminal, plan);
-  if (!plan.fits()) terminal.out << "\nIt does NOT fit.\n";
+  if (!plan.fits()) {
+    terminal.out << "\nIt does NOT fit" << (plan.device == nullptr ? ": " + plan.misfit : "")
+                 << ".\n";
+  }
   print_advice(terminal, plan);
+}
+
+// nodes.min, which is all of them where the file does not give it, follows.
+void set_nodes(JobSpec& spec, int32_t nodes) {
+  if (spec.min_nodes == spec.nodes) spec.min_nodes = nodes;
+  spec.nodes = nodes;
 }
 
 // The job with the advised changes as a file. Status 1 from a plan that nothing makes fit.
@@ -259,28 +282,15 @@ Outcome write_advised(const JobSpec& spec, const Plan& plan, const std::string& 
                                         : "--write: nothing makes this job fit; nothing written"};
   }
   JobSpec advised = spec;
-  advised.nodes = plan.advice.setting->nodes;
+  set_nodes(advised, plan.advice.setting->nodes);
   advised.train = plan.advice.setting->train;
   return write_file_atomic(path, to_yaml(advised));
 }
 
-// null with "" = a CPU.
-Result<const GpuModel*> device_option(const Invocation& invocation) {
-  const auto option = invocation.options.find("--gpu");
-  if (option == invocation.options.end() || option->second == "cpu") {
-    return static_cast<const GpuModel*>(nullptr);
-  }
-  if (const GpuModel* device = find_gpu_model(option->second)) return device;
-  std::string names = "cpu";
-  for (const GpuModel& device : gpu_models()) names += ", " + std::string(device.name);
-  return Error{ErrorCode::kInvalidArgument,
-               "--gpu: expected one of " + names + "; found \"" + option->second + "\""};
-}
-
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto device = device_option(invocation);
-  if (!device.ok()) return report_usage(terminal, "plan", device.error().message);
+  const auto told = gpu_option(invocation);
+  if (!told.ok()) return report_usage(terminal, "plan", told.error().message);
   const auto nodes = number_option(invocation, "--nodes", 1, 100'000);
   if (!nodes.ok()) return report_usage(terminal, "plan", nodes.error().message);
   const std::string& file = invocation.arguments[0];
@@ -294,11 +304,16 @@ int run(Invocation& invocation) {
     return report_usage(terminal, "plan",
                         "the job has no workload.train, so its needs are unknown");
   }
-  if (*nodes) spec.nodes = static_cast<int32_t>(**nodes);
+  if (*nodes) set_nodes(spec, static_cast<int32_t>(**nodes));
   if (const auto problems = find_problems(spec); !problems.empty()) {
     return report_usage(terminal, "plan", problems[0].key + ": " + problems[0].message);
   }
-  const Plan plan = make_plan(spec, *device);
+  const GpuModel* const device = told->value_or(gpu_of_gres(spec.slurm.gres));
+  const bool is_cpu = device == nullptr;
+  const JobPlace place = {.device = is_cpu ? std::optional<const GpuModel*>(nullptr) : *told};
+  const std::string misfit = choose_values(spec, find_worker_memory(spec, place));
+  Plan plan = make_plan(spec, device);
+  plan.misfit = misfit;
   invocation.json() ? print_json(terminal, plan) : print_text(terminal, plan);
   if (const auto out = invocation.options.find("--write"); out != invocation.options.end()) {
     if (const Outcome written = write_advised(spec, plan, out->second); !written.ok()) {

@@ -35,7 +35,8 @@ Examples:
 
 Options:
   --json  one object: {"job", "name", "state", "generation", "step", "loss", "restarts",
-          "controller": {"pid", "node"}, "nodes": [...], "workers": [...], ...}
+          "controller": {"pid", "node"}, "nodes": [...], "workers": [...], ...}; where keys of the
+          job file were auto "chosen": {"basis", "values": [{"key", "value", "reason"}]}
 
 Exit codes: 0 shown (whatever the state), 1 no such job
 )";
@@ -53,6 +54,15 @@ void print_field(const Terminal& terminal, const char* name, const std::string& 
   std::string label = std::string("  ") + name;
   label.resize(kIndent, ' ');
   terminal.out << label << wrap(printable(text), terminal.width, kIndent) << "\n";
+}
+
+// "micro 4, strategy full, for 8 workers, each with 90 % of 80.0 GiB (h100 of slurm.gres)".
+std::string chosen_text(const ChosenValues& chosen) {
+  std::string text;
+  for (const ChosenValue& value : chosen.values) {
+    text += value.key.substr(value.key.rfind('.') + 1) + " " + value.value + ", ";
+  }
+  return text + "for " + chosen.basis;
 }
 
 void print_summary(const Terminal& terminal, const JobView& job) {
@@ -87,6 +97,7 @@ void print_summary(const Terminal& terminal, const JobView& job) {
   for (const StragglerView& straggler : job.stragglers) {
     print_field(terminal, "slow", straggler.node + ": " + straggler.evidence);
   }
+  if (!job.chosen.values.empty()) print_field(terminal, "auto", chosen_text(job.chosen));
   const int64_t end = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
   print_field(terminal, "submitted",
               format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +

@@ -19,6 +19,7 @@
 #include "hpctl/submit_to_slurm.h"
 #include "hpctl/verbs.h"
 #include "hpctl/wait_for_job.h"
+#include "hpctl/worker_memory.h"
 
 namespace hpctl {
 namespace submit_parts {
@@ -49,14 +50,16 @@ Options:
              controller is started for HPCTL_HOME if none runs
   --wait     show progress until the job has ended; an absent slurmctld is waited for 10 minutes
              instead of 30 seconds
-  --dry-run  submit nothing
+  --dry-run  submit nothing; what the plan chooses for keys that are auto is told first
+  --gpu NAME the workers have this GPU, as `hpctl plan` takes it, or cpu: for keys that are auto.
+             Without it, --local looks at this machine, and for Slurm slurm.gres (gpu:h100:8) tells
   --chaos PLAN
              carry the faults of this plan out, from the job's first step on, and report as
              `hpctl chaos` does; the plan is checked before the job is submitted. --wait then
              follows the job to its end
   --json     {"job", "name", "state"}; with --wait the job's last status as `hpctl status --json`;
-             with --dry-run the resolved job, for Slurm with its "batch_script"; with --chaos the
-             report of `hpctl chaos --json`
+             with --dry-run the resolved job, with what the plan chose in "chosen" and for Slurm
+             its "batch_script"; with --chaos the report of `hpctl chaos --json`
 
 For Slurm, HPCTL_HOME, the checkpoint directory and hpctl's programs must lie on file systems that
 all nodes see. The job's directory, HPCTL_HOME/jobs/JOB, holds the batch script and its output.
@@ -160,8 +163,11 @@ int wait(const Invocation& invocation, const HomePaths& paths, const JobSpec& sp
 // printed is a job file still.
 int dry_run(const Invocation& invocation, const HomePaths& paths, const JobSpec& spec) {
   const Terminal& terminal = invocation.terminal;
+  const std::string document = invocation.json()
+                                   ? to_json_text(spec) + "\n"
+                                   : describe_chosen(spec.chosen, "# ") + to_yaml(spec);
   if (invocation.has("--local")) {
-    terminal.out << (invocation.json() ? to_json_text(spec) + "\n" : to_yaml(spec));
+    terminal.out << document;
     return kExitOk;
   }
   const auto cluster = choose_cluster(terminal);
@@ -169,12 +175,12 @@ int dry_run(const Invocation& invocation, const HomePaths& paths, const JobSpec&
   const auto submission = describe_submission(spec, paths, *cluster);
   if (!submission.ok()) return report(terminal, submission.error());
   if (invocation.json()) {
-    auto document = parse_json(to_json_text(spec));
-    document["batch_script"] = submission->script;
-    terminal.out << document.dump() << "\n";
+    auto json = parse_json(document);
+    json["batch_script"] = submission->script;
+    terminal.out << json.dump() << "\n";
     return kExitOk;
   }
-  terminal.out << to_yaml(spec) << "\n# The batch script for Slurm:\n";
+  terminal.out << document << "\n# The batch script for Slurm:\n";
   std::istringstream lines(submission->script);
   for (std::string line; std::getline(lines, line);) {
     terminal.out << (line.empty() ? "#" : "#   " + line) << "\n";
@@ -197,6 +203,17 @@ int report_refusal(const Terminal& terminal, Error error, bool local) {
              "no scheduler: " + error.message + "; or add --local to run the job on this machine"};
   }
   return report(terminal, error);
+}
+
+// What the job file leaves to auto: once and for all, since it decides how sums are rounded.
+Outcome take_choice(const Invocation& invocation, JobSpec& spec) {
+  HP_TRY_ASSIGN(const auto device, gpu_option(invocation));
+  if (!spec.train) return Ok{};
+  const JobPlace place = {.local = invocation.has("--local"), .device = device};
+  const std::string misfit = choose_values(spec, find_worker_memory(spec, place));
+  if (misfit.empty()) return Ok{};
+  return Error{ErrorCode::kResourceExhausted,
+               misfit + "; give the keys that are auto values of your own to try nevertheless"};
 }
 
 // Before anything is submitted. Without --chaos an empty plan.
@@ -249,6 +266,9 @@ int run(Invocation& invocation) {
     terminal.err << plan.error().message;
     return kExitUsage;
   }
+  if (const auto chosen = take_choice(invocation, spec); !chosen.ok()) {
+    return report_mistake(terminal, chosen.error());
+  }
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
     return report(terminal, ours.error());
@@ -273,12 +293,16 @@ int run(Invocation& invocation) {
 
 Verb submit_verb() {
   return {"submit",
-          "FILE [--local] [--wait] [--dry-run] [--chaos PLAN]",
+          "FILE [--local] [--wait] [--dry-run] [--gpu NAME] [--chaos PLAN]",
           "start a job described by a job file",
           submit_parts::kHelp,
           1,
           1,
-          {{"--local"}, {"--wait"}, {"--dry-run"}, {"--chaos", nullptr, "PLAN"}},
+          {{"--local"},
+           {"--wait"},
+           {"--dry-run"},
+           {"--gpu", nullptr, "NAME"},
+           {"--chaos", nullptr, "PLAN"}},
           submit_parts::run};
 }
 

@@ -183,6 +183,7 @@ std::string to_json_text(const JobSpec& spec) {
             {"ledger", spec.ledger},
             {"chaos", spec.chaos}};
   if (spec.train) j["train"] = *spec.train;
+  if (!spec.chosen.values.empty()) j["chosen"] = spec.chosen;
   return j.dump();
 }
 
@@ -208,6 +209,7 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     j.at("ledger").get_to(spec.ledger);
     spec.chaos = j.value("chaos", false);  // absent from specs stored before it was known
     if (j.contains("train")) spec.train = j.at("train").get<TrainSpec>();
+    if (j.contains("chosen")) j.at("chosen").get_to(spec.chosen);
     if (const auto problems = find_problems(spec); !problems.empty()) {
       return Error{ErrorCode::kInvalidArgument,
                    problems.front().key + ": " + problems.front().message};

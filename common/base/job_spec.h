@@ -124,6 +124,18 @@ struct HealthSpec {
 // Of one check; a little more than the time that Slurm gives a HealthCheckProgram.
 inline constexpr int64_t kPreflightTimeoutMs = 60'000;
 
+// What the plan chose, when the job was submitted, for the keys that job.yaml leaves to `auto`. The
+// values themselves are in the spec, and stay whatever becomes of the job.
+struct ChosenValue {
+  std::string key;  // dotted path in job.yaml
+  std::string value;
+  std::string reason;
+};
+struct ChosenValues {
+  std::string basis;  // the memory that was counted on, or why none was known
+  std::vector<ChosenValue> values;
+};
+
 struct JobSpec {
   std::string name;
   int32_t nodes = 1;      // that train
@@ -143,6 +155,7 @@ struct JobSpec {
   NotifySpec notify;
   bool ledger = false;  // debug.ledger
   bool chaos = false;   // debug.chaos
+  ChosenValues chosen;  // of workload.train
 
   int32_t world_size() const { return nodes * workers_per_node; }
   int32_t all_nodes() const { return nodes + spares; }

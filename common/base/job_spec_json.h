@@ -69,6 +69,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, data, validati
                                                 seed, optimizer, schedule, loss, stability,
                                                 strategy, shard_group, reshard_after_forward,
                                                 memory, metrics, precision, loss_scale)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChosenValue, key, value, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChosenValues, basis, values)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps, every_minutes,
                                                 keep, keep_every, disk_full_limit_ms, resume)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SnapshotSpec, every_steps, replicas)

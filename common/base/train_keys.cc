@@ -172,7 +172,8 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.batch", .kind = kSection, .initial = "required",
      .meaning = "Sequences per step.", .type = "section with global"},
     {.path = "workload.train.batch.micro", .field = HP_FIELD(batch.micro), .limits = {1, 1 << 20},
-     .meaning = "Sequences per worker and forward pass."},
+     .meaning = "Sequences per worker and forward pass. auto: a number that shares `global` out "
+     "without a rest.", .automatic = &AutoKeys::micro},
     {.path = "workload.train.batch.global", .field = HP_FIELD(batch.global),
      .limits = {1, kMaxSteps}, .initial = "required",
      .meaning = "Sequences per optimizer step over all workers, whatever their number. Shares "
@@ -230,7 +231,8 @@ constexpr TrainKey kKeys[] = {
      "token's logits. Reported losses leave it out."},
     {.path = "workload.train.loss.chunk_tokens", .field = HP_FIELD(loss.chunk_tokens),
      .limits = {0, 1 << 24},
-     .meaning = "Tokens whose logits are in memory at a time; 0 = all of a micro-batch."},
+     .meaning = "Tokens whose logits are in memory at a time; 0 = all of a micro-batch.",
+     .automatic = &AutoKeys::chunk_tokens},
 
     {.path = "workload.train.stability", .kind = kSection,
      .meaning = "What is done about a step whose loss or gradient norm is bad. Such a step is "
@@ -274,7 +276,7 @@ constexpr TrainKey kKeys[] = {
      "(FSDP, ZeRO-3); shard_grad_op: gradients and optimizer state (ZeRO-2); optimizer: its "
      "state alone (ZeRO-1), with one reduction per step however many micro-batches; no_shard: "
      "nothing (DDP); hybrid: all three within a group of workers, replicated across groups "
-     "(HSDP)."},
+     "(HSDP).", .automatic = &AutoKeys::strategy},
     {.path = "workload.train.parallelism.shard_group", .field = HP_FIELD(shard_group),
      .limits = {0, 1 << 20},
      .meaning = "Workers of a group of hybrid; divides nodes x workers_per_node; 0 = those of a "
@@ -300,7 +302,7 @@ constexpr TrainKey kKeys[] = {
      .meaning = "What the backward pass computes again, with the same bits, instead of keeping "
      "it. operations: norms, attention scores and what lies between the products of the "
      "feed-forward part; selective: every k-th block but its input; full: every block but its "
-     "input."},
+     "input.", .automatic = &AutoKeys::activation_checkpointing},
     {.path = "workload.train.memory.every", .field = HP_FIELD(memory.every), .limits = {1, 10'000},
      .meaning = "k of selective."},
     {.path = "workload.train.memory.offload", .field = HP_WORDS(memory.offload),

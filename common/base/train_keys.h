@@ -57,6 +57,8 @@ struct TrainKey {
   std::string_view type = {};
   // Where it says more than limits or words do.
   std::string_view range = {};
+  // Of a key that may be `auto`, which is then its default: whether it is.
+  bool AutoKeys::*automatic = nullptr;
 };
 
 std::span<const TrainKey> train_keys();

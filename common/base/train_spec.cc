@@ -129,7 +129,7 @@ void check_batch(const BatchSpec& batch, int64_t world_size, SpecChecks& checks)
 
 void check_parallelism(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   const std::string at = "workload.train.parallelism.";
-  if (t.shard_group > 0 && t.strategy != Strategy::kHybrid) {
+  if (t.shard_group > 0 && t.strategy != Strategy::kHybrid && !t.automatic.strategy) {
     checks.fail(at + "shard_group", "expected with strategy hybrid only");
   } else if (t.shard_group > 0 && world_size % t.shard_group != 0) {
     checks.fail(at + "shard_group", "expected a divisor of nodes x workers_per_node (" +
@@ -151,8 +151,10 @@ void check_parallelism(const TrainSpec& t, int64_t world_size, SpecChecks& check
                   "reshard_after_forward never: whole parameters stay on the GPU here; "
                   "offload optimizer alone");
     }
-    if (part == Offload::kActivations && checkpointing != Checkpointing::kFull &&
-        checkpointing != Checkpointing::kSelective) {
+    const bool recomputes_layers = checkpointing == Checkpointing::kFull ||
+                                   checkpointing == Checkpointing::kSelective ||
+                                   t.automatic.activation_checkpointing;
+    if (part == Offload::kActivations && !recomputes_layers) {
       checks.fail(memory + "offload",
                   "activations expected with activation_checkpointing full or selective: what "
                   "leaves are the inputs of recomputed layers");

@@ -177,6 +177,18 @@ struct MetricsSpec {
   int64_t trace_steps = 0;
 };
 
+// Keys that job.yaml leaves to `auto`: the plan chooses their values once, when the job is
+// submitted (trainer/plan/automatic.h). Until then their fields have what a job without a plan
+// gets. Not part of a job that was submitted, whose values are all known.
+struct AutoKeys {
+  bool strategy = false;
+  bool activation_checkpointing = false;
+  bool micro = false;
+  bool chunk_tokens = false;
+
+  static AutoKeys all() { return {true, true, true, true}; }
+};
+
 struct TrainSpec {
   ModelSpec model;
   DataSpec data;
@@ -195,6 +207,7 @@ struct TrainSpec {
   MetricsSpec metrics;
   Precision precision = Precision::kBf16;  // of computation; state and reductions are fp32
   LossScaleSpec loss_scale;                // fp16
+  AutoKeys automatic;                      // of parallelism, memory, batch and loss
 };
 
 // Dimensions of a named model.

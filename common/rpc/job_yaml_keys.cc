@@ -226,7 +226,7 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
      "job's directory, $HPCTL_HOME/jobs/JOB: write other paths in full.",
      [](YamlValue& v, JobSpec& s) { v.read_command(s.command); }},
     {"workload.train", kSection, "section", "", "", "The built-in trainer, hptrain.", nullptr,
-     [](JobSpec& s) { s.train.emplace(); }},
+     [](JobSpec& s) { s.train.emplace().automatic = AutoKeys::all(); }},
 };
 
 // After those of workload.train.

@@ -107,6 +107,7 @@ struct TypeName {
 struct Reader {
   YamlValue& value;
   TrainSpec& train;
+  bool may_be_auto = false;
 
   void operator()(std::monostate) const { HP_CHECK(false); }
   template <typename T>
@@ -114,7 +115,8 @@ struct Reader {
     value.read(field(train));
   }
   void operator()(const WordAccess& word) const {
-    value.read_word(word.all(), [&](std::string_view text) { return word.set(train, text); });
+    value.read_word((may_be_auto ? "auto, " : "") + word.all(),
+                    [&](std::string_view text) { return word.set(train, text); });
   }
   void operator()(const WordListAccess& list) const {
     list.clear(train);
@@ -134,8 +136,9 @@ JobYamlKey yaml_key(const TrainKey& key, std::deque<std::string>& texts) {
                                                    : KeyKind::kUnavailable;
   const bool has_field = !std::holds_alternative<std::monostate>(key.field);
   result.type = key.type.empty() ? std::visit(TypeName(), key.field) : key.type;
-  result.initial = key.initial;
-  if (has_field && key.initial.empty()) {
+  if (key.automatic != nullptr) result.type = kept(std::string(result.type) + " or auto");
+  result.initial = key.automatic != nullptr ? "auto" : key.initial;
+  if (has_field && result.initial.empty()) {
     TrainSpec defaults;
     result.initial = kept(field_text(key.field, defaults));
   }
@@ -161,7 +164,13 @@ std::span<const JobYamlKey> train_yaml_keys() {
 }
 
 void read_train_field(const TrainKey& key, YamlValue& value, JobSpec& spec) {
-  std::visit(Reader{value, *spec.train}, key.field);
+  const bool may_be_auto = key.automatic != nullptr;
+  if (may_be_auto) {
+    bool& is_auto = spec.train->automatic.*key.automatic;
+    is_auto = value.is_word("auto");
+    if (is_auto) return;
+  }
+  std::visit(Reader{value, *spec.train, may_be_auto}, key.field);
 }
 
 }  // namespace hpctl

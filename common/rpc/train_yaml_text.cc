@@ -80,7 +80,9 @@ void put_value(YAML::Emitter& out, const std::string& name, const TrainKey& key,
   for (const OwnText& own : kOwnTexts) {
     if (own.path == key.path) return own.put(out, t);
   }
-  if (const auto* list = std::get_if<WordListAccess>(&key.field)) {
+  if (key.automatic != nullptr && t.automatic.*key.automatic) {
+    put(out, name.c_str(), "auto");
+  } else if (const auto* list = std::get_if<WordListAccess>(&key.field)) {
     out << Key << name << Value << YAML::Flow << list->get(t);
   } else {
     put(out, name.c_str(), field_text(key.field, t));

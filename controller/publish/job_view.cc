@@ -145,6 +145,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
   view.chaos = job.spec.chaos;
+  view.chosen = job.spec.chosen;
   view.step_ms = trains ? progress.step_ms : 0.0;
   if (!job.recent_faults.empty()) view.last_fault = job.recent_faults.back().cause;
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
@@ -238,6 +239,13 @@ void fill(const JobView& view, v1::JobStatus& status) {
   status.set_chaos(view.chaos);
   status.set_step_ms(view.step_ms);
   status.set_last_fault(view.last_fault);
+  for (const ChosenValue& value : view.chosen.values) {
+    v1::ChosenValue& row = *status.add_chosen();
+    row.set_key(value.key);
+    row.set_value(value.value);
+    row.set_reason(value.reason);
+  }
+  status.set_chosen_for(view.chosen.basis);
   if (view.margins) fill(*view.margins, *status.mutable_margins());
 }
 

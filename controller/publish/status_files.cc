@@ -11,6 +11,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/job_spec_json.h"
 #include "common/base/time_spent_json.h"
 
 namespace hpctl {
@@ -124,6 +125,7 @@ std::string to_json_text(const JobView& view) {
                    {"owner", view.owner},
                    {"step_ms", view.step_ms},
                    {"last_fault", view.last_fault}};
+  if (!view.chosen.values.empty()) document["chosen"] = view.chosen;
   if (view.margins) document["margins"] = *view.margins;
   if (view.counted_wall_ms != 0) {
     document["furthest_step"] = view.furthest_step;
@@ -170,6 +172,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.owner = document.value("owner", "");
     view.step_ms = document.value("step_ms", 0.0);
     view.last_fault = document.value("last_fault", "");
+    view.chosen = document.value("chosen", ChosenValues{});
     if (const auto margins = document.find("margins"); margins != document.end()) {
       view.margins = margins->get<JobMargins>();
     }

@@ -19,6 +19,7 @@
 #include "common/base/fenced_file.h"
 #include "common/base/ids.h"
 #include "common/base/job_margins.h"
+#include "common/base/job_spec.h"
 #include "common/base/job_summary.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
@@ -99,6 +100,7 @@ struct JobView {
   bool chaos = false;      // debug.chaos; of a live controller only
   double step_ms = 0;      // median of the newest steps, while it is RUNNING; 0 = unknown
   std::string last_fault;  // cause of the newest recovery; "" = none
+  ChosenValues chosen;     // of keys that the job file left to auto
   std::optional<JobMargins> margins;  // absent from what older releases wrote or say
   // In the file only, for the controller that follows (core::JobTotals). 0 = nothing to tell it.
   int64_t counted_wall_ms = 0;

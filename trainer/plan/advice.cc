@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <functional>
 #include <utility>
 
+#include "trainer/plan/plan_text.h"
 #include "trainer/plan/speed_plan.h"
 
 namespace hpctl {
@@ -16,15 +16,6 @@ constexpr int32_t kMaxNodes = 4096;
 constexpr int64_t kChunkTokens = 2048;
 // A change for less gain than this is not worth an edit.
 constexpr double kWorthwhile = 0.97;
-
-template <typename... Values>
-std::string text(const char* format, Values... values) {
-  std::array<char, 200> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), format, values...);
-  return buffer.data();
-}
-
-double gib(double bytes) { return bytes / (1024.0 * 1024 * 1024); }
 
 constexpr std::array kAllCheckpointing = {Checkpointing::kNone, Checkpointing::kOperations,
                                           Checkpointing::kSelective, Checkpointing::kFull};
@@ -45,10 +36,7 @@ class Search {
     for (const MemoryPart& part : plan_memory(s, blocks_).host) sum += part.bytes;
     return sum * s.workers_per_node;
   }
-  double seconds(const PlanSetting& s) const {
-    const SpeedPlan plan = plan_speed(s, blocks_, device_);
-    return (plan.step_low_s + plan.step_high_s) / 2;
-  }
+  double seconds(const PlanSetting& s) const { return plan_speed(s, blocks_, device_).middle_s(); }
 
   // The fastest variant that fits; of equally fast ones the one nearest to `given`.
   std::optional<PlanSetting> best(const PlanSetting& given) const {
@@ -71,11 +59,8 @@ class Search {
     std::vector<Strategy> strategies = {given.train.strategy};
     strategies.insert(strategies.end(), strategies_.begin(), strategies_.end());
     std::vector<int64_t> micros = {given.train.batch.micro};
-    const int64_t most = given.train.batch.global / given.world_size();
-    for (int64_t micro = 1; micro <= most; ++micro) {
-      const bool even = given.train.batch.global % (micro * given.world_size()) == 0;
-      if (even || micro == 1) micros.push_back(micro);
-    }
+    const std::vector<int64_t> even = even_micros(given.train.batch.global, given.world_size());
+    micros.insert(micros.end(), even.begin(), even.end());
     for (const int64_t chunk : {given.train.loss.chunk_tokens, kChunkTokens}) {
       for (const Strategy strategy : strategies) {
         for (const int64_t micro : micros) {
@@ -187,9 +172,9 @@ std::vector<Change> way(const Search& search, const PlanSetting& from, const Pla
     });
     const PlanSetting changed = with(*next);
     changes.push_back(
-        {next->change, text("%s: memory %.1f -> %.1f GiB, step %.3g -> %.3g s", next->what,
-                            gib(search.memory(now)), gib(search.memory(changed)),
-                            search.seconds(now), search.seconds(changed))});
+        {next->change, plan_text("%s: memory %.1f -> %.1f GiB, step %.3g -> %.3g s", next->what,
+                                 gibibytes(search.memory(now)), gibibytes(search.memory(changed)),
+                                 search.seconds(now), search.seconds(changed))});
     now = changed;
     left.erase(next);
   }
@@ -213,11 +198,11 @@ std::optional<std::pair<Change, PlanSetting>> offload_here(const Search& search,
       change += ", " + other.change.substr(std::string("workload.train.").size());
     }
     return std::pair{
-        Change{change,
-               text("host memory %.0f GiB on each node: memory %.1f -> %.1f GiB, step "
-                    "%.3g -> %.3g s",
-                    gib(search.host_memory(*best)), gib(search.memory(setting)),
-                    gib(search.memory(*best)), search.seconds(setting), search.seconds(*best))},
+        Change{change, plan_text("host memory %.0f GiB on each node: memory %.1f -> %.1f GiB, step "
+                                 "%.3g -> %.3g s",
+                                 gibibytes(search.host_memory(*best)),
+                                 gibibytes(search.memory(setting)), gibibytes(search.memory(*best)),
+                                 search.seconds(setting), search.seconds(*best))},
         *best};
   }
   return std::nullopt;
@@ -244,9 +229,9 @@ Advice advise(const PlanSetting& setting, const std::vector<Block>& blocks, cons
   }
   if (here) return {{here->first}, {}, here->second};
   return {{{"a device with more memory, or a larger workload.train.batch.global over more nodes",
-            text("no number of nodes that the global batch is enough for, no strategy and no "
-                 "checkpointing fits into %.0f %% of %.0f GiB",
-                 kUsableMemory * 100, gib(memory_bytes))}},
+            plan_text("no number of nodes that the global batch is enough for, no strategy and no "
+                      "checkpointing fits into %.0f %% of %.0f GiB",
+                      kUsableMemory * 100, gibibytes(memory_bytes))}},
           {},
           std::nullopt};
 }

@@ -37,18 +37,22 @@ double machine_memory_bytes() {
   return (static_cast<double>(info.totalram) + static_cast<double>(info.totalswap)) * info.mem_unit;
 }
 
-Outcome check_fit(const MemoryPlan& plan, int64_t workers, double memory_bytes) {
-  const double needed = plan.total() * static_cast<double>(workers);
-  if (needed <= memory_bytes) return Ok{};
+std::string describe_largest(const MemoryPlan& plan) {
   const auto largest =
       std::max_element(plan.parts.begin(), plan.parts.end(),
                        [](const MemoryPart& a, const MemoryPart& b) { return a.bytes < b.bytes; });
+  return std::string("most of it is ") + largest->name + ", " + gib(largest->bytes) + " of each; " +
+         remedy_for(largest->name);
+}
+
+Outcome check_fit(const MemoryPlan& plan, int64_t workers, double memory_bytes) {
+  const double needed = plan.total() * static_cast<double>(workers);
+  if (needed <= memory_bytes) return Ok{};
   return Error{ErrorCode::kResourceExhausted,
                "out of memory: " + std::to_string(workers) +
                    (workers == 1 ? " worker needs " : " workers need ") + gib(needed) +
-                   " and this machine has " + gib(memory_bytes) + "; most of it is " +
-                   largest->name + ", " + gib(largest->bytes) + " of each; " +
-                   remedy_for(largest->name) + "; hpctl plan shows the rest"};
+                   " and this machine has " + gib(memory_bytes) + "; " + describe_largest(plan) +
+                   "; hpctl plan shows the rest"};
 }
 
 }  // namespace hpctl

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "common/base/result.h"
 #include "trainer/plan/memory_plan.h"
@@ -12,6 +13,9 @@ namespace hpctl {
 
 // Of this machine, swap included.
 double machine_memory_bytes();
+
+// "most of it is moments, 4.0 GiB of each; use a smaller ...": what needs most, and what to change.
+std::string describe_largest(const MemoryPlan& plan);
 
 // `workers` of them on a machine with `memory_bytes`. kResourceExhausted: what needs most, and what
 // to change.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/plan/gpu_models.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <string>
 
 namespace hpctl {
 namespace {
@@ -25,6 +28,15 @@ constexpr std::array<GpuModel, 12> kGpuModels = {{
     {"a10g", "A10G", 70e12, 24 * kGiB, 32e9, 1.5e9, 32e9},
 }};
 
+// As the type of a gres is written.
+std::string gres_form(std::string_view product) {
+  std::string form(product);
+  std::transform(form.begin(), form.end(), form.begin(), [](unsigned char c) {
+    return c == ' ' ? '_' : static_cast<char>(std::tolower(c));
+  });
+  return form;
+}
+
 }  // namespace
 
 std::span<const GpuModel> gpu_models() { return kGpuModels; }
@@ -39,6 +51,15 @@ const GpuModel* find_gpu_model(std::string_view name) {
 const GpuModel* gpu_model_of_product(std::string_view product) {
   for (const GpuModel& device : kGpuModels) {
     if (product.find(device.match) != std::string_view::npos) return &device;
+  }
+  return nullptr;
+}
+
+const GpuModel* gpu_model_of_gres(std::string_view type) {
+  const std::string form = gres_form(type);
+  if (const GpuModel* device = find_gpu_model(form)) return device;
+  for (const GpuModel& device : kGpuModels) {
+    if (form.find(gres_form(device.match)) != std::string::npos) return &device;
   }
   return nullptr;
 }

@@ -24,5 +24,8 @@ std::span<const GpuModel> gpu_models();
 const GpuModel* find_gpu_model(std::string_view name);
 // By product name, e.g. "NVIDIA H100 80GB HBM3"; null when unknown.
 const GpuModel* gpu_model_of_product(std::string_view product);
+// By the type of a Slurm gres: a plan's name, or the product's in lower case with underscores, as
+// Slurm finds out by itself ("nvidia_h100_80gb_hbm3"); null when unknown.
+const GpuModel* gpu_model_of_gres(std::string_view type);
 
 }  // namespace hpctl

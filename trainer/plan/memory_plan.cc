@@ -32,15 +32,29 @@ struct LayerActivations {
   double work = 0;
 };
 
-// The weights of attention where no kernel spares them: with a window on a GPU
-// (trainer/arch/attention.h). They stay in fp32 and in the type of computation.
-double attention_weights(const PlanSetting& s) {
-  const ModelSpec& m = s.train.model;
+// Whether attention is done by products of matrices, since no kernel takes it: on a GPU in fp32, or
+// with a window (trainer/arch/attention.h).
+bool attends_by_products(const PlanSetting& s) {
+  const int64_t window = s.train.model.sliding_window;
+  const bool windowed = window > 0 && s.train.data.seq_len > window;
+  return s.gpu && (windowed || compute_bytes(s.train) == kFp32);
+}
+
+// The weights of attention by products, of all pairs of tokens.
+struct AttentionWeights {
+  double kept = 0;  // in fp32 and, if that is another, in the type of computation
+  // Beside them in the forward pass the scores without and with the mask, in the backward pass two
+  // gradients.
+  double work = 0;
+};
+
+AttentionWeights attention_weights(const PlanSetting& s) {
+  if (!attends_by_products(s)) return {};
   const int64_t tokens = s.train.data.seq_len;
-  if (!s.gpu || m.sliding_window == 0 || tokens <= m.sliding_window) return 0;
   const double c = compute_bytes(s.train);
-  const auto pairs = static_cast<double>(s.train.batch.micro * m.heads * tokens * tokens);
-  return pairs * (c < kFp32 ? kFp32 + c : kFp32);
+  const auto pairs =
+      static_cast<double>(s.train.batch.micro * s.train.model.heads * tokens * tokens);
+  return {pairs * (c < kFp32 ? kFp32 + c : kFp32), pairs * 2 * kFp32};
 }
 
 LayerActivations layer_activations(const PlanSetting& s) {
@@ -53,26 +67,26 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const double q_row = tokens * static_cast<double>(m.heads * m.head_size());
   const double kv_row = tokens * static_cast<double>(m.kv_heads * m.head_size());
   const double ffn_row = tokens * static_cast<double>(m.ffn);
-  const bool kernels = !s.gpu && !narrow;  // those of trainer/kernels that take fp32 only
+  const bool kernels = !s.gpu;  // trainer/kernels: what is narrow they widen as they go
   const double per_head = tokens * static_cast<double>(m.heads);
   LayerActivations a;
   a.input = wide_row * c;
   double norms = wide_row * layer.norm_bytes(c, kernels);
   if (layer.head_norm_bytes != nullptr) {
-    norms += (q_row + kv_row) * layer.head_norm_bytes(c, !s.gpu);
+    norms += (q_row + kv_row) * layer.head_norm_bytes(c, kernels);
   }
   const double attention = q_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
-  const double fused = per_head * kFp32 + (s.gpu ? q_row * c : 0);
-  const double weights = attention_weights(s);
+  const AttentionWeights weights = attention_weights(s);
+  const double fused = attends_by_products(s) ? 0 : per_head * kFp32 + (s.gpu ? q_row * c : 0);
   const double feed_forward = ffn_row * (kernels ? layer.ffn_fused : layer.ffn_kept) * c;
-  a.kept = norms + attention + fused + weights + feed_forward;
+  a.kept = norms + attention + fused + weights.kept + feed_forward;
   // Instead of the second norm's part its input stays; and the keys beside their transposed copy.
   const double transposed = s.gpu ? kv_row * c : 0;
   a.products = wide_row * c + attention + transposed + fused + ffn_row * layer.ffn_products * c;
   // What attention widens, and the gradients of that, while the feed-forward part is done; or those
   // of the wide products of that part.
   const double widened = !s.gpu && narrow ? (q_row + kv_row) * 4 * kFp32 : 0;
-  const double in_attention = widened + weights - feed_forward;
+  const double in_attention = widened + weights.work - feed_forward;
   a.work = std::max(in_attention, ffn_row * layer.ffn_backward * c) + wide_row * 2 * c;
   return a;
 }
@@ -111,7 +125,7 @@ void add_offloaded_state(MemoryPlan& plan, const PlanSetting& s, const std::vect
   plan.parts.push_back({"offloaded state", 2 * piece * (state + rounded),
                         "two pieces on their way; the rest is in host memory"});
   plan.host.push_back({"state", shard * state, "fp32 parameters and two moments" + of});
-  const double replicas = s.world_size() / shards;
+  const double replicas = static_cast<double>(s.world_size()) / shards;
   plan.host.push_back({"save", shard * state / replicas, "the copy that a save writes"});
 }
 
@@ -179,6 +193,11 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
                          std::to_string(s.train.data.seq_len) + " tokens, checkpointing " +
                          to_word(s.train.memory.activation_checkpointing);
   plan.parts.push_back({"activations", kept, of});
+  if (attends_by_products(s)) {
+    const auto tokens = static_cast<double>(s.train.data.seq_len);
+    plan.parts.push_back({"attention mask", tokens * tokens * kFp32,
+                          "no fused kernel takes fp32 or a window: scores are kept"});
+  }
   // The head works before the first layer's backward: the larger of the two counts.
   const double head = head_bytes(s);
   const double work = layer.work + (any_recomputed ? layer.kept : 0) +
@@ -203,6 +222,14 @@ PlanSetting setting_of(const Workload& workload, bool gpu) {
           .workers_per_node = workload.workers_per_node,
           .gpu = gpu,
           .snapshots = workload.snapshot.replicas > 0};
+}
+
+PlanSetting setting_of(const JobSpec& spec, bool gpu) {
+  return {.train = *spec.train,
+          .nodes = spec.nodes,
+          .workers_per_node = spec.workers_per_node,
+          .gpu = gpu,
+          .snapshots = spec.recovery.snapshot.replicas > 0};
 }
 
 double MemoryPlan::total() const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/job_spec.h"
 #include "common/base/train_spec.h"
 #include "common/base/workload.h"
 #include "trainer/parallel/block_layout.h"
@@ -20,10 +21,10 @@ struct PlanSetting {
   TrainSpec train;
   int32_t nodes = 1;
   int32_t workers_per_node = 1;
-  // On a GPU, and on a CPU in fp32, attention is fused: its scores are never stored. The state has
-  // one copy on a GPU; on a CPU it has two slots (docs/formats.md, State arena), where copies at
-  // peers are kept three and those of the copies, and what a save writes from: a third slot or a
-  // copy.
+  // On a CPU attention is fused, on a GPU in bf16 and fp16 without a window: its scores are never
+  // stored. The state has one copy on a GPU; on a CPU it has two slots (docs/formats.md, State
+  // arena), where copies at peers are kept three and those of the copies, and what a save writes
+  // from: a third slot or a copy.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 
@@ -32,6 +33,8 @@ struct PlanSetting {
 
 // Of the generation that the workload describes.
 PlanSetting setting_of(const Workload& workload, bool gpu);
+// Of a job with workload.train on all its nodes.
+PlanSetting setting_of(const JobSpec& spec, bool gpu);
 
 // Name of that part of a MemoryPlan.
 inline constexpr const char* kPeerSnapshotsPart = "snapshots at peers";

@@ -19,19 +19,6 @@ double ring_bytes_per_s(const PlanSetting& s, const GpuModel& device, int32_t ri
   return std::min(device.link_bytes_per_s, border);
 }
 
-// A quarter of forward and backward is the forward pass, run again for recomputed layers.
-double recompute_factor(const TrainSpec& train) {
-  const MemorySpec& memory = train.memory;
-  if (memory.activation_checkpointing == Checkpointing::kFull) return 4.0 / 3;
-  if (memory.activation_checkpointing == Checkpointing::kOperations) {
-    return 1.05;  // limited by memory, not FLOP/s
-  }
-  if (memory.activation_checkpointing != Checkpointing::kSelective) return 1;
-  const int64_t layers = train.model.layers;
-  const int64_t again = (layers + memory.every - 1) / memory.every;
-  return 1 + static_cast<double>(again) / static_cast<double>(layers) / 3;
-}
-
 struct Communication {
   double bytes = 0;  // that a worker sends in a step
   double seconds = 0;
@@ -67,6 +54,38 @@ double state_bytes_each_way(const PlanSetting& s, const std::vector<Block>& bloc
 
 }  // namespace
 
+// A quarter of forward and backward is the forward pass, run again for recomputed layers.
+double recompute_factor(const TrainSpec& train) {
+  const MemorySpec& memory = train.memory;
+  if (memory.activation_checkpointing == Checkpointing::kFull) return 4.0 / 3;
+  if (memory.activation_checkpointing == Checkpointing::kOperations) {
+    return 1.05;  // limited by memory, not FLOP/s
+  }
+  if (memory.activation_checkpointing != Checkpointing::kSelective) return 1;
+  const int64_t layers = train.model.layers;
+  const int64_t again = (layers + memory.every - 1) / memory.every;
+  return 1 + static_cast<double>(again) / static_cast<double>(layers) / 3;
+}
+
+int64_t passes_per_step(const PlanSetting& s) {
+  const int64_t world = s.world_size();
+  const int64_t share = (s.train.batch.global + world - 1) / world;
+  return (share + s.train.batch.micro - 1) / s.train.batch.micro;
+}
+
+std::vector<int64_t> even_micros(int64_t global, int64_t world_size) {
+  if (global % world_size != 0) return {1};
+  const int64_t share = global / world_size;
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d * d <= share; ++d) {
+    if (share % d != 0) continue;
+    divisors.push_back(d);
+    if (d != share / d) divisors.push_back(share / d);
+  }
+  std::sort(divisors.begin(), divisors.end());
+  return divisors;
+}
+
 SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
                      const GpuModel& device) {
   SpeedPlan plan;
@@ -78,11 +97,9 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
   const double counted = plan.tokens_per_step * plan.flops.whole / world;
   plan.compute_low_s = counted * plan.recompute / (device.peak_flops * kUsualMfuHigh);
   plan.compute_high_s = counted * plan.recompute / (device.peak_flops * kUsualMfuLow);
-  // Those of the largest share.
-  const int64_t share = (batch.global + s.world_size() - 1) / s.world_size();
-  const auto micro_batches = static_cast<double>((share + batch.micro - 1) / batch.micro);
+  const auto passes = static_cast<double>(passes_per_step(s));
   const Communication communication =
-      plan_communication(s, device, static_cast<double>(parameter_count(blocks)), micro_batches);
+      plan_communication(s, device, static_cast<double>(parameter_count(blocks)), passes);
   plan.send_bytes = communication.bytes;
   plan.communication_s = communication.seconds;
   plan.offload_s = state_bytes_each_way(s, blocks) / (kLinkShare * device.host_bytes_per_s);
@@ -91,8 +108,8 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
     if (part.name == std::string_view("activations")) inputs += part.bytes;
   }
   // Down in the forward pass and up in the backward pass, beside computation.
-  const double hidden = std::max(
-      plan.communication_s, 2 * inputs * micro_batches / (kLinkShare * device.host_bytes_per_s));
+  const double hidden =
+      std::max(plan.communication_s, 2 * inputs * passes / (kLinkShare * device.host_bytes_per_s));
   plan.step_low_s = std::max(plan.compute_low_s, hidden) + plan.offload_s;
   plan.step_high_s = std::max(plan.compute_high_s, hidden) + plan.offload_s;
   plan.mfu_low = counted / (plan.step_high_s * device.peak_flops);

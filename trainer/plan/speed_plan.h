@@ -3,7 +3,9 @@
 // this kind of training, against the bytes that the strategy sends. A range, not a promise.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "trainer/plan/flops.h"
 #include "trainer/plan/gpu_models.h"
@@ -33,7 +35,17 @@ struct SpeedPlan {
   double step_high_s = 0;
   double mfu_low = 0;  // share of the peak that step_high_s and step_low_s mean
   double mfu_high = 0;
+
+  // By which settings are compared.
+  double middle_s() const { return (step_low_s + step_high_s) / 2; }
 };
+
+// Operations executed over those counted: what activation checkpointing costs.
+double recompute_factor(const TrainSpec& train);
+// Micro-batches of a step, those of the largest share.
+int64_t passes_per_step(const PlanSetting& setting);
+// Micro-batches that share a global batch out without a rest, ascending; always 1.
+std::vector<int64_t> even_micros(int64_t global, int64_t world_size);
 
 SpeedPlan plan_speed(const PlanSetting& setting, const std::vector<Block>& blocks,
                      const GpuModel& device);

@@ -207,8 +207,8 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    batch: {global: 1}\n    steps: 1\n    parallelism: {strategy: zero3, "
              "shard_group: 2}\n"),
        "j.yaml:4:37: workload.train.model.kv_heads: expected a divisor of heads (4), found 3\n"
-       "j.yaml:8:29: workload.train.parallelism.strategy: expected one of full, shard_grad_op, "
-       "optimizer, no_shard, hybrid; found \"zero3\"\n"
+       "j.yaml:8:29: workload.train.parallelism.strategy: expected one of auto, full, "
+       "shard_grad_op, optimizer, no_shard, hybrid; found \"zero3\"\n"
        "j.yaml:8:49: workload.train.parallelism.shard_group: expected with strategy hybrid "
        "only\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
@@ -217,7 +217,7 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    memory: {activation_checkpointing: some, every: 0}\n"),
        "j.yaml:8:50: workload.train.parallelism.shard_group: expected a divisor of nodes x "
        "workers_per_node (1), found 2\n"
-       "j.yaml:9:40: workload.train.memory.activation_checkpointing: expected one of none, "
+       "j.yaml:9:40: workload.train.memory.activation_checkpointing: expected one of auto, none, "
        "operations, selective, full; found \"some\"\n"
        "j.yaml:9:53: workload.train.memory.every: expected 1 to 10000, found 0\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
@@ -232,8 +232,9 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "parameters; found "
        "\"moments\"\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
-             "    batch: {global: 1}\n    steps: 1\n    memory: {offload: [activations]}\n"),
-       "j.yaml:8:14: workload.train.memory.offload: activations expected with "
+             "    batch: {global: 1}\n    steps: 1\n    memory: {activation_checkpointing: none, "
+             "offload: [activations]}\n"),
+       "j.yaml:8:46: workload.train.memory.offload: activations expected with "
        "activation_checkpointing full or selective: what leaves are the inputs of recomputed "
        "layers\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"

@@ -390,6 +390,36 @@ std::string flow(const YAML::Node& list) {
   return "[" + text + "]";
 }
 
+TEST(JobYaml, SomeKeysAreLeftToThePlan) {
+  const AutoKeys& left = good(kMinimal).train->automatic;
+  EXPECT_TRUE(left.micro && left.chunk_tokens && left.strategy && left.activation_checkpointing);
+  const std::string text = R"(name: t
+workload:
+  train:
+    model: {preset: debugmodel}
+    data: {path: text, seq_len: 128}
+    batch: {global: 4, micro: auto}
+    loss: {chunk_tokens: 0}
+    parallelism: {strategy: auto, shard_group: 2}
+    memory: {activation_checkpointing: full}
+    steps: 10
+workers_per_node: 2
+)";
+  const JobSpec spec = good(text);
+  const AutoKeys& keys = spec.train->automatic;
+  EXPECT_TRUE(keys.micro && keys.strategy);
+  EXPECT_FALSE(keys.chunk_tokens || keys.activation_checkpointing);
+  EXPECT_EQ(spec.train->batch.micro, 1) << "what holds without a plan";
+  EXPECT_EQ(spec.train->strategy, Strategy::kFull);
+  const std::string yaml = to_yaml(spec);
+  EXPECT_THAT(yaml, testing::HasSubstr("micro: auto\n"));
+  EXPECT_THAT(yaml, testing::HasSubstr("chunk_tokens: 0\n"));
+  EXPECT_EQ(to_yaml(good(yaml)), yaml);
+  EXPECT_EQ(problems_of(with_line("recovery: {standbys: auto}")),
+            "j.yaml:8:22: recovery.standbys: expected an integer, found \"auto\"\n")
+      << "not every key may be";
+}
+
 TEST(JobYaml, DefaultsInTheTableAreTheDefaults) {
   const YAML::Node root = YAML::Load(to_yaml(good(kMinimal)));
   for (const JobYamlKey& key : job_yaml_keys()) {

@@ -85,6 +85,35 @@ TEST_F(PlanVerb, NothingIsWrittenWhereNothingHelps) {
   EXPECT_EQ(plan("llama3-8b", {"--gpu", "h200", "--write", dir_ / "absent/fits.yaml"}).status, 2);
 }
 
+TEST_F(PlanVerb, WhatIsAutoIsChosenAndTold) {
+  const CommandRun text = plan("llama3-8b", {"--gpu", "h100"});
+  EXPECT_EQ(text.status, 0) << text.out;
+  EXPECT_THAT(text.out, HasSubstr("auto, for 8 workers, each with 90 % of 80.0 GiB (h100 by --gpu):"
+                                  "\n  workload.train.batch.micro: "));
+  const json chosen = json::parse(plan("llama3-8b", {"--gpu", "h100", "--json"}).out);
+  EXPECT_EQ(chosen["chosen"].size(), 4U);
+  EXPECT_EQ(chosen["fits"], true);
+  EXPECT_TRUE(chosen["advice"].empty()) << "nothing better was left out";
+  more_ = "slurm: {gres: 'gpu:h100:8'}\n";
+  const json found = json::parse(plan("llama3-8b", {"--json"}).out);
+  EXPECT_EQ(found["chosen_for"], "8 workers, each with 90 % of 80.0 GiB (h100 of slurm.gres)");
+  EXPECT_EQ(found["total_bytes"], chosen["total_bytes"]);
+  EXPECT_FALSE(json::parse(plan("llama3-8b", {"--gpu", "cpu", "--json"}).out).contains("step_s"));
+  more_ = "slurm: {mem: 8G}\n";
+  const CommandRun small = plan("llama3-8b", {});
+  EXPECT_EQ(small.status, 1);
+  EXPECT_THAT(small.out, HasSubstr("It does NOT fit: out of memory: 8 workers need "));
+}
+
+TEST_F(PlanVerb, NodesMinFollowsNodes) {
+  EXPECT_EQ(plan("llama3-8b", {"--gpu", "h100", "--nodes", "2"}).status, 0);
+  const std::string advised = dir_ / "fits.yaml";
+  ASSERT_EQ(plan("llama3-70b", {"--gpu", "h100", "--write", advised}).status, 0);
+  const auto text = read_file(advised);
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("count: 4\n  min: 4\n"));
+}
+
 TEST_F(PlanVerb, OnACpuThereIsNoGuessOfTime) {
   const CommandRun text = plan("debugmodel", {});
   EXPECT_EQ(text.status, 0) << text.err;

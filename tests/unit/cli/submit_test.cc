@@ -267,6 +267,67 @@ TEST_F(Submit, WhatThisMachineCannotHoldIsNotStarted) {
   EXPECT_TRUE(controller.submits().empty());
 }
 
+// Once: what the controller gets has values and no word of auto, so nobody chooses again.
+TEST_F(Submit, KeysThatAreAutoAreChosenBeforeTheJobIsSubmitted) {
+  ScriptedController controller(home_.paths());
+  write(home_.directory() + "/text", "enough text for one sample");
+  const std::string job = train_job("text");
+  ASSERT_EQ(submit(job, {"--local", "--gpu", "cpu"}).exit_code, kExitOk);
+  ASSERT_EQ(controller.submits().size(), 1U);
+  const std::string sent = controller.submits()[0].spec_json();
+  const auto spec = job_spec_from_json(sent);
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->chosen.values.size(), 4U);
+  EXPECT_THAT(spec->chosen.basis, HasSubstr("1 worker with 90 % of "));
+  EXPECT_EQ(spec->train->batch.micro, 1);
+  EXPECT_THAT(to_json_text(*spec), ::testing::Not(HasSubstr("\"micro\":\"auto\"")));
+
+  const CommandResult told = submit(job, {"--local", "--gpu", "cpu", "--dry-run"});
+  EXPECT_THAT(told.out, ::testing::StartsWith("# auto, for 1 worker with 90 % of "));
+  EXPECT_THAT(told.out, HasSubstr("\n#   workload.train.batch.micro: 1  (on a CPU the plan knows "
+                                  "no times; this takes the least memory)\n"));
+  EXPECT_THAT(told.out, HasSubstr("micro: 1\n")) << "of the job file";
+  // What is shown is a job file that leaves nothing open, and means the same job.
+  const CommandResult again = submit(told.out, {"--local", "--gpu", "cpu", "--dry-run"});
+  EXPECT_EQ(told.out.substr(told.out.find("name: ")), again.out);
+}
+
+TEST_F(Submit, TheGpuDecidesWhatFits) {
+  std::string job = train_job("text");
+  job.replace(job.find("preset: tiny"), 12, "preset: llama3-8b");
+  job.replace(job.find("seq_len: 8"), 10, "seq_len: 8192");
+  job.replace(job.find("global: 1"), 9, "global: 64");
+  job = "workers_per_node: 8\n" + job;
+  const auto dry = [&](const std::string& more, std::vector<std::string> options) {
+    options.insert(options.end(), {"--dry-run", "--json"});
+    const CommandResult result = submit(job + more, options);
+    EXPECT_EQ(result.exit_code, kExitOk) << result.err;
+    return result.exit_code == kExitOk ? nlohmann::json::parse(result.out) : nlohmann::json();
+  };
+  const auto unknown = dry("", {});
+  EXPECT_THAT(unknown["chosen"]["basis"].get<std::string>(),
+              HasSubstr("memory that is not known (neither --gpu "));
+  EXPECT_EQ(unknown["train"]["batch"]["micro"], 1);
+  EXPECT_EQ(unknown["train"]["strategy"], "full");
+  const auto told = dry("", {"--gpu", "h100"});
+  EXPECT_THAT(told["chosen"]["basis"].get<std::string>(), HasSubstr("(h100 by --gpu)"));
+  EXPECT_NE(told["train"], unknown["train"]);
+  const auto gres = dry("slurm: {gres: 'gpu:h100:8'}\n", {});
+  EXPECT_THAT(gres["chosen"]["basis"].get<std::string>(), HasSubstr("(h100 of slurm.gres)"));
+  EXPECT_EQ(gres["train"], told["train"]);
+  EXPECT_TRUE(gres.contains("batch_script"));
+  EXPECT_FALSE(dry("slurm: {gres: 'gpu:8'}\n", {})["train"] == told["train"]);
+
+  const CommandResult small = submit(job, {"--gpu", "a10g", "--dry-run"});
+  EXPECT_EQ(small.exit_code, kExitFailed);
+  EXPECT_THAT(small.err,
+              AllOf(HasSubstr("out of memory: 8 workers need "), HasSubstr("it fits with"),
+                    HasSubstr("give the keys that are auto values of your own")));
+  const CommandResult unheard = submit(job, {"--gpu", "h1000", "--dry-run"});
+  EXPECT_EQ(unheard.exit_code, kExitUsage);
+  EXPECT_THAT(unheard.err, HasSubstr("--gpu: expected one of cpu, "));
+}
+
 // A job belongs to its user: somebody else is told so, and nothing is created for them.
 TEST_F(Submit, AnotherUserIsTold) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";

@@ -196,6 +196,27 @@ TEST(Verbs, ADrainedNodeACommandAndAnOwner) {
   EXPECT_THAT(status, HasSubstr("cannot read /h/jobs/1/token"));
 }
 
+TEST(Verbs, StatusTellsWhatThePlanChose) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  v1::JobStatus job = running_job(1, "quick");
+  EXPECT_THAT(run_hpctl({"status", "1"}).out, Not(HasSubstr("  auto ")));
+  v1::ChosenValue& micro = *job.add_chosen();
+  micro.set_key("workload.train.batch.micro");
+  micro.set_value("4");
+  micro.set_reason("as fast as 2");
+  v1::ChosenValue& strategy = *job.add_chosen();
+  strategy.set_key("workload.train.parallelism.strategy");
+  strategy.set_value("full");
+  job.set_chosen_for("8 workers, each with 90 % of 80.0 GiB (h100 by --gpu)");
+  controller.jobs = {job};
+  EXPECT_THAT(run_hpctl({"status", "1"}).out,
+              HasSubstr("  auto        micro 4, strategy full, for 8 workers, each with 90 % of "
+                        "80.0 GiB (h100 by --gpu)\n"));
+  const auto json = nlohmann::json::parse(run_hpctl({"status", "1", "--json"}).out);
+  EXPECT_EQ(json["chosen"]["values"][0]["reason"], "as fast as 2");
+}
+
 TEST(Verbs, WhyTellsASentenceOnce) {
   const ScopedHome home;
   ScriptedController controller(home.paths());

@@ -183,6 +183,27 @@ TEST(StatusFiles, WhoStandsByIsTold) {
   EXPECT_FALSE(nlohmann::json::parse(to_json_text(view))["nodes"][0].contains("standbys"));
 }
 
+TEST(StatusFiles, WhatThePlanChoseStaysWithTheJob) {
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.train = TrainSpec{};
+  job.spec.chosen = {"2 workers", {{"workload.train.batch.micro", "4", "as fast as 2"}}};
+  JobView view = make_job_view(one_job(job), job.id, {}, "n0", 0);
+  v1::JobStatus status;
+  fill(view, status);
+  EXPECT_EQ(status.chosen_for(), "2 workers");
+  ASSERT_EQ(status.chosen_size(), 1);
+  EXPECT_EQ(status.chosen(0).key(), "workload.train.batch.micro");
+  EXPECT_EQ(status.chosen(0).reason(), "as fast as 2");
+  const auto back = job_view_from_json(to_json_text(view));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(back->chosen.basis, "2 workers");
+  ASSERT_EQ(back->chosen.values.size(), 1U);
+  EXPECT_EQ(back->chosen.values[0].value, "4");
+  view.chosen = {};
+  EXPECT_FALSE(nlohmann::json::parse(to_json_text(view)).contains("chosen"));
+}
+
 TEST(StatusFiles, WhatAJobHasLeft) {
   core::Job job;
   job.id = JobId{3};

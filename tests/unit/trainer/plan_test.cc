@@ -74,6 +74,37 @@ TEST(MemoryPlan, CopiesAtPeersAreOfHostMemoryOnSeveralNodesAndShardedOverAllRank
   EXPECT_FALSE(parts_of(s).contains("snapshots at peers")) << "replicas serve";
 }
 
+// On a GPU no fused kernel takes fp32 (trainer/arch/attention.cc), so a layer keeps its weights of
+// attention, heads x tokens x tokens, and there is a mask.
+TEST(MemoryPlan, WithoutAFusedKernelTheWeightsOfAttentionStay) {
+  PlanSetting s = setting_of("llama3-8b", 1, 8);
+  const double pairs = 8192.0 * 8192;
+  EXPECT_FALSE(parts_of(s).contains("attention mask"));
+  const double fused = parts_of(s)["activations"];
+  s.train.precision = Precision::kFp32;
+  auto parts = parts_of(s);
+  EXPECT_EQ(parts["attention mask"], 4 * pairs);
+  EXPECT_GT(parts["activations"], fused + 32 * 32 * pairs * 4) << "32 layers of 32 heads";
+  s.train.memory.activation_checkpointing = Checkpointing::kOperations;
+  EXPECT_LT(parts_of(s)["activations"], 32 * 32 * pairs * 4) << "they are computed again";
+  EXPECT_GT(parts_of(s)["one layer's backward"], 3 * 32 * pairs * 4)
+      << "of one layer they are there";
+  s.gpu = false;
+  EXPECT_FALSE(parts_of(s).contains("attention mask")) << "our own kernel takes it";
+}
+
+// On a CPU kernels take norms and SwiGLU in any type, and keep what goes in and comes out.
+TEST(MemoryPlan, OnACpuNormsKeepNothingWide) {
+  PlanSetting s = setting_of("llama3-8b", 1, 8);
+  const double rows = 8192.0 * 32;
+  const double on_gpu = parts_of(s)["activations"];
+  s.gpu = false;
+  const double cpu = parts_of(s)["activations"];
+  // The square and the input of both norms in fp32, the normalised values, SiLU; and the results
+  // of attention once more.
+  EXPECT_EQ(on_gpu - cpu, rows * (4096 * (2 * (2 * 4 + 2 * 2) - 3 * 2) + 14336 * 2 + 4096 * 2));
+}
+
 TEST(MemoryPlan, EachStrategyKeepsWhatItSays) {
   std::map<std::string, double> total;
   for (const Strategy strategy : kAll) {
