@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,9 +111,13 @@ TEST_F(AuthorityTest, ALeafCountsForADayAndForTheClusterControllerAlone) {
   EXPECT_EQ(facts.at(0).name, kClusterName);
   EXPECT_FALSE(facts.at(0).is_authority);
   // Not by its key, either: a leaf signs nothing that counts.
-  const auto leaf_with_key = issue_leaf(state().newest().identity, {}, kNow).value();
-  const auto forged = issue_leaf(leaf_with_key, {}, kNow).value();
-  EXPECT_NE(verdict_on(forged.certificate, bundle() + leaf_with_key.certificate, kNow), X509_V_OK);
+  const TlsIdentity with_key = issue_leaf(state().newest().identity, {}, kNow).value();
+  const auto signer = certificates_from_pem(with_key.certificate);
+  const X509Key key = make_key();
+  const X509Certificate forged = make_certificate(key.get(), kClusterName, kNow, kNow + 60);
+  X509_set_issuer_name(forged.get(), X509_get_subject_name(signer.at(0).get()));
+  ASSERT_TRUE(sign_certificate(forged.get(), key_from_pem(with_key.private_key).get()));
+  EXPECT_NE(verdict_on(to_pem(forged.get()), bundle() + with_key.certificate, kNow), X509_V_OK);
 
   const std::string last = leaf_at(kNow + kYear - 60);
   EXPECT_EQ(read_certificates(last, "leaf")->at(0).ends_s, kNow + kYear) << "not for longer";
