@@ -42,7 +42,8 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
     const std::lock_guard lock(mutex_);
     if (now == fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair{now->private_key.c_str(), now->certificate.c_str()};
-    config = grpc_ssl_server_certificate_config_create(nullptr, &pair, 1);
+    // gRPC insists on authorities of clients here, none of whom is asked for a certificate.
+    config = grpc_ssl_server_certificate_config_create(pair.cert_chain, &pair, 1);
     if (config == nullptr) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
     fetched_ = std::move(now);
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;

@@ -410,7 +410,7 @@ TEST_F(HttpsMetrics, AreServedWithTheLeafOfTheMoment) {
 TEST_F(HttpsMetrics, AnAnswerOfManyRecordsIsWhole) {
   std::vector<FleetJob> jobs(kMaxFleetJobs);
   for (size_t j = 0; j < jobs.size(); ++j) {
-    jobs[j].summary.job = j + 1;
+    jobs[j].summary.job = JobId{j + 1};
     jobs[j].summary.name = "a-job-with-a-name-" + std::to_string(j);
     jobs[j].summary.state = "RUNNING";
   }
