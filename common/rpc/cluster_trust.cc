@@ -154,8 +154,13 @@ std::shared_ptr<grpc::Channel> ClusterTrust::channel_to(const std::string& addre
 
 std::optional<std::string> ClusterTrust::why_refused(const std::string& address,
                                                      system_clock::time_point deadline) const {
-  if (path_.empty()) return std::nullopt;
   const auto shown = look_at(address, bundle_, deadline);
+  if (path_.empty()) {
+    if (!shown || !shown->is_tls) return std::nullopt;
+    return " speaks TLS, and there is no bundle of certificates here to know it by: set "
+           "HPCTL_CLUSTER_CA=FILE, beside its address, to a copy of the head node's (hpctl ca show "
+           "says where it is)";
+  }
   if (!shown || (shown->is_tls && shown->verdict == X509_V_OK)) return std::nullopt;
   if (!shown->is_tls) {
     return " speaks no TLS, and " + path_ +

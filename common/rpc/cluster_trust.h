@@ -30,7 +30,7 @@ class ClusterTrust {
 
   // Why a connection to it comes to nothing, as the rest of a sentence that begins with whose it
   // is: another connection is made to find out, which blocks until `deadline` at most, besides the
-  // look-up of a name. nullopt: it is not for what it shows.
+  // look-up of a name. nullopt: it is not for what it shows, or speaks.
   std::optional<std::string> why_refused(const std::string& address,
                                          std::chrono::system_clock::time_point deadline) const;
 

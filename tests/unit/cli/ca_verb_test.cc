@@ -11,7 +11,7 @@
 #include "tests/support/command_run.h"
 #include "tests/support/temporary_directory.h"
 
-namespace hpctl::testing {
+namespace hpctl {
 namespace {
 
 using test::CommandRun;
@@ -96,4 +96,4 @@ TEST_F(Ca, WrongWordsAreRefused) {
 }
 
 }  // namespace
-}  // namespace hpctl::testing
+}  // namespace hpctl

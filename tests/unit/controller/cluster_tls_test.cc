@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -17,10 +19,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/socket_address.h"
 #include "common/rpc/cluster_trust.h"
 #include "controller/access/reloading_credentials.h"
 #include "controller/access/tcp_access.h"
 #include "controller/cluster/leaf_keeper.h"
+#include "controller/publish/https_server.h"
 #include "controller/publish/metrics.h"
 #include "proto/hpctl/v1/cluster.grpc.pb.h"
 #include "tests/support/temporary_directory.h"
@@ -180,16 +184,15 @@ TEST(ClusterTls, AServerWithoutTlsIsRefusedAndToldNothing) {
   EXPECT_THAT(refusal(server, with(authority.bundle())),
               AllOf(HasSubstr("speaks no TLS"), HasSubstr("/etc/hpctl/ca.pem")));
   EXPECT_THAT(server.peers(), IsEmpty());
-  EXPECT_TRUE(call(ClusterTrust("", "").channel_to(server.address())).ok())
-      << "who has no bundle is served as ever";
+  EXPECT_EQ(refusal(server, ClusterTrust("", "")), "") << "who has no bundle is served as ever";
 }
 
 TEST(ClusterTls, WhoHasNoBundleGetsNoFurtherThanTheHandshake) {
   const MadeAuthority authority(now_s());
   const auto keeper = authority.keeper(now_s());
   const Server server(&keeper->served());
-  const grpc::Status status = call(ClusterTrust("", "").channel_to(server.address()));
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+  EXPECT_THAT(refusal(server, ClusterTrust("", "")),
+              AllOf(HasSubstr(" speaks TLS"), HasSubstr("HPCTL_CLUSTER_CA=FILE")));
   EXPECT_THAT(server.peers(), IsEmpty());
 }
 
@@ -354,6 +357,13 @@ Fetched fetch(uint16_t port, const std::string& path, const std::string& bundle,
   return fetched;
 }
 
+UniqueFd connect_to(uint16_t port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto address = SocketAddress::of("127.0.0.1", port).value();
+  EXPECT_EQ(::connect(fd.get(), address.get(), address.size()), 0);
+  return fd;
+}
+
 class HttpsMetrics : public ::testing::Test {
  protected:
   HttpsMetrics() {
@@ -404,6 +414,38 @@ TEST_F(HttpsMetrics, AreServedWithTheLeafOfTheMoment) {
   EXPECT_EQ(fetch(port(), "/metrics", old_bundle).code, CURLE_OK);
   keeper_->tick(now_s());
   EXPECT_EQ(fetch(port(), "/metrics", old_bundle).code, CURLE_PEER_FAILED_VERIFICATION);
+  EXPECT_EQ(fetch(port(), "/metrics", authority_.bundle()).code, CURLE_OK);
+}
+
+// Each of them has its time, and then it is the next one's turn.
+TEST_F(HttpsMetrics, StrangersWhoDoNotAskKeepNobodyOut) {
+  std::vector<UniqueFd> silent;
+  for (size_t i = 0; i < 2 * HttpsServer::kMostConnections; ++i) {
+    silent.push_back(connect_to(port()));
+    if (i % 2 == 0) {
+      EXPECT_EQ(::write(silent.back().get(), "\x16\x03\x01", 3), 3);  // as TLS begins
+    }
+  }
+  EXPECT_EQ(fetch(port(), "/metrics", authority_.bundle()).code, CURLE_OK);
+  char byte = 0;
+  EXPECT_EQ(::read(silent.front().get(), &byte, 1), 0) << "closed";
+}
+
+TEST_F(HttpsMetrics, WhatIsNoRequestIsNotAnswered) {
+  const UniqueFd plain = connect_to(port());
+  const std::string request = "GET /metrics HTTP/1.1\r\n\r\n";
+  EXPECT_EQ(::write(plain.get(), request.data(), request.size()),
+            static_cast<ssize_t>(request.size()));
+  std::string answer(1024, '\0');
+  ssize_t n = 0;
+  while ((n = ::read(plain.get(), answer.data(), answer.size())) > 0) {
+    EXPECT_EQ(answer[0], '\x15') << "an alert of TLS, and nothing else";
+  }
+  EXPECT_NE(fetch(port(), "/metrics?" + std::string(HttpsServer::kMostRequestBytes, 'x'),
+                  authority_.bundle())
+                .code,
+            CURLE_OK);
+  EXPECT_EQ(scrapes_, 0);
   EXPECT_EQ(fetch(port(), "/metrics", authority_.bundle()).code, CURLE_OK);
 }
 
