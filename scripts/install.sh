@@ -3,7 +3,8 @@
 # Installs hpctl on one machine of a Slurm cluster: head, login or compute node (docs/install.md).
 # Run again it changes nothing, or brings up to date what has changed.
 #
-#   install.sh [--bundle FILE] [--first] [--controller IP:PORT] [--cluster HOST:PORT,...] [--ca FILE]
+#   install.sh [--bundle FILE] [--first] [--controller IP:PORT] [--cluster HOST:PORT,...]
+#              [--ca FILE]
 #   install.sh --uninstall
 #
 #   --bundle FILE  what scripts/bundle.sh made; default: hpctl-bundle.tar.gz beside this script,
@@ -14,8 +15,8 @@
 #                  a head node: the cluster controller is a service here, and listens there
 #   --cluster HOST:PORT,...
 #                  where hpctl finds cluster controllers: /etc/hpctl/cluster.conf
-#   --ca FILE      certificates by which these are known (the bundle.pem of hpctl ca, of several heads one
-#                  after the other): copied to /etc/hpctl/ca.pem, which cluster.conf then names
+#   --ca FILE      certificates by which these are known (the bundle.pem of hpctl ca, of several
+#                  heads one after the other): copied to /etc/hpctl/ca.pem, which cluster.conf names
 #   --uninstall    takes back all of it; where the packages are installed, what they did not bring
 #   HPCTL_ROOT, SLURM_PREFIX, SLURM_CONF  as install_hpctl.sh has them
 #
