@@ -32,7 +32,6 @@ namespace hpctl {
 
 // After the last leaf of an authority has run out: for clocks that are behind.
 inline constexpr int64_t kSlackSeconds = 3'600;
-inline constexpr int64_t kDaySeconds = 24 * 3'600;
 
 struct Authority {
   TlsIdentity identity;

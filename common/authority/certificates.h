@@ -16,12 +16,13 @@
 
 namespace hpctl {
 
+inline constexpr int64_t kDaySeconds = 86'400;
 inline constexpr char kClusterName[] = "cluster.hpctl";
 
 // A leaf is short-lived, because nobody is told that one is not to count any more.
-inline constexpr int64_t kLeafSeconds = 24 * 3'600;
+inline constexpr int64_t kLeafSeconds = kDaySeconds;
 // How far a caller's clock may be behind the head's. (MUNGE wants them within minutes anyway.)
-inline constexpr int64_t kBackdatedSeconds = 24 * 3'600;
+inline constexpr int64_t kBackdatedSeconds = kDaySeconds;
 
 // A key and a certificate signed by itself, from now on for `seconds`. `node` is in its name, for
 // people; two of one node have different names.

@@ -24,7 +24,9 @@ Result<std::unique_ptr<LeafKeeper>> LeafKeeper::open(const std::string& director
 Outcome LeafKeeper::renew(int64_t now_s) {
   // Whoever has the lock (hpctl ca) does what is due, too.
   const Outcome advanced = directory_.advance(now_s, AuthorityDirectory::Wait::kForNobody);
-  if (!advanced.ok() && advanced.error().code != ErrorCode::kAlreadyExists) return advanced;
+  if (!advanced.ok() && advanced.error().code != ErrorCode::kAlreadyExists) {
+    return advanced.error();
+  }
   HP_TRY_ASSIGN(const AuthorityState state, directory_.read());
   authority_ends_s_ = state.newest().facts.ends_s;
   const Authority& signer = state.signer(now_s);

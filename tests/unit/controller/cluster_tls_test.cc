@@ -437,8 +437,7 @@ TEST_F(HttpsMetrics, WhatIsNoRequestIsNotAnswered) {
   EXPECT_EQ(::write(plain.get(), request.data(), request.size()),
             static_cast<ssize_t>(request.size()));
   std::string answer(1024, '\0');
-  ssize_t n = 0;
-  while ((n = ::read(plain.get(), answer.data(), answer.size())) > 0) {
+  while (::read(plain.get(), answer.data(), answer.size()) > 0) {
     EXPECT_EQ(answer[0], '\x15') << "an alert of TLS, and nothing else";
   }
   EXPECT_NE(fetch(port(), "/metrics?" + std::string(HttpsServer::kMostRequestBytes, 'x'),
