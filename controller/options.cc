@@ -77,6 +77,10 @@ several, each on its node:
                          replace their nodes: users, uids and %groups, A,B,%C (default:
                          $HPCTL_OPERATORS, else root and the user that it runs as)
   --readers LIST         who may look at them only (default: $HPCTL_READERS, else nobody)
+  --ca DIR               prove itself by certificates of the authority there, which hpctl ca makes:
+                         TLS for those who ask and for /metrics (default: $HPCTL_CA, else none)
+  --plain-listen IP:PORT with --ca: answer without TLS there, those who have no bundle yet (default:
+                         $HPCTL_PLAIN_LISTEN, else nowhere)
 
 Local clients connect to a Unix socket in /tmp/hpctl-UID/; other users are refused. SIGTERM ends the
 controller of a home cleanly; jobs go on and the next controller takes them over. It cancels the job
@@ -134,6 +138,10 @@ Result<bool> take_value(ControllerOptions& options, const std::string& name,
     options.operators = value;
   } else if (name == "--readers") {
     options.readers = value;
+  } else if (name == "--ca") {
+    options.ca_dir = value;
+  } else if (name == "--plain-listen") {
+    options.plain_listen = value;
   } else if (name == "--run-as") {
     options.run_as = value;
   } else {
@@ -178,6 +186,10 @@ Outcome check(const ControllerOptions& options) {
   if (options.cluster && options.listen.find(':') == std::string::npos) {
     return wrong("--cluster wants --listen IP:PORT");
   }
+  if (options.cluster && options.ca_dir.empty() && !options.plain_listen.empty()) {
+    return wrong(
+        "--plain-listen is for --cluster with --ca (HPCTL_CA): without, --listen is plain");
+  }
   const std::string& scheduler = options.scheduler;
   if (!scheduler.empty() && scheduler != kSchedulerSlurm && scheduler != kSchedulerNone) {
     return wrong("--scheduler wants slurm or none, got \"" + scheduler + "\"");
@@ -199,6 +211,8 @@ Result<ControllerOptions> parse_controller_options(int argc, const char* const* 
   if (const char* page = std::getenv("HPCTL_PAGE")) options.page = page;
   if (const char* operators = std::getenv("HPCTL_OPERATORS")) options.operators = operators;
   if (const char* readers = std::getenv("HPCTL_READERS")) options.readers = readers;
+  if (const char* ca = std::getenv("HPCTL_CA")) options.ca_dir = ca;
+  if (const char* plain = std::getenv("HPCTL_PLAIN_LISTEN")) options.plain_listen = plain;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (take_flag(options, name)) continue;

@@ -35,6 +35,10 @@ struct ControllerOptions {
   std::string operators;  // of nodes: NAME,UID,%GROUP (controller/cluster/people.h).
                           // Default: $HPCTL_OPERATORS
   std::string readers;    // likewise. Default: $HPCTL_READERS
+  std::string ca_dir;     // of its authority (common/authority/authority.h); "" = none, and no TLS.
+                          // Default: $HPCTL_CA
+  std::string plain_listen;  // IP:PORT without TLS, beside `listen`; "" = none. Default:
+                             // $HPCTL_PLAIN_LISTEN
   // One that the cluster controller has started (controller/cluster/child.h).
   std::string run_as;         // UID:GID:GROUPS; "" = it was somebody else
   int report_fd = -1;         // controller/starter.h

@@ -216,6 +216,8 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
   text += "export HPCTL_HOME=" + shell_quoted(settings.home) + "\n";
   text += "# The cluster controllers of which one runs the job's; empty: it runs here.\n";
   text += "export HPCTL_CLUSTER=" + shell_quoted(settings.cluster) + "\n";
+  text += "# By which certificates they are known; empty: what /etc/hpctl/cluster.conf says.\n";
+  text += "export HPCTL_CLUSTER_CA=" + shell_quoted(settings.cluster_ca) + "\n";
   text += "job=$SLURM_JOB_ID\n";
   text += "key=" + shell_quoted(settings.directory.name()) + "\n";
   text += "job_dir=" + shell_quoted(settings.directory.path) + "\n";

@@ -22,6 +22,7 @@ struct BatchSettings {
   std::string programs;  // directory of hpctl and its siblings, the same on all nodes
   SubmitDirectory directory;
   std::string cluster;  // of which one is to run the job's controller (cluster_client.h); "" = none
+  std::string cluster_ca;  // by whose certificates these are known (cluster_conf.h); "" = none here
 };
 
 // Everything but the environment, which the caller adds.

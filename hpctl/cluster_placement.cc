@@ -2,6 +2,7 @@
 #include "hpctl/cluster_placement.h"
 
 #include "common/rpc/cluster_client.h"
+#include "common/rpc/cluster_conf.h"
 
 namespace hpctl {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/user_name.h"
+#include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_summary_wire.h"
 #include "hpctl/job_source.h"
 #include "hpctl/submit_directory.h"

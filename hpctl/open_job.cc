@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/rpc/cluster_client.h"
+#include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_channel.h"
 #include "hpctl/submit_directory.h"
 

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/random_hex.h"
+#include "common/rpc/cluster_conf.h"
 #include "common/rpc/hpslurm.h"
 #include "hpctl/batch_script.h"
 #include "hpctl/submit_directory.h"
@@ -37,7 +38,12 @@ Result<SlurmSubmission> make_submission(const JobSpec& spec, const HomePaths& pa
                                         const SubmitDirectory& directory,
                                         const std::string& cluster) {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
-  SlurmSubmission submission = slurm_submission(spec, {paths.home(), programs, directory, cluster});
+  std::string ca;
+  if (!cluster.empty()) {
+    HP_TRY_ASSIGN(ca, cluster_ca());
+  }
+  SlurmSubmission submission =
+      slurm_submission(spec, {paths.home(), programs, directory, cluster, ca});
   submission.environment = job_environment(paths);
   return submission;
 }

@@ -65,7 +65,8 @@ For Slurm, HPCTL_HOME, the checkpoint directory and hpctl's programs must lie on
 all nodes see. The job's directory, HPCTL_HOME/jobs/JOB, holds the batch script and its output.
 Where HPCTL_CLUSTER=HOST:PORT,... (or that line in /etc/hpctl/cluster.conf) names cluster
 controllers, the first that answers runs the job's controller; where none does, or HPCTL_CLUSTER is
-empty, it runs on the job's first node.
+empty, it runs on the job's first node. Where HPCTL_CLUSTER_CA=FILE (or that line) names a bundle of
+certificates, none is asked that does not prove itself by it.
 
 SBATCH_ACCOUNT, _CONSTRAINT, _GRES, _PARTITION, _QOS, _RESERVATION and _TIMELIMIT count where the
 job file leaves out the key of that name; other SBATCH_* variables that would change a job are

@@ -23,6 +23,7 @@ Verb why_verb();
 Verb goodput_verb();
 Verb cancel_verb();
 Verb chaos_verb();
+Verb ca_verb();
 Verb nodes_verb();
 Verb checkpoint_verb();
 Verb data_verb();

@@ -4,6 +4,7 @@
 # Run again it changes nothing, or brings up to date what has changed.
 #
 #   install.sh [--bundle FILE] [--first] [--controller IP:PORT] [--cluster HOST:PORT,...]
+#              [--ca FILE]
 #   install.sh --uninstall
 #
 #   --bundle FILE  what scripts/bundle.sh made; default: hpctl-bundle.tar.gz beside this script,
@@ -14,6 +15,8 @@
 #                  a head node: the cluster controller is a service here, and listens there
 #   --cluster HOST:PORT,...
 #                  where hpctl finds cluster controllers: /etc/hpctl/cluster.conf
+#   --ca FILE      certificates by which these are known (the bundle.pem of hpctl ca, of several
+#                  heads one after the other): copied to /etc/hpctl/ca.pem, which cluster.conf names
 #   --uninstall    takes back all of it; where the packages are installed, what they did not bring
 #   HPCTL_ROOT, SLURM_PREFIX, SLURM_CONF  as install_hpctl.sh has them
 #
@@ -35,6 +38,7 @@ here=$(dirname "$(readlink -f "$0")")
 unit=$root/etc/systemd/system/hpcontroller.service
 environment=$root/etc/hpctl/hpcontroller.env
 cluster_file=$root/etc/hpctl/cluster.conf
+ca_file=$root/etc/hpctl/ca.pem
 local_share=$root/usr/local/share
 changes=0
 changed() { changes=$((changes + 1)); say "$*"; }
@@ -115,6 +119,23 @@ drop_line() {  # drop_line FILE NAME: and the file, if nothing else is in it
   changed "$1: $2 is gone"
 }
 
+believe() {  # believe FILE
+  if ! cmp -s "$1" "$ca_file"; then
+    mkdir -p "$(dirname "$ca_file")"
+    install -m 644 "$1" "$ca_file.new"
+    mv -f "$ca_file.new" "$ca_file"
+    changed "$ca_file"
+  fi
+  set_line "$cluster_file" HPCTL_CLUSTER_CA /etc/hpctl/ca.pem
+}
+
+believe_nobody() {
+  grep -qx 'HPCTL_CLUSTER_CA=/etc/hpctl/ca.pem' "$cluster_file" 2>/dev/null || return 0
+  drop_line "$cluster_file" HPCTL_CLUSTER_CA
+  rm -f "$ca_file"
+  changed "$ca_file is gone"
+}
+
 # --- the service --------------------------------------------------------------------------------
 
 has_systemd() { [ -z "$root" ] && [ -d /run/systemd/system ]; }
@@ -178,12 +199,14 @@ install_all() {
   fi
   [ -z "$controller" ] || serve "$controller"
   [ -z "$cluster" ] || set_line "$cluster_file" HPCTL_CLUSTER "$cluster"
+  [ -z "$ca" ] || believe "$ca"
   [ $changes -gt 0 ] || say "no change besides"
 }
 
 uninstall_all() {
   end_service
   drop_line "$cluster_file" HPCTL_CLUSTER
+  believe_nobody
   if is_packaged; then
     programs uninstall --line
     say "the packages stay: apt-get purge hpctl"
@@ -195,7 +218,7 @@ uninstall_all() {
 }
 
 action=install_all
-bundle='' controller='' cluster=''
+bundle='' controller='' cluster='' ca=''
 first=false
 while [ $# -gt 0 ]; do
   case $1 in
@@ -203,6 +226,7 @@ while [ $# -gt 0 ]; do
     --bundle) bundle=${2:?}; shift 2 ;;
     --controller) controller=${2:?}; shift 2 ;;
     --cluster) cluster=${2:?}; shift 2 ;;
+    --ca) ca=${2:?}; shift 2 ;;
     --first) first=true; shift ;;
     *) usage ;;
   esac
@@ -210,4 +234,5 @@ done
 for address in $controller ${cluster//,/ }; do
   [[ $address =~ ^[][A-Za-z0-9.:_-]+:[0-9]+$ ]] || fail "$address is not ADDRESS:PORT"
 done
+[ -z "$ca" ] || grep -q '^-----BEGIN CERTIFICATE-----' "$ca" || fail "$ca has no certificate in it"
 $action

@@ -31,10 +31,11 @@ if [ $# -gt 0 ]; then
   exit
 fi
 
-libraries='hp_(base|core|recorder|agent_core|data|tokenize|prepare|checkpoint)'
+libraries='hp_(authority|base|core|recorder|agent_core|data|tokenize|prepare|checkpoint)'
 alone='clang-analyzer-*,misc-unused-alias-decls,misc-unused-using-decls,bugprone-suspicious-include'
-mapfile -t files < <(git ls-files 'common/base/*.cc' 'common/recorder/*.cc' \
-  'controller/core/*.cc' 'agent/core/*.cc' 'trainer/data/*.cc' 'trainer/checkpoint/*.cc')
+mapfile -t files < <(git ls-files 'common/authority/*.cc' 'common/base/*.cc' \
+  'common/recorder/*.cc' 'controller/core/*.cc' 'agent/core/*.cc' 'trainer/data/*.cc' \
+  'trainer/checkpoint/*.cc')
 cmake --preset fast >/dev/null
 mapfile -t batches < <(jq -r '.[].file' build/fast/compile_commands.json |
   grep -E "/CMakeFiles/$libraries\.dir/Unity/")

@@ -41,6 +41,7 @@ std::vector<std::string> join(std::vector<std::string> a, const std::vector<std:
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> table = {
       {"common/base/", {"common/base/"}, join(kWire, kTorch)},
+      {"common/authority/", {"common/authority/", "common/base/"}, join(kWire, kTorch)},
       {"common/rpc/", {"common/", "proto/"}, kTorch},
       {"common/recorder/", {"common/recorder/", "common/base/"}, join(kWire, kTorch)},
       {"common/watch/", {"common/watch/", "common/base/"}, join(kWire, kTorch)},
@@ -57,8 +58,9 @@ const std::vector<Rule>& rules() {
         "controller/schedulers/scheduler.h", "common/", "proto/"},
        kTorch},
       {"controller/publish/",
-       {"controller/publish/", "controller/access/audit_entry.h", "controller/agents/progress.h",
-        "controller/core/", "controller/engine/", "common/", "proto/"},
+       {"controller/publish/", "controller/access/accept.h", "controller/access/audit_entry.h",
+        "controller/agents/progress.h", "controller/core/", "controller/engine/", "common/",
+        "proto/"},
        kTorch},
       {"controller/api/",
        {"controller/api/", "controller/access/", "controller/agents/", "controller/core/",

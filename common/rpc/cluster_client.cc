@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/rpc/cluster_client.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
-#include <sstream>
 
-#include "common/base/file.h"
-#include "common/base/hyperpod.h"
-#include "common/base/printable.h"
+#include "common/base/clock.h"
 #include "common/base/random_hex.h"
-#include "common/rpc/job_channel.h"
+#include "common/rpc/cluster_conf.h"
+#include "common/rpc/cluster_trust.h"
 #include "common/rpc/munge.h"
 #include "common/rpc/status.h"
 #include "proto/hpctl/v1/cluster.grpc.pb.h"
@@ -25,49 +20,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::system_clock;
 
-constexpr size_t kMaxConfBytes = 64U << 10;
-constexpr size_t kShownBytes = 80;  // of what is no address
 // For a connection to one of several. To a node that is off nothing answers, and a process that is
 // stopped has its connections accepted by the kernel.
 constexpr milliseconds kConnectPatience{1'500};
-constexpr char kName[] = "HPCTL_CLUSTER=";
 constexpr int kMaxListed = 20'000;  // more than a cluster controller has
-
-bool is_address(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  const bool is_plain =
-      std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~' && c != '/'; });
-  if (colon == std::string::npos || colon == 0 || !is_plain) return false;
-  const std::string port = text.substr(colon + 1);
-  return !port.empty() && port.size() <= 5 &&
-         port.find_first_not_of("0123456789") == std::string::npos && std::stoul(port) > 0 &&
-         std::stoul(port) <= 65535;
-}
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> addresses;
-  std::istringstream in(list);
-  for (std::string address; std::getline(in, address, ',');) addresses.push_back(address);
-  return addresses;
-}
-
-Result<std::string> checked_address(const std::string& text, const std::string& where) {
-  const std::vector<std::string> addresses = split(text);
-  if (text.empty()) return text;
-  if (text.ends_with(',') || addresses.size() > kMaxClusterAddresses) {
-    return Error{ErrorCode::kInvalidArgument, where + ": expected HOST:PORT,HOST:PORT, at most " +
-                                                  std::to_string(kMaxClusterAddresses) +
-                                                  ", not \"" + printable_line(text, kShownBytes) +
-                                                  "\""};
-  }
-  for (const std::string& address : addresses) {
-    if (is_address(address)) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 where + ": a cluster controller's address is HOST:PORT, not \"" +
-                     printable_line(address, kShownBytes) + "\""};
-  }
-  return text;
-}
 
 // The answer's credential, opened. An impostor at the address could have made it of his own.
 Result<v1::ClusterJobs> open_answer(const v1::ClusterAnswer& answer, const std::string& nonce,
@@ -103,7 +59,7 @@ struct Turn {
 class Turns {
  public:
   Turns(const std::string& cluster, milliseconds timeout)
-      : addresses_(split(cluster)), deadline_(system_clock::now() + timeout) {}
+      : addresses_(split_addresses(cluster)), deadline_(system_clock::now() + timeout) {}
 
   bool has_next() const { return next_ < addresses_.size(); }
   Turn next() {
@@ -133,10 +89,8 @@ bool await_connection(grpc::Channel& channel, system_clock::time_point deadline)
 
 Result<v1::ClusterJobs> ask(const Turn& turn, const Question& question) {
   const std::string whose = "the cluster controller at " + turn.address;
-  grpc::ChannelArguments arguments = channel_arguments();
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  const auto channel = grpc::CreateCustomChannel("dns:///" + turn.address,
-                                                 grpc::InsecureChannelCredentials(), arguments);
+  HP_TRY_ASSIGN(const ClusterTrust trust, cluster_trust(SystemClock().wall_ms() / 1'000));
+  const auto channel = trust.channel_to(turn.address);
   if (!await_connection(*channel, turn.connected)) {
     return Error{ErrorCode::kUnavailable, whose + " does not answer: no connection in time"};
   }
@@ -149,6 +103,11 @@ Result<v1::ClusterJobs> ask(const Turn& turn, const Question& question) {
   const grpc::Status status = ((*stub).*question.method)(&context, request, &answer);
   if (!status.ok()) {
     const ErrorCode code = error_code(from_grpc(status));
+    if (code == ErrorCode::kUnavailable) {
+      if (auto why = trust.why_refused(turn.address, turn.answered)) {
+        return Error{ErrorCode::kPermissionDenied, whose + *why};
+      }
+    }
     const char* verb = code == ErrorCode::kUnavailable ? " does not answer: " : ": ";
     return Error{code, whose + verb + status.error_message()};
   }
@@ -208,29 +167,6 @@ Result<v1::ClusterJobs> ask_for_summaries(const Turn& turn) {
 }
 
 }  // namespace
-
-Result<std::string> cluster_address() {
-  if (const char* value = std::getenv("HPCTL_CLUSTER")) {
-    return checked_address(value, "HPCTL_CLUSTER");
-  }
-  const std::string path = system_path("/etc/hpctl/cluster.conf");
-  const auto text = read_file(path, kMaxConfBytes);
-  if (!text.ok()) {
-    if (text.error().code == ErrorCode::kNotFound) return std::string();
-    return text.error();
-  }
-  std::istringstream lines(*text);
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.empty() || line.starts_with("#")) continue;
-    const std::string where = path + ":" + std::to_string(number);
-    if (line.starts_with(kName)) return checked_address(line.substr(sizeof kName - 1), where);
-    return Error{ErrorCode::kInvalidArgument,
-                 where + ": expected HPCTL_CLUSTER=HOST:PORT,... or a comment"};
-  }
-  return std::string();
-}
 
 Result<v1::ClusterJob> admit_to_cluster(const std::string& cluster, v1::Admission admission,
                                         milliseconds timeout) {

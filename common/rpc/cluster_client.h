@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caller's side of the cluster controllers (proto/hpctl/v1/cluster.proto): who asks is shown by
-// a MUNGE credential, who answers as well. Any thread; blocks at most for the time limit and what
-// munged takes (common/rpc/munge.h).
+// a MUNGE credential, who answers as well, and where an authority is configured by its certificate
+// before anything is said (common/rpc/cluster_trust.h). Any thread; blocks at most for the time
+// limit and what munged takes (common/rpc/munge.h).
 //
 // `cluster` is a list, "HOST:PORT,HOST:PORT": one per head node, in the order in which they are
 // asked. One that cannot be reached, or cannot do what is asked, is passed over for the next; the
@@ -18,13 +19,6 @@
 #include "proto/hpctl/v1/cluster.pb.h"
 
 namespace hpctl {
-
-inline constexpr size_t kMaxClusterAddresses = 4;
-
-// The cluster controllers: $HPCTL_CLUSTER where it is set, else the line HPCTL_CLUSTER=LIST of
-// /etc/hpctl/cluster.conf (under $HPCTL_SYSROOT). "" = there is none, which an empty HPCTL_CLUSTER
-// says, too. kInvalidArgument names file and line.
-Result<std::string> cluster_address();
 
 // The job's controller, started if none runs there. `admission` without its nonce.
 // kAlreadyExists: the job has a controller elsewhere, which answers. kResourceExhausted: the first

@@ -19,10 +19,11 @@ namespace hpctl::cluster {
 namespace {
 
 // What belongs to the service and not to a user's process.
-constexpr std::array kOfTheService = {
-    "NOTIFY_SOCKET",   "INVOCATION_ID",   "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "MAINPID",
-    "MANAGERPID",      "WATCHDOG_PID",    "WATCHDOG_USEC",  "LISTEN_PID",       "LISTEN_FDS",
-    "STATE_DIRECTORY", "HPCTL_FAILPOINT", "HPCTL_METRICS"};
+constexpr std::array kOfTheService = {"NOTIFY_SOCKET",    "INVOCATION_ID",   "JOURNAL_STREAM",
+                                      "SYSTEMD_EXEC_PID", "MAINPID",         "MANAGERPID",
+                                      "WATCHDOG_PID",     "WATCHDOG_USEC",   "LISTEN_PID",
+                                      "LISTEN_FDS",       "STATE_DIRECTORY", "HPCTL_FAILPOINT",
+                                      "HPCTL_METRICS",    "HPCTL_CA",        "HPCTL_PLAIN_LISTEN"};
 
 void set_environment(const ChildOrder& order) {
   for (const char* name : kOfTheService) ::unsetenv(name);

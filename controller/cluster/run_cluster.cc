@@ -4,14 +4,18 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <csignal>
 
+#include "common/base/clock.h"
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
 #include "common/base/paths.h"
+#include "controller/access/reloading_credentials.h"
 #include "controller/access/tcp_access.h"
+#include "controller/cluster/leaf_keeper.h"
 #include "controller/cluster/service.h"
 #include "controller/publish/audit_log.h"
 #include "controller/publish/scrape_targets.h"
@@ -22,7 +26,7 @@ namespace {
 
 constexpr int kMaxServerThreads = 32;  // calls at once; more are refused
 constexpr size_t kMaxServerBytes = 256U << 20;
-constexpr timespec kAuditTick = {1, 0};
+constexpr timespec kTick = {1, 0};
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 // Where the jobs' controllers listen: on the same address, unless that is all of them.
@@ -31,16 +35,82 @@ std::string listen_of_jobs(const std::string& listen) {
   return address == "0.0.0.0" ? "" : address + ":0";
 }
 
-std::unique_ptr<grpc::Server> build_server(ClusterService& service, const std::string& listen,
-                                           int& port) {
-  grpc::ServerBuilder builder;
-  grpc::ResourceQuota quota("hpcontroller --cluster");
-  quota.SetMaxThreads(kMaxServerThreads).Resize(kMaxServerBytes);
-  builder.SetResourceQuota(quota);
-  builder.RegisterService(&service);
-  // Both directions of every call are MUNGE credentials: no secret is in the clear.
-  add_tcp_listener(builder, listen, grpc::InsecureServerCredentials(), port);
-  return builder.BuildAndStart();
+// Where it is asked, and how it proves there who it is.
+class Doors {
+ public:
+  // `keeper` null = MUNGE alone; else it outlives this.
+  Doors(const ControllerOptions& options, const LeafKeeper* keeper)
+      : listen_(options.listen),
+        plain_listen_(options.plain_listen),
+        credentials_(keeper == nullptr ? grpc::InsecureServerCredentials()
+                                       : reloading_credentials(keeper->served())) {}
+
+  Outcome open(ClusterService& service) {
+    grpc::ServerBuilder builder;
+    grpc::ResourceQuota quota("hpcontroller --cluster");
+    quota.SetMaxThreads(kMaxServerThreads).Resize(kMaxServerBytes);
+    builder.SetResourceQuota(quota);
+    builder.RegisterService(&service);
+    // Both directions of every call are MUNGE credentials: no secret is in the clear.
+    add_tcp_listener(builder, listen_, credentials_, port_);
+    int plain_port = -1;
+    if (!plain_listen_.empty()) {
+      add_tcp_listener(builder, plain_listen_, grpc::InsecureServerCredentials(), plain_port);
+    }
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0) return cannot_listen(listen_, "--listen");
+    if (plain_port == 0) return cannot_listen(plain_listen_, "--plain-listen");
+    return Ok{};
+  }
+  std::string address() const {
+    return listen_.substr(0, listen_.rfind(':') + 1) + std::to_string(port_);
+  }
+  void close() {
+    server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+    server_->Wait();
+  }
+
+ private:
+  static Error cannot_listen(const std::string& address, const char* option) {
+    return Error{ErrorCode::kUnavailable, "cannot listen on " + address +
+                                              ": it is not an address of this machine, or the "
+                                              "port is in use; see " +
+                                              option};
+  }
+
+  const std::string listen_;
+  const std::string plain_listen_;
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlive the server
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+int64_t now_s() { return SystemClock().wall_ms() / 1'000; }
+
+// "10.0.0.1" of "10.0.0.1:7300"; brackets go.
+std::string host_of(const std::string& address) {
+  std::string host = address.substr(0, address.rfind(':'));
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  return host;
+}
+
+// By which others may call this machine.
+LeafNames names_of(const ControllerOptions& options) {
+  LeafNames names{{options.node, host_name()}, own_addresses()};
+  for (const std::string& address : {options.listen, options.metrics}) {
+    if (!address.empty()) names.addresses.push_back(host_of(address));
+  }
+  for (auto* list : {&names.hosts, &names.addresses}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+  }
+  return names;
+}
+
+// Null where none is configured.
+Result<std::unique_ptr<LeafKeeper>> open_keeper(const ControllerOptions& options) {
+  if (options.ca_dir.empty()) return std::unique_ptr<LeafKeeper>();
+  return LeafKeeper::open(options.ca_dir, names_of(options), now_s());
 }
 
 // Of the host that the service's own metrics are on.
@@ -52,13 +122,23 @@ std::string metrics_of_jobs(const std::string& metrics, uint16_t port) {
 // it what is known of them.
 void publish_targets(const ControllerOptions& options, const std::string& metrics,
                      const Supervisor::MetricsPorts& of_jobs) {
-  std::vector<ScrapeTarget> targets = {{metrics, {{"hpctl_node", options.node}}}};
+  std::map<std::string, std::string> labels = {{"hpctl_node", options.node}};
+  if (!options.ca_dir.empty()) labels["__scheme__"] = "https";  // Prometheus's name for it
+  std::vector<ScrapeTarget> targets = {{metrics, labels}};
   for (const auto& [key, port] : of_jobs) {
     targets.push_back({metrics_of_jobs(metrics, port),
                        {{"hpctl_job", std::to_string(key.job)}, {"hpctl_node", options.node}}});
   }
   publish_scrape_targets(scrape_targets_path(options.state_dir),
                          scrape_targets(targets, node_address()));
+}
+
+void renew(LeafKeeper* keeper, Metrics* metrics) {
+  if (keeper == nullptr) return;
+  keeper->tick(now_s());
+  if (metrics != nullptr) {
+    metrics->certificates(keeper->leaf_ends_s(), keeper->authority_ends_s());
+  }
 }
 
 Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t& signals) {
@@ -70,7 +150,9 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   HP_TRY_ASSIGN(const UniqueFd lock, lock_file(options.state_dir + "/lock"));
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   HP_TRY_ASSIGN(JobRows rows, JobRows::open(options.state_dir + "/jobs"));
-  const std::unique_ptr<Metrics> metrics = open_metrics(options.metrics).metrics;
+  HP_TRY_ASSIGN(const std::unique_ptr<LeafKeeper> keeper, open_keeper(options));
+  const std::unique_ptr<Metrics> metrics =
+      open_metrics(options.metrics, {}, keeper ? &keeper->served() : nullptr).metrics;
   const std::string address_of_metrics = metrics ? metrics->address() : "";
   if (metrics) {
     log_info("metrics on " + address_of_metrics);
@@ -89,23 +171,18 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   AuditLog audit(options.state_dir + "/audit.jsonl", true, clock);
   ClusterService service(supervisor, summaries, options.node, std::move(appointed),
                          [&audit](AuditEntry entry) { audit.record(std::move(entry)); });
-  int port = 0;
-  const auto server = build_server(service, options.listen, port);
-  if (server == nullptr || port == 0) {
-    return Error{ErrorCode::kUnavailable,
-                 "cannot listen on " + options.listen +
-                     ": it is not an address of this machine, or the port is in use; see --listen"};
-  }
-  const std::string address =
-      options.listen.substr(0, options.listen.rfind(':') + 1) + std::to_string(port);
-  log_info("cluster controller on " + address + ", state in " + options.state_dir);
+  Doors doors(options, keeper.get());
+  HP_TRY(doors.open(service));
+  log_info("cluster controller on " + doors.address() + ", state in " + options.state_dir);
   starter.serving();
-  while (::sigtimedwait(&signals, nullptr, &kAuditTick) < 0) audit.tick();
+  do {
+    audit.tick();
+    renew(keeper.get(), metrics.get());
+  } while (::sigtimedwait(&signals, nullptr, &kTick) < 0);
   log_info("ending: asked by a signal; the jobs' controllers go on");
   summaries.stop();
   supervisor.stop();
-  server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
-  server->Wait();
+  doors.close();
   if (const auto hung = audit.stop(); !hung.empty()) leave_with_hung_lanes(hung, 0);
   if (metrics) publish_targets(options, "", {});
   return Ok{};

@@ -6,14 +6,17 @@
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 
 #include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/time_account.h"
+#include "controller/publish/https_server.h"
 #include "controller/publish/job_metrics.h"
 #include "controller/publish/lemon_metrics.h"
 #include "controller/publish/train_metrics.h"
@@ -36,6 +39,8 @@ const Histogram::BucketBoundaries& commit_buckets() {
   return bounds;
 }
 
+constexpr const char* kMetricsPath = "/metrics";
+constexpr const char* kHealthPath = "/healthz";
 constexpr int kHttpThreads = 8;
 constexpr int kRequestTimeoutMs = 2'000;
 
@@ -86,17 +91,46 @@ const char* kind_of(const core::Fault& fault) {
 }  // namespace
 
 struct Metrics::Parts {
-  Parts(const std::string& address, const Scraped& scraped)
-      : scrapes(std::make_shared<ScrapeWatch>(scraped)), exposer(server_options(address)) {
+  explicit Parts(const Scraped& scraped) : scrapes(std::make_shared<ScrapeWatch>(scraped)) {
     set("hpctl_build_info", "1, with the version of this controller", {{"version", HPCTL_VERSION}},
         1);
-    exposer.RegisterCollectable(scrapes, "/metrics");  // first: they are asked in this order
-    exposer.RegisterCollectable(registry, "/metrics");
-    exposer.RegisterCollectable(train, "/metrics");
-    exposer.RegisterCollectable(jobs, "/metrics");
-    exposer.RegisterCollectable(lemons, "/metrics");
-    exposer.RegisterCollectable(fleet, "/metrics");
-    exposer.RegisterCollectable(health, "/healthz");
+  }
+
+  using Page = std::vector<std::shared_ptr<prometheus::Collectable>>;
+  // What is at a path; they are asked in this order.
+  Page page(const std::string& path) const {
+    if (path == kMetricsPath) return {scrapes, registry, train, jobs, lemons, fleet};
+    return path == kHealthPath ? Page{health} : Page{};
+  }
+  std::optional<std::string> text_at(const std::string& path) const {
+    const Page parts = page(path);
+    if (parts.empty()) return std::nullopt;
+    std::vector<prometheus::MetricFamily> all;
+    for (const auto& part : parts) {
+      for (prometheus::MetricFamily& one : part->Collect()) all.push_back(std::move(one));
+    }
+    return prometheus::TextSerializer().Serialize(all);
+  }
+
+  // Once, with the port that is listened on; nullopt where it cannot be.
+  std::optional<int> serve(const std::string& address, const ServedIdentity* served) {
+    if (served != nullptr) {
+      auto opened =
+          HttpsServer::open(address, *served, [this](const auto& at) { return text_at(at); });
+      if (!opened.ok()) return std::nullopt;
+      https = std::move(*opened);
+      return https->port();
+    }
+    try {
+      http = std::make_unique<prometheus::Exposer>(server_options(address));
+    } catch (const std::exception&) {
+      return std::nullopt;  // civetweb says no more than that it failed
+    }
+    for (const char* path : {kMetricsPath, kHealthPath}) {
+      for (const auto& part : page(path)) http->RegisterCollectable(part, path);
+    }
+    const auto ports = http->GetListeningPorts();
+    return ports.empty() ? std::nullopt : std::optional(ports.front());
   }
 
   template <typename Builder>
@@ -115,10 +149,13 @@ struct Metrics::Parts {
   std::shared_ptr<LemonMetrics> lemons = std::make_shared<LemonMetrics>();
   std::shared_ptr<FleetMetrics> fleet = std::make_shared<FleetMetrics>();
   std::shared_ptr<prometheus::Registry> health = make_health();
-  prometheus::Exposer exposer;  // last: its threads read the registries
+  // One of them; last, because their threads read the registries.
+  std::unique_ptr<prometheus::Exposer> http;
+  std::unique_ptr<HttpsServer> https;
 };
 
-Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address, const Scraped& scraped) {
+Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address, const Scraped& scraped,
+                                               const ServedIdentity* served) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return Error{ErrorCode::kInvalidArgument,
@@ -128,19 +165,15 @@ Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address, const
   }
   const std::string host = address.substr(0, colon + 1);
   for (const std::string& wanted : {address, host + "0"}) {
-    try {
-      auto parts = std::make_unique<Parts>(wanted, scraped);
-      const auto ports = parts->exposer.GetListeningPorts();
-      if (ports.empty()) continue;
-      const std::string bound = host + std::to_string(ports.front());
-      std::unique_ptr<Metrics> metrics(new Metrics(bound, std::move(parts)));
-      if (wanted != address) {
-        metrics->moved_ = "the metrics are on " + bound + ": " + address + " is in use";
-      }
-      return metrics;
-    } catch (const std::exception&) {
-      // civetweb says no more than that it failed.
+    auto parts = std::make_unique<Parts>(scraped);
+    const auto port = parts->serve(wanted, served);
+    if (!port) continue;
+    const std::string bound = host + std::to_string(*port);
+    std::unique_ptr<Metrics> metrics(new Metrics(bound, std::move(parts)));
+    if (wanted != address) {
+      metrics->moved_ = "the metrics are on " + bound + ": " + address + " is in use";
     }
+    return metrics;
   }
   return Error{ErrorCode::kUnavailable,
                "there are no metrics: " + host.substr(0, colon) +
@@ -148,10 +181,11 @@ Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address, const
                    "right on every one)"};
 }
 
-OpenedMetrics open_metrics(const std::string& address, const Metrics::Scraped& scraped) {
+OpenedMetrics open_metrics(const std::string& address, const Metrics::Scraped& scraped,
+                           const ServedIdentity* served) {
   OpenedMetrics opened;
   if (address.empty()) return opened;
-  auto metrics = Metrics::open(address, scraped);
+  auto metrics = Metrics::open(address, scraped, served);
   if (metrics.ok()) opened.metrics = std::move(*metrics);
   opened.trouble = opened.metrics ? opened.metrics->moved() : metrics.error().message;
   if (!opened.trouble.empty()) log_warning(opened.trouble);
@@ -256,6 +290,16 @@ void Metrics::cluster(size_t jobs, size_t serving) {
               static_cast<double>(jobs));
   parts_->set("hpctl_cluster_jobs_serving", "Those whose controller serves now", {},
               static_cast<double>(serving));
+}
+
+void Metrics::certificates(int64_t leaf_ends_s, int64_t authority_ends_s) {
+  const auto set = [this](const char* name, const char* help, int64_t seconds) {
+    parts_->set(name, help, {}, static_cast<double>(seconds));
+  };
+  set("hpctl_cluster_certificate_expiry_timestamp_seconds",
+      "Until when the certificate that the cluster controller shows counts", leaf_ends_s);
+  set("hpctl_cluster_ca_expiry_timestamp_seconds",
+      "Until when the certificate of its newest authority counts", authority_ends_s);
 }
 
 void Metrics::fleet(std::vector<FleetJob> jobs) { parts_->fleet->show(std::move(jobs)); }

@@ -5,7 +5,8 @@
 // Best effort: no job waits for them. Where the port is taken, by another job's controller on this
 // node say, any free one does, and the file of scrape_targets.h says which. Whoever connects is a
 // stranger: a connection that does not ask in kRequestTimeoutMs is closed, and kHttpThreads of them
-// at once do not keep others waiting for longer than that.
+// at once do not keep others waiting for longer than that. With a certificate to show they are
+// served by HTTPS (https_server.h), and in no other way.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "common/authority/served_identity.h"
 #include "common/base/node_record.h"
 #include "common/base/result.h"
 #include "controller/agents/progress.h"
@@ -28,10 +30,12 @@ class Metrics {
   // Called on the server's threads when an answer to a scrape begins, before it is made.
   using Scraped = std::function<void()>;
 
-  // `address` HOST:PORT; port 0, or one that is taken = any free one. An error says what to do; the
-  // caller goes on without.
+  // `address` HOST:PORT; port 0, or one that is taken = any free one. `served`, unless null: by
+  // HTTPS, with that certificate; HOST is in numbers then, and `served` outlives this. An error
+  // says what to do; the caller goes on without.
   static Result<std::unique_ptr<Metrics>> open(const std::string& address,
-                                               const Scraped& scraped = {});
+                                               const Scraped& scraped = {},
+                                               const ServedIdentity* served = nullptr);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -57,6 +61,8 @@ class Metrics {
   void controller(size_t agents, size_t outbox);
   // Of a cluster controller, any thread: jobs, and those whose controller serves now.
   void cluster(size_t jobs, size_t serving);
+  // Likewise: until when its certificate and that of its authority count, in Unix seconds.
+  void certificates(int64_t leaf_ends_s, int64_t authority_ends_s);
   // Likewise: what each of these does.
   void fleet(std::vector<FleetJob> jobs);
 
@@ -74,6 +80,7 @@ struct OpenedMetrics {
   std::string trouble;               // what is not as it was asked for; "" = nothing. It is logged
 };
 // `address` as of Metrics::open(), or "" for none.
-OpenedMetrics open_metrics(const std::string& address, const Metrics::Scraped& scraped = {});
+OpenedMetrics open_metrics(const std::string& address, const Metrics::Scraped& scraped = {},
+                           const ServedIdentity* served = nullptr);
 
 }  // namespace hpctl

@@ -75,6 +75,19 @@ install --bundle "$bundle" --controller 10.0.0.2:7300 >/dev/null
 check "another address" "# ours
 HPCTL_LISTEN=10.0.0.2:7300" "$(cat "$root/etc/hpctl/hpcontroller.env")"
 
+printf -- '-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n' >"$work/bundle.pem"
+told=$(install --bundle "$bundle" --ca "$work/bundle.pem")
+check_has "by whose certificates it is known" "exit 0" "$told"
+check "beside its address" "HPCTL_CLUSTER=10.0.0.1:7300,b:7300
+HPCTL_CLUSTER_CA=/etc/hpctl/ca.pem" "$(cat "$root/etc/hpctl/cluster.conf")"
+check "their copy" "644 $(sha256sum <"$work/bundle.pem")" \
+  "$(stat -c %a "$root/etc/hpctl/ca.pem") $(sha256sum <"$root/etc/hpctl/ca.pem")"
+once=$(tree)
+install --bundle "$bundle" --ca "$work/bundle.pem" >/dev/null
+check "again it changes nothing" "$once" "$(tree)"
+check_has "no certificate" "key.pem has no certificate in it" \
+  "$(cd "$work" && echo key >key.pem && install --bundle "$bundle" --ca key.pem)"
+
 mkdir -p "$root/var/lib/hpctl/jobs"
 told=$(install --uninstall)
 check_has "uninstalled" "exit 0" "$told"

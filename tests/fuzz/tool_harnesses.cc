@@ -6,8 +6,10 @@
 
 #include "agent/error_file.h"
 #include "agent/progress_file.h"
+#include "common/authority/certificates.h"
 #include "common/base/plausible.h"
 #include "common/rpc/cluster_client.h"
+#include "common/rpc/cluster_conf.h"
 #include "hpctl/chaos_plan.h"
 #include "hpctl/job_table.h"
 #include "tests/fuzz/harness.h"
@@ -51,7 +53,9 @@ void run_cluster_conf(std::string_view input) {
   ::setenv("HPCTL_SYSROOT", scratch().c_str(), 1);
   put_file("etc/hpctl/cluster.conf", input);
   const auto address = cluster_address();
+  const auto ca = cluster_ca();
   ::unsetenv("HPCTL_SYSROOT");
+  if (!ca.ok()) require_explained(ca.error(), "cluster.conf");
   if (!address.ok()) return require_explained(address.error(), "cluster.conf");
   const auto commas = std::count(address->begin(), address->end(), ',');
   require(commas < static_cast<ptrdiff_t>(kMaxClusterAddresses), "too many addresses");
@@ -59,7 +63,25 @@ void run_cluster_conf(std::string_view input) {
 }
 
 std::vector<std::string> cluster_conf_seeds() {
-  return {"# head nodes\n\nHPCTL_CLUSTER=head-1:7717,head-2:7717\n", "HPCTL_CLUSTER=\n"};
+  return {"# head nodes\n\nHPCTL_CLUSTER=head-1:7717,head-2:7717\n", "HPCTL_CLUSTER=\n",
+          "HPCTL_CLUSTER=head:7301\nHPCTL_CLUSTER_CA=/etc/hpctl/ca.pem\n"};
+}
+
+// A bundle of certificates, which an operator copied.
+void run_certificates(std::string_view input) {
+  const auto all = read_certificates(std::string(input), "ca.pem");
+  if (!all.ok()) return require_explained(all.error(), "ca.pem");
+  require(!all->empty() && all->size() <= kMaxCertificates, "too many certificates");
+  for (const CertificateFacts& one : *all) {
+    require_readable(one.name, "a name");
+    require(one.fingerprint.size() == 95, "a fingerprint has 32 bytes");
+  }
+}
+
+std::vector<std::string> certificates_seeds() {
+  const auto made = make_authority("head", 1'700'000'000, 86'400);
+  require(made.ok(), "no certificate to begin with");
+  return {made->certificate, made->certificate + "\n# two\n" + made->certificate};
 }
 
 // ---- the command line ---------------------------------------------------------------------------
@@ -100,6 +122,7 @@ std::vector<Harness> tool_harnesses() {
   return {{"progress_file", run_progress_file, progress_file_seeds},
           {"error_file", run_error_file, error_file_seeds},
           {"cluster_conf", run_cluster_conf, cluster_conf_seeds},
+          {"certificates", run_certificates, certificates_seeds},
           {"list_option", run_list_option, list_option_seeds},
           {"chaos_plan", run_chaos_plan, chaos_plan_seeds, {"examples/chaos-llama3.yaml"}}};
 }

@@ -45,11 +45,17 @@ std::string quickened(const std::string& rules) {
   return std::regex_replace(made, std::regex("3600"), std::to_string(3600 / kTimesFaster));
 }
 
-std::string configuration(const std::string& home) {
+std::string configuration(const std::string& home, const std::string& ca_file) {
   const std::string interval = std::to_string(kIntervalMs) + "ms";
   std::string text = std::regex_replace(shipped("prometheus.yml"), std::regex("_interval: 10s"),
                                         "_interval: " + interval);
   text = std::regex_replace(text, std::regex("_timeout: 10s"), "_timeout: " + interval);
+  if (!ca_file.empty()) {
+    const std::string configured = std::regex_replace(
+        text, std::regex("#(tls_config: \\{ca_file: )/etc/hpctl/ca.pem,"), "$1" + ca_file + ",");
+    HP_CHECK(configured != text);
+    text = configured;
+  }
   return std::regex_replace(text, std::regex("HPCTL_HOME/"), home + "/");
 }
 
@@ -74,8 +80,8 @@ uint16_t port_number(const test::LoopbackPort& port) {
 
 bool PrometheusServer::is_installed() { return path_exists(kProgram); }
 
-PrometheusServer::PrometheusServer(const std::string& home) {
-  HP_CHECK(write_file_atomic(directory_ / "prometheus.yml", configuration(home)).ok());
+PrometheusServer::PrometheusServer(const std::string& home, const std::string& ca_file) {
+  HP_CHECK(write_file_atomic(directory_ / "prometheus.yml", configuration(home, ca_file)).ok());
   HP_CHECK(write_file_atomic(directory_ / "hpctl-rules.yml", quickened(shipped("hpctl-rules.yml")))
                .ok());
   const auto pid = spawn_in_new_session(

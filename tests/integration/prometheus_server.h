@@ -21,8 +21,9 @@ inline constexpr int kIntervalMs = 500;
 class PrometheusServer {
  public:
   static bool is_installed();
-  // Scrapes what is found with the shipped patterns in `home`; returns when it answers.
-  explicit PrometheusServer(const std::string& home);
+  // Scrapes what is found with the shipped patterns in `home`; returns when it answers. `ca_file`:
+  // with the shipped comment about HTTPS in force, and this file in it; "" = as it is shipped.
+  explicit PrometheusServer(const std::string& home, const std::string& ca_file = "");
   ~PrometheusServer();
   PrometheusServer(const PrometheusServer&) = delete;
   PrometheusServer& operator=(const PrometheusServer&) = delete;

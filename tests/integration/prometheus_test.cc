@@ -262,6 +262,7 @@ TEST(PrometheusOfAJob, SeesThatItFailed) {
 class PrometheusOfACluster : public test::ClusterController {
  protected:
   PrometheusOfACluster() : ClusterController(training_spec()) {}
+  ~PrometheusOfACluster() override { ::unsetenv("HPCTL_CLUSTER_CA"); }
   void SetUp() override {
     if (!PrometheusServer::is_installed()) GTEST_SKIP() << "the package prometheus is missing";
     ClusterController::SetUp();
@@ -324,6 +325,47 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
   EXPECT_THAT(coverage.look(), IsEmpty());
   Consoles(prometheus).expect_shown("cluster", "cluster FAILED");
   expect_healthy_rules(prometheus);
+}
+
+// Of the service by HTTPS, of its jobs' controllers by HTTP, with one configuration.
+TEST_F(PrometheusOfACluster, GoesByTheBundleOfAnAuthority) {
+  kill_service();
+  const std::string ca = directory_ / "ca";
+  const std::string other_ca = directory_ / "other-ca";
+  for (const std::string& made : {ca, other_ca}) {
+    ASSERT_EQ(hpctl_of({}, {"ca", "make", "--dir", made}).code, 0);
+  }
+  const std::string bundle = directory_ / "ca.pem";
+  const auto copy_bundle = [&] {
+    return write_file_atomic(bundle, read_file(ca + "/bundle.pem").value()).ok();
+  };
+  ASSERT_TRUE(copy_bundle());
+  ::setenv("HPCTL_CLUSTER_CA", bundle.c_str(), 1);
+  const test::LoopbackPort metrics;
+  start_service({"/usr/bin/env", "HPCTL_METRICS=" + metrics.address()}, {"--ca", ca});
+  EXPECT_THAT(read_file(directory_ / "state/metrics-targets.json").value(),
+              HasSubstr(R"("__scheme__":"https")"));
+  const PrometheusServer prometheus(directory_ / "state", bundle);
+  const PrometheusServer mistaken(directory_ / "state", other_ca + "/bundle.pem");
+  start_job();
+  const std::string expiry = "hpctl_cluster_ca_expiry_timestamp_seconds";
+  EXPECT_TRUE(until([&] {
+    return prometheus.has_data("count(up == 1) == 2") && prometheus.has_data(expiry) &&
+           prometheus.has_data("hpctl_train_loss");
+  })) << prometheus.query("up").dump(1)
+      << prometheus.log();
+  EXPECT_TRUE(until([&] { return mistaken.has_data("count(up == 0) == 1"); }))
+      << "the service's certificate is another authority's: " << mistaken.query("up").dump(1);
+  EXPECT_FALSE(mistaken.has_data(expiry));
+
+  // Its copy of the bundle is replaced while it runs, and so is who signs.
+  const std::string before = prometheus.query(expiry).at(0).at("value").at(1);
+  ASSERT_EQ(hpctl_of({}, {"ca", "rotate", "--dir", ca, "--spread", "0", "--days", "3650"}).code, 0);
+  ASSERT_TRUE(copy_bundle());
+  EXPECT_TRUE(until([&] { return prometheus.has_data(expiry + " > " + before); }))
+      << prometheus.query("up").dump(1) << prometheus.log();
+  EXPECT_TRUE(until([&] { return prometheus.has_data("count(up == 1) == 2"); }));
+  EXPECT_FALSE(prometheus.fires("HpctlCertificateRunsOut"));
 }
 
 }  // namespace

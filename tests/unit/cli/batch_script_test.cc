@@ -86,6 +86,19 @@ TEST_F(BatchScript, AsksTheClusterControllerWhereThereIsOne) {
   EXPECT_THAT(log_text("controller"), HasSubstr("--nodes n1,n2 --at head:7300 in 'head:7300'"));
 }
 
+// Also for the agents, which ask when their controller is lost.
+TEST_F(BatchScript, CarriesByWhoseCertificatesItIsKnown) {
+  program("hpcontroller", "echo \"'$HPCTL_CLUSTER_CA'\" > " + log("controller") + "\n" + ends(0));
+  program("hpagent", "echo \"'$HPCTL_CLUSTER_CA'\" > " + log("agent"));
+  settings_.cluster = "head:7301";
+  ASSERT_EQ(run({"HPCTL_CLUSTER_CA=/another"}).exit_code, 0);
+  EXPECT_EQ(log_text("controller"), "''\n") << "what the node's file says holds";
+  settings_.cluster_ca = "/etc/hpctl/c a.pem";
+  ASSERT_EQ(run().exit_code, 0);
+  EXPECT_EQ(log_text("controller"), "'/etc/hpctl/c a.pem'\n");
+  EXPECT_EQ(log_text("agent"), "'/etc/hpctl/c a.pem'\n");
+}
+
 TEST_F(BatchScript, EndsWithTheVerdict) {
   for (const int verdict : {0, 1, 93}) {
     program("hpcontroller", "echo \"$@\" > " + log("controller") + "\n" + ends(verdict));

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "common/rpc/cluster_client.h"
+#include "common/rpc/cluster_conf.h"
 #include "controller/cluster/child_protocol.h"
 #include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/identity.h"
@@ -316,6 +317,7 @@ class ClusterAddress : public ::testing::Test {
   }
   void TearDown() override {
     ::unsetenv("HPCTL_CLUSTER");
+    ::unsetenv("HPCTL_CLUSTER_CA");
     ::unsetenv("HPCTL_SYSROOT");
   }
   void configure(const std::string& text) {
@@ -334,6 +336,33 @@ TEST_F(ClusterAddress, EnvironmentThenFile) {
   EXPECT_EQ(cluster_address().value(), "head1:7300,head2:7300");
   ::setenv("HPCTL_CLUSTER", "", 1);
   EXPECT_EQ(cluster_address().value(), "");
+}
+
+TEST_F(ClusterAddress, TheBundleIsConfiguredBesideIt) {
+  EXPECT_EQ(cluster_ca().value(), "");
+  configure("HPCTL_CLUSTER=head:7301\n# whose certificates\nHPCTL_CLUSTER_CA=/etc/hpctl/ca.pem\n");
+  EXPECT_EQ(cluster_address().value(), "head:7301");
+  EXPECT_EQ(cluster_ca().value(), "/etc/hpctl/ca.pem");
+  ::setenv("HPCTL_CLUSTER", "other:7301", 1);
+  EXPECT_EQ(cluster_ca().value(), "/etc/hpctl/ca.pem") << "whatever address is asked";
+  ::setenv("HPCTL_CLUSTER_CA", "", 1);
+  EXPECT_EQ(cluster_ca().value(), "/etc/hpctl/ca.pem") << "nobody loses it by mistake";
+  ::setenv("HPCTL_CLUSTER_CA", "/home/a/ca.pem", 1);
+  EXPECT_EQ(cluster_ca().value(), "/home/a/ca.pem");
+  ::setenv("HPCTL_CLUSTER_CA", "ca.pem", 1);
+  EXPECT_THAT(cluster_ca().error().message, HasSubstr("HPCTL_CLUSTER_CA: expected the absolute"));
+  ::unsetenv("HPCTL_CLUSTER_CA");
+  configure("HPCTL_CLUSTER=head:7301\nHPCTL_CLUSTER_CA=\n");
+  EXPECT_THAT(cluster_ca().error().message, HasSubstr("cluster.conf:2: expected the absolute"));
+}
+
+// Such a line would leave its author in the belief that he is safe.
+TEST_F(ClusterAddress, ALineThatIsNotUnderstoodIsNotPassedOver) {
+  configure("HPCTL_CLUSTER=head:7301\nHPCTL_CLUSTERCA=/etc/hpctl/ca.pem\n");
+  EXPECT_THAT(cluster_address().error().message, HasSubstr("cluster.conf:2"));
+  EXPECT_THAT(cluster_ca().error().message, HasSubstr("cluster.conf:2"));
+  configure("HPCTL_CLUSTER_CA=/a\nHPCTL_CLUSTER=a:1\nHPCTL_CLUSTER_CA=/b\n");
+  EXPECT_THAT(cluster_ca().error().message, HasSubstr("is there twice, first in "));
 }
 
 TEST_F(ClusterAddress, WhatIsWrongIsNamed) {

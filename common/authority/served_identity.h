@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The key and certificate that a server shows at present. Who renews it puts another one there; a
+// server looks at the beginning of each handshake, so connections that there are go on. Any thread.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "common/base/tls_identity.h"
+
+namespace hpctl {
+
+class ServedIdentity {
+ public:
+  // Never null. Another one is another pointer.
+  std::shared_ptr<const TlsIdentity> get() const {
+    const std::lock_guard lock(mutex_);
+    return identity_;
+  }
+  void set(TlsIdentity identity) {
+    auto next = std::make_shared<const TlsIdentity>(std::move(identity));
+    const std::lock_guard lock(mutex_);
+    identity_ = std::move(next);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const TlsIdentity> identity_ = std::make_shared<const TlsIdentity>();
+};
+
+}  // namespace hpctl

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a caller is told of the cluster controllers: the environment, else /etc/hpctl/cluster.conf
+// (under $HPCTL_SYSROOT), a line of NAME=VALUE each, comments begin with #:
+//
+//   HPCTL_CLUSTER=HOST:PORT,HOST:PORT    where they are
+//   HPCTL_CLUSTER_CA=FILE                whose certificates they must show
+//
+// kInvalidArgument names file and line. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+inline constexpr size_t kMaxClusterAddresses = 4;
+
+// The list. "" = there is none, which an empty HPCTL_CLUSTER in the environment says, too.
+Result<std::string> cluster_address();
+std::vector<std::string> split_addresses(const std::string& list);
+
+// An absolute path; "" = MUNGE alone shows who answers. An empty HPCTL_CLUSTER_CA in the
+// environment says nothing: what the file says holds, so that nobody loses it by mistake.
+Result<std::string> cluster_ca();
+
+}  // namespace hpctl
