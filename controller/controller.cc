@@ -460,7 +460,8 @@ void Controller::show(const core::State& state, JobId id) {
   shown.generation = job.generation;
   const std::vector<Finding> found = shown.watch.look(snapshot_of(view, wall_ms), wall_ms);
   notify(job, shown.notices.take(found, job, view.step, wall_ms));
-  if (page_) page_->sample(view, found, wall_ms);
+  const std::vector<LemonScore> lemons = history_->scores();
+  if (page_) page_->sample(view, found, lemons, wall_ms);
   if (metrics_) metrics_->job(view);
   // A command tells its steps, too, if it likes.
   if (metrics_ && core::shows_steps(job)) {
@@ -468,7 +469,7 @@ void Controller::show(const core::State& state, JobId id) {
   }
   history_->observe(state, job);
   history_->refresh(shown.at_ms);
-  if (metrics_) metrics_->lemons(view, history_->scores());
+  if (metrics_) metrics_->lemons(view, lemons);
   if (core::has_ended(shown.state)) last_look_.shown(shown.state == core::JobState::kFailed);
   status_files_->status(std::move(view));
   shown.took_ms = loop_->now_ms() - shown.at_ms;

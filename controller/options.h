@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/paths.h"
 #include "common/base/result.h"
 
 namespace hpctl {
@@ -31,7 +32,7 @@ struct ControllerOptions {
   std::string cluster_at;          // HOST:PORT,...: one of these is to run it; "" = this process
   // The cluster controller.
   bool cluster = false;
-  std::string state_dir = "/var/lib/hpctl";
+  std::string state_dir = kClusterStateDir;
   std::string operators;  // of nodes: NAME,UID,%GROUP (controller/cluster/people.h).
                           // Default: $HPCTL_OPERATORS
   std::string readers;    // likewise. Default: $HPCTL_READERS

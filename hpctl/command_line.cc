@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "common/base/clock.h"
+#include "common/base/quantity.h"
 #include "common/rpc/nearest_word.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
@@ -166,6 +168,20 @@ Result<std::optional<int64_t>> number_option(const Invocation& invocation, const
                  std::to_string(high) + ", found \"" + printable(text) + "\"");
   }
   return std::optional<int64_t>(value);
+}
+
+Result<std::optional<int64_t>> since_option(const Invocation& invocation) {
+  const auto found = invocation.options.find("--since");
+  if (found == invocation.options.end()) return std::optional<int64_t>();
+  if (const int64_t wall_ms = parse_wall_ms(found->second); wall_ms != 0) {
+    return std::optional<int64_t>(wall_ms);
+  }
+  const auto ago_ms = parse_duration_ms(found->second);
+  if (ago_ms.ok()) return std::optional<int64_t>(SystemClock().wall_ms() - *ago_ms);
+  return usage(
+      "--since: expected a duration such as 30m, or a time (UTC) such as 2026-11-21T09:30:00Z, "
+      "found \"" +
+      printable(found->second) + "\"");
 }
 
 int run_command_line(const std::vector<std::string>& words, Terminal& terminal) {

@@ -55,6 +55,10 @@ Outcome parse_arguments(const Verb& verb, const std::vector<std::string>& words,
 Result<std::optional<int64_t>> number_option(const Invocation& invocation, const std::string& name,
                                              int64_t low, int64_t high);
 
+// The value of --since as a wall clock time: a duration before now, or a time (UTC); nullopt when
+// it was not given.
+Result<std::optional<int64_t>> since_option(const Invocation& invocation);
+
 // Runs one command: `words` are the arguments after the program's name. Returns the exit status.
 int run_command_line(const std::vector<std::string>& words, Terminal& terminal);
 

@@ -31,9 +31,12 @@ ListedJob listed(JobSummary summary) {
   return {std::move(summary), std::move(user), ""};
 }
 
-std::string doubt_about(const v1::ClusterJob& job, bool is_told) {
+// It has said how.
+bool has_ended(const v1::ClusterJob& job) { return job.summary().ended_wall_ms() > 0; }
+
+std::string doubt_about(const v1::ClusterJob& job) {
+  if (has_ended(job)) return "";
   if (job.pid() == 0) return "its controller has ended and is started again";
-  if (!is_told) return "";
   if (job.heard_ms() < kSilentMs) return "";
   return "its controller has not answered for " +
          short_duration(static_cast<int64_t>(job.heard_ms()));
@@ -44,7 +47,7 @@ ListedJob listed(const v1::ClusterJob& job, uid_t owner) {
   summary.job = JobId{job.job()};
   summary.owner = std::to_string(owner);
   ListedJob row = listed(std::move(summary));
-  row.doubt = doubt_about(job, row.summary.is_told());
+  row.doubt = doubt_about(job);
   row.silent_ms = static_cast<int64_t>(std::min<uint64_t>(job.heard_ms(), INT64_MAX));
   return row;
 }
@@ -125,7 +128,9 @@ Fleet join_listings(const std::vector<ClusterListing>& listings, uid_t self) {
       const bool says_whose = listing.jobs->all_users() || job.uid() != 0;
       ListedJob row = listed(job, says_whose ? job.uid() : self);
       const bool is_heard = row.summary.is_told() && job.pid() != 0;
-      const uint64_t heard_ms = is_heard ? job.heard_ms() : UINT64_MAX;
+      uint64_t heard_ms = is_heard ? job.heard_ms() : UINT64_MAX - 1;
+      // Another life of it, wherever it is, may not have said anything yet.
+      if (has_ended(job)) heard_ms = UINT64_MAX;
       const Key key = key_of(row);
       const auto known = newest.find(key);
       if (known == newest.end()) {
@@ -186,10 +191,14 @@ Result<Fleet> list_everywhere() {
   }
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
   for (ListedJob& job : home->jobs) {
-    const auto is_same = [&](const ListedJob& other) { return key_of(other) == key_of(job); };
-    const bool is_known = std::any_of(fleet.jobs.begin(), fleet.jobs.end(), is_same);
-    if (is_known && is_slurm_job(paths, job.summary.job)) continue;
-    fleet.jobs.push_back(std::move(job));
+    const auto known = std::find_if(fleet.jobs.begin(), fleet.jobs.end(), [&](const auto& other) {
+      return key_of(other) == key_of(job);
+    });
+    if (known == fleet.jobs.end() || !is_slurm_job(paths, job.summary.job)) {
+      fleet.jobs.push_back(std::move(job));
+    } else if (known->summary.ended_wall_ms > 0) {
+      *known = std::move(job);  // it may wait in the queue again
+    }
   }
   sort_jobs(fleet.jobs, {});
   return fleet;

@@ -5,11 +5,13 @@
 #include <cstdio>
 
 #include "common/base/clock.h"
+#include "common/base/node_record_files.h"
 
 namespace hpctl {
 
 std::vector<LemonScore> read_lemon_scores(const HomePaths& paths) {
-  return lemon_scores(read_node_records(node_records_directory(paths)), SystemClock().wall_ms());
+  return lemon_scores(NodeRecordFiles(node_records_directory(paths)).look(),
+                      SystemClock().wall_ms());
 }
 
 std::string lemon_text(const LemonScore& score) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/base/python_command.h"
 #include "hpctl/program_path.h"
 #include "trainer/arch/registry.h"
 #include "trainer/data/evaluation_part.h"
@@ -70,12 +71,25 @@ Outcome check_program(const std::string& program) {
                                        : "missing"));
 }
 
+// What Python is to run, where that is a file.
+std::string script_of(const JobSpec& spec) {
+  const auto python = python_command(spec.command);
+  return python && python->main == PythonMain::kScript ? python->target : "";
+}
+
+Outcome check_script(const JobSpec& spec) {
+  const std::string script = script_of(spec);
+  if (script.empty() || path_exists(script)) return Ok{};
+  return mistake("workload.command: " + script + " is missing");
+}
+
 Outcome check_command(const JobSpec& spec) {
   const EnvironmentSpec& environment = spec.environment;
   const std::string path = inherited_path();
   if (environment.kind == "container") {
     return problem("env: a container needs Slurm with Pyxis; with --local set env: none");
   }
+  HP_TRY(check_script(spec));
   if (environment.kind == "uv") return check_in_path("uv", path);  // it finds the program itself
   const std::string& program = spec.command[0];
   if (program.find('/') != std::string::npos) return check_program(program);
@@ -85,9 +99,10 @@ Outcome check_command(const JobSpec& spec) {
 
 // What lies beside the job file is here already; other programs may be the nodes' own.
 Outcome check_own_program(const JobSpec& spec, const std::string& job_file) {
-  if (spec.environment.kind == "uv" || spec.command[0].find('/') == std::string::npos) return Ok{};
   std::error_code error;
   const std::string beside = fs::absolute(job_file, error).parent_path().lexically_normal() / "";
+  if (script_of(spec).starts_with(beside)) HP_TRY(check_script(spec));
+  if (spec.environment.kind == "uv" || spec.command[0].find('/') == std::string::npos) return Ok{};
   return spec.command[0].starts_with(beside) ? check_program(spec.command[0]) : Outcome(Ok{});
 }
 

@@ -7,8 +7,6 @@
 #include <sstream>
 #include <thread>
 
-#include "common/base/clock.h"
-#include "common/base/quantity.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
@@ -53,23 +51,11 @@ struct Choice {
   }
 };
 
-// "30m" before now, or a time.
-Result<int64_t> parse_since(const std::string& text) {
-  if (const int64_t wall_ms = parse_wall_ms(text); wall_ms != 0) return wall_ms;
-  const auto ago_ms = parse_duration_ms(text);
-  if (ago_ms.ok()) return SystemClock().wall_ms() - *ago_ms;
-  return Error{ErrorCode::kInvalidArgument,
-               "--since: expected a duration such as 30m, or a time "
-               "(UTC) such as 2026-11-21T09:30:00Z, found \"" +
-                   printable(text) + "\""};
-}
-
 Result<Choice> make_choice(const Invocation& invocation) {
   Choice choice;
   HP_TRY_ASSIGN(choice.tail, number_option(invocation, "--tail", 0, 1'000'000'000));
-  if (invocation.has("--since")) {
-    HP_TRY_ASSIGN(choice.since_wall_ms, parse_since(invocation.options.at("--since")));
-  }
+  HP_TRY_ASSIGN(const auto since_ms, since_option(invocation));
+  choice.since_wall_ms = since_ms.value_or(0);
   if (invocation.has("--type")) {
     std::istringstream types(invocation.options.at("--type"));
     for (std::string type; std::getline(types, type, ',');) choice.types.insert(type);

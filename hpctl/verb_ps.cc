@@ -15,7 +15,7 @@ Lists the jobs of this HPCTL_HOME, oldest first, ended ones included (--state li
 out). With -A also those of all users at the cluster controllers (HPCTL_CLUSTER, or
 /etc/hpctl/cluster.conf): root, and who runs the cluster controller, sees everybody's, others see
 their own, of all their homes. A cluster controller knows the jobs whose controllers run there,
-from their start until their end.
+from their start until an hour after their end.
 
 STEP is how far of how many; ETA is at the pace of the newest steps; GOODPUT is the share of
 training in the time since the first step, as `hpctl goodput` has it. REASON says why a job does not

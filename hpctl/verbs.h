@@ -21,6 +21,7 @@ Verb logs_verb();
 Verb events_verb();
 Verb why_verb();
 Verb goodput_verb();
+Verb audit_verb();
 Verb cancel_verb();
 Verb chaos_verb();
 Verb ca_verb();

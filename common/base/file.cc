@@ -30,17 +30,21 @@ Result<TemporaryFile> write_temporary(const std::string& path, std::string_view 
 Result<std::string> read_file(const std::string& path, size_t max_bytes) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return errno_error("cannot open " + path);
+  return read_all(fd.get(), path, max_bytes);
+}
+
+Result<std::string> read_all(int fd, const std::string& path_for_errors, size_t max_bytes) {
   std::string data;
   std::array<char, 65536> chunk{};
   while (true) {
-    const ssize_t n = ::read(fd.get(), chunk.data(), chunk.size());
+    const ssize_t n = ::read(fd, chunk.data(), chunk.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno_error("cannot read " + path);
+    if (n < 0) return errno_error("cannot read " + path_for_errors);
     if (n == 0) return data;
     data.append(chunk.data(), static_cast<size_t>(n));
     if (data.size() > max_bytes) {
       return Error{ErrorCode::kInvalidArgument,
-                   path + " is larger than " + std::to_string(max_bytes) + " bytes"};
+                   path_for_errors + " is larger than " + std::to_string(max_bytes) + " bytes"};
     }
   }
 }

@@ -15,6 +15,9 @@ namespace hpctl {
 // Reads a whole file; more than `max_bytes` is kInvalidArgument (input is untrusted and bounded).
 Result<std::string> read_file(const std::string& path, size_t max_bytes = 64U << 20);
 
+// From the descriptor's position to the end.
+Result<std::string> read_all(int fd, const std::string& path_for_errors, size_t max_bytes);
+
 // Writes all of `data` at the descriptor's position, continuing after short writes and EINTR.
 Outcome write_all(int fd, std::string_view data, const std::string& path_for_errors);
 

@@ -22,8 +22,6 @@
 namespace hpctl {
 namespace {
 
-constexpr size_t kMaxFiles = 4'096;
-constexpr size_t kMaxFileBytes = 1U << 20;
 constexpr size_t kMaxReasonBytes = 400;
 constexpr double kMostOfAJob = 2;  // without a verdict on the machine
 
@@ -153,30 +151,6 @@ std::string node_records_directory(const HomePaths& paths) {
   if (!paths.is_one_job()) return paths.home() + "/node-records";
   const std::filesystem::path jobs = std::filesystem::path(paths.home()).parent_path();
   return jobs.filename() == "jobs" ? (jobs.parent_path() / "node-records").string() : "";
-}
-
-std::vector<NodeRecord> read_node_records(const std::string& directory) {
-  std::vector<NodeRecord> records;
-  auto names = list_directory(directory);
-  if (!names.ok()) return records;
-  std::erase_if(*names, [](const std::string& name) { return !name.ends_with(".jsonl"); });
-  // Numbers of jobs grow: of two names of digits the longer is the newer. Checks come first.
-  std::stable_sort(names->begin(), names->end(), [](const std::string& a, const std::string& b) {
-    return std::pair(a.size(), a) > std::pair(b.size(), b);
-  });
-  names->resize(std::min(names->size(), kMaxFiles));
-  for (const std::string& name : *names) {
-    const auto text = read_file(directory + "/" + name, kMaxFileBytes);
-    if (!text.ok()) continue;
-    for (size_t begin = 0; begin < text->size();) {
-      const size_t end = std::min(text->find('\n', begin), text->size());
-      if (auto record = node_record_from_json(std::string_view(*text).substr(begin, end - begin))) {
-        records.push_back(std::move(*record));
-      }
-      begin = end + 1;
-    }
-  }
-  return records;
 }
 
 Outcome append_node_records(const std::string& directory, const std::string& file,

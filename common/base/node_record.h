@@ -18,8 +18,9 @@
 // a program that crashes every hour does not make a lemon of a node. check-passed takes back all
 // before it. A machine is its instance id; where that is not known, the name of its node.
 //
-// Rules and text are pure; read_node_records() and append_node_records() do I/O, and may block
-// where the file system does. Free functions; safe from any thread.
+// Rules and text are pure; append_node_records() and remove_old_node_records() do I/O, and may
+// block where the file system does; who reads is in node_record_files.h. Free functions; safe from
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -84,9 +85,6 @@ std::optional<NodeRecord> node_record_from_json(std::string_view line);
 
 // Where they are, of a home and of one of its jobs; "" = the job's directory is in no home.
 std::string node_records_directory(const HomePaths& paths);
-// Of all jobs. What cannot be read is left out: a score is never a reason to stop. At most 4,096
-// files, those of the newest jobs, of at most 1 MiB each.
-std::vector<NodeRecord> read_node_records(const std::string& directory);
 // `file` without its directory: "17.jsonl". One write per call, so that lines stay whole.
 Outcome append_node_records(const std::string& directory, const std::string& file,
                             const std::vector<NodeRecord>& records);

@@ -70,6 +70,9 @@ class HomePaths {
   std::string node_;  // "" = a home with many jobs
 };
 
+// Of a cluster controller, where --state-dir does not say another.
+inline constexpr char kClusterStateDir[] = "/var/lib/hpctl";
+
 // $HPCTL_HOME, else $HOME/.hpctl; an error says to set HPCTL_HOME.
 Result<HomePaths> home_from_environment();
 

@@ -146,6 +146,7 @@ Result<Question> question_for_jobs() {
 Result<v1::ClusterJobs> ask_for_summaries(const Turn& turn) {
   v1::ClusterQuestion question;
   question.set_summaries(true);
+  question.set_ended(true);
   v1::ClusterJobs all;
   do {
     HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());

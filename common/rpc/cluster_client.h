@@ -39,7 +39,8 @@ std::vector<v1::ClusterJobs> list_jobs_of_each(const std::string& cluster,
 std::vector<Result<v1::ClusterJobs>> open_job_at_each(const std::string& cluster, JobId job,
                                                       std::chrono::milliseconds timeout);
 
-// What every job does that the caller may see, of one of the list. `jobs` is in order of uid and
+// What every job does that the caller may see, and how those ended that did within the last hour
+// (summary.ended_wall_ms), of one of the list. `jobs` is in order of uid and
 // job, without addresses and tokens; of a service of an older release the caller's, without
 // summaries.
 struct ClusterListing {

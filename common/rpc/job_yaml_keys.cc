@@ -222,9 +222,10 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
      "environment: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, TORCHELASTIC_RESTART_COUNT and the "
      "like. Exit code 93 fails the job without a restart. A line STEP [TOKENS] in the file "
      "$HPCTL_PROGRESS_FILE after each step shows its progress (docs/commands.md). A program "
-     "without a slash is found by PATH, a relative one counts from the job file. It starts in the "
+     "without a slash is found by PATH, a relative one counts from the job file, as does the "
+     "script of a Python: [python3, train.py]. It starts in the "
      "job's directory, $HPCTL_HOME/jobs/JOB: write other paths in full.",
-     [](YamlValue& v, JobSpec& s) { v.read_command(s.command); }},
+     [](YamlValue& v, JobSpec& s) { v.read_workload_command(s.command); }},
     {"workload.train", kSection, "section", "", "", "The built-in trainer, hptrain.", nullptr,
      [](JobSpec& s) { s.train.emplace().automatic = AutoKeys::all(); }},
 };

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "common/base/python_command.h"
+
 namespace hpctl {
 namespace {
 
@@ -256,6 +258,15 @@ void YamlValue::read_command(std::vector<std::string>& out) {
   if (items[0].empty()) return fail("expected a program as first item, found an empty text");
   if (items[0].find('/') != std::string::npos) items[0] = resolved(items[0]);
   out = std::move(items);
+}
+
+void YamlValue::read_workload_command(std::vector<std::string>& out) {
+  const size_t problems = problems_.size();
+  read_command(out);
+  if (problems_.size() > problems) return;
+  const auto python = python_command(out);
+  if (!python || python->main != PythonMain::kScript) return;
+  out[python->interpreter.size()] = resolved(python->target);
 }
 
 void YamlValue::read_texts(std::vector<std::string>& out) {

@@ -52,6 +52,8 @@ class YamlValue {
   void read_words(std::vector<std::string>& out);  // a list of texts; [] is one
   // A program and its arguments; a program named by a relative path counts from the job file.
   void read_command(std::vector<std::string>& out);
+  // Likewise; where it is a Python that runs a script, the script, too.
+  void read_workload_command(std::vector<std::string>& out);
   // {PATH: number, ...}, in the order of the file.
   void read_weighted_paths(std::vector<std::pair<std::string, double>>& out);
   void read_numbers(std::vector<double>& out);

@@ -14,9 +14,10 @@ namespace {
 bool is_on_nodes(const JobSummary& job) {
   return job.state == "RUNNING" || job.state == "RECOVERING";
 }
-// Where somebody has to answer for it.
+// Where somebody has to answer for it: one of which nothing is known has just been there.
 bool has_controller(const JobSummary& job) {
-  return is_on_nodes(job) || job.state == "STARTING" || job.state == "STOPPING";
+  return job.state.empty() || is_on_nodes(job) || job.state == "STARTING" ||
+         job.state == "STOPPING";
 }
 
 std::string why_of(const std::string& reason) { return reason.empty() ? "" : ": " + reason; }
@@ -59,8 +60,8 @@ std::string runbook_of(FindingKind kind) {
 std::vector<Finding> JobWatch::look(const JobSnapshot& snapshot, int64_t now_ms) {
   now_ms_ = std::max(now_ms_, now_ms);
   found_.clear();
-  if (snapshot.silent_ms >= kSilentMs) {
-    add_silence(snapshot);  // what it said last is no news
+  if (snapshot.silent_ms >= kSilentMs && has_controller(snapshot.summary)) {
+    add_silence(snapshot);  // what it said last is no news; how it ended stays so
   } else if (snapshot.summary.is_told()) {
     add_end(snapshot);
     add_standstill(snapshot);
@@ -92,7 +93,6 @@ Finding& JobWatch::add(const JobSnapshot& snapshot, FindingKind kind, std::strin
 }
 
 void JobWatch::add_silence(const JobSnapshot& snapshot) {
-  if (!has_controller(snapshot.summary)) return;
   Finding& found =
       add(snapshot, FindingKind::kControllerSilent,
           "its controller has not answered for " + format_duration(snapshot.silent_ms) +

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/cluster/heard_jobs.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hpctl::cluster {
+namespace {
+
+bool has_ended(const HeardJobs::Heard& heard) { return heard.summary.ended_wall_ms() > 0; }
+
+}  // namespace
 
 void HeardJobs::hear(const JobKey& key, v1::JobSummary summary, int64_t now_ms) {
   present_[key] = {key, std::move(summary), now_ms};
@@ -15,9 +21,11 @@ void HeardJobs::retain(const std::set<JobKey>& present, int64_t now_ms) {
       ++it;
       continue;
     }
-    if (it->second.summary.ended_wall_ms() > 0) ended_.push_back({std::move(it->second), now_ms});
+    if (has_ended(it->second)) ended_.push_back({std::move(it->second), now_ms});
     it = present_.erase(it);
   }
+  std::erase_if(since_ms_, [&](const auto& known) { return !present.contains(known.first); });
+  for (const JobKey& key : present) since_ms_.try_emplace(key, now_ms);
   // A number that is there again is another job, or another life of it.
   std::erase_if(ended_, [&](const Ended& ended) {
     return ended.gone_ms + kEndedMs <= now_ms || present.contains(ended.heard.key);
@@ -30,6 +38,24 @@ void HeardJobs::retain(const std::set<JobKey>& present, int64_t now_ms) {
 const HeardJobs::Heard* HeardJobs::find(const JobKey& key) const {
   const auto heard = present_.find(key);
   return heard == present_.end() ? nullptr : &heard->second;
+}
+
+int64_t HeardJobs::silent_ms(const JobKey& key, int64_t now_ms) const {
+  if (const Heard* heard = find(key)) return std::max<int64_t>(0, now_ms - heard->at_ms);
+  const auto since = since_ms_.find(key);
+  return since == since_ms_.end() ? 0 : std::max<int64_t>(0, now_ms - since->second);
+}
+
+std::vector<HeardJobs::Heard> HeardJobs::ended() const {
+  std::map<JobKey, Heard> ended;
+  for (const Ended& gone : ended_) ended[gone.heard.key] = gone.heard;
+  for (const auto& [key, heard] : present_) {
+    if (has_ended(heard)) ended[key] = heard;
+  }
+  std::vector<Heard> list;
+  list.reserve(ended.size());
+  for (auto& [key, heard] : ended) list.push_back(std::move(heard));
+  return list;
 }
 
 std::vector<HeardJobs::Heard> HeardJobs::all() const {

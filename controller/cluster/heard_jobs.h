@@ -31,6 +31,10 @@ class HeardJobs {
   void retain(const std::set<JobKey>& present, int64_t now_ms);
   // nullptr: no such job is there, or it has said nothing yet.
   const Heard* find(const JobKey& key) const;
+  // How long it has not said anything: one that never has, since it is there.
+  int64_t silent_ms(const JobKey& key, int64_t now_ms) const;
+  // Those that have said how they ended, by key: also of those that are there still.
+  std::vector<Heard> ended() const;
   // Those that are there, by key; then those that have ended, the newest first.
   std::vector<Heard> all() const;
 
@@ -40,7 +44,8 @@ class HeardJobs {
     int64_t gone_ms = 0;
   };
   std::map<JobKey, Heard> present_;
-  std::vector<Ended> ended_;  // oldest first
+  std::map<JobKey, int64_t> since_ms_;  // of those that are there, whether they have said anything
+  std::vector<Ended> ended_;            // oldest first
 };
 
 }  // namespace hpctl::cluster

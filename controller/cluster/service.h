@@ -60,6 +60,8 @@ class ClusterService final : public v1::Cluster::Service {
             uint64_t job, std::string arguments, const grpc::Status& status) const;
   grpc::Status reply(uid_t reader, const std::string& nonce, v1::ClusterJobs jobs,
                      v1::ClusterAnswer* answer) const;
+  std::vector<v1::ClusterJob> outlines(std::optional<uid_t> whose, const JobKey& after,
+                                       bool with_ended) const;
   v1::ClusterJobs page(const v1::ClusterQuestion& question, const Asker& asker) const;
 
   Supervisor& supervisor_;

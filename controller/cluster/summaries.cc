@@ -129,11 +129,26 @@ void Summaries::take(const Call& call) {
 
 void Summaries::describe(const JobKey& key, v1::ClusterJob& job) const {
   const std::lock_guard lock(mutex_);
-  const HeardJobs::Heard* heard = heard_.find(key);
-  if (heard == nullptr) return;
-  *job.mutable_summary() = heard->summary;
-  job.set_heard_ms(
-      static_cast<uint64_t>(std::max<int64_t>(0, clock_.monotonic_ms() - heard->at_ms)));
+  if (const HeardJobs::Heard* heard = heard_.find(key)) *job.mutable_summary() = heard->summary;
+  job.set_heard_ms(static_cast<uint64_t>(heard_.silent_ms(key, clock_.monotonic_ms())));
+}
+
+std::vector<v1::ClusterJob> Summaries::ended(std::optional<uid_t> whose,
+                                             const JobKey& after) const {
+  std::vector<HeardJobs::Heard> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = heard_.ended();
+  }
+  std::vector<v1::ClusterJob> jobs;
+  for (HeardJobs::Heard& heard : ended) {
+    if (heard.key <= after || (whose && heard.key.uid != *whose)) continue;
+    v1::ClusterJob& job = jobs.emplace_back();
+    job.set_uid(heard.key.uid);
+    job.set_job(heard.key.job);
+    *job.mutable_summary() = std::move(heard.summary);
+  }
+  return jobs;
 }
 
 void Summaries::show() const {

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,8 +55,12 @@ class Summaries {
   void start();
   void stop();
 
-  // Any thread. Adds to `job` what its controller said last, and how long ago.
+  // Any thread. Adds to `job` what its controller said last, and how long ago: where it has said
+  // nothing yet, since when it is asked.
   void describe(const JobKey& key, v1::ClusterJob& job) const;
+  // Any thread. Jobs after this one that have said how they ended, of this user or of all, by key:
+  // what HeardJobs keeps of those that are gone, and those that are there still.
+  std::vector<v1::ClusterJob> ended(std::optional<uid_t> whose, const JobKey& after) const;
 
  private:
   struct Peer {

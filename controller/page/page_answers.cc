@@ -79,6 +79,12 @@ json row_of(const std::optional<StandbyView>& standbys) {
   return {standbys->wanted, standbys->ready, standbys->loading, standbys->memory_bytes};
 }
 
+// [score, whether that makes a lemon of it, why]; nullptr = nothing is said against it
+json row_of(const LemonScore* score) {
+  if (score == nullptr) return nullptr;
+  return {score->score, score->is_lemon(), score->worst};
+}
+
 Result<JobId> find_for(const core::State& state, const std::string& job, uint32_t uid) {
   const auto id = find_job(state, job, uid);
   if (id.ok()) return *id;
@@ -167,12 +173,13 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
     JobProgress progress;
     std::vector<PageSample> samples;
     std::vector<Finding> found;
+    std::vector<LemonScore> lemons;
   };
   const auto look = [this, uid, job](const core::State& state) -> Result<Picture> {
     HP_TRY_ASSIGN(const JobId id, find_for(state, job, uid));
     JobProgress progress = progress_.of(id);
     JobView view = make_job_view(state, id, progress, node_, loop_.now_ms());
-    return Picture{std::move(view), std::move(progress), history_.of(id), found_of(id)};
+    return Picture{std::move(view), std::move(progress), history_.of(id), found_of(id), lemons_};
   };
   HP_TRY_ASSIGN(const Picture picture, ask<Picture>(look));
   const JobView& view = picture.view;
@@ -190,7 +197,8 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
   }
   for (const NodeView& node : view.nodes) {
     answer["node_rows"].push_back(
-        {node.name, node.role, node.state, node.note, row_of(node.standbys)});
+        {node.name, node.role, node.state, node.note, row_of(node.standbys),
+         row_of(find_lemon_score(picture.lemons, node.name, node.instance_id))});
   }
   for (const WorkerView& worker : view.workers) {
     answer["rank_rows"].push_back(row_of(worker, picture.progress));
@@ -229,7 +237,9 @@ Result<std::string> PageAnswers::events(uint32_t uid, const std::string& job, ui
                         {"why", std::move(why)}});
 }
 
-void PageAnswers::sample(const JobView& view, const std::vector<Finding>& found, int64_t wall_ms) {
+void PageAnswers::sample(const JobView& view, const std::vector<Finding>& found,
+                         const std::vector<LemonScore>& lemons, int64_t wall_ms) {
+  lemons_ = lemons;
   if (found.empty()) {
     found_.erase(JobId{view.job});
   } else {

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/node_record.h"
 #include "common/base/result.h"
 #include "common/watch/finding.h"
 #include "controller/agents/progress.h"
@@ -46,7 +47,9 @@ class PageAnswers {
   Result<std::string> events(uint32_t uid, const std::string& job, uint64_t after_seq);
 
   // Owner thread: the job as it is shown to everybody else, and what is found of it.
-  void sample(const JobView& view, const std::vector<Finding>& found, int64_t wall_ms);
+  // `lemons`: what jobs say against machines, of all that are known.
+  void sample(const JobView& view, const std::vector<Finding>& found,
+              const std::vector<LemonScore>& lemons, int64_t wall_ms);
 
  private:
   // From the state, on the owner thread.
@@ -65,6 +68,7 @@ class PageAnswers {
   // The owner thread's:
   PageHistory history_;
   std::map<JobId, std::vector<Finding>> found_;  // where there is something
+  std::vector<LemonScore> lemons_;
 };
 
 }  // namespace hpctl

@@ -23,8 +23,9 @@ class StatusPage {
 
   // A link that counts once. kUnavailable: the address is not ours, or in use.
   Result<std::string> link(uint32_t uid);
-  void sample(const JobView& view, const std::vector<Finding>& found, int64_t wall_ms) {
-    answers_.sample(view, found, wall_ms);
+  void sample(const JobView& view, const std::vector<Finding>& found,
+              const std::vector<LemonScore>& lemons, int64_t wall_ms) {
+    answers_.sample(view, found, lemons, wall_ms);
   }
   uint64_t requests() const;
   // Waits for requests in hand; no link is given from then on.

@@ -20,12 +20,13 @@ NodeHistory::NodeHistory(const HomePaths& paths, const Clock& clock, IsOurs is_o
     : directory_(node_records_directory(paths)),
       clock_(clock),
       is_ours_(std::move(is_ours)),
+      files_(directory_),
       lanes_(1, kWaitingRecords) {}
 
 void NodeHistory::load() {
   if (directory_.empty()) return;
   remove_old_node_records(directory_, clock_.wall_ms());
-  auto records = read_node_records(directory_);
+  auto records = files_.look();
   for (const NodeRecord& record : records) said_.emplace(record.job, record.node, record.key);
   auto scores = lemon_scores(std::move(records), clock_.wall_ms());
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -60,7 +61,7 @@ void NodeHistory::write(uint64_t job, const std::vector<NodeRecord>& records) {
       log_warning("lemon scores lack what this job found: " + written.error().message);
     }
   }
-  auto scores = lemon_scores(read_node_records(directory_), clock_.wall_ms());
+  auto scores = lemon_scores(files_.look(), clock_.wall_ms());
   const std::lock_guard<std::mutex> lock(mutex_);
   scores_ = std::move(scores);
 }

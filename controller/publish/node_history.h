@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/fenced_file.h"
 #include "common/base/node_record.h"
+#include "common/base/node_record_files.h"
 #include "controller/core/core.h"
 #include "controller/engine/task_lanes.h"
 
@@ -30,7 +31,7 @@ class NodeHistory {
   void load();
   // Owner thread: what is new in the job's rows is written down, the scores follow.
   void observe(const core::State& state, const core::Job& job);
-  // Owner thread; every kRefreshMs the others' news are read.
+  // Owner thread; every kRefreshMs the others' news are read, where there are any.
   void refresh(int64_t now_ms);
   // Writes what waits, then ends. The directories that hang (TaskLanes::stop).
   std::vector<std::string> stop();
@@ -52,6 +53,7 @@ class NodeHistory {
   std::set<Key> said_;       // owner thread
   int64_t refresh_ms_ = 0;   // next time; owner thread
   bool complained_ = false;  // the lane's
+  NodeRecordFiles files_;    // load()'s, then the lane's
   mutable std::mutex mutex_;
   std::vector<LemonScore> scores_;
   TaskLanes lanes_;  // last: its threads use all the above

@@ -24,16 +24,9 @@ using test::kPatienceMs;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-JobSpec job_with_a_spare() {
-  JobSpec spec = test::gated_job();
-  spec.nodes = 1;
-  spec.spares = 1;
-  return spec;
-}
-
 class ClusterRoles : public test::ClusterController {
  protected:
-  ClusterRoles() : ClusterController(job_with_a_spare()) {}
+  ClusterRoles() : ClusterController(test::job_with_a_spare()) {}
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root: to be somebody else as well";
     ClusterController::SetUp();
@@ -101,6 +94,11 @@ TEST_F(ClusterRoles, AReaderLooksAndGivesNoOrders) {
   EXPECT_THAT(order.text, HasSubstr("a reader"));
   expect_audited(audit_of_service(), "OpenJob reader 65534 OK");
   expect_audited(audit_of_job(), "QuarantineNode reader 65534 PERMISSION_DENIED");
+  const Said refused =
+      hpctl_of({}, {"audit", "--file", audit_of_job(), "--refused", "--who", "nobody"});
+  EXPECT_EQ(refused.code, 0) << refused.text;
+  EXPECT_THAT(refused.text, HasSubstr("refused  put a node into quarantine"));
+  EXPECT_EQ(hpctl_of(as_nobody(), {"audit", "--file", audit_of_service()}).code, 1);
   expect_finish_undisturbed();
 }
 

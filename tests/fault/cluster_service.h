@@ -49,6 +49,13 @@ inline JobSpec gated_job() {
   return spec;
 }
 
+inline JobSpec job_with_a_spare() {
+  JobSpec spec = gated_job();
+  spec.nodes = 1;
+  spec.spares = 1;
+  return spec;
+}
+
 // Before a command that nobody is to run.
 inline std::vector<std::string> as_nobody() {
   return {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
@@ -150,11 +157,12 @@ class ClusterController : public testing::Test {
     ASSERT_TRUE(cluster_.wait_for(service_, kPatienceMs));
   }
 
-  v1::Admission admission() const {
+  v1::Admission admission() const { return admission_of(cluster_); }
+  static v1::Admission admission_of(const JobCluster& cluster) {
     v1::Admission admission;
-    admission.set_job(cluster_.job().value);
-    admission.set_job_dir(cluster_.job_dir());
-    for (const std::string& node : cluster_.nodes()) admission.add_nodes(node);
+    admission.set_job(cluster.job().value);
+    admission.set_job_dir(cluster.job_dir());
+    for (const std::string& node : cluster.nodes()) admission.add_nodes(node);
     admission.set_scheduler("none");
     admission.set_agent_tokens(true);
     return admission;
@@ -194,15 +202,19 @@ class ClusterController : public testing::Test {
     std::string text;
   };
   Said hpctl_of(std::vector<std::string> who, const std::vector<std::string>& words) {
+    const std::string out = directory_ / "said";
+    (void)::unlink(out.c_str());
+    const auto code = cluster_.wait_for(spawn_hpctl_of(std::move(who), words, out), kPatienceMs);
+    return {code, read_file(out).value()};
+  }
+  pid_t spawn_hpctl_of(std::vector<std::string> who, const std::vector<std::string>& words,
+                       const std::string& out) {
     for (const std::string& word : {std::string("/usr/bin/env"), "HPCTL_CLUSTER=" + address_,
                                     std::string("HPCTL_HOME=/no/home"), program("hpctl")}) {
       who.push_back(word);
     }
     who.insert(who.end(), words.begin(), words.end());
-    const std::string out = directory_ / "said";
-    (void)::unlink(out.c_str());
-    const auto code = cluster_.wait_for(cluster_.spawn(who, out), kPatienceMs);
-    return {code, read_file(out).value()};
+    return cluster_.spawn(who, out);
   }
   nlohmann::json everything_seen_by(const std::vector<std::string>& who) {
     const Said said = hpctl_of(who, {"ps", "-A", "--json"});
@@ -225,6 +237,14 @@ class ClusterController : public testing::Test {
     for (const std::string& node : cluster_.nodes()) cluster_.start_agent(node);
     ASSERT_TRUE(runs()) << cluster_.logs();
   }
+  // A job beside it, whose number must be another. Returns before it runs.
+  void start_other_job(JobCluster& other) const {
+    const auto job = admit_to_cluster(address_, admission_of(other), kCall);
+    ASSERT_TRUE(job.ok()) << job.error().message;
+    for (const std::string& node : other.nodes()) other.start_agent(node);
+  }
+  // `n`th of numbers that no process has, as own_job() has one.
+  static JobId other_number(uint64_t n) { return JobId{(n << 23U) + JobCluster::own_job().value}; }
   void expect_finish_undisturbed() { expect_finish_undisturbed_at(address_); }
   void expect_finish_undisturbed_at(const std::string& address) {
     ASSERT_TRUE(runs()) << cluster_.logs();

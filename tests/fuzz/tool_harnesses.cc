@@ -10,6 +10,7 @@
 #include "common/base/plausible.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
+#include "hpctl/audit_file.h"
 #include "hpctl/chaos_plan.h"
 #include "hpctl/job_table.h"
 #include "tests/fuzz/harness.h"
@@ -46,6 +47,31 @@ void run_error_file(std::string_view input) {
 std::vector<std::string> error_file_seeds() {
   return {R"({"message":{"message":"RuntimeError: a\nb","extraInfo":{"timestamp":"1"}}})",
           R"({"message":"\u001b[31mred\u0007"})"};
+}
+
+// Of a job's user, who may have written anything there.
+void run_audit_log(std::string_view input) {
+  const auto found = read_audit_log(put_file("audit.jsonl", input));
+  require(found.ok(), "a file that is there");
+  const auto lines = static_cast<size_t>(std::count(input.begin(), input.end(), '\n')) + 1;
+  require(found->lines.size() + found->damaged <= lines, "more lines than there are");
+  for (const AuditLine& line : found->lines) {
+    require(line.wall_ms > 0 && !line.text("call").empty(), "a line that says nothing");
+    require(!what_was_asked(line).empty() && !what_became_of_it(line).empty(), "nothing is said");
+    (void)where_from(line);
+    (void)line.who();
+  }
+}
+
+std::vector<std::string> audit_log_seeds() {
+  return {
+      R"({"time":"2027-01-15T08:00:01.000Z","call":"QuarantineNode","uid":0,"user":"root",)"
+      R"("role":"operator","from":"ipv4:10.0.0.7:4711","job":17,"arguments":"node=n1",)"
+      R"("outcome":"OK"})"
+      "\n"
+      R"({"time":"2027-01-15T08:00:02.000Z","call":"further refused calls","from":"ipv6:[::1]:4",)"
+      R"("count":80,"outcome":"REFUSED","why":"x"})"
+      "\n"};
 }
 
 // /etc/hpctl/cluster.conf
@@ -121,6 +147,7 @@ std::vector<std::string> chaos_plan_seeds() {
 std::vector<Harness> tool_harnesses() {
   return {{"progress_file", run_progress_file, progress_file_seeds},
           {"error_file", run_error_file, error_file_seeds},
+          {"audit_log", run_audit_log, audit_log_seeds},
           {"cluster_conf", run_cluster_conf, cluster_conf_seeds},
           {"certificates", run_certificates, certificates_seeds},
           {"list_option", run_list_option, list_option_seeds},

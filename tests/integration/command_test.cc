@@ -33,6 +33,9 @@ class CommandJob : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!has_torch()) GTEST_SKIP() << "python3-torch is not installed";
+    // Beside the job file.
+    std::filesystem::create_symlink(HPCTL_SOURCE "/tests/integration/ddp_train.py",
+                                    cluster_.directory() + "/ddp_train.py");
   }
   // A directory for the script's own files.
   std::string new_output(const std::string& name) {
@@ -46,8 +49,7 @@ class CommandJob : public ::testing::Test {
                            "\n"
                            "nodes: 2\n"
                            "workers_per_node: 2\n"
-                           "workload: {command: [/usr/bin/python3, " HPCTL_SOURCE
-                           "/tests/integration/ddp_train.py, " +
+                           "workload: {command: [/usr/bin/python3, ddp_train.py, " +
                            out + ", '" + std::to_string(kSteps) + "'" + more +
                            "]}\n"
                            "recovery: {" +
@@ -206,6 +208,7 @@ class CommandEnvironment : public ::testing::Test {
   // What the command wrote as its first argument names it.
   std::string run(const std::string& more = "") {
     const std::string out = cluster_.directory() + "/out";
+    EXPECT_TRUE(write_file_atomic(out, "").ok());
     const JobId job =
         cluster_.submit("name: e\nworkload: {command: [python, " + out + "]}\n" + more);
     EXPECT_EQ(cluster_.wait_for_end(job, seconds(60)), "FINISHED")

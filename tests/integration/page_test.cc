@@ -5,7 +5,9 @@
 
 #include <cstdlib>
 
+#include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/node_record.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/browser.h"
@@ -25,13 +27,15 @@ class Page : public ::testing::Test {
   void SetUp() override {
     if (!Browser::is_installed()) GTEST_SKIP() << "chromium and chromium-driver are not installed";
   }
-  JobId train() {
+  JobId train(const std::string& nodes = "2", const std::string& more = "") {
     return cluster_.submit(
-        "name: quick-brown-fox\nnodes: 2\nworkers_per_node: 2\n"
+        "name: quick-brown-fox\nnodes: " + nodes +
+        "\nworkers_per_node: 2\n"
         "workload:\n  train:\n    model: {preset: debugmodel}\n"
         "    data: {path: /usr/share/common-licenses/GPL-3, seq_len: 64}\n"
         "    batch: {micro: 1, global: 4}\n    steps: 100000\n    precision: fp32\n"
-        "checkpoint: {every_steps: 20}\n");
+        "checkpoint: {every_steps: 20}\n" +
+        more);
   }
   // Through a link of its own.
   std::unique_ptr<Browser> look(const std::vector<std::string>& job,
@@ -107,6 +111,56 @@ TEST_F(Page, ShowsAFaultAsItHappens) {
   browser->run("document.querySelector('tbody a').focus()");
   browser->press(kEnter);
   EXPECT_TRUE(shows(*browser, "Where the time went"));
+  EXPECT_EQ(browser->complaints(), "");
+}
+
+// What hpctl watch would say is on the page while it is so, as text; so is a machine that jobs
+// before this one speak against.
+TEST_F(Page, ShowsWhatIsFoundUntilItIsOver) {
+  const std::string records = node_records_directory(cluster_.paths());
+  const int64_t now_ms = SystemClock().wall_ms();
+  ASSERT_TRUE(
+      append_node_records(records, "900.jsonl",
+                          {{now_ms, 900, "n1", "", NodeRecordKind::kHardware, "1", "Xid 79"}})
+          .ok());
+  const JobId job = train("{count: 2, spares: 1}", "recovery: {max_restarts: 1, window: 30s}\n");
+  const auto browser = look({"quick-brown-fox"}, {});
+  ASSERT_NE(browser, nullptr);
+  EXPECT_TRUE(shows(*browser, "4 training"));
+  EXPECT_TRUE(shows(*browser, "lemon 4.0: Xid 79"));
+  // Lines of the job's view of this class, "bad" or "warn", that begin so.
+  const auto count = [](const std::string& mood, const std::string& begin) {
+    return "[...document.querySelectorAll('#head ." + mood +
+           "[role=status]')].filter((line) => line.textContent.startsWith(" + json(begin).dump() +
+           ")).length";
+  };
+  const std::string any = "document.querySelectorAll('#head [role=status]').length";
+  EXPECT_EQ(browser->run("return " + any), 0) << "nothing is found yet";
+
+  const std::vector<std::string> node = {"n2", "--job", to_string(job)};
+  const auto order = [&](const std::string& verb) {
+    return cluster_.hpctl({"nodes", verb, node[0], node[1], node[2]}).exit_code;
+  };
+  EXPECT_EQ(order("quarantine"), 0);
+  EXPECT_TRUE(browser->wait_for("return " + count("warn", "warn: n2 is in quarantine") + " === 1"));
+  EXPECT_TRUE(
+      browser->wait_for("return " + count("warn", "warn: no spare is left of 1") + " === 1"));
+  EXPECT_EQ(order("release"), 0);
+  EXPECT_TRUE(browser->wait_for("return " + any + " === 0"));
+
+  // The only restart that it has is spent, until the window is over.
+  ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
+  const std::string spent = count("bad", "critical: the next fault fails it: 0 of 1") + " === 1";
+  EXPECT_TRUE(browser->wait_for("return " + spent));
+  browser->run("document.getElementById('home').click()");
+  EXPECT_TRUE(browser->wait_for(
+      "return document.querySelector('tbody b.bad')?.textContent.trim() === 'critical'"))
+      << "in the list of all jobs";
+  EXPECT_TRUE(browser->wait_for(
+      "return document.querySelector('tbody a') && !document.querySelector('tbody b')"));
+  browser->run("document.querySelector('tbody a').click()");
+  EXPECT_TRUE(shows(*browser, "4 training"));
+  EXPECT_EQ(browser->run("return " + any), 0);
   EXPECT_EQ(browser->complaints(), "");
 }
 

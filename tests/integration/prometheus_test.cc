@@ -267,16 +267,7 @@ class PrometheusOfACluster : public test::ClusterController {
     if (!PrometheusServer::is_installed()) GTEST_SKIP() << "the package prometheus is missing";
     ClusterController::SetUp();
   }
-  void start_other_job() {
-    v1::Admission other = admission();
-    other.set_job(other_.job().value);
-    other.set_job_dir(other_.job_dir());
-    ASSERT_TRUE(admit_to_cluster(address_, other, test::kCall).ok());
-    for (const std::string& node : other_.nodes()) other_.start_agent(node);
-  }
-
-  // A number that no process has.
-  test::JobCluster other_{failing_job(), JobId{(1U << 23U) + test::JobCluster::own_job().value}};
+  test::JobCluster other_{failing_job(), other_number(1)};
 };
 
 TEST_F(PrometheusOfACluster, ShowsAllJobs) {
@@ -288,7 +279,7 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
   const PrometheusServer prometheus(directory_ / "state");
   Coverage coverage(prometheus, {"cluster"});
   start_job();
-  start_other_job();
+  start_other_job(other_);
   EXPECT_TRUE(until([&] {
     return prometheus.has_data("count(hpctl_cluster_job_state{state=\"RUNNING\"} == 1) == 2");
   }));

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "common/base/file.h"
+#include "common/base/node_record_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -89,7 +90,7 @@ TEST(LemonScore, WhatIsSaidTwiceCountsOnce) {
 TEST(NodeRecords, ARoundTripThroughFiles) {
   const TemporaryDirectory directory;
   const std::string records = directory / "home/node-records";
-  EXPECT_TRUE(read_node_records(records).empty());
+  EXPECT_TRUE(NodeRecordFiles(records).look().empty());
   const NodeRecord lost{kNow, 7, "p5-1", "i-1", NodeRecordKind::kLost, "fault 3", "it \"fell\"\n"};
   NodeRecord passed{kNow + 1, 0, "p5-1", "i-1", NodeRecordKind::kCheckPassed, "", "passed"};
   ASSERT_TRUE(append_node_records(records, "7.jsonl", {lost}).ok());
@@ -97,7 +98,7 @@ TEST(NodeRecords, ARoundTripThroughFiles) {
   ASSERT_TRUE(append_node_records(records, "checks-2023-11.jsonl", {passed}).ok());
   std::ofstream(records + "/9.jsonl") << "{\"time\": 3}\nnonsense\n" << to_json_line(lost);
   std::ofstream(records + "/notes.txt") << to_json_line(lost) << "\n";
-  const auto read = read_node_records(records);
+  const auto read = NodeRecordFiles(records).look();
   ASSERT_EQ(read.size(), 4U);
   for (const NodeRecord& found : read) {
     if (found.kind != NodeRecordKind::kLost) continue;

@@ -257,6 +257,28 @@ TEST(Fleet, OfTwoHeadsTheOneThatHeardLast) {
   EXPECT_TRUE(fleet.all_users);
 }
 
+// How a job ended is known of its life before, too.
+TEST(Fleet, AJobThatIsThereComesBeforeOneThatHasEnded) {
+  const auto ended = [](uint64_t id, uint64_t heard_ms) {
+    v1::ClusterJob job = cluster_job(4'000'000'001U, id, heard_ms);
+    job.set_pid(0);
+    job.mutable_summary()->set_state("FAILED");
+    job.mutable_summary()->set_ended_wall_ms(1);
+    return job;
+  };
+  v1::ClusterJob untold = cluster_job(4'000'000'001U, 7, 0);
+  untold.clear_summary();
+  untold.set_heard_ms(20'000);
+  const Fleet fleet = join_listings({listing("head1:1", true, {ended(7, 100), ended(8, 90'000)}),
+                                     listing("head2:1", true, {untold})},
+                                    0);
+  ASSERT_EQ(ids(fleet.jobs), (std::vector<uint64_t>{7, 8}));
+  EXPECT_FALSE(fleet.jobs[0].summary.is_told()) << "it runs again";
+  EXPECT_EQ(fleet.jobs[0].doubt, "its controller has not answered for 20s");
+  EXPECT_EQ(fleet.jobs[1].summary.state, "FAILED");
+  EXPECT_EQ(fleet.jobs[1].doubt, "") << "nobody has to answer for it";
+}
+
 TEST(Fleet, AnOldServiceAndOneThatIsAway) {
   v1::ClusterJob old;
   old.set_job(7);

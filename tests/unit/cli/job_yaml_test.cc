@@ -103,6 +103,22 @@ TEST(JobYaml, ReadsCommands) {
             (std::vector<std::string>{"/jobs/run.sh", "./x"}));
 }
 
+TEST(JobYaml, TheScriptOfAPythonCountsFromTheJobFile) {
+  const std::pair<const char*, std::vector<std::string>> cases[] = {
+      {"[python3, train.py, data.txt]", {"python3", "/jobs/train.py", "data.txt"}},
+      {"[bin/python, -u, ./a/train.py]", {"/jobs/bin/python", "-u", "/jobs/a/train.py"}},
+      {"[python3, /fsx/train.py]", {"python3", "/fsx/train.py"}},
+      {"[uv, run, --, python, train.py]", {"uv", "run", "--", "python", "/jobs/train.py"}},
+      {"[python3, -m, train]", {"python3", "-m", "train"}},
+      {"[python3, -c, train.py]", {"python3", "-c", "train.py"}},
+      {"[bash, train.sh]", {"bash", "train.sh"}}};
+  for (const auto& [command, expected] : cases) {
+    EXPECT_EQ(good(std::string("name: c\nworkload: {command: ") + command + "}\n").command,
+              expected)
+        << command;
+  }
+}
+
 // Job files in a directory of the test's own.
 class JobYamlEnvironment : public ::testing::Test {
  protected:

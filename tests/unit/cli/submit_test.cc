@@ -253,6 +253,9 @@ TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
   write(home_.directory() + "/nope.py", "");
   EXPECT_THAT(submit("name: c\nworkload: {command: [./nope.py]}\n").err,
               HasSubstr("not an executable file; see chmod +x"));
+  EXPECT_THAT(submit("name: c\nworkload: {command: [python3, trian.py]}\n").err,
+              HasSubstr("workload.command: " + home_.directory() + "/trian.py is missing"));
+  EXPECT_EQ(submit("name: c\nworkload: {command: [python3, nope.py]}\n").exit_code, kExitOk);
 }
 
 TEST_F(Submit, WhatThisMachineCannotHoldIsNotStarted) {

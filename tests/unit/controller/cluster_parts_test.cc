@@ -57,10 +57,12 @@ TEST(HeardJobs, HowAJobEndedStaysForAnHour) {
   heard.hear(failed, summary_of("FAILED", 5), 200);
   heard.hear(cut, summary_of("RUNNING", 0), 200);
   heard.retain({failed, cut}, 300);
+  ASSERT_EQ(heard.ended().size(), 1U) << "also while it is there";
   ASSERT_NE(heard.find(failed), nullptr);
   EXPECT_EQ(heard.find(failed)->at_ms, 200);
   heard.retain({}, 400);
   EXPECT_EQ(heard.find(failed), nullptr) << "nobody is to be asked about it";
+  EXPECT_EQ(heard.ended().at(0).summary.state(), "FAILED");
   const auto all = heard.all();
   ASSERT_EQ(all.size(), 1U) << "how the other went on nobody knows";
   EXPECT_EQ(all[0].summary.state(), "FAILED");
@@ -68,6 +70,20 @@ TEST(HeardJobs, HowAJobEndedStaysForAnHour) {
   EXPECT_EQ(heard.all().size(), 1U);
   heard.retain({}, 400 + HeardJobs::kEndedMs);
   EXPECT_TRUE(heard.all().empty());
+}
+
+TEST(HeardJobs, WhoNeverAnswersIsSilentSinceItIsThere) {
+  HeardJobs heard;
+  const JobKey key{1000, 7};
+  EXPECT_EQ(heard.silent_ms(key, 100), 0) << "nobody has asked it";
+  heard.retain({key}, 100);
+  heard.retain({key}, 200);
+  EXPECT_EQ(heard.silent_ms(key, 300), 200);
+  heard.hear(key, summary_of("RUNNING", 0), 350);
+  EXPECT_EQ(heard.silent_ms(key, 400), 50);
+  heard.retain({}, 500);
+  heard.retain({key}, 600);
+  EXPECT_EQ(heard.silent_ms(key, 700), 100) << "another life";
 }
 
 TEST(HeardJobs, AnotherLifeOfAJobTakesThePlaceOfTheFormer) {
@@ -91,6 +107,8 @@ TEST(HeardJobs, OfThoseThatEndedTheNewestStay) {
     heard.hear({1000, job}, summary_of("FINISHED", 5), 100);
     heard.retain({live}, 100 + static_cast<int64_t>(job));
   }
+  EXPECT_EQ(heard.ended().size(), HeardJobs::kMostEnded);
+  EXPECT_EQ(heard.ended()[0].key.job, 5U) << "by key";
   const auto all = heard.all();
   ASSERT_EQ(all.size(), 1 + HeardJobs::kMostEnded);
   EXPECT_EQ(all[0].key, live);

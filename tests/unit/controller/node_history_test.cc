@@ -68,13 +68,13 @@ TEST(NodeHistory, ASuccessorDoesNotRepeatWhatWasSaid) {
   const TemporaryDirectory home;
   Life(home.path(), 17).lose_n1();
   Life(home.path(), 17).lose_n1();
-  EXPECT_EQ(read_node_records(home.path() + "/node-records").size(), 1U);
+  EXPECT_EQ(NodeRecordFiles(home.path() + "/node-records").look().size(), 1U);
 }
 
 TEST(NodeHistory, WhoWasSucceededSaysNothing) {
   const TemporaryDirectory home;
   Life(home.path(), 17, false).lose_n1();
-  EXPECT_TRUE(read_node_records(home.path() + "/node-records").empty());
+  EXPECT_TRUE(NodeRecordFiles(home.path() + "/node-records").look().empty());
 }
 
 TEST(NodeHistory, AHomeThatCannotBeWrittenStopsNobody) {

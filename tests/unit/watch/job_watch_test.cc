@@ -123,6 +123,12 @@ TEST(JobWatch, ASilentController) {
     job.summary.state = state;
     EXPECT_THAT(look(job), IsEmpty()) << state << ": nobody has to answer for it";
   }
+  job.summary.state = "";
+  EXPECT_THAT(words(look(job)), ElementsAre("critical controller_silent"))
+      << "it has not said anything since somebody asks";
+  job.summary.state = "FAILED";
+  job.summary.ended_wall_ms = kNow - kSilentForLongMs;
+  EXPECT_THAT(words(look(job)), ElementsAre("critical failed")) << "its controller ended with it";
 }
 
 TEST(JobWatch, FewRestartsAreLeft) {
