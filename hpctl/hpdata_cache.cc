@@ -23,6 +23,8 @@ bool parse_cache(const std::vector<std::string>& words, CacheRequest& out) {
     const std::string& word = words[at];
     const bool known = take(word, "--tokenizer", out.tokenizer) ||
                        take(word, "--directory", out.directory) ||
+                       take_word(word, "--format", out.format) ||
+                       take_word(word, "--chat-template", out.chat_template) ||
                        take(word, "--max-bytes", max_bytes) ||
                        take(word, "--vocabulary", vocabulary) || take(word, "--workers", workers);
     if (!known) return false;

@@ -4,7 +4,7 @@
 // gRPC.
 //
 //   hpdata prepare --tokenizer=T --out=PREFIX --json-key=KEY --workers=N [--append-eod] [--json]
-//          -- INPUT...
+//          [--format=WORD] [--chat-template=WORD] -- INPUT...
 //   hpdata cache ...   (hpdata_cache.h)
 #include <unistd.h>
 
@@ -37,7 +37,9 @@ bool parse(const std::vector<std::string>& words, Arguments& out) {
     const std::string& word = words[at];
     const bool known =
         take(word, "--tokenizer", out.options.tokenizer) || take(word, "--out", out.options.out) ||
-        take(word, "--json-key", out.options.json_key) || take(word, "--workers", workers);
+        take(word, "--json-key", out.options.json_key) || take(word, "--workers", workers) ||
+        take_word(word, "--format", out.options.format) ||
+        take_word(word, "--chat-template", out.options.chat_template);
     if (word == "--append-eod") out.options.append_eod = true;
     if (word == "--json") out.json = true;
     if (!known && word != "--append-eod" && word != "--json") return false;
@@ -60,14 +62,16 @@ int run(const Arguments& arguments) {
   }
   const PreparedNote& note = result->note;
   if (arguments.json) {
-    std::cout << nlohmann::ordered_json{{"prefix", options.out},  {"documents", note.documents},
-                                        {"tokens", note.tokens},  {"text_bytes", note.text_bytes},
-                                        {"empty", result->empty}, {"vocabulary", note.vocabulary}}
-              << "\n";
+    nlohmann::ordered_json document = {{"prefix", options.out},  {"documents", note.documents},
+                                       {"tokens", note.tokens},  {"text_bytes", note.text_bytes},
+                                       {"empty", result->empty}, {"vocabulary", note.vocabulary}};
+    if (note.format != DataFormat::kText) document["answer_tokens"] = note.answer_tokens;
+    std::cout << document << "\n";
     return kExitOk;
   }
   std::cout << options.out << ": " << counted(static_cast<int64_t>(note.documents), "document")
             << ", " << note.tokens << " tokens";
+  if (note.format != DataFormat::kText) std::cout << ", " << note.answer_tokens << " of answers";
   if (result->empty > 0) std::cout << "; " << result->empty << " empty ones left out";
   std::cout << "\ntrain on it with workload.train.data.path: " << options.out << "\n";
   return kExitOk;

@@ -22,10 +22,14 @@ namespace {
 Outcome check_tokenizer(const std::string& prefix, const std::string& tokenizer) {
   HP_TRY_ASSIGN(const auto note, read_prepared_note(prefix));
   if (!note) return Ok{};  // Megatron-LM leaves none
-  HP_TRY_ASSIGN(const std::string bytes, read_file(tokenizer, 256U << 20));
-  Sha256 sha;
-  sha.update(bytes);
-  if (note->tokenizer_hash == sha.hex_digest()) return Ok{};
+  std::string hash;
+  if (tokenizer != "byte") {
+    HP_TRY_ASSIGN(const std::string bytes, read_file(tokenizer, 256U << 20));
+    Sha256 sha;
+    sha.update(bytes);
+    hash = sha.hex_digest();
+  }
+  if (note->tokenizer_hash == hash) return Ok{};
   return Error{ErrorCode::kInvalidArgument,
                "data " + prefix + " was prepared with another tokenizer (" + note->tokenizer +
                    ") than workload.train.data.tokenizer, " + tokenizer +
@@ -37,6 +41,8 @@ Result<std::string> prepare_one(const std::string& path, const TrainSpec& train,
   HP_TRY_ASSIGN(const std::string directory, program_directory());
   HP_TRY_ASSIGN(const Captured said,
                 run_captured({directory + "/hpdata", "cache", "--tokenizer=" + train.data.tokenizer,
+                              std::string("--format=") + to_word(train.data.format),
+                              std::string("--chat-template=") + to_word(train.data.chat_template),
                               "--directory=" + prepared.directory(),
                               "--max-bytes=" + std::to_string(kMaxPreparedAtSubmit),
                               "--vocabulary=" + std::to_string(train.model.vocab),
@@ -61,8 +67,9 @@ Result<std::string> prepare_one(const std::string& path, const TrainSpec& train,
 }  // namespace
 
 Outcome prepare_text(JobSpec& spec, const HomePaths& paths, const Terminal& terminal) {
-  if (!spec.train || spec.train->data.tokenizer == "byte") return Ok{};
+  if (!spec.train) return Ok{};
   DataSpec& data = spec.train->data;
+  if (data.tokenizer == "byte" && !data.has_answers()) return Ok{};
   std::vector<std::string*> places;
   if (data.blend.empty()) places.push_back(&data.path);
   for (BlendPart& part : data.blend) places.push_back(&part.path);

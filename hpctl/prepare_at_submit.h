@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a job that names a tokenizer becomes a prepared dataset before the job is submitted:
-// workers read tokens only (docs/decisions/1204-tokenised-at-submit.md).
+// The text of a job that names a tokenizer, and pairs and conversations, become prepared datasets
+// before the job is submitted: workers read tokens only
+// (docs/decisions/1204-tokenised-at-submit.md).
 #pragma once
 
 #include "common/base/job_spec.h"

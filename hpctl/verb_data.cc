@@ -28,19 +28,25 @@ Makes text into tokens that the trainer reads, in Megatron-LM's format: PREFIX.b
 Examples:
   hpctl data prepare corpus/*.jsonl.zst --tokenizer tokenizer.json --out data/corpus --append-eod
   hpctl data prepare book.txt --tokenizer byte --out data/book
+  hpctl data prepare chats.jsonl --tokenizer tokenizer.json --format chat --chat-template chatml \
+      --out data/chats
   hpctl data show data/corpus
 
 Options of prepare:
   --tokenizer T   byte, a SentencePiece model (.model), or a Hugging Face tokenizer.json with
                   byte-level BPE (GPT-2, Llama 3)
   --out PREFIX    what to write
+  --format F      text, the default; sft: objects with prompt and completion; chat: with messages
+                  (role, content). Of the latter two only answers are learnt (docs/data.md)
+  --chat-template T  chat: chatml or llama3
   --json-key KEY  where an object has its text; default: text
   --workers N     threads; default: one per processor
   --append-eod    end every document with the tokenizer's end-of-text token
 
   --json  prepare: {"prefix", "documents", "tokens", "text_bytes", "empty", "vocabulary"}; show:
           {"prefix", "type", "documents", "sequences", "tokens", "bytes", "fingerprint",
-          "tokenizer", "vocabulary", "end_of_document"}
+          "tokenizer", "vocabulary", "end_of_document"}; with sft and chat both also
+          "answer_tokens", show "format" and "chat_template"
 
 Exit codes: 0 fine, 1 not found, damaged or refused, 2 wrong arguments
 )";
@@ -67,6 +73,11 @@ int show(const Invocation& invocation, const std::string& prefix) {
       document["tokenizer"] = (*note)->tokenizer;
       document["vocabulary"] = (*note)->vocabulary;
       if ((*note)->end_of_document >= 0) document["end_of_document"] = (*note)->end_of_document;
+      if ((*note)->format != DataFormat::kText) {
+        document["format"] = to_word((*note)->format);
+        document["chat_template"] = to_word((*note)->chat_template);
+        document["answer_tokens"] = (*note)->answer_tokens;
+      }
     }
     terminal.out << document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
                  << "\n";
@@ -83,6 +94,13 @@ int show(const Invocation& invocation, const std::string& prefix) {
       terminal.out << ", documents end with " << (*note)->end_of_document;
     }
     terminal.out << "\n";
+    if ((*note)->format != DataFormat::kText) {
+      terminal.out << "  format       " << to_word((*note)->format);
+      if ((*note)->format == DataFormat::kChat) {
+        terminal.out << ", " << to_word((*note)->chat_template);
+      }
+      terminal.out << "; " << (*note)->answer_tokens << " tokens of answers\n";
+    }
   }
   terminal.out << "  fingerprint  " << data->fingerprint() << "\n";
   return kExitOk;
@@ -102,6 +120,35 @@ int exec_hpdata(const Terminal& terminal, std::vector<std::string> words) {
   return report(terminal, errno_error("cannot run " + program));
 }
 
+// What is wrong with the options; "" = nothing.
+std::string add_format(const Invocation& invocation, std::vector<std::string>& words) {
+  DataFormat format = DataFormat::kText;
+  ChatTemplate chat_template = ChatTemplate::kNone;
+  if (invocation.has("--format")) {
+    const auto known = from_word<DataFormat>(invocation.options.at("--format"));
+    if (!known) return "--format is one of " + all_words<DataFormat>();
+    format = *known;
+  }
+  if (invocation.has("--chat-template")) {
+    const auto known = from_word<ChatTemplate>(invocation.options.at("--chat-template"));
+    if (!known) return "--chat-template is one of " + all_words<ChatTemplate>();
+    chat_template = *known;
+  }
+  const bool chat = format == DataFormat::kChat;
+  if (chat != (chat_template != ChatTemplate::kNone)) {
+    return chat ? "--format chat needs --chat-template chatml or llama3"
+                : "--chat-template is for --format chat";
+  }
+  for (const char* text_only : {"--json-key", "--append-eod"}) {
+    if (format != DataFormat::kText && invocation.has(text_only)) {
+      return std::string(text_only) + " is for --format text";
+    }
+  }
+  words.push_back(std::string("--format=") + to_word(format));
+  words.push_back(std::string("--chat-template=") + to_word(chat_template));
+  return "";
+}
+
 int prepare(const Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   for (const char* name : {"--tokenizer", "--out"}) {
@@ -116,6 +163,9 @@ int prepare(const Invocation& invocation) {
                                     "--tokenizer=" + invocation.options.at("--tokenizer"),
                                     "--out=" + invocation.options.at("--out"),
                                     "--workers=" + std::to_string(workers->value_or(processors))};
+  if (const std::string problem = add_format(invocation, words); !problem.empty()) {
+    return report_usage(terminal, "data", problem);
+  }
   if (invocation.has("--json-key")) {
     words.push_back("--json-key=" + invocation.options.at("--json-key"));
   }
@@ -145,6 +195,7 @@ Verb data_verb() {
           2,
           1'000'000,
           {Option{"--tokenizer", nullptr, "T"}, Option{"--out", nullptr, "PREFIX"},
+           Option{"--format", nullptr, "F"}, Option{"--chat-template", nullptr, "T"},
            Option{"--json-key", nullptr, "KEY"}, Option{"--workers", nullptr, "N"},
            Option{"--append-eod"}},
           data_parts::run,

@@ -35,14 +35,17 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelSpec, preset, arch, dim, la
                                                 head_dim, sliding_window)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BlendPart, path, weight)
 inline void to_json(nlohmann::json& j, const DataSpec& s) {
-  j = {{"path", s.path},   {"blend", s.blend}, {"tokenizer", s.tokenizer},
-       {"split", s.split}, {"mask", s.mask},   {"seq_len", s.seq_len}};
+  j = {{"path", s.path},           {"blend", s.blend},    {"split", s.split},
+       {"tokenizer", s.tokenizer}, {"format", s.format},  {"chat_template", s.chat_template},
+       {"mask", s.mask},           {"seq_len", s.seq_len}};
 }
 inline void from_json(const nlohmann::json& j, DataSpec& s) {
   const DataSpec initial;
   s.path = j.value("path", initial.path);
   s.blend = j.value("blend", initial.blend);
   s.tokenizer = j.value("tokenizer", initial.tokenizer);
+  s.format = j.value("format", initial.format);
+  s.chat_template = j.value("chat_template", initial.chat_template);
   s.split = j.value("split", initial.split);
   s.mask = j.value("mask", initial.mask);
   s.seq_len = j.value("seq_len", initial.seq_len);

@@ -143,6 +143,14 @@ constexpr TrainKey kKeys[] = {
      "`hpctl data prepare` to run. An indexed dataset must have been prepared with the same "
      "tokenizer.", .type = "byte or path",
      .range = "byte, or a SentencePiece model or a tokenizer.json"},
+    {.path = "workload.train.data.format", .field = HP_WORD(data.format),
+     .meaning = "What the data is. sft: JSON lines with prompt and completion, chat: with messages "
+     "(role, content); only completions, or what the assistant says, are learnt, and whole pairs "
+     "or conversations are packed into sequences that keep them apart (docs/data.md). They are "
+     "prepared as text with a tokenizer is."},
+    {.path = "workload.train.data.chat_template", .field = HP_WORD(data.chat_template),
+     .meaning = "chat: how messages become text. chatml: Qwen's and others', without a system "
+     "message of its own. llama3: Llama 3's. The tokenizer must have its special tokens."},
     {.path = "workload.train.data.split", .initial = "[1, 0, 0]",
      .meaning = "Parts of the documents for training, validation and test, such as [98, 2, 0]: "
      "the first are trained on, the next are for validation, and the last are evaluated once at "
@@ -152,7 +160,7 @@ constexpr TrainKey kKeys[] = {
      "token of the next, as with Megatron-LM's eod_mask_loss. documents: that, attention does "
      "not cross them, and positions begin again at each, as with its reset_attention_mask and "
      "reset_position_ids. Where they begin, the index of the dataset tells; the files of a "
-     "directory are documents."},
+     "directory are documents. With format sft and chat it is documents."},
     {.path = "workload.train.data.reset_at_documents",
      .meaning = "true: the older name of `mask: documents`.", .type = "true or false"},
     {.path = "workload.train.data.seq_len", .field = HP_FIELD(data.seq_len),

@@ -185,8 +185,23 @@ void check_split(const TrainSpec& t, SpecChecks& checks) {
   }
 }
 
+void check_format(const DataSpec& data, SpecChecks& checks) {
+  const std::string at = "workload.train.data.";
+  const bool chat = data.format == DataFormat::kChat;
+  if (chat && data.chat_template == ChatTemplate::kNone) {
+    checks.fail(at + "chat_template", "expected chatml or llama3 with format chat");
+  } else if (!chat && data.chat_template != ChatTemplate::kNone) {
+    checks.fail(at + "chat_template", "expected with format chat only");
+  }
+  if (data.has_answers() && data.mask == DocumentMask::kBorders) {
+    checks.fail(at + "mask", std::string("expected documents, or no mask, with format ") +
+                                 to_word(data.format) + ", which keeps what it packs apart");
+  }
+}
+
 void check_data(const TrainSpec& t, SpecChecks& checks) {
   const std::string at = "workload.train.";
+  check_format(t.data, checks);
   if (!t.data.blend.empty()) check_blend(t.data, checks);
   if (t.data.blend.empty() && t.data.path.empty()) {
     checks.fail(at + "data.path",

@@ -50,6 +50,14 @@ enum class BadStepPolicy { kStop, kSkip, kRollback };
 constexpr auto words_of(BadStepPolicy) {
   return std::to_array<const char*>({"stop", "skip", "rollback"});
 }
+// What a line of JSON, or a document, of the data is.
+enum class DataFormat { kText, kSft, kChat };
+constexpr auto words_of(DataFormat) { return std::to_array<const char*>({"text", "sft", "chat"}); }
+// How the messages of a conversation become one text.
+enum class ChatTemplate { kNone, kChatml, kLlama3 };
+constexpr auto words_of(ChatTemplate) {
+  return std::to_array<const char*>({"none", "chatml", "llama3"});
+}
 enum class DocumentMask { kNone, kBorders, kDocuments };
 constexpr auto words_of(DocumentMask) {
   return std::to_array<const char*>({"none", "borders", "documents"});
@@ -92,11 +100,18 @@ struct BlendPart {
 
 struct DataSpec {
   std::string path;  // a text file, a directory of text files, or the prefix of PREFIX.bin/.idx
-  std::vector<BlendPart> blend;             // instead of path
-  std::string tokenizer = "byte";           // byte | path of a .model or tokenizer.json
-  std::vector<double> split = {1, 0, 0};    // train, validation, test: parts of the documents
+  std::vector<BlendPart> blend;           // instead of path
+  std::string tokenizer = "byte";         // byte | path of a .model or tokenizer.json
+  std::vector<double> split = {1, 0, 0};  // train, validation, test: parts of the documents
+  DataFormat format = DataFormat::kText;
+  ChatTemplate chat_template = ChatTemplate::kNone;  // of format chat
   DocumentMask mask = DocumentMask::kNone;  // what does not cross from a document to the next
   int64_t seq_len = 0;
+
+  // Only answers are learnt, and whole pairs are packed into sequences.
+  bool has_answers() const { return format != DataFormat::kText; }
+  // Attention does not leave a document.
+  bool keeps_apart() const { return mask == DocumentMask::kDocuments || has_answers(); }
 };
 
 struct ValidationSpec {

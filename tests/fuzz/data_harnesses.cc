@@ -81,8 +81,9 @@ std::vector<std::string> ledger_seeds() {
   const std::string directory = scratch() + "/written-ledger";
   require(remove_tree(directory).ok(), "cannot empty a directory");
   auto ledger = LedgerWriter::create(directory, 1, 0);
-  require(ledger.ok() && ledger->append(1, {{0, 8}}).ok() && ledger->append(2, {{8, 16}}).ok() &&
-              ledger->append_skip(3, {{16, 24}}, 1).ok() && ledger->append(2, {{24, 32}}).ok(),
+  require(ledger.ok() && ledger->append(1, {{0, 8}}, 0).ok() &&
+              ledger->append(2, {{8, 16}}, 0).ok() && ledger->append_skip(3, {{16, 24}}, 1).ok() &&
+              ledger->append(2, {{24, 32}}, 0).ok(),
           "cannot write a ledger");
   return {*read_file(directory + "/g1.r0.jsonl")};
 }

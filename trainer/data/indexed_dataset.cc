@@ -111,7 +111,11 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix) {
     return Error{ErrorCode::kInvalidArgument, "no tokens in " + data.tokens_path_};
   }
   HP_TRY_ASSIGN(const auto note, read_prepared_note(prefix));
-  if (note) data.vocabulary_ = note->vocabulary;
+  if (note) {
+    data.vocabulary_ = note->vocabulary;
+    data.format_ = note->format;
+    data.chat_template_ = note->chat_template;
+  }
   HP_TRY(data.compute_fingerprint());
   return data;
 }
@@ -237,6 +241,50 @@ Result<uint64_t> IndexedDataset::document_begin(uint64_t k) {
   return token;
 }
 
+Result<std::vector<uint64_t>> IndexedDataset::sequence_lengths(uint64_t k) {
+  HP_CHECK(k < documents());
+  std::array<uint8_t, 16> bounds{};
+  HP_TRY(read_index(boundaries_at() + 8 * k, bounds));
+  const auto first = load<uint64_t>(bounds.data());
+  const auto last = load<uint64_t>(bounds.data() + 8);
+  if (first > last || last > sequences_) return damaged("it was changed while in use");
+  std::vector<uint8_t> numbers((last - first) * 4);
+  HP_TRY(read_index(kIndexHeaderBytes + 4 * first, numbers));
+  std::vector<uint64_t> lengths;
+  for (size_t i = 0; i < last - first; ++i) lengths.push_back(load<uint32_t>(&numbers[4 * i]));
+  return lengths;
+}
+
+// Boundaries in pieces, and beside them the pointers that they mean, which ascend with them.
+Result<std::vector<uint64_t>> IndexedDataset::document_begins(uint64_t first, uint64_t last) {
+  HP_CHECK(first <= last && last < boundaries_);
+  std::vector<uint64_t> begins;
+  begins.reserve(last - first + 1);
+  std::vector<uint8_t> pointers;
+  uint64_t held = 0;  // sequence that `pointers` begins with
+  const auto read = [this](uint64_t at, std::span<uint8_t> out) { return read_index(at, out); };
+  HP_TRY(for_each_number<uint64_t>(
+      boundaries_at() + 8 * first, last - first + 1, read,
+      [&](uint64_t, uint64_t sequence) -> Outcome {
+        if (sequence > sequences_) return damaged("it was changed while in use");
+        if (sequence == sequences_) {
+          begins.push_back(tokens_);
+          return Ok{};
+        }
+        if (sequence < held || sequence >= held + pointers.size() / 8) {
+          held = sequence;
+          pointers.resize(8 * std::min(sequences_ - sequence, kPieceBytes / 8));
+          HP_TRY(read_index(pointers_at() + 8 * sequence, pointers));
+        }
+        const auto pointer = load<uint64_t>(pointers.data() + 8 * (sequence - held));
+        begins.push_back(pointer / token_bytes(type_));
+        const bool falls = begins.size() > 1 && begins.back() < begins[begins.size() - 2];
+        if (falls || begins.back() > tokens_) return damaged("it was changed while in use");
+        return Ok{};
+      }));
+  return begins;
+}
+
 Outcome IndexedDataset::read(uint64_t begin, std::span<int64_t> out) {
   HP_CHECK(begin <= tokens_ && out.size() <= tokens_ - begin);
   const uint64_t width = token_bytes(type_);
@@ -253,13 +301,15 @@ Outcome IndexedDataset::read(uint64_t begin, std::span<int64_t> out) {
                    " is " + std::to_string(*at) + "; prepare the dataset again"};
 }
 
-Outcome write_index(const std::string& path, TokenType type, std::span<const int32_t> lengths) {
+Outcome write_index(const std::string& path, TokenType type, std::span<const int32_t> lengths,
+                    std::span<const int32_t> documents) {
   HP_TRY_ASSIGN(FileWriter file, FileWriter::create(path));
   HP_TRY(file.append(kIndexMagic));
   HP_TRY(file.append_number(kIndexVersion, 8));
   HP_TRY(file.append_number(static_cast<uint64_t>(type), 1));
   HP_TRY(file.append_number(lengths.size(), 8));
-  HP_TRY(file.append_number(lengths.size() + 1, 8));
+  const size_t count = documents.empty() ? lengths.size() : documents.size();
+  HP_TRY(file.append_number(count + 1, 8));
   for (const int32_t length : lengths) {
     HP_CHECK(length >= 0);
     HP_TRY(file.append_number(static_cast<uint64_t>(length), 4));
@@ -269,7 +319,13 @@ Outcome write_index(const std::string& path, TokenType type, std::span<const int
     HP_TRY(file.append_number(pointer, 8));
     pointer += static_cast<uint64_t>(length) * token_bytes(type);
   }
-  for (uint64_t k = 0; k <= lengths.size(); ++k) HP_TRY(file.append_number(k, 8));
+  uint64_t sequence = 0;
+  HP_TRY(file.append_number(sequence, 8));
+  for (size_t k = 0; k < count; ++k) {
+    sequence += documents.empty() ? 1 : static_cast<uint64_t>(documents[k]);
+    HP_TRY(file.append_number(sequence, 8));
+  }
+  HP_CHECK(sequence == lengths.size());
   return file.finish();
 }
 

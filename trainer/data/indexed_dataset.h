@@ -33,6 +33,10 @@ class IndexedDataset : public TokenSource {
   Result<uint64_t> document_begin(uint64_t k) override;
   const std::string& fingerprint() const override { return fingerprint_; }
   uint64_t vocabulary() const override { return vocabulary_; }
+  DataFormat format() const override { return format_; }
+  ChatTemplate chat_template() const override { return chat_template_; }
+  Result<std::vector<uint64_t>> sequence_lengths(uint64_t k) override;
+  Result<std::vector<uint64_t>> document_begins(uint64_t first, uint64_t last) override;
   Outcome read(uint64_t begin, std::span<int64_t> out) override;
 
  private:
@@ -56,12 +60,15 @@ class IndexedDataset : public TokenSource {
   uint64_t boundaries_ = 0;
   uint64_t tokens_ = 0;
   uint64_t vocabulary_ = 0;
+  DataFormat format_ = DataFormat::kText;
+  ChatTemplate chat_template_ = ChatTemplate::kNone;
   std::string fingerprint_;
   std::vector<uint8_t> buffer_;
 };
 
-// Writes the index of a dataset whose sequence i is a document of lengths[i] tokens, durably and
-// under its name only when complete.
-Outcome write_index(const std::string& path, TokenType type, std::span<const int32_t> lengths);
+// Writes the index of a dataset whose sequence i has lengths[i] tokens, durably and under its name
+// only when complete. Document k has the next documents[k] sequences; empty: one each.
+Outcome write_index(const std::string& path, TokenType type, std::span<const int32_t> lengths,
+                    std::span<const int32_t> documents = {});
 
 }  // namespace hpctl

@@ -57,6 +57,7 @@ std::optional<Line> parse_line(std::string_view text) {
     line.entry.step = document.at("step").get<uint64_t>();
     line.entry.rank = document.at("rank").get<int32_t>();
     if (!parse_ranges(document.at("samples"), line.entry.samples)) return std::nullopt;
+    if (document.contains("counted")) line.entry.counted = document.at("counted").get<uint64_t>();
     if (document.contains("skipped")) {
       if (!parse_ranges(document.at("skipped"), line.entry.skipped)) return std::nullopt;
       line.back_to = document.at("back_to").get<uint64_t>();
@@ -123,8 +124,11 @@ std::string LedgerWriter::head(uint64_t step) const {
   return head_of_line(generation_, step, rank_);
 }
 
-Outcome LedgerWriter::append(uint64_t step, const std::vector<SampleRange>& samples) {
-  return write_all(fd_.get(), head(step) + ranges_text(samples) + "}\n", path_);
+Outcome LedgerWriter::append(uint64_t step, const std::vector<SampleRange>& samples,
+                             uint64_t counted) {
+  return write_all(
+      fd_.get(),
+      head(step) + ranges_text(samples) + ",\"counted\":" + std::to_string(counted) + "}\n", path_);
 }
 
 Outcome LedgerWriter::append_skip(uint64_t step, const std::vector<SampleRange>& skipped,

@@ -3,7 +3,11 @@
 // counts exactly once in the surviving history.
 //
 //   LEDGER_DIR/g{G}.r{R}.jsonl   one line per step of rank R in generation G:
-//   {"generation":G,"step":N,"rank":R,"samples":[[a,b],...]}  (a inclusive, b exclusive)
+//   {"generation":G,"step":N,"rank":R,"samples":[[a,b],...],"counted":T}  (a inclusive, b
+//   exclusive)
+//
+// "counted": targets of these samples that the loss counts. A line that another rank completed for
+// one that is gone lacks it.
 //
 // A step that was not applied, because its loss or gradient norm was unfit, leaves a line that says
 // which samples were put on the skip list and to which step the rank went back (N - 1 = only this
@@ -18,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +38,7 @@ class LedgerWriter {
   // rank; kAlreadyExists otherwise).
   static Result<LedgerWriter> create(const std::string& ledger_dir, uint64_t generation,
                                      int32_t rank);
-  Outcome append(uint64_t step, const std::vector<SampleRange>& samples);
+  Outcome append(uint64_t step, const std::vector<SampleRange>& samples, uint64_t counted);
   Outcome append_skip(uint64_t step, const std::vector<SampleRange>& skipped, uint64_t back_to);
 
  private:
@@ -56,6 +61,7 @@ struct LedgerEntry {
   uint64_t step = 0;
   int32_t rank = 0;
   std::vector<SampleRange> samples;
+  std::optional<uint64_t> counted;   // targets
   std::vector<SampleRange> skipped;  // not empty: the step was not applied
   bool undone = false;               // the rank went back behind this step later
 };

@@ -5,11 +5,35 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/job_spec_json.h"
 
 namespace hpctl {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PreparedNote, tokenizer, tokenizer_hash, vocabulary,
-                                   end_of_document, documents, tokens, text_bytes)
+// Datasets of text have nothing more, as all had before there were others.
+void to_json(nlohmann::json& j, const PreparedNote& note) {
+  j = {{"tokenizer", note.tokenizer},   {"tokenizer_hash", note.tokenizer_hash},
+       {"vocabulary", note.vocabulary}, {"end_of_document", note.end_of_document},
+       {"documents", note.documents},   {"tokens", note.tokens},
+       {"text_bytes", note.text_bytes}};
+  if (note.format == DataFormat::kText) return;
+  j["format"] = note.format;
+  j["chat_template"] = note.chat_template;
+  j["answer_tokens"] = note.answer_tokens;
+}
+
+void from_json(const nlohmann::json& j, PreparedNote& note) {
+  j.at("tokenizer").get_to(note.tokenizer);
+  j.at("tokenizer_hash").get_to(note.tokenizer_hash);
+  j.at("vocabulary").get_to(note.vocabulary);
+  j.at("end_of_document").get_to(note.end_of_document);
+  j.at("documents").get_to(note.documents);
+  j.at("tokens").get_to(note.tokens);
+  j.at("text_bytes").get_to(note.text_bytes);
+  if (!j.contains("format")) return;
+  j.at("format").get_to(note.format);
+  j.at("chat_template").get_to(note.chat_template);
+  j.at("answer_tokens").get_to(note.answer_tokens);
+}
 
 Result<std::optional<PreparedNote>> read_prepared_note(const std::string& prefix) {
   const std::string path = prefix + ".json";
@@ -21,6 +45,17 @@ Result<std::optional<PreparedNote>> read_prepared_note(const std::string& prefix
     return Error{ErrorCode::kDataLoss, path + " is not a note of hpctl data prepare (" + e.what() +
                                            "); prepare the dataset again, or remove the file"};
   }
+}
+
+std::string prepare_command(const std::string& input, const std::string& tokenizer,
+                            DataFormat format, ChatTemplate chat_template) {
+  std::string command = "hpctl data prepare " + input + " --tokenizer " + tokenizer;
+  if (format == DataFormat::kText) return command + " --append-eod --out PREFIX";
+  command += std::string(" --format ") + to_word(format);
+  if (format == DataFormat::kChat) {
+    command += std::string(" --chat-template ") + to_word(chat_template);
+  }
+  return command + " --out PREFIX";
 }
 
 Outcome write_prepared_note(const std::string& prefix, const PreparedNote& note) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/base/result.h"
+#include "common/base/train_spec.h"
 
 namespace hpctl {
 
@@ -19,10 +20,17 @@ struct PreparedNote {
   uint64_t documents = 0;
   uint64_t tokens = 0;
   uint64_t text_bytes = 0;
+  DataFormat format = DataFormat::kText;
+  ChatTemplate chat_template = ChatTemplate::kNone;
+  uint64_t answer_tokens = 0;  // that are learnt, where format is not text
 };
 
 // nullopt: there is none. kDataLoss: it cannot be read.
 Result<std::optional<PreparedNote>> read_prepared_note(const std::string& prefix);
+// The command that makes such a dataset, for errors.
+std::string prepare_command(const std::string& input, const std::string& tokenizer,
+                            DataFormat format, ChatTemplate chat_template);
+
 Outcome write_prepared_note(const std::string& prefix, const PreparedNote& note);
 
 }  // namespace hpctl

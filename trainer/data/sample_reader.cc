@@ -11,6 +11,7 @@
 #include "common/base/checksum.h"
 #include "common/base/file.h"
 #include "common/base/rng.h"
+#include "trainer/data/prepared_note.h"
 #include "trainer/data/sample_order.h"
 
 namespace hpctl {
@@ -50,11 +51,26 @@ bool is_split(const std::vector<double>& split) {
 // `hpctl submit` has prepared what is small; here is what it could not see.
 Error text_needs_preparing(const std::string& path, const DataSpec& spec) {
   return Error{ErrorCode::kInvalidArgument,
-               "data " + path +
-                   " is text, and workers read what is prepared: run `hpctl data "
-                   "prepare " +
-                   path + " --tokenizer " + spec.tokenizer +
-                   " --append-eod --out PREFIX` and set data.path to PREFIX"};
+               "data " + path + " is text, and workers read what is prepared: run `" +
+                   prepare_command(path, spec.tokenizer, spec.format, spec.chat_template) +
+                   "` and set data.path to PREFIX"};
+}
+
+std::string described(DataFormat format, ChatTemplate chat_template) {
+  std::string text = std::string("format ") + to_word(format);
+  if (format == DataFormat::kChat) {
+    text += std::string(" with chat_template ") + to_word(chat_template);
+  }
+  return text;
+}
+
+Outcome check_format(const std::string& path, const TokenSource& tokens, const DataSpec& spec) {
+  if (tokens.format() == spec.format && tokens.chat_template() == spec.chat_template) return Ok{};
+  return Error{ErrorCode::kInvalidArgument, "data " + path + " was prepared as " +
+                                                described(tokens.format(), tokens.chat_template()) +
+                                                ", but workload.train.data asks for " +
+                                                described(spec.format, spec.chat_template) +
+                                                "; make them the same, or prepare the data again"};
 }
 
 }  // namespace
@@ -73,7 +89,7 @@ Result<SampleReader> SampleReader::open(const DataSpec& spec, uint64_t seed, int
   HP_CHECK(spec.seq_len >= 1 && spec.split.size() == 3);
   const std::vector<BlendPart> parts = parts_of(spec);
   SampleReader reader(spec.seq_len, seed, vocab, part, weights_of(parts));
-  reader.mask_ = spec.mask;
+  reader.mask_ = spec.keeps_apart() ? DocumentMask::kDocuments : spec.mask;
   for (size_t d = 0; d < parts.size(); ++d) {
     if (reader.blend_.count(d) == 0) {
       return Error{ErrorCode::kInvalidArgument,
@@ -87,10 +103,13 @@ Result<SampleReader> SampleReader::open(const DataSpec& spec, uint64_t seed, int
 }
 
 Outcome SampleReader::add_source(const std::string& path, const DataSpec& spec) {
-  if (spec.tokenizer != "byte" && path_exists(path)) return text_needs_preparing(path, spec);
+  if ((spec.tokenizer != "byte" || spec.has_answers()) && path_exists(path)) {
+    return text_needs_preparing(path, spec);
+  }
   Source source;
   source.path = path;
   HP_TRY_ASSIGN(source.tokens, open_tokens(path));
+  HP_TRY(check_format(path, *source.tokens, spec));
   if (source.tokens->vocabulary() > static_cast<uint64_t>(vocab_)) {
     return Error{ErrorCode::kInvalidArgument,
                  "data " + path + " was made by a tokenizer of " +
@@ -103,28 +122,69 @@ Outcome SampleReader::add_source(const std::string& path, const DataSpec& spec) 
   const std::vector<uint64_t> bounds = split_documents(source.tokens->documents(), spec.split);
   HP_TRY_ASSIGN(source.begin, source.tokens->document_begin(bounds[part]));
   HP_TRY_ASSIGN(source.end, source.tokens->document_begin(bounds[part + 1]));
-  const uint64_t tokens = source.end - source.begin;
-  const auto needed = static_cast<uint64_t>(seq_len_) + 1;
-  if (tokens < needed) {
-    const std::string of = is_split(spec.split)
-                               ? ", in the " + std::to_string(bounds[part + 1] - bounds[part]) +
-                                     " of its " + std::to_string(source.tokens->documents()) +
-                                     " documents that data.split gives to " + to_string(part_) + ","
-                               : "";
-    return Error{
-        ErrorCode::kInvalidArgument,
-        "data " + path + " has" + of + " " + std::to_string(tokens) +
-            " tokens, a sample needs seq_len + 1 = " + std::to_string(needed) +
-            (is_split(spec.split) ? "; give it more of data.split, add text" : "; add text") +
-            " or lower workload.train.data.seq_len"};
-  }
-  source.windows = (tokens - 1) / static_cast<uint64_t>(seq_len_);
+  source.first_document = bounds[part];
+  HP_TRY(spec.has_answers() ? pack(source, spec, bounds[part + 1])
+                            : cut(source, spec, bounds[part + 1]));
   // The first source as if it were alone; sources of the same size in orders of their own.
   source.seed = sources_.empty() ? seed_ : mix64(seed_ + sources_.size() * kGolden);
   windows_ += source.windows;
   tokens_ += source.tokens->tokens();
   sources_.push_back(std::move(source));
   return Ok{};
+}
+
+// What of the source's documents is too little, in an error.
+std::string SampleReader::share_of(const Source& source, const DataSpec& spec,
+                                   uint64_t last_document) const {
+  if (!is_split(spec.split)) return "";
+  return ", in the " + std::to_string(last_document - source.first_document) + " of its " +
+         std::to_string(source.tokens->documents()) + " documents that data.split gives to " +
+         to_string(part_) + ",";
+}
+
+Outcome SampleReader::cut(Source& source, const DataSpec& spec, uint64_t last_document) const {
+  const uint64_t tokens = source.end - source.begin;
+  const auto needed = static_cast<uint64_t>(seq_len_) + 1;
+  source.windows = tokens < needed ? 0 : (tokens - 1) / static_cast<uint64_t>(seq_len_);
+  if (source.windows > 0) return Ok{};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      "data " + source.path + " has" + share_of(source, spec, last_document) + " " +
+          std::to_string(tokens) +
+          " tokens, a sample needs seq_len + 1 = " + std::to_string(needed) +
+          (is_split(spec.split) ? "; give it more of data.split, add text" : "; add text") +
+          " or lower workload.train.data.seq_len"};
+}
+
+Outcome SampleReader::pack(Source& source, const DataSpec& spec, uint64_t last_document) const {
+  HP_TRY_ASSIGN(const std::vector<uint64_t> begins,
+                source.tokens->document_begins(source.first_document, last_document));
+  source.packed = PackedSequences(begins, static_cast<uint64_t>(seq_len_));
+  source.windows = source.packed.size();
+  if (source.windows > 0) return Ok{};
+  return Error{ErrorCode::kInvalidArgument,
+               "data " + source.path + " has" + share_of(source, spec, last_document) +
+                   " no document of at most workload.train.data.seq_len (" +
+                   std::to_string(seq_len_) + ") tokens, of " +
+                   std::to_string(source.packed.too_long()) + "; raise seq_len"};
+}
+
+std::string SampleReader::packing() const {
+  uint64_t documents = 0;
+  uint64_t tokens = 0;
+  uint64_t too_long = 0;
+  for (const Source& source : sources_) {
+    documents += source.packed.documents();
+    tokens += source.packed.tokens();
+    too_long += source.packed.too_long();
+  }
+  if (documents == 0) return "";
+  const uint64_t room = windows_ * static_cast<uint64_t>(seq_len_);
+  std::string text = std::to_string(documents) + " documents in " + std::to_string(windows_) +
+                     " sequences of " + std::to_string(seq_len_) + " tokens, " +
+                     std::to_string(100 * tokens / room) + "% full";
+  if (too_long > 0) text += "; " + std::to_string(too_long) + " longer documents left out";
+  return text;
 }
 
 void SampleReader::compute_fingerprint(const DataSpec& spec) {
@@ -153,15 +213,56 @@ std::pair<size_t, uint64_t> SampleReader::place(uint64_t sample) const {
 }
 
 Outcome SampleReader::read_sample(uint64_t sample, std::span<int64_t> out,
-                                  std::span<int64_t> positions) {
+                                  std::span<int64_t> positions, std::span<uint8_t> counted) {
   HP_CHECK(out.size() == static_cast<size_t>(seq_len_) + 1);
   HP_CHECK(positions.empty() || positions.size() == out.size());
+  HP_CHECK(counted.empty() || counted.size() == positions.size());
   const auto [index, window] = place(sample);
   Source& source = sources_[index];
+  if (source.packed.size() > 0) return read_packed(source, window, out, positions, counted);
   const uint64_t begin = source.begin + window * static_cast<uint64_t>(seq_len_);
   HP_TRY(source.tokens->read(begin, out));
   HP_TRY(check_tokens(source, begin, out));
-  return positions.empty() ? Outcome(Ok{}) : find_positions(source, begin, positions);
+  if (positions.empty()) return Ok{};
+  HP_TRY(find_positions(source, begin, positions));
+  for (size_t i = 0; i < counted.size(); ++i) {
+    counted[i] = mask_ == DocumentMask::kNone || positions[i] > 0 ? 1 : 0;
+  }
+  return Ok{};
+}
+
+Outcome SampleReader::read_packed(Source& source, uint64_t sequence, std::span<int64_t> out,
+                                  std::span<int64_t> positions, std::span<uint8_t> counted) const {
+  std::fill(counted.begin(), counted.end(), 0);
+  uint64_t at = 0;
+  for (const uint64_t packed : source.packed.documents(sequence)) {
+    const uint64_t document = source.first_document + packed;
+    HP_TRY_ASSIGN(const uint64_t begin, source.tokens->document_begin(document));
+    HP_TRY_ASSIGN(const std::vector<uint64_t> spans, source.tokens->sequence_lengths(document));
+    const uint64_t length = std::accumulate(spans.begin(), spans.end(), uint64_t{0});
+    if (length > out.size() - 1 - at) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   "data " + source.path + " was changed while in use; restore it and resume"};
+    }
+    const std::span<int64_t> tokens = out.subspan(at, length);
+    HP_TRY(source.tokens->read(begin, tokens));
+    HP_TRY(check_tokens(source, begin, tokens));
+    if (!positions.empty()) {
+      const std::span<int64_t> own = positions.subspan(at, length);
+      std::iota(own.begin(), own.end(), 0);
+    }
+    if (!counted.empty()) {
+      uint8_t* mark = counted.data() + at;
+      for (size_t i = 0; i < spans.size(); ++i) mark = std::fill_n(mark, spans[i], i % 2);
+      counted[at] = 0;  // nothing predicts it
+    }
+    at += length;
+  }
+  std::fill(out.begin() + static_cast<ptrdiff_t>(at), out.end(), 0);
+  if (positions.empty()) return Ok{};
+  const std::span<int64_t> padding = positions.subspan(at);
+  std::iota(padding.begin(), padding.end(), 0);
+  return Ok{};
 }
 
 Outcome SampleReader::check_tokens(const Source& source, uint64_t begin,

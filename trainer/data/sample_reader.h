@@ -7,6 +7,10 @@
 // A source is split by documents into train, validation and test: a part is the documents from
 // round(D * a) to round(D * b), as in Megatron-LM. A blend takes training samples from its sources
 // by weight (blend_order.h); validation and test take every window of every source once.
+//
+// With data.format sft or chat a window is instead whole documents of at most seq_len tokens
+// together (packing.h) and padding behind them, which is a document of its own of which nothing
+// counts; of the documents only what is to be learnt does (token_source.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +22,7 @@
 #include "common/base/job_spec.h"
 #include "common/base/result.h"
 #include "trainer/data/blend_order.h"
+#include "trainer/data/packing.h"
 #include "trainer/data/token_source.h"
 
 namespace hpctl {
@@ -33,16 +38,22 @@ class SampleReader {
 
   uint64_t windows() const { return windows_; }  // of all sources
   int64_t seq_len() const { return seq_len_; }
-  DocumentMask mask() const { return mask_; }
+  DocumentMask mask() const { return mask_; }  // documents where documents are packed
   uint64_t tokens() const { return tokens_; }  // of all parts of all sources
   // Of a single source that is not split, that of the source; else also over weights and split.
   const std::string& fingerprint() const { return fingerprint_; }
 
+  // What became of the documents of all sources in this part, for people: "", or "1,204 documents
+  // in 310 sequences ...".
+  std::string packing() const;
+
   // Writes the seq_len + 1 tokens of sample number `sample` (any number: epochs repeat in another
   // order); out.size() must be seq_len + 1. Inputs are out[0, seq_len), targets out[1, seq_len].
-  // With `positions` (seq_len + 1, or empty) also how far each token is from the beginning of its
-  // document or of the window, whichever is nearer. One thread at a time.
-  Outcome read_sample(uint64_t sample, std::span<int64_t> out, std::span<int64_t> positions = {});
+  // With `positions` and `counted` (seq_len + 1 each, or empty) also how far each token is from the
+  // beginning of its document or of the window, whichever is nearer, and whether it counts as a
+  // target (1) under mask() and format or not (0). One thread at a time.
+  Outcome read_sample(uint64_t sample, std::span<int64_t> out, std::span<int64_t> positions = {},
+                      std::span<uint8_t> counted = {});
 
  private:
   struct Source {
@@ -52,13 +63,20 @@ class SampleReader {
     uint64_t end = 0;
     uint64_t windows = 0;
     uint64_t seed = 0;
+    PackedSequences packed{};     // of format sft and chat, documents counted from the next
+    uint64_t first_document = 0;  // of the part
   };
 
   SampleReader(int64_t seq_len, uint64_t seed, int64_t vocab, DataPart part,
                const std::vector<double>& weights);
   Outcome add_source(const std::string& path, const DataSpec& spec);
+  Outcome cut(Source& source, const DataSpec& spec, uint64_t last_document) const;
+  Outcome pack(Source& source, const DataSpec& spec, uint64_t last_document) const;
+  std::string share_of(const Source& source, const DataSpec& spec, uint64_t last_document) const;
   void compute_fingerprint(const DataSpec& spec);
   std::pair<size_t, uint64_t> place(uint64_t sample) const;  // source and window
+  Outcome read_packed(Source& source, uint64_t sequence, std::span<int64_t> out,
+                      std::span<int64_t> positions, std::span<uint8_t> counted) const;
   static Outcome find_positions(Source& source, uint64_t begin, std::span<int64_t> positions);
   Outcome check_tokens(const Source& source, uint64_t begin, std::span<const int64_t> out) const;
 

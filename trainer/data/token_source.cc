@@ -22,6 +22,14 @@ class CorpusTokens : public TokenSource {
   Result<uint64_t> document_begin(uint64_t k) override { return corpus_.file_begin(k); }
   const std::string& fingerprint() const override { return corpus_.fingerprint(); }
   uint64_t vocabulary() const override { return 256; }
+  Result<std::vector<uint64_t>> sequence_lengths(uint64_t k) override {
+    return std::vector<uint64_t>{corpus_.file_begin(k + 1) - corpus_.file_begin(k)};
+  }
+  Result<std::vector<uint64_t>> document_begins(uint64_t first, uint64_t last) override {
+    std::vector<uint64_t> begins;
+    for (uint64_t k = first; k <= last; ++k) begins.push_back(corpus_.file_begin(k));
+    return begins;
+  }
 
   Outcome read(uint64_t begin, std::span<int64_t> out) override {
     buffer_.resize(out.size());

@@ -7,8 +7,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
+#include "common/base/train_spec.h"
 
 namespace hpctl {
 
@@ -24,6 +26,15 @@ class TokenSource {
   virtual const std::string& fingerprint() const = 0;
   // Largest number of token ids that the tokenizer may have used; 0 when nothing tells.
   virtual uint64_t vocabulary() const = 0;
+
+  // What the documents are. Where that is not text, the sequences of a document are in turn what is
+  // given (perhaps of no token) and what is to be learnt, beginning with the former.
+  virtual DataFormat format() const { return DataFormat::kText; }
+  virtual ChatTemplate chat_template() const { return ChatTemplate::kNone; }
+  // Tokens of each sequence of document k.
+  virtual Result<std::vector<uint64_t>> sequence_lengths(uint64_t k) = 0;
+  // document_begin() of documents `first` to `last`, the latter included.
+  virtual Result<std::vector<uint64_t>> document_begins(uint64_t first, uint64_t last) = 0;
 
   // Tokens [begin, begin + out.size()), a range within tokens(). Token ids are not negative.
   virtual Outcome read(uint64_t begin, std::span<int64_t> out) = 0;

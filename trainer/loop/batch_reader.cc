@@ -10,15 +10,17 @@
 namespace hpctl {
 namespace {
 
-// `positions`: of each token of the windows in its document, [micro, seq_len + 1].
-void keep_documents_apart(MicroBatch& batch, DocumentMask mask, const at::Tensor& positions) {
+// Of each token of the windows, [micro, seq_len + 1]: its position in its document, and whether it
+// counts as a target.
+void keep_documents_apart(MicroBatch& batch, DocumentMask mask, const at::Tensor& positions,
+                          const at::Tensor& counted) {
   const int64_t tokens = batch.tokens.size(1);
   if (mask == DocumentMask::kDocuments) {
     batch.documents = documents_at(positions.narrow(1, 0, tokens).contiguous());
   }
-  const at::Tensor first = positions.narrow(1, 1, tokens).eq(0);
-  batch.targets = batch.targets.masked_fill(first, kNotCounted);
-  batch.counted -= first.sum().item<int64_t>();
+  const at::Tensor left_out = counted.narrow(1, 1, tokens).eq(0);
+  batch.targets = batch.targets.masked_fill(left_out, kNotCounted);
+  batch.counted -= left_out.sum().item<int64_t>();
 }
 
 Result<MicroBatch> read_micro_batch(SampleReader& reader, std::span<const uint64_t> samples) {
@@ -27,18 +29,20 @@ Result<MicroBatch> read_micro_batch(SampleReader& reader, std::span<const uint64
   const at::Tensor rows = at::empty({micro, window}, at::kLong);
   const int64_t positioned = reader.mask() == DocumentMask::kNone ? 0 : window;
   const at::Tensor positions = at::empty({micro, positioned}, at::kLong);
+  const at::Tensor counted = at::empty({micro, positioned}, at::kByte);
   for (int64_t i = 0; i < micro; ++i) {
     int64_t* row = rows.data_ptr<int64_t>() + i * window;
     int64_t* position = positions.data_ptr<int64_t>() + i * positioned;
-    HP_TRY(reader.read_sample(samples[static_cast<size_t>(i)],
-                              std::span(row, static_cast<size_t>(window)),
-                              std::span(position, static_cast<size_t>(positioned))));
+    HP_TRY(reader.read_sample(
+        samples[static_cast<size_t>(i)], std::span(row, static_cast<size_t>(window)),
+        std::span(position, static_cast<size_t>(positioned)),
+        std::span(counted.data_ptr<uint8_t>() + i * positioned, static_cast<size_t>(positioned))));
   }
   MicroBatch batch{.tokens = rows.narrow(1, 0, window - 1).contiguous(),
                    .targets = rows.narrow(1, 1, window - 1).contiguous(),
                    .documents = {},
                    .counted = micro * (window - 1)};
-  if (positioned > 0) keep_documents_apart(batch, reader.mask(), positions);
+  if (positioned > 0) keep_documents_apart(batch, reader.mask(), positions, counted);
   return batch;
 }
 

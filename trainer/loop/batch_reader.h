@@ -15,12 +15,12 @@ namespace hpctl {
 struct MicroBatch {
   at::Tensor tokens;    // [rows, seq_len] int64
   at::Tensor targets;   // [rows, seq_len] int64: the token that follows, or kNotCounted
-  Documents documents;  // empty unless data.mask is documents
+  Documents documents;  // empty unless SampleReader::mask() is documents
   int64_t counted = 0;  // targets that are
 };
 
-// Unless data.mask is none, no document predicts the first token of the next: that target is not
-// counted.
+// Unless that is none, no document predicts the first token of the next: that target is not
+// counted; nor is what data.format says is given.
 //
 // `count` micro-batches, of which number m takes samples [m * micro, (m + 1) * micro), as far as
 // there are some; one without a sample has one row that is not counted.

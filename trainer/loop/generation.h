@@ -57,6 +57,7 @@ class Generation {
   // What all ranks know after the one small all-reduce of a step.
   struct StepSums {
     double loss = 0;         // mean cross entropy over the step's tokens that are counted
+    uint64_t counted = 0;    // those tokens
     double grad_norm = 0;    // global, before clipping
     double loss_scale = 1;   // that the engine's gradients are multiplied by
     bool clock_due = false;  // a checkpoint, by rank 0's clock
@@ -118,6 +119,7 @@ class Generation {
   StepTimes times_{trace_};
   ScheduleTrace schedule_;               // of the step under way, while trace_ is active
   std::vector<SampleRange> my_samples_;  // of the step under way
+  uint64_t my_counted_ = 0;              // targets of those that the loss counts
   std::array<double, 2> own_sums_{};     // this rank's loss and gradient squares in that step
   uint64_t step_tokens_ = 0;             // of the whole job in that step
   bool stopping_ = false;

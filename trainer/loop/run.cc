@@ -56,6 +56,8 @@ Outcome Run::open_data() {
   HP_TRY_ASSIGN(validation_, Validation::open(train_, DataPart::kValidation));
   HP_TRY_ASSIGN(test_, Validation::open(train_, DataPart::kTest));
   reader_ = std::move(reader).value();
+  if (const std::string packing = reader_->packing(); !packing.empty())
+    log_info("data: " + packing);
   feed_.emplace(*reader_);
   log_phase("data");
   return Ok{};

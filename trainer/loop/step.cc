@@ -55,7 +55,7 @@ Outcome Generation::step() {
   if (!problem.reason.empty()) return leave_out(samples, problem);
   remember_step(stability, state().stability(), sums.loss, sums.grad_norm);
   remember_good_step(run_.train().loss_scale, loss_scale);
-  if (ledger_) HP_TRY(ledger_->append(next_step(), my_samples_));
+  if (ledger_) HP_TRY(ledger_->append(next_step(), my_samples_, my_counted_));
   update(sums, samples, lr);
   HP_FAILPOINT("trainer.step.applied");
   if (snapshots_) snapshots_->at_boundary(sums.snapshots);
@@ -132,6 +132,7 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
     progress_.set_computing(false);  // it waits for another rank, in no collective
     HP_TRY(snapshots_->make_room());
   }
+  my_counted_ = static_cast<uint64_t>(counted);
   auto sums = reduce(loss_sum, counted);
   progress_.set_computing(false);
   times_.lap(StepPart::kReduce);
@@ -168,6 +169,7 @@ Result<Generation::StepSums> Generation::reduce(double loss_sum, int64_t counted
   result.loss_scale = loss_factor() * (tokens_counted / static_cast<double>(step_tokens_));
   result.grad_norm = std::sqrt(sums[0]) / result.loss_scale;
   result.loss = sums[1] / tokens_counted;
+  result.counted = static_cast<uint64_t>(sums[6]);
   result.clock_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
   result.stop = sums[5] > 0;
@@ -211,6 +213,7 @@ StepMetrics Generation::measure(const StepSums& sums, double lr) const {
           .grad_norm = sums.grad_norm,
           .lr = lr,
           .tokens = step_tokens_,
+          .loss_tokens = sums.counted,
           .step_s = seconds_since(times_.began()),
           .compute_s = std::max(0.0, times_.seconds(StepPart::kCompute) - wait),
           .comm_s = wait,

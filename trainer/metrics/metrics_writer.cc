@@ -131,6 +131,10 @@ void MetricsWriter::append_line(const StepMetrics& m) {
     line["loss_scale"] = m.loss_scale;
     line["overflows"] = m.overflows;
   }
+  if (m.loss_tokens < m.tokens) {
+    line["tokens"] = m.tokens;
+    line["loss_tokens"] = m.loss_tokens;
+  }
   if (m.failed_saves > 0) line["failed_saves"] = m.failed_saves;
   line["time"] = static_cast<double>(SystemClock().wall_ms()) / 1000.0;
   write_line(line.dump() + "\n");
@@ -184,6 +188,9 @@ void MetricsWriter::append_events(const StepMetrics& m) {
   if (m.loss_scale > 0) {
     scalars.emplace_back("loss_scale", static_cast<double>(m.loss_scale));
     scalars.emplace_back("overflows", static_cast<double>(m.overflows));
+  }
+  if (m.loss_tokens < m.tokens) {
+    scalars.emplace_back("loss_tokens", static_cast<double>(m.loss_tokens));
   }
   append_scalars(m.step, scalars);
 }

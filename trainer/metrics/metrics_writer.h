@@ -22,7 +22,8 @@ struct StepMetrics {
   double loss = 0;       // mean cross entropy over the step's tokens, nats
   double grad_norm = 0;  // before clipping
   double lr = 0;
-  uint64_t tokens = 0;  // of the step, all workers
+  uint64_t tokens = 0;       // of the step, all workers
+  uint64_t loss_tokens = 0;  // those that the loss counts
   double step_s = 0;
   // Of this rank.
   double compute_s = 0;             // forward and backward, without waiting for collectives

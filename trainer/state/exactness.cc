@@ -31,7 +31,7 @@ Environment environment_of(const TrainSpec& train) {
       {"batch.global", std::to_string(train.batch.global)},
       {"batch.micro", std::to_string(train.batch.micro)},
       // A label that stored checkpoints have: the name of `mask: documents` when it was alone.
-      {"data.reset_at_documents", train.data.mask == DocumentMask::kDocuments ? "true" : "false"},
+      {"data.reset_at_documents", train.data.keeps_apart() ? "true" : "false"},
       {"loss", json(train.loss).dump()},
       {"optimizer", json(train.optimizer).dump()},
       {"precision", to_word(train.precision)},
@@ -40,6 +40,7 @@ Environment environment_of(const TrainSpec& train) {
       {"strategy", describe_sharding(train)},
   };
   if (train.data.mask == DocumentMask::kBorders) environment["data.mask"] = "borders";
+  if (train.data.has_answers()) environment["data.format"] = to_word(train.data.format);
   if (!train.batch.ramp.empty()) environment["batch.ramp"] = json(train.batch.ramp).dump();
   if (train.precision == Precision::kFp16)
     environment["loss_scale"] = json(train.loss_scale).dump();

@@ -37,7 +37,7 @@ class Ledger : public testing::Test {
       for (uint64_t step = start + 1; step <= end; ++step) {
         const auto samples = take_samples((step - 1) * kGlobal, kGlobal, {});
         if (step == leave_out_step && rank == 0) continue;
-        ASSERT_TRUE(writer->append(step, rank_part(samples.ranges, rank, world)).ok());
+        ASSERT_TRUE(writer->append(step, rank_part(samples.ranges, rank, world), 0).ok());
       }
     }
   }
@@ -152,7 +152,7 @@ TEST_F(Ledger, SkippedSamplesCountOnceAsSkipped) {
   uint64_t cursor = 0;
   for (uint64_t step = 1; step <= 9; ++step) {
     const auto samples = take_samples(cursor, kGlobal, skipped);
-    ASSERT_TRUE(writer->append(step, samples.ranges).ok());
+    ASSERT_TRUE(writer->append(step, samples.ranges, 0).ok());
     cursor = samples.next_cursor;
   }
   ASSERT_EQ(cursor, 80U);

@@ -113,11 +113,11 @@ TEST_F(CheckpointVerb, LedgerProvesOrNamesWhatIsMissing) {
   EXPECT_EQ(call({"ledger", dir_.path()}).status, 1);
   auto writer = LedgerWriter::create(dir_ / "ledger", 1, 0);
   ASSERT_TRUE(writer.ok());
-  ASSERT_TRUE(writer->append(1, {{0, 5}, {7, 319}}).ok());
+  ASSERT_TRUE(writer->append(1, {{0, 5}, {7, 319}}, 0).ok());
   const CommandRun missing = call({"ledger", dir_.path()});
   EXPECT_EQ(missing.status, 1);
   EXPECT_THAT(missing.err, HasSubstr("sample 319 never counted"));
-  ASSERT_TRUE(writer->append(2, {{319, 320}}).ok());
+  ASSERT_TRUE(writer->append(2, {{319, 320}}, 0).ok());
   EXPECT_THAT(call({"ledger", dir_.path()}).out,
               HasSubstr("below 320 (step 40) counted exactly once"));
 }

@@ -288,6 +288,31 @@ TEST(JobYaml, WordsTravelAndAreStoredAsWords) {
               testing::HasSubstr("expected one of bf16, fp16, fp32; found \"fp8\""));
 }
 
+TEST(JobYaml, FormatsOfData) {
+  const auto with = [](const std::string& data) {
+    return "name: t\nworkload:\n  train:\n    model: {preset: tiny}\n    data: {path: x, seq_len: "
+           "8" +
+           data + "}\n    batch: {global: 1}\n    steps: 1\n";
+  };
+  EXPECT_FALSE(good(with("")).train->data.has_answers());
+  const DataSpec pairs = good(with(", format: sft")).train->data;
+  EXPECT_TRUE(pairs.has_answers());
+  EXPECT_TRUE(pairs.keeps_apart());
+  const JobSpec chat = good(with(", format: chat, chat_template: llama3"));
+  EXPECT_EQ(chat.train->data.chat_template, ChatTemplate::kLlama3);
+  const auto again = job_spec_from_json(to_json_text(chat));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(to_json_text(*again), to_json_text(chat));
+  EXPECT_THAT(
+      problems_of(with(", format: chat")),
+      testing::HasSubstr("chat_template: this key is required: expected text, none, chatml"));
+  EXPECT_THAT(problems_of(with(", format: sft, chat_template: chatml")),
+              testing::HasSubstr("chat_template: expected with format chat only"));
+  EXPECT_THAT(problems_of(with(", format: sft, mask: borders")),
+              testing::HasSubstr("mask: expected documents, or no mask, with format sft"));
+  EXPECT_THAT(problems_of(with(", format: alpaca")), testing::HasSubstr("text, sft, chat"));
+}
+
 TEST(JobYaml, GptModels) {
   const auto with = [](const std::string& model, const char* seq_len = "8") {
     return "name: t\nworkload:\n  train:\n    model: {" + model +

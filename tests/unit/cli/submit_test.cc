@@ -228,6 +228,26 @@ TEST_F(Submit, SmallTextIsTokenisedHere) {
               HasSubstr("missing.json: No such file"));
 }
 
+TEST_F(Submit, PairsArePreparedHereEvenAsBytes) {
+  ScriptedController controller(home_.paths());
+  std::filesystem::copy_file(std::string(std::getenv("HPCTL_BIN")) + "/hpdata", bin() + "/hpdata");
+  write(home_.directory() + "/pairs.jsonl",
+        "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n{\"prompt\": \"ab\"}\n");
+  EXPECT_THAT(submit(train_job("pairs.jsonl, format: sft")).err,
+              HasSubstr("/pairs.jsonl:2: no key \"completion\"; expected {\"prompt\": TEXT"));
+  write(home_.directory() + "/pairs.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n");
+  const CommandResult done = submit(train_job("pairs.jsonl, format: sft"));
+  ASSERT_EQ(done.exit_code, kExitOk) << done.err;
+  ASSERT_EQ(controller.submits().size(), 1U);
+  const std::string path =
+      job_spec_from_json(controller.submits()[0].spec_json())->train->data.path;
+  EXPECT_TRUE(path_exists(path + ".idx")) << path;
+  EXPECT_THAT(
+      submit(train_job(path)).err,
+      HasSubstr("was prepared as format sft, but workload.train.data asks for format text"));
+  EXPECT_EQ(submit(train_job(path + ", format: sft")).exit_code, kExitOk);
+}
+
 TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
   const ScriptedController controller(home_.paths());
   const CommandResult missing = submit(train_job("missing"));

@@ -498,6 +498,20 @@ TEST(Verbs, WrongUse) {
   EXPECT_EQ(
       run_hpctl({"data", "prepare", "x", "--out=y", "--tokenizer=byte", "--workers=0"}).status,
       kExitUsage);
+  const auto prepare = [](const std::vector<std::string>& options) {
+    std::vector<std::string> words = {"data", "prepare", "x", "--out=y", "--tokenizer=byte"};
+    words.insert(words.end(), options.begin(), options.end());
+    const CommandRun run = run_hpctl(words);
+    EXPECT_EQ(run.status, kExitUsage);
+    return run.err;
+  };
+  EXPECT_THAT(prepare({"--format=x"}), HasSubstr("--format is one of text, sft, chat"));
+  EXPECT_THAT(prepare({"--format=chat"}),
+              HasSubstr("--format chat needs --chat-template chatml or llama3"));
+  EXPECT_THAT(prepare({"--chat-template=chatml"}),
+              HasSubstr("--chat-template is for --format chat"));
+  EXPECT_THAT(prepare({"--format=sft", "--json-key=t"}),
+              HasSubstr("--json-key is for --format text"));
   EXPECT_EQ(run_hpctl({"data", "show", "x", "--out=y"}).status, kExitUsage);
   EXPECT_EQ(run_hpctl({"data", "show", "/nonexistent"}).status, kExitFailed);
   EXPECT_EQ(run_hpctl({"checkpoint", "frob", "x"}).status, kExitUsage);

@@ -18,6 +18,7 @@
 
 #include "common/base/job_spec_json.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/data/answer_data.h"
 #include "tests/unit/trainer/worker_process.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/model.h"
@@ -44,7 +45,8 @@ struct Curve {
 class Comparison {
  public:
   // "Default", "Other": a Llama with every setting that is not the default, "Gpt", "Qwen2", "Qwen3"
-  // and "Mistral"; with "Documents" behind it, packed documents.
+  // and "Mistral"; with "Documents" behind it, packed documents; with "Answers", packed pairs of
+  // which the answers are learnt.
   explicit Comparison(const std::string& settings) {
     std::ofstream text(dir_ / "text");
     for (int i = 0; i < 3000; ++i) text << "item " << i << " is " << i * i % 701 << " units\n";
@@ -76,6 +78,11 @@ class Comparison {
       if (settings.starts_with(name)) train.model = *model_preset(preset);
     }
     if (settings.ends_with("Documents") || settings == "Other") use_documents();
+    if (settings.ends_with("Answers")) {
+      test::put_answers(dir_ / "sums", test::sums(900));
+      train.data.path = dir_ / "sums";
+      train.data.format = DataFormat::kSft;
+    }
     if (settings != "Other") return;
     train.model.tied_embeddings = true;
     train.model.rope_scaling = {
@@ -178,7 +185,8 @@ class Comparison {
           {"optimizer", train.optimizer},
           {"schedule", train.schedule},
           {"z_loss", train.loss.z_loss},
-          {"documents", train.data.mask == DocumentMask::kDocuments},
+          {"documents", train.data.keeps_apart()},
+          {"answers", train.data.has_answers()},
           {"loss_scale", train.loss_scale}}},
         {"tensors", nlohmann::json::array()},
     };
@@ -201,8 +209,7 @@ class Comparison {
       const at::Tensor all =
           at::cat({rows.tokens, rows.targets.narrow(1, train.data.seq_len - 1, 1)}, 1).contiguous();
       write(tokens, all);
-      if (train.data.mask == DocumentMask::kDocuments)
-        write(positions, rows.documents.positions.contiguous());
+      if (train.data.keeps_apart()) write(positions, rows.documents.positions.contiguous());
     }
   }
 
@@ -353,8 +360,8 @@ class WideTraining {
 
 class PyTorch : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Settings, PyTorch,
-                         ::testing::Values("Default", "Other", "Gpt", "GptDocuments", "Qwen2",
-                                           "Qwen3", "Qwen3Documents", "Mistral",
+                         ::testing::Values("Default", "Other", "Answers", "Gpt", "GptDocuments",
+                                           "Qwen2", "Qwen3", "Qwen3Documents", "Mistral",
                                            "MistralDocuments"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -9,8 +9,10 @@
 
 #include "common/base/file.h"
 #include "common/base/lineage.h"
+#include "tests/unit/data/answer_data.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
+#include "trainer/data/ledger.h"
 
 namespace hpctl {
 namespace {
@@ -106,6 +108,51 @@ TEST(Worker, DocumentsAreKeptApartForEveryWorldSize) {
   EXPECT_NEAR(losses[1][0], losses[0][0], 1e-4);
   EXPECT_NEAR(losses[1][1], losses[0][1], 1e-5);
   EXPECT_NE(across.metrics().front()["loss"], losses[0][1]);
+}
+
+void use_answers(Job& job) {
+  test::put_answers(job / "sums", test::sums(400));
+  job.workload.train.data.path = job / "sums";
+  job.workload.train.data.format = DataFormat::kSft;
+  job.workload.train.batch.global = 12;
+}
+
+TEST(Worker, AnswersAreLearntAlikeOnAnyRanksInAnyMicroBatches) {
+  Job one(1, use_answers);
+  const auto expected = one.metrics();
+  ASSERT_EQ(expected.size(), 8U);
+  EXPECT_EQ(expected[0]["tokens"], 12 * 32);
+  EXPECT_LT(expected[0]["loss_tokens"], 12 * 32 / 2) << "most is prompts";
+  EXPECT_LT(expected.back()["loss"], expected.front()["loss"]) << "it learns";
+  for (const auto& [world, micro] : {std::pair{2, 1}, {3, 4}}) {
+    Job job(world);
+    use_answers(job);
+    job.workload.train.batch.micro = micro;
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    const auto metrics = job.metrics();
+    ASSERT_EQ(metrics.size(), 8U);
+    std::vector<uint64_t> counted(9);
+    const auto ledger = read_ledger(job.workload.ledger_dir);
+    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+    for (const LedgerEntry& entry : *ledger) counted.at(entry.step) += entry.counted.value();
+    for (size_t step = 0; step < 8; ++step) {
+      const double loss = expected[step]["loss"];
+      EXPECT_NEAR(metrics[step]["loss"], loss, 2e-4 * loss) << step;
+      EXPECT_EQ(metrics[step]["loss_tokens"], expected[step]["loss_tokens"]) << step;
+      EXPECT_EQ(counted[step + 1], metrics[step]["loss_tokens"]) << step;
+    }
+    const double norm = expected[0]["grad_norm"];
+    EXPECT_NEAR(metrics[0]["loss"], expected[0]["loss"], 1e-5);
+    EXPECT_NEAR(metrics[0]["grad_norm"], norm, 1e-5 * norm);
+  }
+}
+
+TEST(Worker, AnswersGoOnBitForBit) {
+  Job job(2, use_answers);
+  const std::string digest = job.digest("step-8.g1");
+  job.resume("step-3.g1", 3);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(job.digest("step-8.g2"), digest);
 }
 
 // Steps of 4, 4, 4, 4, 4, 8, 8, 8 samples; after the third, four ranks go on for two.

@@ -8,6 +8,7 @@
 #include "common/base/checksum.h"
 #include "common/base/file.h"
 #include "trainer/data/prepare/inputs.h"
+#include "trainer/data/prepared_note.h"
 #include "trainer/data/tokenize/tokenizer.h"
 
 namespace hpctl {
@@ -18,12 +19,12 @@ std::string mebibytes(uint64_t bytes) {
 }
 
 Error too_large(const CacheRequest& request, uint64_t bytes) {
-  return Error{ErrorCode::kFailedPrecondition,
-               "data " + request.input + " has " + mebibytes(bytes) + " of text, more than the " +
-                   mebibytes(request.max_bytes) +
-                   " that are prepared while a job is submitted; run `hpctl data prepare " +
-                   request.input + " --tokenizer " + request.tokenizer +
-                   " --append-eod --out PREFIX` and set data.path to PREFIX"};
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      "data " + request.input + " has " + mebibytes(bytes) + " of text, more than the " +
+          mebibytes(request.max_bytes) + " that are prepared while a job is submitted; run `" +
+          prepare_command(request.input, request.tokenizer, request.format, request.chat_template) +
+          "` and set data.path to PREFIX"};
 }
 
 }  // namespace
@@ -33,6 +34,8 @@ Result<CachedData> prepare_cached(const CacheRequest& request,
   PrepareOptions options;
   options.inputs = {request.input};
   options.tokenizer = request.tokenizer;
+  options.format = request.format;
+  options.chat_template = request.chat_template;
   options.workers = request.workers;
   std::string hash;
   HP_TRY_ASSIGN(const auto tokenizer, load_tokenizer(request.tokenizer, &hash));
@@ -43,7 +46,7 @@ Result<CachedData> prepare_cached(const CacheRequest& request,
                      std::to_string(request.max_vocabulary) +
                      "; set workload.train.model.vocab to at least that"};
   }
-  options.append_eod = tokenizer->end_of_document() >= 0;
+  options.append_eod = request.format == DataFormat::kText && tokenizer->end_of_document() >= 0;
   HP_TRY_ASSIGN(const std::vector<InputFile> files, find_inputs(options.inputs));
   uint64_t bytes = 0;
   for (const InputFile& file : files) bytes += file.bytes;

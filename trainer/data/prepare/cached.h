@@ -19,6 +19,8 @@ struct CacheRequest {
   uint64_t max_bytes = 0;       // of the input's files together
   uint64_t max_vocabulary = 0;  // of the model
   int workers = 1;
+  DataFormat format = DataFormat::kText;
+  ChatTemplate chat_template = ChatTemplate::kNone;
 };
 
 struct CachedData {

@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/data/prepare/part_encoder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/base/bounded_json.h"
+
 namespace hpctl {
 namespace {
 
 using nlohmann::json;
+
+// Of "[json.exception.parse_error.101] parse error at line 1, column 23: WHAT" what follows the
+// line, which is always the first, as there is only one.
+std::string problem_in_line(const json::exception& e) {
+  const std::string text = e.what();
+  const size_t column = text.find("column ");
+  return column == std::string::npos ? text : text.substr(column);
+}
 
 // Takes the text under one key of an object and passes over all else without building it. Given
 // twice, the later one counts, as in Python.
@@ -50,12 +61,8 @@ class KeyFinder : public json::json_sax_t {
     wanted_ = depth_ == 1 && name == key_;
     return true;
   }
-  // "[json.exception.parse_error.101] parse error at line 1, column 23: WHAT": the line is always
-  // the first, as there is only one.
   bool parse_error(size_t, const std::string&, const json::exception& e) override {
-    const std::string_view text = e.what();
-    const size_t column = text.find("column ");
-    problem = column == std::string_view::npos ? text : text.substr(column);
+    problem = problem_in_line(e);
     return false;
   }
 
@@ -90,18 +97,42 @@ bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
+// Read whole: what there is beside the pair or the messages is as small.
+Result<json> parse_object(std::string_view line) {
+  try {
+    json object = parse_json(line, {.bytes = PartCutter::kMaxDocumentBytes});
+    if (object.is_object()) return object;
+  } catch (const json::exception& e) {
+    return Error{ErrorCode::kInvalidArgument, "not JSON: " + problem_in_line(e)};
+  }
+  return Error{ErrorCode::kInvalidArgument, "not a JSON object"};
+}
+
+Result<std::string> text_under(const json& object, const char* key, const char* expected) {
+  const auto found = object.find(key);
+  if (found != object.end() && found->is_string()) return found->get<std::string>();
+  return Error{
+      ErrorCode::kInvalidArgument,
+      (found == object.end() ? std::string("no key \"") : std::string("no text under \"")) + key +
+          "\"; " + expected};
+}
+
 }  // namespace
 
-PartEncoder::PartEncoder(const Tokenizer& tokenizer, std::string json_key, int32_t end_of_document)
+PartEncoder::PartEncoder(const Tokenizer& tokenizer, LineForm form)
     : encoder_(tokenizer.make_encoder()),
-      json_key_(std::move(json_key)),
-      end_of_document_(end_of_document),
+      form_(std::move(form)),
       type_(token_type_for_vocabulary(tokenizer.vocabulary())) {}
 
 Result<EncodedPart> PartEncoder::encode(const InputFile& file, const InputPart& part) {
   EncodedPart out;
+  if (form_.format != DataFormat::kText) out.documents.emplace();
   if (!file.json_lines) {
-    const Outcome done = encode_document(part.text, out);
+    const Outcome done = form_.format == DataFormat::kText
+                             ? encode_document(part.text, out)
+                             : Error{ErrorCode::kInvalidArgument,
+                                     std::string("format ") + to_word(form_.format) +
+                                         " is JSON lines; give files whose names end in .jsonl"};
     if (!done.ok()) return Error{done.error().code, file.path + ": " + done.error().message};
     return out;
   }
@@ -119,7 +150,14 @@ Result<EncodedPart> PartEncoder::encode(const InputFile& file, const InputPart& 
 }
 
 Outcome PartEncoder::encode_line(std::string_view line, EncodedPart& out) {
-  KeyFinder finder(json_key_, text_);
+  if (form_.format == DataFormat::kText) return encode_text_line(line, out);
+  marked_.clear();
+  HP_TRY(form_.format == DataFormat::kSft ? encode_pair(line, out) : encode_chat(line, out));
+  return append_marked(out);
+}
+
+Outcome PartEncoder::encode_text_line(std::string_view line, EncodedPart& out) {
+  KeyFinder finder(form_.json_key, text_);
   if (!json::sax_parse(line.begin(), line.end(), &finder)) {
     return Error{ErrorCode::kInvalidArgument, "not JSON: " + finder.problem};
   }
@@ -127,7 +165,7 @@ Outcome PartEncoder::encode_line(std::string_view line, EncodedPart& out) {
   const char* what = !finder.is_object                            ? "not a JSON object"
                      : finder.found == KeyFinder::Found::kNothing ? "the object has no key"
                                                                   : "no text under the key";
-  return Error{ErrorCode::kInvalidArgument, std::string(what) + " \"" + json_key_ +
+  return Error{ErrorCode::kInvalidArgument, std::string(what) + " \"" + form_.json_key +
                                                 "\"; name the key of the text by --json-key"};
 }
 
@@ -138,17 +176,76 @@ Outcome PartEncoder::encode_document(std::string_view text, EncodedPart& out) {
     ++out.empty;
     return Ok{};
   }
-  if (end_of_document_ >= 0) ids_.push_back(end_of_document_);
-  if (ids_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+  if (form_.end_of_document >= 0) ids_.push_back(form_.end_of_document);
+  HP_TRY(append(ids_, out));
+  out.lengths.push_back(static_cast<int32_t>(ids_.size()));
+  out.text_bytes += text.size();
+  return Ok{};
+}
+
+// Prompt and completion are one text, as the model will see them; given is what the tokens of the
+// prompt alone have in common with it, so that a token across the border is learnt.
+Outcome PartEncoder::encode_pair(std::string_view line, EncodedPart& out) {
+  constexpr const char* kExpected = "expected {\"prompt\": TEXT, \"completion\": TEXT}";
+  HP_TRY_ASSIGN(const json object, parse_object(line));
+  HP_TRY_ASSIGN(const std::string prompt, text_under(object, "prompt", kExpected));
+  HP_TRY_ASSIGN(const std::string completion, text_under(object, "completion", kExpected));
+  if (completion.empty()) return Ok{};
+  ids_.clear();
+  HP_TRY(encoder_->encode(prompt, ids_));
+  std::vector<int32_t>& all = marked_.ids;
+  HP_TRY(encoder_->encode(prompt + completion, all));
+  const auto given = std::mismatch(ids_.begin(), ids_.end(), all.begin(), all.end()).first;
+  const std::vector<int32_t> learnt(all.begin() + (given - ids_.begin()), all.end());
+  all.resize(all.size() - learnt.size());
+  marked_.mark(false);
+  all.insert(all.end(), learnt.begin(), learnt.end());
+  if (form_.end_of_document >= 0) all.push_back(form_.end_of_document);
+  marked_.mark(true);
+  out.text_bytes += prompt.size() + completion.size();
+  return Ok{};
+}
+
+Outcome PartEncoder::encode_chat(std::string_view line, EncodedPart& out) {
+  constexpr const char* kExpected =
+      "expected {\"messages\": [{\"role\": TEXT, \"content\": TEXT}, ...]}";
+  HP_TRY_ASSIGN(const json object, parse_object(line));
+  const auto list = object.find("messages");
+  if (list == object.end() || !list->is_array()) {
+    return Error{ErrorCode::kInvalidArgument, std::string("no list \"messages\"; ") + kExpected};
+  }
+  std::vector<ChatMessage> messages;
+  for (const json& entry : *list) {
+    HP_TRY_ASSIGN(std::string role, text_under(entry, "role", kExpected));
+    HP_TRY_ASSIGN(std::string content, text_under(entry, "content", kExpected));
+    out.text_bytes += content.size();
+    messages.push_back({std::move(role), std::move(content)});
+  }
+  return form_.chat->encode(messages, *encoder_, marked_);
+}
+
+Outcome PartEncoder::append_marked(EncodedPart& out) {
+  const int64_t learnt = marked_.learnt();
+  if (learnt == 0) {
+    ++out.empty;
+    return Ok{};
+  }
+  HP_TRY(append(marked_.ids, out));
+  out.lengths.insert(out.lengths.end(), marked_.spans.begin(), marked_.spans.end());
+  out.documents->push_back(static_cast<int32_t>(marked_.spans.size()));
+  out.answer_tokens += static_cast<uint64_t>(learnt);
+  return Ok{};
+}
+
+Outcome PartEncoder::append(const std::vector<int32_t>& ids, EncodedPart& out) const {
+  if (ids.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return Error{ErrorCode::kInvalidArgument, "a document of more than 2^31 - 1 tokens"};
   }
   if (type_ == TokenType::kUint16) {
-    append_ids<uint16_t>(ids_, out.tokens);
+    append_ids<uint16_t>(ids, out.tokens);
   } else {
-    append_ids<int32_t>(ids_, out.tokens);
+    append_ids<int32_t>(ids, out.tokens);
   }
-  out.lengths.push_back(static_cast<int32_t>(ids_.size()));
-  out.text_bytes += text.size();
   return Ok{};
 }
 

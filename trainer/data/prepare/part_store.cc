@@ -22,7 +22,8 @@
 namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartPlace, file, begin, end, first_line, lines, raw_bytes, last)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StoredPart, place, documents, empty, token_bytes, text_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StoredPart, place, documents, sequences, empty, token_bytes,
+                                   text_bytes, answer_tokens)
 
 namespace {
 
@@ -54,6 +55,24 @@ std::optional<size_t> unedited_inputs(const std::string& before, const std::stri
     if (!first && old_inputs[i] != inputs[i]) first = i;
   }
   return first;
+}
+
+std::string_view bytes_of(const std::vector<int32_t>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int32_t)};
+}
+
+// Appends what the file holds.
+Outcome read_numbers(const std::string& name, std::vector<int32_t>& numbers) {
+  const size_t before = numbers.size();
+  const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return errno_error("cannot open " + name);
+  numbers.resize(before + size_of(name) / sizeof(int32_t));
+  const size_t bytes = (numbers.size() - before) * sizeof(int32_t);
+  HP_TRY_ASSIGN(
+      const size_t got,
+      read_at(fd.get(), name, 0, {reinterpret_cast<uint8_t*>(numbers.data() + before), bytes}));
+  if (got == bytes) return Ok{};
+  return Error{ErrorCode::kDataLoss, name + " became shorter"};
 }
 
 Outcome write_whole(const std::string& path, std::string_view bytes) {
@@ -117,23 +136,35 @@ Outcome PartStore::find_parts() {
       continue;  // made again
     }
     if (size_of(path(number, ".bin")) != part.token_bytes) continue;
-    if (size_of(path(number, ".len")) != 4 * part.documents) continue;
+    if (size_of(path(number, ".len")) != 4 * part.sequences) continue;
+    const uint64_t divided = part.documents == part.sequences ? 0 : part.documents;
+    if (divided > 0 && size_of(path(number, ".doc")) != 4 * divided) continue;
     found_[number] = part;
   }
   return Ok{};
 }
 
+StoredPart record_of(const PartPlace& place, const EncodedPart& part) {
+  return {place,
+          part.documents ? part.documents->size() : part.lengths.size(),
+          part.lengths.size(),
+          part.empty,
+          part.tokens.size(),
+          part.text_bytes,
+          part.answer_tokens};
+}
+
 Outcome PartStore::put(uint64_t number, const PartPlace& place, const EncodedPart& part) const {
-  const std::string_view lengths(reinterpret_cast<const char*>(part.lengths.data()),
-                                 part.lengths.size() * sizeof(int32_t));
   Outcome done = write_whole(path(number, ".bin"), part.tokens);
   HP_FAILPOINT("prepare.part.tokens_written");
-  if (done.ok()) done = write_whole(path(number, ".len"), lengths);
-  const StoredPart stored = {place, part.lengths.size(), part.empty, part.tokens.size(),
-                             part.text_bytes};
+  if (done.ok()) done = write_whole(path(number, ".len"), bytes_of(part.lengths));
+  if (done.ok() && part.documents) {
+    done = write_whole(path(number, ".doc"), bytes_of(*part.documents));
+  }
   if (done.ok()) {
     HP_FAILPOINT("prepare.part.before_record");
-    done = write_file_atomic(path(number, ".json"), nlohmann::json(stored).dump() + "\n");
+    done = write_file_atomic(path(number, ".json"),
+                             nlohmann::json(record_of(place, part)).dump() + "\n");
     HP_FAILPOINT("prepare.part.recorded");
   }
   return done.ok() ? done : Outcome(with_remedy(done.error()));
@@ -152,19 +183,12 @@ Outcome PartStore::join_tokens(uint64_t count, const std::string& prefix) const 
 Outcome PartStore::join_lengths(uint64_t count, TokenType type, const std::string& prefix) const {
   HP_FAILPOINT("prepare.join.before_index");
   std::vector<int32_t> lengths;
+  std::vector<int32_t> documents;  // stays empty where there are no such files
   for (uint64_t n = 0; n < count; ++n) {
-    const std::string name = path(n, ".len");
-    const size_t before = lengths.size();
-    lengths.resize(before + size_of(name) / sizeof(int32_t));
-    const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd.valid()) return errno_error("cannot open " + name);
-    const size_t bytes = (lengths.size() - before) * sizeof(int32_t);
-    HP_TRY_ASSIGN(
-        const size_t got,
-        read_at(fd.get(), name, 0, {reinterpret_cast<uint8_t*>(lengths.data() + before), bytes}));
-    if (got != bytes) return Error{ErrorCode::kDataLoss, name + " became shorter"};
+    HP_TRY(read_numbers(path(n, ".len"), lengths));
+    if (path_exists(path(n, ".doc"))) HP_TRY(read_numbers(path(n, ".doc"), documents));
   }
-  const Outcome written = write_index(prefix + ".idx", type, lengths);
+  const Outcome written = write_index(prefix + ".idx", type, lengths, documents);
   return written.ok() ? written : Outcome(with_remedy(written.error()));
 }
 

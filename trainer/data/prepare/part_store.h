@@ -5,7 +5,8 @@
 //                    goes on only where it is the same, or where inputs were edited, say because a
 //                    bad line was: then with the parts of those before the first edited one.
 //   lock             held by the run (flock)
-//   N.bin, N.len     tokens, and i32 lengths of the documents, of part N
+//   N.bin, N.len     tokens, and i32 lengths of the sequences, of part N
+//   N.doc            i32 numbers of sequences of the documents, where these are not one each
 //   N.json           where part N lies and what it gave; written last: without it there is no part
 #pragma once
 
@@ -23,10 +24,15 @@ namespace hpctl {
 struct StoredPart {
   PartPlace place;
   uint64_t documents = 0;
+  uint64_t sequences = 0;
   uint64_t empty = 0;
   uint64_t token_bytes = 0;
   uint64_t text_bytes = 0;
+  uint64_t answer_tokens = 0;
 };
+
+// What is kept of it, of a part that lies at `place`.
+StoredPart record_of(const PartPlace& place, const EncodedPart& part);
 
 class PartStore {
  public:

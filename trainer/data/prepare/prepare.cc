@@ -36,11 +36,11 @@ class Pipeline {
     progress_.raw_total = raw_total;
   }
 
-  void start(const Tokenizer& tokenizer, const PrepareOptions& options, int32_t end_of_document) {
-    limit_ = static_cast<size_t>(options.workers);
-    for (int i = 0; i < options.workers; ++i) {
-      threads_.emplace_back([this, &tokenizer, &options, end_of_document] {
-        PartEncoder encoder(tokenizer, options.json_key, end_of_document);
+  void start(const Tokenizer& tokenizer, int workers, const LineForm& form) {
+    limit_ = static_cast<size_t>(workers);
+    for (int i = 0; i < workers; ++i) {
+      threads_.emplace_back([this, &tokenizer, form] {
+        PartEncoder encoder(tokenizer, form);
         while (auto job = take()) finish(*job, work(encoder, *job));
       });
     }
@@ -84,6 +84,10 @@ class Pipeline {
     const std::lock_guard lock(mutex_);
     return empty_;
   }
+  uint64_t answer_tokens() {
+    const std::lock_guard lock(mutex_);
+    return answer_tokens_;
+  }
 
  private:
   struct Job {
@@ -114,8 +118,7 @@ class Pipeline {
   Result<StoredPart> work(PartEncoder& encoder, const Job& job) const {
     HP_TRY_ASSIGN(const EncodedPart part, encoder.encode(files_[job.part.place.file], job.part));
     HP_TRY(store_.put(job.number, job.part.place, part));
-    return StoredPart{job.part.place, part.lengths.size(), part.empty, part.tokens.size(),
-                      part.text_bytes};
+    return record_of(job.part.place, part);
   }
 
   void finish(const Job& job, const Result<StoredPart>& done) {
@@ -136,6 +139,7 @@ class Pipeline {
     progress_.documents += part.documents;
     progress_.tokens += part.token_bytes / token_width_;
     empty_ += part.empty;
+    answer_tokens_ += part.answer_tokens;
   }
 
   const std::vector<InputFile>& files_;
@@ -151,6 +155,7 @@ class Pipeline {
   std::optional<std::pair<uint64_t, Error>> failure_;
   PrepareProgress progress_;
   uint64_t empty_ = 0;
+  uint64_t answer_tokens_ = 0;
   std::vector<std::jthread> threads_;  // last: joined before the rest goes
 };
 
@@ -195,11 +200,19 @@ Result<PrepareResult> finished_earlier(const PrepareOptions& options, const std:
   return PrepareResult{*note, 0, files};
 }
 
-Result<int32_t> end_of_document(const PrepareOptions& options, const Tokenizer& tokenizer) {
-  if (!options.append_eod) return -1;
-  if (tokenizer.end_of_document() >= 0) return tokenizer.end_of_document();
+// A turn of a conversation has an end of its own, a completion always ends.
+Result<LineForm> line_form(const PrepareOptions& options, const Tokenizer& tokenizer) {
+  LineForm form{.format = options.format, .json_key = options.json_key};
+  if (options.format == DataFormat::kChat) {
+    HP_TRY_ASSIGN(form.chat, ChatForm::create(options.chat_template, tokenizer, options.tokenizer));
+    return form;
+  }
+  if (!options.append_eod && options.format == DataFormat::kText) return form;
+  form.end_of_document = tokenizer.end_of_document();
+  if (form.end_of_document >= 0) return form;
   return Error{ErrorCode::kInvalidArgument,
-               "--append-eod: " + options.tokenizer + " has no token that ends a document"};
+               (options.append_eod ? "--append-eod: " : "format sft: ") + options.tokenizer +
+                   " has no token that ends a document"};
 }
 
 }  // namespace
@@ -213,6 +226,10 @@ std::string preparation_plan(const PrepareOptions& options, const std::vector<In
                                  {"append_eod", options.append_eod},
                                  {"part_bytes", options.part_bytes},
                                  {"inputs", nlohmann::ordered_json::array()}};
+  if (options.format != DataFormat::kText) {
+    plan["data_format"] = to_word(options.format);
+    plan["chat_template"] = to_word(options.chat_template);
+  }
   for (const InputFile& file : files) {
     plan["inputs"].push_back(
         {{"path", file.path}, {"bytes", file.bytes}, {"mtime", file.mtime_ns}});
@@ -225,7 +242,7 @@ Result<PrepareResult> prepare_data(const PrepareOptions& options,
   PrepareResult result;
   PreparedNote& note = result.note;
   HP_TRY_ASSIGN(const auto tokenizer, load_tokenizer(options.tokenizer, &note.tokenizer_hash));
-  HP_TRY_ASSIGN(const int32_t end, end_of_document(options, *tokenizer));
+  HP_TRY_ASSIGN(const LineForm form, line_form(options, *tokenizer));
   HP_TRY_ASSIGN(const std::vector<InputFile> files, find_inputs(options.inputs));
   const std::string plan = preparation_plan(options, files, note.tokenizer_hash);
   if (path_exists(options.out + ".idx")) return finished_earlier(options, plan, files.size());
@@ -234,20 +251,24 @@ Result<PrepareResult> prepare_data(const PrepareOptions& options,
   for (const InputFile& file : files) raw_total += file.bytes;
   const TokenType type = token_type_for_vocabulary(tokenizer->vocabulary());
   Pipeline pipeline(files, store, raw_total, token_bytes(type));
-  pipeline.start(*tokenizer, options, end);
+  pipeline.start(*tokenizer, options.workers, form);
   PartCutter cutter(files, options.part_bytes);
   HP_TRY_ASSIGN(const uint64_t parts, run_pipeline(pipeline, cutter, store, on_progress));
   const PrepareProgress done = pipeline.progress();
   on_progress(done);
   if (done.tokens == 0) {
-    return Error{ErrorCode::kInvalidArgument, "no text in " + options.inputs[0]};
+    const char* what = options.format == DataFormat::kText ? "no text in " : "nothing to learn in ";
+    return Error{ErrorCode::kInvalidArgument, what + options.inputs[0]};
   }
   note.tokenizer = base_name(options.tokenizer);
   note.vocabulary = tokenizer->vocabulary();
-  note.end_of_document = end;
+  note.end_of_document = form.end_of_document;
   note.documents = done.documents;
   note.tokens = done.tokens;
   note.text_bytes = done.text_bytes;
+  note.format = options.format;
+  note.chat_template = options.chat_template;
+  note.answer_tokens = pipeline.answer_tokens();
   result.empty = pipeline.empty();
   result.files = files.size();
   HP_TRY(

@@ -22,9 +22,11 @@ struct PrepareOptions {
   std::vector<std::string> inputs;
   std::string tokenizer;  // as load_tokenizer takes it
   std::string out;        // PREFIX
-  std::string json_key = "text";
+  DataFormat format = DataFormat::kText;
+  ChatTemplate chat_template = ChatTemplate::kNone;  // of format chat, which needs one
+  std::string json_key = "text";                     // of format text
   int workers = 1;
-  bool append_eod = false;
+  bool append_eod = false;  // of format text; a completion has its end always
   uint64_t part_bytes = 32U << 20;
 };
 
@@ -39,7 +41,7 @@ struct PrepareProgress {
 
 struct PrepareResult {
   PreparedNote note;
-  uint64_t empty = 0;  // documents left out because they have no text
+  uint64_t empty = 0;  // documents left out because they have no text, or nothing to learn
   uint64_t files = 0;
 };
 

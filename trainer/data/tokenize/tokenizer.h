@@ -30,8 +30,10 @@ class Encoder {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  virtual uint64_t vocabulary() const = 0;                    // every id is below it
-  virtual int32_t end_of_document() const = 0;                // -1 = the tokenizer has none
+  virtual uint64_t vocabulary() const = 0;      // every id is below it
+  virtual int32_t end_of_document() const = 0;  // -1 = the tokenizer has none
+  // The added token of that name; -1 = there is none.
+  virtual int32_t added_token(std::string_view) const { return -1; }
   virtual std::unique_ptr<Encoder> make_encoder() const = 0;  // not to outlive the tokenizer
 };
 

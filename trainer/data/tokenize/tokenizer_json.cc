@@ -228,14 +228,17 @@ class JsonTokenizer : public Tokenizer {
              parts.ignore_merges ? parts.tokens : TokensByBytes()) {
     for (const AddedToken& token : added_) first_bytes_[static_cast<uint8_t>(token.text[0])] = true;
     for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"}) {
-      for (const AddedToken& token : added_) {
-        if (end_of_document_ < 0 && token.text == name) end_of_document_ = token.id;
-      }
+      if (end_of_document_ < 0) end_of_document_ = added_token(name);
     }
   }
 
   uint64_t vocabulary() const override { return vocabulary_; }
   int32_t end_of_document() const override { return end_of_document_; }
+  int32_t added_token(std::string_view name) const final {
+    const auto found = std::find_if(added_.begin(), added_.end(),
+                                    [&](const AddedToken& token) { return token.text == name; });
+    return found == added_.end() ? -1 : found->id;
+  }
   std::unique_ptr<Encoder> make_encoder() const override;
 
  private:

@@ -13,7 +13,8 @@ gradients overflow is dropped. Usage: train.py DIR float16|float32|float64, wher
   tokens.bin   int64 [batches, sequences, seq_len + 1]; more than steps when some may be dropped;
                a last token of -100 is not predicted
   positions.bin  with "documents" in "train": int64 [batches, sequences, seq_len], each token's
-               position in its document, which attention does not leave
+               position in its document, which attention does not leave; with "answers", too,
+               only capitals and exclamation marks are predicted
 
 Writes DIR/TYPE.json {"losses", "norms", "scales"}, one number per step, and DIR/TYPE.gradient: the
 gradient of the first step, fp64, laid out as the weights. Exit code 77: no torch.
@@ -136,12 +137,15 @@ def llama_logits(p, m, tokens, positions):
     return linear(norm(x, p["model.norm.weight"], m["norm_eps"]), output)
 
 
-def loss_of(p, m, rows, positions, z_loss):
+def loss_of(p, m, rows, positions, z_loss, answers):
     """(cross entropy, that plus the z-loss), means over the tokens."""
     tokens, targets = rows[:, :-1], rows[:, 1:].clone()
     # The first token of another document is not predicted; where it is the last of a row, it is
     # marked in tokens.bin.
     targets[:, :-1][positions[:, 1:] == 0] = -100
+    if answers:
+        capital = (targets >= ord("A")) & (targets <= ord("Z"))
+        targets[~(capital | (targets == ord("!")))] = -100
     counted = targets.reshape(-1) != -100
     logits = (gpt_logits if m["arch"] == "gpt" else llama_logits)(p, m, tokens, positions)
     logits = wide(logits).view(-1, m["vocab"])
@@ -247,7 +251,7 @@ def main():
         for part, where in zip(rows.split(size), row_positions.split(size)):
             used = {n: w.half() for n, w in p.items()} if scale else p
             share = len(part) / len(rows)
-            part_entropy, loss = loss_of(used, m, part, where, t["z_loss"])
+            part_entropy, loss = loss_of(used, m, part, where, t["z_loss"], t["answers"])
             (loss * (share * factor)).backward()
             entropy += part_entropy.item() * share
         for w in p.values():

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built-in chat templates: a conversation as tokens, each turn of the assistant and the token
+// that ends it marked as what is to be learnt.
+//
+//   chatml   <|im_start|>ROLE\nCONTENT<|im_end|>\n                    (Qwen's; no system message is
+//                                                                     added where there is none)
+//   llama3   <|begin_of_text|> once, then for each message
+//            <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>   (CONTENT without
+//            blanks
+//                                                                     at its ends)
+//
+// What stands between special tokens is encoded as one text, as the libraries that apply such
+// templates do, but for what the assistant says: it is encoded by itself, since a model that
+// generates has the tokens before it already.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/train_spec.h"
+#include "trainer/data/tokenize/tokenizer.h"
+
+namespace hpctl {
+
+// Tokens, and in turn how many of them are given and how many are to be learnt, the former first.
+struct MarkedTokens {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> spans;
+
+  // What was appended to `ids` since the last call.
+  void mark(bool learnt);
+  int64_t learnt() const;
+  void clear();
+
+ private:
+  size_t marked_ = 0;
+};
+
+struct ChatMessage {
+  std::string role;
+  std::string content;
+};
+
+// A template with the ids of its special tokens.
+class ChatForm {
+ public:
+  // kInvalidArgument: the tokenizer, whose name is for errors, lacks a token.
+  static Result<ChatForm> create(ChatTemplate name, const Tokenizer& tokenizer,
+                                 const std::string& tokenizer_name);
+
+  // Appends to `out`. kInvalidArgument: a role that is not known, or as Encoder::encode.
+  Outcome encode(const std::vector<ChatMessage>& messages, Encoder& encoder,
+                 MarkedTokens& out) const;
+
+ private:
+  struct Words;
+  static const Words& words_of_template(ChatTemplate name);
+  explicit ChatForm(const Words& words) : words_(&words) {}
+
+  const Words* words_;
+  int32_t beginning_ = -1;
+  int32_t role_begin_ = -1;
+  int32_t role_end_ = -1;
+  int32_t turn_end_ = -1;
+};
+
+}  // namespace hpctl
