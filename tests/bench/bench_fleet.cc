@@ -130,12 +130,10 @@ class Bench {
     const double wall_s = seconds_since(begin);
     const Usage after = usage_of(controller_);
     std::printf(
-        "{\"bench\":\"fleet\",\"agents\":%d,\"ranks\":%d,\"phase\":\"training\",\"interval_ms\":%."
-        "0f,"
+        "{\"bench\":\"fleet\",\"agents\":%d,\"ranks\":%d,\"phase\":\"training\",\"seldom\":%d,"
         "\"heartbeats_per_s\":%.0f,\"controller_cores\":%.2f,\"agents_cores\":%.2f,"
         "\"controller_mib\":%.0f}\n",
-        agents_, agents_ * bench::kWorkersPerNode,
-        std::chrono::duration<double, std::milli>(fleet_.interval()).count(),
+        agents_, agents_ * bench::kWorkersPerNode, fleet_.seldom(),
         static_cast<double>(fleet_.heartbeats() - sent) / wall_s,
         (after.cpu_s - before.cpu_s) / wall_s, (usage_of(::getpid()).cpu_s - own_cpu_s) / wall_s,
         after.rss_mib);
