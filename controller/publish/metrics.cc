@@ -2,12 +2,12 @@
 #include "controller/publish/metrics.h"
 
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 
-#include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +16,7 @@
 #include "common/base/time_account.h"
 #include "controller/publish/job_metrics.h"
 #include "controller/publish/lemon_metrics.h"
+#include "controller/publish/metrics_server.h"
 #include "controller/publish/train_metrics.h"
 
 namespace hpctl {
@@ -36,44 +37,6 @@ const Histogram::BucketBoundaries& commit_buckets() {
   return bounds;
 }
 
-constexpr int kHttpThreads = 8;
-constexpr int kRequestTimeoutMs = 2'000;
-
-// Of civetweb. Its own default waits 30 s for a request.
-std::vector<std::string> server_options(const std::string& address) {
-  return {"listening_ports",    address,
-          "num_threads",        std::to_string(kHttpThreads),
-          "request_timeout_ms", std::to_string(kRequestTimeoutMs),
-          "enable_keep_alive",  "no",
-          "tcp_nodelay",        "1",
-          "linger_timeout_ms",  std::to_string(kRequestTimeoutMs)};
-}
-
-// A page that says that the process answers; its own registry holds one gauge.
-std::shared_ptr<prometheus::Registry> make_health() {
-  auto registry = std::make_shared<prometheus::Registry>();
-  prometheus::BuildGauge()
-      .Name("hpctl_controller_up")
-      .Help("1 while the controller answers")
-      .Register(*registry)
-      .Add({})
-      .Set(1);
-  return registry;
-}
-
-// Has no series: it is told of the scrapes.
-class ScrapeWatch final : public prometheus::Collectable {
- public:
-  explicit ScrapeWatch(Metrics::Scraped scraped) : scraped_(std::move(scraped)) {}
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    if (scraped_) scraped_();
-    return {};
-  }
-
- private:
-  const Metrics::Scraped scraped_;
-};
-
 // The label `kind` of a fault (docs/metrics.md).
 const char* kind_of(const core::Fault& fault) {
   if (fault.in_order) return "order";
@@ -86,36 +49,44 @@ const char* kind_of(const core::Fault& fault) {
 }  // namespace
 
 struct Metrics::Parts {
-  Parts(const std::string& address, const Scraped& scraped)
-      : scrapes(std::make_shared<ScrapeWatch>(scraped)), exposer(server_options(address)) {
+  explicit Parts(Scraped told) : scraped(std::move(told)) {
     set("hpctl_build_info", "1, with the version of this controller", {{"version", HPCTL_VERSION}},
         1);
-    exposer.RegisterCollectable(scrapes, "/metrics");  // first: they are asked in this order
-    exposer.RegisterCollectable(registry, "/metrics");
-    exposer.RegisterCollectable(train, "/metrics");
-    exposer.RegisterCollectable(jobs, "/metrics");
-    exposer.RegisterCollectable(lemons, "/metrics");
-    exposer.RegisterCollectable(fleet, "/metrics");
-    exposer.RegisterCollectable(health, "/healthz");
   }
 
   template <typename Builder>
   auto& family(Builder builder, const char* name, const char* help) {
-    return builder.Name(name).Help(help).Register(*registry);
+    return builder.Name(name).Help(help).Register(registry);
   }
   void set(const char* name, const char* help, const Labels& labels, double value) {
     family(prometheus::BuildGauge(), name, help).Add(labels).Set(value);
   }
 
-  std::shared_ptr<prometheus::Collectable> scrapes;
-  std::shared_ptr<prometheus::Registry> registry =
-      std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
-  std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
-  std::shared_ptr<JobMetrics> jobs = std::make_shared<JobMetrics>();
-  std::shared_ptr<LemonMetrics> lemons = std::make_shared<LemonMetrics>();
-  std::shared_ptr<FleetMetrics> fleet = std::make_shared<FleetMetrics>();
-  std::shared_ptr<prometheus::Registry> health = make_health();
-  prometheus::Exposer exposer;  // last: its threads read the registries
+  // Any thread.
+  std::optional<std::vector<std::string>> answer(const std::string& path) const {
+    MetricFamilies out;
+    if (path == "/healthz") {
+      out.gauge("hpctl_controller_up", "1 while the controller answers", {}, 1);
+      return out.take();
+    }
+    if (path != "/metrics") return std::nullopt;
+    if (scraped) scraped();
+    train.add_to(out);
+    jobs.add_to(out);
+    lemons.add_to(out);
+    fleet.add_to(out);
+    std::vector<std::string> text = out.take();
+    text.push_back(prometheus::TextSerializer().Serialize(registry.Collect()));
+    return text;
+  }
+
+  const Scraped scraped;
+  prometheus::Registry registry{prometheus::Registry::InsertBehavior::Merge};
+  TrainMetrics train;
+  JobMetrics jobs;
+  LemonMetrics lemons;
+  FleetMetrics fleet;
+  std::unique_ptr<MetricsServer> server;  // last: its threads ask the others
 };
 
 Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address, const Scraped& scraped) {
@@ -128,19 +99,16 @@ Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address, const
   }
   const std::string host = address.substr(0, colon + 1);
   for (const std::string& wanted : {address, host + "0"}) {
-    try {
-      auto parts = std::make_unique<Parts>(wanted, scraped);
-      const auto ports = parts->exposer.GetListeningPorts();
-      if (ports.empty()) continue;
-      const std::string bound = host + std::to_string(ports.front());
-      std::unique_ptr<Metrics> metrics(new Metrics(bound, std::move(parts)));
-      if (wanted != address) {
-        metrics->moved_ = "the metrics are on " + bound + ": " + address + " is in use";
-      }
-      return metrics;
-    } catch (const std::exception&) {
-      // civetweb says no more than that it failed.
+    auto parts = std::make_unique<Parts>(scraped);
+    parts->server = MetricsServer::open(
+        wanted, [asked = parts.get()](const std::string& path) { return asked->answer(path); });
+    if (parts->server == nullptr) continue;  // civetweb says no more than that it failed
+    const std::string bound = host + std::to_string(parts->server->port());
+    std::unique_ptr<Metrics> metrics(new Metrics(bound, std::move(parts)));
+    if (wanted != address) {
+      metrics->moved_ = "the metrics are on " + bound + ": " + address + " is in use";
     }
+    return metrics;
   }
   return Error{ErrorCode::kUnavailable,
                "there are no metrics: " + host.substr(0, colon) +
@@ -194,7 +162,7 @@ void Metrics::job(const JobView& view) {
   parts_->set("hpctl_job_nodes_up", "Nodes whose agent is up", job, static_cast<double>(up));
   parts_->set("hpctl_job_checkpoint_step", "Newest durable checkpoint", job,
               static_cast<double>(view.checkpoint_step));
-  parts_->jobs->show(view);
+  parts_->jobs.show(view);
   if (view.snapshot_step > 0) {
     parts_->set("hpctl_job_snapshot_step", "Newest step that is in the memory of two nodes", job,
                 static_cast<double>(view.snapshot_step));
@@ -217,11 +185,11 @@ void Metrics::job(const JobView& view) {
 
 void Metrics::train(const JobView& view, JobProgress progress,
                     const core::BadStepRecord& bad_step) {
-  parts_->train->show(view, std::move(progress), bad_step);
+  parts_->train.show(view, std::move(progress), bad_step);
 }
 
 void Metrics::lemons(const JobView& view, const std::vector<LemonScore>& scores) {
-  parts_->lemons->show(view, scores);
+  parts_->lemons.show(view, scores);
 }
 
 void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {
@@ -258,7 +226,7 @@ void Metrics::cluster(size_t jobs, size_t serving) {
               static_cast<double>(serving));
 }
 
-void Metrics::fleet(std::vector<FleetJob> jobs) { parts_->fleet->show(std::move(jobs)); }
+void Metrics::fleet(std::vector<FleetJob> jobs) { parts_->fleet.show(std::move(jobs)); }
 
 void Metrics::controller(size_t agents, size_t outbox) {
   parts_->set("hpctl_controller_agents", "Agents connected", {}, static_cast<double>(agents));
