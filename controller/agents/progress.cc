@@ -164,7 +164,7 @@ bool ProgressTable::take(Entry& entry, const std::string& node, const RankReport
   }
   const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, core::kMostPerReportMs);
   const bool is_late =
-      entry.beats.may_be_late(node) && now_ms - rank->second.heard_ms > core::kStillMs;
+      entry.beats.may_be_late(node) && now_ms - rank->second.heard_ms > core::kHurryMs;
   RankProgress& known = rank->second;
   if (is_news) known.moved_ms = is_late && !is_new ? known.heard_ms : now_ms;
   known.report = report;

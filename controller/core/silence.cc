@@ -66,7 +66,11 @@ SilenceVerdict judge_silence(const SilentNode& node) {
   }
   const bool stands_still = node.peers_broke || waits_for_it(node);
   const bool goes_on = node.training == TrainingSight::kSeen && !stands_still;
-  if (goes_on || awaited_ms(node) < probe_after_ms(node.was_asked)) return {};
+  if (awaited_ms(node) < probe_after_ms(node.was_asked)) return {};
+  if (goes_on) {
+    const bool is_to_be_probed = node.was_asked && node.probe == HolderProbe::kNotAsked;
+    return {is_to_be_probed ? Kind::kProbe : Kind::kNothing, ""};
+  }
   switch (node.probe) {
     case HolderProbe::kNotAsked:
       return {Kind::kProbe, ""};

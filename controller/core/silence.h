@@ -31,7 +31,8 @@
 // heartbeat_timeout. When training does not visibly go on they are asked to beat; from there on
 // their silence counts, and shorter: an agent that is asked answers at once, so
 //
-//   probed                     after 1 beat of silence, instead of 3
+//   probed                     after 1 beat of silence, instead of 3, and before it is sure that
+//                              training stands still: it was asked because it seemed to
 //   lost, no answer            after 4, instead of 6
 //   lost, refused              after 1, instead of 3: a refusal needs no patience
 //   lost, not possible         after 6: there the silence is all that there is

@@ -17,15 +17,18 @@ namespace hpctl {
 namespace {
 
 constexpr int64_t kSweepMs = 100;
-constexpr int64_t kOneWayMs = 3;        // from the controller to an agent, and back
-constexpr int64_t kProbeMs = 300;       // until an unanswered probe counts as such
-constexpr int64_t kCollectiveMs = 20;   // each
+constexpr int64_t kOneWayMs = 3;       // from the controller to an agent, and back
+constexpr int64_t kProbeMs = 300;      // until an unanswered probe counts as such
+constexpr int64_t kCollectiveMs = 20;  // each
+constexpr int64_t kStepMs = 500;
 constexpr int64_t kTimeoutMs = 10'000;  // recovery.heartbeat_timeout
 
 struct Manners {
   bool beats_as_told = true;
   int32_t computes = -1;    // once nothing goes on: the rank that the others wait for
   int32_t moves_from = -1;  // from that rank on all go on though the others do not
+  int32_t slow = -1;        // a rank whose passes take twice as long as the others'
+  bool is_command = false;  // it tells its steps, and those only
 };
 
 class Fleet {
@@ -35,6 +38,7 @@ class Fleet {
     job_.spec.nodes = nodes;
     job_.spec.workers_per_node = 1;
     job_.spec.recovery.heartbeat_timeout_ms = kTimeoutMs;
+    if (manners.is_command) job_.spec.train.reset();
     table_.observe(job_, 0);
     for (int32_t i = 0; i < nodes; ++i) {
       agents_.push_back({key_of(i), core::kBeatMs, (37 * i) % core::kBeatMs, 0, 0});
@@ -65,6 +69,7 @@ class Fleet {
   int64_t beats() const { return beats_; }
   int64_t orders() const { return orders_; }
   const std::vector<core::NodeLost>& lost() const { return lost_; }
+  const std::vector<std::string>& stragglers() const { return stragglers_; }
   size_t seldom() const {
     return static_cast<size_t>(std::count_if(agents_.begin(), agents_.end(), [](const Agent& a) {
       return a.interval_ms > core::kBeatMs;
@@ -103,9 +108,13 @@ class Fleet {
     const auto rank = static_cast<int32_t>(i);
     const bool moves = manners_.moves_from >= 0 && rank >= manners_.moves_from;
     const int64_t trained_ms = moves ? now_ms_ : std::min(now_ms_, still_since_ms_);
-    RankReport report = at_step(rank, 1, 1, static_cast<uint64_t>(trained_ms / kCollectiveMs));
+    RankReport report = at_step(rank, 1, static_cast<uint64_t>(1 + trained_ms / kStepMs),
+                                static_cast<uint64_t>(trained_ms / kCollectiveMs));
+    report.step_ns = static_cast<uint64_t>(kStepMs) * 1'000'000;
+    report.figures.emplace().compute_ns = report.step_ns / (rank == manners_.slow ? 2 : 4);
     report.computing = rank == manners_.computes && now_ms_ >= still_since_ms_;
-    report.open_collectives = report.computing ? 0 : 1;
+    report.open_collectives = report.computing || manners_.is_command ? 0 : 1;
+    if (manners_.is_command) report.collective = 0;
     liveness_.heard(agent.key, "life", now_ms_);
     table_.report(job_.id, agent.key.name, {report}, now_ms_);
   }
@@ -128,6 +137,10 @@ class Fleet {
       }
     }
     lost_ = findings.lost;
+    for (const core::EventBody& event : table_.take_stragglers()) {
+      const auto* found = std::get_if<core::StragglerFound>(&event);
+      if (found != nullptr) stragglers_.push_back(found->straggler.node);
+    }
   }
 
   // As AgentLink does.
@@ -153,6 +166,7 @@ class Fleet {
   std::vector<Agent> agents_;
   std::deque<Answer> answers_;
   std::vector<core::NodeLost> lost_;
+  std::vector<std::string> stragglers_;
   std::string dead_;
   int64_t now_ms_ = 1;
   int64_t still_since_ms_ = INT64_MAX;
@@ -207,7 +221,7 @@ TEST(Beats, ADeadMachineIsFoundAsSoonAsIfAllBeatOften) {
   }
   RecordProperty("longest_told_ms", static_cast<int>(longest_told_ms));
   RecordProperty("longest_often_ms", static_cast<int>(longest_often_ms));
-  EXPECT_LE(longest_told_ms, longest_often_ms + kSweepMs);
+  EXPECT_LE(longest_told_ms, longest_often_ms + 2 * kOneWayMs);
 }
 
 TEST(Beats, WhoAnswersLateOrIsBusyIsNotLost) {
@@ -238,6 +252,25 @@ TEST(Beats, NodesThatMoveWhileTheSentinelsWaitAreNotLost) {
   fleet.run_until(kSettledMs);
   fleet.stand_still();
   fleet.run_until(kSettledMs + 30'000);
+  EXPECT_TRUE(fleet.lost().empty());
+}
+
+// It is told of less often than the sentinels, whose steps must not end the rounds before.
+TEST(Beats, ANodeThatBeatsSeldomIsFoundToHoldTheOthersUp) {
+  Fleet fleet(400, {.slow = 201});
+  fleet.run_until(kSettledMs);
+  EXPECT_GT(fleet.seldom(), 0U);
+  fleet.run_until(60'000);
+  EXPECT_EQ(fleet.stragglers(), std::vector<std::string>{"n201"});
+}
+
+TEST(Beats, OfACommandThatTellsItsStepsNoStandstillIsHaste) {
+  Fleet fleet(200, {.is_command = true});
+  fleet.run_until(kSettledMs);
+  EXPECT_GT(fleet.seldom(), 0U);
+  fleet.stand_still();
+  fleet.run_until(kSettledMs + 20'000);
+  EXPECT_GT(fleet.seldom(), 0U);
   EXPECT_TRUE(fleet.lost().empty());
 }
 

@@ -189,6 +189,37 @@ TEST_F(WaitedFor, AnUnansweredProbeLosesTheNode) {
   EXPECT_EQ(lost[0].boot_id, "life");
 }
 
+TEST_F(WaitedFor, ANodeThatMayBeatSeldomIsJudgedFromWhereItWasAsked) {
+  register_it();
+  table_.may_beat_seldom(kNode, "life");
+  EXPECT_FALSE(probe(2'500, core::HolderProbe::kUnanswered));
+  table_.asked_to_beat(kNode, "other", 2'500);
+  EXPECT_FALSE(probe(2'900, core::HolderProbe::kUnanswered)) << "that was another life";
+  table_.asked_to_beat(kNode, "life", 3'000);
+  EXPECT_FALSE(probe(3'099, core::HolderProbe::kUnanswered));
+  ASSERT_TRUE(probe(3'100, core::HolderProbe::kUnanswered));
+  EXPECT_TRUE(table_.judge(3'399, others_wait).lost.empty());
+  EXPECT_EQ(table_.judge(3'400, others_wait).lost.size(), 1U);
+}
+
+TEST_F(WaitedFor, ANodeThatHasAnsweredIsJudgedAsAnyOther) {
+  register_it();
+  table_.may_beat_seldom(kNode, "life");
+  table_.asked_to_beat(kNode, "life", 3'000);
+  table_.heard(kNode, "life", 3'010);
+  EXPECT_FALSE(probe(3'309, core::HolderProbe::kUnanswered)) << "two beats may be late";
+  ASSERT_TRUE(probe(3'310, core::HolderProbe::kUnanswered));
+  EXPECT_TRUE(table_.judge(3'609, others_wait).lost.empty());
+}
+
+TEST_F(WaitedFor, TheEndOfAStreamMakesTheNextOneDue) {
+  register_it();
+  table_.may_beat_seldom(kNode, "life");
+  table_.closed(kNode, "life", 2'000);
+  EXPECT_FALSE(probe(2'299, core::HolderProbe::kRefused));
+  EXPECT_TRUE(probe(2'300, core::HolderProbe::kRefused));
+}
+
 TEST_F(WaitedFor, ARefusedProbeLosesTheNodeAlsoWhenItsStreamHasEnded) {
   register_it();
   table_.closed(kNode, "life", 20);
