@@ -54,8 +54,8 @@ bool BeatWatch::goes_on(int64_t now_ms) const {
     all_wait = all_wait && sentinel.waits;
     moved_ms = std::max(moved_ms, sentinel.moved_ms);
   }
-  const int64_t still_ms = now_ms - moved_ms;
-  return any_heard && still_ms < kQuietMs && !(all_wait && still_ms >= kHurryMs);
+  const int64_t limit_ms = is_seldom_ && all_wait ? kHurryMs : kQuietMs;
+  return any_heard && now_ms - moved_ms < limit_ms;
 }
 
 std::optional<int64_t> BeatWatch::take_change(bool trains, bool is_command, int64_t now_ms) {

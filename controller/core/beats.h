@@ -18,8 +18,8 @@
 //   no sentinel is heard
 //
 // Of a command only the first counts: it shows no collectives, and no limit of silence.h applies to
-// it that begins with a standstill. Training has to go on for kCalmMs before they beat seldom
-// again.
+// it that begins with a standstill. When for kCalmMs no pause was longer than kQuietMs they beat
+// seldom again: to ask all of them once a second costs less than if all beat often.
 //
 // kHurryMs is more than the gap between two beats: the sentinels may beat all at once.
 #pragma once
