@@ -40,6 +40,7 @@ using Clock = FleetAgents::Clock;
 constexpr auto kStep = std::chrono::milliseconds(2'000);
 constexpr int kTimeoutMs = 120'000;
 constexpr int kSteadySeconds = 15;
+constexpr int kSettleMs = 5'000;
 constexpr int kScrapes = 21;
 
 double seconds_since(Clock::time_point begin) {
@@ -121,7 +122,9 @@ class Bench {
     return all;
   }
 
+  // Once they beat as they will go on to; few agents all do from the first.
   void steady() const {
+    test::eventually([this] { return fleet_.seldom() > 0; }, kSettleMs);
     const Usage before = usage_of(controller_);
     const double own_cpu_s = usage_of(::getpid()).cpu_s;
     const uint64_t sent = fleet_.heartbeats();

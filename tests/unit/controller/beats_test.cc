@@ -176,7 +176,7 @@ class Fleet {
 
 constexpr int64_t kSettledMs = 6'000;
 
-TEST(Beats, OfManyNodesASecondTakesAThousand) {
+TEST(Beats, OfManyNodesComeAsManyBeatsAsOfSeventy) {
   for (const int32_t nodes : {150, 200, 500, 1'000}) {
     Fleet fleet(nodes, {});
     fleet.run_until(kSettledMs);
@@ -190,7 +190,7 @@ TEST(Beats, OfManyNodesASecondTakesAThousand) {
 }
 
 TEST(Beats, OfFewNodesNobodyIsToldAnything) {
-  for (const int32_t nodes : {1, 64, 65, 100}) {
+  for (const int32_t nodes : {1, 32, 70}) {
     Fleet fleet(nodes, {});
     fleet.run_until(3'000);
     fleet.stand_still();
@@ -248,7 +248,7 @@ TEST(Beats, WhereARankComputesTheOthersAreAskedAsHangsAreJudgedByAll) {
 }
 
 TEST(Beats, NodesThatMoveWhileTheSentinelsWaitAreNotLost) {
-  Fleet fleet(200, {.moves_from = 198});  // the last sentinel is n196
+  Fleet fleet(200, {.moves_from = 198});  // the last sentinel is n193
   fleet.run_until(kSettledMs);
   fleet.stand_still();
   fleet.run_until(kSettledMs + 30'000);
