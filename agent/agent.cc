@@ -73,6 +73,7 @@ class Agent {
   void on_link();
   void on_message(const v1::ControllerMessage& message);
   void on_welcome(const v1::Welcome& welcome);
+  void on_beat_every(int64_t interval_ms);
   void on_start(const v1::StartWorkers& start);
   void on_stand_by(const v1::StartWorkers& like);
   void tell_unfit(const Unfitness& unfit);
@@ -89,6 +90,7 @@ class Agent {
   void start_standbys();
   void read_pages();
   void heartbeat();
+  void beat_soon(int64_t now_ms);
   void start_controller();
   void end_node(int exit_code, uint32_t grace_ms, const std::string& reason);
 
@@ -118,9 +120,10 @@ class Agent {
 
   std::unique_ptr<TroubledLink> link_;
   bool welcomed_ = false;
-  std::string last_trouble_;  // with the controller; logged when it changes
-  int64_t heartbeat_ms_ = kDefaultHeartbeatMs;
-  int64_t still_limit_ms_ = INT64_MAX;  // then the kernel is asked what the worker does
+  std::string last_trouble_;                     // with the controller; logged when it changes
+  int64_t heartbeat_ms_ = kDefaultHeartbeatMs;   // of Welcome; pages are read as often
+  int64_t beat_every_ms_ = kDefaultHeartbeatMs;  // as told since
+  int64_t still_limit_ms_ = INT64_MAX;           // then the kernel is asked what the worker does
   int64_t connect_at_ms_ = 0;
   int64_t cut_until_ms_ = 0;  // a fault on purpose; before, nobody is reached
   int64_t welcome_by_ms_ = 0;
@@ -195,6 +198,7 @@ void Agent::on_holder() {
 void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   using enum holder::WorkerPart;
   standbys_.on(worker, clock_.monotonic_ms());
+  beat_soon(clock_.monotonic_ms());
   if (worker.rank < 0) return;
   if (worker.part == kMember) {
     pages_.started(worker, page,
@@ -220,6 +224,7 @@ void Agent::on_exit(const holder::Exited& exit) {
   reports_.bad_step(pages_.read_bad_step());
   reports_.bad_step(pages_.bad_step(exit));
   reports_.exited(std::move(exited), exit.exit_id);
+  beat_soon(clock_.monotonic_ms());
   pages_.ended(exit.incarnation);
   remove_progress_file(place_.progress_directory, exit.generation, exit.rank);
   if (exit.stays == 0) perform(supervisor_.exited(exit.incarnation));
@@ -355,6 +360,8 @@ void Agent::on_message(const v1::ControllerMessage& message) {
       return on_fault(message.inject_fault());
     case v1::ControllerMessage::kStandBy:
       return on_stand_by(message.stand_by().like());
+    case v1::ControllerMessage::kBeatEvery:
+      return on_beat_every(message.beat_every().interval_ms());
     case v1::ControllerMessage::KIND_NOT_SET:
       return log_warning("the controller sent a message this version does not know");
   }
@@ -369,12 +376,29 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
   patience_.reset();
   orphan_.welcomed(welcome.orphan_timeout_ms());
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_ms_ = welcome.heartbeat_interval_ms();
+  beat_every_ms_ = heartbeat_ms_;
   if (welcome.hang_timeout_ms() > 0) {
     still_limit_ms_ = std::min<int64_t>(kStillMs, welcome.hang_timeout_ms() / 2);
   }
   standbys_.forget_told();
   reports_.send_all(welcome.exits_together());
   heartbeat_at_ms_ = now;
+}
+
+void Agent::on_beat_every(int64_t interval_ms) {
+  if (!welcomed_ || interval_ms <= 0) return;
+  const int64_t now = clock_.monotonic_ms();
+  // Those that are told to beat seldom are told so all at once, and are not to beat all at once.
+  heartbeat_at_ms_ =
+      interval_ms > beat_every_ms_
+          ? now + static_cast<int64_t>(rng_.below(static_cast<uint64_t>(interval_ms)))
+          : now;
+  beat_every_ms_ = interval_ms;
+}
+
+// What a heartbeat carries or takes along has changed.
+void Agent::beat_soon(int64_t now_ms) {
+  heartbeat_at_ms_ = std::min(heartbeat_at_ms_, now_ms + heartbeat_ms_);
 }
 
 void Agent::on_start(const v1::StartWorkers& start) {
@@ -557,7 +581,7 @@ void Agent::heartbeat() {
   pages_.describe(*message.mutable_heartbeat(), now, still_limit_ms_);
   standbys_.tell(*message.mutable_heartbeat(), now);
   link_->send(message);
-  heartbeat_at_ms_ = now + heartbeat_ms_;
+  heartbeat_at_ms_ = now + beat_every_ms_;
 }
 
 // Blocks this thread for a moment: without a controller there is nobody to hear of anything else,

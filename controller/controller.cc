@@ -559,6 +559,8 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   if (scheduler_->suspends()) {
     for (const JobId job : liveness_.take_silent_jobs(now_ms)) ask_whether_suspended(job);
   }
+  for (core::BeatOrder& order : progress_.take_beats(now_ms))
+    agents_->order_beats(std::move(order));
   auto silence = liveness_.judge(now_ms, [&](JobId job, const std::set<std::string>& silent) {
     return progress_.sight(job, silent, now_ms);
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpcontroller: parse, become the job's owner or leave the caller if asked, run.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,6 +14,7 @@
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr int kMappedBytes = 256 * 1024;
 
 // Leaves the caller, whose child we are: it reaps us at once, and the process that goes on belongs
 // to nobody. There is one thread so far.
@@ -23,6 +25,11 @@ bool detach() {
   return true;
 }
 
+// What is as large as that, a view of a large job or a scrape, lives for a moment, and goes back to
+// the kernel then. Left to itself glibc raises the limit with the first that is freed, to 32 MiB,
+// and each thread's arena keeps what its largest moment took.
+void return_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, kMappedBytes); }
+
 int usage_error(const std::string& message) {
   std::fprintf(stderr, "hpcontroller: %s\n", message.c_str());
   return kExitUsage;
@@ -31,6 +38,7 @@ int usage_error(const std::string& message) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  return_large_blocks();
   auto options = hpctl::parse_controller_options(argc, argv);
   if (!options.ok()) return usage_error(options.error().message);
   if (options->help) return std::fputs(hpctl::kControllerUsage, stdout) < 0 ? 1 : 0;

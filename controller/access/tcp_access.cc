@@ -6,6 +6,12 @@
 namespace hpctl {
 namespace {
 
+// gRPC keeps buffers of each connection of the size that it may need next: a slice that it reads
+// into, which grows from 8 KiB to 64 by itself, and one that it encrypts from, 16 KiB. What agents
+// and clients send and get is small, and there may be thousands of them.
+constexpr int kReadChunkBytes = 8 * 1024;
+constexpr int kTlsFrameBytes = 2 * 1024;
+
 // However they come.
 void bound_connections(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -18,6 +24,10 @@ void bound_connections(grpc::ServerBuilder& builder) {
   // Our clients ping each kKeepaliveMs; more often is abuse.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kKeepaliveMs / 2);
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadChunkBytes);
+  builder.AddChannelArgument(GRPC_ARG_TSI_MAX_FRAME_SIZE, kTlsFrameBytes);
+  // Pings that measure how much is under way, for larger windows: messages fit into the smallest.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
 }  // namespace

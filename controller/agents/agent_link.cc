@@ -14,8 +14,6 @@
 namespace hpctl {
 namespace {
 
-// Of a short heartbeat timeout: three may be late or lost before a node counts as lost.
-constexpr int64_t kHeartbeatsPerTimeout = 4;
 constexpr int64_t kMinHeartbeatMs = 20;
 
 v1::ControllerMessage make_welcome(const core::Job& job) {
@@ -24,7 +22,7 @@ v1::ControllerMessage make_welcome(const core::Job& job) {
   v1::Welcome& welcome = *message.mutable_welcome();
   welcome.set_controller_pid(static_cast<uint64_t>(::getpid()));
   welcome.set_heartbeat_interval_ms(static_cast<uint32_t>(
-      std::clamp(job.spec.recovery.heartbeat_timeout_ms / kHeartbeatsPerTimeout, kMinHeartbeatMs,
+      std::clamp(job.spec.recovery.heartbeat_timeout_ms / core::kBeatsPerTimeout, kMinHeartbeatMs,
                  core::kBeatMs)));
   welcome.set_orphan_timeout_ms(static_cast<uint32_t>(job.limits.orphan_ms));
   const int64_t hang_ms = job.spec.recovery.hang_timeout_ms;
@@ -119,7 +117,9 @@ void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& me
     session.close({grpc::StatusCode::INVALID_ARGUMENT, problem});
     return;
   }
-  session.set_identity({{JobId{message.job()}, message.node()}, message.boot_id()});
+  session.set_identity({{JobId{message.job()}, message.node()},
+                        message.boot_id(),
+                        beats_as_told(message.register_agent())});
   // Its time to reconnect does not end while its registration is being committed.
   liveness_.forget(session.identity().node, "");  // expected: here it is
   liveness_.heard(session.identity().node, message.boot_id(), loop_.now_ms());
@@ -161,7 +161,7 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
       liveness_.watch(node, session->identity().boot_id, job.spec.recovery.heartbeat_timeout_ms,
                       loop_.now_ms(), probe_at);
     }
-    if (is_over) liveness_.closed(node, session->identity().boot_id);
+    if (is_over) liveness_.closed(node, session->identity().boot_id, loop_.now_ms());
   }
   scheduler_.registered(node, holder_pid);
   if (is_over) return;  // the stream ended while its registration was being committed
@@ -173,6 +173,38 @@ void AgentLink::attach(const std::shared_ptr<AgentSession>& session, const core:
   HP_FAILPOINT("controller.welcome.after");
   for (const ActionId id : open_orders(state, node)) perform(state.outbox.at(id), state);
   stand_by(node, state);
+  if (const auto order = seldom_.find(node.job); order != seldom_.end()) {
+    tell_to_beat(*session, order->second);
+  }
+}
+
+void AgentLink::order_beats(core::BeatOrder order) {
+  std::vector<std::shared_ptr<AgentSession>> sessions;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = sessions_.lower_bound({order.job, ""});
+         it != sessions_.end() && it->first.job == order.job; ++it) {
+      sessions.push_back(it->second);
+    }
+  }
+  for (const auto& session : sessions) tell_to_beat(*session, order);
+  if (order.interval_ms > core::kBeatMs) {
+    seldom_[order.job] = std::move(order);
+  } else {
+    seldom_.erase(order.job);
+  }
+}
+
+void AgentLink::tell_to_beat(AgentSession& session, const core::BeatOrder& order) {
+  const AgentSession::Identity& who = session.identity();
+  if (!who.beats_as_told || order.sentinels.contains(who.node.name)) return;
+  const bool seldom = order.interval_ms > core::kBeatMs;
+  if (seldom) liveness_.may_beat_seldom(who.node, who.boot_id);
+  v1::ControllerMessage message;
+  message.set_job(who.node.job.value);
+  message.mutable_beat_every()->set_interval_ms(static_cast<uint32_t>(order.interval_ms));
+  session.send(std::move(message));
+  if (!seldom) liveness_.asked_to_beat(who.node, who.boot_id, loop_.now_ms());
 }
 
 void AgentLink::stand_by(const core::NodeKey& node, const core::State& state) {
@@ -212,7 +244,7 @@ void AgentLink::closed(AgentSession& session) {
   session.is_over = true;
   const auto it = sessions_.find(who.node);
   if (it == sessions_.end() || it->second.get() != &session) return;
-  liveness_.closed(who.node, who.boot_id);
+  liveness_.closed(who.node, who.boot_id, loop_.now_ms());
   sessions_.erase(it);
 }
 

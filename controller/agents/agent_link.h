@@ -53,6 +53,9 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   // Owner thread. Likewise of one node, if it is one of them; a repetition changes nothing.
   void stand_by(const core::NodeKey& node, const core::State& state);
 
+  // Owner thread. Of its agents that know it; those that come later are told as well.
+  void order_beats(core::BeatOrder order);
+
   // Owner thread. No node of the job is told to end between the two: something comes before that.
   void hold_ends(JobId job) { held_.insert(job); }
   void release_ends(JobId job, const core::State& state);
@@ -73,6 +76,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
               uint64_t holder_pid, const std::string& probe_at);
   void heartbeat(const AgentSession& session, const v1::Heartbeat& heartbeat);
   void report(AgentSession& session, const v1::AgentMessage& message);
+  void tell_to_beat(AgentSession& session, const core::BeatOrder& order);
   void tell_ready(const AgentSession::Identity& who);
   void tell_progress(JobId job);
   std::shared_ptr<AgentSession> session_of(const core::NodeKey& node) const;
@@ -91,7 +95,8 @@ class AgentLink final : public v1::AgentLink::CallbackService {
   // By life of a node, the stream whose registration was taken up last, until it has ended. Owner
   // thread only.
   std::map<std::pair<core::NodeKey, std::string>, const AgentSession*> newest_;
-  std::set<JobId> held_;  // owner thread only
+  std::set<JobId> held_;                     // owner thread only
+  std::map<JobId, core::BeatOrder> seldom_;  // of jobs whose nodes beat seldom; likewise
 };
 
 }  // namespace hpctl

@@ -323,6 +323,10 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
   return std::nullopt;
 }
 
+bool beats_as_told(const v1::Register& agent) {
+  return !capability(agent, "beats_as_told").empty();
+}
+
 std::string probe_address(const v1::Register& agent) {
   const std::string port = capability(agent, "probe_port");
   const std::string address = capability(agent, "address");

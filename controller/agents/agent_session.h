@@ -35,6 +35,7 @@ class AgentSession final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   struct Identity {
     core::NodeKey node;
     std::string boot_id;
+    bool beats_as_told = false;  // it knows BeatEvery
   };
   void set_identity(Identity identity) { identity_ = std::move(identity); }
   const Identity& identity() const { return identity_; }

@@ -34,12 +34,32 @@ void Liveness::expect(const core::NodeKey& node, int64_t timeout_ms, int64_t now
   entries_.try_emplace(node, std::move(entry));  // it may have registered meanwhile
 }
 
+Liveness::Entry* Liveness::find(const core::NodeKey& node, const std::string& boot_id) {
+  const auto it = entries_.find(node);
+  return it == entries_.end() || it->second.boot_id != boot_id ? nullptr : &it->second;
+}
+
 void Liveness::heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = entries_.find(node);
-  if (it == entries_.end() || it->second.boot_id != boot_id) return;
-  it->second.heard_ms = now_ms;
+  Entry* entry = find(node, boot_id);
+  if (entry == nullptr) return;
+  entry->heard_ms = now_ms;
+  if (entry->beats == Beats::kAsked) entry->beats = Beats::kOften;
   silent_jobs_.erase(node.job);
+}
+
+void Liveness::may_beat_seldom(const core::NodeKey& node, const std::string& boot_id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (Entry* entry = find(node, boot_id)) entry->beats = Beats::kSeldom;
+}
+
+void Liveness::asked_to_beat(const core::NodeKey& node, const std::string& boot_id,
+                             int64_t now_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Entry* entry = find(node, boot_id);
+  if (entry == nullptr || entry->beats != Beats::kSeldom) return;
+  entry->beats = Beats::kAsked;
+  entry->often_since_ms = now_ms;
 }
 
 void Liveness::forget(const core::NodeKey& node, const std::string& boot_id) {
@@ -48,10 +68,18 @@ void Liveness::forget(const core::NodeKey& node, const std::string& boot_id) {
   if (it != entries_.end() && it->second.boot_id == boot_id) entries_.erase(it);
 }
 
-void Liveness::closed(const core::NodeKey& node, const std::string& boot_id) {
+void Liveness::closed(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = entries_.find(node);
-  if (it != entries_.end() && it->second.boot_id == boot_id) it->second.is_closed = true;
+  Entry* entry = find(node, boot_id);
+  if (entry == nullptr) return;
+  entry->is_closed = true;
+  if (std::exchange(entry->beats, Beats::kOften) == Beats::kSeldom) entry->often_since_ms = now_ms;
+}
+
+// Between two beats of a node that beats seldom none is due.
+int64_t Liveness::awaited_ms(const Entry& entry, int64_t now_ms) {
+  if (entry.beats == Beats::kSeldom) return 0;
+  return now_ms - std::max(entry.heard_ms, entry.often_since_ms);
 }
 
 void Liveness::given_up(const core::NodeKey& node, bool is_awaited) {
@@ -137,6 +165,8 @@ void Liveness::judge_one(const core::NodeKey& node, const core::SilentNode& seen
   Entry& entry = it->second;
   core::SilentNode facts = seen;
   facts.silent_ms = now_ms - entry.heard_ms;
+  facts.unasked_ms = facts.silent_ms - awaited_ms(entry, now_ms);
+  facts.was_asked = entry.beats == Beats::kAsked;
   facts.timeout_ms = entry.timeout_ms;
   facts.probe = probe_of(entry, now_ms);
   core::SilenceVerdict verdict = core::judge_silence(facts);
@@ -154,8 +184,10 @@ Liveness::Findings Liveness::judge(int64_t now_ms, const Sight& sight) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [node, entry] : entries_) {
     if (!entry.was_probed && !entry.probe_at.empty()) begin_probe(node, entry, now_ms, findings);
-    const int64_t least_ms = std::min(core::kProbeAfterMs, entry.timeout_ms + 1);
-    if (now_ms - entry.heard_ms >= least_ms) silent[node.job].insert(node.name);
+    const bool is_awaited =
+        awaited_ms(entry, now_ms) >= core::probe_after_ms(entry.beats == Beats::kAsked);
+    const bool is_late = now_ms - entry.heard_ms > entry.timeout_ms;
+    if (is_awaited || is_late) silent[node.job].insert(node.name);
   }
   for (const auto& [job, names] : silent) {
     if (is_held(job)) continue;

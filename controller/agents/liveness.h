@@ -35,8 +35,12 @@ class Liveness {
   void expect(const core::NodeKey& node, int64_t timeout_ms, int64_t now_ms,
               const std::string& probe_at);
   void heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
+  // The node is asked to beat each kBeatMs, or may beat seldom from now on. A stream that ends asks
+  // too: the next one has to begin.
+  void may_beat_seldom(const core::NodeKey& node, const std::string& boot_id);
+  void asked_to_beat(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
   // Its stream has ended.
-  void closed(const core::NodeKey& node, const std::string& boot_id);
+  void closed(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
   void forget(const core::NodeKey& node, const std::string& boot_id);
   // The core does not count on this node any more; one whose stream is open is watched on.
   // `is_awaited`: it waits for its registration; one that is expected is watched on.
@@ -74,10 +78,17 @@ class Liveness {
   bool probed(const Probe& probe, core::HolderProbe answer);
 
  private:
+  enum class Beats {
+    kOften,
+    kSeldom,
+    kAsked,  // to beat often, and not heard since
+  };
   struct Entry {
     std::string boot_id;
     int64_t timeout_ms = 0;
     int64_t heard_ms = 0;
+    Beats beats = Beats::kOften;
+    int64_t often_since_ms = 0;  // unless it beats seldom
     bool is_closed = false;
     std::string probe_at;
     bool can_be_probed = false;  // it answered once
@@ -87,6 +98,8 @@ class Liveness {
     core::HolderProbe answer = core::HolderProbe::kAsked;  // of the newest
   };
 
+  Entry* find(const core::NodeKey& node, const std::string& boot_id);
+  static int64_t awaited_ms(const Entry& entry, int64_t now_ms);
   static core::HolderProbe probe_of(const Entry& entry, int64_t now_ms);
   static void begin_probe(const core::NodeKey& node, Entry& entry, int64_t now_ms, Findings& out);
   void judge_one(const core::NodeKey& node, const core::SilentNode& seen, int64_t now_ms,

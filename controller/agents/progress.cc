@@ -34,10 +34,13 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
     const double loss = jobs_[job.id].shown.loss;
     const double tokens_per_second = jobs_[job.id].shown.tokens_per_second;
     const core::PlainHangs plain_hangs = jobs_[job.id].plain_hangs;
+    core::BeatWatch beats = std::move(jobs_[job.id].beats);
+    beats.restart();
     auto standbys = std::move(jobs_[job.id].shown.standbys);  // told when they change
     jobs_.erase(job.id);
     Entry& entry = jobs_[job.id];
     entry.plain_hangs = plain_hangs;
+    entry.beats = std::move(beats);
     entry.shown.standbys = std::move(standbys);
     entry.shown.generation = job.generation.value;
     entry.shown.step = job.start_step;
@@ -61,6 +64,7 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   const bool counts = job.recovering_since_ms != 0 && !core::is_preparing(job);
   entry.regain_step = counts ? job.regain_step : 0;
   entry.configured_hang_ms = job.spec.recovery.hang_timeout_ms;
+  entry.heartbeat_timeout_ms = job.spec.recovery.heartbeat_timeout_ms;
   entry.finds_stragglers = job.spec.train && job.spec.recovery.straggler != StragglerPolicy::kOff;
   if (entry.finds_stragglers && entry.stragglers.generation() != job.generation) {
     entry.stragglers =
@@ -82,6 +86,9 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
   if (it == jobs_.end()) return std::nullopt;
   Entry& entry = it->second;
   std::optional<core::GenerationProgressed> transition;
+  bool any_told = false;
+  bool any_moved = false;
+  bool all_wait = true;
   for (const RankReport& report : ranks) {
     if (report.generation != entry.shown.generation) continue;
     if (report.rank < 0 || report.rank >= entry.world_size) continue;  // the table stays bounded
@@ -90,7 +97,9 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
       entry.shown.step = report.step;  // went back to leave out samples
       entry.moved_ms = now_ms;
     }
-    take(entry, node, report, now_ms);
+    any_told = true;
+    any_moved = take(entry, node, report, now_ms) || any_moved;
+    all_wait = all_wait && report.open_collectives > 0;
     if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
     if (report.step > entry.shown.step) {
       entry.shown.step = report.step;
@@ -110,6 +119,7 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
     entry.told_step = std::max(entry.told_step, report.step);
     transition = core::GenerationProgressed{job, Generation{report.generation}, report.step};
   }
+  if (any_told) entry.beats.reported(node, any_moved, all_wait, now_ms);
   if (transition) transition->waits = entry.told_waits = entry.shown.waits();
   if (!entry.ranks_by_collectives.empty()) {
     const uint64_t fewest = entry.ranks_by_collectives.begin()->first;
@@ -125,7 +135,7 @@ void ProgressTable::report(JobId job, const std::string& node, StandbyReport sta
   if (it != jobs_.end()) it->second.shown.standbys[node] = std::move(standbys);
 }
 
-void ProgressTable::take(Entry& entry, const std::string& node, const RankReport& report,
+bool ProgressTable::take(Entry& entry, const std::string& node, const RankReport& report,
                          int64_t now_ms) {
   const auto [rank, is_new] = entry.shown.ranks.try_emplace(report.rank);
   if (!is_new) {
@@ -146,12 +156,46 @@ void ProgressTable::take(Entry& entry, const std::string& node, const RankReport
   entry.shown.save_waits_ns += now.save_waits_ns - former.save_waits_ns;
   const bool is_news = moved || is_new;
   if (is_news) entry.news_ms = now_ms;
-  if (entry.finds_stragglers && entry.running) {
+  // Of ranks that are compared each has to be asked as often as those that are heard of seldom.
+  const bool is_compared = now_ms - rank->second.compared_ms >= entry.beats.seldom_ms() * 3 / 4;
+  if (entry.finds_stragglers && entry.running && is_compared) {
+    rank->second.compared_ms = now_ms;
     entry.stragglers.add({Rank{report.rank}, report.step, now.compute_ns, report.step_ns}, node);
   }
   const int64_t heard_ms = std::min(now_ms - rank->second.heard_ms, core::kMostPerReportMs);
-  rank->second = {report, node, is_news ? now_ms : rank->second.moved_ms, now_ms,
-                  is_news ? 0 : rank->second.still_ms + heard_ms};
+  const bool is_late =
+      entry.beats.may_be_late(node) && now_ms - rank->second.heard_ms > core::kHurryMs;
+  RankProgress& known = rank->second;
+  if (is_news) known.moved_ms = is_late && !is_new ? known.heard_ms : now_ms;
+  known.report = report;
+  known.node = node;
+  known.heard_ms = now_ms;
+  known.still_ms = is_news ? 0 : known.still_ms + heard_ms;
+  return moved && !is_new;
+}
+
+std::vector<std::string> ProgressTable::nodes_of(const Entry& entry) {
+  std::vector<std::string> nodes;
+  std::set<std::string> known;
+  for (const auto& [rank, progress] : entry.shown.ranks) {
+    if (known.insert(progress.node).second) nodes.push_back(progress.node);
+  }
+  return nodes;
+}
+
+std::vector<core::BeatOrder> ProgressTable::take_beats(int64_t now_ms) {
+  std::vector<core::BeatOrder> orders;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [job, entry] : jobs_) {
+    const bool trains = entry.running && entry.progressed &&
+                        entry.shown.ranks.size() == static_cast<size_t>(entry.world_size);
+    if (trains && !entry.beats.is_chosen()) {
+      entry.beats.choose(nodes_of(entry), entry.heartbeat_timeout_ms);
+    }
+    const auto interval_ms = entry.beats.take_change(trains, !entry.trains, now_ms);
+    if (interval_ms) orders.push_back({job, *interval_ms, entry.beats.sentinels()});
+  }
+  return orders;
 }
 
 std::optional<core::GenerationProgressed> ProgressTable::news(JobId job) {

@@ -17,6 +17,7 @@
 
 #include "common/base/step_figures.h"
 #include "common/base/time_spent.h"
+#include "controller/core/beats.h"
 #include "controller/core/events.h"
 #include "controller/core/hang.h"
 #include "controller/core/silence.h"
@@ -49,8 +50,11 @@ struct RankReport {
 struct RankProgress {
   RankReport report;
   std::string node;
-  int64_t moved_ms = 0;  // when its step or its collectives last changed
-  int64_t heard_ms = 0;  // when it was last reported
+  // When its step or its collectives last changed. Of a node that beats seldom, where it is not
+  // known when between two beats that was: the earlier one.
+  int64_t moved_ms = 0;
+  int64_t heard_ms = 0;     // when it was last reported
+  int64_t compared_ms = 0;  // when its step was last taken to look for stragglers
   int64_t still_ms = 0;  // for so long it was reported as it is; pauses of the reports count little
 };
 
@@ -98,6 +102,8 @@ class ProgressTable {
                                                 int64_t now_ms);
   // Whether any of its ranks was seen to move in the last `within_ms`.
   bool has_moved(JobId job, Generation generation, int64_t within_ms, int64_t now_ms);
+  // Of the jobs whose nodes are to beat at another interval from now on.
+  std::vector<core::BeatOrder> take_beats(int64_t now_ms);
   // Nodes that hold the others up, and those that do no more.
   std::vector<core::EventBody> take_stragglers();
   // The disk of the checkpoints has become full, or has room again.
@@ -129,11 +135,15 @@ class ProgressTable {
     size_t stopped_ranks = 0;                         // whose processes are
     int64_t news_ms = 0;  // of any rank: the newest RankProgress::moved_ms
     std::deque<uint64_t> step_ns;
+    core::BeatWatch beats;
+    int64_t heartbeat_timeout_ms = 0;
     bool finds_stragglers = false;  // recovery.straggler
     core::StragglerWatch stragglers;
   };
 
-  static void take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
+  // True where it has moved since its report before.
+  static bool take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
+  static std::vector<std::string> nodes_of(const Entry& entry);  // in the order of their ranks
   // Without the ranks, which add_ranks() copies.
   static core::JobSight look_at(const Entry& entry, int64_t now_ms);
   static void add_ranks(const Entry& entry, int64_t now_ms, core::JobSight& job);

@@ -7,8 +7,18 @@ namespace {
 
 using Kind = SilenceVerdict::Kind;
 
+int64_t awaited_ms(const SilentNode& node) { return node.silent_ms - node.unasked_ms; }
+
 SilenceVerdict lost_because(const SilentNode& node, const std::string& why) {
-  return {Kind::kLost, "no heartbeat for " + std::to_string(node.silent_ms) + " ms " + why};
+  const std::string asked =
+      node.was_asked ? ", of them " + std::to_string(awaited_ms(node)) + " ms after it was asked,"
+                     : "";
+  return {Kind::kLost,
+          "no heartbeat for " + std::to_string(node.silent_ms) + " ms" + asked + " " + why};
+}
+
+int64_t silent_limit_ms(const SilentNode& node) {
+  return node.was_asked ? kSilentAskedMs : kSilentMs;
 }
 
 bool waits_for_it(const SilentNode& node) {
@@ -48,13 +58,19 @@ SilenceVerdict judge_late(const SilentNode& node) {
 
 }  // namespace
 
+int64_t probe_after_ms(bool was_asked) { return was_asked ? kProbeAskedAfterMs : kProbeAfterMs; }
+
 SilenceVerdict judge_silence(const SilentNode& node) {
   if (node.silent_ms > node.timeout_ms && node.trained_ms > node.timeout_ms) {
     return judge_late(node);
   }
   const bool stands_still = node.peers_broke || waits_for_it(node);
   const bool goes_on = node.training == TrainingSight::kSeen && !stands_still;
-  if (goes_on || node.silent_ms < kProbeAfterMs) return {};
+  if (awaited_ms(node) < probe_after_ms(node.was_asked)) return {};
+  if (goes_on) {
+    const bool is_to_be_probed = node.was_asked && node.probe == HolderProbe::kNotAsked;
+    return {is_to_be_probed ? Kind::kProbe : Kind::kNothing, ""};
+  }
   switch (node.probe) {
     case HolderProbe::kNotAsked:
       return {Kind::kProbe, ""};
@@ -64,11 +80,14 @@ SilenceVerdict judge_silence(const SilentNode& node) {
     case HolderProbe::kRefused:
       return lost_because(node, "and its holder is gone: a connection to it is refused");
     case HolderProbe::kUnanswered:
-      if (!stands_still || node.silent_ms < kSilentMs || is_known_to_train_unheard(node)) return {};
+      if (!stands_still || awaited_ms(node) < silent_limit_ms(node) ||
+          is_known_to_train_unheard(node)) {
+        return {};
+      }
       return lost_because(node,
                           "while " + what_stands_still(node) + ", and its holder does not answer");
     case HolderProbe::kImpossible:
-      if (!node.peers_broke || node.silent_ms < kSilentMs) return {};
+      if (!node.peers_broke || awaited_ms(node) < kSilentMs) return {};
       return lost_because(node,
                           "while " + what_stands_still(node) + " (its holder cannot be probed)");
   }

@@ -26,6 +26,17 @@
 // ran that this one succeeds. There something listened that no longer answers; that it is silenced
 // with its machine is likely, and its peers' standstill is as good a proof as of any other node.
 //
+// Silence is counted in beats that were due. Of a job of many nodes most beat seldom while training
+// visibly goes on (beats.h), and of these no silence is short enough to say anything but by
+// heartbeat_timeout. When training does not visibly go on they are asked to beat; from there on
+// their silence counts, and shorter: an agent that is asked answers at once, so
+//
+//   probed                     after 1 beat of silence, instead of 3, and before it is sure that
+//                              training stands still: it was asked because it seemed to
+//   lost, no answer            after 4, instead of 6
+//   lost, refused              after 1, instead of 3: a refusal needs no patience
+//   lost, not possible         after 6: there the silence is all that there is
+//
 // From 3 beats on the holder of a node is probed whose training does not visibly go on. A probe
 // that is refused is proof (the machine answers, and nobody holds the node), one that is answered
 // proves the opposite: the machine is up, and a holder replaces an agent that hangs. Such a node
@@ -37,13 +48,16 @@
 #include <cstdint>
 #include <string>
 
+#include "controller/core/beats.h"
 #include "controller/core/types.h"
 
 namespace hpctl::core {
 
-inline constexpr int64_t kBeatMs = 100;                // between two heartbeats of an agent
 inline constexpr int64_t kProbeAfterMs = 3 * kBeatMs;  // of silence
 inline constexpr int64_t kSilentMs = 6 * kBeatMs;
+// Of a node that was asked to beat.
+inline constexpr int64_t kProbeAskedAfterMs = kBeatMs;
+inline constexpr int64_t kSilentAskedMs = 4 * kBeatMs;
 // No rank elsewhere moved for so long: it is more than the gap between two beats.
 inline constexpr int64_t kStillMs = 3 * kBeatMs;
 inline constexpr int64_t kNeverMs = INT64_MAX;
@@ -72,6 +86,8 @@ constexpr bool is_watched(NodeState state) {
 
 struct SilentNode {
   int64_t silent_ms = 0;
+  int64_t unasked_ms = 0;  // of it at first, in which no beat was due: it beats seldom
+  bool was_asked = false;  // then, to beat often, and has not been heard since
   int64_t timeout_ms = 0;  // recovery.heartbeat_timeout
   TrainingSight training = TrainingSight::kUnseen;
   int64_t still_ms = 0;  // of kSeen: since no rank on a node that is heard has moved
@@ -89,6 +105,9 @@ struct SilenceVerdict {
   Kind kind = Kind::kNothing;
   std::string reason;  // of kLost, for people
 };
+
+// Of silence in which a beat was due; before, nothing is found but by heartbeat_timeout.
+int64_t probe_after_ms(bool was_asked);
 
 SilenceVerdict judge_silence(const SilentNode& node);
 

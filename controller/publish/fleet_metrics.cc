@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/publish/metric_families.h"
-
 namespace hpctl {
 namespace {
 
@@ -75,10 +73,9 @@ void FleetMetrics::show(std::vector<FleetJob> jobs) {
   shown_ = true;
 }
 
-std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
+void FleetMetrics::add_to(MetricFamilies& out) const {
   const std::lock_guard lock(mutex_);
-  if (!shown_) return {};
-  MetricFamilies out;
+  if (!shown_) return;
   const size_t listed = std::min(jobs_.size(), kMaxFleetJobs);
   size_t room = kMaxFleetNodes;
   for (size_t i = 0; i < listed; ++i) {
@@ -92,7 +89,6 @@ std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
   }
   out.gauge("hpctl_cluster_jobs_without_metrics", "Jobs beyond those that have series", {},
             static_cast<double>(jobs_.size() - listed));
-  return out.take();
 }
 
 }  // namespace hpctl

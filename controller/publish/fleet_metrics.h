@@ -6,13 +6,12 @@
 // job.
 #pragma once
 
-#include <prometheus/collectable.h>
-
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "common/base/job_summary.h"
+#include "controller/publish/metric_families.h"
 
 namespace hpctl {
 
@@ -29,13 +28,14 @@ struct FleetJob {
   std::string user;  // name, or the uid as text
 };
 
-class FleetMetrics final : public prometheus::Collectable {
+class FleetMetrics {
  public:
   // Any thread. Those jobs and no others from now on, the first ones where they are too many;
   // before the first call there are no series.
   void show(std::vector<FleetJob> jobs);
 
-  std::vector<prometheus::MetricFamily> Collect() const override;
+  // Any thread.
+  void add_to(MetricFamilies& out) const;
 
  private:
   mutable std::mutex mutex_;

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "controller/publish/metric_families.h"
-
 namespace hpctl {
 namespace {
 
@@ -28,8 +26,7 @@ void JobMetrics::show(const JobView& view) {
   std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
 }
 
-std::vector<prometheus::MetricFamily> JobMetrics::Collect() const {
-  MetricFamilies out;
+void JobMetrics::add_to(MetricFamilies& out) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, shown] : jobs_) {
     const MetricLabels job = {{"job", std::to_string(id)}, {"name", shown.name}};
@@ -46,7 +43,6 @@ std::vector<prometheus::MetricFamily> JobMetrics::Collect() const {
       if (view.standbys) add_standbys(out, node, *view.standbys);
     }
   }
-  return out.take();
 }
 
 }  // namespace hpctl

@@ -5,24 +5,24 @@
 // the job it is of.
 #pragma once
 
-#include <prometheus/collectable.h>
-
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "controller/publish/metric_families.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {
 
-class JobMetrics final : public prometheus::Collectable {
+class JobMetrics {
  public:
   // The job as it is now. Any thread.
   void show(const JobView& view);
 
-  std::vector<prometheus::MetricFamily> Collect() const override;
+  // Any thread.
+  void add_to(MetricFamilies& out) const;
 
  private:
   struct Shown {

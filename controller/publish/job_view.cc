@@ -152,6 +152,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
        ++it) {
     view.nodes.push_back(make_node_view(state, it->second, progress));
   }
+  view.workers.reserve(static_cast<size_t>(std::max(job.world_size(), 0)));
   for (auto it = state.slots.lower_bound({id, Rank{0}});
        it != state.slots.end() && it->first.job == id; ++it) {
     if (it->second.node.empty()) continue;  // the world is smaller now

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "controller/publish/metric_families.h"
-
 namespace hpctl {
 
 void LemonMetrics::show(const JobView& view, const std::vector<LemonScore>& scores) {
@@ -19,8 +17,7 @@ void LemonMetrics::show(const JobView& view, const std::vector<LemonScore>& scor
   std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
 }
 
-std::vector<prometheus::MetricFamily> LemonMetrics::Collect() const {
-  MetricFamilies out;
+void LemonMetrics::add_to(MetricFamilies& out) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, shown] : jobs_) {
     for (const auto& [node, score] : shown.nodes) {
@@ -28,7 +25,6 @@ std::vector<prometheus::MetricFamily> LemonMetrics::Collect() const {
                 {{"job", std::to_string(id)}, {"name", shown.name}, {"node", node}}, score);
     }
   }
-  return out.take();
 }
 
 }  // namespace hpctl

@@ -4,8 +4,6 @@
 // nothing speaks against the node any more.
 #pragma once
 
-#include <prometheus/collectable.h>
-
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -13,16 +11,18 @@
 #include <vector>
 
 #include "common/base/node_record.h"
+#include "controller/publish/metric_families.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {
 
-class LemonMetrics final : public prometheus::Collectable {
+class LemonMetrics {
  public:
   // The job as it is now. Any thread.
   void show(const JobView& view, const std::vector<LemonScore>& scores);
 
-  std::vector<prometheus::MetricFamily> Collect() const override;
+  // Any thread.
+  void add_to(MetricFamilies& out) const;
 
  private:
   struct Shown {

@@ -1,57 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Series that are made anew at every scrape, by the name of their metric. One thread at a time.
+// Series that are made anew at every scrape, written straight as Prometheus' text: of a job with
+// thousands of ranks there are tens of thousands, and an object for each of them, with a copy of
+// its labels, costs more than all else that a controller does. One thread at a time.
+//
+// Format: https://prometheus.io/docs/instrumenting/exposition_formats (0.0.4). All series of a
+// metric stand together, so each metric's lines are collected apart.
 #pragma once
 
-#include <prometheus/metric_family.h>
-
-#include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace hpctl {
 
-using MetricLabels = std::vector<prometheus::ClientMetric::Label>;
+// The labels of a series as they stand in the text, made once for all series that have them.
+class MetricLabels {
+ public:
+  MetricLabels(std::initializer_list<std::pair<const char*, std::string_view>> labels) {
+    for (const auto& [name, value] : labels) add(name, value);
+  }
+  void add(const char* name, std::string_view value);
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+MetricLabels with(MetricLabels labels, const char* name, std::string_view value);
 
 class MetricFamilies {
  public:
-  // What is not a finite number is left out.
-  void gauge(const char* name, const char* help, const MetricLabels& labels, double value) {
-    if (!std::isfinite(value)) return;
-    prometheus::ClientMetric metric;
-    metric.label = labels;
-    metric.gauge.value = value;
-    family(name, help, prometheus::MetricType::Gauge).metric.push_back(std::move(metric));
-  }
-  void counter(const char* name, const char* help, const MetricLabels& labels, uint64_t value) {
-    prometheus::ClientMetric metric;
-    metric.label = labels;
-    metric.counter.value = static_cast<double>(value);
-    family(name, help, prometheus::MetricType::Counter).metric.push_back(std::move(metric));
-  }
-  std::vector<prometheus::MetricFamily> take() {
-    std::vector<prometheus::MetricFamily> all;
-    for (auto& [name, family] : by_name_) all.push_back(std::move(family));
-    return all;
-  }
+  // `name` and `help` live as long as this; the first help of a name counts. What is not a finite
+  // number is left out.
+  void gauge(const char* name, const char* help, const MetricLabels& labels, double value);
+  void counter(const char* name, const char* help, const MetricLabels& labels, uint64_t value);
+  // Of each metric its lines, with help and type before them; by name.
+  std::vector<std::string> take();
 
  private:
-  prometheus::MetricFamily& family(const char* name, const char* help,
-                                   prometheus::MetricType type) {
-    prometheus::MetricFamily& family = by_name_[name];
-    family.name = name;
-    family.help = help;
-    family.type = type;
-    return family;
-  }
-  std::map<std::string, prometheus::MetricFamily> by_name_;
+  void add(const char* type, const char* name, const char* help, const MetricLabels& labels,
+           double value);
+  std::map<std::string_view, std::string> by_name_;
 };
-
-inline MetricLabels with(MetricLabels labels, const char* name, const std::string& value) {
-  labels.push_back({name, value});
-  return labels;
-}
 
 }  // namespace hpctl

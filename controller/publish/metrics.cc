@@ -2,13 +2,11 @@
 #include "controller/publish/metrics.h"
 
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,6 +17,7 @@
 #include "controller/publish/https_server.h"
 #include "controller/publish/job_metrics.h"
 #include "controller/publish/lemon_metrics.h"
+#include "controller/publish/metrics_server.h"
 #include "controller/publish/train_metrics.h"
 
 namespace hpctl {
@@ -39,46 +38,6 @@ const Histogram::BucketBoundaries& commit_buckets() {
   return bounds;
 }
 
-constexpr const char* kMetricsPath = "/metrics";
-constexpr const char* kHealthPath = "/healthz";
-constexpr int kHttpThreads = 8;
-constexpr int kRequestTimeoutMs = 2'000;
-
-// Of civetweb. Its own default waits 30 s for a request.
-std::vector<std::string> server_options(const std::string& address) {
-  return {"listening_ports",    address,
-          "num_threads",        std::to_string(kHttpThreads),
-          "request_timeout_ms", std::to_string(kRequestTimeoutMs),
-          "enable_keep_alive",  "no",
-          "tcp_nodelay",        "1",
-          "linger_timeout_ms",  std::to_string(kRequestTimeoutMs)};
-}
-
-// A page that says that the process answers; its own registry holds one gauge.
-std::shared_ptr<prometheus::Registry> make_health() {
-  auto registry = std::make_shared<prometheus::Registry>();
-  prometheus::BuildGauge()
-      .Name("hpctl_controller_up")
-      .Help("1 while the controller answers")
-      .Register(*registry)
-      .Add({})
-      .Set(1);
-  return registry;
-}
-
-// Has no series: it is told of the scrapes.
-class ScrapeWatch final : public prometheus::Collectable {
- public:
-  explicit ScrapeWatch(Metrics::Scraped scraped) : scraped_(std::move(scraped)) {}
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    if (scraped_) scraped_();
-    return {};
-  }
-
- private:
-  const Metrics::Scraped scraped_;
-};
-
 // The label `kind` of a fault (docs/metrics.md).
 const char* kind_of(const core::Fault& fault) {
   if (fault.in_order) return "order";
@@ -91,66 +50,64 @@ const char* kind_of(const core::Fault& fault) {
 }  // namespace
 
 struct Metrics::Parts {
-  explicit Parts(const Scraped& scraped) : scrapes(std::make_shared<ScrapeWatch>(scraped)) {
+  explicit Parts(Scraped told) : scraped(std::move(told)) {
     set("hpctl_build_info", "1, with the version of this controller", {{"version", HPCTL_VERSION}},
         1);
   }
 
-  using Page = std::vector<std::shared_ptr<prometheus::Collectable>>;
-  // What is at a path; they are asked in this order.
-  Page page(const std::string& path) const {
-    if (path == kMetricsPath) return {scrapes, registry, train, jobs, lemons, fleet};
-    return path == kHealthPath ? Page{health} : Page{};
-  }
-  std::optional<std::string> text_at(const std::string& path) const {
-    const Page parts = page(path);
-    if (parts.empty()) return std::nullopt;
-    std::vector<prometheus::MetricFamily> all;
-    for (const auto& part : parts) {
-      for (prometheus::MetricFamily& one : part->Collect()) all.push_back(std::move(one));
-    }
-    return prometheus::TextSerializer().Serialize(all);
-  }
-
-  // Once, with the port that is listened on; nullopt where it cannot be.
-  std::optional<int> serve(const std::string& address, const ServedIdentity* served) {
-    if (served != nullptr) {
-      auto opened =
-          HttpsServer::open(address, *served, [this](const auto& at) { return text_at(at); });
-      if (!opened.ok()) return std::nullopt;
-      https = std::move(*opened);
-      return https->port();
-    }
-    try {
-      http = std::make_unique<prometheus::Exposer>(server_options(address));
-    } catch (const std::exception&) {
-      return std::nullopt;  // civetweb says no more than that it failed
-    }
-    for (const char* path : {kMetricsPath, kHealthPath}) {
-      for (const auto& part : page(path)) http->RegisterCollectable(part, path);
-    }
-    const auto ports = http->GetListeningPorts();
-    return ports.empty() ? std::nullopt : std::optional(ports.front());
-  }
-
   template <typename Builder>
   auto& family(Builder builder, const char* name, const char* help) {
-    return builder.Name(name).Help(help).Register(*registry);
+    return builder.Name(name).Help(help).Register(registry);
   }
   void set(const char* name, const char* help, const Labels& labels, double value) {
     family(prometheus::BuildGauge(), name, help).Add(labels).Set(value);
   }
 
-  std::shared_ptr<prometheus::Collectable> scrapes;
-  std::shared_ptr<prometheus::Registry> registry =
-      std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge);
-  std::shared_ptr<TrainMetrics> train = std::make_shared<TrainMetrics>();
-  std::shared_ptr<JobMetrics> jobs = std::make_shared<JobMetrics>();
-  std::shared_ptr<LemonMetrics> lemons = std::make_shared<LemonMetrics>();
-  std::shared_ptr<FleetMetrics> fleet = std::make_shared<FleetMetrics>();
-  std::shared_ptr<prometheus::Registry> health = make_health();
-  // One of them; last, because their threads read the registries.
-  std::unique_ptr<prometheus::Exposer> http;
+  // Any thread.
+  std::optional<std::vector<std::string>> answer(const std::string& path) const {
+    MetricFamilies out;
+    if (path == "/healthz") {
+      out.gauge("hpctl_controller_up", "1 while the controller answers", {}, 1);
+      return out.take();
+    }
+    if (path != "/metrics") return std::nullopt;
+    if (scraped) scraped();
+    train.add_to(out);
+    jobs.add_to(out);
+    lemons.add_to(out);
+    fleet.add_to(out);
+    std::vector<std::string> text = out.take();
+    text.push_back(prometheus::TextSerializer().Serialize(registry.Collect()));
+    return text;
+  }
+
+  // Once, with the port that is listened on; nullopt where it cannot be (civetweb says no more).
+  std::optional<int> serve(const std::string& address, const ServedIdentity* served) {
+    if (served == nullptr) {
+      http = MetricsServer::open(address, [this](const auto& path) { return answer(path); });
+      return http == nullptr ? std::nullopt : std::optional<int>(http->port());
+    }
+    auto opened = HttpsServer::open(address, *served, [this](const auto& path) {
+      std::optional<std::string> text;
+      if (const auto pieces = answer(path)) {
+        text.emplace();
+        for (const std::string& piece : *pieces) *text += piece;
+      }
+      return text;
+    });
+    if (!opened.ok()) return std::nullopt;
+    https = std::move(*opened);
+    return https->port();
+  }
+
+  const Scraped scraped;
+  prometheus::Registry registry{prometheus::Registry::InsertBehavior::Merge};
+  TrainMetrics train;
+  JobMetrics jobs;
+  LemonMetrics lemons;
+  FleetMetrics fleet;
+  // One of them; last, because their threads ask the others.
+  std::unique_ptr<MetricsServer> http;
   std::unique_ptr<HttpsServer> https;
 };
 
@@ -228,7 +185,7 @@ void Metrics::job(const JobView& view) {
   parts_->set("hpctl_job_nodes_up", "Nodes whose agent is up", job, static_cast<double>(up));
   parts_->set("hpctl_job_checkpoint_step", "Newest durable checkpoint", job,
               static_cast<double>(view.checkpoint_step));
-  parts_->jobs->show(view);
+  parts_->jobs.show(view);
   if (view.snapshot_step > 0) {
     parts_->set("hpctl_job_snapshot_step", "Newest step that is in the memory of two nodes", job,
                 static_cast<double>(view.snapshot_step));
@@ -251,11 +208,11 @@ void Metrics::job(const JobView& view) {
 
 void Metrics::train(const JobView& view, JobProgress progress,
                     const core::BadStepRecord& bad_step) {
-  parts_->train->show(view, std::move(progress), bad_step);
+  parts_->train.show(view, std::move(progress), bad_step);
 }
 
 void Metrics::lemons(const JobView& view, const std::vector<LemonScore>& scores) {
-  parts_->lemons->show(view, scores);
+  parts_->lemons.show(view, scores);
 }
 
 void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {
@@ -302,7 +259,7 @@ void Metrics::certificates(int64_t leaf_ends_s, int64_t authority_ends_s) {
       "Until when the certificate of its newest authority counts", authority_ends_s);
 }
 
-void Metrics::fleet(std::vector<FleetJob> jobs) { parts_->fleet->show(std::move(jobs)); }
+void Metrics::fleet(std::vector<FleetJob> jobs) { parts_->fleet.show(std::move(jobs)); }
 
 void Metrics::controller(size_t agents, size_t outbox) {
   parts_->set("hpctl_controller_agents", "Agents connected", {}, static_cast<double>(agents));

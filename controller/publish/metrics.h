@@ -4,9 +4,8 @@
 //
 // Best effort: no job waits for them. Where the port is taken, by another job's controller on this
 // node say, any free one does, and the file of scrape_targets.h says which. Whoever connects is a
-// stranger: a connection that does not ask in kRequestTimeoutMs is closed, and kHttpThreads of them
-// at once do not keep others waiting for longer than that. With a certificate to show they are
-// served by HTTPS (https_server.h), and in no other way.
+// stranger (metrics_server.h). With a certificate to show they are served by HTTPS
+// (https_server.h), and in no other way.
 #pragma once
 
 #include <cstdint>

@@ -57,6 +57,43 @@ std::string dump(const json& document) {
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+void append(std::string& text, const char* key, uint64_t value) {
+  text.append(",\"").append(key).append("\":").append(std::to_string(value));
+}
+
+void append(std::string& text, const char* key, const std::string& value) {
+  text.append(",\"").append(key).append("\":").append(dump(value));
+}
+
+// By hand: a job may have very many, and this is done once a second. Ranks of one node stand
+// together, in one phase. Keys in the order in which nlohmann::json has them.
+std::string to_json_text(const std::vector<WorkerView>& workers) {
+  std::string text = "[";
+  std::string where;
+  std::string state;
+  const WorkerView* before = nullptr;
+  for (const WorkerView& worker : workers) {
+    const bool is_first = before == nullptr;
+    if (is_first || before->node != worker.node || before->phase != worker.phase) {
+      where.clear();
+      append(where, "node", worker.node);
+      append(where, "phase", worker.phase);
+    }
+    if (is_first || before->state != worker.state) {
+      state.clear();
+      append(state, "state", worker.state);
+    }
+    text.append(is_first ? "{" : ",{").append("\"generation\":");
+    text.append(std::to_string(worker.generation)).append(where);
+    append(text, "pid", worker.pid);
+    text.append(",\"rank\":").append(std::to_string(worker.rank)).append(state);
+    append(text, "step", worker.step);
+    text += '}';
+    before = &worker;
+  }
+  return text + "]";
+}
+
 }  // namespace
 
 JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
@@ -108,7 +145,6 @@ std::string to_json_text(const JobView& view) {
                    {"restarts", view.restarts},
                    {"controller", {{"pid", view.controller_pid}, {"node", view.controller_node}}},
                    {"nodes", view.nodes},
-                   {"workers", view.workers},
                    {"reason", view.reason},
                    {"total_steps", view.total_steps},
                    {"tokens_per_second", view.tokens_per_second},
@@ -134,7 +170,9 @@ std::string to_json_text(const JobView& view) {
     document["told_waits"] = view.told_waits;
   }
   if (std::isfinite(view.loss)) document["loss"] = view.loss;
-  return dump(document);
+  std::string text = dump(document);
+  text.back() = ',';
+  return text + "\"workers\":" + to_json_text(view.workers) + "}";
 }
 
 Result<JobView> job_view_from_json(const std::string& text) {

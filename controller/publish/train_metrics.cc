@@ -4,8 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "controller/publish/metric_families.h"
-
 namespace hpctl {
 namespace {
 
@@ -100,8 +98,7 @@ void TrainMetrics::show(const JobView& view, JobProgress progress,
   std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
 }
 
-std::vector<prometheus::MetricFamily> TrainMetrics::Collect() const {
-  MetricFamilies out;
+void TrainMetrics::add_to(MetricFamilies& out) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, shown] : jobs_) {
     const Labels job = {{"job", std::to_string(id)}, {"name", shown.name}};
@@ -119,7 +116,6 @@ std::vector<prometheus::MetricFamily> TrainMetrics::Collect() const {
       add_rank(out, labels, rank.report, *rank.report.figures);
     }
   }
-  return out.take();
 }
 
 }  // namespace hpctl

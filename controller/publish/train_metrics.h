@@ -3,8 +3,6 @@
 // newest picture of each job, so that a series ends with the rank, the node or the job it is of.
 #pragma once
 
-#include <prometheus/collectable.h>
-
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -12,16 +10,18 @@
 
 #include "controller/agents/progress.h"
 #include "controller/core/types.h"
+#include "controller/publish/metric_families.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {
 
-class TrainMetrics final : public prometheus::Collectable {
+class TrainMetrics {
  public:
   // The job as it is now. Any thread.
   void show(const JobView& view, JobProgress progress, const core::BadStepRecord& bad_step);
 
-  std::vector<prometheus::MetricFamily> Collect() const override;
+  // Any thread.
+  void add_to(MetricFamilies& out) const;
 
  private:
   struct Shown {  // of the view no nodes and workers, of which there may be many

@@ -24,6 +24,8 @@ namespace {
 constexpr uint64_t kPid = 4'000'000'000;  // of no process here
 constexpr auto kBackOff = std::chrono::milliseconds(500);
 constexpr auto kDialEvery = std::chrono::milliseconds(5);
+constexpr auto kLookEvery = std::chrono::milliseconds(1);
+constexpr int64_t kCollectivesPerStep = 64;
 
 }  // namespace
 
@@ -55,6 +57,7 @@ class FleetAgents::Agent final
     v1::Register& agent = *message.mutable_register_agent();
     agent.set_holder_pid(kPid);
     agent.set_agent_pid(kPid);
+    (*agent.mutable_capabilities())["beats_as_told"] = "1";
     const std::lock_guard lock(mutex_);
     agent.set_generation_seen(generation_);
     for (const int rank : running_ ? ranks_ : std::vector<int>())
@@ -70,9 +73,11 @@ class FleetAgents::Agent final
     StartCall();
   }
 
-  // False where the one before has not left yet, or nothing runs.
-  bool beat(uint64_t step) {
+  // False where none is due, or the one before has not left yet: it is left out.
+  bool beat(Clock::time_point now, uint64_t step, uint64_t collective) {
+    if (now.time_since_epoch() < due_.load()) return false;
     const std::lock_guard lock(mutex_);
+    due_ = now.time_since_epoch() + interval_;
     if (!welcomed_ || closed_ || !outbox_.empty()) return false;
     v1::AgentMessage message = head_;
     v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
@@ -81,7 +86,7 @@ class FleetAgents::Agent final
       add_worker(worker, rank);
       worker.set_phase(static_cast<uint32_t>(WorkerPhase::kTraining));
       worker.set_step(step);
-      worker.set_collective(step * 64);
+      worker.set_collective(collective);
       worker.set_loss(2.5F);
       worker.set_tokens(1'000'000);
       worker.set_step_ns(static_cast<uint64_t>(std::chrono::nanoseconds(fleet_.step_).count()));
@@ -108,6 +113,10 @@ class FleetAgents::Agent final
   bool is_welcome() {
     const std::lock_guard lock(mutex_);
     return welcomed_ && !closed_;
+  }
+  bool beats_seldom() {
+    const std::lock_guard lock(mutex_);
+    return interval_ > welcome_interval_;
   }
   bool has_started(uint64_t generation) {
     const std::lock_guard lock(mutex_);
@@ -193,6 +202,15 @@ class FleetAgents::Agent final
     send(std::move(message));
   }
 
+  // As agents do it: at once, or somewhen in the longer interval.
+  void obey(const v1::BeatEvery& order) {
+    const std::chrono::milliseconds interval(order.interval_ms());
+    const bool is_longer = interval > interval_;
+    interval_ = interval;
+    due_ = Clock::now().time_since_epoch() +
+           (is_longer ? interval_ * (ranks_.front() % 997) / 997 : std::chrono::milliseconds(0));
+  }
+
   void OnReadDone(bool ok) override {
     const std::lock_guard lock(mutex_);
     if (!ok) {
@@ -202,7 +220,11 @@ class FleetAgents::Agent final
     if (incoming_.has_welcome()) {
       welcomed_ = true;
       patience_.reset();
-      fleet_.interval_ms_ = incoming_.welcome().heartbeat_interval_ms();
+      interval_ = welcome_interval_ =
+          std::chrono::milliseconds(incoming_.welcome().heartbeat_interval_ms());
+      due_ = Clock::now().time_since_epoch();
+    } else if (incoming_.has_beat_every()) {
+      obey(incoming_.beat_every());
     } else if (incoming_.has_refused()) {  // it was declared lost: the node begins another life
       head_.set_boot_id(head_.boot_id() + "+");
       running_ = false;
@@ -260,6 +282,9 @@ class FleetAgents::Agent final
   uint64_t stopped_ = 0;
   uint64_t reports_ = 0;
   agent::Patience patience_;
+  std::chrono::milliseconds welcome_interval_{100};
+  std::chrono::milliseconds interval_{100};
+  std::atomic<Clock::duration> due_{Clock::duration::zero()};
   bool running_ = false;
   bool welcomed_ = false;
   bool closed_ = true;
@@ -312,24 +337,21 @@ std::map<std::string, int> FleetAgents::take_failures() {
   return std::exchange(failures_, {});
 }
 
-std::chrono::nanoseconds FleetAgents::interval() const {
-  const std::chrono::nanoseconds least =
-      std::chrono::nanoseconds(std::chrono::seconds(1)) * agents_.size() / kMostHeartbeatsPerSecond;
-  return std::max<std::chrono::nanoseconds>(least, std::chrono::milliseconds(interval_ms_));
+void FleetAgents::beat() {
+  while (!ends_) {
+    for (const auto& agent : agents_) {
+      const auto now = Clock::now();
+      const auto step = static_cast<uint64_t>((now - begun_) / step_);
+      const auto collective = static_cast<uint64_t>((now - begun_) * kCollectivesPerStep / step_);
+      if (agent->beat(now, step, collective)) ++heartbeats_;
+    }
+    std::this_thread::sleep_for(kLookEvery);
+  }
 }
 
-// They beat evenly over the interval, as agents that came one after the other do it.
-void FleetAgents::beat() {
-  auto due = Clock::now();
-  size_t next = 0;
-  while (!ends_) {
-    const auto step = static_cast<uint64_t>((Clock::now() - begun_) / step_);
-    if (agents_[next]->beat(step)) ++heartbeats_;
-    next = (next + 1) % agents_.size();
-    due += interval() / agents_.size();
-    due = std::max(due, Clock::now() - interval());  // what cannot be sent in time is left out
-    std::this_thread::sleep_until(due);
-  }
+int FleetAgents::seldom() const {
+  return static_cast<int>(std::count_if(agents_.begin(), agents_.end(),
+                                        [](const auto& a) { return a->beats_seldom(); }));
 }
 
 void FleetAgents::kill_worker(int agent) {

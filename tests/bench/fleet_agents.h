@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Agents without nodes, for the load that they are to their controller: each has a TCP connection
 // of its own with TLS and the job's token, as real agents have (common/rpc/job_channel.h),
-// registers, does at once what it is ordered, and tells in its heartbeats of eight workers that
-// train.
+// registers, does at once what it is ordered, and tells in its heartbeats, as often as it is told,
+// of eight workers that train, and begin 64 collectives in a step.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,6 @@
 namespace hpctl::bench {
 
 inline constexpr int kWorkersPerNode = 8;
-inline constexpr int kMostHeartbeatsPerSecond = 8'000;
 
 struct FleetManners {
   bool one_by_one = false;  // each exit is a report, as agents of older releases tell it
@@ -54,8 +53,8 @@ class FleetAgents {
   uint64_t lost() const { return lost_; }        // agents that were welcome, each time
   // Why attempts failed and connections broke since the last call, and how often.
   std::map<std::string, int> take_failures();
-  // Between two of an agent: as ordered, or what this machine can send.
-  std::chrono::nanoseconds interval() const;
+  // Agents that were told to beat less often than Welcome said.
+  int seldom() const;
 
  private:
   class Agent;
@@ -70,7 +69,6 @@ class FleetAgents {
   const bool one_by_one_;
   const Clock::time_point begun_ = Clock::now();
   std::atomic<uint64_t> heartbeats_{0};
-  std::atomic<uint32_t> interval_ms_{100};
   std::atomic<uint64_t> dialled_{0};
   std::atomic<uint64_t> lost_{0};
   std::atomic<bool> dials_{false};

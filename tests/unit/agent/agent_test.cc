@@ -41,6 +41,28 @@ TEST_F(AgentTest, RegistersWithWhoItIs) {
   controller_.take(AgentMessage::kHeartbeat);
 }
 
+// At 50 ms as Welcome said, there would be more than twenty while the worker makes its steps. What
+// is news brings a few.
+TEST_F(AgentTest, BeatsAsOftenAsItIsToldUntilItIsToldOtherwise) {
+  connect();
+  EXPECT_EQ(registration_.register_agent().capabilities().at("beats_as_told"), "1");
+  v1::ControllerMessage order;
+  order.set_job(kJob.value);
+  order.mutable_beat_every()->set_interval_ms(600'000);
+  controller_.send(order);
+  start(10, 1, {2}, {"map", "step", "1", "train", "100", "exit", "0"});
+  const size_t before = controller_.count(AgentMessage::kHeartbeat);
+  EXPECT_EQ(exited().last_step(), 101U);
+  EXPECT_LT(controller_.count(AgentMessage::kHeartbeat), before + 10);
+
+  while (controller_.count(AgentMessage::kHeartbeat) > 0) {
+    controller_.take(AgentMessage::kHeartbeat);
+  }
+  order.mutable_beat_every()->set_interval_ms(20);
+  controller_.send(order);
+  for (int i = 0; i < 20; ++i) controller_.take(AgentMessage::kHeartbeat);
+}
+
 TEST_F(AgentTest, WorkersGetRankEnvironmentAndWorkload) {
   environment_ = {"OMP_NUM_THREADS=7"};
   connect();

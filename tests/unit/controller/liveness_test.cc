@@ -54,9 +54,9 @@ TEST(Liveness, ANodeThatSaidGoodbyeIsNotWatched) {
 TEST(Liveness, ANodeWhoseStreamHasEndedIsLostAfterItsDeadline) {
   Liveness table;
   table.watch(kNode, "life", 2'000, 0);
-  table.closed(kNode, "other");
+  table.closed(kNode, "other", 0);
   EXPECT_EQ(table.heard_nodes(kNode.job).size(), 1U);
-  table.closed(kNode, "life");
+  table.closed(kNode, "life", 0);
   EXPECT_TRUE(table.heard_nodes(kNode.job).empty());
   EXPECT_TRUE(take_lost(table, 2'000).empty());
   const auto lost = take_lost(table, 2'001);
@@ -68,7 +68,7 @@ TEST(Liveness, ANodeWhoseStreamHasEndedIsLostAfterItsDeadline) {
 TEST(Liveness, ANodeThatIsBackIsNotLostForHavingBeenAway) {
   Liveness table;
   table.watch(kNode, "life", 2'000, 0);
-  table.closed(kNode, "life");
+  table.closed(kNode, "life", 0);
   table.heard(kNode, "life", 1'900);  // its registration, which is being committed
   EXPECT_TRUE(take_lost(table, 3'900).empty());
   table.watch(kNode, "life", 2'000, 3'900);
@@ -81,7 +81,7 @@ TEST(Liveness, ANodeThatIsSeenToTrainIsNotLostUntilNothingMoves) {
     const core::NodeKey spare{JobId{1}, "n1"};
     table.watch(kNode, "life", 2'000, 0);
     table.watch(spare, "other", 2'000, 0);
-    if (is_closed) table.closed(kNode, "life");
+    if (is_closed) table.closed(kNode, "life", 0);
     int64_t still_ms = 0;
     const auto sight = [&](JobId, const std::set<std::string>& silent) {
       Sights sights;
@@ -107,13 +107,13 @@ TEST(Liveness, WhetherAllNodesAreSilentThoseSayWhoseStreamsAreOpen) {
   const core::NodeKey other{JobId{1}, "n1"};
   table.watch(kNode, "a", 2'000, 0);
   table.watch(other, "b", 2'000, 0);
-  table.closed(kNode, "a");
+  table.closed(kNode, "a", 0);
   table.heard(other, "b", 59'500);
   EXPECT_TRUE(table.take_silent_jobs(60'000).empty());
   EXPECT_EQ(table.take_silent_jobs(60'501).size(), 1U) << "the closed one is not asked";
   table.answered(JobId{1});
   table.heard(other, "b", 61'000);
-  table.closed(other, "b");
+  table.closed(other, "b", 61'000);
   EXPECT_TRUE(table.take_silent_jobs(90'000).empty()) << "nobody is left whose silence says it";
 }
 
@@ -189,9 +189,40 @@ TEST_F(WaitedFor, AnUnansweredProbeLosesTheNode) {
   EXPECT_EQ(lost[0].boot_id, "life");
 }
 
+TEST_F(WaitedFor, ANodeThatMayBeatSeldomIsJudgedFromWhereItWasAsked) {
+  register_it();
+  table_.may_beat_seldom(kNode, "life");
+  EXPECT_FALSE(probe(2'500, core::HolderProbe::kUnanswered));
+  table_.asked_to_beat(kNode, "other", 2'500);
+  EXPECT_FALSE(probe(2'900, core::HolderProbe::kUnanswered)) << "that was another life";
+  table_.asked_to_beat(kNode, "life", 3'000);
+  EXPECT_FALSE(probe(3'099, core::HolderProbe::kUnanswered));
+  ASSERT_TRUE(probe(3'100, core::HolderProbe::kUnanswered));
+  EXPECT_TRUE(table_.judge(3'399, others_wait).lost.empty());
+  EXPECT_EQ(table_.judge(3'400, others_wait).lost.size(), 1U);
+}
+
+TEST_F(WaitedFor, ANodeThatHasAnsweredIsJudgedAsAnyOther) {
+  register_it();
+  table_.may_beat_seldom(kNode, "life");
+  table_.asked_to_beat(kNode, "life", 3'000);
+  table_.heard(kNode, "life", 3'010);
+  EXPECT_FALSE(probe(3'309, core::HolderProbe::kUnanswered)) << "two beats may be late";
+  ASSERT_TRUE(probe(3'310, core::HolderProbe::kUnanswered));
+  EXPECT_TRUE(table_.judge(3'609, others_wait).lost.empty());
+}
+
+TEST_F(WaitedFor, TheEndOfAStreamMakesTheNextOneDue) {
+  register_it();
+  table_.may_beat_seldom(kNode, "life");
+  table_.closed(kNode, "life", 2'000);
+  EXPECT_FALSE(probe(2'299, core::HolderProbe::kRefused));
+  EXPECT_TRUE(probe(2'300, core::HolderProbe::kRefused));
+}
+
 TEST_F(WaitedFor, ARefusedProbeLosesTheNodeAlsoWhenItsStreamHasEnded) {
   register_it();
-  table_.closed(kNode, "life");
+  table_.closed(kNode, "life", 20);
   ASSERT_TRUE(probe(320, core::HolderProbe::kRefused));
   EXPECT_EQ(table_.judge(420, others_wait).lost.size(), 1U);
 }
@@ -200,7 +231,7 @@ TEST_F(WaitedFor, ANodeThatTheCoreHasGivenUpIsNotProbed) {
   register_it();
   table_.given_up(kNode);  // another life of it, say: this stream is watched on
   EXPECT_EQ(table_.heard_nodes(kNode.job).size(), 1U);
-  table_.closed(kNode, "life");
+  table_.closed(kNode, "life", 700);
   table_.given_up(kNode);
   EXPECT_FALSE(probe(700, core::HolderProbe::kRefused));
 }

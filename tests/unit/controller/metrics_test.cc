@@ -5,13 +5,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <prometheus/metric_family.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <ctime>
-#include <set>
 #include <vector>
 
 #include "common/base/controller_beat.h"
@@ -200,6 +200,36 @@ TEST(Metrics, SilentClientsDoNotHoldOthers) {
   EXPECT_THAT(http_get(port_of(**metrics), "/healthz"), HasSubstr("200 OK"));
 }
 
+TEST(Metrics, OfOtherPathsThereAreNone) {
+  const auto metrics = Metrics::open("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok());
+  EXPECT_THAT(http_get(port_of(**metrics), "/"), HasSubstr("404 Not Found"));
+  EXPECT_THAT(http_get(port_of(**metrics), "/healthz"), HasSubstr("\nhpctl_controller_up 1\n"));
+}
+
+TEST(MetricFamilies, AreTextOfPrometheus) {
+  MetricFamilies out;
+  const MetricLabels job = {{"job", "3"}, {"name", "a \"b\\c\nd"}};
+  out.gauge("b", "of b", job, 0.1);
+  out.counter("a_total", "of a", {}, 12'345'678'901);
+  out.gauge("b", "of b", with(job, "rank", "1"), 1'700'000'000.5);
+  out.gauge("b", "of b", with(job, "rank", "2"), NAN);
+  const std::vector<std::string> text = out.take();
+  ASSERT_EQ(text.size(), 2U);
+  EXPECT_EQ(text[0], "# HELP a_total of a\n# TYPE a_total counter\na_total 12345678901\n");
+  const std::string labels = R"(b{job="3",name="a \"b\\c\nd")";
+  EXPECT_EQ(text[1], "# HELP b of b\n# TYPE b gauge\n" + labels + "} 0.1\n" + labels +
+                         ",rank=\"1\"} 1700000000.5\n");
+}
+
+std::string text_of(const FleetMetrics& metrics) {
+  MetricFamilies out;
+  metrics.add_to(out);
+  std::string text;
+  for (const std::string& family : out.take()) text += family;
+  return text;
+}
+
 FleetJob fleet_job(uint64_t id) {
   JobSummary job;
   job.job = JobId{id};
@@ -246,18 +276,12 @@ TEST(FleetMetrics, TellHowAJobEnded) {
   failed.summary.ended_wall_ms = 100'000;
   FleetMetrics metrics;
   metrics.show({failed});
-  std::set<std::string> names;
-  for (const prometheus::MetricFamily& family : metrics.Collect()) {
-    names.insert(family.name);
-    if (family.name != "hpctl_cluster_job_ended_timestamp_seconds") continue;
-    ASSERT_EQ(family.metric.size(), 1U);
-    EXPECT_EQ(family.metric[0].gauge.value, 100);
-    EXPECT_EQ(family.metric[0].label.back().value, "FAILED");
-  }
-  EXPECT_TRUE(names.contains("hpctl_cluster_job_ended_timestamp_seconds"));
-  EXPECT_TRUE(names.contains("hpctl_cluster_job_goodput_ratio")) << "what it came to stays";
-  for (const char* gone : {"hpctl_cluster_job_nodes", "hpctl_cluster_job_node_info"}) {
-    EXPECT_FALSE(names.contains(gone)) << gone;
+  const std::string text = text_of(metrics);
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_ended_timestamp_seconds{job=\"7\",name=\"llama\","
+                              "user=\"alice\",state=\"FAILED\"} 100\n"));
+  EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_goodput_ratio{")) << "what it came to stays";
+  for (const char* gone : {"hpctl_cluster_job_nodes{", "hpctl_cluster_job_node_info{"}) {
+    EXPECT_THAT(text, Not(HasSubstr(gone)));
   }
 }
 
@@ -269,12 +293,13 @@ TEST(FleetMetrics, AreBounded) {
     jobs[5].summary.nodes.push_back("p5-" + std::to_string(n));
   }
   metrics.show(std::move(jobs));
-  for (const prometheus::MetricFamily& family : metrics.Collect()) {
-    EXPECT_LE(family.metric.size(), std::max(10 * kMaxFleetJobs, kMaxFleetNodes)) << family.name;
-    if (family.name == "hpctl_cluster_jobs_without_metrics") {
-      EXPECT_EQ(family.metric.at(0).gauge.value, 3);
-    }
+  MetricFamilies out;
+  metrics.add_to(out);
+  for (const std::string& family : out.take()) {
+    const auto lines = static_cast<size_t>(std::count(family.begin(), family.end(), '\n'));
+    EXPECT_LE(lines, 2 + std::max(10 * kMaxFleetJobs, kMaxFleetNodes)) << family.substr(0, 80);
   }
+  EXPECT_THAT(text_of(metrics), HasSubstr("\nhpctl_cluster_jobs_without_metrics 3\n"));
 }
 
 TEST(ScrapeTargets, OfAllJobsOfAHomeAreInOneDirectory) {

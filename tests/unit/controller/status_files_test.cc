@@ -53,6 +53,24 @@ TEST(StatusFiles, StatusHasTheFieldsThatToolsRelyOn) {
   }
 }
 
+// Rows of workers are written by hand.
+TEST(StatusFiles, StatusIsTheTextThatALibraryWouldWrite) {
+  JobView view = sample();
+  EXPECT_EQ(to_json_text(view), nlohmann::json::parse(to_json_text(view)).dump());
+  view.workers.push_back({1, "n0", 13, 1, "running", "training", 8});
+  view.workers.push_back({2, "n0", 14, 1, "exited", "finished", UINT64_MAX});
+  view.workers.push_back({3, "n\"1\xff", 0, 0, "pending", "starting", 0});
+  const std::string text = to_json_text(view);
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(text, json.dump());
+  ASSERT_EQ(json["workers"].size(), 4U);
+  EXPECT_EQ(json["workers"][1]["node"], "n0");
+  EXPECT_EQ(json["workers"][2]["state"], "exited");
+  EXPECT_EQ(json["workers"][3]["node"], "n\"1\uFFFD");
+  view.workers.clear();
+  EXPECT_EQ(to_json_text(view), nlohmann::json::parse(to_json_text(view)).dump());
+}
+
 TEST(StatusFiles, StatusRoundTripsThroughItsFile) {
   const TemporaryDirectory dir;
   const HomePaths paths(dir.path());

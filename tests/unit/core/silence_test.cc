@@ -178,6 +178,41 @@ TEST(Silence, TheTimeoutCountsWhateverElseIsKnownOfANodeNotSeenToTrain) {
   }
 }
 
+// One that beats seldom while training visibly goes on, and is asked when it does not.
+TEST(Silence, CountsOfANodeThatBeatsSeldomFromWhereItWasAsked) {
+  SilentNode node = kWaitedFor;
+  node.silent_ms = 2'400;
+  node.unasked_ms = node.silent_ms;
+  for (const HolderProbe probe : kProbes) {
+    node.probe = probe;
+    node.peers_broke = true;
+    EXPECT_EQ(judge_silence(node).kind, Kind::kNothing) << "it was not asked";
+  }
+  node.peers_broke = false;
+  node.was_asked = true;
+  const auto after = [&](int64_t asked_ms, HolderProbe probe) {
+    node.silent_ms = node.unasked_ms + asked_ms;
+    node.probe = probe;
+    return judge_silence(node).kind;
+  };
+  EXPECT_EQ(after(kProbeAskedAfterMs - 1, HolderProbe::kNotAsked), Kind::kNothing);
+  EXPECT_EQ(after(kProbeAskedAfterMs, HolderProbe::kNotAsked), Kind::kProbe);
+  EXPECT_EQ(after(kProbeAskedAfterMs, HolderProbe::kRefused), Kind::kLost);
+  EXPECT_EQ(after(kSilentAskedMs - 1, HolderProbe::kUnanswered), Kind::kNothing);
+  EXPECT_EQ(after(kSilentAskedMs, HolderProbe::kUnanswered), Kind::kLost);
+  EXPECT_EQ(judge_silence(node).reason,
+            "no heartbeat for 2800 ms, of them 400 ms after it was asked, while the other ranks "
+            "have waited in a collective for 300 ms, and its holder does not answer");
+  EXPECT_EQ(after(kSilentAskedMs, HolderProbe::kAnswered), Kind::kNothing);
+  node.still_ms = kStillMs - 1;
+  EXPECT_EQ(after(kSilentAskedMs, HolderProbe::kNotAsked), Kind::kProbe) << "in good time";
+  EXPECT_EQ(after(kSilentAskedMs, HolderProbe::kUnanswered), Kind::kNothing);
+  EXPECT_EQ(after(kSilentAskedMs, HolderProbe::kRefused), Kind::kNothing);
+  node.peers_broke = true;
+  EXPECT_EQ(after(kSilentMs - 1, HolderProbe::kImpossible), Kind::kNothing);
+  EXPECT_EQ(after(kSilentMs, HolderProbe::kImpossible), Kind::kLost) << "silence is all there is";
+}
+
 TEST(Silence, TheReasonSaysWhatWasSeen) {
   EXPECT_EQ(judge([](SilentNode& n) { n.still_ms = 700; }).reason,
             "no heartbeat for 600 ms while the other ranks have waited in a collective for 700 ms, "
