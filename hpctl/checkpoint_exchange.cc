@@ -37,6 +37,7 @@ int run_export(const Invocation& invocation, const std::string& step_dir, const 
     }
     options.bf16 = dtype->second == "bf16";
   }
+  options.merge = invocation.has("--merge");
   const auto done = export_huggingface(step_dir, out, options);
   if (!done.ok()) return report(invocation.terminal, done.error());
   return report_done(invocation, *done, "");

@@ -12,7 +12,8 @@
 #include "common/base/file.h"
 #include "common/base/python_command.h"
 #include "hpctl/program_path.h"
-#include "trainer/arch/registry.h"
+#include "trainer/arch/lora.h"
+#include "trainer/checkpoint/lora_base.h"
 #include "trainer/data/evaluation_part.h"
 #include "trainer/data/sample_reader.h"
 #include "trainer/plan/fit.h"
@@ -121,6 +122,18 @@ Outcome check_directories(const JobSpec& spec, const HomePaths& paths) {
   return check_resume(spec.checkpoint);
 }
 
+// What the workers find out after they were started.
+Outcome check_lora_base(const TrainSpec& train) {
+  if (!train.lora.on()) return Ok{};
+  const auto manifest = read_manifest(train.lora.base);
+  if (!manifest.ok()) {
+    return mistake("workload.train.lora.base: " + manifest.error().message +
+                   "; a model is imported with: hpctl checkpoint import");
+  }
+  const Outcome fits = check_base(*manifest, train);
+  return fits.ok() ? fits : Outcome(mistake(fits.error().message));
+}
+
 Outcome check_data(const TrainSpec& train) {
   const auto data = SampleReader::open(train.data, train.seed, train.model.vocab);
   if (!data.ok()) return mistake(data.error().message);
@@ -135,7 +148,7 @@ Outcome check_data(const TrainSpec& train) {
 Outcome check_memory(const JobSpec& spec) {
   if (path_exists("/dev/nvidiactl")) return Ok{};
   const PlanSetting setting = setting_of(spec, false);
-  const MemoryPlan plan = plan_memory(setting, model_layout(spec.train->model));
+  const MemoryPlan plan = plan_memory(setting, trained_layout(*spec.train));
   return check_fit(plan, setting.world_size(), machine_memory_bytes());
 }
 
@@ -146,6 +159,7 @@ Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
   HP_TRY(check_directories(spec, paths));
   if (!spec.train) return check_command(spec);
   HP_TRY(check_memory(spec));
+  HP_TRY(check_lora_base(*spec.train));
   return check_data(*spec.train);
 }
 
@@ -154,7 +168,9 @@ Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths,
   HP_TRY(check_programs(spec));
   HP_TRY(check_directories(spec, paths));
   if (!spec.slurm.container.image.empty()) return Ok{};
-  return spec.train ? check_data(*spec.train) : check_own_program(spec, job_file);
+  if (!spec.train) return check_own_program(spec, job_file);
+  HP_TRY(check_lora_base(*spec.train));
+  return check_data(*spec.train);
 }
 
 }  // namespace hpctl

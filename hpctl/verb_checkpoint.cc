@@ -30,7 +30,8 @@ by ls), one step-N.gG directory in it, or a JOB.
   ledger  prove that every sample counted exactly once, from the ledger (job.yaml debug.ledger) in
           DIR/ledger, or: hpctl checkpoint ledger DIR LEDGER_DIR
   export  write the parameters as a Hugging Face model directory (config.json, safetensors):
-          hpctl checkpoint export DIR OUT [--dtype fp32|bf16]. Tokenizer files are not part of it
+          hpctl checkpoint export DIR OUT [--dtype fp32|bf16]. Tokenizer files are not part of it.
+          Adapters (workload.train.lora) become what PEFT loads, or with --merge the whole model
   import  make OUT/step-0.g0 of such a directory: hpctl checkpoint import MODEL_DIR OUT. A job
           begins with these weights, fresh moments and step 0 when its checkpoint.resume names it
 
@@ -41,9 +42,11 @@ Examples:
   hpctl checkpoint digest 1
   hpctl checkpoint diff 1 2 && echo bit-exact
   hpctl checkpoint export quickstart ./my-model --dtype bf16
+  hpctl checkpoint export my-adapters ./merged --merge
   hpctl checkpoint import ./Llama-3.1-8B ~/weights/llama
 
 Options:
+  --merge       export: adapters are added to the weights that they were trained beside
   --dtype TYPE  export: fp32 (the default, exactly what is stored) or bf16 (rounded to nearest)
   --json  ls: {"checkpoints": [{"name", "step", "generation", "state", "world_size", "bytes",
           "created", "detail"}]}; show: {"step", "generation", "parent", "world_size",
@@ -111,6 +114,13 @@ int list(const Invocation& invocation, const std::string& directory) {
   return kExitOk;
 }
 
+std::string content_of(const Manifest& m) {
+  if (m.weights_only) return "parameters only, imported";
+  if (!m.lora.on()) return "parameters and moments";
+  return "adapters of rank " + std::to_string(m.lora.rank) + " and their moments, beside " +
+         printable(m.lora.base);
+}
+
 int show(const Invocation& invocation, const std::string& step_dir) {
   const Terminal& terminal = invocation.terminal;
   const auto manifest = read_manifest(step_dir);
@@ -130,8 +140,7 @@ int show(const Invocation& invocation, const std::string& step_dir) {
                << " ranges skipped)\n"
                << "  model          dim " << m.model.dim << ", " << m.model.layers << " layers, "
                << m.model.heads << " heads\n"
-               << "  content        "
-               << (m.weights_only ? "parameters only, imported\n" : "parameters and moments\n")
+               << "  content        " << content_of(m) << "\n"
                << "  created        " << created_text(m.created_wall_ms) << "\n";
   if (!m.exact) terminal.out << "  not exact      " << printable(m.inexact_reason) << "\n";
   return kExitOk;
@@ -235,6 +244,7 @@ int ledger(const Invocation& invocation, const std::string& directory) {
 // What is wrong with the arguments, or "".
 std::string usage_problem(const Invocation& invocation) {
   const std::string& what = invocation.arguments[0];
+  if (invocation.has("--merge") && what != "export") return what + " takes no --merge";
   if (invocation.has("--dtype") && what != "export") return what + " takes no --dtype";
   const size_t directories = invocation.arguments.size() - 1;
   const bool two = what == "diff" || what == "export" || what == "import";
@@ -278,7 +288,7 @@ Verb checkpoint_verb() {
           checkpoint_parts::kHelp,
           2,
           3,
-          {Option{"--dtype", nullptr, "TYPE"}},
+          {Option{"--dtype", nullptr, "TYPE"}, Option{"--merge"}},
           checkpoint_parts::run,
           {"ls", "show", "verify", "digest", "diff", "ledger", "export", "import"}};
 }

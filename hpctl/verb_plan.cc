@@ -7,7 +7,7 @@
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
 #include "hpctl/worker_memory.h"
-#include "trainer/arch/registry.h"
+#include "trainer/arch/lora.h"
 #include "trainer/plan/advice.h"
 #include "trainer/plan/gpu_models.h"
 #include "trainer/plan/memory_plan.h"
@@ -101,9 +101,10 @@ Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   plan.device = device;
   plan.standbys = spec.recovery.standbys;
   plan.setting = setting_of(spec, device != nullptr);
-  plan.blocks = model_layout(spec.train->model);
+  plan.blocks = trained_layout(*spec.train);
   plan.memory = plan_memory(plan.setting, plan.blocks);
-  plan.flops = flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len);
+  plan.flops =
+      flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len, spec.train->lora);
   if (device == nullptr) return plan;
   plan.speed = plan_speed(plan.setting, plan.blocks, *device);
   plan.advice =

@@ -10,7 +10,7 @@
 #include "common/base/file.h"
 #include "common/base/memory_cgroup.h"
 #include "common/base/printable.h"
-#include "trainer/arch/registry.h"
+#include "trainer/arch/lora.h"
 #include "trainer/plan/fit.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/plan/plan_text.h"
@@ -137,7 +137,7 @@ WorkerMemory find_worker_memory(const JobSpec& spec, const JobPlace& place) {
 }
 
 std::string choose_values(JobSpec& spec, const WorkerMemory& memory) {
-  Automatic automatic = choose_automatic(spec, model_layout(spec.train->model), memory);
+  Automatic automatic = choose_automatic(spec, trained_layout(*spec.train), memory);
   spec.train = std::move(automatic.train);
   spec.chosen = std::move(automatic.chosen);
   return automatic.misfit;

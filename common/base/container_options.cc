@@ -33,6 +33,7 @@ std::vector<std::string> container_options(const JobSpec& spec, const std::strin
   std::vector<std::string> paths = {with_libraries(programs), home};
   if (!spec.checkpoint.dir.empty()) paths.push_back(spec.checkpoint.dir);
   if (spec.train) add_data(spec.train->data, paths);
+  if (spec.train && spec.train->lora.on()) paths.push_back(spec.train->lora.base);
   paths.insert(paths.end(), container.mounts.begin(), container.mounts.end());
   std::string mounts;
   for (const std::string& path : paths) {

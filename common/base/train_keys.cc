@@ -126,6 +126,20 @@ constexpr TrainKey kKeys[] = {
      .field = HP_FIELD(model.rope_scaling.original_max_len), .limits = {1, 1 << 24},
      .meaning = "Context length without scaling."},
 
+    {.path = "workload.train.lora", .kind = kSection,
+     .meaning = "Trains low-rank adapters beside the matrices of a model that stays as it is "
+     "(docs/tuning.md). Checkpoints hold adapters only. Not with arch gpt.",
+     .type = "section with base and rank"},
+    {.path = "workload.train.lora.base",
+     .meaning = "A checkpoint of the model: what `hpctl checkpoint import` made, or one of a job "
+     "that trained it whole. It must stay while the job runs.", .type = "path"},
+    {.path = "workload.train.lora.rank", .field = HP_FIELD(lora.rank), .limits = {0, 4096},
+     .meaning = "Inner dimension of an adapter; 0 = no adapters."},
+    {.path = "workload.train.lora.alpha", .field = HP_FIELD(lora.alpha), .limits = {1e-6, 1e6},
+     .meaning = "An adapter's output is multiplied by alpha / rank."},
+    {.path = "workload.train.lora.targets", .field = HP_WORDS(lora.targets),
+     .meaning = "Matrices of each layer that get an adapter, by Hugging Face's names."},
+
     {.path = "workload.train.data", .kind = kSection, .initial = "required",
      .meaning = "What is trained on.", .type = "section with path and seq_len"},
     {.path = "workload.train.data.path", .initial = "required",

@@ -214,6 +214,31 @@ void check_data(const TrainSpec& t, SpecChecks& checks) {
   check_split(t, checks);
 }
 
+void check_lora(const TrainSpec& t, SpecChecks& checks) {
+  const std::string at = "workload.train.lora.";
+  if (!t.lora.on()) {
+    if (!t.lora.base.empty()) checks.fail(at + "rank", "expected at least 1, as base is given");
+    return;
+  }
+  if (!t.lora.base.starts_with('/')) {
+    checks.fail(at + "base", "expected the path of a checkpoint of the model");
+  }
+  if (t.model.arch == Arch::gpt) checks.fail(at + "rank", "expected 0 with arch gpt");
+  std::vector<LoraTarget> targets = t.lora.targets;
+  std::sort(targets.begin(), targets.end());
+  if (targets.empty() || std::adjacent_find(targets.begin(), targets.end()) != targets.end()) {
+    checks.fail(at + "targets",
+                "expected one or more of " + all_words<LoraTarget>() + ", each once");
+  }
+  for (const Offload part : t.memory.offload) {
+    if (part == Offload::kActivations) continue;
+    checks.fail("workload.train.memory.offload",
+                std::string("expected no ") + to_word(part) +
+                    " with lora: the state of adapters is small, and the base's weights stay on "
+                    "the GPU");
+  }
+}
+
 }  // namespace
 
 void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
@@ -227,6 +252,7 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   }
   check_parallelism(t, world_size, checks);
   check_loss_scale(t.loss_scale, checks);
+  check_lora(t, checks);
 }
 
 }  // namespace hpctl

@@ -58,6 +58,11 @@ enum class ChatTemplate { kNone, kChatml, kLlama3 };
 constexpr auto words_of(ChatTemplate) {
   return std::to_array<const char*>({"none", "chatml", "llama3"});
 }
+enum class LoraTarget { kQProj, kKProj, kVProj, kOProj, kGateProj, kUpProj, kDownProj };
+constexpr auto words_of(LoraTarget) {
+  return std::to_array<const char*>(
+      {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
+}
 enum class DocumentMask { kNone, kBorders, kDocuments };
 constexpr auto words_of(DocumentMask) {
   return std::to_array<const char*>({"none", "borders", "documents"});
@@ -142,6 +147,20 @@ struct OptimizerSpec {
   double clip = 1.0;  // global gradient norm; 0 = off
 };
 
+// Low-rank adapters (Hu et al. 2021): the base's weights W stay, W + alpha / rank * B A is used,
+// and A [rank, in] and B [out, rank] of each target are trained.
+struct LoraSpec {
+  std::string base;  // a checkpoint of the model that is adapted
+  int64_t rank = 0;  // 0 = no adapters: the model itself is trained
+  double alpha = 16;
+  std::vector<LoraTarget> targets = {
+      LoraTarget::kQProj,    LoraTarget::kKProj,  LoraTarget::kVProj,   LoraTarget::kOProj,
+      LoraTarget::kGateProj, LoraTarget::kUpProj, LoraTarget::kDownProj};
+
+  bool on() const { return rank > 0; }
+  double scale() const { return alpha / static_cast<double>(rank); }
+};
+
 struct ScheduleSpec {
   ScheduleShape name = ScheduleShape::kCosine;
   ScheduleUnit unit = ScheduleUnit::kSteps;  // of warmup and decay
@@ -206,6 +225,7 @@ struct AutoKeys {
 
 struct TrainSpec {
   ModelSpec model;
+  LoraSpec lora;
   DataSpec data;
   ValidationSpec validation;
   BatchSpec batch;

@@ -85,6 +85,7 @@ struct OwnForm {
 };
 constexpr OwnForm kOwnForms[] = {
     {"workload.train.model.preset", read_preset},
+    {"workload.train.lora.base", [](YamlValue& v, JobSpec& s) { v.read_path(s.train->lora.base); }},
     {"workload.train.data.path", [](YamlValue& v, JobSpec& s) { v.read_path(s.train->data.path); }},
     {"workload.train.data.blend", read_blend},
     {"workload.train.data.tokenizer", read_tokenizer},

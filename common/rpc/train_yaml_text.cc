@@ -44,6 +44,10 @@ constexpr OwnText kOwnTexts[] = {
      [](YAML::Emitter& out, const TrainSpec& t) {
        if (t.model.max_positions > 0) put(out, "max_positions", t.model.max_positions);
      }},
+    {"workload.train.lora.base",
+     [](YAML::Emitter& out, const TrainSpec& t) {
+       if (t.lora.on()) put(out, "base", t.lora.base);
+     }},
     {"workload.train.data.path",
      [](YAML::Emitter& out, const TrainSpec& t) {
        if (t.data.blend.empty()) put(out, "path", t.data.path);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/base/rng.h"
+#include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
 
 namespace hpctl {
@@ -84,11 +86,19 @@ void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t se
       std::fill(to, to + part.size(), tensor.name.ends_with(".bias") ? 0.0F : 1.0F);
       continue;
     }
+    if (tensor.name.ends_with(kLoraB)) continue;
+    const uint64_t key = stream_key(seed, tensor.name);
+    if (const std::optional<double> bound = lora_a_bound(tensor)) {
+      for (int64_t i = 0; i < part.size(); ++i) {
+        const double u = uniform_of(key, part.begin - tensor.offset + i);
+        to[i] = static_cast<float>(*bound * (2 * u - 1));
+      }
+      continue;
+    }
     const InitialDistribution d = architecture_of(model).initial(model, block, tensor.name);
     // Probabilities between which the quantile function is evaluated.
     const double low = d.cut > 0 ? lower_tail(-d.cut) : 0;
     const double high = d.cut > 0 ? lower_tail(d.cut) : 1;
-    const uint64_t key = stream_key(seed, tensor.name);
     for (int64_t i = 0; i < part.size(); ++i) {
       const double u = uniform_of(key, part.begin - tensor.offset + i);
       to[i] = static_cast<float>(d.std * normal_quantile(low + (high - low) * u));

@@ -3,7 +3,7 @@
 // size computes just its own shard and all worlds start from the same bits
 // (docs/decisions/0201-initial-values.md).
 // Norms start from 1, biases from 0; of matrices each architecture tells the distribution
-// (Architecture::initial).
+// (Architecture::initial), of adapters lora.h.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,8 @@
 #include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/lora_base.h"
+#include "trainer/checkpoint/peft.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/shard_reader.h"
 #include "trainer/parallel/bf16_rounding.h"
@@ -99,10 +101,13 @@ class UnfinishedDirectory {
 
 class Exporter {
  public:
-  Exporter(std::string step_dir, Manifest manifest, const HfExportOptions& options)
+  // `adapters`, which outlive it, are merged in; null = there are none.
+  Exporter(std::string step_dir, Manifest manifest, const HfExportOptions& options,
+           MergedAdapters* adapters)
       : step_dir_(std::move(step_dir)),
         manifest_(std::move(manifest)),
         options_(options),
+        adapters_(adapters),
         shards_(step_dir_),
         values_(kPieceElements),
         rounded_(options.bf16 ? kPieceElements : 0) {}
@@ -117,7 +122,7 @@ class Exporter {
       HP_TRY(begin_file(directory + "/" + name, files_[i]));
       for (const Place& place : files_[i]) {
         HP_TRY(copy_tensor(place));
-        weight_map[slot(place).name] = name;
+        weight_map[name_of(place)] = name;
         report.bytes += bytes_of(place);
         ++report.tensors;
       }
@@ -146,7 +151,11 @@ class Exporter {
   uint64_t bytes_of(const Place& place) const {
     return static_cast<uint64_t>(slot(place).numel) * (options_.bf16 ? 2 : 4);
   }
+  std::string name_of(const Place& place) const {
+    return (manifest_.lora.on() ? kPeftPrefix : "") + slot(place).name;
+  }
   std::string file_name(size_t index) const {
+    if (manifest_.lora.on()) return "adapter_model.safetensors";
     if (files_.size() == 1) return "model.safetensors";
     std::array<char, 80> name{};
     std::snprintf(name.data(), name.size(), "model-%05zu-of-%05zu.safetensors", index + 1,
@@ -159,7 +168,8 @@ class Exporter {
     for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
       for (size_t t = 0; t < manifest_.blocks[b].tensors.size(); ++t) {
         const Place place{static_cast<int32_t>(b), t};
-        if (files_.empty() || bytes + bytes_of(place) > options_.max_file_bytes) {
+        const bool full = bytes + bytes_of(place) > options_.max_file_bytes;
+        if (files_.empty() || (full && !manifest_.lora.on())) {
           files_.emplace_back();
           bytes = 0;
         }
@@ -175,7 +185,7 @@ class Exporter {
     for (const Place& place : places) {
       const uint64_t end = offset + bytes_of(place);
       tensors.push_back(
-          {slot(place).name, options_.bf16 ? "BF16" : "F32", slot(place).shape, offset, end});
+          {name_of(place), options_.bf16 ? "BF16" : "F32", slot(place).shape, offset, end});
       offset = end;
     }
     HP_TRY_ASSIGN(DurableFile file, DurableFile::create(path));
@@ -191,9 +201,13 @@ class Exporter {
       stream_.emplace(step_dir_, manifest_, shards_, block_);
     }
     HP_TRY(pass_over(slot(place).offset));
+    if (adapters_ != nullptr) HP_TRY(adapters_->select(slot(place)));
     for (int64_t left = slot(place).numel; left > 0;) {
       const auto size = static_cast<size_t>(std::min(left, kPieceElements));
       HP_TRY(stream_->read(std::span(values_).first(size)));
+      if (adapters_ != nullptr) {
+        adapters_->add(slot(place).numel - left, std::span(values_).first(size));
+      }
       if (options_.bf16) {
         round_to_bf16(values_.data(), rounded_.data(), static_cast<int64_t>(size));
         HP_TRY(file_->append(rounded_.data(), size * sizeof(uint16_t)));
@@ -221,6 +235,7 @@ class Exporter {
   std::string step_dir_;
   Manifest manifest_;
   HfExportOptions options_;
+  MergedAdapters* adapters_;
   ShardFiles shards_;
   std::vector<float> values_;
   std::vector<uint16_t> rounded_;
@@ -229,6 +244,16 @@ class Exporter {
   std::optional<BlockStream> stream_;
   int32_t block_ = -1;  // of stream_
 };
+
+// Of adapters the base, which they are merged into.
+Result<std::string> model_to_merge(const Manifest& manifest) {
+  const std::string& base = manifest.lora.base;
+  HP_TRY_ASSIGN(const Manifest found, read_manifest(base));
+  const auto label = manifest.environment.find(kBaseLabel);
+  if (label != manifest.environment.end() && label->second == base_checksum(found)) return base;
+  return Error{ErrorCode::kInvalidArgument,
+               base + " has other weights than those that the adapters were trained beside"};
+}
 
 // A model is made for longer sequences than those that it was trained on last.
 int64_t longest_sequence(const Manifest& m) {
@@ -239,10 +264,24 @@ int64_t longest_sequence(const Manifest& m) {
 
 Result<HfReport> export_huggingface(const std::string& step_dir, const std::string& out,
                                     const HfExportOptions& options) {
+  std::string source = step_dir;  // whose tensors are written
   HP_TRY_ASSIGN(Manifest manifest, read_manifest(step_dir));
-  const std::string config = to_hf_config_text({.model = manifest.model,
-                                                .max_len = longest_sequence(manifest),
-                                                .dtype = options.bf16 ? "bfloat16" : "float32"});
+  if (options.merge && !manifest.lora.on()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 step_dir + " holds a whole model; there is nothing to merge"};
+  }
+  std::optional<MergedAdapters> adapters;
+  if (options.merge) {
+    HP_TRY_ASSIGN(source, model_to_merge(manifest));
+    HP_TRY_ASSIGN(adapters, MergedAdapters::open(step_dir));
+    HP_TRY_ASSIGN(manifest, read_manifest(source));
+  }
+  const bool whole = !manifest.lora.on();
+  const std::string config =
+      whole ? to_hf_config_text({.model = manifest.model,
+                                 .max_len = longest_sequence(manifest),
+                                 .dtype = options.bf16 ? "bfloat16" : "float32"})
+            : peft_config_text(manifest.lora);
   std::string target = out;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   if (path_exists(target)) {
@@ -256,9 +295,10 @@ Result<HfReport> export_huggingface(const std::string& step_dir, const std::stri
   if (auto made = make_directories(unfinished.path()); !made.ok()) {
     return with_disk_remedy(made.error());
   }
-  Exporter exporter(step_dir, std::move(manifest), options);
+  Exporter exporter(source, std::move(manifest), options, adapters ? &*adapters : nullptr);
   HP_TRY_ASSIGN(HfReport report, exporter.write(unfinished.path()));
-  HP_TRY(write_file_atomic(unfinished.path() + "/config.json", config));
+  const char* config_name = whole ? "/config.json" : "/adapter_config.json";
+  HP_TRY(write_file_atomic(unfinished.path() + config_name, config));
   HP_TRY(unfinished.rename_to(target));
   report.path = target;
   return report;

@@ -15,6 +15,7 @@ namespace hpctl {
 
 struct HfExportOptions {
   bool bf16 = false;                        // else fp32, which loses nothing
+  bool merge = false;                       // adapters into the model that they were trained beside
   uint64_t max_file_bytes = 5'000'000'000;  // of tensors per file, but at least one tensor
 };
 
@@ -25,6 +26,9 @@ struct HfReport {
   uint64_t files = 0;  // with tensors
 };
 
+// Of a checkpoint of adapters it is PEFT's: adapter_config.json and adapter_model.safetensors,
+// which name the base; with `merge` the whole model, W + alpha / rank * B A, computed in fp32.
+//
 // Writes the parameters of a step directory as `out`, which must not exist or be empty; it
 // appears complete or not at all. Every stored range is compared with its checksum. kDataLoss
 // names what is damaged; kAlreadyExists when something is there.

@@ -210,6 +210,7 @@ Result<std::string> to_manifest_text(const Manifest& m) {
       {"ranges", ranges_json(m)},
       {"piece_elements", kStoredPiece},
   };
+  if (m.lora.on()) document["lora"] = m.lora;
   if (m.weights_only) document["weights_only"] = true;
   if (m.stability != StabilityRecord{}) {
     document["stability"] = {{"skips", m.stability.skips},

@@ -81,6 +81,7 @@ struct Manifest {
   DataIdentity data;
   uint64_t seed = 0;
   ModelSpec model;
+  LoraSpec lora;                                   // on() where the blocks are its adapters
   std::map<std::string, std::string> environment;  // what bit-exactness depends on; labels
   bool exact = true;                               // bit-exact resume is promised
   std::string inexact_reason;                      // why not

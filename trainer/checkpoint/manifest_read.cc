@@ -199,10 +199,11 @@ void read_rows(Fields& fields, const json& document, Manifest& m) {
 void read_labels(Fields& fields, const json& document, Manifest& m) {
   try {
     m.model = fields.member(document, "model").get<ModelSpec>();
+    if (document.contains("lora")) m.lora = document.at("lora").get<LoraSpec>();
     m.environment =
         fields.member(document, "environment").get<std::map<std::string, std::string>>();
   } catch (const json::exception& e) {
-    fields.fail("model or environment", (std::string("is malformed: ") + e.what()).c_str());
+    fields.fail("model, lora or environment", (std::string("is malformed: ") + e.what()).c_str());
   }
   m.exact = fields.flag_member(document, "exact");
   m.inexact_reason = fields.text_member(document, "inexact_reason");

@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "trainer/arch/registry.h"
+#include "trainer/arch/lora.h"
+#include "trainer/checkpoint/lora_base.h"
 #include "trainer/plan/fit.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"
@@ -96,8 +97,7 @@ Outcome Generation::check_not_aborted() const {
 // A GPU says itself when it is full.
 Outcome Generation::check_memory() const {
   if (!device_.is_host()) return Ok{};
-  const MemoryPlan plan =
-      plan_memory(setting_of(workload_, false), model_layout(run_.train().model));
+  const MemoryPlan plan = plan_memory(setting_of(workload_, false), trained_layout(run_.train()));
   return check_fit(plan, 1, machine_memory_bytes());
 }
 
@@ -144,6 +144,7 @@ Outcome Generation::agree_on_data() {
 // Of this generation, besides what the job decides.
 Result<Environment> Generation::environment_here() {
   Environment environment = runtime_environment(run_.train().precision, device_);
+  if (run_.frozen() != nullptr) environment[kBaseLabel] = run_.frozen_checksum();
   if (device_.is_host()) return environment;  // sums in rank order, wherever the ranks are
   HP_TRY_ASSIGN(const std::vector<std::string> nodes,
                 comms_->world().all_gather_text(workload_.node));
@@ -155,13 +156,14 @@ Outcome Generation::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = run_.train();
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
+  HP_TRY(run_.load_frozen(workload_, sharding_.mesh));
   HP_TRY_ASSIGN(const Environment environment, environment_here());
   HP_TRY(run_.load_state(workload_, environment, comms_->world()));
   HP_TRY(make_snapshots());
   HP_TRY(refill());
   if (snapshots_) snapshots_->start();
   engine_ = std::make_unique<FullySharded>(run_.model(), state().blocks(), *comms_, train,
-                                           sharding_, compute_type(train), device_);
+                                           sharding_, compute_type(train), device_, run_.frozen());
   note_offload();
   saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
   if (!workload_.ledger_dir.empty()) {

@@ -63,11 +63,23 @@ Outcome Run::open_data() {
   return Ok{};
 }
 
+Outcome Run::load_frozen(const Workload& workload, const Mesh& mesh) {
+  if (!train_.lora.on()) return Ok{};
+  const int32_t index = mesh.coordinate(workload.rank, MeshDim::kDpShard);
+  if (frozen_ && frozen_->is_part(index, mesh.degree(MeshDim::kDpShard))) return Ok{};
+  frozen_.reset();
+  HP_TRY_ASSIGN(FrozenWeights loaded, FrozenWeights::load(train_, mesh, workload.rank, device_));
+  frozen_.emplace(std::move(loaded));
+  frozen_model_ = {.blocks = frozen_->blocks(), .shards = frozen_->shards()};
+  log_phase("base");
+  return Ok{};
+}
+
 Outcome Run::load_state(const Workload& workload, const Environment& environment,
                         Communicator& world) {
   if (!model_) {
     model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
-                        at::Device(device_.name()));
+                        at::Device(device_.name()), train_.lora);
   }
   const bool divided_anew = workload.from_memory && workload.former_parts > 0;
   if (workload.from_memory && state_ && !divided_anew) {
@@ -84,7 +96,8 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
 }
 
 void Run::open_metrics(const Workload& workload) {
-  throughput_.flops = flops_per_token(train_.model, state_->blocks(), train_.data.seq_len);
+  throughput_.flops =
+      flops_per_token(train_.model, state_->blocks(), train_.data.seq_len, train_.lora);
   throughput_.world_size = workload.world_size;
   if (const GpuModel* gpu = gpu_model_of_product(device_.product())) {
     throughput_.peak_flops = gpu->peak_flops;

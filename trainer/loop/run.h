@@ -17,7 +17,10 @@
 #include "trainer/loop/batch_feed.h"
 #include "trainer/loop/validation.h"
 #include "trainer/metrics/metrics_writer.h"
+#include "trainer/parallel/fsdp.h"
+#include "trainer/parallel/mesh.h"
 #include "trainer/process/progress.h"
+#include "trainer/state/frozen_weights.h"
 #include "trainer/state/training_state.h"
 
 namespace hpctl {
@@ -39,6 +42,9 @@ class Run {
   // this process, where it has one, else what TrainingState::create makes in its place. Where the
   // state is divided anew, collective over `world`.
   Outcome load_state(const Workload& workload, const Environment& environment, Communicator& world);
+  // What is not trained: with workload.train.lora the part of the model that the rank has under
+  // `mesh`; once for each part. The checksum of the whole is frozen_checksum().
+  Outcome load_frozen(const Workload& workload, const Mesh& mesh);
   // From the next step of the state on, as this generation's rank 0 or as a rank that writes none.
   void open_metrics(const Workload& workload);
 
@@ -52,6 +58,13 @@ class Run {
   bool has_state() const { return state_.has_value(); }
   TrainingState& state() { return *state_; }
   const Model& model() const { return *model_; }
+  // Null where the model itself is trained.
+  const FrozenModel* frozen() const { return frozen_ ? &frozen_model_ : nullptr; }
+  const std::string& frozen_checksum() const { return frozen_->checksum(); }
+  // Of the model, whatever of it is trained.
+  const std::vector<Block>& model_blocks() const {
+    return frozen_ ? frozen_model_.blocks : state_->blocks();
+  }
   MetricsWriter& metrics() { return *metrics_; }
   const Throughput& throughput() const { return throughput_; }
   // A checkpoint of that step, in whatever generation.
@@ -77,6 +90,8 @@ class Run {
   std::optional<Validation> validation_;
   std::optional<Validation> test_;
   std::unique_ptr<Model> model_;
+  std::optional<FrozenWeights> frozen_;
+  FrozenModel frozen_model_;
   std::optional<TrainingState> state_;
   Throughput throughput_;
   std::optional<MetricsWriter> metrics_;

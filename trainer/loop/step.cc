@@ -127,7 +127,7 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
   }
   suffer_ordered_slowness(workload_.generation, Clock::now() - began);
   times_.lap(StepPart::kCompute);
-  add_schedule(trace_, schedule_, state().blocks());
+  add_schedule(trace_, schedule_, run_.model_blocks());
   if (snapshots_) {
     progress_.set_computing(false);  // it waits for another rank, in no collective
     HP_TRY(snapshots_->make_room());

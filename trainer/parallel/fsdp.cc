@@ -76,7 +76,8 @@ std::vector<bool> leaving_inputs(const TrainSpec& train, size_t blocks, const De
 
 FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
                            MeshCommunicators& comms, const TrainSpec& train,
-                           const Sharding& sharding, at::ScalarType compute, Device& device)
+                           const Sharding& sharding, at::ScalarType compute, Device& device,
+                           const FrozenModel* frozen)
     : model_(model),
       comms_(comms),
       device_(device),
@@ -84,37 +85,68 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       first_replica_(comms.replicate().rank() == 0),
       chunk_tokens_(train.loss.chunk_tokens),
       tied_(train.model.tied_embeddings),
-      head_(blocks.size() - 1),
+      head_((frozen == nullptr ? blocks : frozen->blocks).size() - 1),
+      frozen_(frozen),
       gathers_from_peers_(comms.shard().world_size() > 1),
       reducer_(elements_of(blocks), comms, sharding.whole_gradients, device, under_way_),
-      recompute_(recomputed_blocks(train, blocks.size())),
-      offloaded_inputs_(leaving_inputs(train, blocks.size(), device), device) {
-  HP_CHECK(blocks.size() >= 3);
-  const int shards = comms.shard().world_size();
-  size_t largest = 0;
-  for (const Block& block : blocks) {
-    largest = std::max(largest, ShardedBlock::gather_bytes(block, shards, compute));
-  }
-  for (const Block& block : blocks) {
-    if (sharding.keep_parameters || parameter_buffers_.empty()) {
-      const size_t own = ShardedBlock::gather_bytes(block, shards, compute);
-      parameter_buffers_.push_back(
-          std::make_unique<BufferPool>(sharding.keep_parameters ? own : largest, device));
-    }
-    blocks_.push_back(std::make_unique<ShardedBlock>(block, comms.shard(), compute,
-                                                     *parameter_buffers_.back(), device));
-  }
+      recompute_(recomputed_blocks(train, head_ + 1)),
+      offloaded_inputs_(leaving_inputs(train, head_ + 1, device), device) {
+  HP_CHECK(head_ >= 2 && (frozen == nullptr || blocks.size() == head_ - 1));
+  add_blocks(blocks, compute);
   for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
   if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
   if (train.memory.activation_checkpointing == Checkpointing::kOperations)
-    recomputed_.resize(blocks.size());
-  inputs_.resize(blocks.size());
-  outputs_.resize(blocks.size());
+    recomputed_.resize(head_ + 1);
+  inputs_.resize(head_ + 1);
+  outputs_.resize(head_ + 1);
+}
+
+// Buffers of one size serve all blocks of a list, unless parameters are kept.
+void FullySharded::add_blocks(const std::vector<Block>& trained_blocks, at::ScalarType compute) {
+  const int shards = comms_.shard().world_size();
+  const auto add = [&](const std::vector<Block>& blocks, bool frozen, auto& to) {
+    size_t largest = 0;
+    for (const Block& block : blocks) {
+      largest = std::max(largest, ShardedBlock::gather_bytes(block, shards, compute));
+    }
+    for (const Block& block : blocks) {
+      if (sharding_.keep_parameters || to.empty()) {
+        const size_t own = ShardedBlock::gather_bytes(block, shards, compute);
+        parameter_buffers_.push_back(
+            std::make_unique<BufferPool>(sharding_.keep_parameters ? own : largest, device_));
+      }
+      to.push_back(std::make_unique<ShardedBlock>(block, comms_.shard(), compute,
+                                                  *parameter_buffers_.back(), device_, frozen));
+    }
+  };
+  if (frozen_ != nullptr) add(frozen_->blocks, true, blocks_);
+  add(trained_blocks, false, frozen_ != nullptr ? adapters_ : blocks_);
+}
+
+std::optional<size_t> FullySharded::trained(size_t block) const {
+  if (frozen_ == nullptr) return block;
+  if (block == kEmbed || block == head_) return std::nullopt;
+  return block - 1;
+}
+
+std::vector<at::Tensor> FullySharded::parameters(size_t block) const {
+  std::vector<at::Tensor> all = blocks_[block]->parameters();
+  if (frozen_ == nullptr || !trained(block)) return all;
+  const std::vector<at::Tensor>& own = adapters_[*trained(block)]->parameters();
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
+void FullySharded::attach_gradient(size_t block) {
+  if (const auto index = trained(block)) {
+    trained_block(block).attach_gradient(reducer_.whole(*index));
+  }
 }
 
 void FullySharded::begin_step(WeightShards shards, int micro_batches) {
-  HP_CHECK(shards.size() == blocks_.size() && micro_batches_left_ == 0);
+  HP_CHECK(micro_batches_left_ == 0);
+  HP_CHECK(shards.size() == (frozen_ == nullptr ? blocks_ : adapters_).size());
   for (size_t b = kEmbed; b <= head_; ++b) {
     if (blocks_[b]->gathered()) release(b);
   }
@@ -129,7 +161,7 @@ void FullySharded::begin_step(WeightShards shards, int micro_batches) {
 double FullySharded::gradient_squares() const {
   if (!first_replica_) return 0;
   std::vector<std::span<const float>> shards;
-  for (size_t b = kEmbed; b <= head_; ++b) {
+  for (size_t b = 0; b < shards_.size(); ++b) {
     shards.emplace_back(gradient(b), static_cast<size_t>(gradient_elements(b)));
   }
   return device_.sum_of_squares(shards);
@@ -139,17 +171,22 @@ Outcome FullySharded::begin_gather(size_t block) {
   note(trace_, ScheduleEvent::kGatherBegun, block);
   peak_gathered_ = std::max(peak_gathered_, ++gathered_);
   if (gathers_from_peers_) under_way_.begun();
-  return blocks_[block]->begin_gather(shards_[block]);
+  if (frozen_ == nullptr) return blocks_[block]->begin_gather(shards_[block]);
+  HP_TRY(blocks_[block]->begin_gather(frozen_->shards[block]));
+  const auto index = trained(block);
+  return index ? adapters_[*index]->begin_gather(shards_[*index]) : Outcome(Ok{});
 }
 
 Outcome FullySharded::finish_gather(size_t block) {
   HP_TRY(blocks_[block]->finish_gather());
+  if (frozen_ != nullptr && trained(block)) HP_TRY(trained_block(block).finish_gather());
   if (gathers_from_peers_) under_way_.waited_for();
   return Ok{};
 }
 
 void FullySharded::release(size_t block) {
   blocks_[block]->release();
+  if (frozen_ != nullptr && trained(block)) trained_block(block).release();
   --gathered_;
   note(trace_, ScheduleEvent::kReleased, block);
 }
@@ -172,10 +209,12 @@ Outcome FullySharded::acquire() {
 }
 
 Outcome FullySharded::reduce(size_t block) {
+  const auto index = trained(block);
+  if (!index) return Ok{};
   const WaitTimer timer(wait_seconds_);
   const Traced span(trace_, ScheduleEvent::kReduce, block);
-  blocks_[block]->detach_gradient();
-  return reducer_.reduce(block);
+  trained_block(block).detach_gradient();
+  return reducer_.reduce(*index);
 }
 
 Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
@@ -187,12 +226,12 @@ Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at
   at::Tensor gradient;
   HP_TRY(backward_head(compat::to_device(targets, device_.name()), scale, loss_sum, gradient));
   HP_TRY(backward_layers(gradient));
-  {
+  if (trained(kEmbed)) {
     const Traced span(trace_, ScheduleEvent::kBackward, kEmbed);
-    if (!tied_) blocks_[kEmbed]->attach_gradient(reducer_.whole(kEmbed));
+    if (!tied_) attach_gradient(kEmbed);
     compat::backward(outputs_[kEmbed], gradient);
-    outputs_[kEmbed] = at::Tensor();
   }
+  outputs_[kEmbed] = at::Tensor();
   HP_TRY(reduce(kEmbed));
   {
     const WaitTimer timer(wait_seconds_);
@@ -225,10 +264,11 @@ Outcome FullySharded::forward(const at::Tensor& tokens) {
       const Traced span(trace_, ScheduleEvent::kForward, b);
       const c10::AutoGradMode mode(!recompute_[b]);
       if (offloaded_inputs_.leaves(b)) offloaded_inputs_.begin_leave(b, inputs_[b]);
-      outputs_[b] = b == kEmbed ? model_.embed(blocks_[b]->parameters(), tokens, documents_)
-                                : model_.layer(blocks_[b]->parameters(), inputs_[b], documents_,
+      outputs_[b] = b == kEmbed ? model_.embed(parameters(b), tokens, documents_)
+                                : model_.layer(parameters(b), inputs_[b], documents_,
                                                recomputed_.empty() ? nullptr : &recomputed_[b]);
-      inputs_[b + 1] = outputs_[b].detach().set_requires_grad(true);
+      // Of a frozen embedding's output nobody needs the gradient.
+      inputs_[b + 1] = outputs_[b].detach().set_requires_grad(b != kEmbed || trained(b));
       if (recompute_[b]) outputs_[b] = at::Tensor();
       if (!recomputed_.empty()) recomputed_[b].give_up();
       if (offloaded_inputs_.leaves(b)) offloaded_inputs_.leave(inputs_[b]);
@@ -244,8 +284,8 @@ Outcome FullySharded::backward_head(const at::Tensor& targets, double scale, at:
                                     at::Tensor& gradient) {
   {
     const Traced span(trace_, ScheduleEvent::kBackward, head_);
-    blocks_[head_]->attach_gradient(reducer_.whole(head_));
-    if (tied_) blocks_[kEmbed]->attach_gradient(reducer_.whole(kEmbed));
+    attach_gradient(head_);
+    if (tied_) attach_gradient(kEmbed);
     loss_sum = backward_loss(inputs_[head_], targets, scale);
     gradient = inputs_[head_].grad();
     inputs_[head_] = at::Tensor();
@@ -290,10 +330,9 @@ Outcome FullySharded::backward_layers(at::Tensor& gradient) {
       const Traced span(trace_, ScheduleEvent::kBackward, b);
       if (offloaded_inputs_.leaves(b)) offloaded_inputs_.finish_return(b, inputs_[b]);
       if (offloaded_inputs_.leaves(b - 1)) offloaded_inputs_.begin_return(b - 1);
-      if (recompute_[b])
-        outputs_[b] = model_.layer(blocks_[b]->parameters(), inputs_[b], documents_);
+      if (recompute_[b]) outputs_[b] = model_.layer(parameters(b), inputs_[b], documents_);
       if (!recomputed_.empty()) recomputed_[b].restore();
-      blocks_[b]->attach_gradient(reducer_.whole(b));
+      attach_gradient(b);
       compat::backward(outputs_[b], gradient);
       gradient = inputs_[b].grad();
       if (offloaded_inputs_.leaves(b)) offloaded_inputs_.forget(inputs_[b]);

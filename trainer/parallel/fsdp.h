@@ -23,6 +23,10 @@
 // bytes, so the same bits. Its input may wait in host memory (offloaded_inputs.h). With
 // `operations` every layer keeps its graph, but not what cheap operations put into it
 // (model/recomputed.h).
+//
+// With a frozen model the trained blocks are the adapters of its layers (arch/lora.h): using a
+// layer gathers both its blocks, gradients are computed and reduced of adapters alone, and the
+// backward pass ends at the first layer's adapters.
 #pragma once
 
 #include <cstdint>
@@ -43,16 +47,23 @@
 
 namespace hpctl {
 
+// What is used and not trained: a model's blocks, and this rank's shard of each, which stays.
+struct FrozenModel {
+  std::vector<Block> blocks;
+  WeightShards shards;
+};
+
 class FullySharded {
  public:
-  // `blocks` (the layout of the model), the communicators and the device, on which the model
-  // computes, outlive it.
+  // `blocks` (what is trained: the layout of the model, or with `frozen`, that of it, one block of
+  // adapters for each layer), the communicators and the device, on which the model computes,
+  // outlive it, and so does `frozen`.
   FullySharded(const Model& model, const std::vector<Block>& blocks, MeshCommunicators& comms,
                const TrainSpec& train, const Sharding& sharding, at::ScalarType compute,
-               Device& device = host_device());
+               Device& device = host_device(), const FrozenModel* frozen = nullptr);
 
   // Of a step of `micro_batches` calls of forward_backward; `shards[b]` is this rank's shard of the
-  // weights of block b, which stays as it is until the next begin_step.
+  // weights of trained block b, which stays as it is until the next begin_step.
   void begin_step(WeightShards shards, int micro_batches);
 
   // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of the objective * scale.
@@ -66,7 +77,7 @@ class FullySharded {
   Result<double> evaluate(const at::Tensor& tokens, const at::Tensor& targets,
                           const Documents& documents = {});
 
-  // After the step's last micro-batch: this rank's shard of block b's gradient, summed over
+  // After the step's last micro-batch: this rank's shard of trained block b's gradient, summed over
   // micro-batches and all ranks.
   const float* gradient(size_t block) const { return reducer_.shard(block); }
   int64_t gradient_elements(size_t block) const { return reducer_.shard_elements(block); }
@@ -91,6 +102,16 @@ class FullySharded {
   void set_trace(ScheduleTrace* trace) { trace_ = trace; }
 
  private:
+  // Of a block of the model: its trained block, or that of its adapters; nullopt where it is
+  // frozen.
+  std::optional<size_t> trained(size_t block) const;
+  ShardedBlock& trained_block(size_t block) {
+    return frozen_ == nullptr ? *blocks_[block] : *adapters_[block - 1];
+  }
+  // Those of the model's block and its adapters.
+  std::vector<at::Tensor> parameters(size_t block) const;
+  void add_blocks(const std::vector<Block>& blocks, at::ScalarType compute);
+  void attach_gradient(size_t block);
   Outcome acquire();
   Outcome gather(size_t block);
   Outcome begin_gather(size_t block);
@@ -110,14 +131,16 @@ class FullySharded {
   Sharding sharding_;
   bool first_replica_;
   int64_t chunk_tokens_;
-  bool tied_;    // the head uses the embedding's weight
-  size_t head_;  // index of the last block
+  bool tied_;                  // the head uses the embedding's weight
+  size_t head_;                // index of the last block
+  const FrozenModel* frozen_;  // null: the model is trained
   std::vector<std::unique_ptr<BufferPool>> parameter_buffers_;  // one, or one per kept block
-  std::vector<std::unique_ptr<ShardedBlock>> blocks_;
+  std::vector<std::unique_ptr<ShardedBlock>> blocks_;           // of the model
+  std::vector<std::unique_ptr<ShardedBlock>> adapters_;         // of layer i; with frozen_
   bool gathers_from_peers_;
   UnderWayClock under_way_;
   GradientReducer reducer_;
-  std::vector<bool> recompute_;         // per block
+  std::vector<bool> recompute_;         // per block of the model, as all that follow
   std::vector<Recomputed> recomputed_;  // per block; none unless cheap operations are done again
   OffloadedInputs offloaded_inputs_;
   WeightShards shards_;

@@ -10,7 +10,8 @@
 namespace hpctl {
 
 void FullySharded::begin_evaluation(WeightShards shards) {
-  HP_CHECK(shards.size() == blocks_.size() && micro_batches_left_ == 0);
+  HP_CHECK(micro_batches_left_ == 0);
+  HP_CHECK(shards.size() == (frozen_ == nullptr ? blocks_ : adapters_).size());
   for (size_t b = 0; b <= head_; ++b) {
     if (blocks_[b]->gathered()) release(b);
   }
@@ -25,8 +26,8 @@ Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor
   at::Tensor x = compat::to_device(tokens, device_.name());
   for (size_t b = 0; b < head_; ++b) {
     HP_TRY(gather(b));
-    const std::vector<at::Tensor>& parameters = blocks_[b]->parameters();
-    x = b == 0 ? model_.embed(parameters, x, here) : model_.layer(parameters, x, here);
+    const std::vector<at::Tensor> all = parameters(b);
+    x = b == 0 ? model_.embed(all, x, here) : model_.layer(all, x, here);
     if (!sharding_.keep_parameters) release(b);
   }
   HP_TRY(gather(head_));

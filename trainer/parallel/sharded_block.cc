@@ -10,7 +10,7 @@ size_t ShardedBlock::gather_bytes(const Block& layout, int shards, at::ScalarTyp
 }
 
 ShardedBlock::ShardedBlock(const Block& layout, Communicator& comm, at::ScalarType type,
-                           BufferPool& parameter_buffers, Device& device)
+                           BufferPool& parameter_buffers, Device& device, bool frozen)
     : comm_(comm),
       layout_(layout),
       type_(type),
@@ -24,7 +24,7 @@ ShardedBlock::ShardedBlock(const Block& layout, Communicator& comm, at::ScalarTy
   flat_ = compat::tensor_over(&nowhere, shard_elements_ * comm.world_size(), type, device.name());
   for (const TensorSlot& slot : layout.tensors) {
     at::Tensor leaf = flat_.narrow(0, slot.offset, slot.numel).view(slot.shape).detach();
-    leaf.set_requires_grad(true);
+    leaf.set_requires_grad(!frozen);
     parameters_.push_back(std::move(leaf));
   }
   point_at(nullptr, 0);

@@ -86,6 +86,7 @@ class Search {
     const bool inputs_alone =
         checkpointing == Checkpointing::kSelective || checkpointing == Checkpointing::kFull;
     if (offloads_parameters(s.train) && keeps_parameters(s.train)) return;
+    if (offloads_optimizer(s.train) && s.train.lora.on()) return;
     if (offloads_activations(s.train) && !inputs_alone) return;
     all.push_back(s);
   }

@@ -22,7 +22,9 @@ struct FlopsPerToken {
   double causal = 0;  // Megatron-LM's
 };
 
-FlopsPerToken flops_per_token(const ModelSpec& model, const std::vector<Block>& blocks,
-                              int64_t seq_len);
+// `trained`: the layout of what is trained. With `lora` the model beside it is frozen: 4 per
+// parameter, 2 in each direction.
+FlopsPerToken flops_per_token(const ModelSpec& model, const std::vector<Block>& trained,
+                              int64_t seq_len, const LoraSpec& lora = {});
 
 }  // namespace hpctl

@@ -78,11 +78,15 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const double attention = q_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
   const AttentionWeights weights = attention_weights(s);
   const double fused = attends_by_products(s) ? 0 : per_head * kFp32 + (s.gpu ? q_row * c : 0);
+  // Between A and B of each adapter.
+  const double adapters = tokens * static_cast<double>(s.train.lora.rank) * c *
+                          static_cast<double>(s.train.lora.on() ? s.train.lora.targets.size() : 0);
   const double feed_forward = ffn_row * (kernels ? layer.ffn_fused : layer.ffn_kept) * c;
-  a.kept = norms + attention + fused + weights.kept + feed_forward;
+  a.kept = norms + attention + fused + weights.kept + feed_forward + adapters;
   // Instead of the second norm's part its input stays; and the keys beside their transposed copy.
   const double transposed = s.gpu ? kv_row * c : 0;
-  a.products = wide_row * c + attention + transposed + fused + ffn_row * layer.ffn_products * c;
+  a.products =
+      wide_row * c + attention + transposed + fused + ffn_row * layer.ffn_products * c + adapters;
   // What attention widens, and the gradients of that, while the feed-forward part is done; or those
   // of the wide products of that part.
   const double widened = !s.gpu && narrow ? (q_row + kv_row) * 4 * kFp32 : 0;
@@ -104,6 +108,23 @@ double head_bytes(const PlanSetting& s) {
   const int64_t chunk = t.loss.chunk_tokens;
   const auto rows = static_cast<double>(chunk > 0 ? std::min(chunk, all) : all);
   return rows * static_cast<double>(t.model.vocab) * (s.gpu ? 3 : 2) * kFp32;
+}
+
+// The model beside the adapters that are trained: each worker's shard of it, and what is gathered.
+void add_base(MemoryPlan& plan, const PlanSetting& s) {
+  const std::vector<Block> base = model_layout(s.train.model);
+  const int32_t shards = shard_count(s);
+  const double c = compute_bytes(s.train);
+  plan.parts.push_back({"base", elements_of(base, shards) * c,
+                        std::string(to_word(s.train.precision)) + " of 1/" +
+                            std::to_string(shards) + " of the model, not trained"});
+  if (shards == 1) return;  // used where it lies
+  if (keeps_parameters(s.train)) {
+    plan.parts.push_back({"gathered base", elements_of(base, 1) * c, "all, for the whole step"});
+  } else {
+    plan.parts.push_back(
+        {"gathered base", 2 * largest_block(base) * c, "one in use, one under way"});
+  }
 }
 
 // What remains of the state on a GPU whose optimizer is offloaded.
@@ -284,6 +305,7 @@ bool offloads_activations(const TrainSpec& train) { return offloads(train, Offlo
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
   MemoryPlan plan;
+  if (setting.train.lora.on()) add_base(plan, setting);
   add_state(plan, setting, blocks);
   add_buffers(plan, setting, blocks);
   add_activations(plan, setting);

@@ -79,6 +79,7 @@ bool offloads_optimizer(const TrainSpec& train);
 bool offloads_parameters(const TrainSpec& train);
 bool offloads_activations(const TrainSpec& train);
 
+// `blocks`: what is trained (arch/lora.h).
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks);
 
 }  // namespace hpctl

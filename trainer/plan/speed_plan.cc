@@ -91,7 +91,7 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
   SpeedPlan plan;
   const BatchSpec& batch = s.train.batch;
   const double world = s.world_size();
-  plan.flops = flops_per_token(s.train.model, blocks, s.train.data.seq_len);
+  plan.flops = flops_per_token(s.train.model, blocks, s.train.data.seq_len, s.train.lora);
   plan.tokens_per_step = static_cast<double>(batch.global * s.train.data.seq_len);
   plan.recompute = recompute_factor(s.train);
   const double counted = plan.tokens_per_step * plan.flops.whole / world;

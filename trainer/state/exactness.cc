@@ -24,6 +24,12 @@ std::string described(const StabilitySpec& s) {
   return json{{"factor", s.factor}, {"window", s.window}, {"z_score", s.z_score}}.dump();
 }
 
+// Where the base lies changes nothing; which it is, another label tells.
+std::string described(LoraSpec lora) {
+  lora.base.clear();
+  return json(lora).dump();
+}
+
 }  // namespace
 
 Environment environment_of(const TrainSpec& train) {
@@ -40,6 +46,7 @@ Environment environment_of(const TrainSpec& train) {
       {"strategy", describe_sharding(train)},
   };
   if (train.data.mask == DocumentMask::kBorders) environment["data.mask"] = "borders";
+  if (train.lora.on()) environment["lora"] = described(train.lora);
   if (train.data.has_answers()) environment["data.format"] = to_word(train.data.format);
   if (!train.batch.ramp.empty()) environment["batch.ramp"] = json(train.batch.ramp).dump();
   if (train.precision == Precision::kFp16)

@@ -14,8 +14,10 @@
 #include "common/base/seal_packet.h"
 #include "common/base/snapshot_peers.h"
 #include "trainer/arch/initial_values.h"
+#include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/lora_base.h"
 #include "trainer/data/batch_ramp.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/plan/memory_plan.h"
@@ -48,7 +50,7 @@ Result<Seal> decode_seal(std::string_view bytes) {
 }
 
 std::vector<Block> blocks_of(const Workload& workload) {
-  std::vector<Block> blocks = model_layout(workload.train.model);
+  std::vector<Block> blocks = trained_layout(workload.train);
   set_no_decay(workload.train.model, blocks, workload.train.optimizer.no_decay);
   return blocks;
 }
@@ -69,6 +71,23 @@ ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& bl
         snapshot_source(workload.rank, workload.world_size, workload.workers_per_node);
   }
   return geometry;
+}
+
+// Adapters mean nothing beside other weights.
+Outcome check_same_base(const Manifest& manifest, const Environment& here,
+                        const std::string& checkpoint) {
+  const auto label = [](const Environment& environment) {
+    const auto found = environment.find(kBaseLabel);
+    return found == environment.end() ? std::string() : found->second;
+  };
+  if (label(manifest.environment) == label(here)) return Ok{};
+  const char* why = label(here).empty() ? "it holds adapters (workload.train.lora)"
+                    : label(manifest.environment).empty()
+                        ? "it holds a model, and the job trains adapters: that model can be "
+                          "workload.train.lora.base"
+                        : "its adapters were trained beside other weights than those of "
+                          "workload.train.lora.base";
+  return Error{ErrorCode::kInvalidArgument, "cannot resume from " + checkpoint + ": " + why};
 }
 
 Error ends_with_process() {
@@ -222,6 +241,7 @@ Outcome TrainingState::load(const std::string& checkpoint) {
     return error;
   }
   const Manifest& manifest = loader->manifest();
+  HP_TRY(check_same_base(manifest, environment_, checkpoint));
   HP_TRY(check_resumable(manifest, run, checkpoint));
   std::vector<float> converted;
   for (size_t b = 0; b < blocks_.size(); ++b) {
@@ -473,6 +493,7 @@ Manifest TrainingState::manifest() const {
   manifest.data = data_;
   manifest.seed = workload_.train.seed;
   manifest.model = workload_.train.model;
+  manifest.lora = workload_.train.lora;
   manifest.environment = environment_;
   manifest.exact = inexact_reason_.empty();
   manifest.inexact_reason = inexact_reason_;

@@ -313,6 +313,35 @@ TEST(JobYaml, FormatsOfData) {
   EXPECT_THAT(problems_of(with(", format: alpaca")), testing::HasSubstr("text, sft, chat"));
 }
 
+TEST(JobYaml, Adapters) {
+  const auto with = [](const std::string& train, const std::string& preset = "tiny") {
+    return "name: t\nworkload:\n  train:\n    model: {preset: " + preset +
+           "}\n    data: {path: x, seq_len: 8}\n    batch: {global: 1}\n    steps: 1\n    " +
+           train + "\n";
+  };
+  EXPECT_FALSE(good(with("")).train->lora.on());
+  const JobSpec spec =
+      good(with("lora: {base: b/step-0.g0, rank: 8, alpha: 4, targets: [v_proj]}"));
+  EXPECT_EQ(spec.train->lora.base, "/jobs/b/step-0.g0");
+  EXPECT_EQ(spec.train->lora.scale(), 0.5);
+  EXPECT_EQ(spec.train->lora.targets, std::vector{LoraTarget::kVProj});
+  const auto again = job_spec_from_json(to_json_text(spec));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(to_json_text(*again), to_json_text(spec));
+  EXPECT_EQ(good(with("lora: {base: b, rank: 1}")).train->lora.targets.size(), 7U);
+  const auto problem = [&](const std::string& train) { return problems_of(with(train)); };
+  EXPECT_THAT(problem("lora: {base: b}"), testing::HasSubstr("lora.rank: this key is required"));
+  EXPECT_THAT(problem("lora: {rank: 8}"), testing::HasSubstr("lora.base: this key is required"));
+  EXPECT_THAT(problem("lora: {base: b, rank: 8, targets: []}"),
+              testing::HasSubstr("targets: expected one or more of q_proj"));
+  EXPECT_THAT(problem("lora: {base: b, rank: 8, targets: [q_proj, q_proj]}"),
+              testing::HasSubstr("each once"));
+  EXPECT_THAT(problem("lora: {base: b, rank: 8}\n    memory: {offload: [optimizer]}"),
+              testing::HasSubstr("expected no optimizer with lora"));
+  EXPECT_THAT(problems_of(with("lora: {base: b, rank: 8}", "tiny-gpt")),
+              testing::HasSubstr("rank: expected 0 with arch gpt"));
+}
+
 TEST(JobYaml, GptModels) {
   const auto with = [](const std::string& model, const char* seq_len = "8") {
     return "name: t\nworkload:\n  train:\n    model: {" + model +

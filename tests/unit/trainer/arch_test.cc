@@ -2,11 +2,17 @@
 // What every architecture of the registry must be able to do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/architecture.h"
 #include "trainer/arch/hf_config.h"
+#include "trainer/arch/initial_values.h"
+#include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
 
 namespace hpctl {
@@ -63,6 +69,59 @@ TEST(Registry, TensorsHaveNamesOfTheirOwnAndFirstValues) {
     EXPECT_EQ(embeddings, traits_of(arch).positions == Positions::kLearned ? 2 : 1) << name;
     EXPECT_GT(parameter_count(blocks), architecture.looked_up(model)) << name;
   }
+}
+
+TEST(Lora, AdaptersOfEachTargetInTheOrderOfTheLayer) {
+  const ModelSpec model = *model_preset("tiny-qwen2");
+  LoraSpec lora;
+  lora.rank = 8;
+  lora.targets = {LoraTarget::kDownProj, LoraTarget::kQProj};
+  const std::vector<Block> blocks = adapter_layout(model, lora);
+  ASSERT_EQ(blocks.size(), static_cast<size_t>(model.layers));
+  const Block& last = blocks.back();
+  const std::string prefix = "model.layers." + std::to_string(model.layers - 1) + ".";
+  ASSERT_EQ(last.tensors.size(), 4U);
+  EXPECT_EQ(last.tensors[0].name, prefix + "self_attn.q_proj.lora_A.weight");
+  EXPECT_EQ(last.tensors[0].shape, (std::vector<int64_t>{8, model.dim}));
+  EXPECT_EQ(last.tensors[1].name, prefix + "self_attn.q_proj.lora_B.weight");
+  EXPECT_EQ(last.tensors[1].shape, (std::vector<int64_t>{model.heads * model.head_size(), 8}));
+  EXPECT_EQ(last.tensors[3].name, prefix + "mlp.down_proj.lora_B.weight");
+  EXPECT_EQ(last.tensors[3].shape, (std::vector<int64_t>{model.dim, 8}));
+}
+
+// Kaiming's with a = sqrt(5): uniform with the variance 1 / (3 in); and the same for every world.
+TEST(Lora, FirstValuesArePefts) {
+  const ModelSpec model = *model_preset("debugmodel");
+  LoraSpec lora;
+  lora.rank = 16;
+  const Block block = adapter_layout(model, lora)[2];
+  std::vector<float> whole(static_cast<size_t>(block.numel));
+  fill_initial_values(model, block, 9, {0, block.numel}, whole.data());
+  for (const TensorSlot& tensor : block.tensors) {
+    const std::span<const float> values(whole.data() + tensor.offset,
+                                        static_cast<size_t>(tensor.numel));
+    double sum = 0;
+    double squares = 0;
+    double largest = 0;
+    for (const float value : values) {
+      sum += value;
+      squares += double{value} * value;
+      largest = std::max(largest, std::abs(double{value}));
+    }
+    if (tensor.name.ends_with(kLoraB)) {
+      EXPECT_EQ(largest, 0) << tensor.name;
+      continue;
+    }
+    const auto in = static_cast<double>(tensor.shape[1]);
+    const auto count = static_cast<double>(tensor.numel);
+    EXPECT_LT(largest, 1 / std::sqrt(in)) << tensor.name;
+    EXPECT_GT(largest, 0.99 / std::sqrt(in)) << tensor.name;
+    EXPECT_NEAR(squares / count * 3 * in, 1, 0.05) << tensor.name;
+    EXPECT_NEAR(sum / count * std::sqrt(in), 0, 0.05) << tensor.name;
+  }
+  std::vector<float> part(1000);
+  fill_initial_values(model, block, 9, {1600, 2600}, part.data());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 1600));
 }
 
 TEST(Registry, RefusesTheModelOfAStranger) {

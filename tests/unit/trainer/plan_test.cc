@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
 #include "trainer/plan/advice.h"
 #include "trainer/plan/fit.h"
@@ -55,6 +56,26 @@ TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
   EXPECT_NEAR(parts["parameters"] / (parameters / 32), 1, 1e-4);
   one.train.optimizer.moments = MomentType::kBf16;
   EXPECT_EQ(parts_of(one)["moments"], parameters);
+}
+
+// What is trained has gradients and moments; the rest is there once, in the type of computation.
+TEST(MemoryPlan, OfAFrozenModelNothingIsKeptButItself) {
+  PlanSetting whole = setting_of("llama3-8b", 1, 8);
+  const auto before = parts_of(whole);
+  PlanSetting adapters = whole;
+  adapters.train.lora.rank = 16;
+  std::map<std::string, double> parts;
+  const std::vector<Block> trained = trained_layout(adapters.train);
+  for (const MemoryPart& part : plan_memory(adapters, trained).parts) {
+    parts[part.name] = part.bytes;
+  }
+  // As PEFT counts them for all seven matrices of Llama 3 8B at rank 16.
+  EXPECT_EQ(parameter_count(trained), 41'943'040);
+  EXPECT_NEAR(parts["base"], before.at("parameters") / 2, 1e6) << "bf16 instead of fp32";
+  EXPECT_NEAR(parts["moments"], 2 * 4 * 41'943'040 / 8.0, 1e5);
+  EXPECT_LT(parts["gradients"], before.at("gradients") / 100);
+  EXPECT_EQ(parts["gathered base"], before.at("gathered blocks"));
+  EXPECT_GE(parts["activations"], before.at("activations"));
 }
 
 // Three slots of its own, two for a peer's, one that a save writes from.

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "tests/unit/data/answer_data.h"
 #include "tests/unit/trainer/worker_process.h"
 #include "trainer/arch/initial_values.h"
+#include "trainer/arch/lora.h"
 #include "trainer/arch/model.h"
 #include "trainer/arch/registry.h"
 #include "trainer/data/step_samples.h"
@@ -46,7 +48,7 @@ class Comparison {
  public:
   // "Default", "Other": a Llama with every setting that is not the default, "Gpt", "Qwen2", "Qwen3"
   // and "Mistral"; with "Documents" behind it, packed documents; with "Answers", packed pairs of
-  // which the answers are learnt.
+  // which the answers are learnt; with "Lora", adapters.
   explicit Comparison(const std::string& settings) {
     std::ofstream text(dir_ / "text");
     for (int i = 0; i < 3000; ++i) text << "item " << i << " is " << i * i % 701 << " units\n";
@@ -83,6 +85,11 @@ class Comparison {
       train.data.path = dir_ / "sums";
       train.data.format = DataFormat::kSft;
     }
+    if (settings.ends_with("Lora")) {
+      train.lora = {.base = dir_ / "base/step-1.g1", .rank = 4, .alpha = 6};
+      train.lora.targets = {LoraTarget::kQProj, LoraTarget::kVProj, LoraTarget::kOProj,
+                            LoraTarget::kDownProj};
+    }
     if (settings != "Other") return;
     train.model.tied_embeddings = true;
     train.model.rope_scaling = {
@@ -117,7 +124,22 @@ class Comparison {
     return true;
   }
 
+  // The checkpoint that adapters are trained beside: a step that changes nothing.
+  void make_base() const {
+    Workload base = workload;
+    base.world_size = 1;
+    base.checkpoint_dir = dir_ / "base";
+    base.metrics_path = dir_ / "base.jsonl";
+    base.rendezvous_dir = dir_ / "base-rdzv";
+    base.train.lora = {};
+    base.train.steps = 1;
+    base.train.optimizer.lr = 0;
+    WorkerProcess worker(base);
+    EXPECT_EQ(worker.wait(), 0) << worker.message();
+  }
+
   Curve run_workers() {
+    if (workload.train.lora.on()) make_base();
     std::vector<std::unique_ptr<WorkerProcess>> workers;
     for (int r = 0; r < workload.world_size; ++r) {
       workload.rank = r;
@@ -135,10 +157,18 @@ class Comparison {
     return curve;
   }
 
+  // Of what is trained.
   std::vector<Block> blocks() const {
-    std::vector<Block> blocks = model_layout(workload.train.model);
+    std::vector<Block> blocks = trained_layout(workload.train);
     set_no_decay(workload.train.model, blocks, workload.train.optimizer.no_decay);
     return blocks;
+  }
+
+  std::vector<float> initial(const Block& block) const {
+    std::vector<float> flat(static_cast<size_t>(block.numel));
+    fill_initial_values(workload.train.model, block, workload.train.seed, {0, block.numel},
+                        flat.data());
+    return flat;
   }
 
   // The whole batch of a step (from 1) as one micro-batch.
@@ -189,18 +219,14 @@ class Comparison {
           {"answers", train.data.has_answers()},
           {"loss_scale", train.loss_scale}}},
         {"tensors", nlohmann::json::array()},
+        {"adapters", nlohmann::json::array()},
     };
-    document["train"]["optimizer"]["no_decay"] = train.optimizer.no_decay;
-    std::ofstream weights(dir_ / "weights.bin", std::ios::binary);
-    for (const Block& block : blocks()) {
-      std::vector<float> flat(static_cast<size_t>(block.numel));
-      fill_initial_values(train.model, block, train.seed, {0, block.numel}, flat.data());
-      for (const TensorSlot& tensor : block.tensors) {
-        document["tensors"].push_back({tensor.name, tensor.shape});
-        weights.write(reinterpret_cast<const char*>(flat.data() + tensor.offset),
-                      tensor.numel * static_cast<int64_t>(sizeof(float)));
-      }
+    if (train.lora.on()) {
+      document["train"]["lora"] = train.lora;
+      document["adapters"] = write_weights("adapters.bin", blocks());
     }
+    document["train"]["optimizer"]["no_decay"] = train.optimizer.no_decay;
+    document["tensors"] = write_weights("weights.bin", model_layout(train.model));
     std::ofstream(dir_ / "job.json") << document;
     std::ofstream tokens(dir_ / "tokens.bin", std::ios::binary);
     std::ofstream positions(dir_ / "positions.bin", std::ios::binary);
@@ -211,6 +237,21 @@ class Comparison {
       write(tokens, all);
       if (train.data.keeps_apart()) write(positions, rows.documents.positions.contiguous());
     }
+  }
+
+  // Names and shapes.
+  nlohmann::json write_weights(const std::string& name, const std::vector<Block>& blocks) const {
+    nlohmann::json tensors = nlohmann::json::array();
+    std::ofstream weights(dir_ / name, std::ios::binary);
+    for (const Block& block : blocks) {
+      const std::vector<float> flat = initial(block);
+      for (const TensorSlot& tensor : block.tensors) {
+        tensors.push_back({tensor.name, tensor.shape});
+        weights.write(reinterpret_cast<const char*>(flat.data() + tensor.offset),
+                      tensor.numel * static_cast<int64_t>(sizeof(float)));
+      }
+    }
+    return tensors;
   }
 
   static void write(std::ofstream& file, const at::Tensor& numbers) {
@@ -267,10 +308,20 @@ class WideTraining {
       : comparison_(comparison),
         train_(comparison.workload.train),
         blocks_(comparison.blocks()),
-        model_(make_model(train_.model, train_.data.seq_len, at::kDouble, train_.loss.z_loss)) {
+        model_(make_model(train_.model, train_.data.seq_len, at::kDouble, train_.loss.z_loss,
+                          at::kCPU, train_.lora)) {
+    for (const Block& block : model_layout(train_.model)) {
+      if (!train_.lora.on()) break;
+      const std::vector<float> flat = comparison.initial(block);
+      frozen_.emplace_back();
+      for (const TensorSlot& slot : block.tensors) {
+        frozen_.back().push_back(
+            at::from_blob(const_cast<float*>(flat.data()) + slot.offset, slot.shape, at::kFloat)
+                .to(at::kDouble));
+      }
+    }
     for (const Block& block : blocks_) {
-      std::vector<float> flat(static_cast<size_t>(block.numel));
-      fill_initial_values(train_.model, block, train_.seed, {0, block.numel}, flat.data());
+      const std::vector<float> flat = comparison.initial(block);
       states_.push_back({{flat.begin(), flat.end()}, {}, {}, {}});
       for (auto* part : {&states_.back().m, &states_.back().v}) part->resize(flat.size());
     }
@@ -302,13 +353,22 @@ class WideTraining {
   };
 
   Model::Loss forward(const MicroBatch& batch) {
-    const std::vector<at::Tensor> embedding = leaves(0);
+    const std::vector<at::Tensor> embedding = parameters(0);
     at::Tensor x = model_->embed(embedding, batch.tokens, batch.documents);
-    for (size_t b = 1; b + 1 < blocks_.size(); ++b)
-      x = model_->layer(leaves(b), x, batch.documents);
-    std::vector<at::Tensor> head = leaves(blocks_.size() - 1);
+    const size_t last = static_cast<size_t>(train_.model.layers) + 1;
+    for (size_t b = 1; b < last; ++b) x = model_->layer(parameters(b), x, batch.documents);
+    std::vector<at::Tensor> head = parameters(last);
     if (train_.model.tied_embeddings) head.push_back(embedding.front());
     return model_->loss(model_->logits(head, x), batch.targets);
+  }
+
+  // Of a block of the model, and behind them those of its adapters.
+  std::vector<at::Tensor> parameters(size_t b) {
+    if (frozen_.empty()) return leaves(b);
+    std::vector<at::Tensor> all = frozen_[b];
+    if (b == 0 || b + 1 == frozen_.size()) return all;
+    for (at::Tensor& leaf : leaves(b - 1)) all.push_back(leaf);
+    return all;
   }
 
   std::vector<at::Tensor> leaves(size_t b) {
@@ -350,6 +410,7 @@ class WideTraining {
   const TrainSpec& train_;
   std::vector<Block> blocks_;
   std::unique_ptr<Model> model_;
+  std::vector<std::vector<at::Tensor>> frozen_;  // of each block; with lora
   std::vector<State> states_;
 };
 
@@ -360,9 +421,9 @@ class WideTraining {
 
 class PyTorch : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Settings, PyTorch,
-                         ::testing::Values("Default", "Other", "Answers", "Gpt", "GptDocuments",
-                                           "Qwen2", "Qwen3", "Qwen3Documents", "Mistral",
-                                           "MistralDocuments"),
+                         ::testing::Values("Default", "Other", "Answers", "Lora", "Gpt",
+                                           "GptDocuments", "Qwen2", "Qwen3", "Qwen3Documents",
+                                           "Qwen2Lora", "Mistral", "MistralDocuments"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(PyTorch, WorkersInFp32Agree) {
@@ -378,15 +439,21 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   MeshCommunicators comms({}, Mesh());
   const TrainSpec& train = comparison.workload.train;
   const std::vector<Block> blocks = comparison.blocks();
-  const auto model = make_model(train.model, train.data.seq_len, at::kFloat, train.loss.z_loss);
-  FullySharded engine(*model, blocks, comms, train, *sharding_of(train, 1), at::kFloat);
-  std::vector<std::vector<float>> weights;
-  WeightShards shards;
-  for (const Block& block : blocks) {
-    weights.emplace_back(static_cast<size_t>(block.numel));
-    fill_initial_values(train.model, block, train.seed, {0, block.numel}, weights.back().data());
-    shards.push_back({.values = weights.back().data()});
-  }
+  const auto model = make_model(train.model, train.data.seq_len, at::kFloat, train.loss.z_loss,
+                                at::kCPU, train.lora);
+  std::deque<std::vector<float>> weights;
+  const auto shards_of = [&](const std::vector<Block>& of) {
+    WeightShards shards;
+    for (const Block& block : of) {
+      shards.push_back({.values = weights.emplace_back(comparison.initial(block)).data()});
+    }
+    return shards;
+  };
+  FrozenModel frozen{.blocks = model_layout(train.model), .shards = {}};
+  frozen.shards = shards_of(frozen.blocks);
+  FullySharded engine(*model, blocks, comms, train, *sharding_of(train, 1), at::kFloat,
+                      host_device(), train.lora.on() ? &frozen : nullptr);
+  const WeightShards shards = shards_of(blocks);
   engine.begin_step(shards, 1);
   const MicroBatch batch = comparison.batch(1);
   const double scale = 1.0 / static_cast<double>(batch.counted);

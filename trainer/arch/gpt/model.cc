@@ -98,7 +98,8 @@ Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const
 }  // namespace
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss, at::Device device) {
+                                  double z_loss, at::Device device, const LoraSpec& lora) {
+  HP_CHECK(!lora.on());
   return std::make_unique<Gpt>(model, seq_len, compute, z_loss, device);
 }
 

@@ -7,10 +7,12 @@
 
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "common/base/check.h"
 #include "trainer/arch/attention.h"
 #include "trainer/arch/fused_rows.h"
+#include "trainer/arch/lora.h"
 #include "trainer/arch/ops.h"
 #include "trainer/arch/registry.h"
 
@@ -55,17 +57,23 @@ constexpr std::array<std::string_view, kLayerParameters> kNames = {
     "mlp.up_proj.weight",
     "mlp.down_proj.weight"};
 
-// A layer's parameters by their names, in whatever order the layout has those that there are.
+// A layer's parameters by their names, in whatever order the layout has those that there are, and
+// behind them those of adapters, the two of a matrix next to each other.
 class LayerSlots {
  public:
-  explicit LayerSlots(const Block& layer) {
+  LayerSlots(const Block& layer, const LoraSpec& lora) {
     slots_.fill(-1);
+    adapters_.fill(-1);
     size_t known = 0;
+    auto next = static_cast<int>(layer.tensors.size());
     for (size_t i = 0; i < layer.tensors.size(); ++i) {
       for (size_t name = 0; name < kNames.size(); ++name) {
         if (!layer.tensors[i].name.ends_with(kNames[name])) continue;
         slots_[name] = static_cast<int>(i);
         ++known;
+        if (!lora.on() || !is_lora_target(lora, layer.tensors[i].name)) continue;
+        adapters_[name] = next;
+        next += 2;
       }
     }
     HP_CHECK(known == layer.tensors.size());
@@ -75,15 +83,22 @@ class LayerSlots {
   Tensor of(const std::vector<Tensor>& parameters, size_t which) const {
     return slots_[which] < 0 ? Tensor() : parameters[static_cast<size_t>(slots_[which])];
   }
+  // A and B of a matrix; undefined where it has no adapter.
+  std::pair<Tensor, Tensor> adapter(const std::vector<Tensor>& parameters, size_t which) const {
+    if (adapters_[which] < 0) return {};
+    const auto a = static_cast<size_t>(adapters_[which]);
+    return {parameters.at(a), parameters.at(a + 1)};
+  }
 
  private:
   std::array<int, kLayerParameters> slots_;
+  std::array<int, kLayerParameters> adapters_;  // of A; B follows
 };
 
 class Llama : public Model {
  public:
   Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-        at::Device device);
+        at::Device device, const LoraSpec& lora);
 
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
@@ -96,6 +111,7 @@ class Llama : public Model {
 
   ModelSpec model_;
   LayerSlots slots_;
+  double lora_scale_;
   at::ScalarType compute_;
   at::ScalarType wide_;  // of norms and logits
   bool fused_;           // norms and SwiGLU by kernels
@@ -103,10 +119,11 @@ class Llama : public Model {
 };
 
 Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-             at::Device device)
+             at::Device device, const LoraSpec& lora)
     : Model(z_loss),
       model_(model),
-      slots_(model_layout(model)[1]),
+      slots_(model_layout(model)[1], lora),
+      lora_scale_(lora.on() ? lora.scale() : 0),
       compute_(compute),
       wide_(wide_type(compute)),
       fused_(device.is_cpu()),
@@ -133,11 +150,16 @@ Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomp
 Tensor Llama::layer(const std::vector<Tensor>& parameters, const Tensor& x,
                     const Documents& documents, Recomputed* recomputed) const {
   const auto p = [&](size_t which) { return slots_.of(parameters, which); };
+  const auto linear = [&](const Tensor& y, size_t weight, const Tensor& bias = {}) {
+    const Tensor product = ops::linear(y, p(weight), bias);
+    const auto [down, up] = slots_.adapter(parameters, weight);
+    if (!down.defined()) return product;
+    return product + ops::linear(ops::linear(y, down), up) * lora_scale_;
+  };
   const Tensor a = rms_norm(x, p(kInputNorm), recomputed);
   // [B, T, heads, h]
   const auto heads = [&](LayerParameter weight, int64_t count) {
-    return ops::linear(a, p(weight), p(weight + 1))
-        .view({x.size(0), x.size(1), count, model_.head_size()});
+    return linear(a, weight, p(weight + 1)).view({x.size(0), x.size(1), count, model_.head_size()});
   };
   const auto normed = [&](const Tensor& y, LayerParameter norm) {
     const Tensor weight = p(norm);
@@ -146,17 +168,17 @@ Tensor Llama::layer(const std::vector<Tensor>& parameters, const Tensor& x,
   const Tensor q = normed(heads(kQ, model_.heads), kQNorm);
   const Tensor k = normed(heads(kK, model_.kv_heads), kKNorm);
   const Tensor v = heads(kV, model_.kv_heads);
-  const Tensor middle = x + ops::linear(attention_(q, k, v, documents, recomputed), p(kO));
+  const Tensor middle = x + linear(attention_(q, k, v, documents, recomputed), kO);
 
   const Tensor b = rms_norm(middle, p(kPostNorm), recomputed);
-  const Tensor gate = ops::linear(b, p(kGate));
-  const Tensor up = ops::linear(b, p(kUp));
+  const Tensor gate = linear(b, kGate);
+  const Tensor up = linear(b, kUp);
   const Tensor hidden = run(recomputed, [=, this] {
     if (fused_) return std::vector<Tensor>{fused_swiglu(gate, up)};
     const Tensor active = ops::silu(gate);
     return std::vector<Tensor>{active, active * up};
   });
-  return middle + ops::linear(hidden, p(kDown));
+  return middle + linear(hidden, kDown);
 }
 
 Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
@@ -166,8 +188,8 @@ Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) con
 }  // namespace
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss, at::Device device) {
-  return std::make_unique<Llama>(model, seq_len, compute, z_loss, device);
+                                  double z_loss, at::Device device, const LoraSpec& lora) {
+  return std::make_unique<Llama>(model, seq_len, compute, z_loss, device, lora);
 }
 
 }  // namespace hpctl::llama

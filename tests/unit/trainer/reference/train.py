@@ -12,6 +12,8 @@ gradients overflow is dropped. Usage: train.py DIR float16|float32|float64, wher
   weights.bin  the tensors' elements one after the other, fp32
   tokens.bin   int64 [batches, sequences, seq_len + 1]; more than steps when some may be dropped;
                a last token of -100 is not predicted
+  adapters.bin  with "lora" in "train": the elements of the "adapters" of job.json, fp32; they are
+               trained instead of the weights, and the gradient is theirs
   positions.bin  with "documents" in "train": int64 [batches, sequences, seq_len], each token's
                position in its document, which attention does not leave; with "answers", too,
                only capitals and exclamation marks are predicted
@@ -109,7 +111,16 @@ def gpt_logits(p, m, tokens, positions):
     return F.linear(x, p["transformer.wte.weight" if m["tied_embeddings"] else "lm_head.weight"])
 
 
-def llama_logits(p, m, tokens, positions):
+def adapted(p, name, x, lora, bias=None):
+    """LoRA as its paper has it: W x + alpha / rank * B A x."""
+    y = linear(x, p[name + ".weight"], bias)
+    if not lora or name + ".lora_A.weight" not in p:
+        return y
+    low = linear(x, p[name + ".lora_A.weight"])
+    return y + linear(low, p[name + ".lora_B.weight"]) * (lora["alpha"] / lora["rank"])
+
+
+def llama_logits(p, m, tokens, positions, lora=None):
     batch, length = tokens.shape
     heads, kv = m["heads"], m["kv_heads"]
     hd = m["head_dim"] or m["dim"] // heads
@@ -119,7 +130,7 @@ def llama_logits(p, m, tokens, positions):
         def project(part, n):
             part = "self_attn." + part
             bias = p[f"model.layers.{i}.{part}.bias"] if m["arch"] == "qwen2" else None
-            return linear(a, w(part), bias).view(batch, length, n, hd).transpose(1, 2)
+            return adapted(p, f"model.layers.{i}.{part}", a, lora, bias).view(batch, length, n, hd).transpose(1, 2)
         a = norm(x, w("input_layernorm"), m["norm_eps"])
         q, k, v = project("q_proj", heads), project("k_proj", kv), project("v_proj", kv)
         if m["arch"] == "qwen3":
@@ -128,16 +139,17 @@ def llama_logits(p, m, tokens, positions):
         q, k = rope(q, m, positions), rope(k, m, positions)
         k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
         mixed = attention(q, k, v, positions, m["sliding_window"])
-        x = x + linear(mixed, w("self_attn.o_proj"))
+        of = lambda part, y: adapted(p, f"model.layers.{i}.{part}", y, lora)
+        x = x + of("self_attn.o_proj", mixed)
         b = norm(x, w("post_attention_layernorm"), m["norm_eps"])
-        gate, up = linear(b, w("mlp.gate_proj")), linear(b, w("mlp.up_proj"))
+        gate, up = of("mlp.gate_proj", b), of("mlp.up_proj", b)
         hidden = F.silu(wide(gate)).to(x.dtype) * up
-        x = x + linear(hidden, w("mlp.down_proj"))
+        x = x + of("mlp.down_proj", hidden)
     output = p["model.embed_tokens.weight" if m["tied_embeddings"] else "lm_head.weight"]
     return linear(norm(x, p["model.norm.weight"], m["norm_eps"]), output)
 
 
-def loss_of(p, m, rows, positions, z_loss, answers):
+def loss_of(p, m, rows, positions, z_loss, answers, lora):
     """(cross entropy, that plus the z-loss), means over the tokens."""
     tokens, targets = rows[:, :-1], rows[:, 1:].clone()
     # The first token of another document is not predicted; where it is the last of a row, it is
@@ -147,7 +159,10 @@ def loss_of(p, m, rows, positions, z_loss, answers):
         capital = (targets >= ord("A")) & (targets <= ord("Z"))
         targets[~(capital | (targets == ord("!")))] = -100
     counted = targets.reshape(-1) != -100
-    logits = (gpt_logits if m["arch"] == "gpt" else llama_logits)(p, m, tokens, positions)
+    if m["arch"] == "gpt":
+        logits = gpt_logits(p, m, tokens, positions)
+    else:
+        logits = llama_logits(p, m, tokens, positions, lora)
     logits = wide(logits).view(-1, m["vocab"])
     entropy = F.cross_entropy(logits, targets.reshape(-1))
     return entropy, entropy + z_loss * logits[counted].logsumexp(-1).pow(2).mean()
@@ -183,8 +198,8 @@ def read_numbers(path, shape):
         return torch.frombuffer(bytearray(f.read()), dtype=torch.int64).view(-1, *shape)
 
 
-def read_weights(directory, tensors, dtype):
-    with open(f"{directory}/weights.bin", "rb") as f:
+def read_weights(path, tensors, dtype):
+    with open(path, "rb") as f:
         flat = torch.frombuffer(bytearray(f.read()), dtype=torch.float32)
     weights, at = {}, 0
     for name, shape in tensors:
@@ -224,7 +239,13 @@ def main():
         job = json.load(f)
     m, t = job["model"], job["train"]
     o = t["optimizer"]
-    p = read_weights(directory, job["tensors"], master)
+    p = read_weights(f"{directory}/weights.bin", job["tensors"], master)
+    trained = p
+    if "lora" in t:
+        for w in p.values():
+            w.requires_grad_(False)
+        trained = read_weights(f"{directory}/adapters.bin", job["adapters"], master)
+        p = p | trained
     shape = (t["sequences"], t["seq_len"])
     tokens = read_numbers(f"{directory}/tokens.bin", (shape[0], shape[1] + 1))
     if t["documents"]:
@@ -233,8 +254,9 @@ def main():
         positions = torch.arange(shape[1]).expand(len(tokens), *shape)
     exempt = lambda name: group_of(name) in o["no_decay"]
     optimizer = torch.optim.AdamW(
-        [{"params": [w for n, w in p.items() if not exempt(n)], "weight_decay": o["weight_decay"]},
-         {"params": [w for n, w in p.items() if exempt(n)], "weight_decay": 0.0}],
+        [{"params": [w for n, w in trained.items() if not exempt(n)],
+          "weight_decay": o["weight_decay"]},
+         {"params": [w for n, w in trained.items() if exempt(n)], "weight_decay": 0.0}],
         betas=(o["beta1"], o["beta2"]), eps=o["eps"])
     losses, norms, scales = [], [], []
     scale = LossScale(t["loss_scale"]) if dtype == torch.float16 else None
@@ -251,18 +273,19 @@ def main():
         for part, where in zip(rows.split(size), row_positions.split(size)):
             used = {n: w.half() for n, w in p.items()} if scale else p
             share = len(part) / len(rows)
-            part_entropy, loss = loss_of(used, m, part, where, t["z_loss"], t["answers"])
+            part_entropy, loss = loss_of(used, m, part, where, t["z_loss"], t["answers"],
+                                         t.get("lora"))
             (loss * (share * factor)).backward()
             entropy += part_entropy.item() * share
-        for w in p.values():
+        for w in trained.values():
             w.grad /= factor
-        if scale and not scale.fits(all(w.grad.isfinite().all() for w in p.values())):
+        if scale and not scale.fits(all(w.grad.isfinite().all() for w in trained.values())):
             continue
         if not losses:
             with open(f"{directory}/{sys.argv[2]}.gradient", "wb") as f:
-                for w in p.values():
+                for w in trained.values():
                     f.write(w.grad.double().numpy().tobytes())
-        norms.append(torch.nn.utils.clip_grad_norm_(list(p.values()), o["clip"]).item())
+        norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), o["clip"]).item())
         losses.append(entropy)
         scales.append(scale.value if scale else 0)
         optimizer.step()

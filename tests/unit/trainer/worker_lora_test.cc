@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole workers that train adapters: of any number and strategy, killed and gone on with, exported
+// and merged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/file.h"
+#include "common/base/lineage.h"
+#include "tests/unit/trainer/worker_job.h"
+#include "trainer/arch/lora.h"
+#include "trainer/arch/registry.h"
+#include "trainer/checkpoint/huggingface.h"
+#include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/safetensors.h"
+
+namespace hpctl {
+namespace {
+
+using testing::calm_job;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::Job;
+
+std::string base() { return calm_job().workload.checkpoint_dir + "/step-8.g1"; }
+
+void use_lora(Job& job) {
+  job.workload.train.lora = {.base = base(), .rank = 4, .alpha = 8};
+  job.workload.train.data.path = calm_job().workload.train.data.path;
+}
+
+// Every stored parameter by name.
+std::map<std::string, std::vector<float>> parameters_of(const std::string& step_dir) {
+  auto loader = CheckpointLoader::open(step_dir);
+  EXPECT_TRUE(loader.ok()) << loader.error().message;
+  std::map<std::string, std::vector<float>> all;
+  const std::vector<Block> blocks = loader->manifest().blocks;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    for (const TensorSlot& slot : blocks[b].tensors) {
+      std::vector<float>& values = all[slot.name];
+      values.resize(static_cast<size_t>(slot.numel));
+      EXPECT_TRUE(loader
+                      ->load_range(static_cast<int32_t>(b), StateKind::kParam,
+                                   {slot.offset, slot.offset + slot.numel}, values)
+                      .ok());
+    }
+  }
+  return all;
+}
+
+TEST(WorkerLora, AnyRanksAndStrategiesLearnAlike) {
+  const Job one(1, use_lora);
+  const auto expected = one.metrics();
+  ASSERT_EQ(expected.size(), 8U);
+  EXPECT_LT(expected.back()["loss"], expected.front()["loss"]);
+  for (const auto& [world, strategy] : {std::pair{2, Strategy::kFull},
+                                        {3, Strategy::kFull},
+                                        {2, Strategy::kNoShard},
+                                        {2, Strategy::kOptimizer},
+                                        {2, Strategy::kShardGradOp}}) {
+    Job job(world);
+    use_lora(job);
+    job.workload.train.strategy = strategy;
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    const auto metrics = job.metrics();
+    ASSERT_EQ(metrics.size(), 8U);
+    for (size_t i = 0; i < 8; ++i) {
+      const double loss = expected[i]["loss"];
+      const double norm = expected[i]["grad_norm"];
+      EXPECT_NEAR(metrics[i]["loss"], loss, 1e-5 * loss) << to_word(strategy) << " step " << i;
+      EXPECT_NEAR(metrics[i]["grad_norm"], norm, 1e-3 * norm) << to_word(strategy);
+    }
+  }
+}
+
+bool dies_after_its_seventh_step() {
+  return setenv("HPCTL_FAILPOINT", "trainer.step.applied:7", 1) == 0;
+}
+
+TEST(WorkerLora, GoesOnBitForBitAlsoAfterAKill) {
+  const Job calm(2, use_lora);
+  Job job(2);
+  use_lora(job);
+  job.prepared_rank = 1;
+  job.in_child = dies_after_its_seventh_step;
+  EXPECT_THAT(job.run(), Each(::testing::Ne(kExitFinished)));
+  job.in_child = nullptr;
+  // Saves go on beside the steps: the newest may not have become durable.
+  const auto latest = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+  ASSERT_TRUE(latest.ok() && *latest) << job.messages();
+  job.resume((*latest)->name(), (*latest)->step);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1"));
+  for (const auto recomputed : {Checkpointing::kFull, Checkpointing::kOperations}) {
+    Job other(2);
+    use_lora(other);
+    other.workload.train.memory.activation_checkpointing = recomputed;
+    ASSERT_THAT(other.run(), Each(kExitFinished)) << other.messages();
+    EXPECT_EQ(other.digest("step-8.g1"), calm.digest("step-8.g1")) << to_word(recomputed);
+  }
+}
+
+TEST(WorkerLora, CheckpointsHoldAdaptersAlone) {
+  const Job job(2, use_lora);
+  const auto stored = parameters_of(job.workload.checkpoint_dir + "/step-8.g1");
+  const ModelSpec model = job.workload.train.model;
+  EXPECT_EQ(stored.size(), static_cast<size_t>(model.layers) * 14);
+  int64_t elements = 0;
+  for (const auto& [name, values] : stored) {
+    EXPECT_TRUE(name.ends_with(kLoraA) || name.ends_with(kLoraB)) << name;
+    elements += static_cast<int64_t>(values.size());
+    double squares = 0;
+    for (const float value : values) squares += value * value;
+    EXPECT_GT(squares, 0) << name << " was never updated";
+  }
+  EXPECT_LT(elements, parameter_count(model_layout(model)) / 2);
+}
+
+TEST(WorkerLora, AnotherBaseIsRefused) {
+  Job job(1, use_lora);
+  job.workload.train.lora.base = calm_job().workload.checkpoint_dir + "/step-6.g1";
+  job.resume("step-3.g1", 3);
+  EXPECT_THAT(job.run(), Each(kExitDoNotRestart)) << job.messages();
+  EXPECT_THAT(job.messages(), HasSubstr("trained beside other weights"));
+  Job whole(1);
+  whole.resume_from(job, "step-3.g1", 3);
+  EXPECT_THAT(whole.run(), Each(kExitDoNotRestart));
+  EXPECT_THAT(whole.messages(), HasSubstr("it holds adapters"));
+  Job of_adapters(1);
+  use_lora(of_adapters);
+  of_adapters.workload.train.lora.base = job.workload.checkpoint_dir + "/step-3.g1";
+  EXPECT_THAT(of_adapters.run(), Each(kExitDoNotRestart));
+  EXPECT_THAT(of_adapters.messages(), HasSubstr("is a checkpoint of adapters"));
+}
+
+// With a part of the data for validation.
+void use_lora_and_validation(Job& job) {
+  use_lora(job);
+  ASSERT_TRUE(make_directories(job / "texts").ok());
+  for (int file = 0; file < 10; ++file) {
+    std::ofstream text(job / "texts/" + std::to_string(file));
+    for (int i = 0; i < 60; ++i) text << file << " says " << i * file % 17 << " and " << i << "\n";
+  }
+  job.workload.train.data.path = job / "texts";
+  job.workload.train.data.split = {8, 2, 0};
+  job.workload.train.validation = {.every_steps = 8, .sequences = 20};
+}
+
+TEST(WorkerLora, ExportIsPeftsAndMergedItIsTheModel) {
+  const Job job(2, use_lora_and_validation);
+  const std::string step_dir = job.workload.checkpoint_dir + "/step-8.g1";
+  const auto done = export_huggingface(step_dir, job / "peft", {});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  const auto adapters = parameters_of(step_dir);
+  const auto file = SafetensorsFile::open(job / "peft/adapter_model.safetensors");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->tensors().size(), adapters.size());
+  for (const auto& [name, values] : adapters) {
+    const auto found = file->tensors().find("base_model.model." + name);
+    ASSERT_NE(found, file->tensors().end()) << name;
+    std::vector<float> read(values.size());
+    ASSERT_TRUE(file->read(found->second, 0, read.data(), read.size() * sizeof(float)).ok());
+    EXPECT_EQ(read, values);
+  }
+  const auto config = nlohmann::json::parse(*read_file(job / "peft/adapter_config.json"));
+  EXPECT_EQ(config["peft_type"], "LORA");
+  EXPECT_EQ(config["r"], 4);
+  EXPECT_EQ(config["lora_alpha"], 8);
+  EXPECT_EQ(config["target_modules"].size(), 7U);
+
+  const auto merged = export_huggingface(step_dir, job / "merged", {.merge = true});
+  ASSERT_TRUE(merged.ok()) << merged.error().message;
+  ASSERT_TRUE(import_huggingface(job / "merged", job / "import").ok());
+  const auto before = parameters_of(base());
+  const auto after = parameters_of(job / "import/step-0.g0");
+  ASSERT_EQ(after.size(), before.size());
+  double worst = 0;
+  for (const auto& [name, values] : before) {
+    const std::string stem = name.substr(0, name.rfind('.'));
+    const auto a = adapters.find(stem + std::string(kLoraA));
+    if (a == adapters.end()) {
+      EXPECT_EQ(after.at(name), values) << name;
+      continue;
+    }
+    const std::vector<float>& b = adapters.at(stem + std::string(kLoraB));
+    const size_t columns = a->second.size() / 4;
+    for (size_t i = 0; i < values.size(); ++i) {
+      double sum = 0;
+      for (size_t k = 0; k < 4; ++k) {
+        sum += double{b[i / columns * 4 + k]} * double{a->second[k * columns + i % columns]};
+      }
+      worst = std::max(worst, std::abs(double{after.at(name)[i]} - (double{values[i]} + 2 * sum)));
+    }
+    EXPECT_NE(after.at(name), values) << name;
+  }
+  EXPECT_LT(worst, 1e-6);
+
+  // Adapters beside the base, and the merged model, predict alike.
+  Job whole(1);
+  whole.workload.train.data = job.workload.train.data;
+  whole.workload.train.validation = job.workload.train.validation;
+  whole.workload.train.optimizer.lr = 0;
+  whole.workload.train.steps = 1;
+  whole.workload.resume_checkpoint = job / "import/step-0.g0";
+  ASSERT_THAT(whole.run(), Each(kExitFinished)) << whole.messages();
+  const double expected = job.metrics().back()["validation_loss"];
+  EXPECT_NEAR(whole.metrics().back()["validation_loss"], expected, 1e-5 * expected);
+  EXPECT_THAT(export_huggingface(base(), job / "none", {.merge = true}).error().message,
+              HasSubstr("there is nothing to merge"));
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checkpoint that adapters are trained beside (workload.train.lora.base).
+#pragma once
+
+#include <string>
+
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+
+// The label of Manifest::environment that tells which weights those are.
+inline constexpr const char* kBaseLabel = "lora.base";
+
+// 8 hexadecimal digits: the crc32c of the checksums of all pieces of parameters, u32 each. Weights
+// are compared by it without being read.
+std::string base_checksum(const Manifest& manifest);
+
+// kInvalidArgument: that of another model, or of adapters. Data and seed are its own.
+Outcome check_base(const Manifest& manifest, const TrainSpec& train);
+
+}  // namespace hpctl
