@@ -14,6 +14,7 @@
 #include <random>
 #include <vector>
 
+#include "agent/beat_times.h"
 #include "agent/controller_access.h"
 #include "agent/core/reconnect.h"
 #include "agent/core/supervisor.h"
@@ -46,7 +47,6 @@ namespace {
 constexpr int64_t kWelcomeTimeoutMs = 3'000;       // from the end of the attempt to connect
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
-constexpr int64_t kDefaultHeartbeatMs = 500;
 constexpr int64_t kStillMs = 500;  // without a step or a collective; StillWatch
 constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
@@ -73,7 +73,6 @@ class Agent {
   void on_link();
   void on_message(const v1::ControllerMessage& message);
   void on_welcome(const v1::Welcome& welcome);
-  void on_beat_every(int64_t interval_ms);
   void on_start(const v1::StartWorkers& start);
   void on_stand_by(const v1::StartWorkers& like);
   void tell_unfit(const Unfitness& unfit);
@@ -90,7 +89,6 @@ class Agent {
   void start_standbys();
   void read_pages();
   void heartbeat();
-  void beat_soon(int64_t now_ms);
   void start_controller();
   void end_node(int exit_code, uint32_t grace_ms, const std::string& reason);
 
@@ -121,15 +119,13 @@ class Agent {
   std::unique_ptr<TroubledLink> link_;
   bool welcomed_ = false;
   std::string last_trouble_;                     // with the controller; logged when it changes
-  int64_t heartbeat_ms_ = kDefaultHeartbeatMs;   // of Welcome; pages are read as often
-  int64_t beat_every_ms_ = kDefaultHeartbeatMs;  // as told since
+  BeatTimes beats_;
   int64_t still_limit_ms_ = INT64_MAX;           // then the kernel is asked what the worker does
   int64_t connect_at_ms_ = 0;
   int64_t cut_until_ms_ = 0;  // a fault on purpose; before, nobody is reached
   int64_t welcome_by_ms_ = 0;
   int64_t look_again_at_ms_ = 0;  // for a newer controller, before the welcome
   int64_t acknowledge_by_ms_ = INT64_MAX;
-  int64_t heartbeat_at_ms_ = 0;
   int64_t read_pages_at_ms_ = 0;
   std::optional<int64_t> leave_by_ms_;  // the node is done; only acknowledgements are waited for
   bool finished_ = false;
@@ -198,7 +194,7 @@ void Agent::on_holder() {
 void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   using enum holder::WorkerPart;
   standbys_.on(worker, clock_.monotonic_ms());
-  beat_soon(clock_.monotonic_ms());
+  beats_.soon(clock_.monotonic_ms());
   if (worker.rank < 0) return;
   if (worker.part == kMember) {
     pages_.started(worker, page,
@@ -224,7 +220,7 @@ void Agent::on_exit(const holder::Exited& exit) {
   reports_.bad_step(pages_.read_bad_step());
   reports_.bad_step(pages_.bad_step(exit));
   reports_.exited(std::move(exited), exit.exit_id);
-  beat_soon(clock_.monotonic_ms());
+  beats_.soon(clock_.monotonic_ms());
   pages_.ended(exit.incarnation);
   remove_progress_file(place_.progress_directory, exit.generation, exit.rank);
   if (exit.stays == 0) perform(supervisor_.exited(exit.incarnation));
@@ -361,44 +357,25 @@ void Agent::on_message(const v1::ControllerMessage& message) {
     case v1::ControllerMessage::kStandBy:
       return on_stand_by(message.stand_by().like());
     case v1::ControllerMessage::kBeatEvery:
-      return on_beat_every(message.beat_every().interval_ms());
+      return beats_.told(message.beat_every().interval_ms(), rng_, clock_.monotonic_ms());
     case v1::ControllerMessage::KIND_NOT_SET:
       return log_warning("the controller sent a message this version does not know");
   }
 }
 
 void Agent::on_welcome(const v1::Welcome& welcome) {
-  const int64_t now = clock_.monotonic_ms();
   log_info("connected to controller " + std::to_string(welcome.controller_pid()));
   welcomed_ = true;
   last_trouble_.clear();
   backoff_.reset();
   patience_.reset();
   orphan_.welcomed(welcome.orphan_timeout_ms());
-  if (welcome.heartbeat_interval_ms() > 0) heartbeat_ms_ = welcome.heartbeat_interval_ms();
-  beat_every_ms_ = heartbeat_ms_;
+  beats_.welcomed(welcome.heartbeat_interval_ms(), clock_.monotonic_ms());
   if (welcome.hang_timeout_ms() > 0) {
     still_limit_ms_ = std::min<int64_t>(kStillMs, welcome.hang_timeout_ms() / 2);
   }
   standbys_.forget_told();
   reports_.send_all(welcome.exits_together());
-  heartbeat_at_ms_ = now;
-}
-
-void Agent::on_beat_every(int64_t interval_ms) {
-  if (!welcomed_ || interval_ms <= 0) return;
-  const int64_t now = clock_.monotonic_ms();
-  // Those that are told to beat seldom are told so all at once, and are not to beat all at once.
-  heartbeat_at_ms_ =
-      interval_ms > beat_every_ms_
-          ? now + static_cast<int64_t>(rng_.below(static_cast<uint64_t>(interval_ms)))
-          : now;
-  beat_every_ms_ = interval_ms;
-}
-
-// What a heartbeat carries or takes along has changed.
-void Agent::beat_soon(int64_t now_ms) {
-  heartbeat_at_ms_ = std::min(heartbeat_at_ms_, now_ms + heartbeat_ms_);
 }
 
 void Agent::on_start(const v1::StartWorkers& start) {
@@ -469,7 +446,8 @@ void Agent::on_fault(const v1::InjectFault& order) {
     // Our parent, or we would not be.
     ::kill(static_cast<pid_t>(hello_.holder_pid), traits_of(*fault).signal);
     return;
-  } else if (fault && target_of(*fault) == FaultTarget::kRank) {
+  }
+  if (fault && target_of(*fault) == FaultTarget::kRank) {
     for (const StartedWorker& worker : supervisor_.running()) {
       if (worker.rank != order.rank() || worker.generation != order.generation()) continue;
       return holder_.tell(holder::Strike{worker.incarnation, order.fault()});
@@ -540,7 +518,7 @@ void Agent::on_time() {
   preparation_.on_time(now);
   if (now >= read_pages_at_ms_) read_pages();
   if (now >= standbys_.due_ms()) start_standbys();
-  if (welcomed_ && now >= heartbeat_at_ms_) {
+  if (welcomed_ && now >= beats_.due_ms()) {
     reports_.send_held();
     heartbeat();
   }
@@ -553,7 +531,7 @@ int64_t Agent::next_timeout_ms() const {
   if (link_) next = std::min(next, link_->next_deadline_ms());
   if (!link_) next = std::min(next, std::max(connect_at_ms_, cut_until_ms_));
   if (link_ && !welcomed_) next = std::min({next, welcome_by_ms_, look_again_at_ms_});
-  if (welcomed_) next = std::min(next, heartbeat_at_ms_);
+  if (welcomed_) next = std::min(next, beats_.due_ms());
   if (!pages_.empty()) next = std::min(next, read_pages_at_ms_);
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
 }
@@ -565,14 +543,14 @@ void Agent::start_standbys() {
 void Agent::read_pages() {
   const ProgressWatch::Findings findings = pages_.read();
   if (findings.first_step) {
-    heartbeat_at_ms_ = 0;
+    beats_.at_once();
     start_standbys();
   }
   if (findings.step) orphan_.trained(clock_.monotonic_ms());
   if (findings.commit) reports_.committed(*findings.commit);
   if (!reports_.many_wait()) reports_.bad_step(pages_.read_bad_step());
   read_pages_at_ms_ =
-      clock_.monotonic_ms() + (pages_.awaits_first_step() ? kFirstStepPollMs : heartbeat_ms_);
+      clock_.monotonic_ms() + (pages_.awaits_first_step() ? kFirstStepPollMs : beats_.often_ms());
 }
 
 void Agent::heartbeat() {
@@ -581,7 +559,7 @@ void Agent::heartbeat() {
   pages_.describe(*message.mutable_heartbeat(), now, still_limit_ms_);
   standbys_.tell(*message.mutable_heartbeat(), now);
   link_->send(message);
-  heartbeat_at_ms_ = now + beat_every_ms_;
+  beats_.sent(now);
 }
 
 // Blocks this thread for a moment: without a controller there is nobody to hear of anything else,

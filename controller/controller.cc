@@ -3,12 +3,10 @@
 
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -16,12 +14,12 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
-#include "common/base/process_stat.h"
 #include "controller/access/tcp_access.h"
 #include "controller/agents/holder_probe.h"
 #include "controller/agents/worker_order.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "controller/engine/damage.h"
+#include "controller/leadership/home_lock.h"
 #include "controller/publish/job_view.h"
 #include "controller/publish/scrape_targets.h"
 #include "controller/schedulers/process_watch.h"
@@ -37,8 +35,6 @@ constexpr auto kProbePatience = std::chrono::milliseconds(300);
 // A plan is tried again when it takes too long; of what is tried only the newest counts.
 constexpr size_t kTasksInALane = 16;
 constexpr auto kStopPatience = std::chrono::seconds(5);
-constexpr int64_t kDeadOwnerMs = 2'000;
-constexpr int kLockRetryMs = 5;
 constexpr int64_t kProgressFileMs = 1'000;
 constexpr int64_t kSeldomFileMs = 5'000;
 constexpr int64_t kShowsShare = 50;  // one part in so many of the owner's time goes into pictures
@@ -56,29 +52,8 @@ Controller::~Controller() { stop(); }
 Outcome Controller::take_lock() {
   HP_TRY(make_directories(paths_.jobs(), 0700));
   HP_TRY(prepare_socket_directory(paths_));  // for one job its state too
-  const int64_t deadline_ms = clock_.monotonic_ms() + kDeadOwnerMs;
-  for (;;) {
-    auto lock = lock_file(paths_.controller_lock());
-    if (lock.ok()) {
-      lock_ = std::move(*lock);
-      break;
-    }
-    if (lock.error().code != ErrorCode::kAlreadyExists) return lock.error();
-    const auto text = read_file(paths_.controller_lock(), 64);
-    const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
-    // A controller that was killed while it started an agent leaves the lock to that child until
-    // its exec, a few milliseconds later; one that is ending has it until it is gone.
-    const bool stays =
-        process_lives(static_cast<pid_t>(pid)) && !is_exiting(static_cast<pid_t>(pid));
-    if (stays || clock_.monotonic_ms() >= deadline_ms) {
-      return Error{ErrorCode::kAlreadyExists, "another controller (pid " + std::to_string(pid) +
-                                                  ") runs on " + paths_.home() +
-                                                  "; use it, or end it first"};
-    }
-    ::poll(nullptr, 0, kLockRetryMs);
-  }
-  if (::ftruncate(lock_.get(), 0) != 0) return errno_error("cannot write the lock file");
-  return write_all(lock_.get(), std::to_string(::getpid()) + "\n", paths_.controller_lock());
+  HP_TRY_ASSIGN(lock_, take_home_lock(paths_, clock_));
+  return Ok{};
 }
 
 // Training needs no metrics: whatever is wrong with them is said, in the log and in the history of
