@@ -118,9 +118,9 @@ class Agent {
 
   std::unique_ptr<TroubledLink> link_;
   bool welcomed_ = false;
-  std::string last_trouble_;                     // with the controller; logged when it changes
+  std::string last_trouble_;  // with the controller; logged when it changes
   BeatTimes beats_;
-  int64_t still_limit_ms_ = INT64_MAX;           // then the kernel is asked what the worker does
+  int64_t still_limit_ms_ = INT64_MAX;  // then the kernel is asked what the worker does
   int64_t connect_at_ms_ = 0;
   int64_t cut_until_ms_ = 0;  // a fault on purpose; before, nobody is reached
   int64_t welcome_by_ms_ = 0;

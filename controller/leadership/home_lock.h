@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One controller per home: a lock on a file that names who has it. The kernel lets go of it when the
-// process is gone, however it ended.
+// One controller per home: a lock on a file that names who has it. The kernel lets go of it when
+// the process is gone, however it ended.
 #pragma once
 
 #include "common/base/clock.h"
