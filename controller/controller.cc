@@ -22,7 +22,6 @@
 #include "controller/leadership/home_lock.h"
 #include "controller/publish/job_view.h"
 #include "controller/publish/scrape_targets.h"
-#include "controller/schedulers/process_watch.h"
 
 namespace hpctl {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "common/base/file.h"
 #include "common/base/process_stat.h"
+#include "controller/schedulers/process_watch.h"
 
 namespace hpctl {
 namespace {
