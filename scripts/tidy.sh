@@ -13,7 +13,8 @@ cd "$(dirname "$0")/.."
 scripts/install_packages.sh clang-tidy
 # The analyser looks at 225,000 states of a function unless told: 5/6 of the whole time.
 # gcc's parameters, and some of its warnings, are unknown to it.
-arguments=(--quiet --extra-arg=-Wno-unused-command-line-argument --extra-arg=-Wno-unknown-warning-option
+arguments=(--quiet --extra-arg=-Wno-unused-command-line-argument
+  --extra-arg=-Wno-unknown-warning-option
   --extra-arg=-Xclang --extra-arg=-analyzer-config
   --extra-arg=-Xclang "--extra-arg=max-nodes=${HPCTL_TIDY_STATES:-20000}")
 

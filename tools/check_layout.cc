@@ -91,7 +91,7 @@ const std::vector<Rule>& rules() {
       {"agent/", {"agent/", "common/", "proto/"}, kTorch},
       {"trainer/data/", {"trainer/data/", "common/base/"}, join(kWire, kTorch)},
       {"trainer/checkpoint/",
-       {"trainer/checkpoint/", "trainer/data/", "trainer/arch/hf_config.h",
+       {"trainer/checkpoint/", "trainer/data/", "trainer/arch/hf_config.h", "trainer/arch/lora.h",
         "trainer/arch/registry.h", "trainer/parallel/bf16_rounding.h",
         "trainer/parallel/block_layout.h", "common/base/"},
        join(kWire, kTorch)},
@@ -104,7 +104,7 @@ const std::vector<Rule>& rules() {
       {"hpctl/",
        {"hpctl/", "common/", "proto/", "controller/core/", "controller/publish/status_files.h",
         "trainer/data/", "trainer/checkpoint/", "trainer/plan/", "trainer/arch/registry.h",
-        "trainer/parallel/block_layout.h"},
+        "trainer/arch/lora.h", "trainer/parallel/block_layout.h"},
        kTorch},
       {"slurm-plugins/", {"slurm-plugins/", "common/base/"}, join(kWire, kTorch)},
   };

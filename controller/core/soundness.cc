@@ -86,7 +86,9 @@ std::string find_damaged_action(const State& state, const Job& job) {
     if (!open.insert({target.kind, target.node}).second) {
       return "action " + to_string(id) + " is there twice";
     }
-    if (!target.node.empty() && !state.nodes.contains(NodeKey{job.id, target.node})) {
+    const bool is_for_a_node =
+        std::visit([](const auto& body) { return requires { body.node; }; }, action.body);
+    if (is_for_a_node && !state.nodes.contains(NodeKey{job.id, target.node})) {
       return "action " + to_string(id) + " is for a node '" + target.node + "'";
     }
     const auto* record = std::get_if<RecordGeneration>(&action.body);
