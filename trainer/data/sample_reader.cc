@@ -183,7 +183,7 @@ std::string SampleReader::packing() const {
   std::string text = std::to_string(documents) + " documents in " + std::to_string(windows_) +
                      " sequences of " + std::to_string(seq_len_) + " tokens, " +
                      std::to_string(100 * tokens / room) + "% full";
-  if (too_long > 0) text += "; " + std::to_string(too_long) + " longer documents left out";
+  if (too_long > 0) text += "; left out because they are longer: " + std::to_string(too_long);
   return text;
 }
 

@@ -297,8 +297,9 @@ TEST_F(Answers, ASampleIsWholePairsAndPadding) {
   ASSERT_TRUE(reader.ok()) << reader.error().message;
   EXPECT_EQ(reader->windows(), 2U);
   EXPECT_EQ(reader->mask(), DocumentMask::kDocuments);
-  EXPECT_EQ(reader->packing(),
-            "3 documents in 2 sequences of 8 tokens, 75% full; 1 longer documents left out");
+  EXPECT_EQ(
+      reader->packing(),
+      "3 documents in 2 sequences of 8 tokens, 75% full; left out because they are longer: 1");
   std::vector<std::string> rows;
   for (uint64_t sample = 0; sample < 2; ++sample) {
     std::vector<int64_t> tokens(9);
