@@ -64,8 +64,8 @@ class BeatWatch {
   bool may_be_late(const std::string& node) const {
     return !names_.empty() && !names_.contains(node);
   }
-  // What the others' ranks do between two of their beats is not known, and should not be of anybody
-  // where ranks are compared; 0 = all beat alike.
+  // The interval of the others; 0 = all beat alike. Where ranks are compared, none may be told of
+  // more often than theirs.
   int64_t seldom_ms() const { return is_seldom_ ? seldom_ms_ : 0; }
 
   // A beat of a node with ranks. `moved`: any of these since the beat before; `wait`: all do, in a
