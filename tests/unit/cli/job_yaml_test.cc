@@ -461,7 +461,7 @@ std::string flow(const YAML::Node& list) {
 }
 
 TEST(JobYaml, SomeKeysAreLeftToThePlan) {
-  const AutoKeys& left = good(kMinimal).train->automatic;
+  const AutoKeys left = good(kMinimal).train->automatic;
   EXPECT_TRUE(left.micro && left.chunk_tokens && left.strategy && left.activation_checkpointing);
   const std::string text = R"(name: t
 workload:
