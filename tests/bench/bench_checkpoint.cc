@@ -96,9 +96,9 @@ class State {
     std::vector<Receipt> receipts(kWorld);
     on_every_rank(kWorld, [&](int32_t rank) {
       ShardJob job{dir_, manifest_.ref(), rank, kWorld, &manifest_.blocks, {}};
-      for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
-        const ElementRange range = shard_range(manifest_.blocks[b].numel, rank, kWorld);
-        for (const StateKind kind : kStateKinds) {
+      for (const StateKind kind : kStateKinds) {
+        for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
+          const ElementRange range = shard_range(manifest_.blocks[b].numel, rank, kWorld);
           job.parts.push_back({static_cast<int32_t>(b), kind, range,
                                std::span(values_).first(static_cast<size_t>(range.size()))});
         }
