@@ -19,6 +19,7 @@
 #include "common/base/socket_address.h"
 #include "common/base/x509.h"
 #include "controller/access/accept.h"
+#include "controller/publish/metrics_server.h"
 
 namespace hpctl {
 namespace {
@@ -57,9 +58,9 @@ std::string reply_to(const std::string& request, const HttpsServer::Answer& answ
     status = page ? "200 OK" : is_get ? "404 Not Found" : "405 Method Not Allowed";
     body = page ? std::move(*page) : "there are /metrics and /healthz, for GET\n";
   }
-  return "HTTP/1.1 " + status +
-         "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
+  return "HTTP/1.1 " + status + "\r\nContent-Type: " + kMetricsType +
+         "\r\nContent-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" +
+         body;
 }
 
 // One connection, from its handshake to the end of its answer. Nothing here waits: what cannot go

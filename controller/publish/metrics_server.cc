@@ -11,8 +11,6 @@
 namespace hpctl {
 namespace {
 
-constexpr auto kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
-
 bool send_text(mg_connection* connection, const std::string& text) {
   return text.empty() || mg_write(connection, text.data(), text.size()) > 0;
 }

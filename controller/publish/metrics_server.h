@@ -19,6 +19,8 @@ struct mg_connection;
 
 namespace hpctl {
 
+// Prometheus's text format.
+inline constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 inline constexpr int kMetricsThreads = 8;
 inline constexpr int kMetricsRequestMs = 2'000;
 

@@ -10,6 +10,8 @@ namespace hpctl::test {
 
 class HandClock final : public Clock {
  public:
+  HandClock() = default;
+  explicit HandClock(int64_t begin_ms) : now_ms(begin_ms) {}
   int64_t monotonic_ms() const override { return now_ms; }
   int64_t wall_ms() const override { return now_ms; }
   int64_t now_ms = 1'000'000;

@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "controller/publish/audit_log.h"
 #include "tests/support/command_run.h"
+#include "tests/support/hand_clock.h"
 #include "tests/unit/cli/scripted_controller.h"
 
 namespace hpctl::testing {
@@ -19,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 using test::CommandRun;
+using test::HandClock;
 using test::run_hpctl;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -26,12 +27,7 @@ using ::testing::Not;
 
 constexpr uid_t kUnknown = 3'999'999'999U;  // nobody has it
 
-class SetClock final : public Clock {
- public:
-  int64_t monotonic_ms() const override { return now_ms; }
-  int64_t wall_ms() const override { return 1'800'000'000'000 + now_ms; }
-  int64_t now_ms = 0;
-};
+constexpr int64_t kBeginMs = 1'800'000'000'000;  // 2027-01-15
 
 AuditEntry order(const std::string& call, uid_t uid, uint64_t job, const std::string& arguments) {
   return {call, uid, "operator", "ipv4:10.0.0.7:4711", job, arguments, "OK", "", false};
@@ -63,7 +59,7 @@ class AuditVerb : public ::testing::Test {
   }
 
   ScopedHome home_;
-  SetClock clock_;
+  HandClock clock_{kBeginMs};
 };
 
 TEST_F(AuditVerb, SaysInWordsWhoDidWhat) {
@@ -186,7 +182,7 @@ TEST_F(AuditVerb, WhatIsNoLineIsLeftOut) {
 }
 
 TEST_F(AuditVerb, RefusalsThatWereOnlyCounted) {
-  SetClock clock;
+  HandClock clock{kBeginMs};
   {
     AuditLog log(home_log(), false, clock);
     for (int i = 0; i < 100; ++i) log.record(refusal("Cancel", kUnknown, 1));

@@ -263,33 +263,44 @@ TEST(Ramp, DependsOnTheCursorAlone) {
   EXPECT_EQ(sizes, (std::vector<uint64_t>{4, 4, 4, 8, 8, 8, 16, 16}));
 }
 
-TEST(Models, HaveAsManyParametersAsPublished) {
-  const std::map<std::string, int64_t> expected = {
-      // TorchTitan's flavors (reference table of the design), Meta's model cards.
-      {"debugmodel", 6'163'712},        {"llama2-7b", 6'738'415'616},
-      {"llama2-13b", 13'015'864'320},   {"llama2-70b", 68'976'648'192},
-      {"llama3-8b", 8'030'261'248},     {"llama3-70b", 70'553'706'496},
-      {"llama3-405b", 405'853'388'800}, {"llama3.1-8b", 8'030'261'248},
-      {"llama3.2-1b", 1'235'814'400},   {"llama3.2-3b", 3'212'749'824}};
-  for (const auto& [name, count] : expected) {
+void expect_parameters(const std::map<std::string, int64_t>& of_presets) {
+  for (const auto& [name, count] : of_presets) {
     EXPECT_EQ(parameter_count(model_layout(*model_preset(name))), count) << name;
   }
 }
 
+TEST(Models, HaveAsManyParametersAsPublished) {
+  expect_parameters({// TorchTitan's flavors (reference table of the design), Meta's model cards.
+                     {"debugmodel", 6'163'712},
+                     {"llama2-7b", 6'738'415'616},
+                     {"llama2-13b", 13'015'864'320},
+                     {"llama2-70b", 68'976'648'192},
+                     {"llama3-8b", 8'030'261'248},
+                     {"llama3-70b", 70'553'706'496},
+                     {"llama3-405b", 405'853'388'800},
+                     {"llama3.1-8b", 8'030'261'248},
+                     {"llama3.2-1b", 1'235'814'400},
+                     {"llama3.2-3b", 3'212'749'824}});
+}
+
 // As Hugging Face counts the elements of the published safetensors.
 TEST(Models, ThoseOfLlamasKindHaveAsManyParametersAsPublished) {
-  const std::map<std::string, int64_t> expected = {
-      {"qwen2.5-0.5b", 494'032'768},      {"qwen2.5-1.5b", 1'543'714'304},
-      {"qwen2.5-3b", 3'085'938'688},      {"qwen2.5-7b", 7'615'616'512},
-      {"qwen2.5-14b", 14'770'033'664},    {"qwen2.5-32b", 32'763'876'352},
-      {"qwen2.5-72b", 72'706'203'648},    {"qwen3-0.6b", 596'049'920},
-      {"qwen3-1.7b", 1'720'574'976},      {"qwen3-4b", 4'022'468'096},
-      {"qwen3-8b", 8'190'735'360},        {"qwen3-14b", 14'768'307'200},
-      {"qwen3-32b", 32'762'123'264},      {"mistral-7b", 7'241'732'096},
-      {"mistral-7b-v0.3", 7'248'023'552}, {"mistral-nemo-12b", 12'247'782'400}};
-  for (const auto& [name, count] : expected) {
-    EXPECT_EQ(parameter_count(model_layout(*model_preset(name))), count) << name;
-  }
+  expect_parameters({{"qwen2.5-0.5b", 494'032'768},
+                     {"qwen2.5-1.5b", 1'543'714'304},
+                     {"qwen2.5-3b", 3'085'938'688},
+                     {"qwen2.5-7b", 7'615'616'512},
+                     {"qwen2.5-14b", 14'770'033'664},
+                     {"qwen2.5-32b", 32'763'876'352},
+                     {"qwen2.5-72b", 72'706'203'648},
+                     {"qwen3-0.6b", 596'049'920},
+                     {"qwen3-1.7b", 1'720'574'976},
+                     {"qwen3-4b", 4'022'468'096},
+                     {"qwen3-8b", 8'190'735'360},
+                     {"qwen3-14b", 14'768'307'200},
+                     {"qwen3-32b", 32'762'123'264},
+                     {"mistral-7b", 7'241'732'096},
+                     {"mistral-7b-v0.3", 7'248'023'552},
+                     {"mistral-nemo-12b", 12'247'782'400}});
 }
 
 // The sizes of table 1 of the paper that model_presets.cc names, in billions, and its formula
