@@ -12,6 +12,11 @@ namespace hpctl::core {
 
 namespace {
 
+template <typename Body>
+concept IsForANode = requires(const Body& body) {
+  body.node;
+};
+
 template <typename Enum>
 bool is_one_of(Enum value, Enum last) {
   return static_cast<int>(value) >= 0 && static_cast<int>(value) <= static_cast<int>(last);
@@ -87,7 +92,7 @@ std::string find_damaged_action(const State& state, const Job& job) {
       return "action " + to_string(id) + " is there twice";
     }
     const bool is_for_a_node =
-        std::visit([](const auto& body) { return requires { body.node; }; }, action.body);
+        std::visit([]<typename Body>(const Body&) { return IsForANode<Body>; }, action.body);
     if (is_for_a_node && !state.nodes.contains(NodeKey{job.id, target.node})) {
       return "action " + to_string(id) + " is for a node '" + target.node + "'";
     }
