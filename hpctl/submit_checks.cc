@@ -138,7 +138,7 @@ Outcome check_data(const TrainSpec& train) {
   const auto data = SampleReader::open(train.data, train.seed, train.model.vocab);
   if (!data.ok()) return mistake(data.error().message);
   for (const DataPart part : {DataPart::kValidation, DataPart::kTest}) {
-    const auto evaluated = open_evaluation_part(train, part);
+    const auto evaluated = open_evaluation_part(train, *data, part);
     if (!evaluated.ok()) return mistake(evaluated.error().message);
   }
   return Ok{};

@@ -7,13 +7,14 @@
 
 namespace hpctl {
 
-Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& train, DataPart part) {
+Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& train,
+                                                           const SampleReader& trained,
+                                                           DataPart part) {
   HP_CHECK(part != DataPart::kTrain);
   const bool test = part == DataPart::kTest;
   const bool asked = test ? train.data.split.at(2) > 0 : train.validation.every_steps > 0;
   if (!asked) return std::optional<EvaluationPart>();
-  HP_TRY_ASSIGN(SampleReader reader,
-                SampleReader::open(train.data, train.seed, train.model.vocab, part));
+  HP_TRY_ASSIGN(SampleReader reader, trained.open_part(train.data, part));
   const auto wanted = test ? 0 : static_cast<uint64_t>(train.validation.sequences);
   const uint64_t sequences = wanted == 0 ? reader.windows() : std::min(wanted, reader.windows());
   const auto micro = static_cast<uint64_t>(train.batch.micro);

@@ -16,8 +16,10 @@ struct EvaluationPart {
   uint64_t sequences = 0;  // the first so many are evaluated; a multiple of batch.micro, above 0
 };
 
-// nullopt: the job asks for no evaluation of `part` (validation or test). Errors as
-// SampleReader::open, or a part of less than a micro-batch.
-Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& train, DataPart part);
+// nullopt: the job asks for no evaluation of `part` (validation or test). `trained` is the reader
+// of the train part. Errors as SampleReader::open, or a part of less than a micro-batch.
+Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& train,
+                                                           const SampleReader& trained,
+                                                           DataPart part);
 
 }  // namespace hpctl

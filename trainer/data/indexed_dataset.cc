@@ -22,6 +22,7 @@ namespace hpctl {
 namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20;
+constexpr size_t kReadBytes = 32 << 10;
 constexpr uint64_t kProbes = 64;
 constexpr uint64_t kProbeBytes = 4096;
 
@@ -49,7 +50,7 @@ Outcome for_each_number(uint64_t offset, uint64_t count, Read&& read, Visit&& vi
 }
 
 template <typename T>
-bool widen(const std::vector<uint8_t>& from, std::span<int64_t> out) {
+bool widen(std::span<const uint8_t> from, std::span<int64_t> out) {
   int64_t lowest = 0;
   for (size_t i = 0; i < out.size(); ++i) {
     // NOLINTNEXTLINE(bugprone-signed-char-misuse): int8 is one of the format's numbers
@@ -59,7 +60,7 @@ bool widen(const std::vector<uint8_t>& from, std::span<int64_t> out) {
   return lowest >= 0;
 }
 
-bool widen(TokenType type, const std::vector<uint8_t>& from, std::span<int64_t> out) {
+bool widen(TokenType type, std::span<const uint8_t> from, std::span<int64_t> out) {
   switch (type) {
     case TokenType::kUint8:
       return widen<uint8_t>(from, out);
@@ -285,20 +286,30 @@ Result<std::vector<uint64_t>> IndexedDataset::document_begins(uint64_t first, ui
   return begins;
 }
 
+// In pieces, so that nothing is allocated.
 Outcome IndexedDataset::read(uint64_t begin, std::span<int64_t> out) {
   HP_CHECK(begin <= tokens_ && out.size() <= tokens_ - begin);
   const uint64_t width = token_bytes(type_);
-  buffer_.resize(out.size() * width);
-  HP_TRY_ASSIGN(const size_t got, read_at(bin_.get(), tokens_path_, begin * width, buffer_));
-  if (got < buffer_.size()) {
-    return Error{ErrorCode::kFailedPrecondition,
-                 tokens_path_ + " became shorter while training; restore it and resume"};
+  std::array<uint8_t, kReadBytes> bytes;
+  for (size_t done = 0; done < out.size();) {
+    const std::span<int64_t> part =
+        out.subspan(done, std::min(out.size() - done, bytes.size() / width));
+    const std::span<uint8_t> piece = std::span(bytes).first(part.size() * width);
+    const uint64_t first = begin + done;
+    HP_TRY_ASSIGN(const size_t got, read_at(bin_.get(), tokens_path_, first * width, piece));
+    if (got < piece.size()) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   tokens_path_ + " became shorter while training; restore it and resume"};
+    }
+    if (!widen(type_, piece, part)) {
+      const auto at = std::find_if(part.begin(), part.end(), [](int64_t t) { return t < 0; });
+      return Error{ErrorCode::kDataLoss,
+                   tokens_path_ + ": token " + std::to_string(first + uint64_t(at - part.begin())) +
+                       " is " + std::to_string(*at) + "; prepare the dataset again"};
+    }
+    done += part.size();
   }
-  if (widen(type_, buffer_, out)) return Ok{};
-  const auto at = std::find_if(out.begin(), out.end(), [](int64_t t) { return t < 0; });
-  return Error{ErrorCode::kDataLoss,
-               tokens_path_ + ": token " + std::to_string(begin + uint64_t(at - out.begin())) +
-                   " is " + std::to_string(*at) + "; prepare the dataset again"};
+  return Ok{};
 }
 
 Outcome write_index(const std::string& path, TokenType type, std::span<const int32_t> lengths,

@@ -63,7 +63,6 @@ class IndexedDataset : public TokenSource {
   DataFormat format_ = DataFormat::kText;
   ChatTemplate chat_template_ = ChatTemplate::kNone;
   std::string fingerprint_;
-  std::vector<uint8_t> buffer_;
 };
 
 // Writes the index of a dataset whose sequence i has lengths[i] tokens, durably and under its name

@@ -73,6 +73,24 @@ Outcome check_format(const std::string& path, const TokenSource& tokens, const D
                                                 "; make them the same, or prepare the data again"};
 }
 
+Result<std::shared_ptr<TokenSource>> open_source(const std::string& path, const DataSpec& spec,
+                                                 int64_t vocab) {
+  if ((spec.tokenizer != "byte" || spec.has_answers()) && path_exists(path)) {
+    return text_needs_preparing(path, spec);
+  }
+  HP_TRY_ASSIGN(std::unique_ptr<TokenSource> tokens, open_tokens(path));
+  HP_TRY(check_format(path, *tokens, spec));
+  if (tokens->vocabulary() > static_cast<uint64_t>(vocab)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "data " + path + " was made by a tokenizer of " +
+                     std::to_string(tokens->vocabulary()) + " ids, but the model has " +
+                     std::to_string(vocab) +
+                     "; set workload.train.model.vocab to at least that, or prepare the data with "
+                     "the tokenizer of the model"};
+  }
+  return std::shared_ptr<TokenSource>(std::move(tokens));
+}
+
 }  // namespace
 
 const char* to_string(DataPart part) {
@@ -91,33 +109,34 @@ Result<SampleReader> SampleReader::open(const DataSpec& spec, uint64_t seed, int
   SampleReader reader(spec.seq_len, seed, vocab, part, weights_of(parts));
   reader.mask_ = spec.keeps_apart() ? DocumentMask::kDocuments : spec.mask;
   for (size_t d = 0; d < parts.size(); ++d) {
+    const std::string& path = parts[d].path;
     if (reader.blend_.count(d) == 0) {
       return Error{ErrorCode::kInvalidArgument,
-                   "workload.train.data.blend: the weight of " + parts[d].path +
+                   "workload.train.data.blend: the weight of " + path +
                        " is less than a 65536th of the sum; raise it or leave the source out"};
     }
-    HP_TRY(reader.add_source(parts[d].path, spec));
+    HP_TRY_ASSIGN(std::shared_ptr<TokenSource> tokens, open_source(path, spec, vocab));
+    HP_TRY(reader.add_source(path, std::move(tokens), spec));
   }
   reader.compute_fingerprint(spec);
   return reader;
 }
 
-Outcome SampleReader::add_source(const std::string& path, const DataSpec& spec) {
-  if ((spec.tokenizer != "byte" || spec.has_answers()) && path_exists(path)) {
-    return text_needs_preparing(path, spec);
+Result<SampleReader> SampleReader::open_part(const DataSpec& spec, DataPart part) const {
+  SampleReader reader(seq_len_, seed_, vocab_, part, weights_of(parts_of(spec)));
+  reader.mask_ = mask_;
+  for (const Source& source : sources_) {
+    HP_TRY(reader.add_source(source.path, source.tokens, spec));
   }
+  reader.compute_fingerprint(spec);
+  return reader;
+}
+
+Outcome SampleReader::add_source(const std::string& path, std::shared_ptr<TokenSource> tokens,
+                                 const DataSpec& spec) {
   Source source;
   source.path = path;
-  HP_TRY_ASSIGN(source.tokens, open_tokens(path));
-  HP_TRY(check_format(path, *source.tokens, spec));
-  if (source.tokens->vocabulary() > static_cast<uint64_t>(vocab_)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "data " + path + " was made by a tokenizer of " +
-                     std::to_string(source.tokens->vocabulary()) + " ids, but the model has " +
-                     std::to_string(vocab_) +
-                     "; set workload.train.model.vocab to at least that, or prepare the data with "
-                     "the tokenizer of the model"};
-  }
+  source.tokens = std::move(tokens);
   const auto part = static_cast<size_t>(part_);
   const std::vector<uint64_t> bounds = split_documents(source.tokens->documents(), spec.split);
   HP_TRY_ASSIGN(source.begin, source.tokens->document_begin(bounds[part]));

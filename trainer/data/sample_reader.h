@@ -35,6 +35,9 @@ class SampleReader {
   // Errors as open_tokens; a part shorter than one window; a tokenizer of more ids than `vocab`.
   static Result<SampleReader> open(const DataSpec& spec, uint64_t seed, int64_t vocab,
                                    DataPart part = DataPart::kTrain);
+  // Another part of the data that `spec` opened this one from. They share the files, which are read
+  // and checked once; each is used by a thread of its own, if need be.
+  Result<SampleReader> open_part(const DataSpec& spec, DataPart part) const;
 
   uint64_t windows() const { return windows_; }  // of all sources
   int64_t seq_len() const { return seq_len_; }
@@ -58,7 +61,7 @@ class SampleReader {
  private:
   struct Source {
     std::string path;
-    std::unique_ptr<TokenSource> tokens;
+    std::shared_ptr<TokenSource> tokens;
     uint64_t begin = 0;  // the part's tokens
     uint64_t end = 0;
     uint64_t windows = 0;
@@ -69,7 +72,8 @@ class SampleReader {
 
   SampleReader(int64_t seq_len, uint64_t seed, int64_t vocab, DataPart part,
                const std::vector<double>& weights);
-  Outcome add_source(const std::string& path, const DataSpec& spec);
+  Outcome add_source(const std::string& path, std::shared_ptr<TokenSource> tokens,
+                     const DataSpec& spec);
   Outcome cut(Source& source, const DataSpec& spec, uint64_t last_document) const;
   Outcome pack(Source& source, const DataSpec& spec, uint64_t last_document) const;
   std::string share_of(const Source& source, const DataSpec& spec, uint64_t last_document) const;

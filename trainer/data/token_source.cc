@@ -2,6 +2,7 @@
 #include "trainer/data/token_source.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ class CorpusTokens : public TokenSource {
   }
 
   Outcome read(uint64_t begin, std::span<int64_t> out) override {
+    const std::lock_guard lock(mutex_);
     buffer_.resize(out.size());
     HP_TRY(corpus_.read(begin, buffer_));
     std::copy(buffer_.begin(), buffer_.end(), out.begin());
@@ -39,6 +41,7 @@ class CorpusTokens : public TokenSource {
   }
 
  private:
+  std::mutex mutex_;  // over what follows, as far as read() changes it
   Corpus corpus_;
   std::vector<uint8_t> buffer_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A row of tokens, made of documents that follow one another without a gap: what samples are cut
-// from. One thread at a time.
+// from. Any thread, several at once.
 #pragma once
 
 #include <cstdint>

@@ -51,11 +51,11 @@ Outcome Run::begin_generation(const Workload& workload) {
 
 Outcome Run::open_data() {
   if (reader_) return Ok{};
-  auto reader = SampleReader::open(train_.data, train_.seed, train_.model.vocab);
-  if (!reader.ok()) return reader.error();
-  HP_TRY_ASSIGN(validation_, Validation::open(train_, DataPart::kValidation));
-  HP_TRY_ASSIGN(test_, Validation::open(train_, DataPart::kTest));
-  reader_ = std::move(reader).value();
+  HP_TRY_ASSIGN(SampleReader reader,
+                SampleReader::open(train_.data, train_.seed, train_.model.vocab));
+  HP_TRY_ASSIGN(validation_, Validation::open(train_, reader, DataPart::kValidation));
+  HP_TRY_ASSIGN(test_, Validation::open(train_, reader, DataPart::kTest));
+  reader_ = std::move(reader);
   if (const std::string packing = reader_->packing(); !packing.empty())
     log_info("data: " + packing);
   feed_.emplace(*reader_);

@@ -14,8 +14,9 @@ namespace hpctl {
 Validation::Validation(const TrainSpec& train, EvaluationPart part)
     : train_(&train), part_(std::move(part)) {}
 
-Result<std::optional<Validation>> Validation::open(const TrainSpec& train, DataPart part) {
-  HP_TRY_ASSIGN(std::optional<EvaluationPart> found, open_evaluation_part(train, part));
+Result<std::optional<Validation>> Validation::open(const TrainSpec& train,
+                                                   const SampleReader& trained, DataPart part) {
+  HP_TRY_ASSIGN(std::optional<EvaluationPart> found, open_evaluation_part(train, trained, part));
   if (!found) return std::optional<Validation>();
   return std::optional(Validation(train, std::move(*found)));
 }

@@ -27,7 +27,8 @@ struct ValidationResult {
 class Validation {
  public:
   // Results and errors as open_evaluation_part(). `train` outlives it.
-  static Result<std::optional<Validation>> open(const TrainSpec& train, DataPart part);
+  static Result<std::optional<Validation>> open(const TrainSpec& train, const SampleReader& trained,
+                                                DataPart part);
 
   // Of the validation part; the test part is for the end.
   bool due(uint64_t step) const;

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/temporary_directory.h"
@@ -97,6 +99,36 @@ TEST(SampleReader, PartsOfASplitShareNoDocument) {
   EXPECT_EQ(*seen[DataPart::kValidation].rbegin(), 95);
   EXPECT_EQ(*seen[DataPart::kTest].begin(), 96);
   EXPECT_EQ(*seen[DataPart::kTest].rbegin(), 100);
+}
+
+// Both threads read files of text, of which each keeps some open, or both files of a dataset.
+TEST(SampleReader, PartsShareTheirFilesAndAreReadAtOnce) {
+  const TemporaryDirectory dir;
+  write_documents(dir / "d", std::vector<int32_t>(400, 10), 0);
+  ASSERT_TRUE(std::filesystem::create_directory(dir / "text"));
+  for (int i = 0; i < 300; ++i) {
+    std::ofstream(dir / ("text/" + std::to_string(i) + ".txt")) << "text number " << i;
+  }
+  for (const char* path : {"d", "text"}) {
+    DataSpec spec = spec_of(4, {1, 1, 0});
+    spec.path = dir / path;
+    auto alone = SampleReader::open(spec, 3, 1000, DataPart::kValidation);
+    ASSERT_TRUE(alone.ok()) << alone.error().message;
+    std::vector<std::vector<int64_t>> expected;
+    for (uint64_t i = 0; i < alone->windows(); ++i) expected.push_back(read(*alone, i));
+
+    auto trained = SampleReader::open(spec, 3, 1000);
+    ASSERT_TRUE(trained.ok()) << trained.error().message;
+    // Only what is open already can be read from here on.
+    std::filesystem::remove(dir / "d.idx");
+    auto evaluated = trained->open_part(spec, DataPart::kValidation);
+    ASSERT_TRUE(evaluated.ok()) << evaluated.error().message;
+    EXPECT_EQ(evaluated->fingerprint(), alone->fingerprint());
+    std::jthread training([&] {
+      for (uint64_t i = 0; i < trained->windows(); ++i) read(*trained, i);
+    });
+    for (uint64_t i = 0; i < alone->windows(); ++i) EXPECT_EQ(read(*evaluated, i), expected[i]);
+  }
 }
 
 TEST(SampleReader, APartWithoutEnoughDocumentsSaysWhichAndWhy) {
