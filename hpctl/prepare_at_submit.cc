@@ -14,6 +14,7 @@
 #include "hpctl/captured_program.h"
 #include "hpctl/prepared_data.h"
 #include "trainer/data/prepared_note.h"
+#include "trainer/data/sample_reader.h"
 #include "trainer/data/token_source.h"
 
 namespace hpctl {
@@ -64,6 +65,13 @@ Result<std::string> prepare_one(const std::string& path, const TrainSpec& train,
   return prefix;
 }
 
+// What becomes of pairs and conversations, told while they can still be changed. What cannot be
+// opened here others say.
+void tell_packing(const TrainSpec& train, const Terminal& terminal) {
+  const auto reader = SampleReader::open(train.data, train.seed, train.model.vocab);
+  if (reader.ok()) terminal.err << "hpctl: data: " << reader->packing() << std::endl;
+}
+
 }  // namespace
 
 Outcome prepare_text(JobSpec& spec, const HomePaths& paths, const Terminal& terminal) {
@@ -89,6 +97,7 @@ Outcome prepare_text(JobSpec& spec, const HomePaths& paths, const Terminal& term
     terminal.err << "hpctl: data " << printable(prefix) << " removed: no job has used it for "
                  << kUnusedDataSeconds / (24 * 60 * 60) << " days" << std::endl;
   }
+  if (data.has_answers()) tell_packing(*spec.train, terminal);
   return Ok{};
 }
 

@@ -15,10 +15,10 @@ namespace hpctl {
 inline constexpr uint64_t kMaxPreparedAtSubmit = 64U << 20;
 
 // Puts the prefix of a dataset below $HPCTL_HOME/data in the place of every path of the job's data
-// that is text, and removes those that nobody uses any more (prepared_data.h); progress goes to
-// `terminal.err`. Errors: too much text (and the command to run instead), a tokenizer that is
-// missing, not known or larger than the model's vocabulary, data prepared with another tokenizer
-// than the job's.
+// that is text, and removes those that nobody uses any more (prepared_data.h). Progress, and how
+// pairs and conversations fill the sequences, go to `terminal.err`. Errors: too much text (and the
+// command to run instead), a tokenizer that is missing, not known or larger than the model's
+// vocabulary, data prepared with another tokenizer than the job's.
 Outcome prepare_text(JobSpec& spec, const HomePaths& paths, const Terminal& terminal);
 
 }  // namespace hpctl

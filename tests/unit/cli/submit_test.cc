@@ -235,9 +235,13 @@ TEST_F(Submit, PairsArePreparedHereEvenAsBytes) {
         "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n{\"prompt\": \"ab\"}\n");
   EXPECT_THAT(submit(train_job("pairs.jsonl, format: sft")).err,
               HasSubstr("/pairs.jsonl:2: no key \"completion\"; expected {\"prompt\": TEXT"));
-  write(home_.directory() + "/pairs.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n");
+  write(home_.directory() + "/pairs.jsonl",
+        "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n{\"prompt\": \"" + std::string(100, 'a') +
+            "\", \"completion\": \"b\"}\n");
   const CommandResult done = submit(train_job("pairs.jsonl, format: sft"));
   ASSERT_EQ(done.exit_code, kExitOk) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("data: 1 documents in 1 sequences of 8 tokens"));
+  EXPECT_THAT(done.err, HasSubstr("left out because they are longer: 1"));
   ASSERT_EQ(controller.submits().size(), 1U);
   const std::string path =
       job_spec_from_json(controller.submits()[0].spec_json())->train->data.path;
