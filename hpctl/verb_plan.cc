@@ -301,6 +301,9 @@ int run(Invocation& invocation) {
     return kExitUsage;
   }
   JobSpec spec = *parsed.spec;
+  if (const std::string chosen = choose_workers(spec, {.device = *told}); !chosen.empty()) {
+    terminal.err << "hpctl: " << chosen << "\n";
+  }
   if (!spec.train) {
     return report_usage(terminal, "plan",
                         "the job has no workload.train, so its needs are unknown");

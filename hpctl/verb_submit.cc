@@ -206,11 +206,23 @@ int report_refusal(const Terminal& terminal, Error error, bool local) {
   return report(terminal, error);
 }
 
+Outcome take_workers(const Invocation& invocation, JobSpec& spec, const JobPlace& place) {
+  const std::string chosen = choose_workers(spec, place);
+  if (chosen.empty()) return Ok{};
+  invocation.terminal.err << "hpctl: " << chosen << std::endl;
+  if (const auto problems = find_problems(spec); !problems.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 problems.front().key + ": " + problems.front().message};
+  }
+  return Ok{};
+}
+
 // What the job file leaves to auto: once and for all, since it decides how sums are rounded.
 Outcome take_choice(const Invocation& invocation, JobSpec& spec) {
   HP_TRY_ASSIGN(const auto device, gpu_option(invocation));
-  if (!spec.train) return Ok{};
   const JobPlace place = {.local = invocation.has("--local"), .device = device};
+  HP_TRY(take_workers(invocation, spec, place));
+  if (!spec.train) return Ok{};
   const std::string misfit = choose_values(spec, find_worker_memory(spec, place));
   if (misfit.empty()) return Ok{};
   return Error{ErrorCode::kResourceExhausted,

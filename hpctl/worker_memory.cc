@@ -2,9 +2,11 @@
 #include "hpctl/worker_memory.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 #include "common/base/file.h"
@@ -101,7 +103,58 @@ WorkerMemory of_this_machine(const JobSpec& spec, const std::string& root) {
   return of_gpu(*least, "of this machine", spec.nodes);
 }
 
+// The generic resources of a node: "gpu:h100:8(S:0-1),shard:4" -> "gpu:h100:8", "shard:4".
+std::vector<std::string> parts_of_gres(const std::string& gres) {
+  std::vector<std::string> parts;
+  std::istringstream all(gres);
+  for (std::string one; std::getline(all, one, ',');) {
+    if (one.starts_with("gres:")) one.erase(0, 5);
+    parts.push_back(one.substr(0, one.find('(')));
+  }
+  return parts;
+}
+
+// "gpu", "gpu:8", "gpu:h100" and "gpu:h100:8" are 1, 8, 1 and 8.
+int32_t gpus_of_gres(const std::string& gres) {
+  int32_t gpus = 0;
+  for (const std::string& part : parts_of_gres(gres)) {
+    if (part != "gpu" && !part.starts_with("gpu:")) continue;
+    const size_t behind = part.rfind(':') + 1;  // 0 where there is none
+    int32_t count = 0;
+    const char* const end = part.data() + part.size();
+    const auto [read, error] = std::from_chars(part.data() + behind, end, count);
+    gpus += error == std::errc() && read == end ? std::clamp(count, 0, 1024) : 1;
+  }
+  return gpus;
+}
+
+bool is_told_cpu(const JobPlace& place) { return place.device && *place.device == nullptr; }
+
+int32_t count_gpus(const JobSpec& spec, const JobPlace& place) {
+  if (is_told_cpu(place)) return 0;
+  if (!place.local) return gpus_of_gres(spec.slurm.gres);
+  if (!path_exists(place.root + "/dev/nvidiactl") || hides_gpus(spec)) return 0;
+  return static_cast<int32_t>(gpu_products(place.root).size());
+}
+
 }  // namespace
+
+std::string choose_workers(JobSpec& spec, const JobPlace& place) {
+  if (!spec.auto_workers) return "";
+  spec.auto_workers = false;
+  const int32_t gpus = count_gpus(spec, place);
+  const int32_t sharing = place.local ? spec.nodes : 1;
+  spec.workers_per_node = std::max(1, gpus / sharing);
+  std::string reason = place.local ? "this machine has " + std::to_string(gpus) + " GPUs"
+                                   : "slurm.gres asks for " + std::to_string(gpus) + " GPUs";
+  if (is_told_cpu(place)) {
+    reason = "--gpu is cpu";
+  } else if (gpus == 0) {
+    reason = place.local ? "this machine has no GPU" : "slurm.gres asks for no GPU";
+  }
+  if (sharing > 1 && gpus > 0) reason += ", for " + std::to_string(sharing) + " nodes";
+  return "workers_per_node: auto is " + std::to_string(spec.workers_per_node) + ": " + reason;
+}
 
 Result<std::optional<const GpuModel*>> gpu_option(const Invocation& invocation) {
   const auto option = invocation.options.find("--gpu");
@@ -115,11 +168,9 @@ Result<std::optional<const GpuModel*>> gpu_option(const Invocation& invocation) 
 }
 
 const GpuModel* gpu_of_gres(const std::string& gres) {
-  std::istringstream all(gres);
-  for (std::string one; std::getline(all, one, ',');) {
-    if (one.starts_with("gres:")) one.erase(0, 5);
-    if (!one.starts_with("gpu:")) continue;
-    const std::string type = one.substr(4, one.find_first_of(":(", 4) - 4);
+  for (const std::string& part : parts_of_gres(gres)) {
+    if (!part.starts_with("gpu:")) continue;
+    const std::string type = part.substr(4, part.find(':', 4) - 4);
     if (const GpuModel* gpu = gpu_model_of_gres(type)) return gpu;
   }
   return nullptr;

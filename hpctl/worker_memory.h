@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory a worker of a job will have, as far as it can be told before the job is
-// submitted, and what follows from it for the keys that its file leaves to `auto`.
+// How many workers a node of a job will have, and how much memory each, as far as it can be told
+// before the job is submitted, and what follows for the keys that its file leaves to `auto`.
 #pragma once
 
 #include <optional>
@@ -23,6 +23,12 @@ struct JobPlace {
   std::optional<const GpuModel*> device;
   std::string root = {};  // put before /dev, /proc and /sys of this machine
 };
+
+// workers_per_node: auto becomes a number: of the GPUs that slurm.gres asks for, or, on this
+// machine, of each node's share of those that there are; 1 where there is none. Returns it with the
+// reason;
+// "" where it was a number. The caller looks for problems again.
+std::string choose_workers(JobSpec& spec, const JobPlace& place);
 
 // Told: --gpu. Else on this machine its GPUs, or its own memory; on a cluster the GPU that
 // slurm.gres names. The memory of a CPU's node on a cluster is slurm.mem.

@@ -142,6 +142,7 @@ struct JobSpec {
   int32_t min_nodes = 0;  // fewest to go on with after losses; 0 = nodes: never fewer
   int32_t spares = 0;     // idle ones kept ready, in addition to `nodes`
   int32_t workers_per_node = 1;
+  bool auto_workers = false;  // workers_per_node is still to be chosen, before the job is submitted
   std::map<std::string, std::string> env;  // env.set
   std::optional<TrainSpec> train;          // exactly one of train and command
   std::vector<std::string> command;        // program and arguments

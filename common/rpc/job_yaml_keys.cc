@@ -33,7 +33,8 @@ void read_min_nodes(YamlValue& value, JobSpec& spec) {
 }
 
 void read_workers(YamlValue& value, JobSpec& spec) {
-  if (!value.is_word("auto")) value.read(spec.workers_per_node);
+  spec.auto_workers = value.is_word("auto");
+  if (!spec.auto_workers) value.read(spec.workers_per_node);
 }
 
 void read_snapshot_interval(YamlValue& value, JobSpec& spec) {
@@ -127,7 +128,10 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
      "node at once. While the job trains it is prepared (health.preflight, hooks.pre), and has a "
      "standby for each rank that it may get.", HP_READ(spares)},
     {"workers_per_node", kValue, "integer or auto", "1", "1 to 1024",
-     "Worker processes (ranks) on each node. `auto` is one per GPU; on a CPU, 1.", read_workers},
+     "Worker processes (ranks) on each node. `auto` is one per GPU, chosen when the job is "
+     "submitted: on a cluster of those that slurm.gres asks for, with --local of this machine; 1 "
+     "where there is none.",
+     read_workers},
 
     {"env", kSection, "kind or section", "", "",
      "Environment of the workers: `env: venv` is short for `env: {kind: venv}`.",

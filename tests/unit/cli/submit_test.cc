@@ -345,6 +345,15 @@ TEST_F(Submit, TheGpuDecidesWhatFits) {
   EXPECT_TRUE(gres.contains("batch_script"));
   EXPECT_FALSE(dry("slurm: {gres: 'gpu:8'}\n", {})["train"] == told["train"]);
 
+  job.replace(0, 19, "workers_per_node: auto");
+  EXPECT_EQ(dry("slurm: {gres: 'gpu:h100:8'}\n", {}), gres);
+  const CommandResult many =
+      submit(job + "slurm: {gres: 'gpu:h100:128'}\n", {"--dry-run", "--json"});
+  EXPECT_EQ(many.exit_code, kExitUsage);
+  EXPECT_THAT(many.err, AllOf(HasSubstr("workers_per_node: auto is 128: slurm.gres asks for 128"),
+                              HasSubstr("expected at least nodes x workers_per_node (128)")));
+  job.replace(0, 22, "workers_per_node: 8");
+
   const CommandResult small = submit(job, {"--gpu", "a10g", "--dry-run"});
   EXPECT_EQ(small.exit_code, kExitFailed);
   EXPECT_THAT(small.err,

@@ -91,6 +91,47 @@ TEST_F(WorkerMemoryOfAMachine, TheLimitOfACgroupIsTheMemory) {
   EXPECT_EQ(found(spec).bytes, 1) << "known, and nothing left";
 }
 
+TEST_F(WorkerMemoryOfAMachine, EachOfItsNodesHasAWorkerForEachGpuOfItsShare) {
+  JobSpec spec = two_nodes();
+  const JobPlace place = {.local = true, .device = {}, .root = directory_.path()};
+  EXPECT_EQ(choose_workers(spec, place), "") << "a number was given";
+  EXPECT_EQ(spec.workers_per_node, 4);
+  const auto chosen = [&] {
+    spec.auto_workers = true;
+    return choose_workers(spec, place);
+  };
+  EXPECT_EQ(chosen(), "workers_per_node: auto is 1: this machine has no GPU");
+  for (const char* address : {"0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:00.0"}) {
+    put_gpu(address, "NVIDIA H200");
+  }
+  EXPECT_EQ(chosen(), "workers_per_node: auto is 2: this machine has 4 GPUs, for 2 nodes");
+  EXPECT_EQ(spec.workers_per_node, 2);
+  EXPECT_FALSE(spec.auto_workers);
+  spec.nodes = 8;
+  EXPECT_THAT(chosen(), HasSubstr("auto is 1: this machine has 4 GPUs, for 8 nodes"));
+  spec.env["CUDA_VISIBLE_DEVICES"] = "";
+  EXPECT_THAT(chosen(), HasSubstr("auto is 1: this machine has no GPU"));
+}
+
+TEST(WorkerMemory, ANodeOfAClusterHasAWorkerForEachGpuOfItsGres) {
+  JobSpec spec = two_nodes();
+  const auto workers = [&](const char* gres, const JobPlace& place = {}) {
+    spec.slurm.gres = gres;
+    spec.auto_workers = true;
+    EXPECT_THAT(choose_workers(spec, place),
+                HasSubstr(place.device ? "--gpu is cpu" : "slurm.gres asks for"));
+    return spec.workers_per_node;
+  };
+  EXPECT_EQ(workers("gpu:h100:8"), 8);
+  EXPECT_EQ(workers("gpu:4"), 4);
+  EXPECT_EQ(workers("gpu"), 1);
+  EXPECT_EQ(workers("gpu:h100"), 1);
+  EXPECT_EQ(workers("shard:4,gres:gpu:a100:2(S:0-1),gpu:l4:1"), 3);
+  EXPECT_EQ(workers("gpu:8", {.device = nullptr}), 1);
+  EXPECT_EQ(workers("gpu:99999999999999999999"), 1);
+  for (const char* none : {"", "gpu:0", "gpus:8", "shard:8"}) EXPECT_EQ(workers(none), 1) << none;
+}
+
 TEST(WorkerMemory, OfACluster) {
   JobSpec spec = two_nodes();
   const auto found = [&](std::optional<const GpuModel*> device) {
