@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -62,7 +63,12 @@ Result<std::string> NodePeers::this_node() {
   if (::stat("/proc/self/ns/net", &network) != 0) {
     return errno_error("cannot look at /proc/self/ns/net");
   }
-  return boot + "." + std::to_string(network.st_ino);
+  std::string name = boot + "." + std::to_string(network.st_ino);
+  const char* const node = std::getenv("HPCTL_NODE");
+  if (std::getenv("HPTRAIN_NODES_APART") != nullptr && node != nullptr) {
+    name += std::string(".") + node;
+  }
+  return name;
 }
 
 Result<std::unique_ptr<NodePeers>> NodePeers::listen() {

@@ -32,6 +32,8 @@ class NodePeers {
   using Clock = std::chrono::steady_clock;
 
   // A name for where abstract addresses are the same: a boot of a machine and a network namespace.
+  // With HPTRAIN_NODES_APART in the environment the nodes of a job (HPCTL_NODE) that are on one
+  // machine are as many nodes, for tests.
   static Result<std::string> this_node();
 
   // Listens at an address of its own.

@@ -66,6 +66,7 @@ Result<std::unique_ptr<Communicator>> RendezvousCommunicator::find_out() {
   const std::vector<Place> all = places(own);
   const int per_node = ranks_of_each_node(all);
   kind_ = carrier_for(per_node);
+  if (rank() == 0) say_what_carries(per_node);
   std::vector<std::string> addresses;
   if (kind_ != Carrier::kGloo) {
     const int first = rank() / per_node * per_node;
@@ -121,6 +122,19 @@ int RendezvousCommunicator::ranks_of_each_node(const std::vector<Place>& places)
 Carrier RendezvousCommunicator::carrier_for(int per_node) const {
   if (per_node < 2 || per_node > SharedSegment::kMostRanks) return Carrier::kGloo;
   return per_node == world_size() ? Carrier::kSharedMemory : Carrier::kHierarchical;
+}
+
+void RendezvousCommunicator::say_what_carries(int per_node) const {
+  if (kind_ == Carrier::kHierarchical) {
+    log_info("collectives go through memory among the " + std::to_string(per_node) +
+             " ranks of a node, and over Gloo between the " +
+             std::to_string(world_size() / per_node) + " nodes");
+  } else if (kind_ == Carrier::kGloo && per_node != 1) {
+    log_info(
+        "collectives go over Gloo alone, also among ranks of a node: memory would need as many "
+        "consecutive ranks on every node, at most " +
+        std::to_string(SharedSegment::kMostRanks));
+  }
 }
 
 Outcome RendezvousCommunicator::connect() {

@@ -46,6 +46,7 @@ class RendezvousCommunicator final : public Communicator {
   std::vector<Place> places(const Place& own);
   static int ranks_of_each_node(const std::vector<Place>& places);
   Carrier carrier_for(int per_node) const;
+  void say_what_carries(int per_node) const;
 
   CommunicatorOptions options_;
   std::string node_;

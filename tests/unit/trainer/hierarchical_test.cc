@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <latch>
 #include <mutex>
@@ -208,6 +209,7 @@ TEST_P(Shapes, ExchangesReachTheOneTheyAreFor) {
 // What every rank that is left hears when `lost` ends in the middle of training. It is a process;
 // the others are threads.
 std::vector<std::string> heard_of_the_end_of(int lost, const Shape& shape) {
+  constexpr size_t kChunk = 400'000;
   signal(SIGPIPE, SIG_IGN);
   const TemporaryDirectory dir;
   const std::vector<std::string> nodes = nodes_of(shape);
@@ -220,7 +222,10 @@ std::vector<std::string> heard_of_the_end_of(int lost, const Shape& shape) {
   const pid_t process = fork();
   if (process == 0) {
     RendezvousCommunicator comm = make(lost);
-    if (!comm.connect().ok() || !comm.barrier().ok()) _exit(1);
+    std::vector<float> buffer(static_cast<size_t>(ranks) * kChunk);
+    if (!comm.connect().ok() || !comm.all_gather(buffer.data(), kChunk * sizeof(float)).ok()) {
+      _exit(1);
+    }
     raise(SIGKILL);
   }
   std::mutex mutex;
@@ -231,8 +236,8 @@ std::vector<std::string> heard_of_the_end_of(int lost, const Shape& shape) {
     threads.emplace_back([&, r] {
       RendezvousCommunicator comm = make(r);
       Outcome outcome = comm.connect();
-      std::vector<float> buffer(static_cast<size_t>(ranks) * 400'000);
-      while (outcome.ok()) outcome = comm.all_gather(buffer.data(), 400'000 * sizeof(float));
+      std::vector<float> buffer(static_cast<size_t>(ranks) * kChunk);
+      while (outcome.ok()) outcome = comm.all_gather(buffer.data(), kChunk * sizeof(float));
       EXPECT_EQ(outcome.error().code, kPeerLost);
       const std::lock_guard lock(mutex);
       heard.push_back(outcome.error().message);
