@@ -284,6 +284,28 @@ TEST(Hierarchical, AbortEndsAWaitForOneThatDoesNotCome) {
   });
 }
 
+// Without a call from a rank that computes what it has begun goes on, all the way: the others need
+// its sums, and what its counterpart sent it.
+TEST(Hierarchical, WhatWasBegunGoesOnWhileARankComputes) {
+  std::latch others(3);
+  test::on_every_rank(4, [&](const CommunicatorOptions& options) {
+    test::take_part(*test::carried_by(Carrier::kHierarchical, options), [&](Communicator& comm) {
+      constexpr size_t kChunk = 700'000;
+      std::vector<float> input(4 * kChunk, 1.0F);
+      std::vector<float> output(kChunk);
+      std::vector<int> gathered(4 * kChunk, comm.rank());
+      const auto sum = comm.begin_reduce_scatter(input.data(), kChunk, output.data()).value();
+      const auto gather = comm.begin_all_gather(gathered.data(), kChunk * sizeof(int)).value();
+      if (comm.rank() == 0) others.wait();
+      ASSERT_TRUE(sum->wait().ok());
+      ASSERT_TRUE(gather->wait().ok());
+      EXPECT_EQ(output.back(), 4.0F);
+      EXPECT_EQ(gathered.back(), 3);
+      if (comm.rank() != 0) others.count_down();
+    });
+  });
+}
+
 // What was begun and is not waited for may go, with the memory that it uses.
 TEST(Hierarchical, WhatIsGivenUpIsLetGo) {
   test::on_every_rank(4, [&](const CommunicatorOptions& options) {
