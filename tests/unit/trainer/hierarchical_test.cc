@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <latch>
 #include <mutex>
@@ -54,7 +53,7 @@ uint64_t noise(uint64_t seed, uint64_t rank, uint64_t index) {
 float number(uint64_t seed, int rank, size_t index) {
   const uint64_t bits = noise(seed, static_cast<uint64_t>(rank), index);
   // Of sizes so unlike that the order of additions shows.
-  const float scale = std::ldexp(1.0F, static_cast<int>(bits % 24));
+  const float scale = static_cast<float>(1U << (bits % 24));
   return scale * (static_cast<float>(bits >> 40) / static_cast<float>(1 << 23) - 1.0F);
 }
 
@@ -64,11 +63,17 @@ struct Sizes {
   size_t reduced;   // floats of a chunk
 };
 
-// The same on all ranks. Now and then more than a segment, and not a multiple of anything.
+// The same on all ranks, at random, and first more than what goes on its way at once.
 Sizes sizes_of(uint64_t seed) {
+  if (seed == 1) return {.gathered = 300'001, .element = 4, .reduced = 600'011};
   Rng random(seed);
-  const auto any = [&] { return 1 + random.below(uint64_t{1} << (1 + random.below(20))); };
-  return {any() / 2 + 1, size_t{1} << random.below(4), any() / 2 + 1};
+  const auto any = [&] {
+    const uint64_t bits = 1 + random.below(17);
+    return 1 + static_cast<size_t>(random.below(uint64_t{1} << bits));
+  };
+  const size_t gathered = any();
+  const size_t element = size_t{1} << random.below(4);
+  return {.gathered = gathered, .element = element, .reduced = any()};
 }
 
 struct Buffers {
@@ -108,7 +113,8 @@ void expect_right(const Buffers& buffers, const Communicator& comm) {
         0)
         << "gathered of " << r;
   }
-  for (size_t i = 0; i < buffers.output.size(); ++i) {
+  // A prime, so that every place in whatever is moved at once has its turn.
+  for (size_t i = 0; i < buffers.output.size(); i += 13) {
     const size_t at = static_cast<size_t>(comm.rank()) * buffers.output.size() + i;
     const float expected =
         test::sum_of_ranks([&](int r) { return number(buffers.seed, r, at); }, n);
@@ -143,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(All, Shapes,
 
 TEST_P(Shapes, AnySizesAgainstPlainLoops) {
   with_world([](Communicator& comm) {
-    for (uint64_t seed = 1; seed <= 8; ++seed) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", rank " + std::to_string(comm.rank()));
       Buffers buffers(sizes_of(seed), seed, comm);
       ASSERT_TRUE(
@@ -161,7 +167,7 @@ TEST_P(Shapes, AnySizesAgainstPlainLoops) {
 // for in an order of its own.
 TEST_P(Shapes, SeveralUnderWayAtOnce) {
   with_world([](Communicator& comm) {
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", rank " + std::to_string(comm.rank()));
       Buffers first(sizes_of(seed), seed, comm);
       Buffers second(sizes_of(seed + 100), seed + 100, comm);
