@@ -65,7 +65,7 @@ struct Sizes {
 
 // The same on all ranks, at random, and first more than what goes on its way at once.
 Sizes sizes_of(uint64_t seed) {
-  if (seed == 1) return {.gathered = 300'001, .element = 4, .reduced = 600'011};
+  if (seed == 1) return {.gathered = 300'001, .element = 4, .reduced = 270'011};
   Rng random(seed);
   const auto any = [&] {
     const uint64_t bits = 1 + random.below(17);
