@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives between ranks of one machine, over Gloo and through shared memory: the same ranks,
-// processes each, do both in turn. `MiB` is what one rank has gathered, or gives to be added.
-// Milliseconds are medians of kRounds by the clock; CPU milliseconds are of all ranks and their
-// threads. The ratio of both is that of medians of one run. And how long after its SIGKILL a rank
-// is known to be gone, by one that waits for it.
+// Collectives between ranks of one machine, over Gloo, through shared memory, and, between two
+// pretended nodes of two ranks, both: the same ranks, processes each, do all in turn. `MiB` is what
+// one rank has gathered, or gives to be added. Milliseconds are medians of kRounds by the clock;
+// CPU milliseconds are of all ranks and their threads. `net MiB` is what the kernel says that a
+// node has sent to the other one in one collective, where the first half of the ranks is one and
+// the other half the other. The ratio of both is that of medians of one run. And how long after its
+// SIGKILL a rank is known to be gone, by one that waits for it.
+#include <arpa/inet.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,8 +20,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,7 +38,7 @@ namespace hpctl {
 namespace {
 
 constexpr int kRounds = 7;
-constexpr std::array kCarriers = {"gloo", "shared memory"};
+constexpr std::array kCarriers = {"gloo", "shared memory", "hierarchical"};
 constexpr std::array kOperations = {"all-gather", "reduce-scatter"};
 
 double cpu_ms() {
@@ -46,7 +54,61 @@ double cpu_ms() {
 struct Times {
   double ms = 0;
   double cpu_ms = 0;
+  double net_mib = 0;
 };
+
+// Hierarchical needs several ranks on each of two nodes.
+size_t carriers_among(int ranks) { return ranks < 4 ? 2 : 3; }
+
+// A TCP connection of this process.
+struct Connection {
+  int own_port = 0;
+  int other_port = 0;
+  uint64_t sent = 0;  // bytes
+};
+
+std::vector<Connection> connections() {
+  std::vector<Connection> found;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in own{};
+    sockaddr_in other{};
+    socklen_t own_size = sizeof own;
+    socklen_t other_size = sizeof other;
+    tcp_info info{};
+    socklen_t info_size = sizeof info;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+        getpeername(fd, reinterpret_cast<sockaddr*>(&other), &other_size) != 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &info_size) != 0) {
+      continue;
+    }
+    found.push_back({ntohs(own.sin_port), ntohs(other.sin_port), info.tcpi_bytes_sent});
+  }
+  return found;
+}
+
+// Whether a rank with these ports is on the other node, by port. All ranks call it.
+std::map<int, bool> ports_of_other_node(Communicator& comm) {
+  std::string ports;
+  for (const Connection& connection : connections()) {
+    ports += std::to_string(connection.own_port) + " ";
+  }
+  const std::vector<std::string> all = comm.all_gather_text(ports).value();
+  std::map<int, bool> is_other;
+  const int half = comm.world_size() / 2;
+  for (int r = 0; r < comm.world_size(); ++r) {
+    std::istringstream words(all[static_cast<size_t>(r)]);
+    for (int port = 0; words >> port;) is_other[port] = r / half != comm.rank() / half;
+  }
+  return is_other;
+}
+
+double mib_sent(const std::map<int, bool>& is_other) {
+  double bytes = 0;
+  for (const Connection& connection : connections()) {
+    if (is_other.at(connection.other_port)) bytes += static_cast<double>(connection.sent);
+  }
+  return bytes / (1 << 20);
+}
 
 struct Buffers {
   std::vector<float> input;
@@ -54,8 +116,10 @@ struct Buffers {
   size_t chunk;  // floats
 };
 
-Times time_of(Communicator& comm, const std::string& operation, Buffers& buffers, int repeats) {
+Times time_of(Communicator& comm, const std::string& operation, Buffers& buffers, int repeats,
+              const std::map<int, bool>& is_other) {
   HP_CHECK(comm.barrier().ok());
+  const double sent_before = mib_sent(is_other);
   const auto begin = std::chrono::steady_clock::now();
   const double cpu_before = cpu_ms();
   for (int i = 0; i < repeats; ++i) {
@@ -66,16 +130,20 @@ Times time_of(Communicator& comm, const std::string& operation, Buffers& buffers
     HP_CHECK(done.ok());
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  double cpu = cpu_ms() - cpu_before;
-  HP_CHECK(comm.all_reduce({&cpu, 1}).ok());
-  return {took.count() / repeats, cpu / repeats};
+  std::array<double, 2> of_all = {cpu_ms() - cpu_before, mib_sent(is_other) - sent_before};
+  HP_CHECK(comm.all_reduce(of_all).ok());
+  return {took.count() / repeats, of_all[0] / repeats, of_all[1] / 2 / repeats};
 }
 
 // One rank's part; the first writes what it found to `out`, a line for each operation and carrier.
 void take_part(CommunicatorOptions options, size_t mib, std::FILE* out) {
   std::vector<std::unique_ptr<Communicator>> comms;
   const std::string dir = options.rendezvous_dir;
-  for (const std::string& node : {std::string(), NodePeers::this_node().value()}) {
+  const std::string here = NodePeers::this_node().value();
+  const std::string pair = here + ".pair" + std::to_string(options.rank / 2);
+  const std::array nodes = {std::string(), here, pair};
+  for (size_t c = 0; c < carriers_among(options.world_size); ++c) {
+    const std::string& node = nodes[c];
     options.rendezvous_dir = dir + "/" + std::to_string(comms.size());
     comms.push_back(std::make_unique<RendezvousCommunicator>(options, node));
     HP_CHECK(comms.back()->connect().ok());
@@ -84,20 +152,24 @@ void take_part(CommunicatorOptions options, size_t mib, std::FILE* out) {
   Buffers buffers = {std::vector<float>(chunk * static_cast<size_t>(options.world_size), 1.0F),
                      std::vector<float>(chunk), chunk};
   const int repeats = mib > 4 ? 5 : 50;
+  const std::map<int, bool> is_other = ports_of_other_node(*comms.front());
   for (const char* operation : kOperations) {
     std::array<std::vector<double>, kCarriers.size()> ms;
     std::array<std::vector<double>, kCarriers.size()> cpu;
+    std::array<std::vector<double>, kCarriers.size()> net;
     for (int round = 0; round <= kRounds; ++round) {
-      for (size_t c = 0; c < kCarriers.size(); ++c) {
-        const Times times = time_of(*comms[c], operation, buffers, repeats);
+      for (size_t c = 0; c < comms.size(); ++c) {
+        const Times times = time_of(*comms[c], operation, buffers, repeats, is_other);
         if (round == 0) continue;  // touches its memory for the first time
         ms[c].push_back(times.ms);
         cpu[c].push_back(times.cpu_ms);
+        net[c].push_back(times.net_mib);
       }
     }
     if (options.rank != 0) continue;
-    for (size_t c = 0; c < kCarriers.size(); ++c) {
-      std::fprintf(out, "%f %f\n", testing::median(ms[c]), testing::median(cpu[c]));
+    for (size_t c = 0; c < comms.size(); ++c) {
+      std::fprintf(out, "%f %f %f\n", testing::median(ms[c]), testing::median(cpu[c]),
+                   testing::median(net[c]));
     }
   }
 }
@@ -135,12 +207,14 @@ void measure(int ranks, size_t mib, nlohmann::ordered_json& cases) {
   std::FILE* in = fdopen(ends[0], "r");
   for (const char* operation : kOperations) {
     Times first;
-    for (const char* carrier : kCarriers) {
+    for (size_t c = 0; c < carriers_among(ranks); ++c) {
+      const char* const carrier = kCarriers[c];
       Times times;
-      HP_CHECK(std::fscanf(in, "%lf %lf", &times.ms, &times.cpu_ms) == 2);
+      HP_CHECK(std::fscanf(in, "%lf %lf %lf", &times.ms, &times.cpu_ms, &times.net_mib) == 3);
       if (first.ms == 0) first = times;
-      std::printf("%5d %5zu %-15s %-14s %9.3f %9.3f %7.2f %7.2f\n", ranks, mib, operation, carrier,
-                  times.ms, times.cpu_ms, first.ms / times.ms, first.cpu_ms / times.cpu_ms);
+      std::printf("%5d %5zu %-15s %-14s %9.3f %9.3f %8.2f %7.2f %7.2f\n", ranks, mib, operation,
+                  carrier, times.ms, times.cpu_ms, times.net_mib, first.ms / times.ms,
+                  first.cpu_ms / times.cpu_ms);
       std::fflush(stdout);
       cases.push_back({{"ranks", ranks},
                        {"mib", mib},
@@ -148,6 +222,7 @@ void measure(int ranks, size_t mib, nlohmann::ordered_json& cases) {
                        {"carrier", carrier},
                        {"ms", times.ms},
                        {"cpu_ms", times.cpu_ms},
+                       {"net_mib", times.net_mib},
                        {"times_gloo", first.ms / times.ms},
                        {"times_gloo_cpu", first.cpu_ms / times.cpu_ms}});
     }
@@ -199,12 +274,12 @@ double notice_ms(const std::string& node) {
 
 void measure_losses(nlohmann::ordered_json& cases) {
   constexpr int kLosses = 21;
-  std::array<std::vector<double>, kCarriers.size()> ms;
   const std::array nodes = {std::string(), NodePeers::this_node().value()};
+  std::array<std::vector<double>, 2> ms;
   for (int i = 0; i < kLosses; ++i) {
-    for (size_t c = 0; c < kCarriers.size(); ++c) ms[c].push_back(notice_ms(nodes[c]));
+    for (size_t c = 0; c < nodes.size(); ++c) ms[c].push_back(notice_ms(nodes[c]));
   }
-  for (size_t c = 0; c < kCarriers.size(); ++c) {
+  for (size_t c = 0; c < nodes.size(); ++c) {
     const double most = testing::at_share(ms[c], 1);
     std::printf("a killed rank is known to be gone, %s: median %.2f ms, most %.2f ms of %d\n",
                 kCarriers[c], testing::median(ms[c]), most, kLosses);
@@ -219,8 +294,8 @@ void measure_losses(nlohmann::ordered_json& cases) {
 
 int main() {
   nlohmann::ordered_json cases;
-  std::printf("%5s %5s %-15s %-14s %9s %9s %7s %7s\n", "ranks", "MiB", "operation", "carrier", "ms",
-              "CPU ms", "x Gloo", "x CPU");
+  std::printf("%5s %5s %-15s %-14s %9s %9s %8s %7s %7s\n", "ranks", "MiB", "operation", "carrier",
+              "ms", "CPU ms", "net MiB", "x Gloo", "x CPU");
   for (const int ranks : {2, 4}) {
     for (const size_t mib : {1, 20}) hpctl::measure(ranks, mib, cases);
   }

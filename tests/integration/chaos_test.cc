@@ -280,6 +280,30 @@ TEST(Chaos, WhateverBefallsTheNetworkBetweenRanksNoInnocentOneIsBlamed) {
   }
 }
 
+// The nodes of this machine as nodes apart: through memory on each, over Gloo between them. The
+// bits are those of the run whose ranks all share memory.
+TEST(Chaos, BetweenNodesOfSeveralRanksEveryLossIsSurvivedWithTheSameBits) {
+  TrainingJob job = kAnyFault;
+  job.more = "env: {set: {HPTRAIN_NODES_APART: \"1\"}}\n";
+  std::string digest;
+  const json report =
+      run("recover_within: 60s\n"
+          "faults:\n"
+          "  - {fault: kill-worker, rank: 3, at_step: 20}\n"
+          "  - {fault: cut-peers, rank: 1}\n"
+          "  - {fault: kill-worker, rank: 0}\n"
+          "  - {fault: kill-holder, node: n1}\n",
+          digest, job);
+  EXPECT_EQ(digest, undisturbed());
+  ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
+  for (const json& fault : report["faults"]) {
+    EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
+    EXPECT_EQ(fault["blame"], fault["fault"] == "cut-peers" ? "not due" : "right") << fault.dump(1);
+  }
+  EXPECT_THAT(report["logs"].get<std::string>(),
+              HasSubstr("among the 2 ranks of a node, and over Gloo between the 2 nodes"));
+}
+
 // The ranks of its node, among which the state is divided, are behind all others; which of them
 // lost its messages nobody can tell.
 TEST(Chaos, WhereGroupsWaitForEachOtherTheNodeWithoutMessagesIsBlamedAndNoRankOfIt) {

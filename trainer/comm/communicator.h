@@ -3,8 +3,9 @@
 //
 // Every rank calls the same collectives in the same order, from one thread (the step loop's); only
 // abort() may come from another. A collective is begun, runs in the background and is waited for,
-// so that a gather can overlap computation without a thread of ours. Reductions add in rank order:
-// the same inputs give the same bits, run after run.
+// so that a gather can overlap computation. Reductions add in an order that depends on the number
+// of ranks alone (trainer/comm/ordered_sum.h): the same inputs give the same bits, run after run,
+// wherever the ranks are.
 //
 // Errors: a collective that cannot finish, because a peer went away, the deadline passed or
 // abort() was called, returns kPeerLost with one line saying which collective. After that, the
@@ -82,8 +83,8 @@ class Communicator {
   // `buffer` holds world_size chunks; this rank's is at rank * chunk_bytes already.
   virtual Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) = 0;
 
-  // `input` holds world_size chunks of `chunk` floats; `output[i]` becomes the sum over ranks, in
-  // rank order, of their chunk number rank(). `output` may be used only after wait(), and may be
+  // `input` holds world_size chunks of `chunk` floats; `output[i]` becomes the sum over ranks
+  // of their chunk number rank(). `output` may be used only after wait(), and may be
   // this rank's chunk of `input`. At most one reduce-scatter at a time is under way.
   virtual Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
                                                      float* output) = 0;
@@ -132,7 +133,7 @@ class Communicator {
   std::atomic<uint64_t>* sequence_;
 };
 
-// For two and more ranks memory that they share, or Gloo, which is found out when they meet
+// For two and more ranks memory that they share, Gloo, or both, which is found out when they meet
 // (trainer/comm/rendezvous_communicator.h); for one rank, plain memory and no network.
 std::unique_ptr<Communicator> make_communicator(const CommunicatorOptions& options);
 

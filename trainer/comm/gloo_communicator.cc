@@ -260,11 +260,11 @@ class GlooCommunicator::ReduceScatter final : public Collective {
     return rank == owner_.rank() ? input_ + rank * chunk_ : received_.data() + rank * chunk_;
   }
 
-  // Rank order, whatever the order of arrival.
+  // In one order, whatever that of arrival.
   void add(size_t begin, size_t end) {
-    std::vector<const float*> parts;
-    for (int r = 0; r < owner_.world_size(); ++r) parts.push_back(chunk_from(r) + begin);
-    sum_in_order(parts, end - begin, output_ + begin);
+    std::vector<PartialSum> parts;
+    for (int r = 0; r < owner_.world_size(); ++r) parts.push_back({chunk_from(r) + begin});
+    sum_in_pairs(parts, end - begin, output_ + begin);
   }
 
   GlooCommunicator& owner_;
@@ -390,6 +390,11 @@ Outcome GlooCommunicator::suffer(PeerTrouble trouble) {
         break;
     }
   });
+}
+
+void GlooCommunicator::leave() {
+  // Where they cannot be closed they end with the process, which the others are told of.
+  if (context_) (void)guarded("leaving", 0, [this] { context_->closeConnections(); });
 }
 
 void GlooCommunicator::abort() {

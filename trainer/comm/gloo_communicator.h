@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives over Gloo's unbound buffers (TCP).
 //
-// All-to-all messages plus our own addition in rank order replace Gloo's reduce-scatter: it is
+// All-to-all messages plus our own addition (ordered_sum.h) replace Gloo's reduce-scatter: it is
 // bit-identical from run to run, and quicker. The transport's own thread moves the bytes, and
 // begins each message too (trainer/comm/gloo_loop.h).
 //
@@ -9,6 +9,9 @@
 // the request until the next wait, so a waiter that is about to wait is caught as well. Closing
 // connections would not unblock a wait. SIGPIPE must be ignored in the process, or a peer's death
 // can kill us while we write to it.
+//
+// Threads: as in communicator.h, but another one than that which begins may wait, and end what was
+// begun.
 #pragma once
 
 #include <gloo/rendezvous/context.h>
@@ -37,6 +40,9 @@ class GlooCommunicator final : public Communicator {
                                        std::span<std::byte> incoming) override;
   Outcome suffer(PeerTrouble trouble) override;
   void abort() override;
+
+  // For the others it is as if this rank's process had ended. Any thread.
+  void leave();
 
  private:
   class LiveBuffer;

@@ -15,7 +15,7 @@
 // another thread when abort() calls ncclCommAbort.
 //
 // Sums are added in an order of NCCL's choice: the same from run to run with the same topology and
-// NCCL_ALGO, but not the rank order of the Gloo communicator.
+// NCCL_ALGO, but not the order of those on host memory.
 #pragma once
 
 #include <deque>

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -62,11 +63,15 @@ Result<std::string> NodePeers::this_node() {
   if (::stat("/proc/self/ns/net", &network) != 0) {
     return errno_error("cannot look at /proc/self/ns/net");
   }
-  return boot + "." + std::to_string(network.st_ino);
+  std::string name = boot + "." + std::to_string(network.st_ino);
+  const char* const node = std::getenv("HPCTL_NODE");
+  if (std::getenv("HPTRAIN_NODES_APART") != nullptr && node != nullptr) {
+    name += std::string(".") + node;
+  }
+  return name;
 }
 
-Result<std::unique_ptr<NodePeers>> NodePeers::listen(int rank, int ranks) {
-  HP_CHECK(ranks <= SharedSegment::kMostRanks);
+Result<std::unique_ptr<NodePeers>> NodePeers::listen() {
   HP_TRY_ASSIGN(const std::string key, random_hex(16));
   std::string address = "hptrain-" + key;
   UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -78,16 +83,11 @@ Result<std::unique_ptr<NodePeers>> NodePeers::listen(int rank, int ranks) {
   UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.valid()) return errno_error("cannot make an eventfd");
   return std::unique_ptr<NodePeers>(
-      new NodePeers(rank, ranks, std::move(address), std::move(listener), std::move(stop)));
+      new NodePeers(std::move(address), std::move(listener), std::move(stop)));
 }
 
-NodePeers::NodePeers(int rank, int ranks, std::string address, UniqueFd listener, UniqueFd stop)
-    : rank_(rank),
-      address_(std::move(address)),
-      listener_(std::move(listener)),
-      stop_(std::move(stop)) {
-  for (int r = 0; r < ranks; ++r) peers_.emplace_back(UniqueFd());
-}
+NodePeers::NodePeers(std::string address, UniqueFd listener, UniqueFd stop)
+    : address_(std::move(address)), listener_(std::move(listener)), stop_(std::move(stop)) {}
 
 NodePeers::~NodePeers() {
   abort();
@@ -100,9 +100,13 @@ void NodePeers::abort() {
   [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
 }
 
-Result<UniqueFd> NodePeers::meet(const std::vector<std::string>& addresses, UniqueFd file,
-                                 Clock::time_point deadline) {
-  HP_CHECK(static_cast<int>(addresses.size()) == ranks() && file.valid() == (rank_ == 0));
+Result<UniqueFd> NodePeers::meet(int rank, const std::vector<std::string>& addresses, UniqueFd file,
+                                 Clock::time_point deadline, int first_name) {
+  HP_CHECK(addresses.size() <= SharedSegment::kMostRanks && peers_.empty());
+  HP_CHECK(file.valid() == (rank == 0));
+  rank_ = rank;
+  first_name_ = first_name;
+  for (size_t r = 0; r < addresses.size(); ++r) peers_.emplace_back(UniqueFd());
   for (int peer = 0; peer < rank_; ++peer) {
     HP_TRY(connect_to(peer, addresses[static_cast<size_t>(peer)]));
   }
@@ -114,10 +118,10 @@ Result<UniqueFd> NodePeers::meet(const std::vector<std::string>& addresses, Uniq
     }
     return file;
   }
-  HP_TRY(wait_for(peers_[0].fd(), deadline, "the file of rank 0"));
+  HP_TRY(wait_for(peers_[0].fd(), deadline, "the file of " + name_of(0)));
   HP_TRY_ASSIGN(std::optional<Packet> packet, peers_[0].receive());
   if (!packet || !packet->descriptor.valid()) {
-    return Error{ErrorCode::kUnavailable, "rank 0 sent no file to share"};
+    return Error{ErrorCode::kUnavailable, name_of(0) + " sent no file to share"};
   }
   return std::move(packet->descriptor);
 }
@@ -126,7 +130,7 @@ Result<UniqueFd> NodePeers::meet(const std::vector<std::string>& addresses, Uniq
 std::string NodePeers::missing() const {
   std::vector<std::string> missing;
   for (int peer = rank_ + 1; peer < ranks(); ++peer) {
-    if (!is_met(peer)) missing.push_back("rank " + std::to_string(peer));
+    if (!is_met(peer)) missing.push_back(name_of(peer));
   }
   return join(missing, ", ");
 }
@@ -149,7 +153,7 @@ Outcome NodePeers::wait_for(int fd, Clock::time_point deadline, const std::strin
 }
 
 Outcome NodePeers::connect_to(int peer, const std::string& address) {
-  const std::string whom = "rank " + std::to_string(peer);
+  const std::string whom = name_of(peer);
   UniqueFd connection(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!connection.valid()) return errno_error("cannot make a socket");
   const AbstractAddress at = abstract_address(address);

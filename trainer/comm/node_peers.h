@@ -8,7 +8,8 @@
 // more is sent, so that whatever can be read from a socket says that its other end is closed: by
 // its process, or by the kernel when the process ended, before anybody can reap it.
 //
-// Threads: abort() and lost() are for any, the others for the one that uses the communicator.
+// Threads: abort(), lost() and cut() are for any, the others for the one that uses the
+// communicator.
 #pragma once
 
 #include <atomic>
@@ -31,10 +32,12 @@ class NodePeers {
   using Clock = std::chrono::steady_clock;
 
   // A name for where abstract addresses are the same: a boot of a machine and a network namespace.
+  // With HPTRAIN_NODES_APART in the environment the nodes of a job (HPCTL_NODE) that are on one
+  // machine are as many nodes, for tests.
   static Result<std::string> this_node();
 
-  // Listens at an address of its own. `ranks` <= SharedSegment::kMostRanks.
-  static Result<std::unique_ptr<NodePeers>> listen(int rank, int ranks);
+  // Listens at an address of its own.
+  static Result<std::unique_ptr<NodePeers>> listen();
   // Closes the sockets.
   ~NodePeers();
   NodePeers(const NodePeers&) = delete;
@@ -42,10 +45,11 @@ class NodePeers {
 
   const std::string& address() const { return address_; }
 
-  // Meets the ranks at `addresses`, one per rank, and returns the file of the first: what it was
-  // given as `file`, which is invalid on the others. kUnavailable names who did not come.
-  Result<UniqueFd> meet(const std::vector<std::string>& addresses, UniqueFd file,
-                        Clock::time_point deadline);
+  // Meets, as `rank`, the ranks at `addresses`, at most SharedSegment::kMostRanks, and returns the
+  // file of the first: what it was given as `file`, which is invalid on the others. kUnavailable
+  // names who did not come, and calls the first one rank `first_name`.
+  Result<UniqueFd> meet(int rank, const std::vector<std::string>& addresses, UniqueFd file,
+                        Clock::time_point deadline, int first_name = 0);
   // Ends meet(), also one to come.
   void abort();
 
@@ -53,21 +57,23 @@ class NodePeers {
   Outcome watch(std::function<void()> lost_one);
   // Those whose end of the socket is closed.
   RankSet lost() const { return lost_.load(std::memory_order_acquire); }
-  // Closes all connections for both sides, on purpose.
+  // Closes all connections for both sides, on purpose. Any thread.
   void cut();
 
  private:
-  NodePeers(int rank, int ranks, std::string address, UniqueFd listener, UniqueFd stop);
+  NodePeers(std::string address, UniqueFd listener, UniqueFd stop);
 
   int ranks() const { return static_cast<int>(peers_.size()); }
   bool is_met(int peer) const { return peers_[static_cast<size_t>(peer)].fd() >= 0; }
+  std::string name_of(int peer) const { return "rank " + std::to_string(first_name_ + peer); }
   std::string missing() const;
   Outcome wait_for(int fd, Clock::time_point deadline, const std::string& whom);
   Outcome connect_to(int peer, const std::string& address);
   Outcome accept_one(Clock::time_point deadline);
   void run(const std::function<void()>& lost_one);
 
-  int rank_;
+  int rank_ = 0;
+  int first_name_ = 0;
   std::string address_;
   UniqueFd listener_;
   UniqueFd stop_;                    // an eventfd, readable for ever once it is to end

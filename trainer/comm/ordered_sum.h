@@ -1,15 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addition of a reduction: in the order of ranks, whatever carried the numbers, so that every
-// communicator on host memory gives the same bits.
+// The addition of a reduction: in an order that depends on the number of ranks alone, whatever
+// carries the numbers and wherever the ranks are, so that every communicator on host memory gives
+// the same bits.
+//
+// Ranks are added in pairs, pairs in pairs, and so on; a block of 2^k ranks begins at a multiple of
+// 2^k, and the last one may be short:
+//
+//   7 ranks     ((0 + 1) + (2 + 3)) + ((4 + 5) + 6)
+//
+// So consecutive ranks, such as a node has, are a few whole blocks: one where every node has 2^k
+// ranks. A node can add each by itself, and sums go over the network in the place of what its ranks
+// have. A rounding error grows with the logarithm of the number of ranks (Higham, The accuracy of
+// floating point summation, SIAM J. Sci. Comput. 14, 1993), and not with the number.
 #pragma once
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 namespace hpctl {
 
-// output[i] = parts[0][i] + parts[1][i] + ..., from left to right, for `count` numbers. There are
-// at least two parts, and `output` may be one of them.
-void sum_in_order(std::span<const float* const> parts, size_t count, float* output);
+// What so many consecutive ranks, which are a block, have together.
+struct PartialSum {
+  const float* numbers;
+  int ranks = 1;
+};
+
+// The largest blocks within [first, end) of `ranks` ranks: how many ranks each has, in order.
+std::vector<int> blocks_between(int first, int end, int ranks);
+
+// output[i] = the sum of `count` numbers of every part. The parts are those of all ranks in order,
+// or those of a block of them; `output` may be the numbers of one of them.
+void sum_in_pairs(std::span<const PartialSum> parts, size_t count, float* output);
 
 }  // namespace hpctl

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds out at the rendezvous what carries the collectives on CPUs: memory that the ranks share
-// where all of a group are on one node, Gloo otherwise.
+// where all of a group are on one node; that and Gloo where they are on several, with as many
+// consecutive ranks, more than one, on each; Gloo otherwise.
 //
 // Each rank writes into `rendezvous_dir`/nodes on which node it is and where it listens there, and
-// reads the others' until one is of another node. Whether there is one is the same for all, so they
-// agree without another message. Nothing has to be configured, and groups of one job may differ.
+// reads the others'. They are the same for all, so the ranks agree without another message. Nothing
+// has to be configured, groups of one job may differ, and no bit of a sum depends on it.
 #pragma once
 
 #include <functional>
@@ -12,11 +13,14 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/rendezvous_store.h"
 
 namespace hpctl {
+
+enum class Carrier { kSharedMemory, kHierarchical, kGloo };
 
 class RendezvousCommunicator final : public Communicator {
  public:
@@ -33,14 +37,20 @@ class RendezvousCommunicator final : public Communicator {
   void abort() override;
 
   // After connect().
-  bool shares_memory() const { return shares_memory_; }
+  Carrier carrier() const { return kind_; }
 
  private:
+  struct Place;
+
   Result<std::unique_ptr<Communicator>> find_out();
+  std::vector<Place> places(const Place& own);
+  static int ranks_of_each_node(const std::vector<Place>& places);
+  Carrier carrier_for(int per_node) const;
+  void say_what_carries(int per_node) const;
 
   CommunicatorOptions options_;
   std::string node_;
-  bool shares_memory_ = false;
+  Carrier kind_ = Carrier::kGloo;
   std::mutex mutex_;  // guards what follows, for abort(); carrier_ is made once
   bool aborted_ = false;
   std::shared_ptr<RendezvousStore> store_;

@@ -18,15 +18,6 @@ constexpr size_t kAlignment = 16;
 
 size_t divided(size_t a, size_t b) { return (a + b - 1) / b; }
 
-// "rank 1", "rank 1, rank 3"
-std::string names_of(RankSet ranks) {
-  std::vector<std::string> names;
-  for (int r = 0; r < SharedSegment::kMostRanks; ++r) {
-    if ((ranks & only_rank(r)) != 0) names.push_back("rank " + std::to_string(r));
-  }
-  return join(names, ", ");
-}
-
 }  // namespace
 
 // What keeps a collective, and those before it, from being done.
@@ -94,7 +85,7 @@ class SharedMemoryCommunicator::Work : public Collective {
     const std::optional<SharedSegment::Piece> piece = segment().front(from);
     if (!piece || piece->collective < number_) return nullptr;
     if (piece->collective == number_ && piece->bytes == bytes) return piece->data;
-    owner_.broken_ = names_of(only_rank(from)) +
+    owner_.broken_ = owner_.names_of(only_rank(from)) +
                      " is at another collective, or at one of another " +
                      "size; all ranks must run the same program on the same job";
     return nullptr;
@@ -145,9 +136,11 @@ class SharedMemoryCommunicator::Work : public Collective {
 
 class SharedMemoryCommunicator::AllGather final : public Work {
  public:
-  AllGather(SharedMemoryCommunicator& owner, uint64_t sequence, void* buffer, size_t chunk)
+  AllGather(SharedMemoryCommunicator& owner, uint64_t sequence, std::byte* buffer, size_t stride,
+            size_t chunk)
       : Work(owner, "all-gather", sequence),
-        buffer_(static_cast<std::byte*>(buffer)),
+        buffer_(buffer),
+        stride_(stride),
         chunk_(chunk),
         taken_(static_cast<size_t>(world_size())) {
     set_missing(others());
@@ -167,9 +160,10 @@ class SharedMemoryCommunicator::AllGather final : public Work {
     return missing;
   }
 
-  std::byte* chunk_of(int rank) { return buffer_ + static_cast<size_t>(rank) * chunk_; }
+  std::byte* chunk_of(int rank) { return buffer_ + static_cast<size_t>(rank) * stride_; }
 
   std::byte* buffer_;
+  size_t stride_;
   size_t chunk_;
   std::vector<size_t> taken_;  // pieces, by rank
 };
@@ -178,10 +172,12 @@ class SharedMemoryCommunicator::AllGather final : public Work {
 class SharedMemoryCommunicator::ReduceScatter final : public Work {
  public:
   ReduceScatter(SharedMemoryCommunicator& owner, uint64_t sequence, const float* input,
-                size_t chunk, float* output)
+                size_t stride, size_t chunk, std::vector<int> blocks, float* output)
       : Work(owner, "reduce-scatter", sequence),
         input_(input),
+        stride_(stride),
         chunk_(chunk),
+        blocks_(std::move(blocks)),
         output_(output),
         part_(SharedSegment::kSlotBytes / sizeof(float) / static_cast<size_t>(world_size() - 1) /
               kAlignment * kAlignment),
@@ -210,7 +206,7 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
       const size_t begin = taken_ * part_;
       RankSet missing = 0;
       for (int from = 0; from < world_size(); ++from) {
-        const float*& part = parts_[static_cast<size_t>(from)];
+        const float*& part = parts_[static_cast<size_t>(from)].numbers;
         if (from == rank()) {
           part = chunk_of(from) + begin;
           continue;
@@ -223,7 +219,7 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
         }
       }
       if (missing != 0) return missing;
-      sum_in_order(parts_, bytes_from(begin) / sizeof(float), output_ + begin);
+      add(begin);
       for (int from = 0; from < world_size(); ++from) {
         if (from != rank()) segment().pop(from);
       }
@@ -231,7 +227,18 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
     return 0;
   }
 
-  const float* chunk_of(int rank) const { return input_ + static_cast<size_t>(rank) * chunk_; }
+  void add(size_t begin) {
+    std::span<const PartialSum> parts = parts_;
+    float* output = output_ + begin;
+    for (const int ranks : blocks_) {
+      const auto of_block = static_cast<size_t>(ranks);
+      sum_in_pairs(parts.first(of_block), bytes_from(begin) / sizeof(float), output);
+      parts = parts.subspan(of_block);
+      output += chunk_;
+    }
+  }
+
+  const float* chunk_of(int rank) const { return input_ + static_cast<size_t>(rank) * stride_; }
   // Of the segment that begins there.
   size_t bytes_from(size_t begin) const { return std::min(part_, chunk_ - begin) * sizeof(float); }
   // Where the part of `to` lies in a slot of `from`, which has none for itself.
@@ -240,12 +247,14 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
   }
 
   const float* input_;
+  size_t stride_;
   size_t chunk_;
+  std::vector<int> blocks_;
   float* output_;
   size_t part_;  // numbers of one rank in a segment
   size_t segments_;
   size_t taken_ = 0;
-  std::vector<const float*> parts_;  // of the segment that is being added, by rank
+  std::vector<PartialSum> parts_;  // of the segment that is being added, by rank
 };
 
 class SharedMemoryCommunicator::Exchange final : public Work {
@@ -277,10 +286,12 @@ class SharedMemoryCommunicator::Exchange final : public Work {
 
 SharedMemoryCommunicator::SharedMemoryCommunicator(const CommunicatorOptions& options,
                                                    std::unique_ptr<NodePeers> peers,
-                                                   std::vector<std::string> addresses)
+                                                   std::vector<std::string> addresses,
+                                                   int first_rank)
     : Communicator(options),
       options_(options),
       addresses_(std::move(addresses)),
+      first_rank_(first_rank),
       others_((only_rank(world_size()) - 1) & ~only_rank(rank())),
       peers_(std::move(peers)) {
   HP_CHECK(world_size() >= 2 && world_size() <= SharedSegment::kMostRanks);
@@ -298,7 +309,8 @@ Outcome SharedMemoryCommunicator::connect() {
     file = std::move(*made);
   }
   const auto deadline = Clock::now() + options_.rendezvous_timeout;
-  Result<UniqueFd> shared = peers_->meet(addresses_, std::move(file), deadline);
+  Result<UniqueFd> shared =
+      peers_->meet(rank(), addresses_, std::move(file), deadline, first_rank_);
   if (!shared.ok()) return in_words(shared.error());
   Result<SharedSegment> mapped = SharedSegment::map(*shared, rank(), world_size());
   if (!mapped.ok()) return in_words(mapped.error());
@@ -313,19 +325,30 @@ Outcome SharedMemoryCommunicator::connect() {
 }
 
 template <typename Kind, typename... Arguments>
-CollectivePtr SharedMemoryCommunicator::begin(Arguments... arguments) {
-  auto made = std::make_unique<Kind>(*this, next_sequence(), arguments...);
+CollectivePtr SharedMemoryCommunicator::begin(Arguments&&... arguments) {
+  auto made = std::make_unique<Kind>(*this, next_sequence(), std::forward<Arguments>(arguments)...);
   if (broken_.empty()) progress();
   return made;
 }
 
 Result<CollectivePtr> SharedMemoryCommunicator::begin_all_gather(void* buffer, size_t chunk_bytes) {
-  return begin<AllGather>(buffer, chunk_bytes);
+  return begin_strided_gather(static_cast<std::byte*>(buffer), chunk_bytes, chunk_bytes);
+}
+
+CollectivePtr SharedMemoryCommunicator::begin_strided_gather(std::byte* buffer, size_t stride,
+                                                             size_t chunk_bytes) {
+  return begin<AllGather>(buffer, stride, chunk_bytes);
 }
 
 Result<CollectivePtr> SharedMemoryCommunicator::begin_reduce_scatter(const float* input,
                                                                      size_t chunk, float* output) {
-  return begin<ReduceScatter>(input, chunk, output);
+  return begin_block_sums(input, chunk, chunk, {world_size()}, output);
+}
+
+CollectivePtr SharedMemoryCommunicator::begin_block_sums(const float* input, size_t stride,
+                                                         size_t chunk, std::vector<int> blocks,
+                                                         float* output) {
+  return begin<ReduceScatter>(input, stride, chunk, std::move(blocks), output);
 }
 
 Result<CollectivePtr> SharedMemoryCommunicator::begin_exchange(int to,
@@ -361,6 +384,16 @@ SharedMemoryCommunicator::Needs SharedMemoryCommunicator::needs_until(const Work
     if (work == &last) break;
   }
   return needs;
+}
+
+// "rank 1", "rank 1, rank 3"
+std::string SharedMemoryCommunicator::names_of(RankSet ranks) const {
+  std::vector<std::string> names;
+  for (int r = 0; r < world_size(); ++r) {
+    if ((ranks & only_rank(r)) == 0) continue;
+    names.push_back("rank " + std::to_string(first_rank_ + r));
+  }
+  return join(names, ", ");
 }
 
 Error SharedMemoryCommunicator::failed(const Work& work, const std::string& why) const {

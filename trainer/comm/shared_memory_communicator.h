@@ -37,9 +37,10 @@ namespace hpctl {
 
 class SharedMemoryCommunicator final : public Communicator {
  public:
-  // `addresses` are those of the NodePeers of all ranks, by rank.
+  // `addresses` are those of the NodePeers of all ranks, by rank. Where the ranks are some of a
+  // larger group, errors name them as it does: `first_rank` and those behind it.
   SharedMemoryCommunicator(const CommunicatorOptions& options, std::unique_ptr<NodePeers> peers,
-                           std::vector<std::string> addresses);
+                           std::vector<std::string> addresses, int first_rank = 0);
 
   Outcome connect() override;
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
@@ -50,6 +51,16 @@ class SharedMemoryCommunicator final : public Communicator {
   Outcome suffer(PeerTrouble trouble) override;
   void abort() override;
 
+  // begin_all_gather() where rank r's chunk is at r * stride.
+  CollectivePtr begin_strided_gather(std::byte* buffer, size_t stride, size_t chunk_bytes);
+  // Like begin_reduce_scatter(), of chunks that are `stride` floats apart, but the sum of each of
+  // `blocks` by itself: so many consecutive ranks each, and all ranks together; one behind the
+  // other in `output`.
+  CollectivePtr begin_block_sums(const float* input, size_t stride, size_t chunk,
+                                 std::vector<int> blocks, float* output);
+  // For the others it is as if this rank's process had ended. Any thread, after connect().
+  void leave() { peers_->cut(); }
+
  private:
   using Clock = std::chrono::steady_clock;
   class Work;
@@ -59,15 +70,17 @@ class SharedMemoryCommunicator final : public Communicator {
   struct Needs;
 
   template <typename Kind, typename... Arguments>
-  CollectivePtr begin(Arguments... arguments);
+  CollectivePtr begin(Arguments&&... arguments);
   void progress();
   Needs needs_until(const Work& last) const;
   Outcome wait(const Work& work);
   Error failed(const Work& work, const std::string& why) const;
+  std::string names_of(RankSet ranks) const;
   Clock::time_point due_of_next() const;
 
   CommunicatorOptions options_;
   std::vector<std::string> addresses_;
+  int first_rank_;
   RankSet others_;
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;  // guards the making of segment_, for abort()

@@ -145,7 +145,12 @@ Outcome Generation::agree_on_data() {
 Result<Environment> Generation::environment_here() {
   Environment environment = runtime_environment(run_.train().precision, device_);
   if (run_.frozen() != nullptr) environment[kBaseLabel] = run_.frozen_checksum();
-  if (device_.is_host()) return environment;  // sums in rank order, wherever the ranks are
+  if (device_.is_host()) {  // the order of sums does not depend on where the ranks are
+    const Mesh& mesh = sharding_.mesh;
+    note_order_of_sums(std::max(mesh.degree(MeshDim::kDpShard), mesh.degree(MeshDim::kDpReplicate)),
+                       environment);
+    return environment;
+  }
   HP_TRY_ASSIGN(const std::vector<std::string> nodes,
                 comms_->world().all_gather_text(workload_.node));
   environment["ranks_by_node"] = ranks_by_node(nodes);

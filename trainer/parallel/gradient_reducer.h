@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns every rank's whole gradients into the shard of their sum that the rank's optimizer needs,
 // while the backward pass goes on: reduce-scatter in the shard group, then all-reduce among the
-// replicas. Sums are fp32 and in rank order, so the same inputs give the same bits.
+// replicas. Sums are fp32 and in one order, so the same inputs give the same bits.
 //
 // Whole gradients kept (Sharding::whole_gradients): micro-batches add up in place and each block is
 // reduced once a step, during the backward pass of the last one; the shard of the sum is then this

@@ -65,6 +65,10 @@ std::string ranks_by_node(const std::vector<std::string>& nodes) {
   return text;
 }
 
+void note_order_of_sums(int32_t ranks, Environment& environment) {
+  if (ranks > 3) environment["sums"] = "in pairs";
+}
+
 std::string inexact_reason(const Manifest& loaded, int32_t world_size,
                            const Environment& environment) {
   if (!loaded.exact) return loaded.inexact_reason;

@@ -23,6 +23,10 @@ Environment environment_of(const TrainSpec& train);
 // How ranks share nodes, for a library that adds in an order of its own: "8 8 4". `nodes` by rank.
 std::string ranks_by_node(const std::vector<std::string>& nodes);
 
+// Our own sums over ranks: in what order, where groups of `ranks` at most add. Of three and fewer
+// there is only one, which checkpoints without this label have too.
+void note_order_of_sums(int32_t ranks, Environment& environment);
+
 // Why a run in `environment` that goes on from `loaded` is not bit-exact; "" = it is. A label that
 // one side lacks is a difference: what it was is not known.
 std::string inexact_reason(const Manifest& loaded, int32_t world_size,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives through shared memory and over real sockets. Ranks are threads where nothing dies,
-// processes where one does.
+// Collectives through shared memory, over real sockets, and both. Ranks are threads where nothing
+// dies, processes where one does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,7 +29,6 @@ namespace hpctl {
 namespace {
 
 using test::carried_by;
-using test::Carrier;
 using test::options_for;
 using ::testing::HasSubstr;
 
@@ -45,9 +44,24 @@ class Carriers : public ::testing::TestWithParam<Carrier> {
   static std::unique_ptr<Communicator> make(const CommunicatorOptions& options) {
     return carried_by(GetParam(), options);
   }
+  // So many ranks, or as many as the carrier needs.
+  static int at_least(int ranks) {
+    return GetParam() == Carrier::kHierarchical ? std::max(4, ranks + ranks % 2) : ranks;
+  }
 };
-INSTANTIATE_TEST_SUITE_P(Both, Carriers, ::testing::Values(Carrier::kSharedMemory, Carrier::kGloo),
+INSTANTIATE_TEST_SUITE_P(All, Carriers,
+                         ::testing::Values(Carrier::kSharedMemory, Carrier::kHierarchical,
+                                           Carrier::kGloo),
                          [](const auto& tested) { return test::name_of(tested.param); });
+
+class CarriersOfTwo : public Carriers {};
+INSTANTIATE_TEST_SUITE_P(Both, CarriersOfTwo,
+                         ::testing::Values(Carrier::kSharedMemory, Carrier::kGloo),
+                         [](const auto& tested) { return test::name_of(tested.param); });
+
+std::string name_of_world(const ::testing::TestParamInfo<std::tuple<Carrier, int>>& tested) {
+  return test::name_of(std::get<0>(tested.param)) + std::to_string(std::get<1>(tested.param));
+}
 
 class Worlds : public ::testing::TestWithParam<std::tuple<Carrier, int>> {
  protected:
@@ -59,10 +73,11 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Worlds,
                          ::testing::Combine(::testing::Values(Carrier::kSharedMemory,
                                                               Carrier::kGloo),
                                             ::testing::Values(1, 2, 3, 4)),
-                         [](const auto& tested) {
-                           return test::name_of(std::get<0>(tested.param)) +
-                                  std::to_string(std::get<1>(tested.param));
-                         });
+                         name_of_world);
+INSTANTIATE_TEST_SUITE_P(Hierarchical, Worlds,
+                         ::testing::Combine(::testing::Values(Carrier::kHierarchical),
+                                            ::testing::Values(4, 6)),
+                         name_of_world);
 
 TEST_P(Worlds, AllGatherPutsEveryChunkInRankOrder) {
   with_world([](Communicator& comm) {
@@ -77,8 +92,8 @@ TEST_P(Worlds, AllGatherPutsEveryChunkInRankOrder) {
   });
 }
 
-// Values whose sum depends on the order of addition: only rank order gives the expected bits.
-TEST_P(Worlds, ReduceScatterAddsInRankOrder) {
+// Values whose sum depends on the order of addition: only that of pairs gives the expected bits.
+TEST_P(Worlds, ReduceScatterAddsInPairs) {
   with_world([](Communicator& comm) {
     const int n = comm.world_size();
     const auto value = [](int rank, size_t i) {
@@ -90,9 +105,8 @@ TEST_P(Worlds, ReduceScatterAddsInRankOrder) {
       std::vector<float> output(chunk);
       ASSERT_TRUE(comm.reduce_scatter(input.data(), chunk, output.data()).ok());
       for (size_t i = 0; i < chunk; ++i) {
-        float expected = value(0, comm.rank() * chunk + i);
-        for (int r = 1; r < n; ++r) expected += value(r, comm.rank() * chunk + i);
-        ASSERT_EQ(output[i], expected) << i;
+        const auto of_rank = [&](int r) { return value(r, comm.rank() * chunk + i); };
+        ASSERT_EQ(output[i], test::sum_of_ranks(of_rank, n)) << i;
       }
     }
   });
@@ -176,14 +190,14 @@ TEST_P(Worlds, ExchangesReachTheOneTheyAreFor) {
   });
 }
 
-// What two communicators make of the same numbers, of which the order of addition shows in the sum.
+// What all communicators make of the same numbers, of which the order of addition shows in the sum.
 TEST(Communicator, BitsOfASumAreTheSameWhateverCarriesIt) {
-  for (const int n : {2, 3, 4}) {
+  for (const int n : {2, 3, 4, 6}) {
     const size_t chunk = 100'003;
-    std::vector<std::vector<uint32_t>> sums[2];
-    for (const Carrier carrier : {Carrier::kSharedMemory, Carrier::kGloo}) {
-      std::vector<std::vector<uint32_t>>& of_ranks = sums[static_cast<int>(carrier)];
-      of_ranks.resize(n);
+    std::vector<std::vector<std::vector<uint32_t>>> sums;
+    for (const Carrier carrier : {Carrier::kSharedMemory, Carrier::kGloo, Carrier::kHierarchical}) {
+      if (carrier == Carrier::kHierarchical && (n < 4 || n % 2 != 0)) continue;
+      std::vector<std::vector<uint32_t>>& of_ranks = sums.emplace_back(n);
       with_world(carrier, n, [&](Communicator& comm) {
         std::mt19937 random(comm.rank());
         std::normal_distribution<float> normal;
@@ -195,8 +209,8 @@ TEST(Communicator, BitsOfASumAreTheSameWhateverCarriesIt) {
         bits.resize(chunk);
         std::memcpy(bits.data(), own, chunk * sizeof(float));
       });
+      EXPECT_TRUE(sums.back() == sums.front()) << n << test::name_of(carrier);
     }
-    EXPECT_TRUE(sums[0] == sums[1]) << n;
   }
 }
 
@@ -212,13 +226,13 @@ TEST(Communicator, CountsCollectives) {
 }
 
 TEST_P(Carriers, CountsWhatIsBegunAndWhatIsCompleted) {
-  test::on_every_rank(2, [](CommunicatorOptions options) {
+  test::on_every_rank(at_least(2), [](CommunicatorOptions options) {
     CollectiveCounts counts{};
     options.counts = &counts;
     test::take_part(*make(options), [&](Communicator& comm) {
       const uint64_t before = counts[0].begun;
       EXPECT_EQ(counts[0].completed, before);
-      std::vector<char> bytes(2);
+      std::vector<char> bytes(comm.world_size());
       auto gather = comm.begin_all_gather(bytes.data(), 1);
       ASSERT_TRUE(gather.ok());
       EXPECT_EQ(counts[0].begun, before + 1);
@@ -229,21 +243,22 @@ TEST_P(Carriers, CountsWhatIsBegunAndWhatIsCompleted) {
   });
 }
 
-// What rank 1 of two says of itself before it goes: nothing of a node, or an address on this one
-// that nobody connects from.
-void leave_record_of_rank_1(const CommunicatorOptions& options, Carrier carrier) {
-  const std::string record =
-      carrier == Carrier::kGloo ? " " : NodePeers::this_node().value() + " hptrain-nobody";
-  RendezvousStore(options.rendezvous_dir + "/nodes", std::chrono::milliseconds(1))
-      .set("1", {record.begin(), record.end()});
+// What the ranks behind the first say of themselves before they go: that they are nowhere, or at an
+// address from which nobody connects.
+void leave_records_of_others(const CommunicatorOptions& options, Carrier carrier) {
+  RendezvousStore store(options.rendezvous_dir + "/nodes", std::chrono::milliseconds(1));
+  for (int r = 1; r < options.world_size; ++r) {
+    const std::string record = test::node_of(carrier, r) + " hptrain-nobody";
+    store.set(std::to_string(r), {record.begin(), record.end()});
+  }
 }
 
 TEST_P(Carriers, MissingPeerIsNamedAtTheDeadline) {
   for (const bool was_there : {false, true}) {
     const TemporaryDirectory dir;
-    CommunicatorOptions options = options_for(dir, 0, 2);
+    CommunicatorOptions options = options_for(dir, 0, at_least(2));
     options.rendezvous_timeout = std::chrono::milliseconds(100);
-    if (was_there) leave_record_of_rank_1(options, GetParam());
+    if (was_there) leave_records_of_others(options, GetParam());
     const auto comm = make(options);
     const Outcome connected = comm->connect();
     ASSERT_FALSE(connected.ok());
@@ -255,8 +270,8 @@ TEST_P(Carriers, MissingPeerIsNamedAtTheDeadline) {
 TEST_P(Carriers, AbortEndsTheRendezvous) {
   for (const bool was_there : {false, true}) {
     const TemporaryDirectory dir;
-    const CommunicatorOptions options = options_for(dir, 0, 2);
-    if (was_there) leave_record_of_rank_1(options, GetParam());
+    const CommunicatorOptions options = options_for(dir, 0, at_least(2));
+    if (was_there) leave_records_of_others(options, GetParam());
     const auto comm = make(options);
     auto connected = std::async(std::launch::async, [&] { return comm->connect(); });
     // Rank 0 has said where it is, to Gloo too where that is what it will be, and waits for rank 1.
@@ -289,7 +304,7 @@ void end_process(pid_t pid) {
   waitpid(pid, nullptr, 0);
 }
 
-TEST_P(Carriers, KilledPeerEndsTheCollective) {
+TEST_P(CarriersOfTwo, KilledPeerEndsTheCollective) {
   signal(SIGPIPE, SIG_IGN);
   const TemporaryDirectory dir;
   const pid_t peer = start_peer(GetParam(), dir, [](Communicator&) { raise(SIGKILL); });
@@ -305,7 +320,7 @@ TEST_P(Carriers, KilledPeerEndsTheCollective) {
   end_process(peer);
 }
 
-TEST_P(Carriers, AbortWakesAWaiterOnAStoppedPeer) {
+TEST_P(CarriersOfTwo, AbortWakesAWaiterOnAStoppedPeer) {
   signal(SIGPIPE, SIG_IGN);
   const TemporaryDirectory dir;
   const pid_t peer = start_peer(GetParam(), dir, [](Communicator&) { raise(SIGSTOP); });
@@ -354,7 +369,7 @@ std::vector<Outcome> gather_many(Communicator& comm) {
 }
 
 TEST_P(Carriers, WhatIsLateArrivesAllTheSame) {
-  test::on_every_rank(3, [](const CommunicatorOptions& options) {
+  test::on_every_rank(at_least(3), [](const CommunicatorOptions& options) {
     test::take_part(*make(options), [](Communicator& comm) {
       // Before the trouble on every rank: whoever gathers later than the others waits less for it.
       const auto began = std::chrono::steady_clock::now();
@@ -371,7 +386,7 @@ TEST_P(Carriers, WhatIsLateArrivesAllTheSame) {
 }
 
 TEST_P(Carriers, WhatIsLostIsWaitedForByAll) {
-  test::on_every_rank(3, [](CommunicatorOptions options) {
+  test::on_every_rank(at_least(3), [](CommunicatorOptions options) {
     options.collective_timeout = std::chrono::milliseconds(300);
     // Before any rank gathers: one that begins late hears of those whose patience ended first.
     const auto began = std::chrono::steady_clock::now();
@@ -390,7 +405,7 @@ TEST_P(Carriers, WhatIsLostIsWaitedForByAll) {
 }
 
 TEST_P(Carriers, WhereConnectionsBreakAllHearOfIt) {
-  test::on_every_rank(3, [](const CommunicatorOptions& options) {
+  test::on_every_rank(at_least(3), [](const CommunicatorOptions& options) {
     const auto comm = make(options);
     ASSERT_TRUE(comm->connect().ok());
     if (comm->rank() == 1) {

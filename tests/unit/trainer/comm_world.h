@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <bit>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,18 +27,45 @@ inline CommunicatorOptions options_for(const TemporaryDirectory& dir, int rank, 
   return options;
 }
 
-enum class Carrier { kSharedMemory, kGloo };
-
 inline std::string name_of(Carrier carrier) {
-  return carrier == Carrier::kGloo ? "Gloo" : "SharedMemory";
+  switch (carrier) {
+    case Carrier::kSharedMemory:
+      return "SharedMemory";
+    case Carrier::kHierarchical:
+      return "Hierarchical";
+    case Carrier::kGloo:
+      break;
+  }
+  return "Gloo";
 }
 
-// As make_communicator() makes it, on one node or, without a name for it, on none like another.
+// A name by which a rank finds this carrier: one node, one for every two ranks, or none.
+inline std::string node_of(Carrier carrier, int rank) {
+  if (carrier == Carrier::kGloo) return "";
+  std::string node = NodePeers::this_node().value();
+  if (carrier == Carrier::kHierarchical) node += ".pair" + std::to_string(rank / 2);
+  return node;
+}
+
+// As make_communicator() makes it, where `node_of` says that the ranks are. Hierarchical is an even
+// number of ranks, 4 or more.
 inline std::unique_ptr<Communicator> carried_by(Carrier carrier,
                                                 const CommunicatorOptions& options) {
   if (options.world_size == 1) return make_communicator(options);
-  return std::make_unique<RendezvousCommunicator>(
-      options, carrier == Carrier::kGloo ? "" : NodePeers::this_node().value());
+  return std::make_unique<RendezvousCommunicator>(options, node_of(carrier, options.rank));
+}
+
+// The sum of the block of `size` ranks from `first` on, in the order of trainer/comm/ordered_sum.h.
+inline float sum_of_block(const std::function<float(int)>& of_rank, int first, int size,
+                          int ranks) {
+  if (size == 1) return of_rank(first);
+  const float left = sum_of_block(of_rank, first, size / 2, ranks);
+  if (first + size / 2 >= ranks) return left;
+  return left + sum_of_block(of_rank, first + size / 2, size / 2, ranks);
+}
+inline float sum_of_ranks(const std::function<float(int)>& of_rank, int ranks) {
+  return sum_of_block(of_rank, 0, static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))),
+                      ranks);
 }
 
 // Runs `rank` for every rank of a world, each in a thread of its own.

@@ -88,6 +88,17 @@ TEST(Exactness, OnceLostStaysLost) {
   EXPECT_EQ(inexact_reason(loaded, 2, loaded.environment), "before");
 }
 
+// Checkpoints that were written when more than three ranks were added one after the other.
+TEST(Exactness, AnotherOrderOfSumsIsADifference) {
+  const Manifest old = written_by({});
+  Environment now = old.environment;
+  note_order_of_sums(3, now);
+  EXPECT_EQ(inexact_reason(old, 2, now), "");
+  note_order_of_sums(4, now);
+  EXPECT_EQ(inexact_reason(old, 2, now),
+            "sums changed from (not recorded) to in pairs after step 7");
+}
+
 TEST(Exactness, NodesCountByTheirShapeAlone) {
   EXPECT_EQ(ranks_by_node({"a", "a", "b", "b"}), "2 2");
   EXPECT_EQ(ranks_by_node({"c", "c", "d", "d"}), "2 2");

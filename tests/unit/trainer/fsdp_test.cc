@@ -135,7 +135,7 @@ TEST_P(Strategies, SameBitsEveryTimeAndWhateverIsRecomputed) {
   }
 }
 
-// With one micro-batch, every strategy adds the same numbers in rank order.
+// With one micro-batch, every strategy adds the same numbers in the same order.
 TEST(FullySharded, StrategiesShareTheBitsOfAGradient) {
   const Training full = train({.world_size = 4}, 1);
   for (const char* strategy : {"shard_grad_op", "optimizer", "no_shard"}) {

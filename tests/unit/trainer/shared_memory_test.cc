@@ -8,6 +8,7 @@
 #include <array>
 #include <future>
 #include <latch>
+#include <set>
 
 #include "common/base/file.h"
 #include "tests/unit/trainer/comm_world.h"
@@ -109,7 +110,7 @@ UniqueFd connect_stranger(const std::string& address) {
 }
 
 TEST(NodePeers, WhoIsNoRankIsNotCounted) {
-  std::array peers = {NodePeers::listen(0, 2).value(), NodePeers::listen(1, 2).value()};
+  std::array peers = {NodePeers::listen().value(), NodePeers::listen().value()};
   const std::vector<std::string> addresses = {peers[0]->address(), peers[1]->address()};
   std::vector<UniqueFd> strangers;
   for (const std::string said : {"", "0", "2", "no rank"}) {
@@ -121,21 +122,21 @@ TEST(NodePeers, WhoIsNoRankIsNotCounted) {
     }
   }
   auto first = std::async(std::launch::async, [&] {
-    return peers[0]->meet(addresses, SharedSegment::create(2).value(), Clock::now() + kLong);
+    return peers[0]->meet(0, addresses, SharedSegment::create(2).value(), Clock::now() + kLong);
   });
-  const auto file = peers[1]->meet(addresses, UniqueFd(), Clock::now() + kLong);
+  const auto file = peers[1]->meet(1, addresses, UniqueFd(), Clock::now() + kLong);
   ASSERT_TRUE(file.ok()) << file.error().message;
   EXPECT_TRUE(SharedSegment::map(*file, 1, 2).ok());
   ASSERT_TRUE(first.get().ok());
 }
 
 TEST(NodePeers, OneThatGoesIsLostToTheOthers) {
-  std::array peers = {NodePeers::listen(0, 2).value(), NodePeers::listen(1, 2).value()};
+  std::array peers = {NodePeers::listen().value(), NodePeers::listen().value()};
   const std::vector<std::string> addresses = {peers[0]->address(), peers[1]->address()};
   auto first = std::async(std::launch::async, [&] {
-    return peers[0]->meet(addresses, SharedSegment::create(2).value(), Clock::now() + kLong);
+    return peers[0]->meet(0, addresses, SharedSegment::create(2).value(), Clock::now() + kLong);
   });
-  ASSERT_TRUE(peers[1]->meet(addresses, UniqueFd(), Clock::now() + kLong).ok());
+  ASSERT_TRUE(peers[1]->meet(1, addresses, UniqueFd(), Clock::now() + kLong).ok());
   ASSERT_TRUE(first.get().ok());
   std::promise<void> told;
   ASSERT_TRUE(peers[0]->watch([&] { told.set_value(); }).ok());
@@ -145,9 +146,10 @@ TEST(NodePeers, OneThatGoesIsLostToTheOthers) {
   EXPECT_EQ(peers[0]->lost(), only_rank(1));
 }
 
-// Whether each rank of a world whose ranks are on these nodes shares memory; all can gather.
-std::vector<bool> sharing(const std::vector<std::string>& nodes) {
-  std::vector<std::promise<bool>> answers(nodes.size());
+// What carries the collectives of a world whose ranks are on these nodes, as each of them says; all
+// can gather.
+std::set<Carrier> carriers(const std::vector<std::string>& nodes) {
+  std::vector<std::promise<Carrier>> answers(nodes.size());
   test::on_every_rank(static_cast<int>(nodes.size()), [&](const CommunicatorOptions& options) {
     RendezvousCommunicator comm(options, nodes[options.rank]);
     test::take_part(comm, [](Communicator& of_node) {
@@ -155,26 +157,31 @@ std::vector<bool> sharing(const std::vector<std::string>& nodes) {
       ASSERT_TRUE(of_node.all_reduce({&value, 1}).ok());
       EXPECT_EQ(value, of_node.world_size());
     });
-    answers[options.rank].set_value(comm.shares_memory());
+    answers[options.rank].set_value(comm.carrier());
   });
-  std::vector<bool> all;
-  for (std::promise<bool>& answer : answers) all.push_back(answer.get_future().get());
+  std::set<Carrier> all;
+  for (std::promise<Carrier>& answer : answers) all.insert(answer.get_future().get());
   return all;
 }
 
-TEST(Rendezvous, OneNodeSharesMemoryAndSeveralDoNot) {
+TEST(Rendezvous, AllFindTheSameCarrier) {
   using ::testing::ElementsAre;
-  EXPECT_THAT(sharing({"a", "a", "a"}), ElementsAre(true, true, true));
-  EXPECT_THAT(sharing({"a", "a", "b"}), ElementsAre(false, false, false));
-  EXPECT_THAT(sharing({"a", "b", "a"}), ElementsAre(false, false, false));
-  EXPECT_THAT(sharing({"a", "", "a"}), ElementsAre(false, false, false));
-  EXPECT_THAT(sharing({"", ""}), ElementsAre(false, false));
+  EXPECT_THAT(carriers({"a", "a", "a"}), ElementsAre(Carrier::kSharedMemory));
+  EXPECT_THAT(carriers({"a", "a", "b", "b"}), ElementsAre(Carrier::kHierarchical));
+  EXPECT_THAT(carriers({"b", "b", "b", "a", "a", "a"}), ElementsAre(Carrier::kHierarchical));
+  EXPECT_THAT(carriers({"a", "b"}), ElementsAre(Carrier::kGloo));
+  EXPECT_THAT(carriers({"a", "a", "b"}), ElementsAre(Carrier::kGloo));
+  EXPECT_THAT(carriers({"a", "a", "a", "b"}), ElementsAre(Carrier::kGloo));
+  EXPECT_THAT(carriers({"a", "b", "a", "b"}), ElementsAre(Carrier::kGloo));
+  EXPECT_THAT(carriers({"a", "a", "b", "b", "a", "a"}), ElementsAre(Carrier::kGloo));
+  EXPECT_THAT(carriers({"a", "", "a"}), ElementsAre(Carrier::kGloo));
+  EXPECT_THAT(carriers({"", ""}), ElementsAre(Carrier::kGloo));
 }
 
 TEST(SharedMemory, WhatARankSentBeforeItWentArrives) {
   std::latch gone(1);
   test::on_every_rank(3, [&](const CommunicatorOptions& options) {
-    auto comm = test::carried_by(test::Carrier::kSharedMemory, options);
+    auto comm = test::carried_by(Carrier::kSharedMemory, options);
     ASSERT_TRUE(comm->connect().ok());
     std::vector<int> buffer(3, -1);
     buffer[options.rank] = options.rank;
@@ -199,7 +206,7 @@ TEST(SharedMemory, WhatARankSentBeforeItWentArrives) {
 
 TEST(SharedMemory, RanksThatDoNotDoTheSameAreToldSo) {
   test::on_every_rank(2, [](const CommunicatorOptions& options) {
-    auto comm = test::carried_by(test::Carrier::kSharedMemory, options);
+    auto comm = test::carried_by(Carrier::kSharedMemory, options);
     ASSERT_TRUE(comm->connect().ok());
     std::vector<char> buffer(100);
     const Outcome outcome = comm->all_gather(buffer.data(), options.rank == 0 ? 8 : 16);
