@@ -20,4 +20,11 @@ struct EvaluationPart {
 // SampleReader::open, or a part of less than a micro-batch.
 Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& train, DataPart part);
 
+// The part goes through in rounds, in each of which reader `index` of `count` (step_samples.h) has
+// one micro-batch at most.
+uint64_t evaluation_rounds(const EvaluationPart& part, uint64_t micro, int32_t count);
+// The first sequence of that micro-batch; nullopt: there is none left for this reader.
+std::optional<uint64_t> evaluated_from(const EvaluationPart& part, uint64_t micro, uint64_t round,
+                                       int32_t index, int32_t count);
+
 }  // namespace hpctl
