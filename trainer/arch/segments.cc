@@ -39,16 +39,14 @@ std::vector<Segment> segments_of(DecoderLayer layer) {
   segments.push_back(norm("attention_norm", std::move(layer.attention_norm)));
   segments.push_back(branch("qkv", std::move(layer.qkv), Exchange::kKeysAndValues));
   segments.push_back(branch("attention", std::move(layer.attention), Exchange::kNone));
-  segments.push_back(
-      branch("attention_output", std::move(layer.attention_output), Exchange::kSum));
+  segments.push_back(branch("attention_output", std::move(layer.attention_output), Exchange::kSum));
   segments.push_back(norm("mlp_norm", std::move(layer.mlp_norm)));
   segments.push_back(branch("mlp", std::move(layer.mlp), Exchange::kSum));
-  segments.push_back({.name = "mlp_residual",
-                      .parameters = {},
-                      .after = Exchange::kNone,
-                      .run = [](const LayerCall&, const Tensors& in) {
-                        return Tensors{in[0] + in[1]};
-                      }});
+  segments.push_back(
+      {.name = "mlp_residual",
+       .parameters = {},
+       .after = Exchange::kNone,
+       .run = [](const LayerCall&, const Tensors& in) { return Tensors{in[0] + in[1]}; }});
   return segments;
 }
 

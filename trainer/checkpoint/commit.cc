@@ -63,8 +63,8 @@ Outcome write_manifest(const std::string& checkpoint_dir, const std::string& ste
 // Of a slice of the receipt among those of all ranks.
 int32_t merged_index(const std::vector<TensorSlice>& slices, const Receipt& receipt,
                      int32_t slice) {
-  const auto found = std::lower_bound(slices.begin(), slices.end(),
-                                      receipt.slices[static_cast<size_t>(slice)]);
+  const auto found =
+      std::lower_bound(slices.begin(), slices.end(), receipt.slices[static_cast<size_t>(slice)]);
   return static_cast<int32_t>(found - slices.begin());
 }
 

@@ -95,8 +95,8 @@ class BlockStream {
   int32_t block_;
   int64_t numel_;
   bool sliced_;
-  ElementRange window_;        // of a block in slices
-  std::vector<float> values_;  // those of the window
+  ElementRange window_;                  // of a block in slices
+  std::vector<float> values_;            // those of the window
   std::span<const ShardEntry> entries_;  // the first of them is being read
   int64_t position_ = 0;
   uint32_t crc_ = 0;

@@ -85,8 +85,8 @@ Outcome read_slices(const Manifest& manifest, ShardFiles& shards, int32_t block,
   std::vector<float> values;
   for (; entry != entries.end() && std::tuple(entry->block, entry->kind) == key; ++entry) {
     const TensorSlice& slice = manifest.slices[static_cast<size_t>(entry->slice)];
-    const TensorSlot& tensor = manifest.blocks[static_cast<size_t>(block)]
-                                   .tensors[static_cast<size_t>(slice.tensor)];
+    const TensorSlot& tensor =
+        manifest.blocks[static_cast<size_t>(block)].tensors[static_cast<size_t>(slice.tensor)];
     if (intersect(span_of(tensor, slice, entry->range), range).empty()) continue;
     values.resize(static_cast<size_t>(entry->range.size()));
     const size_t bytes = values.size() * sizeof(float);

@@ -25,7 +25,7 @@ constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kMaxU64 = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxWorld = 1'000'000;
-constexpr size_t kShownBytes = 500;              // of what is wrong: names in it are the document's
+constexpr size_t kShownBytes = 500;  // of what is wrong: names in it are the document's
 constexpr uint64_t kMaxExtent = uint64_t{1} << 48;
 constexpr int64_t kMaxPiece = int64_t{1} << 40;  // elements
 
@@ -141,8 +141,8 @@ std::vector<int64_t> read_extents(Fields& fields, const json& list) {
 }
 
 // Adds the slices of block `b` to the manifest and to the tables of the files that hold them.
-void read_block_slices(Fields& fields, const json& row, int32_t b,
-                       std::vector<ShardTable>& tables, Manifest& m) {
+void read_block_slices(Fields& fields, const json& row, int32_t b, std::vector<ShardTable>& tables,
+                       Manifest& m) {
   const json& slices = fields.list_member(row, "slices");
   const json& files = fields.list_member(row, "files");
   if (slices.size() != files.size()) fields.fail("ranges", "has slices without files");

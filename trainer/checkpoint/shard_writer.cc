@@ -38,8 +38,7 @@ std::string shard_header(const ShardJob& job) {
       name = describe_slice(block.tensors[static_cast<size_t>(part.slice->tensor)], *part.slice);
       shape = part.slice->lengths;
     }
-    tensors.push_back(
-        {name + "/" + to_string(part.kind), "F32", std::move(shape), offset, end});
+    tensors.push_back({name + "/" + to_string(part.kind), "F32", std::move(shape), offset, end});
     offset = end;
   }
   return safetensors_header(shard_metadata(job.checkpoint, job.rank, job.world_size), tensors);

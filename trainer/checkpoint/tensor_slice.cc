@@ -39,9 +39,8 @@ std::string tensor_tiling_problem(const TensorSlot& tensor, std::span<const Tens
   // As many elements as the tensor has: they are all of them unless two slices share some.
   for (size_t i = 0; i < slices.size(); ++i) {
     for (size_t j = i + 1; j < slices.size(); ++j) {
-      const bool is_behind =
-          tensor.shape.empty() ||
-          slices[j].offsets[0] >= slices[i].offsets[0] + slices[i].lengths[0];
+      const bool is_behind = tensor.shape.empty() ||
+                             slices[j].offsets[0] >= slices[i].offsets[0] + slices[i].lengths[0];
       if (is_behind) break;
       if (--comparisons < 0) return tensor.name + " is cut too finely";
       if (overlap(slices[i], slices[j])) return tensor.name + " has elements that are there twice";
@@ -112,8 +111,7 @@ void for_each_run(const TensorSlot& tensor, const TensorSlice& slice, ElementRan
 }
 
 ElementRange span_of(const TensorSlot& tensor, const TensorSlice& slice, ElementRange elements) {
-  return {place_of(tensor, slice, elements.begin),
-          place_of(tensor, slice, elements.end - 1) + 1};
+  return {place_of(tensor, slice, elements.begin), place_of(tensor, slice, elements.end - 1) + 1};
 }
 
 std::string describe_slice(const TensorSlot& tensor, const TensorSlice& slice) {

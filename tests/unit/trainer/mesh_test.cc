@@ -199,8 +199,8 @@ TEST(MeshCommunicators, GoAlongEveryDimension) {
 TEST(MeshCommunicators, GroupsOfAllShareTheWorldsAndOfOneHaveNoNetwork) {
   std::vector<int> sizes;
   const auto made = MeshCommunicators::create(
-      {.rank = 1, .world_size = 4, .rendezvous_dir = "nowhere"},
-      Mesh({{"dp_shard", 4}, {"tp", 1}}), [&](const CommunicatorOptions& group) {
+      {.rank = 1, .world_size = 4, .rendezvous_dir = "nowhere"}, Mesh({{"dp_shard", 4}, {"tp", 1}}),
+      [&](const CommunicatorOptions& group) {
         sizes.push_back(group.world_size);
         return Result<std::unique_ptr<Communicator>>(make_communicator(group));
       });

@@ -8,8 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <map>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -174,19 +173,30 @@ TEST(Segments, UseTheParametersThatTheyDeclare) {
 
 // ---- a layer divided by hand, in one graph of one process ---------------------------------------
 
-// How the parameters of Llama's kind are divided among parts of a layer: by their names' ends.
-enum class Cut { kNone, kRows, kColumns };
+// How a parameter is divided among parts of a layer: by its name's end.
+enum class Cut {
+  kNone,
+  kRows,        // its first dimension
+  kColumns,     // its last
+  kThirds,      // the last, of each of queries, keys and values, which lie side by side
+  kOfTheFirst,  // the first part has it, the others zeros
+};
 
 Cut cut_of(const std::string& name) {
-  const auto ends_with = [&](const char* end) { return name.ends_with(end); };
-  if (ends_with("norm.weight") || ends_with("o_proj.lora_B.weight") ||
-      ends_with("down_proj.lora_B.weight")) {
+  const auto is_one_of = [&](std::initializer_list<const char*> ends) {
+    return std::any_of(ends.begin(), ends.end(),
+                       [&](const char* end) { return name.ends_with(end); });
+  };
+  if (is_one_of({"norm.weight", "o_proj.lora_B.weight", "down_proj.lora_B.weight", "ln_1.weight",
+                 "ln_1.bias", "ln_2.weight", "ln_2.bias"})) {
     return Cut::kNone;
   }
-  if (ends_with("o_proj.weight") || ends_with("down_proj.weight") ||
-      ends_with("o_proj.lora_A.weight") || ends_with("down_proj.lora_A.weight")) {
+  if (is_one_of({"o_proj.weight", "down_proj.weight", "o_proj.lora_A.weight",
+                 "down_proj.lora_A.weight", "c_fc.weight", "c_fc.bias"})) {
     return Cut::kColumns;
   }
+  if (is_one_of({"c_attn.weight", "c_attn.bias"})) return Cut::kThirds;
+  if (name.ends_with("c_proj.bias")) return Cut::kOfTheFirst;
   return name.ends_with(".lora_A.weight") ? Cut::kNone : Cut::kRows;
 }
 
@@ -200,14 +210,33 @@ std::vector<std::string> parameter_names(const Case& c) {
   return names;
 }
 
-// Of part `part` of `parts`: views, so that gradients gather in the whole parameters.
-Tensors part_of(const Case& c, const Tensors& whole, int64_t part, int64_t parts) {
+Tensor part_of(const Tensor& whole, Cut cut, int64_t part, int64_t parts) {
+  const auto chunk = [&](const Tensor& x, int64_t dim) { return x.chunk(parts, dim).at(part); };
+  switch (cut) {
+    case Cut::kNone:
+      return whole;
+    case Cut::kRows:
+      return chunk(whole, 0);
+    case Cut::kColumns:
+      return chunk(whole, -1);
+    case Cut::kThirds: {
+      Tensors thirds = whole.chunk(3, -1);
+      for (Tensor& third : thirds) third = chunk(third, -1);
+      return at::cat(thirds, -1);
+    }
+    case Cut::kOfTheFirst:
+      return part == 0 ? whole : at::zeros_like(whole);
+  }
+  return {};
+}
+
+// Of part `part` of `parts`, made by operations with gradients: those gather in the whole
+// parameters.
+Tensors parts_of(const Case& c, const Tensors& whole, int64_t part, int64_t parts) {
   const std::vector<std::string> names = parameter_names(c);
   Tensors own;
   for (size_t i = 0; i < whole.size(); ++i) {
-    const Cut cut = cut_of(names[i]);
-    own.push_back(cut == Cut::kNone ? whole[i]
-                                    : whole[i].chunk(parts, cut == Cut::kRows ? 0 : 1).at(part));
+    own.push_back(part_of(whole[i], cut_of(names[i]), part, parts));
   }
   return own;
 }
@@ -243,7 +272,7 @@ LayerResult on_several_ranks(const Case& c, int64_t ranks, bool sequence_paralle
   ByRank tensors;
   ByRank own;
   for (int64_t r = 0; r < ranks; ++r) {
-    own.push_back(part_of(c, parameters, r, ranks));
+    own.push_back(parts_of(c, parameters, r, ranks));
     tensors.push_back({sequence_parallel ? x.chunk(ranks, 1).at(r) : x});
   }
   for (const Segment& segment : model->segments()) {
@@ -270,7 +299,6 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
 
 TEST(Segments, PartsOfALayerOnTwoRanksAreTheLayer) {
   for (const Case& c : every_case()) {
-    if (c.model.arch == Arch::gpt) continue;  // queries, keys and values lie side by side there
     const LayerResult one = in_one_graph(c, at::kDouble);
     const std::vector<std::string> names = parameter_names(c);
     for (const bool sequence_parallel : {false, true}) {
@@ -290,7 +318,7 @@ TEST(Segments, PartsOfALayerOnTwoRanksAreTheLayer) {
 TEST(Segments, EachRanksPartIsNeeded) {
   const Case c = every_case().front();
   const auto model = make_model(c.model, kLayerTokens, at::kDouble, 0, at::kCPU, c.lora);
-  const Tensors first = part_of(c, random_parameters(c, at::kDouble), 0, 2);
+  const Tensors first = parts_of(c, random_parameters(c, at::kDouble), 0, 2);
   const Tensor alone = model->layer(first, random_rows(1, c.model, at::kDouble), {});
   EXPECT_GT((alone - in_one_graph(c, at::kDouble).out).abs().max().item<double>(), 1e-2);
 }

@@ -182,8 +182,8 @@ std::vector<Segment> Llama::make_segments() const {
                               return Tensors{linear(call, in[0], kO)};
                             }},
        .mlp_norm = norm(kPostNorm),
-       .mlp = {slots_.indices({kGate, kUp, kDown}), [this](const LayerCall& call,
-                                                           const Tensors& in) {
+       .mlp = {slots_.indices({kGate, kUp, kDown}),
+               [this](const LayerCall& call, const Tensors& in) {
                  return Tensors{mlp(call, in[0])};
                }}});
 }
