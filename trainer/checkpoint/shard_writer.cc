@@ -68,9 +68,12 @@ int32_t index_of(const std::vector<TensorSlice>& slices, const TensorSlice* slic
 // it is neither.
 Outcome append_range(const json& row, ShardTable& table, std::vector<TensorSlice>& slices) {
   const auto block = row.at(0).get<int32_t>();
-  if (row.size() <= 3) {
+  if (row.size() == 3) {
     table.ranges.push_back({block, {row.at(1).get<int64_t>(), row.at(2).get<int64_t>()}});
     return Ok{};
+  }
+  if (row.size() != 4) {
+    return Error{ErrorCode::kInvalidArgument, "not a shard receipt: a malformed range"};
   }
   TensorSlice slice{block, row.at(1).get<int32_t>(), row.at(2).get<std::vector<int64_t>>(),
                     row.at(3).get<std::vector<int64_t>>()};
