@@ -69,14 +69,21 @@ void run_manifest(std::string_view input) {
   require(twice.ok() && *twice == *written, "written, it is another manifest");
 }
 
-SyntheticSave some_save() { return {scratch() + "/save", {40, 3}, 3, 7, 2, {{5, 9}}}; }
+// `cut`: as SyntheticSave's.
+SyntheticSave some_save(uint64_t cut) {
+  return {scratch() + "/save", {40, 3}, 3, 7, 2, {{5, 9}}, cut};
+}
 
 std::vector<std::string> manifest_seeds() {
-  const SyntheticSave save = some_save();
-  require(remove_tree(save.checkpoint_dir).ok() && save_synthetic(save).ok(), "cannot save");
-  const auto text = read_file(save.checkpoint_dir + "/" + save.ref.name() + "/manifest.json");
-  require(text.ok(), "no manifest");
-  return {text->substr(0, text->size() - kManifestSealBytes)};
+  std::vector<std::string> seeds;
+  for (const uint64_t cut : {0, 1}) {
+    const SyntheticSave save = some_save(cut);
+    require(remove_tree(save.checkpoint_dir).ok() && save_synthetic(save).ok(), "cannot save");
+    const auto text = read_file(save.checkpoint_dir + "/" + save.ref.name() + "/manifest.json");
+    require(text.ok(), "no manifest");
+    seeds.push_back(text->substr(0, text->size() - kManifestSealBytes));
+  }
+  return seeds;
 }
 
 void run_receipt(std::string_view input) {
@@ -84,15 +91,20 @@ void run_receipt(std::string_view input) {
   if (!receipt.ok()) return require_explained(receipt.error());
   for (const ShardEntry& entry : receipt->entries) {
     require(!entry.range.empty() && entry.range.begin >= 0, "an empty range");
+    require(entry.slice < static_cast<int32_t>(receipt->slices.size()), "an unknown slice");
   }
 }
 
 std::vector<std::string> receipt_seeds() {
-  const SyntheticSave save = some_save();
-  require(remove_tree(save.checkpoint_dir).ok(), "cannot empty a directory");
-  const auto receipt = write_synthetic_shard(save, 1);
-  require(receipt.ok(), "no receipt");
-  return {encode_receipt(*receipt)};
+  std::vector<std::string> seeds;
+  for (const uint64_t cut : {0, 1}) {
+    const SyntheticSave save = some_save(cut);
+    require(remove_tree(save.checkpoint_dir).ok(), "cannot empty a directory");
+    const auto receipt = write_synthetic_shard(save, 1);
+    require(receipt.ok(), "no receipt");
+    seeds.push_back(encode_receipt(*receipt));
+  }
+  return seeds;
 }
 
 // ---- what a sealed state has beside it ----------------------------------------------------------

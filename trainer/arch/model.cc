@@ -2,6 +2,7 @@
 #include "trainer/arch/model.h"
 
 #include <array>
+#include <utility>
 
 #include "trainer/arch/fused_rows.h"
 #include "trainer/arch/registry.h"
@@ -15,6 +16,14 @@ namespace hpctl {
   }
 HPCTL_ARCHITECTURES(HPCTL_DECLARE)
 #undef HPCTL_DECLARE
+
+at::Tensor Model::layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
+                        const Documents& documents, Recomputed* recomputed) const {
+  const LayerCall call = {parameters, documents, recomputed};
+  Tensors tensors = {x};
+  for (const Segment& segment : segments()) tensors = segment.run(call, tensors);
+  return std::move(tensors.front());
+}
 
 Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) const {
   const at::Tensor rows = logits.view({-1, logits.size(-1)});

@@ -9,6 +9,8 @@
 // bf16 and fp16, norms, positions, softmax and the loss are computed in fp32; in fp64 (for
 // comparisons with other implementations) everything is.
 //
+// A layer is a list of segments (segments.h), between which the engine may communicate.
+//
 // Shapes: B sequences, T tokens each, D = dim. `documents` are those of the B * T tokens.
 #pragma once
 
@@ -19,6 +21,7 @@
 #include "common/base/job_spec.h"
 #include "trainer/arch/documents.h"
 #include "trainer/arch/recomputed.h"
+#include "trainer/arch/segments.h"
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl {
@@ -41,10 +44,12 @@ class Model {
   // [B, T] int64 -> [B, T, D]
   virtual at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
                            const Documents& documents) const = 0;
-  // [B, T, D] -> [B, T, D]. With `recomputed`, what cheap operations gave can be given up between
+  // Of every layer, in order: [B, T, D] -> [B, T, D].
+  virtual const std::vector<Segment>& segments() const = 0;
+  // All of them, one graph. With `recomputed`, what cheap operations gave can be given up between
   // the forward and the backward pass.
-  virtual at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
-                           const Documents& documents, Recomputed* recomputed = nullptr) const = 0;
+  at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
+                   const Documents& documents, Recomputed* recomputed = nullptr) const;
   // Parameters: those of the final norm and the output projection (the embedding where that is
   // tied). [B, T, D] -> logits [B, T, vocab], fp32 or fp64
   virtual at::Tensor logits(const std::vector<at::Tensor>& parameters,

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "common/base/failpoint.h"
@@ -61,6 +60,14 @@ Outcome write_manifest(const std::string& checkpoint_dir, const std::string& ste
   return sync_directory(checkpoint_dir);
 }
 
+// Of a slice of the receipt among those of all ranks.
+int32_t merged_index(const std::vector<TensorSlice>& slices, const Receipt& receipt,
+                     int32_t slice) {
+  const auto found =
+      std::lower_bound(slices.begin(), slices.end(), receipt.slices[static_cast<size_t>(slice)]);
+  return static_cast<int32_t>(found - slices.begin());
+}
+
 }  // namespace
 
 Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
@@ -71,7 +78,12 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
   }
   HP_TRY(check_receipts(receipts, base));
   base.files.assign(receipts.size(), ShardFile{});
+  base.slices.clear();
   base.shards.clear();
+  for (const Receipt& receipt : receipts) {
+    base.slices.insert(base.slices.end(), receipt.slices.begin(), receipt.slices.end());
+  }
+  std::sort(base.slices.begin(), base.slices.end());
   for (const Receipt& receipt : receipts) {
     if (receipt.rank < 0 || receipt.rank >= base.world_size) {
       return Error{ErrorCode::kInvalidArgument, "cannot commit " + base.ref().name() +
@@ -79,11 +91,12 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
                                                     std::to_string(receipt.rank)};
     }
     base.files[static_cast<size_t>(receipt.rank)] = receipt.file;
-    base.shards.insert(base.shards.end(), receipt.entries.begin(), receipt.entries.end());
+    for (ShardEntry entry : receipt.entries) {
+      if (entry.slice >= 0) entry.slice = merged_index(base.slices, receipt, entry.slice);
+      base.shards.push_back(entry);
+    }
   }
-  std::sort(base.shards.begin(), base.shards.end(), [](const ShardEntry& a, const ShardEntry& b) {
-    return std::tie(a.block, a.kind, a.range.begin) < std::tie(b.block, b.kind, b.range.begin);
-  });
+  sort_entries(base.shards);
   if (const auto problem = manifest_problem(base); !problem.empty()) {
     return Error{ErrorCode::kFailedPrecondition,
                  "cannot commit " + base.ref().name() + ": " + problem};

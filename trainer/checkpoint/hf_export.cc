@@ -29,6 +29,7 @@ namespace hpctl {
 namespace {
 
 constexpr int64_t kPieceElements = 1 << 18;
+constexpr int64_t kWindowElements = 1 << 23;  // 32 MiB
 
 // The elements of a block's parameters, first to last.
 class BlockStream {
@@ -38,13 +39,17 @@ class BlockStream {
       : step_dir_(step_dir),
         manifest_(manifest),
         files_(files),
-        entries_(entries_of(manifest, block, StateKind::kParam,
-                            {0, manifest.blocks[static_cast<size_t>(block)].numel})) {}
+        block_(block),
+        numel_(manifest.blocks[static_cast<size_t>(block)].numel),
+        sliced_(is_sliced(manifest, block)) {
+    if (!sliced_) entries_ = entries_of(manifest, block, StateKind::kParam, {0, numel_});
+  }
 
   int64_t position() const { return position_; }
 
   // The next out.size() elements; kDataLoss when a range that ends among them is damaged.
   Outcome read(std::span<float> out) {
+    if (sliced_) return read_window(out);
     while (!out.empty()) {
       const ShardEntry& entry = entries_.front();
       const auto size = std::min(out.size(), static_cast<size_t>(entry.range.end - position_));
@@ -66,9 +71,32 @@ class BlockStream {
   }
 
  private:
+  // Pieces of slices lie across many rows: a window of those is read at once.
+  Outcome read_window(std::span<float> out) {
+    while (!out.empty()) {
+      const ElementRange left = intersect(window_, {position_, numel_});
+      if (left.empty()) {
+        window_ = {position_, std::min(position_ + kWindowElements, numel_)};
+        values_.resize(static_cast<size_t>(window_.size()));
+        HP_TRY(read_slices(manifest_, files_, block_, StateKind::kParam, window_, values_));
+        continue;
+      }
+      const auto size = std::min(out.size(), static_cast<size_t>(left.size()));
+      std::copy_n(values_.data() + (position_ - window_.begin), size, out.data());
+      position_ += static_cast<int64_t>(size);
+      out = out.subspan(size);
+    }
+    return Ok{};
+  }
+
   const std::string& step_dir_;
   const Manifest& manifest_;
   ShardFiles& files_;
+  int32_t block_;
+  int64_t numel_;
+  bool sliced_;
+  ElementRange window_;                  // of a block in slices
+  std::vector<float> values_;            // those of the window
   std::span<const ShardEntry> entries_;  // the first of them is being read
   int64_t position_ = 0;
   uint32_t crc_ = 0;

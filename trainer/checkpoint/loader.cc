@@ -2,6 +2,7 @@
 #include "trainer/checkpoint/loader.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,14 @@ constexpr size_t kNamesShown = 3;
 
 std::string describe_entry(const Manifest& manifest, const ShardEntry& entry) {
   const Block& block = manifest.blocks[static_cast<size_t>(entry.block)];
+  if (entry.slice >= 0) {
+    const TensorSlice& slice = manifest.slices[static_cast<size_t>(entry.slice)];
+    return manifest.files[static_cast<size_t>(entry.file)].file + ": " + block.name + " " +
+           to_string(entry.kind) + " elements [" + std::to_string(entry.range.begin) + ", " +
+           std::to_string(entry.range.end) + ") of " +
+           describe_slice(block.tensors[static_cast<size_t>(slice.tensor)], slice) + " at byte " +
+           std::to_string(entry.offset);
+  }
   std::string text = manifest.files[static_cast<size_t>(entry.file)].file + ": " + block.name +
                      " " + to_string(entry.kind) + " elements [" +
                      std::to_string(entry.range.begin) + ", " + std::to_string(entry.range.end) +
@@ -65,6 +74,39 @@ Outcome CheckpointLoader::load_entry(const ShardEntry& entry, ElementRange wante
                                          " is damaged: crc32c does not match the manifest"};
 }
 
+Outcome read_slices(const Manifest& manifest, ShardFiles& shards, int32_t block, StateKind kind,
+                    ElementRange range, std::span<float> out) {
+  std::fill(out.begin(), out.end(), 0.0F);
+  const auto& entries = manifest.shards;
+  const auto key = std::tuple(block, kind);
+  auto entry = std::partition_point(entries.begin(), entries.end(), [&](const ShardEntry& e) {
+    return std::tuple(e.block, e.kind) < key;
+  });
+  std::vector<float> values;
+  for (; entry != entries.end() && std::tuple(entry->block, entry->kind) == key; ++entry) {
+    const TensorSlice& slice = manifest.slices[static_cast<size_t>(entry->slice)];
+    const TensorSlot& tensor =
+        manifest.blocks[static_cast<size_t>(block)].tensors[static_cast<size_t>(slice.tensor)];
+    if (intersect(span_of(tensor, slice, entry->range), range).empty()) continue;
+    values.resize(static_cast<size_t>(entry->range.size()));
+    const size_t bytes = values.size() * sizeof(float);
+    HP_TRY(shards.read(manifest.files[static_cast<size_t>(entry->file)], entry->offset,
+                       values.data(), bytes));
+    if (crc32c(values.data(), bytes) != entry->crc32c) {
+      return Error{ErrorCode::kDataLoss, shards.step_dir() + "/" +
+                                             describe_entry(manifest, *entry) +
+                                             " is damaged: crc32c does not match the manifest"};
+    }
+    for_each_run(tensor, slice, entry->range, [&](int64_t place, int64_t at, int64_t count) {
+      const ElementRange wanted = intersect({place, place + count}, range);
+      if (wanted.empty()) return;
+      const float* from = values.data() + (at - entry->range.begin) + (wanted.begin - place);
+      std::copy_n(from, wanted.size(), out.data() + (wanted.begin - range.begin));
+    });
+  }
+  return Ok{};
+}
+
 Outcome CheckpointLoader::load_range(int32_t block, StateKind kind, ElementRange range,
                                      std::span<float> out) {
   HP_CHECK(block >= 0 && static_cast<size_t>(block) < manifest_.blocks.size());
@@ -74,6 +116,7 @@ Outcome CheckpointLoader::load_range(int32_t block, StateKind kind, ElementRange
     std::fill(out.begin(), out.end(), 0.0F);
     return Ok{};
   }
+  if (is_sliced(manifest_, block)) return read_slices(manifest_, shards_, block, kind, range, out);
   for (const ShardEntry& entry : entries_of(manifest_, block, kind, range)) {
     const ElementRange wanted = intersect(entry.range, range);
     HP_TRY(load_entry(entry, wanted,

@@ -41,6 +41,11 @@ class CheckpointLoader {
   ShardFiles shards_;
 };
 
+// As load_range, of a block that is stored in slices: every piece that has some of the wanted
+// elements is read whole and compared with its checksum; elements of no tensor are zeros.
+Outcome read_slices(const Manifest& manifest, ShardFiles& shards, int32_t block, StateKind kind,
+                    ElementRange range, std::span<float> out);
+
 // "shard-00001.safetensors: layers.0 exp_avg elements [0, 4096) at byte 512 (tensors ...)":
 // how errors and verify name a stored range.
 std::string describe_entry(const Manifest& manifest, const ShardEntry& entry);

@@ -14,6 +14,7 @@
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
 #include "common/base/result.h"
+#include "trainer/checkpoint/tensor_slice.h"
 #include "trainer/data/step_samples.h"
 #include "trainer/parallel/block_layout.h"
 
@@ -40,15 +41,16 @@ struct ShardFile {
   bool operator==(const ShardFile&) const = default;
 };
 
-// A piece of one rank's interval of one block and kind, with a checksum of its own
+// A piece of one rank's interval or slice of one block and kind, with a checksum of its own
 // (shard_table.h).
 struct ShardEntry {
   int32_t block = 0;  // index in Manifest::blocks
   StateKind kind = StateKind::kParam;
-  ElementRange range;   // of the block's flat range, not empty
+  ElementRange range;   // of the block's flat range, or of the slice's own order; not empty
   int32_t file = 0;     // index in Manifest::files
   uint64_t offset = 0;  // first byte within the file; range.size() * 4 bytes follow
   uint32_t crc32c = 0;  // of those bytes
+  int32_t slice = -1;   // index in Manifest::slices; -1: an interval
   bool operator==(const ShardEntry&) const = default;
 };
 
@@ -90,8 +92,12 @@ struct Manifest {
   // longest sequence (seq_len), and a job of any data and seed may begin with them.
   bool weights_only = false;
   std::vector<Block> blocks;
-  std::vector<ShardFile> files;    // one per rank, ascending
-  std::vector<ShardEntry> shards;  // ascending by (block, kind, begin); tile each block and kind
+  std::vector<ShardFile> files;  // one per rank, ascending
+  // Of blocks that are not stored as intervals: all of such a block, ascending. Every kind has the
+  // same ones.
+  std::vector<TensorSlice> slices;
+  // Ascending by (block, kind, slice, begin); tile each block, or its slices, and kind.
+  std::vector<ShardEntry> shards;
 
   CheckpointRef ref() const { return {step, generation}; }
   std::span<const StateKind> kinds() const {  // that are stored
@@ -101,6 +107,9 @@ struct Manifest {
 
 // "shard-00003.safetensors"
 std::string shard_file_name(int32_t rank);
+
+// The order of Manifest::shards.
+void sort_entries(std::vector<ShardEntry>& entries);
 
 // The problem that keeps this from being a manifest, or "" when there is none.
 std::string manifest_problem(const Manifest& manifest);

@@ -14,7 +14,10 @@
 namespace hpctl {
 
 inline constexpr const char* kManifestFormat = "hpctl.checkpoint";
-inline constexpr int kManifestVersion = 2;
+// Of the newest form that is read. A manifest without slices is written as kManifestOfIntervals,
+// so that releases that do not know slices read it.
+inline constexpr int kManifestVersion = 3;
+inline constexpr int kManifestOfIntervals = 2;
 // What is larger is neither written nor read. 16,384 ranks with Llama 3.1 405B have 90 MB.
 inline constexpr size_t kMaxManifestBytes = 256U << 20;
 // Version 1 has a row of these for every stored range.

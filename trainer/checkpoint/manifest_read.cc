@@ -6,7 +6,6 @@
 #include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <tuple>
 #include <utility>
 
 #include "common/base/bounded_json.h"
@@ -26,7 +25,8 @@ constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kMaxU64 = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxWorld = 1'000'000;
-constexpr size_t kShownBytes = 500;              // of what is wrong: names in it are the document's
+constexpr size_t kShownBytes = 500;  // of what is wrong: names in it are the document's
+constexpr uint64_t kMaxExtent = uint64_t{1} << 48;
 constexpr int64_t kMaxPiece = int64_t{1} << 40;  // elements
 
 // Collects the first thing that is not as expected; a value read after that is a zero.
@@ -131,6 +131,38 @@ void read_files(Fields& fields, const json& document, Manifest& m) {
   }
 }
 
+std::vector<int64_t> read_extents(Fields& fields, const json& list) {
+  std::vector<int64_t> extents;
+  if (!list.is_array()) fields.fail("slices", "have a malformed row");
+  for (const json& extent : list) {
+    extents.push_back(static_cast<int64_t>(fields.number(extent, "slices", kMaxExtent)));
+  }
+  return extents;
+}
+
+// Adds the slices of block `b` to the manifest and to the tables of the files that hold them.
+void read_block_slices(Fields& fields, const json& row, int32_t b, std::vector<ShardTable>& tables,
+                       Manifest& m) {
+  const json& slices = fields.list_member(row, "slices");
+  const json& files = fields.list_member(row, "files");
+  if (slices.size() != files.size()) fields.fail("ranges", "has slices without files");
+  for (size_t i = 0; i < slices.size() && fields.good(); ++i) {
+    if (!fields.row(slices[i], "slices", 3)) return;
+    const TensorSlice slice{
+        b, static_cast<int32_t>(fields.number(slices[i][0], "slices", kMaxU32 >> 1)),
+        read_extents(fields, slices[i][1]), read_extents(fields, slices[i][2])};
+    const uint64_t file = fields.number(files[i], "files", kMaxU32 >> 1);
+    if (file >= tables.size()) fields.fail("ranges", "names an unknown file");
+    if (!fields.good()) return;
+    if (const auto problem = slice_problem(m.blocks, slice); !problem.empty()) {
+      return fields.fail("slices:", problem.c_str());
+    }
+    tables[file].ranges.push_back(
+        {b, {0, elements_of(slice)}, static_cast<int32_t>(m.slices.size())});
+    m.slices.push_back(slice);
+  }
+}
+
 // Adds the ranges of block `b` to the tables of the files that hold them.
 void read_block_ranges(Fields& fields, const json& row, int32_t b,
                        std::vector<ShardTable>& tables) {
@@ -155,8 +187,13 @@ void read_ranges(Fields& fields, const json& document, Manifest& m) {
                       .sums = fields.text_member(item, "sums")});
   }
   int32_t block = 0;
+  const bool may_have_slices = document.at("version") != kManifestOfIntervals;
   for (const json& row : fields.list_member(document, "ranges")) {
-    read_block_ranges(fields, row, block++, tables);
+    if (may_have_slices && row.is_object() && row.contains("slices")) {
+      read_block_slices(fields, row, block++, tables, m);
+    } else {
+      read_block_ranges(fields, row, block++, tables);
+    }
     if (!fields.good()) return;
   }
   const int64_t piece = fields.signed_member(document, "piece_elements");
@@ -167,9 +204,7 @@ void read_ranges(Fields& fields, const json& document, Manifest& m) {
     if (!entries) return fields.fail("sums", "do not fit the ranges of their file");
     m.shards.insert(m.shards.end(), entries->begin(), entries->end());
   }
-  std::sort(m.shards.begin(), m.shards.end(), [](const ShardEntry& a, const ShardEntry& b) {
-    return std::tie(a.block, a.kind, a.range.begin) < std::tie(b.block, b.kind, b.range.begin);
-  });
+  sort_entries(m.shards);
 }
 
 void read_rows(Fields& fields, const json& document, Manifest& m) {

@@ -33,6 +33,12 @@ Outcome check_shard_size(const std::string& step_dir, const ShardFile& file) {
                                          " bytes, the manifest says " + std::to_string(file.bytes)};
 }
 
+bool is_sliced(const Manifest& manifest, int32_t block) {
+  const auto found = std::partition_point(manifest.slices.begin(), manifest.slices.end(),
+                                          [&](const TensorSlice& s) { return s.block < block; });
+  return found != manifest.slices.end() && found->block == block;
+}
+
 std::span<const ShardEntry> entries_of(const Manifest& manifest, int32_t block, StateKind kind,
                                        ElementRange range) {
   if (range.empty()) return {};

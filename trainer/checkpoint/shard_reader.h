@@ -17,7 +17,11 @@ namespace hpctl {
 // kDataLoss when a shard file is missing or has another size than the manifest says.
 Outcome check_shard_size(const std::string& step_dir, const ShardFile& file);
 
-// The stored pieces that share elements with `range` of a block and kind, in order.
+// Whether a block is stored in slices: then read_slices() reads it.
+bool is_sliced(const Manifest& manifest, int32_t block);
+
+// The stored pieces that share elements with `range` of a block and kind, in order. Of a block that
+// is not stored in slices.
 std::span<const ShardEntry> entries_of(const Manifest& manifest, int32_t block, StateKind kind,
                                        ElementRange range);
 
@@ -30,6 +34,7 @@ class ShardFiles {
   // Reads exactly `size` bytes; kDataLoss on an I/O error or an early end.
   Outcome read(const ShardFile& file, uint64_t offset, void* out, size_t size);
   uint64_t bytes_read() const { return bytes_read_; }
+  const std::string& step_dir() const { return step_dir_; }
 
  private:
   Result<int> descriptor(const std::string& path);

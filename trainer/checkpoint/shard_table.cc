@@ -41,11 +41,11 @@ std::optional<ShardTable> table_of(std::vector<ShardEntry> entries, size_t kinds
     append_sum(table.sums, e.crc32c);
     if (e.kind != StateKind::kParam) continue;
     std::vector<BlockRange>& ranges = table.ranges;
-    if (!ranges.empty() && ranges.back().block == e.block &&
+    if (!ranges.empty() && ranges.back().block == e.block && ranges.back().slice == e.slice &&
         ranges.back().range.end == e.range.begin) {
       ranges.back().range.end = e.range.end;
     } else {
-      ranges.push_back({e.block, e.range});
+      ranges.push_back({e.block, e.range, e.slice});
     }
   }
   if (entries_of_table(table, entries.front().file, kinds, kStoredPiece) != entries) {
@@ -70,7 +70,7 @@ std::optional<std::vector<ShardEntry>> entries_of_table(const ShardTable& table,
         if (entries.size() == sums || offset > kMaxOffset) return std::nullopt;
         const std::optional<uint32_t> crc = sum_at(table.sums, entries.size());
         if (!crc) return std::nullopt;
-        entries.push_back({part.block, kind, piece, file, offset, *crc});
+        entries.push_back({part.block, kind, piece, file, offset, *crc, part.slice});
         offset += static_cast<uint64_t>(piece.size()) * sizeof(float);
       }
     }

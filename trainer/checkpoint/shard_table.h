@@ -4,8 +4,8 @@
 // A rank's ranges have a checksum per piece, so that another world size reads no more than the
 // pieces that it shares elements with. In a table only what cannot be computed is written: which
 // elements of each block the file holds, where its first byte lies, and the checksums. The kinds
-// hold the same elements; ranges follow each other without gaps in the order kind, block, begin;
-// a range is cut into pieces from its own begin on.
+// hold the same elements; ranges follow each other without gaps in the order kind, block, slice,
+// begin; a range is cut into pieces from its own begin on, a slice from its first element on.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,14 @@ inline constexpr int64_t kStoredPiece = int64_t{1} << 20;
 
 struct BlockRange {
   int32_t block = 0;
-  ElementRange range;
+  ElementRange range;  // of the block's flat range; of a slice, all its elements
+  int32_t slice = -1;  // as ShardEntry's
   bool operator==(const BlockRange&) const = default;
 };
 
 struct ShardTable {
   uint64_t data = 0;               // first byte of the first range
-  std::vector<BlockRange> ranges;  // ascending by (block, begin)
+  std::vector<BlockRange> ranges;  // ascending by (block, slice, begin)
   std::string sums;                // of each piece in the order of the file: 8 hex digits, crc32c
 };
 

@@ -23,20 +23,69 @@ namespace {
 using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "stored bytes are little-endian");
 
-// Every range begins at a multiple of 64 bytes of the file: so does the data, and ranges are
-// multiples of kAlignElements.
+// Every interval begins at a multiple of 64 bytes of the file: so does the data, and intervals are
+// multiples of kAlignElements. Slices begin anywhere.
 std::string shard_header(const ShardJob& job) {
   std::vector<SafetensorsTensor> tensors;
   uint64_t offset = 0;
   for (const ShardPart& part : job.parts) {
     if (part.range.empty()) continue;
     const uint64_t end = offset + part.values.size_bytes();
-    const std::string& block = (*job.blocks)[static_cast<size_t>(part.block)].name;
-    tensors.push_back(
-        {block + "/" + to_string(part.kind), "F32", {part.range.size()}, offset, end});
+    const Block& block = (*job.blocks)[static_cast<size_t>(part.block)];
+    std::string name = block.name;
+    std::vector<int64_t> shape = {part.range.size()};
+    if (part.slice != nullptr) {
+      name = describe_slice(block.tensors[static_cast<size_t>(part.slice->tensor)], *part.slice);
+      shape = part.slice->lengths;
+    }
+    tensors.push_back({name + "/" + to_string(part.kind), "F32", std::move(shape), offset, end});
     offset = end;
   }
   return safetensors_header(shard_metadata(job.checkpoint, job.rank, job.world_size), tensors);
+}
+
+// Those of the first kind, which are those of every kind.
+std::vector<TensorSlice> slices_of(const ShardJob& job) {
+  std::vector<TensorSlice> slices;
+  for (const ShardPart& part : job.parts) {
+    if (part.slice == nullptr || part.kind != StateKind::kParam) continue;
+    HP_CHECK(part.slice->block == part.block && slice_problem(*job.blocks, *part.slice).empty());
+    HP_CHECK(part.range == (ElementRange{0, elements_of(*part.slice)}));
+    HP_CHECK(slices.empty() || slices.back() < *part.slice);
+    slices.push_back(*part.slice);
+  }
+  return slices;
+}
+
+int32_t index_of(const std::vector<TensorSlice>& slices, const TensorSlice* slice) {
+  if (slice == nullptr) return -1;
+  const auto found = std::lower_bound(slices.begin(), slices.end(), *slice);
+  HP_CHECK(found != slices.end() && *found == *slice);
+  return static_cast<int32_t>(found - slices.begin());
+}
+
+// A row of a receipt's ranges: block, begin, end; or block, tensor, offsets, lengths. Throws where
+// it is neither.
+Outcome append_range(const json& row, ShardTable& table, std::vector<TensorSlice>& slices) {
+  const auto block = row.at(0).get<int32_t>();
+  if (row.size() == 3) {
+    table.ranges.push_back({block, {row.at(1).get<int64_t>(), row.at(2).get<int64_t>()}});
+    return Ok{};
+  }
+  if (row.size() != 4) {
+    return Error{ErrorCode::kInvalidArgument, "not a shard receipt: a malformed range"};
+  }
+  TensorSlice slice{block, row.at(1).get<int32_t>(), row.at(2).get<std::vector<int64_t>>(),
+                    row.at(3).get<std::vector<int64_t>>()};
+  int64_t elements = 1;
+  for (const int64_t length : slice.lengths) {
+    if (length < 1 || __builtin_mul_overflow(elements, length, &elements)) {
+      return Error{ErrorCode::kInvalidArgument, "not a shard receipt: an impossible slice"};
+    }
+  }
+  table.ranges.push_back({block, {0, elements}, static_cast<int32_t>(slices.size())});
+  slices.push_back(std::move(slice));
+  return Ok{};
 }
 
 Outcome prepare_directory(const std::string& step_dir) {
@@ -64,6 +113,7 @@ Result<Receipt> write_shard(const ShardJob& job) {
   Receipt receipt;
   receipt.rank = job.rank;
   receipt.file.file = shard_file_name(job.rank);
+  receipt.slices = slices_of(job);
   HP_TRY(prepare_directory(step_dir));
   HP_FAILPOINT("checkpoint.shard.before_create");
   HP_TRY_ASSIGN(DurableFile file, DurableFile::create(step_dir + "/" + receipt.file.file));
@@ -73,11 +123,12 @@ Result<Receipt> write_shard(const ShardJob& job) {
   for (const ShardPart& part : job.parts) {
     if (part.range.empty()) continue;
     HP_CHECK(part.values.size() == static_cast<size_t>(part.range.size()));
+    const int32_t slice = index_of(receipt.slices, part.slice);
     for (int64_t at = part.range.begin; at < part.range.end; at += kStoredPiece) {
       const ElementRange piece{at, std::min(at + kStoredPiece, part.range.end)};
       const auto values = part.values.subspan(static_cast<size_t>(at - part.range.begin),
                                               static_cast<size_t>(piece.size()));
-      ShardEntry entry{part.block, part.kind, piece, job.rank, file.bytes(), 0};
+      ShardEntry entry{part.block, part.kind, piece, job.rank, file.bytes(), 0, slice};
       const uint32_t before = file.crc32c();
       HP_TRY(file.append(values.data(), values.size_bytes()));
       entry.crc32c = crc32c_of_end(before, file.crc32c(), values.size_bytes());
@@ -103,7 +154,12 @@ std::string encode_receipt(const Receipt& receipt) {
   HP_CHECK(table.has_value());
   json ranges = json::array();
   for (const BlockRange& r : table->ranges) {
-    ranges.push_back({r.block, r.range.begin, r.range.end});
+    if (r.slice < 0) {
+      ranges.push_back({r.block, r.range.begin, r.range.end});
+      continue;
+    }
+    const TensorSlice& slice = receipt.slices[static_cast<size_t>(r.slice)];
+    ranges.push_back({r.block, slice.tensor, slice.offsets, slice.lengths});
   }
   return json{{"rank", receipt.rank},        {"file", receipt.file.file},
               {"bytes", receipt.file.bytes}, {"crc32c", receipt.file.crc32c},
@@ -123,8 +179,7 @@ Result<Receipt> decode_receipt(const std::string& bytes) {
     ShardTable table;
     table.data = document.at("data").get<uint64_t>();
     for (const json& row : document.at("ranges")) {
-      table.ranges.push_back(
-          {row.at(0).get<int32_t>(), {row.at(1).get<int64_t>(), row.at(2).get<int64_t>()}});
+      HP_TRY(append_range(row, table, receipt.slices));
     }
     table.sums = document.at("sums").get<std::string>();
     auto entries = entries_of_table(table, receipt.rank, kStateKinds.size(), kStoredPiece);

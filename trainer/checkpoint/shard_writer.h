@@ -22,12 +22,15 @@
 
 namespace hpctl {
 
-// Values of block[range] for one kind, as they lie in memory; only read during write_shard.
+// Values of block[range] for one kind, or of a slice, as they lie in memory; only read during
+// write_shard.
 struct ShardPart {
   int32_t block = 0;  // index in the layout
   StateKind kind = StateKind::kParam;
   ElementRange range;
   std::span<const float> values;  // range.size() elements
+  // Null: an interval. Else of that block, and `range` is all of it; outlives the call.
+  const TensorSlice* slice = nullptr;
 };
 
 struct ShardJob {
@@ -36,8 +39,8 @@ struct ShardJob {
   int32_t rank = 0;
   int32_t world_size = 1;
   const std::vector<Block>* blocks = nullptr;  // the layout; outlives the call
-  // Every kind with the same ranges, ascending by (kind, block, begin); empty ones are left out of
-  // the file.
+  // Every kind with the same ranges, ascending by (kind, block, begin or slice); empty ones are
+  // left out of the file. All ranks have a block in intervals, or all in slices.
   std::vector<ShardPart> parts;
 };
 
@@ -45,7 +48,8 @@ struct ShardJob {
 struct Receipt {
   int32_t rank = 0;
   ShardFile file;
-  std::vector<ShardEntry> entries;  // entry.file = rank
+  std::vector<TensorSlice> slices;  // ascending
+  std::vector<ShardEntry> entries;  // entry.file = rank; entry.slice = index in `slices`
   bool operator==(const Receipt&) const = default;
 };
 

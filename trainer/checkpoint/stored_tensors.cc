@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "trainer/checkpoint/loader.h"
 
 namespace hpctl {
 
@@ -29,6 +30,9 @@ Outcome read_elements(const Manifest& manifest, ShardFiles& shards, const Stored
   HP_CHECK(first >= 0 && first + static_cast<int64_t>(out.size()) <= tensor.slot->numel);
   const int64_t begin = tensor.slot->offset + first;
   const ElementRange wanted{begin, begin + static_cast<int64_t>(out.size())};
+  if (is_sliced(manifest, tensor.block)) {
+    return read_slices(manifest, shards, tensor.block, tensor.kind, wanted, out);
+  }
   for (const ShardEntry& entry : entries_of(manifest, tensor.block, tensor.kind, wanted)) {
     const ElementRange part = intersect(entry.range, wanted);
     const auto skip = static_cast<uint64_t>(part.begin - entry.range.begin) * sizeof(float);

@@ -1,24 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/comm/mesh_communicators.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace hpctl {
 
 namespace {
 
-// The communicator of this rank's group along `dim`, or null when that is the world. Every group
-// meets in a directory of its own, named after its first rank.
+struct GroupPlan {
+  std::string name;
+  std::vector<std::string_view> dims;
+};
+
+// In the order of MeshCommunicators::groups_.
+std::vector<GroupPlan> plan_groups(const Mesh& mesh) {
+  std::vector<GroupPlan> groups = {{"shard", {kShardDims.begin(), kShardDims.end()}},
+                                   {"replicate", {MeshDim::kDpReplicate}}};
+  for (const MeshDimension& d : mesh.dimensions()) {
+    if (d.name == MeshDim::kDpShard || d.name == MeshDim::kDpReplicate) continue;
+    groups.push_back({d.name, {d.name}});
+  }
+  return groups;
+}
+
+// The communicator of this rank's group, or null when that is the world. Every group meets in a
+// directory of its own, named after its first rank.
 Result<std::unique_ptr<Communicator>> group_communicator(CommunicatorOptions options,
-                                                         const Mesh& mesh, MeshDim dim,
-                                                         const std::string& name,
+                                                         const Mesh& mesh, const GroupPlan& plan,
+                                                         size_t number,
                                                          const CommunicatorFactory& make) {
-  if (mesh.degree(dim) == mesh.world_size()) return std::unique_ptr<Communicator>();
-  const int32_t first = mesh.group(options.rank, dim).front();
-  options.rank = mesh.coordinate(options.rank, dim);
-  options.world_size = mesh.degree(dim);
-  options.group = dim == MeshDim::kDpShard ? 1 : 2;
-  options.rendezvous_dir += "/" + name + "-" + std::to_string(first);
+  const int32_t degree = mesh.degree(plan.dims);
+  if (degree == mesh.world_size()) return std::unique_ptr<Communicator>();
+  const int32_t first = mesh.group(options.rank, plan.dims).front();
+  options.rank = mesh.coordinate(options.rank, plan.dims);
+  options.world_size = degree;
+  // The page of a worker has room for those that the engine uses.
+  options.group = number;
+  if (number >= std::tuple_size_v<CollectiveCounts>) options.counts = nullptr;
+  options.rendezvous_dir += "/" + plan.name + "-" + std::to_string(first);
   return make(options);
 }
 
@@ -30,9 +54,11 @@ Result<MeshCommunicators> MeshCommunicators::create(const CommunicatorOptions& o
   HP_CHECK(options.world_size == mesh.world_size());
   MeshCommunicators made;
   HP_TRY_ASSIGN(made.world_, make(options));
-  HP_TRY_ASSIGN(made.shard_, group_communicator(options, mesh, MeshDim::kDpShard, "shard", make));
-  HP_TRY_ASSIGN(made.replicate_,
-                group_communicator(options, mesh, MeshDim::kDpReplicate, "replicate", make));
+  for (const GroupPlan& plan : plan_groups(mesh)) {
+    const size_t number = made.groups_.size() + 1;
+    HP_TRY_ASSIGN(auto comm, group_communicator(options, mesh, plan, number, make));
+    made.groups_.push_back({plan.name, std::move(comm)});
+  }
   return made;
 }
 
@@ -41,24 +67,35 @@ MeshCommunicators::MeshCommunicators(const CommunicatorOptions& options, const M
                           return Result<std::unique_ptr<Communicator>>(make_communicator(group));
                         }).value()) {}
 
+Communicator& MeshCommunicators::along(std::string_view dim) {
+  if (dim == MeshDim::kDpReplicate) return replicate();
+  const auto found = std::find_if(groups_.begin() + kReplicate + 1, groups_.end(),
+                                  [&](const Group& group) { return group.name == dim; });
+  HP_CHECK(found != groups_.end());
+  return of(*found);
+}
+
 Outcome MeshCommunicators::connect() {
   HP_TRY(world_->connect());
-  if (shard_) HP_TRY(shard_->connect());
-  if (replicate_) HP_TRY(replicate_->connect());
+  for (Group& group : groups_) {
+    if (group.comm) HP_TRY(group.comm->connect());
+  }
   return Ok{};
 }
 
 Outcome MeshCommunicators::suffer(PeerTrouble trouble) {
   HP_TRY(world_->suffer(trouble));
-  if (shard_ && shard_->world_size() > 1) HP_TRY(shard_->suffer(trouble));
-  if (replicate_ && replicate_->world_size() > 1) HP_TRY(replicate_->suffer(trouble));
+  for (Group& group : groups_) {
+    if (group.comm && group.comm->world_size() > 1) HP_TRY(group.comm->suffer(trouble));
+  }
   return Ok{};
 }
 
 void MeshCommunicators::abort() {
   world_->abort();
-  if (shard_) shard_->abort();
-  if (replicate_) replicate_->abort();
+  for (Group& group : groups_) {
+    if (group.comm) group.comm->abort();
+  }
 }
 
 }  // namespace hpctl

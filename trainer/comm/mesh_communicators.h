@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicators of one rank: the world's, its shard group's and its replicas'. Groups that are
-// the whole world share its communicator; groups of one rank have no network. All ranks call the
-// collectives of all three in the same order, as for one (communicator.h).
+// The communicators of one rank: the world's, its shard group's (kShardDims), its replicas', and
+// one along each other dimension of the mesh. Groups that are the whole world share its
+// communicator; groups of one rank have no network. All ranks call the collectives of all of them
+// in the same order, as for one (communicator.h).
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "trainer/comm/communicator.h"
 #include "trainer/parallel/mesh.h"
@@ -27,8 +31,10 @@ class MeshCommunicators {
   Outcome connect();
 
   Communicator& world() { return *world_; }
-  Communicator& shard() { return shard_ ? *shard_ : *world_; }
-  Communicator& replicate() { return replicate_ ? *replicate_ : *world_; }
+  Communicator& shard() { return of(groups_[kShard]); }
+  Communicator& replicate() { return of(groups_[kReplicate]); }
+  // A dimension of the mesh, but dp_shard, which has none of its own beside shard().
+  Communicator& along(std::string_view dim);
 
   // See Communicator::suffer.
   Outcome suffer(PeerTrouble trouble);
@@ -37,11 +43,17 @@ class MeshCommunicators {
   void abort();
 
  private:
+  struct Group {
+    std::string name;                    // of its dimension, or "shard", "replicate"
+    std::unique_ptr<Communicator> comm;  // null = the world's
+  };
+  enum : size_t { kShard, kReplicate };
+
   MeshCommunicators() = default;
+  Communicator& of(Group& group) { return group.comm ? *group.comm : *world_; }
 
   std::unique_ptr<Communicator> world_;
-  std::unique_ptr<Communicator> shard_;      // null = the world's
-  std::unique_ptr<Communicator> replicate_;  // null = the world's
+  std::vector<Group> groups_;  // shard, replicate, then other dimensions in the mesh's order
 };
 
 }  // namespace hpctl

@@ -28,4 +28,17 @@ Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& trai
   return std::optional(EvaluationPart{std::move(reader), sequences / micro * micro});
 }
 
+uint64_t evaluation_rounds(const EvaluationPart& part, uint64_t micro, int32_t count) {
+  const uint64_t a_round = micro * static_cast<uint64_t>(count);
+  return (part.sequences + a_round - 1) / a_round;
+}
+
+std::optional<uint64_t> evaluated_from(const EvaluationPart& part, uint64_t micro, uint64_t round,
+                                       int32_t index, int32_t count) {
+  HP_CHECK(index >= 0 && index < count);
+  const uint64_t first =
+      (round * static_cast<uint64_t>(count) + static_cast<uint64_t>(index)) * micro;
+  return first < part.sequences ? std::optional(first) : std::nullopt;
+}
+
 }  // namespace hpctl

@@ -22,4 +22,11 @@ Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& trai
                                                            const SampleReader& trained,
                                                            DataPart part);
 
+// The part goes through in rounds, in each of which reader `index` of `count` (step_samples.h) has
+// one micro-batch at most.
+uint64_t evaluation_rounds(const EvaluationPart& part, uint64_t micro, int32_t count);
+// The first sequence of that micro-batch; nullopt: there is none left for this reader.
+std::optional<uint64_t> evaluated_from(const EvaluationPart& part, uint64_t micro, uint64_t round,
+                                       int32_t index, int32_t count);
+
 }  // namespace hpctl

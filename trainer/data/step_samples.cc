@@ -68,19 +68,19 @@ StepSamples take_samples(uint64_t cursor, uint64_t count, const std::vector<Samp
   return taken;
 }
 
-std::vector<SampleRange> rank_part(const std::vector<SampleRange>& step_ranges, int32_t rank,
-                                   int32_t world_size) {
-  HP_CHECK(rank >= 0 && rank < world_size);
+std::vector<SampleRange> data_part(const std::vector<SampleRange>& step_ranges, int32_t index,
+                                   int32_t count) {
+  HP_CHECK(index >= 0 && index < count);
   const uint64_t total = sample_count(step_ranges);
-  const auto world = static_cast<uint64_t>(world_size);
-  const auto begin = [&](int32_t r) { return static_cast<uint64_t>(r) * total / world; };
-  return slice(step_ranges, begin(rank), begin(rank + 1));
+  const auto parts = static_cast<uint64_t>(count);
+  const auto begin = [&](int32_t r) { return static_cast<uint64_t>(r) * total / parts; };
+  return slice(step_ranges, begin(index), begin(index + 1));
 }
 
-uint64_t micro_batches(uint64_t samples, int32_t world_size, uint64_t micro) {
-  HP_CHECK(world_size > 0 && micro > 0);
-  const auto world = static_cast<uint64_t>(world_size);
-  const uint64_t share = (samples + world - 1) / world;
+uint64_t micro_batches(uint64_t samples, int32_t readers, uint64_t micro) {
+  HP_CHECK(readers > 0 && micro > 0);
+  const auto parts = static_cast<uint64_t>(readers);
+  const uint64_t share = (samples + parts - 1) / parts;
   return (share + micro - 1) / micro;
 }
 

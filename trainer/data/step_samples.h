@@ -3,10 +3,11 @@
 //
 // A job consumes sample numbers in ascending order from a durable cursor, leaving out a durable
 // skip list. Without skips step s (the first is 1) takes [(s-1)*global, s*global). The step's
-// samples, in that order, are positions 0 .. global-1; rank r of W takes the positions
-// [r*global/W, (r+1)*global/W), rounded down, and its micro-batch m the m-th group of `micro` of
-// those. So the set of a step never depends on the world size, and any world size will do: shares
-// differ by one sample at most.
+// samples, in that order, are positions 0 .. global-1; reader r of R takes the positions
+// [r*global/R, (r+1)*global/R), rounded down, and its micro-batch m the m-th group of `micro` of
+// those. So the set of a step never depends on how many readers there are, and any number will do:
+// shares differ by one sample at most. A reader is a data-parallel coordinate (parallel/mesh.h),
+// which is a rank where there is data parallelism alone; the ranks of one read the same samples.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +37,13 @@ struct StepSamples {
 // the last one, the cursor also passes over skipped numbers that follow directly.
 StepSamples take_samples(uint64_t cursor, uint64_t count, const std::vector<SampleRange>& skipped);
 
-// The part of rank `rank` of `world_size`.
-std::vector<SampleRange> rank_part(const std::vector<SampleRange>& step_ranges, int32_t rank,
-                                   int32_t world_size);
+// The part of reader `index` of `count`.
+std::vector<SampleRange> data_part(const std::vector<SampleRange>& step_ranges, int32_t index,
+                                   int32_t count);
 
 // How many micro-batches every rank runs for a step of `samples` samples, so that all take part in
-// the same collectives: what the largest share needs. A rank may have fewer samples for its last.
-uint64_t micro_batches(uint64_t samples, int32_t world_size, uint64_t micro);
+// the same collectives: what the largest share needs. A reader may have fewer samples for its last.
+uint64_t micro_batches(uint64_t samples, int32_t readers, uint64_t micro);
 
 // The single numbers, in order; micro-batch m is [m*micro, (m+1)*micro) of the result.
 std::vector<uint64_t> sample_numbers(const std::vector<SampleRange>& ranges);

@@ -111,6 +111,8 @@ Outcome Generation::meet_peers() {
   options.sequence = progress_.collective_counter();
   options.counts = progress_.collective_counts();
   HP_TRY_ASSIGN(sharding_, sharding_of(run_.train(), workload_.world_size));
+  HP_TRY(check_engine_mesh(sharding_.mesh));
+  data_rank_ = sharding_.mesh.data_rank(workload_.rank);
   HP_TRY_ASSIGN(
       MeshCommunicators comms,
       MeshCommunicators::create(options, sharding_.mesh, [&](const CommunicatorOptions& group) {
@@ -173,8 +175,10 @@ Outcome Generation::load_state() {
   saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
   if (!workload_.ledger_dir.empty()) {
     if (workload_.from_memory && workload_.rank == 0) HP_TRY(complete_ledgers());
-    HP_TRY_ASSIGN(ledger_,
-                  LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
+    if (data_rank_.counts) {
+      HP_TRY_ASSIGN(ledger_, LedgerWriter::create(workload_.ledger_dir, workload_.generation,
+                                                  workload_.rank));
+    }
   }
   run_.open_metrics(workload_);
   owes_save_ = owes_save();
@@ -248,7 +252,7 @@ Outcome Generation::test() {
 Outcome Generation::evaluate(Validation& part, const char* name) {
   const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const ValidationResult found,
-                part.run(*engine_, state().weight_shards(), comms_->world()));
+                part.run(*engine_, state().weight_shards(), data_rank_, comms_->world()));
   if (workload_.rank != 0) return Ok{};
   run_.metrics().append_evaluation({.part = name,
                                     .step = state().step(),

@@ -108,6 +108,7 @@ class Generation {
   Progress& progress_;
   Device& device_;
   Sharding sharding_;
+  DataRank data_rank_;
   std::atomic<bool> aborted_{false};
   std::mutex abort_mutex_;  // abort() finds comms_ and snapshots_ made whole or not at all
   std::optional<MeshCommunicators> comms_;

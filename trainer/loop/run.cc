@@ -65,8 +65,8 @@ Outcome Run::open_data() {
 
 Outcome Run::load_frozen(const Workload& workload, const Mesh& mesh) {
   if (!train_.lora.on()) return Ok{};
-  const int32_t index = mesh.coordinate(workload.rank, MeshDim::kDpShard);
-  if (frozen_ && frozen_->is_part(index, mesh.degree(MeshDim::kDpShard))) return Ok{};
+  const int32_t index = mesh.coordinate(workload.rank, kShardDims);
+  if (frozen_ && frozen_->is_part(index, mesh.degree(kShardDims))) return Ok{};
   frozen_.reset();
   HP_TRY_ASSIGN(FrozenWeights loaded, FrozenWeights::load(train_, mesh, workload.rank, device_));
   frozen_.emplace(std::move(loaded));

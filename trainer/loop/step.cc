@@ -87,9 +87,9 @@ StepSamples Generation::samples_from(uint64_t cursor) const {
 
 BatchOrder Generation::order_of(const StepSamples& samples) const {
   const int64_t micro = run_.train().batch.micro;
-  return {.samples = rank_part(samples.ranges, workload_.rank, workload_.world_size),
+  return {.samples = data_part(samples.ranges, data_rank_.index, data_rank_.count),
           .micro = micro,
-          .count = micro_batches(sample_count(samples.ranges), workload_.world_size,
+          .count = micro_batches(sample_count(samples.ranges), data_rank_.count,
                                  static_cast<uint64_t>(micro))};
 }
 
@@ -153,13 +153,15 @@ Result<Generation::StepSums> Generation::reduce(double loss_sum, int64_t counted
   if (snapshots_) {
     HP_TRY_ASSIGN(snapshots, snapshots_->news());
   }
+  // Ranks that read the same samples have the same loss.
+  const double share = data_rank_.counts ? 1.0 : 0.0;
   std::array<double, 10> sums = {own_sums_[1],
-                                 loss_sum,
+                                 loss_sum * share,
                                  clock_due ? 1.0 : 0.0,
                                  news.finished,
                                  news.failed,
                                  is_stop_requested() ? 1.0 : 0.0,
-                                 static_cast<double>(counted),
+                                 static_cast<double>(counted) * share,
                                  snapshots.received,
                                  snapshots.damaged,
                                  snapshots.due};

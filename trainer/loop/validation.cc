@@ -27,24 +27,21 @@ bool Validation::due(uint64_t step) const {
 }
 
 Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shards,
-                                         Communicator& comm) {
+                                         const DataRank& rank, Communicator& comm) {
   const auto micro = static_cast<uint64_t>(train_->batch.micro);
-  const auto world = static_cast<uint64_t>(comm.world_size());
-  const uint64_t micro_batches = part_.sequences / micro;
-  const uint64_t rounds = (micro_batches + world - 1) / world;
+  const uint64_t rounds = evaluation_rounds(part_, micro, rank.count);
   engine.begin_evaluation(std::move(shards));
   double loss_sum = 0;
   double counted = 0;
   for (uint64_t round = 0; round < rounds; ++round) {
-    const uint64_t own = round * world + static_cast<uint64_t>(comm.rank());
-    const bool counts = own < micro_batches;
+    const auto first = evaluated_from(part_, micro, round, rank.index, rank.count);
     std::vector<uint64_t> samples(micro);
-    std::iota(samples.begin(), samples.end(), counts ? own * micro : 0);
+    std::iota(samples.begin(), samples.end(), first.value_or(0));
     HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
                   read_micro_batches(part_.reader, samples, train_->batch.micro, 1));
     HP_TRY_ASSIGN(const double loss,
                   engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents));
-    if (counts) {
+    if (first && rank.counts) {
       loss_sum += loss;
       counted += static_cast<double>(batches[0].counted);
     }

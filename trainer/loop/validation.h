@@ -4,9 +4,9 @@
 //
 // The sequences are the same every time and for every world size: whole
 // micro-batches of the part, in an order that depends on the seed
-// alone, micro-batch m evaluated by rank m mod W. Ranks without one in the last
-// round evaluate the first again and do not count it, so that all take part in
-// the collectives.
+// alone, micro-batch m evaluated by the ranks of data-parallel coordinate m mod D
+// (mesh.h), of which one counts it. Those without one in the last round evaluate
+// the first again and do not count it, so that all take part in the collectives.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,9 @@ class Validation {
   // Of the validation part; the test part is for the end.
   bool due(uint64_t step) const;
   // All ranks at the same step, between two steps of the engine; `shards` as
-  // for begin_step.
-  Result<ValidationResult> run(FullySharded& engine, WeightShards shards, Communicator& comm);
+  // for begin_step, `comm` the world's.
+  Result<ValidationResult> run(FullySharded& engine, WeightShards shards, const DataRank& rank,
+                               Communicator& comm);
 
  private:
   Validation(const TrainSpec& train, EvaluationPart part);

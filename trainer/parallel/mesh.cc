@@ -1,32 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/parallel/mesh.h"
 
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
 #include "common/base/check.h"
 
 namespace hpctl {
 
-int32_t Mesh::world_size() const {
+namespace {
+
+bool is_among(MeshDims dims, const MeshDimension& dimension) {
+  return std::find(dims.begin(), dims.end(), dimension.name) != dims.end();
+}
+
+}  // namespace
+
+Mesh::Mesh(std::vector<MeshDimension> dimensions) : dimensions_(std::move(dimensions)) {
+  std::set<std::string_view> names;
+  for (const MeshDimension& dimension : dimensions_) {
+    HP_CHECK(dimension.degree >= 1 && names.insert(dimension.name).second);
+    HP_CHECK(dimension.degree <= std::numeric_limits<int32_t>::max() / world_size_);
+    world_size_ *= dimension.degree;
+  }
+}
+
+Mesh::Mesh(int32_t dp_replicate, int32_t dp_shard)
+    : Mesh({{std::string(MeshDim::kDpReplicate), dp_replicate},
+            {std::string(MeshDim::kDpShard), dp_shard}}) {}
+
+int32_t Mesh::degree(MeshDims dims) const {
   int32_t product = 1;
-  for (const int32_t degree : degrees_) product *= degree;
+  for (const MeshDimension& d : dimensions_) product *= is_among(dims, d) ? d.degree : 1;
   return product;
 }
 
-int32_t Mesh::stride(MeshDim dim) const {
-  int32_t product = 1;
-  for (size_t d = static_cast<size_t>(dim) + 1; d < degrees_.size(); ++d) product *= degrees_[d];
-  return product;
+int32_t Mesh::coordinate(int32_t rank, MeshDims dims) const {
+  HP_CHECK(rank >= 0 && rank < world_size_);
+  int32_t stride = world_size_;  // ranks between neighbours
+  int32_t place = 0;
+  for (const MeshDimension& d : dimensions_) {
+    stride /= d.degree;
+    if (is_among(dims, d)) place = place * d.degree + rank / stride % d.degree;
+  }
+  return place;
 }
 
-int32_t Mesh::coordinate(int32_t rank, MeshDim dim) const {
-  HP_CHECK(rank >= 0 && rank < world_size());
-  return rank / stride(dim) % degree(dim);
-}
-
-std::vector<int32_t> Mesh::group(int32_t rank, MeshDim dim) const {
-  const int32_t first = rank - coordinate(rank, dim) * stride(dim);
-  std::vector<int32_t> members;
-  for (int32_t i = 0; i < degree(dim); ++i) members.push_back(first + i * stride(dim));
+std::vector<int32_t> Mesh::group(int32_t rank, MeshDims dims) const {
+  HP_CHECK(rank >= 0 && rank < world_size_);
+  std::vector<int32_t> members = {0};
+  int32_t stride = world_size_;
+  for (const MeshDimension& d : dimensions_) {
+    stride /= d.degree;
+    std::vector<int32_t> longer;
+    for (const int32_t member : members) {
+      const bool varies = is_among(dims, d);
+      for (int32_t c = 0; c < (varies ? d.degree : 1); ++c) {
+        longer.push_back(member + (varies ? c : rank / stride % d.degree) * stride);
+      }
+    }
+    members = std::move(longer);
+  }
   return members;
+}
+
+DataRank Mesh::data_rank(int32_t rank) const {
+  std::vector<std::string_view> others;
+  for (const MeshDimension& d : dimensions_) {
+    if (!is_among(kDataDims, d)) others.push_back(d.name);
+  }
+  return {.index = coordinate(rank, kDataDims),
+          .count = degree(kDataDims),
+          .counts = coordinate(rank, others) == 0};
+}
+
+Outcome check_engine_mesh(const Mesh& mesh) {
+  for (const MeshDimension& d : mesh.dimensions()) {
+    if (d.degree == 1 || is_among(kDataDims, d)) continue;
+    return Error{ErrorCode::kFailedPrecondition,
+                 "the mesh has " + d.name + " of degree " + std::to_string(d.degree) +
+                     ": this version trains with data parallelism alone (dp_replicate and "
+                     "dp_shard); give " +
+                     d.name + " the degree 1"};
+  }
+  return Ok{};
 }
 
 Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size) {

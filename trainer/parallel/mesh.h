@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of a job as a grid, so that every kind of parallelism is a dimension of it.
 //
-// Dimensions from the slowest to the fastest: pipeline stages, replicas, shards, parts of a
-// sequence (context), parts of a layer (tensor), as in TorchTitan: neighbours in rank are
-// neighbours in the dimension that communicates most, and a node's ranks, which are consecutive,
-// form a shard group before anything else. Only dp_replicate and dp_shard can have more than one
-// member in this version.
+// A mesh has any number of dimensions, each with a name and a degree, from the slowest to the
+// fastest: rank = ((c0 * degree1 + c1) * degree2 + c2) ... of the coordinates c. Names and order of
+// those that the trainer knows are TorchTitan's: pipeline stages, replicas, shards, parts of a
+// sequence (context), parts of a layer (tensor). Neighbours in rank are then neighbours in the
+// dimension that communicates most, and a node's ranks, which are consecutive, form a shard group
+// before anything else.
+//
+// Several dimensions count as one where something is divided over all of them: the coordinate in a
+// set is the place in their own order, whatever lies between them. A dimension that a mesh does not
+// have has the degree 1.
+//
+// The engine trains with dp_replicate and dp_shard (check_engine_mesh()); data, evaluation and
+// communicators work with any mesh.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
@@ -19,25 +29,67 @@
 
 namespace hpctl {
 
-enum class MeshDim : uint8_t { kPp, kDpReplicate, kDpShard, kCp, kTp };
+struct MeshDim {
+  static constexpr std::string_view kPp = "pp";
+  static constexpr std::string_view kDpReplicate = "dp_replicate";
+  static constexpr std::string_view kDpShard = "dp_shard";
+  static constexpr std::string_view kCp = "cp";
+  static constexpr std::string_view kTp = "tp";
+};
+
+// A set of dimensions, in any order.
+using MeshDims = std::span<const std::string_view>;
+// Over which the samples of a step are divided.
+inline constexpr std::array kDataDims = {MeshDim::kDpReplicate, MeshDim::kDpShard};
+// Over which parameters, gradients and optimizer state are: parts of a sequence need whole
+// parameters as much as other sequences do.
+inline constexpr std::array kShardDims = {MeshDim::kDpShard, MeshDim::kCp};
+
+struct MeshDimension {
+  std::string name;
+  int32_t degree = 1;
+  bool operator==(const MeshDimension&) const = default;
+};
+
+// Which samples a rank works on.
+struct DataRank {
+  int32_t index = 0;  // coordinate in kDataDims: ranks with the same one read the same samples
+  int32_t count = 1;  // of such coordinates
+  // The first of those ranks: where something is counted once for each sample, it is this one's.
+  bool counts = true;
+  bool operator==(const DataRank&) const = default;
+};
 
 class Mesh {
  public:
   Mesh() = default;  // one rank
-  // Degrees >= 1.
-  Mesh(int32_t dp_replicate, int32_t dp_shard) : degrees_{1, dp_replicate, dp_shard, 1, 1} {}
+  // From the slowest to the fastest. Degrees >= 1, no name twice, no more than 2^31 - 1 ranks.
+  explicit Mesh(std::vector<MeshDimension> dimensions);
+  // Of data parallelism alone.
+  Mesh(int32_t dp_replicate, int32_t dp_shard);
 
-  int32_t degree(MeshDim dim) const { return degrees_[static_cast<size_t>(dim)]; }
-  int32_t world_size() const;
-  int32_t coordinate(int32_t rank, MeshDim dim) const;
-  // The ranks that differ from `rank` in `dim` alone, ascending by coordinate; it is one of them.
-  std::vector<int32_t> group(int32_t rank, MeshDim dim) const;
+  const std::vector<MeshDimension>& dimensions() const { return dimensions_; }
+  int32_t world_size() const { return world_size_; }
+  int32_t degree(std::string_view dim) const { return degree(MeshDims(&dim, 1)); }
+  int32_t degree(MeshDims dims) const;
+  int32_t coordinate(int32_t rank, std::string_view dim) const {
+    return coordinate(rank, MeshDims(&dim, 1));
+  }
+  int32_t coordinate(int32_t rank, MeshDims dims) const;
+  // The ranks that differ from `rank` in `dims` alone, ascending by coordinate; it is one of them.
+  std::vector<int32_t> group(int32_t rank, std::string_view dim) const {
+    return group(rank, MeshDims(&dim, 1));
+  }
+  std::vector<int32_t> group(int32_t rank, MeshDims dims) const;
+  DataRank data_rank(int32_t rank) const;
 
  private:
-  int32_t stride(MeshDim dim) const;  // ranks between neighbours
-
-  std::array<int32_t, 5> degrees_ = {1, 1, 1, 1, 1};
+  std::vector<MeshDimension> dimensions_;
+  int32_t world_size_ = 1;
 };
+
+// kFailedPrecondition, with the dimension, where the mesh has more than the engine trains with.
+Outcome check_engine_mesh(const Mesh& mesh);
 
 // What a strategy means for the memory and the messages of a rank. Optimizer state is sharded over
 // dp_shard always.

@@ -32,8 +32,8 @@ Result<FrozenWeights> FrozenWeights::load(const TrainSpec& train, const Mesh& me
   CheckpointLoader& loader = *opened;
   HP_TRY(check_base(loader.manifest(), train));
   frozen.checksum_ = base_checksum(loader.manifest());
-  frozen.index_ = mesh.coordinate(rank, MeshDim::kDpShard);
-  frozen.count_ = mesh.degree(MeshDim::kDpShard);
+  frozen.index_ = mesh.coordinate(rank, kShardDims);
+  frozen.count_ = mesh.degree(kShardDims);
   frozen.rounded_ = train.precision != Precision::kFp32;
   std::vector<float> values;
   std::vector<uint16_t> rounded;

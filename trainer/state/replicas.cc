@@ -34,7 +34,8 @@ ReplicaGroup replica_group(const Mesh& mesh, int32_t rank, const std::vector<int
   }
   group.holders = static_cast<int32_t>(std::count(group.has.begin(), group.has.end(), true));
   group.fewest = group.holders;
-  for (const int32_t first : mesh.group(rank, MeshDim::kDpShard)) {
+  for (int32_t first = 0; first < mesh.world_size(); ++first) {
+    if (mesh.coordinate(first, MeshDim::kDpReplicate) != 0) continue;
     const auto members = mesh.group(first, MeshDim::kDpReplicate);
     group.fewest = std::min(group.fewest, holders_among(members, refilled));
   }

@@ -109,9 +109,9 @@ Result<Sources> find_sources(const std::vector<Offer>& offers, int32_t parts, ui
 std::vector<Piece> plan_pieces(const std::vector<Block>& blocks, const Mesh& mesh, int32_t parts,
                                const Sources& sources) {
   std::vector<Piece> pieces;
-  const int32_t new_parts = mesh.degree(MeshDim::kDpShard);
+  const int32_t new_parts = mesh.degree(kShardDims);
   for (int32_t to = 0; to < mesh.world_size(); ++to) {
-    const int32_t index = mesh.coordinate(to, MeshDim::kDpShard);
+    const int32_t index = mesh.coordinate(to, kShardDims);
     for (size_t b = 0; b < blocks.size(); ++b) {
       const int64_t capacity = shard_capacity(blocks[b].numel, parts);
       const ElementRange wanted = shard_range(blocks[b].numel, index, new_parts);

@@ -61,8 +61,8 @@ ArenaGeometry ArenaGeometry::of(const std::vector<Block>& blocks, uint64_t job, 
                                 const Mesh& mesh) {
   ArenaGeometry geometry;
   geometry.job = job;
-  geometry.shard_index = mesh.coordinate(rank, MeshDim::kDpShard);
-  geometry.shard_count = mesh.degree(MeshDim::kDpShard);
+  geometry.shard_index = mesh.coordinate(rank, kShardDims);
+  geometry.shard_count = mesh.degree(kShardDims);
   for (const Block& block : blocks) {
     geometry.block_capacity.push_back(shard_capacity(block.numel, geometry.shard_count));
     for (const TensorSlot& tensor : block.tensors) {

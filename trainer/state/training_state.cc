@@ -407,8 +407,8 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
 Outcome TrainingState::rejoin(const Workload& workload, const Environment& environment) {
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
   const bool same_part =
-      sharding.mesh.degree(MeshDim::kDpShard) == geometry().shard_count &&
-      sharding.mesh.coordinate(workload.rank, MeshDim::kDpShard) == geometry().shard_index;
+      sharding.mesh.degree(kShardDims) == geometry().shard_count &&
+      sharding.mesh.coordinate(workload.rank, kShardDims) == geometry().shard_index;
   if (!same_part) {
     return Error{ErrorCode::kDataLoss,
                  "generation " + std::to_string(workload.generation) +
@@ -476,7 +476,7 @@ Outcome TrainingState::refill(Communicator& replicas) {
 std::vector<SampleRange> TrainingState::samples_of_newest_step(int32_t former_rank) const {
   if (now_.former_cursor == now_.sample_cursor) return {};
   const uint64_t count = global_batch(workload_.train.batch, now_.former_cursor);
-  return rank_part(take_samples(now_.former_cursor, count, now_.skipped).ranges, former_rank,
+  return data_part(take_samples(now_.former_cursor, count, now_.skipped).ranges, former_rank,
                    former_world_size_);
 }
 

@@ -192,7 +192,8 @@ TEST_F(Damage, AManifestOfANewerVersionIsRefusedByName) {
   const auto refused = read_manifest(step_dir_);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kDataLoss) << "the controller then takes another one";
-  EXPECT_THAT(refused.error().message, HasSubstr("version 3"));
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("version " + std::to_string(kManifestVersion + 1)));
   EXPECT_THAT(refused.error().message, HasSubstr("newer hpctl"));
   EXPECT_EQ(list_checkpoint_states(dir_.path())->at(0).state, CheckpointState::kDamaged);
 }

@@ -37,7 +37,7 @@ class Ledger : public testing::Test {
       for (uint64_t step = start + 1; step <= end; ++step) {
         const auto samples = take_samples((step - 1) * kGlobal, kGlobal, {});
         if (step == leave_out_step && rank == 0) continue;
-        ASSERT_TRUE(writer->append(step, rank_part(samples.ranges, rank, world), 0).ok());
+        ASSERT_TRUE(writer->append(step, data_part(samples.ranges, rank, world), 0).ok());
       }
     }
   }

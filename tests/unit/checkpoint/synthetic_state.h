@@ -28,15 +28,25 @@ struct SyntheticSave {
   uint64_t salt = 0;
   uint64_t parent = 0;
   std::vector<SampleRange> skipped;
+  // 0: every block as intervals. Else most blocks as the slices that follow from it.
+  uint64_t cut = 0;
 };
+
+// Every tensor of most blocks in boxes at random, ascending.
+std::vector<TensorSlice> random_slices(const std::vector<Block>& blocks, uint64_t cut);
 
 // The manifest's part that does not depend on the shards.
 Manifest synthetic_manifest(const SyntheticSave& save);
 
-// Writes the shard of one rank, as write_shard.
+// Writes the shard of one rank of a save of `blocks`, as write_shard.
+Result<Receipt> write_synthetic_shard(const SyntheticSave& save, int32_t rank,
+                                      const std::vector<Block>& blocks);
+// Of the model's.
 Result<Receipt> write_synthetic_shard(const SyntheticSave& save, int32_t rank);
 
-// All ranks, receipts through their encoding, and the commit.
+// All ranks, receipts through their encoding, and the commit. `base`: synthetic_manifest(), or that
+// with other blocks.
+Outcome save_synthetic(const SyntheticSave& save, Manifest base);
 Outcome save_synthetic(const SyntheticSave& save);
 
 }  // namespace hpctl

@@ -52,7 +52,7 @@ TEST(StepSamples, AnyWorldSizeCoversTheSameSetInOrder) {
   for (const int32_t world : {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 23, 24, 30}) {
     std::vector<uint64_t> joined;
     for (int32_t rank = 0; rank < world; ++rank) {
-      const auto part = sample_numbers(rank_part(taken.ranges, rank, world));
+      const auto part = sample_numbers(data_part(taken.ranges, rank, world));
       EXPECT_GE(part.size(), 24U / static_cast<size_t>(world));
       EXPECT_LE(part.size(), (23U + static_cast<size_t>(world)) / static_cast<size_t>(world));
       for (const uint64_t micro : {1, 3}) {

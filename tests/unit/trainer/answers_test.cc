@@ -52,7 +52,7 @@ class Step {
   std::vector<MicroBatch> batches(int32_t rank, int32_t world, int64_t micro) const {
     const StepSamples samples = take_samples(0, kStepSamples, {});
     auto read =
-        read_micro_batches(*reader_, sample_numbers(rank_part(samples.ranges, rank, world)), micro,
+        read_micro_batches(*reader_, sample_numbers(data_part(samples.ranges, rank, world)), micro,
                            micro_batches(kStepSamples, world, static_cast<uint64_t>(micro)));
     HP_CHECK(read.ok());
     return *read;

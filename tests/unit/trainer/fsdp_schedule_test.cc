@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What sharded training holds and when it moves it: blocks gathered at a time, gathers behind
-// computation, memory that is released, and the mesh of ranks.
+// computation, and memory that is released.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,24 +82,6 @@ TEST(ShardedBlock, ReleasedParametersHaveNoMemory) {
     sharded.release();
     EXPECT_EQ(sharded.parameters()[1].storage().nbytes(), 0U);
   }
-}
-
-TEST(Mesh, GroupsAndCoordinates) {
-  const Mesh mesh(2, 3);
-  EXPECT_EQ(mesh.world_size(), 6);
-  EXPECT_EQ(mesh.coordinate(4, MeshDim::kDpReplicate), 1);
-  EXPECT_EQ(mesh.coordinate(4, MeshDim::kDpShard), 1);
-  EXPECT_EQ(mesh.coordinate(4, MeshDim::kTp), 0);
-  EXPECT_EQ(mesh.group(4, MeshDim::kDpShard), (std::vector<int32_t>{3, 4, 5}));
-  EXPECT_EQ(mesh.group(4, MeshDim::kDpReplicate), (std::vector<int32_t>{1, 4}));
-  EXPECT_EQ(mesh.group(4, MeshDim::kPp), (std::vector<int32_t>{4}));
-  TrainSpec hybrid;
-  hybrid.strategy = Strategy::kHybrid;
-  hybrid.shard_group = 4;
-  const auto impossible = sharding_of(hybrid, 6);
-  ASSERT_FALSE(impossible.ok());
-  EXPECT_EQ(impossible.error().message,
-            "parallelism.shard_group: expected a divisor of the number of workers (6), found 4");
 }
 
 }  // namespace

@@ -33,20 +33,20 @@ class Gpt : public Model {
 
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
-  Tensor layer(const std::vector<Tensor>& parameters, const Tensor& x, const Documents& documents,
-               Recomputed* recomputed) const override;
+  const std::vector<Segment>& segments() const override { return segments_; }
   Tensor logits(const std::vector<Tensor>& parameters, const Tensor& x) const override;
 
  private:
   Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     Recomputed* recomputed) const;
-  // Norm, projections and attention: [B, T, D], before the output projection.
-  Tensor attend(const std::vector<Tensor>& parameters, const Tensor& x, const Documents& documents,
-                Recomputed* recomputed) const;
+  std::vector<Segment> make_segments() const;
+  DecoderPart norm(LayerParameter weight) const;
+  Tensors qkv(const LayerCall& call, const Tensor& a) const;
 
   ModelSpec model_;
   at::ScalarType wide_;  // of the logits
   CausalAttention attention_;
+  std::vector<Segment> segments_;
 };
 
 Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
@@ -54,7 +54,8 @@ Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double
     : Model(z_loss),
       model_(model),
       wide_(wide_type(compute)),
-      attention_(model, seq_len, compute, device) {}
+      attention_(model, seq_len, compute, device),
+      segments_(make_segments()) {}
 
 Tensor Gpt::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                   const Documents& documents) const {
@@ -71,23 +72,45 @@ Tensor Gpt::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias
   });
 }
 
-Tensor Gpt::attend(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
-                   Recomputed* recomputed) const {
-  const Tensor a = layer_norm(x, p[kAttnNorm], p[kAttnNorm + 1], recomputed);
-  const std::vector<Tensor> qkv = project(p, kQkv, a).chunk(3, -1);
-  const auto heads = [&](const Tensor& y) {
-    return y.view({x.size(0), x.size(1), model_.heads, model_.dim / model_.heads});
+std::vector<Segment> Gpt::make_segments() const {
+  // With its bias.
+  const auto projection = [](LayerParameter weight) {
+    return DecoderPart{{weight, weight + 1U}, [weight](const LayerCall& call, const Tensors& in) {
+                         return Tensors{project(call.parameters, weight, in[0])};
+                       }};
   };
-  return attention_(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), documents, recomputed);
+  return segments_of(
+      {.attention_norm = norm(kAttnNorm),
+       .qkv = {{kQkv, kQkv + 1},
+               [this](const LayerCall& call, const Tensors& in) { return qkv(call, in[0]); }},
+       .attention = {{},
+                     [this](const LayerCall& call, const Tensors& in) {
+                       return Tensors{
+                           attention_(in[0], in[1], in[2], call.documents, call.recomputed)};
+                     }},
+       .attention_output = projection(kAttnOut),
+       .mlp_norm = norm(kMlpNorm),
+       .mlp = {{kUp, kUp + 1, kDown, kDown + 1}, [](const LayerCall& call, const Tensors& in) {
+                 const Tensor up = project(call.parameters, kUp, in[0]);
+                 const Tensor hidden =
+                     run(call.recomputed, [=] { return std::vector<Tensor>{ops::gelu(up)}; });
+                 return Tensors{project(call.parameters, kDown, hidden)};
+               }}});
 }
 
-Tensor Gpt::layer(const std::vector<Tensor>& p, const Tensor& x, const Documents& documents,
-                  Recomputed* recomputed) const {
-  const Tensor middle = x + project(p, kAttnOut, attend(p, x, documents, recomputed));
-  const Tensor b = layer_norm(middle, p[kMlpNorm], p[kMlpNorm + 1], recomputed);
-  const Tensor up = project(p, kUp, b);
-  const Tensor hidden = run(recomputed, [=] { return std::vector<Tensor>{ops::gelu(up)}; });
-  return middle + project(p, kDown, hidden);
+DecoderPart Gpt::norm(LayerParameter weight) const {
+  return {{weight, weight + 1U}, [this, weight](const LayerCall& call, const Tensors& in) {
+            return Tensors{layer_norm(in[0], call.parameters[weight], call.parameters[weight + 1],
+                                      call.recomputed)};
+          }};
+}
+
+Tensors Gpt::qkv(const LayerCall& call, const Tensor& a) const {
+  Tensors parts = project(call.parameters, kQkv, a).chunk(3, -1);
+  for (Tensor& part : parts) {
+    part = part.view({a.size(0), a.size(1), -1, model_.head_size()});
+  }
+  return parts;
 }
 
 Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {

@@ -6,6 +6,7 @@
 #include "trainer/arch/model.h"
 
 #include <array>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -89,6 +90,17 @@ class LayerSlots {
     const auto a = static_cast<size_t>(adapters_[which]);
     return {parameters.at(a), parameters.at(a + 1)};
   }
+  // Where these and their adapters are, as far as there are any.
+  std::vector<size_t> indices(std::initializer_list<size_t> which) const {
+    std::vector<size_t> found;
+    for (const size_t name : which) {
+      if (slots_[name] >= 0) found.push_back(static_cast<size_t>(slots_[name]));
+      if (adapters_[name] < 0) continue;
+      const auto a = static_cast<size_t>(adapters_[name]);
+      found.insert(found.end(), {a, a + 1});
+    }
+    return found;
+  }
 
  private:
   std::array<int, kLayerParameters> slots_;
@@ -102,12 +114,18 @@ class Llama : public Model {
 
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
-  Tensor layer(const std::vector<Tensor>& parameters, const Tensor& x, const Documents& documents,
-               Recomputed* recomputed) const override;
+  const std::vector<Segment>& segments() const override { return segments_; }
   Tensor logits(const std::vector<Tensor>& parameters, const Tensor& x) const override;
 
  private:
+  std::vector<Segment> make_segments() const;
   Tensor rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomputed) const;
+  DecoderPart norm(LayerParameter weight) const;
+  // With bias and adapter, where the layer has them.
+  Tensor linear(const LayerCall& call, const Tensor& x, size_t weight,
+                const Tensor& bias = {}) const;
+  Tensors qkv(const LayerCall& call, const Tensor& a) const;
+  Tensor mlp(const LayerCall& call, const Tensor& b) const;
 
   ModelSpec model_;
   LayerSlots slots_;
@@ -116,6 +134,7 @@ class Llama : public Model {
   at::ScalarType wide_;  // of norms and logits
   bool fused_;           // norms and SwiGLU by kernels
   CausalAttention attention_;
+  std::vector<Segment> segments_;
 };
 
 Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
@@ -127,7 +146,8 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
       compute_(compute),
       wide_(wide_type(compute)),
       fused_(device.is_cpu()),
-      attention_(model, seq_len, compute, device) {}
+      attention_(model, seq_len, compute, device),
+      segments_(make_segments()) {}
 
 Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                     const Documents&) const {
@@ -147,38 +167,65 @@ Tensor Llama::rms_norm(const Tensor& x, const Tensor& weight, Recomputed* recomp
   });
 }
 
-Tensor Llama::layer(const std::vector<Tensor>& parameters, const Tensor& x,
-                    const Documents& documents, Recomputed* recomputed) const {
-  const auto p = [&](size_t which) { return slots_.of(parameters, which); };
-  const auto linear = [&](const Tensor& y, size_t weight, const Tensor& bias = {}) {
-    const Tensor product = ops::linear(y, p(weight), bias);
-    const auto [down, up] = slots_.adapter(parameters, weight);
-    if (!down.defined()) return product;
-    return product + ops::linear(ops::linear(y, down), up) * lora_scale_;
-  };
-  const Tensor a = rms_norm(x, p(kInputNorm), recomputed);
+std::vector<Segment> Llama::make_segments() const {
+  return segments_of(
+      {.attention_norm = norm(kInputNorm),
+       .qkv = {slots_.indices({kQ, kQBias, kK, kKBias, kV, kVBias, kQNorm, kKNorm}),
+               [this](const LayerCall& call, const Tensors& in) { return qkv(call, in[0]); }},
+       .attention = {{},
+                     [this](const LayerCall& call, const Tensors& in) {
+                       return Tensors{
+                           attention_(in[0], in[1], in[2], call.documents, call.recomputed)};
+                     }},
+       .attention_output = {slots_.indices({kO}),
+                            [this](const LayerCall& call, const Tensors& in) {
+                              return Tensors{linear(call, in[0], kO)};
+                            }},
+       .mlp_norm = norm(kPostNorm),
+       .mlp = {slots_.indices({kGate, kUp, kDown}),
+               [this](const LayerCall& call, const Tensors& in) {
+                 return Tensors{mlp(call, in[0])};
+               }}});
+}
+
+DecoderPart Llama::norm(LayerParameter weight) const {
+  return {slots_.indices({weight}), [this, weight](const LayerCall& call, const Tensors& in) {
+            return Tensors{rms_norm(in[0], slots_.of(call.parameters, weight), call.recomputed)};
+          }};
+}
+
+Tensor Llama::linear(const LayerCall& call, const Tensor& x, size_t weight,
+                     const Tensor& bias) const {
+  const Tensor product = ops::linear(x, slots_.of(call.parameters, weight), bias);
+  const auto [down, up] = slots_.adapter(call.parameters, weight);
+  if (!down.defined()) return product;
+  return product + ops::linear(ops::linear(x, down), up) * lora_scale_;
+}
+
+Tensors Llama::qkv(const LayerCall& call, const Tensor& a) const {
   // [B, T, heads, h]
-  const auto heads = [&](LayerParameter weight, int64_t count) {
-    return linear(a, weight, p(weight + 1)).view({x.size(0), x.size(1), count, model_.head_size()});
+  const auto heads = [&](LayerParameter weight) {
+    return linear(call, a, weight, slots_.of(call.parameters, weight + 1))
+        .view({a.size(0), a.size(1), -1, model_.head_size()});
   };
   const auto normed = [&](const Tensor& y, LayerParameter norm) {
-    const Tensor weight = p(norm);
-    return weight.defined() ? rms_norm(y, weight, recomputed) : y;
+    const Tensor weight = slots_.of(call.parameters, norm);
+    return weight.defined() ? rms_norm(y, weight, call.recomputed) : y;
   };
-  const Tensor q = normed(heads(kQ, model_.heads), kQNorm);
-  const Tensor k = normed(heads(kK, model_.kv_heads), kKNorm);
-  const Tensor v = heads(kV, model_.kv_heads);
-  const Tensor middle = x + linear(attention_(q, k, v, documents, recomputed), kO);
+  const Tensor q = normed(heads(kQ), kQNorm);
+  const Tensor k = normed(heads(kK), kKNorm);
+  return {q, k, heads(kV)};
+}
 
-  const Tensor b = rms_norm(middle, p(kPostNorm), recomputed);
-  const Tensor gate = linear(b, kGate);
-  const Tensor up = linear(b, kUp);
-  const Tensor hidden = run(recomputed, [=, this] {
+Tensor Llama::mlp(const LayerCall& call, const Tensor& b) const {
+  const Tensor gate = linear(call, b, kGate);
+  const Tensor up = linear(call, b, kUp);
+  const Tensor hidden = run(call.recomputed, [=, this] {
     if (fused_) return std::vector<Tensor>{fused_swiglu(gate, up)};
     const Tensor active = ops::silu(gate);
     return std::vector<Tensor>{active, active * up};
   });
-  return middle + linear(hidden, kDown);
+  return linear(call, hidden, kDown);
 }
 
 Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers as segments: cut at every boundary they are what they are in one graph, each uses the
+// parameters that it declares, and with parts of a layer and of a sequence on several ranks, which
+// exchange tensors between segments alone, they compute the same layer.
+#include "trainer/arch/segments.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "trainer/arch/lora.h"
+#include "trainer/arch/model.h"
+#include "trainer/arch/registry.h"
+
+namespace hpctl {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kLayerBatch = 2;
+constexpr int64_t kLayerTokens = 24;
+
+struct Case {
+  std::string name;
+  ModelSpec model;
+  LoraSpec lora{};
+};
+
+ModelSpec model_of(Arch arch) {
+  ModelSpec model;
+  model.arch = arch;
+  model.vocab = 64;
+  model.dim = 32;
+  model.layers = 2;
+  model.heads = 4;
+  model.kv_heads = arch == Arch::gpt ? 4 : 2;
+  model.ffn = 48;
+  model.max_positions = arch == Arch::gpt ? kLayerTokens : 0;
+  if (arch == Arch::qwen3) model.head_dim = 12;
+  if (arch == Arch::mistral) model.sliding_window = 7;
+  return model;
+}
+
+std::vector<Case> every_case() {
+  std::vector<Case> cases;
+  for (size_t arch = 0; arch < kArchitectureTraits.size(); ++arch) {
+    const auto which = static_cast<Arch>(arch);
+    cases.push_back({words_of(Arch{})[arch], model_of(which)});
+  }
+  LoraSpec lora;
+  lora.rank = 3;
+  lora.alpha = 6;
+  lora.targets = {LoraTarget::kQProj, LoraTarget::kVProj, LoraTarget::kOProj,
+                  LoraTarget::kDownProj};
+  cases.push_back({"lora", model_of(Arch::llama), lora});
+  return cases;
+}
+
+// Leaves of the first layer's parameters, and behind them those of its adapters.
+Tensors random_parameters(const Case& c, at::ScalarType type) {
+  at::manual_seed(7);
+  Tensors parameters;
+  const auto add = [&](const Block& block) {
+    for (const TensorSlot& tensor : block.tensors) {
+      const Tensor values = at::randn(tensor.shape, at::kDouble) * 0.2;
+      const bool is_norm = tensor.name.find("norm.weight") != std::string::npos ||
+                           tensor.name.find("ln_") != std::string::npos;
+      parameters.push_back((is_norm ? values + 1.0 : values).to(type).set_requires_grad(true));
+    }
+  };
+  add(model_layout(c.model)[1]);
+  if (c.lora.on()) add(adapter_layout(c.model, c.lora)[0]);
+  return parameters;
+}
+
+Tensor random_rows(int64_t seed, const ModelSpec& model, at::ScalarType type) {
+  at::manual_seed(static_cast<uint64_t>(seed));
+  return at::randn({kLayerBatch, kLayerTokens, model.dim}, at::kDouble).to(type);
+}
+
+struct LayerResult {
+  Tensor out;
+  Tensor input_gradient;
+  Tensors gradients;  // of the parameters
+};
+
+Tensors gradients_of(const Tensors& leaves) {
+  Tensors gradients;
+  for (const Tensor& leaf : leaves) gradients.push_back(leaf.grad());
+  return gradients;
+}
+
+LayerResult in_one_graph(const Case& c, at::ScalarType type) {
+  const auto model = make_model(c.model, kLayerTokens, type, 0, at::kCPU, c.lora);
+  const Tensors parameters = random_parameters(c, type);
+  const Tensor x = random_rows(1, c.model, type).set_requires_grad(true);
+  const Tensor out = model->layer(parameters, x, {});
+  compat::backward(out, random_rows(2, c.model, type));
+  return {out.detach(), x.grad(), gradients_of(parameters)};
+}
+
+// As an engine does that communicates between all segments: no graph reaches over a boundary.
+LayerResult cut_at_every_boundary(const Case& c, at::ScalarType type) {
+  const auto model = make_model(c.model, kLayerTokens, type, 0, at::kCPU, c.lora);
+  const Tensors parameters = random_parameters(c, type);
+  const Documents documents;
+  const LayerCall call = {parameters, documents};
+  std::vector<Tensors> leaves;  // of each segment
+  std::vector<Tensors> results;
+  Tensors in = {random_rows(1, c.model, type)};
+  for (const Segment& segment : model->segments()) {
+    for (Tensor& tensor : in) tensor = tensor.detach().set_requires_grad(true);
+    leaves.push_back(in);
+    results.push_back(segment.run(call, in));
+    in = results.back();
+  }
+  Tensors gradients = {random_rows(2, c.model, type)};
+  for (size_t s = results.size(); s-- > 0;) {
+    // What passes by without a node is its own leaf.
+    torch::autograd::backward(results[s], gradients);
+    gradients = gradients_of(leaves[s]);
+  }
+  return {in.front().detach(), gradients.front(), gradients_of(parameters)};
+}
+
+void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& what) {
+  ASSERT_EQ(a.sizes(), b.sizes()) << what;
+  const Tensor left = a.contiguous();
+  const Tensor right = b.contiguous();
+  EXPECT_EQ(std::memcmp(left.data_ptr(), right.data_ptr(), left.nbytes()), 0) << what;
+}
+
+TEST(Segments, CutAtEveryBoundaryALayerHasTheSameBits) {
+  for (const Case& c : every_case()) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+      const LayerResult whole = in_one_graph(c, type);
+      const LayerResult cut = cut_at_every_boundary(c, type);
+      const std::string name = c.name + " " + at::toString(type) + " ";
+      expect_same_bits(whole.out, cut.out, name + "result");
+      expect_same_bits(whole.input_gradient, cut.input_gradient, name + "input");
+      ASSERT_EQ(whole.gradients.size(), cut.gradients.size());
+      for (size_t i = 0; i < whole.gradients.size(); ++i) {
+        ASSERT_TRUE(whole.gradients[i].defined()) << name << i;
+        expect_same_bits(whole.gradients[i], cut.gradients[i], name + std::to_string(i));
+      }
+    }
+  }
+}
+
+TEST(Segments, UseTheParametersThatTheyDeclare) {
+  for (const Case& c : every_case()) {
+    const auto model = make_model(c.model, kLayerTokens, at::kDouble, 0, at::kCPU, c.lora);
+    const Tensors all = random_parameters(c, at::kDouble);
+    const Documents documents;
+    std::vector<int> declared(all.size(), 0);
+    Tensors in = {random_rows(1, c.model, at::kDouble)};
+    for (const Segment& segment : model->segments()) {
+      Tensors own(all.size());
+      for (const size_t i : segment.parameters) {
+        own.at(i) = all[i];
+        ++declared[i];
+      }
+      in = segment.run({own, documents}, in);
+    }
+    EXPECT_EQ(declared, std::vector<int>(all.size(), 1)) << c.name << ": each in one segment";
+    expect_same_bits(in.front(), in_one_graph(c, at::kDouble).out, c.name);
+  }
+}
+
+// ---- a layer divided by hand, in one graph of one process ---------------------------------------
+
+// How a parameter is divided among parts of a layer: by its name's end.
+enum class Cut {
+  kNone,
+  kRows,        // its first dimension
+  kColumns,     // its last
+  kThirds,      // the last, of each of queries, keys and values, which lie side by side
+  kOfTheFirst,  // the first part has it, the others zeros
+};
+
+Cut cut_of(const std::string& name) {
+  const auto is_one_of = [&](std::initializer_list<const char*> ends) {
+    return std::any_of(ends.begin(), ends.end(),
+                       [&](const char* end) { return name.ends_with(end); });
+  };
+  if (is_one_of({"norm.weight", "o_proj.lora_B.weight", "down_proj.lora_B.weight", "ln_1.weight",
+                 "ln_1.bias", "ln_2.weight", "ln_2.bias"})) {
+    return Cut::kNone;
+  }
+  if (is_one_of({"o_proj.weight", "down_proj.weight", "o_proj.lora_A.weight",
+                 "down_proj.lora_A.weight", "c_fc.weight", "c_fc.bias"})) {
+    return Cut::kColumns;
+  }
+  if (is_one_of({"c_attn.weight", "c_attn.bias"})) return Cut::kThirds;
+  if (name.ends_with("c_proj.bias")) return Cut::kOfTheFirst;
+  return name.ends_with(".lora_A.weight") ? Cut::kNone : Cut::kRows;
+}
+
+std::vector<std::string> parameter_names(const Case& c) {
+  std::vector<Block> blocks = {model_layout(c.model)[1]};
+  if (c.lora.on()) blocks.push_back(adapter_layout(c.model, c.lora)[0]);
+  std::vector<std::string> names;
+  for (const Block& block : blocks) {
+    for (const TensorSlot& tensor : block.tensors) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+Tensor part_of(const Tensor& whole, Cut cut, int64_t part, int64_t parts) {
+  const auto chunk = [&](const Tensor& x, int64_t dim) { return x.chunk(parts, dim).at(part); };
+  switch (cut) {
+    case Cut::kNone:
+      return whole;
+    case Cut::kRows:
+      return chunk(whole, 0);
+    case Cut::kColumns:
+      return chunk(whole, -1);
+    case Cut::kThirds: {
+      Tensors thirds = whole.chunk(3, -1);
+      for (Tensor& third : thirds) third = chunk(third, -1);
+      return at::cat(thirds, -1);
+    }
+    case Cut::kOfTheFirst:
+      return part == 0 ? whole : at::zeros_like(whole);
+  }
+  return {};
+}
+
+// Of part `part` of `parts`, made by operations with gradients: those gather in the whole
+// parameters.
+Tensors parts_of(const Case& c, const Tensors& whole, int64_t part, int64_t parts) {
+  const std::vector<std::string> names = parameter_names(c);
+  Tensors own;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    own.push_back(part_of(whole[i], cut_of(names[i]), part, parts));
+  }
+  return own;
+}
+
+using ByRank = std::vector<Tensors>;
+
+// What ranks of a tensor dimension exchange. With sequence parallelism each holds a part of the
+// tokens between the sum behind a branch and the gather before the next.
+void exchange(Exchange kind, bool sequence_parallel, ByRank& ranks) {
+  const auto last_of_all = [&] {
+    Tensors last;
+    for (const Tensors& rank : ranks) last.push_back(rank.back());
+    return last;
+  };
+  if (kind == Exchange::kGather && sequence_parallel) {
+    const Tensor whole = at::cat(last_of_all(), 1);
+    for (Tensors& rank : ranks) rank.back() = whole;
+  }
+  if (kind == Exchange::kSum) {
+    const Tensor sum = at::stack(last_of_all()).sum(0);
+    const auto parts = static_cast<int64_t>(ranks.size());
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      ranks[r].back() = sequence_parallel ? sum.chunk(parts, 1).at(r) : sum;
+    }
+  }
+}
+
+LayerResult on_several_ranks(const Case& c, int64_t ranks, bool sequence_parallel) {
+  const auto model = make_model(c.model, kLayerTokens, at::kDouble, 0, at::kCPU, c.lora);
+  const Tensors parameters = random_parameters(c, at::kDouble);
+  const Tensor x = random_rows(1, c.model, at::kDouble).set_requires_grad(true);
+  const Documents documents;
+  ByRank tensors;
+  ByRank own;
+  for (int64_t r = 0; r < ranks; ++r) {
+    own.push_back(parts_of(c, parameters, r, ranks));
+    tensors.push_back({sequence_parallel ? x.chunk(ranks, 1).at(r) : x});
+  }
+  for (const Segment& segment : model->segments()) {
+    for (size_t r = 0; r < own.size(); ++r) {
+      tensors[r] = segment.run({own[r], documents}, tensors[r]);
+    }
+    exchange(segment.after, sequence_parallel, tensors);
+  }
+  Tensors outs;
+  for (const Tensors& rank : tensors) outs.push_back(rank.front());
+  const Tensor out = sequence_parallel ? at::cat(outs, 1) : outs.front();
+  if (!sequence_parallel) {
+    for (const Tensor& other : outs) EXPECT_TRUE(at::equal(other, out)) << "all ranks have it";
+  }
+  compat::backward(out, random_rows(2, c.model, at::kDouble));
+  return {out.detach(), x.grad(), gradients_of(parameters)};
+}
+
+void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
+  ASSERT_EQ(a.sizes(), b.sizes()) << what;
+  const double largest = std::max(1.0, b.abs().max().item<double>());
+  EXPECT_LE((a - b).abs().max().item<double>(), 1e-12 * largest) << what;
+}
+
+TEST(Segments, PartsOfALayerOnTwoRanksAreTheLayer) {
+  for (const Case& c : every_case()) {
+    const LayerResult one = in_one_graph(c, at::kDouble);
+    const std::vector<std::string> names = parameter_names(c);
+    for (const bool sequence_parallel : {false, true}) {
+      const LayerResult two = on_several_ranks(c, 2, sequence_parallel);
+      const std::string name = c.name + (sequence_parallel ? " sequence " : " tensor ");
+      expect_near(two.out, one.out, name + "result");
+      expect_near(two.input_gradient, one.input_gradient, name + "input");
+      for (size_t i = 0; i < names.size(); ++i) {
+        ASSERT_TRUE(two.gradients[i].defined()) << name << names[i];
+        expect_near(two.gradients[i], one.gradients[i], name + names[i]);
+      }
+    }
+  }
+}
+
+// A test of the tests: with a rank's part of a sum left out, the numbers above are others.
+TEST(Segments, EachRanksPartIsNeeded) {
+  const Case c = every_case().front();
+  const auto model = make_model(c.model, kLayerTokens, at::kDouble, 0, at::kCPU, c.lora);
+  const Tensors first = parts_of(c, random_parameters(c, at::kDouble), 0, 2);
+  const Tensor alone = model->layer(first, random_rows(1, c.model, at::kDouble), {});
+  EXPECT_GT((alone - in_one_graph(c, at::kDouble).out).abs().max().item<double>(), 1e-2);
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/segments.h"
+
+#include <utility>
+
+namespace hpctl {
+
+namespace {
+
+// The residual stream passes by.
+Segment branch(const char* name, DecoderPart part, Exchange after) {
+  return {.name = name,
+          .parameters = std::move(part.parameters),
+          .after = after,
+          .run = [run = std::move(part.run)](const LayerCall& call, const Tensors& in) {
+            Tensors out = run(call, {in.begin() + 1, in.end()});
+            out.insert(out.begin(), in.front());
+            return out;
+          }};
+}
+
+// A branch begins from the residual stream, to which the one before is added where there is one.
+Segment norm(const char* name, DecoderPart part) {
+  return {.name = name,
+          .parameters = std::move(part.parameters),
+          .after = Exchange::kGather,
+          .run = [run = std::move(part.run)](const LayerCall& call, const Tensors& in) {
+            at::Tensor x = in.size() == 1 ? in[0] : in[0] + in[1];
+            Tensors out = run(call, {x});
+            out.insert(out.begin(), std::move(x));
+            return out;
+          }};
+}
+
+}  // namespace
+
+std::vector<Segment> segments_of(DecoderLayer layer) {
+  std::vector<Segment> segments;
+  segments.push_back(norm("attention_norm", std::move(layer.attention_norm)));
+  segments.push_back(branch("qkv", std::move(layer.qkv), Exchange::kKeysAndValues));
+  segments.push_back(branch("attention", std::move(layer.attention), Exchange::kNone));
+  segments.push_back(branch("attention_output", std::move(layer.attention_output), Exchange::kSum));
+  segments.push_back(norm("mlp_norm", std::move(layer.mlp_norm)));
+  segments.push_back(branch("mlp", std::move(layer.mlp), Exchange::kSum));
+  segments.push_back(
+      {.name = "mlp_residual",
+       .parameters = {},
+       .after = Exchange::kNone,
+       .run = [](const LayerCall&, const Tensors& in) { return Tensors{in[0] + in[1]}; }});
+  return segments;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layer as a short list of segments, between which the engine may communicate.
+//
+// A segment is a pure function of tensors and of its own parameters of the layer. No collective
+// runs inside one, and so none inside a node of autograd: where a dimension of the mesh is to
+// communicate, the engine cuts the graph between two segments (a detached leaf for each tensor, one
+// backward call for each segment), as it does between layers. Where nothing communicates, a layer
+// is one graph, and cutting it changes no bit of its gradients.
+//
+// The first tensor between two segments is the residual stream [B, T, D], which segments of a
+// branch pass on. A decoder layer has these, each beside what its output needs before the next:
+//
+//   attention_norm    x             -> x, a            gather of a: its columns need the whole
+//                                                      sequence (sequence parallelism)
+//   qkv               x, a          -> x, q, k, v      exchange of k and v: a query needs those of
+//                                                      other parts of its sequence (context)
+//   attention         x, q, k, v    -> x, mixed
+//   attention_output  x, mixed      -> x, o            sum of o over parts of the layer (tensor),
+//                                                      or of that the part of the sequence
+//   mlp_norm          x, o          -> m = x + o, b    gather of b
+//   mlp               m, b          -> m, d            sum of d
+//   mlp_residual      m, d          -> m + d
+//
+// Counts of heads and widths are those of the parameters that a segment is given: with a part of
+// the heads and of the feed-forward width (rows of q, k, v, gate and up; columns of o and down; a
+// bias of o or down in one part, zeros in the others) it computes that part, and `o` and `d` are
+// parts of a sum.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "trainer/arch/documents.h"
+#include "trainer/arch/recomputed.h"
+#include "trainer/compat/torch_compat.h"
+
+namespace hpctl {
+
+using Tensors = std::vector<at::Tensor>;
+
+// What the tensors behind a segment need where the mesh divides a layer or a sequence.
+enum class Exchange : uint8_t {
+  kNone,
+  kGather,         // the last tensor, from all parts of the sequence
+  kKeysAndValues,  // the last two, likewise
+  kSum,            // the last tensor, over all parts of the layer
+};
+
+// What all segments of a layer are given; it outlives the call.
+struct LayerCall {
+  const Tensors& parameters;  // of the layer, in the order of its layout
+  const Documents& documents;
+  Recomputed* recomputed = nullptr;  // as in Model::layer
+};
+
+struct Segment {
+  const char* name;
+  std::vector<size_t> parameters;  // that it uses: indices in LayerCall::parameters
+  Exchange after = Exchange::kNone;
+  std::function<Tensors(const LayerCall&, const Tensors&)> run;
+};
+
+// A part of a decoder layer, without the residual stream.
+struct DecoderPart {
+  std::vector<size_t> parameters;
+  std::function<Tensors(const LayerCall&, const Tensors&)> run;
+};
+
+struct DecoderLayer {
+  DecoderPart attention_norm;    // x -> a
+  DecoderPart qkv;               // a -> q [B, T, H, h], k, v [B, T, K, h]
+  DecoderPart attention;         // q, k, v -> mixed [B, T, H * h]
+  DecoderPart attention_output;  // mixed -> o [B, T, D]
+  DecoderPart mlp_norm;          // m -> b
+  DecoderPart mlp;               // b -> d [B, T, D]
+};
+
+std::vector<Segment> segments_of(DecoderLayer layer);
+
+}  // namespace hpctl
