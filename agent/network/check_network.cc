@@ -42,14 +42,14 @@ changed; the network is busy for some seconds.
               sockets although it has EFA devices, or that uses another network than most, is named
               with what to do. A node without NCCL or a GPU is named and takes no part
 
-A fault of the path between two nodes that are sound otherwise is found where no more than one bit of
-their numbers differs; bad nodes are always found.
+A fault of the path between two nodes that are sound otherwise is found where no more than one bit
+of their numbers differs; bad nodes are always found.
 
-  --json      {"verdict", "way", "by", "rounds", "pairs", "seconds", "median_bytes_per_s",
+  --json      {"verdict", "rounds", "pairs", "seconds", "median_bytes_per_s", "way", "by",
               "nodes": [{"name", "state", "share"}],
               "links": [{"names", "state", "share", "sure", "trouble"}],
-              "unable": {NAME: WHY}, "fallbacks": {NAME: WHY}, "absent": [RANK]}: state is slow, dead
-              or wrong (data), share that of the median, not sure where it may be either node as
+              "unable": {NAME: WHY}, "fallbacks": {NAME: WHY}, "absent": [RANK]}: state is slow,
+              dead or wrong (data), share that of the median, not sure where it may be either node as
               well; of nccl bytes_per_s is the bus bandwidth as nccl-tests defines it
   --rank R, --ranks N, --name NAME
               without Slurm: number of this process, of how many, and what its node is called
@@ -163,12 +163,12 @@ class Printed {
                        {"trouble", trouble(pair)}});
     }
     return nlohmann::ordered_json{{"verdict", report_.is_good() ? "pass" : "fail"},
-                                  {"way", to_word(report_.way)},
-                                  {"by", report_.by},
                                   {"rounds", report_.verdict.rounds},
                                   {"pairs", report_.verdict.pairs},
                                   {"seconds", report_.seconds},
                                   {"median_bytes_per_s", report_.verdict.median_bytes_per_s},
+                                  {"way", to_word(report_.way)},
+                                  {"by", report_.by},
                                   {"nodes", std::move(nodes)},
                                   {"links", std::move(links)},
                                   {"unable", report_.unable},

@@ -25,8 +25,8 @@ declare -A machine=()  # of a node: its environment beside that of all
 # Every collective takes a tenth of a second, beside which a busy machine's own time is little.
 start_node() { # start_node RANK RANKS [ARGUMENT...]
   # shellcheck disable=SC2086  # several variables
-  env LD_PRELOAD="$stubs/libcudart.so.12:$stubs/libnccl.so.2" STUB_NCCL_DELAY_MS=100 STUB_NCCL_NETWORK="AWS Libfabric" \
-    STUB_NCCL_PROVIDER=efa ${machine[$1]:-} \
+  env LD_PRELOAD="$stubs/libcudart.so.12:$stubs/libnccl.so.2" STUB_NCCL_DELAY_MS=100 \
+    STUB_NCCL_NETWORK="AWS Libfabric" STUB_NCCL_PROVIDER=efa ${machine[$1]:-} \
     "$hpagent" check network --rank "$1" --ranks "$2" --name "n$1" --meeting "$dir/meeting" "${@:3}"
 }
 
