@@ -55,9 +55,10 @@ machines with what weighs most. `check` makes a deep check (hpagent check all --
 of full load) by srun, or here where there is none: passed, what was said before does not count any
 more; failed, that counts 4. With --job it runs within that Slurm job, beside what runs there.
 
-With -A, where there is a cluster controller: `lemons` lists what the jobs of all users say, by which
-a machine is a lemon as well, for every job whose controller runs there. One user counts at most 2 of
-a machine, so that nobody makes a lemon alone, and the less the more machines he speaks against.
+With -A, where there is a cluster controller: `lemons` lists what the jobs of all users say, by
+which a machine is a lemon as well, for every job whose controller runs there. One user counts at
+most 2 of a machine, so that nobody makes a lemon alone, and the less the more machines he speaks
+against.
 `check` tells the cluster controller what it found, which operators may: passed, what all users said
 before does not count any more; failed, that counts 4.
 

@@ -49,8 +49,8 @@ of their numbers differs; bad nodes are always found.
               "nodes": [{"name", "state", "share"}],
               "links": [{"names", "state", "share", "sure", "trouble"}],
               "unable": {NAME: WHY}, "fallbacks": {NAME: WHY}, "absent": [RANK]}: state is slow,
-              dead or wrong (data), share that of the median, not sure where it may be either node as
-              well; of nccl bytes_per_s is the bus bandwidth as nccl-tests defines it
+              dead or wrong (data), share that of the median, not sure where it may be either node
+              as well; of nccl bytes_per_s is the bus bandwidth as nccl-tests defines it
   --rank R, --ranks N, --name NAME
               without Slurm: number of this process, of how many, and what its node is called
   --meeting FILE

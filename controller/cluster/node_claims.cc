@@ -68,9 +68,19 @@ void NodeClaims::drop_oldest(uid_t uid) {
   }
 }
 
+std::string NodeClaims::instance_of(const std::string& node) const {
+  const NodeRecord* newest = nullptr;
+  for (const auto& [key, record] : claims_) {
+    const bool is_later = newest == nullptr || record.wall_ms > newest->wall_ms;
+    if (record.node == node && is_later) newest = &record;
+  }
+  return newest == nullptr ? "" : newest->instance;
+}
+
 void NodeClaims::check(NodeRecord record) {
   record.job = 0;
   record.key.clear();
+  if (record.instance.empty()) record.instance = instance_of(record.node);
   checks_.push_back(std::move(record));
   if (checks_.size() > kMostChecks) checks_.erase(checks_.begin());
 }

@@ -47,7 +47,8 @@ class NodeClaims {
  public:
   // Takes what the job says now; true: something of it is new.
   bool hear(const JobKey& job, const std::vector<NodeRecord>& said, int64_t now_wall_ms);
-  // An operator's, kCheckPassed or kCheckFailed.
+  // An operator's, kCheckPassed or kCheckFailed. Without an instance it is about the machine that
+  // had this name last.
   void check(NodeRecord record);
 
   // Highest first.
@@ -64,6 +65,7 @@ class NodeClaims {
   using Key = std::tuple<uid_t, uint64_t, std::string, std::string>;  // user, job, node, key
 
   void drop_oldest(uid_t uid);
+  std::string instance_of(const std::string& node) const;
 
   std::map<Key, NodeRecord> claims_;
   std::vector<NodeRecord> checks_;  // oldest first

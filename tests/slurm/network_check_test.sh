@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # srun hpagent check network on a real Slurm of six nodes, each with a network of its own: all is
-# well; one node's cable is slow, one lets no connection in but Slurm's; exactly those are named. Then Slurm drains the named node, and the check of the others passes.
+# well; one node's cable is slow, one lets no connection in but Slurm's; exactly those are named.
+# Then Slurm drains these two, and the check of the others passes.
 #
 #   network_check_test.sh BUILD_DIRECTORY
 set -euo pipefail

@@ -98,6 +98,20 @@ TEST(NodeClaims, AnOperatorsFailedCheckCountsByItselfAndAUsersPassedOneDoesNot) 
   EXPECT_TRUE(claims.scores(kNow)[0].score.is_lemon());
 }
 
+TEST(NodeClaims, ACheckOfANameIsAboutTheMachineThatHadItLast) {
+  NodeClaims claims;
+  NodeRecord former = blame("p5-1", NodeRecordKind::kLost, "k");
+  former.instance = "i-former";
+  claims.hear({1000, 1}, {former}, kNow);
+  claims.hear({1000, 2}, {blame("p5-1", NodeRecordKind::kLost, "k")}, kNow + 1'000);
+  NodeRecord check = checked("p5-1", true, kNow + 2'000);
+  check.instance.clear();
+  claims.check(check);
+  const auto left = claims.scores(kNow + 3'000);
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].score.instance, "i-former");
+}
+
 TEST(NodeClaims, AreBounded) {
   NodeClaims claims;
   for (uint64_t job = 1; job <= kMostClaimsOfAUser + 100; ++job) {
