@@ -108,6 +108,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
       std::make_unique<StatusFileWriter>(paths_, [this] { return !mode_.is_superseded(); });
   history_ =
       std::make_unique<NodeHistory>(paths_, clock_, [this] { return !mode_.is_superseded(); });
+  history_->add_fleet(options_.fleet_lemons);
   history_->load();
   directories_ = std::make_unique<TaskLanes>(kDirectoryThreads, kTasksInALane);
   starts_ = std::make_unique<TaskLanes>(kStartThreads, kTasksInALane);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/node_record.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
 
@@ -41,12 +42,13 @@ struct ControllerOptions {
   std::string plain_listen;  // IP:PORT without TLS, beside `listen`; "" = none. Default:
                              // $HPCTL_PLAIN_LISTEN
   // One that the cluster controller has started (controller/cluster/child.h).
-  std::string run_as;         // UID:GID:GROUPS; "" = it was somebody else
-  int report_fd = -1;         // controller/starter.h
-  std::string cluster_token;  // that it gives out for the job
-  bool older_agents = false;  // of a release without tokens of their own may come
-  bool detach = false;        // fork first and leave the caller
-  int ready_fd = -1;          // told when serving (common/rpc/controller_process.h)
+  std::string run_as;                    // UID:GID:GROUPS; "" = it was somebody else
+  int report_fd = -1;                    // controller/starter.h
+  std::string cluster_token;             // that it gives out for the job
+  std::vector<LemonScore> fleet_lemons;  // by what all users' jobs say
+  bool older_agents = false;             // of a release without tokens of their own may come
+  bool detach = false;                   // fork first and leave the caller
+  int ready_fd = -1;                     // told when serving (common/rpc/controller_process.h)
   bool list_failpoints = false;
   bool version = false;
   bool help = false;

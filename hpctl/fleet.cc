@@ -104,6 +104,15 @@ ordered_json to_json(const ListedJob& job, int64_t now_ms) {
 
 }  // namespace
 
+Result<std::string> cluster_to_ask() {
+  HP_TRY_ASSIGN(std::string cluster, cluster_address());
+  if (!cluster.empty()) return cluster;
+  return Error{ErrorCode::kUnavailable,
+               "-A asks the cluster controllers, and none is named: set "
+               "HPCTL_CLUSTER=HOST:PORT,... or write that line to /etc/hpctl/cluster.conf; "
+               "without -A it is about HPCTL_HOME"};
+}
+
 std::string fleet_json(const Fleet& fleet, bool everywhere, int64_t now_ms) {
   ordered_json document = {{"jobs", ordered_json::array()}};
   for (const ListedJob& job : fleet.jobs) document["jobs"].push_back(to_json(job, now_ms));
@@ -166,13 +175,7 @@ Result<Fleet> list_home() {
 }
 
 Result<Fleet> list_everywhere() {
-  HP_TRY_ASSIGN(const std::string cluster, cluster_address());
-  if (cluster.empty()) {
-    return Error{ErrorCode::kUnavailable,
-                 "-A asks the cluster controllers, and none is named: set "
-                 "HPCTL_CLUSTER=HOST:PORT,... or write that line to /etc/hpctl/cluster.conf; "
-                 "without -A the jobs of HPCTL_HOME are listed"};
-  }
+  HP_TRY_ASSIGN(const std::string cluster, cluster_to_ask());
   const std::vector<ClusterListing> listings = list_summaries(cluster, kSummariesTimeout);
   Fleet fleet = join_listings(listings, ::geteuid());
   const auto answers = [](const ClusterListing& listing) { return listing.jobs.ok(); };

@@ -35,4 +35,7 @@ std::string fleet_json(const Fleet& fleet, bool everywhere, int64_t now_ms);
 // Pure, but for the names of users.
 Fleet join_listings(const std::vector<ClusterListing>& listings, uid_t self);
 
+// Where -A asks. kUnavailable says how to name one.
+Result<std::string> cluster_to_ask();
+
 }  // namespace hpctl

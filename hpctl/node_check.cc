@@ -11,6 +11,7 @@
 #include "common/base/node_address.h"
 #include "hpctl/captured_program.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/fleet_lemons.h"
 #include "hpctl/interrupt_flag.h"
 #include "hpctl/lemons.h"
 #include "hpctl/program_path.h"
@@ -38,16 +39,16 @@ Result<std::vector<std::string>> command_for(const NodeCheckOrder& order) {
 }
 
 // What hpagent says; "" of `trouble`: it is whole.
-struct Answer {
+struct DeepCheck {
   std::string verdict;
   std::string instance;
   std::string worst;
   std::vector<std::string> lines;
 };
 
-Result<Answer> parse(const Captured& said, const std::string& node) {
+Result<DeepCheck> parse(const Captured& said, const std::string& node) {
   const auto document = parse_json_or_discard(said.out, {1U << 20, 8, 20'000});
-  Answer answer;
+  DeepCheck answer;
   try {
     answer.verdict = document.at("verdict").get<std::string>();
     answer.instance = document.value("instance_id", "");
@@ -66,7 +67,8 @@ Result<Answer> parse(const Captured& said, const std::string& node) {
   return answer;
 }
 
-Outcome record(const HomePaths& paths, const std::string& node, const Answer& answer, bool passed) {
+Outcome record(const HomePaths& paths, const std::string& node, const DeepCheck& answer,
+               bool passed) {
   const int64_t now = SystemClock().wall_ms();
   std::string instance = answer.instance;
   if (instance.empty()) {
@@ -99,8 +101,10 @@ int check_node(const HomePaths& paths, const Invocation& invocation, const NodeC
   if (!answer.ok()) return report(terminal, answer.error());
   const bool failed = answer->verdict == "fail";
   const bool passed = answer->verdict == "pass" || answer->verdict == "warn";
-  const Outcome recorded =
-      passed || failed ? record(paths, order.node, *answer, passed) : Outcome(Ok{});
+  Outcome recorded = passed || failed ? record(paths, order.node, *answer, passed) : Outcome(Ok{});
+  if (recorded.ok() && order.for_all && (passed || failed)) {
+    recorded = tell_cluster({order.node, answer->instance, passed, answer->worst});
+  }
   if (invocation.json()) {
     terminal.out << said->out;
   } else {

@@ -12,7 +12,8 @@ namespace hpctl {
 
 struct NodeCheckOrder {
   std::string node;
-  std::string job;  // within this Slurm job, beside what it runs; "" = in a job of its own
+  std::string job;       // within this Slurm job, beside what it runs; "" = in a job of its own
+  bool for_all = false;  // the cluster controllers are told, too, as an operator may
 };
 
 // kExitOk: it passed, and its earlier records do not count any more. kExitFailed: it did not, which

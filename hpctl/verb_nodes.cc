@@ -8,6 +8,7 @@
 #include "common/base/quantity.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/fleet_lemons.h"
 #include "hpctl/job_source.h"
 #include "hpctl/lemons.h"
 #include "hpctl/node_check.h"
@@ -54,6 +55,13 @@ machines with what weighs most. `check` makes a deep check (hpagent check all --
 of full load) by srun, or here where there is none: passed, what was said before does not count any
 more; failed, that counts 4. With --job it runs within that Slurm job, beside what runs there.
 
+With -A, where there is a cluster controller: `lemons` lists what the jobs of all users say, by
+which a machine is a lemon as well, for every job whose controller runs there. One user counts at
+most 2 of a machine, so that nobody makes a lemon alone, and the less the more machines he speaks
+against.
+`check` tells the cluster controller what it found, which operators may: passed, what all users said
+before does not count any more; failed, that counts 4.
+
 Examples:
   hpctl nodes
   hpctl nodes quickstart --json
@@ -61,9 +69,11 @@ Examples:
   hpctl nodes release p5-17
   hpctl nodes reboot p5-17 --reason "the driver hangs"
   hpctl nodes lemons
+  hpctl nodes lemons -A
   hpctl nodes check p5-17
 
 Options:
+  -A, --all-users  of lemons: what the jobs of all users say; of check: for all users
   --job JOB      the job meant, of those that have the node; an operator of the cluster controller
                  names anybody's job by its number
   --reason TEXT  why, for the history
@@ -73,7 +83,8 @@ Options:
           "lemon": {"score", "lemon", "records", "reason"}}]};
           without "standbys": there are none, and none are to be, or the agent does not tell;
           without "lemon": nothing speaks against it. lemons: {"nodes": [{"name", "instance_id",
-          "score", "lemon", "records", "reason"}]}. check: as hpagent check --json
+          "score", "lemon", "records", "reason"}]}, with -A also "users" (how many speak against it)
+          and "checked" (an operator's check failed). check: as hpagent check --json
 
 Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers
 )";
@@ -241,6 +252,9 @@ std::string misuse(const Invocation& invocation) {
       return option + " has no meaning for " + (is_order || is_check ? word : "a list of nodes");
     }
   }
+  if (invocation.has("--all-users") && !is_check && word != kLemons) {
+    return "-A has a meaning for lemons and check alone";
+  }
   return "";
 }
 
@@ -253,10 +267,15 @@ int run(Invocation& invocation) {
   if (invocation.arguments.size() == 2) {
     if (invocation.arguments[0] != kCheck) return run_order(*paths, invocation);
     const std::string job = invocation.has("--job") ? invocation.options.at("--job") : "";
-    return check_node(*paths, invocation, {invocation.arguments[1], job});
+    return check_node(*paths, invocation,
+                      {invocation.arguments[1], job, invocation.has("--all-users")});
+  }
+  const bool is_lemons = invocation.arguments == std::vector<std::string>{kLemons};
+  if (is_lemons && invocation.has("--all-users")) {
+    return show_fleet_lemons(terminal, invocation.json());
   }
   const std::vector<LemonScore> lemons = read_lemon_scores(*paths);
-  if (invocation.arguments == std::vector<std::string>{kLemons}) {
+  if (is_lemons) {
     show_lemons(terminal, lemons, invocation.json());
     return kExitOk;
   }
@@ -287,7 +306,10 @@ Verb nodes_verb() {
           nodes_parts::kHelp,
           0,
           2,
-          {{"--job", nullptr, "JOB"}, {"--reason", nullptr, "TEXT"}, {"--for", nullptr, "TIME"}},
+          {{"--all-users", "-A"},
+           {"--job", nullptr, "JOB"},
+           {"--reason", nullptr, "TEXT"},
+           {"--for", nullptr, "TIME"}},
           nodes_parts::run,
           {"lemons", "check", "quarantine", "release", "reboot", "replace"}};
 }

@@ -10,6 +10,7 @@ namespace hpctl::agent {
 namespace {
 
 constexpr size_t kPairsForAMedian = 4;
+constexpr size_t kWrongPairsOfANode = 2;
 
 int32_t sweep_rounds(int32_t nodes) {
   int32_t rounds = 0;
@@ -29,7 +30,46 @@ double median_of(const std::vector<PairOutcome>& outcomes) {
   return *middle;
 }
 
+std::map<int32_t, size_t> pairs_by_node(const std::set<NodePair>& pairs) {
+  std::map<int32_t, size_t> count;
+  for (const NodePair& pair : pairs) {
+    ++count[pair.a];
+    ++count[pair.b];
+  }
+  return count;
+}
+
+// Does the node explain its pairs better than its partners do?
+bool explains(int32_t node, const std::set<NodePair>& pairs, std::map<int32_t, size_t>& count) {
+  if (count[node] < kWrongPairsOfANode) return false;
+  return std::all_of(pairs.begin(), pairs.end(), [&](const NodePair& pair) {
+    if (pair.a != node && pair.b != node) return true;
+    const size_t of_partner = count[pair.a == node ? pair.b : pair.a];
+    return count[node] > of_partner ||
+           (count[node] == of_partner && count[node] > kWrongPairsOfANode);
+  });
+}
+
 }  // namespace
+
+WrongNodes find_wrong_nodes(std::set<NodePair> wrong) {
+  WrongNodes found;
+  for (;;) {
+    auto count = pairs_by_node(wrong);
+    std::set<int32_t> named;
+    for (const auto& [node, pairs] : std::map(count)) {
+      if (explains(node, wrong, count)) named.insert(node);
+    }
+    if (named.empty()) break;
+    found.nodes.insert(found.nodes.end(), named.begin(), named.end());
+    std::erase_if(wrong, [&](const NodePair& pair) {
+      return named.contains(pair.a) || named.contains(pair.b);
+    });
+  }
+  std::sort(found.nodes.begin(), found.nodes.end());
+  found.pairs.assign(wrong.begin(), wrong.end());
+  return found;
+}
 
 // A suspect has one confirmation, a node at most as many links as the sweep has rounds; colouring
 // edges greedily takes at most twice as many rounds as a node has edges.
@@ -56,6 +96,9 @@ std::vector<NodePair> NetworkCheck::next_round() {
 
 void NetworkCheck::learn(const std::vector<PairOutcome>& outcomes) {
   pairs_ += outcomes.size();
+  for (const PairOutcome& outcome : outcomes) {
+    if (outcome.wrong) wrong_.insert(outcome.pair);
+  }
   if (rounds_ <= sweep_) {
     swept_.push_back(outcomes);
     if (rounds_ == sweep_) judge_sweep();
@@ -179,6 +222,7 @@ NetworkVerdict NetworkCheck::verdict() const {
   NetworkVerdict verdict;
   verdict.median_bytes_per_s = median_;
   verdict.rounds = rounds_;
+  verdict.wrong = find_wrong_nodes(wrong_);
   verdict.pairs = pairs_;
   for (const auto& [node, trial] : bad_nodes_) {
     verdict.nodes.push_back({node, trial.dead, trial.share});

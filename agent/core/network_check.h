@@ -14,6 +14,9 @@
 // not met where there is one, and each suspected link is tried again. Only what was bad then too is
 // named: a node as a whole, or the links of nodes that are sound. So a hiccup names nobody.
 //
+// What arrived otherwise than it was sent is a verdict of its own, beside the rates: it names at
+// once, since there is no harmless reason for it (find_wrong_nodes).
+//
 // What no pair of the sweep covers is not seen: a fault of the path between two sound nodes is
 // found where their numbers differ in one bit. Those are the paths of recursive doubling; all N²/2
 // paths would take N-1 rounds.
@@ -39,7 +42,17 @@ struct PairOutcome {
   NodePair pair;
   bool carried = false;    // bytes arrived at both
   double bytes_per_s = 0;  // of the slower direction
+  bool wrong = false;      // something arrived otherwise than it was sent, or was added up wrongly
 };
+
+struct WrongNodes {
+  std::vector<int32_t> nodes;   // ascending
+  std::vector<NodePair> pairs;  // ascending; it is one of the two, and nothing tells which
+};
+// Who explains the pairs with wrong data: a node with two or more of them, and with more than each
+// of its partners in them; of partners with as many, both where each has two besides. Its pairs are
+// explained then, and so on.
+WrongNodes find_wrong_nodes(std::set<NodePair> wrong);
 
 struct NetworkVerdict {
   struct Node {
@@ -55,6 +68,7 @@ struct NetworkVerdict {
   };
   std::vector<Node> nodes;  // ascending, likewise
   std::vector<Link> links;
+  WrongNodes wrong;               // data that did not arrive as it was sent
   double median_bytes_per_s = 0;  // of all pairs that carried anything
   int32_t rounds = 0;
   size_t pairs = 0;  // that were tried
@@ -101,6 +115,7 @@ class NetworkCheck {
   std::set<int32_t> suspects_;        // had none, and have not met a sound node since
   std::set<NodePair> to_try_again_;   // links
   std::set<NodePair> unexplained_;    // bad pairs of suspects
+  std::set<NodePair> wrong_;          // whatever their rate was
   double median_ = 0;                 // of all pairs
   double least_median_ = 0;           // of the rounds
   std::map<int32_t, Trial> bad_nodes_;

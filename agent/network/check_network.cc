@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "agent/network/coordinator.h"
+#include "agent/network/gpu_rank.h"
 #include "agent/network/member.h"
 #include "agent/probes/check.h"
 #include "common/base/file.h"
@@ -22,22 +23,34 @@ namespace hpctl::agent {
 namespace {
 
 constexpr char kHelp[] =
-    R"(usage: srun --ntasks-per-node=1 [-N NODES] hpagent check network [--json]
-       hpagent check network --rank R --ranks N --meeting FILE [--name NAME] [--json]
+    R"(usage: srun --ntasks-per-node=1 [-N NODES] [--gpus-per-node=G] hpagent check network
+                      [--over auto|tcp|nccl] [--json]
+       hpagent check network --rank R --ranks N --meeting FILE [--name NAME] [--over ...] [--json]
 
 Names the nodes and the links between nodes that are slow or dead. Pairs of nodes exchange as much
-as they can for 0.4 s over TCP, all pairs at once, in about log2(nodes) rounds; what was bad is
-tried again before it is named. Slow is less than half of the median. Rank 0 prints the verdict.
-Nothing is changed; the network is busy for some seconds.
+as they can for 0.4 s, all pairs at once, in about log2(nodes) rounds; what was bad is tried again
+before it is named. Slow is less than half of the median. Rank 0 prints the verdict. Nothing is
+changed; the network is busy for some seconds.
 
-It looks at the network of the nodes' addresses (the default route). EFA devices are looked at by
-hpagent check efa. A fault of the path between two nodes that are sound otherwise is found where no
-more than one bit of their numbers differs; bad nodes are always found.
+  --over auto
+              nccl where any of the nodes can, else tcp
+  --over tcp  the network of the nodes' addresses (the default route). EFA devices are looked at by
+              hpagent check efa
+  --over nccl all-reduces between the GPUs of the two nodes, by the NCCL that the loader finds
+              (libnccl.so.2), in a process for each GPU that is ended when it hangs. Sums that are
+              wrong name their nodes, however fast they came. A node whose NCCL fell back to TCP
+              sockets although it has EFA devices, or that uses another network than most, is named
+              with what to do. A node without NCCL or a GPU is named and takes no part
 
-  --json      {"verdict", "rounds", "pairs", "seconds", "median_bytes_per_s",
-              "nodes": [{"name", "state", "share"}], "links": [{"names", "state", "share", "sure"}],
-              "absent": [RANK]}: state is slow or dead, share that of the median, not sure where it
-              may be either node as well
+A fault of the path between two nodes that are sound otherwise is found where no more than one bit
+of their numbers differs; bad nodes are always found.
+
+  --json      {"verdict", "rounds", "pairs", "seconds", "median_bytes_per_s", "way", "by",
+              "nodes": [{"name", "state", "share"}],
+              "links": [{"names", "state", "share", "sure", "trouble"}],
+              "unable": {NAME: WHY}, "fallbacks": {NAME: WHY}, "absent": [RANK]}: state is slow,
+              dead or wrong (data), share that of the median, not sure where it may be either node
+              as well; of nccl bytes_per_s is the bus bandwidth as nccl-tests defines it
   --rank R, --ranks N, --name NAME
               without Slurm: number of this process, of how many, and what its node is called
   --meeting FILE
@@ -46,8 +59,8 @@ more than one bit of their numbers differs; bad nodes are always found.
   --patience SECONDS
               for all processes to come, 1 to 3600 (60)
 
-Exit codes: 0 all is well, 1 something is slow, dead or absent, or this process could not take part,
-2 wrong usage.
+Exit codes: 0 all is well, 1 something is slow, dead, wrong, fell back or is absent, or this process
+could not take part, 2 wrong usage.
 )";
 
 struct Options {
@@ -56,6 +69,7 @@ struct Options {
   std::string name;
   std::string meeting;
   int patience_s = 60;
+  std::optional<NetworkWay> way;  // nullopt = auto
   bool json = false;
 };
 
@@ -94,6 +108,9 @@ std::optional<Options> parse(const std::vector<std::string>& arguments) {
       options.name = value;
     } else if (word == "--meeting") {
       options.meeting = value;
+    } else if (word == "--over") {
+      options.way = from_word<NetworkWay>(value);
+      if (!options.way && value != "auto") return std::nullopt;
     } else if (word == "--patience") {
       options.patience_s = number_of(value.c_str());
     } else {
@@ -108,6 +125,7 @@ std::optional<Options> parse(const std::vector<std::string>& arguments) {
 }
 
 std::string state_of(bool dead) { return dead ? "dead" : "slow"; }
+constexpr const char* kWrong = "wrong";
 
 std::string share_text(bool dead, double share) {
   if (dead) return "dead: it carries nothing";
@@ -116,53 +134,119 @@ std::string share_text(bool dead, double share) {
   return text.data();
 }
 
-std::string to_json(const NetworkReport& report) {
-  const auto name = [&](int32_t index) { return report.names[static_cast<size_t>(index)]; };
-  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
-  for (const auto& node : report.verdict.nodes) {
-    nodes.push_back(
-        {{"name", name(node.node)}, {"state", state_of(node.dead)}, {"share", node.share}});
-  }
-  nlohmann::ordered_json links = nlohmann::ordered_json::array();
-  for (const auto& link : report.verdict.links) {
-    links.push_back({{"names", {name(link.pair.a), name(link.pair.b)}},
-                     {"state", state_of(link.dead)},
-                     {"share", link.share},
-                     {"sure", !link.blames_nobody}});
-  }
-  return nlohmann::ordered_json{{"verdict", report.is_good() ? "pass" : "fail"},
-                                {"rounds", report.verdict.rounds},
-                                {"pairs", report.verdict.pairs},
-                                {"seconds", report.seconds},
-                                {"median_bytes_per_s", report.verdict.median_bytes_per_s},
-                                {"nodes", std::move(nodes)},
-                                {"links", std::move(links)},
-                                {"absent", report.absent}}
-             .dump() +
-         "\n";
-}
+// A report with what its numbers of nodes mean.
+class Printed {
+ public:
+  explicit Printed(const NetworkReport& report) : report_(report) {}
 
-std::string to_text(const NetworkReport& report) {
-  const auto name = [&](int32_t index) { return report.names[static_cast<size_t>(index)]; };
-  std::string text;
-  for (const int rank : report.absent) {
-    text += "fail  rank " + std::to_string(rank) + " did not come\n";
+  std::string json() const {
+    nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+    for (const auto& node : report_.verdict.nodes) {
+      nodes.push_back(
+          {{"name", name(node.node)}, {"state", state_of(node.dead)}, {"share", node.share}});
+    }
+    for (const int32_t node : report_.verdict.wrong.nodes) {
+      nodes.push_back({{"name", name(node)}, {"state", kWrong}});
+    }
+    nlohmann::ordered_json links = nlohmann::ordered_json::array();
+    for (const auto& link : report_.verdict.links) {
+      links.push_back({{"names", {name(link.pair.a), name(link.pair.b)}},
+                       {"state", state_of(link.dead)},
+                       {"share", link.share},
+                       {"sure", !link.blames_nobody},
+                       {"trouble", trouble(link.pair)}});
+    }
+    for (const NodePair& pair : report_.verdict.wrong.pairs) {
+      links.push_back({{"names", {name(pair.a), name(pair.b)}},
+                       {"state", kWrong},
+                       {"sure", false},
+                       {"trouble", trouble(pair)}});
+    }
+    return nlohmann::ordered_json{{"verdict", report_.is_good() ? "pass" : "fail"},
+                                  {"rounds", report_.verdict.rounds},
+                                  {"pairs", report_.verdict.pairs},
+                                  {"seconds", report_.seconds},
+                                  {"median_bytes_per_s", report_.verdict.median_bytes_per_s},
+                                  {"way", to_word(report_.way)},
+                                  {"by", report_.by},
+                                  {"nodes", std::move(nodes)},
+                                  {"links", std::move(links)},
+                                  {"unable", report_.unable},
+                                  {"fallbacks", report_.fallbacks},
+                                  {"absent", report_.absent}}
+               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+           "\n";
   }
-  for (const auto& node : report.verdict.nodes) {
-    text += "fail  node " + name(node.node) + " is " + share_text(node.dead, node.share) + "\n";
+
+  std::string text() const {
+    std::string text;
+    for (const int rank : report_.absent) {
+      text += "fail  rank " + std::to_string(rank) + " did not come\n";
+    }
+    for (const auto& [node, why] : report_.unable) {
+      text += "fail  node " + node + " cannot take part: " + why + "\n";
+    }
+    for (const auto& node : report_.verdict.nodes) {
+      text += "fail  node " + name(node.node) + " is " + share_text(node.dead, node.share) +
+              troubles_of(node.node) + "\n";
+    }
+    for (const auto& link : report_.verdict.links) {
+      text += "fail  the link " + names(link.pair) + " is " + share_text(link.dead, link.share) +
+              (link.blames_nobody ? ", or one of the two nodes is" : "") +
+              in_brackets(trouble(link.pair)) + "\n";
+    }
+    text += wrong_text();
+    for (const auto& [node, why] : report_.fallbacks) {
+      text += "fail  node " + node + " fell back: " + why + "\n";
+    }
+    return text + last_line();
   }
-  for (const auto& link : report.verdict.links) {
-    text += "fail  the link " + name(link.pair.a) + " - " + name(link.pair.b) + " is " +
-            share_text(link.dead, link.share) +
-            (link.blames_nobody ? ", or one of the two nodes is" : "") + "\n";
+
+ private:
+  std::string name(int32_t index) const { return report_.names[static_cast<size_t>(index)]; }
+  std::string names(const NodePair& pair) const { return name(pair.a) + " - " + name(pair.b); }
+  std::string trouble(const NodePair& pair) const {
+    const auto found = report_.troubles.find(pair);
+    return found == report_.troubles.end() ? "" : found->second;
   }
-  std::array<char, 160> last{};
-  std::snprintf(last.data(), last.size(),
-                "%s: %zu nodes, %zu pairs in %d rounds and %.1f s; median %.3g MB/s each way\n",
-                report.is_good() ? "pass" : "fail", report.names.size(), report.verdict.pairs,
-                report.verdict.rounds, report.seconds, report.verdict.median_bytes_per_s / 1e6);
-  return text + last.data();
-}
+  // The last that was said of a pair with it.
+  std::string troubles_of(int32_t node) const {
+    std::string found;
+    for (const auto& [pair, words] : report_.troubles) {
+      if (pair.a == node || pair.b == node) found = words;
+    }
+    return in_brackets(found);
+  }
+  static std::string in_brackets(const std::string& words) {
+    return words.empty() ? "" : " (" + words + ")";
+  }
+
+  std::string wrong_text() const {
+    std::string text;
+    for (const int32_t node : report_.verdict.wrong.nodes) {
+      text += "fail  node " + name(node) + " is wrong: data comes otherwise than it was sent" +
+              troubles_of(node) + "\n";
+    }
+    for (const NodePair& pair : report_.verdict.wrong.pairs) {
+      text += "fail  one of the nodes " + names(pair) +
+              " is wrong: data comes otherwise than it was sent" + in_brackets(trouble(pair)) +
+              "\n";
+    }
+    return text;
+  }
+
+  std::string last_line() const {
+    std::array<char, 160> last{};
+    std::snprintf(last.data(), last.size(),
+                  "%s: %zu nodes, %zu pairs in %d rounds and %.1f s; median %.3g MB/s each way",
+                  report_.is_good() ? "pass" : "fail", report_.names.size(), report_.verdict.pairs,
+                  report_.verdict.rounds, report_.seconds,
+                  report_.verdict.median_bytes_per_s / 1e6);
+    return last.data() + (" over " + report_.by) + "\n";
+  }
+
+  const NetworkReport& report_;
+};
 
 int complain(const Error& error) {
   std::fprintf(stderr, "hpagent check network: %s\n", error.message.c_str());
@@ -178,18 +262,22 @@ int run_first(const Options& options, const MemberOptions& member) {
   }
   // What it found is in its reports.
   std::thread own([&] { static_cast<void>(be_member(member)); });
-  const auto report = coordinate({options.ranks, options.meeting, member.patience});
+  const auto report = coordinate({options.ranks, options.meeting, member.patience, options.way});
   own.join();
   if (!report.ok()) return complain(report.error());
-  std::fputs((options.json ? to_json(*report) : to_text(*report)).c_str(), stdout);
+  const Printed printed(*report);
+  std::fputs((options.json ? printed.json() : printed.text()).c_str(), stdout);
   return report->is_good() ? kExitHealthy : kExitUnhealthy;
 }
 
 }  // namespace
 
-int run_check_network(const std::vector<std::string>& arguments) {
+int run_check_network(const std::vector<std::string>& arguments, const NetworkMachine& machine) {
   if (arguments == std::vector<std::string>{"--help"}) {
     return std::fputs(kHelp, stdout) < 0 ? 1 : 0;
+  }
+  if (arguments.size() == 2 && arguments[0] == "--gpu") {
+    return run_gpu_rank(number_of(arguments[1].c_str()));
   }
   const auto options = parse(arguments);
   if (!options) {
@@ -199,7 +287,12 @@ int run_check_network(const std::vector<std::string>& arguments) {
         stderr);
     return kExitUsage;
   }
-  const MemberOptions member{options->rank, options->name, options->meeting,
+  const MemberOptions member{options->rank,
+                             options->name,
+                             options->meeting,
+                             machine.program,
+                             machine.efa_devices,
+                             options->way,
                              std::chrono::seconds(options->patience_s)};
   if (options->rank == 0) return run_first(*options, member);
   const Outcome took_part = be_member(member);

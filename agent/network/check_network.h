@@ -8,8 +8,14 @@
 
 namespace hpctl::agent {
 
+// What is known of the machine that it runs on.
+struct NetworkMachine {
+  std::string program;  // hpagent, of which GPUs' processes are made
+  int efa_devices = 0;
+};
+
 // `arguments` are those after `network`. The exit codes of hpagent check; of rank 0 they are the
 // verdict, the others have kExitHealthy unless they could not take part.
-int run_check_network(const std::vector<std::string>& arguments);
+int run_check_network(const std::vector<std::string>& arguments, const NetworkMachine& machine);
 
 }  // namespace hpctl::agent

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "agent/network/exchange.h"
+#include "agent/network/gpu_ranks.h"
 #include "agent/network/messages.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
@@ -28,15 +30,27 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr size_t kMaxNameBytes = 128;
 constexpr size_t kStrangers = 64;  // connections of others that do not say who they are
 // Orders and answers of thousands of nodes, beyond what the pair itself takes.
-constexpr auto kAnswerPatience = kRoundPatience + std::chrono::seconds(5);
+constexpr auto kAnswerMargin = std::chrono::seconds(5);
+constexpr size_t kMaxTroubleBytes = 400;
+
+std::chrono::milliseconds answer_patience(NetworkWay way) {
+  return (way == NetworkWay::kNccl ? kNcclRoundPatience : kRoundPatience) + kAnswerMargin;
+}
 
 struct Member {
   std::unique_ptr<FrameStream> stream;  // nullptr = it is gone
   std::string name;
   std::string address;
+  NodeMeans means;
+  NodeNetwork network;  // as it said last
   // What it said of the present round.
-  std::optional<Received> received;
+  std::optional<Transfer> transfer;
 };
+
+// Words of another machine, for people.
+std::string words_of_member(const nlohmann::json& message, const char* key) {
+  return printable_line(message.value(key, ""), kMaxTroubleBytes);
+}
 
 class Coordinator {
  public:
@@ -49,14 +63,11 @@ class Coordinator {
       wait(deadline, true);
     }
     strangers_.clear();
-    for (auto& [rank, member] : members_) order_.push_back(&member);
   }
 
-  Result<NetworkReport> run() {
+  Result<NetworkReport> run(std::optional<NetworkWay> asked) {
     NetworkReport report;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      if (!members_.contains(rank)) report.absent.push_back(rank);
-    }
+    choose(asked, report);
     for (const Member* member : order_) report.names.push_back(member->name);
     const auto begin = SteadyClock::now();
     NetworkCheck check(static_cast<int32_t>(order_.size()));
@@ -64,30 +75,70 @@ class Coordinator {
       const auto pairs = check.next_round();
       if (pairs.empty()) break;
       HP_TRY(begin_round(round, pairs));
-      const auto deadline = SteadyClock::now() + kAnswerPatience;
+      const auto deadline = SteadyClock::now() + answer_patience(way_);
       while (is_waiting_for(pairs) && SteadyClock::now() < deadline) wait(deadline, false);
-      check.learn(outcomes_of(pairs));
+      check.learn(outcomes_of(pairs, report.troubles));
     }
     report.seconds = std::chrono::duration<double>(SteadyClock::now() - begin).count();
     report.verdict = check.verdict();
-    for (Member* member : order_) say(*member, nlohmann::json{{"done", true}}.dump());
+    describe_networks(report);
+    for (auto& [rank, member] : members_) say(member, nlohmann::json{{"done", true}}.dump());
     flush_all();
     return report;
   }
 
  private:
+  // Who takes part, and by which way.
+  void choose(std::optional<NetworkWay> asked, NetworkReport& report) {
+    std::vector<NodeMeans> means;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (!members_.contains(rank)) report.absent.push_back(rank);
+    }
+    for (const auto& [rank, member] : members_) means.push_back(member.means);
+    const ChosenWay chosen = choose_way(asked, means);
+    report.way = way_ = chosen.way;
+    int32_t index = 0;
+    for (auto& [rank, member] : members_) {
+      const auto why = chosen.unable.find(index++);
+      if (why == chosen.unable.end()) {
+        order_.push_back(&member);
+      } else {
+        report.unable[member.name] = why->second;
+      }
+    }
+  }
+
+  void describe_networks(NetworkReport& report) const {
+    report.by = "TCP";
+    if (way_ == NetworkWay::kTcp) return;
+    std::map<int32_t, NodeNetwork> networks;
+    std::map<std::string, size_t> count;
+    report.by = "NCCL";
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const Member& member = *order_[i];
+      if (member.network.nccl.network.empty()) continue;
+      networks[static_cast<int32_t>(i)] = member.network;
+      const std::string by = "NCCL " + member.means.nccl + " over " + to_text(member.network.nccl);
+      if (++count[by] > count[report.by]) report.by = by;
+    }
+    for (const auto& [index, why] : find_fallbacks(networks)) {
+      report.fallbacks[order_[static_cast<size_t>(index)]->name] = why;
+    }
+  }
+
   static void say(Member& member, const std::string& text) {
     if (member.stream != nullptr && !member.stream->send(text).ok()) member.stream.reset();
   }
 
   Outcome begin_round(int64_t round, const std::vector<NodePair>& pairs) {
     round_ = round;
-    for (Member* member : order_) member->received.reset();
+    for (Member* member : order_) member->transfer.reset();
     for (const NodePair& pair : pairs) {
       Member& dials = *order_[static_cast<size_t>(pair.a)];
       Member& waits = *order_[static_cast<size_t>(pair.b)];
       HP_TRY_ASSIGN(const std::string word, random_hex(16));
-      nlohmann::json order = {{"round", round}, {"word", word}, {"address", ""}};
+      nlohmann::json order = {
+          {"round", round}, {"way", to_word(way_)}, {"word", word}, {"address", ""}};
       say(waits, order.dump());
       order["address"] = waits.address;
       say(dials, order.dump());
@@ -98,26 +149,32 @@ class Coordinator {
   bool is_waiting_for(const std::vector<NodePair>& pairs) const {
     const auto is_awaited = [&](int32_t index) {
       const Member& member = *order_[static_cast<size_t>(index)];
-      return member.stream != nullptr && !member.received;
+      return member.stream != nullptr && !member.transfer;
     };
     return std::any_of(pairs.begin(), pairs.end(), [&](const NodePair& pair) {
       return is_awaited(pair.a) || is_awaited(pair.b);
     });
   }
 
-  std::vector<PairOutcome> outcomes_of(const std::vector<NodePair>& pairs) const {
+  // Notes what was said of those that are bad.
+  std::vector<PairOutcome> outcomes_of(const std::vector<NodePair>& pairs,
+                                       std::map<NodePair, std::string>& troubles) const {
     std::vector<PairOutcome> outcomes;
     for (const NodePair& pair : pairs) {
-      PairOutcome outcome{pair, true, 0};
-      std::optional<double> slower;
+      PairOutcome outcome{pair, true, std::numeric_limits<double>::infinity()};
+      std::string trouble;
       for (const int32_t index : {pair.a, pair.b}) {
-        const auto& received = order_[static_cast<size_t>(index)]->received;
-        outcome.carried = outcome.carried && received && received->bytes > 0;
-        if (!outcome.carried || received->seconds <= 0) continue;
-        const double rate = static_cast<double>(received->bytes) / received->seconds;
-        slower = std::min(slower.value_or(rate), rate);
+        const Member& member = *order_[static_cast<size_t>(index)];
+        const Transfer said = member.transfer.value_or(Transfer{0, "it did not answer", ""});
+        outcome.carried = outcome.carried && said.bytes_per_s > 0;
+        outcome.bytes_per_s = std::min(outcome.bytes_per_s, said.bytes_per_s);
+        outcome.wrong = outcome.wrong || !said.wrong.empty();
+        for (const std::string& words : {said.wrong, said.trouble}) {
+          if (words.empty()) continue;
+          trouble += (trouble.empty() ? "" : "; ") + member.name + ": " + words;
+        }
       }
-      outcome.bytes_per_s = slower.value_or(0);
+      if (!trouble.empty()) troubles[pair] = trouble;
       outcomes.push_back(outcome);
     }
     return outcomes;
@@ -176,6 +233,9 @@ class Coordinator {
       Member member{std::move(stream),
                     printable_line(message.at("name").get<std::string>(), kMaxNameBytes),
                     message.at("address").get<std::string>(),
+                    {message.value("gpus", 0), words_of_member(message, "nccl"),
+                     words_of_member(message, "nccl_trouble")},
+                    {{}, message.value("efa_devices", 0)},
                     {}};
       members_.insert_or_assign(rank, std::move(member));
     } catch (const nlohmann::json::exception&) {
@@ -198,8 +258,13 @@ class Coordinator {
       try {
         const auto message = parse_message(**packet);
         if (message.at("round").get<int64_t>() != round_) continue;  // it was late
-        member.received =
-            Received{message.at("bytes").get<uint64_t>(), message.at("seconds").get<double>()};
+        member.transfer =
+            Transfer{message.at("bytes_per_s").get<double>(), words_of_member(message, "trouble"),
+                     words_of_member(message, "wrong")};
+        NcclNetwork network{words_of_member(message, "network"),
+                            words_of_member(message, "provider"),
+                            words_of_member(message, "network_trouble")};
+        if (!network.network.empty()) member.network.nccl = std::move(network);
       } catch (const nlohmann::json::exception&) {
         member.stream.reset();
         return;
@@ -209,8 +274,8 @@ class Coordinator {
 
   void flush_all() {
     const auto deadline = SteadyClock::now() + kDrainPatience;
-    for (Member* member : order_) {
-      while (member->stream != nullptr && member->stream->has_unsent() &&
+    for (auto& [rank, member] : members_) {
+      while (member.stream != nullptr && member.stream->has_unsent() &&
              SteadyClock::now() < deadline) {
         wait(deadline, false);
       }
@@ -222,7 +287,8 @@ class Coordinator {
   const int ranks_;
   std::map<int, Member> members_;
   std::vector<std::unique_ptr<FrameStream>> strangers_;
-  std::vector<Member*> order_;  // those that came
+  std::vector<Member*> order_;  // those that take part
+  NetworkWay way_ = NetworkWay::kTcp;
   int64_t round_ = 0;
 };
 
@@ -238,7 +304,7 @@ Result<NetworkReport> coordinate(const CoordinatorOptions& options) {
   HP_TRY(write_file_atomic(options.meeting_path, to_text(meeting)));
   coordinator.gather(options.patience);
   ::unlink(options.meeting_path.c_str());
-  return coordinator.run();
+  return coordinator.run(options.way);
 }
 
 }  // namespace hpctl::agent

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <chrono>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/core/network_check.h"
+#include "agent/core/network_way.h"
 #include "common/base/result.h"
 
 namespace hpctl::agent {
@@ -16,15 +19,24 @@ struct CoordinatorOptions {
   int ranks = 0;
   std::string meeting_path;
   std::chrono::milliseconds patience{60'000};  // for all to come
+  std::optional<NetworkWay> way;               // nullopt = what the nodes have
 };
 
 struct NetworkReport {
+  NetworkWay way = NetworkWay::kTcp;
+  std::string by;                  // what carried it: "TCP", "NCCL 2.27.7 over Libfabric (efa)"
   NetworkVerdict verdict;          // nodes by their place in `names`
-  std::vector<std::string> names;  // of those that came
+  std::vector<std::string> names;  // of those that took part
   std::vector<int> absent;         // ranks
-  double seconds = 0;              // of the rounds
+  std::map<std::string, std::string> unable;     // nodes that came and cannot take part; why
+  std::map<std::string, std::string> fallbacks;  // nodes whose NCCL took another way; what to do
+  std::map<NodePair, std::string> troubles;      // what was said last of pairs that are bad
+  double seconds = 0;                            // of the rounds
 
-  bool is_good() const { return verdict.nodes.empty() && verdict.links.empty() && absent.empty(); }
+  bool is_good() const {
+    return verdict.nodes.empty() && verdict.links.empty() && verdict.wrong.nodes.empty() &&
+           verdict.wrong.pairs.empty() && absent.empty() && unable.empty() && fallbacks.empty();
+  }
 };
 
 // Any thread.

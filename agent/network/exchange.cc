@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 constexpr int kBacklog = 64;
 constexpr size_t kPieceBytes = 256U << 10;
+constexpr double kShortestSeconds = 1e-6;
 
 int left_ms(SteadyClock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now());
@@ -57,7 +59,7 @@ class Exchange {
  public:
   explicit Exchange(int fd) : fd_(fd), piece_(kPieceBytes), begin_(SteadyClock::now()) {}
 
-  Received run() {
+  Transfer run() {
     const auto sends_until = begin_ + kExchangeTime;
     const auto deadline = sends_until + kDrainPatience;
     while (!(said_all_ && heard_all_)) {
@@ -72,7 +74,8 @@ class Exchange {
       if ((ready & POLLOUT) != 0 && !said_all_) say();
       if ((ready & (POLLIN | POLLHUP | POLLERR)) != 0) hear();
     }
-    return received_;
+    if (bytes_ == 0) return {0, "nothing came over the connection", ""};
+    return {static_cast<double>(bytes_) / std::max(seconds_, kShortestSeconds), "", ""};
   }
 
  private:
@@ -83,8 +86,8 @@ class Exchange {
   void hear() {
     const ssize_t n = ::recv(fd_, piece_.data(), piece_.size(), 0);
     if (n > 0) {
-      received_.bytes += static_cast<uint64_t>(n);
-      received_.seconds = std::chrono::duration<double>(SteadyClock::now() - begin_).count();
+      bytes_ += static_cast<uint64_t>(n);
+      seconds_ = std::chrono::duration<double>(SteadyClock::now() - begin_).count();
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
       heard_all_ = true;
     }
@@ -95,7 +98,8 @@ class Exchange {
   const SteadyClock::time_point begin_;
   bool said_all_ = false;
   bool heard_all_ = false;
-  Received received_;
+  uint64_t bytes_ = 0;
+  double seconds_ = 0;  // until the last of them
 };
 
 }  // namespace
@@ -142,6 +146,6 @@ Result<UniqueFd> await(int listener, const std::string& word) {
   return Error{ErrorCode::kUnavailable, "its peer did not come"};
 }
 
-Received exchange(int connection) { return Exchange(connection).run(); }
+Transfer exchange(int connection) { return Exchange(connection).run(); }
 
 }  // namespace hpctl::agent

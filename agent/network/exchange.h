@@ -27,11 +27,13 @@ Result<UniqueFd> dial(const std::string& address, const std::string& word);
 // The next connection at the listener that says `word`; others are closed.
 Result<UniqueFd> await(int listener, const std::string& word);
 
-struct Received {
-  uint64_t bytes = 0;
-  double seconds = 0;  // until the last of them
+// What a node says of its part in a pair's transfer, whichever way that went.
+struct Transfer {
+  double bytes_per_s = 0;  // that came; 0 = nothing did
+  std::string trouble;     // why; "" = nothing to say
+  std::string wrong;       // what came otherwise than it was sent; "" = nothing
 };
-// Sends and receives; the peer does the same.
-Received exchange(int connection);
+// Sends and receives over TCP; the peer does the same.
+Transfer exchange(int connection);
 
 }  // namespace hpctl::agent

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "agent/network/exchange.h"
+#include "agent/network/gpu_ranks.h"
 #include "agent/network/messages.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
@@ -20,8 +21,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 // A file on a shared file system tells nobody that it is there.
 constexpr int kLookAgainMs = 50;
-// The coordinator says something at the end of every round, and waits for all to come before.
-constexpr auto kSilencePatience = std::chrono::minutes(5);
+// The coordinator waits for all to come, and says nothing in rounds that others have.
+constexpr auto kSilencePatience = std::chrono::minutes(20);
 
 struct Joined {
   FrameStream coordinator;
@@ -67,43 +68,88 @@ Result<std::string> next_message(FrameStream& coordinator) {
   }
 }
 
-std::string report_of(int64_t round, const Received& received, const std::string& trouble) {
-  return nlohmann::json{{"round", round},
-                        {"bytes", received.bytes},
-                        {"seconds", received.seconds},
-                        {"trouble", trouble}}
-      .dump();
+struct MeetOrder {
+  int64_t round = 0;
+  NetworkWay way = NetworkWay::kTcp;
+  std::string word;
+  std::string peer;  // "" = it comes here
+};
+
+std::string report_of(const MeetOrder& order, const Transfer& transfer,
+                      const NcclNetwork& network) {
+  return nlohmann::json{{"round", order.round},
+                        {"bytes_per_s", transfer.bytes_per_s},
+                        {"trouble", transfer.trouble},
+                        {"wrong", transfer.wrong},
+                        {"network", network.network},
+                        {"provider", network.provider},
+                        {"network_trouble", network.trouble}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string meet(int64_t round, const std::string& peer, const std::string& word, int listener) {
-  const auto connection = peer.empty() ? await(listener, word) : dial(peer, word);
-  if (!connection.ok()) return report_of(round, {}, connection.error().message);
-  return report_of(round, exchange(connection->get()), "");
-}
+class Participant {
+ public:
+  Participant(const MemberOptions& options, Joined joined, UniqueFd listener)
+      : options_(options),
+        coordinator_(std::move(joined.coordinator)),
+        listener_(std::move(listener)),
+        gpus_(options.program) {}
+
+  Outcome take_part() {
+    HP_TRY(say_hello());
+    for (;;) {
+      HP_TRY_ASSIGN(const std::string text, next_message(coordinator_));
+      try {
+        const auto message = parse_message(text);
+        if (message.contains("done")) return Ok{};
+        HP_TRY(coordinator_.send(obey(
+            {message.at("round").get<int64_t>(),
+             from_word<NetworkWay>(message.value("way", "")).value_or(NetworkWay::kTcp),
+             message.at("word").get<std::string>(), message.at("address").get<std::string>()})));
+      } catch (const nlohmann::json::exception& e) {
+        return Error{ErrorCode::kDataLoss,
+                     std::string("rank 0 said what nobody knows: ") + e.what()};
+      }
+    }
+  }
+
+ private:
+  Outcome say_hello() {
+    HP_TRY_ASSIGN(const SocketAddress own, SocketAddress::of_socket(listener_.get()));
+    const NodeMeans means = options_.way == NetworkWay::kTcp ? NodeMeans{} : gpus_.open();
+    return coordinator_.send(nlohmann::json{
+        {"rank", options_.rank},
+        {"name", options_.name},
+        {"address", own.ip() + ":" + std::to_string(own.port())},
+        {"efa_devices", options_.efa_devices},
+        {"gpus", means.gpus},
+        {"nccl", means.nccl},
+        {"nccl_trouble",
+         means.nccl_trouble}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+
+  std::string obey(const MeetOrder& order) {
+    const bool dials = !order.peer.empty();
+    const auto connection =
+        dials ? dial(order.peer, order.word) : await(listener_.get(), order.word);
+    if (!connection.ok()) return report_of(order, {0, connection.error().message, ""}, {});
+    if (order.way == NetworkWay::kTcp) return report_of(order, exchange(connection->get()), {});
+    const Transfer transfer = gpus_.reduce_with_peer(connection->get(), dials);
+    return report_of(order, transfer, gpus_.network());
+  }
+
+  const MemberOptions& options_;
+  FrameStream coordinator_;
+  const UniqueFd listener_;
+  GpuRanks gpus_;
+};
 
 }  // namespace
 
 Outcome be_member(const MemberOptions& options) {
   HP_TRY_ASSIGN(Joined joined, find_coordinator(options));
-  HP_TRY_ASSIGN(const UniqueFd listener, listen_at(joined.own_ip));
-  HP_TRY_ASSIGN(const SocketAddress own, SocketAddress::of_socket(listener.get()));
-  HP_TRY(joined.coordinator.send(
-      nlohmann::json{{"rank", options.rank},
-                     {"name", options.name},
-                     {"address", own.ip() + ":" + std::to_string(own.port())}}
-          .dump()));
-  for (;;) {
-    HP_TRY_ASSIGN(const std::string text, next_message(joined.coordinator));
-    try {
-      const auto message = parse_message(text);
-      if (message.contains("done")) return Ok{};
-      HP_TRY(joined.coordinator.send(meet(message.at("round").get<int64_t>(),
-                                          message.at("address").get<std::string>(),
-                                          message.at("word").get<std::string>(), listener.get())));
-    } catch (const nlohmann::json::exception& e) {
-      return Error{ErrorCode::kDataLoss, std::string("rank 0 said what nobody knows: ") + e.what()};
-    }
-  }
+  HP_TRY_ASSIGN(UniqueFd listener, listen_at(joined.own_ip));
+  return Participant(options, std::move(joined), std::move(listener)).take_part();
 }
 
 }  // namespace hpctl::agent

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
+#include "agent/core/network_way.h"
 #include "common/base/result.h"
 
 namespace hpctl::agent {
@@ -13,6 +15,9 @@ struct MemberOptions {
   int rank = 0;
   std::string name;                            // for people
   std::string meeting_path;                    // where the coordinator says how to find it
+  std::string program;                         // hpagent
+  int efa_devices = 0;                         // of this node
+  std::optional<NetworkWay> way;               // asked for; NCCL is looked for unless it is TCP
   std::chrono::milliseconds patience{60'000};  // for the coordinator to come
 };
 

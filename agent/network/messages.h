@@ -2,9 +2,11 @@
 // What coordinator and members of the network check say to each other: JSON in frames that prove
 // the secret of the run (common/base/frame_stream.h).
 //
-//   member → coordinator   {"rank", "name", "address"}                      when it has come
-//   coordinator → member   {"round", "word", "address"}                     "" = the peer comes to
-//   it member → coordinator   {"round", "bytes", "seconds", "trouble"}         what it received
+//   member → coordinator   {"rank", "name", "address", "efa_devices", "gpus", "nccl",
+//                           "nccl_trouble"}                               when it has come
+//   coordinator → member   {"round", "way", "word", "address"}   "" = the peer comes to it
+//   member → coordinator   {"round", "bytes_per_s", "trouble", "wrong",
+//                           "network", "provider", "network_trouble"}     what it received, by what
 //   coordinator → member   {"done": true}
 #pragma once
 

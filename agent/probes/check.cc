@@ -191,7 +191,12 @@ int run_check(const std::vector<std::string>& arguments, const std::string& prog
     return std::fputs(kHelp, stdout) < 0 ? 1 : 0;
   }
   if (!arguments.empty() && arguments[0] == "network") {
-    return run_check_network({arguments.begin() + 1, arguments.end()});
+    // As the ranks of a job there have it, so that NCCL does what it would do for them.
+    for (const auto& [name, value] : machine_environment(program_directory).variables) {
+      ::setenv(name.c_str(), value.c_str(), 0);
+    }
+    return run_check_network({arguments.begin() + 1, arguments.end()},
+                             {program_directory + "/hpagent", count_efa_devices()});
   }
   const auto options = parse(arguments);
   if (!options) {

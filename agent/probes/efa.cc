@@ -141,6 +141,8 @@ std::vector<Finding> ask_libfabric(bool has_devices, bool transfers) {
 
 }  // namespace
 
+int count_efa_devices() { return static_cast<int>(efa_devices().size()); }
+
 std::vector<Finding> probe_efa(const ProbeContext& context) {
   const auto expected = parts_of(context.table, context.instance_type).efa;
   const std::vector<std::string> devices = efa_devices();

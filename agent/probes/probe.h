@@ -22,6 +22,9 @@ struct ProbeContext {
   std::vector<std::string> directories;  // to be written to
 };
 
+// Of this machine, or of what is under $HPCTL_SYSROOT.
+int count_efa_devices();
+
 // Each asks the machine it runs on, or what is under $HPCTL_SYSROOT, and may take seconds.
 std::vector<Finding> probe_gpu(const ProbeContext& context);   // NVML, kernel log
 std::vector<Finding> probe_efa(const ProbeContext& context);   // sysfs, libfabric's efa provider

@@ -12,9 +12,12 @@
 
 #include "common/base/ids.h"
 #include "common/base/job_margins.h"
+#include "common/base/node_record.h"
 #include "common/base/time_account.h"
 
 namespace hpctl {
+
+inline constexpr size_t kMostBlamed = 16;
 
 struct JobSummary {
   JobId job;
@@ -39,6 +42,8 @@ struct JobSummary {
   std::string reason;                 // of the present state
   std::string last_fault;             // cause of the newest recovery; "" = none
   std::optional<JobMargins> margins;  // absent: its controller is of a release that tells none
+  // The machines that it blames: of each the gravest, without a time; at most kMostBlamed.
+  std::vector<NodeRecord> blamed;
 
   bool is_told() const { return taken_wall_ms != 0; }
 };

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -85,6 +86,47 @@ LemonScore score_of(const std::vector<NodeRecord>& records, int64_t now_wall_ms)
 
 const char* to_string(NodeRecordKind kind) { return traits_of(kind).name; }
 
+std::optional<NodeRecordKind> node_record_kind(std::string_view name) {
+  const auto* kind = std::find_if(kKinds.begin(), kKinds.end(),
+                                  [&](const Kind& known) { return known.name == name; });
+  return kind == kKinds.end() ? std::nullopt : std::optional(kind->kind);
+}
+
+std::vector<LemonScore> faded(std::vector<LemonScore> scores, int64_t after_ms) {
+  const double left = std::exp2(-static_cast<double>(std::max<int64_t>(0, after_ms)) /
+                                static_cast<double>(kLemonHalfLifeMs));
+  for (LemonScore& score : scores) score.score *= left;
+  return scores;
+}
+
+std::vector<LemonScore> higher_scores(std::vector<LemonScore> a, std::vector<LemonScore> b) {
+  if (b.empty()) return a;
+  std::vector<LemonScore> all = std::move(a);
+  std::move(b.begin(), b.end(), std::back_inserter(all));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const LemonScore& x, const LemonScore& y) { return x.score > y.score; });
+  std::vector<LemonScore> highest;
+  for (LemonScore& score : all) {
+    const bool is_known = find_lemon_score(highest, score.node, score.instance) != nullptr;
+    if (!is_known) highest.push_back(std::move(score));
+  }
+  return highest;
+}
+
+std::vector<NodeRecord> gravest_records(std::vector<NodeRecord> records, size_t most) {
+  std::stable_sort(records.begin(), records.end(), [](const NodeRecord& a, const NodeRecord& b) {
+    return traits_of(a.kind).points > traits_of(b.kind).points;
+  });
+  std::set<std::string> machines;
+  std::vector<NodeRecord> gravest;
+  for (NodeRecord& record : records) {
+    if (gravest.size() == most) break;
+    if (!machines.insert(record.instance.empty() ? record.node : record.instance).second) continue;
+    gravest.push_back(std::move(record));
+  }
+  return gravest;
+}
+
 std::vector<LemonScore> lemon_scores(std::vector<NodeRecord> records, int64_t now_wall_ms) {
   std::stable_sort(records.begin(), records.end(),
                    [](const NodeRecord& a, const NodeRecord& b) { return a.wall_ms < b.wall_ms; });
@@ -136,11 +178,9 @@ std::optional<NodeRecord> node_record_from_json(std::string_view line) {
     record.instance = document.at("instance").get<std::string>();
     record.key = document.at("key").get<std::string>();
     record.reason = document.at("reason").get<std::string>();
-    const auto name = document.at("kind").get<std::string>();
-    const auto* kind = std::find_if(kKinds.begin(), kKinds.end(),
-                                    [&](const Kind& known) { return known.name == name; });
-    if (kind == kKinds.end() || record.wall_ms <= 0 || record.node.empty()) return std::nullopt;
-    record.kind = kind->kind;
+    const auto kind = node_record_kind(document.at("kind").get<std::string>());
+    if (!kind || record.wall_ms <= 0 || record.node.empty()) return std::nullopt;
+    record.kind = *kind;
     return record;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;

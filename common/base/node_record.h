@@ -45,6 +45,7 @@ enum class NodeRecordKind {
   kCheckPassed,
 };
 const char* to_string(NodeRecordKind kind);  // "worker", ..., "check-passed"
+std::optional<NodeRecordKind> node_record_kind(std::string_view name);
 
 struct NodeRecord {
   int64_t wall_ms = 0;
@@ -78,6 +79,13 @@ std::vector<LemonScore> lemon_scores(std::vector<NodeRecord> records, int64_t no
 // another machine under the same name.
 const LemonScore* find_lemon_score(const std::vector<LemonScore>& scores, const std::string& node,
                                    const std::string& instance);
+
+// Scores so much later.
+std::vector<LemonScore> faded(std::vector<LemonScore> scores, int64_t after_ms);
+// Of each machine the higher of both, highest first.
+std::vector<LemonScore> higher_scores(std::vector<LemonScore> a, std::vector<LemonScore> b);
+// Of each machine the record that weighs most, of `most` machines those of the gravest.
+std::vector<NodeRecord> gravest_records(std::vector<NodeRecord> records, size_t most);
 
 // A line without its end; the inverse of what was written. nullopt: not such a line.
 std::string to_json_line(const NodeRecord& record);

@@ -3,6 +3,8 @@
 
 #include <sys/random.h>
 
+#include <charconv>
+
 namespace hpctl {
 
 std::string to_hex(std::string_view bytes) {
@@ -14,6 +16,18 @@ std::string to_hex(std::string_view bytes) {
     hex += kDigits[byte & 15];
   }
   return hex;
+}
+
+std::optional<std::string> from_hex(std::string_view digits) {
+  if (digits.size() % 2 != 0) return std::nullopt;
+  std::string bytes;
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    unsigned value = 0;
+    const auto parsed = std::from_chars(digits.data() + i, digits.data() + i + 2, value, 16);
+    if (parsed.ec != std::errc{} || parsed.ptr != digits.data() + i + 2) return std::nullopt;
+    bytes += static_cast<char>(value);
+  }
+  return bytes;
 }
 
 Result<std::string> random_hex(size_t bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,8 @@ namespace hpctl {
 
 // As lower-case hexadecimal digits.
 std::string to_hex(std::string_view bytes);
+// Of either case; nullopt: these are not the digits of whole bytes.
+std::optional<std::string> from_hex(std::string_view digits);
 
 // So many bytes (at most 256) of the kernel's randomness, as lower-case hexadecimal digits.
 Result<std::string> random_hex(size_t bytes);

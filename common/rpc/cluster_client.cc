@@ -195,6 +195,37 @@ std::vector<ClusterListing> list_summaries(const std::string& cluster, milliseco
   return listings;
 }
 
+std::vector<ClusterListing> list_fleet_lemons(const std::string& cluster, milliseconds timeout) {
+  std::vector<ClusterListing> listings;
+  for (Turns turns(cluster, timeout); turns.has_next();) {
+    const Turn turn = turns.next();
+    listings.push_back({turn.address, [&]() -> Result<v1::ClusterJobs> {
+                          v1::ClusterQuestion question;
+                          HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
+                          question.set_lemons(true);
+                          HP_TRY_ASSIGN(
+                              v1::ClusterJobs told,
+                              ask(turn, {&v1::Cluster::Stub::ListJobs, question.SerializeAsString(),
+                                         question.nonce()}));
+                          if (told.lemons_told()) return told;
+                          return Error{ErrorCode::kFailedPrecondition,
+                                       "the cluster controller at " + turn.address +
+                                           " is of a release without lemon scores"};
+                        }()});
+  }
+  return listings;
+}
+
+Outcome judge_node_at_each(const std::string& cluster, v1::NodeJudgement judgement,
+                           milliseconds timeout) {
+  for (Turns turns(cluster, timeout); turns.has_next();) {
+    HP_TRY_ASSIGN(*judgement.mutable_nonce(), random_key());
+    HP_TRY(ask(turns.next(),
+               {&v1::Cluster::Stub::JudgeNode, judgement.SerializeAsString(), judgement.nonce()}));
+  }
+  return Ok{};
+}
+
 std::vector<Result<v1::ClusterJobs>> open_job_at_each(const std::string& cluster, JobId job,
                                                       milliseconds timeout) {
   std::vector<Result<v1::ClusterJobs>> answers;

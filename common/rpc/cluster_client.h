@@ -51,4 +51,14 @@ struct ClusterListing {
 std::vector<ClusterListing> list_summaries(const std::string& cluster,
                                            std::chrono::milliseconds timeout);
 
+// What the jobs of all users say against machines (`lemons`), at each of the list, in its order.
+// kFailedPrecondition: it is of a release that knows none.
+std::vector<ClusterListing> list_fleet_lemons(const std::string& cluster,
+                                              std::chrono::milliseconds timeout);
+
+// Tells each of the list what an operator's check has found; `judgement` without its nonce.
+// kPermissionDenied: the caller is no operator there.
+Outcome judge_node_at_each(const std::string& cluster, v1::NodeJudgement judgement,
+                           std::chrono::milliseconds timeout);
+
 }  // namespace hpctl

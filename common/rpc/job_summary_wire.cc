@@ -6,6 +6,7 @@
 
 #include "common/base/node_ranges.h"
 #include "common/base/plausible.h"
+#include "common/base/printable.h"
 
 namespace hpctl {
 namespace {
@@ -92,6 +93,29 @@ JobMargins to_job_margins(const v1::JobMargins& wire) {
           cut(wire.requeue_refusal(), kMaxSummaryReason)};
 }
 
+void fill(const NodeRecord& record, v1::NodeBlame& wire) {
+  wire.set_node(record.node);
+  wire.set_instance(record.instance);
+  wire.set_kind(to_string(record.kind));
+  wire.set_key(record.key);
+  wire.set_reason(cut(record.reason, kMaxSummaryReason));
+}
+
+// Nothing of what is no name or no kind that is known.
+std::vector<NodeRecord> to_blamed(const v1::JobSummary& wire) {
+  std::vector<NodeRecord> blamed;
+  for (const v1::NodeBlame& said : wire.blamed()) {
+    if (blamed.size() == kMostBlamed) break;
+    const auto kind = node_record_kind(said.kind());
+    if (!kind || said.node().empty() || said.node().size() > kMaxBlamedName) continue;
+    blamed.push_back({0, wire.job(), printable_line(said.node(), kMaxBlamedName),
+                      printable_line(said.instance(), kMaxBlamedName), *kind,
+                      printable_line(said.key(), kMaxBlamedName),
+                      printable_line(said.reason(), kMaxSummaryReason)});
+  }
+  return blamed;
+}
+
 void fill(const JobSummary& summary, v1::JobSummary& wire) {
   wire.set_job(summary.job.value);
   wire.set_name(cut(summary.name, kMaxSummaryName));
@@ -114,6 +138,7 @@ void fill(const JobSummary& summary, v1::JobSummary& wire) {
   wire.set_reason(cut(summary.reason, kMaxSummaryReason));
   wire.set_last_fault(cut(summary.last_fault, kMaxSummaryReason));
   if (summary.margins) fill(*summary.margins, *wire.mutable_margins());
+  for (const NodeRecord& record : summary.blamed) fill(record, *wire.add_blamed());
 }
 
 JobSummary to_job_summary(const v1::JobSummary& wire) {
@@ -139,6 +164,7 @@ JobSummary to_job_summary(const v1::JobSummary& wire) {
   summary.reason = cut(wire.reason(), kMaxSummaryReason);
   summary.last_fault = cut(wire.last_fault(), kMaxSummaryReason);
   if (wire.has_margins()) summary.margins = to_job_margins(wire.margins());
+  summary.blamed = to_blamed(wire);
   return summary;
 }
 

@@ -37,6 +37,8 @@ constexpr std::array<AccessRule, kRpcs> kRules = {{
     {Rpc::kClusterAdmit, "Cluster.Admit", kEverybody, true},
     {Rpc::kClusterListJobs, "Cluster.ListJobs", kEverybody, false},
     {Rpc::kClusterOpenJob, "Cluster.OpenJob", kAppointed, true},
+    {Rpc::kClusterJudgeNode, "Cluster.JudgeNode",
+     roles(Role::kAppointedOperator, Role::kAdministrator), true},
 }};
 
 constexpr bool in_order() {

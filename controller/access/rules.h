@@ -48,8 +48,9 @@ enum class Rpc : uint8_t {
   kClusterAdmit,
   kClusterListJobs,
   kClusterOpenJob,
+  kClusterJudgeNode,
 };
-inline constexpr size_t kRpcs = 17;
+inline constexpr size_t kRpcs = 18;
 
 struct AccessRule {
   Rpc rpc;

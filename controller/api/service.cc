@@ -13,6 +13,7 @@
 #include "common/rpc/status.h"
 #include "controller/api/event_watcher.h"
 #include "controller/api/job_lookup.h"
+#include "controller/core/blame.h"
 #include "controller/core/explain.h"
 #include "controller/publish/job_view.h"
 
@@ -162,7 +163,10 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
                     if (!may_see(uid, job)) continue;
                     const JobView view =
                         make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
-                    fill(summarize(view, wall_ms), *response->add_jobs());
+                    JobSummary summary = summarize(view, wall_ms);
+                    summary.blamed =
+                        gravest_records(core::blame_of(state, job, wall_ms), kMostBlamed);
+                    fill(summary, *response->add_jobs());
                   }
                   listed_();
                   return grpc::Status::OK;

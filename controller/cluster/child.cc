@@ -73,6 +73,7 @@ Outcome begin(ControllerOptions& options) {
   options.metrics = order.metrics;  // not the service's, whose environment we had when it was read
   options.cluster_token = std::move(order.token);
   options.older_agents = order.older_agents;
+  options.fleet_lemons = std::move(order.lemons);
   options.nodes = std::move(order.nodes);
   options.scheduler = std::move(order.scheduler);
   options.programs = std::move(order.programs);

@@ -34,13 +34,22 @@ std::string dump(const json& document) {
 }  // namespace
 
 std::string to_line(const ChildOrder& order) {
+  json lemons = json::array();
+  for (const LemonScore& lemon : order.lemons) {
+    lemons.push_back({{"node", lemon.node},
+                      {"instance", lemon.instance},
+                      {"score", lemon.score},
+                      {"records", lemon.records},
+                      {"worst", lemon.worst}});
+  }
   return dump({{"token", order.token},
                {"nodes", order.nodes},
                {"scheduler", order.scheduler},
                {"programs", order.programs},
                {"restart_count", order.restart_count},
                {"metrics", order.metrics},
-               {"older_agents", order.older_agents}});
+               {"older_agents", order.older_agents},
+               {"lemons", std::move(lemons)}});
 }
 
 Result<ChildOrder> order_from_line(const std::string& line) {
@@ -54,6 +63,12 @@ Result<ChildOrder> order_from_line(const std::string& line) {
     document.at("restart_count").get_to(order.restart_count);
     order.metrics = document.value("metrics", "");
     order.older_agents = document.value("older_agents", true);
+    for (const json& lemon : document.value("lemons", json::array())) {
+      order.lemons.push_back({lemon.at("node").get<std::string>(),
+                              lemon.at("instance").get<std::string>(),
+                              lemon.at("score").get<double>(), lemon.at("records").get<size_t>(),
+                              lemon.at("worst").get<std::string>()});
+    }
   } catch (const json::exception& e) {
     return malformed(e);
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/node_record.h"
 #include "common/base/result.h"
 
 namespace hpctl::cluster {
@@ -23,6 +24,8 @@ struct ChildOrder {
   uint64_t restart_count = 0;
   std::string metrics;        // HOST:PORT as --metrics; "" = none
   bool older_agents = false;  // of a release without tokens of their own may come
+  // What all users' jobs say against machines: those that are lemons now (fleet_lemons.h).
+  std::vector<LemonScore> lemons = {};
 };
 std::string to_line(const ChildOrder& order);
 Result<ChildOrder> order_from_line(const std::string& line);

@@ -82,8 +82,11 @@ std::optional<JobProcess> JobProcess::find(const JobRow& row) {
 }
 
 Outcome JobProcess::order(const JobProcessSettings& settings, const JobRow& row) {
-  const ChildOrder order{row.token,         row.nodes,        row.scheduler,   row.programs,
-                         row.restart_count, settings.metrics, row.older_agents};
+  const ChildOrder order{
+      row.token,         row.nodes,
+      row.scheduler,     row.programs,
+      row.restart_count, settings.metrics,
+      row.older_agents,  settings.lemons ? settings.lemons() : std::vector<LemonScore>{}};
   HP_TRY(write_all(channel_.get(), to_line(order), "the job's controller"));
   // From here on only what is there is read.
   if (::fcntl(channel_.get(), F_SETFL, O_NONBLOCK) != 0)

@@ -3,10 +3,12 @@
 // the service itself was started again.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "common/base/fd.h"
+#include "common/base/node_record.h"
 #include "controller/cluster/child_protocol.h"
 #include "controller/cluster/job_row.h"
 
@@ -17,6 +19,8 @@ struct JobProcessSettings {
   std::string node;     // this machine
   std::string listen;   // "IP:0" for the child; "" = its own choice
   std::string metrics;  // "HOST:0" for the child's metrics; "" = none
+  std::function<std::vector<LemonScore>()> lemons =
+      nullptr;  // for the order (ChildOrder); any thread
 };
 
 class JobProcess {

@@ -158,18 +158,19 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
     log_info("metrics on " + address_of_metrics);
     publish_targets(options, address_of_metrics, {});
   }
-  Supervisor supervisor({programs + "/hpcontroller", options.node, listen_of_jobs(options.listen),
-                         metrics_of_jobs(address_of_metrics, 0)},
-                        std::move(rows), metrics.get(),
-                        [&](const Supervisor::MetricsPorts& of_jobs) {
-                          publish_targets(options, address_of_metrics, of_jobs);
-                        });
-  HP_TRY(supervisor.start());
-  Summaries summaries([&supervisor] { return supervisor.addresses(); }, metrics.get());
-  summaries.start();
   const SystemClock clock;
+  FleetLemons lemons(options.state_dir, clock);
+  Supervisor supervisor(
+      {programs + "/hpcontroller", options.node, listen_of_jobs(options.listen),
+       metrics_of_jobs(address_of_metrics, 0), [&lemons] { return lemons.lemons(); }},
+      std::move(rows), metrics.get(), [&](const Supervisor::MetricsPorts& of_jobs) {
+        publish_targets(options, address_of_metrics, of_jobs);
+      });
+  HP_TRY(supervisor.start());
+  Summaries summaries([&supervisor] { return supervisor.addresses(); }, lemons, metrics.get());
+  summaries.start();
   AuditLog audit(options.state_dir + "/audit.jsonl", true, clock);
-  ClusterService service(supervisor, summaries, options.node, std::move(appointed),
+  ClusterService service(supervisor, summaries, lemons, options.node, std::move(appointed),
                          [&audit](AuditEntry entry) { audit.record(std::move(entry)); });
   Doors doors(options, keeper.get());
   HP_TRY(doors.open(service));
@@ -181,6 +182,7 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   } while (::sigtimedwait(&signals, nullptr, &kTick) < 0);
   log_info("ending: asked by a signal; the jobs' controllers go on");
   summaries.stop();
+  lemons.save(true);
   supervisor.stop();
   doors.close();
   if (const auto hung = audit.stop(); !hung.empty()) leave_with_hung_lanes(hung, 0);

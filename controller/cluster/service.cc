@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kMaxPath = 4'096;
 constexpr size_t kMaxNonce = 64;
 constexpr size_t kMaxNodeName = 255;
+constexpr size_t kMaxReason = 300;
 constexpr uint64_t kMaxJob = UINT32_MAX;  // of Slurm
 
 bool is_path(const std::string& text) {
@@ -189,11 +190,33 @@ v1::ClusterJobs ClusterService::page(const v1::ClusterQuestion& question,
   return jobs;
 }
 
+// Everybody may know which machines are bad; whose job said what is for those who see all jobs.
+v1::ClusterJobs ClusterService::lemons_for(const Asker& asker) const {
+  v1::ClusterJobs told;
+  told.set_lemons_told(true);
+  told.set_all_users(asker.role != Role::kUser);
+  for (const FleetLemon& lemon : lemons_.scores()) {
+    if (static_cast<size_t>(told.lemons_size()) == kMaxLemons) break;
+    v1::NodeLemon& line = *told.add_lemons();
+    line.set_node(lemon.score.node);
+    line.set_instance(lemon.score.instance);
+    line.set_score(lemon.score.score);
+    line.set_records(static_cast<uint32_t>(lemon.score.records));
+    line.set_users(static_cast<uint32_t>(lemon.users));
+    line.set_checked(lemon.checked);
+    if (told.all_users()) line.set_reason(lemon.score.worst);
+  }
+  return told;
+}
+
 grpc::Status ClusterService::ListJobs(grpc::ServerContext* context, const v1::ClusterCall* call,
                                       v1::ClusterAnswer* answer) {
   v1::ClusterQuestion question;
   const auto asker = enter(*context, Rpc::kClusterListJobs, *call, question);
   if (!asker.ok()) return to_status(asker.error());
+  if (question.lemons()) {
+    return reply(asker->uid, question.nonce(), lemons_for(*asker), answer);
+  }
   if (question.summaries()) {
     return reply(asker->uid, question.nonce(), page(question, *asker), answer);
   }
@@ -219,6 +242,31 @@ grpc::Status ClusterService::OpenJob(grpc::ServerContext* context, const v1::Clu
   grpc::Status status = open();
   note(*context, Rpc::kClusterOpenJob, *asker, question.job(),
        std::string("token of ") + to_word(role), status);
+  return status;
+}
+
+grpc::Status ClusterService::JudgeNode(grpc::ServerContext* context, const v1::ClusterCall* call,
+                                       v1::ClusterAnswer* answer) {
+  v1::NodeJudgement said;
+  const auto asker = enter(*context, Rpc::kClusterJudgeNode, *call, said);
+  if (!asker.ok()) return to_status(asker.error());
+  const auto judge = [&]() -> grpc::Status {
+    if (!is_node(said.node()) || (!said.instance().empty() && !is_node(said.instance()))) {
+      return {grpc::StatusCode::INVALID_ARGUMENT,
+              "\"" + printable_line(said.node(), kMaxNodeName) + "\" is no name of a node"};
+    }
+    const Outcome kept =
+        lemons_.check({0, 0, said.node(), said.instance(),
+                       said.passed() ? NodeRecordKind::kCheckPassed : NodeRecordKind::kCheckFailed,
+                       "", printable_line(said.reason(), kMaxReason)});
+    if (!kept.ok()) return to_status(kept.error());
+    return reply(asker->uid, said.nonce(), {}, answer);
+  };
+  grpc::Status status = judge();
+  note(
+      *context, Rpc::kClusterJudgeNode, *asker, 0,
+      "node=" + printable_line(said.node(), kMaxNodeName) + (said.passed() ? " passed" : " failed"),
+      status);
   return status;
 }
 

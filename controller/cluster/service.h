@@ -19,6 +19,7 @@ namespace hpctl::cluster {
 // A page of summaries: so many jobs, fewer where they are large. A credential takes 1 MiB.
 inline constexpr size_t kMaxPageJobs = 500;
 inline constexpr size_t kMaxPageBytes = 256U << 10;
+inline constexpr size_t kMaxLemons = 1'000;
 
 // What is wrong with it; nullopt = nothing. Pure.
 std::optional<std::string> find_problem(const v1::Admission& admission);
@@ -28,10 +29,11 @@ std::optional<std::string> find_problem(const v1::Admission& admission);
 class ClusterService final : public v1::Cluster::Service {
  public:
   // `node`: this machine's name, for people.
-  ClusterService(Supervisor& supervisor, const Summaries& summaries, std::string node,
-                 Appointed appointed, Audit audit)
+  ClusterService(Supervisor& supervisor, const Summaries& summaries, FleetLemons& lemons,
+                 std::string node, Appointed appointed, Audit audit)
       : supervisor_(supervisor),
         summaries_(summaries),
+        lemons_(lemons),
         node_(std::move(node)),
         appointed_(std::move(appointed)),
         audit_(std::move(audit)) {}
@@ -43,6 +45,9 @@ class ClusterService final : public v1::Cluster::Service {
 
   grpc::Status OpenJob(grpc::ServerContext* context, const v1::ClusterCall* call,
                        v1::ClusterAnswer* answer) override;
+
+  grpc::Status JudgeNode(grpc::ServerContext* context, const v1::ClusterCall* call,
+                         v1::ClusterAnswer* answer) override;
 
  private:
   // Who has made the credential of a call.
@@ -62,10 +67,12 @@ class ClusterService final : public v1::Cluster::Service {
                      v1::ClusterAnswer* answer) const;
   std::vector<v1::ClusterJob> outlines(std::optional<uid_t> whose, const JobKey& after,
                                        bool with_ended) const;
+  v1::ClusterJobs lemons_for(const Asker& asker) const;
   v1::ClusterJobs page(const v1::ClusterQuestion& question, const Asker& asker) const;
 
   Supervisor& supervisor_;
   const Summaries& summaries_;
+  FleetLemons& lemons_;
   const std::string node_;
   const Appointed appointed_;
   const Audit audit_;

@@ -23,7 +23,8 @@ struct Summaries::Call {
   std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ListJobsResponse>> reader;
 };
 
-Summaries::Summaries(ListJobs jobs, Metrics* metrics) : jobs_(std::move(jobs)), metrics_(metrics) {}
+Summaries::Summaries(ListJobs jobs, FleetLemons& lemons, Metrics* metrics)
+    : jobs_(std::move(jobs)), lemons_(lemons), metrics_(metrics) {}
 
 Summaries::~Summaries() { stop(); }
 
@@ -47,6 +48,7 @@ void Summaries::run() {
     const std::vector<JobAddress> jobs = jobs_();
     forget_others(jobs);
     ask_all(jobs);
+    lemons_.save(false);
     if (metrics_ != nullptr) show();
     std::unique_lock lock(mutex_);
     if (changed_.wait_until(lock, due, [this] { return stopping_; })) return;
@@ -119,6 +121,7 @@ void Summaries::take(const Call& call) {
     if (said.job() != call.key.job) continue;
     JobSummary summary = to_job_summary(said);
     summary.owner = std::to_string(call.key.uid);
+    lemons_.hear(call.key, std::exchange(summary.blamed, {}));
     v1::JobSummary plausible;
     fill(summary, plausible);
     const std::lock_guard lock(mutex_);
@@ -166,6 +169,9 @@ void Summaries::show() const {
     if (std::string name = user_name(job.user); !name.empty()) job.user = std::move(name);
   }
   metrics_->fleet(std::move(jobs));
+  std::vector<LemonScore> lemons;
+  for (FleetLemon& lemon : lemons_.scores()) lemons.push_back(std::move(lemon.score));
+  metrics_->fleet_lemons(std::move(lemons));
 }
 
 }  // namespace hpctl::cluster

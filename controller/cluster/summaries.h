@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "controller/cluster/fleet_lemons.h"
 #include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/job_row.h"
 #include "controller/publish/metrics.h"
@@ -46,8 +47,9 @@ class Summaries {
 
   // `jobs` is called on a thread of this: those that there are, whoever serves. What one of them
   // has said is forgotten when it is not among them any more, but how it ended (heard_jobs.h), for
-  // `metrics`, which may be null, and outlives this.
-  Summaries(ListJobs jobs, Metrics* metrics);
+  // `metrics`, which may be null, and outlives this. Whom the jobs blame is told to `lemons`, which
+  // outlives this as well.
+  Summaries(ListJobs jobs, FleetLemons& lemons, Metrics* metrics);
   ~Summaries();
   Summaries(const Summaries&) = delete;
   Summaries& operator=(const Summaries&) = delete;
@@ -80,6 +82,7 @@ class Summaries {
   void show() const;
 
   const ListJobs jobs_;
+  FleetLemons& lemons_;
   Metrics* const metrics_;
   const SystemClock clock_;
   std::map<JobKey, Peer> peers_;  // the thread's

@@ -73,6 +73,11 @@ void FleetMetrics::show(std::vector<FleetJob> jobs) {
   shown_ = true;
 }
 
+void FleetMetrics::show_lemons(std::vector<LemonScore> scores) {
+  const std::lock_guard lock(mutex_);
+  lemons_ = std::move(scores);
+}
+
 void FleetMetrics::add_to(MetricFamilies& out) const {
   const std::lock_guard lock(mutex_);
   if (!shown_) return;
@@ -86,6 +91,11 @@ void FleetMetrics::add_to(MetricFamilies& out) const {
     if (!job.is_told()) continue;
     add_account(out, labels, job);
     if (job.ended_wall_ms == 0) add_parts(out, labels, job, room);
+  }
+  for (size_t i = 0; i < std::min(lemons_.size(), kMaxFleetLemons); ++i) {
+    out.gauge("hpctl_cluster_node_lemon_score",
+              "What the jobs of all users say against a node, fading with a week",
+              {{"node", lemons_[i].node}, {"instance", lemons_[i].instance}}, lemons_[i].score);
   }
   out.gauge("hpctl_cluster_jobs_without_metrics", "Jobs beyond those that have series", {},
             static_cast<double>(jobs_.size() - listed));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/job_summary.h"
+#include "common/base/node_record.h"
 #include "controller/publish/metric_families.h"
 
 namespace hpctl {
@@ -18,6 +19,7 @@ namespace hpctl {
 // Some twenty-five series each, and one for each node. Jobs beyond are counted in
 // hpctl_cluster_jobs_without_metrics.
 inline constexpr size_t kMaxFleetJobs = 1'000;
+inline constexpr size_t kMaxFleetLemons = 1'000;
 inline constexpr size_t kMaxFleetNodes = 20'000;  // series of nodes, of all jobs
 
 // The values of the label `state`.
@@ -34,6 +36,9 @@ class FleetMetrics {
   // before the first call there are no series.
   void show(std::vector<FleetJob> jobs);
 
+  // Any thread. What is said against machines, highest first, of at most kMaxFleetLemons.
+  void show_lemons(std::vector<LemonScore> scores);
+
   // Any thread.
   void add_to(MetricFamilies& out) const;
 
@@ -41,6 +46,7 @@ class FleetMetrics {
   mutable std::mutex mutex_;
   bool shown_ = false;
   std::vector<FleetJob> jobs_;
+  std::vector<LemonScore> lemons_;
 };
 
 }  // namespace hpctl

@@ -261,6 +261,10 @@ void Metrics::certificates(int64_t leaf_ends_s, int64_t authority_ends_s) {
 
 void Metrics::fleet(std::vector<FleetJob> jobs) { parts_->fleet.show(std::move(jobs)); }
 
+void Metrics::fleet_lemons(std::vector<LemonScore> scores) {
+  parts_->fleet.show_lemons(std::move(scores));
+}
+
 void Metrics::controller(size_t agents, size_t outbox) {
   parts_->set("hpctl_controller_agents", "Agents connected", {}, static_cast<double>(agents));
   parts_->set("hpctl_controller_outbox", "Actions not yet acknowledged", {},

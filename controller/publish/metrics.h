@@ -64,6 +64,8 @@ class Metrics {
   void certificates(int64_t leaf_ends_s, int64_t authority_ends_s);
   // Likewise: what each of these does.
   void fleet(std::vector<FleetJob> jobs);
+  // Likewise: what all users' jobs say against machines, highest first.
+  void fleet_lemons(std::vector<LemonScore> scores);
 
  private:
   struct Parts;

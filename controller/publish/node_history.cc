@@ -23,14 +23,25 @@ NodeHistory::NodeHistory(const HomePaths& paths, const Clock& clock, IsOurs is_o
       files_(directory_),
       lanes_(1, kWaitingRecords) {}
 
+void NodeHistory::add_fleet(std::vector<LemonScore> scores) {
+  fleet_ = std::move(scores);
+  fleet_wall_ms_ = clock_.wall_ms();
+}
+
+void NodeHistory::take(std::vector<NodeRecord> records) {
+  const int64_t now_ms = clock_.wall_ms();
+  auto scores = higher_scores(lemon_scores(std::move(records), now_ms),
+                              faded(fleet_, now_ms - fleet_wall_ms_));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  scores_ = std::move(scores);
+}
+
 void NodeHistory::load() {
-  if (directory_.empty()) return;
+  if (directory_.empty()) return take({});
   remove_old_node_records(directory_, clock_.wall_ms());
   auto records = files_.look();
   for (const NodeRecord& record : records) said_.emplace(record.job, record.node, record.key);
-  auto scores = lemon_scores(std::move(records), clock_.wall_ms());
-  const std::lock_guard<std::mutex> lock(mutex_);
-  scores_ = std::move(scores);
+  take(std::move(records));
 }
 
 void NodeHistory::observe(const core::State& state, const core::Job& job) {
@@ -61,9 +72,7 @@ void NodeHistory::write(uint64_t job, const std::vector<NodeRecord>& records) {
       log_warning("lemon scores lack what this job found: " + written.error().message);
     }
   }
-  auto scores = lemon_scores(files_.look(), clock_.wall_ms());
-  const std::lock_guard<std::mutex> lock(mutex_);
-  scores_ = std::move(scores);
+  take(files_.look());
 }
 
 std::vector<std::string> NodeHistory::stop() {

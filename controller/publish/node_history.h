@@ -27,6 +27,10 @@ class NodeHistory {
   NodeHistory(const NodeHistory&) = delete;
   NodeHistory& operator=(const NodeHistory&) = delete;
 
+  // What all users' jobs say, by the cluster controller, as of now: those of its scores that are
+  // higher than ours are shown and count in their place. They fade as ours do. Before the first
+  // use.
+  void add_fleet(std::vector<LemonScore> scores);
   // Reads all; blocks as the file system does. Before the first use.
   void load();
   // Owner thread: what is new in the job's rows is written down, the scores follow.
@@ -46,14 +50,17 @@ class NodeHistory {
 
   using Key = std::tuple<uint64_t, std::string, std::string>;  // job, node, key
   void write(uint64_t job, const std::vector<NodeRecord>& records);
+  void take(std::vector<NodeRecord> records);
 
   const std::string directory_;  // "" = no home, nothing is kept
   const Clock& clock_;
   const IsOurs is_ours_;
-  std::set<Key> said_;       // owner thread
-  int64_t refresh_ms_ = 0;   // next time; owner thread
-  bool complained_ = false;  // the lane's
-  NodeRecordFiles files_;    // load()'s, then the lane's
+  std::set<Key> said_;             // owner thread
+  int64_t refresh_ms_ = 0;         // next time; owner thread
+  bool complained_ = false;        // the lane's
+  NodeRecordFiles files_;          // load()'s, then the lane's
+  std::vector<LemonScore> fleet_;  // unchanged after load()
+  int64_t fleet_wall_ms_ = 0;
   mutable std::mutex mutex_;
   std::vector<LemonScore> scores_;
   TaskLanes lanes_;  // last: its threads use all the above

@@ -25,9 +25,9 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/cuda_api.h"
+#include "common/base/nccl_api.h"
 #include "trainer/comm/communicator.h"
-#include "trainer/comm/cuda_api.h"
-#include "trainer/comm/nccl_api.h"
 #include "trainer/comm/rendezvous_store.h"
 
 namespace hpctl {

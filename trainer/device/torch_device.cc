@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "common/base/cuda_api.h"
 #include "common/base/log.h"
-#include "trainer/comm/cuda_api.h"
-#include "trainer/comm/nccl_api.h"
+#include "common/base/nccl_api.h"
 #include "trainer/comm/nccl_communicator.h"
 
 namespace hpctl {

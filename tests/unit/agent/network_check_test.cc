@@ -55,6 +55,13 @@ struct Cluster {
   }
 };
 
+std::string named(const WrongNodes& wrong) {
+  std::ostringstream text;
+  for (const int32_t node : wrong.nodes) text << "n" << node << " ";
+  for (const NodePair& pair : wrong.pairs) text << pair.a << "-" << pair.b << "? ";
+  return text.str();
+}
+
 // "n3 dead, n5 slow, 1-2 slow"
 std::string named(const NetworkVerdict& verdict) {
   std::ostringstream text;
@@ -173,6 +180,45 @@ TEST(NetworkCheck, RandomFaultsOfUpTo4096NodesAreNamedExactly) {
     EXPECT_EQ(named(verdict), named(expected)) << trial << ": " << cluster.nodes << " nodes";
     EXPECT_LE(verdict.rounds, most_rounds(cluster.nodes));
   }
+}
+
+// The pairs of a sweep over so many nodes that have one of these.
+std::set<NodePair> pairs_with(int32_t nodes, const std::set<int32_t>& bad) {
+  std::set<NodePair> pairs;
+  for (const int32_t node : bad) {
+    for (int32_t distance = 1; distance < nodes; distance *= 2) {
+      const int32_t other = node ^ distance;
+      if (other < nodes) pairs.insert({std::min(node, other), std::max(node, other)});
+    }
+  }
+  return pairs;
+}
+
+TEST(WrongData, NamesTheNodeThatAllItsPairsHave) {
+  EXPECT_EQ(named(find_wrong_nodes({})), "");
+  EXPECT_EQ(named(find_wrong_nodes(pairs_with(4, {3}))), "n3 ");
+  EXPECT_EQ(named(find_wrong_nodes(pairs_with(16, {5}))), "n5 ");
+  EXPECT_EQ(named(find_wrong_nodes(pairs_with(16, {0, 3}))), "n0 n3 ") << "1 and 2 met both";
+  EXPECT_EQ(named(find_wrong_nodes(pairs_with(16, {0, 1}))), "n0 n1 ") << "they met each other";
+  EXPECT_EQ(named(find_wrong_nodes(pairs_with(8, {0, 3}))), "n0 n3 ");
+}
+
+TEST(WrongData, OfOnePairNobodyKnowsWhichItIs) {
+  EXPECT_EQ(named(find_wrong_nodes({{2, 6}})), "2-6? ");
+  EXPECT_EQ(named(find_wrong_nodes(pairs_with(4, {0, 3}))), "0-1? 0-2? 1-3? 2-3? ")
+      << "or 1 and 2: the same pairs";
+}
+
+TEST(WrongData, IsAVerdictBesideTheRatesAndNeedsNoSecondTime) {
+  NetworkCheck check(4);
+  for (auto pairs = check.next_round(); !pairs.empty(); pairs = check.next_round()) {
+    std::vector<PairOutcome> outcomes;
+    for (const NodePair& pair : pairs) outcomes.push_back({pair, true, 1e9, pair.b == 3});
+    check.learn(outcomes);
+  }
+  EXPECT_EQ(named(check.verdict()), "");
+  EXPECT_EQ(named(check.verdict().wrong), "n3 ");
+  EXPECT_EQ(check.verdict().rounds, 2);
 }
 
 TEST(NetworkCheck, ManyDeadNodesAtOnce) {

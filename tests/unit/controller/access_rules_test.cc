@@ -57,6 +57,7 @@ TEST(AccessRules, AreTheseAndNoOthers) {
       {"Cluster.Admit", "uRPA"},
       {"Cluster.ListJobs", "uRPA"},
       {"Cluster.OpenJob", "RPA"},
+      {"Cluster.JudgeNode", "PA"},
   };
   const std::string roles = "aroOluRPA";
   std::map<std::string, std::string> found;

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "trainer/comm/cuda_api.h"
-#include "trainer/comm/nccl_api.h"
+#include "common/base/cuda_api.h"
+#include "common/base/nccl_api.h"
 
 namespace hpctl {
 
@@ -47,12 +47,16 @@ static_assert(sizeof(cudaError_t) == sizeof(cuda::Status));
 static_assert(sizeof(cudaStream_t) == sizeof(cuda::Stream));
 using InitRank = ncclResult_t(ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*);
 static_assert(std::is_same_v<decltype(ncclCommInitRankConfig), InitRank>);
+using AllReduce = ncclResult_t(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
+                               cudaStream_t);
+static_assert(std::is_same_v<decltype(ncclAllReduce), AllReduce>);
 using AllGather = ncclResult_t(const void*, void*, size_t, ncclDataType_t, ncclComm_t,
                                cudaStream_t);
 static_assert(std::is_same_v<decltype(ncclAllGather), AllGather>);
 using ReduceScatter = ncclResult_t(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t,
                                    ncclComm_t, cudaStream_t);
 static_assert(std::is_same_v<decltype(ncclReduceScatter), ReduceScatter>);
+static_assert(std::is_same_v<decltype(cudaGetDeviceCount), cudaError_t(int*)>);
 using CopyAsync = cudaError_t(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
 static_assert(std::is_same_v<decltype(cudaMemcpyAsync), CopyAsync>);
 

@@ -16,9 +16,9 @@
 #include <future>
 #include <thread>
 
+#include "common/base/nccl_api.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
-#include "trainer/comm/nccl_api.h"
 
 extern "C" {  // the stubs'
 int stub_nccl_running();

@@ -93,7 +93,17 @@ Stream& stream_of(void* handle) {
 
 extern "C" {
 
-int cudaSetDevice(int device) { return device == 0 ? 0 : 101; }  // cudaErrorInvalidDevice
+// STUB_CUDA_DEVICES, or one.
+int cudaGetDeviceCount(int* count) {
+  const char* text = std::getenv("STUB_CUDA_DEVICES");
+  *count = text == nullptr ? 1 : std::atoi(text);
+  return *count > 0 ? 0 : 100;  // cudaErrorNoDevice
+}
+int cudaSetDevice(int device) {
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  return device >= 0 && device < count ? 0 : 101;  // cudaErrorInvalidDevice
+}
 
 int cudaStreamCreateWithFlags(void** stream, unsigned) {
   *stream = std::make_unique<Stream>().release();

@@ -6,11 +6,19 @@
 //
 //   STUB_NCCL_SLOW=N      collectives return ncclInProgress, for N polls
 //   STUB_NCCL_ERROR_AT=N  the N-th collective of a communicator is an asynchronous error
+//   STUB_NCCL_HANG_AT=N   the N-th never ends, until the communicator is aborted
+//   STUB_NCCL_CRASH_AT=N  the N-th ends the process
+//   STUB_NCCL_DELAY_MS=N  each takes so much longer
+//   STUB_NCCL_WRONG=1     one bit of what an all-reduce gives this rank is wrong
+//   STUB_NCCL_NETWORK=X, STUB_NCCL_PROVIDER=Y
+//                         what a communicator writes into the log of NCCL_DEBUG=INFO, as NCCL and
+//                         aws-ofi-nccl do
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -59,9 +67,11 @@ bool receive_all(int fd, void* data, size_t bytes) {
   return true;
 }
 
+enum Kind : uint64_t { kGather, kReduceScatter, kAllReduce };
+
 struct Header {
-  uint64_t is_sum;  // else a gather
-  uint64_t bytes;   // of one rank's part
+  uint64_t kind;
+  uint64_t bytes;  // of one rank's part; of an all-reduce of all
 };
 
 sockaddr_un address_of(const std::string& name) {
@@ -91,21 +101,22 @@ void run_hub(int listener, int ranks) {
       good = good && receive_all(fd, &header, sizeof(header));
       if (!good) break;
       if (parts.empty()) first = header;
-      if (header.is_sum != first.is_sum || header.bytes != first.bytes) {
+      if (header.kind != first.kind || header.bytes != first.bytes) {
         misuse("ranks began different collectives");
       }
-      parts.emplace_back(header.bytes * (header.is_sum != 0 ? peers.size() : 1));
+      parts.emplace_back(header.bytes * (header.kind == kReduceScatter ? peers.size() : 1));
       good = receive_all(fd, parts.back().data(), parts.back().size());
     }
     if (!good) break;
     for (size_t r = 0; r < peers.size(); ++r) {
-      if (first.is_sum == 0) {
+      if (first.kind == kGather) {
         for (const auto& part : parts) good = good && send_all(peers[r], part.data(), part.size());
         continue;
       }
       std::vector<float> sum(first.bytes / sizeof(float), 0.0F);
       for (const auto& part : parts) {
-        const auto* values = reinterpret_cast<const float*>(part.data() + r * first.bytes);
+        const size_t at = first.kind == kReduceScatter ? r * first.bytes : 0;
+        const auto* values = reinterpret_cast<const float*>(part.data() + at);
         for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
       }
       good = good && send_all(peers[r], sum.data(), first.bytes);
@@ -162,16 +173,27 @@ struct Task {
   const void* send;
   void* receive;
   Header header;
+  int number;  // of the communicator's collectives
 
   void run() const {
+    if (number == setting("STUB_NCCL_CRASH_AT")) misuse("told to crash");
+    if (number == setting("STUB_NCCL_HANG_AT")) {
+      char nothing = 0;  // an abort shuts the connection down
+      while (!comm->aborted) ::recv(comm->fd, &nothing, 1, MSG_PEEK);
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(setting("STUB_NCCL_DELAY_MS")));
     if (comm->state != kSuccess && comm->state != kBusy) return;
     const auto ranks = static_cast<size_t>(comm->ranks);
-    const size_t out = header.bytes * (header.is_sum != 0 ? ranks : 1);
-    const size_t in = header.bytes * (header.is_sum != 0 ? 1 : ranks);
+    const size_t out = header.bytes * (header.kind == kReduceScatter ? ranks : 1);
+    const size_t in = header.bytes * (header.kind == kGather ? ranks : 1);
     ++running;
     const bool good = send_all(comm->fd, &header, sizeof(header)) &&
                       send_all(comm->fd, send, out) && receive_all(comm->fd, receive, in);
     --running;
+    if (good && header.kind == kAllReduce && setting("STUB_NCCL_WRONG") != 0) {
+      static_cast<char*>(receive)[header.bytes / 2 + 2] ^= 1;
+    }
     if (!good) comm->state = kRemoteError;
   }
 };
@@ -191,8 +213,21 @@ int start(const Handle* handle, const void* send, void* receive, Header header, 
   }
   cudaLaunchHostFunc(
       stream, [](void* data) { std::unique_ptr<Task>(static_cast<Task*>(data))->run(); },
-      std::make_unique<Task>(Task{comm, send, receive, header}).release());
+      std::make_unique<Task>(Task{comm, send, receive, header, comm->collectives}).release());
   return slow > 0 ? kBusy : kSuccess;
+}
+
+void write_log() {
+  const char* level = std::getenv("NCCL_DEBUG");
+  if (level == nullptr || std::strcmp(level, "INFO") != 0) return;
+  if (const char* network = std::getenv("STUB_NCCL_NETWORK"); network != nullptr) {
+    std::printf("n0:1:1 [0] NCCL INFO Using network %s\n", network);
+  }
+  if (const char* provider = std::getenv("STUB_NCCL_PROVIDER"); provider != nullptr) {
+    std::printf(
+        "n0:1:1 [0] NCCL INFO NET/OFI Selected provider is %s, fabric is %s (found 4 nics)\n",
+        provider, provider);
+  }
 }
 
 }  // namespace
@@ -240,6 +275,7 @@ int ncclCommInitRankConfig(Handle** out, int ranks, ncclUniqueId id, int rank,
   if (config->magic != 0xcafebeef || config->size < sizeof(ncclConfig)) return kInvalidArgument;
   if (config->blocking != 0) misuse("only non-blocking communicators can be aborted");
   const std::string name = id.internal;
+  write_log();
   auto comm = std::make_shared<ncclComm>();
   comm->ranks = ranks;
   comm->rank = rank;
@@ -274,13 +310,19 @@ int ncclCommAbort(Handle* handle) {
 int ncclAllGather(const void* send, void* receive, size_t count, int type, const Handle* comm,
                   void* stream) {
   if (type != 1) misuse("a gather of anything but bytes");
-  return start(comm, send, receive, {0, count}, stream);
+  return start(comm, send, receive, {kGather, count}, stream);
 }
 
 int ncclReduceScatter(const void* send, void* receive, size_t count, int type, int operation,
                       const Handle* comm, void* stream) {
   if (type != 7 || operation != 0) misuse("a reduction of anything but sums of floats");
-  return start(comm, send, receive, {1, count * sizeof(float)}, stream);
+  return start(comm, send, receive, {kReduceScatter, count * sizeof(float)}, stream);
+}
+
+int ncclAllReduce(const void* send, void* receive, size_t count, int type, int operation,
+                  const Handle* comm, void* stream) {
+  if (type != 7 || operation != 0) misuse("a reduction of anything but sums of floats");
+  return start(comm, send, receive, {kAllReduce, count * sizeof(float)}, stream);
 }
 
 const char* ncclGetErrorString(int status) {

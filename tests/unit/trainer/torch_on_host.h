@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/cuda_api.h"
 #include "tests/unit/trainer/worker_job.h"
-#include "trainer/comm/cuda_api.h"
 #include "trainer/comm/nccl_communicator.h"
 #include "trainer/device/torch_device.h"
 #include "trainer/loop/generation.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/comm/cuda_api.h"
+#include "common/base/cuda_api.h"
 
 #include <cstring>
 #include <memory>
 
 #include "common/base/library.h"
-#include "trainer/comm/required_functions.h"
+#include "common/base/required_functions.h"
 
 namespace hpctl::cuda {
 namespace {
@@ -18,6 +18,7 @@ Result<Api> open() {
   }
   Api api{};
   RequiredFunctions find(*library);
+  find("cudaGetDeviceCount", api.device_count);
   find("cudaSetDevice", api.set_device);
   find("cudaStreamCreateWithFlags", api.stream_create);
   find("cudaStreamDestroy", api.stream_destroy);

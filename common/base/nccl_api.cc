@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/comm/nccl_api.h"
+#include "common/base/nccl_api.h"
 
 #include <cstdlib>
 
 #include "common/base/library.h"
-#include "trainer/comm/required_functions.h"
+#include "common/base/required_functions.h"
 
 namespace hpctl::nccl {
 namespace {
@@ -19,6 +19,7 @@ Result<Api> open() {
   find("ncclCommInitRankConfig", api.init_rank);
   find("ncclCommGetAsyncError", api.async_error);
   find("ncclCommAbort", api.abort);
+  find("ncclAllReduce", api.all_reduce);
   find("ncclAllGather", api.all_gather);
   find("ncclReduceScatter", api.reduce_scatter);
   find("ncclGetErrorString", api.error_string);

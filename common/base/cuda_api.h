@@ -32,6 +32,7 @@ struct DeviceProperties {
 };
 
 struct Api {
+  Status (*device_count)(int*);
   Status (*set_device)(int device);
   Status (*stream_create)(Stream*, unsigned flags);
   Status (*stream_destroy)(Stream);

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <string>
 
+#include "common/base/cuda_api.h"
 #include "common/base/result.h"
-#include "trainer/comm/cuda_api.h"
 
 namespace hpctl::nccl {
 
@@ -49,6 +49,8 @@ struct Api {
   Status (*init_rank)(Comm**, int ranks, UniqueId, int rank, Config*);
   Status (*async_error)(Comm*, Status*);
   Status (*abort)(Comm*);  // frees it too
+  Status (*all_reduce)(const void* send, void* receive, size_t count, int type, int operation,
+                       Comm*, cuda::Stream);
   Status (*all_gather)(const void* send, void* receive, size_t send_count, int type, Comm*,
                        cuda::Stream);
   Status (*reduce_scatter)(const void* send, void* receive, size_t receive_count, int type,

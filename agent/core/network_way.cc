@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/network_way.h"
+
+#include <algorithm>
+
+namespace hpctl::agent {
+namespace {
+
+constexpr size_t kMaxWords = 200;  // of a line of the log that is passed on
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// What follows `mark` in the line, up to one of `ends`.
+std::optional<std::string> after(std::string_view line, std::string_view mark,
+                                 std::string_view ends) {
+  const size_t at = line.find(mark);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = line.substr(at + mark.size());
+  return std::string(rest.substr(0, std::min(rest.find_first_of(ends), kMaxWords)));
+}
+
+void read_line(std::string_view line, NcclNetwork& network) {
+  if (const auto name = after(line, "Using network ", "\r\n")) network.network = *name;
+  for (const char* mark : {"NET/OFI Selected Provider is ", "NET/OFI Selected provider is "}) {
+    if (const auto name = after(line, mark, " ,(\r\n")) network.provider = *name;
+  }
+  const bool complains = contains(line, "NCCL WARN NET/OFI") ||
+                         (contains(line, "NET/Plugin") && contains(line, "ould not find"));
+  if (!complains) return;
+  const size_t at = line.find("NET/");
+  network.trouble = line.substr(at, std::min(line.find_first_of("\r\n", at) - at, kMaxWords));
+}
+
+// A plugin that does not name its provider is believed.
+bool uses_efa(const NcclNetwork& network) {
+  return network.provider.starts_with("efa") ||
+         (network.provider.empty() && contains(network.network, "Libfabric"));
+}
+
+std::string why_not_efa(const NodeNetwork& node) {
+  const std::string devices = std::to_string(node.efa_devices) + " EFA devices";
+  std::string text = "NCCL goes through " + to_text(node.nccl) + " although the node has " +
+                     devices + ", slow and without an error: ";
+  if (!node.nccl.trouble.empty()) text += "\"" + node.nccl.trouble + "\"; ";
+  if (node.nccl.provider.empty()) {
+    return text + "have LD_LIBRARY_PATH name the directory of aws-ofi-nccl's libnccl-net.so, or " +
+           "NCCL_NET_PLUGIN the plugin; NCCL_NET must not be Socket";
+  }
+  return text + "see fi_info -p efa and hpagent check efa; FI_PROVIDER must not be " +
+         node.nccl.provider;
+}
+
+// What most nodes use; "" = no network is used by more than half of them.
+std::string usual(const std::map<int32_t, NodeNetwork>& networks) {
+  std::map<std::string, size_t> count;
+  for (const auto& [node, network] : networks) ++count[to_text(network.nccl)];
+  for (const auto& [name, nodes] : count) {
+    if (2 * nodes > networks.size()) return name;
+  }
+  return "";
+}
+
+}  // namespace
+
+ChosenWay choose_way(std::optional<NetworkWay> asked, const std::vector<NodeMeans>& nodes) {
+  const bool is_there =
+      std::any_of(nodes.begin(), nodes.end(), [](const NodeMeans& node) { return node.gpus > 0; });
+  ChosenWay chosen{asked.value_or(is_there ? NetworkWay::kNccl : NetworkWay::kTcp), {}};
+  if (chosen.way == NetworkWay::kTcp) return chosen;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].gpus > 0) continue;
+    chosen.unable[static_cast<int32_t>(i)] =
+        nodes[i].nccl_trouble.empty() ? "it is of a release that cannot" : nodes[i].nccl_trouble;
+  }
+  return chosen;
+}
+
+NcclNetwork read_nccl_log(std::string_view log) {
+  NcclNetwork network;
+  while (!log.empty()) {
+    const size_t end = std::min(log.find('\n'), log.size() - 1) + 1;
+    read_line(log.substr(0, end), network);
+    log.remove_prefix(end);
+  }
+  return network;
+}
+
+std::string to_text(const NcclNetwork& network) {
+  if (network.network.empty()) return "a network that it does not name";
+  return network.network + (network.provider.empty() ? "" : " (" + network.provider + ")");
+}
+
+std::map<int32_t, std::string> find_fallbacks(const std::map<int32_t, NodeNetwork>& networks) {
+  std::map<int32_t, std::string> found;
+  const std::string most = usual(networks);
+  for (const auto& [node, network] : networks) {
+    if (network.nccl.network.empty()) continue;
+    if (network.efa_devices > 0) {
+      if (!uses_efa(network.nccl)) found[node] = why_not_efa(network);
+    } else if (!most.empty() && to_text(network.nccl) != most) {
+      found[node] = "NCCL goes through " + to_text(network.nccl) + ", on most nodes through " +
+                    most + ": compare the installed plugin, LD_LIBRARY_PATH and NCCL_*";
+    }
+  }
+  return found;
+}
+
+}  // namespace hpctl::agent

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the jobs of all users say against machines, as the cluster controller combines it (decision
+// 1607). Each job's controller is a process of the job's owner, so what it says is that user's
+// word: he says what he likes, but no more than this counts:
+//
+//   of one job        as in a home (common/base/node_record.h), and at most kMostOfAJob machines
+//   of one user       at most kMostOfAUser on a machine, below kLemonScore: nobody makes a lemon
+//                     alone; and where he speaks against more than kBelievedMachines, each of his
+//                     words weighs so much less
+//   when              from when it was first heard here, whatever clock the user has
+//
+// An operator's deep check is believed: one that failed counts by itself, one that passed takes
+// back all that was heard of the machine before, and what is said again of it afterwards by the
+// same keys.
+//
+// Pure: times are the caller's. Bounded: kMostClaimsOfAUser, kMostClaims, the oldest go first. Not
+// for several threads at once.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "common/base/node_record.h"
+#include "common/base/result.h"
+#include "controller/cluster/job_row.h"
+
+namespace hpctl::cluster {
+
+inline constexpr double kMostOfAUser = 2;
+inline constexpr double kBelievedMachines = 16;
+inline constexpr size_t kMostClaimsOfAUser = 512;
+inline constexpr size_t kMostClaims = 8'192;
+inline constexpr size_t kMostChecks = 1'024;
+
+struct FleetLemon {
+  LemonScore score;
+  size_t users = 0;      // whose jobs speak against it
+  bool checked = false;  // an operator's check failed
+};
+
+class NodeClaims {
+ public:
+  // Takes what the job says now; true: something of it is new.
+  bool hear(const JobKey& job, const std::vector<NodeRecord>& said, int64_t now_wall_ms);
+  // An operator's, kCheckPassed or kCheckFailed. Without an instance it is about the machine that
+  // had this name last.
+  void check(NodeRecord record);
+
+  // Highest first.
+  std::vector<FleetLemon> scores(int64_t now_wall_ms) const;
+
+  // Drops what is too old to count.
+  void forget_old(int64_t now_wall_ms);
+
+  std::string to_json() const;
+  // kDataLoss names `path`.
+  static Result<NodeClaims> from_json(const std::string& text, const std::string& path);
+
+ private:
+  using Key = std::tuple<uid_t, uint64_t, std::string, std::string>;  // user, job, node, key
+
+  void drop_oldest(uid_t uid);
+  std::string instance_of(const std::string& node) const;
+
+  std::map<Key, NodeRecord> claims_;
+  std::vector<NodeRecord> checks_;  // oldest first
+};
+
+}  // namespace hpctl::cluster
