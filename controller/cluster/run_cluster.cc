@@ -165,7 +165,8 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
                           publish_targets(options, address_of_metrics, of_jobs);
                         });
   HP_TRY(supervisor.start());
-  Summaries summaries([&supervisor] { return supervisor.addresses(); }, metrics.get());
+  Summaries summaries([&supervisor] { return supervisor.addresses(); }, metrics.get(),
+                      options.state_dir + "/ended.json");
   summaries.start();
   const SystemClock clock;
   AuditLog audit(options.state_dir + "/audit.jsonl", true, clock);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "controller/cluster/ended_jobs.h"
 #include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/job_row.h"
 #include "controller/publish/metrics.h"
@@ -46,8 +47,9 @@ class Summaries {
 
   // `jobs` is called on a thread of this: those that there are, whoever serves. What one of them
   // has said is forgotten when it is not among them any more, but how it ended (heard_jobs.h), for
-  // `metrics`, which may be null, and outlives this.
-  Summaries(ListJobs jobs, Metrics* metrics);
+  // `metrics`, which may be null, and outlives this. What a service before this one has kept of
+  // that in the file `ended` is there from the beginning.
+  Summaries(ListJobs jobs, Metrics* metrics, std::string ended);
   ~Summaries();
   Summaries(const Summaries&) = delete;
   Summaries& operator=(const Summaries&) = delete;
@@ -82,6 +84,7 @@ class Summaries {
   const ListJobs jobs_;
   Metrics* const metrics_;
   const SystemClock clock_;
+  const EndedJobs kept_;          // the thread's
   std::map<JobKey, Peer> peers_;  // the thread's
   mutable std::mutex mutex_;
   std::condition_variable changed_;
