@@ -69,8 +69,9 @@ YAML
 new_job() { # new_job NAME RELEASE: its directory is written by that release's hpctl
   next_job=$((next_job + 1))
   job=$next_job
-  job_dir=$HPCTL_HOME/jobs/$job
+  job_dir=$HPCTL_HOME/jobs/submit-$job
   mkdir -p "$job_dir"
+  ln -s "submit-$job" "$HPCTL_HOME/jobs/$job"
   job_yaml "$1" >"$work/$1.yaml"
   hpctl "$2" submit "$work/$1.yaml" --dry-run --json |
     jq --argjson uid "$(id -u)" '. + {uid: $uid, submit_key: "test"} | del(.chosen)' \
@@ -85,6 +86,7 @@ start() {
   local log=$1
   shift
   setsid "$@" >>"$log" 2>&1 </dev/null &
+  disown
 }
 start_controller() { # start_controller RELEASE NODE [WORD...]
   local release=$1 node=$2
@@ -97,7 +99,7 @@ start_agent() { # start_agent RELEASE NODE
     --node "$2"
 }
 
-status() { hpctl new status "$job" --json | jq -r "$1"; }
+status() { hpctl new status "$job" --json 2>/dev/null | jq -r "$1"; }
 is_running() { [ "$(status .state)" = RUNNING ]; }
 is_generation() { is_running && [ "$(status .generation)" -ge "$1" ]; }
 has_step() { [ "$(status .step)" -ge "$1" ]; }

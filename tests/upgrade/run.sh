@@ -73,7 +73,7 @@ ask() { # ask RELEASE: everything that shows a job, of that release's hpctl
   check_has "$1 hpctl ps" "$job" "$(outcome hpctl "$1" ps)"
   check_has "$1 hpctl why" "exit 0" "$(outcome hpctl "$1" why "$job")"
   check_has "$1 hpctl events" "exit 0" "$(outcome hpctl "$1" events "$job")"
-  check_has "$1 hpctl nodes" "exit 0" "$(outcome hpctl "$1" nodes --job "$job")"
+  check_has "$1 hpctl nodes" "exit 0" "$(outcome hpctl "$1" nodes)"
   check_has "$1 hpctl logs" "exit 0" "$(outcome hpctl "$1" logs "$job" --rank 0)"
   check_has "$1 hpctl goodput" "exit 0" "$(outcome hpctl "$1" goodput "$job")"
   said=$(hpctl "$1" --help)
@@ -133,7 +133,7 @@ end_processes
 job_yaml home >"$work/home.yaml"
 job=$(hpctl old submit --local --json "$work/home.yaml" | jq -r .job)
 job_dir=$HPCTL_HOME/jobs/$job
-controller_pid() { hpctl new status "$job" --json | jq -r .controller_pid; }
+controller_pid() { hpctl new status "$job" --json | jq -r .controller.pid; }
 echo "== job $job of a home: $HPCTL_HOME"
 await "the old controller's job trains" is_generation 1
 trains_on
