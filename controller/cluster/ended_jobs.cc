@@ -58,7 +58,8 @@ Result<std::vector<HeardJobs::Ended>> EndedJobs::load() const {
   const int64_t now_ms = clock_.monotonic_ms();
   const int64_t ahead_ms = clock_.wall_ms() - now_ms;
   try {
-    for (const json& entry : parse_json(*text).at("ended")) {
+    const json document = parse_json(*text);
+    for (const json& entry : document.at("ended")) {
       ended.push_back(from_json(entry, now_ms, ahead_ms));
     }
   } catch (const json::exception& e) {

@@ -36,7 +36,8 @@ controller_pid() { jq -r .pid "$(newest_record)"; }
 start_batch_script() { start_controller "$1" n0 --at "$at"; }
 is_at_head() { [ "$(jq -r .node "$(newest_record)")" = head ] && is_running; }
 fleet() { HPCTL_CLUSTER=$at HPCTL_HOME=/none hpctl "$1" ps -A --json; }
-fleet_has_step() { [ "$(fleet new | jq -r ".[] | select(.job == $job) | .step // 0")" -gt 0 ]; }
+fleet_has_it() { fleet new | jq -e ".jobs[] | select(.job == $job and .state == \"RUNNING\")"; }
+fleet_has_step() { [ "$(fleet new | jq -r ".jobs[] | select(.job == $job) | .step // 0")" -gt 0 ]; }
 
 cluster_job() { # cluster_job NAME SERVICE BATCH AGENT0 AGENT1
   new_job "$1" "$3"
@@ -54,12 +55,13 @@ ask old
 ask new
 kill_worker 0
 upgrade_service new
-await "hpctl ps -A has the job" fleet_has_step
+await "hpctl ps -A has the job, of which its older controller says no more" fleet_has_it
 kill_worker 3
 faults=$(status .faults)
 kill_controller
 check "the new service starts one of" new "$(release_of "$(controller_pid)")"
 check "which has the rows" "$faults" "$(status .faults)"
+await "hpctl ps -A has its step, too" fleet_has_step
 kill_worker 1
 kill_agent n0
 kill_agent n1

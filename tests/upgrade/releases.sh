@@ -74,7 +74,7 @@ new_job() { # new_job NAME RELEASE: its directory is written by that release's h
   ln -s "submit-$job" "$HPCTL_HOME/jobs/$job"
   job_yaml "$1" >"$work/$1.yaml"
   hpctl "$2" submit "$work/$1.yaml" --dry-run --json |
-    jq --argjson uid "$(id -u)" '. + {uid: $uid, submit_key: "test"} | del(.chosen)' \
+    jq --argjson uid "$(id -u)" '. + {uid: $uid, submit_key: "test"} | del(.batch_script)' \
       >"$job_dir/job.json"
   (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$job_dir/token")
   echo >>"$job_dir/token"

@@ -112,6 +112,18 @@ kill_controller new n0
 finish
 end_processes
 
+# --- one cancels at the other --------------------------------------------------------------------
+for release in old new; do
+  other=$([ $release = old ] && echo new || echo old)
+  new_job "cancel-by-$release" "$other"
+  start_controller "$other" n0
+  for node in n0 n1; do start_agent "$other" $node; done
+  await "a job of the $other release trains" is_generation 1
+  check_has "hpctl cancel of the $release one" "exit 0" "$(outcome hpctl $release cancel "$job")"
+  await "ends it" test -e "$job_dir/verdict"
+  end_processes
+done
+
 # --- whoever takes over --------------------------------------------------------------------------
 new_job succession old
 start_controller old n0
@@ -139,11 +151,14 @@ await "the old controller's job trains" is_generation 1
 trains_on
 ask new
 kill_worker 0
+# Left alone, its agents would start one of their own release.
 controller=$(controller_pid)
 kill -KILL "$controller"
-await "the new hpctl starts a new controller" controller_is_another "$controller"
+start "$work/controller.log" "$work/new/hpcontroller"
+await "a new controller has the old one's home" controller_is_another "$controller"
 check "it is of" new "$(release_of "$(controller_pid)")"
 trains_on
+check "it has the old one's rows: faults" 1 "$(status .faults)"
 ask old
 kill_worker 1
 agent=$(status '.nodes[0].agent_pid')

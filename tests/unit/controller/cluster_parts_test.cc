@@ -131,6 +131,7 @@ TEST_F(EndedJobsTest, AreThereForTheRestOfTheirHourWhenTheServiceIsStartedAgain)
   first.ahead_ms = 1'000'000'000'000;
   HeardJobs before;
   v1::JobSummary summary = summary_of("FAILED", 999'999'999'000);
+  summary.set_taken_wall_ms(summary.ended_wall_ms());
   summary.set_name("a \"name\"");
   summary.set_reason("rank 3 died");
   before.hear(failed, summary, 4'000);
