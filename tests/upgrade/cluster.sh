@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # Part of run.sh: a cluster controller of one release, a job whose batch script and nodes are of the
 # other, and the service upgraded while it runs. `job` is submitted by the older release.
 
@@ -77,5 +77,10 @@ kill_agent n0
 kill_agent n1
 kill_controller
 check "the next is of" new "$(release_of "$(controller_pid)")"
+# Back to the older one: it finds the controllers that run, and cannot take over their rows.
+upgrade_service old
+check_has "the older hpctl ps" "$job" "$(outcome hpctl old ps)"
+kill_controller
+kill_worker 2
 finish
 end_processes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # Two releases side by side, and one job of a cluster without Slurm whose processes are of either:
 # sourced by run.sh, which sets `work` and has made $work/old and $work/new.
 #
@@ -8,7 +8,8 @@
 
 export HPCTL_HOME=$work/home HPCTL_METRICS=
 unset SLURM_JOB_ID SLURM_RESTART_COUNT SLURMD_NODENAME HPCTL_CLUSTER
-next_job=$((900000 + $$ % 90000))
+first_job=$((900001 + $$ % 90000))
+next_job=$((first_job - 1))
 
 processes() { # processes PROGRAM: of either release
   find /proc -mindepth 2 -maxdepth 2 -name exe -lname "$work/*/$1" 2>/dev/null |

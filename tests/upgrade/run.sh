@@ -40,7 +40,11 @@ steps=${STEPS:-3000}
 . tests/upgrade/releases.sh
 leave() {
   end_processes
-  rm -rf "$work" "/tmp/hpctl-$(id -u)"/job-9[0-9][0-9][0-9][0-9][0-9]-n[01h]*
+  for ((job = first_job; job <= next_job; ++job)); do
+    rm -rf "/tmp/hpctl-$(id -u)/job-$job"-{n0,n1,head}
+  done
+  remove_sockets 2>/dev/null || true # of the home, where they are left
+  rm -rf "$work"
 }
 trap leave EXIT
 mkdir -p "$work"/{old,new,home/jobs}
@@ -68,7 +72,7 @@ end_processes
 
 # --- one asks the other --------------------------------------------------------------------------
 ask() { # ask RELEASE: everything that shows a job, of that release's hpctl
-  local said
+  local said line words
   check_has "$1 hpctl status" '"state": "RUNNING"' "$(hpctl "$1" status "$job" --json | jq .)"
   check_has "$1 hpctl ps" "$job" "$(outcome hpctl "$1" ps)"
   check_has "$1 hpctl why" "exit 0" "$(outcome hpctl "$1" why "$job")"
@@ -77,10 +81,11 @@ ask() { # ask RELEASE: everything that shows a job, of that release's hpctl
   check_has "$1 hpctl logs" "exit 0" "$(outcome hpctl "$1" logs "$job" --rank 0)"
   check_has "$1 hpctl goodput" "exit 0" "$(outcome hpctl "$1" goodput "$job")"
   said=$(hpctl "$1" --help)
-  for verb in "top $job" "watch $job --once" "audit $job"; do
+  for line in "top $job" "watch $job --once" "audit $job"; do
+    read -ra words <<<"$line"
     [[ "$said" == *"
-  ${verb%% *} "* ]] || continue # an older release knows no such verb
-    check_lacks "$1 hpctl $verb" "exit 3" "$(outcome hpctl "$1" $verb)"
+  ${words[0]} "* ]] || continue # an older release knows no such verb
+    check_lacks "$1 hpctl ${words[0]}" "exit 3" "$(outcome hpctl "$1" "${words[@]}")"
   done
 }
 
