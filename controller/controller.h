@@ -65,8 +65,10 @@ class Controller final : public OwnerEffects {
   // No live job, no agent, no client; `calls` tells whether it was so all the time.
   bool is_idle() const;
   uint64_t calls() const { return service_->calls() + page_->requests(); }
-  // Any thread: the job's nodes whose agents are connected and within their heartbeat deadline.
-  std::set<std::string> heard_nodes(JobId job) { return liveness_.heard_nodes(job); }
+  // Any thread: the job's nodes that are heard (controller/agents/liveness.h).
+  std::set<std::string> heard_nodes(JobId job) {
+    return liveness_.heard_nodes(job, loop_->now_ms());
+  }
   // Decided by the core like any other event.
   void post(core::EventBody event) { loop_->post(std::move(event)); }
 

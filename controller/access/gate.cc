@@ -12,6 +12,18 @@ std::string with_article(const std::string& role) {
   return (std::string("aeiou").find(role.front()) == std::string::npos ? "a " : "an ") + role;
 }
 
+AuditEntry describe(const Caller& caller, Rpc rpc, uint64_t job, const grpc::Status& status) {
+  AuditEntry entry;
+  entry.call = call_name(rpc);
+  entry.uid = caller.uid;
+  entry.role = to_word(caller.role);
+  entry.from = caller.from;
+  entry.job = job;
+  entry.outcome = outcome_name(status);
+  entry.why = status.error_message();
+  return entry;
+}
+
 }  // namespace
 
 std::string call_name(Rpc rpc) {
@@ -66,19 +78,20 @@ void Gate::refused_connection(uid_t uid, pid_t pid) const {
   audit_(std::move(entry));
 }
 
+void Gate::refused_stream(const Caller& caller, Rpc rpc, uint64_t job,
+                          const grpc::Status& status) const {
+  if (!audit_) return;
+  AuditEntry entry = describe(caller, rpc, job, status);
+  entry.is_refused_call = true;
+  audit_(std::move(entry));
+}
+
 void Gate::ended(const Caller& caller, Rpc rpc, uint64_t job, std::string arguments,
                  const grpc::Status& status) const {
   const bool is_refused = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
   if (!audit_ || !(rule_of(rpc).is_audited || is_refused)) return;
-  AuditEntry entry;
-  entry.call = call_name(rpc);
-  entry.uid = caller.uid;
-  entry.role = to_word(caller.role);
-  entry.from = caller.from;
-  entry.job = job;
+  AuditEntry entry = describe(caller, rpc, job, status);
   entry.arguments = std::move(arguments);
-  entry.outcome = outcome_name(status);
-  entry.why = status.error_message();
   entry.is_refused_call = is_refused && !rule_of(rpc).is_audited;
   audit_(std::move(entry));
 }

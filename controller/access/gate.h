@@ -35,6 +35,9 @@ class Gate {
   Entry enter(const grpc::ServerContextBase& context, Rpc rpc) const;
   // Another user's process at the local socket, which heard nothing. Any thread.
   void refused_connection(uid_t uid, pid_t pid) const;
+  // A stream that was let in is closed for what was said on it. Any thread.
+  void refused_stream(const Caller& caller, Rpc rpc, uint64_t job,
+                      const grpc::Status& status) const;
   // How a call that was let in has ended: written down where the table says so, and where it was
   // about what is not the caller's. Any thread.
   void ended(const Caller& caller, Rpc rpc, uint64_t job, std::string arguments,

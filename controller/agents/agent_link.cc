@@ -69,19 +69,21 @@ AgentLink::AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, 
       is_lemon_(std::move(is_lemon)),
       orders_(paths, ports) {}
 
-grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* AgentLink::Connect(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AgentLink::Connect(
     grpc::CallbackServerContext* context) {
   // A reactor that only says no.
-  class Refusal final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage> {
+  class Refusal final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
    public:
     explicit Refusal(grpc::Status status) { Finish(std::move(status)); }
     void OnDone() override { delete this; }
   };
-  if (const Entry entry = gate_.enter(*context, Rpc::kConnect); !entry) {
-    return new Refusal(entry.refusal);
-  }
+  const Entry entry = gate_.enter(*context, Rpc::kConnect);
+  if (!entry) return new Refusal(entry.refusal);
   const auto session = std::make_shared<AgentSession>(
-      [this](AgentSession& s, const v1::AgentMessage& m) { received(s, m); },
+      *entry,
+      [this](AgentSession& s, const v1::AgentMessage* m) {
+        m == nullptr ? refuse(s, "its bytes are no AgentMessage") : received(s, *m);
+      },
       [this](AgentSession& s) { closed(s); });
   session->start();
   return session.get();
@@ -95,13 +97,11 @@ void AgentLink::received(AgentSession& session, const v1::AgentMessage& message)
   const AgentSession::Identity& who = session.identity();
   if (message.job() != who.node.job.value || message.node() != who.node.name ||
       message.boot_id() != who.boot_id || message.has_register_agent()) {
-    session.close({grpc::StatusCode::INVALID_ARGUMENT, "one stream is one life of one node"});
+    refuse(session, "one stream is one life of one node");
     return;
   }
   if (const std::string problem = find_report_problem(message); !problem.empty()) {
-    log_warning("the agent of " + who.node.name + " of job " + to_string(who.node.job) +
-                " is not heard any more: " + problem);
-    session.close({grpc::StatusCode::INVALID_ARGUMENT, problem});
+    refuse(session, problem);
     return;
   }
   liveness_.heard(who.node, who.boot_id, loop_.now_ms());
@@ -112,9 +112,21 @@ void AgentLink::received(AgentSession& session, const v1::AgentMessage& message)
   }
 }
 
+// It is written down like a call that was refused: whoever holds an agent's token may flood.
+void AgentLink::refuse(AgentSession& session, const std::string& problem) const {
+  const AgentSession::Identity& who = session.identity();
+  if (!who.boot_id.empty()) {
+    log_warning("the agent of " + who.node.name + " of job " + to_string(who.node.job) +
+                " is not heard any more: " + problem);
+  }
+  const grpc::Status status(grpc::StatusCode::INVALID_ARGUMENT, problem);
+  gate_.refused_stream(session.caller(), Rpc::kConnect, who.node.job.value, status);
+  session.close(status);
+}
+
 void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& message) {
   if (const std::string problem = find_registration_problem(message); !problem.empty()) {
-    session.close({grpc::StatusCode::INVALID_ARGUMENT, problem});
+    refuse(session, problem);
     return;
   }
   session.set_identity({{JobId{message.job()}, message.node()},
@@ -199,7 +211,7 @@ void AgentLink::tell_to_beat(AgentSession& session, const core::BeatOrder& order
   const AgentSession::Identity& who = session.identity();
   if (!who.beats_as_told || order.sentinels.contains(who.node.name)) return;
   const bool seldom = order.interval_ms > core::kBeatMs;
-  if (seldom) liveness_.may_beat_seldom(who.node, who.boot_id);
+  if (seldom) liveness_.may_beat_seldom(who.node, who.boot_id, order.interval_ms);
   v1::ControllerMessage message;
   message.set_job(who.node.job.value);
   message.mutable_beat_every()->set_interval_ms(static_cast<uint32_t>(order.interval_ms));

@@ -27,7 +27,8 @@
 
 namespace hpctl {
 
-class AgentLink final : public v1::AgentLink::CallbackService {
+class AgentLink final
+    : public v1::AgentLink::WithRawCallbackMethod_Connect<v1::AgentLink::Service> {
  public:
   // Whether earlier jobs speak against a node and its instance so that it gets ranks last. Any
   // thread.
@@ -37,7 +38,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
             ProgressTable& progress, Scheduler& scheduler, const RendezvousPorts& ports,
             IsLemon is_lemon);
 
-  grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Connect(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Connect(
       grpc::CallbackServerContext* context) override;
 
   // Owner thread. Sends the action if its agent is connected. Precondition: agent_of(action).
@@ -70,6 +71,7 @@ class AgentLink final : public v1::AgentLink::CallbackService {
 
  private:
   void received(AgentSession& session, const v1::AgentMessage& message);
+  void refuse(AgentSession& session, const std::string& problem) const;
   void closed(AgentSession& session);
   void register_agent(AgentSession& session, const v1::AgentMessage& message);
   void attach(const std::shared_ptr<AgentSession>& session, const core::State& state,

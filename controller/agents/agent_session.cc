@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/agents/agent_session.h"
 
+#include <grpcpp/support/proto_buffer_reader.h>
+#include <grpcpp/support/proto_buffer_writer.h>
+
+#include <utility>
+
+#include "common/base/check.h"
+
 namespace hpctl {
 namespace {
 
 constexpr size_t kSendLimit = 1024;
 
+template <typename Message>
+using Traits = grpc::SerializationTraits<Message>;
+
 }  // namespace
 
-AgentSession::AgentSession(Received received, Closed closed)
-    : received_(std::move(received)), closed_(std::move(closed)) {}
+AgentSession::AgentSession(Caller caller, Received received, Closed closed)
+    : caller_(std::move(caller)), received_(std::move(received)), closed_(std::move(closed)) {}
 
 void AgentSession::start() {
   self_ = shared_from_this();
-  StartRead(&incoming_);
+  StartRead(&incoming_bytes_);
 }
 
 void AgentSession::send(v1::ControllerMessage message) {
@@ -25,7 +35,16 @@ void AgentSession::send(v1::ControllerMessage message) {
     return;
   }
   outgoing_.push_back(std::move(message));
-  if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+  if (outgoing_.size() == 1) write_next();
+}
+
+void AgentSession::write_next() {
+  bool is_ours = false;
+  outgoing_bytes_.Clear();
+  const grpc::Status written =
+      Traits<v1::ControllerMessage>::Serialize(outgoing_.front(), &outgoing_bytes_, &is_ours);
+  HP_CHECK(written.ok());
+  StartWrite(&outgoing_bytes_);
 }
 
 void AgentSession::close(const grpc::Status& status) {
@@ -46,10 +65,11 @@ void AgentSession::OnReadDone(bool ok) {
     close(grpc::Status::OK);
     return;
   }
-  received_(*this, incoming_);
+  const bool is_message = Traits<v1::AgentMessage>::Deserialize(&incoming_bytes_, &incoming_).ok();
+  received_(*this, is_message ? &incoming_ : nullptr);
   incoming_.Clear();
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!finished_) StartRead(&incoming_);
+  if (!finished_) StartRead(&incoming_bytes_);
 }
 
 void AgentSession::OnWriteDone(bool ok) {
@@ -60,7 +80,7 @@ void AgentSession::OnWriteDone(bool ok) {
     closing_ = true;
   }
   if (!outgoing_.empty()) {
-    StartWrite(&outgoing_.front());
+    write_next();
   } else {
     finish_if_idle();
   }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One stream of one agent process: reading, ordered writing, closing. What the messages mean is
-// agent_link's business.
+// agent_link's business. Bytes are decoded here, and not by gRPC, for which those that are no
+// message are the same as the end of the stream.
 #pragma once
+
+#include <grpcpp/support/byte_buffer.h>
 
 #include <deque>
 #include <functional>
@@ -9,19 +12,22 @@
 #include <mutex>
 
 #include "common/base/ids.h"
+#include "controller/access/authenticator.h"
 #include "controller/core/types.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 
 namespace hpctl {
 
-class AgentSession final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>,
+class AgentSession final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                            public std::enable_shared_from_this<AgentSession> {
  public:
-  // On gRPC's threads, one at a time for one session.
-  using Received = std::function<void(AgentSession& session, const v1::AgentMessage& message)>;
+  // On gRPC's threads, one at a time for one session. nullptr: bytes that are no message.
+  using Received = std::function<void(AgentSession& session, const v1::AgentMessage* message)>;
   using Closed = std::function<void(AgentSession& session)>;
 
-  AgentSession(Received received, Closed closed);
+  // `caller`: who the gate let in.
+  AgentSession(Caller caller, Received received, Closed closed);
+  const Caller& caller() const { return caller_; }
 
   // Keeps itself alive until gRPC is done with it.
   void start();
@@ -48,16 +54,20 @@ class AgentSession final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
-  void finish_if_idle();  // under mutex_
+  void write_next();      // under mutex_
+  void finish_if_idle();  // likewise
 
+  const Caller caller_;
   const Received received_;
   const Closed closed_;
   Identity identity_;
+  grpc::ByteBuffer incoming_bytes_;
   v1::AgentMessage incoming_;
   std::shared_ptr<AgentSession> self_;
 
   std::mutex mutex_;
-  std::deque<v1::ControllerMessage> outgoing_;
+  std::deque<v1::ControllerMessage> outgoing_;  // the first is being written
+  grpc::ByteBuffer outgoing_bytes_;
   bool closing_ = false;
   bool finished_ = false;
   grpc::Status status_;

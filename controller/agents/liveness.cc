@@ -48,9 +48,13 @@ void Liveness::heard(const core::NodeKey& node, const std::string& boot_id, int6
   silent_jobs_.erase(node.job);
 }
 
-void Liveness::may_beat_seldom(const core::NodeKey& node, const std::string& boot_id) {
+void Liveness::may_beat_seldom(const core::NodeKey& node, const std::string& boot_id,
+                               int64_t every_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (Entry* entry = find(node, boot_id)) entry->beats = Beats::kSeldom;
+  Entry* entry = find(node, boot_id);
+  if (entry == nullptr) return;
+  entry->beats = Beats::kSeldom;
+  entry->seldom_every_ms = every_ms;
 }
 
 void Liveness::asked_to_beat(const core::NodeKey& node, const std::string& boot_id,
@@ -82,6 +86,11 @@ int64_t Liveness::awaited_ms(const Entry& entry, int64_t now_ms) {
   return now_ms - std::max(entry.heard_ms, entry.often_since_ms);
 }
 
+bool Liveness::is_heard(const Entry& entry, int64_t now_ms) {
+  if (entry.beats != Beats::kSeldom) return awaited_ms(entry, now_ms) <= kHeardMs;
+  return now_ms - entry.heard_ms <= entry.seldom_every_ms + kHeardMs;
+}
+
 void Liveness::given_up(const core::NodeKey& node, bool is_awaited) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = entries_.find(node);
@@ -89,11 +98,13 @@ void Liveness::given_up(const core::NodeKey& node, bool is_awaited) {
   if (it->second.is_closed) entries_.erase(it);
 }
 
-std::set<std::string> Liveness::heard_nodes(JobId job) {
+std::set<std::string> Liveness::heard_nodes(JobId job, int64_t now_ms) {
   std::set<std::string> names;
   const std::lock_guard<std::mutex> lock(mutex_);
+  const bool says_nothing = suspended_.contains(job);
   for (const auto& [node, entry] : entries_) {
-    if (node.job == job && !entry.is_closed) names.insert(node.name);
+    if (node.job != job || entry.is_closed) continue;
+    if (says_nothing || is_heard(entry, now_ms)) names.insert(node.name);
   }
   return names;
 }

@@ -35,9 +35,9 @@ class Liveness {
   void expect(const core::NodeKey& node, int64_t timeout_ms, int64_t now_ms,
               const std::string& probe_at);
   void heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
-  // The node is asked to beat each kBeatMs, or may beat seldom from now on. A stream that ends asks
-  // too: the next one has to begin.
-  void may_beat_seldom(const core::NodeKey& node, const std::string& boot_id);
+  // The node is asked to beat each kBeatMs, or only each `every_ms` from now on. A stream that ends
+  // asks too: the next one has to begin.
+  void may_beat_seldom(const core::NodeKey& node, const std::string& boot_id, int64_t every_ms);
   void asked_to_beat(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
   // Its stream has ended.
   void closed(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
@@ -45,8 +45,14 @@ class Liveness {
   // The core does not count on this node any more; one whose stream is open is watched on.
   // `is_awaited`: it waits for its registration; one that is expected is watched on.
   void given_up(const core::NodeKey& node, bool is_awaited = false);
-  // Names of the job's nodes whose streams are open.
-  std::set<std::string> heard_nodes(JobId job);
+  // Names of the job's nodes whose streams are open and that were heard within kHeardMs, and what
+  // else they were told to let pass between two beats. A stream alone says little: behind a network
+  // that is away it stays open until gRPC's keepalive ends it. Of a job that is suspended silence
+  // says nothing, and the open streams count.
+  std::set<std::string> heard_nodes(JobId job, int64_t now_ms);
+  // As long as an agent that finds no controller waits before it starts a successor
+  // (agent/core/reconnect.h): a controller that is cut off stops its sign of life by then.
+  static constexpr int64_t kHeardMs = 3'000;
   // Everybody gets a fresh deadline.
   void rearm(int64_t now_ms);
   // The job is suspended, whoever of its nodes is still heard: none is lost before rearm().
@@ -88,7 +94,8 @@ class Liveness {
     int64_t timeout_ms = 0;
     int64_t heard_ms = 0;
     Beats beats = Beats::kOften;
-    int64_t often_since_ms = 0;  // unless it beats seldom
+    int64_t seldom_every_ms = 0;  // while kSeldom
+    int64_t often_since_ms = 0;   // unless it beats seldom
     bool is_closed = false;
     std::string probe_at;
     bool can_be_probed = false;  // it answered once
@@ -100,6 +107,7 @@ class Liveness {
 
   Entry* find(const core::NodeKey& node, const std::string& boot_id);
   static int64_t awaited_ms(const Entry& entry, int64_t now_ms);
+  static bool is_heard(const Entry& entry, int64_t now_ms);
   static core::HolderProbe probe_of(const Entry& entry, int64_t now_ms);
   static void begin_probe(const core::NodeKey& node, Entry& entry, int64_t now_ms, Findings& out);
   void judge_one(const core::NodeKey& node, const core::SilentNode& seen, int64_t now_ms,

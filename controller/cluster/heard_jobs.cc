@@ -15,24 +15,39 @@ void HeardJobs::hear(const JobKey& key, v1::JobSummary summary, int64_t now_ms) 
   present_[key] = {key, std::move(summary), now_ms};
 }
 
-void HeardJobs::retain(const std::set<JobKey>& present, int64_t now_ms) {
+bool HeardJobs::retain(const std::set<JobKey>& present, int64_t now_ms) {
+  bool has_changed = false;
   for (auto it = present_.begin(); it != present_.end();) {
     if (present.contains(it->first)) {
       ++it;
       continue;
     }
-    if (has_ended(it->second)) ended_.push_back({std::move(it->second), now_ms});
+    if (has_ended(it->second)) {
+      ended_.push_back({std::move(it->second), now_ms});
+      has_changed = true;
+    }
     it = present_.erase(it);
   }
   std::erase_if(since_ms_, [&](const auto& known) { return !present.contains(known.first); });
   for (const JobKey& key : present) since_ms_.try_emplace(key, now_ms);
   // A number that is there again is another job, or another life of it.
-  std::erase_if(ended_, [&](const Ended& ended) {
+  const size_t erased = std::erase_if(ended_, [&](const Ended& ended) {
     return ended.gone_ms + kEndedMs <= now_ms || present.contains(ended.heard.key);
   });
-  if (ended_.size() > kMostEnded) {
-    ended_.erase(ended_.begin(), ended_.end() - static_cast<std::ptrdiff_t>(kMostEnded));
-  }
+  keep_newest();
+  return has_changed || erased > 0;
+}
+
+void HeardJobs::restore(std::vector<Ended> gone) {
+  ended_ = std::move(gone);
+  std::stable_sort(ended_.begin(), ended_.end(),
+                   [](const Ended& a, const Ended& b) { return a.gone_ms < b.gone_ms; });
+  keep_newest();
+}
+
+void HeardJobs::keep_newest() {
+  if (ended_.size() <= kMostEnded) return;
+  ended_.erase(ended_.begin(), ended_.end() - static_cast<std::ptrdiff_t>(kMostEnded));
 }
 
 const HeardJobs::Heard* HeardJobs::find(const JobKey& key) const {

@@ -26,9 +26,18 @@ class HeardJobs {
     int64_t at_ms = 0;
   };
 
+  struct Ended {
+    Heard heard;
+    int64_t gone_ms = 0;  // since then its controller is gone
+  };
+
   void hear(const JobKey& key, v1::JobSummary summary, int64_t now_ms);
-  // These have a controller, or are to get one again, and others have not.
-  void retain(const std::set<JobKey>& present, int64_t now_ms);
+  // These have a controller, or are to get one again, and others have not. True where that has
+  // changed gone().
+  bool retain(const std::set<JobKey>& present, int64_t now_ms);
+  // Those that have ended and are gone, oldest first; and those that a service before this one had.
+  const std::vector<Ended>& gone() const { return ended_; }
+  void restore(std::vector<Ended> gone);
   // nullptr: no such job is there, or it has said nothing yet.
   const Heard* find(const JobKey& key) const;
   // How long it has not said anything: one that never has, since it is there.
@@ -39,10 +48,8 @@ class HeardJobs {
   std::vector<Heard> all() const;
 
  private:
-  struct Ended {
-    Heard heard;
-    int64_t gone_ms = 0;
-  };
+  void keep_newest();
+
   std::map<JobKey, Heard> present_;
   std::map<JobKey, int64_t> since_ms_;  // of those that are there, whether they have said anything
   std::vector<Ended> ended_;            // oldest first

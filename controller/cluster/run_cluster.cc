@@ -167,7 +167,8 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
         publish_targets(options, address_of_metrics, of_jobs);
       });
   HP_TRY(supervisor.start());
-  Summaries summaries([&supervisor] { return supervisor.addresses(); }, lemons, metrics.get());
+  Summaries summaries([&supervisor] { return supervisor.addresses(); }, lemons, metrics.get(),
+                      options.state_dir + "/ended.json");
   summaries.start();
   AuditLog audit(options.state_dir + "/audit.jsonl", true, clock);
   ClusterService service(supervisor, summaries, lemons, options.node, std::move(appointed),

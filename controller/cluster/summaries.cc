@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/base/user_name.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/job_summary_wire.h"
@@ -23,8 +24,12 @@ struct Summaries::Call {
   std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ListJobsResponse>> reader;
 };
 
-Summaries::Summaries(ListJobs jobs, FleetLemons& lemons, Metrics* metrics)
-    : jobs_(std::move(jobs)), lemons_(lemons), metrics_(metrics) {}
+Summaries::Summaries(ListJobs jobs, FleetLemons& lemons, Metrics* metrics, std::string ended)
+    : jobs_(std::move(jobs)), lemons_(lemons), metrics_(metrics), kept_(std::move(ended), clock_) {
+  auto kept = kept_.load();
+  if (!kept.ok()) log_warning("how jobs ended before is not known: " + kept.error().message);
+  if (kept.ok()) heard_.restore(std::move(*kept));
+}
 
 Summaries::~Summaries() { stop(); }
 
@@ -59,8 +64,13 @@ void Summaries::forget_others(const std::vector<JobAddress>& jobs) {
   std::set<JobKey> keys;
   for (const JobAddress& job : jobs) keys.insert(job.key);
   std::erase_if(peers_, [&](const auto& peer) { return !keys.contains(peer.first); });
-  const std::lock_guard lock(mutex_);
-  heard_.retain(keys, clock_.monotonic_ms());
+  std::vector<HeardJobs::Ended> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!heard_.retain(keys, clock_.monotonic_ms())) return;
+    ended = heard_.gone();
+  }
+  if (const auto written = kept_.write(ended); !written.ok()) log_error(written.error().message);
 }
 
 // nullptr: nobody serves, or it cannot be known who answers there.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "controller/cluster/ended_jobs.h"
 #include "controller/cluster/fleet_lemons.h"
 #include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/job_row.h"
@@ -48,8 +49,9 @@ class Summaries {
   // `jobs` is called on a thread of this: those that there are, whoever serves. What one of them
   // has said is forgotten when it is not among them any more, but how it ended (heard_jobs.h), for
   // `metrics`, which may be null, and outlives this. Whom the jobs blame is told to `lemons`, which
-  // outlives this as well.
-  Summaries(ListJobs jobs, FleetLemons& lemons, Metrics* metrics);
+  // outlives this as well. What a service before this one has kept of how jobs ended in the file
+  // `ended` is there from the beginning.
+  Summaries(ListJobs jobs, FleetLemons& lemons, Metrics* metrics, std::string ended);
   ~Summaries();
   Summaries(const Summaries&) = delete;
   Summaries& operator=(const Summaries&) = delete;
@@ -85,6 +87,7 @@ class Summaries {
   FleetLemons& lemons_;
   Metrics* const metrics_;
   const SystemClock clock_;
+  const EndedJobs kept_;          // the thread's
   std::map<JobKey, Peer> peers_;  // the thread's
   mutable std::mutex mutex_;
   std::condition_variable changed_;

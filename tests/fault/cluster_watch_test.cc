@@ -156,6 +156,10 @@ TEST_F(ClusterWatch, NamesWhatIsWrongWithWhichJob) {
   EXPECT_THAT(once.text, HasSubstr("critical  job " + to_string(failing_.job()) +
                                    " failing of root: it failed"));
   EXPECT_THAT(told(), Not(HasSubstr("ends " + failed)));
+  // Nor does it end with the service.
+  kill_service();
+  start_service({}, {"--operators", "nobody"});
+  EXPECT_THAT(look_once().text, HasSubstr("failing of root: it failed"));
 
   ASSERT_EQ(::kill(watcher, SIGTERM), 0);
   EXPECT_EQ(cluster_.wait_for(watcher, kPatienceMs), 2) << "of what is found at the end";

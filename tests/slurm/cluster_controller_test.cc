@@ -60,8 +60,9 @@ class ClusterController : public SlurmTest {
     for (pid_t* service : {&service_, &first_service_}) {
       if (*service > 0) kill_service(*service);
     }
-    ::unsetenv("HPCTL_CLUSTER");
-    ::unsetenv("HPCTL_MUNGE_SOCKET");
+    for (const char* name : {"HPCTL_CLUSTER", "HPCTL_CLUSTER_CA", "HPCTL_MUNGE_SOCKET"}) {
+      ::unsetenv(name);
+    }
     if (HasFailure()) std::cout << read_file(log()).value();
   }
 
@@ -113,6 +114,22 @@ class ClusterController : public SlurmTest {
         {"/usr/bin/nsenter", "--net=/run/netns/hps" + slot + "-" + std::string(kFirstNode)});
     ::setenv("HPCTL_CLUSTER", (first + "," + address_).c_str(), 1);
     return HasFailure() ? JobId{} : start(spec);
+  }
+  // hpctl ca of the head's authority.
+  std::string authority() const { return home_.directory() + "/ca"; }
+  json ca(std::vector<std::string> words) const {
+    words.insert(words.begin(), {variable("HPCTL_BIN") + "/hpctl", "ca"});
+    words.insert(words.end(), {"--dir", authority(), "--json"});
+    const auto said = run_command(words, {}, kPatience);
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    return json::parse(said.out, nullptr, false);
+  }
+  // Everybody's copy of its bundle, as an operator carries it to all machines.
+  void carry_bundle() const {
+    const std::string copy = home_.directory() + "/ca.pem";
+    const std::string bundle = read_file(authority() + "/bundle.pem").value();
+    ASSERT_TRUE(write_file_atomic(copy, bundle).ok());
+    ::setenv("HPCTL_CLUSTER_CA", copy.c_str(), 1);
   }
   // As somebody whose home the job is not in.
   json status_elsewhere(JobId job) const {
@@ -174,6 +191,45 @@ TEST_F(ClusterController, KilledServiceAndKilledController) {
   expect_exact_finish(job, spec);
   EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
   EXPECT_EQ(controller(job).epoch, 2U);
+}
+
+// By an authority of the head's own, in whose place comes another while a job trains. Who calls:
+// hpctl, the batch script, and of the job that is submitted afterwards both again.
+TEST_F(ClusterController, ByAnAuthorityThatIsRotatedWhileAJobTrains) {
+  kill_service();
+  ASSERT_EQ(ca({"make"})["authorities"].size(), 1U);
+  carry_bundle();
+  service_ = start_service(kHead, address_, log(), {"/usr/bin/env", "HPCTL_CA=" + authority()});
+  const SlurmJob spec{.training = kTraining};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  expect_node(job, kHead);
+  json before;
+  {
+    const HeldTraining held = hold(job);
+    before = status(job);
+    EXPECT_EQ(status_elsewhere(job)["controller"]["node"], kHead);
+    const json rotated = ca({"rotate", "--spread", "0"});
+    ASSERT_EQ(rotated["authorities"].size(), 2U);
+    const auto is_refused = [&] { return status_elsewhere(job).is_null(); };
+    EXPECT_TRUE(wait_until(home_.directory(), is_refused, kPatience)) << "the copy is the old one";
+    carry_bundle();
+    EXPECT_EQ(status_elsewhere(job)["controller"]["node"], kHead);
+    const std::string name = rotated["authorities"][0]["name"];
+    EXPECT_THAT(read_file(log()).value(), HasSubstr("certificates are of " + name));
+    ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
+    const auto succeeded = [&] { return controller(job).epoch == 2; };
+    EXPECT_TRUE(wait_until(home_.directory(), succeeded, kPatience));
+    expect_node(job, kHead);
+  }
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
+  const JobId next = start(SlurmJob{.training = {.name = "next", .steps = 1000000}});
+  ASSERT_FALSE(HasFailure());
+  expect_node(next, kHead);
+  EXPECT_EQ(home_.hpctl({"cancel", to_string(next)}).exit_code, 0);
+  EXPECT_EQ(home_.wait_for_end(next, kPatience), "CANCELLED");
+  expect_controller_ends(next);
 }
 
 // The service and what it runs are gone, as with the head node: an agent takes over.

@@ -13,8 +13,9 @@ class HandClock final : public Clock {
   HandClock() = default;
   explicit HandClock(int64_t begin_ms) : now_ms(begin_ms) {}
   int64_t monotonic_ms() const override { return now_ms; }
-  int64_t wall_ms() const override { return now_ms; }
+  int64_t wall_ms() const override { return now_ms + ahead_ms; }
   int64_t now_ms = 1'000'000;
+  int64_t ahead_ms = 0;  // of the wall clock
 };
 
 }  // namespace hpctl::test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams of agents that end and begin in awkward orders; orders that come at an awkward time.
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,6 +58,22 @@ class HeldEffects final : public OwnerEffects {
   std::condition_variable changed_;
   bool armed_ = false;
   bool held_ = false;
+};
+
+class AuditedCalls {
+ public:
+  void add(AuditEntry entry) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    entries_.push_back(std::move(entry));
+  }
+  std::vector<AuditEntry> taken() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(entries_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<AuditEntry> entries_;
 };
 
 class AwkwardCalls : public testing::Test {
@@ -132,7 +149,8 @@ class AwkwardCalls : public testing::Test {
   const SystemClock clock_;
   const TlsIdentity identity_ = make_tls_identity().value();
   Authenticator authenticator_{{kToken}, ::geteuid()};
-  const Gate gate_{authenticator_};
+  AuditedCalls audited_;
+  const Gate gate_{authenticator_, [this](AuditEntry entry) { audited_.add(std::move(entry)); }};
   HeldEffects effects_;
   RendezvousPorts ports_;
   Liveness liveness_;
@@ -165,6 +183,15 @@ class Stream {
   bool is_welcomed() {
     v1::ControllerMessage answer;
     return stream_->Read(&answer) && answer.has_welcome();
+  }
+  grpc::Status say(const v1::AgentMessage& message) {
+    stream_->Write(message);
+    v1::ControllerMessage answer;
+    while (stream_->Read(&answer)) {
+    }
+    const grpc::Status status = stream_->Finish();
+    stream_.reset();
+    return status;
   }
   void end() {
     if (stream_ == nullptr) return;
@@ -209,11 +236,48 @@ TEST_F(AwkwardCalls, TheEndOfAFormerStreamIsNotThatOfTheNext) {
   effects_.release();
   ASSERT_TRUE(next.is_welcomed());
   EXPECT_TRUE(is_connected());
-  EXPECT_EQ(liveness_.heard_nodes(kCalledJob).size(), 1U);
+  EXPECT_EQ(liveness_.heard_nodes(kCalledJob, loop_->now_ms()).size(), 1U);
   next.end();
   ASSERT_TRUE(wait_for_streams(0));
   EXPECT_FALSE(is_connected());
-  EXPECT_TRUE(liveness_.heard_nodes(kCalledJob).empty());
+  EXPECT_TRUE(liveness_.heard_nodes(kCalledJob, loop_->now_ms()).empty());
+}
+
+// gRPC by itself takes them for the end of the stream, with which the agent would be content.
+TEST_F(AwkwardCalls, BytesThatAreNoMessageEndTheStreamWithAnErrorAndAreWrittenDown) {
+  const auto channel = connect_agent();
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
+  const grpc::Slice slice(std::string(100, '\xff'));
+  grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, "/hpctl.v1.AgentLink/Connect", {}, &request, &response,
+                 [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  const grpc::Status status = done.get_future().get();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "its bytes are no AgentMessage");
+  const auto refused = audited_.taken();
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].call, "Connect");
+  EXPECT_EQ(refused[0].role, "agent");
+  EXPECT_EQ(refused[0].outcome, "INVALID_ARGUMENT");
+  EXPECT_TRUE(refused[0].is_refused_call);
+}
+
+TEST_F(AwkwardCalls, AMessageThatMakesNoSenseEndsTheStreamAndIsWrittenDown) {
+  submit();
+  Stream stream(connect_agent());
+  ASSERT_TRUE(stream.is_welcomed());
+  v1::AgentMessage of_another;
+  of_another.set_job(kCalledJob.value);
+  of_another.set_node("n1");
+  EXPECT_EQ(stream.say(of_another).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  const auto refused = audited_.taken();
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].job, kCalledJob.value);
+  EXPECT_EQ(refused[0].why, "one stream is one life of one node");
 }
 
 TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnected) {
@@ -230,7 +294,7 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedIsNotConnecte
   lasting.end();
   ASSERT_TRUE(wait_for_streams(0));
   EXPECT_FALSE(is_connected());
-  EXPECT_TRUE(liveness_.heard_nodes(kCalledJob).empty());
+  EXPECT_TRUE(liveness_.heard_nodes(kCalledJob, loop_->now_ms()).empty());
 }
 
 // Nobody else counts how long such a node stays away.

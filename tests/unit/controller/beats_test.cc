@@ -149,7 +149,7 @@ class Fleet {
     for (Agent& agent : agents_) {
       if (order.sentinels.contains(agent.key.name)) continue;
       if (order.interval_ms > core::kBeatMs) {
-        liveness_.may_beat_seldom(agent.key, "life");
+        liveness_.may_beat_seldom(agent.key, "life", order.interval_ms);
       } else {
         liveness_.asked_to_beat(agent.key, "life", now_ms_);
       }

@@ -12,15 +12,18 @@
 #include <array>
 #include <type_traits>
 
+#include "common/base/file.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
 #include "controller/cluster/child_protocol.h"
+#include "controller/cluster/ended_jobs.h"
 #include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/identity.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"
 #include "controller/cluster/people.h"
 #include "controller/cluster/service.h"
+#include "tests/support/hand_clock.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::cluster {
@@ -114,6 +117,70 @@ TEST(HeardJobs, OfThoseThatEndedTheNewestStay) {
   EXPECT_EQ(all[0].key, live);
   EXPECT_EQ(all[1].key.job, 1 + ended) << "the newest first";
   EXPECT_EQ(all.back().key.job, 5U);
+}
+
+class EndedJobsTest : public testing::Test {
+ protected:
+  const TemporaryDirectory directory_;
+  const std::string path_ = directory_ / "ended.json";
+};
+
+TEST_F(EndedJobsTest, AreThereForTheRestOfTheirHourWhenTheServiceIsStartedAgain) {
+  const JobKey failed{1000, 7};
+  test::HandClock first(5'000);
+  first.ahead_ms = 1'000'000'000'000;
+  HeardJobs before;
+  v1::JobSummary summary = summary_of("FAILED", 999'999'999'000);
+  summary.set_taken_wall_ms(summary.ended_wall_ms());
+  summary.set_name("a \"name\"");
+  summary.set_reason("rank 3 died");
+  before.hear(failed, summary, 4'000);
+  EXPECT_FALSE(before.retain({failed}, 4'500));
+  EXPECT_TRUE(before.retain({}, 5'000));
+  EXPECT_FALSE(before.retain({}, 5'100)) << "nothing to write";
+  const EndedJobs kept(path_, first);
+  EXPECT_TRUE(kept.load().value().empty()) << "no file yet";
+  ASSERT_TRUE(kept.write(before.gone()).ok());
+
+  test::HandClock second(10);  // of a machine that was started again
+  second.ahead_ms = first.wall_ms() + 60'000 - second.now_ms;
+  HeardJobs after;
+  after.restore(EndedJobs(path_, second).load().value());
+  ASSERT_EQ(after.gone().size(), 1U);
+  EXPECT_EQ(after.gone()[0].heard.key, failed);
+  const v1::JobSummary& read = after.gone()[0].heard.summary;
+  EXPECT_EQ(read.state(), summary.state());
+  EXPECT_EQ(read.name(), summary.name());
+  EXPECT_EQ(read.reason(), summary.reason());
+  EXPECT_EQ(read.ended_wall_ms(), summary.ended_wall_ms());
+  const int64_t rest = HeardJobs::kEndedMs - 60'000;
+  EXPECT_FALSE(after.retain({}, 9 + rest));
+  EXPECT_EQ(after.all().size(), 1U);
+  EXPECT_TRUE(after.retain({}, 10 + rest));
+  EXPECT_TRUE(after.all().empty());
+}
+
+TEST_F(EndedJobsTest, AClockThatWasSetBackKeepsNoneForLongerThanAnHour) {
+  test::HandClock clock;
+  clock.ahead_ms = 1'000'000'000'000;
+  const EndedJobs kept(path_, clock);
+  HeardJobs::Ended ended;
+  ended.heard.key = {1, 2};
+  ended.gone_ms = 0;
+  ASSERT_TRUE(kept.write({ended}).ok());
+  clock.ahead_ms -= 10 * HeardJobs::kEndedMs;
+  EXPECT_EQ(kept.load().value().at(0).gone_ms, clock.monotonic_ms());
+}
+
+TEST_F(EndedJobsTest, DamageIsTold) {
+  const test::HandClock clock;
+  for (const std::string text : {"", "{", "{\"ended\": [{}]}", "{\"ended\": [3]}"}) {
+    ASSERT_TRUE(write_file_atomic(path_, text).ok());
+    const auto loaded = EndedJobs(path_, clock).load();
+    ASSERT_FALSE(loaded.ok()) << text;
+    EXPECT_EQ(loaded.error().code, ErrorCode::kDataLoss);
+    EXPECT_NE(loaded.error().message.find(path_), std::string::npos);
+  }
 }
 
 TEST(LifePolicy, PausesGrowAndEnd) {

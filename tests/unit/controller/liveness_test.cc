@@ -55,14 +55,57 @@ TEST(Liveness, ANodeWhoseStreamHasEndedIsLostAfterItsDeadline) {
   Liveness table;
   table.watch(kNode, "life", 2'000, 0);
   table.closed(kNode, "other", 0);
-  EXPECT_EQ(table.heard_nodes(kNode.job).size(), 1U);
+  EXPECT_EQ(table.heard_nodes(kNode.job, 0).size(), 1U);
   table.closed(kNode, "life", 0);
-  EXPECT_TRUE(table.heard_nodes(kNode.job).empty());
+  EXPECT_TRUE(table.heard_nodes(kNode.job, 0).empty());
   EXPECT_TRUE(take_lost(table, 2'000).empty());
   const auto lost = take_lost(table, 2'001);
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].boot_id, "life");
   EXPECT_TRUE(take_lost(table, 9'000).empty()) << "once";
+}
+
+// A stream stays open for a while after the network behind it has gone.
+TEST(Liveness, ANodeIsHeardWhoseBeatsCameWhenTheyWereDue) {
+  constexpr int64_t kEvery = 2'000;
+  constexpr int64_t kLongest = Liveness::kHeardMs;
+  const auto is_heard = [](Liveness& table, int64_t now_ms) {
+    return !table.heard_nodes(kNode.job, now_ms).empty();
+  };
+  Liveness table;
+  table.watch(kNode, "life", 60'000, 0);
+  table.heard(kNode, "life", 100);
+  EXPECT_TRUE(is_heard(table, 100 + kLongest));
+  EXPECT_FALSE(is_heard(table, 101 + kLongest));
+
+  table.may_beat_seldom(kNode, "life", kEvery);
+  EXPECT_TRUE(is_heard(table, 100 + kEvery + kLongest));
+  EXPECT_FALSE(is_heard(table, 101 + kEvery + kLongest));
+
+  table.asked_to_beat(kNode, "life", 10'000);
+  EXPECT_TRUE(is_heard(table, 10'000 + kLongest)) << "until then no beat was due";
+  EXPECT_FALSE(is_heard(table, 10'001 + kLongest));
+  table.heard(kNode, "life", 20'000);
+  EXPECT_TRUE(is_heard(table, 20'000 + kLongest));
+}
+
+TEST(Liveness, TheStreamsOfASuspendedJobSayThatItsNodesAreThere) {
+  Liveness table;
+  table.watch(kNode, "life", 2'000, 0);
+  table.suspend(kNode.job);
+  EXPECT_EQ(table.heard_nodes(kNode.job, 60'000).size(), 1U);
+  table.rearm(kNode.job, 60'000);
+  EXPECT_EQ(table.heard_nodes(kNode.job, 60'000).size(), 1U);
+  EXPECT_TRUE(table.heard_nodes(kNode.job, 60'001 + Liveness::kHeardMs).empty());
+}
+
+// Whether it is suspended is asked, and whoever is cut off may get no answer: that is no sign of
+// life.
+TEST(Liveness, AJobThatMayBeSuspendedIsNotHeard) {
+  Liveness table;
+  table.watch(kNode, "life", 10'000, 0);
+  EXPECT_EQ(table.take_silent_jobs(5'001).size(), 1U);
+  EXPECT_TRUE(table.heard_nodes(kNode.job, 5'001).empty());
 }
 
 TEST(Liveness, ANodeThatIsBackIsNotLostForHavingBeenAway) {
@@ -191,7 +234,7 @@ TEST_F(WaitedFor, AnUnansweredProbeLosesTheNode) {
 
 TEST_F(WaitedFor, ANodeThatMayBeatSeldomIsJudgedFromWhereItWasAsked) {
   register_it();
-  table_.may_beat_seldom(kNode, "life");
+  table_.may_beat_seldom(kNode, "life", 2'000);
   EXPECT_FALSE(probe(2'500, core::HolderProbe::kUnanswered));
   table_.asked_to_beat(kNode, "other", 2'500);
   EXPECT_FALSE(probe(2'900, core::HolderProbe::kUnanswered)) << "that was another life";
@@ -204,7 +247,7 @@ TEST_F(WaitedFor, ANodeThatMayBeatSeldomIsJudgedFromWhereItWasAsked) {
 
 TEST_F(WaitedFor, ANodeThatHasAnsweredIsJudgedAsAnyOther) {
   register_it();
-  table_.may_beat_seldom(kNode, "life");
+  table_.may_beat_seldom(kNode, "life", 2'000);
   table_.asked_to_beat(kNode, "life", 3'000);
   table_.heard(kNode, "life", 3'010);
   EXPECT_FALSE(probe(3'309, core::HolderProbe::kUnanswered)) << "two beats may be late";
@@ -214,7 +257,7 @@ TEST_F(WaitedFor, ANodeThatHasAnsweredIsJudgedAsAnyOther) {
 
 TEST_F(WaitedFor, TheEndOfAStreamMakesTheNextOneDue) {
   register_it();
-  table_.may_beat_seldom(kNode, "life");
+  table_.may_beat_seldom(kNode, "life", 2'000);
   table_.closed(kNode, "life", 2'000);
   EXPECT_FALSE(probe(2'299, core::HolderProbe::kRefused));
   EXPECT_TRUE(probe(2'300, core::HolderProbe::kRefused));
@@ -230,7 +273,7 @@ TEST_F(WaitedFor, ARefusedProbeLosesTheNodeAlsoWhenItsStreamHasEnded) {
 TEST_F(WaitedFor, ANodeThatTheCoreHasGivenUpIsNotProbed) {
   register_it();
   table_.given_up(kNode);  // another life of it, say: this stream is watched on
-  EXPECT_EQ(table_.heard_nodes(kNode.job).size(), 1U);
+  EXPECT_EQ(table_.heard_nodes(kNode.job, 700).size(), 1U);
   table_.closed(kNode, "life", 700);
   table_.given_up(kNode);
   EXPECT_FALSE(probe(700, core::HolderProbe::kRefused));
@@ -276,7 +319,7 @@ TEST_F(Expected, OneThatTrainsOnIsNotLost) {
 }
 
 TEST_F(Expected, ItIsWatchedUntilItRegistersOrIsGivenUp) {
-  EXPECT_TRUE(table_.heard_nodes(kNode.job).empty());
+  EXPECT_TRUE(table_.heard_nodes(kNode.job, 0).empty());
   table_.given_up(kNode, true);  // its row says that it is awaited
   EXPECT_TRUE(probe(10, core::HolderProbe::kUnanswered));
   table_.given_up(kNode);
