@@ -128,7 +128,9 @@ TEST(Mesh, SequencesAreEvaluatedOncePerCoordinate) {
   for (int d = 0; d < 8; ++d) {
     std::ofstream(dir / ("texts/" + std::to_string(d) + ".txt")) << std::string(200, 'a');
   }
-  auto part = open_evaluation_part(train, DataPart::kTest);
+  const auto trained = SampleReader::open(train.data, train.seed, train.model.vocab);
+  ASSERT_TRUE(trained.ok()) << trained.error().message;
+  auto part = open_evaluation_part(train, *trained, DataPart::kTest);
   ASSERT_TRUE(part.ok()) << part.error().message;
   ASSERT_TRUE(part->has_value());
   const uint64_t micro_batches = (*part)->sequences / 3;
