@@ -358,7 +358,8 @@ void HierarchicalCommunicator::carry_next(std::unique_lock<std::mutex>& lock) {
   Work& work = *begun_.front();
   begun_.pop_front();
   lock.unlock();
-  Outcome carried = work.carry();
+  // Whoever has aborted takes no part any more: what it sent would complete for the others.
+  Outcome carried = aborted_ ? Outcome(Error{kPeerLost, "aborted"}) : work.carry();
   // At once: the others are to know, even while this rank computes.
   if (!carried.ok()) fail(reason_of(carried.error()));
   lock.lock();
