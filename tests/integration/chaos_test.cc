@@ -415,7 +415,8 @@ TEST(Chaos, SubmitCarriesOutAPlanFromTheFirstStepOn) {
 }
 
 // The same where no other rank has the same part: copies are at peers. They are up to three steps
-// old: one under way, one that waits for room, one that only the lost node had completed.
+// old: one under way, one that waits for room, one that only the lost node had completed. Where a
+// worker alone is lost its node keeps its state: what only the others had completed is done again.
 TEST(Chaos, WhereCopiesAreAtPeersALostNodeCostsAFewSteps) {
   for (const char* strategy : {"full", "shard_grad_op"}) {
     const TrainingJob job = {.name = "copies",
@@ -431,7 +432,7 @@ TEST(Chaos, WhereCopiesAreAtPeersALostNodeCostsAFewSteps) {
     ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
     for (const json& fault : report["faults"]) {
       EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
-      const int most = fault["fault"] == "kill-holder" ? 3 : 0;
+      const int most = fault["fault"] == "kill-holder" ? 3 : 1;
       EXPECT_LE(fault["lost_steps"], most) << fault.dump(1);
     }
   }
