@@ -19,6 +19,7 @@
 #include "trainer/arch/fused_rows.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/kernels/attention.h"
+#include "trainer/optim/adamw.h"
 
 namespace hpctl {
 namespace {
@@ -243,6 +244,40 @@ void measure_rows(nlohmann::ordered_json& cases) {
       cases);
 }
 
+// A step of AdamW out of place, as state is kept, beside PyTorch's operations of a step in place.
+void measure_adamw(nlohmann::ordered_json& cases) {
+  constexpr int64_t kCount = 6'160'384;  // debugmodel
+  const Tensor from[] = {at::randn({kCount}), at::randn({kCount}), at::rand({kCount})};
+  const Tensor to[] = {at::empty({kCount}), at::empty({kCount}), at::empty({kCount})};
+  const Tensor gradient = at::randn({kCount});
+  const AdamStep step(OptimizerSpec{}, 3, 1e-3, 1.0);
+  const auto data = [](const Tensor& x) { return x.data_ptr<float>(); };
+  const AdamFactors<float> factors = adam_factors<float>(step, /*decayed=*/true);
+  Rounds times;
+  for (int round = 0; round <= kRounds; ++round) {
+    times["libtorch"].emplace_back(
+        milliseconds([&] {
+          from[0].mul_(step.decay);
+          from[1].mul_(step.beta1).add_(gradient, 1 - step.beta1);
+          from[2].mul_(step.beta2).addcmul_(gradient, gradient, 1 - step.beta2);
+          const Tensor root = (from[2].sqrt() * step.inverse_root_correction2).add_(step.eps);
+          from[0].addcdiv_(from[1], root, -step.step_size);
+        }),
+        0);
+    for (const KernelLevel level : kernel_levels()) {
+      times[to_word(level)].emplace_back(
+          milliseconds([&] {
+            optimizer_kernels<float>(level).adamw(
+                factors, kCount, {data(from[0]), data(from[1]), data(from[2]), data(gradient)},
+                {data(to[0]), data(to[1]), data(to[2])});
+          }),
+          0);
+    }
+    if (round == 0) times.clear();
+  }
+  report("AdamW", "6,160,384", 0, times, cases);
+}
+
 }  // namespace
 }  // namespace hpctl
 
@@ -260,6 +295,7 @@ int main() {
     hpctl::measure(shape, cases);
   }
   hpctl::measure_rows(cases);
+  hpctl::measure_adamw(cases);
   std::printf("%s\n",
               nlohmann::ordered_json{{"bench", "kernels"}, {"cases", cases}}.dump().c_str());
   return 0;

@@ -23,9 +23,14 @@ bool is_widened(const Tensor& x) {
   return x.scalar_type() == at::kHalf || (x.scalar_type() == at::kBFloat16 && !has_units);
 }
 
+// Whether those with weights are ours: all on a CPU but what its matrix units compute.
+bool is_own_product(const Tensor& x) {
+  return is_widened(x) || (x.device().is_cpu() && x.scalar_type() != at::kBFloat16);
+}
+
 Tensor half(const Tensor& x) { return x.to(at::kHalf); }
 
-// A node of its own, because autograd would keep the widened operands: of a weight they would
+// Nodes of their own, because autograd would keep the widened operands: of a weight they would
 // outlive its release after the forward pass.
 struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
   static Tensor forward(AutogradContext* context, const Tensor& a, const Tensor& b) {
@@ -38,6 +43,56 @@ struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
     const Tensor gradient = widened(gradients[0]);
     return {at::matmul(gradient, widened(saved[1]).transpose(-1, -2)).to(type),
             at::matmul(widened(saved[0]).transpose(-1, -2), gradient).to(type)};
+  }
+};
+
+// x [rows, in] times a weight, [in, out] or, where `transposed`, [out, in]; bias [out] or
+// undefined.
+//
+// A weight's gradient is added to what the engine has attached for it by the product itself.
+// Autograd would write the product to memory of its own and add that in a second pass, which takes
+// longer than the product where there are few rows, and round it first where the weight is narrow.
+struct Projection : torch::autograd::Function<Projection> {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
+                        const Tensor& bias, bool transposed) {
+    context->save_for_backward({x, weight});
+    context->saved_data["transposed"] = transposed;
+    context->saved_data["of_x"] = x.requires_grad();
+    context->saved_data["of_weight"] = weight.requires_grad();
+    context->saved_data["of_bias"] = bias.defined() && bias.requires_grad();
+    const Tensor wide = widened(weight);
+    const Tensor factor = transposed ? wide.t() : wide;
+    const Tensor product =
+        bias.defined() ? at::addmm(widened(bias), widened(x), factor) : at::mm(widened(x), factor);
+    return product.to(x.scalar_type());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const auto is = [&](const char* what) { return context->saved_data[what].toBool(); };
+    const at::ScalarType type = saved[0].scalar_type();
+    const Tensor gradient = widened(gradients[0]);
+    variable_list results(4);
+    if (is("of_x")) {
+      const Tensor weight = widened(saved[1]);
+      results[0] = at::mm(gradient, is("transposed") ? weight : weight.t()).to(type);
+    }
+    if (is("of_weight")) {
+      const Tensor x = widened(saved[0]);
+      results[1] = is("transposed") ? of_weight(saved[1], gradient.t(), x)
+                                    : of_weight(saved[1], x.t(), gradient);
+    }
+    if (is("of_bias")) results[2] = gradient.sum(0).to(type);
+    return results;
+  }
+
+  // Undefined where it has been added to the attached one.
+  static Tensor of_weight(const Tensor& weight, const Tensor& a, const Tensor& b) {
+    Tensor& attached = weight.mutable_grad();
+    if (!attached.defined() || attached.scalar_type() != a.scalar_type())
+      return at::mm(a, b).to(weight.scalar_type());
+    attached.addmm_(a, b);
+    return {};
   }
 };
 
@@ -70,15 +125,17 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (!is_widened(x)) return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
+  if (!is_own_product(x))
+    return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
-  const Tensor product = WidenedProduct::apply(x.reshape({-1, x.size(-1)}), weight.t()).view(shape);
-  return bias.defined() ? product + bias : product;
+  return Projection::apply(x.reshape({-1, x.size(-1)}), weight, bias, /*transposed=*/true)
+      .view(shape);
 }
 
 Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& weight) {
-  return is_widened(x) ? WidenedProduct::apply(x, weight) + bias : at::addmm(bias, x, weight);
+  return is_own_product(x) ? Projection::apply(x, weight, bias, /*transposed=*/false)
+                           : at::addmm(bias, x, weight);
 }
 
 Tensor gelu(const Tensor& x) {

@@ -151,6 +151,7 @@ Result<Environment> Generation::environment_here() {
     const Mesh& mesh = sharding_.mesh;
     note_order_of_sums(std::max(mesh.degree(MeshDim::kDpShard), mesh.degree(MeshDim::kDpReplicate)),
                        environment);
+    note_weight_gradients(run_.train(), sharding_.whole_gradients, environment);
     return environment;
   }
   HP_TRY_ASSIGN(const std::vector<std::string> nodes,

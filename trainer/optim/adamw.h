@@ -8,32 +8,16 @@
 //   m = beta1 * m + (1 - beta1) * g          v = beta2 * v + (1 - beta2) * g * g
 //   p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //
-// g is the gradient times `gradient_scale` (the clip factor). Plain loops: the same bits whatever
-// the vector width, because each operation is rounded once and contraction to FMA is off.
+// g is the gradient times `gradient_scale` (the clip factor). The same bits on every processor
+// (trainer/kernels/optimizer.h, where sources and targets are).
 #pragma once
 
 #include <cstdint>
 
 #include "common/base/job_spec.h"
+#include "trainer/kernels/optimizer.h"
 
 namespace hpctl {
-
-// M is the type in which the moments are kept: T, or uint16_t for bf16 (rounded to nearest on the
-// way into memory; the parameter moves by the unrounded ones).
-template <typename T, typename M = T>
-struct AdamSource {
-  const T* param;
-  const M* exp_avg;
-  const M* exp_avg_sq;
-  const T* gradient;
-};
-
-template <typename T, typename M = T>
-struct AdamTarget {
-  T* param;
-  M* exp_avg;
-  M* exp_avg_sq;
-};
 
 // The factors of one step, the same for all elements. `step` counts from 1.
 struct AdamStep {
@@ -47,6 +31,20 @@ struct AdamStep {
   double inverse_root_correction2;
   double gradient_scale;
 };
+
+// What the kernel needs of it.
+template <typename T>
+AdamFactors<T> adam_factors(const AdamStep& step, bool decayed) {
+  return {.beta1 = static_cast<T>(step.beta1),
+          .beta2 = static_cast<T>(step.beta2),
+          .one_minus_beta1 = static_cast<T>(1.0 - step.beta1),
+          .one_minus_beta2 = static_cast<T>(1.0 - step.beta2),
+          .eps = static_cast<T>(step.eps),
+          .decay = static_cast<T>(decayed ? step.decay : 1.0),
+          .step_size = static_cast<T>(step.step_size),
+          .inverse_root_correction2 = static_cast<T>(step.inverse_root_correction2),
+          .gradient_scale = static_cast<T>(step.gradient_scale)};
+}
 
 // Elements [0, count). Source and target must not overlap. `decayed` = false leaves out the first
 // line above (norms; see TensorSlot::no_decay).

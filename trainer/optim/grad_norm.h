@@ -7,8 +7,8 @@
 
 namespace hpctl {
 
-// Sum of squares in fp64. The order of addition depends on `count` alone: kLanes interleaved sums,
-// then those in order; so it is the same on every instruction set.
+// Sum of squares in fp64. The order of addition depends on `count` alone, and is the same on every
+// processor (trainer/kernels/optimizer.h).
 double sum_of_squares(const float* values, int64_t count);
 double sum_of_squares(const double* values, int64_t count);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/parallel/bf16_rounding.h"
 
+#include <bit>
+
 namespace hpctl {
 
 namespace {

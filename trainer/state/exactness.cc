@@ -69,6 +69,13 @@ void note_order_of_sums(int32_t ranks, Environment& environment) {
   if (ranks > 3) environment["sums"] = "in pairs";
 }
 
+void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment) {
+  if (whole_gradients || train.precision != Precision::kFp32 || train.loss.chunk_tokens > 0 ||
+      train.model.tied_embeddings) {
+    environment["weight_gradients"] = "added by products";
+  }
+}
+
 std::string inexact_reason(const Manifest& loaded, int32_t world_size,
                            const Environment& environment) {
   if (!loaded.exact) return loaded.inexact_reason;

@@ -27,6 +27,11 @@ std::string ranks_by_node(const std::vector<std::string>& nodes);
 // there is only one, which checkpoints without this label have too.
 void note_order_of_sums(int32_t ranks, Environment& environment);
 
+// On a CPU products add to the gradients of weights (trainer/arch/ops.h). Checkpoints without this
+// label were written when sums were added that had been rounded first: a difference where there is
+// something to add to, or the weights are narrow.
+void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment);
+
 // Why a run in `environment` that goes on from `loaded` is not bit-exact; "" = it is. A label that
 // one side lacks is a difference: what it was is not known.
 std::string inexact_reason(const Manifest& loaded, int32_t world_size,

@@ -99,6 +99,22 @@ TEST(Exactness, AnotherOrderOfSumsIsADifference) {
             "sums changed from (not recorded) to in pairs after step 7");
 }
 
+// Those that were written when a weight's gradient was rounded before it was added.
+TEST(Exactness, GradientsThatProductsAddAreADifferenceWhereTheyAddToSome) {
+  const Manifest old = written_by({});
+  TrainSpec train;
+  Environment now = old.environment;
+  note_weight_gradients(train, /*whole_gradients=*/false, now);
+  EXPECT_EQ(inexact_reason(old, 2, now), "");
+  train.loss.chunk_tokens = 512;
+  note_weight_gradients(train, /*whole_gradients=*/false, now);
+  EXPECT_EQ(inexact_reason(old, 2, now),
+            "weight_gradients changed from (not recorded) to added by products after step 7");
+  now = old.environment;
+  note_weight_gradients({}, /*whole_gradients=*/true, now);
+  EXPECT_NE(inexact_reason(old, 2, now), "");
+}
+
 TEST(Exactness, NodesCountByTheirShapeAlone) {
   EXPECT_EQ(ranks_by_node({"a", "a", "b", "b"}), "2 2");
   EXPECT_EQ(ranks_by_node({"c", "c", "d", "d"}), "2 2");

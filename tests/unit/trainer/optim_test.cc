@@ -103,7 +103,7 @@ TEST(Adam, PaddingStaysZero) {
 }
 
 TEST(Adam, BitsDoNotDependOnHowARangeIsCut) {
-  const int n = 1000;
+  const int n = 3000;
   std::vector<float> p(n), m(n), v(n), g(n);
   for (int i = 0; i < n; ++i) {
     p[i] = std::sin(i * 0.7F);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an optimizer step does with all of a rank's state, in one pass each: AdamW with the clip
+// factor, and the sum of squares that the factor needs. No level (level.h) has other bits: each
+// operation is rounded once, none is contracted, and sums have sixteen lanes at each of them.
+//
+// All of the state is read and written once in a step, more than caches hold. So results go to
+// memory past the caches where the processor can do that: a store into a cache would first read
+// what it replaces.
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/kernels/level.h"
+
+namespace hpctl {
+
+// M is the type in which the moments are kept: T, or uint16_t for bf16 (rounded to nearest on the
+// way into memory; the parameter moves by the unrounded ones).
+template <typename T, typename M = T>
+struct AdamSource {
+  const T* param;
+  const M* exp_avg;
+  const M* exp_avg_sq;
+  const T* gradient;
+};
+
+template <typename T, typename M = T>
+struct AdamTarget {
+  T* param;
+  M* exp_avg;
+  M* exp_avg_sq;
+};
+
+// Of the formula in trainer/optim/adamw.h.
+template <typename T>
+struct AdamFactors {
+  T beta1;
+  T beta2;
+  T one_minus_beta1;
+  T one_minus_beta2;
+  T eps;
+  T decay;  // 1 - lr * weight_decay; 1 for what does not decay
+  T step_size;
+  T inverse_root_correction2;
+  T gradient_scale;
+};
+
+template <typename T>
+struct OptimizerKernels {
+  // Of elements [0, count). No source may overlap a target.
+  void (*adamw)(const AdamFactors<T>& factors, int64_t count, const AdamSource<T>& from,
+                const AdamTarget<T>& to);
+  void (*adamw_bf16)(const AdamFactors<T>& factors, int64_t count,
+                     const AdamSource<T, uint16_t>& from, const AdamTarget<T, uint16_t>& to);
+  // In fp64. Element i is added to lane i % 16, and the lanes in their order.
+  double (*sum_of_squares)(const T* values, int64_t count);
+};
+
+// Of fp64 there is the baseline alone.
+template <typename T>
+const OptimizerKernels<T>& optimizer_kernels(KernelLevel level = kernel_level());
+
+}  // namespace hpctl

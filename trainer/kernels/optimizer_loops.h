@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source of optimizer.h at one level. `Level` is a type of the unnamed namespace of the one
+// source that uses it (level.h says why): kBytes, the size of a vector; stream(to, from), which
+// stores one past the caches, `to` being aligned to its size; settle(), after which other stores
+// come behind those.
+//
+// A chunk's results are computed into the first cache, by loops that are left to the vectoriser,
+// and stored from there.
+#pragma once
+
+#include "trainer/kernels/bf16.h"
+#include "trainer/kernels/optimizer.h"
+#include "trainer/kernels/vectors.h"
+
+namespace hpctl::kernels {
+
+template <typename T, typename Level>
+class OptimizerLoops {
+ public:
+  static constexpr OptimizerKernels<T> table() { return {adamw<T>, adamw<uint16_t>, squares}; }
+
+ private:
+  static constexpr int64_t kChunk = 512;
+  static constexpr int64_t kSumLanes = 16;
+
+  static T widened(T x) { return x; }
+  static T widened(uint16_t x) { return float_of_bf16(x); }
+  static void put(T& to, T x) { to = x; }
+  static void put(uint16_t& to, T x) { to = bf16_of(static_cast<float>(x)); }
+
+  static T root(T x) {
+    if constexpr (sizeof(T) == 4) {
+      return __builtin_sqrtf(x);
+    } else {
+      return __builtin_sqrt(x);
+    }
+  }
+
+  template <typename M>
+  static void adamw(const AdamFactors<T>& factors, int64_t count, const AdamSource<T, M>& from,
+                    const AdamTarget<T, M>& to) {
+    // What is in front of the first whole vector, and all of what is short.
+    const int64_t ahead = count < 2 * kChunk ? count : unaligned(to.param);
+    update(factors, ahead, from, to);
+    if (ahead == count) return;
+    alignas(Level::kBytes) T param[kChunk];
+    alignas(Level::kBytes) M exp_avg[kChunk];
+    alignas(Level::kBytes) M exp_avg_sq[kChunk];
+    for (int64_t i = ahead; i < count; i += kChunk) {
+      const int64_t part = count - i < kChunk ? count - i : kChunk;
+      update<M>(factors, part,
+                {from.param + i, from.exp_avg + i, from.exp_avg_sq + i, from.gradient + i},
+                {param, exp_avg, exp_avg_sq});
+      store(to.param + i, param, part);
+      store(to.exp_avg + i, exp_avg, part);
+      store(to.exp_avg_sq + i, exp_avg_sq, part);
+    }
+    Level::settle();
+  }
+
+  template <typename M>
+  static void update(const AdamFactors<T>& factors, int64_t count, const AdamSource<T, M>& from,
+                     const AdamTarget<T, M>& to) {
+    const AdamFactors<T> f = factors;
+    const T* __restrict p = from.param;
+    const M* __restrict m = from.exp_avg;
+    const M* __restrict v = from.exp_avg_sq;
+    const T* __restrict gradient = from.gradient;
+    T* __restrict new_p = to.param;
+    M* __restrict new_m = to.exp_avg;
+    M* __restrict new_v = to.exp_avg_sq;
+    for (int64_t i = 0; i < count; ++i) {
+      const T g = gradient[i] * f.gradient_scale;
+      const T next_m = f.beta1 * widened(m[i]) + f.one_minus_beta1 * g;
+      const T next_v = f.beta2 * widened(v[i]) + f.one_minus_beta2 * g * g;
+      const T denominator = root(next_v) * f.inverse_root_correction2 + f.eps;
+      put(new_m[i], next_m);
+      put(new_v[i], next_v);
+      new_p[i] = p[i] * f.decay - f.step_size * (next_m / denominator);
+    }
+  }
+
+  // Elements in front of the first that is aligned to a vector.
+  template <typename E>
+  static int64_t unaligned(const E* at) {
+    const auto past = reinterpret_cast<uint64_t>(at) % Level::kBytes;
+    return static_cast<int64_t>((past == 0 ? 0 : Level::kBytes - past) / sizeof(E));
+  }
+
+  template <typename E>
+  static void store(E* to, const E* from, int64_t count) {
+    constexpr int64_t kLanes = Level::kBytes / sizeof(E);
+    const int64_t first = unaligned(to);
+    int64_t i = first < count ? first : count;
+    __builtin_memcpy(to, from, static_cast<size_t>(i) * sizeof(E));
+    for (; i + kLanes <= count; i += kLanes) Level::stream(to + i, from + i);
+    __builtin_memcpy(to + i, from + i, static_cast<size_t>(count - i) * sizeof(E));
+  }
+
+  static double squares(const T* values, int64_t count) {
+    using L = Lanes<double, Level>;
+    using Narrow [[gnu::vector_size(Level::kBytes / sizeof(double) * sizeof(T))]] = T;
+    constexpr int64_t kVectors = kSumLanes / L::kCount;
+    typename L::Vector sums[kVectors] = {};
+    int64_t i = 0;
+    for (; i + kSumLanes <= count; i += kSumLanes) {
+      for (int64_t k = 0; k < kVectors; ++k) {
+        Narrow part;
+        __builtin_memcpy(&part, values + i + k * L::kCount, sizeof part);
+        const auto x = __builtin_convertvector(part, typename L::Vector);
+        sums[k] += x * x;
+      }
+    }
+    double lanes[kSumLanes];
+    __builtin_memcpy(lanes, sums, sizeof lanes);
+    for (int64_t lane = 0; i < count; ++i, ++lane) {
+      const double x = values[i];
+      lanes[lane] += x * x;
+    }
+    double sum = 0;
+    for (const double lane : lanes) sum += lane;
+    return sum;
+  }
+};
+
+}  // namespace hpctl::kernels
