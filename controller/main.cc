@@ -31,8 +31,8 @@ bool detach() {
 // and each thread's arena keeps what its largest moment took.
 void return_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, kMappedBytes); }
 
-// gRPC's mutexes are absl's, which as Debian compiles it notes in which order each is taken, to find
-// deadlocks: a twentieth of the processor time of a controller of many agents.
+// gRPC's mutexes are absl's, which as Debian compiles it notes in which order each is taken, to
+// find deadlocks: a twentieth of the processor time of a controller of many agents.
 void trust_orders_of_locks() {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }

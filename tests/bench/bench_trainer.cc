@@ -72,6 +72,18 @@ bool compare(const std::string& program, const std::string& peers, int world_siz
   return good;
 }
 
+// `peers` is where PyTorch's script is; "" for ours alone.
+bool compare_all(const std::string& program, const std::string& peers,
+                 nlohmann::ordered_json& cases) {
+  std::printf("%7s %-14s %9s %9s %9s %9s %8s\n", "workers", "what", "step ms", "comm ms",
+              "tokens/s", "peak MiB", "x ddp");
+  bool good = true;
+  for (const int world_size : {1, 2, 4}) {
+    good = compare(program, peers, world_size, cases) && good;
+  }
+  return good;
+}
+
 // What full sharding should take of a rank's memory, in MiB, beyond a process with a tiny model and
 // without activations: docs/benchmarks/trainer-cpu.md.
 double planned_mib(const ModelSpec& model, int world_size) {
@@ -223,6 +235,7 @@ bool compare_fsdp2(const std::string& peers, const std::string& python,
 }  // namespace hpctl
 
 // bench_trainer [PEERS]: directory of ddp_llama.py, when PyTorch is there.
+// bench_trainer --ddp PEERS: only steps of 128 tokens beside PyTorch's.
 // bench_trainer --steady: only what a step of 4096 tokens costs.
 // bench_trainer --fsdp2 PEERS PYTHON HPTRAIN...: these steps beside FSDP2 (tests/bench/fsdp2.sh).
 int main(int argc, char** argv) {
@@ -236,16 +249,15 @@ int main(int argc, char** argv) {
   }
   const std::string program = std::string(directory) + "/hptrain";
   nlohmann::ordered_json cases;
+  if (argc > 2 && std::strcmp(argv[1], "--ddp") == 0) {
+    return hpctl::compare_all(program, argv[2], cases) ? 0 : 1;
+  }
   bool good = hpctl::measure_steady(program, cases);
   if (argc > 1 && std::strcmp(argv[1], "--steady") == 0) return good ? 0 : 1;
   for (const int world_size : {1, 2, 4}) {
     good = hpctl::measure_memory(program, world_size, cases) && good;
   }
-  std::printf("%7s %-14s %9s %9s %9s %9s %8s\n", "workers", "what", "step ms", "comm ms",
-              "tokens/s", "peak MiB", "x ddp");
-  for (const int world_size : {1, 2, 4}) {
-    good = hpctl::compare(program, argc > 1 ? argv[1] : "", world_size, cases) && good;
-  }
+  good = hpctl::compare_all(program, argc > 1 ? argv[1] : "", cases) && good;
   const hpctl::Run start = hpctl::run_hptrain(program, 4, [](hpctl::Workload&) {});
   for (const auto& [phase, ms] : start.phases) {
     std::printf("start of 4 workers: %s done after %.0f ms\n", phase.c_str(), ms);

@@ -59,11 +59,11 @@ struct Projection : torch::autograd::Function<Projection> {
     context->saved_data["transposed"] = transposed;
     context->saved_data["of_x"] = x.requires_grad();
     context->saved_data["of_weight"] = weight.requires_grad();
-    context->saved_data["of_bias"] = bias.defined() && bias.requires_grad();
+    context->saved_data["of_bias"] = bias.requires_grad();
     const Tensor wide = widened(weight);
     const Tensor factor = transposed ? wide.t() : wide;
-    const Tensor product =
-        bias.defined() ? at::addmm(widened(bias), widened(x), factor) : at::mm(widened(x), factor);
+    const Tensor product = bias.numel() > 0 ? at::addmm(widened(bias), widened(x), factor)
+                                            : at::mm(widened(x), factor);
     return product.to(x.scalar_type());
   }
 
@@ -129,7 +129,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
-  return Projection::apply(x.reshape({-1, x.size(-1)}), weight, bias, /*transposed=*/true)
+  return Projection::apply(x.reshape({-1, x.size(-1)}), weight,
+                           bias.defined() ? bias : weight.detach().new_empty({0}),
+                           /*transposed=*/true)
       .view(shape);
 }
 

@@ -12,7 +12,7 @@ struct Avx2 {
   static constexpr int kBytes = 32;
   static void stream(void* to, const void* from) {
     _mm256_stream_si256(static_cast<__m256i*>(to),
-                        _mm256_load_si256(static_cast<const __m256i*>(from)));
+                        _mm256_loadu_si256(static_cast<const __m256i*>(from)));
   }
   static void settle() { _mm_sfence(); }
 };

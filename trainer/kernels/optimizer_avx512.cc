@@ -11,7 +11,7 @@ namespace {
 struct Avx512 {
   static constexpr int kBytes = 64;
   static void stream(void* to, const void* from) {
-    _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_load_si512(from));
+    _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(from));
   }
   static void settle() { _mm_sfence(); }
 };

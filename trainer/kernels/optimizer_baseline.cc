@@ -15,7 +15,7 @@ struct Baseline {
   static constexpr int kBytes = 16;
 #ifdef __SSE2__
   static void stream(void* to, const void* from) {
-    _mm_stream_si128(static_cast<__m128i*>(to), _mm_load_si128(static_cast<const __m128i*>(from)));
+    _mm_stream_si128(static_cast<__m128i*>(to), _mm_loadu_si128(static_cast<const __m128i*>(from)));
   }
   static void settle() { _mm_sfence(); }
 #else

@@ -92,9 +92,9 @@ class OptimizerLoops {
     constexpr int64_t kLanes = Level::kBytes / sizeof(E);
     const int64_t first = unaligned(to);
     int64_t i = first < count ? first : count;
-    __builtin_memcpy(to, from, static_cast<size_t>(i) * sizeof(E));
+    __builtin_memcpy(to, from, static_cast<uint64_t>(i) * sizeof(E));
     for (; i + kLanes <= count; i += kLanes) Level::stream(to + i, from + i);
-    __builtin_memcpy(to + i, from + i, static_cast<size_t>(count - i) * sizeof(E));
+    __builtin_memcpy(to + i, from + i, static_cast<uint64_t>(count - i) * sizeof(E));
   }
 
   static double squares(const T* values, int64_t count) {
