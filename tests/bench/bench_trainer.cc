@@ -96,7 +96,7 @@ double planned_mib(const ModelSpec& model, int world_size) {
   }
   const double state = 24 * shards;     // parameters and moments, two slots
   const double gradients = 4 * shards;  // and below, the shard of a later micro-batch
-  const double save = 12 * shards;      // copy of what a checkpoint holds
+  const double save = 12 * shards;  // the slot beside the one from which a checkpoint is written
   // Two gathered blocks, two whole gradients, the receive space of a reduction; one worker uses its
   // shards in place.
   const double blocks =
@@ -105,19 +105,22 @@ double planned_mib(const ModelSpec& model, int world_size) {
 }
 
 bool measure_memory(const std::string& program, int world_size, nlohmann::ordered_json& cases) {
-  const Run tiny = run_hptrain(program, world_size, [](Workload& w) {
-    w.train.model = *model_preset("tiny");
+  const auto shorten = [](Workload& w) {
     w.train.data.seq_len = 16;
     w.train.steps = 3;
+    w.checkpoint.every_steps = 2;  // its slot is there from then on
+  };
+  const Run tiny = run_hptrain(program, world_size, [&](Workload& w) {
+    shorten(w);
+    w.train.model = *model_preset("tiny");
   });
   ModelSpec model = *model_preset("debugmodel");
   model.dim = 768;
   model.ffn = 2048;
   model.layers = 4;
   const Run run = run_hptrain(program, world_size, [&](Workload& w) {
+    shorten(w);
     w.train.model = model;
-    w.train.data.seq_len = 16;
-    w.train.steps = 3;
   });
   const double measured = run.peak_mib - tiny.peak_mib;
   const double planned = planned_mib(model, world_size);

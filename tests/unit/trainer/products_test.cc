@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with weights (trainer/arch/ops.h) beside autograd's own in fp64, and where the gradient
+// of a weight goes.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "trainer/arch/ops.h"
+
+namespace hpctl {
+namespace {
+
+using at::Tensor;
+
+struct Layer {
+  explicit Layer(at::ScalarType type = at::kDouble)
+      : x(leaf(at::randn({2, 70, 48}), type)),
+        weight(leaf(at::randn({33, 48}), type)),
+        bias(leaf(at::randn({33}), type)) {}
+
+  static Tensor leaf(const Tensor& value, at::ScalarType type) {
+    return value.to(type).detach().requires_grad_();
+  }
+
+  Tensor x, weight, bias;
+};
+
+Layer seeded(uint64_t seed, at::ScalarType type = at::kDouble) {
+  at::manual_seed(seed);
+  return Layer(type);
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
+}
+
+void backward_from(const Tensor& result) { result.backward(at::ones_like(result).cumsum(-1)); }
+
+TEST(Products, AreThoseOfAutograd) {
+  for (const bool biased : {false, true}) {
+    const Layer ours = seeded(3);
+    const Layer theirs = seeded(3);
+    const Tensor result =
+        biased ? ops::linear(ours.x, ours.weight, ours.bias) : ops::linear(ours.x, ours.weight);
+    const Tensor expected = at::linear(theirs.x, theirs.weight,
+                                       biased ? c10::optional<Tensor>(theirs.bias) : c10::nullopt);
+    EXPECT_LT(distance(result, expected), 1e-14);
+    backward_from(result);
+    backward_from(expected);
+    EXPECT_LT(distance(ours.x.grad(), theirs.x.grad()), 1e-13);
+    EXPECT_LT(distance(ours.weight.grad(), theirs.weight.grad()), 1e-13);
+    EXPECT_EQ(ours.bias.grad().defined(), biased);
+    if (biased) {
+      EXPECT_LT(distance(ours.bias.grad(), theirs.bias.grad()), 1e-13);
+    }
+  }
+}
+
+TEST(Products, TakeWeightsOfTheOtherOrientation) {
+  const Layer ours = seeded(4);
+  const Layer theirs = seeded(4);
+  const Tensor rows = ours.x.view({140, 48});
+  const Tensor turned = Layer::leaf(ours.weight.t().contiguous(), at::kDouble);
+  backward_from(ops::addmm(ours.bias, rows, turned));
+  backward_from(at::linear(theirs.x, theirs.weight, theirs.bias));
+  EXPECT_LT(distance(turned.grad().t(), theirs.weight.grad()), 1e-13);
+  EXPECT_LT(distance(ours.bias.grad(), theirs.bias.grad()), 1e-13);
+  EXPECT_LT(distance(ours.x.grad(), theirs.x.grad()), 1e-13);
+}
+
+// The engine attaches memory of its own, which must stay the gradient, and gets sums there.
+TEST(Products, AddToTheGradientThatIsAttached) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const Layer ours = seeded(5, type);
+    const Layer theirs = seeded(5, type);
+    const Tensor memory = at::full({33, 48}, 2, type);
+    ours.weight.mutable_grad() = memory;
+    for (int pass = 0; pass < 2; ++pass) {
+      backward_from(ops::linear(ours.x, ours.weight));
+      backward_from(at::linear(theirs.x, theirs.weight));
+    }
+    EXPECT_TRUE(ours.weight.grad().is_same(memory));
+    EXPECT_LT(distance(memory, theirs.weight.grad() + 2), type == at::kDouble ? 1e-13 : 1e-5);
+  }
+}
+
+// The first product that is added to zeros has the bits of the product.
+TEST(Products, OnZerosHaveTheBitsOfTheProduct) {
+  const Layer attached = seeded(6, at::kFloat);
+  const Layer alone = seeded(6, at::kFloat);
+  attached.weight.mutable_grad() = at::zeros({33, 48});
+  backward_from(ops::linear(attached.x, attached.weight));
+  backward_from(ops::linear(alone.x, alone.weight));
+  EXPECT_TRUE(at::equal(attached.weight.grad(), alone.weight.grad()));
+}
+
+// A narrow weight has a wide gradient, to which the unrounded product is added.
+TEST(Products, OfNarrowWeightsAreAddedUnrounded) {
+  const Layer narrow = seeded(7, at::kHalf);
+  const Layer wide = seeded(7, at::kFloat);
+  const Tensor weight = Layer::leaf(narrow.weight, at::kFloat);
+  const Tensor x = Layer::leaf(narrow.x, at::kFloat);
+  narrow.weight.mutable_grad() = at::zeros({33, 48});
+  const Tensor result = ops::linear(narrow.x, narrow.weight);
+  EXPECT_EQ(result.scalar_type(), at::kHalf);
+  const Tensor gradient = at::ones_like(wide.bias).expand({2, 70, 33});
+  result.backward(gradient.to(at::kHalf));
+  at::linear(x, weight).backward(gradient);
+  EXPECT_TRUE(at::equal(narrow.weight.grad(), weight.grad()));
+}
+
+TEST(Products, LeaveFrozenWeightsAlone) {
+  const Layer layer = seeded(8);
+  const Tensor frozen = layer.weight.detach();
+  backward_from(ops::linear(layer.x, frozen));
+  EXPECT_TRUE(layer.x.grad().defined());
+  EXPECT_FALSE(frozen.grad().defined());
+}
+
+}  // namespace
+}  // namespace hpctl
