@@ -176,7 +176,7 @@ Transfer GpuRanks::reduce_with_peer(int connection, bool dialled) {
   return transfer.ok() ? *transfer : Transfer{0, transfer.error().message, ""};
 }
 
-NcclNetwork GpuRanks::network() const {
+UsedNetwork GpuRanks::network() const {
   if (ranks_.empty()) return {};
   std::string log(kMaxLogBytes, '\0');
   const ssize_t n = ::pread(ranks_[0].log.get(), log.data(), log.size(), 0);

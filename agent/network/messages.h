@@ -3,7 +3,7 @@
 // the secret of the run (common/base/frame_stream.h).
 //
 //   member → coordinator   {"rank", "name", "address", "efa_devices", "gpus", "nccl",
-//                           "nccl_trouble"}                               when it has come
+//                           "nccl_trouble", "fabric", "fabric_trouble"}   when it has come
 //   coordinator → member   {"round", "way", "word", "address"}   "" = the peer comes to it
 //   member → coordinator   {"round", "bytes_per_s", "trouble", "wrong",
 //                           "network", "provider", "network_trouble"}     what it received, by what

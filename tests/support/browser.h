@@ -40,6 +40,8 @@ class Browser {
   // What the page has complained of: errors of its script, and what its policy forbade.
   std::string complaints();
   std::string screenshot();  // PNG
+  // Of the element that the CSS selector names.
+  std::string screenshot(const std::string& selector);
 
  private:
   Browser() = default;
