@@ -162,7 +162,7 @@ class RailExchange {
       const double rate = rail.trouble.empty() ? bytes / std::max(seconds, kShortestSeconds) : 0;
       if (rate < transfer.bytes_per_s) {
         transfer.bytes_per_s = rate;
-        slowest = rail.name + ": " + what_happened(rail);
+        slowest = what_happened(rail);
       }
       if (rail.wrong.messages > 0 && transfer.wrong.empty()) transfer.wrong = wrong_text(rail);
     }
@@ -171,12 +171,15 @@ class RailExchange {
     return transfer;
   }
 
-  static std::string what_happened(const Rail& rail) {
-    if (!rail.trouble.empty()) return rail.trouble;
-    if (rail.received == 0) return "nothing came";
-    if (rail.has_all()) return "the slowest";
-    return std::to_string(rail.received) + " messages of " +
-           (rail.of_peer ? std::to_string(*rail.of_peer) : "the peer's") + " came in time";
+  std::string what_happened(const Rail& rail) const {
+    if (!rail.trouble.empty()) return rail.name + ": " + rail.trouble;
+    if (rail.received == 0) return rail.name + ": nothing came";
+    if (!rail.has_all()) {
+      return rail.name + ": " + std::to_string(rail.received) + " messages of " +
+             (rail.of_peer ? std::to_string(*rail.of_peer) : "the peer's") + " came in time";
+    }
+    if (rails_.size() == 1) return "";
+    return "the slowest of " + std::to_string(rails_.size()) + " devices is " + rail.name;
   }
 
   static std::string wrong_text(const Rail& rail) {

@@ -2,8 +2,8 @@
 # One view of views.json, named by --arg view, as a console template of Prometheus. Every query is
 # run by the server, for the numbers; hpctl.lib has the page around them and the script that plots.
 def selector($variables): [$variables[] | "\(.)=~%q"] | join(",");
-def format: {percentunit: "humanizePercentage", s: "humanizeDuration", bytes: "humanize1024"}[.] //
-  "humanize";
+def format: {percentunit: "humanizePercentage", s: "humanizeDuration", bytes: "humanize1024",
+    sci: "printf \"%.3g\""}[.] // "humanize";
 # {{name}} of a legend is the label of that name.
 def legend: gsub("\\{\\{(?<label>[a-z_]+)\\}\\}"; "{{label \"\(.label)\" .}}");
 # What the variables of the page are put into, quoted as PromQL wants it.

@@ -149,10 +149,6 @@ std::string Browser::complaints() {
   return told;
 }
 
-std::string Browser::screenshot() {
-  return decode_base64(call("GET", session_ + "/screenshot").get<std::string>());
-}
-
 std::string Browser::screenshot(const std::string& selector) {
   const json element =
       call("POST", session_ + "/element", {{"using", "css selector"}, {"value", selector}});
