@@ -15,7 +15,8 @@
 #include <vector>
 
 namespace hpctl::agent {
-namespace {
+// Not without a name: Parts, which has them, is known to others.
+namespace port_parts {
 
 constexpr size_t kMaxNameBytes = 256;
 
@@ -38,22 +39,24 @@ struct Operation {
   FabricPort::Ended what;
 };
 
-}  // namespace
+}  // namespace port_parts
+
+using port_parts::own;
 
 // In the order of their making; each is closed before what it needs, the endpoint first.
 struct FabricPort::Parts {
   const LoadedFabric& f;
   FabricInfo info;
-  Owned<fid_fabric> fabric;
-  Owned<fid_domain> domain;
-  Owned<fid_av> addresses;
-  Owned<fid_cq> queue;
+  port_parts::Owned<fid_fabric> fabric;
+  port_parts::Owned<fid_domain> domain;
+  port_parts::Owned<fid_av> addresses;
+  port_parts::Owned<fid_cq> queue;
   std::vector<char> sent;
   std::vector<char> received;
-  Owned<fid_mr> sent_region;
-  Owned<fid_mr> received_region;
-  std::array<Operation, 2 * kMostUnderWay> operations;
-  Owned<fid_ep> endpoint;
+  port_parts::Owned<fid_mr> sent_region;
+  port_parts::Owned<fid_mr> received_region;
+  std::array<port_parts::Operation, 2 * kMostUnderWay> operations;
+  port_parts::Owned<fid_ep> endpoint;
   fi_addr_t peer = FI_ADDR_UNSPEC;
 
   Parts(const LoadedFabric& loaded, FabricInfo found) : f(loaded), info(std::move(found)) {}
@@ -82,7 +85,7 @@ struct FabricPort::Parts {
   }
 
   Outcome take_memory(std::vector<char>& memory, size_t bytes, uint64_t access,
-                      Owned<fid_mr>& region) {
+                      port_parts::Owned<fid_mr>& region) {
     memory.resize(bytes);
     if (bytes == 0 || (info->domain_attr->mr_mode & FI_MR_LOCAL) == 0) return Ok{};
     fid_mr* made = nullptr;
@@ -102,13 +105,14 @@ struct FabricPort::Parts {
   }
 
   Result<bool> begin(const Ended& what, size_t offset, size_t bytes) {
-    const auto under_way = static_cast<size_t>(
-        std::count_if(operations.begin(), operations.end(), [&](const Operation& operation) {
+    const auto under_way = static_cast<size_t>(std::count_if(
+        operations.begin(), operations.end(), [&](const port_parts::Operation& operation) {
           return operation.is_under_way && operation.what.was_received == what.was_received;
         }));
     if (under_way == kMostUnderWay) return false;
-    Operation& operation = *std::find_if(operations.begin(), operations.end(),
-                                         [](const Operation& each) { return !each.is_under_way; });
+    port_parts::Operation& operation =
+        *std::find_if(operations.begin(), operations.end(),
+                      [](const port_parts::Operation& each) { return !each.is_under_way; });
     operation.what = what;
     const ssize_t status =
         what.was_received
@@ -122,7 +126,7 @@ struct FabricPort::Parts {
     return true;
   }
 
-  static void* descriptor(const Owned<fid_mr>& region) {
+  static void* descriptor(const port_parts::Owned<fid_mr>& region) {
     return region ? fi_mr_desc(region.get()) : nullptr;
   }
 };
@@ -142,7 +146,7 @@ Result<std::unique_ptr<FabricPort>> FabricPort::open(const FabricDomain& domain,
 }
 
 std::string FabricPort::name() const {
-  std::string name(kMaxNameBytes, '\0');
+  std::string name(port_parts::kMaxNameBytes, '\0');
   size_t size = name.size();
   if (fi_getname(&parts_->endpoint->fid, name.data(), &size) != 0) return "";
   name.resize(size);
@@ -176,7 +180,7 @@ Result<std::optional<FabricPort::Ended>> FabricPort::progress() {
   const ssize_t n = fi_cq_read(parts_->queue.get(), &entry, 1);
   if (n == -FI_EAGAIN) return std::optional<Ended>();
   if (n == 1) {
-    for (Operation& operation : parts_->operations) {
+    for (port_parts::Operation& operation : parts_->operations) {
       if (&operation.context != entry.op_context) continue;
       operation.is_under_way = false;
       return std::optional(operation.what);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "agent/network/coordinator.h"
+#include "agent/network/fabric_transfer.h"
 #include "agent/network/gpu_rank.h"
 #include "agent/network/member.h"
 #include "agent/probes/check.h"
@@ -285,6 +286,9 @@ int run_check_network(const std::vector<std::string>& arguments, const NetworkMa
   }
   if (arguments.size() == 2 && arguments[0] == "--gpu") {
     return run_gpu_rank(number_of(arguments[1].c_str()));
+  }
+  if (arguments.size() == 4 && arguments[0] == "--fabric" && arguments[2] == "--dialled") {
+    run_fabric_transfer(arguments[1], arguments[3] == "yes");
   }
   const auto options = parse(arguments);
   if (!options) {

@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node's part in the rounds of the network check over libfabric: an endpoint at each of its
-// devices (with efa all of them, with another provider that of the node's address), and at each a
-// stream of known messages both ways, as fast as they go for kExchangeTime. What arrives is
-// compared with what was sent (agent/core/known_bytes.h). The i-th device of one node meets the
-// i-th of the other; endpoints are made for each round, so that none inherits what another left.
-//
-// Two nodes agree over their connection (exchange.h), in frames of JSON that both send:
-//
-//   {"provider", "names": [hexadecimal]}    how its endpoints are reached
-//   {"sent": [N]}                           after kExchangeTime: messages by device
-//   {"done": true}                          all of them have arrived: it may close its endpoints
-//
-// In the process of the check: libfabric is asked and never waited for. One that crashes or does
-// not come back ends this node's part, which the others name.
+// A node's part in the rounds of the network check over libfabric: which devices it has, and a
+// process for each pair's transfer (fabric_transfer.h), which is killed where it does not answer.
 #pragma once
 
 #include <chrono>
@@ -22,24 +10,35 @@
 #include "agent/core/network_way.h"
 #include "agent/fabric/fabric.h"
 #include "agent/network/exchange.h"
+#include "agent/network/fabric_transfer.h"
 
 namespace hpctl::agent {
 
-inline constexpr auto kFabricOpenLimit = std::chrono::milliseconds(10'000);
-// Within which both ends of a pair know.
-inline constexpr auto kFabricRoundPatience = kRoundPatience + kFabricOpenLimit;
+// Both ends of a pair know within these: their process starts and has its endpoints, then the
+// transfer.
+inline constexpr auto kFabricTransferLimit = kFabricOpenLimit + kRoundPatience;
+inline constexpr auto kFabricRoundPatience = kMeetPatience + kFabricTransferLimit;
+
+// The devices through which this node reaches others: of the provider that libfabric chooses, with
+// efa all of them, else the one of that address. Never empty.
+Result<std::vector<FabricDomain>> fabric_rails(const std::string& own_ip);
 
 class FabricRails {
  public:
-  // What libfabric chooses on this node to reach others by `own_ip`: fills `fabric` and
-  // `fabric_trouble`.
+  // `program`: hpagent.
+  explicit FabricRails(std::string program) : program_(std::move(program)) {}
+
+  // Fills `fabric` and `fabric_trouble`.
   void open(const std::string& own_ip, NodeMeans& means);
-  // The pair's transfer. `dialled`: the connection is ours.
+  // The pair's transfer. `dialled`: the connection is ours. From one thread, which lives as long.
   Transfer exchange_with_peer(int connection, bool dialled) const;
   UsedNetwork network() const { return network_; }
 
  private:
-  std::vector<FabricDomain> domains_;
+  Result<Transfer> try_to_exchange(int connection, bool dialled) const;
+
+  const std::string program_;
+  std::string own_ip_;
   UsedNetwork network_;
 };
 

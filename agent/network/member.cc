@@ -95,7 +95,8 @@ class Participant {
         coordinator_(std::move(joined.coordinator)),
         own_ip_(std::move(joined.own_ip)),
         listener_(std::move(listener)),
-        gpus_(options.program) {}
+        gpus_(options.program),
+        fabric_(options.program) {}
 
   Outcome take_part() {
     HP_TRY(say_hello());

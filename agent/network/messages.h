@@ -10,11 +10,13 @@
 //   coordinator → member   {"done": true}
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/base/bounded_json.h"
+#include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace hpctl::agent {
@@ -30,6 +32,11 @@ Result<Meeting> parse_meeting(const std::string& text, const std::string& path);
 // Bounded: nobody but us is in the run, but a member may be of another version.
 inline nlohmann::json parse_message(const std::string& text) {
   return parse_json(text, {4'096, 4, 64});
+}
+
+// The deadline of a frame that has so long from now on.
+inline int64_t frame_deadline(std::chrono::milliseconds limit) {
+  return SystemClock().monotonic_ms() + limit.count();
 }
 
 }  // namespace hpctl::agent
