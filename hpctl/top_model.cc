@@ -50,8 +50,10 @@ std::string where_time_went(const JobView& job, int64_t now_ms) {
   std::string text;
   for (const TimePart& part : parts_of(account)) {
     if (part.ms == 0) continue;
+    const double share =
+        static_cast<double>(part.ms) / static_cast<double>(std::max<int64_t>(1, account.wall_ms));
     text += (text.empty() ? "" : ", ") + std::string(part.name) + " " + format_duration(part.ms) +
-            " (" + format_percent(part.ms, account.wall_ms) + ")";
+            " (" + std::to_string(std::llround(share * 100)) + " %)";
   }
   return text;
 }

@@ -358,11 +358,10 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
   EXPECT_THAT(coverage.look(), IsEmpty());
   Consoles(prometheus).expect_shown("cluster", "cluster FAILED");
   expect_healthy_rules(prometheus);
-  // Those of an authority are in the next test; nobody speaks against a machine here.
-  expect_as_documented(
-      prometheus, true,
-      {"hpctl_cluster_certificate_expiry_timestamp_seconds",
-       "hpctl_cluster_ca_expiry_timestamp_seconds", "hpctl_cluster_node_lemon_score"});
+  // Those of an authority are in the next test.
+  expect_as_documented(prometheus, true,
+                       {"hpctl_cluster_certificate_expiry_timestamp_seconds",
+                        "hpctl_cluster_ca_expiry_timestamp_seconds"});
 }
 
 // Of the service by HTTPS, of its jobs' controllers by HTTP, with one configuration.

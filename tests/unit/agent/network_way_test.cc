@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
 
-const NodeMeans kGpuNode{8, "2.27.7", ""};
-const NodeMeans kBareNode{0, "", "no CUDA runtime: it is not there"};
+const NodeMeans kGpuNode{8, "2.27.7", "", 0, "", ""};
+const NodeMeans kBareNode{0, "", "no CUDA runtime: it is not there", 0, "", ""};
 
 TEST(NetworkWay, IsNcclWhereAnyNodeCanAndTheOthersAreNamed) {
   EXPECT_EQ(choose_way(std::nullopt, {kBareNode, kBareNode}).way, NetworkWay::kTcp);
