@@ -62,7 +62,7 @@ class Page : public ::testing::Test {
     const char* directory = std::getenv("HPCTL_SCREENSHOTS");
     if (directory == nullptr) return;
     EXPECT_TRUE(
-        write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot("body")).ok());
+        write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot("html")).ok());
   }
 
   LocalCluster cluster_;

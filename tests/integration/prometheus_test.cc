@@ -61,7 +61,7 @@ void keep_picture(Browser& browser, const std::string& name) {
   const char* directory = std::getenv("HPCTL_SCREENSHOTS");
   if (directory == nullptr) return;
   EXPECT_TRUE(
-      write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot("body")).ok());
+      write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot("html")).ok());
 }
 
 // What the server makes of a view, and a browser, where there is one, of that.
