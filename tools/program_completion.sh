@@ -31,7 +31,8 @@ help_of() { # help_of COMMAND: its usage and the lines of its options
 options_of() { # options_of COMMAND: --name, or --name VALUE, a line each
   help_of "$1" | sed -E 's/^option +(-[a-zA-Z], )?((--[a-z-]+ ?[A-Z]*[^ a-z]*,? ?)+).*/usage \2/' |
     grep -oE -- '--[a-z][a-z-]*( [A-Z]+)?' | sort -u |
-    awk '{ if (NF > 1 || !($1 in value)) value[$1] = $2 } END { for (o in value) print o, value[o] }' |
+    awk 'NF > 1 || !($1 in value) { value[$1] = $2 }
+      END { for (option in value) print option, value[option] }' |
     cat - <(echo --help) | sed 's/ $//' | sort -u
 }
 words_of() { # words_of COMMAND: what may follow it in small letters
@@ -53,7 +54,9 @@ on_value() { # on_value REGEXP ACTION: a line of a case, of the options whose va
     awk -v value="^($1)$" 'NF > 1 && $2 ~ value { print $1 }' | sort -u | paste -sd'|')
   [ -z "$found" ] || echo "    $found) $2 ;;"
 }
-longest_first() { printf '%s\n' "${commands[@]}" | awk '{ print NF "\t" $0 }' | sort -rn | cut -f2; }
+longest_first() {
+  printf '%s\n' "${commands[@]}" | awk '{ print NF "\t" $0 }' | sort -rn | cut -f2
+}
 
 in_bash_or_zsh() { # in_bash_or_zsh LINE BEFORE DIRECTORIES FILES OFFER: a body for either
   local command

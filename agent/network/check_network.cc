@@ -43,11 +43,11 @@ changed; the network is busy for some seconds.
               sockets although it has EFA devices, or that uses another network than most, is named
               with what to do. A node without NCCL or a GPU is named and takes no part
   --over fabric
-              messages over libfabric, without GPUs: by every EFA device of the two nodes at once, or,
-              where libfabric chooses another provider, by the node's address. What arrives is
-              compared with what was sent, and is as fast as the slowest device. A node with EFA
-              devices whose libfabric chose another provider is named as one that fell back; nodes of
-              another provider than most take no part
+              messages over libfabric, without GPUs: by every EFA device of the two nodes at once,
+              or, where libfabric chooses another provider, by the node's address. What arrives is
+              compared with what was sent; a pair is as fast as its slowest device. A node with EFA
+              devices whose libfabric chose another provider is named as one that fell back; nodes
+              of another provider than most take no part
 
 A fault of the path between two nodes that are sound otherwise is found where no more than one bit
 of their numbers differs; bad nodes are always found.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Manual pages and completion of hpcontroller, hpagent and hptrain are of what their --help says:
-# every option of it, and no other. Bash itself completes; zsh and fish read their scripts where they
-# are installed. (hpctl's are in cli_completion_test.)
+# every option of it, and no other. Bash itself completes; zsh and fish read their scripts where
+# they are installed. (hpctl's are in cli_completion_test.)
 #
 #   completion_test.sh BIN_DIRECTORY
 set -euo pipefail
@@ -15,7 +15,9 @@ trap 'rm -rf "$work"' EXIT
 
 # The options that a help text has, by the words alone: what follows an srun on a line is its own.
 named() { # named PROGRAM [WORD...]
-  "$bin/$1" "${@:2}" --help | sed -nE "/^ +-|^(usage:)? .*$1 |^ +\[--/{s/^(usage:)? *//;s/.*srun.* $1 //;s/  +[a-z0-9].*//;p}" |
+  "$bin/$1" "${@:2}" --help |
+    sed -nE "/^ +-|^(usage:)? .*$1 |^ +\[--/p" |
+    sed -E "s/^(usage:)? *//;s/.*srun.* $1 //;s/  +[a-z0-9].*//" |
     grep -oE -- '--[a-z][a-z-]*' | cat - <(echo --help) | sort -u
 }
 offered() { # offered PROGRAM WORD...: for the last of them, the options
@@ -42,11 +44,13 @@ for program in hpcontroller hpagent hptrain; do
     check_has "$program $command has options" "--help" "$options"
     check "$program $command: what bash offers" "$options" "$(offered $program "${words[@]}" --)"
     for option in $options; do
-      [ "$option" = --help ] || check_has "$program(8): $option" "${option//-/\\-}" "$(cat "$work/page")"
+      [ "$option" = --help ] ||
+        check_has "$program(8): $option" "${option//-/\\-}" "$(cat "$work/page")"
       check_has "zsh offers $option" " $option" "$(cat "$work/$program.zsh")"
       check_has "fish offers $option" " -l ${option#--} " "$(cat "$work/$program.fish")"
     done
-    [ -z "$command" ] || check_has "$program(8) has $command" ".SS $program $command" "$(cat "$work/page")"
+    [ -z "$command" ] ||
+      check_has "$program(8) has $command" ".SS $program $command" "$(cat "$work/page")"
   done
 done
 check "hpagent's commands" check "$(offered hpagent ch)"

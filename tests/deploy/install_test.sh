@@ -52,7 +52,8 @@ check_has "the plugin is built" "built for the Slurm in $root/usr" "$told"
 check "Slurm loads it" "optional $root/opt/hpctl/lib/hpctl_auto_resume.so" \
   "$(cat "$root/etc/slurm/plugstack.conf.d/hpctl.conf")"
 for text in man/man1/hpctl.1.gz man/man8/hpcontroller.8.gz bash-completion/completions/hpctl \
-  bash-completion/completions/hpagent zsh/site-functions/_hpctl fish/vendor_completions.d/hpctl.fish; do
+  bash-completion/completions/hpagent \
+  zsh/site-functions/_hpctl fish/vendor_completions.d/hpctl.fish; do
   check "$text" yes "$([ -e "$root/usr/local/share/$text" ] && echo yes)"
 done
 check "no service" "" "$(find "$root/etc" -name '*.service')"

@@ -53,7 +53,7 @@ check_has "with what is wrong" "messages differ from what was sent, the first is
   "$(cat "$dir/out")"
 unset "machine[5]"
 
-echo "--- a node with EFA devices whose libfabric chooses tcp, one that is asked for another provider"
+echo "--- a node with EFA devices whose libfabric chooses tcp, one with another provider"
 efa=$dir/machine/sys/class/infiniband/rdmap0s0
 mkdir -p "$efa/device" "$dir/machine/opt/amazon/efa/lib"
 echo 0x1d0f >"$efa/device/vendor"
@@ -66,10 +66,12 @@ json() { # json EXPRESSION: of the verdict `d`
   python3 -c "import json, sys; d = json.load(open(sys.argv[1])); print($1)" "$dir/out"
 }
 check "who fell back" "n2" "$(json '" ".join(d["fallbacks"])')"
-check_has "and why" "although the node has 1 EFA devices, slow and without an error: \"fi_getinfo for \
-provider efa" "$(json 'd["fallbacks"]["n2"]')"
+why=$(json 'd["fallbacks"]["n2"]')
+check_has "and why" "although the node has 1 EFA devices, slow and without an error: " "$why"
+check_has "as libfabric says" '"fi_getinfo for provider efa: ' "$why"
 check "who cannot take part" "n6" "$(json '" ".join(d["unable"])')"
-check_has "and why" "its libfabric chooses sockets, that of most nodes tcp" "$(json 'd["unable"]["n6"]')"
+check_has "and why" "its libfabric chooses sockets, that of most nodes tcp" \
+  "$(json 'd["unable"]["n6"]')"
 check "the others are well" "[] []" "$(json 'd["nodes"], d["links"]' | tr -d '(),')"
 check "the way" "fabric" "$(json 'd["way"]')"
 echo "--- and where it is not asked for, EFA devices are what is looked at"

@@ -73,8 +73,8 @@ run() {
     pids+=($!)
   done
   read -ra before <<<"$(before_node 0)"
-  ip netns exec "$id-0" "${before[@]}" "$hpagent" check network --rank 0 --ranks "$nodes" --name n0 \
-    --meeting "$dir/meeting" "$@" >"$dir/out" || status=$?
+  ip netns exec "$id-0" "${before[@]}" "$hpagent" check network --rank 0 --ranks "$nodes" \
+    --name n0 --meeting "$dir/meeting" "$@" >"$dir/out" || status=$?
   for i in "${pids[@]}"; do wait "$i"; done
   pids=()
   cat "$dir/out"
