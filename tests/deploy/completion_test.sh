@@ -63,7 +63,7 @@ network" "$(offered hpagent check "" | grep -v -e ^- -e ^all)"
 mkdir "$work/jobs"
 check "a directory" "$work/jobs" "$(offered hpcontroller --job-dir "$work/jo")"
 check "a number is nobody's to guess" "" "$(offered hpcontroller --job "")"
-check "a file" "$work/page" "$(offered hptrain --workload "$work/pa")"
+check "a file" "$work/page" "$(offered hpagent check network --meeting "$work/pa")"
 check "another shell" "exit 2" \
   "$(outcome "$tools/program_completion.sh" tcsh "$bin/hpagent" 2>/dev/null | tail -1)"
 finish_checks
