@@ -56,7 +56,7 @@ function(hp_manual component program section)
   install(FILES ${page}.gz DESTINATION usr/share/man/man${section} COMPONENT ${component})
 endfunction()
 
-# hp_completion(SHELL FILE DESTINATION)
+# hp_completion(SHELL FILE DESTINATION): of hpctl
 add_custom_target(completion ALL)
 function(hp_completion shell name destination)
   set(script ${CMAKE_BINARY_DIR}/share/completion/${shell}/${name})
@@ -69,6 +69,34 @@ function(hp_completion shell name destination)
   add_custom_target(completion_${shell} DEPENDS ${script})
   add_dependencies(completion completion_${shell})
   install(FILES ${script} DESTINATION ${destination} COMPONENT cli)
+endfunction()
+
+# hp_program_completion(COMPONENT PROGRAM [COMMAND...]): of another, from its --help
+function(hp_program_completion component program)
+  if(NOT TARGET ${program})
+    return()
+  endif()
+  set(maker ${CMAKE_SOURCE_DIR}/tools/program_completion.sh)
+  set(bash_file ${program})
+  set(zsh_file _${program})
+  set(fish_file ${program}.fish)
+  set(bash_destination usr/share/bash-completion/completions)
+  set(zsh_destination usr/share/zsh/vendor-completions)
+  set(fish_destination usr/share/fish/vendor_completions.d)
+  set(scripts)
+  foreach(shell bash zsh fish)
+    set(script ${CMAKE_BINARY_DIR}/share/completion/${shell}/${${shell}_file})
+    add_custom_command(
+      OUTPUT ${script}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share/completion/${shell}
+      COMMAND ${maker} ${shell} $<TARGET_FILE:${program}> ${ARGN} > ${script}
+      DEPENDS ${program} ${maker}
+      VERBATIM)
+    install(FILES ${script} DESTINATION ${${shell}_destination} COMPONENT ${component})
+    list(APPEND scripts ${script})
+  endforeach()
+  add_custom_target(completion_${program} DEPENDS ${scripts})
+  add_dependencies(completion completion_${program})
 endfunction()
 
 set(hp_components cli controller agent)
@@ -88,7 +116,7 @@ hp_command(agent hpagent)
 
 hp_manual(cli hpctl 1 all)
 hp_manual(controller hpcontroller 8)
-hp_manual(agent hpagent 8 check)
+hp_manual(agent hpagent 8 check "check network")
 hp_manual(agent hpstacks 8)
 hp_manual(agent hpcontroller-step 8)
 hp_manual(trainer hptrain 1)
@@ -96,6 +124,9 @@ hp_manual(trainer hptrain 1)
 hp_completion(bash hpctl usr/share/bash-completion/completions)
 hp_completion(zsh _hpctl usr/share/zsh/vendor-completions)
 hp_completion(fish hpctl.fish usr/share/fish/vendor_completions.d)
+hp_program_completion(controller hpcontroller)
+hp_program_completion(agent hpagent check "check network")
+hp_program_completion(trainer hptrain)
 
 install(FILES deploy/environment.json deploy/instances.json
         DESTINATION ${hp_home}/share/hpctl COMPONENT agent)

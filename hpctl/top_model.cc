@@ -49,9 +49,12 @@ std::string where_time_went(const JobView& job, int64_t now_ms) {
       account_of(job.spent, std::max<int64_t>(0, end_ms - job.submitted_wall_ms));
   std::string text;
   for (const TimePart& part : parts_of(account)) {
-    if (part.ms == 0) continue;
+    const double share =
+        static_cast<double>(part.ms) / static_cast<double>(std::max<int64_t>(1, account.wall_ms));
+    const int64_t percent = std::llround(share * 100);
+    if (percent == 0) continue;  // one line has no room for it
     text += (text.empty() ? "" : ", ") + std::string(part.name) + " " + format_duration(part.ms) +
-            " (" + format_percent(part.ms, account.wall_ms) + ")";
+            " (" + std::to_string(percent) + " %)";
   }
   return text;
 }

@@ -65,13 +65,19 @@ find_bundle() {
 # --- manual pages and completions of a bundle ---------------------------------------------------
 
 text_links() {  # LINK and what it leads to, a pair a line
-  local page shares=$prefix/share
+  local page script name shares=$prefix/share
   for page in "$shares"/man/man?/*.gz; do
     [ ! -e "$page" ] || echo "$local_share/${page#"$shares/"} $page"
   done
-  echo "$local_share/bash-completion/completions/hpctl $shares/completion/bash/hpctl"
-  echo "$local_share/zsh/site-functions/_hpctl $shares/completion/zsh/_hpctl"
-  echo "$local_share/fish/vendor_completions.d/hpctl.fish $shares/completion/fish/hpctl.fish"
+  for script in "$shares"/completion/{bash,zsh,fish}/*; do
+    [ -e "$script" ] || continue
+    name=$(basename "$script")
+    case $script in
+      */bash/*) echo "$local_share/bash-completion/completions/$name $script" ;;
+      */zsh/*) echo "$local_share/zsh/site-functions/$name $script" ;;
+      */fish/*) echo "$local_share/fish/vendor_completions.d/$name $script" ;;
+    esac
+  done
 }
 
 link_texts() {

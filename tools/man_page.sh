@@ -4,8 +4,8 @@
 #
 #   man_page.sh PROGRAM SECTION VERSION [VERB...]
 #
-#   VERB  a command of it with a --help of its own, which becomes a part of the page; "all": those
-#         that PROGRAM --help lists under "Verbs:"
+#   VERB  a command of it with a --help of its own, which becomes a part of the page ("check
+#         network" is one); "all": those that PROGRAM --help lists under "Verbs:"
 #
 # Theory of operation. A help text is paragraphs: the usage; prose, which begins in the first
 # column and is filled; a line that ends in a colon, which is a heading; and indented lines. Of
@@ -110,7 +110,7 @@ summary() {
 }
 
 page() {
-  local verb
+  local verb words
   echo ".\\\" From $name --help by tools/man_page.sh."
   echo ".TH ${name^^} $section \"\" \"hpctl $version\" \"hpctl\""
   echo ".SH NAME"
@@ -119,7 +119,8 @@ page() {
   [ ${#verbs[@]} -eq 0 ] || echo ".SH COMMANDS"
   for verb in "${verbs[@]}"; do
     echo ".SS $name $verb"
-    "$program" "$verb" --help | awk -v part=verb "$to_roff"
+    read -ra words <<<"$verb"
+    "$program" "${words[@]}" --help | awk -v part=verb "$to_roff"
   done
 }
 page

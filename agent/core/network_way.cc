@@ -21,7 +21,7 @@ std::optional<std::string> after(std::string_view line, std::string_view mark,
   return std::string(rest.substr(0, std::min(rest.find_first_of(ends), kMaxWords)));
 }
 
-void read_line(std::string_view line, NcclNetwork& network) {
+void read_line(std::string_view line, UsedNetwork& network) {
   if (const auto name = after(line, "Using network ", "\r\n")) network.network = *name;
   for (const char* mark : {"NET/OFI Selected Provider is ", "NET/OFI Selected provider is "}) {
     if (const auto name = after(line, mark, " ,(\r\n")) network.provider = *name;
@@ -34,28 +34,71 @@ void read_line(std::string_view line, NcclNetwork& network) {
 }
 
 // A plugin that does not name its provider is believed.
-bool uses_efa(const NcclNetwork& network) {
+bool uses_efa(const UsedNetwork& network) {
   return network.provider.starts_with("efa") ||
          (network.provider.empty() && contains(network.network, "Libfabric"));
 }
 
-std::string why_not_efa(const NodeNetwork& node) {
+std::string why_not_efa(const std::string& who, const NodeNetwork& node) {
   const std::string devices = std::to_string(node.efa_devices) + " EFA devices";
-  std::string text = "NCCL goes through " + to_text(node.nccl) + " although the node has " +
+  std::string text = who + " goes through " + to_text(node.used) + " although the node has " +
                      devices + ", slow and without an error: ";
-  if (!node.nccl.trouble.empty()) text += "\"" + node.nccl.trouble + "\"; ";
-  if (node.nccl.provider.empty()) {
+  if (!node.used.trouble.empty()) text += "\"" + node.used.trouble + "\"; ";
+  if (node.used.provider.empty()) {
     return text + "have LD_LIBRARY_PATH name the directory of aws-ofi-nccl's libnccl-net.so, or " +
            "NCCL_NET_PLUGIN the plugin; NCCL_NET must not be Socket";
   }
   return text + "see fi_info -p efa and hpagent check efa; FI_PROVIDER must not be " +
-         node.nccl.provider;
+         node.used.provider;
+}
+
+constexpr const char* kTooOld = "it is of a release that cannot";
+
+void judge_nccl(const std::vector<NodeMeans>& nodes, ChosenWay& chosen) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].gpus > 0) continue;
+    const auto node = static_cast<int32_t>(i);
+    chosen.unable[node] = nodes[i].nccl_trouble.empty() ? kTooOld : nodes[i].nccl_trouble;
+    chosen.left_out.insert(node);
+  }
+}
+
+// What libfabric chooses on most nodes; of as many the first by name, which is efa before tcp.
+std::string usual_provider(const std::vector<NodeMeans>& nodes) {
+  std::map<std::string, size_t> count;
+  for (const NodeMeans& node : nodes) {
+    if (!node.fabric.empty()) ++count[node.fabric];
+  }
+  std::string usual;
+  for (const auto& [provider, its_nodes] : count) {
+    if (usual.empty() || its_nodes > count[usual]) usual = provider;
+  }
+  return usual;
+}
+
+void judge_fabric(const std::vector<NodeMeans>& nodes, ChosenWay& chosen) {
+  const std::string usual = usual_provider(nodes);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const NodeMeans& means = nodes[i];
+    const auto node = static_cast<int32_t>(i);
+    const bool is_efa = means.fabric.starts_with("efa");
+    if (means.fabric != usual || usual.empty()) chosen.left_out.insert(node);
+    if (means.fabric.empty()) {
+      chosen.unable[node] = means.fabric_trouble.empty() ? kTooOld : means.fabric_trouble;
+    } else if (means.efa_devices > 0 && !is_efa) {
+      chosen.fallbacks[node] =
+          why_not_efa("it", {{"libfabric", means.fabric, means.fabric_trouble}, means.efa_devices});
+    } else if (means.fabric != usual) {
+      chosen.unable[node] = "its libfabric chooses " + means.fabric + ", that of most nodes " +
+                            usual + ": compare FI_PROVIDER, LD_LIBRARY_PATH and the installed one";
+    }
+  }
 }
 
 // What most nodes use; "" = no network is used by more than half of them.
 std::string usual(const std::map<int32_t, NodeNetwork>& networks) {
   std::map<std::string, size_t> count;
-  for (const auto& [node, network] : networks) ++count[to_text(network.nccl)];
+  for (const auto& [node, network] : networks) ++count[to_text(network.used)];
   for (const auto& [name, nodes] : count) {
     if (2 * nodes > networks.size()) return name;
   }
@@ -65,20 +108,21 @@ std::string usual(const std::map<int32_t, NodeNetwork>& networks) {
 }  // namespace
 
 ChosenWay choose_way(std::optional<NetworkWay> asked, const std::vector<NodeMeans>& nodes) {
-  const bool is_there =
+  const bool has_nccl =
       std::any_of(nodes.begin(), nodes.end(), [](const NodeMeans& node) { return node.gpus > 0; });
-  ChosenWay chosen{asked.value_or(is_there ? NetworkWay::kNccl : NetworkWay::kTcp), {}};
-  if (chosen.way == NetworkWay::kTcp) return chosen;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].gpus > 0) continue;
-    chosen.unable[static_cast<int32_t>(i)] =
-        nodes[i].nccl_trouble.empty() ? "it is of a release that cannot" : nodes[i].nccl_trouble;
-  }
+  const bool has_efa = std::any_of(nodes.begin(), nodes.end(),
+                                   [](const NodeMeans& node) { return node.efa_devices > 0; });
+  ChosenWay chosen;
+  chosen.way = asked.value_or(has_nccl  ? NetworkWay::kNccl
+                              : has_efa ? NetworkWay::kFabric
+                                        : NetworkWay::kTcp);
+  if (chosen.way == NetworkWay::kNccl) judge_nccl(nodes, chosen);
+  if (chosen.way == NetworkWay::kFabric) judge_fabric(nodes, chosen);
   return chosen;
 }
 
-NcclNetwork read_nccl_log(std::string_view log) {
-  NcclNetwork network;
+UsedNetwork read_nccl_log(std::string_view log) {
+  UsedNetwork network;
   while (!log.empty()) {
     const size_t end = std::min(log.find('\n'), log.size() - 1) + 1;
     read_line(log.substr(0, end), network);
@@ -87,7 +131,7 @@ NcclNetwork read_nccl_log(std::string_view log) {
   return network;
 }
 
-std::string to_text(const NcclNetwork& network) {
+std::string to_text(const UsedNetwork& network) {
   if (network.network.empty()) return "a network that it does not name";
   return network.network + (network.provider.empty() ? "" : " (" + network.provider + ")");
 }
@@ -96,11 +140,11 @@ std::map<int32_t, std::string> find_fallbacks(const std::map<int32_t, NodeNetwor
   std::map<int32_t, std::string> found;
   const std::string most = usual(networks);
   for (const auto& [node, network] : networks) {
-    if (network.nccl.network.empty()) continue;
+    if (network.used.network.empty()) continue;
     if (network.efa_devices > 0) {
-      if (!uses_efa(network.nccl)) found[node] = why_not_efa(network);
-    } else if (!most.empty() && to_text(network.nccl) != most) {
-      found[node] = "NCCL goes through " + to_text(network.nccl) + ", on most nodes through " +
+      if (!uses_efa(network.used)) found[node] = why_not_efa("NCCL", network);
+    } else if (!most.empty() && to_text(network.used) != most) {
+      found[node] = "NCCL goes through " + to_text(network.used) + ", on most nodes through " +
                     most + ": compare the installed plugin, LD_LIBRARY_PATH and NCCL_*";
     }
   }

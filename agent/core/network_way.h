@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// By which way the nodes of a network check exchange bytes, and whether NCCL took the one that the
-// machine has. Pure.
+// By which way the nodes of a network check exchange bytes, and whether NCCL, or libfabric, took
+// the one that the machine has. Pure.
 //
 // NCCL falls back to TCP without an error where its plugin for the node's network was not found or
 // did not work: training is ten times slower, and nothing else says so. It tells in its log
@@ -11,12 +11,16 @@
 //   NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 16 nics)
 //   NCCL INFO NET/Plugin: Could not find: libnccl-net.so               why there is no plugin
 //   NCCL WARN NET/OFI ...                                              why it gave up
+//
+// libfabric does likewise: where its efa provider cannot be used, whoever takes what fi_getinfo
+// offers gets tcp. It is asked for both.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,39 +29,45 @@
 
 namespace hpctl::agent {
 
-enum class NetworkWay : uint8_t { kTcp, kNccl };
-constexpr std::array<const char*, 2> words_of(NetworkWay) { return {"tcp", "nccl"}; }
+enum class NetworkWay : uint8_t { kTcp, kNccl, kFabric };
+constexpr std::array<const char*, 3> words_of(NetworkWay) { return {"tcp", "nccl", "fabric"}; }
 
 // What a node can take part in, besides TCP.
 struct NodeMeans {
   int gpus = 0;              // 0 = no NCCL here
   std::string nccl;          // its version
   std::string nccl_trouble;  // why not; "" where `gpus` is not 0
+  int efa_devices = 0;
+  std::string fabric;          // the provider that libfabric chooses; "" = none, or not asked
+  std::string fabric_trouble;  // why there is none, or why it is not efa
 };
 
 struct ChosenWay {
   NetworkWay way = NetworkWay::kTcp;
-  std::map<int32_t, std::string> unable;  // nodes that cannot go that way, and why
+  std::map<int32_t, std::string> unable;     // nodes that cannot go that way, and why
+  std::map<int32_t, std::string> fallbacks;  // those whose libfabric fell back; what to do
+  std::set<int32_t> left_out;                // take no part: of both kinds
 };
 // Unless it is said: NCCL where any node can, since a node that cannot beside others that can is a
-// finding; else TCP.
+// finding; else libfabric where any node has EFA; else TCP. Over libfabric only nodes of one
+// provider reach each other: the one that most have.
 ChosenWay choose_way(std::optional<NetworkWay> asked, const std::vector<NodeMeans>& nodes);
 
-// What NCCL's log says of the network.
-struct NcclNetwork {
-  std::string network;  // "Socket", "IB", "Libfabric"; "" = it did not say
+// What carried a node's bytes: as NCCL's log says, or libfabric.
+struct UsedNetwork {
+  std::string network;  // "Socket", "IB", "Libfabric", "libfabric 1.17"; "" = it did not say
   std::string
       provider;  // of libfabric: "efa", "tcp"; "" = it does not use libfabric, or did not say
-  std::string trouble;  // the last line in which the plugin complains
+  std::string trouble;  // the last line in which the plugin complains; why not efa
 };
-NcclNetwork read_nccl_log(std::string_view log);
+UsedNetwork read_nccl_log(std::string_view log);
 // "Libfabric (efa)"
-std::string to_text(const NcclNetwork& network);
+std::string to_text(const UsedNetwork& network);
 
 // The nodes on which NCCL fell back, and what to do: those with EFA whose NCCL does not use it, and
 // those that use another network than most of the nodes do. `networks`: by node, where it is known.
 struct NodeNetwork {
-  NcclNetwork nccl;
+  UsedNetwork used;
   int efa_devices = 0;
 };
 std::map<int32_t, std::string> find_fallbacks(const std::map<int32_t, NodeNetwork>& networks);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "agent/network/coordinator.h"
+#include "agent/network/fabric_transfer.h"
 #include "agent/network/gpu_rank.h"
 #include "agent/network/member.h"
 #include "agent/probes/check.h"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr char kHelp[] =
     R"(usage: srun --ntasks-per-node=1 [-N NODES] [--gpus-per-node=G] hpagent check network
-                      [--over auto|tcp|nccl] [--json]
+                      [--over auto|tcp|nccl|fabric] [--json]
        hpagent check network --rank R --ranks N --meeting FILE [--name NAME] [--over ...] [--json]
 
 Names the nodes and the links between nodes that are slow or dead. Pairs of nodes exchange as much
@@ -33,7 +34,7 @@ before it is named. Slow is less than half of the median. Rank 0 prints the verd
 changed; the network is busy for some seconds.
 
   --over auto
-              nccl where any of the nodes can, else tcp
+              nccl where any of the nodes can, else fabric where any has EFA devices, else tcp
   --over tcp  the network of the nodes' addresses (the default route). EFA devices are looked at by
               hpagent check efa
   --over nccl all-reduces between the GPUs of the two nodes, by the NCCL that the loader finds
@@ -41,6 +42,12 @@ changed; the network is busy for some seconds.
               wrong name their nodes, however fast they came. A node whose NCCL fell back to TCP
               sockets although it has EFA devices, or that uses another network than most, is named
               with what to do. A node without NCCL or a GPU is named and takes no part
+  --over fabric
+              messages over libfabric, without GPUs: by every EFA device of the two nodes at once,
+              or, where libfabric chooses another provider, by the node's address. What arrives is
+              compared with what was sent; a pair is as fast as its slowest device. A node with EFA
+              devices whose libfabric chose another provider is named as one that fell back; nodes
+              of another provider than most take no part
 
 A fault of the path between two nodes that are sound otherwise is found where no more than one bit
 of their numbers differs; bad nodes are always found.
@@ -50,7 +57,8 @@ of their numbers differs; bad nodes are always found.
               "links": [{"names", "state", "share", "sure", "trouble"}],
               "unable": {NAME: WHY}, "fallbacks": {NAME: WHY}, "absent": [RANK]}: state is slow,
               dead or wrong (data), share that of the median, not sure where it may be either node
-              as well; of nccl bytes_per_s is the bus bandwidth as nccl-tests defines it
+              as well; of nccl bytes_per_s is the bus bandwidth as nccl-tests defines it, of fabric
+              that of the slowest device times their number
   --rank R, --ranks N, --name NAME
               without Slurm: number of this process, of how many, and what its node is called
   --meeting FILE
@@ -278,6 +286,9 @@ int run_check_network(const std::vector<std::string>& arguments, const NetworkMa
   }
   if (arguments.size() == 2 && arguments[0] == "--gpu") {
     return run_gpu_rank(number_of(arguments[1].c_str()));
+  }
+  if (arguments.size() == 4 && arguments[0] == "--fabric" && arguments[2] == "--dialled") {
+    run_fabric_transfer(arguments[1], arguments[3] == "yes");
   }
   const auto options = parse(arguments);
   if (!options) {

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "agent/network/exchange.h"
+#include "agent/network/fabric_rails.h"
 #include "agent/network/gpu_ranks.h"
 #include "agent/network/messages.h"
 #include "common/base/fd.h"
@@ -34,7 +35,10 @@ constexpr auto kAnswerMargin = std::chrono::seconds(5);
 constexpr size_t kMaxTroubleBytes = 400;
 
 std::chrono::milliseconds answer_patience(NetworkWay way) {
-  return (way == NetworkWay::kNccl ? kNcclRoundPatience : kRoundPatience) + kAnswerMargin;
+  const std::chrono::milliseconds of_pair = way == NetworkWay::kNccl     ? kNcclRoundPatience
+                                            : way == NetworkWay::kFabric ? kFabricRoundPatience
+                                                                         : kRoundPatience;
+  return of_pair + kAnswerMargin;
 }
 
 struct Member {
@@ -42,7 +46,7 @@ struct Member {
   std::string name;
   std::string address;
   NodeMeans means;
-  NodeNetwork network;  // as it said last
+  UsedNetwork network;  // as it said last
   // What it said of the present round.
   std::optional<Transfer> transfer;
 };
@@ -99,28 +103,32 @@ class Coordinator {
     report.way = way_ = chosen.way;
     int32_t index = 0;
     for (auto& [rank, member] : members_) {
-      const auto why = chosen.unable.find(index++);
-      if (why == chosen.unable.end()) {
-        order_.push_back(&member);
-      } else {
+      const int32_t node = index++;
+      if (!chosen.left_out.contains(node)) order_.push_back(&member);
+      if (const auto why = chosen.unable.find(node); why != chosen.unable.end()) {
         report.unable[member.name] = why->second;
+      }
+      if (const auto why = chosen.fallbacks.find(node); why != chosen.fallbacks.end()) {
+        report.fallbacks[member.name] = why->second;
       }
     }
   }
 
   void describe_networks(NetworkReport& report) const {
-    report.by = "TCP";
+    report.by = way_ == NetworkWay::kTcp ? "TCP" : way_ == NetworkWay::kNccl ? "NCCL" : "libfabric";
     if (way_ == NetworkWay::kTcp) return;
     std::map<int32_t, NodeNetwork> networks;
     std::map<std::string, size_t> count;
-    report.by = "NCCL";
     for (size_t i = 0; i < order_.size(); ++i) {
       const Member& member = *order_[i];
-      if (member.network.nccl.network.empty()) continue;
-      networks[static_cast<int32_t>(i)] = member.network;
-      const std::string by = "NCCL " + member.means.nccl + " over " + to_text(member.network.nccl);
+      if (member.network.network.empty()) continue;
+      networks[static_cast<int32_t>(i)] = {member.network, member.means.efa_devices};
+      const std::string nccl =
+          way_ == NetworkWay::kNccl ? "NCCL " + member.means.nccl + " over " : "";
+      const std::string by = nccl + to_text(member.network);
       if (++count[by] > count[report.by]) report.by = by;
     }
+    if (way_ != NetworkWay::kNccl) return;  // libfabric's were known before
     for (const auto& [index, why] : find_fallbacks(networks)) {
       report.fallbacks[order_[static_cast<size_t>(index)]->name] = why;
     }
@@ -230,13 +238,15 @@ class Coordinator {
       const auto message = parse_message(**packet);
       const int rank = message.at("rank").get<int>();
       if (rank < 0 || rank >= ranks_) return;
-      Member member{std::move(stream),
-                    printable_line(message.at("name").get<std::string>(), kMaxNameBytes),
-                    message.at("address").get<std::string>(),
-                    {message.value("gpus", 0), words_of_member(message, "nccl"),
-                     words_of_member(message, "nccl_trouble")},
-                    {{}, message.value("efa_devices", 0)},
-                    {}};
+      Member member{
+          std::move(stream),
+          printable_line(message.at("name").get<std::string>(), kMaxNameBytes),
+          message.at("address").get<std::string>(),
+          {message.value("gpus", 0), words_of_member(message, "nccl"),
+           words_of_member(message, "nccl_trouble"), message.value("efa_devices", 0),
+           words_of_member(message, "fabric"), words_of_member(message, "fabric_trouble")},
+          {},
+          {}};
       members_.insert_or_assign(rank, std::move(member));
     } catch (const nlohmann::json::exception&) {
       return;  // of another version: it is absent
@@ -261,10 +271,10 @@ class Coordinator {
         member.transfer =
             Transfer{message.at("bytes_per_s").get<double>(), words_of_member(message, "trouble"),
                      words_of_member(message, "wrong")};
-        NcclNetwork network{words_of_member(message, "network"),
+        UsedNetwork network{words_of_member(message, "network"),
                             words_of_member(message, "provider"),
                             words_of_member(message, "network_trouble")};
-        if (!network.network.empty()) member.network.nccl = std::move(network);
+        if (!network.network.empty()) member.network = std::move(network);
       } catch (const nlohmann::json::exception&) {
         member.stream.reset();
         return;

@@ -24,14 +24,16 @@ struct CoordinatorOptions {
 
 struct NetworkReport {
   NetworkWay way = NetworkWay::kTcp;
-  std::string by;                  // what carried it: "TCP", "NCCL 2.27.7 over Libfabric (efa)"
-  NetworkVerdict verdict;          // nodes by their place in `names`
-  std::vector<std::string> names;  // of those that took part
-  std::vector<int> absent;         // ranks
-  std::map<std::string, std::string> unable;     // nodes that came and cannot take part; why
-  std::map<std::string, std::string> fallbacks;  // nodes whose NCCL took another way; what to do
-  std::map<NodePair, std::string> troubles;      // what was said last of pairs that are bad
-  double seconds = 0;                            // of the rounds
+  // What carried it: "TCP", "NCCL 2.27.7 over Libfabric (efa)", "libfabric 1.17 (efa)".
+  std::string by;
+  NetworkVerdict verdict;                     // nodes by their place in `names`
+  std::vector<std::string> names;             // of those that took part
+  std::vector<int> absent;                    // ranks
+  std::map<std::string, std::string> unable;  // nodes that came and cannot take part; why
+  // Nodes whose NCCL or libfabric took another way than they have; what to do.
+  std::map<std::string, std::string> fallbacks;
+  std::map<NodePair, std::string> troubles;  // what was said last of pairs that are bad
+  double seconds = 0;                        // of the rounds
 
   bool is_good() const {
     return verdict.nodes.empty() && verdict.links.empty() && verdict.wrong.nodes.empty() &&

@@ -16,7 +16,6 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 constexpr int kBacklog = 64;
 constexpr size_t kPieceBytes = 256U << 10;
-constexpr double kShortestSeconds = 1e-6;
 
 int left_ms(SteadyClock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now());

@@ -19,6 +19,9 @@ inline constexpr auto kDrainPatience = std::chrono::milliseconds(2'000);
 // Within which both ends of a pair know.
 inline constexpr auto kRoundPatience = kMeetPatience + kExchangeTime + kDrainPatience;
 
+// What a rate is divided by at least.
+inline constexpr double kShortestSeconds = 1e-6;
+
 // A listener at the address with a port that the kernel chooses.
 Result<UniqueFd> listen_at(const std::string& ip);
 

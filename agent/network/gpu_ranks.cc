@@ -14,7 +14,6 @@
 #include "agent/core/known_sums.h"
 #include "agent/network/gpu_rank.h"
 #include "agent/network/messages.h"
-#include "common/base/clock.h"
 #include "common/base/frame.h"
 #include "common/base/memory_file.h"
 
@@ -25,8 +24,6 @@ constexpr size_t kMaxLogBytes = 1U << 20;
 constexpr int kMostGpus = kMostSummedRanks / 2;
 // For the answer itself, beyond what was allowed for the work.
 constexpr auto kRankMargin = std::chrono::milliseconds(2'000);
-
-int64_t in(std::chrono::milliseconds limit) { return SystemClock().monotonic_ms() + limit.count(); }
 
 // What a frame says, or the error that it brings.
 Result<nlohmann::json> meaning_of(const std::string& frame) {
@@ -93,7 +90,7 @@ NodeMeans GpuRanks::open() {
   const auto open_all = [&]() -> Outcome {
     HP_TRY_ASSIGN(Rank first, start(0));
     ranks_.push_back(std::move(first));
-    HP_TRY_ASSIGN(const auto hello, hear(ranks_[0].socket.get(), in(kNcclStartLimit)));
+    HP_TRY_ASSIGN(const auto hello, hear(ranks_[0].socket.get(), frame_deadline(kNcclStartLimit)));
     HP_TRY_ASSIGN(gpus_, gpus_of(hello));
     means.nccl = hello.value("nccl", "");
     ranks_.resize(static_cast<size_t>(gpus_));
@@ -116,7 +113,7 @@ Outcome GpuRanks::restart_missing() {
     HP_TRY_ASSIGN(ranks_[i], start(static_cast<int>(i)));
     fresh.push_back(i);
   }
-  const int64_t deadline = in(kNcclStartLimit);
+  const int64_t deadline = frame_deadline(kNcclStartLimit);
   for (const size_t i : fresh) {
     const auto hello = hear(ranks_[i].socket.get(), deadline);
     if (hello.ok()) continue;
@@ -127,7 +124,7 @@ Outcome GpuRanks::restart_missing() {
 }
 
 Result<std::string> GpuRanks::agree_on_id(int connection, bool dialled, int& peer_gpus) {
-  const int64_t deadline = in(kMeetPatience);
+  const int64_t deadline = frame_deadline(kMeetPatience);
   HP_TRY(write_frame(connection, nlohmann::json{{"gpus", gpus_}}.dump(), deadline));
   HP_TRY_ASSIGN(const auto peer, hear(connection, deadline));
   HP_TRY_ASSIGN(peer_gpus, gpus_of(peer));
@@ -147,7 +144,7 @@ Result<Transfer> GpuRanks::try_to_reduce(int connection, bool dialled) {
   int peer_gpus = 0;
   HP_TRY_ASSIGN(const std::string id, agree_on_id(connection, dialled, peer_gpus));
   const int first = dialled ? 0 : peer_gpus;
-  const int64_t deadline = in(kNcclInitLimit + kNcclTransferLimit + kRankMargin);
+  const int64_t deadline = frame_deadline(kNcclInitLimit + kNcclTransferLimit + kRankMargin);
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const nlohmann::json order = {{"id", id},
                                   {"rank", first + static_cast<int>(i)},
@@ -176,7 +173,7 @@ Transfer GpuRanks::reduce_with_peer(int connection, bool dialled) {
   return transfer.ok() ? *transfer : Transfer{0, transfer.error().message, ""};
 }
 
-NcclNetwork GpuRanks::network() const {
+UsedNetwork GpuRanks::network() const {
   if (ranks_.empty()) return {};
   std::string log(kMaxLogBytes, '\0');
   const ssize_t n = ::pread(ranks_[0].log.get(), log.data(), log.size(), 0);

@@ -44,7 +44,7 @@ class GpuRanks {
   // The pair's all-reduce. `dialled`: the connection is ours.
   Transfer reduce_with_peer(int connection, bool dialled);
   // By the log of the first GPU's NCCL so far.
-  NcclNetwork network() const;
+  UsedNetwork network() const;
 
  private:
   struct Rank {

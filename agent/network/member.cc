@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "agent/network/exchange.h"
+#include "agent/network/fabric_rails.h"
 #include "agent/network/gpu_ranks.h"
 #include "agent/network/messages.h"
 #include "common/base/fd.h"
@@ -76,7 +77,7 @@ struct MeetOrder {
 };
 
 std::string report_of(const MeetOrder& order, const Transfer& transfer,
-                      const NcclNetwork& network) {
+                      const UsedNetwork& network) {
   return nlohmann::json{{"round", order.round},
                         {"bytes_per_s", transfer.bytes_per_s},
                         {"trouble", transfer.trouble},
@@ -92,8 +93,10 @@ class Participant {
   Participant(const MemberOptions& options, Joined joined, UniqueFd listener)
       : options_(options),
         coordinator_(std::move(joined.coordinator)),
+        own_ip_(std::move(joined.own_ip)),
         listener_(std::move(listener)),
-        gpus_(options.program) {}
+        gpus_(options.program),
+        fabric_(options.program) {}
 
   Outcome take_part() {
     HP_TRY(say_hello());
@@ -116,16 +119,32 @@ class Participant {
  private:
   Outcome say_hello() {
     HP_TRY_ASSIGN(const SocketAddress own, SocketAddress::of_socket(listener_.get()));
-    const NodeMeans means = options_.way == NetworkWay::kTcp ? NodeMeans{} : gpus_.open();
+    const NodeMeans means = open_means();
     return coordinator_.send(nlohmann::json{
         {"rank", options_.rank},
         {"name", options_.name},
         {"address", own.ip() + ":" + std::to_string(own.port())},
-        {"efa_devices", options_.efa_devices},
+        {"efa_devices", means.efa_devices},
         {"gpus", means.gpus},
         {"nccl", means.nccl},
-        {"nccl_trouble",
-         means.nccl_trouble}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        {"nccl_trouble", means.nccl_trouble},
+        {"fabric", means.fabric},
+        {"fabric_trouble",
+         means.fabric_trouble}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+
+  // What the way that is asked for needs; unasked, what it may come to.
+  NodeMeans open_means() {
+    NodeMeans means;
+    if (options_.way.value_or(NetworkWay::kNccl) == NetworkWay::kNccl) means = gpus_.open();
+    means.efa_devices = options_.efa_devices;
+    if (options_.way == NetworkWay::kFabric ||
+        (!options_.way && means.gpus == 0 && means.efa_devices > 0)) {
+      fabric_.open(own_ip_, means);
+    } else {
+      means.fabric_trouble = "it has no EFA device, and libfabric was not asked for";
+    }
+    return means;
   }
 
   std::string obey(const MeetOrder& order) {
@@ -134,14 +153,20 @@ class Participant {
         dials ? dial(order.peer, order.word) : await(listener_.get(), order.word);
     if (!connection.ok()) return report_of(order, {0, connection.error().message, ""}, {});
     if (order.way == NetworkWay::kTcp) return report_of(order, exchange(connection->get()), {});
+    if (order.way == NetworkWay::kFabric) {
+      return report_of(order, fabric_.exchange_with_peer(connection->get(), dials),
+                       fabric_.network());
+    }
     const Transfer transfer = gpus_.reduce_with_peer(connection->get(), dials);
     return report_of(order, transfer, gpus_.network());
   }
 
   const MemberOptions& options_;
   FrameStream coordinator_;
+  const std::string own_ip_;
   const UniqueFd listener_;
   GpuRanks gpus_;
+  FabricRails fabric_;
 };
 
 }  // namespace

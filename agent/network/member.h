@@ -17,7 +17,7 @@ struct MemberOptions {
   std::string meeting_path;                    // where the coordinator says how to find it
   std::string program;                         // hpagent
   int efa_devices = 0;                         // of this node
-  std::optional<NetworkWay> way;               // asked for; NCCL is looked for unless it is TCP
+  std::optional<NetworkWay> way;               // asked for; what that needs is looked for
   std::chrono::milliseconds patience{60'000};  // for the coordinator to come
 };
 

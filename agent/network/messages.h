@@ -3,18 +3,20 @@
 // the secret of the run (common/base/frame_stream.h).
 //
 //   member → coordinator   {"rank", "name", "address", "efa_devices", "gpus", "nccl",
-//                           "nccl_trouble"}                               when it has come
+//                           "nccl_trouble", "fabric", "fabric_trouble"}   when it has come
 //   coordinator → member   {"round", "way", "word", "address"}   "" = the peer comes to it
 //   member → coordinator   {"round", "bytes_per_s", "trouble", "wrong",
 //                           "network", "provider", "network_trouble"}     what it received, by what
 //   coordinator → member   {"done": true}
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/base/bounded_json.h"
+#include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace hpctl::agent {
@@ -30,6 +32,11 @@ Result<Meeting> parse_meeting(const std::string& text, const std::string& path);
 // Bounded: nobody but us is in the run, but a member may be of another version.
 inline nlohmann::json parse_message(const std::string& text) {
   return parse_json(text, {4'096, 4, 64});
+}
+
+// The deadline of a frame that has so long from now on.
+inline int64_t frame_deadline(std::chrono::milliseconds limit) {
+  return SystemClock().monotonic_ms() + limit.count();
 }
 
 }  // namespace hpctl::agent

@@ -3,7 +3,7 @@
 // everything falls back to TCP in silence), and does each carry a message.
 #include <cstdlib>
 
-#include "agent/probes/fabric.h"
+#include "agent/fabric/fabric.h"
 #include "agent/probes/probe.h"
 #include "agent/probes/sysfs.h"
 #include "common/base/file.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // net: has the machine an address that other nodes can reach, and does the provider that libfabric
 // would choose carry a message.
-#include "agent/probes/fabric.h"
+#include "agent/fabric/fabric.h"
 #include "agent/probes/probe.h"
 #include "agent/probes/sysfs.h"
 #include "common/base/file.h"

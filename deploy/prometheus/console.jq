@@ -2,8 +2,9 @@
 # One view of views.json, named by --arg view, as a console template of Prometheus. Every query is
 # run by the server, for the numbers; hpctl.lib has the page around them and the script that plots.
 def selector($variables): [$variables[] | "\(.)=~%q"] | join(",");
-def format: {percentunit: "humanizePercentage", s: "humanizeDuration", bytes: "humanize1024"}[.] //
-  "humanize";
+# A value, for people. humanize alone makes 500m of a half.
+def format: {percentunit: "{{ . | value | humanizePercentage }}", bytes: "{{ . | value | humanize1024 }}B",
+    s: "{{ . | value | humanizeDuration }}"}[.] // "{{ template \"hpctl_number\" (. | value) }}";
 # {{name}} of a legend is the label of that name.
 def legend: gsub("\\{\\{(?<label>[a-z_]+)\\}\\}"; "{{label \"\(.label)\" .}}");
 # What the variables of the page are put into, quoted as PromQL wants it.
@@ -16,7 +17,7 @@ def rows($variables; $unit; $kind):
   | "{{ $query = \($query) }}"
   + "<tbody data-query=\"{{ $query }}\" data-legend=\"\(.[1] | html | gsub("\\{\\{(?<l>[a-z_]+)\\}\\}"; "[\(.l)]"))\">\n"
   + "{{ range query $query }}<tr><th>\($legend)</th>"
-  + (if $kind == "names" then "" else "<td>{{ . | value | \($unit) }}</td>" end)
+  + (if $kind == "names" then "" else "<td>\($unit)</td>" end)
   + "</tr>\n{{ else }}<tr class=\"none\"><th>no data</th></tr>\n{{ end }}</tbody>\n";
 def panel($variables):
   .unit as $unit | .kind as $kind

@@ -162,9 +162,9 @@ int run(int runs) {
       "document.body.getBoundingClientRect(); return performance.now() - begin",
       json::array({json::parse(one)}));
   if (const char* directory = std::getenv("HPCTL_SCREENSHOTS")) {
-    HP_CHECK(
-        write_file_atomic(directory + std::string("/page-1000-nodes.png"), browser->screenshot())
-            .ok());
+    HP_CHECK(write_file_atomic(directory + std::string("/page-1000-nodes.png"),
+                               browser->screenshot("html"))
+                 .ok());
   }
   std::printf("median of %d runs, ms after the navigation began\n", runs);
   std::printf("%-34s %12s %12s\n", "", "first paint", "all shown");

@@ -18,7 +18,7 @@ printf '#!/bin/sh\necho runs\n' | tee "$made"/bin/{hpctl,hpagent} >/dev/null
 chmod +x "$made"/bin/*
 cp "$repo"/deploy/systemd/hp{ctl-tmpfiles.conf,controller.service} "$made/share/hpctl/"
 touch "$made"/share/man/{man1/hpctl.1.gz,man8/hpcontroller.8.gz} \
-  "$made"/share/completion/{bash/hpctl,zsh/_hpctl,fish/hpctl.fish}
+  "$made"/share/completion/{bash/hpctl,bash/hpagent,zsh/_hpctl,fish/hpctl.fish}
 bundle=$work/made/hpctl-bundle.tar.gz
 tar -C "$work/made" -czf "$bundle" hpctl
 
@@ -52,6 +52,7 @@ check_has "the plugin is built" "built for the Slurm in $root/usr" "$told"
 check "Slurm loads it" "optional $root/opt/hpctl/lib/hpctl_auto_resume.so" \
   "$(cat "$root/etc/slurm/plugstack.conf.d/hpctl.conf")"
 for text in man/man1/hpctl.1.gz man/man8/hpcontroller.8.gz bash-completion/completions/hpctl \
+  bash-completion/completions/hpagent \
   zsh/site-functions/_hpctl fish/vendor_completions.d/hpctl.fish; do
   check "$text" yes "$([ -e "$root/usr/local/share/$text" ] && echo yes)"
 done

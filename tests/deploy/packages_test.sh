@@ -125,12 +125,19 @@ for verb in $("$root/usr/bin/hpctl" --help | awk '/^Verbs:/ {on = 1; next} on &&
   on {print $1}'); do
   check_has "hpctl(1) has $verb" ".SS hpctl $verb" "$page"
 done
-check "bash reads its completion" "" \
-  "$(bash -n "$root/usr/share/bash-completion/completions/hpctl" 2>&1)"
-for shell in zsh fish; do
-  command -v $shell >/dev/null || continue
-  script=$(find "$root/usr/share/$shell" -name '*hpctl*' -type f)
-  check "$shell reads its completion" "" "$($shell -n "$script" 2>&1)"
+check_has "hpagent(8) has its checks of the network" ".SS hpagent check network" \
+  "$(gunzip -c "$root/usr/share/man/man8/hpagent.8.gz")"
+for script in "$root"/usr/share/{bash-completion/completions,zsh/vendor-completions,fish/*}/*; do
+  shell=${script#"$root/usr/share/"}
+  shell=${shell%%[-/]*}
+  command -v "$shell" >/dev/null || continue
+  check "$shell reads $(basename "$script")" "" "$($shell -n "$script" 2>&1)"
+done
+for program in hpctl hpcontroller hpagent; do
+  for script in bash-completion/completions/$program zsh/vendor-completions/_$program \
+    fish/vendor_completions.d/$program.fish; do
+    check "$script is there" yes "$([ -s "$root/usr/share/$script" ] && echo yes)"
+  done
 done
 
 # --- the service and Slurm's line ---------------------------------------------------------------

@@ -61,7 +61,8 @@ class Page : public ::testing::Test {
   static void keep(Browser& browser, const std::string& name) {
     const char* directory = std::getenv("HPCTL_SCREENSHOTS");
     if (directory == nullptr) return;
-    EXPECT_TRUE(write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot()).ok());
+    EXPECT_TRUE(
+        write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot("html")).ok());
   }
 
   LocalCluster cluster_;
@@ -107,8 +108,18 @@ TEST_F(Page, ShowsAFaultAsItHappens) {
   browser->press(kEnter);
   EXPECT_TRUE(browser->wait_for(
       "return document.querySelector('[aria-sort] button')?.dataset.sort === 'name'"));
+  // Others come beside it.
+  const std::string others[] = {"name: tokenize\nworkload: {command: ['true']}\n",
+                                "name: evaluate\nworkload: {command: ['false']}\n"
+                                "recovery: {max_restarts: 0}\n"};
+  EXPECT_EQ(cluster_.wait_for_end(cluster_.submit(others[0]), seconds(60)), "FINISHED");
+  EXPECT_EQ(cluster_.wait_for_end(cluster_.submit(others[1]), seconds(60)), "FAILED");
+  EXPECT_TRUE(shows(*browser, "tokenize"));
+  EXPECT_TRUE(shows(*browser, "FAILED"));
   keep(*browser, "page-jobs");
-  browser->run("document.querySelector('tbody a').focus()");
+  browser->run(
+      "[...document.querySelectorAll('tbody a')].find("
+      "(link) => link.textContent === 'quick-brown-fox').focus()");
   browser->press(kEnter);
   EXPECT_TRUE(shows(*browser, "Where the time went"));
   EXPECT_EQ(browser->complaints(), "");

@@ -60,7 +60,8 @@ class Coverage {
 void keep_picture(Browser& browser, const std::string& name) {
   const char* directory = std::getenv("HPCTL_SCREENSHOTS");
   if (directory == nullptr) return;
-  EXPECT_TRUE(write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot()).ok());
+  EXPECT_TRUE(
+      write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot("html")).ok());
 }
 
 // What the server makes of a view, and a browser, where there is one, of that.
@@ -118,6 +119,46 @@ void expect_healthy_rules(const PrometheusServer& prometheus) {
   const json rules = prometheus.rules();
   EXPECT_FALSE(rules.empty());
   for (const json& rule : rules) EXPECT_EQ(rule.at("health"), "ok") << rule.dump();
+}
+
+std::string without_ending(std::string name) {
+  for (const std::string ending : {"_bucket", "_sum", "_count"}) {
+    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
+  }
+  return name;
+}
+
+std::set<std::string> documented_metrics() {
+  std::set<std::string> names;
+  const std::string page = read_file(HPCTL_SOURCE "/docs/metrics.md").value();
+  const std::regex name("`(hpctl_[a-z_]+)");
+  for (std::sregex_iterator at(page.begin(), page.end(), name), none; at != none; ++at) {
+    names.insert((*at)[1]);
+  }
+  for (const char* label : {"hpctl_job", "hpctl_node"}) names.erase(label);
+  return names;
+}
+
+// What was scraped so far is what docs/metrics.md has: nothing else, and all of it that a cluster
+// controller serves, or all that it does not, but for `others`.
+void expect_as_documented(const PrometheusServer& prometheus, bool of_cluster,
+                          const std::set<std::string>& others) {
+  const auto is_of_cluster = [](const std::string& name) {
+    return name.starts_with("hpctl_cluster_");
+  };
+  const std::set<std::string> documented = documented_metrics();
+  std::set<std::string> scraped;
+  for (const json& series : prometheus.query("last_over_time({__name__=~\"hpctl_.+\"}[1d])")) {
+    scraped.insert(without_ending(series.at("metric").at("__name__")));
+  }
+  for (const std::string& name : scraped) {
+    EXPECT_TRUE(documented.contains(name)) << name << " is not in docs/metrics.md";
+    EXPECT_FALSE(others.contains(name)) << name << " was thought to be absent here";
+  }
+  for (const std::string& name : documented) {
+    if (is_of_cluster(name) != of_cluster || others.contains(name)) continue;
+    EXPECT_TRUE(scraped.contains(name)) << name << " was never scraped";
+  }
 }
 
 class Prometheus : public ::testing::Test {
@@ -217,6 +258,7 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   consoles.expect_shown("goodput", "tiny goodput");
 
   expect_healthy_rules(prometheus);
+  expect_as_documented(prometheus, false, {kOnlyOnGpus});
 }
 
 JobSpec training_spec() {
@@ -316,6 +358,10 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
   EXPECT_THAT(coverage.look(), IsEmpty());
   Consoles(prometheus).expect_shown("cluster", "cluster FAILED");
   expect_healthy_rules(prometheus);
+  // Those of an authority are in the next test.
+  expect_as_documented(prometheus, true,
+                       {"hpctl_cluster_certificate_expiry_timestamp_seconds",
+                        "hpctl_cluster_ca_expiry_timestamp_seconds"});
 }
 
 // Of the service by HTTPS, of its jobs' controllers by HTTP, with one configuration.
@@ -342,6 +388,7 @@ TEST_F(PrometheusOfACluster, GoesByTheBundleOfAnAuthority) {
   const std::string expiry = "hpctl_cluster_ca_expiry_timestamp_seconds";
   EXPECT_TRUE(until([&] {
     return prometheus.has_data("count(up == 1) == 2") && prometheus.has_data(expiry) &&
+           prometheus.has_data("hpctl_cluster_certificate_expiry_timestamp_seconds") &&
            prometheus.has_data("hpctl_train_loss");
   })) << prometheus.query("up").dump(1)
       << prometheus.log();

@@ -149,8 +149,11 @@ std::string Browser::complaints() {
   return told;
 }
 
-std::string Browser::screenshot() {
-  return decode_base64(call("GET", session_ + "/screenshot").get<std::string>());
+std::string Browser::screenshot(const std::string& selector) {
+  const json element =
+      call("POST", session_ + "/element", {{"using", "css selector"}, {"value", selector}});
+  const std::string id = element.begin().value().get<std::string>();
+  return decode_base64(call("GET", session_ + "/element/" + id + "/screenshot").get<std::string>());
 }
 
 }  // namespace hpctl::test

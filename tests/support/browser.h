@@ -39,7 +39,8 @@ class Browser {
   void press(const std::string& keys);
   // What the page has complained of: errors of its script, and what its policy forbade.
   std::string complaints();
-  std::string screenshot();  // PNG
+  // Of the element that the CSS selector names, as far as the window shows it; a PNG.
+  std::string screenshot(const std::string& selector);
 
  private:
   Browser() = default;

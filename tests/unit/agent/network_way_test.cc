@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which way a network check goes, what NCCL's log says of the network, and sums that are known.
+// Which way a network check goes, what NCCL's log says of the network, and sums and bytes that are
+// known.
 #include "agent/core/network_way.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/core/known_bytes.h"
 #include "agent/core/known_sums.h"
 
 namespace hpctl::agent {
@@ -15,8 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
 
-const NodeMeans kGpuNode{8, "2.27.7", ""};
-const NodeMeans kBareNode{0, "", "no CUDA runtime: it is not there"};
+const NodeMeans kGpuNode{8, "2.27.7", "", 0, "", ""};
+const NodeMeans kBareNode{0, "", "no CUDA runtime: it is not there", 0, "", ""};
 
 TEST(NetworkWay, IsNcclWhereAnyNodeCanAndTheOthersAreNamed) {
   EXPECT_EQ(choose_way(std::nullopt, {kBareNode, kBareNode}).way, NetworkWay::kTcp);
@@ -32,6 +34,37 @@ TEST(NetworkWay, WhatIsAskedForIsDone) {
   EXPECT_EQ(tcp.way, NetworkWay::kTcp);
   EXPECT_THAT(tcp.unable, IsEmpty());
   EXPECT_THAT(choose_way(NetworkWay::kNccl, {kBareNode}).unable, ElementsAre(Key(0)));
+}
+
+const NodeMeans kEfaNode{0, "", "no GPU", 4, "efa", ""};
+const NodeMeans kFellBack{
+    0, "", "no GPU", 4, "tcp;ofi_rxm", "fi_getinfo for provider efa: No data"};
+const NodeMeans kPlainNode{0, "", "no GPU", 0, "tcp;ofi_rxm", ""};
+
+TEST(NetworkWay, IsLibfabricWhereThereIsEfaAndNoNccl) {
+  EXPECT_EQ(choose_way(std::nullopt, {kEfaNode, kBareNode}).way, NetworkWay::kFabric);
+  EXPECT_EQ(choose_way(std::nullopt, {kEfaNode, kGpuNode}).way, NetworkWay::kNccl);
+  EXPECT_EQ(choose_way(std::nullopt, {kPlainNode}).way, NetworkWay::kTcp);
+}
+
+TEST(NetworkWay, OverLibfabricThoseWithTheUsualProviderMeet) {
+  const ChosenWay chosen = choose_way(
+      NetworkWay::kFabric, {kEfaNode, kFellBack, kEfaNode, kPlainNode, kBareNode, kEfaNode});
+  EXPECT_THAT(chosen.left_out, ElementsAre(1, 3, 4));
+  EXPECT_THAT(chosen.fallbacks, ElementsAre(Key(1)));
+  EXPECT_THAT(chosen.fallbacks.at(1), HasSubstr("libfabric (tcp;ofi_rxm) although the node has 4"));
+  EXPECT_THAT(chosen.fallbacks.at(1), HasSubstr("fi_getinfo for provider efa: No data"));
+  EXPECT_THAT(chosen.unable, ElementsAre(Key(3), Key(4)));
+  EXPECT_THAT(chosen.unable.at(3), HasSubstr("tcp;ofi_rxm, that of most nodes efa"));
+}
+
+TEST(NetworkWay, WhereAllFellBackTheyMeetAndAllAreNamed) {
+  const ChosenWay chosen = choose_way(NetworkWay::kFabric, {kFellBack, kFellBack});
+  EXPECT_THAT(chosen.left_out, IsEmpty());
+  EXPECT_THAT(chosen.fallbacks, ElementsAre(Key(0), Key(1)));
+  EXPECT_THAT(choose_way(NetworkWay::kFabric, {kEfaNode, kFellBack}).left_out, ElementsAre(1))
+      << "of as many EFA";
+  EXPECT_THAT(choose_way(NetworkWay::kFabric, {kBareNode}).left_out, ElementsAre(0));
 }
 
 // As NCCL 2.27 and aws-ofi-nccl 1.16 write, and as older ones did.
@@ -74,7 +107,7 @@ TEST(Fallback, OfANodeWithEfaIsNamedWithItsCauseAndWhatToDo) {
 }
 
 TEST(Fallback, ToAnotherProviderOfLibfabricIsOneToo) {
-  const NcclNetwork tcp{"AWS Libfabric", "tcp", ""};
+  const UsedNetwork tcp{"AWS Libfabric", "tcp", ""};
   const auto found = find_fallbacks({{0, {tcp, 4}}});
   EXPECT_THAT(found.at(0), HasSubstr("AWS Libfabric (tcp)"));
   EXPECT_THAT(found.at(0), HasSubstr("FI_PROVIDER must not be tcp"));
@@ -83,12 +116,36 @@ TEST(Fallback, ToAnotherProviderOfLibfabricIsOneToo) {
 }
 
 TEST(Fallback, WithoutEfaTheOneThatDiffersFromMostIsNamed) {
-  const NcclNetwork ib{"IB", "", ""};
-  const NcclNetwork socket{"Socket", "", ""};
+  const UsedNetwork ib{"IB", "", ""};
+  const UsedNetwork socket{"Socket", "", ""};
   EXPECT_THAT(find_fallbacks({{0, {ib, 0}}, {1, {ib, 0}}, {2, {socket, 0}}}), ElementsAre(Key(2)));
   EXPECT_THAT(find_fallbacks({{0, {ib, 0}}, {1, {socket, 0}}}), IsEmpty()) << "which is usual?";
   EXPECT_THAT(find_fallbacks({{0, {socket, 0}}, {1, {socket, 0}}}), IsEmpty());
   EXPECT_THAT(find_fallbacks({{0, {ib, 0}}, {1, {ib, 0}}, {2, {{}, 0}}}), IsEmpty());
+}
+
+TEST(KnownBytes, DifferByStreamAndMessageAndSayWhereTheyAreWrong) {
+  constexpr size_t kMessage = 4'096;
+  const std::string block = known_bytes(3, kMessage);
+  EXPECT_NE(block, known_bytes(2, kMessage));
+  const auto message = [&](uint64_t number) {
+    return block.substr(known_offset(number), kMessage);
+  };
+  WrongBytes wrong;
+  for (uint64_t number = 0; number < 2 * kTurns; ++number) {
+    compare_known(message(number), block, number, wrong);
+  }
+  EXPECT_EQ(wrong.messages, 0U);
+  compare_known(message(8), block, 0, wrong);
+  EXPECT_EQ(wrong.messages, 1U) << "memory that still holds an older message";
+  WrongBytes flipped;
+  std::string arrived = message(kTurns + 5);
+  arrived[4'000] ^= 1;
+  compare_known(arrived, block, kTurns + 5, flipped);
+  compare_known(message(1), block, 2, flipped);
+  EXPECT_EQ(flipped.messages, 2U);
+  EXPECT_EQ(flipped.first_message, kTurns + 5);
+  EXPECT_EQ(flipped.first_byte, 4'000U);
 }
 
 TEST(KnownSums, AreExactInEveryOrderAndDifferByPlaceAndRank) {

@@ -5,6 +5,9 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
 
 #include "hpctl/exit_codes.h"
 #include "tests/support/command_run.h"
@@ -73,6 +76,25 @@ TEST_F(Ps, Json) {
   // As `hpctl goodput` has it.
   const auto account = nlohmann::json::parse(run_hpctl({"goodput", "2", "--json"}).out);
   EXPECT_EQ(document.at("jobs")[1].at("goodput"), account.at("goodput"));
+}
+
+// Both ways: what --help promises is there, and nothing else.
+TEST_F(Ps, JsonHasTheKeysThatHelpNames) {
+  const std::string help = run_hpctl({"ps", "--help"}).out;
+  const size_t begin = help.find("[{\"job\"");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string list = help.substr(begin, help.find("}]}", begin) - begin);
+  std::set<std::string> named;
+  const std::regex key("\"([a-z_]+)\"");
+  for (std::sregex_iterator at(list.begin(), list.end(), key), none; at != none; ++at) {
+    named.insert((*at)[1]);
+  }
+  const auto document = nlohmann::json::parse(run_hpctl({"ps", "--json"}).out);
+  for (const auto& job : document.at("jobs")) {
+    std::set<std::string> found;
+    for (const auto& [name, value] : job.items()) found.insert(name);
+    EXPECT_EQ(found, named);
+  }
 }
 
 TEST_F(Ps, AnOldControllersJobsAreShownWithoutTheRest) {

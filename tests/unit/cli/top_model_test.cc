@@ -170,7 +170,7 @@ TEST(TopModel, AJobIsOpenedAndLeft) {
   const std::string text = text_of(model, 100, 200);
   EXPECT_THAT(text, HasSubstr("job 3 job-3  RUNNING"));
   EXPECT_THAT(text, HasSubstr("step 34 of 60  ETA 26s  goodput 100.00 %"));
-  EXPECT_THAT(text, HasSubstr("time: start 10 s (10.00 %), train 1 min 30 s (90.00 %)"));
+  EXPECT_THAT(text, HasSubstr("time: start 10 s (10 %), train 1 min 30 s (90 %)"));
   EXPECT_THAT(text, HasSubstr("last fault: worker 2 on n1 died of SIGKILL"));
   EXPECT_THAT(text, HasSubstr("0     n0    13   running  training  34"));
   model.press(TopKey::kLast, kHeight, kTopNow);
